@@ -1,0 +1,87 @@
+"""The errors of this package.
+
+FallbackError
+├── FallbackConfigError (ValueError)       bad input, at construction
+├── FallbackExhausted   (ExceptionGroup)   every target that could be asked failed
+└── StreamInterrupted                      a stream broke after content had been handed out
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from honcho_fallback._record import AttemptRecord, CallRecord
+
+
+class FallbackError(Exception):
+    """Stand above every error of this package."""
+
+
+class FallbackConfigError(FallbackError, ValueError):
+    """Refuse bad input, with the field, what was found and the fix in the message."""
+
+    @classmethod
+    def about(cls, field: str, found: str, fix: str) -> FallbackConfigError:
+        """Say what is wrong with one field.
+
+        Args:
+            field: Its name.
+            found: What was found there, without secrets.
+            fix: What to do, in the imperative.
+        """
+        return cls(f"{field}: {found}; {fix}")
+
+
+class FallbackExhausted(FallbackError, ExceptionGroup[Exception]):
+    """Carry every error of a call that nobody answered.
+
+    The members are the providers' own exceptions, in the order they came; ``__cause__`` is the
+    last of them; ``record`` says what was asked, when and with which result.
+    """
+
+    record: CallRecord
+
+    def __new__(
+        cls, message: str, exceptions: Sequence[Exception], record: CallRecord
+    ) -> FallbackExhausted:
+        self = super().__new__(cls, message, exceptions)
+        self.record = record
+        return self
+
+    def __init__(
+        self, message: str, exceptions: Sequence[Exception], record: CallRecord
+    ) -> None:
+        super().__init__(message, exceptions)
+
+    @property
+    def attempts(self) -> tuple[AttemptRecord, ...]:
+        """List the attempts of the call."""
+        return self.record.attempts
+
+    def derive(self, excs: Sequence[Exception], /) -> FallbackExhausted:  # type: ignore[override] # the members stay of one type
+        """Build the same error over other members, as ``except*`` does."""
+        return FallbackExhausted(self.message, excs, self.record)
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return FallbackExhausted, (self.message, list(self.exceptions), self.record)
+
+
+class StreamInterrupted(FallbackError):
+    """Tell that a stream broke after content had been handed out, so nobody else was asked.
+
+    Args:
+        message: What happened.
+        partial: The chunks that were handed out, in order.
+        record: What was asked, when and with which result.
+    """
+
+    def __init__(self, message: str, partial: tuple[Any, ...], record: CallRecord) -> None:
+        super().__init__(message)
+        self.partial = partial
+        self.record = record
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return StreamInterrupted, (str(self), self.partial, self.record)

@@ -1,0 +1,102 @@
+"""The two values that `ask` sees: a target, and one attempt at it."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from types import MappingProxyType
+from typing import Any, NamedTuple
+
+from honcho_fallback._errors import FallbackConfigError
+
+_NO_PARAMS: Mapping[str, Any] = MappingProxyType({})
+
+
+@dataclass(frozen=True, slots=True)
+class Target:
+    """Describe one model endpoint that can answer, complete in itself.
+
+    Nothing of one target reaches a request to another (Honcho's pull request 692: a fallback
+    inherits no parameter, no key and no address from the primary).
+
+    Args:
+        model: The model's name as its provider knows it.
+        provider: The provider's name, or None.
+        name: What logs and records call it; default ``provider/model``. Unique in a chain.
+        client: Any object of yours (an SDK client, a chat model); never touched, never shown.
+        params: What this target's requests carry; copied, never shown.
+        context_window: The largest input in tokens, or None when unknown.
+
+    Raises:
+        FallbackConfigError: A field is empty, of the wrong type or out of range.
+    """
+
+    model: str
+    provider: str | None = None
+    name: str = ""
+    client: Any = field(default=None, repr=False, compare=False)
+    params: Mapping[str, Any] = field(default=_NO_PARAMS, repr=False, compare=False)
+    context_window: int | None = None
+
+    def __post_init__(self) -> None:
+        if not isinstance(self.model, str) or not self.model.strip():  # pyright: ignore[reportUnnecessaryIsInstance] # users without a type checker
+            raise FallbackConfigError.about(
+                "model", f"got {self.model!r}", "name the model, such as Target('gpt-5.5')"
+            )
+        for label in ("provider", "name"):
+            value = getattr(self, label)
+            if value is not None and not isinstance(value, str):
+                raise FallbackConfigError.about(label, f"got {value!r}", "pass a string")
+        window = self.context_window
+        if window is not None and (type(window) is not int or window <= 0):
+            raise FallbackConfigError.about(
+                "context_window", f"got {window!r}", "pass a positive number of tokens or None"
+            )
+        if not isinstance(self.params, Mapping):  # pyright: ignore[reportUnnecessaryIsInstance] # users without a type checker
+            raise FallbackConfigError.about(
+                "params", f"got a {type(self.params).__name__}", "pass a mapping"
+            )
+        if not self.name:
+            name = f"{self.provider}/{self.model}" if self.provider else self.model
+            object.__setattr__(self, "name", name)
+        if self.params is not _NO_PARAMS:
+            object.__setattr__(self, "params", MappingProxyType(dict(self.params)))
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        # A mappingproxy cannot be pickled or deep-copied.
+        params = dict(self.params)
+        return Target, (
+            self.model,
+            self.provider,
+            self.name,
+            self.client,
+            params,
+            self.context_window,
+        )
+
+
+class Attempt(NamedTuple):
+    """Tell `ask` whom to ask, and under which terms; immutable.
+
+    Args:
+        target: Whom to ask.
+        number: 1-based in the call.
+        position: 0-based in the chain.
+        timeout: Seconds for this attempt, or None.
+        connect_timeout: Seconds to connect, or None; for SDKs that tell the two apart.
+        wait: Seconds to wait before asking; 0 on a switch.
+        call_id: Unique for the call, the same in all its attempts.
+    """
+
+    target: Target
+    number: int
+    position: int
+    timeout: float | None
+    connect_timeout: float | None
+    wait: float
+    call_id: str
+
+    @property
+    def is_fallback(self) -> bool:
+        """Tell whether this is not the primary."""
+        return self.position > 0
