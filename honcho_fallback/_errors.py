@@ -1,6 +1,7 @@
 """The errors of this package.
 
 FallbackError
+├── AnswerRejected                         an answer that arrived and is not usable
 ├── FallbackConfigError (ValueError)       bad input, at construction
 ├── FallbackExhausted   (ExceptionGroup)   every target that could be asked failed
 └── StreamInterrupted                      a stream broke after content had been handed out
@@ -85,3 +86,7 @@ class StreamInterrupted(FallbackError):
 
     def __reduce__(self) -> tuple[Any, ...]:
         return StreamInterrupted, (str(self), self.partial, self.record)
+
+
+class AnswerRejected(FallbackError):
+    """Stand for an answer that arrived and is not usable: ``validate`` said no, or it was empty."""

@@ -9,8 +9,6 @@ from typing import Any, NamedTuple
 
 from honcho_fallback._errors import FallbackConfigError
 
-_NO_PARAMS: Mapping[str, Any] = MappingProxyType({})
-
 
 @dataclass(frozen=True, slots=True)
 class Target:
@@ -35,7 +33,7 @@ class Target:
     provider: str | None = None
     name: str = ""
     client: Any = field(default=None, repr=False, compare=False)
-    params: Mapping[str, Any] = field(default=_NO_PARAMS, repr=False, compare=False)
+    params: Mapping[str, Any] = field(default_factory=dict[str, Any], repr=False, compare=False)
     context_window: int | None = None
 
     def __post_init__(self) -> None:
@@ -59,8 +57,7 @@ class Target:
         if not self.name:
             name = f"{self.provider}/{self.model}" if self.provider else self.model
             object.__setattr__(self, "name", name)
-        if self.params is not _NO_PARAMS:
-            object.__setattr__(self, "params", MappingProxyType(dict(self.params)))
+        object.__setattr__(self, "params", MappingProxyType(dict(self.params)))
 
     def __reduce__(self) -> tuple[Any, ...]:
         # A mappingproxy cannot be pickled or deep-copied.

@@ -1,0 +1,40 @@
+"""A thin fallback policy for LLM calls: one failed request, no wait, the second model."""
+
+from honcho_fallback._classify import classify
+from honcho_fallback._config import FallbackConfig
+from honcho_fallback._errors import (
+    AnswerRejected,
+    FallbackConfigError,
+    FallbackError,
+    FallbackExhausted,
+    StreamInterrupted,
+)
+from honcho_fallback._failure import Failure, FailureKind
+from honcho_fallback._machine import FallbackRun
+from honcho_fallback._observer import CallStart, FallbackObserver, Switch
+from honcho_fallback._policy import FallbackPolicy
+from honcho_fallback._record import AttemptRecord, CallRecord
+from honcho_fallback._target import Attempt, Target
+from honcho_fallback._turn import Turn
+
+__all__ = [
+    "AnswerRejected",
+    "Attempt",
+    "AttemptRecord",
+    "CallRecord",
+    "CallStart",
+    "Failure",
+    "FailureKind",
+    "FallbackConfig",
+    "FallbackConfigError",
+    "FallbackError",
+    "FallbackExhausted",
+    "FallbackObserver",
+    "FallbackPolicy",
+    "FallbackRun",
+    "StreamInterrupted",
+    "Switch",
+    "Target",
+    "Turn",
+    "classify",
+]

@@ -1,0 +1,145 @@
+"""The policy's options, validated at the border."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import Annotated, Any, Literal, Self, TypedDict, Unpack
+
+import tenacity
+from pydantic import BaseModel, ConfigDict, Field, ValidationError, field_validator
+
+from honcho_fallback._errors import FallbackConfigError
+from honcho_fallback._failure import KINDS, Failure, FailureKind
+from honcho_fallback._wait import DEFAULT_WAIT
+
+Seconds = Annotated[float, Field(gt=0, allow_inf_nan=False)]
+Count = Annotated[int, Field(ge=1)]
+
+DEFAULT_FALLBACK_ON = frozenset(kind for kind, facts in KINDS.items() if facts.switchable)
+
+
+class ConfigOptions(TypedDict, total=False):
+    """Name the options that a single call may override."""
+
+    fallback_on: frozenset[FailureKind] | set[FailureKind] | set[str]
+    switch_after: int | Mapping[FailureKind, int]
+    max_attempts: int | None
+    wait: Callable[[Any], Any] | float
+    retry_after_cap: float
+    reset: Literal["iteration", "turn"]
+    timeout: float | None
+    connect_timeout: float | None
+    validate: Callable[[Any], object] | None
+    on_exhausted: Literal["group", "last"]
+    local_errors: tuple[type[BaseException], ...]
+    provider_errors: tuple[type[BaseException], ...]
+    classify: Callable[[BaseException], Failure] | None
+
+
+class FallbackConfig(BaseModel):
+    """Hold the options of a policy; frozen, unknown keys refused.
+
+    Args:
+        fallback_on: The kinds that switch; default: those that another target may help with.
+        switch_after: Failures on one target before the switch: a number, or a number per kind
+            (1 for kinds not named). A failure that is not transient always switches at once.
+        max_attempts: Per call, all targets together; default 3, or the chain's length if longer.
+        wait: Before asking the *same* target again: a tenacity wait strategy, or seconds. A switch
+            waits 0.
+        retry_after_cap: Retry-After is obeyed up to this many seconds, and never while another
+            target is free.
+        reset: How long a switch lasts: ``"iteration"`` (each call starts on the primary) or
+            ``"turn"`` (within ``policy.turn()``).
+        timeout: Seconds per attempt, or None. Enforced in ``acall`` and, up to the first content,
+            in ``astream``; handed to ``ask`` everywhere (Honcho's pull request 692: 180).
+        connect_timeout: Seconds to connect, or None; handed to ``ask``.
+        validate_answer: Given as ``validate=``: a callable on the answer of ``call`` and
+            ``acall``; False or raising means malformed_response.
+        on_exhausted: ``"group"`` raises FallbackExhausted with every error, ``"last"`` the last
+            provider error.
+        local_errors: Exception classes that are the program's own, never a provider's.
+        provider_errors: Exception classes that a provider raises, where nothing else tells.
+        classify: Replaces the classifier.
+
+    Raises:
+        FallbackConfigError: An option is unknown, of the wrong type or out of range.
+    """
+
+    model_config = ConfigDict(
+        frozen=True, extra="forbid", arbitrary_types_allowed=True, hide_input_in_errors=True
+    )
+
+    fallback_on: frozenset[FailureKind] = DEFAULT_FALLBACK_ON
+    switch_after: Count | Mapping[FailureKind, Count] = 1
+    max_attempts: Count | None = None
+    wait: Callable[[Any], Any] = DEFAULT_WAIT
+    retry_after_cap: Annotated[float, Field(ge=0, allow_inf_nan=False)] = 30.0
+    reset: Literal["iteration", "turn"] = "iteration"
+    timeout: Seconds | None = 180.0
+    connect_timeout: Seconds | None = 5.0
+    validate_answer: Callable[[Any], object] | None = Field(default=None, alias="validate")
+    on_exhausted: Literal["group", "last"] = "group"
+    local_errors: tuple[type[BaseException], ...] = ()
+    provider_errors: tuple[type[BaseException], ...] = ()
+    classify: Callable[[BaseException], Failure] | None = None
+
+    def __init__(self, **options: Unpack[ConfigOptions]) -> None:
+        try:
+            super().__init__(**options)
+        except ValidationError as error:
+            raise FallbackConfigError(_explain(error)) from None
+
+    @field_validator("wait", mode="before")
+    @classmethod
+    def _seconds_are_a_strategy(cls, wait: Any) -> Any:
+        if isinstance(wait, int | float) and not isinstance(wait, bool):
+            if not 0 <= wait < float("inf"):
+                raise ValueError("pass 0 or more seconds")
+            return tenacity.wait_fixed(wait)
+        return wait
+
+    @field_validator("fallback_on")
+    @classmethod
+    def _cancellation_never_switches(cls, kinds: frozenset[FailureKind]) -> frozenset[FailureKind]:
+        if FailureKind.CANCELLED in kinds:
+            raise ValueError("leave 'cancelled' out, a cancelled call stays cancelled")
+        return kinds
+
+    def replace(self, **options: Unpack[ConfigOptions]) -> Self:
+        """Return a copy with other options, validated as at construction.
+
+        Args:
+            **options: As for the constructor.
+        """
+        kept = {
+            (field.alias or name): getattr(self, name)
+            for name, field in type(self).model_fields.items()
+            if name in self.model_fields_set
+        }
+        return type(self)(**{**kept, **options})
+
+    @classmethod
+    def honcho(cls, **options: Unpack[ConfigOptions]) -> Self:
+        """Return the table of Honcho's pull request 692.
+
+        A switch on 408, 429, 5xx, timeouts and lost connections, and on nothing else.
+
+        Args:
+            **options: Further options, as for the constructor.
+        """
+        from honcho_fallback._presets import classify_as_honcho  # noqa: PLC0415 # on demand
+
+        preset: ConfigOptions = {"max_attempts": 3, "classify": classify_as_honcho}
+        return cls(**{**preset, **options})
+
+
+def _explain(error: ValidationError) -> str:
+    known = [field.alias or name for name, field in FallbackConfig.model_fields.items()]
+    lines: list[str] = []
+    for detail in error.errors(include_url=False, include_input=False):
+        path = ".".join(str(part) for part in detail["loc"])
+        if detail["type"] == "extra_forbidden":
+            lines.append(f"{path}: no such option; choose from {', '.join(known)}")
+        else:
+            lines.append(f"{path}: {detail['msg']}")
+    return "\n".join(lines)

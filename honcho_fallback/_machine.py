@@ -1,0 +1,364 @@
+"""The algorithm, once: a state machine without I/O, clock or sleep.
+
+A run begins with an attempt at hand (``attempt``). Whoever drives it asks that attempt's target
+and reports what came of it::
+
+    attempt ──ask──> accept(answer) / succeed() ────────────> success
+       ^      └────> fail(error) ── another target is free ──┐
+       │                        └── the last one may recover ┤
+       └────────────────────────── the next attempt <────────┘
+                     fail(error) ── nothing left ───────────> exhausted, rejected (raises)
+                     fail(error) ── after content() ────────> interrupted (raises)
+                     cancel(), abandon() ───────────────────> cancelled, abandoned
+
+The first ending wins and closes the record; a step in an illegal order raises RuntimeError. Time
+comes in as ``now`` and goes out as ``Attempt.wait``. The drivers, an adapter's hooks and a user's
+own loop all stand on the same calls.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any, cast
+
+from honcho_fallback._errors import AnswerRejected, FallbackExhausted, StreamInterrupted
+from honcho_fallback._failure import Failure, FailureKind
+from honcho_fallback._history import Step, annotate, build_record
+from honcho_fallback._observer import CallStart, Observers, Switch, log_switch
+from honcho_fallback._target import Attempt
+from honcho_fallback._wait import seconds
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping
+
+    from honcho_fallback._plan import Plan
+    from honcho_fallback._record import CallRecord, Outcome
+    from honcho_fallback._turn import Turn
+
+
+class FallbackRun:
+    """Drive one logical call; made by ``policy.start()``, used once, by one call.
+
+    Args:
+        plan: The chain and its options.
+        agent: A label for logs and records.
+        call_id: Unique for the call.
+        observers: Whom to tell.
+        turn: What a switch lasts for, or None.
+        clock: Seconds on a monotonic scale, asked only where no ``now`` is given.
+        now: The start on that scale.
+        started_at: The start in seconds since the epoch.
+    """
+
+    __slots__ = (
+        "_agent",
+        "_attempt",
+        "_began",
+        "_clock",
+        "_content_at",
+        "_ended",
+        "_errors",
+        "_failed_here",
+        "_observers",
+        "_outcome",
+        "_plan",
+        "_started",
+        "_started_at",
+        "_steps",
+        "_turn",
+        "_usage",
+    )
+
+    def __init__(  # noqa: PLR0913 # built in one place, by the policy
+        self,
+        plan: Plan,
+        agent: str,
+        call_id: str,
+        observers: Observers,
+        turn: Turn | None,
+        clock: Callable[[], float],
+        now: float,
+        started_at: float,
+    ) -> None:
+        position = 0 if turn is None else turn.position
+        self._plan = plan
+        self._agent = agent
+        self._observers = observers
+        self._turn = turn
+        self._clock = clock
+        self._started = self._began = now
+        self._started_at = started_at
+        self._outcome: Outcome = "running"
+        self._ended = now
+        self._content_at: float | None = None
+        self._usage: Mapping[str, Any] | None = None
+        # Made at the first failure: the happy path keeps nothing.
+        self._steps: list[Step] | None = None
+        self._errors: list[Exception] | None = None
+        self._failed_here = 0
+        self._attempt = Attempt(
+            plan.chain[position], 1, position, plan.timeout, plan.connect_timeout, 0.0, call_id
+        )
+        if observers:
+            observers.tell("on_start", CallStart(call_id, agent, plan.chain))
+
+    def __repr__(self) -> str:
+        attempt = self._attempt
+        return f"<FallbackRun {self._outcome}, attempt {attempt.number} at {attempt.target.name}>"
+
+    @property
+    def attempt(self) -> Attempt:
+        """Return what to do now.
+
+        Raises:
+            RuntimeError: The call is over.
+        """
+        self._check("attempt")
+        return self._attempt
+
+    @property
+    def record(self) -> CallRecord:
+        """Build the record of what has happened so far; complete once the call is over."""
+        return build_record(
+            plan=self._plan,
+            agent=self._agent,
+            attempt=self._attempt,
+            steps=self._steps or [],
+            outcome=self._outcome,
+            started=self._started,
+            started_at=self._started_at,
+            ended=self._clock() if self._outcome == "running" else self._ended,
+            began=self._began,
+            content_at=self._content_at,
+            usage=self._usage,
+        )
+
+    def accept(self, answer: Any, *, now: float | None = None) -> Attempt | None:
+        """Take an answer, if ``validate`` does; otherwise treat it as a malformed response.
+
+        Args:
+            answer: What ``ask`` returned.
+            now: The time on the clock's scale.
+
+        Returns:
+            None when the call is over, otherwise the next attempt.
+
+        Raises:
+            AnswerRejected: It was not acceptable and nobody is left (or FallbackExhausted).
+        """
+        validate = self._plan.validate
+        if validate is not None:
+            try:
+                verdict = validate(answer)
+            except Exception as error:  # noqa: BLE001 # goes out through reject
+                return self.reject(error, now=now)
+            except BaseException:
+                self.cancel(now=now)
+                raise
+            if verdict is False:
+                name = self._attempt.target.name
+                return self.reject(
+                    AnswerRejected(f"validate said no to the answer of {name}"), now=now
+                )
+        self.succeed(now=now)
+        return None
+
+    def succeed(self, *, usage: Mapping[str, Any] | None = None, now: float | None = None) -> None:
+        """End the call with the answer of the current target.
+
+        Args:
+            usage: What it cost, in whatever form the caller likes; shown in the record.
+            now: The time on the clock's scale.
+
+        Raises:
+            RuntimeError: The call is over.
+        """
+        self._check("succeed")
+        if usage is not None:
+            self._usage = usage
+        self._finish("success", now)
+
+    def content(self, *, now: float | None = None) -> None:
+        """Note that content is being handed out: from here on nobody else can be asked.
+
+        Args:
+            now: The time on the clock's scale.
+
+        Raises:
+            RuntimeError: The call is over.
+        """
+        self._check("content")
+        if self._content_at is None:
+            self._content_at = self._clock() if now is None else now
+
+    def fail(
+        self, error: BaseException, *, partial: tuple[Any, ...] = (), now: float | None = None
+    ) -> Attempt:
+        """Report that the current attempt failed, and learn what to do next.
+
+        Args:
+            error: What was raised.
+            partial: The chunks of a stream that were handed out, in order.
+            now: The time on the clock's scale.
+
+        Returns:
+            The next attempt; wait ``attempt.wait`` seconds before it.
+
+        Raises:
+            FallbackExhausted: Every target that could be asked failed.
+            StreamInterrupted: Content had been handed out.
+            RuntimeError: The call was over before.
+            BaseException: The error itself where it ends the call: a cancellation, a failure that
+                no other target could help with, or any with a single target.
+        """
+        self._check("fail")
+        try:
+            return self._settle(error, self._plan.classify(error), partial, now)
+        finally:
+            # What is raised refers to this frame; the frame must not refer to what is raised.
+            del error
+
+    def reject(self, error: Exception, *, now: float | None = None) -> Attempt:
+        """Report that the current attempt's answer is not usable: a malformed response.
+
+        Args:
+            error: Why.
+            now: The time on the clock's scale.
+
+        Returns:
+            The next attempt.
+
+        Raises:
+            FallbackExhausted: As ``fail``.
+        """
+        self._check("reject")
+        failure = Failure.of(
+            FailureKind.MALFORMED_RESPONSE,
+            reason="the answer was not acceptable",
+            error=type(error).__name__,
+        )
+        try:
+            return self._settle(error, failure, (), now)
+        finally:
+            del error
+
+    def cancel(self, *, now: float | None = None) -> None:
+        """Close the record of a call that its caller cancelled; nothing if it is closed.
+
+        Args:
+            now: The time on the clock's scale.
+        """
+        if self._outcome == "running":
+            self._finish("cancelled", now)
+
+    def abandon(self, *, now: float | None = None) -> None:
+        """Close the record of a stream whose reader stopped early; nothing if it is closed.
+
+        Args:
+            now: The time on the clock's scale.
+        """
+        if self._outcome == "running":
+            self._finish("abandoned", now)
+
+    def _settle(
+        self, error: BaseException, failure: Failure, partial: tuple[Any, ...], now: float | None
+    ) -> Attempt:
+        if now is None:
+            now = self._clock()
+        try:
+            if failure.kind is FailureKind.CANCELLED or not isinstance(error, Exception):
+                self.cancel(now=now)
+                raise error
+            self._note(failure, error, now)
+            if self._content_at is not None:
+                self._finish("interrupted", now)
+                name = self._attempt.target.name
+                what = f"{name} broke off after {len(partial)} chunks: {failure.kind.value}"
+                raise StreamInterrupted(what, partial, self.record) from error
+            following = self._decide(error, failure)
+            if isinstance(following, Attempt):
+                self._attempt = following
+                self._began = now + following.wait
+                return following
+            errors = cast("list[Exception]", self._errors)
+            self._finish(following, now)
+            record = self.record
+            if following == "exhausted" and self._plan.grouped:
+                asked = ", ".join(dict.fromkeys(step.target for step in record.attempts))
+                raise FallbackExhausted(f"no answer from {asked}", errors, record) from error
+            annotate(error, record)
+            raise error
+        finally:
+            del error
+
+    def _note(self, failure: Failure, error: Exception, now: float) -> None:
+        if self._steps is None or self._errors is None:
+            self._steps, self._errors = [], []
+        self._steps.append(Step(self._attempt, self._began, now, failure))
+        self._errors.append(error)
+        self._failed_here += 1
+
+    def _decide(self, error: Exception, failure: Failure) -> Attempt | Outcome:
+        plan, attempt = self._plan, self._attempt
+        free = None
+        if attempt.position + 1 < len(plan.chain):
+            if plan.switches(failure):
+                free = plan.next_position(failure, attempt.position)
+            if free is None:
+                return "rejected"
+        elif not failure.transient:
+            return "exhausted" if plan.switches(failure) else "rejected"
+        if attempt.number >= plan.max_attempts:
+            return "exhausted"
+        asked = failure.retry_after
+        if free is None:
+            wait = (
+                seconds(plan.config.wait, self._failed_here, error)
+                if asked is None
+                else min(asked, plan.config.retry_after_cap)
+            )
+            return self._next(attempt.position, wait)
+        if failure.transient and self._failed_here < plan.switch_after(failure.kind):
+            wait = seconds(plan.config.wait, self._failed_here, error)
+            # Retry-After is never waited for while another target is free.
+            if asked is None or asked <= wait:
+                return self._next(attempt.position, wait)
+        return self._switch(free, failure)
+
+    def _switch(self, position: int, failure: Failure) -> Attempt:
+        attempt, chain = self._attempt, self._plan.chain
+        self._failed_here = 0
+        if self._turn is not None:
+            self._turn.advance(position)
+        switch = Switch(
+            attempt.call_id, self._agent, chain[0], attempt.target, chain[position], failure
+        )
+        log_switch(switch)
+        if self._observers:
+            self._observers.tell("on_switch", switch)
+        return self._next(position, 0.0)
+
+    def _next(self, position: int, wait: float) -> Attempt:
+        plan, attempt = self._plan, self._attempt
+        return Attempt(
+            plan.chain[position],
+            attempt.number + 1,
+            position,
+            plan.timeout,
+            plan.connect_timeout,
+            wait,
+            attempt.call_id,
+        )
+
+    def _finish(self, outcome: Outcome, now: float | None) -> None:
+        self._ended = self._clock() if now is None else now
+        self._outcome = outcome
+        self._errors = None
+        if self._observers:
+            self._observers.tell("on_finish", self.record)
+
+    def _check(self, step: str) -> None:
+        if self._outcome != "running":
+            raise RuntimeError(
+                f"{step}: the call has ended ({self._outcome}); a run serves one call, "
+                "ask policy.start() for another"
+            )

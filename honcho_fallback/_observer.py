@@ -1,0 +1,139 @@
+"""Who is told: observers, and the one log line per switch."""
+
+from __future__ import annotations
+
+import logging
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, Protocol, runtime_checkable
+
+from honcho_fallback._errors import FallbackConfigError
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+    from honcho_fallback._failure import Failure
+    from honcho_fallback._record import CallRecord
+    from honcho_fallback._target import Target
+
+logger = logging.getLogger("honcho_fallback")
+
+
+@dataclass(frozen=True, slots=True)
+class CallStart:
+    """Tell that a call begins.
+
+    Args:
+        call_id: Unique for the call.
+        agent: The label given to the policy or the call.
+        chain: The targets in order; the first is the primary.
+    """
+
+    call_id: str
+    agent: str
+    chain: tuple[Target, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Switch:
+    """Tell that a call goes from one target to another.
+
+    Args:
+        call_id: Unique for the call.
+        agent: The label given to the policy or the call.
+        primary: The chain's first target.
+        failed: The target that failed.
+        fallback: The target that is asked next.
+        failure: What went wrong.
+    """
+
+    call_id: str
+    agent: str
+    primary: Target
+    failed: Target
+    fallback: Target
+    failure: Failure
+
+    @property
+    def reason(self) -> str:
+        """Say why in a few words: kind, class and status, never what the provider wrote."""
+        parts = (self.failure.kind.value, self.failure.error, self.failure.status)
+        return " ".join(str(part) for part in parts if part)
+
+
+@runtime_checkable
+class FallbackObserver(Protocol):
+    """Be told of calls; what an observer raises is logged once and ignored."""
+
+    def on_start(self, call: CallStart, /) -> None:
+        """Hear that a call begins."""
+
+    def on_switch(self, switch: Switch, /) -> None:
+        """Hear that a call goes to another target."""
+
+    def on_finish(self, record: CallRecord, /) -> None:
+        """Hear how a call ended; exactly once per call."""
+
+
+class Observers:
+    """Tell several observers, none of which can break the call."""
+
+    __slots__ = ("_observers", "_reported")
+
+    def __init__(self, observers: Iterable[FallbackObserver]) -> None:
+        self._observers = tuple(observers)
+        self._reported: set[int] = set()
+        for observer in self._observers:
+            missing = [
+                name
+                for name in ("on_start", "on_switch", "on_finish")
+                if not callable(getattr(observer, name, None))
+            ]
+            if missing:
+                raise FallbackConfigError.about(
+                    "observers",
+                    f"a {type(observer).__name__} has no {', '.join(missing)}",
+                    "pass objects with on_start, on_switch and on_finish",
+                )
+
+    def __bool__(self) -> bool:
+        return bool(self._observers)
+
+    def __iter__(self) -> Any:
+        return iter(self._observers)
+
+    def tell(self, method: str, event: object) -> None:
+        """Call one method of every observer.
+
+        Args:
+            method: ``on_start``, ``on_switch`` or ``on_finish``.
+            event: What it is told.
+        """
+        for observer in self._observers:
+            try:
+                getattr(observer, method)(event)
+            except Exception as error:  # noqa: BLE001 # an observer must not break a call
+                if id(observer) not in self._reported:
+                    self._reported.add(id(observer))
+                    # No traceback: its frames could show what a call carries.
+                    logger.error(  # noqa: TRY400 # see above
+                        "observer %s raised %s in %s; it is told again, this is logged once",
+                        type(observer).__name__,
+                        type(error).__name__,
+                        method,
+                    )
+
+
+def log_switch(switch: Switch) -> None:
+    """Write the one WARNING of a switch.
+
+    Args:
+        switch: What happened.
+    """
+    logger.warning(
+        "agent=%s primary=%s failed=%s fallback=%s reason=%s",
+        switch.agent,
+        switch.primary.name,
+        switch.failed.name,
+        switch.fallback.name,
+        switch.reason,
+    )

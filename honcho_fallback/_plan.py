@@ -1,0 +1,162 @@
+"""A chain and its options, resolved once, so that a call looks nothing up."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from functools import partial
+from typing import TYPE_CHECKING, Any
+
+from honcho_fallback._classify import classify
+from honcho_fallback._errors import FallbackConfigError
+from honcho_fallback._failure import KINDS, Failure, FailureKind
+from honcho_fallback._observer import logger
+from honcho_fallback._target import Target
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable
+
+    from honcho_fallback._config import FallbackConfig
+
+_LARGER_WINDOW = frozenset({FailureKind.CONTEXT_OVERFLOW, FailureKind.PAYLOAD_TOO_LARGE})
+
+
+@dataclass(frozen=True, slots=True)
+class Plan:
+    """Hold what every call on a policy shares; immutable.
+
+    Args:
+        chain: The targets, the primary first.
+        config: The options it was made from.
+        classify: What an exception means.
+        max_attempts: Per call, all targets together.
+        timeout: Seconds per attempt, or None.
+        connect_timeout: Seconds to connect, or None.
+        validate: On the answer, or None.
+        turn_scoped: Whether a switch holds for the turn.
+        grouped: Whether exhaustion raises FallbackExhausted.
+    """
+
+    chain: tuple[Target, ...]
+    config: FallbackConfig
+    classify: Callable[[BaseException], Failure]
+    max_attempts: int
+    timeout: float | None
+    connect_timeout: float | None
+    validate: Callable[[Any], object] | None
+    turn_scoped: bool
+    grouped: bool
+
+    @classmethod
+    def of(cls, chain: tuple[Target, ...], config: FallbackConfig) -> Plan:
+        """Resolve a chain and its options.
+
+        Args:
+            chain: As ``check_chain`` returns it.
+            config: The options.
+        """
+        built_in = partial(
+            classify, local_errors=config.local_errors, provider_errors=config.provider_errors
+        )
+        return cls(
+            chain=chain,
+            config=config,
+            classify=partial(_ask_classifier, config.classify, built_in)
+            if config.classify
+            else built_in,
+            max_attempts=config.max_attempts or max(3, len(chain)),
+            timeout=config.timeout,
+            connect_timeout=config.connect_timeout,
+            validate=config.validate_answer,
+            turn_scoped=config.reset == "turn",
+            grouped=config.on_exhausted == "group" and len(chain) > 1,
+        )
+
+    def switches(self, failure: Failure) -> bool:
+        """Tell whether a failure is one that another target may be asked for.
+
+        A kind that the table does not switch on does so once it is named in ``fallback_on``.
+
+        Args:
+            failure: What went wrong.
+        """
+        return failure.kind in self.config.fallback_on and (
+            failure.switchable or not KINDS[failure.kind].switchable
+        )
+
+    def next_position(self, failure: Failure, position: int) -> int | None:
+        """Find the next target down the chain that could take the request, or None.
+
+        Args:
+            failure: What went wrong.
+            position: Where it went wrong.
+        """
+        following = range(position + 1, len(self.chain))
+        if failure.kind not in _LARGER_WINDOW:
+            return next(iter(following), None)
+        window = self.chain[position].context_window
+        if window is None:  # unknown is never smaller than anything
+            return None
+        return next((n for n in following if (self.chain[n].context_window or 0) > window), None)
+
+    def switch_after(self, kind: FailureKind) -> int:
+        """Return how many failures of a kind one target may have before the switch.
+
+        Args:
+            kind: What went wrong.
+        """
+        allowed = self.config.switch_after
+        return allowed.get(kind, 1) if isinstance(allowed, Mapping) else allowed
+
+
+def check_chain(targets: Iterable[Target]) -> tuple[Target, ...]:
+    """Return the chain as a tuple.
+
+    Args:
+        targets: The targets, the primary first.
+
+    Raises:
+        FallbackConfigError: It is empty, holds something else, or two targets share a name.
+    """
+    if isinstance(targets, str | Target):
+        raise FallbackConfigError.about(
+            "targets", f"got a single {type(targets).__name__}", "pass a list of Target objects"
+        )
+    chain = tuple(targets)
+    if not chain:
+        raise FallbackConfigError.about("targets", "the chain is empty", "pass at least one Target")
+    for position, target in enumerate(chain):
+        if not isinstance(target, Target):  # pyright: ignore[reportUnnecessaryIsInstance] # users without a type checker
+            raise FallbackConfigError.about(
+                f"targets[{position}]",
+                f"got a {type(target).__name__}",
+                "pass a Target, such as Target('gpt-5.5', provider='openai')",
+            )
+    names = [target.name for target in chain]
+    for position, name in enumerate(names):
+        if name in names[:position]:
+            raise FallbackConfigError.about(
+                f"targets[{position}].name",
+                f"{name!r} is in the chain twice",
+                "give one of them another name=",
+            )
+    return chain
+
+
+def _ask_classifier(
+    own: Callable[[BaseException], Failure],
+    built_in: Callable[[BaseException], Failure],
+    error: BaseException,
+) -> Failure:
+    failure = built_in(error)
+    if failure.kind is FailureKind.CANCELLED:  # never a switch, whatever the config says
+        return failure
+    try:
+        answer = own(error)
+    except Exception as broken:  # noqa: BLE001 # an outage is no time to lose the provider's error
+        logger.error("classify raised %s; the built-in one decides", type(broken).__name__)  # noqa: TRY400 # its frames hold the provider's error
+        return failure
+    if not isinstance(answer, Failure):  # pyright: ignore[reportUnnecessaryIsInstance] # users without a type checker
+        logger.error("classify returned no Failure; the built-in one decides")
+        return failure
+    return answer

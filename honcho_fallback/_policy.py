@@ -1,0 +1,281 @@
+"""The policy: a chain, its options, and the four ways to ask it."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import time
+from typing import TYPE_CHECKING, Any, TypeVar, Unpack, overload
+
+from honcho_fallback import _drive, _drive_stream
+from honcho_fallback._config import ConfigOptions, FallbackConfig
+from honcho_fallback._errors import FallbackConfigError
+from honcho_fallback._machine import FallbackRun
+from honcho_fallback._observer import Observers
+from honcho_fallback._plan import Plan, check_chain
+from honcho_fallback._turn import Turn
+
+if TYPE_CHECKING:
+    from collections.abc import (
+        AsyncGenerator,
+        AsyncIterable,
+        Awaitable,
+        Callable,
+        Generator,
+        Iterable,
+    )
+
+    from honcho_fallback._observer import FallbackObserver
+    from honcho_fallback._target import Attempt, Target
+
+T = TypeVar("T")
+
+
+class FallbackPolicy:
+    """Ask the next model on the first failure of the one before.
+
+    Immutable and shared freely: what a call learns lives in its run, what a turn learns in the
+    turn.
+
+    Args:
+        targets: The chain: the primary first, then the fallbacks in order.
+        config: The options; default ``FallbackConfig()``.
+        agent: A label for logs and records.
+        observers: Whom to tell.
+
+    Raises:
+        FallbackConfigError: The chain is empty, names repeat, or an argument has the wrong type.
+    """
+
+    __slots__ = ("_agent", "_observers", "_plan")
+
+    def __init__(
+        self,
+        targets: Iterable[Target],
+        config: FallbackConfig | None = None,
+        *,
+        agent: str = "unknown",
+        observers: Iterable[FallbackObserver] = (),
+    ) -> None:
+        if config is None:
+            config = FallbackConfig()
+        elif not isinstance(config, FallbackConfig):  # pyright: ignore[reportUnnecessaryIsInstance] # users without a type checker
+            raise FallbackConfigError.about(
+                "config", f"got a {type(config).__name__}", "pass a FallbackConfig"
+            )
+        self._plan = Plan.of(check_chain(targets), config)
+        self._agent = _label(agent)
+        self._observers = Observers(observers)
+
+    def __repr__(self) -> str:
+        chain = " -> ".join(target.name for target in self._plan.chain)
+        return f"<FallbackPolicy {self._agent}: {chain}>"
+
+    @property
+    def targets(self) -> tuple[Target, ...]:
+        """Return the chain, the primary first."""
+        return self._plan.chain
+
+    @property
+    def config(self) -> FallbackConfig:
+        """Return the options."""
+        return self._plan.config
+
+    @property
+    def agent(self) -> str:
+        """Return the label for logs and records."""
+        return self._agent
+
+    def call(
+        self,
+        ask: Callable[[Attempt], T],
+        *,
+        run: FallbackRun | None = None,
+        turn: Turn | None = None,
+        agent: str | None = None,
+        **overrides: Unpack[ConfigOptions],
+    ) -> T:
+        """Ask in this thread and return the answer.
+
+        Args:
+            ask: Asks one target, given an Attempt; what it raises is a failure. ``attempt.timeout``
+                is for its client; an answer that comes late still counts.
+            run: From ``start()``, for whoever wants its record afterwards.
+            turn: Passed on from another thread or task.
+            agent: A label for this call.
+            **overrides: Options of FallbackConfig for this call.
+
+        Raises:
+            FallbackExhausted: Nobody answered.
+            FallbackConfigError: An override is unknown or out of range.
+            Exception: The provider's own where no other target could help, or with one target.
+        """
+        return _drive.call(self._given(run, turn, agent, overrides), ask, time.sleep)
+
+    async def acall(
+        self,
+        ask: Callable[[Attempt], Awaitable[T]],
+        *,
+        run: FallbackRun | None = None,
+        turn: Turn | None = None,
+        agent: str | None = None,
+        **overrides: Unpack[ConfigOptions],
+    ) -> T:
+        """Ask in this task and return the answer; each attempt ends at its timeout.
+
+        Args:
+            ask: Asks one target, given an Attempt; what it raises is a failure.
+            run: From ``start()``, for whoever wants its record afterwards.
+            turn: Passed on from another thread or task.
+            agent: A label for this call.
+            **overrides: Options of FallbackConfig for this call.
+
+        Raises:
+            FallbackExhausted: Nobody answered.
+            FallbackConfigError: An override is unknown or out of range.
+            Exception: The provider's own where no other target could help, or with one target.
+        """
+        return await _drive.acall(self._given(run, turn, agent, overrides), ask, asyncio.sleep)
+
+    def stream(
+        self,
+        ask: Callable[[Attempt], Iterable[T]],
+        *,
+        has_content: Callable[[T], object] = bool,
+        run: FallbackRun | None = None,
+        turn: Turn | None = None,
+        agent: str | None = None,
+        **overrides: Unpack[ConfigOptions],
+    ) -> Generator[T, None, None]:
+        """Ask for a stream and hand out its chunks; close the generator to stop early.
+
+        Args:
+            ask: Asks one target for an iterable of chunks.
+            has_content: Tells whether a chunk is worth handing out. Chunks without are held back;
+                with the first that has, the target is settled.
+            run: From ``start()``, for whoever wants its record afterwards.
+            turn: Passed on from another thread or task.
+            agent: A label for this call.
+            **overrides: Options of FallbackConfig for this call.
+
+        Raises:
+            StreamInterrupted: The stream broke after its first content.
+            FallbackExhausted: Nobody answered.
+            FallbackConfigError: An override is unknown or out of range.
+            Exception: The provider's own where no other target could help, or with one target.
+        """
+        start = self._starter(run, turn, agent, overrides)
+        return _drive_stream.stream(start, ask, has_content, time.sleep)
+
+    def astream(
+        self,
+        ask: Callable[[Attempt], AsyncIterable[T] | Awaitable[AsyncIterable[T]]],
+        *,
+        has_content: Callable[[T], object] = bool,
+        run: FallbackRun | None = None,
+        turn: Turn | None = None,
+        agent: str | None = None,
+        **overrides: Unpack[ConfigOptions],
+    ) -> AsyncGenerator[T, None]:
+        """Ask for a stream in this task and hand out its chunks; ``aclose`` to stop early.
+
+        Args:
+            ask: Asks one target for an async iterable of chunks, or an awaitable of one.
+            has_content: Tells whether a chunk is worth handing out. Chunks without are held back;
+                with the first that has, the target is settled.
+            run: From ``start()``, for whoever wants its record afterwards.
+            turn: Passed on from another thread or task.
+            agent: A label for this call.
+            **overrides: Options of FallbackConfig for this call.
+
+        Raises:
+            StreamInterrupted: The stream broke after its first content.
+            FallbackExhausted: Nobody answered.
+            FallbackConfigError: An override is unknown or out of range.
+            Exception: The provider's own where no other target could help, or with one target.
+        """
+        start = self._starter(run, turn, agent, overrides)
+        return _drive_stream.astream(start, ask, has_content, asyncio.sleep)
+
+    def turn(self) -> Turn:
+        """Open a user turn, for ``with`` or ``async with``: what a switch lasts for.
+
+        Only ``reset="turn"`` makes use of it.
+        """
+        return Turn(self)
+
+    def start(
+        self,
+        *,
+        turn: Turn | None = None,
+        agent: str | None = None,
+        **overrides: Unpack[ConfigOptions],
+    ) -> FallbackRun:
+        """Return the machine of one call, for whoever owns the loop or wants the record.
+
+        Args:
+            turn: Passed on from another thread or task.
+            agent: A label for this call.
+            **overrides: Options of FallbackConfig for this call.
+
+        Raises:
+            FallbackConfigError: An override is unknown or out of range, or the turn is not ours.
+        """
+        plan = self._plan
+        if overrides:
+            plan = Plan.of(plan.chain, plan.config.replace(**overrides))
+        if turn is None:
+            if plan.turn_scoped:
+                turn = Turn.current(self)
+        elif turn.owner is not self:
+            raise FallbackConfigError.about(
+                "turn", "it belongs to another policy", "pass one from this policy's turn()"
+            )
+        return FallbackRun(
+            plan,
+            self._agent if agent is None else _label(agent),
+            os.urandom(16).hex(),
+            self._observers,
+            turn if plan.turn_scoped else None,
+            time.monotonic,
+            time.monotonic(),
+            time.time(),
+        )
+
+    def _given(
+        self,
+        run: FallbackRun | None,
+        turn: Turn | None,
+        agent: str | None,
+        overrides: ConfigOptions,
+    ) -> FallbackRun:
+        if run is None:
+            return self.start(turn=turn, agent=agent, **overrides)
+        if turn is not None or agent is not None or overrides:
+            raise FallbackConfigError.about(
+                "run", "it came with options for the call", "pass those to start()"
+            )
+        return run
+
+    def _starter(
+        self,
+        run: FallbackRun | None,
+        turn: Turn | None,
+        agent: str | None,
+        overrides: ConfigOptions,
+    ) -> Callable[[], FallbackRun]:
+        # A generator body runs when it is first read, perhaps in another context; which turn it
+        # belongs to is settled here and now, and bad input is refused here and now.
+        if run is not None:
+            given = self._given(run, turn, agent, overrides)
+            return lambda: given
+        if turn is None:
+            turn = Turn.current(self)
+        config = self._plan.config.replace(**overrides) if overrides else None
+        return lambda: self.start(turn=turn, agent=agent, **overrides)
+
+
+def _label(agent: str) -> str:
+    if not isinstance(agent, str) or not agent.strip():  # pyright: ignore[reportUnnecessaryIsInstance] # users without a type checker
+        raise FallbackConfigError.about("agent", f"got {agent!r}", "pass a name or leave it out")
+    return agent

@@ -1,0 +1,41 @@
+"""Tables of other systems, as classifiers."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import TYPE_CHECKING
+
+from honcho_fallback._classify import classify
+from honcho_fallback._failure import FailureKind
+
+if TYPE_CHECKING:
+    from honcho_fallback._failure import Failure
+
+# What the pull request names by class where an error has no status.
+_WITHOUT_STATUS = frozenset(
+    {
+        FailureKind.CONNECTION,
+        FailureKind.OVERLOADED,
+        FailureKind.RATE_LIMIT,
+        FailureKind.SERVER_ERROR,
+        FailureKind.TIMEOUT,
+    }
+)
+
+
+def classify_as_honcho(error: BaseException) -> Failure:
+    """Switch on 408, 429, 5xx, timeouts and lost connections only (Honcho's pull request 692).
+
+    Args:
+        error: What was raised.
+    """
+    failure = classify(error)
+    if failure.kind in {FailureKind.CANCELLED, FailureKind.LOCAL}:
+        return failure
+    status = failure.status
+    # Under an HTTP 200 stream the status says nothing about the error event inside it.
+    if status is None or status < 400:
+        wanted = failure.kind in _WITHOUT_STATUS
+    else:
+        wanted = status in {408, 429} or status >= 500
+    return replace(failure, transient=wanted and failure.transient, switchable=wanted)

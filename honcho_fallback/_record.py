@@ -1,0 +1,144 @@
+"""What is told about a call: frozen, without prompts, keys or provider text."""
+
+from __future__ import annotations
+
+from dataclasses import asdict, dataclass
+from typing import TYPE_CHECKING, Any, Literal
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from honcho_fallback._failure import FailureKind
+
+Outcome = Literal[
+    "running", "success", "exhausted", "rejected", "cancelled", "interrupted", "abandoned"
+]
+
+_ENDINGS: dict[str, str] = {
+    "running": "The call is still running.",
+    "exhausted": "Nobody answered: every target that could be asked failed.",
+    "rejected": "Nobody answered: the last failure is not one that another target could help with.",
+    "cancelled": "The caller cancelled the call.",
+    "interrupted": "The stream broke after content had been handed out, so nobody else was asked.",
+    "abandoned": "The reader stopped before the stream had ended.",
+}
+
+
+@dataclass(frozen=True, slots=True)
+class AttemptRecord:
+    """Say what became of one request to one target.
+
+    Args:
+        target: The target's name.
+        model: Its model.
+        provider: Its provider, or None.
+        number: 1-based in the call.
+        position: 0-based in the chain.
+        started: Seconds after the call's start.
+        seconds: How long it took.
+        wait: Seconds waited before it.
+        kind: What went wrong, or None for an answer.
+        status: HTTP status, or None.
+        code: The provider's error code, or None.
+        error: Class name of the exception, or None.
+        retry_after: Seconds the provider asked to wait, or None.
+        next_action: What a person should do about the failure, or None.
+    """
+
+    target: str
+    model: str
+    provider: str | None
+    number: int
+    position: int
+    started: float
+    seconds: float
+    wait: float
+    kind: FailureKind | None = None
+    status: int | None = None
+    code: str | None = None
+    error: str | None = None
+    retry_after: float | None = None
+    next_action: str | None = None
+
+    @property
+    def is_fallback(self) -> bool:
+        """Tell whether this was not the primary."""
+        return self.position > 0
+
+    def result(self) -> str:
+        """Say in a few words what the target said."""
+        if self.kind is None:
+            return "answered"
+        facts = [str(fact) for fact in (self.status, self.error) if fact]
+        return f"{self.kind.value} ({', '.join(facts)})" if facts else self.kind.value
+
+
+@dataclass(frozen=True, slots=True)
+class CallRecord:
+    """Say what became of one logical call.
+
+    Args:
+        call_id: Unique for the call.
+        agent: The label given to the policy or the call.
+        chain: The targets' names in order; the first is the primary.
+        attempts: What was asked, in order.
+        outcome: How the call ended.
+        answered_by: Name of the target that answered, or None.
+        is_fallback: Whether another target than the primary answered.
+        started_at: Start, in seconds since the epoch.
+        seconds: How long the call took, waits included.
+        usage: What the caller reported with ``succeed(usage=...)``, or None.
+        time_to_first_token: Seconds from the start to the first content of a stream, or None.
+        untried: Targets that were never asked, each with the reason.
+    """
+
+    call_id: str
+    agent: str
+    chain: tuple[str, ...]
+    attempts: tuple[AttemptRecord, ...]
+    outcome: Outcome
+    answered_by: str | None
+    is_fallback: bool
+    started_at: float
+    seconds: float
+    usage: Mapping[str, Any] | None
+    time_to_first_token: float | None
+    untried: tuple[tuple[str, str], ...]
+
+    @property
+    def primary(self) -> str:
+        """Name the chain's first target."""
+        return self.chain[0]
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return the record as plain values, ready for ``json.dumps``."""
+        told = asdict(self)
+        told["chain"] = list(self.chain)
+        told["attempts"] = [
+            {**asdict(attempt), "kind": attempt.kind.value if attempt.kind else None}
+            for attempt in self.attempts
+        ]
+        told["untried"] = [{"target": name, "why": why} for name, why in self.untried]
+        return told
+
+    def explain(self) -> str:
+        """Tell in plain words who was asked, what each said, and who was never tried and why."""
+        lines = [f"Call {self.call_id} of agent {self.agent}: {self._ending()}"]
+        for attempt in self.attempts:
+            waited = f" after a wait of {attempt.wait:.2f} s" if attempt.wait else ""
+            lines.append(
+                f"  {attempt.number}. {attempt.target}{waited}: {attempt.result()}"
+                f" in {attempt.seconds * 1000:.0f} ms"
+            )
+            if attempt.next_action and self.answered_by is None:
+                lines.append(f"     What to do: {attempt.next_action}")
+        lines.extend(f"  -. {name}: never asked, {why}" for name, why in self.untried)
+        return "\n".join(lines)
+
+    def _ending(self) -> str:
+        if self.answered_by is None:
+            return _ENDINGS[self.outcome]
+        role = "the fallback" if self.is_fallback else "the primary"
+        if self.outcome != "success":
+            return _ENDINGS[self.outcome]
+        return f"{role} {self.answered_by} answered after {self.seconds * 1000:.0f} ms."
