@@ -1,56 +1,189 @@
-"""Say what an exception means for the policy."""
+"""Say what an exception means for the policy; import no SDK, never raise."""
 
 from __future__ import annotations
 
-import asyncio
+from typing import TYPE_CHECKING
 
+from honcho_fallback._classify._decide import Verdict, decide
+from honcho_fallback._classify._facts import Facts, children, read_facts
+from honcho_fallback._classify._redact import redact
+from honcho_fallback._classify._rules import LONG_WAIT
+from honcho_fallback._classify._types import class_facts
+from honcho_fallback._classify._waits import in_text, retry_after, should_retry
 from honcho_fallback._failure import Failure, FailureKind
+
+if TYPE_CHECKING:
+    from honcho_fallback._classify._names import NameRow
 
 __all__ = ["classify"]
 
-_STATUS = {
-    400: FailureKind.INVALID_REQUEST,
-    401: FailureKind.AUTHENTICATION,
-    402: FailureKind.QUOTA,
-    403: FailureKind.PERMISSION,
-    404: FailureKind.MODEL_UNAVAILABLE,
-    408: FailureKind.TIMEOUT,
-    413: FailureKind.PAYLOAD_TOO_LARGE,
-    422: FailureKind.INVALID_REQUEST,
-    429: FailureKind.RATE_LIMIT,
-    503: FailureKind.OVERLOADED,
-    504: FailureKind.TIMEOUT,
-    529: FailureKind.OVERLOADED,
-}
+_Errors = tuple[type[BaseException], ...]
+_DEPTH = 5
+# Raised by a bug under a library's connection wrapper: no connection was even tried.
+_PROGRAM = (RuntimeError, TypeError, ValueError, ArithmeticError, AttributeError, LookupError)
+# Failures after which the provider may have said when to come back.
+_WAITING = frozenset(
+    {
+        FailureKind.RATE_LIMIT,
+        FailureKind.OVERLOADED,
+        FailureKind.SERVER_ERROR,
+        FailureKind.TIMEOUT,
+        FailureKind.MODEL_UNAVAILABLE,
+        FailureKind.QUOTA,
+    }
+)
+# Members of a group, worst first: what forbids a switch decides over what allows it.
+_SEVERITY = (
+    FailureKind.CANCELLED,
+    FailureKind.LOCAL,
+    FailureKind.INVALID_REQUEST,
+    FailureKind.CONTENT_POLICY,
+    FailureKind.CONTEXT_OVERFLOW,
+    FailureKind.PAYLOAD_TOO_LARGE,
+    FailureKind.AUTHENTICATION,
+    FailureKind.PERMISSION,
+    FailureKind.QUOTA,
+    FailureKind.MODEL_UNAVAILABLE,
+    FailureKind.MALFORMED_RESPONSE,
+    FailureKind.SERVER_ERROR,
+    FailureKind.OVERLOADED,
+    FailureKind.RATE_LIMIT,
+    FailureKind.TIMEOUT,
+    FailureKind.CONNECTION,
+)
 
 
 def classify(
-    exc: BaseException,
-    *,
-    local_errors: tuple[type[BaseException], ...] = (),
-    provider_errors: tuple[type[BaseException], ...] = (),
+    exc: BaseException, *, local_errors: _Errors = (), provider_errors: _Errors = ()
 ) -> Failure:
     """Say what an exception means; never raise.
 
     Args:
         exc: The exception.
-        local_errors: Classes that are the program's own whatever they carry.
-        provider_errors: Classes that a provider raises, for instances that say no more.
+        local_errors: Classes that are the program's own, whatever they carry.
+        provider_errors: Classes that a provider raises: an instance that says no more is a
+            server_error.
     """
     error = type(exc).__name__
-    if not isinstance(exc, Exception) or isinstance(exc, asyncio.CancelledError):
-        return Failure.of(FailureKind.CANCELLED, error=error)
-    if local_errors and isinstance(exc, local_errors):
-        return Failure.of(FailureKind.LOCAL, error=error)
-    for name in ("status_code", "code", "status"):
-        value = getattr(exc, name, None)
-        if isinstance(value, int) and not isinstance(value, bool) and 400 <= value <= 599:
-            fallback = FailureKind.SERVER_ERROR if value >= 500 else FailureKind.INVALID_REQUEST
-            return Failure.of(_STATUS.get(value, fallback), status=value, error=error)
-    if isinstance(exc, TimeoutError) or "Timeout" in error:
-        return Failure.of(FailureKind.TIMEOUT, error=error)
-    if isinstance(exc, ConnectionError) or "Connect" in error:
-        return Failure.of(FailureKind.CONNECTION, error=error)
-    if provider_errors and isinstance(exc, provider_errors):
-        return Failure.of(FailureKind.SERVER_ERROR, error=error)
-    return Failure.of(FailureKind.LOCAL, error=error)
+    try:
+        failure = _Walk(error, local_errors, provider_errors).judge(exc, 0)
+    except Exception:  # noqa: BLE001  a classifier that raises would hide the error it was asked
+        return Failure.of(
+            FailureKind.LOCAL, reason="the exception could not be read", error=error
+        )
+    return failure or Failure.of(FailureKind.LOCAL, reason="nothing says more", error=error)
+
+
+class _Walk:
+    """Judge one exception and what it was raised for."""
+
+    __slots__ = ("_error", "_local", "_provider", "_seen")
+
+    def __init__(self, error: str, local_errors: _Errors, provider_errors: _Errors) -> None:
+        self._error = error
+        self._local = local_errors
+        self._provider = provider_errors
+        self._seen: set[int] = set()
+
+    def judge(self, exc: BaseException, depth: int) -> Failure | None:
+        self._seen.add(id(exc))
+        if self._local and isinstance(exc, self._local):
+            return self._failure(FailureKind.LOCAL, "named in local_errors")
+        cls = class_facts(type(exc))
+        if cls.settled is not None:
+            return self._failure(cls.settled.kind, cls.settled.reason)
+        if isinstance(exc, BaseExceptionGroup):
+            return self._group(exc, depth)
+        facts = read_facts(exc)
+        provider = bool(self._provider) and isinstance(exc, self._provider)
+        verdict = decide(exc, facts, named=provider)
+        if verdict is not None and not verdict.wraps:
+            return self._told(verdict, facts)
+        if depth < _DEPTH:
+            inner = self._below(exc, verdict, cls.row, depth)
+            if inner is not None:
+                return inner
+        if verdict is not None:
+            return self._told(verdict, facts)
+        if provider:
+            return self._failure(
+                FailureKind.SERVER_ERROR,
+                "named in provider_errors",
+                provider_message=redact(facts.message),
+            )
+        return None
+
+    def _group(self, group: BaseExceptionGroup[BaseException], depth: int) -> Failure | None:
+        worst: Failure | None = None
+        for member in group.exceptions:
+            if depth >= _DEPTH or id(member) in self._seen:
+                continue
+            told = self.judge(member, depth + 1) or self._failure(
+                FailureKind.LOCAL, "nothing says more"
+            )
+            if worst is None or _SEVERITY.index(told.kind) < _SEVERITY.index(worst.kind):
+                worst = told
+        return worst
+
+    def _below(
+        self, exc: BaseException, verdict: Verdict | None, row: NameRow | None, depth: int
+    ) -> Failure | None:
+        wrapper = verdict is not None or (row is not None and row.wraps)
+        for child in children(exc, follow_context=wrapper or "RetryError" in type(exc).__name__):
+            if id(child) in self._seen:
+                continue
+            told = self.judge(child, depth + 1)
+            if told is not None and told.kind is not FailureKind.CANCELLED:
+                return told
+            if told is None and verdict is not None and isinstance(child, _PROGRAM):
+                return self._failure(
+                    FailureKind.LOCAL, "a connection class that hides a mistake of the program"
+                )
+        return None
+
+    def _told(self, verdict: Verdict, facts: Facts) -> Failure:
+        kind = verdict.kind
+        transient = verdict.transient
+        reason = verdict.reason
+        wait = None
+        if kind in _WAITING:
+            wait = retry_after(facts.headers, facts.body)
+            if kind is FailureKind.RATE_LIMIT:
+                if wait is None and facts.message:
+                    wait = in_text(facts.message.lower())
+                if wait is not None and wait >= LONG_WAIT:
+                    kind = FailureKind.QUOTA
+                    reason = "a rate limit that lasts for hours"
+            if facts.headers and should_retry(facts.headers) is False:
+                transient = False
+        return self._failure(
+            kind,
+            reason,
+            status=verdict.status,
+            code=facts.code,
+            retry_after=wait,
+            provider_message=redact(facts.message) if facts.message else "",
+            transient=transient,
+        )
+
+    def _failure(
+        self,
+        kind: FailureKind,
+        reason: str,
+        *,
+        status: int | None = None,
+        code: str | None = None,
+        retry_after: float | None = None,
+        provider_message: str = "",
+        transient: bool | None = None,
+    ) -> Failure:
+        return Failure.of(
+            kind,
+            status=status,
+            code=code,
+            retry_after=retry_after,
+            provider_message=provider_message,
+            reason=reason,
+            error=self._error,
+            transient=transient,
+        )
