@@ -111,12 +111,12 @@ class FallbackConfig(BaseModel):
         Args:
             **options: As for the constructor.
         """
-        kept = {
+        kept: Any = {
             (field.alias or name): getattr(self, name)
             for name, field in type(self).model_fields.items()
             if name in self.model_fields_set
         }
-        return type(self)(**{**kept, **options})
+        return type(self)(**(kept | options))
 
     @classmethod
     def honcho(cls, **options: Unpack[ConfigOptions]) -> Self:
@@ -129,8 +129,8 @@ class FallbackConfig(BaseModel):
         """
         from honcho_fallback._presets import classify_as_honcho  # noqa: PLC0415 # on demand
 
-        preset: ConfigOptions = {"max_attempts": 3, "classify": classify_as_honcho}
-        return cls(**{**preset, **options})
+        preset: Any = {"max_attempts": 3, "classify": classify_as_honcho}
+        return cls(**(preset | options))
 
 
 def _explain(error: ValidationError) -> str:

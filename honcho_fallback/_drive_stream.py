@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import inspect
-from typing import TYPE_CHECKING, Any, TypeVar
+from collections.abc import Awaitable
+from typing import TYPE_CHECKING, Generic, NamedTuple, TypeVar
 
 from honcho_fallback._drive import Cancellation, limit
 from honcho_fallback._errors import AnswerRejected
@@ -14,7 +15,6 @@ if TYPE_CHECKING:
         AsyncGenerator,
         AsyncIterable,
         AsyncIterator,
-        Awaitable,
         Callable,
         Generator,
         Iterable,
@@ -25,6 +25,20 @@ if TYPE_CHECKING:
     from honcho_fallback._target import Attempt
 
 T = TypeVar("T")
+
+
+class _Opened(NamedTuple, Generic[T]):
+    source: object
+    chunks: Iterator[T]
+    held: list[T]
+    settled: bool
+
+
+class _AsyncOpened(NamedTuple, Generic[T]):
+    source: object
+    chunks: AsyncIterator[T]
+    held: list[T]
+    settled: bool
 
 
 def stream(
@@ -42,29 +56,14 @@ def stream(
         sleep: Waits so many seconds.
     """
     run = start()
-    attempt = run.attempt
-    source: Iterable[T] | None = None
+    opened: _Opened[T] | None = None
     try:
-        while True:
-            try:
-                if attempt.wait:
-                    sleep(attempt.wait)
-                source = ask(attempt)
-                chunks = iter(source)
-                held, has_begun = _prime(chunks, has_content)
-            except BaseException as error:  # noqa: BLE001 # the run raises what it does not handle
-                _close(source)
-                attempt = run.fail(error)
-            else:
-                if held:
-                    break
-                _close(source)
-                attempt = run.reject(_empty(attempt))
-            source = None
-        if has_begun:
+        opened = _open(run, ask, has_content, sleep)
+        _, chunks, held, settled = opened
+        if settled:
             run.content()
         yield from held
-        while has_begun:
+        while settled:
             try:
                 chunk = next(chunks)
             except StopIteration:
@@ -77,7 +76,8 @@ def stream(
         run.succeed()
     finally:
         run.abandon()
-        _close(source)
+        if opened is not None:
+            _close(opened.source)
 
 
 async def astream(
@@ -97,34 +97,15 @@ async def astream(
         sleep: Waits so many seconds.
     """
     run = start()
-    attempt = run.attempt
-    source: Any = None
+    opened: _AsyncOpened[T] | None = None
     try:
-        while True:
-            cancellation = Cancellation()
-            try:
-                if attempt.wait:
-                    await sleep(attempt.wait)
-                async with limit(attempt):
-                    source = ask(attempt)
-                    if inspect.isawaitable(source):
-                        source = await source
-                    chunks: AsyncIterator[T] = aiter(source)
-                    held, has_begun = await _aprime(chunks, has_content)
-            except BaseException as error:  # noqa: BLE001 # the run raises what it does not handle
-                await _aclose(source)
-                attempt = run.fail(cancellation.unmask(error))
-            else:
-                if held:
-                    break
-                await _aclose(source)
-                attempt = run.reject(_empty(attempt))
-            source = None
-        if has_begun:
+        opened = await _aopen(run, ask, has_content, sleep)
+        _, chunks, held, settled = opened
+        if settled:
             run.content()
         for chunk in held:
             yield chunk
-        while has_begun:
+        while settled:
             cancellation = Cancellation()
             try:
                 chunk = await anext(chunks)
@@ -138,7 +119,61 @@ async def astream(
         run.succeed()
     finally:
         run.abandon()
-        await _aclose(source)
+        if opened is not None:
+            await _aclose(opened.source)
+
+
+def _open(
+    run: FallbackRun,
+    ask: Callable[[Attempt], Iterable[T]],
+    has_content: Callable[[T], object],
+    sleep: Callable[[float], object],
+) -> _Opened[T]:
+    attempt = run.attempt
+    while True:
+        source: object = None
+        try:
+            if attempt.wait:
+                sleep(attempt.wait)
+            source = iterable = ask(attempt)
+            chunks = iter(iterable)
+            held, settled = _prime(chunks, has_content)
+        except BaseException as error:  # noqa: BLE001 # the run raises what it does not handle
+            _close(source)
+            attempt = run.fail(error)
+        else:
+            if held:
+                return _Opened(source, chunks, held, settled)
+            _close(source)
+            attempt = run.reject(_empty(attempt))
+
+
+async def _aopen(
+    run: FallbackRun,
+    ask: Callable[[Attempt], AsyncIterable[T] | Awaitable[AsyncIterable[T]]],
+    has_content: Callable[[T], object],
+    sleep: Callable[[float], Awaitable[object]],
+) -> _AsyncOpened[T]:
+    cancellation = Cancellation()
+    attempt = run.attempt
+    while True:
+        source: object = None
+        try:
+            if attempt.wait:
+                await sleep(attempt.wait)
+            async with limit(attempt):
+                source = asked = ask(attempt)
+                source = iterable = await asked if isinstance(asked, Awaitable) else asked
+                chunks = aiter(iterable)
+                held, settled = await _aprime(chunks, has_content)
+        except BaseException as error:  # noqa: BLE001 # the run raises what it does not handle
+            await _aclose(source)
+            attempt = run.fail(cancellation.unmask(error))
+        else:
+            if held:
+                return _AsyncOpened(source, chunks, held, settled)
+            await _aclose(source)
+            attempt = run.reject(_empty(attempt))
 
 
 def _prime(chunks: Iterator[T], has_content: Callable[[T], object]) -> tuple[list[T], bool]:

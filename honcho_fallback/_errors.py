@@ -9,7 +9,7 @@ FallbackError
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Self
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -36,26 +36,21 @@ class FallbackConfigError(FallbackError, ValueError):
         return cls(f"{field}: {found}; {fix}")
 
 
-class FallbackExhausted(FallbackError, ExceptionGroup[Exception]):
+class FallbackExhausted(FallbackError, ExceptionGroup[Exception]):  # noqa: N818 # the design's word
     """Carry every error of a call that nobody answered.
 
     The members are the providers' own exceptions, in the order they came; ``__cause__`` is the
     last of them; ``record`` says what was asked, when and with which result.
     """
 
-    record: CallRecord
+    def __new__(cls, message: str, exceptions: Sequence[Exception], record: CallRecord) -> Self:
+        """Build the group; ``record`` is kept by ``__init__``."""
+        del record
+        return super().__new__(cls, message, exceptions)
 
-    def __new__(
-        cls, message: str, exceptions: Sequence[Exception], record: CallRecord
-    ) -> FallbackExhausted:
-        self = super().__new__(cls, message, exceptions)
-        self.record = record
-        return self
-
-    def __init__(
-        self, message: str, exceptions: Sequence[Exception], record: CallRecord
-    ) -> None:
+    def __init__(self, message: str, exceptions: Sequence[Exception], record: CallRecord) -> None:
         super().__init__(message, exceptions)
+        self.record = record
 
     @property
     def attempts(self) -> tuple[AttemptRecord, ...]:
@@ -70,7 +65,7 @@ class FallbackExhausted(FallbackError, ExceptionGroup[Exception]):
         return FallbackExhausted, (self.message, list(self.exceptions), self.record)
 
 
-class StreamInterrupted(FallbackError):
+class StreamInterrupted(FallbackError):  # noqa: N818 # the design's word
     """Tell that a stream broke after content had been handed out, so nobody else was asked.
 
     Args:
@@ -88,5 +83,5 @@ class StreamInterrupted(FallbackError):
         return StreamInterrupted, (str(self), self.partial, self.record)
 
 
-class AnswerRejected(FallbackError):
-    """Stand for an answer that arrived and is not usable: ``validate`` said no, or it was empty."""
+class AnswerRejected(FallbackError):  # noqa: N818 # in line with the others
+    """Stand for an answer that is not usable: ``validate`` said no, or it was empty."""

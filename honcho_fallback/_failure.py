@@ -179,7 +179,7 @@ class Failure:
     error: str = ""
 
     @classmethod
-    def of(
+    def of(  # noqa: PLR0913 # one keyword per field
         cls,
         kind: FailureKind,
         *,

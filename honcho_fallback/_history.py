@@ -46,7 +46,6 @@ class Step(NamedTuple):
 def build_record(  # noqa: PLR0913 # the run's whole state, handed over once
     *,
     plan: Plan,
-    agent: str,
     attempt: Attempt,
     steps: Sequence[Step],
     outcome: Outcome,
@@ -61,7 +60,6 @@ def build_record(  # noqa: PLR0913 # the run's whole state, handed over once
 
     Args:
         plan: The chain and its options.
-        agent: The call's label.
         attempt: The latest attempt.
         steps: The attempts that failed.
         outcome: How the call ended.
@@ -93,7 +91,7 @@ def build_record(  # noqa: PLR0913 # the run's whole state, handed over once
         untried.append((target.name, why))
     return CallRecord(
         call_id=attempt.call_id,
-        agent=agent,
+        agent=plan.agent,
         chain=tuple(target.name for target in plan.chain),
         attempts=tuple(_tell(step, started) for step in told),
         outcome=outcome,

@@ -18,12 +18,12 @@ own loop all stand on the same calls.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, cast
+from typing import TYPE_CHECKING, Any
 
 from honcho_fallback._errors import AnswerRejected, FallbackExhausted, StreamInterrupted
 from honcho_fallback._failure import Failure, FailureKind
 from honcho_fallback._history import Step, annotate, build_record
-from honcho_fallback._observer import CallStart, Observers, Switch, log_switch
+from honcho_fallback._observer import CallStart, Switch, log_switch
 from honcho_fallback._target import Attempt
 from honcho_fallback._wait import seconds
 
@@ -40,66 +40,42 @@ class FallbackRun:
 
     Args:
         plan: The chain and its options.
-        agent: A label for logs and records.
-        call_id: Unique for the call.
-        observers: Whom to tell.
         turn: What a switch lasts for, or None.
+        call_id: Unique for the call.
         clock: Seconds on a monotonic scale, asked only where no ``now`` is given.
         now: The start on that scale.
         started_at: The start in seconds since the epoch.
     """
 
-    __slots__ = (
-        "_agent",
-        "_attempt",
-        "_began",
-        "_clock",
-        "_content_at",
-        "_ended",
-        "_errors",
-        "_failed_here",
-        "_observers",
-        "_outcome",
-        "_plan",
-        "_started",
-        "_started_at",
-        "_steps",
-        "_turn",
-        "_usage",
-    )
+    # The state that most calls never touch stands on the class: the happy path sets none of it.
+    _outcome: Outcome = "running"
+    _ended = 0.0
+    _content_at: float | None = None
+    _usage: Mapping[str, Any] | None = None
+    _steps: tuple[Step, ...] = ()
+    _errors: tuple[Exception, ...] = ()
+    _failed_here = 0
 
-    def __init__(  # noqa: PLR0913 # built in one place, by the policy
+    def __init__(  # noqa: PLR0913, PLR0917 # built in one place, by the policy
         self,
         plan: Plan,
-        agent: str,
-        call_id: str,
-        observers: Observers,
         turn: Turn | None,
+        call_id: str,
         clock: Callable[[], float],
         now: float,
         started_at: float,
     ) -> None:
         position = 0 if turn is None else turn.position
         self._plan = plan
-        self._agent = agent
-        self._observers = observers
         self._turn = turn
         self._clock = clock
         self._started = self._began = now
         self._started_at = started_at
-        self._outcome: Outcome = "running"
-        self._ended = now
-        self._content_at: float | None = None
-        self._usage: Mapping[str, Any] | None = None
-        # Made at the first failure: the happy path keeps nothing.
-        self._steps: list[Step] | None = None
-        self._errors: list[Exception] | None = None
-        self._failed_here = 0
         self._attempt = Attempt(
             plan.chain[position], 1, position, plan.timeout, plan.connect_timeout, 0.0, call_id
         )
-        if observers:
-            observers.tell("on_start", CallStart(call_id, agent, plan.chain))
+        if plan.observers:
+            plan.observers.tell("on_start", CallStart(call_id, plan.agent, plan.chain))
 
     def __repr__(self) -> str:
         attempt = self._attempt
@@ -120,9 +96,8 @@ class FallbackRun:
         """Build the record of what has happened so far; complete once the call is over."""
         return build_record(
             plan=self._plan,
-            agent=self._agent,
             attempt=self._attempt,
-            steps=self._steps or [],
+            steps=self._steps,
             outcome=self._outcome,
             started=self._started,
             started_at=self._started_at,
@@ -147,6 +122,7 @@ class FallbackRun:
         """
         validate = self._plan.validate
         if validate is not None:
+            self._check("accept")
             try:
                 verdict = validate(answer)
             except Exception as error:  # noqa: BLE001 # goes out through reject
@@ -279,7 +255,7 @@ class FallbackRun:
                 self._attempt = following
                 self._began = now + following.wait
                 return following
-            errors = cast("list[Exception]", self._errors)
+            errors = self._errors
             self._finish(following, now)
             record = self.record
             if following == "exhausted" and self._plan.grouped:
@@ -291,10 +267,8 @@ class FallbackRun:
             del error
 
     def _note(self, failure: Failure, error: Exception, now: float) -> None:
-        if self._steps is None or self._errors is None:
-            self._steps, self._errors = [], []
-        self._steps.append(Step(self._attempt, self._began, now, failure))
-        self._errors.append(error)
+        self._steps += (Step(self._attempt, self._began, now, failure),)
+        self._errors += (error,)
         self._failed_here += 1
 
     def _decide(self, error: Exception, failure: Failure) -> Attempt | Outcome:
@@ -325,16 +299,17 @@ class FallbackRun:
         return self._switch(free, failure)
 
     def _switch(self, position: int, failure: Failure) -> Attempt:
-        attempt, chain = self._attempt, self._plan.chain
+        plan, attempt = self._plan, self._attempt
+        chain = plan.chain
         self._failed_here = 0
         if self._turn is not None:
             self._turn.advance(position)
         switch = Switch(
-            attempt.call_id, self._agent, chain[0], attempt.target, chain[position], failure
+            attempt.call_id, plan.agent, chain[0], attempt.target, chain[position], failure
         )
         log_switch(switch)
-        if self._observers:
-            self._observers.tell("on_switch", switch)
+        if self._plan.observers:
+            self._plan.observers.tell("on_switch", switch)
         return self._next(position, 0.0)
 
     def _next(self, position: int, wait: float) -> Attempt:
@@ -352,9 +327,9 @@ class FallbackRun:
     def _finish(self, outcome: Outcome, now: float | None) -> None:
         self._ended = self._clock() if now is None else now
         self._outcome = outcome
-        self._errors = None
-        if self._observers:
-            self._observers.tell("on_finish", self.record)
+        self._errors = ()
+        if self._plan.observers:
+            self._plan.observers.tell("on_finish", self.record)
 
     def _check(self, step: str) -> None:
         if self._outcome != "running":

@@ -7,10 +7,11 @@ from dataclasses import dataclass
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
+from honcho_fallback._checks import require_text, require_type
 from honcho_fallback._classify import classify
 from honcho_fallback._errors import FallbackConfigError
 from honcho_fallback._failure import KINDS, Failure, FailureKind
-from honcho_fallback._observer import logger
+from honcho_fallback._observer import Observers, logger
 from honcho_fallback._target import Target
 
 if TYPE_CHECKING:
@@ -28,6 +29,8 @@ class Plan:
     Args:
         chain: The targets, the primary first.
         config: The options it was made from.
+        agent: A label for logs and records.
+        observers: Whom to tell.
         classify: What an exception means.
         max_attempts: Per call, all targets together.
         timeout: Seconds per attempt, or None.
@@ -39,6 +42,8 @@ class Plan:
 
     chain: tuple[Target, ...]
     config: FallbackConfig
+    agent: str
+    observers: Observers
     classify: Callable[[BaseException], Failure]
     max_attempts: int
     timeout: float | None
@@ -48,19 +53,33 @@ class Plan:
     grouped: bool
 
     @classmethod
-    def of(cls, chain: tuple[Target, ...], config: FallbackConfig) -> Plan:
+    def of(
+        cls,
+        chain: tuple[Target, ...],
+        config: FallbackConfig,
+        agent: str,
+        observers: Observers,
+    ) -> Plan:
         """Resolve a chain and its options.
 
         Args:
             chain: As ``check_chain`` returns it.
             config: The options.
+            agent: A label for logs and records.
+            observers: Whom to tell.
+
+        Raises:
+            FallbackConfigError: The label is empty.
         """
+        require_text("agent", agent, "pass a name or leave it out")
         built_in = partial(
             classify, local_errors=config.local_errors, provider_errors=config.provider_errors
         )
         return cls(
             chain=chain,
             config=config,
+            agent=agent,
+            observers=observers,
             classify=partial(_ask_classifier, config.classify, built_in)
             if config.classify
             else built_in,
@@ -124,14 +143,12 @@ def check_chain(targets: Iterable[Target]) -> tuple[Target, ...]:
         )
     chain = tuple(targets)
     if not chain:
-        raise FallbackConfigError.about("targets", "the chain is empty", "pass at least one Target")
+        raise FallbackConfigError.about(
+            "targets", "the chain is empty", "pass at least one Target"
+        )
     for position, target in enumerate(chain):
-        if not isinstance(target, Target):  # pyright: ignore[reportUnnecessaryIsInstance] # users without a type checker
-            raise FallbackConfigError.about(
-                f"targets[{position}]",
-                f"got a {type(target).__name__}",
-                "pass a Target, such as Target('gpt-5.5', provider='openai')",
-            )
+        fix = "pass a Target, such as Target('gpt-5.5', provider='openai')"
+        require_type(f"targets[{position}]", target, Target, fix)
     names = [target.name for target in chain]
     for position, name in enumerate(names):
         if name in names[:position]:
@@ -154,7 +171,7 @@ def _ask_classifier(
     try:
         answer = own(error)
     except Exception as broken:  # noqa: BLE001 # an outage is no time to lose the provider's error
-        logger.error("classify raised %s; the built-in one decides", type(broken).__name__)  # noqa: TRY400 # its frames hold the provider's error
+        logger.error("classify raised %s; the built-in one decides", type(broken).__name__)
         return failure
     if not isinstance(answer, Failure):  # pyright: ignore[reportUnnecessaryIsInstance] # users without a type checker
         logger.error("classify returned no Failure; the built-in one decides")

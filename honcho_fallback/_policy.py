@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import asyncio
-import os
-import time
-from typing import TYPE_CHECKING, Any, TypeVar, Unpack, overload
+from functools import partial
+from time import monotonic, sleep, time
+from typing import TYPE_CHECKING, TypeVar, Unpack
 
 from honcho_fallback import _drive, _drive_stream
+from honcho_fallback._call_id import CallIds
+from honcho_fallback._checks import require_type
 from honcho_fallback._config import ConfigOptions, FallbackConfig
 from honcho_fallback._errors import FallbackConfigError
 from honcho_fallback._machine import FallbackRun
@@ -47,7 +49,7 @@ class FallbackPolicy:
         FallbackConfigError: The chain is empty, names repeat, or an argument has the wrong type.
     """
 
-    __slots__ = ("_agent", "_observers", "_plan")
+    __slots__ = ("_call_ids", "_plan")
 
     def __init__(
         self,
@@ -57,19 +59,14 @@ class FallbackPolicy:
         agent: str = "unknown",
         observers: Iterable[FallbackObserver] = (),
     ) -> None:
-        if config is None:
-            config = FallbackConfig()
-        elif not isinstance(config, FallbackConfig):  # pyright: ignore[reportUnnecessaryIsInstance] # users without a type checker
-            raise FallbackConfigError.about(
-                "config", f"got a {type(config).__name__}", "pass a FallbackConfig"
-            )
-        self._plan = Plan.of(check_chain(targets), config)
-        self._agent = _label(agent)
-        self._observers = Observers(observers)
+        config = FallbackConfig() if config is None else config
+        require_type("config", config, FallbackConfig, "pass a FallbackConfig")
+        self._plan = Plan.of(check_chain(targets), config, agent, Observers(observers))
+        self._call_ids = CallIds()
 
     def __repr__(self) -> str:
         chain = " -> ".join(target.name for target in self._plan.chain)
-        return f"<FallbackPolicy {self._agent}: {chain}>"
+        return f"<FallbackPolicy {self._plan.agent}: {chain}>"
 
     @property
     def targets(self) -> tuple[Target, ...]:
@@ -84,7 +81,7 @@ class FallbackPolicy:
     @property
     def agent(self) -> str:
         """Return the label for logs and records."""
-        return self._agent
+        return self._plan.agent
 
     def call(
         self,
@@ -98,8 +95,8 @@ class FallbackPolicy:
         """Ask in this thread and return the answer.
 
         Args:
-            ask: Asks one target, given an Attempt; what it raises is a failure. ``attempt.timeout``
-                is for its client; an answer that comes late still counts.
+            ask: Asks one target, given an Attempt; what it raises is a failure. Its client takes
+                ``attempt.timeout``; an answer that comes late still counts.
             run: From ``start()``, for whoever wants its record afterwards.
             turn: Passed on from another thread or task.
             agent: A label for this call.
@@ -110,7 +107,7 @@ class FallbackPolicy:
             FallbackConfigError: An override is unknown or out of range.
             Exception: The provider's own where no other target could help, or with one target.
         """
-        return _drive.call(self._given(run, turn, agent, overrides), ask, time.sleep)
+        return _drive.call(self._given(run, turn, agent, overrides), ask, sleep)
 
     async def acall(
         self,
@@ -165,7 +162,7 @@ class FallbackPolicy:
             Exception: The provider's own where no other target could help, or with one target.
         """
         start = self._starter(run, turn, agent, overrides)
-        return _drive_stream.stream(start, ask, has_content, time.sleep)
+        return _drive_stream.stream(start, ask, has_content, sleep)
 
     def astream(
         self,
@@ -221,26 +218,7 @@ class FallbackPolicy:
         Raises:
             FallbackConfigError: An override is unknown or out of range, or the turn is not ours.
         """
-        plan = self._plan
-        if overrides:
-            plan = Plan.of(plan.chain, plan.config.replace(**overrides))
-        if turn is None:
-            if plan.turn_scoped:
-                turn = Turn.current(self)
-        elif turn.owner is not self:
-            raise FallbackConfigError.about(
-                "turn", "it belongs to another policy", "pass one from this policy's turn()"
-            )
-        return FallbackRun(
-            plan,
-            self._agent if agent is None else _label(agent),
-            os.urandom(16).hex(),
-            self._observers,
-            turn if plan.turn_scoped else None,
-            time.monotonic,
-            time.monotonic(),
-            time.time(),
-        )
+        return self._given(None, turn, agent, overrides)
 
     def _given(
         self,
@@ -250,7 +228,8 @@ class FallbackPolicy:
         overrides: ConfigOptions,
     ) -> FallbackRun:
         if run is None:
-            return self.start(turn=turn, agent=agent, **overrides)
+            plan = self._planned(agent, overrides)
+            return self._begin(plan, self._located(plan, turn))
         if turn is not None or agent is not None or overrides:
             raise FallbackConfigError.about(
                 "run", "it came with options for the call", "pass those to start()"
@@ -264,18 +243,28 @@ class FallbackPolicy:
         agent: str | None,
         overrides: ConfigOptions,
     ) -> Callable[[], FallbackRun]:
-        # A generator body runs when it is first read, perhaps in another context; which turn it
+        # A generator's body runs when it is first read, perhaps in another context: which turn it
         # belongs to is settled here and now, and bad input is refused here and now.
         if run is not None:
-            given = self._given(run, turn, agent, overrides)
-            return lambda: given
-        if turn is None:
-            turn = Turn.current(self)
-        config = self._plan.config.replace(**overrides) if overrides else None
-        return lambda: self.start(turn=turn, agent=agent, **overrides)
+            return partial(self._given, run, turn, agent, overrides)
+        plan = self._planned(agent, overrides)
+        return partial(self._begin, plan, self._located(plan, turn))
 
+    def _planned(self, agent: str | None, overrides: ConfigOptions) -> Plan:
+        plan = self._plan
+        if agent is None and not overrides:
+            return plan
+        config = plan.config.replace(**overrides) if overrides else plan.config
+        return Plan.of(plan.chain, config, plan.agent if agent is None else agent, plan.observers)
 
-def _label(agent: str) -> str:
-    if not isinstance(agent, str) or not agent.strip():  # pyright: ignore[reportUnnecessaryIsInstance] # users without a type checker
-        raise FallbackConfigError.about("agent", f"got {agent!r}", "pass a name or leave it out")
-    return agent
+    def _located(self, plan: Plan, turn: Turn | None) -> Turn | None:
+        if turn is not None and turn.owner is not self:
+            raise FallbackConfigError.about(
+                "turn", "it belongs to another policy", "pass one from this policy's turn()"
+            )
+        if not plan.turn_scoped:
+            return None
+        return Turn.current(self) if turn is None else turn
+
+    def _begin(self, plan: Plan, turn: Turn | None) -> FallbackRun:
+        return FallbackRun(plan, turn, self._call_ids.take(), monotonic, monotonic(), time())

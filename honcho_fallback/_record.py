@@ -17,7 +17,7 @@ Outcome = Literal[
 _ENDINGS: dict[str, str] = {
     "running": "The call is still running.",
     "exhausted": "Nobody answered: every target that could be asked failed.",
-    "rejected": "Nobody answered: the last failure is not one that another target could help with.",
+    "rejected": "Nobody answered: no other target could have helped with the last failure.",
     "cancelled": "The caller cancelled the call.",
     "interrupted": "The stream broke after content had been handed out, so nobody else was asked.",
     "abandoned": "The reader stopped before the stream had ended.",

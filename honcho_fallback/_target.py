@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 from types import MappingProxyType
 from typing import Any, NamedTuple
 
+from honcho_fallback._checks import require_text, require_type
 from honcho_fallback._errors import FallbackConfigError
 
 
@@ -37,23 +38,16 @@ class Target:
     context_window: int | None = None
 
     def __post_init__(self) -> None:
-        if not isinstance(self.model, str) or not self.model.strip():  # pyright: ignore[reportUnnecessaryIsInstance] # users without a type checker
-            raise FallbackConfigError.about(
-                "model", f"got {self.model!r}", "name the model, such as Target('gpt-5.5')"
-            )
-        for label in ("provider", "name"):
-            value = getattr(self, label)
-            if value is not None and not isinstance(value, str):
-                raise FallbackConfigError.about(label, f"got {value!r}", "pass a string")
+        require_text("model", self.model, "name the model, such as Target('gpt-5.5')")
+        if self.provider is not None:
+            require_text("provider", self.provider, "name the provider or leave it out")
+        require_type("name", self.name, str, "pass a string or leave it out")
         window = self.context_window
         if window is not None and (type(window) is not int or window <= 0):
             raise FallbackConfigError.about(
                 "context_window", f"got {window!r}", "pass a positive number of tokens or None"
             )
-        if not isinstance(self.params, Mapping):  # pyright: ignore[reportUnnecessaryIsInstance] # users without a type checker
-            raise FallbackConfigError.about(
-                "params", f"got a {type(self.params).__name__}", "pass a mapping"
-            )
+        require_type("params", self.params, Mapping, "pass a mapping of parameters")
         if not self.name:
             name = f"{self.provider}/{self.model}" if self.provider else self.model
             object.__setattr__(self, "name", name)

@@ -24,13 +24,13 @@ class Turn:
         owner: The policy that it belongs to.
     """
 
-    __slots__ = ("_closed", "_outer", "owner", "position")
+    __slots__ = ("_closed", "_entered", "_outer", "owner", "position")
 
     def __init__(self, owner: object) -> None:
         self.owner = owner
         self.position = 0
         self._outer: Turn | None = None
-        self._closed = False
+        self._entered = self._closed = False
 
     def __repr__(self) -> str:
         state = "closed" if self._closed else "open"
@@ -45,8 +45,9 @@ class Turn:
         self.position = max(self.position, position)
 
     def __enter__(self) -> Self:
-        if self._closed or _find(self) is self:
+        if self._entered:
             raise RuntimeError("a Turn is entered once; ask policy.turn() for a new one")
+        self._entered = True
         self._outer = _current.get()
         _current.set(self)
         return self
@@ -74,21 +75,14 @@ class Turn:
     ) -> None:
         self.__exit__(kind, error, traceback)
 
-    @staticmethod
-    def current(owner: object) -> Turn | None:
+    @classmethod
+    def current(cls, owner: object) -> Turn | None:
         """Find the innermost open turn of a policy in this context.
 
         Args:
             owner: The policy.
         """
         turn = _current.get()
-        while turn is not None and (turn.owner is not owner or turn._closed):
-            turn = turn._outer
+        while turn is not None and (turn.owner is not owner or turn._closed):  # noqa: SLF001 # its own class
+            turn = turn._outer  # noqa: SLF001 # its own class
         return turn
-
-
-def _find(wanted: Turn) -> Turn | None:
-    turn = _current.get()
-    while turn is not None and turn is not wanted:
-        turn = turn._outer  # noqa: SLF001 # its own module
-    return turn
