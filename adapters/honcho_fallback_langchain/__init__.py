@@ -2,12 +2,10 @@
 
 from __future__ import annotations
 
-try:
-    import langchain_core  # noqa: F401 # pyright: ignore[reportUnusedImport] # only asks whether it is there
-except ModuleNotFoundError as error:
-    message = (
-        "honcho_fallback_langchain needs LangChain: pip install 'honcho-fallback[langchain]'"
-    )
-    raise ImportError(message) from error
+from importlib.util import find_spec
+
+if find_spec("langchain_core") is None:
+    message = "honcho_fallback_langchain needs LangChain: pip install 'honcho-fallback[langchain]'"
+    raise ImportError(message)
 
 __all__: list[str] = []

@@ -2,12 +2,10 @@
 
 from __future__ import annotations
 
-try:
-    import langfuse  # noqa: F401 # pyright: ignore[reportUnusedImport] # only asks whether it is there
-except ModuleNotFoundError as error:
-    message = (
-        "honcho_fallback_langfuse needs Langfuse: pip install 'honcho-fallback[langfuse]'"
-    )
-    raise ImportError(message) from error
+from importlib.util import find_spec
+
+if find_spec("langfuse") is None:
+    message = "honcho_fallback_langfuse needs Langfuse: pip install 'honcho-fallback[langfuse]'"
+    raise ImportError(message)
 
 __all__: list[str] = []

@@ -2,12 +2,10 @@
 
 from __future__ import annotations
 
-try:
-    import litellm  # noqa: F401 # pyright: ignore[reportUnusedImport] # only asks whether it is there
-except ModuleNotFoundError as error:
-    message = (
-        "honcho_fallback_litellm needs LiteLLM: pip install 'honcho-fallback[litellm]'"
-    )
-    raise ImportError(message) from error
+from importlib.util import find_spec
+
+if find_spec("litellm") is None:
+    message = "honcho_fallback_litellm needs LiteLLM: pip install 'honcho-fallback[litellm]'"
+    raise ImportError(message)
 
 __all__: list[str] = []
