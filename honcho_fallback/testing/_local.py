@@ -1,0 +1,62 @@
+"""A real model server on this machine: llama.cpp's own, on the tiny model."""
+
+from __future__ import annotations
+
+from contextlib import contextmanager
+from pathlib import Path
+from tempfile import TemporaryDirectory
+from typing import TYPE_CHECKING, NamedTuple
+
+from honcho_fallback.testing._gguf import write_tiny_gguf
+from honcho_fallback.testing._need import need
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+_SILENT, _SEED = -1, 20
+_SLOTS, _CONTEXT, _LONGEST_ANSWER = 2, 8192, 256
+
+
+class LocalModel(NamedTuple):
+    """Tell where the local model is served.
+
+    Args:
+        url: Root of the server, without ``/v1``.
+        model: The name it answers to.
+    """
+
+    url: str
+    model: str
+
+    @property
+    def base_url(self) -> str:
+        """The ``base_url`` of an OpenAI client."""
+        return f"{self.url}/v1"
+
+
+@contextmanager
+def local_model_server(model: str = "tiny-local") -> Iterator[LocalModel]:
+    """Serve the tiny model on a free loopback port; it speaks OpenAI's and Anthropic's wire.
+
+    Args:
+        model: The name to answer to.
+
+    Raises:
+        ImportError: The extra ``demo`` is not installed.
+    """
+    xllamacpp = need("xllamacpp")
+    with TemporaryDirectory(prefix="honcho-fallback-") as folder:
+        params = xllamacpp.CommonParams()
+        params.model.path = str(write_tiny_gguf(Path(folder) / "tiny.gguf"))
+        params.hostnames, params.port = ["127.0.0.1"], 0
+        params.n_parallel, params.n_ctx, params.n_predict = _SLOTS, _CONTEXT, _LONGEST_ANSWER
+        params.warmup, params.model_alias = False, {model}
+        params.sampling.temp, params.sampling.seed = 1.0, _SEED
+        params.use_jinja = True
+        params.verbosity = _SILENT
+        server = xllamacpp.Server(params)
+        try:
+            yield LocalModel(server.listening_address, model)
+        finally:
+            # The server stops when its last reference goes.
+            del server
