@@ -1,0 +1,70 @@
+"""The source tree and what is packed from it."""
+
+from __future__ import annotations
+
+import tomllib
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+ROOT = Path(__file__).resolve().parent.parent
+PROJECT: dict[str, Any] = tomllib.loads((ROOT / "pyproject.toml").read_text())
+EXTRAS = {"agents", "all", "cli", "demo", "langchain", "langfuse", "litellm", "redis"}
+
+PACKAGES: list[str] = PROJECT["tool"]["hatch"]["build"]["targets"]["wheel"]["packages"]
+
+
+def test_every_adapter_is_in_the_wheel() -> None:
+    """A folder under adapters/ that the wheel does not list would be lost without a word."""
+    folders = {
+        f"adapters/{path.name}"
+        for path in (ROOT / "adapters").iterdir()
+        if path.is_dir() and path.name != "__pycache__"
+    }
+    assert {*PACKAGES} == {"honcho_fallback", *folders}
+
+
+def test_adapters_is_not_a_package() -> None:
+    """Another distribution owns the name, so the folder must never become importable."""
+    assert not (ROOT / "adapters" / "__init__.py").exists()
+
+
+@pytest.mark.parametrize("package", PACKAGES)
+def test_every_package_is_typed(package: str) -> None:
+    """Type checkers read a package's annotations only where py.typed stands."""
+    assert (ROOT / package / "py.typed").is_file()
+
+
+def test_the_extras_are_the_documented_ones() -> None:
+    """Each extra exists under the name that error messages and README give."""
+    assert {*PROJECT["project"]["optional-dependencies"]} == EXTRAS
+
+
+def test_import_rules_cover_the_core() -> None:
+    """A core module that no import rule names could import anything."""
+    contracts = PROJECT["tool"]["importlinter"]["contracts"]
+    named = {name for rule in contracts for name in rule.get("source_modules", ())}
+    layered = {
+        f"honcho_fallback.{name.strip()}"
+        for rule in contracts
+        for layer in rule.get("layers", ())
+        for name in layer.split(":")
+    }
+    core = {f"honcho_fallback.{path.stem}" for path in (ROOT / "honcho_fallback").glob("_[a-z]*")}
+    assert core <= named
+    assert core <= layered
+
+
+def test_constraints_are_plain_versions() -> None:
+    """The pinned set holds names and versions, no address it was fetched from."""
+    lines = (ROOT / "constraints.txt").read_text().splitlines()
+    pins = [line for line in lines if not line.startswith("#")]
+    assert pins == sorted(pins)
+    assert all(line.count("==") == 1 and "/" not in line and " " not in line for line in pins)
+
+
+def test_the_core_stays_small() -> None:
+    """A policy that grows past this has taken on another job; the classifier's tables may grow."""
+    modules = (ROOT / "honcho_fallback").glob("*.py")
+    assert sum(len(path.read_text().splitlines()) for path in modules) < 2500

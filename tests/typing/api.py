@@ -1,0 +1,141 @@
+"""What type checkers must make of the public API; checked, never run."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncGenerator, AsyncIterator, Generator, Iterator
+from typing import assert_type
+
+from honcho_fallback import (
+    Attempt,
+    AttemptRecord,
+    CallRecord,
+    CallStart,
+    Failure,
+    FailureKind,
+    FallbackConfig,
+    FallbackExhausted,
+    FallbackObserver,
+    FallbackPolicy,
+    FallbackRun,
+    StreamInterrupted,
+    Switch,
+    Target,
+    Turn,
+    classify,
+)
+
+
+class Answer:
+    """Stand for whatever a client returns."""
+
+
+class Ledger:
+    """Observe without inheriting from anything."""
+
+    def on_start(self, call: CallStart, /) -> None:
+        assert_type(call.chain, tuple[Target, ...])
+
+    def on_switch(self, switch: Switch, /) -> None:
+        assert_type(switch.failure, Failure)
+        assert_type(switch.failed, Target)
+
+    def on_finish(self, record: CallRecord, /) -> None:
+        assert_type(record.attempts, tuple[AttemptRecord, ...])
+        assert_type(record.answered_by, str | None)
+        assert_type(record.explain(), str)
+
+
+class Deaf:
+    """Observe less than the protocol asks for."""
+
+    def on_start(self, call: CallStart, /) -> None: ...
+
+
+ledger: FallbackObserver = Ledger()
+policy = FallbackPolicy(
+    [Target("a", provider="one"), Target("b", params={"temperature": 0}, context_window=8192)],
+    FallbackConfig(switch_after={FailureKind.TIMEOUT: 2}, reset="turn", on_exhausted="last"),
+    agent="typed",
+    observers=[ledger, Ledger()],
+)
+
+FallbackPolicy([Target("a")], observers=[Deaf()])  # type: ignore[list-item] # pyright: ignore[reportArgumentType] # two methods are missing
+FallbackConfig(reset="forever")  # type: ignore[arg-type] # pyright: ignore[reportArgumentType] # no such literal
+FallbackConfig(on_exhausted="first")  # type: ignore[arg-type] # pyright: ignore[reportArgumentType] # no such literal
+FallbackConfig(patience=3)  # type: ignore[call-arg] # pyright: ignore[reportCallIssue] # no such option
+policy.call(str, reset="forever")  # type: ignore[arg-type] # pyright: ignore[reportArgumentType] # no such literal
+
+
+def ask(attempt: Attempt) -> Answer:
+    assert_type(attempt.target, Target)
+    assert_type(attempt.timeout, float | None)
+    assert_type(attempt.is_fallback, bool)
+    return Answer()
+
+
+async def aask(attempt: Attempt) -> Answer:
+    return ask(attempt)
+
+
+def chunks(attempt: Attempt) -> Iterator[Answer]:
+    yield ask(attempt)
+
+
+async def achunks(attempt: Attempt) -> AsyncIterator[Answer]:
+    yield ask(attempt)
+
+
+async def open_achunks(attempt: Attempt) -> AsyncIterator[Answer]:
+    return achunks(attempt)
+
+
+def sync_keeps_the_answers_type() -> None:
+    assert_type(policy.call(ask), Answer)
+    assert_type(policy.call(lambda attempt: attempt.number), int)
+    assert_type(policy.call(ask, run=policy.start()), Answer)
+    assert_type(policy.call(ask, timeout=3.0, max_attempts=2, reset="turn"), Answer)
+    assert_type(policy.stream(chunks), Generator[Answer, None, None])
+    assert_type(
+        policy.stream(chunks, has_content=lambda chunk: id(chunk)),
+        Generator[Answer, None, None],
+    )
+    for chunk in policy.stream(chunks):
+        assert_type(chunk, Answer)
+
+
+async def async_keeps_the_answers_type() -> None:
+    assert_type(await policy.acall(aask), Answer)
+    assert_type(policy.astream(achunks), AsyncGenerator[Answer, None])
+    async for chunk in policy.astream(open_achunks):
+        assert_type(chunk, Answer)
+
+
+def turns() -> None:
+    with policy.turn() as turn:
+        assert_type(turn, Turn)
+        assert_type(policy.call(ask, turn=turn), Answer)
+
+
+async def aturns() -> None:
+    async with policy.turn() as turn:
+        assert_type(turn, Turn)
+
+
+def the_machine() -> None:
+    run = policy.start(agent="other", max_attempts=1)
+    assert_type(run, FallbackRun)
+    assert_type(run.attempt, Attempt)
+    assert_type(run.fail(TimeoutError()), Attempt)
+    assert_type(run.record, CallRecord)
+    assert_type(classify(TimeoutError()), Failure)
+    assert_type(classify(TimeoutError()).kind, FailureKind)
+
+
+def errors() -> None:
+    try:
+        policy.call(ask)
+    except FallbackExhausted as exhausted:
+        assert_type(exhausted.exceptions, tuple[Exception | ExceptionGroup[Exception], ...])
+        assert_type(exhausted.record, CallRecord)
+    except StreamInterrupted as interrupted:
+        assert_type(interrupted.record, CallRecord)

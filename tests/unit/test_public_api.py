@@ -1,0 +1,110 @@
+"""What the packages show, and what importing them costs."""
+
+from __future__ import annotations
+
+import importlib
+import json
+import subprocess
+import sys
+from importlib.metadata import distribution
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+if TYPE_CHECKING:
+    from pathlib import Path
+    from types import ModuleType
+
+ADAPTERS = {
+    "honcho_fallback_langchain": ("langchain_core", "langchain"),
+    "honcho_fallback_langfuse": ("langfuse", "langfuse"),
+    "honcho_fallback_litellm": ("litellm", "litellm"),
+}
+
+FRAMEWORKS = [
+    "aiohttp",
+    "anthropic",
+    "botocore",
+    "google",
+    "httpx",
+    "httpx2",
+    "langchain_core",
+    "langfuse",
+    "litellm",
+    "llmock",
+    "openai",
+    "requests",
+    "rich",
+    "typer",
+]
+
+
+def is_editable() -> bool:
+    """Tell whether the source tree itself is installed, not a wheel."""
+    direct_url: str | None = distribution("honcho-fallback").read_text("direct_url.json")
+    facts: dict[str, Any] = json.loads(direct_url or "{}")
+    return bool(facts.get("dir_info", {}).get("editable"))
+
+
+def public(module: ModuleType) -> list[str]:
+    """List the names that a module shows, without its submodules."""
+    return sorted(
+        name
+        for name, value in vars(module).items()
+        if not name.startswith("_")
+        and not (isinstance(value, type(module)) and value.__name__.startswith(module.__name__))
+        and name not in {"annotations", "find_spec"}
+    )
+
+
+def run(code: str, folder: Path) -> subprocess.CompletedProcess[str]:
+    """Run code in a fresh interpreter, away from the source tree."""
+    return subprocess.run(
+        [sys.executable, "-c", code], capture_output=True, text=True, cwd=folder, check=False
+    )
+
+
+@pytest.mark.parametrize("name", ["honcho_fallback", *ADAPTERS])
+def test_all_is_what_is_visible(name: str) -> None:
+    """`__all__` is sorted and names exactly what a package shows."""
+    if name in ADAPTERS:
+        pytest.importorskip(ADAPTERS[name][0], exc_type=ImportError)
+    module = importlib.import_module(name)
+    assert list(module.__all__) == sorted(module.__all__)
+    assert module.__all__ == public(module)
+
+
+def test_public_objects_say_what_they_are() -> None:
+    """Everything public has a docstring and says that it comes from this package."""
+    module = importlib.import_module("honcho_fallback")
+    for name in module.__all__:
+        value = getattr(module, name)
+        assert value.__doc__, name
+        assert value.__module__.startswith("honcho_fallback."), name
+
+
+def test_import_loads_no_framework(tmp_path: Path) -> None:
+    """Importing the core loads no SDK, no transport and no framework."""
+    code = "import json, sys, honcho_fallback; print(json.dumps(sorted(sys.modules)))"
+    done = run(code, tmp_path)
+    assert done.returncode == 0, done.stderr
+    assert not set(FRAMEWORKS) & set(json.loads(done.stdout))
+
+
+@pytest.mark.parametrize("name", ADAPTERS)
+def test_an_adapter_names_its_extra(name: str, tmp_path: Path) -> None:
+    """An adapter whose framework is missing raises ImportError with the command that helps."""
+    framework, extra = ADAPTERS[name]
+    done = run(f"import sys; sys.modules[{framework!r}] = None; import {name}", tmp_path)
+    assert done.returncode == 1
+    last = done.stderr.strip().splitlines()[-1]
+    assert last.startswith("ImportError: ")
+    assert f"pip install 'honcho-fallback[{extra}]'" in last
+
+
+@pytest.mark.skipif(is_editable(), reason="the source tree holds the folder; a wheel must not")
+def test_a_wheel_installs_no_adapters_package(tmp_path: Path) -> None:
+    """`adapters` is the name of another distribution; an installed wheel does not take it."""
+    done = run("import adapters", tmp_path)
+    assert done.returncode == 1
+    assert "No module named 'adapters'" in done.stderr
