@@ -1,0 +1,1 @@
+"""Records the cassettes of tests/contract; no part of the package."""

@@ -1,0 +1,96 @@
+"""Cassettes for every test: what is kept in them, where they lie, and the two guards.
+
+Replaying has a trap for a fallback library: a request that no cassette knows is refused inside the
+transport, the SDK calls that a lost connection, the policy falls back, and the test passes for
+the wrong reason. Hence the guards: no request may be refused, and every cassette is played to its
+end.
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+from unittest.mock import patch
+
+import pytest
+from vcr.errors import CannotOverwriteExistingCassetteException
+from vcr.record_mode import RecordMode
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from vcr.cassette import Cassette
+    from vcr.request import Request
+
+CASSETTES = Path(__file__).resolve().parent.parent / "cassettes"
+
+# Only what a client or the classifier reads; a list of what to drop would let a new one through.
+KEPT_FROM_REQUESTS = frozenset({"anthropic-beta", "anthropic-version", "content-type"})
+KEPT_FROM_RESPONSES = frozenset(
+    {"content-type", "retry-after", "retry-after-ms", "x-should-retry"}
+)
+
+
+def slim_request(request: Request) -> Request:
+    """Keep the headers that say what is asked, not who asks."""
+    request.headers = {
+        name: value
+        for name, value in request.headers.items()
+        if name.lower() in KEPT_FROM_REQUESTS
+    }
+    return request
+
+
+def slim_response(response: dict[str, Any]) -> dict[str, Any]:
+    """Keep the headers that mean something to a client."""
+    headers = response["headers"]
+    kept = {name: headers[name] for name in headers if name.lower() in KEPT_FROM_RESPONSES}
+    return {**response, "headers": kept}
+
+
+@pytest.fixture(scope="module")
+def vcr_config() -> dict[str, Any]:
+    """Match on everything a provider would see, the body included."""
+    return {
+        "match_on": ["method", "scheme", "host", "port", "path", "query", "body"],
+        "before_record_request": slim_request,
+        "before_record_response": slim_response,
+        "decode_compressed_response": True,
+        "record_on_exception": False,
+    }
+
+
+@pytest.fixture(scope="module")
+def vcr_cassette_dir(request: pytest.FixtureRequest) -> str:
+    """Keep cassettes in one place, a folder per test module."""
+    return str(CASSETTES / request.node.path.stem)
+
+
+@pytest.fixture(autouse=True)
+def no_request_was_refused() -> Iterator[None]:
+    """Fail a test during which a cassette refused a request, whatever became of the refusal."""
+    refused: list[str] = []
+    build = CannotOverwriteExistingCassetteException.__init__
+
+    def note(self: CannotOverwriteExistingCassetteException, *args: Any, **kwargs: Any) -> None:
+        build(self, *args, **kwargs)
+        refused.append(str(self))
+
+    with patch.object(CannotOverwriteExistingCassetteException, "__init__", note):
+        yield
+    if refused:
+        pytest.fail("the cassette refused a request: " + "\n".join(refused), pytrace=False)
+
+
+@pytest.fixture(autouse=True)
+def cassette_was_played_to_its_end(vcr: Cassette | None) -> Iterator[None]:
+    """Fail a replay that asked for less than was recorded, or for nothing at all."""
+    yield
+    if vcr is None or vcr.record_mode != RecordMode.NONE:
+        return
+    if not len(vcr):
+        pytest.fail(f"there is no recording: {vcr._path}", pytrace=False)
+    if not vcr.all_played:
+        pytest.fail(
+            f"only {vcr.play_count} of {len(vcr)} recorded answers were asked for", pytrace=False
+        )
