@@ -96,7 +96,7 @@ def sync_keeps_the_answers_type() -> None:
     assert_type(policy.call(ask, timeout=3.0, max_attempts=2, reset="turn"), Answer)
     assert_type(policy.stream(chunks), Generator[Answer, None, None])
     assert_type(
-        policy.stream(chunks, has_content=lambda chunk: id(chunk)),
+        policy.stream(chunks, has_content=id),
         Generator[Answer, None, None],
     )
     for chunk in policy.stream(chunks):
