@@ -21,7 +21,9 @@ HEADERS = {
     "retry-after-ms",
     "x-should-retry",
 }
-SECRETS = re.compile(r"sk-\w{4}|bearer |x-api-key|127\.0\.0\.1|/home/|/tmp/|/root/", re.IGNORECASE)
+SECRETS = re.compile(
+    r"\bsk-\w{4}|bearer |x-api-key|127\.0\.0\.1|/home/|/tmp/|/root/", re.IGNORECASE
+)
 
 pytestmark = pytest.mark.parametrize("path", FILES, ids=lambda path: path.stem)
 
