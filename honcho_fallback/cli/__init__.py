@@ -1,0 +1,36 @@
+"""The command line: ``honcho-fallback demo`` and ``honcho-fallback explain``."""
+
+from __future__ import annotations
+
+import sys
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+__all__ = ["main"]
+
+_NEEDED = frozenset({"rich", "typer"})
+
+
+def main() -> None:
+    """Run the command line; with its extra missing, say so and exit with status 2."""
+    try:
+        _app()(prog_name="honcho-fallback")
+    except KeyboardInterrupt:
+        # While things are still being imported; later the commands see to it.
+        sys.exit(130)
+
+
+def _app() -> Callable[..., object]:
+    try:
+        from honcho_fallback.cli._app import app  # noqa: PLC0415 # the guard is the point
+    except ModuleNotFoundError as missing:
+        if (missing.name or "").partition(".")[0] not in _NEEDED:
+            raise
+        sys.stderr.write(
+            f"honcho-fallback: {missing.name} is not installed: "
+            "pip install 'honcho-fallback[demo]'\n"
+        )
+        sys.exit(2)
+    return app

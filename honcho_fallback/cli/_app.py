@@ -1,0 +1,73 @@
+"""The commands and their options; what they do stands in modules of their own."""
+
+from __future__ import annotations
+
+from typing import Annotated, NoReturn
+
+import typer
+from rich.console import Console
+
+from honcho_fallback.cli import _demo, _explain
+
+app = typer.Typer(
+    help="A fallback policy for LLM calls: see it work, and ask it what an error means.",
+    no_args_is_help=True,
+    add_completion=False,
+    pretty_exceptions_enable=False,
+)
+
+
+@app.command()
+def demo(
+    primary: Annotated[
+        str | None, typer.Option(metavar="PROVIDER/MODEL", help="A real primary.")
+    ] = None,
+    fallback: Annotated[
+        str | None, typer.Option(metavar="PROVIDER/MODEL", help="A real fallback.")
+    ] = None,
+) -> None:
+    """Run five calls against a failing provider and a local model; no key, no network.
+
+    With --primary and --fallback the same calls go to real providers, whose keys are read from
+    the environment. Exit status 0 only if every call ended as it should.
+    """
+    try:
+        status = _demo.run(primary, fallback, Console())
+    except (_demo.DemoError, ImportError) as error:
+        _refuse(error)
+    except KeyboardInterrupt:
+        # Everything has been stopped on the way up; 130 is what a shell expects.
+        status = 130
+    raise typer.Exit(status)
+
+
+@app.command()
+def explain(  # noqa: PLR0913 # one per option
+    source: Annotated[
+        str | None,
+        typer.Argument(help="- reads one JSON object {status, body, headers} from stdin."),
+    ] = None,
+    status: Annotated[int | None, typer.Option(help="HTTP status, 100 to 599.")] = None,
+    body: Annotated[str | None, typer.Option(help="Body of the response, as JSON.")] = None,
+    header: Annotated[
+        list[str] | None, typer.Option(help="'name: value'; may be repeated.")
+    ] = None,
+    headers: Annotated[str | None, typer.Option(help="All headers, as a JSON object.")] = None,
+    *,
+    as_json: Annotated[bool, typer.Option("--json", help="Print JSON for machines.")] = False,
+) -> None:
+    """Say what a provider's error means and what the default policy would do about it."""
+    try:
+        facts = _explain.read_facts(source, status, body, header or [], headers)
+    except _explain.FactsError as error:
+        _refuse(error)
+    explanation = _explain.explain(facts)
+    if as_json:
+        typer.echo(_explain.to_json(explanation))
+    else:
+        _explain.show(explanation, Console())
+
+
+def _refuse(error: Exception) -> NoReturn:
+    typer.echo(f"honcho-fallback: {error}", err=True)
+    raise typer.Exit(2)

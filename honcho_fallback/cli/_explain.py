@@ -1,0 +1,249 @@
+"""What a provider's error means: its facts in, the policy's own verdict out."""
+
+from __future__ import annotations
+
+import json
+import sys
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+from pydantic import BaseModel, ConfigDict, Field, ValidationError
+from rich.table import Table
+from rich.text import Text
+
+from honcho_fallback import Failure, FallbackPolicy, Target, classify
+from honcho_fallback.cli._log import kept_log_lines
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+
+    from rich.console import Console
+
+_PRIMARY = Target("primary", context_window=8_000)
+_CHAINS: Mapping[str, tuple[Target, ...]] = {
+    "with one target": (_PRIMARY,),
+    "with a fallback": (_PRIMARY, Target("fallback")),
+    "with a fallback of a larger context window": (
+        _PRIMARY,
+        Target("fallback", context_window=128_000),
+    ),
+}
+
+
+class FactsError(ValueError):
+    """Refuse facts that no response could have."""
+
+
+class Facts(BaseModel):
+    """Hold what is known of a failed response.
+
+    Args:
+        status: HTTP status.
+        body: The body, parsed.
+        headers: The headers.
+    """
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+    status: int | None = Field(default=None, ge=100, le=599)
+    body: Any = None
+    headers: dict[str, str | int | float] = Field(default_factory=dict)
+
+
+class _Response(NamedTuple):
+    status_code: int | None
+    headers: dict[str, str]
+
+
+class ProviderError(Exception):
+    """Carry the facts where SDKs carry them.
+
+    Args:
+        facts: What is known of the response.
+    """
+
+    def __init__(self, facts: Facts) -> None:
+        body = facts.body
+        super().__init__(
+            body if isinstance(body, str) else "" if body is None else json.dumps(body)
+        )
+        headers = {name.lower(): str(value) for name, value in facts.headers.items()}
+        self.status_code = facts.status
+        self.body = facts.body
+        self.response = _Response(facts.status, headers)
+
+
+class Verdict(NamedTuple):
+    """Say what the default policy does after the failure.
+
+    Args:
+        chain: Which targets there are, in words.
+        action: ``switch``, ``retry`` or ``raise``.
+        wait: Seconds before the next attempt, or None.
+        raises: Class of what the caller gets, or None.
+    """
+
+    chain: str
+    action: str
+    wait: float | None
+    raises: str | None
+
+    def __str__(self) -> str:
+        return {
+            "switch": f"asks the fallback after {self.wait or 0:g} s",
+            "retry": f"asks the same target again after {self.wait or 0:.2f} s",
+            "raise": f"gives up: the caller gets {self.raises}",
+        }[self.action]
+
+
+class Explanation(NamedTuple):
+    """Hold the failure and the verdicts.
+
+    Args:
+        failure: What the classifier makes of the facts.
+        verdicts: What the default policy does, per chain.
+    """
+
+    failure: Failure
+    verdicts: tuple[Verdict, ...]
+
+
+def read_facts(
+    source: str | None,
+    status: int | None,
+    body: str | None,
+    header: Sequence[str],
+    headers: str | None,
+) -> Facts:
+    """Read the facts from standard input or from the options, not from both.
+
+    Args:
+        source: ``-`` for standard input, or None.
+        status: HTTP status.
+        body: JSON.
+        header: Lines such as ``retry-after: 30``.
+        headers: A JSON object.
+
+    Raises:
+        FactsError: Nothing is given, or what is given cannot be.
+    """
+    given = {"status": status, "body": body, "header": header or None, "headers": headers}
+    options = [f"--{name}" for name, value in given.items() if value is not None]
+    if source is not None:
+        if source != "-":
+            raise FactsError(f"{source!r}: the only argument is -, for standard input")
+        if options:
+            raise FactsError(f"- and {options[0]} exclude each other")
+        raw = _parsed("standard input", sys.stdin.read())
+        if not isinstance(raw, dict):
+            raise FactsError("standard input: not a JSON object {status, body, headers}")
+        return _checked(raw)
+    if not options:
+        raise FactsError("no facts: give --status, --body, --header or --headers, or - for stdin")
+    known = {} if headers is None else _parsed("--headers", headers)
+    if not isinstance(known, dict):
+        raise FactsError("--headers: not a JSON object")
+    for line in header:
+        name, colon, value = line.partition(":")
+        if not (colon and name.strip()):
+            raise FactsError(f"--header: {line!r} is not 'name: value'")
+        known[name.strip()] = value.strip()
+    return _checked(
+        {
+            "status": status,
+            "body": None if body is None else _parsed("--body", body),
+            "headers": known,
+        }
+    )
+
+
+def explain(facts: Facts) -> Explanation:
+    """Ask the classifier, and a real run of the default policy per chain.
+
+    Args:
+        facts: What is known of the response.
+    """
+    failure = classify(ProviderError(facts))
+    with kept_log_lines():
+        alone, plain, larger = (_verdict(words, facts) for words in _CHAINS)
+    # A larger window is worth a line only where it makes a difference.
+    shown = (alone, plain) if plain[1:] == larger[1:] else (alone, plain, larger)
+    return Explanation(failure, shown)
+
+
+def to_json(explanation: Explanation) -> str:
+    """Return the explanation as a JSON object.
+
+    Args:
+        explanation: From ``explain``.
+    """
+    policy = {verdict.chain: verdict._asdict() for verdict in explanation.verdicts}
+    told = {**_told(explanation.failure), "policy": policy}
+    return json.dumps(told, indent=2, ensure_ascii=False)
+
+
+def show(explanation: Explanation, console: Console) -> None:
+    """Print the explanation for a person.
+
+    Args:
+        explanation: From ``explain``.
+        console: Where to.
+    """
+    table = Table.grid(padding=(0, 2))
+    table.add_column(style="bold", no_wrap=True)
+    table.add_column(overflow="fold")
+    rows = {
+        **{name: _words(value) for name, value in _told(explanation.failure).items()},
+        **{verdict.chain: str(verdict) for verdict in explanation.verdicts},
+    }
+    for name, value in rows.items():
+        # Escaped by Text: a provider's message may look like markup.
+        table.add_row(name.replace("_", " "), Text(value))
+    console.print(table)
+
+
+def _verdict(words: str, facts: Facts) -> Verdict:
+    run = FallbackPolicy(_CHAINS[words], agent="explain").start()
+    asked = run.attempt
+    try:
+        following = run.fail(ProviderError(facts))
+    except Exception as error:  # noqa: BLE001 # whatever comes out is what the caller would get
+        return Verdict(words, "raise", None, type(error).__name__)
+    run.cancel()
+    action = "switch" if following.position > asked.position else "retry"
+    return Verdict(words, action, following.wait, None)
+
+
+def _told(failure: Failure) -> dict[str, Any]:
+    return {
+        "kind": failure.kind.value,
+        "transient": failure.transient,
+        "switchable": failure.switchable,
+        "status": failure.status,
+        "code": failure.code,
+        "retry_after": failure.retry_after,
+        "reason": failure.reason,
+        "provider_message": failure.provider_message,
+        "cause": failure.cause,
+        "next_action": failure.next_action,
+    }
+
+
+def _words(value: object) -> str:
+    named = {True: "yes", False: "no", None: "-", "": "-"}
+    return named[value] if isinstance(value, (bool, type(None))) or value == "" else str(value)
+
+
+def _parsed(where: str, text: str) -> Any:
+    try:
+        return json.loads(text)
+    except ValueError as error:
+        raise FactsError(f"{where}: not JSON: {error}") from error
+
+
+def _checked(raw: dict[str, Any]) -> Facts:
+    try:
+        return Facts.model_validate(raw)
+    except ValidationError as error:
+        first = error.errors(include_url=False)[0]
+        where = ".".join(str(part) for part in first["loc"]) or "facts"
+        raise FactsError(f"{where}: {first['msg']}, got {first['input']!r}") from error

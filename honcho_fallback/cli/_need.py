@@ -1,0 +1,22 @@
+"""What the demo needs beyond the command line itself."""
+
+from __future__ import annotations
+
+from importlib.util import find_spec
+
+
+class DemoError(ValueError):
+    """Refuse a demo that cannot be played as asked."""
+
+
+def need_sdk(name: str) -> None:
+    """Make sure that an SDK is there.
+
+    Args:
+        name: The module's.
+
+    Raises:
+        DemoError: It is not; the message names the extra.
+    """
+    if find_spec(name) is None:
+        raise DemoError(f"{name} is not installed: pip install 'honcho-fallback[demo]'")

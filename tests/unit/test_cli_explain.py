@@ -1,0 +1,186 @@
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+
+import pytest
+from typer.testing import CliRunner
+
+from honcho_fallback.cli._app import app
+
+RATE_LIMIT = {"status": 429, "body": {"error": {"message": "slow"}}, "headers": {"Retry-After": 7}}
+PLAIN, LARGER = "with a fallback", "with a fallback of a larger context window"
+
+
+def told(*args: str, stdin: str | None = None) -> dict[str, object]:
+    """What ``explain --json`` prints."""
+    result = CliRunner().invoke(app, ["explain", *args, "--json"], input=stdin)
+    assert result.exit_code == 0, result.output
+    parsed: dict[str, object] = json.loads(result.stdout)
+    return parsed
+
+
+def test_options_and_standard_input_say_the_same() -> None:
+    """The same facts mean the same, whichever way they come in."""
+    options = told(
+        "--status", "429", "--body", json.dumps(RATE_LIMIT["body"]), "--header", "retry-after: 7"
+    )
+    assert told("-", stdin=json.dumps(RATE_LIMIT)) == options
+    assert (
+        told(
+            "--status",
+            "429",
+            "--body",
+            json.dumps(RATE_LIMIT["body"]),
+            "--headers",
+            '{"retry-after": "7"}',
+        )
+        == options
+    )
+
+
+def test_a_rate_limit_waits_alone_and_switches_with_a_fallback() -> None:
+    """The verdict is the policy's own: Retry-After alone, no wait where another target is free."""
+    found = told("-", stdin=json.dumps(RATE_LIMIT))
+    assert (found["kind"], found["transient"], found["switchable"]) == ("rate_limit", True, True)
+    assert (found["status"], found["retry_after"], found["provider_message"]) == (429, 7.0, "slow")
+    assert found["reason"]
+    assert found["cause"]
+    assert found["next_action"]
+    policy = found["policy"]
+    assert isinstance(policy, dict)
+    assert list(policy) == ["with one target", PLAIN]
+    assert (policy["with one target"]["action"], policy["with one target"]["wait"]) == (
+        "retry",
+        7.0,
+    )
+    assert (policy[PLAIN]["action"], policy[PLAIN]["wait"]) == ("switch", 0.0)
+
+
+@pytest.mark.parametrize(
+    ("status", "body", "kind", "plain", "larger"),
+    [
+        (
+            400,
+            {"error": {"code": "context_length_exceeded"}},
+            "context_overflow",
+            "raise",
+            "switch",
+        ),
+        (400, {"error": {"type": "invalid_request_error"}}, "invalid_request", "raise", None),
+        (401, None, "authentication", "switch", None),
+        (429, {"error": {"code": "insufficient_quota"}}, "quota", "switch", None),
+    ],
+)
+def test_what_the_policy_does_depends_on_the_kind(
+    status: int, body: object, kind: str, plain: str, larger: str | None
+) -> None:
+    """A larger window is spoken of only where it makes a difference."""
+    found = told("-", stdin=json.dumps({"status": status, "body": body}))
+    assert found["kind"] == kind
+    policy = found["policy"]
+    assert isinstance(policy, dict)
+    assert policy[PLAIN]["action"] == plain
+    assert policy.get(LARGER, {}).get("action") == larger
+
+
+def test_a_person_reads_words() -> None:
+    """Without --json the same is told in lines, and no log line of the trial runs gets out."""
+    result = CliRunner().invoke(app, ["explain", "--status", "503"])
+    assert result.exit_code == 0
+    assert "overloaded" in result.stdout
+    assert "asks the fallback after 0 s" in result.stdout
+    assert result.stderr == ""
+
+
+def test_a_message_that_looks_like_markup_is_printed_as_it_is() -> None:
+    """What a provider says is text, not formatting."""
+    body = json.dumps({"error": {"message": "[bold]no[/bold] [/nonsense]"}})
+    result = CliRunner().invoke(app, ["explain", "--status", "503", "--body", body])
+    assert result.exit_code == 0
+    assert "[bold]no[/bold] [/nonsense]" in result.stdout
+
+
+@pytest.mark.parametrize(
+    ("args", "stdin", "words"),
+    [
+        (["--status", "99"], "", "status"),
+        (["--status", "600"], "", "status"),
+        (["--status", "many"], "", "--status"),
+        (["--body", "{"], "", "--body: not JSON"),
+        (["--headers", "[]"], "", "--headers: not a JSON object"),
+        (["--headers", '{"a": [1]}'], "", "headers.a"),
+        (["--header", "retry-after"], "", "not 'name: value'"),
+        (["-"], "{", "standard input: not JSON"),
+        (["-"], "[]", "not a JSON object"),
+        (["-"], '{"status": true}', "status"),
+        (["-"], '{"code": 1}', "code"),
+        (["-", "--status", "429"], "{}", "exclude each other"),
+        (["file.json"], "", "only argument is -"),
+        ([], "", "no facts"),
+    ],
+)
+def test_what_cannot_be_is_refused(args: list[str], stdin: str, words: str) -> None:
+    """Bad input gets one clear message on standard error and exit status 2."""
+    result = CliRunner().invoke(app, ["explain", *args], input=stdin)
+    assert result.exit_code == 2
+    assert words in result.stderr
+    assert result.stdout == ""
+
+
+@pytest.mark.parametrize(
+    ("args", "words"),
+    [
+        (["--primary", "openai/m"], "--fallback: missing"),
+        (["--fallback", "openai/m"], "--primary: missing"),
+        (["--primary", "openai/m", "--fallback", "openai/m"], "name another model"),
+        (["--primary", "openai/m", "--fallback", "anthropic/m"], "OPENAI_API_KEY is not set"),
+        (["--primary", "other/m", "--fallback", "anthropic/m"], "pass one of openai/MODEL"),
+        (["--primary", "openai/", "--fallback", "anthropic/m"], "pass one of openai/MODEL"),
+    ],
+)
+def test_a_demo_that_cannot_be_played_is_refused(
+    args: list[str], words: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A missing key, option or provider is named, with exit status 2."""
+    monkeypatch.delenv("OPENAI_API_KEY", raising=False)
+    result = CliRunner().invoke(app, ["demo", *args])
+    assert result.exit_code == 2
+    assert words in result.stderr
+
+
+@pytest.mark.parametrize("missing", ["rich", "typer"])
+def test_a_missing_extra_is_named(missing: str) -> None:
+    """Without the extra the command says what to install, with exit status 2."""
+    code = (
+        f"import sys; sys.modules[{missing!r}] = None; import honcho_fallback.cli as c; c.main()"
+    )
+    done = subprocess.run(
+        [sys.executable, "-c", code], capture_output=True, text=True, check=False
+    )
+    assert done.returncode == 2
+    assert "pip install 'honcho-fallback[demo]'" in done.stderr
+    assert "Traceback" not in done.stderr
+
+
+def test_the_test_kit_imports_no_server() -> None:
+    """Importing the kit is free: what it needs is imported when a server is started."""
+    servers = {"llmock", "xllamacpp", "gguf", "numpy"}
+    code = f"import sys, honcho_fallback.testing; print({servers} & set(sys.modules))"
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert done.stdout.strip() == "set()"
+
+
+@pytest.mark.parametrize(
+    ("missing", "start"),
+    [("llmock.testing", "fault_simulator"), ("xllamacpp", "local_model_server")],
+)
+def test_the_test_kit_names_its_extra(missing: str, start: str) -> None:
+    """A server whose package is missing says what to install."""
+    code = (
+        f"import sys; sys.modules[{missing!r}] = None; import honcho_fallback.testing as kit\n"
+        f"try:\n    kit.{start}().__enter__()\nexcept ImportError as error:\n    print(error)"
+    )
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert "pip install 'honcho-fallback[demo]'" in done.stdout
