@@ -49,16 +49,17 @@ async def acall(
         ask: Asks one target; what it raises is a failure.
         sleep: Waits so many seconds.
     """
-    cancellation = Cancellation()
-    attempt: Attempt | None = run.attempt
+    first = run.attempt
+    scope = TaskScope(first)
+    attempt: Attempt | None = first
     while attempt is not None:
         try:
             if attempt.wait:
                 await sleep(attempt.wait)
-            async with limit(attempt):
+            async with scope.limit(attempt):
                 answer = await ask(attempt)
         except BaseException as error:  # noqa: BLE001 # the run raises what it does not handle
-            attempt = run.fail(cancellation.unmask(error))
+            attempt = run.fail(scope.read(error))
         else:
             attempt = run.accept(answer)
             if attempt is None:
@@ -66,40 +67,44 @@ async def acall(
     raise AssertionError("unreachable: a run ends by an answer or an error")
 
 
-def limit(attempt: Attempt) -> asyncio.Timeout:
-    """Bound what stands under ``async with`` by the attempt's timeout.
+class TaskScope:
+    """Know what this task knows of an error: a timeout of ours, or a cancellation in disguise.
 
-    Args:
-        attempt: The attempt.
-    """
-    return asyncio.timeout(attempt.timeout)
-
-
-class Cancellation:
-    """See a cancellation that an SDK turned into an error of its own.
-
-    An SDK that catches CancelledError and raises its connection error would make a cancelled call
-    go on to the fallback; the task still knows better.
+    An SDK that catches CancelledError and raises its own connection error would send a cancelled
+    call on to the fallback; the task still knows better.
     """
 
-    __slots__ = ("_before", "_task")
+    __slots__ = ("_attempt", "_before", "_task", "_timeout")
 
-    def __init__(self) -> None:
+    def __init__(self, attempt: Attempt) -> None:
+        self._attempt = attempt
+        self._timeout: asyncio.Timeout | None = None
         self._task = asyncio.current_task()
         self._before = self._task.cancelling() if self._task else 0
 
-    def unmask(self, error: BaseException) -> BaseException:
-        """Return the error, or the cancellation that it hides.
+    def limit(self, attempt: Attempt) -> asyncio.Timeout:
+        """Bound what stands under ``async with`` by an attempt's timeout.
+
+        Args:
+            attempt: The attempt.
+        """
+        self._attempt = attempt
+        self._timeout = asyncio.timeout(attempt.timeout)
+        return self._timeout
+
+    def read(self, error: BaseException) -> BaseException:
+        """Return the error with its meaning: a cancellation unmasked, a timeout explained.
 
         Args:
             error: What was raised.
         """
-        if (
-            self._task is None
-            or not isinstance(error, Exception)
-            or self._task.cancelling() <= self._before
-        ):
+        if not isinstance(error, Exception):
             return error
-        hidden = asyncio.CancelledError()
-        hidden.__cause__ = error
-        return hidden
+        if self._task is not None and self._task.cancelling() > self._before:
+            hidden = asyncio.CancelledError()
+            hidden.__cause__ = error
+            return hidden
+        if isinstance(error, TimeoutError) and self._timeout and self._timeout.expired():
+            name, seconds = self._attempt.target.name, self._attempt.timeout
+            error.args = (f"{name} gave no answer within {seconds:g} s",)
+        return error

@@ -6,7 +6,7 @@ import inspect
 from collections.abc import Awaitable
 from typing import TYPE_CHECKING, Generic, NamedTuple, TypeVar
 
-from honcho_fallback._drive import Cancellation, limit
+from honcho_fallback._drive import TaskScope
 from honcho_fallback._errors import AnswerRejected
 from honcho_fallback._observer import logger
 
@@ -106,13 +106,13 @@ async def astream(
         for chunk in held:
             yield chunk
         while settled:
-            cancellation = Cancellation()
+            scope = TaskScope(run.attempt)
             try:
                 chunk = await anext(chunks)
             except StopAsyncIteration:
                 break
             except BaseException as error:  # noqa: BLE001 # the run raises what it does not handle
-                run.fail(cancellation.unmask(error), partial=tuple(held))
+                run.fail(scope.read(error), partial=tuple(held))
             else:
                 held.append(chunk)
                 yield chunk
@@ -154,21 +154,21 @@ async def _aopen(
     has_content: Callable[[T], object],
     sleep: Callable[[float], Awaitable[object]],
 ) -> _AsyncOpened[T]:
-    cancellation = Cancellation()
     attempt = run.attempt
+    scope = TaskScope(attempt)
     while True:
         source: object = None
         try:
             if attempt.wait:
                 await sleep(attempt.wait)
-            async with limit(attempt):
+            async with scope.limit(attempt):
                 source = asked = ask(attempt)
                 source = iterable = await asked if isinstance(asked, Awaitable) else asked
                 chunks = aiter(iterable)
                 held, settled = await _aprime(chunks, has_content)
         except BaseException as error:  # noqa: BLE001 # the run raises what it does not handle
             await _aclose(source)
-            attempt = run.fail(cancellation.unmask(error))
+            attempt = run.fail(scope.read(error))
         else:
             if held:
                 return _AsyncOpened(source, chunks, held, settled)

@@ -190,8 +190,7 @@ class FallbackRun:
         try:
             return self._settle(error, self._plan.classify(error), partial, now)
         finally:
-            # What is raised refers to this frame; the frame must not refer to what is raised.
-            del error
+            del error  # as in _settle
 
     def reject(self, error: Exception, *, now: float | None = None) -> Attempt:
         """Report that the current attempt's answer is not usable: a malformed response.
@@ -238,6 +237,7 @@ class FallbackRun:
     def _settle(
         self, error: BaseException, failure: Failure, partial: tuple[Any, ...], now: float | None
     ) -> Attempt:
+        errors: tuple[Exception, ...] = ()
         if now is None:
             now = self._clock()
         try:
@@ -264,7 +264,9 @@ class FallbackRun:
             annotate(error, record)
             raise error
         finally:
+            # What is raised refers to this frame; the frame must not refer to what is raised.
             del error
+            errors = ()
 
     def _note(self, failure: Failure, error: Exception, now: float) -> None:
         self._steps += (Step(self._attempt, self._began, now, failure),)

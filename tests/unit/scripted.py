@@ -26,7 +26,9 @@ class ProviderError(Exception):
         super().__init__(f"HTTP {status}")
         self.status_code = status
         self.body = {"error": {"code": code, "message": "in our own words"}} if code else None
-        self.response = Response({name.replace("_", "-"): value for name, value in headers.items()})
+        self.response = Response(
+            {name.replace("_", "-"): value for name, value in headers.items()}
+        )
 
 
 class Script:

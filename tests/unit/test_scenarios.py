@@ -237,7 +237,11 @@ def test_exhaustion_carries_every_error_the_record_and_the_last_cause() -> None:
     error = caught.value
     assert error.exceptions == (ERROR_429, ERROR_503, ERROR_503)
     assert error.__cause__ is ERROR_503
-    assert [attempt.kind for attempt in error.attempts] == ["rate_limit", "overloaded", "overloaded"]
+    assert [attempt.kind for attempt in error.attempts] == [
+        "rate_limit",
+        "overloaded",
+        "overloaded",
+    ]
     assert error.split(lambda member: member is ERROR_429)[0].record is error.record  # type: ignore[union-attr] # it has such a member
 
 
@@ -272,7 +276,7 @@ def test_a_larger_prompt_goes_only_to_a_larger_window() -> None:
 
 
 def test_a_larger_prompt_with_no_larger_window_comes_out_as_it_is() -> None:
-    """Where no window is known to be larger, the provider's own error surfaces after one request."""
+    """Where no window is known to be larger, the provider's own error surfaces at once."""
     overflow = ProviderError(400, code="context_length_exceeded")
     script = Script(primary=[overflow], fallback=["no"])
     with pytest.raises(ProviderError):

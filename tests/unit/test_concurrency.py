@@ -1,0 +1,236 @@
+"""One policy, many callers: each sees only its own attempts; cancelled calls stay cancelled."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import gc
+import threading
+from concurrent.futures import ThreadPoolExecutor
+from typing import TYPE_CHECKING, Any
+
+import pytest
+from scripted import ProviderError
+
+from honcho_fallback import FallbackConfig, FallbackExhausted, FallbackPolicy, Target
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+POLICY = FallbackPolicy([Target("primary"), Target("fallback")], FallbackConfig(wait=0))
+
+
+def own_answer(caller: int, attempt: Any) -> str:
+    if caller % 2 and not attempt.is_fallback:
+        raise ProviderError(500 + caller % 90)
+    return f"{caller} by {attempt.target.name}"
+
+
+def expect(caller: int, answer: str, run: Any) -> None:
+    name = "fallback" if caller % 2 else "primary"
+    assert answer == f"{caller} by {name}"
+    attempts = run.record.attempts
+    assert [attempt.target for attempt in attempts] == (
+        ["primary", "fallback"] if caller % 2 else ["primary"]
+    )
+    if caller % 2:
+        assert attempts[0].status == 500 + caller % 90
+
+
+async def test_two_hundred_tasks_share_nothing() -> None:
+    """HON-049: half of the tasks fail; each has its own attempts, nobody else's."""
+
+    async def one(caller: int) -> None:
+        async def ask(attempt: Any) -> str:
+            await asyncio.sleep(0)
+            return own_answer(caller, attempt)
+
+        run = POLICY.start()
+        expect(caller, await POLICY.acall(ask, run=run), run)
+
+    await asyncio.gather(*(one(caller) for caller in range(200)))
+
+
+def test_thirty_two_threads_share_nothing() -> None:
+    """The same in threads that start together, with names that never repeat."""
+    barrier = threading.Barrier(32)
+
+    def one(caller: int) -> set[str]:
+        barrier.wait()
+        names = set()
+        for _ in range(20):
+            run = POLICY.start()
+            expect(caller, POLICY.call(lambda attempt: own_answer(caller, attempt), run=run), run)
+            names.add(run.record.call_id)
+        return names
+
+    with ThreadPoolExecutor(32) as pool:
+        names = list(pool.map(one, range(32)))
+    assert len(set().union(*names)) == 32 * 20
+
+
+def test_a_nested_call_does_not_touch_the_outer_one() -> None:
+    """HON-048: a call inside `ask` (a tool, a delegate) has its own run."""
+    inner_runs: list[Any] = []
+
+    def ask(attempt: Any) -> str:
+        inner = POLICY.start()
+        inner_runs.append(inner)
+        answer = POLICY.call(lambda attempt: own_answer(1, attempt), run=inner)
+        if not attempt.is_fallback:
+            raise ProviderError(503)
+        return f"outer after {answer}"
+
+    run = POLICY.start()
+    assert POLICY.call(ask, run=run) == "outer after 1 by fallback"
+    assert [attempt.status for attempt in run.record.attempts] == [503, None]
+    assert [attempt.status for attempt in inner_runs[0].record.attempts] == [501, None]
+
+
+async def test_a_cancelled_call_asks_nobody_else() -> None:
+    """HON-031: cancellation during an attempt goes out, the record says cancelled."""
+    entered = asyncio.Event()
+    asked: list[str] = []
+
+    async def ask(attempt: Any) -> str:
+        asked.append(attempt.target.name)
+        entered.set()
+        await asyncio.Event().wait()
+        return "never"
+
+    run = POLICY.start()
+    task = asyncio.create_task(POLICY.acall(ask, run=run))
+    await entered.wait()
+    task.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await task
+    assert (asked, run.record.outcome) == (["primary"], "cancelled")
+
+
+async def test_a_cancellation_that_an_sdk_turned_into_an_error_stays_one() -> None:
+    """An SDK that answers cancellation with its own error must not cause a switch."""
+    entered = asyncio.Event()
+    asked: list[str] = []
+
+    async def ask(attempt: Any) -> str:
+        asked.append(attempt.target.name)
+        entered.set()
+        try:
+            await asyncio.Event().wait()
+        except asyncio.CancelledError:
+            raise ProviderError(500) from None
+        return "never"
+
+    run = POLICY.start()
+    task = asyncio.create_task(POLICY.acall(ask, run=run))
+    await entered.wait()
+    task.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await task
+    assert (asked, run.record.outcome) == (["primary"], "cancelled")
+
+
+async def test_a_cancellation_during_the_wait_ends_the_wait() -> None:
+    """Cancelled while it waits to ask again: nothing more is asked, and no attempt is invented."""
+    policy = FallbackPolicy([Target("only")], FallbackConfig(wait=3600))
+    failed = asyncio.Event()
+
+    async def ask(_: Any) -> str:
+        failed.set()
+        raise ProviderError(503)
+
+    run = policy.start()
+    task = asyncio.create_task(policy.acall(ask, run=run))
+    await failed.wait()
+    await asyncio.sleep(0)
+    task.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await task
+    assert run.record.outcome == "cancelled"
+    assert [attempt.status for attempt in run.record.attempts] == [503]
+
+
+def test_ctrl_c_in_a_call_goes_out() -> None:
+    """KeyboardInterrupt in `ask` ends the call and closes the record."""
+    run = POLICY.start()
+
+    def ask(_: Any) -> str:
+        raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt):
+        POLICY.call(ask, run=run)
+    assert run.record.outcome == "cancelled"
+
+
+async def test_a_hanging_primary_ends_at_the_timeout() -> None:
+    """HON-051: in acall the timeout is enforced, is a timeout failure, and says who was silent."""
+
+    async def ask(attempt: Any) -> str:
+        if not attempt.is_fallback:
+            await asyncio.Event().wait()
+        return "hello"
+
+    policy = FallbackPolicy([Target("primary"), Target("fallback")], FallbackConfig(timeout=0.01))
+    run = policy.start()
+    assert await policy.acall(ask, run=run) == "hello"
+    assert run.record.attempts[0].kind == "timeout"
+    only = FallbackPolicy([Target("primary")], FallbackConfig(timeout=0.01, max_attempts=1))
+    with pytest.raises(TimeoutError, match=r"primary gave no answer within 0\.01 s"):
+        await only.acall(ask)
+
+
+def test_a_late_sync_answer_counts() -> None:
+    """In call the timeout is the client's to keep; an answer that comes is an answer."""
+    policy = FallbackPolicy([Target("primary")], FallbackConfig(timeout=1e-9))
+    assert policy.call(lambda attempt: attempt.timeout) == 1e-9
+
+
+class WatchedError(ProviderError):
+    """An error that can be seen to be freed."""
+
+    alive = 0
+
+    def __init__(self) -> None:
+        super().__init__(503)
+        WatchedError.alive += 1
+
+    def __del__(self) -> None:
+        WatchedError.alive -= 1
+
+
+@pytest.fixture
+def no_collector() -> Iterator[None]:
+    """Show that memory is given back by reference counts alone."""
+    gc.collect()
+    gc.disable()
+    WatchedError.alive = 0
+    yield
+    gc.enable()
+
+
+@pytest.mark.usefixtures("no_collector")
+async def test_nothing_of_a_finished_call_stays_behind() -> None:
+    """No task is left after a switch, and the error of the primary is freed at once."""
+
+    async def ask(attempt: Any) -> str:
+        if not attempt.is_fallback:
+            raise WatchedError
+        return "hello"
+
+    await POLICY.acall(ask)
+    assert WatchedError.alive == 0
+    assert asyncio.all_tasks() == {asyncio.current_task()}
+
+
+@pytest.mark.usefixtures("no_collector")
+@pytest.mark.parametrize("targets", [1, 2])
+def test_a_failed_call_frees_its_errors_with_what_it_raised(targets: int) -> None:
+    """What is raised is not part of a reference cycle, alone or in a group."""
+
+    def ask(_: Any) -> str:
+        raise WatchedError
+
+    policy = FallbackPolicy(POLICY.targets[:targets], FallbackConfig(wait=0))
+    with contextlib.suppress(FallbackExhausted, ProviderError):
+        policy.call(ask)
+    assert WatchedError.alive == 0

@@ -1,0 +1,263 @@
+"""The state machine alone: order of steps, time, and properties over random histories."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import Any
+
+import pytest
+from hypothesis import settings
+from hypothesis import strategies as st
+from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
+from scripted import ProviderError
+
+from honcho_fallback import (
+    Attempt,
+    CallRecord,
+    Failure,
+    FailureKind,
+    FallbackConfig,
+    FallbackExhausted,
+    FallbackPolicy,
+    FallbackRun,
+    StreamInterrupted,
+    Target,
+)
+
+DOWN = ProviderError(503)
+
+
+def pair(**options: Any) -> FallbackPolicy:
+    return FallbackPolicy([Target("primary"), Target("fallback")], FallbackConfig(**options))
+
+
+def test_a_run_is_driven_by_hand() -> None:
+    """Whoever owns the loop asks for the attempt, reports, and reads the record."""
+    run = pair().start()
+    assert run.attempt.target.name == "primary"
+    following = run.fail(DOWN)
+    assert following is run.attempt
+    assert following.target.name == "fallback"
+    run.succeed(usage={"input": 3})
+    assert run.record.outcome == "success"
+    assert run.record.usage == {"input": 3}
+
+
+@pytest.mark.parametrize("step", ["attempt", "accept", "succeed", "content", "fail", "reject"])
+def test_a_step_after_the_end_is_an_error(step: str) -> None:
+    """An illegal order raises and says what to do; the record stays as it was."""
+    run = pair().start()
+    run.succeed()
+    record = run.record
+    steps: dict[str, Any] = {
+        "attempt": lambda: run.attempt,
+        "accept": lambda: run.accept("late"),
+        "succeed": run.succeed,
+        "content": run.content,
+        "fail": lambda: run.fail(DOWN),
+        "reject": lambda: run.reject(DOWN),
+    }
+    with pytest.raises(RuntimeError, match="has ended"):
+        steps[step]()
+    assert run.record == record
+
+
+def test_the_first_ending_wins() -> None:
+    """AN-007, AN-022: what comes late neither raises nor overwrites."""
+    run = pair().start()
+    run.cancel()
+    run.abandon()
+    run.cancel()
+    assert run.record.outcome == "cancelled"
+
+
+@pytest.mark.parametrize(
+    "error", [asyncio.CancelledError(), KeyboardInterrupt(), SystemExit(), GeneratorExit()]
+)
+def test_a_cancellation_goes_out_as_it_is(error: BaseException) -> None:
+    """HON-031, G-48: never retried, never a switch, whatever the config; the record closes."""
+    run = pair(provider_errors=(BaseException,), switch_after=3).start()
+    with pytest.raises(type(error)) as caught:
+        run.fail(error)
+    assert caught.value is error
+    assert run.record.outcome == "cancelled"
+    assert [attempt.kind for attempt in run.record.attempts] == ["cancelled"]
+
+
+def test_time_comes_in_as_now() -> None:
+    """Durations come from the caller's clock, waits go out in the attempt."""
+    run = pair(wait=2.0).start()
+    start = run._started
+    run.fail(DOWN, now=start + 1)
+    following = run.fail(DOWN, now=start + 3)
+    assert (following.target.name, following.wait) == ("fallback", 2.0)
+    run.succeed(now=start + 6)
+    record = run.record
+    assert [attempt.started for attempt in record.attempts] == pytest.approx([0, 1, 5])
+    assert [attempt.seconds for attempt in record.attempts] == pytest.approx([1, 2, 1])
+    assert record.seconds == pytest.approx(6)
+
+
+def test_the_default_wait_has_full_jitter_and_doubles_to_eight_seconds() -> None:
+    """HON-040, HON-041, G-08: 0.5 s doubling to 8 s, anywhere below; not a fixed 4 s."""
+    run = FallbackPolicy([Target("only")], FallbackConfig(max_attempts=9)).start()
+    waits = [run.fail(DOWN).wait for _ in range(8)]
+    ceilings = [0.5, 1, 2, 4, 8, 8, 8, 8]
+    assert all(0 <= wait <= top for wait, top in zip(waits, ceilings, strict=True))
+    assert len(set(waits)) > 1
+
+
+def test_a_switch_waits_nothing_whatever_the_strategy_says() -> None:
+    """HON-041, G-07: the fallback is asked at once."""
+    run = pair(wait=60.0).start()
+    assert run.fail(ProviderError(429, retry_after="60")).wait == 0
+
+
+def test_content_closes_the_way_to_the_fallback() -> None:
+    """After content() a failure ends the call with what was received."""
+    run = pair().start()
+    run.content(now=run._started + 1)
+    with pytest.raises(StreamInterrupted) as caught:
+        run.fail(DOWN, partial=("hel",))
+    assert caught.value.partial == ("hel",)
+    assert run.record.time_to_first_token == pytest.approx(1)
+
+
+def test_a_custom_classifier_decides_and_cannot_undo_a_cancellation() -> None:
+    """classify= replaces the classifier, but a cancelled call stays cancelled."""
+
+    def always_busy(_: BaseException) -> Failure:
+        return Failure.of(FailureKind.OVERLOADED)
+
+    policy = pair(classify=always_busy)
+    assert policy.start().fail(KeyError("x")).target.name == "fallback"
+    run = policy.start()
+    with pytest.raises(asyncio.CancelledError):
+        run.fail(asyncio.CancelledError())
+
+
+def test_a_classifier_that_breaks_does_not_hide_the_error(caplog: Any) -> None:
+    """An outage is no time to lose the provider's error: the built-in classifier decides."""
+
+    def broken(_: BaseException) -> Any:
+        raise ZeroDivisionError
+
+    assert pair(classify=broken).start().fail(DOWN).target.name == "fallback"
+    assert pair(classify=lambda _: None).start().fail(DOWN).target.name == "fallback"
+    assert "classify raised ZeroDivisionError" in caplog.text
+    assert "classify returned no Failure" in caplog.text
+
+
+class Histories(RuleBasedStateMachine):
+    """Random chains, options, failures and times."""
+
+    run: FallbackRun
+    twin: FallbackRun
+
+    @initialize(
+        length=st.integers(1, 4),
+        max_attempts=st.one_of(st.none(), st.integers(1, 6)),
+        switch_after=st.integers(1, 3),
+        wait=st.sampled_from([0.0, 1.5]),
+        windows=st.lists(st.one_of(st.none(), st.integers(1, 3)), min_size=4, max_size=4),
+    )
+    def start(
+        self,
+        length: int,
+        max_attempts: int | None,
+        switch_after: int,
+        wait: float,
+        windows: list[int | None],
+    ) -> None:
+        self.finished: list[CallRecord] = []
+        chain = [Target(f"t{n}", context_window=windows[n]) for n in range(length)]
+        config = FallbackConfig(max_attempts=max_attempts, switch_after=switch_after, wait=wait)
+        policy = FallbackPolicy(chain, config, observers=[self])
+        self.limit = max_attempts or max(3, length)
+        self.run = policy.start()
+        self.twin = policy.start()
+        self.now = self.run._started
+        self.asked: list[Attempt] = [self.run.attempt]
+        self.over = False
+
+    def on_start(self, _: Any, /) -> None:
+        """Hear nothing."""
+
+    def on_switch(self, _: Any, /) -> None:
+        """Hear nothing."""
+
+    def on_finish(self, record: CallRecord, /) -> None:
+        if record.call_id == self.asked[0].call_id:
+            self.finished.append(record)
+
+    @precondition(lambda self: not self.over)
+    @rule(
+        status=st.sampled_from([400, 401, 408, 413, 429, 500, 503, 529]),
+        retry_after=st.one_of(st.none(), st.integers(0, 100)),
+        seconds=st.floats(0, 5),
+    )
+    def fail(self, status: int, retry_after: int | None, seconds: float) -> None:
+        headers = {} if retry_after is None else {"retry_after": str(retry_after)}
+        error = ProviderError(status, **headers)
+        self.now += seconds
+        before = self.run.attempt
+        outcomes: list[Attempt | type[BaseException]] = []
+        for run in (self.run, self.twin):
+            try:
+                outcomes.append(run.fail(error, now=self.now))
+            except (ProviderError, FallbackExhausted) as raised:
+                outcomes.append(type(raised))
+        mine, other = outcomes
+        # The same input gives the same plan; only the name of the call differs.
+        if isinstance(mine, Attempt):
+            assert isinstance(other, Attempt)
+            assert mine._replace(call_id="") == other._replace(call_id="")
+            self.asked.append(mine)
+            assert mine.number == before.number + 1
+            if mine.position != before.position:
+                assert mine.wait == 0
+        else:
+            assert mine is other
+            self.over = True
+
+    @precondition(lambda self: not self.over)
+    @rule(how=st.sampled_from(["succeed", "cancel", "abandon"]))
+    def end(self, how: str) -> None:
+        getattr(self.run, how)()
+        getattr(self.twin, how)()
+        self.over = True
+
+    @precondition(lambda self: not self.over)
+    @rule()
+    def interrupt(self) -> None:
+        with pytest.raises(asyncio.CancelledError):
+            self.run.fail(asyncio.CancelledError())
+        self.twin.cancel()
+        self.over = True
+
+    @precondition(lambda self: self.over)
+    @rule()
+    def late_steps_do_nothing(self) -> None:
+        record = self.run.record
+        self.run.cancel()
+        self.run.abandon()
+        with pytest.raises(RuntimeError):
+            self.run.fail(DOWN)
+        assert self.run.record == record
+
+    @invariant()
+    def never_back_and_never_too_often(self) -> None:
+        positions = [attempt.position for attempt in self.asked]
+        assert positions == sorted(positions)
+        assert len(self.asked) <= self.limit
+
+    @invariant()
+    def closes_exactly_once(self) -> None:
+        assert len(self.finished) == int(self.over)
+        if self.over:
+            assert self.finished[0] == self.run.record
+            assert self.finished[0].outcome != "running"
+
+
+TestHistories = Histories.TestCase
+TestHistories.settings = settings(max_examples=100, stateful_step_count=12, deadline=None)

@@ -1,0 +1,275 @@
+"""What holds for streams beyond the shared scenarios."""
+
+from __future__ import annotations
+
+import asyncio
+import contextvars
+import gc
+from typing import Any
+
+import pytest
+from scripted import ProviderError, Script
+
+from honcho_fallback import (
+    Attempt,
+    FallbackConfig,
+    FallbackExhausted,
+    FallbackPolicy,
+    StreamInterrupted,
+    Target,
+)
+
+DOWN = ProviderError(503)
+
+
+def pair(**options: Any) -> FallbackPolicy:
+    return FallbackPolicy(
+        [Target("primary"), Target("fallback")], FallbackConfig(wait=0, **options)
+    )
+
+
+async def read(chunks: Any) -> list[Any]:
+    return [chunk async for chunk in chunks]
+
+
+@pytest.mark.parametrize("driver", ["stream", "astream"])
+def test_no_chunk_of_a_failed_attempt_is_seen(driver: str) -> None:
+    """Chunks without content are held back, and dropped with the attempt that they belong to."""
+    script = Script(primary=[["", "", DOWN]], fallback=[["", "hello", "", " you"]])
+    policy = pair()
+    run = policy.start()
+    if driver == "stream":
+        got = list(policy.stream(script.stream, run=run))
+    else:
+        got = asyncio.run(read(policy.astream(script.astream, run=run)))
+    assert got == ["", "hello", "", " you"]
+    assert script.closed == {"primary": 1, "fallback": 1}
+    assert run.record.outcome == "success"
+    assert run.record.time_to_first_token is not None
+
+
+@pytest.mark.parametrize("driver", ["stream", "astream"])
+def test_after_content_the_error_goes_out_with_what_was_received(driver: str) -> None:
+    """AN-018, G-29: once content is out nobody else is asked; nothing is lost or repeated."""
+    script = Script(primary=[["hel", "lo", DOWN]], fallback=[["no"]])
+    policy = pair()
+    run = policy.start()
+    got: list[str] = []
+
+    async def consume() -> None:
+        async for chunk in policy.astream(script.astream, run=run):
+            got.append(chunk)  # noqa: PERF401 # what came before the error is looked at
+
+    with pytest.raises(StreamInterrupted) as caught:
+        if driver == "stream":
+            got.extend(policy.stream(script.stream, run=run))
+        else:
+            asyncio.run(consume())
+    assert got == ["hel", "lo"]
+    assert caught.value.partial == ("hel", "lo")
+    assert caught.value.__cause__ is DOWN
+    assert caught.value.record.outcome == "interrupted"
+    assert caught.value.record.untried == (("fallback", "content had already been handed out"),)
+    assert script.asked == ["primary"]
+
+
+@pytest.mark.parametrize("driver", ["stream", "astream"])
+def test_an_empty_stream_is_a_malformed_response(driver: str) -> None:
+    """A stream that ends without a single chunk is no answer."""
+    script = Script(primary=[[]], fallback=[["hello"]])
+    policy = pair()
+    run = policy.start()
+    if driver == "stream":
+        assert list(policy.stream(script.stream, run=run)) == ["hello"]
+    else:
+        assert asyncio.run(read(policy.astream(script.astream, run=run))) == ["hello"]
+    assert run.record.attempts[0].kind == "malformed_response"
+
+
+def test_a_stream_without_content_is_handed_out_as_it_came() -> None:
+    """Chunks that has_content never likes still are the answer if the stream ends well."""
+    script = Script(primary=[["a", "b"]], fallback=[["no"]])
+    assert list(pair().stream(script.stream, has_content=lambda _: False)) == ["a", "b"]
+
+
+def test_nothing_is_asked_before_the_first_chunk_is_read() -> None:
+    """A stream that nobody reads asks nobody and leaves no record open."""
+    told: list[str] = []
+
+    class Observer:
+        def on_start(self, _: Any, /) -> None:
+            told.append("start")
+
+        def on_switch(self, _: Any, /) -> None:
+            told.append("switch")
+
+        def on_finish(self, _: Any, /) -> None:
+            told.append("finish")
+
+    script = Script(primary=[["hello"]])
+    policy = FallbackPolicy([Target("primary")], observers=[Observer()])
+    policy.stream(script.stream).close()
+    assert (script.asked, told) == ([], [])
+
+
+@pytest.mark.parametrize("how", ["close", "forget"])
+def test_a_reader_that_stops_closes_the_inner_stream_and_the_record(how: str) -> None:
+    """close() and a generator that is dropped both end the provider's stream and the record."""
+    script = Script(primary=[["hello", " you", " there"]])
+    policy = pair()
+    run = policy.start()
+    chunks = policy.stream(script.stream, run=run)
+    assert next(chunks) == "hello"
+    if how == "close":
+        chunks.close()
+    del chunks
+    gc.collect()
+    assert script.closed == {"primary": 1}
+    assert run.record.outcome == "abandoned"
+    assert run.record.answered_by == "primary"
+
+
+async def test_aclose_closes_the_inner_stream_and_the_record() -> None:
+    """An async reader that stops ends the provider's stream and the record."""
+    script = Script(primary=[["hello", " you"]])
+    policy = pair()
+    run = policy.start()
+    chunks = policy.astream(script.astream, run=run)
+    assert await anext(chunks) == "hello"
+    await chunks.aclose()
+    assert script.closed == {"primary": 1}
+    assert run.record.outcome == "abandoned"
+
+
+async def test_an_sdk_stream_is_closed_by_its_own_close() -> None:
+    """An SDK's async stream has a coroutine named close; a failed one is closed too."""
+
+    class Stream:
+        def __init__(self, chunks: list[Any]) -> None:
+            self.chunks = chunks
+            self.closed = 0
+
+        def __aiter__(self) -> Any:
+            return self
+
+        async def __anext__(self) -> Any:
+            if not self.chunks:
+                raise StopAsyncIteration
+            chunk = self.chunks.pop(0)
+            if isinstance(chunk, Exception):
+                raise chunk
+            return chunk
+
+        async def close(self) -> None:
+            self.closed += 1
+
+    streams = [Stream([DOWN]), Stream(["hello"])]
+
+    async def ask(attempt: Attempt) -> Stream:
+        return streams[attempt.position]
+
+    assert await read(pair().astream(ask)) == ["hello"]
+    assert [stream.closed for stream in streams] == [1, 1]
+
+
+def test_a_close_that_fails_does_not_hide_the_answer() -> None:
+    """A dead stream whose close() raises is no reason to lose the fallback's answer."""
+
+    class Broken:
+        def __iter__(self) -> Any:
+            raise DOWN
+
+        def close(self) -> None:
+            raise OSError("already gone")
+
+    streams: list[Any] = [Broken(), ["hello"]]
+    assert list(pair().stream(lambda attempt: streams[attempt.position])) == ["hello"]
+
+
+async def test_a_silent_stream_runs_into_the_timeout_and_switches() -> None:
+    """The attempt's timeout bounds the wait for the first content."""
+    closed: list[str] = []
+
+    async def ask(attempt: Any) -> Any:
+        try:
+            if not attempt.is_fallback:
+                await asyncio.Event().wait()
+            yield "hello"
+        finally:
+            closed.append(attempt.target.name)
+
+    policy = pair(timeout=0.01)
+    run = policy.start()
+    assert await read(policy.astream(ask, run=run)) == ["hello"]
+    assert run.record.attempts[0].kind == "timeout"
+    assert closed == ["primary", "fallback"]
+
+
+async def test_a_stream_read_longer_than_the_timeout_is_not_cut() -> None:
+    """The timeout is for the first content, not for the whole stream."""
+    gate = asyncio.Event()
+
+    async def ask(_: Any) -> Any:
+        yield "hello"
+        await gate.wait()
+        yield " you"
+
+    chunks = pair(timeout=0.01).astream(ask)
+    got = [await anext(chunks)]
+    asyncio.get_running_loop().call_later(0.05, gate.set)
+    got += [chunk async for chunk in chunks]
+    assert got == ["hello", " you"]
+
+
+async def test_a_cancelled_stream_stays_cancelled() -> None:
+    """A cancellation while waiting for a chunk closes the record and the stream, and goes out."""
+    script = Script(primary=[["hello"]])
+    policy = pair()
+    run = policy.start()
+    reached = asyncio.Event()
+
+    async def ask(attempt: Any) -> Any:
+        script.next(attempt)
+        try:
+            yield "hello"
+            reached.set()
+            await asyncio.Event().wait()
+        finally:
+            script.closed["primary"] += 1
+
+    task = asyncio.create_task(read(policy.astream(ask, run=run)))
+    await reached.wait()
+    task.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await task
+    assert run.record.outcome == "cancelled"
+    assert script.closed == {"primary": 1}
+    assert script.asked == ["primary"]
+
+
+def test_an_exhausted_stream_raises_like_a_call() -> None:
+    """When nobody brings content the reader gets every error."""
+    script = Script(primary=[["", DOWN]], fallback=[[DOWN]])
+    with pytest.raises(FallbackExhausted):
+        list(pair().stream(script.stream))
+    assert script.closed == {"primary": 1, "fallback": 2}
+
+
+def test_bad_options_are_refused_when_the_stream_is_made() -> None:
+    """HON-050 and its kin: what can be wrong is said at once, not at the first chunk."""
+    with pytest.raises(ValueError, match="no_such_option: no such option"):
+        pair().stream(Script(primary=[["x"]]).stream, no_such_option=1)  # type: ignore[call-arg] # the point
+
+
+async def test_a_generator_consumed_in_another_task_keeps_its_turn() -> None:
+    """HON-050: the turn is settled where the stream is made, and no context token is reset."""
+    policy = pair(reset="turn")
+    script = Script(primary=[DOWN], fallback=["hello"])
+    with policy.turn() as turn:
+        chunks = policy.astream(script.astream)
+        context = contextvars.Context()
+        task = asyncio.get_running_loop().create_task(read(chunks), context=context)
+        assert await task == ["hello"]
+        assert turn.position == 1
+        assert policy.call(script.ask) == "hello"
+    assert script.asked == ["primary", "fallback", "fallback"]
