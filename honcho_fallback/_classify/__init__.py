@@ -4,12 +4,13 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from honcho_fallback._classify._causes import children
 from honcho_fallback._classify._decide import Verdict, decide
-from honcho_fallback._classify._facts import Facts, children, read_facts
+from honcho_fallback._classify._facts import Facts, read_facts
 from honcho_fallback._classify._redact import redact
 from honcho_fallback._classify._rules import LONG_WAIT
 from honcho_fallback._classify._types import class_facts
-from honcho_fallback._classify._waits import in_text, retry_after, should_retry
+from honcho_fallback._classify._waits import in_text, read_waits
 from honcho_fallback._failure import Failure, FailureKind
 
 if TYPE_CHECKING:
@@ -21,6 +22,10 @@ _Errors = tuple[type[BaseException], ...]
 _DEPTH = 5
 # Raised by a bug under a library's connection wrapper: no connection was even tried.
 _PROGRAM = (RuntimeError, TypeError, ValueError, ArithmeticError, AttributeError, LookupError)
+# What a connection class may hide; a status below it is a parser's own number.
+_UNDER_A_CONNECTION = frozenset(
+    {FailureKind.CONNECTION, FailureKind.TIMEOUT, FailureKind.LOCAL, FailureKind.RATE_LIMIT}
+)
 # Failures after which the provider may have said when to come back.
 _WAITING = frozenset(
     {
@@ -68,9 +73,7 @@ def classify(
     try:
         failure = _Walk(error, local_errors, provider_errors).judge(exc, 0)
     except Exception:  # noqa: BLE001  a classifier that raises would hide the error it was asked
-        return Failure.of(
-            FailureKind.LOCAL, reason="the exception could not be read", error=error
-        )
+        return Failure.of(FailureKind.LOCAL, reason="the exception could not be read", error=error)
     return failure or Failure.of(FailureKind.LOCAL, reason="nothing says more", error=error)
 
 
@@ -88,37 +91,32 @@ class _Walk:
     def judge(self, exc: BaseException, depth: int) -> Failure | None:
         self._seen.add(id(exc))
         if self._local and isinstance(exc, self._local):
-            return self._failure(FailureKind.LOCAL, "named in local_errors")
-        cls = class_facts(type(exc))
-        if cls.settled is not None:
-            return self._failure(cls.settled.kind, cls.settled.reason)
+            return self._bare(FailureKind.LOCAL, "named in local_errors")
+        settled = class_facts(exc).settled
+        if settled is not None:
+            return self._bare(settled.kind, settled.reason)
         if isinstance(exc, BaseExceptionGroup):
             return self._group(exc, depth)
+        return self._single(exc, depth)
+
+    def _single(self, exc: BaseException, depth: int) -> Failure | None:
         facts = read_facts(exc)
-        provider = bool(self._provider) and isinstance(exc, self._provider)
-        verdict = decide(exc, facts, named=provider)
-        if verdict is not None and not verdict.wraps:
-            return self._told(verdict, facts)
-        if depth < _DEPTH:
-            inner = self._below(exc, verdict, cls.row, depth)
+        named = bool(self._provider) and isinstance(exc, self._provider)
+        verdict = decide(exc, facts, named=named)
+        if depth < _DEPTH and (verdict is None or verdict.wraps):
+            inner = self._below(exc, verdict, facts.cls.row, depth)
             if inner is not None:
                 return inner
-        if verdict is not None:
-            return self._told(verdict, facts)
-        if provider:
-            return self._failure(
-                FailureKind.SERVER_ERROR,
-                "named in provider_errors",
-                provider_message=redact(facts.message),
-            )
-        return None
+        if verdict is None and named:
+            verdict = Verdict(FailureKind.SERVER_ERROR, "named in provider_errors", facts.status)
+        return None if verdict is None else self._told(verdict, facts)
 
     def _group(self, group: BaseExceptionGroup[BaseException], depth: int) -> Failure | None:
         worst: Failure | None = None
         for member in group.exceptions:
             if depth >= _DEPTH or id(member) in self._seen:
                 continue
-            told = self.judge(member, depth + 1) or self._failure(
+            told = self.judge(member, depth + 1) or self._bare(
                 FailureKind.LOCAL, "nothing says more"
             )
             if worst is None or _SEVERITY.index(told.kind) < _SEVERITY.index(worst.kind):
@@ -133,10 +131,12 @@ class _Walk:
             if id(child) in self._seen:
                 continue
             told = self.judge(child, depth + 1)
-            if told is not None and told.kind is not FailureKind.CANCELLED:
-                return told
-            if told is None and verdict is not None and isinstance(child, _PROGRAM):
-                return self._failure(
+            if told is not None:
+                counts = verdict is None or told.kind in _UNDER_A_CONNECTION
+                if counts and told.kind is not FailureKind.CANCELLED:
+                    return told
+            elif verdict is not None and isinstance(child, _PROGRAM):
+                return self._bare(
                     FailureKind.LOCAL, "a connection class that hides a mistake of the program"
                 )
         return None
@@ -147,43 +147,25 @@ class _Walk:
         reason = verdict.reason
         wait = None
         if kind in _WAITING:
-            wait = retry_after(facts.headers, facts.body)
+            wait, again = read_waits(facts.headers, facts.body)
             if kind is FailureKind.RATE_LIMIT:
                 if wait is None and facts.message:
                     wait = in_text(facts.message.lower())
                 if wait is not None and wait >= LONG_WAIT:
                     kind = FailureKind.QUOTA
                     reason = "a rate limit that lasts for hours"
-            if facts.headers and should_retry(facts.headers) is False:
+            if again is False:
                 transient = False
-        return self._failure(
+        return Failure.of(
             kind,
-            reason,
             status=verdict.status,
             code=facts.code,
             retry_after=wait,
             provider_message=redact(facts.message) if facts.message else "",
-            transient=transient,
-        )
-
-    def _failure(
-        self,
-        kind: FailureKind,
-        reason: str,
-        *,
-        status: int | None = None,
-        code: str | None = None,
-        retry_after: float | None = None,
-        provider_message: str = "",
-        transient: bool | None = None,
-    ) -> Failure:
-        return Failure.of(
-            kind,
-            status=status,
-            code=code,
-            retry_after=retry_after,
-            provider_message=provider_message,
             reason=reason,
             error=self._error,
             transient=transient,
         )
+
+    def _bare(self, kind: FailureKind, reason: str) -> Failure:
+        return Failure.of(kind, reason=reason, error=self._error)

@@ -13,7 +13,7 @@ from honcho_fallback._classify._rules import (
     STATUSES,
     TIMEOUT_ERRNO,
 )
-from honcho_fallback._classify._texts import BY_STATUS, QUOTED, STATED
+from honcho_fallback._classify._texts import NEEDLES, QUOTED, STATED, match
 from honcho_fallback._failure import FailureKind as Kind
 
 if TYPE_CHECKING:
@@ -73,7 +73,7 @@ def _code(codes: tuple[str, ...], status: int) -> CodeRow | None:
 
 
 def _status(error: int, shown: int | None, message: str) -> Verdict:
-    if message and error in BY_STATUS:
+    if message and error in NEEDLES:
         text = message.lower()
         if "{" in text:
             found = _code(tuple(c.strip() for c in QUOTED.findall(text)), error)
@@ -87,35 +87,39 @@ def _status(error: int, shown: int | None, message: str) -> Verdict:
 
 
 def _text(text: str, group: int, status: int | None) -> Verdict | None:
-    for row in BY_STATUS[group]:
-        if row.matches(text):
-            return Verdict(row.kind, row.reason, status, row.transient)
-    return None
+    row = match(text, group)
+    return None if row is None else Verdict(row.kind, row.reason, status, row.transient)
 
 
 def _unnumbered(exc: BaseException, facts: Facts, *, named: bool) -> Verdict | None:
     row = facts.cls.row
-    status = facts.status
+    verdict: Verdict | None = None
     if row is not None and row.kind is not Kind.SERVER_ERROR:
-        if row.kind is Kind.LOCAL and named:
-            return None
-        return Verdict(row.kind, row.reason, status, row.transient, row.wraps)
-    if facts.cls.os_error and row is None:
-        return _os_error(exc)
-    if facts.cls.bug:
-        return _missing_part(exc)
+        if row.kind is not Kind.LOCAL or not named:
+            verdict = Verdict(row.kind, row.reason, facts.status, row.transient, row.wraps)
+    elif facts.cls.os_error and row is None:
+        verdict = _os_error(exc)
+    elif facts.cls.bug:
+        verdict = _missing_part(exc)
+    else:
+        verdict = _spoken(facts)
+    return verdict
+
+
+def _spoken(facts: Facts) -> Verdict | None:
     text = facts.message.lower()
-    if text:
-        refined = _text(text, 0, status)
-        if refined is not None:
-            return refined
-        stated = STATED.search(text)
-        if stated is not None:
-            number = int(next(group for group in stated.groups() if group))
-            return _status(number, number, facts.message)
+    status = facts.status
+    refined = _text(text, 0, status)
+    if refined is not None:
+        return refined
+    stated = STATED.search(text)
+    if stated is not None:
+        number = int(next(group for group in stated.groups() if group))
+        return _status(number, number, facts.message)
+    row = facts.cls.row
     if row is not None:
         return Verdict(row.kind, row.reason, status, row.transient, row.wraps)
-    if status is not None and status < 400:
+    if status is not None:
         return Verdict(Kind.MALFORMED_RESPONSE, f"an error under status {status}", status)
     return None
 

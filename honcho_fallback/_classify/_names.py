@@ -55,37 +55,83 @@ _ROWS = (
     NameRow("APIError", Kind.SERVER_ERROR, "an SDK's error class that says no more", _OA),
     NameRow("ServerError", Kind.SERVER_ERROR, "class ServerError", ("google.genai.errors",)),
     NameRow("BadGatewayError", Kind.SERVER_ERROR, "class BadGatewayError", ("litellm",)),
-    NameRow("EventStreamError", Kind.SERVER_ERROR, "a stream's error event",
-            ("botocore.exceptions",)),
+    NameRow(
+        "EventStreamError", Kind.SERVER_ERROR, "a stream's error event", ("botocore.exceptions",)
+    ),
     NameRow("AuthenticationError", Kind.AUTHENTICATION, "class AuthenticationError", _OA),
-    NameRow("NoCredentialsError", Kind.AUTHENTICATION, "no credentials were found",
-            ("botocore.exceptions",)),
-    NameRow("PartialCredentialsError", Kind.AUTHENTICATION, "the credentials are incomplete",
-            ("botocore.exceptions",)),
-    NameRow("CredentialRetrievalError", Kind.AUTHENTICATION, "no credentials were obtained",
-            ("botocore.exceptions",)),
-    NameRow("TokenRetrievalError", Kind.AUTHENTICATION, "no credentials were obtained",
-            ("botocore.exceptions",)),
-    NameRow("DefaultCredentialsError", Kind.AUTHENTICATION, "no credentials were found",
-            ("google.auth.exceptions",)),
-    NameRow("RefreshError", Kind.AUTHENTICATION, "the credentials could not be refreshed",
-            ("google.auth.exceptions",)),
+    NameRow(
+        "NoCredentialsError",
+        Kind.AUTHENTICATION,
+        "no credentials were found",
+        ("botocore.exceptions",),
+    ),
+    NameRow(
+        "PartialCredentialsError",
+        Kind.AUTHENTICATION,
+        "the credentials are incomplete",
+        ("botocore.exceptions",),
+    ),
+    NameRow(
+        "CredentialRetrievalError",
+        Kind.AUTHENTICATION,
+        "no credentials were obtained",
+        ("botocore.exceptions",),
+    ),
+    NameRow(
+        "TokenRetrievalError",
+        Kind.AUTHENTICATION,
+        "no credentials were obtained",
+        ("botocore.exceptions",),
+    ),
+    NameRow(
+        "DefaultCredentialsError",
+        Kind.AUTHENTICATION,
+        "no credentials were found",
+        ("google.auth.exceptions",),
+    ),
+    NameRow(
+        "RefreshError",
+        Kind.AUTHENTICATION,
+        "the credentials could not be refreshed",
+        ("google.auth.exceptions",),
+    ),
     NameRow("PermissionDeniedError", Kind.PERMISSION, "class PermissionDeniedError", _OA),
     NameRow("NotFoundError", Kind.MODEL_UNAVAILABLE, "class NotFoundError", _OA),
     NameRow("BadRequestError", Kind.INVALID_REQUEST, "class BadRequestError", _OA),
-    NameRow("UnprocessableEntityError", Kind.INVALID_REQUEST, "class UnprocessableEntityError",
-            _OA),
-    NameRow("RequestTooLargeError", Kind.PAYLOAD_TOO_LARGE, "class RequestTooLargeError",
-            ("anthropic",)),
+    NameRow(
+        "UnprocessableEntityError", Kind.INVALID_REQUEST, "class UnprocessableEntityError", _OA
+    ),
+    NameRow(
+        "RequestTooLargeError",
+        Kind.PAYLOAD_TOO_LARGE,
+        "class RequestTooLargeError",
+        ("anthropic",),
+    ),
     # Names that say more than the status they carry.
-    NameRow("ContextWindowExceededError", Kind.CONTEXT_OVERFLOW, "class name", ("litellm",),
-            strong=True),
-    NameRow("ContextOverflowError", Kind.CONTEXT_OVERFLOW, "class name",
-            ("langchain_core.exceptions",), strong=True),
-    NameRow("ContentPolicyViolationError", Kind.CONTENT_POLICY, "class name", ("litellm",),
-            strong=True),
-    NameRow("ContentFilterFinishReasonError", Kind.CONTENT_POLICY, "class name", ("openai",),
-            strong=True),
+    NameRow(
+        "ContextWindowExceededError",
+        Kind.CONTEXT_OVERFLOW,
+        "class name",
+        ("litellm",),
+        strong=True,
+    ),
+    NameRow(
+        "ContextOverflowError",
+        Kind.CONTEXT_OVERFLOW,
+        "class name",
+        ("langchain_core.exceptions",),
+        strong=True,
+    ),
+    NameRow(
+        "ContentPolicyViolationError", Kind.CONTENT_POLICY, "class name", ("litellm",), strong=True
+    ),
+    NameRow(
+        "ContentFilterFinishReasonError",
+        Kind.CONTENT_POLICY,
+        "class name",
+        ("openai",),
+        strong=True,
+    ),
     NameRow("BlockedPromptException", Kind.CONTENT_POLICY, "class name", strong=True),
     NameRow("StopCandidateException", Kind.CONTENT_POLICY, "class name", strong=True),
     NameRow("BudgetExceededError", Kind.QUOTA, "class name", ("litellm",), strong=True),
@@ -111,12 +157,23 @@ _ROWS = (
         )
     ),
     NameRow("Timeout", Kind.TIMEOUT, _TIMEOUT, ("litellm", "requests.exceptions"), strong=True),
-    NameRow("RetryError", Kind.CONNECTION, "the transport's retries ran out",
-            ("requests.exceptions",), wraps=True),
+    NameRow(
+        "RetryError",
+        Kind.CONNECTION,
+        "the transport's retries ran out",
+        ("requests.exceptions",),
+        wraps=True,
+    ),
     # Connections. The wrappers among them hide what really happened one level down.
     NameRow("APIConnectionError", Kind.CONNECTION, _LOST, _OA, strong=True, wraps=True),
-    NameRow("MidStreamFallbackError", Kind.CONNECTION, "the stream broke", ("litellm",),
-            strong=True, wraps=True),
+    NameRow(
+        "MidStreamFallbackError",
+        Kind.CONNECTION,
+        "the stream broke",
+        ("litellm",),
+        strong=True,
+        wraps=True,
+    ),
     *(
         NameRow(name, Kind.CONNECTION, _LOST, homes, wraps=True)
         for name, homes in (
@@ -132,8 +189,10 @@ _ROWS = (
             ("ClientPayloadError", ("aiohttp",)),
             ("URLError", ("urllib.error",)),
             ("HTTPClientError", ("botocore.exceptions",)),
-            ("SSLError", ("ssl", "requests.exceptions", "urllib3.exceptions",
-                          "botocore.exceptions")),
+            (
+                "SSLError",
+                ("ssl", "requests.exceptions", "urllib3.exceptions", "botocore.exceptions"),
+            ),
         )
     ),
     *(
@@ -164,8 +223,13 @@ _ROWS = (
         )
     ),
     *(
-        NameRow(name, Kind.CONNECTION, "the server's certificate was not accepted", homes,
-                transient=False)
+        NameRow(
+            name,
+            Kind.CONNECTION,
+            "the server's certificate was not accepted",
+            homes,
+            transient=False,
+        )
         for name, homes in (
             ("SSLCertVerificationError", ("ssl",)),
             ("ClientConnectorCertificateError", ("aiohttp",)),
@@ -204,10 +268,15 @@ _ROWS = (
             ("StreamError", _HX),
         )
     ),
-    NameRow("ValidationError", Kind.LOCAL, "a value did not fit the program's own model",
-            ("pydantic",)),
-    NameRow("OutputParserException", Kind.LOCAL, "the program's own parser said no",
-            ("langchain_core.exceptions",)),
+    NameRow(
+        "ValidationError", Kind.LOCAL, "a value did not fit the program's own model", ("pydantic",)
+    ),
+    NameRow(
+        "OutputParserException",
+        Kind.LOCAL,
+        "the program's own parser said no",
+        ("langchain_core.exceptions",),
+    ),
 )
 
 NAMES = {row.name: row for row in _ROWS}

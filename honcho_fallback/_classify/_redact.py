@@ -5,7 +5,9 @@ from __future__ import annotations
 import re
 
 _CAP = 200
-_READ = 800
+_READ = 400  # more than is shown, so that a secret at the cut is still seen whole
+_LONG = 12  # no secret worth the name is shorter than this
+_CERTAIN = 20  # without a dash, only what is as long as this
 _MARK = "[redacted]"
 _SECRET = re.compile(
     r"\b(?:sk|pk|rk|ak|gsk|xai|hf|pplx|r8|nvapi|ghp|gho|ghs|glpat|fw|tgp|key|csk|esecret)"
@@ -18,11 +20,29 @@ _SECRET = re.compile(
 )
 _AFTER = re.compile(
     r"(?i)(\b(?:bearer|basic)\s+|[?&][\w-]*(?:key|token|secret|signature|sig|password)=|"
-    r"\b(?:api[-_ ]?key|x-api-key|access[-_]token|client[-_]secret|secret|password)\b"
+    r"\b(?:api[-_ ]?key|x-api-key|access[-_]token|client[-_]secret|secret|password|token)\b"
     r"(?:\s+provided)?[\"']?\s*[:=]\s*[\"']?)[^\s\"'&,;)]+"
 )
-# Looked for first: most messages hold none of these words, and a search costs less than a match.
-_HINTS = ("bearer", "basic ", "key", "token=", "secret", "sig", "password")
+# Looked for first: most messages hold none of these, and a search costs less than a match.
+_HINTS = (
+    "bearer ",
+    "basic ",
+    "key=",
+    "key:",
+    "key'",
+    'key"',
+    "key =",
+    "key :",
+    "provided:",
+    "token=",
+    "token:",
+    "token'",
+    'token"',
+    "secret",
+    "sig=",
+    "signature=",
+    "password",
+)
 
 
 def redact(message: str) -> str:
@@ -31,11 +51,24 @@ def redact(message: str) -> str:
     Args:
         message: What the provider said.
     """
-    text = " ".join(message[:_READ].split())
+    words = message[:_READ].split()
+    if len(message) > _READ and len(words) > 1:
+        words.pop()  # cut in the middle, so no longer recognisable
+    text = " ".join(words)
     if not text.isprintable():
         text = "".join(c for c in text if c.isprintable())
+        words = text.split(" ")
     lowered = text.lower()
-    if any(hint in lowered for hint in _HINTS):
-        text = _AFTER.sub(rf"\1{_MARK}", text)
-    text = _SECRET.sub(_MARK, text)
+    if next(filter(lowered.__contains__, _HINTS), None) is not None:
+        text = _AFTER.sub(_masked, text)
+        words = text.split(" ")
+    for word in words:
+        if len(word) >= _LONG and (len(word) >= _CERTAIN or "-" in word or "_" in word):
+            clean = _SECRET.sub(_MARK, word)
+            if clean != word:
+                text = text.replace(word, clean)
     return text if len(text) <= _CAP else text[: _CAP - 1] + "…"
+
+
+def _masked(found: re.Match[str]) -> str:
+    return found[1] + _MARK

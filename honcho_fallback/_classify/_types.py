@@ -76,13 +76,18 @@ class ClassFacts(NamedTuple):
     grpc: bool
 
 
-@lru_cache(maxsize=512)
-def class_facts(cls: type[BaseException]) -> ClassFacts:
-    """Work out what a class says; remembered, because a process sees few classes.
+def class_facts(exc: BaseException) -> ClassFacts:
+    """Say what the class of an exception says; worked out once per class.
 
     Args:
-        cls: The class of an exception.
+        exc: The exception.
     """
+    cls: Any = type(exc)
+    return _class_facts(cls)
+
+
+@lru_cache(maxsize=512)
+def _class_facts(cls: type) -> ClassFacts:
     own = [c for c in cls.__mro__ if c.__module__ != "builtins"]
     constants: dict[str, Any] = {}
     lazy: set[str] = set()
@@ -108,7 +113,7 @@ def class_facts(cls: type[BaseException]) -> ClassFacts:
     )
 
 
-def _settled(cls: type[BaseException]) -> NameRow | None:
+def _settled(cls: type) -> NameRow | None:
     stopped = (asyncio.CancelledError, concurrent.futures.CancelledError)
     if issubclass(cls, stopped) or not issubclass(cls, Exception | BaseExceptionGroup):
         return _CANCELLED
@@ -124,7 +129,7 @@ def _settled(cls: type[BaseException]) -> NameRow | None:
     return None
 
 
-def _row(cls: type[BaseException]) -> NameRow | None:
+def _row(cls: type) -> NameRow | None:
     for c in cls.__mro__:
         name = c.__name__
         row = NAMES.get(name)

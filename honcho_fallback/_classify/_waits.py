@@ -6,69 +6,86 @@ import math
 import re
 import time
 from email.utils import parsedate_to_datetime
-from typing import Any
+from typing import Any, NamedTuple
 
+_LEADS = (
+    "try again in",
+    "try again after",
+    "retry in",
+    "retry after",
+    "retrying in",
+    "reset in",
+    "resets in",
+    "reset after",
+    "resets after",
+    "available in",
+    "wait for",
+    "wait",
+)
 _DURATION = re.compile(
-    r"(?:(?:re)?try(?:ing)?(?: again)?|wait|resets?|reset after|available)"
-    r"(?: again)? (?:in|after|for)(?: about)?((?: ?\d+(?:\.\d+)? ?"
-    r"(?:ms|milliseconds?|d(?:ays?)?|h(?:ours?|rs?)?|m(?:in(?:ute)?s?)?|s(?:ec(?:ond)?s?)?)\b,?)+|"
-    r" ?(?:\d+(?:\.\d+)?(?:ms|d|h|m|s))+)"
+    r"(?: about)?((?:[ ,]{0,2}\d+(?:\.\d+)? ?"
+    r"(?:ms|milliseconds?|d(?:ays?)?|h(?:ours?|rs?)?|m(?:in(?:ute)?s?)?|s(?:ec(?:ond)?s?)?)"
+    r"(?![a-z]))+)"
 )
 _PART = re.compile(r"(\d+(?:\.\d+)?) ?(ms|mi?l?|d|h|m|s)")
 _UNIT = {"ms": 0.001, "mil": 0.001, "d": 86400.0, "h": 3600.0, "mi": 60.0, "m": 60.0, "s": 1.0}
-_FIELDS = ("retry_after", "resets_in_seconds", "estimated_time", "retryDelay")
+_WANTED = frozenset({"retry-after", "retry-after-ms", "x-should-retry"})
+_LENGTHS = frozenset(len(name) for name in _WANTED)
+_SAID = {"true": True, "false": False}
+_HOLDERS = frozenset({"error", "details", "detail", "metadata"})
+_FIELDS = frozenset({"retry_after", "resets_in_seconds", "estimated_time", "retryDelay"})
 
 
-def header(headers: Any, name: str) -> str | None:
-    """Read one header as text, from whatever mapping holds it.
+class Waits(NamedTuple):
+    """Hold what the provider said about asking again.
 
     Args:
-        headers: A mapping, case-insensitive or not.
-        name: Lower case.
+        seconds: How long to wait, or None.
+        retry: What ``x-should-retry`` says, or None.
     """
-    try:
-        if isinstance(headers, dict):
-            for key, value in headers.items():
-                if isinstance(key, str) and key.lower() == name:
-                    return _text(value)
-            return None
-        return _text(headers.get(name))
-    except Exception:  # noqa: BLE001  an odd mapping has no headers
-        return None
+
+    seconds: float | None
+    retry: bool | None
 
 
-def _text(value: Any) -> str | None:
-    if isinstance(value, bytes):
-        return value.decode("latin-1")
-    return str(value) if isinstance(value, (str, int, float)) else None
-
-
-def retry_after(headers: Any, body: Any) -> float | None:
-    """Say how many seconds the provider asked to wait, or None.
+def read_waits(headers: Any, body: Any) -> Waits:
+    """Read when and whether to ask again: headers first, then the body.
 
     Args:
-        headers: The answer's headers.
+        headers: The answer's headers, in whatever mapping.
         body: The parsed body.
     """
-    if headers:
-        millis = _number(header(headers, "retry-after-ms"))
-        if millis is not None:
-            return millis / 1000
-        stated = header(headers, "retry-after")
-        if stated:
-            seconds = _number(stated)
-            return seconds if seconds is not None else _date(stated)
-    return _in_body(body, 0) if isinstance(body, (dict, list)) else None
+    found = _wanted(headers) if headers else {}
+    seconds = _number(found.get("retry-after-ms"))
+    if seconds is not None:
+        seconds /= 1000
+    elif stated := found.get("retry-after"):
+        seconds = _number(stated)
+        if seconds is None:
+            seconds = _date(stated)
+    if seconds is None and isinstance(body, (dict, list)):
+        seconds = _in_body(body, 0)
+    return Waits(seconds, _SAID.get(found.get("x-should-retry", "").strip().lower()))
 
 
-def should_retry(headers: Any) -> bool | None:
-    """Say what ``x-should-retry`` holds, or None.
+def _wanted(headers: Any) -> dict[str, str]:
+    """Pick the three headers in one pass; a lookup in httpx's own mapping costs more."""
+    found: dict[str, str] = {}
+    try:
+        raw = getattr(headers, "raw", None)
+        pairs = raw if isinstance(raw, list) else headers.items()
+        for key, value in pairs:
+            if len(key) in _LENGTHS:
+                name = _text(key).lower()
+                if name in _WANTED:
+                    found.setdefault(name, _text(value))
+    except Exception:  # noqa: BLE001  an odd mapping has no headers
+        return {}
+    return found
 
-    Args:
-        headers: The answer's headers.
-    """
-    value = header(headers, "x-should-retry") if headers else None
-    return {"true": True, "false": False}.get(value.strip().lower()) if value else None
+
+def _text(value: Any) -> str:
+    return value.decode("latin-1") if isinstance(value, bytes) else str(value)
 
 
 def in_text(text: str) -> float | None:
@@ -77,13 +94,14 @@ def in_text(text: str) -> float | None:
     Args:
         text: Lower case.
     """
-    found = _DURATION.search(text)
-    if found is None:
-        return None
-    total = 0.0
-    for amount, unit in _PART.findall(found[1]):
-        total += float(amount) * _UNIT[unit]
-    return total
+    for lead in _LEADS:
+        at = text.find(lead)
+        if at < 0:
+            continue
+        found = _DURATION.match(text, at + len(lead))
+        if found is not None:
+            return sum(float(amount) * _UNIT[unit] for amount, unit in _PART.findall(found[1]))
+    return None
 
 
 def _number(value: Any) -> float | None:
@@ -111,17 +129,13 @@ def _in_body(body: Any, depth: int) -> float | None:
         return next((f for f in found if f is not None), None)
     if not isinstance(body, dict):
         return None
-    for name in _FIELDS:
-        value = body.get(name)
-        if name == "retryDelay" and isinstance(value, str):
-            value = value.removesuffix("s")
-        number = _number(value)
-        if number is not None:
-            return number
-    for name in ("error", "details", "detail", "metadata"):
-        value = body.get(name)
-        if isinstance(value, (dict, list)):
-            inner = _in_body(value, depth + 1)
-            if inner is not None:
-                return inner
-    return None
+    holders: list[Any] = []
+    for key, value in body.items():
+        if key in _FIELDS:
+            number = _number(value.removesuffix("s") if isinstance(value, str) else value)
+            if number is not None:
+                return number
+        elif key in _HOLDERS and isinstance(value, (dict, list)):
+            holders.append(value)
+    found = (_in_body(value, depth + 1) for value in holders)
+    return next((f for f in found if f is not None), None)
