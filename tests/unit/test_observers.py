@@ -1,0 +1,194 @@
+"""What is told: events, records, the one log line."""
+
+from __future__ import annotations
+
+import json
+import logging
+from typing import Any
+
+import pytest
+from scripted import DRIVERS, ProviderError, Script
+
+from honcho_fallback import (
+    CallRecord,
+    CallStart,
+    FallbackConfig,
+    FallbackObserver,
+    FallbackPolicy,
+    Switch,
+    Target,
+)
+
+PROMPT = "what the provider wrote"
+
+
+class Notebook:
+    """Write down what it hears."""
+
+    def __init__(self) -> None:
+        self.heard: list[Any] = []
+
+    def on_start(self, call: CallStart, /) -> None:
+        self.heard.append(call)
+
+    def on_switch(self, switch: Switch, /) -> None:
+        self.heard.append(switch)
+
+    def on_finish(self, record: CallRecord, /) -> None:
+        self.heard.append(record)
+
+
+class Broken:
+    """Raise at everything."""
+
+    def on_start(self, _: CallStart, /) -> None:
+        raise RuntimeError(PROMPT)
+
+    def on_switch(self, _: Switch, /) -> None:
+        raise RuntimeError(PROMPT)
+
+    def on_finish(self, _: CallRecord, /) -> None:
+        raise RuntimeError(PROMPT)
+
+
+def policy(*observers: FallbackObserver, targets: int = 3) -> FallbackPolicy:
+    chain = [Target("one", "openai"), Target("two", "anthropic"), Target("three", "local")]
+    return FallbackPolicy(
+        chain[:targets], FallbackConfig(wait=0), agent="deriver", observers=observers
+    )
+
+
+def failing_twice() -> Script:
+    said: dict[str, Any] = {
+        "openai/one": [ProviderError(429)],
+        "anthropic/two": [TimeoutError(PROMPT)],
+        "local/three": ["hello"],
+    }
+    return Script(**said)
+
+
+@pytest.mark.parametrize("driver", DRIVERS)
+def test_observers_hear_start_switches_and_end_in_order(driver: str) -> None:
+    """Each call is told once from start to end, by the same name, on every driver."""
+    notebook = Notebook()
+    asked = policy(notebook)
+    run = asked.start()
+    DRIVERS[driver](asked, failing_twice(), run)
+    start, first, second, record = notebook.heard
+    assert start.chain == asked.targets
+    assert (first.failed.name, first.fallback.name) == ("openai/one", "anthropic/two")
+    assert (second.failed.name, second.primary.name) == ("anthropic/two", "openai/one")
+    assert record == run.record
+    assert {event.call_id for event in notebook.heard} == {record.call_id}
+    assert {event.agent for event in notebook.heard} == {"deriver"}
+
+
+def test_one_warning_per_switch_names_who_failed(caplog: pytest.LogCaptureFixture) -> None:
+    """HON-072 to HON-074: agent, primary, the target that failed, the next one, and why."""
+    policy().call(failing_twice().ask)
+    warnings = [r.getMessage() for r in caplog.records if r.name == "honcho_fallback"]
+    head = "agent=deriver primary=openai/one"
+    assert warnings == [
+        f"{head} failed=openai/one fallback=anthropic/two reason=rate_limit ProviderError 429",
+        f"{head} failed=anthropic/two fallback=local/three reason=timeout TimeoutError",
+    ]
+    assert all(record.levelno == logging.WARNING for record in caplog.records)
+
+
+def test_a_happy_call_and_a_repeat_log_nothing(caplog: pytest.LogCaptureFixture) -> None:
+    """HON-001: without a switch there is no line."""
+    script = Script(**{"openai/one": ["hello"]})
+    policy(targets=1).call(script.ask)
+    script = Script(**{"openai/one": [ProviderError(503), "hello"]})
+    policy(targets=1).call(script.ask)
+    assert caplog.records == []
+
+
+def test_an_observer_that_raises_is_logged_once_and_ignored(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    """A broken observer neither breaks the call nor the other observers, nor floods the log."""
+    notebook = Notebook()
+    asked = policy(Broken(), notebook)
+    for _ in range(2):
+        assert asked.call(failing_twice().ask) == "hello"
+    assert len(notebook.heard) == 8
+    errors = [r.getMessage() for r in caplog.records if r.levelno == logging.ERROR]
+    assert len(errors) == 1
+    assert "observer Broken raised RuntimeError in on_start" in errors[0]
+
+
+def test_nothing_that_a_provider_wrote_is_told(caplog: pytest.LogCaptureFixture) -> None:
+    """Logs, records and explanations carry kinds, classes and statuses, never message text."""
+    notebook = Notebook()
+    asked = policy(Broken(), notebook)
+    run = asked.start()
+    asked.call(failing_twice().ask, run=run)
+    told = f"{caplog.text} {run.record} {run.record.explain()} {notebook.heard[1].reason}"
+    assert PROMPT not in told
+
+
+def test_the_record_says_who_answered_and_who_was_never_tried() -> None:
+    """is_fallback is true exactly when another target than the primary answered (HON-063)."""
+    asked = policy()
+    run = asked.start()
+    said: dict[str, Any] = {"openai/one": [ProviderError(503)], "anthropic/two": ["hello"]}
+    script = Script(**said)
+    asked.call(script.ask, run=run)
+    record = run.record
+    assert (record.answered_by, record.is_fallback, record.primary) == (
+        "anthropic/two",
+        True,
+        "openai/one",
+    )
+    assert record.untried == (("local/three", "another target answered first"),)
+    first, second = record.attempts
+    assert (first.model, first.provider, first.status, first.kind) == (
+        "one",
+        "openai",
+        503,
+        "overloaded",
+    )
+    assert (second.kind, second.error, second.is_fallback) == (None, None, True)
+
+
+def test_to_dict_is_plain_json() -> None:
+    """A record can be written as JSON and read back equal to itself."""
+    asked = policy()
+    run = asked.start()
+    asked.call(failing_twice().ask, run=run)
+    told = run.record.to_dict()
+    assert json.loads(json.dumps(told)) == told
+    assert told["attempts"][0]["kind"] == "rate_limit"
+    assert told["untried"] == []
+
+
+def test_explain_tells_the_story() -> None:
+    """A person reads who was asked, what each said, how long it took, and what to do."""
+    asked = policy()
+    run = asked.start()
+    with pytest.raises(ProviderError):
+        asked.call(
+            Script(
+                **{"openai/one": [ProviderError(429)], "anthropic/two": [ProviderError(400)]}
+            ).ask,
+            run=run,
+        )
+    lines = run.record.explain().splitlines()
+    assert "of agent deriver: Nobody answered" in lines[0]
+    assert lines[1].startswith("  1. openai/one: rate_limit (429, ProviderError) in ")
+    assert lines[2].startswith("     What to do: Send fewer requests")
+    assert lines[3].startswith("  2. anthropic/two: invalid_request (400, ProviderError) in ")
+    assert lines[5].startswith("  -. local/three: never asked, ")
+    asked.call(failing_twice().ask, run=(run := asked.start()))
+    assert "the fallback local/three answered after" in run.record.explain()
+    assert "still running" in asked.start().record.explain()
+
+
+def test_a_cancelled_run_tells_the_attempt_that_was_in_flight() -> None:
+    """The record of a cancelled call names whom it was waiting for."""
+    run = policy().start()
+    run.cancel()
+    (attempt,) = run.record.attempts
+    assert (attempt.target, attempt.kind) == ("openai/one", "cancelled")
+    assert "The caller cancelled the call." in run.record.explain()
