@@ -7,7 +7,7 @@ from typing import Annotated, NoReturn
 import typer
 from rich.console import Console
 
-from honcho_fallback.cli import _demo, _explain
+from honcho_fallback.cli import _demo, _explain, _facts
 
 app = typer.Typer(
     help="A fallback policy for LLM calls: see it work, and ask it what an error means.",
@@ -58,8 +58,8 @@ def explain(  # noqa: PLR0913 # one per option
 ) -> None:
     """Say what a provider's error means and what the default policy would do about it."""
     try:
-        facts = _explain.read_facts(source, status, body, header or [], headers)
-    except _explain.FactsError as error:
+        facts = _facts.read_facts(source, status, body, header or [], headers)
+    except _facts.FactsError as error:
         _refuse(error)
     explanation = _explain.explain(facts)
     if as_json:

@@ -15,6 +15,7 @@ if TYPE_CHECKING:
 
     from rich.console import Console
 
+    from honcho_fallback.cli._played import Played
     from honcho_fallback.cli._stage import Stage
 
 __all__ = ["DemoError", "run"]
@@ -38,7 +39,7 @@ def run(primary: str | None, fallback: str | None, console: Console) -> int:
     with _set(primary, fallback) as stage:
         names = " -> ".join(target.name for target in stage.chain)
         console.print(Text(f"The chain: {names}", style="bold"))
-        played = []
+        played: list[Played] = []
         for scenario in SCENARIOS:
             played.append(play(scenario, stage))
             _timeline.show(console, played[-1])

@@ -3,20 +3,21 @@
 from __future__ import annotations
 
 import json
-import sys
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from pydantic import BaseModel, ConfigDict, Field, ValidationError
 from rich.table import Table
 from rich.text import Text
 
 from honcho_fallback import Failure, FallbackPolicy, Target, classify
+from honcho_fallback.cli._facts import ProviderError
 from honcho_fallback.cli._log import kept_log_lines
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Mapping
 
     from rich.console import Console
+
+    from honcho_fallback.cli._facts import Facts
 
 _PRIMARY = Target("primary", context_window=8_000)
 _CHAINS: Mapping[str, tuple[Target, ...]] = {
@@ -27,49 +28,6 @@ _CHAINS: Mapping[str, tuple[Target, ...]] = {
         Target("fallback", context_window=128_000),
     ),
 }
-
-
-class FactsError(ValueError):
-    """Refuse facts that no response could have."""
-
-
-class Facts(BaseModel):
-    """Hold what is known of a failed response.
-
-    Args:
-        status: HTTP status.
-        body: The body, parsed.
-        headers: The headers.
-    """
-
-    model_config = ConfigDict(frozen=True, extra="forbid")
-
-    status: int | None = Field(default=None, ge=100, le=599)
-    body: Any = None
-    headers: dict[str, str | int | float] = Field(default_factory=dict)
-
-
-class _Response(NamedTuple):
-    status_code: int | None
-    headers: dict[str, str]
-
-
-class ProviderError(Exception):
-    """Carry the facts where SDKs carry them.
-
-    Args:
-        facts: What is known of the response.
-    """
-
-    def __init__(self, facts: Facts) -> None:
-        body = facts.body
-        super().__init__(
-            body if isinstance(body, str) else "" if body is None else json.dumps(body)
-        )
-        headers = {name.lower(): str(value) for name, value in facts.headers.items()}
-        self.status_code = facts.status
-        self.body = facts.body
-        self.response = _Response(facts.status, headers)
 
 
 class Verdict(NamedTuple):
@@ -105,55 +63,6 @@ class Explanation(NamedTuple):
 
     failure: Failure
     verdicts: tuple[Verdict, ...]
-
-
-def read_facts(
-    source: str | None,
-    status: int | None,
-    body: str | None,
-    header: Sequence[str],
-    headers: str | None,
-) -> Facts:
-    """Read the facts from standard input or from the options, not from both.
-
-    Args:
-        source: ``-`` for standard input, or None.
-        status: HTTP status.
-        body: JSON.
-        header: Lines such as ``retry-after: 30``.
-        headers: A JSON object.
-
-    Raises:
-        FactsError: Nothing is given, or what is given cannot be.
-    """
-    given = {"status": status, "body": body, "header": header or None, "headers": headers}
-    options = [f"--{name}" for name, value in given.items() if value is not None]
-    if source is not None:
-        if source != "-":
-            raise FactsError(f"{source!r}: the only argument is -, for standard input")
-        if options:
-            raise FactsError(f"- and {options[0]} exclude each other")
-        raw = _parsed("standard input", sys.stdin.read())
-        if not isinstance(raw, dict):
-            raise FactsError("standard input: not a JSON object {status, body, headers}")
-        return _checked(raw)
-    if not options:
-        raise FactsError("no facts: give --status, --body, --header or --headers, or - for stdin")
-    known = {} if headers is None else _parsed("--headers", headers)
-    if not isinstance(known, dict):
-        raise FactsError("--headers: not a JSON object")
-    for line in header:
-        name, colon, value = line.partition(":")
-        if not (colon and name.strip()):
-            raise FactsError(f"--header: {line!r} is not 'name: value'")
-        known[name.strip()] = value.strip()
-    return _checked(
-        {
-            "status": status,
-            "body": None if body is None else _parsed("--body", body),
-            "headers": known,
-        }
-    )
 
 
 def explain(facts: Facts) -> Explanation:
@@ -229,21 +138,6 @@ def _told(failure: Failure) -> dict[str, Any]:
 
 
 def _words(value: object) -> str:
-    named = {True: "yes", False: "no", None: "-", "": "-"}
-    return named[value] if isinstance(value, (bool, type(None))) or value == "" else str(value)
-
-
-def _parsed(where: str, text: str) -> Any:
-    try:
-        return json.loads(text)
-    except ValueError as error:
-        raise FactsError(f"{where}: not JSON: {error}") from error
-
-
-def _checked(raw: dict[str, Any]) -> Facts:
-    try:
-        return Facts.model_validate(raw)
-    except ValidationError as error:
-        first = error.errors(include_url=False)[0]
-        where = ".".join(str(part) for part in first["loc"]) or "facts"
-        raise FactsError(f"{where}: {first['msg']}, got {first['input']!r}") from error
+    if isinstance(value, bool):
+        return "yes" if value else "no"
+    return "-" if value in {None, ""} else str(value)

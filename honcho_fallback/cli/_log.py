@@ -7,7 +7,7 @@ from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Generator
 
 
 class _Keeper(logging.Handler):
@@ -20,7 +20,7 @@ class _Keeper(logging.Handler):
 
 
 @contextmanager
-def kept_log_lines() -> Iterator[list[str]]:
+def kept_log_lines() -> Generator[list[str], None, None]:
     """Collect what logger ``honcho_fallback`` writes."""
     lines: list[str] = []
     logger, keeper = logging.getLogger("honcho_fallback"), _Keeper(lines)

@@ -6,12 +6,13 @@ History is kept in neutral form, so that a tool loop may go on with another prov
 from __future__ import annotations
 
 import json
+from abc import abstractmethod
 from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
 
 import openai
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
+    from collections.abc import Callable, Iterator, Sequence
 
     from honcho_fallback import Attempt
 
@@ -39,12 +40,15 @@ class ToolUse(NamedTuple):
 class Speaker(Protocol):
     """Ask one target, over its provider's own SDK."""
 
+    @abstractmethod
     def say(self, attempt: Attempt, prompt: str) -> str:
         """Ask for a text."""
 
+    @abstractmethod
     def stream(self, attempt: Attempt, prompt: str) -> Iterator[str]:
         """Ask for a text in pieces, some of them empty."""
 
+    @abstractmethod
     def step(
         self, attempt: Attempt, prompt: str, done: Sequence[ToolUse], *, last: bool
     ) -> ToolUse | str:
@@ -84,7 +88,9 @@ class OpenAISpeaker:
         return use_tool(json.loads(message.tool_calls[0].function.arguments))
 
     def _create(self, attempt: Attempt, messages: Any, **more: Any) -> Any:
-        return self._client.chat.completions.create(
+        # The SDK's overloads cannot follow arguments that come from a mapping.
+        create: Callable[..., Any] = self._client.chat.completions.create
+        return create(
             model=attempt.target.model,
             messages=messages,
             timeout=openai.Timeout(attempt.timeout, connect=attempt.connect_timeout),

@@ -9,7 +9,7 @@ import anthropic
 from honcho_fallback.cli._speakers import ABOUT, SCHEMA, TOOL, ToolUse, use_tool
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
+    from collections.abc import Callable, Iterator, Sequence
 
     from honcho_fallback import Attempt
 
@@ -49,7 +49,8 @@ class AnthropicSpeaker:
         return _text(answer) if last or not used else use_tool(used[0])
 
     def _create(self, attempt: Attempt, messages: Any, **more: Any) -> Any:
-        return self._client.messages.create(
+        create: Callable[..., Any] = self._client.messages.create
+        return create(
             model=attempt.target.model,
             messages=messages,
             timeout=anthropic.Timeout(attempt.timeout, connect=attempt.connect_timeout),

@@ -16,7 +16,7 @@ from honcho_fallback.cli._speakers import OpenAISpeaker
 from honcho_fallback.testing import fault_simulator, local_model_server
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
+    from collections.abc import Callable, Generator
 
     from honcho_fallback.cli._speakers import Speaker
     from honcho_fallback.testing import FaultSimulator
@@ -79,7 +79,7 @@ _PROVIDERS = {
 
 
 @contextmanager
-def simulated_stage() -> Iterator[Stage]:
+def simulated_stage() -> Generator[Stage, None, None]:
     """Start the simulator and the local model; stop both on the way out.
 
     Raises:
@@ -114,7 +114,7 @@ def simulated_stage() -> Iterator[Stage]:
 
 
 @contextmanager
-def real_stage(primary: str, fallback: str) -> Iterator[Stage]:
+def real_stage(primary: str, fallback: str) -> Generator[Stage, None, None]:
     """Speak to real providers, with the keys of the environment.
 
     Args:

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 from honcho_fallback.testing._need import need
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Generator
 
 # A stream that was cut may still be closing on the server's side when it is asked about.
 _IN_FLIGHT_SECONDS = 2.0
@@ -141,7 +141,7 @@ class FaultSimulator:
 
 
 @contextmanager
-def fault_simulator() -> Iterator[FaultSimulator]:
+def fault_simulator() -> Generator[FaultSimulator, None, None]:
     """Serve simulated providers on a free loopback port, in this process.
 
     Raises:

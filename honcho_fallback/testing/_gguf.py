@@ -13,14 +13,13 @@ from honcho_fallback.testing._need import need
 if TYPE_CHECKING:
     from pathlib import Path
 
-_WORDS = (
-    "the a this that one other first second next same call answer question model provider "
-    "server key token stream turn chain tool time network limit error word line page river "
-    "mountain garden window street light winter summer morning evening asks answers waits "
-    "returns reads writes sends holds opens closes moves turns stays works is was and or but "
-    "then when while before after again here there now always often quiet small large early "
-    "late clear bright open slow quick new old good warm"
-).split()
+_WORDS = """
+the a this that one other first second next same call answer question model provider server key
+token stream turn chain tool time network limit error word line page river mountain garden window
+street light winter summer morning evening asks answers waits returns reads writes sends holds
+opens closes moves turns stays works is was and or but then when while before after again here
+there now always often quiet small large early late clear bright open slow quick new old good warm
+""".split()  # noqa: SIM905 # as a list it takes a hundred lines
 _CALL = "<tool_call>\n"
 _SPECIAL, _BYTES = ("<unk>", "<s>", "</s>", _CALL), range(256)
 _WIDTH, _HEADS, _FEED, _CONTEXT = 64, 4, 128, 8192

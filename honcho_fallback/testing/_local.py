@@ -11,7 +11,7 @@ from honcho_fallback.testing._gguf import write_tiny_gguf
 from honcho_fallback.testing._need import need
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Generator
 
 _SILENT, _SEED = -1, 20
 _SLOTS, _CONTEXT, _LONGEST_ANSWER = 2, 8192, 256
@@ -35,7 +35,7 @@ class LocalModel(NamedTuple):
 
 
 @contextmanager
-def local_model_server(model: str = "tiny-local") -> Iterator[LocalModel]:
+def local_model_server(model: str = "tiny-local") -> Generator[LocalModel, None, None]:
     """Serve the tiny model on a free loopback port; it speaks OpenAI's and Anthropic's wire.
 
     Args:

@@ -1,0 +1,122 @@
+"""What is known of a failed response, and an exception that carries it."""
+
+from __future__ import annotations
+
+import json
+import sys
+from typing import TYPE_CHECKING, Any, NamedTuple, cast
+
+from pydantic import BaseModel, ConfigDict, Field, ValidationError
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+
+class FactsError(ValueError):
+    """Refuse facts that no response could have."""
+
+
+class Facts(BaseModel):
+    """Hold what is known of a failed response.
+
+    Args:
+        status: HTTP status.
+        body: The body, parsed.
+        headers: The headers.
+    """
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+    status: int | None = Field(default=None, ge=100, le=599)
+    body: Any = None
+    headers: dict[str, str | int | float] = Field(default_factory=dict)
+
+
+class _Response(NamedTuple):
+    status_code: int | None
+    headers: dict[str, str]
+
+
+class ProviderError(Exception):
+    """Carry the facts where SDKs carry them.
+
+    Args:
+        facts: What is known of the response.
+    """
+
+    def __init__(self, facts: Facts) -> None:
+        body = facts.body
+        super().__init__(
+            body if isinstance(body, str) else "" if body is None else json.dumps(body)
+        )
+        headers = {name.lower(): str(value) for name, value in facts.headers.items()}
+        self.status_code = facts.status
+        self.body = facts.body
+        self.response = _Response(facts.status, headers)
+
+
+def read_facts(
+    source: str | None,
+    status: int | None,
+    body: str | None,
+    header: Sequence[str],
+    headers: str | None,
+) -> Facts:
+    """Read the facts from standard input or from the options, not from both.
+
+    Args:
+        source: ``-`` for standard input, or None.
+        status: HTTP status.
+        body: JSON.
+        header: Lines such as ``retry-after: 30``.
+        headers: A JSON object.
+
+    Raises:
+        FactsError: Nothing is given, or what is given cannot be.
+    """
+    given = {"status": status, "body": body, "header": header or None, "headers": headers}
+    options = [f"--{name}" for name, value in given.items() if value is not None]
+    if source is not None:
+        if source != "-":
+            raise FactsError(f"{source!r}: the only argument is -, for standard input")
+        if options:
+            raise FactsError(f"- and {options[0]} exclude each other")
+        return _checked(_parsed_object("standard input", sys.stdin.read()))
+    if not options:
+        raise FactsError("no facts: give --status, --body, --header or --headers, or - for stdin")
+    known = {} if headers is None else _parsed_object("--headers", headers)
+    for line in header:
+        name, colon, value = line.partition(":")
+        if not (colon and name.strip()):
+            raise FactsError(f"--header: {line!r} is not 'name: value'")
+        known[name.strip()] = value.strip()
+    return _checked(
+        {
+            "status": status,
+            "body": None if body is None else _parsed("--body", body),
+            "headers": known,
+        }
+    )
+
+
+def _parsed(where: str, text: str) -> Any:
+    try:
+        return json.loads(text)
+    except ValueError as error:
+        raise FactsError(f"{where}: not JSON: {error}") from error
+
+
+def _parsed_object(where: str, text: str) -> dict[str, Any]:
+    parsed = _parsed(where, text)
+    if not isinstance(parsed, dict):
+        raise FactsError(f"{where}: not a JSON object")
+    return cast("dict[str, Any]", parsed)
+
+
+def _checked(raw: dict[str, Any]) -> Facts:
+    try:
+        return Facts.model_validate(raw)
+    except ValidationError as error:
+        first = error.errors(include_url=False)[0]
+        where = ".".join(str(part) for part in first["loc"]) or "facts"
+        raise FactsError(f"{where}: {first['msg']}, got {first['input']!r}") from error
