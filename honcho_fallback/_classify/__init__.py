@@ -126,16 +126,16 @@ class _Walk:
     def _below(
         self, exc: BaseException, verdict: Verdict | None, row: NameRow | None, depth: int
     ) -> Failure | None:
-        wrapper = verdict is not None or (row is not None and row.wraps)
-        for child in children(exc, follow_context=wrapper or "RetryError" in type(exc).__name__):
+        opaque = verdict is None or (row is not None and row.opaque)
+        for child in children(exc, follow_context=verdict is not None):
             if id(child) in self._seen:
                 continue
             told = self.judge(child, depth + 1)
             if told is not None:
-                counts = verdict is None or told.kind in _UNDER_A_CONNECTION
+                counts = opaque or told.kind in _UNDER_A_CONNECTION
                 if counts and told.kind is not FailureKind.CANCELLED:
                     return told
-            elif verdict is not None and isinstance(child, _PROGRAM):
+            elif not opaque and isinstance(child, _PROGRAM):
                 return self._bare(
                     FailureKind.LOCAL, "a connection class that hides a mistake of the program"
                 )

@@ -18,6 +18,7 @@ class NameRow(NamedTuple):
         strong: Does the name decide before the status does?
         wraps: Does the class hide another exception that may say more?
         transient: Overrides the kind's answer.
+        opaque: Does whatever is inside decide, because the class itself says nothing?
     """
 
     name: str
@@ -27,6 +28,7 @@ class NameRow(NamedTuple):
     strong: bool = False
     wraps: bool = False
     transient: bool | None = None
+    opaque: bool = False
 
 
 _OA = ("openai", "anthropic")
@@ -163,6 +165,7 @@ _ROWS = (
         "the transport's retries ran out",
         ("requests.exceptions",),
         wraps=True,
+        opaque=True,
     ),
     # Connections. The wrappers among them hide what really happened one level down.
     NameRow("APIConnectionError", Kind.CONNECTION, _LOST, _OA, strong=True, wraps=True),
@@ -170,9 +173,10 @@ _ROWS = (
         "MidStreamFallbackError",
         Kind.CONNECTION,
         "the stream broke",
-        ("litellm",),
+        ("litellm.exceptions",),
         strong=True,
         wraps=True,
+        opaque=True,
     ),
     *(
         NameRow(name, Kind.CONNECTION, _LOST, homes, wraps=True)
@@ -193,11 +197,6 @@ _ROWS = (
                 "SSLError",
                 ("ssl", "requests.exceptions", "urllib3.exceptions", "botocore.exceptions"),
             ),
-        )
-    ),
-    *(
-        NameRow(name, Kind.CONNECTION, _LOST, homes)
-        for name, homes in (
             ("NetworkError", _HX),
             ("ConnectError", _HX),
             ("ReadError", _HX),

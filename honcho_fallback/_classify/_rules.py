@@ -376,7 +376,7 @@ _CODE_ROWS = (
     CodeRow(
         Kind.AUTHENTICATION,
         "a provider's number for a bad key",
-        ("1004", "2049", "110", "111"),
+        ("1004", "2049"),
         frozenset({200, 400, 401}),
     ),
     CodeRow(
