@@ -22,8 +22,8 @@ def call(run: FallbackRun, ask: Callable[[Attempt], T], sleep: Callable[[float],
         ask: Asks one target; what it raises is a failure.
         sleep: Waits so many seconds.
     """
-    attempt: Attempt | None = run.attempt
-    while attempt is not None:
+    attempt = run.attempt
+    while True:
         try:
             if attempt.wait:
                 sleep(attempt.wait)
@@ -31,10 +31,10 @@ def call(run: FallbackRun, ask: Callable[[Attempt], T], sleep: Callable[[float],
         except BaseException as error:  # noqa: BLE001 # the run raises what it does not handle
             attempt = run.fail(error)
         else:
-            attempt = run.accept(answer)
-            if attempt is None:
+            following = run.accept(answer)
+            if following is None:
                 return answer
-    raise AssertionError("unreachable: a run ends by an answer or an error")
+            attempt = following
 
 
 async def acall(
@@ -49,10 +49,9 @@ async def acall(
         ask: Asks one target; what it raises is a failure.
         sleep: Waits so many seconds.
     """
-    first = run.attempt
-    scope = TaskScope(first)
-    attempt: Attempt | None = first
-    while attempt is not None:
+    attempt = run.attempt
+    scope = TaskScope(attempt)
+    while True:
         try:
             if attempt.wait:
                 await sleep(attempt.wait)
@@ -61,10 +60,10 @@ async def acall(
         except BaseException as error:  # noqa: BLE001 # the run raises what it does not handle
             attempt = run.fail(scope.read(error))
         else:
-            attempt = run.accept(answer)
-            if attempt is None:
+            following = run.accept(answer)
+            if following is None:
                 return answer
-    raise AssertionError("unreachable: a run ends by an answer or an error")
+            attempt = following
 
 
 class TaskScope:

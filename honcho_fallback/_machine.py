@@ -18,7 +18,7 @@ own loop all stand on the same calls.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NoReturn
 
 from honcho_fallback._errors import AnswerRejected, FallbackExhausted, StreamInterrupted
 from honcho_fallback._failure import Failure, FailureKind
@@ -74,7 +74,7 @@ class FallbackRun:
         self._attempt = Attempt(
             plan.chain[position], 1, position, plan.timeout, plan.connect_timeout, 0.0, call_id
         )
-        if plan.observers:
+        if plan.observers is not None:
             plan.observers.tell("on_start", CallStart(call_id, plan.agent, plan.chain))
 
     def __repr__(self) -> str:
@@ -88,7 +88,8 @@ class FallbackRun:
         Raises:
             RuntimeError: The call is over.
         """
-        self._check("attempt")
+        if self._outcome != "running":
+            self._refuse("attempt")
         return self._attempt
 
     @property
@@ -122,7 +123,8 @@ class FallbackRun:
         """
         validate = self._plan.validate
         if validate is not None:
-            self._check("accept")
+            if self._outcome != "running":
+                self._refuse("accept")
             try:
                 verdict = validate(answer)
             except Exception as error:  # noqa: BLE001 # goes out through reject
@@ -148,7 +150,8 @@ class FallbackRun:
         Raises:
             RuntimeError: The call is over.
         """
-        self._check("succeed")
+        if self._outcome != "running":
+            self._refuse("succeed")
         if usage is not None:
             self._usage = usage
         self._finish("success", now)
@@ -162,7 +165,8 @@ class FallbackRun:
         Raises:
             RuntimeError: The call is over.
         """
-        self._check("content")
+        if self._outcome != "running":
+            self._refuse("content")
         if self._content_at is None:
             self._content_at = self._clock() if now is None else now
 
@@ -186,7 +190,8 @@ class FallbackRun:
             BaseException: The error itself where it ends the call: a cancellation, a failure that
                 no other target could help with, or any with a single target.
         """
-        self._check("fail")
+        if self._outcome != "running":
+            self._refuse("fail")
         try:
             return self._settle(error, self._plan.classify(error), partial, now)
         finally:
@@ -205,7 +210,8 @@ class FallbackRun:
         Raises:
             FallbackExhausted: As ``fail``.
         """
-        self._check("reject")
+        if self._outcome != "running":
+            self._refuse("reject")
         failure = Failure.of(
             FailureKind.MALFORMED_RESPONSE,
             reason="the answer was not acceptable",
@@ -310,7 +316,7 @@ class FallbackRun:
             attempt.call_id, plan.agent, chain[0], attempt.target, chain[position], failure
         )
         log_switch(switch)
-        if self._plan.observers:
+        if self._plan.observers is not None:
             self._plan.observers.tell("on_switch", switch)
         return self._next(position, 0.0)
 
@@ -330,12 +336,11 @@ class FallbackRun:
         self._ended = self._clock() if now is None else now
         self._outcome = outcome
         self._errors = ()
-        if self._plan.observers:
+        if self._plan.observers is not None:
             self._plan.observers.tell("on_finish", self.record)
 
-    def _check(self, step: str) -> None:
-        if self._outcome != "running":
-            raise RuntimeError(
-                f"{step}: the call has ended ({self._outcome}); a run serves one call, "
-                "ask policy.start() for another"
-            )
+    def _refuse(self, step: str) -> NoReturn:
+        raise RuntimeError(
+            f"{step}: the call has ended ({self._outcome}); a run serves one call, "
+            "ask policy.start() for another"
+        )

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import logging
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Protocol, runtime_checkable
+from typing import TYPE_CHECKING, Protocol, Self, runtime_checkable
 
 from honcho_fallback._errors import FallbackConfigError
 
@@ -95,11 +95,18 @@ class Observers:
                     "pass objects with on_start, on_switch and on_finish",
                 )
 
-    def __bool__(self) -> bool:
-        return bool(self._observers)
+    @classmethod
+    def of(cls, observers: Iterable[FallbackObserver]) -> Self | None:
+        """Return None where there is nobody to tell, so that a call need not even look.
 
-    def __iter__(self) -> Any:
-        return iter(self._observers)
+        Args:
+            observers: Whom to tell.
+
+        Raises:
+            FallbackConfigError: One of them lacks a method.
+        """
+        told = cls(observers)
+        return told if told._observers else None
 
     def tell(self, method: str, event: object) -> None:
         """Call one method of every observer.

@@ -30,7 +30,7 @@ class Plan:
         chain: The targets, the primary first.
         config: The options it was made from.
         agent: A label for logs and records.
-        observers: Whom to tell.
+        observers: Whom to tell, or None.
         classify: What an exception means.
         max_attempts: Per call, all targets together.
         timeout: Seconds per attempt, or None.
@@ -43,7 +43,7 @@ class Plan:
     chain: tuple[Target, ...]
     config: FallbackConfig
     agent: str
-    observers: Observers
+    observers: Observers | None
     classify: Callable[[BaseException], Failure]
     max_attempts: int
     timeout: float | None
@@ -58,7 +58,7 @@ class Plan:
         chain: tuple[Target, ...],
         config: FallbackConfig,
         agent: str,
-        observers: Observers,
+        observers: Observers | None,
     ) -> Plan:
         """Resolve a chain and its options.
 
@@ -66,7 +66,7 @@ class Plan:
             chain: As ``check_chain`` returns it.
             config: The options.
             agent: A label for logs and records.
-            observers: Whom to tell.
+            observers: Whom to tell, or None.
 
         Raises:
             FallbackConfigError: The label is empty.

@@ -8,7 +8,7 @@ from time import monotonic, sleep, time
 from typing import TYPE_CHECKING, TypeVar, Unpack
 
 from honcho_fallback import _drive, _drive_stream
-from honcho_fallback._call_id import CallIds
+from honcho_fallback._call_id import CALL_IDS
 from honcho_fallback._checks import require_type
 from honcho_fallback._config import ConfigOptions, FallbackConfig
 from honcho_fallback._errors import FallbackConfigError
@@ -49,7 +49,7 @@ class FallbackPolicy:
         FallbackConfigError: The chain is empty, names repeat, or an argument has the wrong type.
     """
 
-    __slots__ = ("_call_ids", "_plan")
+    __slots__ = ("_plan",)
 
     def __init__(
         self,
@@ -61,8 +61,7 @@ class FallbackPolicy:
     ) -> None:
         config = FallbackConfig() if config is None else config
         require_type("config", config, FallbackConfig, "pass a FallbackConfig")
-        self._plan = Plan.of(check_chain(targets), config, agent, Observers(observers))
-        self._call_ids = CallIds()
+        self._plan = Plan.of(check_chain(targets), config, agent, Observers.of(observers))
 
     def __repr__(self) -> str:
         chain = " -> ".join(target.name for target in self._plan.chain)
@@ -228,8 +227,12 @@ class FallbackPolicy:
         overrides: ConfigOptions,
     ) -> FallbackRun:
         if run is None:
-            plan = self._planned(agent, overrides)
-            return self._begin(plan, self._located(plan, turn))
+            plan = self._plan
+            if agent is not None or overrides:
+                plan = self._planned(agent, overrides)
+            if plan.turn_scoped or turn is not None:
+                turn = self._located(plan, turn)
+            return _begin(plan, turn)
         if turn is not None or agent is not None or overrides:
             raise FallbackConfigError.about(
                 "run", "it came with options for the call", "pass those to start()"
@@ -248,12 +251,10 @@ class FallbackPolicy:
         if run is not None:
             return partial(self._given, run, turn, agent, overrides)
         plan = self._planned(agent, overrides)
-        return partial(self._begin, plan, self._located(plan, turn))
+        return partial(_begin, plan, self._located(plan, turn))
 
     def _planned(self, agent: str | None, overrides: ConfigOptions) -> Plan:
         plan = self._plan
-        if agent is None and not overrides:
-            return plan
         config = plan.config.replace(**overrides) if overrides else plan.config
         return Plan.of(plan.chain, config, plan.agent if agent is None else agent, plan.observers)
 
@@ -266,5 +267,6 @@ class FallbackPolicy:
             return None
         return Turn.current(self) if turn is None else turn
 
-    def _begin(self, plan: Plan, turn: Turn | None) -> FallbackRun:
-        return FallbackRun(plan, turn, self._call_ids.take(), monotonic, monotonic(), time())
+
+def _begin(plan: Plan, turn: Turn | None) -> FallbackRun:
+    return FallbackRun(plan, turn, next(CALL_IDS), monotonic, monotonic(), time())
