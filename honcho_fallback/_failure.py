@@ -61,13 +61,13 @@ KINDS: Mapping[FailureKind, KindFacts] = MappingProxyType(
             True,
             True,
             "The provider has more work than it can take at the moment.",
-            "Nothing to do: it passes; watch the provider's status page if it stays.",
+            "Wait, it passes; watch the provider's status page if it stays.",
         ),
         FailureKind.SERVER_ERROR: KindFacts(
             True,
             True,
             "The provider failed while it worked on the request.",
-            "Nothing to do: it usually passes; report it to the provider if it stays.",
+            "Wait, it usually passes; report it to the provider if it stays.",
         ),
         FailureKind.TIMEOUT: KindFacts(
             True,
