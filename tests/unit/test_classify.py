@@ -19,7 +19,7 @@ from email.utils import format_datetime
 from typing import Any
 
 import anthropic
-import botocore.exceptions
+import botocore.exceptions  # type: ignore[import-untyped]  # ships no types
 import httpx
 import openai
 import pydantic
@@ -119,7 +119,8 @@ def test_every_status_row_is_consistent() -> None:
 @pytest.mark.parametrize("name", ["status_code", "http_status", "status", "statusCode", "code"])
 def test_a_status_is_read_from_each_attribute(name: str) -> None:
     """Every attribute that clients use for the status is known."""
-    assert classify(ProviderError(**{name: 503})).kind is Kind.OVERLOADED
+    facts: dict[str, Any] = {name: 503}
+    assert classify(ProviderError(**facts)).kind is Kind.OVERLOADED
 
 
 def test_a_status_is_read_from_the_response_and_from_botocore() -> None:
@@ -221,7 +222,7 @@ def test_a_text_decides_where_no_code_does(
     status: int | None, message: str, kind: FailureKind
 ) -> None:
     """Each kind's wording is understood, in words of our own."""
-    facts = {} if status is None else {"status_code": status}
+    facts: dict[str, Any] = {} if status is None else {"status_code": status}
     assert classify(ProviderError(message, **facts)).kind is kind
 
 
