@@ -19,7 +19,7 @@ from email.utils import format_datetime
 from typing import Any
 
 import anthropic
-import botocore.exceptions  # type: ignore[import-untyped]  # ships no types
+import botocore.exceptions
 import httpx
 import openai
 import pydantic
