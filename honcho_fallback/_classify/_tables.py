@@ -1,0 +1,36 @@
+"""Reads the tables: data in ``tables/*.toml``, one row for each thing that decides."""
+
+from __future__ import annotations
+
+import tomllib
+from importlib import resources
+from typing import Any
+
+from honcho_fallback._failure import FailureKind
+
+
+def read(name: str) -> dict[str, Any]:
+    """Read one file of tables.
+
+    Args:
+        name: Without its ending.
+    """
+    folder = resources.files("honcho_fallback._classify").joinpath("tables")
+    return tomllib.loads(folder.joinpath(f"{name}.toml").read_text(encoding="utf-8"))
+
+
+def values(row: dict[str, Any]) -> dict[str, Any]:
+    """Return a row with its words as values: the kind, lists as tuples, statuses as a set.
+
+    Args:
+        row: As it stands in the file.
+    """
+    return {key: _value(key, value) for key, value in row.items()}
+
+
+def _value(key: str, value: Any) -> Any:
+    if key == "kind":
+        return FailureKind(value)
+    if key == "statuses":
+        return frozenset(value)
+    return tuple(value) if isinstance(value, list) else value
