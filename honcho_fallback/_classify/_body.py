@@ -1,5 +1,9 @@
 """Error documents: where each provider keeps its codes and its words."""
 
+# What is read here has whatever shape a stranger gave it; what comes out is typed.
+# pyright: reportUnknownArgumentType=false, reportUnknownMemberType=false
+# pyright: reportUnknownVariableType=false
+
 from __future__ import annotations
 
 import json

@@ -1,5 +1,9 @@
 """The facts one exception carries: status, codes, message, waits. No network, no SDK, no raise."""
 
+# What is read here has whatever shape a stranger gave it; what comes out is typed.
+# pyright: reportUnknownArgumentType=false, reportUnknownMemberType=false
+# pyright: reportUnknownVariableType=false
+
 from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, NamedTuple

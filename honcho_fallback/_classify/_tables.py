@@ -1,5 +1,9 @@
 """Reads the tables: data in ``tables/*.toml``, one row for each thing that decides."""
 
+# What is read here has whatever shape a stranger gave it; what comes out is typed.
+# pyright: reportUnknownArgumentType=false, reportUnknownMemberType=false
+# pyright: reportUnknownVariableType=false
+
 from __future__ import annotations
 
 import tomllib

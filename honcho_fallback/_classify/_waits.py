@@ -1,5 +1,9 @@
 """How long the provider asks to wait: headers, and the bodies that say it instead."""
 
+# What is read here has whatever shape a stranger gave it; what comes out is typed.
+# pyright: reportUnknownArgumentType=false, reportUnknownMemberType=false
+# pyright: reportUnknownVariableType=false
+
 from __future__ import annotations
 
 import math
