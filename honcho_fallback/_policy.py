@@ -232,7 +232,7 @@ class FallbackPolicy:
                 plan = self._planned(agent, overrides)
             if plan.turn_scoped or turn is not None:
                 turn = self._located(plan, turn)
-            return _begin(plan, turn)
+            return FallbackRun(plan, turn, next(CALL_IDS), monotonic, monotonic(), time())
         if turn is not None or agent is not None or overrides:
             raise FallbackConfigError.about(
                 "run", "it came with options for the call", "pass those to start()"
@@ -251,7 +251,8 @@ class FallbackPolicy:
         if run is not None:
             return partial(self._given, run, turn, agent, overrides)
         plan = self._planned(agent, overrides)
-        return partial(_begin, plan, self._located(plan, turn))
+        turn = self._located(plan, turn)
+        return lambda: FallbackRun(plan, turn, next(CALL_IDS), monotonic, monotonic(), time())
 
     def _planned(self, agent: str | None, overrides: ConfigOptions) -> Plan:
         plan = self._plan
@@ -266,7 +267,3 @@ class FallbackPolicy:
         if not plan.turn_scoped:
             return None
         return Turn.current(self) if turn is None else turn
-
-
-def _begin(plan: Plan, turn: Turn | None) -> FallbackRun:
-    return FallbackRun(plan, turn, next(CALL_IDS), monotonic, monotonic(), time())

@@ -7,7 +7,7 @@
 from __future__ import annotations
 
 import tomllib
-from importlib import resources
+from pathlib import Path
 from typing import Any
 
 from honcho_fallback._failure import FailureKind
@@ -19,8 +19,8 @@ def read(name: str) -> dict[str, Any]:
     Args:
         name: Without its ending.
     """
-    folder = resources.files("honcho_fallback._classify").joinpath("tables")
-    return tomllib.loads(folder.joinpath(f"{name}.toml").read_text(encoding="utf-8"))
+    path = Path(__file__).with_name("tables") / f"{name}.toml"
+    return tomllib.loads(path.read_text(encoding="utf-8"))
 
 
 def values(row: dict[str, Any]) -> dict[str, Any]:

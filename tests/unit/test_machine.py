@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import os
 from typing import Any
 
 import pytest
@@ -117,10 +118,37 @@ def test_content_closes_the_way_to_the_fallback() -> None:
     """After content() a failure ends the call with what was received."""
     run = pair().start()
     run.content(now=run._started + 1)
+    run.content(now=run._started + 2)
     with pytest.raises(StreamInterrupted) as caught:
         run.fail(DOWN, partial=("hel",))
     assert caught.value.partial == ("hel",)
     assert run.record.time_to_first_token == pytest.approx(1)
+
+
+def test_agents_with_their_own_chains_use_only_their_own() -> None:
+    """HON-018: two policies in one process share no target, no config and no count."""
+    deriver, summary = pair(), FallbackPolicy([Target("third")], FallbackConfig(max_attempts=1))
+    deriver.start().fail(DOWN)
+    with pytest.raises(ProviderError):
+        summary.start().fail(DOWN)
+    assert deriver.start().attempt.target.name == "primary"
+
+
+def test_a_forked_child_names_its_calls_anew() -> None:
+    """AN-010: names of calls do not repeat across processes that share a policy by forking."""
+    policy = pair()
+    reader, writer = os.pipe()
+    child = os.fork()
+    if child == 0:
+        os.write(writer, policy.start().attempt.call_id.encode())
+        os._exit(0)
+    os.waitpid(child, 0)
+    theirs = os.read(reader, 100).decode()
+    os.close(reader)
+    os.close(writer)
+    mine = policy.start().attempt.call_id
+    assert theirs
+    assert mine.split("-")[0] != theirs.split("-")[0]
 
 
 def test_a_custom_classifier_decides_and_cannot_undo_a_cancellation() -> None:

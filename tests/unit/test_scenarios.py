@@ -119,6 +119,13 @@ SCENARIOS = [
         config={"switch_after": {"overloaded": 2}},
     ),
     Scenario(
+        "switch_after counts anew for the next target",
+        {P: [ERROR_503], F: [ERROR_503], G: ["hello"]},
+        [P, P, F, F, G],
+        "hello",
+        config={"switch_after": 2, "max_attempts": 6},
+    ),
+    Scenario(
         "switch_after of another kind does not hold the switch back",
         {P: [ERROR_503], F: ["hello"]},
         [P, F],
@@ -299,6 +306,20 @@ def test_validate_makes_a_malformed_response_of_an_answer() -> None:
         assert policy.call(script.ask, run=run) == "hello"
         first = run.record.attempts[0]
         assert (first.kind, first.error) == ("malformed_response", error)
+
+
+def test_ctrl_c_in_a_validator_goes_out_and_closes_the_record() -> None:
+    """An interrupt while the answer is looked at is no rejection of the answer."""
+
+    def validate(_: str) -> bool:
+        raise KeyboardInterrupt
+
+    policy = FallbackPolicy([Target(P), Target(F)], FallbackConfig(validate=validate))
+    run = policy.start()
+    script = Script(primary=["hello"], fallback=["no"])
+    with pytest.raises(KeyboardInterrupt):
+        policy.call(script.ask, run=run)
+    assert (run.record.outcome, script.asked) == ("cancelled", [P])
 
 
 def test_a_validator_that_returns_none_accepts() -> None:
