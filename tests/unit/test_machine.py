@@ -159,9 +159,12 @@ def test_a_custom_classifier_decides_and_cannot_undo_a_cancellation() -> None:
 
     policy = pair(classify=always_busy)
     assert policy.start().fail(KeyError("x")).target.name == "fallback"
-    run = policy.start()
-    with pytest.raises(asyncio.CancelledError):
-        run.fail(asyncio.CancelledError())
+    interrupt = type("GraphInterrupt", (Exception,), {"__module__": "langgraph.errors"})
+    for error in (asyncio.CancelledError(), interrupt()):
+        run = policy.start()
+        with pytest.raises(type(error)):
+            run.fail(error)
+        assert run.record.outcome == "cancelled"
 
 
 def test_a_classifier_that_breaks_does_not_hide_the_error(caplog: Any) -> None:

@@ -117,6 +117,22 @@ def test_a_turn_ends_also_in_a_foreign_context() -> None:
     assert policy.start().attempt.position == 0
 
 
+def test_a_turn_that_ends_in_a_foreign_context_leaves_its_turn_alone() -> None:
+    """HON-048, HON-050: what another context is in the middle of is not ended with it."""
+    policy = pair("turn")
+
+    def agent() -> Any:
+        with policy.turn():
+            yield 1
+
+    steps = agent()
+    contextvars.copy_context().run(next, steps)
+    with policy.turn():
+        policy.call(Script(primary=[DOWN], fallback=["hello"]).ask)
+        steps.close()
+        assert policy.start().attempt.position == 1
+
+
 def test_a_turn_ends_when_its_body_raises() -> None:
     """HON-047: the turn is over on every way out."""
     policy, script = pair("turn"), Script(primary=[DOWN], fallback=["hello"])
