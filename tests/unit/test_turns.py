@@ -133,6 +133,33 @@ def test_a_turn_that_ends_in_a_foreign_context_leaves_its_turn_alone() -> None:
         assert policy.start().attempt.position == 1
 
 
+async def test_a_task_that_outlives_its_turn_starts_on_the_primary() -> None:
+    """A turn that has ended is over also where a task still carries it in its context."""
+    policy, over = pair("turn"), asyncio.Event()
+
+    async def straggle() -> int:
+        await over.wait()
+        return policy.start().attempt.position
+
+    with policy.turn():
+        policy.call(Script(primary=[DOWN], fallback=["hello"]).ask)
+        task = asyncio.create_task(straggle())
+    over.set()
+    assert await task == 0
+
+
+def test_a_slower_call_does_not_move_its_turn_back() -> None:
+    """Calls of one turn may switch in any order; the turn only goes down the chain."""
+    chain = [Target("primary"), Target("second"), Target("third")]
+    policy = FallbackPolicy(chain, FallbackConfig(reset="turn"))
+    with policy.turn() as turn:
+        quick, slow = policy.start(), policy.start()
+        quick.fail(DOWN)
+        quick.fail(DOWN)
+        slow.fail(DOWN)
+        assert turn.position == 2
+
+
 def test_a_turn_ends_when_its_body_raises() -> None:
     """HON-047: the turn is over on every way out."""
     policy, script = pair("turn"), Script(primary=[DOWN], fallback=["hello"])

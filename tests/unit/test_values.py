@@ -145,6 +145,7 @@ def test_any_tenacity_wait_will_do() -> None:
         (ProviderError(429, code="insufficient_quota"), True),
         (ProviderError(500), True),
         (ProviderError(529), True),
+        (ProviderError(200, code="overloaded_error"), True),
         (TimeoutError(), True),
         (ConnectionResetError(), True),
         (ProviderError(400), False),
