@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from enum import StrEnum
 from types import MappingProxyType
 from typing import TYPE_CHECKING, NamedTuple
@@ -151,9 +150,10 @@ KINDS: Mapping[FailureKind, KindFacts] = MappingProxyType(
 )
 
 
-@dataclass(frozen=True, slots=True)
-class Failure:
+class Failure(NamedTuple):
     """Say what an exception means for the policy; holds no reference to the exception.
+
+    A tuple, because it is made between a failure and the next request.
 
     Args:
         kind: What went wrong.

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import logging
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Protocol, Self, runtime_checkable
+from typing import TYPE_CHECKING, NamedTuple, Protocol, Self, runtime_checkable
 
 from honcho_fallback._errors import FallbackConfigError
 
@@ -33,9 +33,10 @@ class CallStart:
     chain: tuple[Target, ...]
 
 
-@dataclass(frozen=True, slots=True)
-class Switch:
+class Switch(NamedTuple):
     """Tell that a call goes from one target to another.
+
+    A tuple, because it is made between a failure and the next request.
 
     Args:
         call_id: Unique for the call.

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from honcho_fallback._classify import classify
@@ -38,4 +37,4 @@ def classify_as_honcho(error: BaseException) -> Failure:
         wanted = failure.kind in _WITHOUT_STATUS
     else:
         wanted = status in {408, 429} or status >= 500
-    return replace(failure, transient=wanted and failure.transient, switchable=wanted)
+    return failure._replace(transient=wanted and failure.transient, switchable=wanted)
