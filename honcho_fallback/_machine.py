@@ -318,8 +318,8 @@ class FallbackRun:
             attempt.call_id, plan.agent, chain[0], attempt.target, chain[position], failure
         )
         log_switch(switch)
-        if self._plan.observers is not None:
-            self._plan.observers.tell("on_switch", switch)
+        if plan.observers is not None:
+            plan.observers.tell("on_switch", switch)
         return self._next(position, 0.0)
 
     def _next(self, position: int, wait: float) -> Attempt:

@@ -18,6 +18,7 @@ CONFTEST = Path(__file__).resolve().parents[1] / "conftest.py"
 ASK = """
 import urllib.error, urllib.request
 import pytest
+from vcr.errors import CannotOverwriteExistingCassetteException
 
 def ask(path):
     with urllib.request.urlopen("http://provider.invalid" + path) as answer:
@@ -62,7 +63,7 @@ def test_a_refused_request_fails_a_test_that_swallowed_the_refusal(
 @pytest.mark.vcr
 def test_it():
     assert ask("/known")
-    with pytest.raises(BaseException):
+    with pytest.raises(CannotOverwriteExistingCassetteException):
         ask("/unknown")
 """,
         _cassette(["/known"]),
