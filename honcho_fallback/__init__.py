@@ -11,7 +11,7 @@ from honcho_fallback._errors import (
 )
 from honcho_fallback._failure import Failure, FailureKind
 from honcho_fallback._machine import FallbackRun
-from honcho_fallback._observer import CallStart, FallbackObserver, Switch
+from honcho_fallback._observer import CallContent, CallStart, FallbackObserver, Switch
 from honcho_fallback._policy import FallbackPolicy
 from honcho_fallback._record import AttemptRecord, CallRecord
 from honcho_fallback._target import Attempt, Target
@@ -21,6 +21,7 @@ __all__ = [
     "AnswerRejected",
     "Attempt",
     "AttemptRecord",
+    "CallContent",
     "CallRecord",
     "CallStart",
     "Failure",

@@ -73,9 +73,10 @@ def stream(
             else:
                 held.append(chunk)
                 yield chunk
+        run.tell(output=tuple(held))
         run.succeed()
     finally:
-        run.abandon()
+        run.abandon(partial=() if opened is None else tuple(opened.held))
         if opened is not None:
             _close(opened.source)
 
@@ -116,9 +117,10 @@ async def astream(
             else:
                 held.append(chunk)
                 yield chunk
+        run.tell(output=tuple(held))
         run.succeed()
     finally:
-        run.abandon()
+        run.abandon(partial=() if opened is None else tuple(opened.held))
         if opened is not None:
             await _aclose(opened.source)
 

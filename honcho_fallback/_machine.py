@@ -23,7 +23,7 @@ from typing import TYPE_CHECKING, Any, NoReturn
 from honcho_fallback._errors import AnswerRejected, FallbackExhausted, StreamInterrupted
 from honcho_fallback._failure import Failure, FailureKind
 from honcho_fallback._history import Step, annotate, build_record
-from honcho_fallback._observer import CallStart, Switch, log_switch
+from honcho_fallback._observer import CallContent, CallStart, Switch, log_switch
 from honcho_fallback._target import Attempt
 from honcho_fallback._wait import seconds
 
@@ -110,6 +110,31 @@ class FallbackRun:
             usage=self._usage,
         )
 
+    @property
+    def wants_content(self) -> bool:
+        """Tell whether an observer wants to hear what is asked and answered."""
+        observers = self._plan.observers
+        return observers is not None and observers.wants_content
+
+    def tell(
+        self,
+        *,
+        input: Any = None,  # noqa: A002 # the word that traces use
+        output: Any = None,
+        parameters: Mapping[str, Any] | None = None,
+    ) -> None:
+        """Hand what is asked or answered to the observers that want it; nothing is kept here.
+
+        Args:
+            input: What is asked, in the caller's form.
+            output: What came back; ``accept`` and the stream drivers tell it by themselves.
+            parameters: The model's parameters, such as temperature.
+        """
+        observers = self._plan.observers
+        if observers is not None and observers.wants_content and self._outcome == "running":
+            call_id = self._attempt.call_id
+            observers.tell("on_content", CallContent(call_id, input, output, parameters))
+
     def accept(self, answer: Any, *, now: float | None = None) -> Attempt | None:
         """Take an answer, if ``validate`` does; otherwise treat it as a malformed response.
 
@@ -139,6 +164,8 @@ class FallbackRun:
                 return self.reject(
                     AnswerRejected(f"validate said no to the answer of {name}"), now=now
                 )
+        if self._plan.observers is not None:
+            self.tell(output=answer)
         self._finish("success", now)
         return None
 
@@ -233,13 +260,16 @@ class FallbackRun:
         if self._outcome == "running":
             self._finish("cancelled", now)
 
-    def abandon(self, *, now: float | None = None) -> None:
+    def abandon(self, *, partial: tuple[Any, ...] = (), now: float | None = None) -> None:
         """Close the record of a stream whose reader stopped early; nothing if it is closed.
 
         Args:
+            partial: The chunks that were handed out, in order.
             now: The time on the clock's scale.
         """
         if self._outcome == "running":
+            if partial:
+                self.tell(output=partial)
             self._finish("abandoned", now)
 
     def _settle(
@@ -248,6 +278,8 @@ class FallbackRun:
         errors: tuple[Exception, ...] = ()
         if now is None:
             now = self._clock()
+        if partial:
+            self.tell(output=partial)
         try:
             if failure.kind is FailureKind.CANCELLED or not isinstance(error, Exception):
                 self.cancel(now=now)

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import logging
-from dataclasses import dataclass
-from typing import TYPE_CHECKING, NamedTuple, Protocol, Self, runtime_checkable
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any, NamedTuple, Protocol, Self, runtime_checkable
 
 from honcho_fallback._errors import FallbackConfigError
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
+    from collections.abc import Iterable, Mapping
 
     from honcho_fallback._failure import Failure
     from honcho_fallback._record import CallRecord
@@ -31,6 +31,23 @@ class CallStart:
     call_id: str
     agent: str
     chain: tuple[Target, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class CallContent:
+    """Tell what was asked or answered; kept nowhere, and only for observers with ``on_content``.
+
+    Args:
+        call_id: Unique for the call.
+        input: What was asked, in the caller's form, or None.
+        output: What came back, as the provider sent it (a stream's chunks as a tuple), or None.
+        parameters: The model's parameters, such as temperature.
+    """
+
+    call_id: str
+    input: Any = field(default=None, repr=False)
+    output: Any = field(default=None, repr=False)
+    parameters: Mapping[str, Any] | None = field(default=None, repr=False)
 
 
 class Switch(NamedTuple):
@@ -63,7 +80,11 @@ class Switch(NamedTuple):
 
 @runtime_checkable
 class FallbackObserver(Protocol):
-    """Be told of calls; what an observer raises is logged once and ignored."""
+    """Be told of calls; what an observer raises is logged once and ignored.
+
+    One that also has ``on_content(content: CallContent)`` hears what was asked and answered,
+    between the start and the end of a call, in any number of parts. The others never see a prompt.
+    """
 
     def on_start(self, call: CallStart, /) -> None:
         """Hear that a call begins."""
@@ -78,10 +99,13 @@ class FallbackObserver(Protocol):
 class Observers:
     """Tell several observers, none of which can break the call."""
 
-    __slots__ = ("_observers", "_reported")
+    __slots__ = ("_observers", "_readers", "_reported")
 
     def __init__(self, observers: Iterable[FallbackObserver]) -> None:
         self._observers = tuple(observers)
+        self._readers = tuple(
+            observer for observer in self._observers if hasattr(observer, "on_content")
+        )
         self._reported: set[int] = set()
         for observer in self._observers:
             missing = [
@@ -109,14 +133,19 @@ class Observers:
         told = cls(observers)
         return told if told._observers else None
 
+    @property
+    def wants_content(self) -> bool:
+        """Tell whether anybody wants to hear what was asked and answered."""
+        return bool(self._readers)
+
     def tell(self, method: str, event: object) -> None:
-        """Call one method of every observer.
+        """Call one method of every observer that has it.
 
         Args:
-            method: ``on_start``, ``on_switch`` or ``on_finish``.
+            method: ``on_start``, ``on_switch``, ``on_finish`` or ``on_content``.
             event: What it is told.
         """
-        for observer in self._observers:
+        for observer in self._readers if method == "on_content" else self._observers:
             try:
                 getattr(observer, method)(event)
             except Exception as error:  # noqa: BLE001 # an observer must not break a call

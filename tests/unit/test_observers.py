@@ -10,11 +10,13 @@ import pytest
 from scripted import DRIVERS, ProviderError, Script
 
 from honcho_fallback import (
+    CallContent,
     CallRecord,
     CallStart,
     FallbackConfig,
     FallbackObserver,
     FallbackPolicy,
+    StreamInterrupted,
     Switch,
     Target,
 )
@@ -192,3 +194,61 @@ def test_a_cancelled_run_tells_the_attempt_that_was_in_flight() -> None:
     (attempt,) = run.record.attempts
     assert (attempt.target, attempt.kind) == ("openai/one", "cancelled")
     assert "The caller cancelled the call." in run.record.explain()
+
+
+class Reader(Notebook):
+    """Want to hear what is asked and answered, too."""
+
+    def on_content(self, content: CallContent, /) -> None:
+        self.heard.append(content)
+
+
+def outputs(reader: Reader) -> list[Any]:
+    return [heard.output for heard in reader.heard if isinstance(heard, CallContent)]
+
+
+def test_content_reaches_only_those_who_ask_for_it() -> None:
+    """An observer without on_content never sees a prompt or an answer, and nothing shows one."""
+    reader, notebook = Reader(), Notebook()
+    asking = policy(reader, notebook)
+    run = asking.start()
+    assert run.wants_content
+    run.tell(input=PROMPT, parameters={"temperature": 0.5})
+    asking.call(lambda _: PROMPT, run=run)
+    told = [heard for heard in reader.heard if isinstance(heard, CallContent)]
+    assert [(one.input, one.output) for one in told] == [(PROMPT, None), (None, PROMPT)]
+    assert {one.call_id for one in told} == {run.record.call_id}
+    assert told[0].parameters == {"temperature": 0.5}
+    assert not any(isinstance(heard, CallContent) for heard in notebook.heard)
+    assert PROMPT not in repr(told) + repr(run.record)
+    assert not policy(notebook).start().wants_content
+    assert isinstance(reader.heard[-1], CallRecord)
+
+
+@pytest.mark.parametrize("drive", DRIVERS)
+def test_every_driver_tells_the_answer_before_the_end(drive: str) -> None:
+    """Streams tell all their chunks at once, calls their answer; failed attempts nothing."""
+    reader = Reader()
+    asking = policy(reader)
+    said: dict[str, list[Any]] = {"openai/one": [ProviderError(503)], "anthropic/two": ["ab"]}
+    script = Script(**said)
+    DRIVERS[drive](asking, script, asking.start())
+    assert outputs(reader) in (["ab"], [("ab",)])
+    assert isinstance(reader.heard[-1], CallRecord)
+
+
+def test_a_stream_that_breaks_or_is_left_tells_what_it_handed_out() -> None:
+    """The chunks that were seen are told before the call ends, whatever ends it."""
+
+    def broken(_: Any) -> Any:
+        yield "a"
+        raise ProviderError(503)
+
+    reader = Reader()
+    chunks = policy(reader).stream(broken)
+    with pytest.raises(StreamInterrupted):
+        list(chunks)
+    left = policy(reader).stream(lambda _: iter("abc"))
+    next(left)
+    left.close()
+    assert outputs(reader) == [("a",), ("a",)]
