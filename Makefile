@@ -47,7 +47,9 @@ clean:
 .venv/.installed: pyproject.toml constraints.txt
 	$(PYTHON) -m venv .venv
 	$(BIN)/python -m pip install --quiet --upgrade 'pip>=25.1'
-	$(call INSTALL,$(BIN)) --group test --editable '.[cli,demo]'
+	$(call INSTALL,$(BIN)) --group test --group integrations \
+		--editable '.[agents,cli,demo,langfuse,litellm,redis]'
+	$(call INSTALL,$(BIN)) --no-deps langchain-tests==1.1.9
 	touch $@
 
 .venv/.linters: .venv/.installed
