@@ -1,0 +1,531 @@
+"""One request and no more: real integrations against a server that always says 429."""
+
+from __future__ import annotations
+
+import json
+import logging
+import os
+import re
+import socket
+import subprocess
+import sys
+import threading
+from itertools import count
+from typing import TYPE_CHECKING, Any
+
+import httpx
+import pytest
+from langchain_core.language_models import BaseChatModel
+from langchain_core.language_models.fake_chat_models import FakeListChatModel
+from langchain_core.prompts import ChatPromptTemplate
+from langchain_core.runnables import (
+    ConfigurableField,
+    Runnable,
+    RunnableBranch,
+    RunnableLambda,
+    RunnableParallel,
+    RunnableSerializable,
+)
+from langchain_core.tools import tool
+from werkzeug import Response
+
+from honcho_fallback_langchain._sdk_retries import without_sdk_retries
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+
+    from pytest_httpserver import HTTPServer
+
+os.environ.setdefault("LITELLM_LOCAL_MODEL_COST_MAP", "True")  # or litellm asks the network
+
+# Google's SDK subclasses aiohttp's session, which aiohttp does not like.
+pytestmark = pytest.mark.filterwarnings("ignore:Inheritance class:DeprecationWarning")
+
+SLOW_DOWN = {"error": {"message": "slow down", "type": "rate_limit_error", "code": 429}}
+
+
+def openai(url: str, **fields: Any) -> BaseChatModel:
+    from langchain_openai import ChatOpenAI  # noqa: PLC0415  # each package only where it is used
+
+    return ChatOpenAI(**{"model": "gpt-5.5", "api_key": "k", "base_url": url, **fields})
+
+
+def responses(url: str, **fields: Any) -> BaseChatModel:
+    return openai(url, use_responses_api=True, **fields)
+
+
+def azure(url: str, **fields: Any) -> BaseChatModel:
+    from langchain_openai import AzureChatOpenAI  # noqa: PLC0415
+
+    where = {"azure_endpoint": url, "azure_deployment": "d", "api_version": "1"}
+    return AzureChatOpenAI(**{**where, "api_key": "k", **fields})
+
+
+def anthropic(url: str, **fields: Any) -> BaseChatModel:
+    from langchain_anthropic import ChatAnthropic  # noqa: PLC0415
+
+    return ChatAnthropic(**{"model": "claude-sonnet-5", "api_key": "k", "base_url": url, **fields})
+
+
+def google(url: str, **fields: Any) -> BaseChatModel:
+    from langchain_google_genai import ChatGoogleGenerativeAI  # noqa: PLC0415
+
+    given = {"model": "gemini-2.5-flash", "api_key": "k", "base_url": url, **fields}
+    return ChatGoogleGenerativeAI(**given)
+
+
+def groq(url: str, **fields: Any) -> BaseChatModel:
+    from langchain_groq import ChatGroq  # noqa: PLC0415
+
+    return ChatGroq(**{"model": "llama", "api_key": "k", "base_url": url, **fields})
+
+
+def mistral(url: str, **fields: Any) -> BaseChatModel:
+    from langchain_mistralai import ChatMistralAI  # noqa: PLC0415
+
+    return ChatMistralAI(**{"model": "mistral", "api_key": "k", "base_url": url, **fields})
+
+
+def litellm(url: str, **fields: Any) -> BaseChatModel:
+    from langchain_litellm import ChatLiteLLM  # noqa: PLC0415
+
+    return ChatLiteLLM(**{"model": "openai/gpt-5.5", "api_key": "k", "api_base": url, **fields})
+
+
+EVERY = [openai, responses, azure, anthropic, google, groq, mistral, litellm]
+RETRYING = [openai, responses, azure, anthropic, groq, litellm]
+
+# What a copy may hold otherwise than its original, over all integrations.
+MUST_CHANGE = {
+    "async_client",
+    "client",
+    "max_retries",
+    "model_kwargs",
+    "root_async_client",
+    "root_client",
+}
+
+
+async def invoke(model: Runnable[Any, Any]) -> None:
+    model.invoke("hi")
+
+
+async def ainvoke(model: Runnable[Any, Any]) -> None:
+    await model.ainvoke("hi")
+
+
+async def stream(model: Runnable[Any, Any]) -> None:
+    list(model.stream("hi"))
+
+
+async def astream(model: Runnable[Any, Any]) -> None:
+    async for _ in model.astream("hi"):
+        pass
+
+
+VERBS = [invoke, ainvoke, stream, astream]
+
+
+class Busy:
+    """A provider that never answers, and counts who asked."""
+
+    _places = count()
+
+    def __init__(self, server: HTTPServer) -> None:
+        place = f"/{next(self._places)}"  # integrations cache HTTP clients by URL, across loops
+        self.url = server.url_for(place)
+        self.requests = 0
+        server.expect_request(re.compile(f"{place}/.*")).respond_with_handler(self._refuse)
+
+    def _refuse(self, _request: Any) -> Response:
+        self.requests += 1
+        wait = {"retry-after-ms": "1", "retry-after": "0"}
+        return Response(json.dumps(SLOW_DOWN), 429, wait, mimetype="application/json")
+
+    async def asked_by(
+        self, model: Runnable[Any, Any], verb: Callable[[Runnable[Any, Any]], Any]
+    ) -> int:
+        """Return how many requests one failing call sends."""
+        before = self.requests
+        with pytest.raises(Exception, match=r"429|slow down"):
+            await verb(model)
+        return self.requests - before
+
+
+@pytest.fixture
+def busy(httpserver: HTTPServer) -> Busy:
+    return Busy(httpserver)
+
+
+@pytest.mark.parametrize("verb", VERBS)
+@pytest.mark.parametrize("make", EVERY)
+async def test_a_call_sends_one_request(
+    busy: Busy,
+    make: Callable[..., BaseChatModel],
+    verb: Callable[[Runnable[Any, Any]], Any],
+) -> None:
+    """Whatever the integration and however it is asked."""
+    assert await busy.asked_by(without_sdk_retries(make(busy.url)), verb) == 1
+
+
+@pytest.mark.parametrize("verb", [invoke, ainvoke, stream])
+@pytest.mark.parametrize("make", RETRYING)
+async def test_without_it_the_sdk_asks_again(
+    busy: Busy,
+    make: Callable[..., BaseChatModel],
+    verb: Callable[[Runnable[Any, Any]], Any],
+) -> None:
+    """The server here does see the retries that the others are spared; making a copy ends none."""
+    model = make(busy.url)
+    without_sdk_retries(model)
+    assert await busy.asked_by(model, verb) > 1
+
+
+async def test_google_asks_again_without_it(busy: Busy) -> None:
+    """Its field counts attempts; it waits a second, so this is asked once."""
+    model = google(busy.url, max_retries=2)
+    without_sdk_retries(model)
+    assert await busy.asked_by(model, invoke) == 2
+
+
+@pytest.mark.parametrize("verb", [invoke, ainvoke])
+async def test_mistral_does_not_dial_again(verb: Callable[[Runnable[Any, Any]], Any]) -> None:
+    """It sends a refused answer once anyway, but a dropped connection five times, 4 s apart."""
+    dials: list[int] = []
+    with socket.create_server(("127.0.0.1", 0)) as listener:
+        drop = threading.Thread(target=_drop_all, args=(listener, dials), daemon=True)
+        drop.start()
+        url = f"http://127.0.0.1:{listener.getsockname()[1]}"
+        with pytest.raises(httpx.RequestError):
+            await verb(without_sdk_retries(mistral(url)))
+        listener.shutdown(socket.SHUT_RDWR)
+        drop.join()
+    assert len(dials) == 1
+
+
+def _drop_all(listener: socket.socket, dials: list[int]) -> None:
+    while True:
+        try:
+            connection, (_host, port) = listener.accept()
+        except OSError:
+            return
+        dials.append(port)
+        connection.close()
+
+
+def _state(model: BaseChatModel) -> dict[str, Any]:
+    clients = {
+        name: (client, getattr(client, "max_retries", None))
+        for name, client in vars(model).items()
+        if name in {"root_client", "root_async_client", "_client", "_async_client"}
+    }
+    return {**vars(model), **clients, "private": dict(model.__pydantic_private__ or {})}
+
+
+@pytest.mark.parametrize("used", [False, True], ids=["fresh", "used"])
+@pytest.mark.parametrize("make", EVERY)
+def test_the_original_stays_as_it_was(make: Callable[..., BaseChatModel], used: bool) -> None:
+    """The same values, the same clients, which retry as often as before."""
+    model = make("http://127.0.0.1:1")
+    if used:
+        _build_lazy_parts(model)
+    before, fields = _state(model), set(model.model_fields_set)
+
+    assert without_sdk_retries(model) is not model
+
+    after = _state(model)
+    assert after.keys() == before.keys()
+    for name, value in before.items():
+        assert after[name] is value or after[name] == value, name
+    assert model.model_fields_set == fields
+
+
+def _build_lazy_parts(model: BaseChatModel) -> None:
+    for name in ("_serialized", "_client", "_async_client"):
+        getattr(model, name, None)
+
+
+@pytest.mark.parametrize("make", EVERY)
+def test_every_other_field_is_kept(make: Callable[..., BaseChatModel]) -> None:
+    """A copy differs in what has to do with retries, and in nothing else."""
+    model = make(
+        "http://127.0.0.1:1", temperature=0.5, max_tokens=7, metadata={"a": 1}, tags=["t"]
+    )
+    copy = without_sdk_retries(model)
+
+    assert type(copy) is type(model)
+    changed = {
+        name
+        for name in type(model).model_fields
+        if getattr(copy, name) is not getattr(model, name)
+    }
+    assert changed <= MUST_CHANGE
+    assert copy.__pydantic_private__ == model.__pydantic_private__
+    assert copy.model_fields_set >= model.model_fields_set
+
+
+@pytest.mark.parametrize("make", [openai, azure, groq])
+def test_clients_share_their_connections(make: Callable[..., Any]) -> None:
+    """No second pool is opened, and keys, hosts and headers come along."""
+    model = make("http://127.0.0.1:1", default_headers={"x-team": "a"})
+    copy = without_sdk_retries(model)
+    for name in ("client", "async_client"):
+        old, new = getattr(model, name)._client, getattr(copy, name)._client
+        assert (old.max_retries, new.max_retries) == (2, 0)
+        assert new._client is old._client
+        assert (new.base_url, new.api_key) == (old.base_url, old.api_key)
+        assert new.default_headers["x-team"] == "a"
+
+
+async def test_a_client_that_was_built_already_is_derived_from(busy: Busy) -> None:
+    """ChatAnthropic builds its clients on first use; one that is there may be the user's own."""
+    model: Any = anthropic(busy.url)
+    assert await busy.asked_by(model, invoke) == 3
+
+    copy: Any = without_sdk_retries(model)
+
+    assert copy._client._client is model._client._client
+    assert "_async_client" not in vars(copy)
+    assert await busy.asked_by(copy, invoke) == 1
+    assert await busy.asked_by(copy, ainvoke) == 1
+
+
+async def test_a_client_put_there_by_the_user_is_derived_from_too(busy: Busy) -> None:
+    """The field says 0, but it is not this field that the client was built from."""
+    model: Any = anthropic(busy.url, max_retries=0)
+    vars(model)["_client"] = model._client.with_options(max_retries=2)
+
+    assert await busy.asked_by(without_sdk_retries(model), invoke) == 1
+
+
+def test_a_copy_forgets_what_the_original_computed() -> None:
+    """What a trace shows of the model is what the model does."""
+    model: Any = anthropic("http://127.0.0.1:1")
+    assert model._serialized["kwargs"].get("max_retries", 2) == 2
+    copy: Any = without_sdk_retries(model)
+    assert copy._serialized["kwargs"]["max_retries"] == 0
+    assert copy._client_params["max_retries"] == 0
+
+
+@pytest.mark.parametrize("make", EVERY)
+def test_a_model_that_asks_once_is_returned_as_it_is(
+    make: Callable[..., BaseChatModel],
+) -> None:
+    """A second time changes nothing, so it makes no copy."""
+    copy = without_sdk_retries(make("http://127.0.0.1:1"))
+    assert without_sdk_retries(copy) is copy
+
+
+@pytest.mark.parametrize("make", [openai, azure, anthropic, groq])
+def test_a_model_set_to_ask_once_is_returned_as_it_is(
+    make: Callable[..., BaseChatModel],
+) -> None:
+    """The user has done it already."""
+    model = make("http://127.0.0.1:1", max_retries=0)
+    assert without_sdk_retries(model) is model
+
+
+async def test_subclasses_are_known_by_their_base(busy: Busy) -> None:
+    """A class of the user's own retries in the same place."""
+    kind = type("HouseModel", (type(openai(busy.url)),), {"__module__": __name__})
+    model = kind(model="m", api_key="k", base_url=busy.url)
+    copy: Any = without_sdk_retries(model)
+    assert type(copy) is kind
+    assert await busy.asked_by(copy, invoke) == 1
+
+
+def test_a_key_that_only_the_async_client_can_have_is_fine() -> None:
+    """With an async key function there is no sync client to derive from."""
+
+    async def key() -> str:
+        return "k"
+
+    model: Any = openai("http://127.0.0.1:1", api_key=key)
+    copy: Any = without_sdk_retries(model)
+    assert copy.root_client is None
+    assert copy.root_async_client.max_retries == 0
+    assert copy.root_async_client._api_key_provider is model.root_async_client._api_key_provider
+
+
+def test_a_stand_in_for_a_client_is_left_alone() -> None:
+    """What does not say that it retries is not asked to stop."""
+    fake: Any = object()
+    model: Any = openai("http://127.0.0.1:1", client=fake, async_client=fake)
+    assert without_sdk_retries(model) is model
+
+
+def test_litellm_keeps_its_other_model_kwargs() -> None:
+    """They travel beside the retries; retries asked for there are turned off as well."""
+    given = {"user": "u", "num_retries": 4, "max_retries": 4, "retry_policy": {"x": 1}}
+    model: Any = litellm("http://127.0.0.1:1", max_retries=4, model_kwargs=given)
+    copy: Any = without_sdk_retries(model)
+    assert copy.model_kwargs == {"user": "u", "num_retries": 0, "max_retries": 0}
+    assert copy.max_retries == 1  # counts attempts
+    assert model.model_kwargs == given
+
+
+def test_a_router_keeps_its_policy() -> None:
+    """How often its deployments are asked was decided there."""
+    from langchain_litellm import ChatLiteLLMRouter  # noqa: PLC0415
+    from litellm.router import Router  # noqa: PLC0415
+
+    deployment = {"model_name": "m", "litellm_params": {"model": "openai/m", "api_key": "k"}}
+    model: Any = ChatLiteLLMRouter(router=Router(model_list=[deployment]))
+    assert without_sdk_retries(model) is model
+
+
+@tool
+def look_up(word: str) -> str:
+    """Look a word up."""
+    return word
+
+
+PROMPT = ChatPromptTemplate.from_messages([("human", "{text}")])
+
+
+async def test_models_inside_a_composite_ask_once(busy: Busy) -> None:
+    """A prompt before it and a parser after it make no difference."""
+    chain = (lambda text: {"text": text}) | PROMPT | openai(busy.url).bind(stop=["x"]) | str
+    quiet = without_sdk_retries(chain)
+    for verb in VERBS:
+        assert await busy.asked_by(quiet, verb) == 1
+    assert await busy.asked_by(chain, invoke) == 3
+
+
+def test_bindings_are_kept() -> None:
+    """Tools, settings, tags and names stay on the model they were bound to."""
+    model: Any = openai("http://127.0.0.1:1")
+    bound: Any = model.bind_tools([look_up]).bind(stop=["x"]).with_config(tags=["t"])
+    quiet: Any = without_sdk_retries(bound)
+    assert type(quiet) is type(bound)
+    assert quiet.kwargs == bound.kwargs
+    assert quiet.config == bound.config
+    assert quiet.bound.max_retries == 0
+    assert bound.bound is model
+
+
+def _models(part: Any) -> Iterator[Any]:
+    """Find the models in what a composite holds."""
+    if isinstance(part, BaseChatModel):
+        yield part
+    elif isinstance(part, RunnableSerializable):
+        for _, value in part:
+            yield from _models(value)
+    elif isinstance(part, dict):
+        for value in part.values():
+            yield from _models(value)
+    elif isinstance(part, list | tuple):
+        for value in part:
+            yield from _models(value)
+
+
+COMPOSITES: dict[str, Callable[[Any, Any], Runnable[Any, Any]]] = {
+    "sequence": lambda one, two: PROMPT | one | str | two,
+    "parallel": lambda one, two: RunnableParallel(a=one, b=two),
+    "branch": lambda one, two: RunnableBranch((bool, one), two),
+    "with_fallbacks": lambda one, two: one.with_fallbacks([two]),
+    "with_retry": lambda one, two: one.with_retry() | two,
+    "each": lambda one, two: one.map() | two.map(),
+    "alternatives": lambda one, two: one.configurable_alternatives(
+        ConfigurableField(id="which"), other=two
+    ),
+    "nested": lambda one, two: PROMPT | {"a": one.bind(x=1), "b": PROMPT | two.with_retry()},
+}
+
+
+@pytest.mark.parametrize("name", COMPOSITES)
+def test_every_place_of_a_composite_is_reached(name: str) -> None:
+    """Each of LangChain's ways to put models together; those that asked twice still do."""
+    one, two = openai("http://127.0.0.1:1"), openai("http://127.0.0.1:1")
+    composite = COMPOSITES[name](one, two)
+
+    quiet = without_sdk_retries(composite)
+
+    assert type(quiet) is type(composite)
+    assert [model.max_retries for model in _models(quiet)] == [0, 0]
+    assert {id(model) for model in _models(composite)} == {id(one), id(two)}
+    assert one.root_client.max_retries == two.root_client.max_retries == 2  # type: ignore[attr-defined]
+    assert without_sdk_retries(quiet) is quiet
+
+
+@pytest.mark.parametrize("make", [openai, anthropic, groq])
+async def test_a_field_configured_per_call_keeps_it(
+    busy: Busy, make: Callable[..., BaseChatModel]
+) -> None:
+    """`configurable_fields` builds a model per call, from the fields of the one it was given."""
+    field = ConfigurableField(id="heat")
+    quiet = without_sdk_retries(make(busy.url).configurable_fields(temperature=field))
+    hot = quiet.with_config(configurable={"heat": 0.9})
+    assert await busy.asked_by(hot, invoke) == 1
+
+
+@pytest.mark.parametrize(
+    "candidate",
+    [
+        RunnableLambda(str),
+        PROMPT,
+        PROMPT | str,
+        FakeListChatModel(responses=["a"]),
+        look_up,
+    ],
+    ids=["lambda", "prompt", "chain", "fake", "tool"],
+)
+def test_what_has_no_retries_passes_untouched(
+    candidate: Runnable[Any, Any], caplog: pytest.LogCaptureFixture
+) -> None:
+    """The same object, and not a word about it."""
+    assert without_sdk_retries(candidate) is candidate
+    assert not caplog.records
+
+
+def _unknown(name: str, **fields: Any) -> BaseChatModel:
+    kinds = {field: type(value) for field, value in fields.items()}
+    kind: Any = type(name, (FakeListChatModel,), {"__annotations__": kinds, **fields})
+    model: BaseChatModel = kind(responses=["a"])
+    return model
+
+
+@pytest.mark.parametrize("field", ["max_retries", "num_retries", "retries"])
+def test_an_unknown_integration_is_named_once(
+    field: str, caplog: pytest.LogCaptureFixture
+) -> None:
+    """It may retry, and only its user can turn that off: one warning per class says how."""
+    name = f"House_{field}"
+    model = _unknown(name, **{field: 2})
+    for _ in range(3):
+        assert without_sdk_retries(model | str).first is model  # type: ignore[attr-defined]
+    (record,) = caplog.records
+    assert (record.name, record.levelno) == ("honcho_fallback", logging.WARNING)
+    for word in (name, "max_retries=0", 'sdk_retries="keep"'):
+        assert word in record.getMessage()
+
+
+def test_another_unknown_class_is_named_too(caplog: pytest.LogCaptureFixture) -> None:
+    """Once per class, not once for all."""
+    for name in ("HouseA", "HouseB"):
+        without_sdk_retries(_unknown(name, max_retries=2))
+    assert ["HouseA" in caplog.messages[0], "HouseB" in caplog.messages[1]] == [True, True]
+
+
+def test_an_unknown_integration_set_to_zero_is_not_named(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    """The fix that the warning names silences it."""
+    without_sdk_retries(_unknown("HouseQuiet", max_retries=0))
+    assert not caplog.records
+
+
+def test_no_integration_is_imported() -> None:
+    """Who uses one provider does not load the others."""
+    look = (
+        "import sys, honcho_fallback_langchain._sdk_retries as m\n"
+        "from langchain_core.language_models import FakeListChatModel as F\n"
+        "m.without_sdk_retries(F(responses=['a']) | str)\n"
+        "names = {'openai', 'anthropic', 'groq', 'litellm', 'google.genai'}\n"
+        "print(sorted(n for n in sys.modules if n in names or n.startswith('langchain_')\n"
+        "    and not n.startswith(('langchain_core', 'langchain_protocol'))))\n"
+    )
+    ran = subprocess.run(
+        [sys.executable, "-c", look], capture_output=True, text=True, check=True, timeout=60
+    )
+    assert ran.stdout.strip() == "[]"
