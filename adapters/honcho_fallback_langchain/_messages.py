@@ -1,0 +1,231 @@
+"""History that any provider accepts: what one model wrote, as another may read it.
+
+An answer carries more than text: signed thinking, encrypted reasoning, calls of a provider's own
+tools, ids under which it is kept on a server. Another provider refuses them, and a switch in the
+middle of a tool loop would end in a 400. Text and tool calls are what all of them share.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from typing import TYPE_CHECKING, Any, Final, cast
+
+from langchain_core.messages import AIMessage, BaseMessage, ToolMessage
+
+from honcho_fallback_langchain._provider_tables import BLOCK_WRITERS, KNOWN, TOOL_CALL_IDS
+from honcho_fallback_langchain._providers import (
+    family_of,
+    is_block,
+    is_list,
+    markers_unknown_to,
+    provider_of,
+    settings_for,
+    tools_for,
+    without_markers,
+)
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Mapping
+
+__all__ = ["for_provider", "provider_of", "settings_for", "tools_for"]
+
+Content = str | list[str | dict[str, Any]]
+
+
+def for_provider(messages: list[BaseMessage], provider: str) -> list[BaseMessage]:
+    """Return the messages as a provider accepts them.
+
+    An answer of another provider keeps its text and its tool calls, and is left out where it has
+    neither; consecutive messages of a user are what every provider accepts. Cache markers go
+    where they are known, and tool-call ids are made valid in calls and results alike. Answers of
+    an unknown writer are left as they are, and so are the markers for an unknown reader.
+
+    Args:
+        messages: The history; neither the list nor a message in it is changed.
+        provider: Who reads it, as `provider_of` names it.
+
+    Returns:
+        The same list where there is nothing to do, and else one in which every message that
+        needs nothing is the same object.
+    """
+    reader = family_of(provider)
+    ids = _new_ids(messages, reader)
+    markers = markers_unknown_to(reader)
+    sent: list[BaseMessage] = []
+    same = True
+    for message in messages:
+        changes = _changes(message, reader, ids, markers)
+        if not changes:
+            sent.append(message)
+            continue
+        same = False
+        copy = message.model_copy(update=changes)
+        if not _says_nothing(copy):
+            sent.append(copy)
+    return messages if same else sent
+
+
+def _changes(
+    message: BaseMessage, reader: str, ids: Mapping[str, str], markers: frozenset[str]
+) -> dict[str, Any]:
+    changes: dict[str, Any] = {}
+    if isinstance(message, AIMessage) and _is_foreign(message, reader):
+        changes = _shared_by_all(message)
+    elif markers and _has_blocks(message):
+        content = _blocks(message)
+        changes = _changed(message, {"content": _without_markers(content, markers)})
+    if ids:
+        changes |= _with_ids(message, changes, ids)
+    return changes
+
+
+def _says_nothing(message: BaseMessage) -> bool:
+    """Tell an answer of which nothing is left: an empty one is refused by some."""
+    return isinstance(message, AIMessage) and not (
+        message.content or message.tool_calls or message.invalid_tool_calls
+    )
+
+
+def _is_foreign(message: AIMessage, reader: str) -> bool:
+    writer = message.response_metadata.get("model_provider")
+    if isinstance(writer, str):
+        return family_of(writer) != reader
+    if reader not in KNOWN:
+        return False
+    types = (block.get("type") for block in _dicts(_blocks(message)))
+    return any(reader not in BLOCK_WRITERS.get(str(kind), {reader}) for kind in types)
+
+
+def _shared_by_all(message: AIMessage) -> dict[str, Any]:
+    """Return what has to change for only text and tool calls to remain."""
+    wanted: dict[str, Any] = {}
+    text: Any = message.content
+    if _has_blocks(message) and not all(map(_is_plain_text, _blocks(message))):
+        text = "".join(map(_text_of, _blocks(message)))
+        wanted["tool_calls"] = [*message.tool_calls, *_calls_only_in_blocks(message)]
+        wanted["response_metadata"] = _without(message.response_metadata, "output_version")
+    extra = message.additional_kwargs
+    if any(extra[name] for name in extra.keys() - _KEPT):
+        text = text or extra.get("refusal") or ""
+        wanted["additional_kwargs"] = _without(extra, *(extra.keys() - _KEPT))
+    if (message.id or "").startswith(_SERVER_IDS):
+        wanted["id"] = None
+    if isinstance(text, str) and not text.strip():
+        text = ""  # some refuse blank text; none at all is no text block
+    return _changed(message, {"content": text, **wanted})
+
+
+def _without(entries: Mapping[str, Any], *names: str) -> dict[str, Any]:
+    return {name: value for name, value in entries.items() if name not in names}
+
+
+def _is_plain_text(block: str | dict[str, Any]) -> bool:
+    return isinstance(block, str) or (
+        block.get("type") == "text" and block.keys() == {"type", "text"}
+    )
+
+
+def _text_of(block: str | dict[str, Any]) -> str:
+    if isinstance(block, str):
+        return block
+    return str(block.get(_TEXT_IN.get(str(block.get("type")), "")) or "")
+
+
+def _calls_only_in_blocks(message: AIMessage) -> list[dict[str, Any]]:
+    """Find calls that a hand-written message has among its blocks alone."""
+    listed = {call["id"] for call in (*message.tool_calls, *message.invalid_tool_calls)}
+    return [
+        {"name": block["name"], "args": block["input"], "id": block["id"], "type": "tool_call"}
+        for block in _dicts(_blocks(message))
+        if block.get("type") == "tool_use"
+        and block.get("id") not in listed
+        and isinstance(block.get("input"), dict)
+    ]
+
+
+def _without_markers(
+    content: list[str | dict[str, Any]], markers: frozenset[str]
+) -> list[str | dict[str, Any]]:
+    cleaned = [
+        block if isinstance(block, str) else without_markers(block, markers) for block in content
+    ]
+    # A block that was nothing but a marker is gone with it.
+    return [new for new, old in zip(cleaned, content, strict=True) if new or new is old]
+
+
+def _new_ids(messages: Iterable[BaseMessage], reader: str) -> dict[str, str]:
+    """Map the ids of calls that the reader did not make and would refuse."""
+    rule = TOOL_CALL_IDS.get(reader)
+    if rule is None:
+        return {}
+    pattern, length = rule
+    return {
+        old: hashlib.sha256(old.encode()).hexdigest()[:length]
+        for message in messages
+        if isinstance(message, AIMessage)
+        and family_of(str(message.response_metadata.get("model_provider"))) != reader
+        for old in _call_ids(message)
+        if not pattern.fullmatch(old)
+    }
+
+
+def _call_ids(message: AIMessage) -> list[str]:
+    calls = [call.get("id") for call in (*message.tool_calls, *message.invalid_tool_calls)]
+    used = [
+        block.get("id") for block in _dicts(_blocks(message)) if block.get("type") == "tool_use"
+    ]
+    return [found for found in (*calls, *used) if found]
+
+
+def _with_ids(
+    message: BaseMessage, changes: Mapping[str, Any], ids: Mapping[str, str]
+) -> dict[str, Any]:
+    wanted = {
+        name: _renamed(changes.get(name, getattr(message, name)), ids)
+        for name in _CALL_FIELDS & type(message).model_fields.keys()
+    }
+    if isinstance(message, ToolMessage):
+        wanted["tool_call_id"] = ids.get(message.tool_call_id, message.tool_call_id)
+    return _changed(message, wanted, changes)
+
+
+def _renamed(value: Any, ids: Mapping[str, str]) -> Any:
+    return [_block_renamed(part, ids) for part in value] if is_list(value) else value
+
+
+def _block_renamed(block: Any, ids: Mapping[str, str]) -> Any:
+    if not is_block(block):
+        return block
+    found = {name: str(block[name]) for name in _ID_KEYS & block.keys()}
+    return block | {name: ids[old] for name, old in found.items() if old in ids}
+
+
+def _changed(
+    message: BaseMessage, wanted: Mapping[str, Any], already: Mapping[str, Any] | None = None
+) -> dict[str, Any]:
+    now = already or {}
+    return {
+        name: value
+        for name, value in wanted.items()
+        if value != now.get(name, getattr(message, name))
+    }
+
+
+def _has_blocks(message: BaseMessage) -> bool:
+    return isinstance(message.content, list)
+
+
+def _blocks(message: BaseMessage) -> list[str | dict[str, Any]]:
+    content = cast("Content", message.content)
+    return content if isinstance(content, list) else []
+
+
+def _dicts(blocks: Iterable[str | dict[str, Any]]) -> Iterable[dict[str, Any]]:
+    return (block for block in blocks if isinstance(block, dict))
+
+
+_KEPT: Final = frozenset({"name"})  # the one additional keyword that is no provider's own
+_SERVER_IDS: Final = ("msg_", "resp_")  # OpenAI looks for what such an id names
+_TEXT_IN: Final = {"text": "text", "output_text": "text", "refusal": "refusal"}
+_CALL_FIELDS: Final = frozenset({"content", "invalid_tool_calls", "tool_calls"})
+_ID_KEYS: Final = frozenset({"call_id", "id", "tool_call_id", "tool_use_id"})
