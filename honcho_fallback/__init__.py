@@ -1,7 +1,7 @@
 """A thin fallback policy for LLM calls: one failed request, no wait, the second model."""
 
 from honcho_fallback._classify import classify
-from honcho_fallback._config import FallbackConfig
+from honcho_fallback._config import ConfigOptions, FallbackConfig
 from honcho_fallback._errors import (
     AnswerRejected,
     FallbackConfigError,
@@ -24,6 +24,7 @@ __all__ = [
     "CallContent",
     "CallRecord",
     "CallStart",
+    "ConfigOptions",
     "Failure",
     "FailureKind",
     "FallbackConfig",

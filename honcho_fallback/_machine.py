@@ -122,18 +122,23 @@ class FallbackRun:
         input: Any = None,  # noqa: A002 # the word that traces use
         output: Any = None,
         parameters: Mapping[str, Any] | None = None,
+        usage: Mapping[str, Any] | None = None,
     ) -> None:
-        """Hand what is asked or answered to the observers that want it; nothing is kept here.
+        """Hand what is asked or answered to the observers that want it; only usage is kept.
 
         Args:
             input: What is asked, in the caller's form.
             output: What came back; ``accept`` and the stream drivers tell it by themselves.
             parameters: The model's parameters, such as temperature.
+            usage: What the answer cost, for the record.
         """
+        if usage is not None:
+            self._usage = usage
         observers = self._plan.observers
         if observers is not None and observers.wants_content and self._outcome == "running":
-            call_id = self._attempt.call_id
-            observers.tell("on_content", CallContent(call_id, input, output, parameters))
+            if input is not None or output is not None or parameters is not None:
+                call_id = self._attempt.call_id
+                observers.tell("on_content", CallContent(call_id, input, output, parameters))
 
     def accept(self, answer: Any, *, now: float | None = None) -> Attempt | None:
         """Take an answer, if ``validate`` does; otherwise treat it as a malformed response.

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 from functools import partial
 from time import monotonic, sleep, time
-from typing import TYPE_CHECKING, TypeVar, Unpack
+from typing import TYPE_CHECKING, Self, TypeVar, Unpack
 
 from honcho_fallback import _drive, _drive_stream
 from honcho_fallback._call_id import CALL_IDS
@@ -49,7 +49,7 @@ class FallbackPolicy:
         FallbackConfigError: The chain is empty, names repeat, or an argument has the wrong type.
     """
 
-    __slots__ = ("_plan",)
+    __slots__ = ("_owner", "_plan")
 
     def __init__(
         self,
@@ -62,6 +62,7 @@ class FallbackPolicy:
         config = FallbackConfig() if config is None else config
         require_type("config", config, FallbackConfig, "pass a FallbackConfig")
         self._plan = Plan.of(check_chain(targets), config, agent, Observers.of(observers))
+        self._owner: object = self
 
     def __repr__(self) -> str:
         chain = " -> ".join(target.name for target in self._plan.chain)
@@ -198,7 +199,26 @@ class FallbackPolicy:
 
         Only ``reset="turn"`` makes use of it.
         """
-        return Turn(self)
+        return Turn(self._owner)
+
+    def sharing_turns_with(self, other: FallbackPolicy) -> Self:
+        """Take part in the turns of another policy over the same chain, and return this one.
+
+        For adapters that make a policy anew when tools are bound to a model: a turn that was opened
+        on the model holds for what was derived from it.
+
+        Args:
+            other: The policy that the turns were opened on.
+
+        Raises:
+            FallbackConfigError: Its chain is of another length.
+        """
+        if len(other.targets) != len(self.targets):
+            raise FallbackConfigError.about(
+                "other", "its chain is of another length", "pass a policy over the same targets"
+            )
+        self._owner = other._owner
+        return self
 
     def start(
         self,
@@ -260,10 +280,10 @@ class FallbackPolicy:
         return Plan.of(plan.chain, config, plan.agent if agent is None else agent, plan.observers)
 
     def _located(self, plan: Plan, turn: Turn | None) -> Turn | None:
-        if turn is not None and turn.owner is not self:
+        if turn is not None and turn.owner is not self._owner:
             raise FallbackConfigError.about(
                 "turn", "it belongs to another policy", "pass one from this policy's turn()"
             )
         if not plan.turn_scoped:
             return None
-        return Turn.current(self) if turn is None else turn
+        return Turn.current(self._owner) if turn is None else turn

@@ -3,9 +3,38 @@
 from __future__ import annotations
 
 from importlib.util import find_spec
+from typing import TYPE_CHECKING, Any
 
 if find_spec("langchain_core") is None:
     message = "honcho_fallback_langchain needs LangChain: pip install 'honcho-fallback[langchain]'"
     raise ImportError(message)
 
-__all__: list[str] = []
+from honcho_fallback_langchain._chat_model import FallbackChatModel
+from honcho_fallback_langchain._factory import with_fallback_config
+from honcho_fallback_langchain._options import FallbackOptions
+from honcho_fallback_langchain._runnable import FallbackRunnable
+from honcho_fallback_langchain._sdk_retries import without_sdk_retries
+
+if TYPE_CHECKING:
+    from honcho_fallback_langchain._middleware import FallbackMiddleware
+
+__all__ = [
+    "FallbackChatModel",
+    "FallbackMiddleware",
+    "FallbackOptions",
+    "FallbackRunnable",
+    "with_fallback_config",
+    "without_sdk_retries",
+]
+
+
+def __getattr__(name: str) -> Any:
+    # Agents need langchain and langgraph; who has but a chain should not have to wait for them.
+    if name != "FallbackMiddleware":
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    if find_spec("langchain") is None:
+        raise ImportError(f"{name} needs langchain: pip install 'honcho-fallback[agents]'")
+    from honcho_fallback_langchain._middleware import FallbackMiddleware  # noqa: PLC0415 # see above
+
+    globals()[name] = FallbackMiddleware
+    return FallbackMiddleware

@@ -37,6 +37,7 @@ ATTRIBUTES = (
 )
 
 _CANCELLED = NameRow("", FailureKind.CANCELLED, "the caller stopped the call")
+_EXHAUSTED = NameRow("", FailureKind.CANCELLED, "an iterator's end, not an error")
 _INTERRUPT = NameRow("", FailureKind.CANCELLED, "a graph interrupt, not an error")
 _WEB = NameRow("", FailureKind.LOCAL, "a web framework's own HTTP exception")
 _STORAGE = NameRow("", FailureKind.LOCAL, "a database, cache or subprocess, not a provider")
@@ -121,6 +122,8 @@ def _settled(cls: type) -> NameRow | None:
     stopped = (asyncio.CancelledError, concurrent.futures.CancelledError)
     if issubclass(cls, stopped) or not issubclass(cls, Exception | BaseExceptionGroup):
         return _CANCELLED
+    if issubclass(cls, StopIteration | StopAsyncIteration):
+        return _EXHAUSTED
     for c in cls.__mro__:
         module = c.__module__
         top = module.partition(".")[0]

@@ -1,0 +1,188 @@
+"""One logical call: a chain run around the attempts, each candidate a child of it.
+
+The loop over the chain is the core's; here is what LangChain wants of it: one run that starts and
+ends exactly once, each candidate under it, and an answer that says who gave it.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any, Protocol, cast
+
+from langchain_core.messages.ai import add_usage
+from langchain_core.runnables.config import ensure_config
+
+from honcho_fallback import FallbackConfig, FallbackPolicy, Turn
+from honcho_fallback_langchain._chunks import ato_its_end, ends_message, to_its_end
+from honcho_fallback_langchain._marks import attempt_metadata, describe, mark, usage_of
+
+if TYPE_CHECKING:
+    from collections.abc import AsyncIterator, Iterator
+
+    from langchain_core.callbacks import (
+        AsyncCallbackManager,
+        AsyncCallbackManagerForChainRun,
+        CallbackManager,
+        CallbackManagerForChainRun,
+    )
+    from langchain_core.messages.ai import UsageMetadata
+    from langchain_core.runnables import RunnableConfig
+
+    from honcho_fallback import Attempt, FallbackObserver, FallbackRun
+
+    Manager = CallbackManagerForChainRun | AsyncCallbackManagerForChainRun
+
+# Where a call's own policy stands in a config. A remote caller can put strings and dicts there, so
+# only the very classes count.
+CONFIG_KEY, TURN_KEY = "fallback_config", "fallback_turn"
+
+
+class Chained(Protocol):
+    """Say what a call wants to know of the runnable that it is made on."""
+
+    @property
+    def policy(self) -> FallbackPolicy:
+        """Return the chain and its options."""
+        ...
+
+    @property
+    def observers(self) -> tuple[FallbackObserver, ...]:
+        """Return whom to tell."""
+        ...
+
+    def get_name(self) -> str:
+        """Return the name of its runs."""
+        ...
+
+    def own_callbacks(self) -> tuple[Any, bool, list[str] | None, dict[str, Any] | None]:
+        """Return the callbacks, verbosity, tags and metadata that were given to it for itself."""
+        ...
+
+    def ask_for(
+        self, attempt: Attempt, asked: Any, kwargs: dict[str, Any]
+    ) -> tuple[Any, dict[str, Any]]:
+        """Return the input and the keywords for one attempt."""
+        ...
+
+
+class Call:
+    """Hold one call while it runs."""
+
+    __slots__ = (
+        "chained",
+        "config",
+        "input",
+        "kwargs",
+        "manager",
+        "run",
+        "run_id",
+        "run_name",
+        "usage",
+    )
+
+    def __init__(
+        self, chained: Chained, asked: Any, config: RunnableConfig | None, kwargs: dict[str, Any]
+    ) -> None:
+        self.chained = chained
+        self.input = asked
+        self.kwargs = kwargs
+        self.config = ensure_config(config)
+        # Both are for this run and no child of it.
+        self.run_name = self.config.pop("run_name", None)
+        self.run_id = self.config.pop("run_id", None)
+        self.manager: Manager | None = None
+        self.usage: UsageMetadata | None = None
+
+    def managed(self, kind: type[CallbackManager | AsyncCallbackManager]) -> Any:
+        """Return the callback manager, or None where nobody listens.
+
+        A run that nobody hears of need not be opened at all.
+        """
+        config = self.config
+        callbacks, verbose, tags, metadata = self.chained.own_callbacks()
+        manager = kind.configure(
+            config.get("callbacks"),
+            callbacks,
+            verbose,
+            config.get("tags"),
+            tags,
+            config.get("metadata"),
+            metadata,
+        )
+        if not manager.handlers:
+            return None
+        config["callbacks"] = manager
+        return manager
+
+    def named(self) -> dict[str, Any]:
+        """Return the run's name and id."""
+        name = self.run_name or self.chained.get_name()
+        return {"name": name, "run_id": self.run_id}
+
+    def open(self, manager: Manager | None) -> FallbackRun:
+        """Start the core's run.
+
+        Args:
+            manager: Of the chain run, or None.
+        """
+        self.manager = manager
+        configurable = self.config.get("configurable") or {}
+        own, turn = configurable.get(CONFIG_KEY), configurable.get(TURN_KEY)
+        policy = self.chained.policy
+        if isinstance(own, FallbackConfig):
+            policy = FallbackPolicy(
+                policy.targets, own, agent=policy.agent, observers=self.chained.observers
+            ).sharing_turns_with(policy)
+        self.run = run = policy.start(turn=turn if isinstance(turn, Turn) else None)
+        if run.wants_content:
+            run.tell(input=self.input)
+        return run
+
+    def prepare(self, attempt: Attempt) -> tuple[Any, Any, RunnableConfig, dict[str, Any]]:
+        """Return the candidate, and the input, config and keywords for it."""
+        asked, kwargs = self.chained.ask_for(attempt, self.input, self.kwargs)
+        config = self.config
+        if self.manager is not None:
+            child = self.manager.get_child()
+            if attempt.number > 1:
+                primary = self.chained.policy.targets[0]
+                child.add_metadata(attempt_metadata(self.run, attempt, primary))
+                child.add_tags([f"fallback:attempt:{attempt.number}"])
+            config = cast("RunnableConfig", {**config, "callbacks": child})
+        return attempt.target.client, asked, config, kwargs
+
+    def finish(self, attempt: Attempt, answer: Any) -> Any:
+        """Note what an answer cost, and return it marked."""
+        usage = usage_of(answer)
+        if usage is not None:
+            self.run.tell(usage=dict(usage))
+        return mark(answer, describe(self.run, attempt))
+
+    def ask(self, attempt: Attempt) -> Any:
+        """Ask one candidate."""
+        candidate, asked, config, kwargs = self.prepare(attempt)
+        return self.finish(attempt, candidate.invoke(asked, config, **kwargs))
+
+    async def aask(self, attempt: Attempt) -> Any:
+        """Ask one candidate."""
+        candidate, asked, config, kwargs = self.prepare(attempt)
+        return self.finish(attempt, await candidate.ainvoke(asked, config, **kwargs))
+
+    def ask_for_stream(self, attempt: Attempt) -> Iterator[Any]:
+        """Ask one candidate for its chunks."""
+        candidate, asked, config, kwargs = self.prepare(attempt)
+        return to_its_end(candidate.stream(asked, config, **kwargs))
+
+    def ask_for_astream(self, attempt: Attempt) -> AsyncIterator[Any]:
+        """Ask one candidate for its chunks."""
+        candidate, asked, config, kwargs = self.prepare(attempt)
+        return ato_its_end(candidate.astream(asked, config, **kwargs))
+
+    def passing(self, chunk: Any) -> Any:
+        """Note what a chunk says of its cost, and mark the message's last."""
+        usage = usage_of(chunk)
+        if usage is not None:
+            self.usage = add_usage(self.usage, usage)
+            self.run.tell(usage=dict(self.usage))
+        if ends_message(chunk):
+            return mark(chunk, describe(self.run, self.run.attempt))
+        return chunk

@@ -1,0 +1,132 @@
+"""From what a user passes to the targets of a chain."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+from langchain_core.language_models import BaseChatModel
+from langchain_core.runnables import (
+    Runnable,
+    RunnableBinding,
+    RunnableParallel,
+    RunnableSequence,
+)
+from langchain_core.runnables.configurable import DynamicRunnable
+
+from honcho_fallback import FallbackConfigError, Target
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Sequence
+
+_CONTEXT_WINDOW = "max_input_tokens"  # as LangChain's model profiles call it
+
+
+class Identity(NamedTuple):
+    """Say who a candidate is.
+
+    Args:
+        model: The model's name, or the runnable's.
+        provider: The provider's name, or None.
+        context_window: The largest input in tokens, or None when unknown.
+    """
+
+    model: str
+    provider: str | None
+    context_window: int | None
+
+
+def chat_model_of(candidate: object) -> BaseChatModel | None:
+    """Find the chat model under bindings and retries, or None.
+
+    Args:
+        candidate: A chat model, or something that was bound to one.
+    """
+    while isinstance(candidate, RunnableBinding | DynamicRunnable):
+        candidate = (
+            candidate.bound if isinstance(candidate, RunnableBinding) else candidate.default
+        )
+    return candidate if isinstance(candidate, BaseChatModel) else None
+
+
+def identify(candidate: Runnable[Any, Any]) -> Identity:
+    """Read a candidate's names as LangChain's tracing reads them.
+
+    Args:
+        candidate: A chat model, a chain with one inside, or any other runnable.
+    """
+    model = _first_chat_model(candidate)
+    if model is None:
+        return Identity(candidate.get_name(), None, None)
+    params = model._get_ls_params()  # noqa: SLF001 # what every integration overrides for tracing
+    window = (model.profile or {}).get(_CONTEXT_WINDOW)
+    return Identity(
+        params.get("ls_model_name") or type(model).__name__,
+        params.get("ls_provider") or None,
+        window if type(window) is int and window > 0 else None,
+    )
+
+
+def targets_of(candidates: Sequence[Runnable[Any, Any]]) -> list[Target]:
+    """Make the targets of a chain, each with a name of its own.
+
+    Args:
+        candidates: The primary first.
+    """
+    targets: list[Target] = []
+    taken: dict[str, int] = {}
+    for candidate in candidates:
+        model, provider, window = identify(candidate)
+        name = f"{provider}/{model}" if provider else model
+        taken[name] = taken.get(name, 0) + 1
+        if taken[name] > 1:  # the same model with another key, or another chain
+            name = f"{name}#{taken[name]}"
+        targets.append(Target(model, provider, name=name, client=candidate, context_window=window))
+    return targets
+
+
+def check_candidates(
+    candidates: Iterable[object], *, chat_models: bool
+) -> list[Runnable[Any, Any]]:
+    """Return the candidates as a list.
+
+    Args:
+        candidates: The primary first.
+        chat_models: Whether each has to be a chat model, or something bound to one.
+
+    Raises:
+        FallbackConfigError: There is none, or one is of the wrong type.
+    """
+    given = list(candidates)
+    if not given:
+        raise FallbackConfigError.about(
+            "candidates", "there is none", "pass the primary, then its fallbacks"
+        )
+    listed: list[Runnable[Any, Any]] = []
+    for position, candidate in enumerate(given):
+        what = f"candidates[{position}]"
+        if not isinstance(candidate, Runnable):
+            found = candidate.__name__ if isinstance(candidate, type) else type(candidate).__name__
+            raise FallbackConfigError.about(
+                what, f"got {found}, not a Runnable", "pass a chat model or a chain"
+            )
+        if chat_models and chat_model_of(candidate) is None:
+            raise FallbackConfigError.about(
+                what,
+                f"got a {type(candidate).__name__}, not a chat model",
+                "pass chat models only, or whole chains to with_fallback_config(chain, [chain])",
+            )
+        listed.append(candidate)
+    return listed
+
+
+def _first_chat_model(candidate: object) -> BaseChatModel | None:
+    while isinstance(candidate, RunnableBinding):
+        candidate = candidate.bound
+    # A map of one is how structured output keeps its raw message.
+    if isinstance(candidate, RunnableParallel) and len(candidate.steps__) == 1:
+        (candidate,) = candidate.steps__.values()
+        return _first_chat_model(candidate)
+    if isinstance(candidate, RunnableSequence):
+        found = (_first_chat_model(step) for step in candidate.steps)
+        return next((model for model in found if model is not None), None)
+    return chat_model_of(candidate)

@@ -1,0 +1,115 @@
+"""What the chunks of a stream are to a call: content, an end, a whole to report."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncGenerator, Generator
+from functools import reduce
+from operator import add
+from typing import TYPE_CHECKING, Any, Final
+
+from langchain_core.messages import AIMessage, AIMessageChunk
+from langchain_core.messages.ai import add_ai_message_chunks
+
+if TYPE_CHECKING:
+    from collections.abc import AsyncIterator, Iterator
+
+# Of a content block, what is there before the model has said anything.
+_FRAME = frozenset({"id", "index", "type"})
+
+
+class _Nothing:
+    """Stand for a stream that ended without a chunk: an answer for a chain, not a failure."""
+
+    def __repr__(self) -> str:
+        return "<no chunk>"
+
+
+NOTHING: Final = _Nothing()
+
+
+def has_content(chunk: Any) -> bool:
+    """Tell whether a chunk says anything yet.
+
+    OpenAI, Anthropic and LiteLLM send an empty first chunk, and an overloaded provider may say so
+    right after it.
+
+    Args:
+        chunk: Of a message or of whatever a chain produces.
+    """
+    if isinstance(chunk, AIMessageChunk):
+        return bool(
+            chunk.tool_call_chunks
+            or chunk.additional_kwargs
+            or any(_says(block) for block in chunk.content)
+        )
+    if isinstance(chunk, str | list | dict | tuple):
+        return bool(chunk)
+    return chunk is not None and chunk is not NOTHING
+
+
+def ends_message(chunk: Any) -> bool:
+    """Tell whether a chunk is the last of its message, or a whole message.
+
+    Args:
+        chunk: Of a stream.
+    """
+    if isinstance(chunk, AIMessageChunk):
+        return chunk.chunk_position == "last"
+    return isinstance(chunk, AIMessage)
+
+
+def to_its_end(chunks: Iterator[Any]) -> Iterator[Any]:
+    """Pass chunks on, or say that there was none.
+
+    Args:
+        chunks: What a candidate streams; closed with this.
+    """
+    chunk = NOTHING
+    try:
+        for chunk in chunks:
+            yield chunk
+        if chunk is NOTHING:
+            yield NOTHING
+    finally:
+        if isinstance(chunks, Generator):
+            chunks.close()
+
+
+async def ato_its_end(chunks: AsyncIterator[Any]) -> AsyncIterator[Any]:
+    """Pass chunks on, or say that there was none.
+
+    Args:
+        chunks: What a candidate streams; closed with this.
+    """
+    chunk = NOTHING
+    try:
+        async for chunk in chunks:
+            yield chunk
+        if chunk is NOTHING:
+            yield NOTHING
+    finally:
+        if isinstance(chunks, AsyncGenerator):
+            await chunks.aclose()
+
+
+def merged(chunks: list[Any]) -> Any:
+    """Add chunks up, for the end of a run; where they do not add up, the last stands for all.
+
+    Args:
+        chunks: What was handed out, in order.
+    """
+    if not chunks:
+        return None
+    first, *others = chunks
+    if all(isinstance(chunk, AIMessageChunk) for chunk in chunks):
+        return add_ai_message_chunks(first, *others)
+    try:
+        return reduce(add, chunks)
+    except TypeError:  # as everywhere in LangChain
+        return chunks[-1]
+
+
+def _says(block: str | dict[str, Any]) -> bool:
+    if isinstance(block, str):
+        return bool(block)
+    return any(value for key, value in block.items() if key not in _FRAME)

@@ -1,0 +1,90 @@
+"""What an answer says about who gave it: ``response_metadata["fallback"]``."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from langchain_core.messages import AIMessage
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from langchain_core.messages.ai import UsageMetadata
+
+    from honcho_fallback import Attempt, AttemptRecord, FallbackRun, Target
+
+KEY = "fallback"
+
+
+def describe(run: FallbackRun, attempt: Attempt) -> dict[str, Any]:
+    """Tell who answers and who was asked before: classes and statuses, no provider's text.
+
+    Args:
+        run: The call, still running.
+        attempt: The one that answered.
+    """
+    failed = run.record.attempts if attempt.number > 1 else ()
+    told = [_failed(one) for one in failed]
+    told.append(_asked(attempt.target.name, attempt.target.model, attempt.target.provider))
+    return {
+        "is_fallback": attempt.position > 0,
+        "model": attempt.target.model,
+        "attempts": told,
+    }
+
+
+def mark(answer: Any, told: Mapping[str, Any]) -> Any:
+    """Return an answer that says who gave it; the object given may sit in a cache and stays.
+
+    Args:
+        answer: A message, a structured output with its ``raw`` message, or anything else, which
+            comes back as it is.
+        told: As ``describe`` returns it.
+    """
+    if isinstance(answer, AIMessage):
+        metadata = {**answer.response_metadata, KEY: told}
+        return answer.model_copy(update={"response_metadata": metadata})
+    if isinstance(answer, dict) and isinstance(answer.get("raw"), AIMessage):
+        return {**answer, "raw": mark(answer["raw"], told)}
+    return answer
+
+
+def attempt_metadata(run: FallbackRun, attempt: Attempt, primary: Target) -> dict[str, Any]:
+    """Tell tracers, at the start of a later attempt, what went before it.
+
+    Args:
+        run: The call.
+        attempt: Its second attempt or a later one.
+        primary: The chain's first target.
+    """
+    return {
+        "is_fallback": attempt.position > 0,
+        "fallback_attempt": attempt.number,
+        "fallback_call_id": attempt.call_id,
+        "fallback_primary": primary.name,
+        "fallback_attempts": [_failed(one) for one in run.record.attempts],
+    }
+
+
+def usage_of(answer: Any) -> UsageMetadata | None:
+    """Find what an answer cost, as the provider reported it, or None.
+
+    Args:
+        answer: A message, a chunk of one, or a structured output with its ``raw`` message.
+    """
+    if isinstance(answer, dict):
+        answer = answer.get("raw")
+    return getattr(answer, "usage_metadata", None) or None
+
+
+def _failed(attempt: AttemptRecord) -> dict[str, Any]:
+    told = _asked(attempt.target, attempt.model, attempt.provider)
+    told["kind"] = attempt.kind.value if attempt.kind else None
+    told["status"] = attempt.status
+    told["error"] = attempt.error
+    told["milliseconds"] = round(attempt.seconds * 1000, 1)
+    return told
+
+
+def _asked(target: str, model: str, provider: str | None) -> dict[str, Any]:
+    return {"target": target, "model": model, "provider": provider}

@@ -1,0 +1,255 @@
+"""Fallbacks for ``create_agent``, around each call of its model.
+
+An agent's middleware is shared by all its runs, so nothing of a run may stand on it: the turn's
+place in the chain lives in the graph's state, where a checkpoint keeps it over an interrupt.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import TYPE_CHECKING, Annotated, Any, NotRequired, Self, Unpack, cast
+
+from langchain.agents.middleware.types import (
+    AgentMiddleware,
+    AgentState,
+    ExtendedModelResponse,
+    ModelRequest,
+    ModelResponse,
+    PrivateStateAttr,
+)
+from langchain.chat_models import init_chat_model
+from langchain_core.language_models import BaseChatModel
+from langchain_core.messages import AIMessage
+from langgraph.types import Command
+
+from honcho_fallback import FallbackConfigError, FallbackPolicy
+from honcho_fallback_langchain._marks import attempt_metadata, describe, mark, usage_of
+from honcho_fallback_langchain._messages import for_provider, settings_for, tools_for
+from honcho_fallback_langchain._options import FallbackOptions, Options, policy_over
+
+if TYPE_CHECKING:
+    from collections.abc import Awaitable, Callable
+
+    from langchain_core.messages import BaseMessage
+    from langgraph.runtime import Runtime
+
+    from honcho_fallback import Attempt
+
+POSITION = "honcho_fallback_position"
+
+
+class FallbackState(AgentState[Any]):
+    """Keep in the graph how far down the chain the turn has gone; neither input nor output."""
+
+    honcho_fallback_position: NotRequired[Annotated[int, PrivateStateAttr]]
+
+
+class FallbackMiddleware(AgentMiddleware[Any, Any, Any]):
+    """Ask the next chat model on the first failure of the agent's own.
+
+    Put it first, so that whatever is made for one provider runs inside, for the model that is
+    really asked. With ``reset="iteration"`` every call of the model starts on the agent's own;
+    with ``reset="turn"`` a switch holds until the agent has answered (Hermes calls this
+    turn-scoped restoration), over interrupts too.
+
+    Args:
+        *fallbacks: Chat models, or names for ``init_chat_model``, asked in order after the
+            agent's own.
+        **options: As for ``FallbackChatModel.with_fallback_config``.
+
+    Raises:
+        FallbackConfigError: There is no fallback, one is no chat model, or an option is wrong.
+    """
+
+    def __new__(cls, *_fallbacks: Any, **options: Any) -> Self:
+        # A hook that a class has costs a node in every agent; only turns want one.
+        if cls is FallbackMiddleware and options.get("reset") == "turn":
+            cls = _TurnMiddleware  # type: ignore[assignment] # noqa: PLW0642 # see above
+        return super().__new__(cls)
+
+    def __init__(
+        self, *fallbacks: BaseChatModel | str, **options: Unpack[FallbackOptions]
+    ) -> None:
+        super().__init__()
+        self.options = Options().updated(options)
+        self.fallbacks = [_chat_model(one, position) for position, one in enumerate(fallbacks)]
+        if not self.fallbacks:
+            raise FallbackConfigError.about("fallbacks", "there is none", "pass a chat model")
+        # The latest primary's policy, because it is the next call's, too. Not a run's state: who
+        # finds another model here makes the policy anew.
+        self._latest = self._policy_over(self.fallbacks[0])
+
+    @property
+    def name(self) -> str:
+        """Return one name for both kinds: an agent takes only one of them."""
+        return "FallbackMiddleware"
+
+    def with_fallback_config(self, **options: Unpack[FallbackOptions]) -> FallbackMiddleware:
+        """Return a copy with other options.
+
+        Args:
+            **options: As for ``FallbackChatModel.with_fallback_config``.
+
+        Raises:
+            FallbackConfigError: One is unknown, of the wrong type or out of range.
+        """
+        held = self.options.updated(options)
+        made = FallbackMiddleware(*self.fallbacks, reset=held.config.reset)
+        made.options = held
+        made._latest = made._policy_over(self.fallbacks[0])
+        return made
+
+    def wrap_model_call(
+        self,
+        request: ModelRequest[Any],
+        handler: Callable[[ModelRequest[Any]], ModelResponse[Any]],
+    ) -> ModelResponse[Any] | ExtendedModelResponse[Any]:
+        """Ask the agent's model, then the fallbacks.
+
+        Args:
+            request: The agent's.
+            handler: Asks the request's model.
+
+        Raises:
+            FallbackExhausted: Nobody answered.
+            Exception: The provider's own where no other model could help.
+        """
+        call = _ModelCall(self._policy_of(request.model), request)
+
+        def ask(attempt: Attempt) -> ModelResponse[Any]:
+            return call.finish(attempt, handler(call.request_for(attempt)))
+
+        return call.told(call.policy.call(ask, run=call.run))
+
+    async def awrap_model_call(
+        self,
+        request: ModelRequest[Any],
+        handler: Callable[[ModelRequest[Any]], Awaitable[ModelResponse[Any]]],
+    ) -> ModelResponse[Any] | ExtendedModelResponse[Any]:
+        """Ask the agent's model, then the fallbacks, in this task.
+
+        Args:
+            request: The agent's.
+            handler: Asks the request's model.
+
+        Raises:
+            FallbackExhausted: Nobody answered.
+            Exception: The provider's own where no other model could help.
+        """
+        call = _ModelCall(self._policy_of(request.model), request)
+
+        async def ask(attempt: Attempt) -> ModelResponse[Any]:
+            return call.finish(attempt, await handler(call.request_for(attempt)))
+
+        return call.told(await call.policy.acall(ask, run=call.run))
+
+    def _policy_of(self, primary: BaseChatModel) -> FallbackPolicy:
+        latest = self._latest
+        if latest[0] is not primary:
+            self._latest = latest = self._policy_over(primary)
+        return latest[1]
+
+    def _policy_over(self, primary: BaseChatModel) -> tuple[BaseChatModel, FallbackPolicy]:
+        return primary, policy_over([primary, *self.fallbacks], self.options, None)
+
+
+class _TurnMiddleware(FallbackMiddleware):
+    """Begin every turn on the agent's own model."""
+
+    state_schema = FallbackState
+
+    def before_agent(self, state: Any, runtime: Runtime[Any]) -> dict[str, Any]:  # noqa: ARG002 # LangGraph looks for these names
+        """Forget where the last turn ended."""
+        return {POSITION: 0}
+
+    async def abefore_agent(self, state: Any, runtime: Runtime[Any]) -> dict[str, Any]:  # noqa: ARG002 # LangGraph looks for these names
+        """Forget where the last turn ended."""
+        return {POSITION: 0}
+
+
+class _ModelCall:
+    """Hold one call of an agent's model."""
+
+    __slots__ = ("began_at", "policy", "request", "run", "turn")
+
+    def __init__(self, policy: FallbackPolicy, request: ModelRequest[Any]) -> None:
+        self.policy = policy
+        self.request = request
+        self.turn = None
+        self.began_at = 0
+        if policy.config.reset == "turn":
+            position = cast("int", request.state.get(POSITION, 0))
+            self.turn = policy.turn()
+            self.turn.advance(min(position, len(policy.targets) - 1))
+            self.began_at = self.turn.position
+        self.run = policy.start(turn=self.turn)
+        if self.run.wants_content:
+            system = request.system_message
+            self.run.tell(input=[*([system] if system else []), *request.messages])
+
+    def request_for(self, attempt: Attempt) -> ModelRequest[Any]:
+        """Return the request as an attempt's provider takes it."""
+        request, target = self.request, attempt.target
+        changes: dict[str, Any] = {}
+        model = target.client
+        if attempt.number > 1:
+            metadata = attempt_metadata(self.run, attempt, self.policy.targets[0])
+            model = model.model_copy(
+                update={
+                    "metadata": {**(model.metadata or {}), **metadata},
+                    "tags": [*(model.tags or []), f"fallback:attempt:{attempt.number}"],
+                }
+            )
+        if model is not request.model:
+            changes["model"] = model
+        if target.provider is not None:
+            given = cast("list[BaseMessage]", request.messages)
+            messages = for_provider(given, target.provider)
+            if messages is not given:
+                changes["messages"] = messages
+            if target.provider != self.policy.targets[0].provider:
+                changes |= self._foreign(target.provider)
+        return request.override(**changes) if changes else request
+
+    def _foreign(self, provider: str) -> dict[str, Any]:
+        # Settings, cache markers and the provider's own tools were made for the agent's model.
+        request = self.request
+        changes: dict[str, Any] = {
+            "model_settings": settings_for(provider, request.model_settings),
+            "tools": tools_for(provider, request.tools),
+        }
+        if request.system_message is not None:
+            (changes["system_message"],) = for_provider([request.system_message], provider)
+        return changes
+
+    def finish(self, attempt: Attempt, answered: Any) -> ModelResponse[Any]:
+        """Note what an answer cost, and mark its message."""
+        response = (
+            ModelResponse(result=[answered]) if isinstance(answered, AIMessage) else answered
+        )
+        told = describe(self.run, attempt)
+        result = [mark(message, told) for message in response.result]
+        for message in result:
+            usage = usage_of(message)
+            if usage is not None:
+                self.run.tell(usage=dict(usage))
+        return replace(response, result=result)
+
+    def told(
+        self, response: ModelResponse[Any]
+    ) -> ModelResponse[Any] | ExtendedModelResponse[Any]:
+        """Return the response, with the turn's new place for the graph's state."""
+        if self.turn is None or self.turn.position == self.began_at:
+            return response
+        return ExtendedModelResponse(response, Command(update={POSITION: self.turn.position}))
+
+
+def _chat_model(given: object, position: int) -> BaseChatModel:
+    model = init_chat_model(given) if isinstance(given, str) else given
+    if not isinstance(model, BaseChatModel):
+        raise FallbackConfigError.about(
+            f"fallbacks[{position}]",
+            f"got a {type(given).__name__}",
+            "pass a chat model without tools bound (the agent binds them) or its name",
+        )
+    return model

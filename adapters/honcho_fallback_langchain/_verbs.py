@@ -1,0 +1,169 @@
+"""invoke, ainvoke, stream and astream over a chain; batch and the rest follow from them."""
+
+from __future__ import annotations
+
+from contextlib import aclosing, closing
+from typing import TYPE_CHECKING, Any
+
+from langchain_core.callbacks import AsyncCallbackManager, CallbackManager
+
+from honcho_fallback_langchain._call import Call
+from honcho_fallback_langchain._chunks import NOTHING, has_content, merged
+
+if TYPE_CHECKING:
+    from collections.abc import AsyncIterator, Iterator
+
+    from langchain_core.runnables import RunnableConfig
+
+    from honcho_fallback_langchain._call import Chained
+
+
+class Verbs:
+    """Ask the chain, for any runnable that is ``Chained``."""
+
+    def invoke(
+        self: Chained,
+        input: Any,  # noqa: A002 # LangChain's name
+        config: RunnableConfig | None = None,
+        **kwargs: Any,
+    ) -> Any:
+        """Ask the chain for one answer.
+
+        Args:
+            input: As for each candidate.
+            config: LangChain's; ``configurable`` may hold ``fallback_config`` and
+                ``fallback_turn`` for this call.
+            **kwargs: As for each candidate.
+
+        Raises:
+            FallbackExhausted: Nobody answered.
+            Exception: The provider's own where no other candidate could help.
+        """
+        call = Call(self, input, config, kwargs)
+        manager = call.managed(CallbackManager)
+        chain = manager and manager.on_chain_start(None, input, **call.named())
+        try:
+            answer = self.policy.call(call.ask, run=call.open(chain))
+        except BaseException as error:
+            if chain is not None:
+                chain.on_chain_error(error)
+            raise
+        if chain is not None:
+            chain.on_chain_end(answer)
+        return answer
+
+    async def ainvoke(
+        self: Chained,
+        input: Any,  # noqa: A002 # LangChain's name
+        config: RunnableConfig | None = None,
+        **kwargs: Any,
+    ) -> Any:
+        """Ask the chain for one answer, in this task.
+
+        Args:
+            input: As for each candidate.
+            config: As for ``invoke``.
+            **kwargs: As for each candidate.
+
+        Raises:
+            FallbackExhausted: Nobody answered.
+            Exception: The provider's own where no other candidate could help.
+        """
+        call = Call(self, input, config, kwargs)
+        manager = call.managed(AsyncCallbackManager)
+        chain = manager and await manager.on_chain_start(None, input, **call.named())
+        try:
+            answer = await self.policy.acall(call.aask, run=call.open(chain))
+        except BaseException as error:
+            if chain is not None:
+                await chain.on_chain_error(error)
+            raise
+        if chain is not None:
+            await chain.on_chain_end(answer)
+        return answer
+
+    def stream(
+        self: Chained,
+        input: Any,  # noqa: A002 # LangChain's name
+        config: RunnableConfig | None = None,
+        **kwargs: Any,
+    ) -> Iterator[Any]:
+        """Ask the chain for chunks; it may switch until the first with content.
+
+        Args:
+            input: As for each candidate.
+            config: As for ``invoke``.
+            **kwargs: As for each candidate.
+
+        Raises:
+            StreamInterrupted: The stream broke after its first content.
+            FallbackExhausted: Nobody answered.
+            Exception: The provider's own where no other candidate could help.
+        """
+        call = Call(self, input, config, kwargs)
+        manager = call.managed(CallbackManager)
+        chain = manager and manager.on_chain_start(None, input, **call.named())
+        seen: list[Any] = []  # filled only where somebody listens
+        try:
+            run = call.open(chain)
+            chunks = self.policy.stream(call.ask_for_stream, has_content=has_content, run=run)
+            with closing(chunks):
+                for chunk in chunks:
+                    if chunk is not NOTHING:
+                        passed = call.passing(chunk)
+                        if chain is not None:
+                            seen.append(passed)
+                        yield passed
+        except GeneratorExit:  # the reader has enough; that is no error
+            if chain is not None:
+                chain.on_chain_end(merged(seen))
+            raise
+        except BaseException as error:
+            if chain is not None:
+                chain.on_chain_error(error)
+            raise
+        if chain is not None:
+            chain.on_chain_end(merged(seen))
+
+    async def astream(
+        self: Chained,
+        input: Any,  # noqa: A002 # LangChain's name
+        config: RunnableConfig | None = None,
+        **kwargs: Any,
+    ) -> AsyncIterator[Any]:
+        """Ask the chain for chunks, in this task; it may switch until the first with content.
+
+        Args:
+            input: As for each candidate.
+            config: As for ``invoke``.
+            **kwargs: As for each candidate.
+
+        Raises:
+            StreamInterrupted: The stream broke after its first content.
+            FallbackExhausted: Nobody answered.
+            Exception: The provider's own where no other candidate could help.
+        """
+        call = Call(self, input, config, kwargs)
+        manager = call.managed(AsyncCallbackManager)
+        chain = manager and await manager.on_chain_start(None, input, **call.named())
+        seen: list[Any] = []  # filled only where somebody listens
+        try:
+            run = call.open(chain)
+            chunks = self.policy.astream(call.ask_for_astream, has_content=has_content, run=run)
+            async with aclosing(chunks):
+                async for chunk in chunks:
+                    if chunk is not NOTHING:
+                        passed = call.passing(chunk)
+                        if chain is not None:
+                            seen.append(passed)
+                        yield passed
+        except GeneratorExit:  # the reader has enough; that is no error
+            if chain is not None:
+                await chain.on_chain_end(merged(seen))
+            raise
+        except BaseException as error:
+            if chain is not None:
+                await chain.on_chain_error(error)
+            raise
+        if chain is not None:
+            await chain.on_chain_end(merged(seen))
