@@ -1,0 +1,347 @@
+"""What tracers see: one run per call, each attempt under it, tokens and usage once."""
+
+from __future__ import annotations
+
+import asyncio
+import gc
+import warnings
+from typing import TYPE_CHECKING, Annotated, Any, TypedDict
+
+import pytest
+from chat_fakes import (
+    SILENT_VERBS,
+    USAGE,
+    VERBS,
+    Runs,
+    alive,
+    chat,
+    dead,
+    failing_over,
+)
+from langchain_core.callbacks import get_usage_metadata_callback
+from langchain_core.messages import AIMessage, AIMessageChunk, HumanMessage
+from langchain_core.runnables import RunnableConfig, RunnableLambda
+from langgraph.graph import END, START, StateGraph
+from langgraph.graph.message import add_messages
+from scripted import ProviderError
+
+from honcho_fallback import FallbackExhausted, StreamInterrupted
+from honcho_fallback_langchain import FallbackChatModel, FallbackRunnable, with_fallback_config
+
+if TYPE_CHECKING:
+    from langchain_core.runnables import Runnable
+
+# The third version of the events is in beta.
+pytestmark = pytest.mark.filterwarnings("ignore::langchain_core._api.LangChainBetaWarning")
+
+ALL = VERBS | SILENT_VERBS
+
+SECRET = "the provider's own words"
+
+
+def as_chain(model: Any) -> Runnable[Any, Any]:
+    chain: Runnable[Any, Any] = model | RunnableLambda(lambda message: message.text)
+    return chain
+
+
+def chain_failing_over() -> FallbackRunnable:
+    """Chains, and no chat model, that answer in text."""
+    made = with_fallback_config(as_chain(dead()), [as_chain(alive())])
+    assert isinstance(made, FallbackRunnable)
+    return made
+
+
+@pytest.mark.parametrize("verb", VERBS)
+async def test_each_attempt_is_a_run_under_the_calls_one_run(verb: str) -> None:
+    """Whatever the verb, each run that started ends once, the failed ones as errors."""
+    runs = Runs()
+
+    said = await VERBS[verb](failing_over(), "hi", {"callbacks": [runs]})
+
+    assert said == "from backup"
+    root = runs.check()
+    assert (root.kind, root.name, root.ends) == ("chain", "FallbackChatModel", ["end"])
+    assert runs.children(root) == runs.models
+    assert [run.ends for run in runs.models] == [["error"], ["end"]]
+    assert [run.metadata["ls_model_name"] for run in runs.models] == ["primary", "backup"]
+
+
+@pytest.mark.parametrize("verb", VERBS)
+async def test_chains_are_runs_under_the_calls_one_run(verb: str) -> None:
+    """The same for a runnable that is no chat model."""
+    runs = Runs()
+
+    said = await VERBS[verb](chain_failing_over(), "hi", {"callbacks": [runs]})
+
+    assert said == "from backup"
+    root = runs.check()
+    first, second = runs.children(root)
+    assert (root.name, first.ends, second.ends) == ("FallbackRunnable", ["error"], ["end"])
+    assert [run.parent for run in runs.models] == [first.id, second.id]
+
+
+@pytest.mark.parametrize("verb", VERBS)
+async def test_a_call_in_a_chain_is_a_run_of_that_chain(verb: str) -> None:
+    """The attempts stay under the model's run, and the model's run under the chain's."""
+    runs = Runs()
+    chain: Runnable[Any, Any] = RunnableLambda(lambda text: [("human", text)]) | failing_over()
+
+    assert await VERBS[verb](chain, "hi", {"callbacks": [runs]}) == "from backup"
+
+    root = runs.check()
+    assert root.name == "RunnableSequence"
+    (call,) = [run for run in runs.children(root) if run.name == "FallbackChatModel"]
+    assert [run.parent for run in runs.models] == [call.id, call.id]
+
+
+@pytest.mark.parametrize("verb", SILENT_VERBS)
+async def test_where_langchain_opens_the_run_there_is_one(verb: str) -> None:
+    """`generate` and v3 events are one model run; candidates asked aloud would double it."""
+    runs = Runs()
+
+    assert await SILENT_VERBS[verb](failing_over(), "hi", {"callbacks": [runs]}) == "from backup"
+
+    root = runs.check()
+    assert (root.kind, list(runs.all)) == ("chat_model", [root.id])
+
+
+@pytest.mark.parametrize("verb", VERBS)
+async def test_a_later_attempt_says_from_its_start_what_went_before(verb: str) -> None:
+    """Class names, kinds and statuses; the provider's own words may quote a prompt."""
+    runs = Runs()
+    failed = ProviderError(429)
+    failed.args = (SECRET,)
+    model = FallbackChatModel(chat("primary", failed), alive())
+
+    await VERBS[verb](model, "hi", {"callbacks": [runs]})
+
+    first, second = runs.models
+    assert not [key for key in first.metadata if "fallback" in key]
+    assert "fallback:attempt:2" in second.tags
+    assert "fallback:attempt:2" not in first.tags
+    told = second.metadata
+    assert (told["is_fallback"], told["fallback_attempt"]) == (True, 2)
+    assert told["fallback_primary"] == "scripted/primary"
+    assert told["fallback_call_id"]
+    (attempt,) = told["fallback_attempts"]
+    assert attempt.pop("milliseconds") >= 0
+    assert attempt == {
+        "target": "scripted/primary",
+        "model": "primary",
+        "provider": "scripted",
+        "kind": "rate_limit",
+        "status": 429,
+        "error": "ProviderError",
+    }
+    assert SECRET not in str([run.metadata for run in runs.all.values()])
+
+
+async def test_asking_the_same_target_again_is_no_fallback() -> None:
+    """The second attempt on the last target says its number, and whether it is the primary."""
+    runs = Runs()
+    model = FallbackChatModel(chat("only", ProviderError(503), "late"))
+
+    answer = model.with_fallback_config(wait=0).invoke("hi", {"callbacks": [runs]})
+
+    assert answer.response_metadata["fallback"]["is_fallback"] is False
+    assert runs.models[1].metadata["is_fallback"] is False
+    assert runs.models[1].metadata["fallback_attempt"] == 2
+
+
+@pytest.mark.parametrize("verb", VERBS)
+async def test_name_tags_metadata_and_id_of_a_call(verb: str) -> None:
+    """The name and the id are the call's; tags and metadata are everybody's, as in LangChain."""
+    runs = Runs()
+    model = FallbackChatModel(dead(), alive(), tags=["own"], metadata={"own": 1})
+    config = {"callbacks": [runs], "run_name": "asked", "tags": ["t"], "metadata": {"m": 1}}
+
+    await VERBS[verb](model, "hi", config)
+
+    root = runs.check()
+    assert root.name == "asked"
+    assert {"t", "own"} <= set(root.tags)
+    assert (root.metadata["m"], root.metadata["own"]) == (1, 1)
+    for run in runs.models:
+        assert run.name != "asked"
+        assert "t" in run.tags
+        assert run.metadata["m"] == 1
+        assert "own" not in run.tags
+        assert "own" not in run.metadata
+
+
+@pytest.mark.parametrize("verb", ["invoke", "ainvoke", "stream", "astream"])
+async def test_the_id_given_is_the_calls(verb: str) -> None:
+    """Candidates get ids of their own, or a tracer would overwrite one with the other."""
+    runs, given = Runs(), Runs()
+    await VERBS[verb](alive(), "hi", {"callbacks": [given]})
+    (run_id,) = given.all
+
+    await VERBS[verb](failing_over(), "hi", {"callbacks": [runs], "run_id": run_id})
+
+    assert runs.check().id == run_id
+
+
+@pytest.mark.parametrize("verb", VERBS)
+async def test_a_handler_of_the_models_own_hears_the_call(verb: str) -> None:
+    """`callbacks=` at construction counts as for any chat model: each run once."""
+    runs = Runs()
+
+    await VERBS[verb](failing_over(callbacks=[runs]), "hi")
+
+    root = runs.check()
+    assert root.kind == "chain"
+
+
+@pytest.mark.parametrize("verb", ["invoke", "ainvoke", "stream", "astream", "batch", "abatch"])
+async def test_where_nobody_answers_every_run_is_an_error(verb: str) -> None:
+    """The call's own run as well; the error is what the caller sees."""
+    runs = Runs()
+    model = FallbackChatModel(dead("a"), dead("b")).with_fallback_config(max_attempts=2)
+
+    with pytest.raises(FallbackExhausted):
+        await VERBS[verb](model, "hi", {"callbacks": [runs]})
+
+    root = runs.check()
+    assert {*map(tuple, (run.ends for run in runs.all.values()))} == {("error",)}
+    assert isinstance(root.error, FallbackExhausted)
+
+
+@pytest.mark.parametrize("verb", ["stream", "astream"])
+async def test_a_stream_that_breaks_ends_its_runs_as_errors(verb: str) -> None:
+    """After content there is no switch, so no second attempt either."""
+    runs = Runs()
+    model = FallbackChatModel(chat("primary", ["par", ProviderError(503)]), alive())
+
+    with pytest.raises(StreamInterrupted):
+        await VERBS[verb](model, "hi", {"callbacks": [runs]})
+
+    assert runs.check().ends == ["error"]
+    assert [run.ends for run in runs.models] == [["error"]]
+
+
+async def test_a_reader_who_stops_early_ends_every_run_once() -> None:
+    """That is no error of the call's: its run ends with what was read."""
+    runs = Runs()
+    model = FallbackChatModel(dead(), alive("backup", "a", "b", "c"))
+
+    chunks = model.stream("hi", {"callbacks": [runs]})
+    said = next(chunk.text for chunk in chunks if chunk.text)
+    chunks.close()  # type: ignore[attr-defined] # a generator, typed as an iterator
+
+    root = runs.check()
+    assert (root.ends, root.output.text) == (["end"], said)
+
+
+async def test_an_async_reader_who_stops_early_ends_every_run_once() -> None:
+    """The same for `aclose`."""
+    runs = Runs()
+    model: Any = FallbackChatModel(dead(), alive("backup", "a", "b", "c"))
+
+    chunks = model.astream("hi", {"callbacks": [runs]})
+    said = ""
+    while not said:
+        said = (await anext(chunks)).text
+    await chunks.aclose()
+
+    root = runs.check()
+    assert (root.ends, root.output.text) == (["end"], said)
+
+
+@pytest.mark.parametrize("verb", ["stream", "astream"])
+async def test_a_streams_run_ends_with_the_whole_message(verb: str) -> None:
+    """Tracers show what was said, with the usage, not the last chunk."""
+    runs = Runs()
+
+    await VERBS[verb](failing_over(), "hi", {"callbacks": [runs]})
+
+    whole = runs.check().output
+    assert isinstance(whole, AIMessageChunk)
+    assert (whole.text, whole.usage_metadata) == ("from backup", USAGE)
+    assert whole.response_metadata["fallback"]["is_fallback"] is True
+
+
+@pytest.mark.parametrize("verb", ALL)
+async def test_usage_is_counted_once(verb: str) -> None:
+    """Under the model that answered, whatever was asked before it."""
+    with get_usage_metadata_callback() as told:
+        await ALL[verb](failing_over(), "hi", {})
+    assert told.usage_metadata == {"backup": USAGE}
+
+
+class State(TypedDict):
+    messages: Annotated[list[Any], add_messages]
+
+
+def graph(model: Any) -> Any:
+    """Make a graph of one node that asks a model, as agents do."""
+
+    def ask(state: State, config: RunnableConfig) -> State:
+        return {"messages": [model.invoke(state["messages"], config)]}
+
+    async def aask(state: State, config: RunnableConfig) -> State:
+        return {"messages": [await model.ainvoke(state["messages"], config)]}
+
+    built = StateGraph(State)
+    built.add_node("ask", RunnableLambda(ask, aask))
+    built.add_edge(START, "ask")
+    built.add_edge("ask", END)
+    return built.compile()
+
+
+ASKED: Any = {"messages": [HumanMessage(content="hi")]}
+
+
+def read(chunks: list[Any]) -> tuple[str, int]:
+    """Return what was said, and how often usage was told."""
+    parts = [part for part, _ in chunks if isinstance(part, AIMessageChunk)]
+    said = "".join(part.text for part in parts)
+    return said, sum(part.usage_metadata is not None for part in parts)
+
+
+@pytest.mark.parametrize("primary", ["dead", "alive"])
+async def test_a_graph_streams_each_token_once(primary: str) -> None:
+    """`stream_mode="messages"` turns an invoke into a stream of tokens; usage is told once."""
+    first = dead() if primary == "dead" else alive("backup")
+    made = graph(FallbackChatModel(first, alive()))
+
+    with get_usage_metadata_callback() as told:
+        sync = list(made.stream(ASKED, stream_mode="messages"))
+    assert told.usage_metadata == {"backup": USAGE}
+    with get_usage_metadata_callback() as told:
+        chunks = [one async for one in made.astream(ASKED, stream_mode="messages")]
+    assert told.usage_metadata == {"backup": USAGE}
+
+    assert read(sync) == read(chunks) == ("from backup", 1)
+
+
+async def test_a_graph_is_told_who_answered() -> None:
+    """The message that lands in the state carries the mark and one id."""
+    state = graph(failing_over()).invoke(ASKED)
+    (answer,) = [one for one in state["messages"] if isinstance(one, AIMessage)]
+    assert answer.response_metadata["fallback"]["model"] == "backup"
+
+
+async def test_a_call_with_nobody_listening_opens_no_run(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Without a handler there is no run to open, and chunks are not kept for one."""
+    opened: list[str] = []
+    monkeypatch.setattr(
+        "langchain_core.callbacks.CallbackManager.on_chain_start",
+        lambda *args, **kwargs: opened.append("chain"),
+    )
+    assert failing_over().invoke("hi").text == "from backup"
+    assert opened == []
+
+
+async def test_an_unread_stream_leaves_nothing_behind() -> None:
+    """A generator that was never started has opened no run, and warns of nothing."""
+    runs = Runs()
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        chunks = failing_over().stream("hi", {"callbacks": [runs]})
+        achunks = failing_over().astream("hi", {"callbacks": [runs]})
+        del chunks, achunks
+        gc.collect()
+        await asyncio.sleep(0)
+    assert runs.all == {}

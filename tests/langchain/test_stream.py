@@ -1,0 +1,296 @@
+"""Streams: who may be asked until when, what is seen of a failed one, and how they end."""
+
+from __future__ import annotations
+
+from contextvars import ContextVar
+from typing import TYPE_CHECKING, Any
+
+import pytest
+from chat_fakes import USAGE, VERBS, Runs, alive, candidate, chat, dead, failing_over
+from langchain_core.language_models.fake_chat_models import GenericFakeChatModel
+from langchain_core.messages import AIMessage, AIMessageChunk
+from langchain_core.messages.ai import add_ai_message_chunks
+from langchain_core.runnables import RunnableGenerator, RunnableLambda
+from loopback import BAD_REQUEST, OVERLOADED, Provider
+from scripted import ProviderError
+
+from honcho_fallback import FailureKind, StreamInterrupted
+from honcho_fallback_langchain import FallbackChatModel, FallbackRunnable
+from honcho_fallback_langchain._chunks import has_content
+
+if TYPE_CHECKING:
+    from collections.abc import AsyncIterator, Iterator
+
+    from pytest_httpserver import HTTPServer
+
+STREAMS = ["stream", "astream"]
+PIECE: Any = {"name": "look", "args": "", "id": "1", "index": 0}
+
+
+async def chunks_of(model: Any, verb: str, config: Any = None) -> list[Any]:
+    if verb == "stream":
+        return list(model.stream("hi", config))
+    return [chunk async for chunk in model.astream("hi", config)]
+
+
+def summed(chunks: list[AIMessageChunk]) -> AIMessageChunk:
+    first, *others = chunks
+    return add_ai_message_chunks(first, *others)
+
+
+@pytest.mark.parametrize("verb", STREAMS)
+async def test_nothing_of_a_failed_stream_is_seen(verb: str) -> None:
+    """Its empty chunks are held back, so one message comes out, with one id and one end."""
+    model = FallbackChatModel(chat("primary", ["", ProviderError(503)]), alive())
+
+    chunks = await chunks_of(model, verb)
+
+    assert "".join(chunk.text for chunk in chunks) == "from backup"
+    assert len({chunk.id for chunk in chunks}) == 1
+    assert [chunk.chunk_position for chunk in chunks].count("last") == 1
+    assert chunks[-1].chunk_position == "last"
+    assert candidate(model, 0).closed == ["left"]
+    assert candidate(model, 1).closed == ["whole"]
+
+
+@pytest.mark.parametrize("verb", STREAMS)
+async def test_the_sum_of_a_stream_says_who_answered_once(verb: str) -> None:
+    """The mark stands on the last chunk alone: two would be merged into something wrong."""
+    chunks = await chunks_of(failing_over(), verb)
+
+    assert ["fallback" in chunk.response_metadata for chunk in chunks].count(True) == 1
+    whole = summed(chunks)
+    assert whole.usage_metadata == USAGE
+    told = whole.response_metadata["fallback"]
+    assert (told["is_fallback"], told["model"]) == (True, "backup")
+    assert [one["target"] for one in told["attempts"]] == ["scripted/primary", "scripted/backup"]
+
+
+@pytest.mark.parametrize("verb", STREAMS)
+async def test_after_content_the_error_comes_out(verb: str) -> None:
+    """No text is said twice, and nobody else is asked."""
+    model = FallbackChatModel(chat("primary", ["par", "tly", ProviderError(503)]), alive())
+    seen: list[str] = []
+
+    with pytest.raises(StreamInterrupted) as caught:
+        if verb == "stream":
+            seen.extend(chunk.text for chunk in model.stream("hi"))
+        else:
+            async for chunk in model.astream("hi"):
+                seen.append(chunk.text)  # noqa: PERF401 # what was seen before the error counts
+
+    assert "".join(chunk.text for chunk in caught.value.partial) == "partly"
+    assert isinstance(caught.value.__cause__, ProviderError)
+    assert candidate(model, 1).asked == []
+    if verb == "astream":
+        assert "".join(seen) == "partly"
+
+
+@pytest.mark.parametrize(
+    ("chunk", "says"),
+    [
+        (AIMessageChunk(content=""), False),
+        (AIMessageChunk(content=[]), False),
+        (AIMessageChunk(content=[{"type": "text", "text": "", "index": 0}]), False),
+        (AIMessageChunk(content=[""]), False),
+        (AIMessageChunk(content="", usage_metadata=USAGE), False),
+        (AIMessageChunk(content="", response_metadata={"model_name": "m"}), False),
+        (AIMessageChunk(content="a"), True),
+        (AIMessageChunk(content=" "), True),
+        (AIMessageChunk(content=["a"]), True),
+        (AIMessageChunk(content=[{"type": "text", "text": "a", "index": 0}]), True),
+        (AIMessageChunk(content=[{"type": "thinking", "thinking": "hm", "index": 0}]), True),
+        (AIMessageChunk(content="", tool_call_chunks=[PIECE]), True),
+        (AIMessageChunk(content="", additional_kwargs={"reasoning_content": "hm"}), True),
+        (AIMessage(content=""), True),
+        ("", False),
+        ("a", True),
+        ({}, False),
+        ({"a": 1}, True),
+        ([], False),
+        (0, True),
+        (False, True),
+        (None, False),
+    ],
+    ids=repr,
+)  # fmt: skip
+def test_what_counts_as_content(chunk: Any, says: bool) -> None:
+    """Frames, usage and metadata do not; words, thoughts and tool calls do."""
+    assert has_content(chunk) is says
+
+
+@pytest.mark.parametrize("verb", STREAMS)
+async def test_a_tool_call_settles_who_answers(verb: str) -> None:
+    """Its first piece is content: from there on the stream is the primary's."""
+    piece = AIMessageChunk(content="", tool_call_chunks=[PIECE])
+    model = FallbackChatModel(chat("primary", [piece, ProviderError(503)]), alive())
+    with pytest.raises(StreamInterrupted):
+        await chunks_of(model, verb)
+
+
+def nothing(_text: Any) -> Iterator[Any]:
+    yield from ()
+
+
+async def anothing(_text: Any) -> AsyncIterator[Any]:
+    for one in list[Any]():
+        yield one
+
+
+@pytest.mark.parametrize("verb", STREAMS)
+async def test_an_empty_stream_is_an_answer(verb: str) -> None:
+    """A chain that has nothing to say has said it; the fallback is not asked for more."""
+    asked: list[str] = []
+    runs = Runs()
+    empty = RunnableGenerator(nothing, anothing)
+    model = FallbackRunnable(empty, RunnableLambda(asked.append))
+
+    assert await chunks_of(model, verb, {"callbacks": [runs]}) == []
+    assert asked == []
+    assert runs.check().ends == ["end"]
+
+
+@pytest.mark.parametrize("verb", STREAMS)
+async def test_closing_a_stream_closes_the_candidates(verb: str) -> None:
+    """The connection underneath is released there and then, not when memory is collected."""
+    model: Any = FallbackChatModel(dead(), alive("backup", "a", "b", "c"))
+    if verb == "stream":
+        chunks = model.stream("hi")
+        next(chunks)
+        chunks.close()
+    else:
+        achunks = model.astream("hi")
+        await anext(achunks)
+        await achunks.aclose()
+    assert candidate(model, 0).closed == ["left"]
+    assert candidate(model, 1).closed == ["left"]
+
+
+@pytest.mark.parametrize("name", ["openai", "anthropic"])
+@pytest.mark.parametrize("verb", STREAMS)
+async def test_an_overload_told_in_a_good_stream_is_recovered(
+    httpserver: HTTPServer, name: str, verb: str
+) -> None:
+    """Neither SDK gives it a status of its own: OpenAI none, Anthropic 200."""
+    other = "anthropic" if name == "openai" else "openai"
+    down = Provider(httpserver, name, OVERLOADED)
+    up = Provider(httpserver, other, "from ", "backup")
+    model = FallbackChatModel(down.model(), up.model())
+
+    chunks = await chunks_of(model, verb)
+
+    assert summed(chunks).text == "from backup"
+    assert (down.requests, up.requests) == (1, 1)
+    kind = FailureKind.SERVER_ERROR if name == "openai" else FailureKind.OVERLOADED
+    told = summed(chunks).response_metadata["fallback"]["attempts"][0]
+    assert told["kind"] in {kind.value, FailureKind.OVERLOADED.value}
+
+
+@pytest.mark.parametrize("name", ["openai", "anthropic"])
+@pytest.mark.parametrize("verb", STREAMS)
+async def test_a_bad_request_told_in_a_good_stream_is_not(
+    httpserver: HTTPServer, name: str, verb: str
+) -> None:
+    """The caller's bug stays the caller's, wherever it is told."""
+    down = Provider(httpserver, name, BAD_REQUEST)
+    up = Provider(httpserver, "openai", "hidden")
+    with pytest.raises(Exception, match="in our own words"):
+        await chunks_of(FallbackChatModel(down.model(), up.model()), verb)
+    assert (down.requests, up.requests) == (1, 0)
+
+
+@pytest.mark.parametrize("name", ["openai", "anthropic"])
+@pytest.mark.parametrize("verb", STREAMS)
+async def test_a_real_stream_that_breaks_after_content_is_not_said_again(
+    httpserver: HTTPServer, name: str, verb: str
+) -> None:
+    """The words that were said stand in the error."""
+    down = Provider(httpserver, name, "part", OVERLOADED)
+    up = Provider(httpserver, "openai", "again")
+    with pytest.raises(StreamInterrupted) as caught:
+        await chunks_of(FallbackChatModel(down.model(), up.model()), verb)
+    assert "".join(chunk.text for chunk in caught.value.partial) == "part"
+    assert up.requests == 0
+
+
+WHERE: ContextVar[str] = ContextVar("where", default="unset")
+
+
+class Setting(GenericFakeChatModel):
+    """Set a context variable at its start, as tracing libraries do, and reset it at its end."""
+
+    seen: list[str]
+
+    def _stream(self, *args: Any, **kwargs: Any) -> Any:
+        token = WHERE.set("generator")
+        for chunk in super()._stream(*args, **kwargs):
+            yield chunk
+            self.seen.append(WHERE.get())
+        WHERE.reset(token)  # raises ValueError in another context
+        self.seen.append("reset")
+
+    async def _astream(self, *args: Any, **kwargs: Any) -> Any:
+        for chunk in self._stream(*args, **kwargs):
+            yield chunk
+
+
+@pytest.mark.parametrize("verb", STREAMS)
+async def test_a_context_variable_set_by_a_candidate_stays_to_its_end(verb: str) -> None:
+    """Every chunk is made in one context; OpenTelemetry's spans rest on that."""
+    setting = Setting(messages=iter([AIMessage(content="a b c")]), seen=[])
+
+    await chunks_of(FallbackChatModel(dead(), setting), verb)
+
+    assert setting.seen == ["generator"] * (len(setting.seen) - 1) + ["reset"]
+
+
+@pytest.mark.parametrize("verb", VERBS)
+async def test_a_context_variable_of_the_caller_is_seen_by_every_candidate(verb: str) -> None:
+    """In threads and tasks of a batch as well."""
+    seen: list[str] = []
+
+    def note() -> None:
+        seen.append(WHERE.get())
+
+    model = FallbackChatModel(
+        chat("primary", [note, ProviderError(503)]), chat("backup", [note, "from backup"])
+    )
+    token = WHERE.set("caller")
+    try:
+        assert await VERBS[verb](model, "hi") == "from backup"
+    finally:
+        WHERE.reset(token)
+    assert seen == ["caller", "caller"]
+
+
+@pytest.mark.parametrize("streaming", [True, "tool_calling", False])
+async def test_a_candidate_that_does_not_stream_comes_as_one_chunk(streaming: Any) -> None:
+    """`disable_streaming` of one candidate is that candidate's alone."""
+    quiet = chat("backup", ["from ", "backup"], disable_streaming=streaming)
+    chunks = await chunks_of(FallbackChatModel(dead(), quiet), "astream")
+    assert "".join(chunk.text for chunk in chunks) == "from backup"
+    assert ["fallback" in chunk.response_metadata for chunk in chunks].count(True) == 1
+    assert (len(chunks) == 1) is (streaming is True)
+
+
+async def test_a_stream_in_a_chain_is_passed_on_chunk_by_chunk() -> None:
+    """What stands behind the model sees each word when it is said."""
+    chain = failing_over() | RunnableGenerator(upper)
+    assert [one async for one in chain.astream("hi")] == ["", "FROM ", "BACKUP", "", ""]
+
+
+async def upper(chunks: AsyncIterator[Any]) -> AsyncIterator[str]:
+    async for chunk in chunks:
+        yield chunk.text.upper()
+
+
+def test_chunks_that_do_not_add_up_end_the_run_with_the_last() -> None:
+    """As everywhere in LangChain; the stream itself is untouched."""
+
+    def numbers(_text: Any) -> Iterator[Any]:
+        yield from ({"a": 1}, 2)
+
+    runs = Runs()
+    model = FallbackRunnable(RunnableGenerator(numbers))
+    assert list(model.stream("hi", {"callbacks": [runs]})) == [{"a": 1}, 2]
+    assert runs.check().output == 2
