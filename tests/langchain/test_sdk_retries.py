@@ -327,7 +327,7 @@ def test_a_model_set_to_ask_once_is_returned_as_it_is(
 
 async def test_subclasses_are_known_by_their_base(busy: Busy) -> None:
     """A class of the user's own retries in the same place."""
-    kind = type("HouseModel", (type(openai(busy.url)),), {"__module__": __name__})
+    kind: Any = type("HouseModel", (type(openai(busy.url)),), {"__module__": __name__})
     model = kind(model="m", api_key="k", base_url=busy.url)
     copy: Any = without_sdk_retries(model)
     assert type(copy) is kind
