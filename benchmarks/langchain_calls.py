@@ -14,7 +14,7 @@ import platform
 from importlib.metadata import version
 from typing import TYPE_CHECKING, Any
 
-from langchain.agents import create_agent
+from langchain.agents import create_agent  # pyright: ignore[reportUnknownVariableType] # its own generics
 from langchain.agents.middleware import ModelFallbackMiddleware
 from langchain_core.language_models import BaseChatModel
 from langchain_core.messages import AIMessage, HumanMessage

@@ -57,7 +57,7 @@ def identify(candidate: Runnable[Any, Any]) -> Identity:
     model = _first_chat_model(candidate)
     if model is None:
         return Identity(candidate.get_name(), None, None)
-    params = model._get_ls_params()  # noqa: SLF001 # what every integration overrides for tracing
+    params = model._get_ls_params()  # noqa: SLF001 # pyright: ignore[reportPrivateUsage] # what every integration overrides
     window = (model.profile or {}).get(_CONTEXT_WINDOW)
     return Identity(
         params.get("ls_model_name") or type(model).__name__,

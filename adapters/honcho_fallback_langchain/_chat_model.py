@@ -85,7 +85,8 @@ class FallbackChatModel(Verbs, BaseChatModel):
                 rebound(one, lambda model: model.model_copy(update=passed)) for one in listed
             ]
         given = own.pop("options", Options()).updated(options)
-        super().__init__(candidates=listed, options=given, **own)
+        own |= {"candidates": listed, "options": given}
+        super().__init__(**own)
         self._add_version("honcho-fallback", _VERSION)
         _ = self.policy  # what is wrong with the options is said here and now
 
@@ -243,7 +244,8 @@ class FallbackChatModel(Verbs, BaseChatModel):
 
     def __getstate__(self) -> dict[Any, Any]:
         state = super().__getstate__()
-        return {**state, "__dict__": _without_caches(state["__dict__"])}
+        held = {name: value for name, value in state["__dict__"].items() if name not in _CACHED}
+        return {**state, "__dict__": held}
 
     def __deepcopy__(self, memo: dict[int, Any] | None = None) -> Self:
         copied = [deepcopy(candidate, memo) for candidate in self.candidates]
@@ -290,7 +292,7 @@ class FallbackChatModel(Verbs, BaseChatModel):
         run_manager: CallbackManagerForLLMRun | None = None,  # noqa: ARG002 # no run for the candidates
         **kwargs: Any,
     ) -> ChatResult:
-        silent = Silent(self, messages, {"stop": stop, **kwargs})
+        silent = self._silent(messages, stop, kwargs)
         return self.policy.call(silent.generate, run=silent.run)
 
     async def _agenerate(
@@ -300,7 +302,7 @@ class FallbackChatModel(Verbs, BaseChatModel):
         run_manager: AsyncCallbackManagerForLLMRun | None = None,  # noqa: ARG002 # no run for the candidates
         **kwargs: Any,
     ) -> ChatResult:
-        silent = Silent(self, messages, {"stop": stop, **kwargs})
+        silent = self._silent(messages, stop, kwargs)
         return await self.policy.acall(silent.agenerate, run=silent.run)
 
     def _stream(
@@ -310,7 +312,7 @@ class FallbackChatModel(Verbs, BaseChatModel):
         run_manager: CallbackManagerForLLMRun | None = None,  # noqa: ARG002 # no run for the candidates
         **kwargs: Any,
     ) -> Iterator[ChatGenerationChunk]:
-        silent = Silent(self, messages, {"stop": stop, **kwargs})
+        silent = self._silent(messages, stop, kwargs)
         return self.policy.stream(silent.stream, has_content=says_something, run=silent.run)
 
     def _astream(
@@ -320,8 +322,13 @@ class FallbackChatModel(Verbs, BaseChatModel):
         run_manager: AsyncCallbackManagerForLLMRun | None = None,  # noqa: ARG002 # no run for the candidates
         **kwargs: Any,
     ) -> AsyncIterator[ChatGenerationChunk]:
-        silent = Silent(self, messages, {"stop": stop, **kwargs})
+        silent = self._silent(messages, stop, kwargs)
         return self.policy.astream(silent.astream, has_content=says_something, run=silent.run)
+
+    def _silent(
+        self, messages: list[BaseMessage], stop: list[str] | None, kwargs: dict[str, Any]
+    ) -> Silent:
+        return Silent(self.policy, self.ask_for, messages, {"stop": stop, **kwargs})
 
     @property
     def _primary(self) -> BaseChatModel:
@@ -334,14 +341,9 @@ class FallbackChatModel(Verbs, BaseChatModel):
     def _derived(
         self, candidates: list[Runnable[Any, Any]], options: Options, *, prepared: bool = False
     ) -> Self:
-        derived = self.model_copy(update={"candidates": candidates, "options": options})
-        held = _without_caches(derived.__dict__)
         asked = options if not prepared else replace(options, sdk_retries="keep")
-        held["policy"] = policy_over(candidates, asked, self.policy)
-        derived.__dict__ = held
+        policy = policy_over(candidates, asked, self.policy)
+        changes = {"candidates": candidates, "options": options, "policy": policy}
+        derived = self.model_copy(update=changes)
+        vars(derived).pop("_serialized", None)
         return derived
-
-
-def _without_caches(held: dict[str, Any]) -> dict[str, Any]:
-    """Return a model's attributes without what was computed from its candidates."""
-    return {name: value for name, value in held.items() if name not in _CACHED}

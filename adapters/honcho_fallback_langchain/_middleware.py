@@ -63,9 +63,8 @@ class FallbackMiddleware(AgentMiddleware[Any, Any, Any]):
 
     def __new__(cls, *_fallbacks: Any, **options: Any) -> Self:
         # A hook that a class has costs a node in every agent; only turns want one.
-        if cls is FallbackMiddleware and options.get("reset") == "turn":
-            cls = _TurnMiddleware  # type: ignore[assignment] # noqa: PLW0642 # see above
-        return super().__new__(cls)
+        turns = cls is FallbackMiddleware and options.get("reset") == "turn"
+        return super().__new__(cast("type[Self]", _TurnMiddleware) if turns else cls)
 
     def __init__(
         self, *fallbacks: BaseChatModel | str, **options: Unpack[FallbackOptions]

@@ -45,7 +45,8 @@ class FallbackRunnable(Verbs, RunnableSerializable[Any, Any]):
         listed = check_candidates(given, chat_models=False)
         own = {name: options.pop(name) for name in ("name",) if name in options}
         held = options.pop("options", Options()).updated(options)
-        super().__init__(candidates=listed, options=held, **own)
+        own |= {"candidates": listed, "options": held}
+        super().__init__(**own)
         _ = self.policy  # what is wrong with the options is said here and now
 
     @classmethod
@@ -203,6 +204,6 @@ class FallbackRunnable(Verbs, RunnableSerializable[Any, Any]):
         return self._derived(copied, self.options)
 
     def _derived(self, candidates: list[Runnable[Any, Any]], options: Options) -> Self:
-        derived = self.model_copy(update={"candidates": candidates, "options": options})
-        derived.__dict__["policy"] = policy_over(candidates, options, self.policy)
-        return derived
+        policy = policy_over(candidates, options, self.policy)
+        changes = {"candidates": candidates, "options": options, "policy": policy}
+        return self.model_copy(update=changes)

@@ -4,6 +4,9 @@
 here. Candidates asked by their public methods would report each token and its cost once more.
 """
 
+# pyright: reportPrivateUsage=false
+# These are old, overridden by every integration, and the only way in without a run.
+
 from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
@@ -17,33 +20,39 @@ from honcho_fallback_langchain._chunks import has_content
 from honcho_fallback_langchain._marks import describe, mark, usage_of
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncIterator, Iterator
+    from collections.abc import AsyncIterator, Callable, Iterator
 
     from langchain_core.messages import BaseMessage
     from langchain_core.outputs import ChatResult
 
-    from honcho_fallback import Attempt, FallbackRun
-    from honcho_fallback_langchain._call import Chained
+    from honcho_fallback import Attempt, FallbackPolicy, FallbackRun
+
+    AskFor = Callable[[Attempt, Any, dict[str, Any]], tuple[Any, dict[str, Any]]]
 
 
 class Silent:
     """Ask candidates by the methods that report nothing.
 
     Args:
-        chained: Whose chain it is.
+        policy: Whom to ask.
+        ask_for: Makes the input and the keywords for one attempt.
         messages: What is asked.
         kwargs: As for each candidate.
     """
 
-    __slots__ = ("chained", "kwargs", "messages", "run")
+    __slots__ = ("ask_for", "kwargs", "messages", "run")
 
     def __init__(
-        self, chained: Chained, messages: list[BaseMessage], kwargs: dict[str, Any]
+        self,
+        policy: FallbackPolicy,
+        ask_for: AskFor,
+        messages: list[BaseMessage],
+        kwargs: dict[str, Any],
     ) -> None:
-        self.chained = chained
+        self.ask_for = ask_for
         self.messages = messages
         self.kwargs = kwargs
-        self.run: FallbackRun = chained.policy.start()
+        self.run: FallbackRun = policy.start()
         if self.run.wants_content:
             self.run.tell(input=messages)
 
@@ -60,21 +69,21 @@ class Silent:
     def stream(self, attempt: Attempt) -> Iterator[ChatGenerationChunk]:
         """Ask one candidate for its chunks."""
         model, messages, kwargs = self._prepare(attempt)
-        if model._should_stream(async_api=False, **{**kwargs, "stream": True}):  # noqa: SLF001 # see above
+        if _streams(model, kwargs, async_api=False):
             return model._stream(messages, **kwargs)  # noqa: SLF001 # see above
         return map(_as_chunk, [self.generate(attempt)])
 
     async def astream(self, attempt: Attempt) -> AsyncIterator[ChatGenerationChunk]:
         """Ask one candidate for its chunks."""
         model, messages, kwargs = self._prepare(attempt)
-        if model._should_stream(async_api=True, **{**kwargs, "stream": True}):  # noqa: SLF001 # see above
+        if _streams(model, kwargs, async_api=True):
             async for chunk in model._astream(messages, **kwargs):  # noqa: SLF001 # see above
                 yield chunk
         else:
             yield _as_chunk(await self.agenerate(attempt))
 
     def _prepare(self, attempt: Attempt) -> tuple[BaseChatModel, list[Any], dict[str, Any]]:
-        messages, kwargs = self.chained.ask_for(attempt, self.messages, self.kwargs)
+        messages, kwargs = self.ask_for(attempt, self.messages, self.kwargs)
         candidate = attempt.target.client
         while isinstance(candidate, RunnableBinding):
             kwargs = {**candidate.kwargs, **kwargs}
@@ -104,6 +113,11 @@ def says_something(chunk: ChatGenerationChunk) -> bool:
         chunk: Of a stream.
     """
     return has_content(chunk.message)
+
+
+def _streams(model: BaseChatModel, kwargs: dict[str, Any], *, async_api: bool) -> bool:
+    asked: dict[str, Any] = {**kwargs, "stream": True}
+    return model._should_stream(async_api=async_api, **asked)  # noqa: SLF001 # see above
 
 
 def _as_chunk(result: ChatResult) -> ChatGenerationChunk:
