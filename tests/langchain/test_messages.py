@@ -1,0 +1,471 @@
+"""What one model wrote, as another may read it: units and properties."""
+
+from __future__ import annotations
+
+import re
+from copy import deepcopy
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from langchain_anthropic import ChatAnthropic
+from langchain_core.language_models.fake_chat_models import FakeListChatModel
+from langchain_core.messages import (
+    AIMessage,
+    AIMessageChunk,
+    BaseMessage,
+    HumanMessage,
+    SystemMessage,
+    ToolMessage,
+)
+from langchain_core.messages.tool import invalid_tool_call, tool_call
+from langchain_core.runnables import RunnableLambda
+from langchain_core.tools import StructuredTool
+from langchain_mistralai import ChatMistralAI
+from langchain_openai import AzureChatOpenAI, ChatOpenAI
+
+from honcho_fallback_langchain._messages import (
+    for_provider,
+    provider_of,
+    settings_for,
+    tools_for,
+)
+
+Json = dict[str, Any]
+
+MARK = {"cache_control": {"type": "ephemeral"}}
+TEXT = {"type": "text", "text": "Hi."}
+WRITERS = ["anthropic", "openai", "mistralai", "google_genai", "bedrock_converse", "groq"]
+READERS = ["anthropic", "openai", "azure", "mistral", "google_genai", "amazon_bedrock", "litellm"]
+VALID = {
+    "anthropic": r"[a-zA-Z0-9_-]+",
+    "openai": r"(?s).{1,40}",
+    "azure": r"(?s).{1,40}",
+    "mistral": r"[a-zA-Z0-9]{9}",
+    "amazon_bedrock": r"[a-zA-Z0-9_-]{1,64}",
+}
+
+
+def by(writer: str | None, content: Any, **fields: Any) -> AIMessage:
+    metadata = {"model_provider": writer} if writer else {}
+    return AIMessage(content, response_metadata=metadata, **fields)
+
+
+def sent(message: BaseMessage, provider: str) -> Any:
+    (only,) = for_provider([message], provider)
+    return only
+
+
+FOREIGN_BLOCKS: list[tuple[str, Json]] = [
+    ("anthropic", {"type": "thinking", "thinking": "Hm.", "signature": "s"}),
+    ("anthropic", {"type": "redacted_thinking", "data": "d"}),
+    ("anthropic", {"type": "server_tool_use", "id": "srvtoolu_1", "name": "n", "input": {}}),
+    ("anthropic", {"type": "web_search_tool_result", "tool_use_id": "srvtoolu_1", "content": []}),
+    ("anthropic", {"type": "code_execution_tool_result", "tool_use_id": "s", "content": {}}),
+    ("openai", {"type": "reasoning", "id": "rs_1", "summary": [], "encrypted_content": "e"}),
+    ("openai", {"type": "web_search_call", "id": "ws_1", "status": "completed"}),
+    ("openai", {"type": "code_interpreter_call", "id": "ci_1", "code": "1"}),
+    ("openai", {"type": "image_generation_call", "id": "ig_1", "result": "x"}),
+    ("google_genai", {"type": "executable_code", "executable_code": "1", "language": 1}),
+    ("bedrock_converse", {"type": "reasoning_content", "reasoning_content": {"text": "Hm."}}),
+    ("openai", {"type": "a kind of the future", "id": "x_1"}),
+    ("openai", {"type": "non_standard", "value": {"type": "x"}}),
+]
+
+
+@pytest.mark.parametrize(("writer", "block"), FOREIGN_BLOCKS, ids=lambda part: str(part)[:30])
+def test_only_text_of_another_provider_is_sent(writer: str, block: Json) -> None:
+    """Also block types that nobody had heard of when this was written."""
+    message = by(writer, [block, TEXT])
+    for reader in READERS:
+        mine = reader.partition("_")[0] in writer or (reader == "azure" and writer == "openai")
+        if mine or (reader, writer) == ("amazon_bedrock", "bedrock_converse"):
+            assert sent(message, reader) is message
+        else:
+            assert sent(message, reader).content == "Hi."
+
+
+@pytest.mark.parametrize(
+    ("writers", "block"),
+    [
+        (["anthropic", "google_genai", "mistral"], {"type": "thinking", "thinking": "Hm."}),
+        (["anthropic"], {"type": "redacted_thinking", "data": "d"}),
+        (["openai", "azure"], {"type": "web_search_call", "id": "ws_1"}),
+        (["amazon_bedrock"], {"type": "reasoning_content", "reasoning_content": {}}),
+    ],
+    ids=lambda part: str(part)[:24],
+)
+def test_blocks_tell_who_wrote_a_message_that_does_not(writers: list[str], block: Json) -> None:
+    """Histories from before `model_provider`; only readers that are known lose anything."""
+    message = by(None, [block, TEXT])
+    for reader in [*READERS, "house"]:
+        kept = reader in {*writers, "house"}
+        assert (sent(message, reader) is message) is kept, reader
+
+
+@pytest.mark.parametrize("reader", [*READERS, "house"])
+@pytest.mark.parametrize("writer", [*WRITERS, None])
+@pytest.mark.parametrize("content", ["Hi.", "", [TEXT], ["Hi.", TEXT]], ids=str)
+def test_plain_messages_stay_the_same_objects(
+    content: Any, writer: str | None, reader: str
+) -> None:
+    """Nothing to do is nothing done: the very list comes back."""
+    calls = [tool_call(name="f", args={}, id="abcDEF123")]
+    history: list[BaseMessage] = [
+        SystemMessage("S."),
+        HumanMessage("Q."),
+        by(writer, content, additional_kwargs={"refusal": None, "name": "n"}),
+        by(writer, content, tool_calls=calls),
+        ToolMessage("R.", tool_call_id="abcDEF123"),
+    ]
+    assert for_provider(history, reader) is history
+
+
+def test_messages_that_need_nothing_stay_beside_one_that_does() -> None:
+    """A copy is made of that one, and of no other."""
+    history = [
+        HumanMessage("Q."),
+        by("anthropic", [FOREIGN_BLOCKS[0][1], TEXT]),
+        HumanMessage("?"),
+    ]
+    read = for_provider(history, "openai")
+    assert [one is other for one, other in zip(read, history, strict=True)] == [True, False, True]
+
+
+@pytest.mark.parametrize(
+    "extra",
+    [
+        {"reasoning": {"id": "rs_1", "summary": []}},
+        {"reasoning_content": "Hm."},
+        {"function_call": {"name": "f", "arguments": "{}"}},
+        {"thinking_blocks": [{"thinking": "Hm."}]},
+        {"audio": {"id": "audio_1"}},
+    ],
+    ids=lambda extra: next(iter(extra)),
+)
+def test_additional_keywords_stay_with_their_writer(extra: Json) -> None:
+    """But for the name, which belongs to the conversation."""
+    message = by("openai", "Hi.", additional_kwargs={**extra, "name": "n"})
+    assert sent(message, "anthropic").additional_kwargs == {"name": "n"}
+    assert sent(message, "openai") is message
+
+
+@pytest.mark.parametrize("name", ["msg_1", "resp_1"])
+def test_ids_on_a_server_stay_there(name: str) -> None:
+    """OpenAI would look for a message of Anthropic's under its id."""
+    assert sent(by("anthropic", "Hi.", id=name), "openai").id is None
+    assert sent(by("openai", "Hi.", id=name), "openai").id == name
+    assert sent(by("anthropic", "Hi.", id="lc_run--1"), "openai").id == "lc_run--1"
+
+
+def test_a_refusal_is_text_to_others() -> None:
+    """It is what was said."""
+    block = by("openai", [{"type": "refusal", "refusal": "No."}])
+    keyword = by("openai", "", additional_kwargs={"refusal": "No."})
+    assert sent(block, "anthropic").content == sent(keyword, "anthropic").content == "No."
+
+
+def test_text_keeps_its_order_without_ids_and_citations() -> None:
+    """Text around thinking and calls, whatever each provider puts beside it."""
+    blocks = [
+        "One ",
+        {"type": "thinking", "thinking": "Hm.", "signature": "s"},
+        {"type": "text", "text": "two ", "citations": [{"encrypted_index": "e"}]},
+        {"type": "output_text", "text": "three", "annotations": []},
+        {"type": "text", "text": None},
+    ]
+    assert sent(by("anthropic", blocks), "openai").content == "One two three"
+
+
+def test_standard_blocks_are_read_as_text_too() -> None:
+    """`output_version="v1"` promises blocks; a text that says so breaks the converters."""
+    message = by("anthropic", [{"type": "reasoning", "reasoning": "Hm."}, TEXT])
+    message.response_metadata["output_version"] = "v1"
+    read = sent(message, "openai")
+    assert read.content == "Hi."
+    assert read.response_metadata == {"model_provider": "anthropic"}
+    assert read.content_blocks == [TEXT]
+
+
+@pytest.mark.parametrize("content", [[FOREIGN_BLOCKS[0][1]], [FOREIGN_BLOCKS[0][1], "\n"]])
+def test_an_answer_of_which_nothing_is_left_is_left_out(content: Any) -> None:
+    """Blank text counts as nothing; a call counts."""
+    history = [HumanMessage("Q."), by("anthropic", content), HumanMessage("?")]
+    assert for_provider(history, "openai") == [history[0], history[2]]
+
+    broken = invalid_tool_call(name="f", args="{", id="c2", error=None)
+    for calls in (
+        {"tool_calls": [tool_call(name="f", args={}, id="c")]},
+        {"invalid_tool_calls": [broken]},
+    ):
+        assert sent(by("anthropic", content, **calls), "openai").content == ""
+
+
+def test_a_call_that_is_only_among_the_blocks_is_found() -> None:
+    """Hand-written in Anthropic's shape; its result would follow nothing."""
+    use = {"type": "tool_use", "id": "toolu_1", "name": "f", "input": {"a": 1}}
+    other = {"type": "tool_use", "id": "toolu_2", "name": "g", "input": {}}
+    message = by(None, [use, other], tool_calls=[tool_call(name="g", args={}, id="toolu_2")])
+    assert sent(message, "openai").tool_calls == [
+        tool_call(name="g", args={}, id="toolu_2"),
+        tool_call(name="f", args={"a": 1}, id="toolu_1"),
+    ]
+    assert sent(message, "anthropic") is message
+
+
+LONG = "call_" + "x" * 60
+
+
+@pytest.mark.parametrize("reader", VALID)
+def test_an_id_is_made_valid_wherever_it_stands(reader: str) -> None:
+    """In calls, broken calls, blocks and results; the same in each."""
+    use = {"type": "tool_use", "id": "a.b:0", "name": "f", "input": {}}
+    broken = invalid_tool_call(name="f", args="{", id=LONG + ":", error=None)
+    asked = by(
+        "house",
+        "",
+        tool_calls=[tool_call(name="f", args={}, id="a.b:0" * 9)],
+        invalid_tool_calls=[broken],
+    )
+    unknown = by(None, [use])
+    history: list[BaseMessage] = [
+        asked,
+        ToolMessage("R.", tool_call_id="a.b:0" * 9),
+        ToolMessage("R.", tool_call_id=LONG + ":"),
+        unknown,
+        ToolMessage([{"type": "tool_result", "tool_use_id": "a.b:0"}], tool_call_id="a.b:0"),
+    ]
+    first, one, two, second, three = for_provider(history, reader)
+    pairs: list[Any] = [
+        (first.tool_calls[0]["id"], one.tool_call_id),  # type: ignore[attr-defined]
+        (first.invalid_tool_calls[0]["id"], two.tool_call_id),  # type: ignore[attr-defined]
+    ]
+    if reader in {"anthropic", "amazon_bedrock"}:  # to others it is a call of Anthropic's
+        pairs.append((second.content[0]["id"], three.tool_call_id))  # type: ignore[index, attr-defined]
+        pairs.append((three.content[0]["tool_use_id"], three.tool_call_id))  # type: ignore[index, attr-defined]
+    for call, result in pairs:
+        assert call == result
+        assert re.fullmatch(VALID[reader], call)
+    assert for_provider(history, reader) == for_provider(history, reader)
+
+
+def test_ids_that_a_provider_made_itself_are_its_own() -> None:
+    """Servers that speak OpenAI's API make longer ones, and read them back."""
+    history = [by("openai", "", tool_calls=[tool_call(name="f", args={}, id=LONG)])]
+    history += [ToolMessage("R.", tool_call_id=LONG)]  # type: ignore[list-item]
+    assert for_provider(list(history), "openai") == history
+
+
+def test_different_ids_stay_different() -> None:
+    """Two that share a long beginning are two."""
+    calls = [tool_call(name="f", args={}, id=LONG + str(at)) for at in range(50)]
+    for reader in VALID:
+        read = sent(by("house", "", tool_calls=calls), reader)
+        assert len({call["id"] for call in read.tool_calls}) == 50
+
+
+def test_a_streamed_answer_is_read_like_any_other() -> None:
+    """Chunks that were added up are messages too."""
+    chunk = AIMessageChunk(
+        content=[FOREIGN_BLOCKS[0][1], TEXT], response_metadata={"model_provider": "anthropic"}
+    )
+    read = sent(chunk, "openai")
+    assert (type(read), read.content) == (AIMessageChunk, "Hi.")
+
+
+MARKED: list[Any] = [
+    {**TEXT, **MARK},
+    {**TEXT, "extras": {**MARK, "a": 1}},
+    {**TEXT, "metadata": dict(MARK)},
+    {"type": "tool_result", "tool_use_id": "t", "content": [{**TEXT, **MARK}]},
+]
+
+
+@pytest.mark.parametrize("kind", [SystemMessage, HumanMessage, AIMessage, "tool"])
+@pytest.mark.parametrize("block", MARKED, ids=["block", "extras", "metadata", "nested"])
+def test_cache_markers_go_where_they_are_known(block: Json, kind: Any) -> None:
+    """In any message, at any depth; an unknown provider may know them."""
+    content: Any = ["Hi.", block]
+    made = ToolMessage(content, tool_call_id="t") if kind == "tool" else kind(content)
+    for reader in ("anthropic", "amazon_bedrock", "litellm", "openrouter", "house"):
+        assert sent(made, reader) is made
+    for reader in ("openai", "azure", "mistral", "google_genai", "groq"):
+        read = sent(made, reader)
+        assert "cache_control" not in str(read)
+        assert read.content[0] == "Hi."
+        assert read.content[1]["type"] == block["type"]
+
+
+def test_a_block_that_is_only_a_marker_goes_with_it() -> None:
+    """Bedrock's stands alone, and is no block that others know."""
+    message = HumanMessage([TEXT, {"cachePoint": {"type": "default"}}])
+    assert sent(message, "anthropic").content == [TEXT]
+    assert sent(message, "bedrock_converse") is message
+
+
+def test_words_that_look_like_markers_are_words() -> None:
+    """A call's arguments are nobody's to change."""
+    use = {"type": "tool_use", "id": "t", "name": "f", "input": dict(MARK)}
+    asked = by(None, [use])
+    assert sent(asked, "anthropic") is asked
+    assert sent(asked, "openai").tool_calls[0]["args"] == MARK
+
+
+TEXTS = st.text(max_size=8)
+BLOCKS = st.one_of(
+    TEXTS,
+    st.builds(lambda text: {"type": "text", "text": text}, TEXTS),
+    st.builds(lambda text: {"type": "text", "text": text, "index": 0, **MARK}, TEXTS),
+    st.sampled_from([block for _, block in FOREIGN_BLOCKS]),
+)
+CONTENTS: Any = st.one_of(TEXTS, st.lists(BLOCKS, max_size=4))
+IDS = st.one_of(
+    st.text("ab.:_-", min_size=1, max_size=3), st.text("ab.:", min_size=39, max_size=70)
+)
+
+
+@st.composite
+def histories(draw: st.DrawFn) -> list[BaseMessage]:
+    """Draw rounds of a question, an answer that calls tools, and the results."""
+    history: list[BaseMessage] = []
+    for _ in range(draw(st.integers(0, 3))):
+        names = draw(st.lists(IDS, max_size=2, unique=True))
+        history.append(draw(st.sampled_from([HumanMessage, SystemMessage]))(draw(CONTENTS)))
+        calls = [tool_call(name="f", args={"a": name}, id=name) for name in names]
+        extra = draw(st.sampled_from([{}, {"refusal": None}, {"reasoning": {"id": "rs_1"}}]))
+        history.append(
+            by(
+                draw(st.sampled_from([*WRITERS, None, "house"])),
+                draw(CONTENTS),
+                tool_calls=calls,
+                additional_kwargs=extra,
+                id=draw(st.sampled_from([None, "msg_1", "lc_1"])),
+            )
+        )
+        history += [ToolMessage(draw(CONTENTS), tool_call_id=name) for name in names]
+    return history
+
+
+def _text(message: BaseMessage) -> str:
+    return str(message.text)
+
+
+@given(histories(), st.sampled_from([*READERS, "house"]))
+def test_what_holds_for_every_history(history: list[BaseMessage], reader: str) -> None:
+    """Nothing is mutated, a second time changes nothing, text and pairs of ids are kept."""
+    before = deepcopy(history)
+
+    read = for_provider(history, reader)
+
+    assert history == before
+    assert for_provider(read, reader) is read
+    said = "".join(_text(message) for message in history if _text(message).strip())
+    assert "".join(_text(message) for message in read if _text(message).strip()) == said
+    asked = [call for one in history if isinstance(one, AIMessage) for call in one.tool_calls]
+    now = [call for one in read if isinstance(one, AIMessage) for call in one.tool_calls]
+    assert [(call["name"], call["args"]) for call in now] == [
+        (call["name"], call["args"]) for call in asked
+    ]
+    results = [one.tool_call_id for one in read if isinstance(one, ToolMessage)]
+    assert [call["id"] for call in now] == results
+    if read == history:
+        assert read is history
+
+
+@pytest.mark.parametrize(
+    ("model", "provider"),
+    [
+        (ChatOpenAI(model="m", api_key="k"), "openai"),
+        (ChatOpenAI(model="m", api_key="k").bind(stop=["x"]).with_retry(), "openai"),
+        (ChatAnthropic(model="m", api_key="k"), "anthropic"),
+        (ChatMistralAI(model="m", api_key="k"), "mistral"),
+        (
+            AzureChatOpenAI(azure_endpoint="http://a", api_version="1", api_key="k"),
+            "azure",
+        ),
+        (FakeListChatModel(responses=["a"]), "fakelistchatmodel"),
+        (RunnableLambda(str), None),
+        (None, None),
+    ],
+    ids=lambda part: type(part).__name__,
+)
+def test_a_model_names_its_provider(model: Any, provider: str | None) -> None:
+    """As its traces do; what is no model has none."""
+    assert provider_of(model) == provider
+
+
+@pytest.mark.parametrize(
+    ("settings", "known_to"),
+    [
+        ({"cache_control": {}}, {"anthropic", "bedrock"}),
+        ({"prompt_cache_key": "k"}, {"openai", "azure", "fireworks"}),
+        ({"betas": ["b"]}, {"anthropic"}),
+        ({"thinking": {"type": "enabled"}}, {"anthropic", "litellm"}),
+        ({"reasoning": {"effort": "low"}}, {"openai", "azure"}),
+        ({"service_tier": "auto"}, {"openai", "azure", "anthropic", "groq"}),
+        ({"top_k": 1}, {"anthropic", "bedrock", "fireworks", "google_genai", "litellm"}),
+        ({"safe_prompt": True}, {"mistral"}),
+        ({"extra_headers": {"Anthropic-Beta": "b"}}, {"anthropic"}),
+        ({"extra_headers": {"x-session-affinity": "s"}}, {"fireworks"}),
+        ({"extra_headers": {"OpenAI-Project": "p"}}, {"openai", "azure"}),
+        ({"extra_headers": {"Authorization": "Bearer k"}}, set()),
+        ({"default_headers": {"X-API-Key": "k"}}, set()),
+        ({"api_key": "k"}, set()),
+        ({"base_url": "http://a"}, set()),
+        ({"extra_body": {"a": 1}}, set()),
+    ],
+    ids=str,
+)
+def test_a_setting_goes_where_it_is_known(settings: Json, known_to: set[str]) -> None:
+    """Others would refuse it; a key would be given away."""
+    every = {"anthropic", "azure", "bedrock", "fireworks", "google_genai", "groq", "litellm"}
+    for reader in every | {"mistral", "openai", "house"}:
+        assert settings_for(reader, settings) == (settings if reader in known_to else {}), reader
+
+
+def test_other_settings_travel() -> None:
+    """What every integration understands, and what nobody here has heard of."""
+    settings = {
+        "temperature": 0.5,
+        "stop": ["x"],
+        "tool_choice": "any",
+        "response_format": {"type": "json_object"},
+        "extra_headers": {"traceparent": "00-1"},
+        "of_the_future": 1,
+    }
+    before = deepcopy(settings)
+    for reader in (*READERS, "house"):
+        travelled = settings_for(reader, settings)
+        assert travelled == settings
+        assert travelled is not settings
+    assert settings == before
+
+
+def test_headers_are_told_apart() -> None:
+    """One that must not travel does not take the others along."""
+    headers = {"X-Trace": "1", "api-key": "k", "anthropic-beta": "b"}
+    settings = {"extra_headers": headers}
+    assert settings_for("anthropic", settings)["extra_headers"] == {
+        "X-Trace": "1",
+        "anthropic-beta": "b",
+    }
+    assert settings_for("openai", settings)["extra_headers"] == {"X-Trace": "1"}
+    assert len(headers) == 3
+
+
+def test_tools_lose_markers_too() -> None:
+    """Described or as objects, in settings or beside them."""
+    described = {"name": "f", "input_schema": {"type": "object", "properties": dict(MARK)}, **MARK}
+    plain = {"name": "g", "extras": {"a": 1}}
+    made = StructuredTool.from_function(len, name="len", description="l", extras=dict(MARK))
+    tools: list[Any] = [described, plain, made]
+
+    first, second, third = settings_for("openai", {"tools": tools})["tools"]
+
+    assert first == {"name": "f", "input_schema": described["input_schema"]}
+    assert second is plain
+    assert (third.name, third.extras) == ("len", None)
+    assert made.extras == MARK
+    assert tools_for("anthropic", tools) is tools
+    assert tools_for("openai", [plain]) == [plain]
