@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections import Counter
+from contextvars import ContextVar
 from dataclasses import dataclass, field
 from threading import Lock
 from typing import TYPE_CHECKING, Any, NamedTuple
@@ -136,6 +137,30 @@ class ScriptedChat(BaseChatModel):
         """Bind tools in a form that tells whose it is."""
         made = [{"for": self.model, **convert_to_openai_tool(one)} for one in tools]
         return self.bind(tools=made, **kwargs)
+
+
+WHERE: ContextVar[str] = ContextVar("where", default="unset")
+
+
+class Setting(ScriptedChat):
+    """Set a context variable at a stream's start, as tracing libraries do, reset it at its end.
+
+    What the variable held after each chunk is noted in ``closed``.
+    """
+
+    def _chunks(
+        self, messages: list[BaseMessage], kwargs: dict[str, Any]
+    ) -> Iterator[ChatGenerationChunk]:
+        token = WHERE.set("generator")
+        for chunk in super()._chunks(messages, kwargs):
+            yield chunk
+            self.closed.append(WHERE.get())
+        try:
+            WHERE.reset(token)
+        except ValueError:  # made in another context
+            self.closed.append("lost")
+        else:
+            self.closed.append("reset")
 
 
 def _chunk(message: AIMessageChunk) -> ChatGenerationChunk:

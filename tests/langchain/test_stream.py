@@ -2,12 +2,21 @@
 
 from __future__ import annotations
 
-from contextvars import ContextVar
 from typing import TYPE_CHECKING, Any
 
 import pytest
-from chat_fakes import USAGE, VERBS, Runs, alive, candidate, chat, dead, failing_over
-from langchain_core.language_models.fake_chat_models import GenericFakeChatModel
+from chat_fakes import (
+    USAGE,
+    VERBS,
+    WHERE,
+    Runs,
+    Setting,
+    alive,
+    candidate,
+    chat,
+    dead,
+    failing_over,
+)
 from langchain_core.messages import AIMessage, AIMessageChunk
 from langchain_core.messages.ai import add_ai_message_chunks
 from langchain_core.runnables import RunnableGenerator, RunnableLambda
@@ -213,35 +222,14 @@ async def test_a_real_stream_that_breaks_after_content_is_not_said_again(
     assert up.requests == 0
 
 
-WHERE: ContextVar[str] = ContextVar("where", default="unset")
-
-
-class Setting(GenericFakeChatModel):
-    """Set a context variable at its start, as tracing libraries do, and reset it at its end."""
-
-    seen: list[str]
-
-    def _stream(self, *args: Any, **kwargs: Any) -> Any:
-        token = WHERE.set("generator")
-        for chunk in super()._stream(*args, **kwargs):
-            yield chunk
-            self.seen.append(WHERE.get())
-        WHERE.reset(token)  # raises ValueError in another context
-        self.seen.append("reset")
-
-    async def _astream(self, *args: Any, **kwargs: Any) -> Any:
-        for chunk in self._stream(*args, **kwargs):
-            yield chunk
-
-
 @pytest.mark.parametrize("verb", STREAMS)
 async def test_a_context_variable_set_by_a_candidate_stays_to_its_end(verb: str) -> None:
     """Every chunk is made in one context; OpenTelemetry's spans rest on that."""
-    setting = Setting(messages=iter([AIMessage(content="a b c")]), seen=[])
+    setting = Setting(model="backup", script=[["a", "b"]])
 
     await chunks_of(FallbackChatModel(dead(), setting), verb)
 
-    assert setting.seen == ["generator"] * (len(setting.seen) - 1) + ["reset"]
+    assert setting.closed == [*["generator"] * 4, "reset", "whole"]
 
 
 @pytest.mark.parametrize("verb", VERBS)
