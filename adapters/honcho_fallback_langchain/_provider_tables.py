@@ -23,6 +23,7 @@ def _only(*families: str) -> frozenset[str]:
 # One API under several names: traces, messages and integrations do not agree.
 FAMILIES: Final = {
     "amazon_bedrock": "bedrock",
+    "anthropic-bedrock": "anthropic",
     "aws": "bedrock",
     "azure": "openai",
     "azure_openai": "openai",
@@ -119,7 +120,7 @@ SETTINGS: Final[Mapping[str, frozenset[str]]] = {
     **dict.fromkeys(("api_base", "api_key", "base_url", "organization", "project"), _NOBODY),
     **dict.fromkeys(("extra_body", "extra_query", "user_profile_id"), _NOBODY),
     # what a provider keeps: caches, files, earlier answers
-    "cache_control": _only("anthropic", "bedrock"),
+    "cache_control": _only("anthropic"),
     "cached_content": _only("google"),
     "container": _only("anthropic"),
     "conversation": _only("openai"),

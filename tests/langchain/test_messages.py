@@ -395,18 +395,22 @@ def test_a_model_names_its_provider(model: Any, provider: str | None) -> None:
     assert provider_of(model) == provider
 
 
+EVERY = {*READERS, "anthropic-bedrock", "fireworks", "groq", "house"}
+
+
 @pytest.mark.parametrize(
     ("settings", "known_to"),
     [
-        ({"cache_control": {}}, {"anthropic", "bedrock"}),
+        ({"cache_control": {}}, {"anthropic", "anthropic-bedrock"}),
         ({"prompt_cache_key": "k"}, {"openai", "azure", "fireworks"}),
-        ({"betas": ["b"]}, {"anthropic"}),
-        ({"thinking": {"type": "enabled"}}, {"anthropic", "litellm"}),
+        ({"betas": ["b"]}, {"anthropic", "anthropic-bedrock"}),
+        ({"thinking": {"type": "enabled"}}, {"anthropic", "anthropic-bedrock", "litellm"}),
         ({"reasoning": {"effort": "low"}}, {"openai", "azure"}),
-        ({"service_tier": "auto"}, {"openai", "azure", "anthropic", "groq"}),
-        ({"top_k": 1}, {"anthropic", "bedrock", "fireworks", "google_genai", "litellm"}),
+        ({"service_tier": "auto"}, {"openai", "azure", "anthropic", "anthropic-bedrock", "groq"}),
+        ({"num_ctx": 1}, EVERY),
+        ({"top_k": 1}, EVERY - {"azure", "groq", "house", "mistral", "openai"}),
         ({"safe_prompt": True}, {"mistral"}),
-        ({"extra_headers": {"Anthropic-Beta": "b"}}, {"anthropic"}),
+        ({"extra_headers": {"Anthropic-Beta": "b"}}, {"anthropic", "anthropic-bedrock"}),
         ({"extra_headers": {"x-session-affinity": "s"}}, {"fireworks"}),
         ({"extra_headers": {"OpenAI-Project": "p"}}, {"openai", "azure"}),
         ({"extra_headers": {"Authorization": "Bearer k"}}, set()),
@@ -419,8 +423,7 @@ def test_a_model_names_its_provider(model: Any, provider: str | None) -> None:
 )
 def test_a_setting_goes_where_it_is_known(settings: Json, known_to: set[str]) -> None:
     """Others would refuse it; a key would be given away."""
-    every = {"anthropic", "azure", "bedrock", "fireworks", "google_genai", "groq", "litellm"}
-    for reader in every | {"mistral", "openai", "house"}:
+    for reader in EVERY:
         assert settings_for(reader, settings) == (settings if reader in known_to else {}), reader
 
 
