@@ -369,7 +369,7 @@ def chat_answer(text: str | None, *calls: tuple[str, str, Json]) -> Json:
 
 
 class StrictOpenAIResponses(StrictProvider):
-    """The Responses API."""
+    """The Responses API; its answers are not streamed."""
 
     path = "/responses"
     knows = _words(

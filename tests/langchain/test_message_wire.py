@@ -179,9 +179,15 @@ class Party:
         assert provider is not None
         return for_provider(history, provider)
 
-    def ask(self, history: list[BaseMessage]) -> AIMessage:
+    def ask(self, history: list[BaseMessage], *, streamed: bool = False) -> AIMessage:
         """Ask for the next message."""
-        said: AIMessage = self.bound.invoke(self.sent(history))
+        sent = self.sent(history)
+        said: AIMessage
+        if streamed:
+            first, *rest = self.bound.stream(sent)
+            said = sum(rest, start=first)
+        else:
+            said = self.bound.invoke(sent)
         return said
 
 
@@ -222,6 +228,25 @@ def test_a_tool_loop_goes_on_at_another_provider(
         before = deepcopy(history)
         said = party.ask(history)
         assert history == before
+        history += [said, *results(said)]
+        if not said.tool_calls:
+            assert said.text == "It rains."
+            history.append(HumanMessage("And now?"))
+
+    assert (first.provider.refused, second.provider.refused) == ([], [])
+    assert [len(party.provider.requests) for party in (first, second)] == [3, 3]
+
+
+@pytest.mark.parametrize("version", [None, "v1"], ids=["native", "v1"])
+@pytest.mark.parametrize("pair", PAIRS[:2], ids="-".join)
+def test_streamed_answers_are_read_like_any_other(
+    httpserver: HTTPServer, pair: tuple[str, str], version: str | None
+) -> None:
+    """Chunks that were added up carry what streams leave in them: indexes, pieces of JSON."""
+    first, second = (Party(httpserver, kind, version) for kind in pair)
+    history: list[BaseMessage] = [*QUESTION]
+    for party in (first, second) * 3:
+        said = party.ask(history, streamed=True)
         history += [said, *results(said)]
         if not said.tool_calls:
             assert said.text == "It rains."
