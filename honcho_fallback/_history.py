@@ -93,7 +93,7 @@ def build_record(  # noqa: PLR0913 # the run's whole state, handed over once
         call_id=attempt.call_id,
         agent=plan.agent,
         chain=tuple(target.name for target in plan.chain),
-        attempts=tuple(_tell(step, started) for step in told),
+        attempts=tuple(tell_step(step, started) for step in told),
         outcome=outcome,
         answered_by=attempt.target.name if answered else None,
         is_fallback=answered and attempt.is_fallback,
@@ -122,7 +122,13 @@ def annotate(error: BaseException, record: CallRecord) -> None:
     error.add_note(f"{_NOTE}{told}")
 
 
-def _tell(step: Step, started: float) -> AttemptRecord:
+def tell_step(step: Step, started: float) -> AttemptRecord:
+    """Return what became of one attempt.
+
+    Args:
+        step: The attempt.
+        started: The call's start, on the clock's scale.
+    """
     attempt, failure = step.attempt, step.failure
     return AttemptRecord(
         target=attempt.target.name,

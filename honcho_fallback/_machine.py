@@ -22,7 +22,7 @@ from typing import TYPE_CHECKING, Any, NoReturn
 
 from honcho_fallback._errors import AnswerRejected, FallbackExhausted, StreamInterrupted
 from honcho_fallback._failure import Failure, FailureKind
-from honcho_fallback._history import Step, annotate, build_record
+from honcho_fallback._history import Step, annotate, build_record, tell_step
 from honcho_fallback._observer import CallContent, CallStart, Switch, log_switch
 from honcho_fallback._target import Attempt
 from honcho_fallback._wait import seconds
@@ -31,7 +31,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
 
     from honcho_fallback._plan import Plan
-    from honcho_fallback._record import CallRecord, Outcome
+    from honcho_fallback._record import AttemptRecord, CallRecord, Outcome
     from honcho_fallback._turn import Turn
 
 
@@ -109,6 +109,11 @@ class FallbackRun:
             content_at=self._content_at,
             usage=self._usage,
         )
+
+    @property
+    def failed(self) -> tuple[AttemptRecord, ...]:
+        """Return the attempts that failed so far, in order."""
+        return tuple(tell_step(step, self._started) for step in self._steps)
 
     @property
     def wants_content(self) -> bool:

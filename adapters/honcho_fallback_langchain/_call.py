@@ -14,6 +14,7 @@ from langchain_core.runnables.config import ensure_config
 from honcho_fallback import FallbackConfig, FallbackPolicy, Turn
 from honcho_fallback_langchain._chunks import ato_its_end, ends_message, to_its_end
 from honcho_fallback_langchain._marks import attempt_metadata, describe, mark, usage_of
+from honcho_fallback_langchain._silent import unheard
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Iterator
@@ -160,11 +161,17 @@ class Call:
     def ask(self, attempt: Attempt) -> Any:
         """Ask one candidate."""
         candidate, asked, config, kwargs = self.prepare(attempt)
+        silent = unheard(candidate, asked, kwargs) if self.manager is None else None
+        if silent is not None:
+            return self.finish(attempt, silent.invoke())
         return self.finish(attempt, candidate.invoke(asked, config, **kwargs))
 
     async def aask(self, attempt: Attempt) -> Any:
         """Ask one candidate."""
         candidate, asked, config, kwargs = self.prepare(attempt)
+        silent = unheard(candidate, asked, kwargs) if self.manager is None else None
+        if silent is not None:
+            return self.finish(attempt, await silent.ainvoke())
         return self.finish(attempt, await candidate.ainvoke(asked, config, **kwargs))
 
     def ask_for_stream(self, attempt: Attempt) -> Iterator[Any]:

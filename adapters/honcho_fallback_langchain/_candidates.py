@@ -7,10 +7,10 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 from langchain_core.language_models import BaseChatModel
 from langchain_core.runnables import (
     Runnable,
-    RunnableBinding,
     RunnableParallel,
     RunnableSequence,
 )
+from langchain_core.runnables.base import RunnableBindingBase
 from langchain_core.runnables.configurable import DynamicRunnable
 
 from honcho_fallback import FallbackConfigError, Target
@@ -41,9 +41,9 @@ def chat_model_of(candidate: object) -> BaseChatModel | None:
     Args:
         candidate: A chat model, or something that was bound to one.
     """
-    while isinstance(candidate, RunnableBinding | DynamicRunnable):
+    while isinstance(candidate, RunnableBindingBase | DynamicRunnable):
         candidate = (
-            candidate.bound if isinstance(candidate, RunnableBinding) else candidate.default
+            candidate.bound if isinstance(candidate, RunnableBindingBase) else candidate.default
         )
     return candidate if isinstance(candidate, BaseChatModel) else None
 
@@ -120,7 +120,7 @@ def check_candidates(
 
 
 def _first_chat_model(candidate: object) -> BaseChatModel | None:
-    while isinstance(candidate, RunnableBinding):
+    while isinstance(candidate, RunnableBindingBase):
         candidate = candidate.bound
     # A map of one is how structured output keeps its raw message.
     if isinstance(candidate, RunnableParallel) and len(candidate.steps__) == 1:

@@ -47,6 +47,7 @@ _PASSED_ON = frozenset(
 _BOUND_TOOLS = frozenset({"tool_choice", "tools"})
 # Named per call, a model is one of the primary's provider.
 _PRIMARY_ONLY = frozenset({"model", "model_name"})
+_VERSIONS = {"lc_versions"}
 _VERSION = version("honcho-fallback")
 # Cached properties: ours, and the one that LangChain keeps for tracing.
 _CACHED = frozenset({"_serialized", "policy"})
@@ -204,7 +205,9 @@ class FallbackChatModel(Verbs, BaseChatModel):
 
     def own_callbacks(self) -> tuple[Any, bool, list[str] | None, dict[str, Any] | None]:
         """Return what the chain run gets and its candidates do not."""
-        return self.callbacks, self.verbose, self.tags, self.metadata
+        # Versions alone, which every model has, are worth nothing to a run that nobody hears of.
+        metadata = self.metadata if self.metadata and self.metadata.keys() != _VERSIONS else None
+        return self.callbacks, self.verbose, self.tags, metadata
 
     def ask_for(
         self, attempt: Attempt, asked: Any, kwargs: dict[str, Any]

@@ -23,8 +23,7 @@ def describe(run: FallbackRun, attempt: Attempt) -> dict[str, Any]:
         run: The call, still running.
         attempt: The one that answered.
     """
-    failed = run.record.attempts if attempt.number > 1 else ()
-    told = [_failed(one) for one in failed]
+    told = [_failed(one) for one in run.failed]
     told.append(_asked(attempt.target.name, attempt.target.model, attempt.target.provider))
     return {
         "is_fallback": attempt.position > 0,
@@ -62,7 +61,7 @@ def attempt_metadata(run: FallbackRun, attempt: Attempt, primary: Target) -> dic
         "fallback_attempt": attempt.number,
         "fallback_call_id": attempt.call_id,
         "fallback_primary": primary.name,
-        "fallback_attempts": [_failed(one) for one in run.record.attempts],
+        "fallback_attempts": [_failed(one) for one in run.failed],
     }
 
 

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, cast
 
-from langchain_core.runnables import Runnable, RunnableBinding, RunnableSequence
+from langchain_core.runnables import Runnable, RunnableSequence
+from langchain_core.runnables.base import RunnableBindingBase
 from langchain_core.runnables.configurable import DynamicRunnable
 
 from honcho_fallback import FallbackConfigError
@@ -32,7 +33,7 @@ def rebound(
     Raises:
         FallbackConfigError: A configurable model cannot be changed in this way.
     """
-    if isinstance(candidate, RunnableBinding):
+    if isinstance(candidate, RunnableBindingBase):
         kwargs = {key: value for key, value in candidate.kwargs.items() if key not in replaced}
         bound = rebound(candidate.bound, change, replaced)
         return candidate.model_copy(update={"bound": bound, "kwargs": kwargs})
@@ -105,7 +106,7 @@ def configurable(
 
 
 def _fields_of(candidate: Runnable[Any, Any]) -> set[str]:
-    inner = candidate.bound if isinstance(candidate, RunnableBinding) else candidate
+    inner = candidate.bound if isinstance(candidate, RunnableBindingBase) else candidate
     return set(getattr(type(inner), "model_fields", ()))
 
 
@@ -113,7 +114,7 @@ def _on_dynamic(
     dynamic: DynamicRunnable[Any, Any], changed: Runnable[Any, Any]
 ) -> Runnable[Any, Any]:
     # What is configured per call is the model; what was made of its default is carried over.
-    if isinstance(changed, RunnableBinding) and changed.bound is dynamic.default:
+    if isinstance(changed, RunnableBindingBase) and changed.bound is dynamic.default:
         return changed.model_copy(update={"bound": dynamic})
     if isinstance(changed, RunnableSequence):
         first = _on_dynamic(dynamic, changed.first)

@@ -1,7 +1,8 @@
-"""The chain behind ``generate``: one run that LangChain opened, candidates that open none.
+"""Chat models asked without a run: LangChain has opened one already, or nobody would hear of it.
 
-``generate`` and the third version of ``stream_events`` open a run of their own around the methods
-here. Candidates asked by their public methods would report each token and its cost once more.
+``generate`` and the third version of ``stream_events`` open a run of their own around ``Silent``;
+candidates asked by their public methods would report each token and its cost once more. And where
+no handler listens, opening a run for every candidate is most of what a call costs.
 """
 
 # pyright: reportPrivateUsage=false
@@ -9,12 +10,15 @@ here. Candidates asked by their public methods would report each token and its c
 
 from __future__ import annotations
 
+from functools import cache
 from typing import TYPE_CHECKING, Any
+from uuid import uuid4
 
 from langchain_core.language_models import BaseChatModel
-from langchain_core.messages import AIMessageChunk
+from langchain_core.messages import AIMessageChunk, HumanMessage
 from langchain_core.outputs import ChatGenerationChunk
-from langchain_core.runnables import RunnableBinding
+from langchain_core.runnables.base import RunnableBindingBase
+from langchain_core.utils.utils import LC_ID_PREFIX
 
 from honcho_fallback_langchain._chunks import has_content
 from honcho_fallback_langchain._marks import describe, mark, usage_of
@@ -28,6 +32,10 @@ if TYPE_CHECKING:
     from honcho_fallback import Attempt, FallbackPolicy, FallbackRun
 
     AskFor = Callable[[Attempt, Any, dict[str, Any]], tuple[Any, dict[str, Any]]]
+
+# What an integration may have put between a caller and the model; where it has, it is asked.
+_VERBS = ("invoke", "ainvoke", "generate", "agenerate", "generate_prompt", "agenerate_prompt")
+_FOR_TRACING = frozenset({"ls_structured_output_format", "structured_output_format"})
 
 
 class Silent:
@@ -85,7 +93,7 @@ class Silent:
     def _prepare(self, attempt: Attempt) -> tuple[BaseChatModel, list[Any], dict[str, Any]]:
         messages, kwargs = self.ask_for(attempt, self.messages, self.kwargs)
         candidate = attempt.target.client
-        while isinstance(candidate, RunnableBinding):
+        while isinstance(candidate, RunnableBindingBase):
             kwargs = {**candidate.kwargs, **kwargs}
             candidate = candidate.bound
         if not isinstance(candidate, BaseChatModel):
@@ -106,6 +114,60 @@ class Silent:
         return result.model_copy(update={"generations": generations})
 
 
+class Unheard:
+    """Ask one chat model for one answer; made by ``unheard``.
+
+    Args:
+        model: Whom to ask.
+        messages: What is asked.
+        kwargs: As for the model.
+    """
+
+    __slots__ = ("kwargs", "messages", "model")
+
+    def __init__(
+        self, model: BaseChatModel, messages: list[BaseMessage], kwargs: dict[str, Any]
+    ) -> None:
+        self.model = model
+        self.messages = messages
+        self.kwargs = kwargs
+
+    def invoke(self) -> BaseMessage:
+        """Return the answer."""
+        return _answer(self.model._generate_with_cache(self.messages, **self.kwargs))  # noqa: SLF001 # see above
+
+    async def ainvoke(self) -> BaseMessage:
+        """Return the answer."""
+        return _answer(await self.model._agenerate_with_cache(self.messages, **self.kwargs))  # noqa: SLF001 # see above
+
+
+def unheard(candidate: object, asked: Any, kwargs: dict[str, Any]) -> Unheard | None:
+    """Return a way to ask a candidate without a run, or None where only its verbs will do.
+
+    That is so where a class has verbs of its own, where handlers of its own listen, and where
+    messages have blocks that LangChain rewrites first.
+
+    Args:
+        candidate: Of a chain.
+        asked: Its input.
+        kwargs: Its keywords.
+    """
+    while isinstance(candidate, RunnableBindingBase) and _is_transparent(candidate):
+        kwargs = {**candidate.kwargs, **kwargs}
+        candidate = candidate.bound
+    if not isinstance(candidate, BaseChatModel) or not _is_plain(type(candidate)):
+        return None
+    if candidate.callbacks or candidate.verbose:
+        return None
+    if isinstance(asked, str):
+        asked = [HumanMessage(asked)]
+    if type(asked) is not list or any(type(message.content) is not str for message in asked):
+        return None
+    if not _FOR_TRACING.isdisjoint(kwargs):
+        kwargs = {name: value for name, value in kwargs.items() if name not in _FOR_TRACING}
+    return Unheard(candidate, asked, kwargs)
+
+
 def says_something(chunk: ChatGenerationChunk) -> bool:
     """Tell whether a generation's chunk says anything yet.
 
@@ -113,6 +175,24 @@ def says_something(chunk: ChatGenerationChunk) -> bool:
         chunk: Of a stream.
     """
     return has_content(chunk.message)
+
+
+def _answer(result: ChatResult) -> BaseMessage:
+    message = result.generations[0].message
+    if message.id is None:  # as a run would have given it
+        return message.model_copy(update={"id": f"{LC_ID_PREFIX}-{uuid4()}-0"})
+    return message
+
+
+def _is_transparent(binding: RunnableBindingBase[Any, Any]) -> bool:
+    # A retry is a binding, too, and does more than to hold keywords.
+    verbs = type(binding).invoke is RunnableBindingBase.invoke
+    return verbs and not binding.config and not binding.config_factories
+
+
+@cache
+def _is_plain(kind: type[BaseChatModel]) -> bool:
+    return all(getattr(kind, verb) is getattr(BaseChatModel, verb) for verb in _VERBS)
 
 
 def _streams(model: BaseChatModel, kwargs: dict[str, Any], *, async_api: bool) -> bool:
