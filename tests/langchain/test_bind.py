@@ -1,0 +1,408 @@
+"""What is bound reaches every candidate, each in its own form, and nothing is lost."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import pytest
+from chat_fakes import VERBS, Runs, alive, candidate, chat, dead, failing_over
+from langchain_anthropic import ChatAnthropic
+from langchain_core.language_models import BaseChatModel
+from langchain_core.messages import AIMessage, AIMessageChunk
+from langchain_core.runnables import (
+    ConfigurableField,
+    Runnable,
+    RunnableBinding,
+    RunnableLambda,
+    RunnableSequence,
+)
+from langchain_core.tools import tool
+from langchain_openai import ChatOpenAI
+from pydantic import BaseModel
+from scripted import ProviderError
+
+from honcho_fallback import FallbackConfigError
+from honcho_fallback_langchain import FallbackChatModel, FallbackRunnable, with_fallback_config
+from honcho_fallback_langchain._candidates import chat_model_of
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+
+@tool
+def look_up(word: str) -> str:
+    """Look a word up."""
+    return word
+
+
+class Joke(BaseModel):
+    """A joke."""
+
+    setup: str
+
+
+NOWHERE = "http://127.0.0.1:1"
+
+
+def gpt(**fields: Any) -> ChatOpenAI:
+    return ChatOpenAI(**{"model": "gpt-5.5", "api_key": "k", "base_url": NOWHERE, **fields})
+
+
+def claude(**fields: Any) -> ChatAnthropic:
+    return ChatAnthropic(
+        **{"model": "claude-sonnet-5", "api_key": "k", "base_url": NOWHERE, **fields}
+    )
+
+
+def asked_of(model: Any) -> list[Any]:
+    """Return what a chain's candidates are, as they are asked."""
+    return [target.client for target in model.policy.targets]
+
+
+@pytest.mark.parametrize("verb", VERBS)
+async def test_tools_are_bound_to_each_in_its_own_format(verb: str) -> None:
+    """The fallback gets what its own `bind_tools` made, never the primary's."""
+    model = failing_over()
+    bound = model.bind_tools([look_up], tool_choice="any")
+
+    assert isinstance(bound, RunnableBinding)
+    assert isinstance(bound.bound, BaseChatModel)
+    assert await VERBS[verb](bound, "hi") == "from backup"
+    for position, name in enumerate(("primary", "backup")):
+        (asked,) = candidate(model, position).asked
+        assert asked.kwargs["tools"][0]["for"] == name
+        assert asked.kwargs["tool_choice"] == "any"
+
+
+def test_tools_of_two_providers() -> None:
+    """One chain, two formats, from the SDK classes themselves."""
+    bound: Any = FallbackChatModel(gpt(), claude()).bind_tools([look_up], tool_choice="look_up")
+    openai, anthropic = asked_of(bound.bound)
+    assert openai.kwargs["tools"][0]["type"] == "function"
+    assert anthropic.kwargs["tools"][0]["input_schema"]["required"] == ["word"]
+    assert openai.kwargs["tool_choice"]["function"] == {"name": "look_up"}
+    assert anthropic.kwargs["tool_choice"] == {"type": "tool", "name": "look_up"}
+
+
+def test_binding_again_replaces_the_tools() -> None:
+    """As for a chat model: the last tools count, and the first choice is gone."""
+    model = failing_over()
+    first: Any = model.bind_tools([Joke], tool_choice="Joke").bound
+
+    first.bind_tools([look_up]).invoke("hi")
+
+    for position in (0, 1):
+        (asked,) = candidate(model, position).asked
+        assert [one["function"]["name"] for one in asked.kwargs["tools"]] == ["look_up"]
+        assert "tool_choice" not in asked.kwargs
+
+
+def test_a_candidate_that_was_bound_keeps_what_was_bound() -> None:
+    """Settings of one candidate stay that candidate's, beside the tools of all."""
+    first, second = dead(), alive()
+    model = FallbackChatModel(first.bind(seed=1), second.with_config(tags=["second"]))
+
+    model.bind_tools([look_up]).invoke("hi", stop=["x"])
+
+    assert first.asked[0].kwargs["seed"] == 1
+    assert "seed" not in second.asked[0].kwargs
+    assert [one.asked[0].kwargs["stop"] for one in (first, second)] == [["x"], ["x"]]
+    assert second.asked[0].kwargs["tools"][0]["for"] == "backup"
+
+
+@pytest.mark.parametrize("form", ["bind", "with_config", "bind_tools", "twice"])
+def test_bound_forms_can_be_configured(form: str) -> None:
+    """`with_fallback_config` reaches through a binding, and what was bound stays."""
+    model = failing_over()
+    forms: dict[str, Any] = {
+        "bind": lambda: model.bind(seed=1),
+        "with_config": lambda: model.with_config(tags=["t"]),
+        "bind_tools": lambda: model.bind_tools([look_up]).bind(seed=1),
+        "twice": lambda: model.bind(seed=1).with_config({"tags": ["t"]}, run_name="r"),
+    }
+    bound = forms[form]()
+
+    changed = bound.with_fallback_config(agent="a", reset="turn").with_fallback_config(wait=0)
+
+    assert type(changed) is type(bound)
+    assert (changed.kwargs, changed.config) == (bound.kwargs, bound.config)
+    innermost = changed
+    while isinstance(innermost, RunnableBinding):
+        innermost = innermost.bound
+    assert innermost.policy.agent == "a"
+    assert innermost.policy.config.reset == "turn"
+    assert model.policy.agent == "unknown"
+    assert changed.invoke("hi").text == "from backup"
+
+
+def test_a_binding_refuses_unknown_options() -> None:
+    """As the model itself does."""
+    with pytest.raises(FallbackConfigError, match="retries: no such option"):
+        failing_over().bind(seed=1).with_fallback_config(retries=3)  # type: ignore[call-arg]
+
+
+def test_a_config_reaches_every_candidate() -> None:
+    """Tags and callbacks bound to the model are those of the call and of its attempts."""
+    runs = Runs()
+    failing_over().with_config(tags=["t"], callbacks=[runs], run_name="named").invoke("hi")
+    assert runs.check().name == "named"
+    assert all("t" in run.tags for run in runs.all.values())
+    assert len(runs.models) == 2
+
+
+class Down(ChatOpenAI):
+    """OpenAI's chat model, and the provider down."""
+
+    def _generate(self, *args: Any, **kwargs: Any) -> Any:
+        raise ProviderError(503)
+
+    async def _agenerate(self, *args: Any, **kwargs: Any) -> Any:
+        raise ProviderError(503)
+
+
+class Calls(ChatAnthropic):
+    """Anthropic's chat model, and a tool call for an answer."""
+
+    def _generate(self, *args: Any, **kwargs: Any) -> Any:
+        result = chat("m", "")._generate([])
+        call: Any = {"name": "Joke", "args": {"setup": "claude"}, "id": "1"}
+        result.generations[0].message = AIMessage(content="", tool_calls=[call])
+        return result
+
+    async def _agenerate(self, *args: Any, **kwargs: Any) -> Any:
+        return self._generate(*args, **kwargs)
+
+
+def joker(**options: Any) -> FallbackChatModel:
+    fields: dict[str, Any] = {"api_key": "k", "base_url": NOWHERE, "disable_streaming": True}
+    return FallbackChatModel(
+        Down(model="gpt-5.5", **fields), Calls(model="claude-sonnet-5", **fields), **options
+    )
+
+
+async def test_structured_output_by_each_ones_own_method() -> None:
+    """A JSON schema at one provider, a tool call at the other; the answer is the same class."""
+    structured = joker().with_structured_output(Joke)
+    assert isinstance(structured, FallbackRunnable)
+    first, second = (one.steps[0].kwargs for one in structured.candidates)  # type: ignore[attr-defined]
+    assert "response_format" in first
+    assert "tools" in second
+
+    assert structured.invoke("hi") == Joke(setup="claude")
+    assert await structured.ainvoke("hi") == Joke(setup="claude")
+
+
+@pytest.mark.parametrize("verb", ["invoke", "ainvoke"])
+async def test_a_raw_answer_says_who_gave_it(verb: str) -> None:
+    """`include_raw` keeps the message, and the message keeps the mark."""
+    structured = joker().with_structured_output(Joke, include_raw=True)
+
+    told = structured.invoke("hi") if verb == "invoke" else await structured.ainvoke("hi")
+
+    assert told["parsed"] == Joke(setup="claude")
+    assert told["raw"].response_metadata["fallback"]["is_fallback"] is True
+
+
+def test_structured_output_takes_options_and_keeps_those_of_the_model() -> None:
+    """It is a FallbackRunnable with the model's label, and can be configured further."""
+    structured = joker(agent="joker").with_structured_output(Joke)
+    assert structured.policy.agent == "joker"
+    assert structured.with_fallback_config(reset="turn").policy.config.reset == "turn"
+
+
+def test_retries_of_each_candidate_come_before_the_next() -> None:
+    """`with_retry` asks a candidate again first; what stays bound goes to each request."""
+    model = failing_over()
+    retrying = model.bind_tools([look_up]).bound.with_retry(
+        stop_after_attempt=2, wait_exponential_jitter=False
+    )
+    assert retrying.invoke("hi").text == "from backup"
+    assert [len(candidate(model, position).asked) for position in (0, 1)] == [2, 1]
+    assert candidate(model, 0).asked[1].kwargs["tools"]
+
+
+def test_tools_can_be_bound_to_candidates_that_retry() -> None:
+    """The retry stays around what has the tools."""
+    model = failing_over()
+    retrying = model.with_retry(stop_after_attempt=2, wait_exponential_jitter=False)
+    assert retrying.bind_tools([look_up]).invoke("hi").text == "from backup"
+    assert [len(candidate(model, position).asked) for position in (0, 1)] == [2, 1]
+    assert candidate(model, 1).asked[0].kwargs["tools"][0]["for"] == "backup"
+
+
+HEAT: Any = {"temperature": ConfigurableField(id="heat")}
+
+
+@pytest.mark.parametrize("order", ["before", "after"])
+def test_fields_can_be_configured_per_call_in_every_candidate(order: str) -> None:
+    """Before tools are bound or after; and the chain says what can be configured."""
+    heats: list[Any] = []
+
+    class Feels(type(alive())):  # type: ignore[misc] # a fake that notes its own field
+        def _parts(self, *args: Any) -> Any:
+            heats.append(self.temperature)
+            return super()._parts(*args)
+
+    first = Feels(model="primary", script=[[ProviderError(503)]])
+    model: Any = FallbackChatModel(first, Feels(model="backup", script=[["from backup"]]))
+    made = model.configurable_fields(**HEAT)
+    if order == "before":
+        made = made.bind_tools([look_up])
+
+    config = {"configurable": {"heat": 0.7}}
+    assert made.invoke("hi", config).text == "from backup"
+    assert made.with_config(configurable={"heat": 0.2}).invoke("hi").text == "from backup"
+    assert made.invoke("hi").text == "from backup"
+    assert heats == [0.7, 0.7, 0.2, 0.2, None, None]
+    assert "heat" in {spec.id for spec in made.config_specs}
+
+
+def test_a_field_that_one_candidate_has_is_configured_there() -> None:
+    """The others stay as they are; one that nobody has is refused."""
+    model = FallbackChatModel(gpt(), claude())
+    changed = model.configurable_fields(thinking=ConfigurableField(id="thinking"))
+    assert candidate(changed, 0).__class__ is ChatOpenAI
+    assert {spec.id for spec in changed.config_specs} >= {"thinking"}
+    with pytest.raises(FallbackConfigError, match="no candidate has colour"):
+        model.configurable_fields(colour=ConfigurableField(id="c"))
+
+
+CHANGES: dict[str, Any] = {
+    "bind_tools": lambda model: model.bind_tools([look_up]),
+    "with_structured_output": lambda model: model.with_structured_output(Joke),
+    "bind": lambda model: model.bind(stop=["x"]),
+    "with_config": lambda model: model.with_config(tags=["t"]),
+    "with_retry": lambda model: model.with_retry(),
+    "configurable_fields": lambda model: model.configurable_fields(**HEAT),
+    "with_fallback_config": lambda model: model.with_fallback_config(reset="turn"),
+    "in a chain": lambda model: RunnableLambda(str) | model,
+}
+
+# What `without_sdk_retries` changes on purpose; test_sdk_retries.py says how.
+RETRIES = {"max_retries", "client", "async_client", "root_client", "root_async_client"}
+
+
+def models_in(part: Any) -> Iterator[BaseChatModel]:
+    """Find the candidates' models, as they are asked, whatever was made of them."""
+    if isinstance(part, FallbackChatModel | FallbackRunnable):
+        for one in asked_of(part):
+            yield from models_in(one)
+    elif isinstance(part, RunnableSequence):
+        for step in part.steps:
+            yield from models_in(step)
+    elif (model := chat_model_of(part)) is not None:
+        if isinstance(model, FallbackChatModel):
+            yield from models_in(model)
+        else:
+            yield model
+
+
+GIVEN: dict[str, Any] = {
+    "temperature": 0.5,
+    "max_tokens": 77,
+    "timeout": 9.0,
+    "metadata": {"a": 1},
+    "tags": ["t"],
+    "name": "named",
+    "stop": ["x"],
+    "default_headers": {"x-team": "a"},
+    "model_kwargs": {"user": "u"},
+    "disable_streaming": "tool_calling",
+    "stream_usage": True,
+    "top_p": 0.3,
+    "verbose": False,
+}
+
+
+@pytest.mark.parametrize("change", CHANGES)
+@pytest.mark.parametrize("retries", ["off", "keep"])
+def test_no_field_of_a_candidate_is_lost(change: str, retries: Any) -> None:
+    """Every field of the SDK classes, private ones included, whatever is made of the model."""
+    given = [gpt(**GIVEN, seed=4, reasoning_effort="low"), claude(**GIVEN, top_k=4)]
+    wrapped = FallbackChatModel(*given, sdk_retries=retries)
+
+    found = list(models_in(CHANGES[change](wrapped)))
+
+    assert [type(one) for one in found] == [type(one) for one in given]
+    for one, original in zip(found, given, strict=True):
+        differing = {
+            name
+            for name in type(original).model_fields
+            if getattr(one, name) is not getattr(original, name)
+            and getattr(one, name) != getattr(original, name)
+        }
+        assert differing <= (RETRIES if retries == "off" else set())
+        assert one.__pydantic_private__ == original.__pydantic_private__
+
+
+@pytest.mark.parametrize(
+    ("passed", "value"),
+    [("disable_streaming", True), ("output_version", "v1"), ("cache", True)],
+)
+def test_what_is_every_candidates_business_goes_to_every_candidate(
+    passed: str, value: Any
+) -> None:
+    """Given to the wrapper, on copies: the objects passed in stay as they were."""
+    first, second = dead(), alive()
+    model = FallbackChatModel(first.bind(seed=1), second, **{passed: value})
+    models: list[Any] = [chat_model_of(one) for one in asked_of(model)]
+    assert [getattr(one, passed) for one in models] == [value, value]
+    assert [getattr(one, passed) for one in (first, second)] != [value, value]
+    assert model.cache is False
+
+
+async def test_a_whole_message_in_a_stream_is_marked() -> None:
+    """A chain that yields messages and no chunks says who answered, too."""
+    first = RunnableLambda(lambda _: (_ for _ in ()).throw(ProviderError(503)))
+    model = FallbackRunnable(first, alive("b", "x") | RunnableLambda(lambda m: AIMessage(m.text)))
+    (answer,) = [one async for one in model.astream("hi")]
+    assert not isinstance(answer, AIMessageChunk)
+    assert answer.response_metadata["fallback"]["is_fallback"] is True
+
+
+def test_profile_is_what_all_can_do() -> None:
+    """All for an ability, the smallest for a size; what one does not tell is not promised."""
+    first = alive("a")
+    first.profile = {"tool_calling": True, "structured_output": True, "max_input_tokens": 2000}
+    second = alive("b")
+    second.profile = {"tool_calling": True, "structured_output": False, "max_input_tokens": 1000}
+
+    joined = FallbackChatModel(first.bind(seed=1), second).profile
+
+    assert joined == {
+        "tool_calling": True,
+        "structured_output": False,
+        "max_input_tokens": 1000,
+    }
+    second.profile = {"tool_calling": True, "name": "b"}
+    first.profile = {**first.profile, "name": "a"}
+    assert FallbackChatModel(first, second).profile == {"tool_calling": True}
+    assert FallbackChatModel(first, second, profile={"tool_calling": False}).profile == {
+        "tool_calling": False
+    }
+    assert FallbackChatModel(first, alive("c")).profile is None
+
+
+def test_tokens_are_counted_as_the_primary_counts() -> None:
+    """A count needs no provider; a wrapper's own tokenizer would be nobody's."""
+
+    class Counts(type(alive())):  # type: ignore[misc] # a fake with a tokenizer
+        def get_token_ids(self, text: str) -> list[int]:
+            return [1] * len(text)
+
+        def get_num_tokens_from_messages(self, messages: Any, tools: Any = None) -> int:
+            return 40 + len(messages)
+
+    model = FallbackChatModel(Counts(model="a").bind(seed=1), alive())
+    assert model.get_num_tokens("four") == 4
+    assert model.get_num_tokens_from_messages([AIMessage(content="x")]) == 41
+
+
+def test_the_factory_keeps_a_chat_model_a_chat_model() -> None:
+    """Bound ones as well; whole chains become a runnable."""
+    assert isinstance(with_fallback_config(dead(), [alive()]), FallbackChatModel)
+    assert isinstance(with_fallback_config(dead().bind(a=1), [alive()]), FallbackChatModel)
+    chain: Runnable[Any, Any] = alive() | RunnableLambda(str)
+    made = with_fallback_config(chain, (one for one in [chain]), agent="x")
+    assert isinstance(made, FallbackRunnable)
+    assert made.policy.agent == "x"
