@@ -15,9 +15,21 @@ if TYPE_CHECKING:
     from werkzeug import Request
 
 README = (Path(__file__).resolve().parent.parent / "README.md").read_text(encoding="utf-8")
-BLOCKS = re.findall(r"^```(\w+)\n(.*?)^```$", README, re.DOTALL | re.MULTILINE)
-PYTHON = [code for language, code in BLOCKS if language == "python"]
-TEXT = [code for language, code in BLOCKS if language == "text"]
+CORE, _, _ = README.partition("\n## LangChain\n")
+
+
+def blocks(text: str, wanted: str) -> list[str]:
+    """Return the blocks of code in one language."""
+    found = re.findall(r"^```(\w+)\n(.*?)^```$", text, re.DOTALL | re.MULTILINE)
+    return [code for language, code in found if language == wanted]
+
+
+def section(title: str) -> str:
+    """Return one section of the README."""
+    return README.partition(f"\n## {title}\n")[2].partition("\n## ")[0]
+
+
+PYTHON, TEXT = blocks(CORE, "python"), blocks(CORE, "text")
 
 
 def without_figures(text: str) -> str:
@@ -111,11 +123,29 @@ def test_every_example_runs(
     assert asked.count("/local/chat/completions") == 4
 
 
+def test_the_langchain_examples_run(
+    providers: HTTPServer, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """LangChain's section runs from top to bottom; a dead primary sees one request per call."""
+    chapter = section("LangChain")
+    first, *others = blocks(chapter, "python")
+    names: dict[str, Any] = {"__name__": "readme"}
+    exec(compile(first, "README.md", "exec"), names)  # noqa: S102 # our own README
+    assert capsys.readouterr().out == blocks(chapter, "text")[0]
+    for code in others:
+        exec(compile(code, "README.md", "exec"), names)  # noqa: S102 # our own README
+    assert capsys.readouterr().out == "good morning\nnoon\n"
+    assert names["asked"].tool_calls
+    assert names["told"].content == "noon"
+    asked = [request.path for request, _ in providers.log]
+    # Two calls, a whole chain, and one each for the agent's turn and the block's.
+    assert asked.count("/primary/chat/completions") == 5
+
+
 def test_the_options_table_is_complete() -> None:
     """Every option stands in the table, and nothing else does."""
     from honcho_fallback import FallbackConfig  # noqa: PLC0415 # only this test needs it
 
     options = {field.alias or name for name, field in FallbackConfig.model_fields.items()}
-    section = README.partition("\n## Options\n")[2].partition("\n## ")[0]
-    rows = re.findall(r"^\| `(\w+)` \|", section, re.MULTILINE)
+    rows = re.findall(r"^\| `(\w+)` \|", section("Options"), re.MULTILINE)
     assert {*rows} == options
