@@ -140,10 +140,11 @@ class FallbackRun:
         if usage is not None:
             self._usage = usage
         observers = self._plan.observers
-        if observers is not None and observers.wants_content and self._outcome == "running":
-            if input is not None or output is not None or parameters is not None:
-                call_id = self._attempt.call_id
-                observers.tell("on_content", CallContent(call_id, input, output, parameters))
+        if observers is None or not observers.wants_content or self._outcome != "running":
+            return
+        if input is not None or output is not None or parameters is not None:
+            call_id = self._attempt.call_id
+            observers.tell("on_content", CallContent(call_id, input, output, parameters))
 
     def accept(self, answer: Any, *, now: float | None = None) -> Attempt | None:
         """Take an answer, if ``validate`` does; otherwise treat it as a malformed response.

@@ -204,8 +204,8 @@ class FallbackPolicy:
     def sharing_turns_with(self, other: FallbackPolicy) -> Self:
         """Take part in the turns of another policy over the same chain, and return this one.
 
-        For adapters that make a policy anew when tools are bound to a model: a turn that was opened
-        on the model holds for what was derived from it.
+        For adapters that make a policy anew when tools are bound to a model: a turn that was
+        opened on the model holds for what was derived from it.
 
         Args:
             other: The policy that the turns were opened on.
