@@ -7,7 +7,7 @@ from copy import deepcopy
 from typing import Any
 
 import pytest
-from hypothesis import given
+from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from langchain_anthropic import ChatAnthropic
 from langchain_core.language_models.fake_chat_models import FakeListChatModel
@@ -351,6 +351,7 @@ def _text(message: BaseMessage) -> str:
     return str(message.text)
 
 
+@settings(deadline=None, suppress_health_check=[HealthCheck.too_slow])  # speed is not the point
 @given(histories(), st.sampled_from([*READERS, "house"]))
 def test_what_holds_for_every_history(history: list[BaseMessage], reader: str) -> None:
     """Nothing is mutated, a second time changes nothing, text and pairs of ids are kept."""
@@ -429,7 +430,7 @@ def test_a_setting_goes_where_it_is_known(settings: Json, known_to: set[str]) ->
 
 def test_other_settings_travel() -> None:
     """What every integration understands, and what nobody here has heard of."""
-    settings = {
+    given_settings = {
         "temperature": 0.5,
         "stop": ["x"],
         "tool_choice": "any",
@@ -437,23 +438,23 @@ def test_other_settings_travel() -> None:
         "extra_headers": {"traceparent": "00-1"},
         "of_the_future": 1,
     }
-    before = deepcopy(settings)
+    before = deepcopy(given_settings)
     for reader in (*READERS, "house"):
-        travelled = settings_for(reader, settings)
-        assert travelled == settings
-        assert travelled is not settings
-    assert settings == before
+        travelled = settings_for(reader, given_settings)
+        assert travelled == given_settings
+        assert travelled is not given_settings
+    assert given_settings == before
 
 
 def test_headers_are_told_apart() -> None:
     """One that must not travel does not take the others along."""
     headers = {"X-Trace": "1", "api-key": "k", "anthropic-beta": "b"}
-    settings = {"extra_headers": headers}
-    assert settings_for("anthropic", settings)["extra_headers"] == {
+    asked = {"extra_headers": headers}
+    assert settings_for("anthropic", asked)["extra_headers"] == {
         "X-Trace": "1",
         "anthropic-beta": "b",
     }
-    assert settings_for("openai", settings)["extra_headers"] == {"X-Trace": "1"}
+    assert settings_for("openai", asked)["extra_headers"] == {"X-Trace": "1"}
     assert len(headers) == 3
 
 

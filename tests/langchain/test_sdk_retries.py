@@ -38,8 +38,12 @@ if TYPE_CHECKING:
 
 os.environ.setdefault("LITELLM_LOCAL_MODEL_COST_MAP", "True")  # or litellm asks the network
 
-# Google's SDK subclasses aiohttp's session, which aiohttp does not like.
-pytestmark = pytest.mark.filterwarnings("ignore:Inheritance class:DeprecationWarning")
+pytestmark = [
+    # Google's SDK subclasses aiohttp's session, which aiohttp does not like.
+    pytest.mark.filterwarnings("ignore:Inheritance class:DeprecationWarning"),
+    # LiteLLM's types have read-only fields, which pydantic does not know.
+    pytest.mark.filterwarnings("ignore:Item .*ReadOnly:UserWarning"),
+]
 
 SLOW_DOWN = {"error": {"message": "slow down", "type": "rate_limit_error", "code": 429}}
 
