@@ -12,8 +12,10 @@ from langchain_core.messages.ai import add_usage
 from langchain_core.runnables.config import ensure_config
 
 from honcho_fallback import FallbackConfig, FallbackPolicy, Turn
+from honcho_fallback_langchain._candidates import may_be_asked_for_usage, parameters_of
 from honcho_fallback_langchain._chunks import ato_its_end, ends_message, to_its_end
 from honcho_fallback_langchain._marks import attempt_metadata, describe, mark, usage_of
+from honcho_fallback_langchain._reported_once import in_place_of, take_out
 from honcho_fallback_langchain._silent import unheard
 
 if TYPE_CHECKING:
@@ -74,6 +76,7 @@ class Call:
         "input",
         "kwargs",
         "manager",
+        "replaced",
         "run",
         "run_id",
         "run_name",
@@ -92,6 +95,8 @@ class Call:
         self.run_id = self.config.pop("run_id", None)
         self.manager: Manager | None = None
         self.usage: UsageMetadata | None = None
+        # Langfuse's own handlers that an observer stands in for, and the run they were given to.
+        self.replaced: tuple[list[object], object] = ([], None)
 
     def managed(self, kind: type[CallbackManager | AsyncCallbackManager]) -> Any:
         """Return the callback manager, or None where nobody listens.
@@ -109,6 +114,10 @@ class Call:
             config.get("metadata"),
             metadata,
         )
+        taken = take_out(manager, self.chained.observers)
+        if taken:
+            self.replaced = taken, manager.parent_run_id
+            config["callbacks"] = manager
         if not manager.handlers:
             return None
         config["callbacks"] = manager
@@ -133,7 +142,8 @@ class Call:
             policy = FallbackPolicy(
                 policy.targets, own, agent=policy.agent, observers=self.chained.observers
             ).sharing_turns_with(policy)
-        self.run = run = policy.start(turn=turn if isinstance(turn, Turn) else None)
+        with in_place_of(*self.replaced, self.chained.observers):
+            self.run = run = policy.start(turn=turn if isinstance(turn, Turn) else None)
         if run.wants_content:
             run.tell(input=self.input)
         return run
@@ -141,6 +151,8 @@ class Call:
     def prepare(self, attempt: Attempt) -> tuple[Any, Any, RunnableConfig, dict[str, Any]]:
         """Return the candidate, and the input, config and keywords for it."""
         asked, kwargs = self.chained.ask_for(attempt, self.input, self.kwargs)
+        if self.run.wants_content:
+            self.run.tell(parameters=parameters_of(attempt.target.client, kwargs))
         config = self.config
         if self.manager is not None:
             child = self.manager.get_child()
@@ -150,6 +162,13 @@ class Call:
                 child.add_tags([f"fallback:attempt:{attempt.number}"])
             config = cast("RunnableConfig", {**config, "callbacks": child})
         return attempt.target.client, asked, config, kwargs
+
+    def prepare_stream(self, attempt: Attempt) -> tuple[Any, Any, RunnableConfig, dict[str, Any]]:
+        """Prepare a stream, which is asked what it cost where somebody wants to know."""
+        candidate, asked, config, kwargs = self.prepare(attempt)
+        if self.run.wants_content and may_be_asked_for_usage(candidate):
+            kwargs = {"stream_usage": True, **kwargs}
+        return candidate, asked, config, kwargs
 
     def finish(self, attempt: Attempt, answer: Any) -> Any:
         """Note what an answer cost, and return it marked."""
@@ -176,12 +195,12 @@ class Call:
 
     def ask_for_stream(self, attempt: Attempt) -> Iterator[Any]:
         """Ask one candidate for its chunks."""
-        candidate, asked, config, kwargs = self.prepare(attempt)
+        candidate, asked, config, kwargs = self.prepare_stream(attempt)
         return to_its_end(candidate.stream(asked, config, **kwargs))
 
     def ask_for_astream(self, attempt: Attempt) -> AsyncIterator[Any]:
         """Ask one candidate for its chunks."""
-        candidate, asked, config, kwargs = self.prepare(attempt)
+        candidate, asked, config, kwargs = self.prepare_stream(attempt)
         return ato_its_end(candidate.astream(asked, config, **kwargs))
 
     def passing(self, chunk: Any) -> Any:

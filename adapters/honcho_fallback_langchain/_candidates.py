@@ -16,8 +16,14 @@ from langchain_core.runnables.configurable import DynamicRunnable
 from honcho_fallback import FallbackConfigError, Target
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Sequence
+    from collections.abc import Iterable, Mapping, Sequence
 
+_STREAM_USAGE = "stream_usage"
+_PARAMETERS = {
+    "ls_temperature": "temperature",
+    "ls_max_tokens": "max_tokens",
+    "ls_stop": "stop",
+}
 _CONTEXT_WINDOW = "max_input_tokens"  # as LangChain's model profiles call it
 
 
@@ -63,6 +69,36 @@ def identify(candidate: Runnable[Any, Any]) -> Identity:
         params.get("ls_model_name") or type(model).__name__,
         params.get("ls_provider") or None,
         window if type(window) is int and window > 0 else None,
+    )
+
+
+def parameters_of(candidate: object, kwargs: Mapping[str, Any]) -> dict[str, Any]:
+    """Return what a candidate's model is told beside the messages, as far as tracing knows it.
+
+    Args:
+        candidate: A chat model, a chain with one inside, or any other runnable.
+        kwargs: Of the call.
+    """
+    model = _first_chat_model(candidate)
+    if model is None:
+        return {}
+    params: Mapping[str, Any] = model._get_ls_params(**kwargs)  # noqa: SLF001 # pyright: ignore[reportPrivateUsage] # as in identify
+    return {name: params[key] for key, name in _PARAMETERS.items() if params.get(key) is not None}
+
+
+def may_be_asked_for_usage(candidate: object) -> bool:
+    """Tell whether a stream has a switch for its usage that the user left alone.
+
+    LangChain leaves it off for OpenAI's protocol at any other address.
+
+    Args:
+        candidate: Of a chain.
+    """
+    model = chat_model_of(candidate)
+    return (
+        model is not None
+        and _STREAM_USAGE in type(model).model_fields
+        and _STREAM_USAGE not in model.model_fields_set
     )
 
 

@@ -1,0 +1,56 @@
+"""Keep Langfuse's own callback handler from reporting what an observer of this package reports.
+
+That handler makes an observation of each attempt, and none of them can be withdrawn. An observer
+with ``replaces_langfuse_callbacks`` makes one of the call instead, where the handler would have
+put its own: ``in_place_of(handlers, parent_run_id)`` is a context to start the call in.
+"""
+
+from __future__ import annotations
+
+from contextlib import ExitStack
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+    from langchain_core.callbacks import BaseCallbackManager
+
+    from honcho_fallback import FallbackObserver
+
+
+def take_out(manager: BaseCallbackManager, observers: Iterable[FallbackObserver]) -> list[object]:
+    """Take Langfuse's handlers out of a call's manager, where an observer stands in for them.
+
+    Args:
+        manager: The call's own, changed here.
+        observers: Whom the call tells.
+
+    Returns:
+        The handlers that were taken out.
+    """
+    if not any(getattr(one, "replaces_langfuse_callbacks", False) for one in observers):
+        return []
+    ours = [
+        one for one in manager.handlers if type(one).__module__.partition(".")[0] == "langfuse"
+    ]
+    for handler in ours:
+        manager.remove_handler(handler)
+    return list(ours)
+
+
+def in_place_of(
+    handlers: list[object], parent_run_id: object, observers: Iterable[FallbackObserver]
+) -> ExitStack:
+    """Return a context to start a call in: its observation stands where the handlers' would have.
+
+    Args:
+        handlers: As ``take_out`` returned them.
+        parent_run_id: LangChain's id of the run that the call belongs to, or None.
+        observers: Whom the call tells.
+    """
+    stack = ExitStack()
+    for observer in observers if handlers else ():
+        stands_in: Any = getattr(observer, "in_place_of", None)
+        if stands_in is not None:
+            stack.enter_context(stands_in(handlers, parent_run_id))
+    return stack
