@@ -30,12 +30,10 @@ def take_out(manager: BaseCallbackManager, observers: Iterable[FallbackObserver]
     """
     if not any(getattr(one, "replaces_langfuse_callbacks", False) for one in observers):
         return []
-    ours = [
-        one for one in manager.handlers if type(one).__module__.partition(".")[0] == "langfuse"
-    ]
-    for handler in ours:
+    taken = [one for one in manager.handlers if type(one).__module__.startswith("langfuse.")]
+    for handler in taken:
         manager.remove_handler(handler)
-    return list(ours)
+    return list(taken)
 
 
 def in_place_of(

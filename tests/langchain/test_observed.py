@@ -1,0 +1,153 @@
+"""What observers hear of LangChain's calls, and what Langfuse's own handler no longer does."""
+
+from __future__ import annotations
+
+from contextlib import contextmanager
+from typing import TYPE_CHECKING, Any
+
+import pytest
+from chat_fakes import USAGE, Runs, ScriptedChat, ainvoke, astream, invoke, stream
+from langchain_core.messages import HumanMessage
+from langchain_core.runnables import RunnableLambda
+from scripted import ProviderError
+
+from honcho_fallback import CallContent, CallRecord, CallStart, Switch
+from honcho_fallback_langchain import FallbackChatModel
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+
+class Ledger:
+    """Write down what it hears, prompts included."""
+
+    def __init__(self) -> None:
+        self.heard: list[Any] = []
+
+    def on_start(self, call: CallStart, /) -> None:
+        self.heard.append(call)
+
+    def on_switch(self, switch: Switch, /) -> None:
+        self.heard.append(switch)
+
+    def on_finish(self, record: CallRecord, /) -> None:
+        self.heard.append(record)
+
+    def on_content(self, content: CallContent, /) -> None:
+        self.heard.append(content)
+
+    def told(self, what: str) -> list[Any]:
+        contents = [heard for heard in self.heard if isinstance(heard, CallContent)]
+        return [value for one in contents if (value := getattr(one, what)) is not None]
+
+    @property
+    def record(self) -> CallRecord:
+        (record,) = [heard for heard in self.heard if isinstance(heard, CallRecord)]
+        return record
+
+
+class StandIn(Ledger):
+    """Stand in for Langfuse's handlers, as the Langfuse adapter's handler does."""
+
+    replaces_langfuse_callbacks = True
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.stood_for: list[tuple[list[object], object]] = []
+        self.inside = False
+
+    @contextmanager
+    def in_place_of(self, handlers: list[object], parent_run_id: object) -> Iterator[None]:
+        self.stood_for.append((handlers, parent_run_id))
+        self.inside = True
+        yield
+        self.inside = False
+
+    def on_start(self, call: CallStart, /) -> None:
+        assert self.inside is bool(self.stood_for)
+        super().on_start(call)
+
+
+class OfLangfuse(Runs):
+    """Be one of Langfuse's own handlers, as far as its module says."""
+
+
+OfLangfuse.__module__ = "langfuse.langchain.CallbackHandler"
+
+
+def broken() -> ScriptedChat:
+    return ScriptedChat(model="broken", script=[[ProviderError(503)]], temperature=0.1)
+
+
+def healthy() -> ScriptedChat:
+    return ScriptedChat(model="healthy", script=[["good ", "morning"]], temperature=0.7)
+
+
+VERBS = {verb.__name__: verb for verb in (invoke, ainvoke, stream, astream)}
+
+
+@pytest.mark.parametrize("verb", VERBS)
+async def test_an_observer_hears_input_parameters_output_and_usage(verb: str) -> None:
+    """Each verb tells what was asked, each model's parameters, the answer, and what it cost."""
+    ledger = Ledger()
+    model = FallbackChatModel(broken(), healthy(), observers=[ledger])
+    await VERBS[verb](model, "hello")
+    assert ledger.told("input") == ["hello"]
+    assert ledger.told("parameters") == [{"temperature": 0.1}, {"temperature": 0.7}]
+    (output,) = ledger.told("output")
+    chunks = output if isinstance(output, tuple) else [output]
+    assert "".join(chunk.text for chunk in chunks) == "good morning"
+    assert ledger.record.usage == USAGE
+    assert ledger.record.is_fallback
+    assert isinstance(ledger.heard[-1], CallRecord)
+
+
+@pytest.mark.parametrize("verb", VERBS)
+async def test_langfuse_does_not_hear_what_an_observer_reports(verb: str) -> None:
+    """With a stand-in, Langfuse's handler hears of no attempt; every other handler still does."""
+    stand_in, langfuse, other = StandIn(), OfLangfuse(), Runs()
+    model = FallbackChatModel(broken(), healthy(), observers=[stand_in])
+    await VERBS[verb](model, "hello", {"callbacks": [langfuse, other]})
+    assert not langfuse.all
+    assert len(other.all) == 3
+    assert stand_in.stood_for == [([langfuse], None)]
+    assert stand_in.record.outcome == "success"
+
+
+def test_langfuse_hears_everything_where_nobody_stands_in() -> None:
+    """Without a stand-in its handler is one like any other."""
+    langfuse = OfLangfuse()
+    model = FallbackChatModel(broken(), healthy(), observers=[Ledger()])
+    model.invoke("hello", {"callbacks": [langfuse]})
+    assert len(langfuse.all) == 3
+
+
+def test_the_stand_in_learns_whose_run_the_call_belongs_to() -> None:
+    """Inside a chain the handler keeps the chain's run, and the stand-in is told its id."""
+    stand_in, langfuse = StandIn(), OfLangfuse()
+    model = FallbackChatModel(broken(), healthy(), observers=[stand_in])
+    chain: Any = RunnableLambda(lambda text: [HumanMessage(text)]) | model
+    chain.invoke("hello", {"callbacks": [langfuse]})
+    sequence = next(run for run in langfuse.all.values() if run.parent is None)
+    ((handlers, parent),) = stand_in.stood_for
+    assert handlers == [langfuse]
+    assert parent == sequence.id
+    assert {run.name for run in langfuse.all.values()} == {"RunnableSequence", "RunnableLambda"}
+
+
+def test_a_stream_is_asked_for_its_usage_where_somebody_wants_to_know() -> None:
+    """LangChain leaves it off at other addresses than OpenAI's; the user's own choice stays."""
+
+    class Switched(ScriptedChat):
+        stream_usage: bool | None = None
+
+    for ledger, chosen, asked in (
+        (Ledger(), None, True),
+        (Ledger(), False, None),
+        (None, None, None),
+    ):
+        options = {} if chosen is None else {"stream_usage": chosen}
+        model = Switched(script=[["yes"]], **options)
+        observers = [] if ledger is None else [ledger]
+        list(FallbackChatModel(model, healthy(), observers=observers).stream("hello"))
+        assert model.asked[0].kwargs.get("stream_usage") is asked
