@@ -65,6 +65,10 @@ class ScriptedChat(BaseChatModel):
     def _llm_type(self) -> str:
         return "scripted"
 
+    @property
+    def _identifying_params(self) -> dict[str, Any]:
+        return {"model": self.model}  # the key of a cache
+
     def _parts(self, messages: list[BaseMessage], kwargs: dict[str, Any]) -> list[Any]:
         self._asked.append(Asked(messages, kwargs))
         place = min(len(self._asked), len(self.script)) - 1

@@ -1,0 +1,144 @@
+"""What is wrong is said at construction or at bind, never at the first outage."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+from chat_fakes import ScriptedChat, alive, dead, failing_over
+from langchain_core.language_models.fake_chat_models import FakeListChatModel
+from langchain_core.runnables import ConfigurableField, RunnableLambda
+from pydantic import BaseModel
+
+from honcho_fallback import FallbackConfigError
+from honcho_fallback_langchain import FallbackChatModel, FallbackRunnable, with_fallback_config
+
+MODEL: Any = alive()
+CHAIN: Any = RunnableLambda(str)
+# Untyped, as a user's call may be.
+CHAT: Any = FallbackChatModel
+RUNNABLE: Any = FallbackRunnable
+FACTORY: Any = with_fallback_config
+
+CANDIDATES: dict[str, tuple[Any, tuple[Any, ...], str]] = {
+    "no candidate": (CHAT, (), "candidates: there is none; pass the primary"),
+    "no candidate of a chain": (RUNNABLE, (), "candidates: there is none"),
+    "a name": (CHAT, (MODEL, "gpt"), r"candidates\[1\]: got str, not a Runnable"),
+    "a class": (CHAT, (ScriptedChat, MODEL), r"candidates\[0\]: got ScriptedChat, not a Runnable"),
+    "None": (RUNNABLE, (CHAIN, None), r"candidates\[1\]: got NoneType"),
+    "a list": (CHAT, ([MODEL, MODEL],), r"candidates\[0\]: got list"),
+    "a chain in a chat model": (
+        CHAT,
+        (MODEL, MODEL | CHAIN),
+        r"candidates\[1\]: got a RunnableSequence, not a chat model; pass chat models only",
+    ),
+    "no fallback": (FACTORY, (MODEL, []), "fallbacks: there is none"),
+    "one fallback, not in a list": (
+        FACTORY,
+        (MODEL, MODEL),
+        "fallbacks: got a single ScriptedChat; pass a list",
+    ),
+    "a chain beside a chat model": (
+        FACTORY,
+        (MODEL, [MODEL, CHAIN]),
+        r"fallbacks\[1\]: chat models and chains are mixed",
+    ),
+    "a chat model beside a chain": (
+        FACTORY,
+        (CHAIN, [MODEL]),
+        r"fallbacks\[0\]: chat models and chains are mixed",
+    ),
+    "a fallback that is none": (FACTORY, (MODEL, ["gpt"]), r"candidates\[1\]: got str"),
+}
+
+
+@pytest.mark.parametrize("case", CANDIDATES)
+def test_candidates_are_checked_at_construction(case: str) -> None:
+    """The error says which one, what was found, and what to do."""
+    make, given, message = CANDIDATES[case]
+    with pytest.raises(FallbackConfigError, match=message):
+        make(*given)
+
+
+OPTIONS: dict[str, tuple[dict[str, Any], str]] = {
+    "unknown": ({"retries": 3}, "retries: no such option; choose from fallback_on, "),
+    "a candidate's": ({"temperature": 0}, "temperature: no such option"),
+    "of the wrong type": ({"max_attempts": "three"}, "max_attempts: "),
+    "out of range": ({"max_attempts": 0}, "max_attempts: "),
+    "a reset that is none": ({"reset": "never"}, "reset: "),
+    "a kind that is none": ({"fallback_on": {"bad luck"}}, "fallback_on"),
+    "cancellation": ({"fallback_on": {"cancelled"}}, "a cancelled call stays cancelled"),
+    "sdk_retries": ({"sdk_retries": False}, 'sdk_retries: got False; pass "off" or "keep"'),
+    "an observer that is none": ({"observers": [print]}, "observers"),
+    "an agent without a name": ({"agent": ""}, "agent"),
+    "config": ({"config": {}}, "config: no such option"),
+}
+PLACES: dict[str, Any] = {
+    "chat model": lambda options: FallbackChatModel(dead(), alive(), **options),
+    "runnable": lambda options: FallbackRunnable(dead(), alive(), **options),
+    "factory": lambda options: with_fallback_config(dead(), [alive()], **options),
+    "copy of a chat model": lambda options: failing_over().with_fallback_config(**options),
+    "copy of a runnable": lambda options: FallbackRunnable(CHAIN).with_fallback_config(**options),
+}
+
+
+@pytest.mark.parametrize("place", PLACES)
+@pytest.mark.parametrize("case", OPTIONS)
+def test_options_are_checked_wherever_they_are_given(case: str, place: str) -> None:
+    """The same error everywhere; the message names the option."""
+    options, message = OPTIONS[case]
+    with pytest.raises(FallbackConfigError, match=message):
+        PLACES[place](options)
+
+
+class Joke(BaseModel):
+    """A joke."""
+
+    setup: str
+
+
+NO_TOOLS = FakeListChatModel(responses=["a"])
+
+
+@pytest.mark.parametrize("position", [0, 1])
+@pytest.mark.parametrize("what", ["tools", "structured output"])
+def test_a_candidate_that_cannot_take_tools_is_told_at_bind(what: str, position: int) -> None:
+    """The error names it by its place, and keeps what it said."""
+    given: list[Any] = [alive(), alive()]
+    given[position] = NO_TOOLS
+    model = FallbackChatModel(*given)
+    with pytest.raises(FallbackConfigError, match=rf"candidates\[{position}\]: .*{what}") as error:
+        if what == "tools":
+            model.bind_tools([Joke])
+        else:
+            model.with_structured_output(Joke)
+    assert isinstance(error.value.__cause__, NotImplementedError)
+
+
+def test_tools_that_nobody_can_take_are_the_callers_bug() -> None:
+    """The primary's own error comes out, as without a fallback."""
+    with pytest.raises((TypeError, ValueError)) as error:
+        failing_over().bind_tools([object()])
+    assert not isinstance(error.value, FallbackConfigError)
+
+
+def test_a_model_configured_per_call_that_cannot_be_changed_is_told() -> None:
+    """Retries around one that is chosen per call: bind first, then make it configurable."""
+    chosen = alive().configurable_alternatives(ConfigurableField(id="which"), other=alive("b"))
+    model = FallbackChatModel(chosen, alive())
+    assert model.bind_tools([Joke]).invoke("hi").text == "from backup"
+    assert model.with_retry(stop_after_attempt=1).invoke("hi").text == "from backup"
+
+
+def test_options_given_at_construction_are_those_given_later() -> None:
+    """Both ways end in the same place."""
+    early = FallbackChatModel(dead(), alive(), agent="a", max_attempts=2)
+    late = failing_over().with_fallback_config(agent="a").with_fallback_config(max_attempts=2)
+    assert early.options == late.options
+
+
+def test_no_parameter_is_called_config() -> None:
+    """LangChain's bindings would fill one of that name with a RunnableConfig of theirs."""
+    bound: Any = failing_over().bind(a=1)
+    assert bound.with_fallback_config().kwargs == {"a": 1}
+    assert bound.bound.policy.config == bound.with_fallback_config().bound.policy.config
