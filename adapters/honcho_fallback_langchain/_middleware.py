@@ -70,13 +70,11 @@ class FallbackMiddleware(AgentMiddleware[Any, Any, Any]):
         self, *fallbacks: BaseChatModel | str, **options: Unpack[FallbackOptions]
     ) -> None:
         super().__init__()
-        self.options = Options().updated(options)
+        held = Options().updated(options)
         self.fallbacks = [_chat_model(one, position) for position, one in enumerate(fallbacks)]
         if not self.fallbacks:
             raise FallbackConfigError.about("fallbacks", "there is none", "pass a chat model")
-        # The latest primary's policy, because it is the next call's, too. Not a run's state: who
-        # finds another model here makes the policy anew.
-        self._latest = self._policy_over(self.fallbacks[0])
+        self._hold(held)
 
     @property
     def name(self) -> str:
@@ -94,8 +92,7 @@ class FallbackMiddleware(AgentMiddleware[Any, Any, Any]):
         """
         held = self.options.updated(options)
         made = FallbackMiddleware(*self.fallbacks, reset=held.config.reset)
-        made.options = held
-        made._latest = made._policy_over(self.fallbacks[0])
+        made._hold(held)
         return made
 
     def wrap_model_call(
@@ -142,14 +139,25 @@ class FallbackMiddleware(AgentMiddleware[Any, Any, Any]):
 
         return call.told(await call.policy.acall(ask, run=call.run))
 
+    def _hold(self, options: Options) -> None:
+        self.options = options
+        # The latest primary's policy, because it is the next call's, too. Not a run's state: who
+        # finds another model here makes the policy anew.
+        self._latest = self._policy_over(self.fallbacks[0], self.fallbacks)
+        self._asked = [target.client for target in self._latest[1].targets[1:]]
+        for model in self._asked:
+            _ = model._serialized  # noqa: SLF001 # or each attempt's copy would make it anew
+
     def _policy_of(self, primary: BaseChatModel) -> FallbackPolicy:
         latest = self._latest
         if latest[0] is not primary:
-            self._latest = latest = self._policy_over(primary)
+            self._latest = latest = self._policy_over(primary, self._asked)
         return latest[1]
 
-    def _policy_over(self, primary: BaseChatModel) -> tuple[BaseChatModel, FallbackPolicy]:
-        return primary, policy_over([primary, *self.fallbacks], self.options, None)
+    def _policy_over(
+        self, primary: BaseChatModel, fallbacks: list[BaseChatModel]
+    ) -> tuple[BaseChatModel, FallbackPolicy]:
+        return primary, policy_over([primary, *fallbacks], self.options, None)
 
 
 class _TurnMiddleware(FallbackMiddleware):

@@ -1,0 +1,458 @@
+"""The middleware for `create_agent`: what switches, what does not, and what is told of it."""
+
+from __future__ import annotations
+
+import asyncio
+from contextlib import suppress
+from typing import TYPE_CHECKING, Any
+
+import pytest
+from agent_fakes import (
+    ROUNDS,
+    AgentChat,
+    Told,
+    agent,
+    agent_chat,
+    calls,
+    down,
+    last,
+    look_up,
+    run,
+    up,
+)
+from chat_fakes import USAGE, Runs
+from langchain.agents.middleware import (
+    AgentMiddleware,
+    ModelFallbackMiddleware,
+    ModelRetryMiddleware,
+    SummarizationMiddleware,
+)
+from langchain.agents.middleware.types import ExtendedModelResponse, ModelResponse
+from langchain.agents.structured_output import AutoStrategy, ProviderStrategy, ToolStrategy
+from langchain_core.language_models.fake_chat_models import FakeListChatModel
+from langchain_core.messages import AIMessage, AIMessageChunk
+from langgraph.errors import GraphBubbleUp, GraphInterrupt
+from langgraph.types import Command
+from pydantic import BaseModel
+from scripted import ProviderError
+
+import honcho_fallback_langchain._middleware as module
+from honcho_fallback import FailureKind, FallbackConfigError, FallbackExhausted
+from honcho_fallback_langchain import FallbackChatModel, FallbackMiddleware
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+VERBS = pytest.mark.parametrize("verb", ["invoke", "ainvoke"])
+SWITCHABLE = frozenset(FailureKind) - {FailureKind.CANCELLED}
+
+
+class Weather(BaseModel):
+    """The weather."""
+
+    sky: str
+
+
+class Around(AgentMiddleware[Any, Any, Any]):
+    """Do something around each call of the model."""
+
+    def __init__(self, change: Callable[[Any], Any]) -> None:
+        super().__init__()
+        self.change = change
+
+    def wrap_model_call(self, request: Any, handler: Any) -> Any:
+        return self.change(handler(request))
+
+    async def awrap_model_call(self, request: Any, handler: Any) -> Any:
+        return self.change(await handler(request))
+
+
+@VERBS
+async def test_the_first_failure_asks_the_next_model(verb: str) -> None:
+    """One request at the agent's model, one at each fallback until one answers."""
+    primary, first, second = down(), down("first", 429), up("second")
+    answered = await run(verb, agent(primary, FallbackMiddleware(first, second)))
+    assert last(answered).text == "from second"
+    assert [len(model.asked) for model in (primary, first, second)] == [1, 1, 1]
+
+
+@VERBS
+async def test_the_answer_says_who_gave_it(verb: str) -> None:
+    """`response_metadata["fallback"]` tells the model and what came before it."""
+    made = agent(down(), FallbackMiddleware(up()))
+    told = last(await run(verb, made)).response_metadata["fallback"]
+    assert (told["is_fallback"], told["model"]) == (True, "backup")
+    assert [(one["model"], one.get("status")) for one in told["attempts"]] == [
+        ("primary", 503),
+        ("backup", None),
+    ]
+    made = agent(up("primary"), FallbackMiddleware(up()))
+    told = last(await run(verb, made)).response_metadata["fallback"]
+    assert (told["is_fallback"], told["model"], len(told["attempts"])) == (False, "primary", 1)
+
+
+@VERBS
+async def test_nobody_answers(verb: str) -> None:
+    """All errors come out together, each model asked."""
+    errors = [ProviderError(503), ProviderError(429)]
+    models = [agent_chat(f"m{status}", error) for status, error in enumerate(errors)]
+    made = agent(models[0], FallbackMiddleware(models[1], max_attempts=2))
+    with pytest.raises(FallbackExhausted) as caught:
+        await run(verb, made)
+    assert list(caught.value.exceptions) == errors
+
+
+@VERBS
+@pytest.mark.parametrize("error", [GraphInterrupt(), GraphBubbleUp(), StopIteration()])
+async def test_control_flow_is_no_failure(verb: str, error: Exception) -> None:
+    """A graph's interrupts and StopIteration pass, whatever may switch."""
+    if verb == "ainvoke" and isinstance(error, StopIteration):
+        error = GraphInterrupt()  # Python itself lets no StopIteration out of a coroutine
+    primary, backup, told = up("primary"), up(), Told()
+
+    def fail(_response: Any) -> Any:
+        raise error
+
+    middleware = FallbackMiddleware(backup, fallback_on=SWITCHABLE, observers=[told])
+    made = agent(primary, middleware, Around(fail))
+    with suppress(GraphBubbleUp, RuntimeError):  # as LangGraph and Python turn them into
+        await run(verb, made)
+    assert (len(primary.asked), len(backup.asked)) == (1, 0)
+    assert [record.outcome for record in told.records] == ["cancelled"]
+
+
+async def test_a_cancelled_call_stays_cancelled() -> None:
+    """A task cancelled in the middle of a call asks nobody else, whatever may switch."""
+    started = asyncio.Event()
+
+    class Hanging(AgentChat):
+        async def _agenerate(self, *args: Any, **kwargs: Any) -> Any:
+            started.set()
+            try:
+                await asyncio.Event().wait()
+            except asyncio.CancelledError as error:  # as SDKs do that hide it
+                raise ProviderError(503) from error
+
+    backup, told = up(), Told()
+    middleware = FallbackMiddleware(backup, fallback_on=SWITCHABLE, observers=[told])
+    made = agent(Hanging(model="primary", script=[]), middleware)
+    task = asyncio.create_task(run("ainvoke", made))
+    await started.wait()
+    task.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await task
+    assert backup.asked == []
+    assert [record.outcome for record in told.records] == ["cancelled"]
+
+
+@VERBS
+@pytest.mark.parametrize("error", [ProviderError(400), TypeError("a bug"), KeyError("k")])
+async def test_what_nobody_else_could_help_with_comes_out(verb: str, error: Exception) -> None:
+    """A bad request and a bug surface as they are, after one request."""
+    primary, backup = agent_chat("primary", error), up()
+    with pytest.raises(type(error)) as caught:
+        await run(verb, agent(primary, FallbackMiddleware(backup)))
+    assert caught.value is error
+    assert (len(primary.asked), len(backup.asked)) == (1, 0)
+
+
+@VERBS
+async def test_a_bug_in_inner_middleware_comes_out(verb: str) -> None:
+    """What another middleware breaks is not hidden by a second answer."""
+    backup = up()
+
+    def bug(response: Any) -> Any:
+        return response.result[7]
+
+    made = agent(up("primary"), FallbackMiddleware(backup), Around(bug))
+    with pytest.raises(IndexError):
+        await run(verb, made)
+    assert backup.asked == []
+
+
+@VERBS
+async def test_model_retry_inside(verb: str) -> None:
+    """A retry inside must raise its error: as a message, its default, it is an answer."""
+    primary, backup = down(), up()
+    quiet = ModelRetryMiddleware(max_retries=1, initial_delay=0, retry_on=(ProviderError,))
+    answered = await run(verb, agent(primary, FallbackMiddleware(backup), quiet))
+    assert last(answered).text.startswith("Model call failed after 2 attempts")
+    assert backup.asked == []
+
+    loud = ModelRetryMiddleware(max_retries=1, initial_delay=0, on_failure="error")
+    answered = await run(verb, agent(primary, FallbackMiddleware(backup), loud))
+    assert last(answered).text == "from backup"
+    assert (len(primary.asked), len(backup.asked)) == (4, 1)
+
+
+@VERBS
+async def test_model_fallback_inside_and_outside(verb: str) -> None:
+    """LangChain's own takes part as any other middleware; each has its own models."""
+    primary, theirs, ours = down(), up("theirs"), up("ours")
+    inside = agent(primary, FallbackMiddleware(ours), ModelFallbackMiddleware(theirs))
+    assert last(await run(verb, inside)).text == "from theirs"
+    assert ours.asked == []
+
+    outside = agent(primary, ModelFallbackMiddleware(theirs), FallbackMiddleware(ours))
+    assert last(await run(verb, outside)).text == "from ours"
+    assert len(theirs.asked) == 1
+
+
+@VERBS
+async def test_summarization_beside(verb: str) -> None:
+    """A summary is made by its own model, and the fallback gets the shortened history."""
+    primary, backup, writer = down(), up(), agent_chat("writer", "in short")
+    shorten = SummarizationMiddleware(writer, trigger=("messages", 3), keep=("messages", 1))
+    made = agent(primary, FallbackMiddleware(backup), shorten)
+    history = [("user", "a"), ("assistant", "b"), ("user", "c"), ("user", "d")]
+    assert last(await run(verb, made, {"messages": history})).text == "from backup"
+    assert len(writer.asked) == 1
+    assert len(backup.asked[0].messages) == 2
+    assert backup.asked[0].messages == primary.asked[0].messages
+
+
+@VERBS
+async def test_an_inner_command_is_kept_and_a_failed_ones_is_not(verb: str) -> None:
+    """State that an inner middleware writes comes from the attempt that answered."""
+
+    def note(response: Any) -> Any:
+        (message,) = response.result
+        update = {"structured_response": message.text}
+        return ExtendedModelResponse(response, Command(update=update))
+
+    for reset in ("iteration", "turn"):
+        made = agent(down(), FallbackMiddleware(up(), reset=reset), Around(note))
+        answered = await run(verb, made)
+        assert answered["structured_response"] == "from backup"
+        assert last(answered).response_metadata["fallback"]["is_fallback"]
+
+
+@VERBS
+async def test_an_inner_message_is_an_answer(verb: str) -> None:
+    """Middleware may return a bare message; an answer of a cache stays what it was."""
+    cached = AIMessage("from a cache")
+    held = ModelResponse(result=[cached])
+    for answer in (cached, held):
+        made = agent(up("primary"), FallbackMiddleware(up()), Around(lambda _, a=answer: a))
+        answered = await run(verb, made)
+        assert last(answered).text == "from a cache"
+        assert "fallback" in last(answered).response_metadata
+        assert "fallback" not in cached.response_metadata
+        assert held.result == [cached]
+
+
+async def test_called_by_hand_a_message_is_taken() -> None:
+    """A handler of a test may return a message, too."""
+    middleware: Any = FallbackMiddleware(up())
+    request = module.ModelRequest(model=up("primary"), messages=[])
+
+    async def answer(_request: Any) -> AIMessage:
+        return AIMessage("hand-made")
+
+    assert middleware.wrap_model_call(request, lambda _: AIMessage("hi")).result[0].text == "hi"
+    made = await middleware.awrap_model_call(request, answer)
+    assert made.result[0].response_metadata["fallback"]["model"] == "primary"
+
+
+@VERBS
+@pytest.mark.parametrize("strategy", [ToolStrategy(Weather), AutoStrategy(Weather), Weather])
+async def test_structured_output_by_tool(verb: str, strategy: Any) -> None:
+    """The fallback answers in the schema by a tool, and the parsed answer is kept."""
+    answers = agent_chat("backup", ROUNDS[0], calls("Weather", 2, sky="grey"))
+    made = agent(down(), FallbackMiddleware(answers), response_format=strategy)
+    answered = await run(verb, made)
+    assert answered["structured_response"] == Weather(sky="grey")
+    assert answered["messages"][-2].response_metadata["fallback"]["is_fallback"]
+    assert answers.bound[0]["tool_choice"] == "any"
+
+
+@VERBS
+async def test_structured_output_by_provider_follows_the_model_asked(verb: str) -> None:
+    """The strategy is chosen anew for the fallback: a tool here, the provider's own way there."""
+    native = agent_chat("backup", '{"sky": "grey"}', profile={"structured_output": True})
+    primary = down()
+    made = agent(primary, FallbackMiddleware(native), response_format=Weather)
+    answered = await run(verb, made)
+    assert answered["structured_response"] == Weather(sky="grey")
+    assert "tool_choice" in primary.bound[0]
+    assert "response_format" in native.bound[0]
+
+    made = agent(down(), FallbackMiddleware(native), response_format=ProviderStrategy(Weather))
+    assert (await run(verb, made))["structured_response"] == Weather(sky="grey")
+
+
+@VERBS
+async def test_observers_hear_of_each_model_call(verb: str) -> None:
+    """One start, one record with the usage per model call; a switch where there was one."""
+    told = Told()
+    primary = agent_chat("primary", ROUNDS[0], ProviderError(503), "done")
+    middleware = FallbackMiddleware(agent_chat("backup", ROUNDS[1]), observers=[told], agent="a")
+    await run(verb, agent(primary, middleware))
+    assert [start.agent for start in told.starts] == ["a"] * 3
+    assert [switch.reason for switch in told.switches] == ["overloaded ProviderError 503"]
+    assert [record.is_fallback for record in told.records] == [False, True, False]
+    assert [len(record.attempts) for record in told.records] == [1, 2, 1]
+    for record in told.records:
+        assert record.outcome == "success"
+        assert record.usage is not None
+        assert {name: record.usage[name] for name in USAGE} == USAGE
+
+
+@VERBS
+async def test_readers_see_what_is_asked_and_answered(verb: str) -> None:
+    """An observer with `on_content` gets the system message, the history and the answer."""
+
+    class Reader(Told):
+        def __init__(self) -> None:
+            super().__init__()
+            self.contents: list[Any] = []
+
+        def on_content(self, content: Any) -> None:
+            self.contents.append(content)
+
+    reader = Reader()
+    made = agent(down(), FallbackMiddleware(up(), observers=[reader]), system_prompt="Be brief.")
+    await run(verb, made)
+    asked, answered = reader.contents
+    assert [message.text for message in asked.input] == ["Be brief.", "hi"]
+    assert answered.output.result[0].text == "from backup"
+
+    made = agent(up("primary"), FallbackMiddleware(up(), observers=[reader]))
+    await run(verb, made)
+    assert [message.text for message in reader.contents[2].input] == ["hi"]
+
+
+@VERBS
+async def test_a_later_attempt_says_so_at_its_start(verb: str) -> None:
+    """Tracers see metadata and a tag on attempt 2 alone, beside the model's own."""
+    runs = Runs()
+    fields: dict[str, Any] = {"metadata": {"mine": 1}, "tags": ["mine"]}
+    backup = agent_chat("backup", "answer", **fields)
+    primary = agent_chat("primary", ProviderError(503), **fields)
+    await run(verb, agent(primary, FallbackMiddleware(backup)), config={"callbacks": [runs]})
+    runs.check()
+    first, second = runs.models
+    assert "fallback_attempt" not in first.metadata
+    assert "fallback:attempt:2" not in first.tags
+    assert second.metadata["fallback_attempt"] == 2
+    assert second.metadata["is_fallback"] is True
+    assert second.metadata["fallback_primary"] == "agent/primary"
+    assert [one["status"] for one in second.metadata["fallback_attempts"]] == [503]
+    assert "fallback:attempt:2" in second.tags
+    for one in (first, second):
+        assert one.metadata["mine"] == 1
+        assert "mine" in one.tags
+    assert backup.tags == ["mine"]
+    assert "fallback_attempt" not in (backup.metadata or {})
+
+
+@pytest.mark.parametrize("asynchronous", [False, True])
+async def test_each_token_is_streamed_once(asynchronous: bool) -> None:
+    """With `stream_mode="messages"` the failed attempt says nothing, the other all once."""
+    made = agent(down(), FallbackMiddleware(agent_chat("backup", ["from ", "backup"])))
+    given = {"messages": [("user", "hi")]}
+    if asynchronous:
+        parts = [part async for part in made.astream(given, stream_mode="messages")]
+    else:
+        parts = list(made.stream(given, stream_mode="messages"))
+    chunks = [message for message, _ in parts if isinstance(message, AIMessageChunk)]
+    assert [chunk.text for chunk in chunks if chunk.text] == ["from ", "backup"]
+    told = [metadata.get("fallback_attempt") for message, metadata in parts if message.text]
+    assert told == [2, 2]
+
+
+@VERBS
+async def test_a_name_stands_for_a_model(verb: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Fallbacks may be named as for `init_chat_model`, with the key from the environment."""
+    monkeypatch.setenv("OPENAI_API_KEY", "k")
+    middleware = FallbackMiddleware("openai:gpt-5.5", up("last"), switch_after=1)
+    first = middleware.fallbacks[0]
+    assert type(first).__name__ == "ChatOpenAI"
+    assert [model.name for model in middleware.with_fallback_config().fallbacks] == [None, None]
+
+
+def test_a_copy_has_other_options() -> None:
+    """`with_fallback_config` leaves the middleware as it was; either kind comes of either."""
+    plain = FallbackMiddleware(up(), agent="a", max_attempts=5)
+    turns = plain.with_fallback_config(reset="turn")
+    back = turns.with_fallback_config(reset="iteration", sdk_retries="keep")
+    assert (type(plain), type(back)) == (FallbackMiddleware, FallbackMiddleware)
+    assert type(turns) is module._TurnMiddleware
+    assert type(turns.with_fallback_config()) is module._TurnMiddleware
+    for made in (plain, turns, back):
+        assert made.fallbacks == plain.fallbacks
+        assert (made.options.agent, made.options.config.max_attempts) == ("a", 5)
+    assert [made.options.sdk_retries for made in (plain, turns, back)] == ["off", "off", "keep"]
+    assert [made.options.config.reset for made in (plain, turns)] == ["iteration", "turn"]
+
+
+@VERBS
+async def test_a_copys_options_count(verb: str) -> None:
+    """What is changed in the copy holds in its calls, and not in the original's."""
+    told = Told()
+    original = FallbackMiddleware(up())
+    copy = original.with_fallback_config(observers=[told], fallback_on=frozenset())
+    with pytest.raises(ProviderError):
+        await run(verb, agent(down(), copy))
+    assert len(told.records) == 1
+    assert last(await run(verb, agent(down(), original))).text == "from backup"
+    assert len(told.records) == 1
+
+
+@pytest.mark.parametrize(
+    ("fallbacks", "options", "what"),
+    [
+        ((), {}, "fallbacks: there is none; pass a chat model"),
+        ((up().bind(stop=["x"]),), {}, r"fallbacks\[0\]: got a _ChatModelBinding"),
+        ((up(), object()), {}, r"fallbacks\[1\]: got a object"),
+        ((up(),), {"retries": 3}, "retries: no such option"),
+        ((up(),), {"reset": "never"}, "reset"),
+        ((up(),), {"sdk_retries": "some"}, "sdk_retries: got 'some'"),
+        ((up(),), {"observers": [object()]}, "observers: a object has no on_start"),
+        ((up(),), {"agent": ""}, "agent"),
+    ],
+)
+def test_bad_input_is_refused_at_once(
+    fallbacks: tuple[Any, ...], options: dict[str, Any], what: str
+) -> None:
+    """Each error names the field, what was found and the fix."""
+    with pytest.raises(FallbackConfigError, match=what):
+        FallbackMiddleware(*fallbacks, **options)
+    if options:
+        with pytest.raises(FallbackConfigError, match=what):
+            FallbackMiddleware(up()).with_fallback_config(**options)
+
+
+def test_an_agent_takes_one() -> None:
+    """LangChain refuses two by their name, of whichever kind."""
+    for other in ("iteration", "turn"):
+        pair = FallbackMiddleware(up()), FallbackMiddleware(up(), reset=other)  # type: ignore[arg-type] # a str here
+        with pytest.raises(AssertionError, match="duplicate middleware"):
+            agent(up(), *pair)
+
+
+@VERBS
+async def test_a_fallback_chat_model_is_an_agents_model(verb: str) -> None:
+    """Without the middleware: tools bound to each candidate, structured output, one record."""
+    backup = agent_chat("backup", ROUNDS[0], calls("Weather", 2, sky="grey"))
+    model = FallbackChatModel(down(), backup)
+    answered = await run(verb, agent(model, response_format=Weather))
+    assert answered["structured_response"] == Weather(sky="grey")
+    assert answered["messages"][1].response_metadata["fallback"]["is_fallback"]
+    assert [one["function"]["name"] for one in backup.asked[0].kwargs["tools"]] == [
+        "look_up",
+        "Weather",
+    ]
+
+
+@VERBS
+async def test_a_chain_of_chains(verb: str) -> None:
+    """Around a FallbackChatModel the middleware asks when its whole chain is exhausted."""
+    inner = FallbackChatModel(down("a"), down("b"), max_attempts=2)
+    backup = agent_chat("backup", *ROUNDS)
+    answered = await run(verb, agent(inner, FallbackMiddleware(backup)))
+    assert last(answered).text == "done"
+    last_model = FakeListChatModel(responses=["unused"])
+    nested = FallbackMiddleware(FallbackChatModel(down("c"), up("d")), last_model)
+    assert last(await run(verb, agent(down(), nested))).text == "from d"
+    assert look_up.invoke({"city": "Oslo"}) == "rain in Oslo"
