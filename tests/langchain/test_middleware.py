@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from contextlib import suppress
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -27,7 +28,7 @@ from langchain.agents.middleware import (
     ModelRetryMiddleware,
     SummarizationMiddleware,
 )
-from langchain.agents.middleware.types import ExtendedModelResponse, ModelResponse
+from langchain.agents.middleware.types import ExtendedModelResponse, ModelRequest, ModelResponse
 from langchain.agents.structured_output import AutoStrategy, ProviderStrategy, ToolStrategy
 from langchain_core.language_models.fake_chat_models import FakeListChatModel
 from langchain_core.messages import AIMessage, AIMessageChunk
@@ -65,6 +66,10 @@ class Around(AgentMiddleware[Any, Any, Any]):
 
     async def awrap_model_call(self, request: Any, handler: Any) -> Any:
         return self.change(await handler(request))
+
+
+def returning(answer: Any, _response: Any) -> Any:
+    return answer
 
 
 @VERBS
@@ -233,7 +238,7 @@ async def test_an_inner_message_is_an_answer(verb: str) -> None:
     cached = AIMessage("from a cache")
     held = ModelResponse(result=[cached])
     for answer in (cached, held):
-        made = agent(up("primary"), FallbackMiddleware(up()), Around(lambda _, a=answer: a))
+        made = agent(up("primary"), FallbackMiddleware(up()), Around(partial(returning, answer)))
         answered = await run(verb, made)
         assert last(answered).text == "from a cache"
         assert "fallback" in last(answered).response_metadata
@@ -244,7 +249,7 @@ async def test_an_inner_message_is_an_answer(verb: str) -> None:
 async def test_called_by_hand_a_message_is_taken() -> None:
     """A handler of a test may return a message, too."""
     middleware: Any = FallbackMiddleware(up())
-    request = module.ModelRequest(model=up("primary"), messages=[])
+    request = ModelRequest(model=up("primary"), messages=[])
 
     async def answer(_request: Any) -> AIMessage:
         return AIMessage("hand-made")
@@ -425,8 +430,9 @@ def test_bad_input_is_refused_at_once(
 
 def test_an_agent_takes_one() -> None:
     """LangChain refuses two by their name, of whichever kind."""
-    for other in ("iteration", "turn"):
-        pair = FallbackMiddleware(up()), FallbackMiddleware(up(), reset=other)  # type: ignore[arg-type] # a str here
+    kinds: list[Any] = ["iteration", "turn"]
+    for other in kinds:
+        pair = FallbackMiddleware(up()), FallbackMiddleware(up(), reset=other)
         with pytest.raises(AssertionError, match="duplicate middleware"):
             agent(up(), *pair)
 

@@ -153,14 +153,15 @@ class Settings(AgentMiddleware[Any, Any, Any]):
 
     def __init__(self, provider: str) -> None:
         super().__init__()
-        self.given: Json = {
+        special: dict[str, Json] = {
             "anthropic": {
                 "betas": ["a-beta"],
-                "inference_geo": "eu",
                 "extra_headers": {"anthropic-x": "a-beta"},
+                "output_config": {"effort": "low"},
             },
             "openai": {"prompt_cache_key": "k", "store": False, "logit_bias": {"1": 1}},
-        }[provider] | {"temperature": 1.0}
+        }
+        self.given = {**special[provider], "temperature": 1.0}
 
     def wrap_model_call(self, request: Any, handler: Any) -> Any:
         return handler(request.override(model_settings={**request.model_settings, **self.given}))
@@ -214,7 +215,7 @@ async def test_a_tool_loop_that_switches_in_its_second_round(
     assert ("cache_control" in json.dumps(sent)) is inside
     if order == "caching outside":
         assert sent["temperature"] == 1.0
-        special = {"inference_geo", "logit_bias", "prompt_cache_key", "store"}
+        special = {"logit_bias", "output_config", "prompt_cache_key", "store"}
         assert special.isdisjoint(sent)
         assert all(special & body.keys() for body in primary.provider.requests)
         assert "a-beta" not in "".join(backup.headers)
