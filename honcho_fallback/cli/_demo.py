@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+from importlib.metadata import entry_points
 from typing import TYPE_CHECKING
 
 from rich.text import Text
 
 from honcho_fallback.cli import _timeline
 from honcho_fallback.cli._need import DemoError, need_sdk
-from honcho_fallback.cli._played import exit_status
+from honcho_fallback.cli._play import play
+from honcho_fallback.cli._played import Demo, exit_status
 
 if TYPE_CHECKING:
     from contextlib import AbstractContextManager
@@ -18,44 +20,60 @@ if TYPE_CHECKING:
     from honcho_fallback.cli._played import Played
     from honcho_fallback.cli._stage import Stage
 
-__all__ = ["DemoError", "run"]
+__all__ = ["CORE", "DemoError", "run"]
+
+CORE = "core"
+_GROUP = "honcho_fallback.demo"
 
 
-def run(primary: str | None, fallback: str | None, console: Console) -> int:
+def run(primary: str | None, fallback: str | None, console: Console, via: str = CORE) -> int:
     """Play everything and return the exit status.
 
     Args:
         primary: ``provider/model`` of a real primary, or None for the simulated one.
         fallback: ``provider/model`` of a real fallback, or None for the local model.
         console: Where to.
+        via: What the calls go through: ``core``, or an adapter by its entry point.
 
     Raises:
-        DemoError: The targets cannot be used.
-        ImportError: The extra ``demo`` is not installed.
+        DemoError: The targets cannot be used, or there is no such adapter.
+        ImportError: An extra is not installed.
     """
     need_sdk("openai")
-    from honcho_fallback.cli._scenarios import SCENARIOS, play  # noqa: PLC0415 # needs the extra
-
-    with _set(primary, fallback) as stage:
+    demo = _find(via)
+    with _set(demo, primary, fallback) as stage:
         names = " -> ".join(target.name for target in stage.chain)
         console.print(Text(f"The chain: {names}", style="bold"))
         played: list[Played] = []
-        for scenario in SCENARIOS:
+        for scenario in demo.scenarios:
             played.append(play(scenario, stage))
             _timeline.show(console, played[-1])
     _timeline.show_end(console, played)
     return exit_status(played)
 
 
-def _set(primary: str | None, fallback: str | None) -> AbstractContextManager[Stage]:
+def _find(via: str) -> Demo:
+    if via == CORE:
+        from honcho_fallback.cli._scenarios import DEMO  # noqa: PLC0415 # needs the extra
+
+        return DEMO
+    offered = {found.name: found for found in entry_points(group=_GROUP)}
+    if via not in offered:
+        known = ", ".join([CORE, *sorted(offered)])
+        raise DemoError(f"--via: got {via!r}; pass one of {known}")
+    demo: Demo = offered[via].load()
+    return demo
+
+
+def _set(demo: Demo, primary: str | None, fallback: str | None) -> AbstractContextManager[Stage]:
     from honcho_fallback.cli._stage import (  # noqa: PLC0415 # needs the extra
         real_stage,
         simulated_stage,
     )
 
     if primary is None and fallback is None:
-        return simulated_stage()
+        return simulated_stage(demo.connect)
     if primary is None or fallback is None:
         missing = "--primary" if primary is None else "--fallback"
         raise DemoError(f"{missing}: missing; real providers need both --primary and --fallback")
-    return real_stage(primary, fallback)
+    return real_stage(demo.connect, primary, fallback)

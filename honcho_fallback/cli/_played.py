@@ -1,14 +1,36 @@
-"""What the demo keeps: calls, what was expected of them, and whether it came true."""
+"""What the demo is made of: targets, calls, what was expected of them, whether it came true."""
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
+    from collections.abc import Callable, Mapping, Sequence
+    from contextlib import ExitStack
 
-    from honcho_fallback import CallRecord
+    from honcho_fallback import CallRecord, Target
     from honcho_fallback.cli._stage import Stage
+
+
+class Endpoint(NamedTuple):
+    """Tell where a target is and how it is spoken to.
+
+    Args:
+        name: What to call it, where the choice is ours.
+        model: The model's name.
+        provider: Who serves it.
+        wire: Whose protocol it speaks, ``openai`` or ``anthropic``.
+        base_url: On this machine, with no key; None for the provider's own, with its key from the
+            environment.
+        params: What its requests carry.
+    """
+
+    name: str
+    model: str
+    provider: str
+    wire: str
+    base_url: str | None
+    params: Mapping[str, Any]
 
 
 class Call(NamedTuple):
@@ -62,6 +84,18 @@ class Scenario(NamedTuple):
     fault: str
     play: Callable[[Stage], list[Call]]
     check: Callable[[Sequence[Call]], list[Check]]
+
+
+class Demo(NamedTuple):
+    """Say how the demo is played through the core or through an adapter.
+
+    Args:
+        connect: Makes a target of an endpoint; what has to be closed goes on the stack.
+        scenarios: What is called.
+    """
+
+    connect: Callable[[Endpoint, ExitStack], Target]
+    scenarios: tuple[Scenario, ...]
 
 
 class Played(NamedTuple):

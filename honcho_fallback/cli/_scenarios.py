@@ -1,18 +1,13 @@
-"""The calls of the demo."""
+"""The calls of the demo, through the core alone."""
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
 from honcho_fallback import FallbackConfig, FallbackPolicy
-from honcho_fallback.cli._checks import (
-    check_answered,
-    check_loop,
-    check_nobody,
-    check_one_failover,
-)
-from honcho_fallback.cli._log import kept_log_lines
-from honcho_fallback.cli._played import Call, Played, Scenario
+from honcho_fallback.cli._checks import check_loop, check_nobody, check_one_failover
+from honcho_fallback.cli._connect import connect
+from honcho_fallback.cli._played import Call, Demo, Scenario
 from honcho_fallback.cli._speakers import ToolUse
 
 if TYPE_CHECKING:
@@ -139,16 +134,4 @@ SCENARIOS = (
     ),
 )
 
-
-def play(scenario: Scenario, stage: Stage) -> Played:
-    """Make a scenario's calls and judge them.
-
-    Args:
-        scenario: Which.
-        stage: Where.
-    """
-    with kept_log_lines() as log:
-        calls = scenario.play(stage)
-    # What a real provider does is not ours to say: there, every call is to be answered.
-    judge = scenario.check if stage.simulator is not None else check_answered
-    return Played(scenario, calls, judge(calls), log)
+DEMO = Demo(connect, SCENARIOS)

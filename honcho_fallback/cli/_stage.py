@@ -6,22 +6,19 @@ import os
 import socket
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING
 
-import openai
-
-from honcho_fallback import Target
-from honcho_fallback.cli._need import DemoError, need_sdk
-from honcho_fallback.cli._speakers import OpenAISpeaker
+from honcho_fallback.cli._need import DemoError
+from honcho_fallback.cli._played import Endpoint
 from honcho_fallback.testing import fault_simulator, local_model_server
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Generator
 
-    from honcho_fallback.cli._speakers import Speaker
+    from honcho_fallback import Target
     from honcho_fallback.testing import FaultSimulator
 
-_NO_KEY = "not-needed"
+_KEYS = {"openai": "OPENAI_API_KEY", "anthropic": "ANTHROPIC_API_KEY"}
 _FEW_WORDS = {"max_tokens": 12}
 
 
@@ -54,33 +51,14 @@ class Stage:
         return None if self.simulator is None else len(self.simulator.requests("openai"))
 
 
-class _Provider(NamedTuple):
-    key: str
-    speaker: Callable[[ExitStack], Speaker]
-
-
-def _openai(stack: ExitStack) -> Speaker:
-    return OpenAISpeaker(stack.enter_context(openai.OpenAI(max_retries=0)))
-
-
-def _anthropic(stack: ExitStack) -> Speaker:
-    need_sdk("anthropic")
-    import anthropic  # noqa: PLC0415 # costs a second, and only few demos ask it
-
-    from honcho_fallback.cli._speakers_anthropic import AnthropicSpeaker  # noqa: PLC0415 # as above
-
-    return AnthropicSpeaker(stack.enter_context(anthropic.Anthropic(max_retries=0)))
-
-
-_PROVIDERS = {
-    "openai": _Provider("OPENAI_API_KEY", _openai),
-    "anthropic": _Provider("ANTHROPIC_API_KEY", _anthropic),
-}
-
-
 @contextmanager
-def simulated_stage() -> Generator[Stage, None, None]:
+def simulated_stage(
+    connect: Callable[[Endpoint, ExitStack], Target],
+) -> Generator[Stage, None, None]:
     """Start the simulator and the local model; stop both on the way out.
+
+    Args:
+        connect: Makes a target of an endpoint.
 
     Raises:
         ImportError: The extra ``demo`` is not installed.
@@ -91,33 +69,40 @@ def simulated_stage() -> Generator[Stage, None, None]:
         # Bound and not listening: nobody answers there, and nobody else takes the port.
         closed = stack.enter_context(socket.socket())
         closed.bind(("127.0.0.1", 0))
-        primary = Target(
-            "gpt-5.5",
-            provider="openai",
-            name="simulated/gpt-5.5",
-            client=_loopback(stack, simulator.base_url("openai")),
-        )
-        fallback = Target(
-            local.model,
-            provider="llama.cpp",
-            name=f"local/{local.model}",
-            client=_loopback(stack, local.base_url),
-            params=_FEW_WORDS,
-        )
-        gone = Target(
-            local.model,
-            provider="llama.cpp",
-            name="local/not-running",
-            client=_loopback(stack, f"http://127.0.0.1:{closed.getsockname()[1]}/v1"),
+        nowhere = f"http://127.0.0.1:{closed.getsockname()[1]}/v1"
+        primary, fallback, gone = (
+            connect(endpoint, stack)
+            for endpoint in (
+                Endpoint(
+                    "simulated/gpt-5.5",
+                    "gpt-5.5",
+                    "openai",
+                    "openai",
+                    simulator.base_url("openai"),
+                    {},
+                ),
+                Endpoint(
+                    f"local/{local.model}",
+                    local.model,
+                    "llama.cpp",
+                    "openai",
+                    local.base_url,
+                    _FEW_WORDS,
+                ),
+                Endpoint("local/not-running", local.model, "llama.cpp", "openai", nowhere, {}),
+            )
         )
         yield Stage((primary, fallback), (primary, gone), simulator)
 
 
 @contextmanager
-def real_stage(primary: str, fallback: str) -> Generator[Stage, None, None]:
+def real_stage(
+    connect: Callable[[Endpoint, ExitStack], Target], primary: str, fallback: str
+) -> Generator[Stage, None, None]:
     """Speak to real providers, with the keys of the environment.
 
     Args:
+        connect: Makes a target of an endpoint.
         primary: Such as ``openai/gpt-5.5``.
         fallback: Such as ``anthropic/claude-sonnet-5``.
 
@@ -128,27 +113,18 @@ def real_stage(primary: str, fallback: str) -> Generator[Stage, None, None]:
         raise DemoError(f"--fallback: {fallback} is the primary; name another model")
     with ExitStack() as stack:
         chain = tuple(
-            _real_target(stack, option, spec)
+            connect(_real_endpoint(option, spec), stack)
             for option, spec in (("--primary", primary), ("--fallback", fallback))
         )
         yield Stage(chain, chain)
 
 
-def _real_target(stack: ExitStack, option: str, spec: str) -> Target:
-    name, slash, model = spec.partition("/")
-    provider = _PROVIDERS.get(name)
-    if provider is None or not (slash and model):
-        known = ", ".join(f"{known}/MODEL" for known in _PROVIDERS)
+def _real_endpoint(option: str, spec: str) -> Endpoint:
+    provider, slash, model = spec.partition("/")
+    key = _KEYS.get(provider)
+    if key is None or not (slash and model):
+        known = ", ".join(f"{known}/MODEL" for known in _KEYS)
         raise DemoError(f"{option}: got {spec!r}; pass one of {known}")
-    if not os.environ.get(provider.key):
-        raise DemoError(f"{option}: {provider.key} is not set; export the key for {spec}")
-    return Target(model, provider=name, client=provider.speaker(stack))
-
-
-def _loopback(stack: ExitStack, base_url: str) -> Speaker:
-    # A proxy from the environment has no business between us and our own servers.
-    transport = stack.enter_context(openai.DefaultHttpxClient(trust_env=False))
-    client = openai.OpenAI(
-        base_url=base_url, api_key=_NO_KEY, max_retries=0, http_client=transport
-    )
-    return OpenAISpeaker(client)
+    if not os.environ.get(key):
+        raise DemoError(f"{option}: {key} is not set; export the key for {spec}")
+    return Endpoint(spec, model, provider, provider, None, {})

@@ -11,8 +11,10 @@ import openai
 import pytest
 
 from honcho_fallback import FallbackPolicy, Target
+from honcho_fallback.cli._connect import connect
+from honcho_fallback.cli._play import play
 from honcho_fallback.cli._played import Call, Played, exit_status
-from honcho_fallback.cli._scenarios import SCENARIOS, play
+from honcho_fallback.cli._scenarios import SCENARIOS
 from honcho_fallback.cli._stage import simulated_stage
 from honcho_fallback.testing import write_tiny_gguf
 
@@ -117,7 +119,7 @@ def test_a_demo_that_played_nothing_gives_status_1() -> None:
 def test_calls_that_end_otherwise_are_caught_on_real_sockets() -> None:
     """A scenario judged by another one's expectations fails; by its own it passes."""
     nobody, limited = SCENARIOS[-1], SCENARIOS[0]
-    with simulated_stage() as stage:
+    with simulated_stage(connect) as stage:
         fine = play(limited, stage)
         wrong = play(limited._replace(play=nobody.play), stage)
     assert (fine.ok, wrong.ok) == (True, False)
