@@ -140,6 +140,12 @@ class FallbackMiddleware(AgentMiddleware[Any, Any, Any]):
         return call.told(await call.policy.acall(ask, run=call.run))
 
     def _hold(self, options: Options) -> None:
+        if options.config.reset == "turn" and not isinstance(self, _TurnMiddleware):
+            raise FallbackConfigError.about(
+                "reset",
+                f"{type(self).__name__} is a subclass, and those have no turns",
+                'use FallbackMiddleware itself, or reset="iteration"',
+            )
         self.options = options
         # The latest primary's policy, because it is the next call's, too. Not a run's state: who
         # finds another model here makes the policy anew.

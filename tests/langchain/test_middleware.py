@@ -366,16 +366,6 @@ async def test_each_token_is_streamed_once(asynchronous: bool) -> None:
     assert told == [2, 2]
 
 
-@VERBS
-async def test_a_name_stands_for_a_model(verb: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Fallbacks may be named as for `init_chat_model`, with the key from the environment."""
-    monkeypatch.setenv("OPENAI_API_KEY", "k")
-    middleware = FallbackMiddleware("openai:gpt-5.5", up("last"), switch_after=1)
-    first = middleware.fallbacks[0]
-    assert type(first).__name__ == "ChatOpenAI"
-    assert [model.name for model in middleware.with_fallback_config().fallbacks] == [None, None]
-
-
 def test_a_copy_has_other_options() -> None:
     """`with_fallback_config` leaves the middleware as it was; either kind comes of either."""
     plain = FallbackMiddleware(up(), agent="a", max_attempts=5)
@@ -426,6 +416,17 @@ def test_bad_input_is_refused_at_once(
     if options:
         with pytest.raises(FallbackConfigError, match=what):
             FallbackMiddleware(up()).with_fallback_config(**options)
+
+
+def test_a_subclass_has_no_turns() -> None:
+    """What would silently be forgotten is refused; iterations work as ever."""
+
+    class Mine(FallbackMiddleware):
+        pass
+
+    assert type(Mine(up())) is Mine
+    with pytest.raises(FallbackConfigError, match="reset: Mine is a subclass"):
+        Mine(up(), reset="turn")
 
 
 def test_an_agent_takes_one() -> None:

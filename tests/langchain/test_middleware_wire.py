@@ -67,6 +67,19 @@ async def test_sdk_retries_are_kept_where_that_is_asked_for(
 
 
 @VERBS
+async def test_a_name_stands_for_a_model(
+    httpserver: HTTPServer, verb: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Fallbacks may be named as for `init_chat_model`, and ask once like any other."""
+    dead, alive = Provider(httpserver, "openai", status=503), Provider(httpserver, "openai", "hi")
+    monkeypatch.setenv("OPENAI_API_KEY", "k")
+    monkeypatch.setenv("OPENAI_API_BASE", alive.url)
+    middleware = FallbackMiddleware("openai:gpt-5.5")
+    assert last(await run(verb, agent(dead.model(), middleware))).text == "hi"
+    assert (dead.requests, alive.requests) == (1, 1)
+
+
+@VERBS
 async def test_the_last_fallback_asks_once_too(httpserver: HTTPServer, verb: str) -> None:
     """Nobody's SDK retries, and what nobody else could help with comes out of its own class."""
     dead = Provider(httpserver, "openai", status=503)
