@@ -231,6 +231,7 @@ class Runs(BaseCallbackHandler):
 
     def __init__(self) -> None:
         self.all: dict[UUID, Run] = {}
+        self.ended: dict[UUID, int] = {}
         self._lock = Lock()
 
     @property
@@ -248,10 +249,11 @@ class Runs(BaseCallbackHandler):
         return [one for one in self.all.values() if one.parent == run.id]
 
     def check(self) -> Run:
-        """Return the one root, having seen that every run hangs under it and ended once."""
+        """Return the one root, having seen that every run under it ended once, and before it."""
         assert [run.ends for run in self.all.values()].count([]) == 0, "a run is open"
         assert all(len(run.ends) == 1 for run in self.all.values()), "a run ended twice"
-        assert all(run.parent is None or run.parent in self.all for run in self.all.values())
+        for run in self.all.values():
+            assert run.parent is None or self.ended[run.id] < self.ended[run.parent]
         (root,) = self.roots
         return root
 
@@ -259,6 +261,12 @@ class Runs(BaseCallbackHandler):
         with self._lock:
             assert run.id not in self.all, "a run started twice"
             self.all[run.id] = run
+
+    def _end(self, run_id: UUID, how: str) -> Run:
+        with self._lock:
+            self.ended[run_id] = len(self.ended)
+        self.all[run_id].ends.append(how)
+        return self.all[run_id]
 
     def on_chain_start(
         self,
@@ -292,20 +300,16 @@ class Runs(BaseCallbackHandler):
         self.all[run_id].tokens.append(token)
 
     def on_chain_end(self, outputs: Any, *, run_id: UUID, **kwargs: Any) -> None:
-        self.all[run_id].ends.append("end")
-        self.all[run_id].output = outputs
+        self._end(run_id, "end").output = outputs
 
     def on_llm_end(self, response: Any, *, run_id: UUID, **kwargs: Any) -> None:
-        self.all[run_id].ends.append("end")
-        self.all[run_id].output = response
+        self._end(run_id, "end").output = response
 
     def on_chain_error(self, error: BaseException, *, run_id: UUID, **kwargs: Any) -> None:
-        self.all[run_id].ends.append("error")
-        self.all[run_id].error = error
+        self._end(run_id, "error").error = error
 
     def on_llm_error(self, error: BaseException, *, run_id: UUID, **kwargs: Any) -> None:
-        self.all[run_id].ends.append("error")
-        self.all[run_id].error = error
+        self._end(run_id, "error").error = error
 
 
 def text_of(answer: Any) -> str:

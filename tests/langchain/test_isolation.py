@@ -7,9 +7,10 @@ from concurrent.futures import ThreadPoolExecutor
 from typing import TYPE_CHECKING, Any
 
 import pytest
-from chat_fakes import VERBS, Runs, ScriptedChat, alive, candidate, chat, dead, failing_over
+from chat_fakes import USAGE, VERBS, ScriptedChat, alive, candidate, chat, dead, failing_over
 from langchain_core.caches import InMemoryCache
 from langchain_core.globals import set_llm_cache
+from langchain_core.messages import AIMessageChunk
 from langchain_core.rate_limiters import InMemoryRateLimiter
 from langchain_core.runnables import RunnableLambda
 from langchain_core.tools import tool
@@ -236,6 +237,25 @@ async def test_observers_hear_every_call(verb: str) -> None:
     assert record.usage["total_tokens"] == 15
 
 
+@pytest.mark.parametrize("verb", ["stream", "astream"])
+async def test_usage_told_in_pieces_is_added_up(verb: str) -> None:
+    """As Anthropic tells it: the input with the first chunk, the output with the last."""
+    told: list[Any] = []
+
+    class Notes:
+        def on_start(self, call: Any) -> None: ...
+
+        def on_switch(self, switch: Any) -> None: ...
+
+        def on_finish(self, record: Any) -> None:
+            told.append(record.usage)
+
+    first = AIMessageChunk(content="", usage_metadata=USAGE)
+    model = FallbackChatModel(chat("a", [first, "x"]), observers=[Notes()])
+    await VERBS[verb](model, "hi")
+    assert [usage["total_tokens"] for usage in told] == [30]
+
+
 @pytest.fixture
 def cache() -> Iterator[InMemoryCache]:
     kept = InMemoryCache()
@@ -281,24 +301,6 @@ def test_each_candidate_keeps_its_own_rate_limiter() -> None:
     assert model.rate_limiter is None
     assert [target.client.rate_limiter for target in model.policy.targets] == [limiter, limiter]
     assert model.invoke("hi").text == "from backup"
-
-
-@pytest.mark.parametrize("verb", ["invoke", "ainvoke"])
-async def test_the_same_call_with_and_without_a_listener(verb: str) -> None:
-    """What a candidate is asked, and what comes back, does not hang on who listens."""
-    seen: list[Any] = []
-    for config in ({}, {"callbacks": [Runs()]}):
-        model = failing_over()
-        bound: Any = model.bind_tools([look_up]).bind(stop=["x"]).with_config(tags=["t"])
-        if verb == "invoke":
-            answer = bound.invoke("hi", config)
-        else:
-            answer = await bound.ainvoke("hi", config)
-        asked = [candidate(model, position).asked for position in (0, 1)]
-        assert answer.id.startswith("lc_run-")
-        told = answer.model_dump(exclude={"id": True, "response_metadata": {"fallback"}})
-        seen.append((told, asked))
-    assert seen[0] == seen[1]
 
 
 def test_the_callers_messages_stay_as_they_were() -> None:
