@@ -52,6 +52,9 @@ class FallbackMiddleware(AgentMiddleware[Any, Any, Any]):
     with ``reset="turn"`` a switch holds until the agent has answered (Hermes calls this
     turn-scoped restoration), over interrupts too.
 
+    A ModelRetryMiddleware inside needs ``on_failure="error"``: what it turns into a message, as it
+    does by default, is an answer.
+
     Args:
         *fallbacks: Chat models, or names for ``init_chat_model``, asked in order after the
             agent's own.

@@ -90,6 +90,17 @@ async def test_the_last_fallback_asks_once_too(httpserver: HTTPServer, verb: str
     assert (dead.requests, refusing.requests) == (1, 1)
 
 
+def test_fallbacks_are_prepared_once(httpserver: HTTPServer) -> None:
+    """Agents with other models ask the same quiet copies; the user's objects are untouched."""
+    given = Provider(httpserver, "openai", "hi").model()
+    middleware = FallbackMiddleware(given)
+    primaries = [Provider(httpserver, "anthropic", "hi").model() for _ in range(2)]
+    asked = [middleware._policy_of(primary).targets[1].client for primary in primaries * 2]
+    assert {id(one) for one in asked} == {id(asked[0])}
+    assert asked[0] is not given
+    assert middleware.fallbacks == [given]
+
+
 async def test_attempts_run_under_one_trace(httpserver: HTTPServer) -> None:
     """Real models' copies keep what tracers read of them: their name and provider."""
     runs = Runs()
