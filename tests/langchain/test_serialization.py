@@ -191,9 +191,11 @@ def test_a_deep_copy_asks_candidates_of_its_own(make: Any, way: str) -> None:
 
 
 def test_a_copy_of_a_real_model_is_as_good_as_the_model() -> None:
-    """ChatAnthropic can be pickled and so can a chain of it."""
+    """ChatAnthropic can be pickled, and so can a chain of it that was used."""
     _, claude = models()
-    again = COPIES["pickle"](FallbackChatModel(claude, claude, agent="a"))
+    made = FallbackChatModel(claude, claude, agent="a")
+    assert made.policy.targets[0].client._client  # built with the first call, and cannot be
+    again = COPIES["pickle"](made)
     assert [target.name for target in again.policy.targets] == [
         "anthropic/claude-sonnet-5",
         "anthropic/claude-sonnet-5#2",

@@ -100,7 +100,7 @@ async def test_after_content_the_error_comes_out(verb: str) -> None:
     [
         (AIMessageChunk(content=""), False),
         (AIMessageChunk(content=[]), False),
-        (AIMessageChunk(content=[{"type": "text", "text": "", "index": 0}]), False),
+        (AIMessageChunk(content=[{"type": "text", "text": "", "index": 1, "id": "b"}]), False),
         (AIMessageChunk(content=[""]), False),
         (AIMessageChunk(content="", usage_metadata=USAGE), False),
         (AIMessageChunk(content="", response_metadata={"model_name": "m"}), False),
