@@ -13,8 +13,9 @@ from langchain_core.callbacks import BaseCallbackHandler
 from langchain_core.language_models import BaseChatModel
 from langchain_core.messages import AIMessage, AIMessageChunk, HumanMessage
 from langchain_core.outputs import ChatGeneration, ChatGenerationChunk, ChatResult
+from langchain_core.tools import tool
 from langchain_core.utils.function_calling import convert_to_openai_tool
-from pydantic import Field, PrivateAttr
+from pydantic import BaseModel, Field, PrivateAttr
 from scripted import ProviderError
 
 from honcho_fallback_langchain import FallbackChatModel
@@ -206,6 +207,23 @@ def failing_over(**options: Any) -> FallbackChatModel:
 def candidate(model: FallbackChatModel | FallbackRunnable, position: int) -> Any:
     """Return a candidate as it was given."""
     return model.candidates[position]
+
+
+def asked_of(model: Any) -> list[Any]:
+    """Return a chain's candidates as they are asked."""
+    return [target.client for target in model.policy.targets]
+
+
+@tool
+def look_up(word: str) -> str:
+    """Look a word up."""
+    return word
+
+
+class Joke(BaseModel):
+    """A joke."""
+
+    setup: str
 
 
 @dataclass

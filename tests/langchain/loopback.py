@@ -101,6 +101,20 @@ def _anthropic_answer(text: str) -> dict[str, Any]:
     }
 
 
+NOWHERE = "http://127.0.0.1:1"
+
+
+def gpt(**fields: Any) -> ChatOpenAI:
+    """Make OpenAI's chat model, which nobody answers unless a test says where to ask."""
+    return ChatOpenAI(**{"model": "gpt-5.5", "api_key": "k", "base_url": NOWHERE, **fields})
+
+
+def claude(**fields: Any) -> ChatAnthropic:
+    """Make Anthropic's chat model, likewise."""
+    given = {"model": "claude-sonnet-5", "api_key": "k", "base_url": NOWHERE}
+    return ChatAnthropic(**{**given, **fields})
+
+
 class Provider:
     """Answer as one provider, in whole or in parts, or with a status; count who asked.
 
@@ -130,13 +144,8 @@ class Provider:
 
     def model(self, **fields: Any) -> BaseChatModel:
         """Make the provider's own chat model that asks here."""
-        if self.name == "openai":
-            return ChatOpenAI(
-                **{"model": "gpt-5.5", "api_key": "k", "base_url": self.url, **fields}
-            )
-        return ChatAnthropic(
-            **{"model": "claude-sonnet-5", "api_key": "k", "base_url": self.url, **fields}
-        )
+        make = gpt if self.name == "openai" else claude
+        return make(**{"base_url": self.url, **fields})
 
     def _answer(self, request: Request) -> Response:
         body = request.get_json()

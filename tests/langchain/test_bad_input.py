@@ -5,10 +5,9 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
-from chat_fakes import ScriptedChat, alive, dead, failing_over
+from chat_fakes import Joke, ScriptedChat, alive, dead, failing_over
 from langchain_core.language_models.fake_chat_models import FakeListChatModel
 from langchain_core.runnables import ConfigurableField, RunnableLambda
-from pydantic import BaseModel
 
 from honcho_fallback import FallbackConfigError
 from honcho_fallback_langchain import FallbackChatModel, FallbackRunnable, with_fallback_config
@@ -89,12 +88,6 @@ def test_options_are_checked_wherever_they_are_given(case: str, place: str) -> N
     options, message = OPTIONS[case]
     with pytest.raises(FallbackConfigError, match=message):
         PLACES[place](options)
-
-
-class Joke(BaseModel):
-    """A joke."""
-
-    setup: str
 
 
 NO_TOOLS = FakeListChatModel(responses=["a"])

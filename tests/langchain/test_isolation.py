@@ -7,13 +7,22 @@ from concurrent.futures import ThreadPoolExecutor
 from typing import TYPE_CHECKING, Any
 
 import pytest
-from chat_fakes import USAGE, VERBS, ScriptedChat, alive, candidate, chat, dead, failing_over
+from chat_fakes import (
+    USAGE,
+    VERBS,
+    ScriptedChat,
+    alive,
+    candidate,
+    chat,
+    dead,
+    failing_over,
+    look_up,
+)
 from langchain_core.caches import InMemoryCache
 from langchain_core.globals import set_llm_cache
 from langchain_core.messages import AIMessageChunk
 from langchain_core.rate_limiters import InMemoryRateLimiter
 from langchain_core.runnables import RunnableLambda
-from langchain_core.tools import tool
 from scripted import ProviderError
 
 from honcho_fallback import FallbackConfig, FallbackConfigError, FallbackExhausted
@@ -111,12 +120,6 @@ async def test_a_turn_is_nothing_where_each_iteration_resets() -> None:
     model = turning()
     with model.turn():
         assert [model.invoke("hi").text for _ in range(2)] == ["from backup", "from primary"]
-
-
-@tool
-def look_up(word: str) -> str:
-    """Look a word up."""
-    return word
 
 
 def test_a_turn_holds_for_what_was_derived_from_the_model() -> None:

@@ -5,10 +5,9 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
-from chat_fakes import Runs, ScriptedChat, alive, candidate, chat, dead, failing_over
+from chat_fakes import Runs, ScriptedChat, alive, candidate, chat, dead, failing_over, look_up
 from langchain_core.messages import AIMessage, HumanMessage, SystemMessage
 from langchain_core.prompt_values import ChatPromptValue
-from langchain_core.tools import tool
 from scripted import ProviderError
 
 from honcho_fallback_langchain import FallbackChatModel, FallbackRunnable
@@ -20,12 +19,6 @@ async def ask(verb: str, model: Any, asked: Any = "hi", config: Any = None) -> A
     if verb == "invoke":
         return model.invoke(asked, config)
     return await model.ainvoke(asked, config)
-
-
-@tool
-def look_up(word: str) -> str:
-    """Look a word up."""
-    return word
 
 
 IMAGE = {"type": "image_url", "image_url": {"url": "data:image/png;base64,AAAA"}}

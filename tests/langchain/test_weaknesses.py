@@ -13,7 +13,17 @@ from threading import Event
 from typing import TYPE_CHECKING, Any
 
 import pytest
-from chat_fakes import Runs, ScriptedChat, Setting, alive, candidate, chat, dead, failing_over
+from chat_fakes import (
+    Joke,
+    Runs,
+    ScriptedChat,
+    Setting,
+    alive,
+    candidate,
+    chat,
+    dead,
+    failing_over,
+)
 from langchain.agents.middleware import LLMToolSelectorMiddleware
 from langchain_core.language_models import BaseChatModel
 from langchain_core.language_models.fake_chat_models import GenericFakeChatModel
@@ -21,7 +31,6 @@ from langchain_core.messages import AIMessage, HumanMessage
 from langchain_core.runnables import RunnableGenerator, RunnableLambda
 from langgraph.errors import GraphInterrupt
 from loopback import OVERLOADED, Provider
-from pydantic import BaseModel
 from scripted import ProviderError
 
 from honcho_fallback import FailureKind, FallbackConfigError, FallbackExhausted
@@ -269,12 +278,6 @@ def test_12_a_batch_that_fails_leaves_runs_open() -> None:
     with pytest.raises(KeyError):
         FallbackRunnable(primary, backup).batch(["a", "b"], {"callbacks": [ours]})
     assert all(len(run.ends) == 1 for run in ours.all.values())
-
-
-class Joke(BaseModel):
-    """A joke."""
-
-    setup: str
 
 
 class Unannotated(ScriptedChat):

@@ -1,0 +1,141 @@
+"""Every parameter of a candidate is kept, and the chain promises what all of them can do."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import pytest
+from chat_fakes import Joke, alive, asked_of, dead, look_up
+from langchain_core.messages import AIMessage
+from langchain_core.runnables import ConfigurableField, RunnableLambda, RunnableSequence
+from loopback import claude, gpt
+
+from honcho_fallback_langchain import FallbackChatModel, FallbackRunnable
+from honcho_fallback_langchain._candidates import chat_model_of
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from langchain_core.language_models import BaseChatModel
+
+HEAT: Any = {"temperature": ConfigurableField(id="heat")}
+CHANGES: dict[str, Any] = {
+    "bind_tools": lambda model: model.bind_tools([look_up]),
+    "with_structured_output": lambda model: model.with_structured_output(Joke),
+    "bind": lambda model: model.bind(stop=["x"]),
+    "with_config": lambda model: model.with_config(tags=["t"]),
+    "with_retry": lambda model: model.with_retry(),
+    "configurable_fields": lambda model: model.configurable_fields(**HEAT),
+    "with_fallback_config": lambda model: model.with_fallback_config(reset="turn"),
+    "in a chain": lambda model: RunnableLambda(str) | model,
+}
+
+# What `without_sdk_retries` changes on purpose; test_sdk_retries.py says how.
+RETRIES = {"max_retries", "client", "async_client", "root_client", "root_async_client"}
+
+
+def models_in(part: Any) -> Iterator[BaseChatModel]:
+    """Find the candidates' models, as they are asked, whatever was made of them."""
+    if isinstance(part, FallbackChatModel | FallbackRunnable):
+        for one in asked_of(part):
+            yield from models_in(one)
+    elif isinstance(part, RunnableSequence):
+        for step in part.steps:
+            yield from models_in(step)
+    elif (model := chat_model_of(part)) is not None:
+        if isinstance(model, FallbackChatModel):
+            yield from models_in(model)
+        else:
+            yield model
+
+
+GIVEN: dict[str, Any] = {
+    "temperature": 0.5,
+    "max_tokens": 77,
+    "timeout": 9.0,
+    "metadata": {"a": 1},
+    "tags": ["t"],
+    "name": "named",
+    "stop": ["x"],
+    "default_headers": {"x-team": "a"},
+    "model_kwargs": {"user": "u"},
+    "disable_streaming": "tool_calling",
+    "stream_usage": True,
+    "top_p": 0.3,
+    "verbose": False,
+}
+
+
+@pytest.mark.parametrize("change", CHANGES)
+@pytest.mark.parametrize("retries", ["off", "keep"])
+def test_no_field_of_a_candidate_is_lost(change: str, retries: Any) -> None:
+    """Every field of the SDK classes, private ones included, whatever is made of the model."""
+    given = [gpt(**GIVEN, seed=4, reasoning_effort="low"), claude(**GIVEN, top_k=4)]
+    wrapped = FallbackChatModel(*given, sdk_retries=retries)
+
+    found = list(models_in(CHANGES[change](wrapped)))
+
+    assert [type(one) for one in found] == [type(one) for one in given]
+    for one, original in zip(found, given, strict=True):
+        differing = {
+            name
+            for name in type(original).model_fields
+            if getattr(one, name) is not getattr(original, name)
+            and getattr(one, name) != getattr(original, name)
+        }
+        assert differing <= (RETRIES if retries == "off" else set())
+        assert one.__pydantic_private__ == original.__pydantic_private__
+
+
+@pytest.mark.parametrize(
+    ("passed", "value"),
+    [("disable_streaming", True), ("output_version", "v1"), ("cache", True)],
+)
+def test_what_is_every_candidates_business_goes_to_every_candidate(
+    passed: str, value: Any
+) -> None:
+    """Given to the wrapper, on copies: the objects passed in stay as they were."""
+    first, second = dead(), alive()
+    model = FallbackChatModel(first.bind(seed=1), second, **{passed: value})
+    models: list[Any] = [chat_model_of(one) for one in asked_of(model)]
+    assert [getattr(one, passed) for one in models] == [value, value]
+    assert [getattr(one, passed) for one in (first, second)] != [value, value]
+    assert model.cache is False
+
+
+def test_profile_is_what_all_can_do() -> None:
+    """All for an ability, the smallest for a size; what one does not tell is not promised."""
+    first = alive("a")
+    first.profile = {"tool_calling": True, "structured_output": True, "max_input_tokens": 2000}
+    second = alive("b")
+    second.profile = {"tool_calling": True, "structured_output": False, "max_input_tokens": 1000}
+
+    joined = FallbackChatModel(first.bind(seed=1), second).profile
+
+    assert joined == {
+        "tool_calling": True,
+        "structured_output": False,
+        "max_input_tokens": 1000,
+    }
+    second.profile = {"tool_calling": True, "name": "b"}
+    first.profile = {**first.profile, "name": "a"}
+    assert FallbackChatModel(first, second).profile == {"tool_calling": True}
+    assert FallbackChatModel(first, second, profile={"tool_calling": False}).profile == {
+        "tool_calling": False
+    }
+    assert FallbackChatModel(first, alive("c")).profile is None
+
+
+def test_tokens_are_counted_as_the_primary_counts() -> None:
+    """A count needs no provider; a wrapper's own tokenizer would be nobody's."""
+
+    class Counts(type(alive())):  # type: ignore[misc] # a fake with a tokenizer
+        def get_token_ids(self, text: str) -> list[int]:
+            return [1] * len(text)
+
+        def get_num_tokens_from_messages(self, messages: Any, tools: Any = None) -> int:
+            return 40 + len(messages)
+
+    model = FallbackChatModel(Counts(model="a").bind(seed=1), alive())
+    assert model.get_num_tokens("four") == 4
+    assert model.get_num_tokens_from_messages([AIMessage(content="x")]) == 41
