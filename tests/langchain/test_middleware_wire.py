@@ -10,11 +10,13 @@ import pytest
 from agent_fakes import agent, last, run
 from chat_fakes import Runs
 from langchain.agents.middleware import AgentMiddleware
+from langchain.agents.middleware.types import ModelRequest
 from langchain_anthropic import ChatAnthropic
 from langchain_anthropic.middleware import AnthropicPromptCachingMiddleware
-from langchain_core.messages import HumanMessage, SystemMessage
+from langchain_core.messages import AIMessage, HumanMessage, SystemMessage
 from langchain_openai import ChatOpenAI
 from loopback import Provider
+from scripted import ProviderError
 from strict_providers import (
     StrictAnthropic,
     StrictOpenAIChat,
@@ -266,3 +268,27 @@ async def test_a_turn_goes_on_at_the_other_provider(httpserver: HTTPServer, verb
     assert [len(one.provider.requests) for one in (primary, backup)] == [1, 2]
     assert "cache_control" not in json.dumps(backup.provider.requests)
     assert answered["messages"][0].content == question.content
+
+
+@pytest.mark.parametrize("name", ["openai", "anthropic"])
+def test_what_was_made_for_a_provider_stays_with_it(httpserver: HTTPServer, name: str) -> None:
+    """Marked tools and an account's settings reach a fallback of the same provider alone."""
+    primary = Provider(httpserver, "anthropic").model()
+    backup = Provider(httpserver, name).model()
+    given: Json = {"name": "find", "input_schema": {}, "cache_control": MARK}
+    settings = {"extra_body": {"mine": 1}, "temperature": 1.0}
+    request: Any = ModelRequest(model=primary, messages=[], tools=[given], model_settings=settings)
+    sent: list[Any] = []
+
+    def handle(asked: Any) -> Any:
+        sent.append(asked)
+        if len(sent) == 1:
+            raise ProviderError(503)
+        return AIMessage("hi")
+
+    FallbackMiddleware(backup).wrap_model_call(request, handle)
+    kept = name == "anthropic"
+    assert ["cache_control" in one.tools[0] for one in sent] == [True, kept]
+    assert ["extra_body" in one.model_settings for one in sent] == [True, kept]
+    assert sent[1].model_settings["temperature"] == 1.0
+    assert given["cache_control"] is MARK
