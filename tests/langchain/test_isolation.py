@@ -10,6 +10,7 @@ import pytest
 from chat_fakes import (
     USAGE,
     VERBS,
+    Joke,
     ScriptedChat,
     alive,
     candidate,
@@ -170,14 +171,20 @@ def test_a_turn_of_another_chain_is_refused() -> None:
 
 
 def test_runnables_have_turns_as_well() -> None:
-    """A turn on a chain of chains."""
-    first: Any = RunnableLambda(lambda _: (_ for _ in ()).throw(ProviderError(503)))
-    chain = FallbackRunnable(first, RunnableLambda(str), reset="turn")
-    with chain.turn() as turn:
+    """A turn on a chain of chains, and a chat model's for its structured output."""
+    primary, backup = dead(), alive()
+    chain = FallbackRunnable(primary, backup, reset="turn")
+    with chain.turn():
         chain.invoke("hi")
-        assert turn.position == 1
         chain.with_retry(stop_after_attempt=1).with_fallback_config(agent="a").invoke("hi")
-    assert turn.position == 1
+    assert (len(primary.asked), len(backup.asked)) == (1, 2)
+
+    model = FallbackChatModel(primary, backup, reset="turn")
+    structured = model.with_structured_output(Joke)
+    with model.turn():
+        model.invoke("hi")
+        structured.invoke("hi")
+    assert (len(primary.asked), len(backup.asked)) == (2, 4)
 
 
 @pytest.mark.parametrize("verb", VERBS)

@@ -50,7 +50,8 @@ def options() -> dict[str, Any]:
         "agent": "deriver",
         "reset": "turn",
         "max_attempts": 2,
-        "fallback_on": {"timeout", "rate_limit"},
+        "fallback_on": {"timeout", "rate_limit", "overloaded", "connection", "quota"},
+        "timeout": None,
         "sdk_retries": "keep",
         "validate": bool,
         "observers": [],
@@ -98,7 +99,8 @@ def test_a_dump_has_a_public_id_and_the_plain_options(make: Any) -> None:
         "agent": "deriver",
         "reset": "turn",
         "max_attempts": 2,
-        "fallback_on": ["rate_limit", "timeout"],
+        "fallback_on": ["connection", "overloaded", "quota", "rate_limit", "timeout"],
+        "timeout": None,
         "sdk_retries": "keep",
     }
     assert len(written["kwargs"]["candidates"]) == 2
