@@ -120,6 +120,27 @@ def targets_of(candidates: Sequence[Runnable[Any, Any]]) -> list[Target]:
     return targets
 
 
+def given_candidates(
+    candidates: tuple[object, ...], options: dict[str, Any], *, chat_models: bool
+) -> list[Runnable[Any, Any]]:
+    """Return the candidates given to a constructor: by position, or by name as a file has them.
+
+    Args:
+        candidates: Those by position.
+        options: The keywords; ``candidates`` is taken out.
+        chat_models: As for ``check_candidates``.
+
+    Raises:
+        FallbackConfigError: As ``check_candidates``, or they came in both ways.
+    """
+    named = options.pop("candidates", None)
+    if candidates and named is not None:
+        raise FallbackConfigError.about(
+            "candidates", "they came by position and by name", "pass them by position"
+        )
+    return check_candidates(candidates or named or (), chat_models=chat_models)
+
+
 def check_candidates(
     candidates: Iterable[object], *, chat_models: bool
 ) -> list[Runnable[Any, Any]]:

@@ -15,7 +15,7 @@ from langchain_core.runnables.utils import get_unique_config_specs
 from pydantic import ConfigDict, Field, InstanceOf
 
 from honcho_fallback_langchain._binding import FallbackBinding
-from honcho_fallback_langchain._candidates import chat_model_of, check_candidates
+from honcho_fallback_langchain._candidates import chat_model_of, given_candidates
 from honcho_fallback_langchain._messages import for_provider, settings_for
 from honcho_fallback_langchain._options import FallbackOptions, Options, policy_over
 from honcho_fallback_langchain._profile import joined_profile
@@ -78,7 +78,7 @@ class FallbackChatModel(Verbs, BaseChatModel):
 
     def __init__(self, *candidates: Runnable[Any, Any], **options: Any) -> None:
         fields = type(self).model_fields
-        listed = check_candidates(candidates or options.pop("candidates", ()), chat_models=True)
+        listed = given_candidates(candidates, options, chat_models=True)
         passed = {name: options.pop(name) for name in _PASSED_ON & options.keys()}
         own = {name: options.pop(name) for name in fields.keys() & options.keys()}
         if passed:

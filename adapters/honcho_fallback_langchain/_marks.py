@@ -41,11 +41,21 @@ def mark(answer: Any, told: Mapping[str, Any]) -> Any:
         told: As ``describe`` returns it.
     """
     if isinstance(answer, AIMessage):
-        metadata = {**answer.response_metadata, KEY: told}
+        inner = answer.response_metadata.get(KEY)
+        metadata = {**answer.response_metadata, KEY: _around(inner, told) if inner else told}
         return answer.model_copy(update={"response_metadata": metadata})
     if isinstance(answer, dict) and isinstance(answer.get("raw"), AIMessage):
         return {**answer, "raw": mark(answer["raw"], told)}
     return answer
+
+
+def _around(inner: Mapping[str, Any], told: Mapping[str, Any]) -> dict[str, Any]:
+    # A candidate may be a chain of its own: who answered is who answered there.
+    return {
+        "is_fallback": told["is_fallback"] or inner["is_fallback"],
+        "model": inner["model"],
+        "attempts": [*told["attempts"][:-1], *inner["attempts"]],
+    }
 
 
 def attempt_metadata(run: FallbackRun, attempt: Attempt, primary: Target) -> dict[str, Any]:

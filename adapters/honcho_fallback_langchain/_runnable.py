@@ -12,7 +12,7 @@ from langchain_core.runnables.utils import get_unique_config_specs
 from pydantic import ConfigDict, Field, InstanceOf
 
 from honcho_fallback_langchain._binding import FallbackBinding
-from honcho_fallback_langchain._candidates import check_candidates
+from honcho_fallback_langchain._candidates import given_candidates
 from honcho_fallback_langchain._options import FallbackOptions, Options, policy_over
 from honcho_fallback_langchain._rebound import configurable
 from honcho_fallback_langchain._verbs import Verbs
@@ -41,8 +41,7 @@ class FallbackRunnable(Verbs, RunnableSerializable[Any, Any]):
     options: InstanceOf[Options] = Field(default_factory=Options, exclude=True, repr=False)
 
     def __init__(self, *candidates: Runnable[Any, Any], **options: Any) -> None:
-        given = candidates or options.pop("candidates", ())
-        listed = check_candidates(given, chat_models=False)
+        listed = given_candidates(candidates, options, chat_models=False)
         own = {name: options.pop(name) for name in ("name",) if name in options}
         held = options.pop("options", Options()).updated(options)
         own |= {"candidates": listed, "options": held}

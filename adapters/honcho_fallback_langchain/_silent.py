@@ -16,7 +16,7 @@ from uuid import uuid4
 
 from langchain_core.language_models import BaseChatModel
 from langchain_core.messages import AIMessageChunk, HumanMessage
-from langchain_core.outputs import ChatGenerationChunk
+from langchain_core.outputs import ChatGeneration, ChatGenerationChunk, ChatResult
 from langchain_core.runnables.base import RunnableBindingBase
 from langchain_core.utils.utils import LC_ID_PREFIX
 
@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Callable, Iterator
 
     from langchain_core.messages import BaseMessage
-    from langchain_core.outputs import ChatResult
+    from langchain_core.runnables import Runnable, RunnableConfig
 
     from honcho_fallback import Attempt, FallbackPolicy, FallbackRun
 
@@ -35,6 +35,7 @@ if TYPE_CHECKING:
 
 # What an integration may have put between a caller and the model; where it has, it is asked.
 _VERBS = ("invoke", "ainvoke", "generate", "agenerate", "generate_prompt", "agenerate_prompt")
+_UNHEARD: RunnableConfig = {"callbacks": []}
 _FOR_TRACING = frozenset({"ls_structured_output_format", "structured_output_format"})
 
 
@@ -67,39 +68,44 @@ class Silent:
     def generate(self, attempt: Attempt) -> ChatResult:
         """Ask one candidate."""
         model, messages, kwargs = self._prepare(attempt)
-        return self._finish(attempt, model._generate_with_cache(messages, **kwargs))  # noqa: SLF001 # see above
+        if isinstance(model, BaseChatModel):
+            return self._finish(attempt, model._generate_with_cache(messages, **kwargs))  # noqa: SLF001 # see above
+        return self._finish(attempt, _result(model.invoke(messages, _UNHEARD, **kwargs)))
 
     async def agenerate(self, attempt: Attempt) -> ChatResult:
         """Ask one candidate."""
         model, messages, kwargs = self._prepare(attempt)
-        return self._finish(attempt, await model._agenerate_with_cache(messages, **kwargs))  # noqa: SLF001 # see above
+        if isinstance(model, BaseChatModel):
+            return self._finish(attempt, await model._agenerate_with_cache(messages, **kwargs))  # noqa: SLF001 # see above
+        return self._finish(attempt, _result(await model.ainvoke(messages, _UNHEARD, **kwargs)))
 
     def stream(self, attempt: Attempt) -> Iterator[ChatGenerationChunk]:
         """Ask one candidate for its chunks."""
         model, messages, kwargs = self._prepare(attempt)
-        if _streams(model, kwargs, async_api=False):
-            return model._stream(messages, **kwargs)  # noqa: SLF001 # see above
-        return map(_as_chunk, [self.generate(attempt)])
+        if not isinstance(model, BaseChatModel) or not _streams(model, kwargs, async_api=False):
+            return map(_as_chunk, [self.generate(attempt)])
+        if model.rate_limiter is not None:
+            model.rate_limiter.acquire(blocking=True)
+        return model._stream(messages, **kwargs)  # noqa: SLF001 # see above
 
     async def astream(self, attempt: Attempt) -> AsyncIterator[ChatGenerationChunk]:
         """Ask one candidate for its chunks."""
         model, messages, kwargs = self._prepare(attempt)
-        if _streams(model, kwargs, async_api=True):
-            async for chunk in model._astream(messages, **kwargs):  # noqa: SLF001 # see above
-                yield chunk
-        else:
+        if not isinstance(model, BaseChatModel) or not _streams(model, kwargs, async_api=True):
             yield _as_chunk(await self.agenerate(attempt))
+            return
+        if model.rate_limiter is not None:
+            await model.rate_limiter.aacquire(blocking=True)
+        async for chunk in model._astream(messages, **kwargs):  # noqa: SLF001 # see above
+            yield chunk
 
-    def _prepare(self, attempt: Attempt) -> tuple[BaseChatModel, list[Any], dict[str, Any]]:
+    def _prepare(self, attempt: Attempt) -> tuple[Runnable[Any, Any], list[Any], dict[str, Any]]:
         messages, kwargs = self.ask_for(attempt, self.messages, self.kwargs)
-        candidate = attempt.target.client
-        while isinstance(candidate, RunnableBindingBase):
+        candidate: Runnable[Any, Any] = attempt.target.client
+        # What does more than to hold keywords (a retry, a configurable field) has to be asked.
+        while isinstance(candidate, RunnableBindingBase) and _is_transparent(candidate):
             kwargs = {**candidate.kwargs, **kwargs}
             candidate = candidate.bound
-        if not isinstance(candidate, BaseChatModel):
-            raise NotImplementedError(
-                f"generate() cannot ask a {type(candidate).__name__}; use invoke() or stream()"
-            )
         return candidate, messages, kwargs
 
     def _finish(self, attempt: Attempt, result: ChatResult) -> ChatResult:
@@ -193,6 +199,10 @@ def _is_transparent(binding: RunnableBindingBase[Any, Any]) -> bool:
 @cache
 def _is_plain(kind: type[BaseChatModel]) -> bool:
     return all(getattr(kind, verb) is getattr(BaseChatModel, verb) for verb in _VERBS)
+
+
+def _result(message: BaseMessage) -> ChatResult:
+    return ChatResult(generations=[ChatGeneration(message=message)])
 
 
 def _streams(model: BaseChatModel, kwargs: dict[str, Any], *, async_api: bool) -> bool:

@@ -135,3 +135,10 @@ def test_no_parameter_is_called_config() -> None:
     bound: Any = failing_over().bind(a=1)
     assert bound.with_fallback_config().kwargs == {"a": 1}
     assert bound.bound.policy.config == bound.with_fallback_config().bound.policy.config
+
+
+@pytest.mark.parametrize("kind", [FallbackChatModel, FallbackRunnable])
+def test_candidates_come_in_one_way(kind: Any) -> None:
+    """Candidates by position and by name would lose those by name."""
+    with pytest.raises(FallbackConfigError, match="by position and by name"):
+        kind(alive(), candidates=[dead()])

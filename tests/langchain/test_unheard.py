@@ -8,6 +8,7 @@ import pytest
 from chat_fakes import Runs, ScriptedChat, alive, candidate, chat, dead, failing_over, look_up
 from langchain_core.messages import AIMessage, HumanMessage, SystemMessage
 from langchain_core.prompt_values import ChatPromptValue
+from langchain_core.rate_limiters import InMemoryRateLimiter
 from scripted import ProviderError
 
 from honcho_fallback_langchain import FallbackChatModel, FallbackRunnable
@@ -99,7 +100,42 @@ async def test_verbs_that_a_class_overrides_are_used(verb: str) -> None:
     nested = FallbackChatModel(dead("a"), FallbackChatModel(dead("b"), alive("c")))
     answer = await ask(verb, nested)
     assert answer.text == "from c"
-    assert answer.response_metadata["fallback"]["attempts"][-1]["model"] == "b"
+    told = answer.response_metadata["fallback"]
+    assert told["is_fallback"]
+    assert told["model"] == "c"
+    assert [attempt["model"] for attempt in told["attempts"]] == ["a", "b", "c"]
+
+
+class Slow(InMemoryRateLimiter):
+    """Count who waited, and let everybody through."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.waited = 0
+
+    def acquire(self, *, blocking: bool = True) -> bool:
+        self.waited += 1
+        return True
+
+    async def aacquire(self, *, blocking: bool = True) -> bool:
+        return self.acquire(blocking=blocking)
+
+
+async def test_generate_asks_what_does_more_than_hold_keywords() -> None:
+    """A candidate's own retry and its rate limiter count where LangChain opened the run, too."""
+    limiter = Slow()
+    twice = chat("backup", ProviderError(503), "yes", rate_limiter=limiter)
+    retried = twice.with_retry(stop_after_attempt=2, wait_exponential_jitter=False)
+    model = FallbackChatModel(dead(), retried)
+    asked: list[list[Any]] = [[HumanMessage("hello")]]
+    assert model.generate(asked).generations[0][0].text == "yes"
+    assert len(twice.asked) == 2
+    limited = chat("backup", "yes", rate_limiter=limiter)
+    before = limiter.waited
+    assert [chunk.text for chunk in FallbackChatModel(dead(), limited)._stream(asked[0])]
+    assert limiter.waited == before + 1
+    assert [chunk async for chunk in FallbackChatModel(dead(), limited)._astream(asked[0])]
+    assert limiter.waited == before + 2
 
 
 @pytest.mark.parametrize("verb", VERBS)
