@@ -20,12 +20,16 @@ from langchain.agents.middleware.types import (
 from langchain.chat_models import init_chat_model
 from langchain_core.language_models import BaseChatModel
 from langchain_core.messages import AIMessage
+from langchain_core.runnables.config import set_config_context
+from langchain_core.runnables.utils import coro_with_context
 from langgraph.types import Command
 
 from honcho_fallback import FallbackConfigError, FallbackPolicy
+from honcho_fallback_langchain._candidates import parameters_of
 from honcho_fallback_langchain._marks import attempt_metadata, describe, mark, usage_of
 from honcho_fallback_langchain._messages import for_provider, settings_for, tools_for
 from honcho_fallback_langchain._options import FallbackOptions, Options, policy_over
+from honcho_fallback_langchain._reported_once import in_place_of, surroundings
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable
@@ -33,7 +37,7 @@ if TYPE_CHECKING:
     from langchain_core.messages import BaseMessage
     from langgraph.runtime import Runtime
 
-    from honcho_fallback import Attempt
+    from honcho_fallback import Attempt, FallbackObserver
 
 POSITION = "honcho_fallback_position"
 
@@ -113,10 +117,15 @@ class FallbackMiddleware(AgentMiddleware[Any, Any, Any]):
             FallbackExhausted: Nobody answered.
             Exception: The provider's own where no other model could help.
         """
-        call = _ModelCall(self._policy_of(request.model), request)
+        call = _ModelCall(self._policy_of(request.model), request, self.options.observers)
+        config = call.surroundings.config
 
         def ask(attempt: Attempt) -> ModelResponse[Any]:
-            return call.finish(attempt, handler(call.request_for(attempt)))
+            asked = call.request_for(attempt)
+            if config is None:
+                return call.finish(attempt, handler(asked))
+            with set_config_context(config) as context:
+                return call.finish(attempt, context.run(handler, asked))
 
         return call.told(call.policy.call(ask, run=call.run))
 
@@ -135,10 +144,15 @@ class FallbackMiddleware(AgentMiddleware[Any, Any, Any]):
             FallbackExhausted: Nobody answered.
             Exception: The provider's own where no other model could help.
         """
-        call = _ModelCall(self._policy_of(request.model), request)
+        call = _ModelCall(self._policy_of(request.model), request, self.options.observers)
+        config = call.surroundings.config
 
         async def ask(attempt: Attempt) -> ModelResponse[Any]:
-            return call.finish(attempt, await handler(call.request_for(attempt)))
+            asked = call.request_for(attempt)
+            if config is None:
+                return call.finish(attempt, await handler(asked))
+            with set_config_context(config) as context:
+                return call.finish(attempt, await coro_with_context(handler(asked), context))
 
         return call.told(await call.policy.acall(ask, run=call.run))
 
@@ -186,9 +200,14 @@ class _TurnMiddleware(FallbackMiddleware):
 class _ModelCall:
     """Hold one call of an agent's model."""
 
-    __slots__ = ("began_at", "policy", "request", "run", "turn")
+    __slots__ = ("began_at", "policy", "request", "run", "surroundings", "turn")
 
-    def __init__(self, policy: FallbackPolicy, request: ModelRequest[Any]) -> None:
+    def __init__(
+        self,
+        policy: FallbackPolicy,
+        request: ModelRequest[Any],
+        observers: tuple[FallbackObserver, ...],
+    ) -> None:
         self.policy = policy
         self.request = request
         self.turn = None
@@ -198,7 +217,9 @@ class _ModelCall:
             self.turn = policy.turn()
             self.turn.advance(min(position, len(policy.targets) - 1))
             self.began_at = self.turn.position
-        self.run = policy.start(turn=self.turn)
+        self.surroundings = around = surroundings(observers)
+        with in_place_of(around.handlers, around.parent_run_id, observers):
+            self.run = policy.start(turn=self.turn)
         if self.run.wants_content:
             system = request.system_message
             self.run.tell(input=[*([system] if system else []), *request.messages])
@@ -206,6 +227,8 @@ class _ModelCall:
     def request_for(self, attempt: Attempt) -> ModelRequest[Any]:
         """Return the request as an attempt's provider takes it."""
         request, target = self.request, attempt.target
+        if self.run.wants_content:
+            self.run.tell(parameters=parameters_of(target.client, request.model_settings))
         changes: dict[str, Any] = {}
         model = target.client
         if attempt.number > 1:

@@ -7,12 +7,13 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 from chat_fakes import USAGE, Runs, ScriptedChat, ainvoke, astream, invoke, stream
+from langchain.agents import create_agent
 from langchain_core.messages import HumanMessage
 from langchain_core.runnables import RunnableLambda
 from scripted import ProviderError
 
 from honcho_fallback import CallContent, CallRecord, CallStart, Switch
-from honcho_fallback_langchain import FallbackChatModel
+from honcho_fallback_langchain import FallbackChatModel, FallbackMiddleware
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -151,3 +152,24 @@ def test_a_stream_is_asked_for_its_usage_where_somebody_wants_to_know() -> None:
         observers = [] if ledger is None else [ledger]
         list(FallbackChatModel(model, healthy(), observers=observers).stream("hello"))
         assert model.asked[0].kwargs.get("stream_usage") is asked
+
+
+@pytest.mark.parametrize("asynchronous", [False, True])
+async def test_an_agents_calls_are_reported_once_too(asynchronous: bool) -> None:
+    """In an agent the middleware keeps Langfuse's handler from the model's runs, nothing else."""
+    stand_in, langfuse = StandIn(), OfLangfuse()
+    middleware = FallbackMiddleware(healthy(), observers=[stand_in])
+    agent = create_agent(broken(), middleware=[middleware])
+    given: Any = {"messages": [HumanMessage("hello")]}
+    config: Any = {"callbacks": [langfuse]}
+    if asynchronous:
+        await agent.ainvoke(given, config)
+    else:
+        agent.invoke(given, config)
+    assert langfuse.all
+    assert not langfuse.models
+    ((handlers, parent),) = stand_in.stood_for
+    assert handlers == [langfuse]
+    assert parent in langfuse.all
+    assert stand_in.told("parameters") == [{"temperature": 0.1}, {"temperature": 0.7}]
+    assert stand_in.record.usage == USAGE
