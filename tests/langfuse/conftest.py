@@ -18,8 +18,6 @@ if TYPE_CHECKING:
 
     from pytest_httpserver import HTTPServer
 
-KEYS = {"public_key": "pk-wire", "secret_key": "sk-wire"}
-
 
 @pytest.fixture(autouse=True)
 def no_keys(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -57,7 +55,11 @@ def wire_server() -> Iterator[OtlpReceiver]:
 @pytest.fixture(scope="session")
 def wire_client(wire_server: OtlpReceiver) -> Iterator[Langfuse]:
     client = Langfuse(
-        **KEYS, base_url=wire_server.base_url, tracer_provider=TracerProvider(), timeout=2
+        public_key="pk-wire",
+        secret_key="sk-wire",
+        base_url=wire_server.base_url,
+        tracer_provider=TracerProvider(),
+        timeout=2,
     )
     yield client
     client.shutdown()
