@@ -8,19 +8,22 @@ from typing import TYPE_CHECKING
 from honcho_fallback_langfuse._safe import attempted
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from langfuse import Langfuse
 
 
-def flushed(flush: Callable[[], object], timeout: float) -> bool:
-    """Run a flush that knows no timeout, and tell whether it was done in time.
+def flushed(client: Langfuse, timeout: float) -> bool:
+    """Run the SDK's flush, which knows no timeout, and tell whether it was done in time.
 
     Args:
-        flush: The SDK's.
+        client: Whose.
         timeout: Seconds.
     """
     # A daemon: a host that hangs may keep the thread, never the process.
     worker = Thread(
-        target=attempted, args=(flush, "flushing"), name="honcho-fallback-flush", daemon=True
+        target=attempted,
+        args=(lambda: client.flush(), "flushing"),  # noqa: PLW0108 # the look-up may raise, too
+        name="honcho-fallback-flush",
+        daemon=True,
     )
     worker.start()
     worker.join(timeout)

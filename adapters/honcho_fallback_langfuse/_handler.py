@@ -115,7 +115,7 @@ class LangfuseCallbackHandler(SpanObserver):
             timeout: Seconds to wait at most.
         """
         client = self._clients.get()
-        return client is None or flushed(client.flush, timeout)
+        return client is None or flushed(client, timeout)
 
     def close(self, timeout: float = 5.0) -> bool:
         """Flush, and make nothing of later calls; the client stays usable for others.
@@ -156,12 +156,7 @@ class LangfuseCallbackHandler(SpanObserver):
     def _end(self, held: CallInFlight, record: CallRecord) -> None:
         observation = held.span
         try:
-            fields = generation(held, record, self._shown)
-            try:
-                observation.update(**fields)
-            except Exception:  # noqa: BLE001 # whichever field it was, the others are wanted
-                for name, value in fields.items():
-                    attempted(lambda: observation.update(**{name: value}), f"the field {name}")  # noqa: B023 # called at once
+            observation.update(**generation(held, record, self._shown))
             if self._per_attempt:
                 attempted(lambda: _tell_attempts(observation, record), "the attempts' events")
         finally:
