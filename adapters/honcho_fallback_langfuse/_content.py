@@ -28,6 +28,9 @@ class _Budget:
     def text(self, value: str) -> str:
         """Return a text that UTF-8 can carry, cut to what is left."""
         length = len(value)
+        if type(value) is str and length <= self.characters and value.isascii():
+            self.characters -= length
+            return value
         # Inline media is cut out and uploaded by the SDK; half of it would be neither.
         if length > self.characters and not value.startswith("data:"):
             left, self.characters = self.characters, 0
@@ -63,10 +66,10 @@ def plain(value: Any, most: int = MOST_CHARACTERS) -> Any:
 
 
 def _plain(value: Any, budget: _Budget, depth: int) -> Any:
-    if type(value) in _SCALARS:
-        return value
     if isinstance(value, str):
         return budget.text(value)
+    if type(value) in _SCALARS:
+        return value
     budget.items -= 1
     if depth > _DEEPEST or budget.items < 0:
         return f"<{type(value).__name__}>"

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any, Literal
 
 if TYPE_CHECKING:
-    from honcho_fallback import AttemptRecord, CallRecord, Target
+    from honcho_fallback import AttemptRecord, CallRecord, CallStart, Target
     from honcho_fallback_langfuse._in_flight import CallInFlight
     from honcho_fallback_langfuse._usage import Source
 
@@ -33,10 +33,9 @@ def fallback_reason(record: CallRecord) -> str | None:
     Args:
         record: How the call ended.
     """
-    failed = [attempt for attempt in record.attempts if attempt.kind is not None]
-    if not any(attempt.is_fallback for attempt in record.attempts):
+    if not record.attempts or not record.attempts[-1].is_fallback:
         return None
-    of_primary = [attempt for attempt in failed if not attempt.is_fallback]
+    of_primary = [attempt for attempt in record.attempts if not attempt.is_fallback]
     if of_primary:
         return attempt_reason(of_primary[-1])
     return next((why for name, why in record.untried if name == record.primary), None)
@@ -70,17 +69,18 @@ def attempt_facts(attempt: AttemptRecord) -> dict[str, Any]:
 
 
 def metadata(
-    held: CallInFlight, record: CallRecord, source: Source, extra: dict[str, Any]
+    start: CallStart, record: CallRecord, named: Target, source: Source, extra: dict[str, Any]
 ) -> dict[str, Any]:
     """Return the metadata of a call's generation.
 
     Args:
-        held: The call.
+        start: How the call began.
         record: How it ended.
+        named: Who answered, or was asked last.
         source: Who counted the tokens.
         extra: What the application adds; our own keys win.
     """
-    primary, named = held.start.chain[0], named_target(held, record)
+    primary = start.chain[0]
     facts: dict[str, Any] = {
         "is_fallback": record.is_fallback,
         "provider": named.provider,
@@ -97,6 +97,8 @@ def metadata(
         "call_id": record.call_id,
     }
     told = {name: fact for name, fact in facts.items() if fact is not None}
+    if not extra:
+        return told
     room = _MOST_KEYS - len(told)
     more = [(name, value) for name, value in extra.items() if name not in told][:room]
     return {**dict(more), **told}
@@ -126,14 +128,12 @@ def status_message(record: CallRecord) -> str | None:
     Args:
         record: How the call ended.
     """
+    answered = record.outcome == "success"
+    if answered and not record.is_fallback:
+        return None
     failed = [
         f"{attempt.target}: {attempt_reason(attempt)}"
         for attempt in record.attempts[:_MOST_ATTEMPTS]
         if attempt.kind is not None
     ]
-    ending: str = record.outcome
-    if record.outcome == "success":
-        if not record.is_fallback:
-            return None
-        ending = f"{record.answered_by} answered"
-    return "; ".join([*failed, ending])
+    return "; ".join([*failed, f"{record.answered_by} answered" if answered else record.outcome])

@@ -4,20 +4,21 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from honcho_fallback_langfuse import _facts
 from honcho_fallback_langfuse._answer import answer
 from honcho_fallback_langfuse._content import clean, plain
 from honcho_fallback_langfuse._safe import attempted
 from honcho_fallback_langfuse._shape import is_sequence
-from honcho_fallback_langfuse._usage import Usage, read_usage
+from honcho_fallback_langfuse._usage import read_usage
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
 
-    from honcho_fallback import CallRecord
+    from honcho_fallback import CallRecord, Target
     from honcho_fallback_langfuse._in_flight import CallInFlight
+    from honcho_fallback_langfuse._usage import Usage
 
 _MASKED = "<not shown: the mask raised>"
 
@@ -87,6 +88,14 @@ class Shown:
             return _MASKED
 
 
+class _Told(NamedTuple):
+    held: CallInFlight
+    record: CallRecord
+    shown: Shown
+    usage: Usage | None
+    target: Target
+
+
 def generation(held: CallInFlight, record: CallRecord, shown: Shown) -> dict[str, Any]:
     """Return the arguments for the SDK's ``update``.
 
@@ -95,32 +104,62 @@ def generation(held: CallInFlight, record: CallRecord, shown: Shown) -> dict[str
         record: How it ended.
         shown: What of it is shown.
     """
-    usage = attempted(lambda: read_usage(record.usage, held.output), "reading the usage")
-    source = usage.source if usage else "none"
-    makers: dict[str, Callable[[], Any]] = {
-        "model": lambda: clean(_facts.named_target(held, record).model),
-        "model_parameters": lambda: parameters(held, record),
-        "input": lambda: shown.content(held.input) if shown.input else None,
-        "output": lambda: shown.content(answer(held.output)) if shown.output else None,
-        "usage_details": lambda: _buckets(usage, held, record),
-        "cost_details": lambda: {"total": usage.cost} if usage and usage.cost else None,
-        "completion_start_time": lambda: _first_token(record),
-        "metadata": lambda: _facts.metadata(held, record, source, shown.metadata),
-        "level": lambda: _facts.level(record),
-        "status_message": lambda: _facts.status_message(record),
-    }
-    fields = {name: attempted(make, f"the field {name}") for name, make in makers.items()}
+    usage = attempted(read_usage, "reading the usage", record.usage, held.output)
+    told = _Told(held, record, shown, usage, _facts.named_target(held, record))
+    fields = {name: attempted(make, name, told) for name, make in _FIELDS.items()}
     return {name: value for name, value in fields.items() if value is not None}
 
 
-def parameters(held: CallInFlight, record: CallRecord) -> dict[str, Any] | None:
+def _output(told: _Told) -> Any:
+    return told.shown.content(answer(told.held.output)) if told.shown.output else None
+
+
+def _buckets(told: _Told) -> dict[str, int] | None:
+    if told.usage is not None:
+        return told.usage.buckets()
+    if told.record.outcome in _NOTHING_SAID and told.held.output is None:
+        return {"input": 0, "output": 0, "total": 0}
+    return None
+
+
+def _cost(told: _Told) -> dict[str, float] | None:
+    return {"total": told.usage.cost} if told.usage and told.usage.cost else None
+
+
+def _first_token(told: _Told) -> datetime | None:
+    seconds = told.record.time_to_first_token
+    if seconds is None:
+        return None
+    return datetime.fromtimestamp(told.record.started_at, UTC) + timedelta(seconds=seconds)
+
+
+def _metadata(told: _Told) -> dict[str, Any]:
+    source = told.usage.source if told.usage else "none"
+    return _facts.metadata(told.held.start, told.record, told.target, source, told.shown.metadata)
+
+
+_FIELDS: dict[str, Callable[[_Told], Any]] = {
+    "model": lambda told: clean(told.target.model),
+    "model_parameters": lambda told: parameters(told.held, told.target),
+    "input": lambda told: told.shown.content(told.held.input) if told.shown.input else None,
+    "output": _output,
+    "usage_details": _buckets,
+    "cost_details": _cost,
+    "completion_start_time": _first_token,
+    "metadata": _metadata,
+    "level": lambda told: _facts.level(told.record),
+    "status_message": lambda told: _facts.status_message(told.record),
+}
+
+
+def parameters(held: CallInFlight, target: Target) -> dict[str, Any] | None:
     """Return how the model was asked: the target's own parameters and those of the call.
 
     Args:
         held: The call.
-        record: How it ended.
+        target: Who was asked.
     """
-    given: Mapping[str, Any] = {**_facts.named_target(held, record).params, **held.parameters}
+    given: Mapping[str, Any] = {**target.params, **held.parameters}
     told = {name: value for name, value in given.items() if name in _PARAMETERS}
     return {name: value for name, value in told.items() if _is_plain(value)} or None
 
@@ -131,18 +170,3 @@ def _is_plain(value: Any) -> bool:
     if is_sequence(value):
         return len(value) <= _LONGEST_PARAMETER and all(isinstance(one, str) for one in value)
     return isinstance(value, bool | int | float)
-
-
-def _buckets(usage: Usage | None, held: CallInFlight, record: CallRecord) -> dict[str, int] | None:
-    if usage is not None:
-        return usage.buckets()
-    if record.outcome in _NOTHING_SAID and held.output is None:
-        return {"input": 0, "output": 0, "total": 0}
-    return None
-
-
-def _first_token(record: CallRecord) -> datetime | None:
-    if record.time_to_first_token is None:
-        return None
-    started = datetime.fromtimestamp(record.started_at, UTC)
-    return started + timedelta(seconds=record.time_to_first_token)

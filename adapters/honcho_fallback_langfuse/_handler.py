@@ -134,41 +134,55 @@ class LangfuseCallbackHandler(SpanObserver):
         from opentelemetry import context, trace  # noqa: PLC0415 # see above
 
         parent = current_parent()
-        token = None if parent is None else context.attach(_context_of(parent))
+        if parent is None:
+            return _opened(client, call, trace.get_current_span())
+        token = context.attach(_context_of(parent))
         try:
-            named = _names_trace(trace.get_current_span(), parent)
-            opening = client.start_as_current_observation(
-                name=_name(call), as_type="generation", end_on_exit=False
-            )
-            # Entered and left in this frame: a span that stays current in a generator or a task
-            # would adopt whatever the consumer does meanwhile.
-            with opening as observation:
-                span = trace.get_current_span()
-                if not span.is_recording():
-                    return None
-                if named and call.agent != _UNNAMED:
-                    _name_trace(span, call.agent)
+            return _opened(client, call, None)
         finally:
-            if token is not None:
-                context.detach(token)
-        return observation
+            context.detach(token)
 
     def _end(self, held: CallInFlight, record: CallRecord) -> None:
         observation = held.span
         try:
             observation.update(**generation(held, record, self._shown))
             if self._per_attempt:
-                attempted(lambda: _tell_attempts(observation, record), "the attempts' events")
+                attempted(_tell_attempts, "the attempts' events", observation, record)
         finally:
             observation.end()
 
-    def _drop(self, held: CallInFlight) -> None:
-        # Never ended, never exported: nobody knows how it went on.
-        del held
+
+def _opened(client: Langfuse, call: CallStart, enclosing: Span | None) -> Any:
+    name = _NAME if call.agent == _UNNAMED else call.agent
+    if not _is_foreign(enclosing):
+        # A root gives its trace its name; elsewhere in Langfuse's traces they have one.
+        observation = client.start_observation(name=name, as_type="generation")
+        span = getattr(observation, "_otel_span", None)
+        return observation if span is None or span.is_recording() else None
+    from opentelemetry import trace  # noqa: PLC0415 # comes with langfuse
+
+    opening = client.start_as_current_observation(
+        name=name, as_type="generation", end_on_exit=False
+    )
+    # Entered and left in this frame: a span that stays current in a generator or a task would
+    # adopt whatever the consumer does meanwhile.
+    with opening as observation:
+        span = trace.get_current_span()
+        if not span.is_recording():
+            return None
+        # The SDK has stamped here what the application propagated.
+        attributes: Any = getattr(span, "attributes", None) or {}
+        if _TRACE_NAME not in attributes:
+            span.set_attribute(_TRACE_NAME, name)
+    return observation
 
 
-def _name(call: CallStart) -> str:
-    return _NAME if call.agent == _UNNAMED else call.agent
+def _is_foreign(enclosing: Span | None) -> bool:
+    # Langfuse never gets to see a web server's span, so it cannot name the trace.
+    if enclosing is None or not enclosing.get_span_context().is_valid:
+        return False
+    scope: Any = getattr(enclosing, "instrumentation_scope", None)
+    return getattr(scope, "name", None) != _SCOPE
 
 
 def _context_of(parent: Parent) -> Context:
@@ -181,18 +195,6 @@ def _context_of(parent: Parent) -> Context:
         trace_flags=trace.TraceFlags(trace.TraceFlags.SAMPLED),
     )
     return trace.set_span_in_context(trace.NonRecordingSpan(where))
-
-
-def _names_trace(enclosing: Span, parent: Parent | None) -> bool:
-    # A trace that Langfuse knows of has its name from the observation that opened it.
-    scope: Any = getattr(enclosing, "instrumentation_scope", None)
-    return parent is None and getattr(scope, "name", None) != _SCOPE
-
-
-def _name_trace(span: Any, name: str) -> None:
-    # The SDK has stamped here what the application propagated.
-    if _TRACE_NAME not in (span.attributes or {}):
-        span.set_attribute(_TRACE_NAME, name)
 
 
 def _tell_attempts(observation: Any, record: CallRecord) -> None:

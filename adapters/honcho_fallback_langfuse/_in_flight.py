@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections import OrderedDict
+from contextlib import suppress
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
@@ -67,19 +68,18 @@ class CallsInFlight:
     def __len__(self) -> int:
         return len(self._calls)
 
-    def add(self, call: CallInFlight) -> CallInFlight | None:
-        """Hold a call, and return the oldest one where there are too many.
+    def add(self, call: CallInFlight) -> None:
+        """Hold a call, and forget the oldest one where there are too many.
+
+        A span that is forgotten is never ended and never exported: nobody knows how it went on.
 
         Args:
             call: What to hold.
         """
         self._calls[call.start.call_id] = call
-        if len(self._calls) <= self._most:
-            return None
-        try:
-            return self._calls.popitem(last=False)[1]
-        except KeyError:  # other threads took them all
-            return None
+        if len(self._calls) > self._most:
+            with suppress(KeyError):  # other threads took them all
+                self._calls.popitem(last=False)
 
     def get(self, call_id: str) -> CallInFlight | None:
         """Return a call that is held.

@@ -57,7 +57,7 @@ def observation_of(handlers: Iterable[object], run_id: object) -> Parent | None:
         handlers: LangChain callback handlers.
         run_id: LangChain's id of the run.
     """
-    return attempted(lambda: _observation_of(handlers, run_id), "looking for LangChain's run")
+    return attempted(_observation_of, "looking for LangChain's run", handlers, run_id)
 
 
 def _observation_of(handlers: Iterable[object], run_id: object) -> Parent | None:

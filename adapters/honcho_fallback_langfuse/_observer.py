@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from honcho_fallback_langfuse._in_flight import CallInFlight, CallsInFlight
@@ -27,15 +26,21 @@ class SpanObserver(ABC):
 
     def on_start(self, call: CallStart, /) -> None:
         """Hear that a call begins."""
-        self._fuse.run(partial(self._start, call), "opening a span")
+        if self._fuse.blown:
+            return
+        try:
+            span = self._open(call)
+            if span is not None:
+                self._calls.add(CallInFlight(call, span))
+                self._fuse.mend()
+        except Exception as error:  # noqa: BLE001 # telemetry must not break a call
+            self._fuse.heat(error, "opening a span")
 
     def on_content(self, content: CallContent, /) -> None:
         """Hear what was asked or answered."""
         held = self._calls.get(content.call_id)
         if held is not None:
-            self._fuse.run(
-                partial(held.hear, content, keep_input=self._keep_input), "taking content"
-            )
+            held.hear(content, keep_input=self._keep_input)
 
     def on_switch(self, switch: Switch, /) -> None:  # noqa: B027 # observers have it; nothing to do
         """Hear that a call goes to another target; the record tells it again at the end."""
@@ -43,16 +48,12 @@ class SpanObserver(ABC):
     def on_finish(self, record: CallRecord, /) -> None:
         """Hear how a call ended."""
         held = self._calls.take(record.call_id)
-        if held is not None:
-            self._fuse.run(partial(self._end, held, record), "ending a span")
-
-    def _start(self, call: CallStart) -> None:
-        span = self._open(call)
-        if span is None:
+        if held is None:
             return
-        lost = self._calls.add(CallInFlight(call, span))
-        if lost is not None:
-            self._drop(lost)
+        try:
+            self._end(held, record)
+        except Exception as error:  # noqa: BLE001 # as above
+            self._fuse.heat(error, "ending a span")
 
     @abstractmethod
     def _open(self, call: CallStart) -> Any:
@@ -61,7 +62,3 @@ class SpanObserver(ABC):
     @abstractmethod
     def _end(self, held: CallInFlight, record: CallRecord) -> None:
         """Fill the span and end it."""
-
-    @abstractmethod
-    def _drop(self, held: CallInFlight) -> None:
-        """End the span of a call that was never told to have ended."""

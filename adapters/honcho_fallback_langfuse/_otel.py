@@ -84,7 +84,7 @@ class OpenTelemetryHandler(SpanObserver):
     def _end(self, held: CallInFlight, record: CallRecord) -> None:
         span: trace.Span = held.span
         try:
-            usage = attempted(lambda: read_usage(record.usage, held.output), "reading the usage")
+            usage = attempted(read_usage, "reading the usage", record.usage, held.output)
             makers: tuple[Callable[[], dict[str, Any]], ...] = (
                 lambda: _answerer(held, record),
                 lambda: _request(held, record),
@@ -110,10 +110,6 @@ class OpenTelemetryHandler(SpanObserver):
         finally:
             span.end()
 
-    def _drop(self, held: CallInFlight) -> None:
-        # Never ended, never exported: nobody knows how it went on.
-        del held
-
 
 def _answerer(held: CallInFlight, record: CallRecord) -> dict[str, Any]:
     named = _facts.named_target(held, record)
@@ -124,7 +120,7 @@ def _answerer(held: CallInFlight, record: CallRecord) -> dict[str, Any]:
 
 
 def _request(held: CallInFlight, record: CallRecord) -> dict[str, Any]:
-    given = parameters(held, record) or {}
+    given = parameters(held, _facts.named_target(held, record)) or {}
     told: dict[str, Any] = {
         f"gen_ai.request.{name}": given[key] for key, name in _REQUEST.items() if key in given
     }

@@ -12,7 +12,8 @@ def is_mapping(value: object) -> TypeGuard[Mapping[Any, Any]]:
     Args:
         value: Anything.
     """
-    return isinstance(value, Mapping)
+    # Asking the abstract class costs ten times as much as looking at the type.
+    return type(value) is dict or isinstance(value, Mapping)
 
 
 def is_sequence(value: object) -> TypeGuard[list[Any] | tuple[Any, ...]]:
@@ -74,8 +75,6 @@ def at(value: Any, path: str) -> Any:
         value: An SDK's object or a mapping.
         path: Such as ``prompt_tokens_details.cached_tokens``.
     """
-    for name in path.split("."):
-        if value is None:
-            return None
-        value = part(value, name)
-    return value
+    name, dot, rest = path.partition(".")
+    found = part(value, name)
+    return at(found, rest) if dot and found is not None else found

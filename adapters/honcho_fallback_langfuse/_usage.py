@@ -221,24 +221,34 @@ def _counts(value: Any) -> tuple[_Dialect, _Counts] | None:
     if value is None or isinstance(value, str):
         return None
     for dialect in _DIALECTS:
-        found: _Counts = {}
-        for name in ("input", "output"):
-            _note(found, name, value, (getattr(dialect, name),))
-        if not found:
+        asked, said = _count(part(value, dialect.input)), _count(part(value, dialect.output))
+        if asked is None and said is None:
             continue
+        found: _Counts = {}
+        _note(found, "input", asked)
+        _note(found, "output", said)
         if dialect.total:
-            _note(found, "total", value, (dialect.total,))
-        for details in (dialect.inside, dialect.outside):
-            for name, paths in details.items():
-                _note(found, name if details is dialect.inside else f"+{name}", value, paths)
+            _note(found, "total", _count(part(value, dialect.total)))
+        for name, paths in dialect.inside.items():
+            _note(found, name, _sum(value, paths))
+        for name, paths in dialect.outside.items():
+            _note(found, f"+{name}", _sum(value, paths))
         return dialect, found
     return None
 
 
-def _note(found: _Counts, name: str, value: Any, paths: Iterable[str]) -> None:
-    counts = [count for path in paths if (count := _count(at(value, path))) is not None]
-    if counts:
-        found[name] = sum(counts)
+def _note(found: _Counts, name: str, count: int | None) -> None:
+    if count is not None:
+        found[name] = count
+
+
+def _sum(value: Any, paths: Iterable[str]) -> int | None:
+    total: int | None = None
+    for path in paths:
+        count = _count(at(value, path))
+        if count is not None:
+            total = count if total is None else total + count
+    return total
 
 
 def _count(value: Any) -> int | None:
