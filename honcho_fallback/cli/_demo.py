@@ -35,6 +35,7 @@ def run(primary: str | None, fallback: str | None, console: Console) -> int:
     """
     need_sdk("openai")
     from honcho_fallback.cli._scenarios import SCENARIOS, play  # noqa: PLC0415 # needs the extra
+    from honcho_fallback.cli._traced import show_generation  # noqa: PLC0415 # only the demo does
 
     with _set(primary, fallback) as stage:
         names = " -> ".join(target.name for target in stage.chain)
@@ -43,6 +44,7 @@ def run(primary: str | None, fallback: str | None, console: Console) -> int:
         for scenario in SCENARIOS:
             played.append(play(scenario, stage))
             _timeline.show(console, played[-1])
+        show_generation(console, stage)
     _timeline.show_end(console, played)
     return exit_status(played)
 

@@ -168,7 +168,7 @@ def _handler(receiver: OtlpReceiver, request: Any) -> type[BaseHTTPRequestHandle
             self.send_header("content-length", "0")
             self.end_headers()
 
-        def log_message(self, *_: Any) -> None:
+        def log_message(self, format: str, *args: Any) -> None:  # noqa: A002 # its name
             """Keep the terminal clean."""
 
     return Handler
