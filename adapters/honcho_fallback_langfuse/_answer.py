@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from honcho_fallback_langfuse._content import as_message
-from honcho_fallback_langfuse._shape import at, is_sequence, part, parts, pieces, text
+from honcho_fallback_langfuse._shape import is_sequence, part, parts, pieces, text
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
@@ -161,8 +161,10 @@ def _hear_event(chunk: Any, said: _Said) -> bool:
             said.call(index, None, part(delta, "partial_json"))
     elif kind == "response.output_text.delta":
         said.texts.append(text(chunk, "delta"))
-    elif kind == "response.output_item.done" and at(chunk, "item.type") == "function_call":
-        said.call(part(chunk, "output_index"), at(chunk, "item.name"), at(chunk, "item.arguments"))
+    elif kind == "response.output_item.done":
+        item = part(chunk, "item")
+        if text(item, "type") == "function_call":
+            said.call(part(chunk, "output_index"), part(item, "name"), part(item, "arguments"))
     return bool(kind)
 
 

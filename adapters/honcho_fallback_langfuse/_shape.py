@@ -3,7 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any, TypeGuard
+from typing import TYPE_CHECKING, Any, TypeGuard
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
 
 
 def is_mapping(value: object) -> TypeGuard[Mapping[Any, Any]]:
@@ -68,13 +71,15 @@ def pieces(output: Any) -> tuple[Any, ...]:
     return tuple(output) if is_sequence(output) and isinstance(output, tuple) else (output,)
 
 
-def at(value: Any, path: str) -> Any:
-    """Return what lies at a dotted path, or None.
+def at(value: Any, path: Iterable[str]) -> Any:
+    """Return what lies at the end of a path, or None.
 
     Args:
         value: An SDK's object or a mapping.
-        path: Such as ``prompt_tokens_details.cached_tokens``.
+        path: Such as ``["prompt_tokens_details", "cached_tokens"]``; an empty one ends here.
     """
-    name, dot, rest = path.partition(".")
-    found = part(value, name)
-    return at(found, rest) if dot and found is not None else found
+    for name in path:
+        if value is None:
+            return None
+        value = part(value, name)
+    return value

@@ -7,7 +7,6 @@ what Langfuse adds up and prices: every token in exactly one bucket.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 
 from honcho_fallback_langfuse._shape import at, part, pieces
@@ -19,9 +18,10 @@ Source = Literal["provider", "estimated", "none"]
 _Counts = dict[str, int]
 
 
-@dataclass(frozen=True, slots=True)
-class Usage:
+class Usage(NamedTuple):
     """Count the tokens of a call, inclusively; None where nobody said.
+
+    A tuple, because one is made at the end of each call.
 
     Args:
         input: All tokens of the input.
@@ -62,22 +62,33 @@ class Usage:
         return found
 
 
-class _Dialect(NamedTuple):
+class _Dialect:
     """Say where a family of providers puts its counts.
 
     Args:
-        input: The input's path.
-        output: The output's path.
-        total: The total's path.
-        inside: Details that input or output include.
-        outside: Details that they do not.
+        input: The input's name.
+        output: The output's name.
+        total: The total's name, or an empty one.
+        inside: Paths of details that input or output include.
+        outside: Paths of details that they do not; their counts are kept under a plus sign.
     """
 
-    input: str
-    output: str
-    total: str
-    inside: Mapping[str, tuple[str, ...]] = {}
-    outside: Mapping[str, tuple[str, ...]] = {}
+    __slots__ = ("details", "input", "output", "total")
+
+    def __init__(
+        self,
+        input: str,  # noqa: A002 # the providers' word
+        output: str,
+        total: str,
+        inside: Mapping[str, tuple[str, ...]] | None = None,
+        outside: Mapping[str, tuple[str, ...]] | None = None,
+    ) -> None:
+        self.input, self.output, self.total = input, output, total
+        signed = {f"+{name}": paths for name, paths in (outside or {}).items()}
+        self.details = tuple(
+            (name, tuple(path.split(".") for path in paths))
+            for name, paths in {**(inside or {}), **signed}.items()
+        )
 
 
 # Of several paths for one detail the counts are added: langchain-anthropic splits cache_creation
@@ -160,6 +171,8 @@ _PLACES = (
     "",
 )
 
+_SPLIT_PLACES = tuple((place, place.split(".") if place else []) for place in _PLACES)
+
 _CHUNKED_SUMS = frozenset({"usage_metadata", "message.usage_metadata"})
 
 # Providers tell the usage with a stream's first or last chunks; looking into thousands in between
@@ -203,11 +216,11 @@ def _merged(told: Iterable[Any]) -> tuple[_Dialect, _Counts] | None:
         # A chunk that is plain text is the common case, and has none.
         if piece is None or isinstance(piece, str):
             continue
-        for place in _PLACES:
-            said = _counts(at(piece, place) if place else piece)
+        for place, path in _SPLIT_PLACES:
+            said = _counts(at(piece, path))
             if said is None:
                 continue
-            if dialect is None or said[0] == dialect:
+            if dialect is None or said[0] is dialect:
                 dialect, counts = said
                 if place in _CHUNKED_SUMS and dialect.input == "input_tokens":
                     # LangChain's chunks each carry their share, all others what holds by then.
@@ -229,10 +242,8 @@ def _counts(value: Any) -> tuple[_Dialect, _Counts] | None:
         _note(found, "output", said)
         if dialect.total:
             _note(found, "total", _count(part(value, dialect.total)))
-        for name, paths in dialect.inside.items():
+        for name, paths in dialect.details:
             _note(found, name, _sum(value, paths))
-        for name, paths in dialect.outside.items():
-            _note(found, f"+{name}", _sum(value, paths))
         return dialect, found
     return None
 
@@ -242,7 +253,7 @@ def _note(found: _Counts, name: str, count: int | None) -> None:
         found[name] = count
 
 
-def _sum(value: Any, paths: Iterable[str]) -> int | None:
+def _sum(value: Any, paths: Iterable[list[str]]) -> int | None:
     total: int | None = None
     for path in paths:
         count = _count(at(value, path))

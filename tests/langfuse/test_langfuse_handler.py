@@ -98,6 +98,25 @@ def test_fifty_calls_at_once_on_one_handler(memory: Memory) -> None:
     assert len(handler._calls) == 0
 
 
+def test_a_cost_that_is_known_is_told(memory: Memory) -> None:
+    """A provider's own price replaces Langfuse's; where none is known, Langfuse prices itself."""
+    priced = {**ANSWER, "usage": {"prompt_tokens": 3, "completion_tokens": 2, "cost": 0.25}}
+    asking = policy(LangfuseCallbackHandler(memory.client))
+    asking.call(lambda _: priced)
+    asking.call(lambda _: ANSWER)
+    assert [one.cost for one in memory.stored()] == [{"total": 0.25}, {}]
+
+
+def test_what_the_caller_reports_is_the_usage(memory: Memory) -> None:
+    """A loop of one's own reports usage with succeed, and it counts once."""
+    run = policy(LangfuseCallbackHandler(memory.client)).start()
+    run.tell(input=MESSAGES, output="hello")
+    run.succeed(usage={"input_tokens": 3, "output_tokens": 2, "total_tokens": 5})
+    one = memory.only()
+    assert (one.output, one.usage) == ("hello", {"input": 3, "output": 2, "total": 5})
+    assert one.metadata["usage_source"] == "provider"
+
+
 def test_fifty_calls_in_threads(memory: Memory) -> None:
     """Threads share a handler as tasks do."""
     handler = LangfuseCallbackHandler(memory.client)

@@ -305,3 +305,17 @@ def test_the_wire_carries_the_same(
     assert export.headers["content-type"] == "application/x-protobuf"
     (span,) = export.spans
     check(stored(span), "astream", name, speaker)
+
+
+@pytest.mark.parametrize("mode", MODES)
+def test_a_provider_that_counts_nothing_is_not_counted_for(
+    mode: str, memory: Memory, providers: str
+) -> None:
+    """HON-068: without counts from a local model there is no usage, and no invented number."""
+    speaker = SPEAKERS["raw openai"](providers)
+    handler = LangfuseCallbackHandler(memory.client)
+    asking = FallbackPolicy([speaker.target("quiet")], observers=[handler])
+    MODES[mode](asking, asking.start(), speaker, ENDINGS["no fallback"])
+    one = memory.only()
+    assert (one.usage, one.metadata["usage_source"]) == ({}, "none")
+    assert one.output["content"] == TEXT
