@@ -146,9 +146,14 @@ def _texts(blocks: Iterable[Any]) -> str:
     return "".join(block if isinstance(block, str) else text(block, "text") for block in blocks)
 
 
+_EVENTS = ("message_", "content_block_", "response.", "ping")
+
+
 def _hear_event(chunk: Any, said: _Said) -> bool:
     # Anthropic's and OpenAI's events are told apart by their types.
     kind = text(chunk, "type")
+    if not kind.startswith(_EVENTS):
+        return False
     index = part(chunk, "index")
     if kind == "content_block_start":
         block = part(chunk, "content_block")
@@ -165,7 +170,7 @@ def _hear_event(chunk: Any, said: _Said) -> bool:
         item = part(chunk, "item")
         if text(item, "type") == "function_call":
             said.call(part(chunk, "output_index"), part(item, "name"), part(item, "arguments"))
-    return bool(kind)
+    return True
 
 
 def _hear_candidates(chunk: Any, said: _Said) -> bool:

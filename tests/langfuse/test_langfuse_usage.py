@@ -425,5 +425,7 @@ def test_what_is_not_known_is_shown_as_it_is() -> None:
     """Texts join, other chunks stay a list, other answers stay themselves."""
     assert answer(("hel", "lo")) == "hello"
     assert answer(({"a": 1}, {"a": 2})) == [{"a": 1}, {"a": 2}]
+    typed = {"type": "text", "text": "hello"}
+    assert answer((typed, typed)) == [typed, typed]
     assert answer({"a": 1}) == {"a": 1}
     assert answer(()) == ""
