@@ -340,6 +340,14 @@ def test_the_trace_keeps_the_name_that_the_application_gave(memory: Memory) -> N
     assert span.attributes["session.id"] == "s1"
 
 
+def test_a_name_given_under_a_foreign_span_is_kept(memory: Memory) -> None:
+    """Under a web server's span, too, the application's trace name goes before the agent's."""
+    tracer = TracerProvider().get_tracer("web")
+    with tracer.start_as_current_span("GET /"), propagate_attributes(trace_name="checkout"):
+        called(LangfuseCallbackHandler(memory.client))
+    assert memory.only().trace_name == "checkout"
+
+
 def test_a_foreign_span_gets_no_name_from_us(memory: Memory) -> None:
     """Under a web server's span the trace is named after the agent, the span is left alone."""
     tracer = TracerProvider().get_tracer("web")
