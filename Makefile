@@ -7,13 +7,18 @@ INSTALL = $(1)/python -m pip install --quiet --constraint constraints.txt
 # Tests reach this machine and nothing else; a cassette is played, never recorded.
 PYTEST := pytest --block-network --allowed-hosts=127.0.0.1,localhost,::1 --record-mode=none
 
-.PHONY: demo test lint bench wheel-test record clean
+.PHONY: demo test test-langfuse lint bench wheel-test record clean
 
 demo: .venv/.installed
 	$(BIN)/honcho-fallback demo $(ARGS)
 
 test: .venv/.installed
 	$(BIN)/$(PYTEST) $(ARGS)
+
+# The Langfuse adapter on both major versions of its SDK; LiteLLM's own callback allows 4.x only.
+test-langfuse: .venv/.installed .venv-langfuse4/.installed
+	$(BIN)/$(PYTEST) tests/langfuse $(ARGS)
+	.venv-langfuse4/bin/$(PYTEST) tests/langfuse $(ARGS)
 
 lint: .venv/.linters
 	$(BIN)/ruff check .
@@ -25,6 +30,7 @@ lint: .venv/.linters
 bench: .venv/.installed
 	$(BIN)/python benchmarks/overhead.py $(ARGS)
 	$(BIN)/python benchmarks/langchain_calls.py $(ARGS)
+	$(BIN)/python benchmarks/langfuse_observer.py
 
 # The unit tests again, from a folder that has no source tree beside it.
 wheel-test: .venv/.installed
@@ -42,7 +48,7 @@ record: .venv/.installed
 	$(BIN)/python recording/record.py $(ARGS)
 
 clean:
-	rm -rf .venv .venv-record .venv-wheel build dist .hypothesis .*_cache
+	rm -rf .venv .venv-langfuse4 .venv-record .venv-wheel build dist .hypothesis .*_cache
 
 # pip 25.1 is the first that knows --group.
 .venv/.installed: pyproject.toml constraints.txt
@@ -55,4 +61,12 @@ clean:
 
 .venv/.linters: .venv/.installed
 	$(call INSTALL,$(BIN)) --group lint
+	touch $@
+
+.venv-langfuse4/.installed: pyproject.toml constraints.txt
+	$(PYTHON) -m venv .venv-langfuse4
+	.venv-langfuse4/bin/python -m pip install --quiet --upgrade 'pip>=25.1'
+	sed '/^langfuse==/d' constraints.txt > .venv-langfuse4/constraints.txt
+	.venv-langfuse4/bin/python -m pip install --quiet --constraint .venv-langfuse4/constraints.txt \
+		--group test --editable '.[agents,demo,langfuse]' 'langfuse<5'
 	touch $@

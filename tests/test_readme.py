@@ -93,6 +93,8 @@ def providers(httpserver: HTTPServer, monkeypatch: pytest.MonkeyPatch) -> HTTPSe
         "LOCAL_URL": httpserver.url_for("/local"),
     }.items():
         monkeypatch.setenv(name, value)
+    for name in ("LANGFUSE_PUBLIC_KEY", "LANGFUSE_SECRET_KEY"):
+        monkeypatch.delenv(name, raising=False)
     return httpserver
 
 

@@ -48,6 +48,10 @@ def run(primary: str | None, fallback: str | None, console: Console, via: str = 
         for scenario in demo.scenarios:
             played.append(play(scenario, stage))
             _timeline.show(console, played[-1])
+        if via == CORE:
+            from honcho_fallback.cli._traced import show_generation  # noqa: PLC0415 # needs the extra
+
+            show_generation(console, stage)
     _timeline.show_end(console, played)
     return exit_status(played)
 

@@ -41,6 +41,10 @@ class Speaker(Protocol):
     """Ask one target, over its provider's own SDK."""
 
     @abstractmethod
+    def answer(self, attempt: Attempt, prompt: str) -> Any:
+        """Ask for a text, and return the SDK's own answer."""
+
+    @abstractmethod
     def say(self, attempt: Attempt, prompt: str) -> str:
         """Ask for a text."""
 
@@ -65,9 +69,13 @@ class OpenAISpeaker:
     def __init__(self, client: openai.OpenAI) -> None:
         self._client = client
 
+    def answer(self, attempt: Attempt, prompt: str) -> Any:
+        """Ask for a text, and return the SDK's own answer."""
+        return self._create(attempt, _openai_history(prompt, ()))
+
     def say(self, attempt: Attempt, prompt: str) -> str:
         """Ask for a text."""
-        return self._create(attempt, _openai_history(prompt, ())).choices[0].message.content or ""
+        return self.answer(attempt, prompt).choices[0].message.content or ""
 
     def stream(self, attempt: Attempt, prompt: str) -> Iterator[str]:
         """Ask for a text in pieces, some of them empty."""

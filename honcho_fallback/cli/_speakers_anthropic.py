@@ -24,9 +24,13 @@ class AnthropicSpeaker:
     def __init__(self, client: anthropic.Anthropic) -> None:
         self._client = client
 
+    def answer(self, attempt: Attempt, prompt: str) -> Any:
+        """Ask for a text, and return the SDK's own answer."""
+        return self._create(attempt, _history(prompt, ()))
+
     def say(self, attempt: Attempt, prompt: str) -> str:
         """Ask for a text."""
-        return _text(self._create(attempt, _history(prompt, ())))
+        return _text(self.answer(attempt, prompt))
 
     def stream(self, attempt: Attempt, prompt: str) -> Iterator[str]:
         """Ask for a text in pieces, some of them empty."""

@@ -6,11 +6,12 @@ from importlib import import_module
 from typing import Any
 
 
-def need(module: str) -> Any:
-    """Import a module of the extra ``demo``.
+def need(module: str, extra: str = "demo") -> Any:
+    """Import a module of an extra.
 
     Args:
         module: Its dotted name.
+        extra: The extra that brings it.
 
     Raises:
         ImportError: It is not installed; the message names the extra.
@@ -19,5 +20,5 @@ def need(module: str) -> Any:
         return import_module(module)
     except ModuleNotFoundError as missing:
         raise ImportError(
-            f"{module} is not installed: pip install 'honcho-fallback[demo]'", name=module
+            f"{module} is not installed: pip install 'honcho-fallback[{extra}]'", name=module
         ) from missing

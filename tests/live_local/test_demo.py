@@ -31,7 +31,7 @@ DEMO = (sys.executable, "-W", "error", "-m", "honcho_fallback.cli", "demo")
 
 def run_demo(*args: str, **env: str) -> subprocess.CompletedProcess[str]:
     """Run the demo as a user does, with a terminal wide enough not to wrap."""
-    given = {**os.environ, "COLUMNS": "200", **env}
+    given = {**os.environ, "COLUMNS": "200", "LANGFUSE_PUBLIC_KEY": "", **env}
     return subprocess.run([*DEMO, *args], env=given, capture_output=True, text=True, check=False)
 
 
@@ -54,6 +54,10 @@ def test_the_demo_ends_as_it_should_without_key_and_network() -> None:
     assert "the caller got: FallbackExhausted" in done.stdout
     assert "Nobody answered" in done.stdout
     assert "All 13 calls ended as they should." in done.stdout
+    traced = done.stdout.partition("What Langfuse gets of a call that fails over")[2]
+    assert re.search(r"metadata\.is_fallback +true", traced)
+    assert re.search(r"model\.name +tiny-local", traced)
+    assert re.search(r'usage_details +{"input": \d+, "output": \d+, .*"total": \d+}', traced)
     assert "FAILED" not in done.stdout
 
 

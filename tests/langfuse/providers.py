@@ -1,0 +1,266 @@
+"""Providers on loopback that speak OpenAI's and Anthropic's wire, and a speaker for each SDK.
+
+What a provider does stands in its address: ``/ok``, ``/busy``, ``/denied``, ``/broken`` (a stream
+that fails in the middle), ``/quiet`` (reports no usage). Scenarios know speakers only; another
+framework becomes another speaker.
+"""
+
+from __future__ import annotations
+
+import json
+from functools import cached_property
+from typing import TYPE_CHECKING, Any, ClassVar, Protocol
+
+import anthropic
+import openai
+from werkzeug import Request, Response
+
+from honcho_fallback import Target
+
+if TYPE_CHECKING:
+    from collections.abc import AsyncIterator, Iterator
+
+    from pytest_httpserver import HTTPServer
+
+    from honcho_fallback import Attempt
+
+MESSAGES = [{"role": "user", "content": "Good morning"}]
+SECRET = "sk-that-nobody-may-see"
+TEXT = "Hello there"
+WORDS = ("Hello", " there")
+# What the server stores of the usage below: every token in one bucket.
+BUCKETS = {
+    "openai": {
+        "input": 8,
+        "output": 5,
+        "input_cached_tokens": 4,
+        "output_reasoning_tokens": 2,
+        "total": 19,
+    },
+    "anthropic": {
+        "input": 8,
+        "output": 7,
+        "input_cached_tokens": 4,
+        "input_cache_creation": 3,
+        "total": 22,
+    },
+}
+
+_OPENAI_USAGE = {
+    "prompt_tokens": 12,
+    "completion_tokens": 7,
+    "total_tokens": 19,
+    "prompt_tokens_details": {"cached_tokens": 4, "audio_tokens": 0},
+    "completion_tokens_details": {"reasoning_tokens": 2},
+}
+_ANTHROPIC_USAGE = {
+    "input_tokens": 8,
+    "cache_read_input_tokens": 4,
+    "cache_creation_input_tokens": 3,
+    "output_tokens": 7,
+}
+_REFUSALS = {
+    "busy": (503, "overloaded_error"),
+    "busy2": (503, "overloaded_error"),
+    "denied": (400, "invalid_request_error"),
+}
+_ERROR = {"type": "overloaded_error", "message": f"the prompt of {SECRET} was too much"}
+
+
+def serve(server: HTTPServer) -> None:
+    """Let a server play all providers."""
+    for behaviour in ("ok", "busy", "busy2", "denied", "broken", "quiet"):
+        for path in ("chat/completions", "v1/messages"):
+            server.expect_request(f"/{behaviour}/{path}").respond_with_handler(_answer)
+
+
+def _answer(request: Request) -> Response:
+    behaviour, _, path = request.path.strip("/").partition("/")
+    if behaviour in _REFUSALS:
+        status, kind = _REFUSALS[behaviour]
+        body = {"type": "error", "error": {**_ERROR, "type": kind}}
+        return Response(json.dumps(body), status, content_type="application/json")
+    asked: dict[str, Any] = request.get_json()
+    speak = _openai if path == "chat/completions" else _anthropic
+    told = speak(asked, behaviour)
+    if isinstance(told, dict):
+        return Response(json.dumps(told), content_type="application/json")
+    return Response(told, content_type="text/event-stream")
+
+
+def _openai(asked: dict[str, Any], behaviour: str) -> dict[str, Any] | str:
+    body = {"id": "chatcmpl-1", "created": 1, "model": asked["model"]}
+    usage = None if behaviour == "quiet" else _OPENAI_USAGE
+    if not asked.get("stream"):
+        message = {"role": "assistant", "content": TEXT}
+        choice = {"index": 0, "finish_reason": "stop", "message": message}
+        return {**body, "object": "chat.completion", "choices": [choice], "usage": usage}
+    body["object"] = "chat.completion.chunk"
+    events: list[dict[str, Any]] = [
+        {**body, "choices": [{"index": 0, "delta": {"role": "assistant", "content": ""}}]}
+    ]
+    events += [{**body, "choices": [{"index": 0, "delta": {"content": word}}]} for word in WORDS]
+    if behaviour == "broken":
+        events[2:] = [{"error": _ERROR}]
+    else:
+        events.append({**body, "choices": [{"index": 0, "delta": {}, "finish_reason": "stop"}]})
+        if (asked.get("stream_options") or {}).get("include_usage"):
+            events.append({**body, "choices": [], "usage": usage})
+    return "".join(f"data: {json.dumps(event)}\n\n" for event in events) + "data: [DONE]\n\n"
+
+
+def _anthropic(asked: dict[str, Any], behaviour: str) -> dict[str, Any] | str:
+    message: dict[str, Any] = {
+        "id": "msg_1",
+        "type": "message",
+        "role": "assistant",
+        "model": asked["model"],
+        "content": [],
+        "stop_reason": None,
+        "stop_sequence": None,
+        "usage": {**_ANTHROPIC_USAGE, "output_tokens": 1},
+    }
+    if not asked.get("stream"):
+        content = [{"type": "text", "text": TEXT}]
+        done = {"content": content, "stop_reason": "end_turn", "usage": _ANTHROPIC_USAGE}
+        return {**message, **done}
+    block = {"type": "text", "text": ""}
+    events: list[dict[str, Any]] = [
+        {"type": "message_start", "message": message},
+        {"type": "content_block_start", "index": 0, "content_block": block},
+    ]
+    for word in WORDS:
+        delta = {"type": "text_delta", "text": word}
+        events.append({"type": "content_block_delta", "index": 0, "delta": delta})
+    end = {"stop_reason": "end_turn", "stop_sequence": None}
+    if behaviour == "broken":
+        events[3:] = [{"type": "error", "error": _ERROR}]
+    else:
+        events += [
+            {"type": "content_block_stop", "index": 0},
+            {"type": "message_delta", "delta": end, "usage": {"output_tokens": 7}},
+            {"type": "message_stop"},
+        ]
+    return "".join(f"event: {one['type']}\ndata: {json.dumps(one)}\n\n" for one in events)
+
+
+class Speaker(Protocol):
+    """Ask a target in four ways, as a service does."""
+
+    name: str
+    parameters: ClassVar[dict[str, Any]]
+
+    def target(self, behaviour: str) -> Target: ...
+    def ask(self, attempt: Attempt) -> Any: ...
+    async def aask(self, attempt: Attempt) -> Any: ...
+    def stream(self, attempt: Attempt) -> Iterator[Any]: ...
+    def astream(self, attempt: Attempt) -> AsyncIterator[Any]: ...
+    def has_content(self, chunk: Any) -> object: ...
+
+
+class Clients:
+    """Make an SDK's clients when they are asked for; loopback needs no certificates."""
+
+    def __init__(self, sdk: Any, plain: str, async_plain: str, base_url: str) -> None:
+        self._sdk, self._plain, self._async = sdk, plain, async_plain
+        self._options: dict[str, Any] = {
+            "base_url": base_url,
+            "api_key": SECRET,
+            "max_retries": 0,
+        }
+
+    @cached_property
+    def sync(self) -> Any:
+        http = self._sdk.DefaultHttpxClient(trust_env=False, verify=False)
+        return getattr(self._sdk, self._plain)(http_client=http, **self._options)
+
+    @cached_property
+    def asynchronous(self) -> Any:
+        http = self._sdk.DefaultAsyncHttpxClient(trust_env=False, verify=False)
+        return getattr(self._sdk, self._async)(http_client=http, **self._options)
+
+
+class Raw:
+    """Ask over an SDK itself."""
+
+    name: str
+    parameters: ClassVar[dict[str, Any]] = {}
+    extra_streamed: ClassVar[dict[str, Any]] = {}
+
+    def __init__(self, url: str) -> None:
+        self._url = url
+
+    def clients(self, base_url: str) -> Clients:
+        raise NotImplementedError
+
+    def create(self, client: Any) -> Any:
+        raise NotImplementedError
+
+    def has_content(self, chunk: Any) -> object:
+        raise NotImplementedError
+
+    def target(self, behaviour: str) -> Target:
+        clients = self.clients(f"{self._url}/{behaviour}")
+        params = {"extra_headers": {"x-key": SECRET}, **self.parameters}
+        return Target(f"{behaviour}-model", self.name, client=clients, params=params)
+
+    def ask(self, attempt: Attempt) -> Any:
+        return self.create(attempt.target.client.sync)(**self._request(attempt))
+
+    async def aask(self, attempt: Attempt) -> Any:
+        async with attempt.target.client.asynchronous as client:
+            return await self.create(client)(**self._request(attempt))
+
+    def stream(self, attempt: Attempt) -> Iterator[Any]:
+        request = self._request(attempt) | self.extra_streamed
+        with self.create(attempt.target.client.sync)(stream=True, **request) as chunks:
+            yield from chunks
+
+    async def astream(self, attempt: Attempt) -> AsyncIterator[Any]:
+        request = self._request(attempt) | self.extra_streamed
+        async with (
+            attempt.target.client.asynchronous as client,
+            await self.create(client)(stream=True, **request) as chunks,
+        ):
+            async for chunk in chunks:
+                yield chunk
+
+    def _request(self, attempt: Attempt) -> dict[str, Any]:
+        target = attempt.target
+        return {"model": target.model, "messages": MESSAGES, **target.params}
+
+
+class RawOpenAI(Raw):
+    """Ask over the openai SDK."""
+
+    name = "openai"
+    parameters: ClassVar[dict[str, Any]] = {"temperature": 0.5}
+    extra_streamed: ClassVar[dict[str, Any]] = {"stream_options": {"include_usage": True}}
+
+    def clients(self, base_url: str) -> Clients:
+        return Clients(openai, "OpenAI", "AsyncOpenAI", base_url)
+
+    def create(self, client: Any) -> Any:
+        return client.chat.completions.create
+
+    def has_content(self, chunk: Any) -> object:
+        return chunk.choices and chunk.choices[0].delta.content
+
+
+class RawAnthropic(Raw):
+    """Ask over the anthropic SDK."""
+
+    name = "anthropic"
+    parameters: ClassVar[dict[str, Any]] = {"max_tokens": 9}
+
+    def clients(self, base_url: str) -> Clients:
+        return Clients(anthropic, "Anthropic", "AsyncAnthropic", base_url)
+
+    def create(self, client: Any) -> Any:
+        return client.messages.create
+
+    def has_content(self, chunk: Any) -> object:
+        return chunk.type == "content_block_delta"
+
+
+SPEAKERS: dict[str, Any] = {"raw openai": RawOpenAI, "raw anthropic": RawAnthropic}

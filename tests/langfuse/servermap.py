@@ -1,0 +1,199 @@
+"""What a Langfuse server stores of a span: its own rules (server 4.16), stated once more.
+
+Measured against the server's ingestion class; see ``OtelIngestionProcessor`` in its sources.
+"""
+
+from __future__ import annotations
+
+import json
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+from honcho_fallback.testing import ReceivedSpan
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from opentelemetry.sdk.trace import ReadableSpan
+
+_LF = "langfuse.observation."
+_METADATA = (f"{_LF}metadata.", "langfuse.trace.metadata.")
+_OPERATIONS = {"chat", "completion", "generate_content", "generation", "text_completion"}
+_LEVELS = {"DEBUG", "DEFAULT", "WARNING", "ERROR"}
+
+# Only exactly these are understood as OpenAI's; any other set passes through as it is.
+_CHAT = {"prompt_tokens", "completion_tokens", "total_tokens"}
+_DETAILS = {"prompt_tokens_details", "completion_tokens_details"}
+
+
+@dataclass(frozen=True, slots=True)
+class Stored:
+    """An observation as Langfuse has it."""
+
+    id: str
+    trace_id: str
+    parent_id: str | None
+    type: str
+    name: str
+    model: str | None
+    parameters: Any
+    input: Any
+    output: Any
+    usage: dict[str, int]
+    cost: dict[str, float]
+    metadata: dict[str, Any]
+    level: str
+    status_message: str | None
+    trace_name: str | None
+    first_token: str | None
+    environment: str
+    start: int
+    end: int
+
+
+def received(span: ReadableSpan) -> ReceivedSpan:
+    """Say of a span in memory what the wire would say."""
+    context = span.context
+    assert context is not None
+    scope = span.instrumentation_scope
+    return ReceivedSpan(
+        name=span.name,
+        trace_id=f"{context.trace_id:032x}",
+        span_id=f"{context.span_id:016x}",
+        parent_id=f"{span.parent.span_id:016x}" if span.parent else None,
+        start=span.start_time or 0,
+        end=span.end_time or 0,
+        attributes={
+            key: list(value) if isinstance(value, tuple) else value
+            for key, value in (span.attributes or {}).items()
+        },
+        status=span.status.status_code.name.lower(),
+        status_message=span.status.description or "",
+        scope=scope.name if scope else "",
+    )
+
+
+def stored(span: ReceivedSpan) -> Stored:
+    """Say what a server makes of a span."""
+    read = span.attributes
+    return Stored(
+        id=span.span_id,
+        trace_id=span.trace_id,
+        parent_id=span.parent_id,
+        type=_type(read),
+        name=span.name,
+        model=read.get(f"{_LF}model.name")
+        or read.get("gen_ai.response.model")
+        or read.get("gen_ai.request.model"),
+        parameters=_parsed(read.get(f"{_LF}model.parameters")),
+        input=_parsed(read.get(f"{_LF}input")),
+        output=_parsed(read.get(f"{_LF}output")),
+        usage=_usage(read),
+        cost=_cost(read),
+        metadata=_metadata(span),
+        level=_level(span),
+        status_message=read.get(f"{_LF}status_message") or span.status_message or None,
+        trace_name=read.get("langfuse.trace.name") or (span.name if _is_root(span) else None),
+        first_token=_parsed(read.get(f"{_LF}completion_start_time")),
+        environment=str(read.get("langfuse.environment") or "default"),
+        start=span.start,
+        end=span.end,
+    )
+
+
+def _type(read: Mapping[str, Any]) -> str:
+    named = read.get(f"{_LF}type")
+    if named is not None:
+        return str(named).upper()
+    if read.get("gen_ai.operation.name") in _OPERATIONS:
+        return "GENERATION"
+    models = (f"{_LF}model.name", "gen_ai.request.model", "gen_ai.response.model")
+    return "GENERATION" if any(read.get(name) for name in models) else "SPAN"
+
+
+def _is_root(span: ReceivedSpan) -> bool:
+    return span.parent_id is None or span.attributes.get("langfuse.internal.as_root") is True
+
+
+def _level(span: ReceivedSpan) -> str:
+    named = str(span.attributes.get(f"{_LF}level", "")).upper()
+    if named in _LEVELS:
+        return named
+    return "ERROR" if span.status == "error" else "DEFAULT"
+
+
+def _parsed(value: Any) -> Any:
+    if not isinstance(value, str):
+        return value
+    try:
+        return json.loads(value)
+    except ValueError:
+        return value
+
+
+def _metadata(span: ReceivedSpan) -> dict[str, Any]:
+    found: dict[str, Any] = {}
+    # The trace's come last and win.
+    for prefix in _METADATA:
+        for key, value in span.attributes.items():
+            if key.startswith(prefix):
+                found[key.removeprefix(prefix)] = _parsed(value)
+    if span.scope != "langfuse-sdk":
+        found["attributes"] = dict(span.attributes)
+    return found
+
+
+def _usage(read: Mapping[str, Any]) -> dict[str, int]:
+    raw = read.get(f"{_LF}usage_details")
+    if raw is None:
+        return _semantic(read)
+    details = _parsed(raw)
+    if not isinstance(raw, str) or not isinstance(details, dict):
+        return {}
+    if details.keys() >= _CHAT and details.keys() <= _CHAT | _DETAILS:
+        return _chat(details)
+    counts = {
+        key: int(value)
+        for key, value in details.items()
+        if (type(value) is int and value >= 0) or (isinstance(value, str) and value.isdecimal())
+    }
+    return _with_total(counts)
+
+
+def _chat(details: dict[str, Any]) -> dict[str, int]:
+    counts = {"input": details["prompt_tokens"], "output": details["completion_tokens"]}
+    for side, key in (("input", "prompt_tokens_details"), ("output", "completion_tokens_details")):
+        for name, count in (details.get(key) or {}).items():
+            if type(count) is int:
+                counts[f"{side}_{name}"] = count
+                counts[side] = max(0, counts[side] - count)
+    return {**counts, "total": details["total_tokens"]}
+
+
+def _semantic(read: Mapping[str, Any]) -> dict[str, int]:
+    def count(name: str) -> int:
+        return int(read.get(f"gen_ai.usage.{name}", 0))
+
+    if "gen_ai.usage.input_tokens" not in read and "gen_ai.usage.output_tokens" not in read:
+        return {}
+    cached, created = count("cache_read.input_tokens"), count("cache_creation.input_tokens")
+    reasoning = count("reasoning.output_tokens")
+    counts = {
+        "input": count("input_tokens") - cached - created,
+        "output": count("output_tokens") - reasoning,
+        "input_cached_tokens": cached,
+        "input_cache_creation": created,
+        "output_reasoning_tokens": reasoning,
+    }
+    return _with_total(
+        {key: value for key, value in counts.items() if value or key in {"input", "output"}}
+    )
+
+
+def _with_total(counts: dict[str, int]) -> dict[str, int]:
+    return counts if "total" in counts or not counts else {**counts, "total": sum(counts.values())}
+
+
+def _cost(read: Mapping[str, Any]) -> dict[str, float]:
+    details = _parsed(read.get(f"{_LF}cost_details"))
+    return details if isinstance(details, dict) else {}

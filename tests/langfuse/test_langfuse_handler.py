@@ -1,0 +1,525 @@
+"""The handler itself: what it shows, what it holds, and what cannot break it."""
+
+from __future__ import annotations
+
+import asyncio
+import gc
+import logging
+from concurrent.futures import ThreadPoolExecutor
+from typing import TYPE_CHECKING, Any
+
+import pytest
+from langfuse import propagate_attributes
+from opentelemetry import trace
+from opentelemetry.sdk.trace import TracerProvider
+from providers import MESSAGES, TEXT
+from scripted import ProviderError, Script
+
+from honcho_fallback import FallbackConfig, FallbackObserver, FallbackPolicy, Target
+from honcho_fallback_langfuse import LangfuseCallbackHandler
+from honcho_fallback_langfuse._in_flight import CallInFlight, CallsInFlight
+
+if TYPE_CHECKING:
+    from collections.abc import AsyncIterator
+
+    from langfuse import Langfuse
+    from memory import Memory
+
+    from honcho_fallback import Attempt, FallbackRun
+
+ANSWER = {
+    "choices": [{"message": {"role": "assistant", "content": TEXT}}],
+    "usage": {"prompt_tokens": 3, "completion_tokens": 2, "total_tokens": 5},
+}
+CHAIN = [Target("one", "openai"), Target("two", "anthropic"), Target("three", "local")]
+
+
+def policy(*observers: FallbackObserver, **options: Any) -> FallbackPolicy:
+    agent = options.pop("agent", "deriver")
+    return FallbackPolicy(
+        CHAIN, FallbackConfig(wait=0, **options), agent=agent, observers=observers
+    )
+
+
+def failing(times: int, answer: Any = ANSWER) -> Script:
+    names = [target.name for target in CHAIN]
+    said: dict[str, Any] = {name: [ProviderError(503)] for name in names[:times]}
+    said |= {name: [answer] for name in names[times:]}
+    return Script(**said)
+
+
+def called(handler: LangfuseCallbackHandler, *, fails: int = 0, question: Any = MESSAGES) -> None:
+    asking = policy(handler)
+    run = asking.start()
+    run.tell(input=question)
+    asking.call(failing(fails).ask, run=run)
+
+
+def test_it_is_an_observer(memory: Memory) -> None:
+    """The core takes it, and adapters are told that it stands for Langfuse's own handlers."""
+    handler = LangfuseCallbackHandler(memory.client)
+    assert isinstance(handler, FallbackObserver)
+    assert LangfuseCallbackHandler.replaces_langfuse_callbacks
+
+
+def test_fifty_calls_at_once_on_one_handler(memory: Memory) -> None:
+    """Each of 50 concurrent calls has its own generation, and nothing stays in the handler."""
+    handler = LangfuseCallbackHandler(memory.client)
+    asking = policy(handler)
+
+    async def chunks(attempt: Attempt) -> AsyncIterator[str]:
+        if attempt.position == 0:
+            raise ProviderError(503)
+        for chunk in attempt.call_id, "end":
+            await asyncio.sleep(0)
+            yield chunk
+
+    async def one(number: int, run: FallbackRun) -> None:
+        run.tell(input=f"question {number}")
+        stream = asking.astream(chunks, run=run)
+        async for _ in stream:
+            if number % 2:
+                break
+        await stream.aclose()
+
+    async def all_of_them() -> list[str]:
+        runs = [asking.start() for _ in range(50)]
+        await asyncio.gather(*(one(number, run) for number, run in enumerate(runs)))
+        return [run.record.call_id for run in runs]
+
+    ids = asyncio.run(all_of_them())
+    told = {one.metadata["call_id"]: one for one in memory.stored()}
+    assert [told[call_id].input for call_id in ids] == [f"question {n}" for n in range(50)]
+    assert [told[call_id].output for call_id in ids] == [
+        call_id + ("" if number % 2 else "end") for number, call_id in enumerate(ids)
+    ]
+    assert [told[call_id].metadata["outcome"] for call_id in ids] == ["success", "abandoned"] * 25
+    assert len({one.trace_id for one in told.values()}) == 50
+    assert len(handler._calls) == 0
+
+
+def test_a_cost_that_is_known_is_told(memory: Memory) -> None:
+    """A provider's own price replaces Langfuse's; where none is known, Langfuse prices itself."""
+    priced = {**ANSWER, "usage": {"prompt_tokens": 3, "completion_tokens": 2, "cost": 0.25}}
+    asking = policy(LangfuseCallbackHandler(memory.client))
+    asking.call(lambda _: priced)
+    asking.call(lambda _: ANSWER)
+    assert [one.cost for one in memory.stored()] == [{"total": 0.25}, {}]
+
+
+def test_what_the_caller_reports_is_the_usage(memory: Memory) -> None:
+    """A loop of one's own reports usage with succeed, and it counts once."""
+    run = policy(LangfuseCallbackHandler(memory.client)).start()
+    run.tell(input=MESSAGES, output="hello")
+    run.succeed(usage={"input_tokens": 3, "output_tokens": 2, "total_tokens": 5})
+    one = memory.only()
+    assert (one.output, one.usage) == ("hello", {"input": 3, "output": 2, "total": 5})
+    assert one.metadata["usage_source"] == "provider"
+
+
+def test_fifty_calls_in_threads(memory: Memory) -> None:
+    """Threads share a handler as tasks do."""
+    handler = LangfuseCallbackHandler(memory.client)
+    with ThreadPoolExecutor(8) as pool:
+        list(pool.map(lambda _: called(handler, fails=1), range(50)))
+    assert len(memory.stored()) == 50
+    assert all(one.metadata["is_fallback"] is True for one in memory.stored())
+    assert len(handler._calls) == 0
+
+
+def test_calls_that_never_end_do_not_pile_up(memory: Memory) -> None:
+    """A run that was started and dropped makes room for later ones, the oldest first."""
+    held = CallsInFlight(most=2)
+    starts = [policy(LangfuseCallbackHandler(memory.client)).start() for _ in range(3)]
+    calls = [CallInFlight(start=_Start(run), span=None) for run in starts]  # type: ignore[arg-type] # an id is all it needs
+    for call in calls:
+        held.add(call)
+    assert len(held) == 2
+    assert held.take(starts[0].attempt.call_id) is None
+    assert memory.stored() == []
+
+
+class _Start:
+    def __init__(self, run: FallbackRun) -> None:
+        self.call_id = run.attempt.call_id
+
+
+def test_content_can_be_left_out(memory: Memory) -> None:
+    """Without input and output neither is shown; what the call cost still is."""
+    called(LangfuseCallbackHandler(memory.client, input=False, output=False))
+    one = memory.only()
+    assert (one.input, one.output) == (None, None)
+    assert one.usage == {"input": 3, "output": 2, "total": 5}
+
+
+def test_a_mask_sees_plain_values_and_decides(memory: Memory) -> None:
+    """The mask is asked once for the input and once for the output, and never for the metadata."""
+    seen: list[Any] = []
+
+    def mask(value: Any) -> Any:
+        seen.append(value)
+        return "***"
+
+    called(LangfuseCallbackHandler(memory.client, mask=mask), fails=1)
+    one = memory.only()
+    assert seen == [MESSAGES, {"role": "assistant", "content": TEXT}]
+    assert (one.input, one.output) == ("***", "***")
+    assert one.metadata["is_fallback"] is True
+
+
+def test_a_mask_that_raises_shows_nothing(memory: Memory) -> None:
+    """What cannot be masked is not shown, and the rest of the generation stands."""
+
+    def mask(value: Any) -> Any:
+        raise ValueError(value)
+
+    called(LangfuseCallbackHandler(memory.client, mask=mask))
+    one = memory.only()
+    assert (one.input, one.output) == ("<not shown: the mask raised>",) * 2
+    assert one.model == "one"
+
+
+def test_metadata_of_the_application_comes_along(memory: Memory) -> None:
+    """HON-062: a namespace and the like stand beside our own keys, which win."""
+    extra = {"namespace": "hermes", "is_fallback": "perhaps"}
+    called(LangfuseCallbackHandler(memory.client, metadata=extra))
+    said = memory.only().metadata
+    assert (said["namespace"], said["provider"], said["is_fallback"]) == (
+        "hermes",
+        "openai",
+        False,
+    )
+
+
+def test_metadata_is_capped(memory: Memory) -> None:
+    """With 200 keys of the application's, type, model and usage stay (4.x drops them)."""
+    extra = {f"key{number}": number for number in range(200)}
+    called(LangfuseCallbackHandler(memory.client, metadata=extra), fails=1)
+    one = memory.only()
+    assert (one.type, one.model, one.usage["total"]) == ("GENERATION", "two", 5)
+    assert len(one.metadata) == 40
+    assert one.metadata["key0"] == 0
+    assert one.metadata["fallback_model"] == "two"
+
+
+class Hostile:
+    """Raise at everything."""
+
+    def __str__(self) -> str:
+        raise RuntimeError
+
+    __repr__ = __str__
+
+    def __getattr__(self, name: str) -> Any:
+        raise RuntimeError(name)
+
+
+class HostileName(str):
+    """Be a name whose text cannot be had."""
+
+    __slots__ = ()
+
+    def __str__(self) -> str:
+        raise RuntimeError
+
+
+def endless() -> list[Any]:
+    value: list[Any] = []
+    value.append(value)
+    return value
+
+
+@pytest.mark.parametrize(
+    "value",
+    [
+        Hostile(),
+        [Hostile()],
+        {"a": Hostile()},
+        endless(),
+        b"\xff\x00",
+        float("nan"),
+        {1: {2, 3}},
+        "\ud800",
+        [["\udcff"]],
+    ],
+    ids=lambda value: type(value).__name__,
+)
+def test_hostile_content_costs_its_field_only(value: Any, memory: Memory) -> None:
+    """Whatever is asked and answered, the call works and the generation has its facts."""
+    handler = LangfuseCallbackHandler(memory.client)
+    asking = policy(handler)
+    run = asking.start()
+    run.tell(input=value, parameters={"temperature": value})
+    asking.call(lambda _: value, run=run)
+    one = memory.only()
+    assert (one.type, one.model, one.level) == ("GENERATION", "one", "DEFAULT")
+    assert one.metadata["is_fallback"] is False
+    assert len(handler._calls) == 0
+
+
+def test_a_model_whose_str_raises(memory: Memory) -> None:
+    """A name that is a str of its own kind is taken at its letters."""
+    target = Target(HostileName("one"), "openai", name="x")
+    asking = FallbackPolicy([target], observers=[LangfuseCallbackHandler(memory.client)])
+    assert asking.call(lambda _: "hello") == "hello"
+    one = memory.only()
+    assert (one.model, one.metadata["primary_model"]) == ("one", "one")
+
+
+def test_a_huge_input_is_cut(memory: Memory) -> None:
+    """Ten million characters become one, with a note of the rest; inline media is left whole."""
+    media = "data:text/plain;base64,aGVsbG8="
+    question = [{"content": "x" * 10_000_000}, {"content": "y" * 9}, {"content": media}]
+    called(LangfuseCallbackHandler(memory.client), question=question)
+    first, second, _ = (message["content"] for message in memory.only().input)
+    assert len(first) < 1_000_100
+    assert first.endswith("... (9000000 characters more)")
+    assert second == "... (9 characters more)"
+
+
+def test_a_call_without_a_label(memory: Memory) -> None:
+    """HON-061: a call that nobody named is called LLM Call."""
+    asking = FallbackPolicy([Target("one")], observers=[LangfuseCallbackHandler(memory.client)])
+    asking.call(lambda _: "hello")
+    one = memory.only()
+    assert (one.name, one.trace_name, one.output) == ("LLM Call", "LLM Call", "hello")
+    assert not {"primary_provider", "provider"} & one.metadata.keys()
+
+
+def test_each_iteration_of_a_loop_is_a_generation(memory: Memory) -> None:
+    """HON-076: the unit is the call, so no iteration overwrites another or adds to its usage."""
+    handler = LangfuseCallbackHandler(memory.client)
+    asking = policy(handler, reset="turn")
+    with memory.client.start_as_current_observation(name="turn"), asking.turn():
+        for _ in range(3):
+            asking.call(failing(1).ask)
+    *calls, _ = memory.stored()
+    assert [one.usage["total"] for one in calls] == [5, 5, 5]
+    assert [one.metadata["attempt_count"] for one in calls] == [2, 1, 1]
+    assert all(one.metadata["is_fallback"] is True for one in calls)
+    reasons = [one.metadata["fallback_reason"] for one in calls]
+    assert reasons == ["overloaded ProviderError 503", *["the turn had already left it"] * 2]
+
+
+def test_a_fallback_s_fallback_tells_whom_and_why(memory: Memory) -> None:
+    """HON-074: the second fallback is named, the reason is why the primary was left."""
+    called(LangfuseCallbackHandler(memory.client), fails=2)
+    one = memory.only()
+    said = one.metadata
+    assert (said["fallback_provider"], said["fallback_model"], one.model) == (
+        "local",
+        "three",
+        "three",
+    )
+    assert said["fallback_reason"] == "overloaded ProviderError 503"
+    assert said["attempts"][1]["model"] == "two"
+    assert one.status_message == (
+        "openai/one: overloaded ProviderError 503; anthropic/two: overloaded ProviderError 503; "
+        "local/three answered"
+    )
+
+
+def test_attempts_become_events_when_asked(memory: Memory) -> None:
+    """HON-064: child events for attempts are an option; without it a failure leaves nothing."""
+    called(LangfuseCallbackHandler(memory.client, per_attempt=True), fails=1)
+    first, second, generation = memory.stored()
+    assert [first.type, second.type, generation.type] == ["EVENT", "EVENT", "GENERATION"]
+    assert (first.name, first.level) == ("attempt openai/one", "WARNING")
+    assert (second.name, second.level) == ("attempt anthropic/two", "DEFAULT")
+    assert first.status_message == "overloaded ProviderError 503"
+    assert {first.parent_id, second.parent_id} == {generation.id}
+    assert (first.metadata["status"], second.metadata["is_fallback"]) == (503, True)
+
+
+def test_the_trace_keeps_the_name_that_the_application_gave(memory: Memory) -> None:
+    """A propagated trace name goes before the agent's."""
+    with propagate_attributes(trace_name="checkout", session_id="s1"):
+        called(LangfuseCallbackHandler(memory.client))
+    (span,) = memory.spans()
+    assert memory.only().trace_name == "checkout"
+    assert span.attributes["session.id"] == "s1"
+
+
+def test_a_name_given_under_a_foreign_span_is_kept(memory: Memory) -> None:
+    """Under a web server's span, too, the application's trace name goes before the agent's."""
+    tracer = TracerProvider().get_tracer("web")
+    with tracer.start_as_current_span("GET /"), propagate_attributes(trace_name="checkout"):
+        called(LangfuseCallbackHandler(memory.client))
+    assert memory.only().trace_name == "checkout"
+
+
+def test_a_foreign_span_gets_no_name_from_us(memory: Memory) -> None:
+    """Under a web server's span the trace is named after the agent, the span is left alone."""
+    tracer = TracerProvider().get_tracer("web")
+    with tracer.start_as_current_span("GET /") as outer:
+        called(LangfuseCallbackHandler(memory.client))
+        assert not getattr(outer, "attributes", None)
+    one = memory.only()
+    assert one.trace_name == "deriver"
+    assert one.parent_id == f"{outer.get_span_context().span_id:016x}"
+
+
+def test_nothing_stays_current(memory: Memory) -> None:
+    """While a stream is read, what the reader does is no child of the generation."""
+    asking = policy(LangfuseCallbackHandler(memory.client))
+    stream = asking.stream(lambda _: iter("ab"))
+    next(stream)
+    assert trace.get_current_span() is trace.INVALID_SPAN
+    with memory.client.start_as_current_observation(name="the reader's own"):
+        list(stream)
+    assert all(one.parent_id is None for one in memory.stored())
+
+
+def test_a_stream_may_end_anywhere(memory: Memory, caplog: pytest.LogCaptureFixture) -> None:
+    """A generator that is closed in another task or thread, or lost, ends its generation once."""
+    asking = policy(LangfuseCallbackHandler(memory.client))
+
+    async def letters(_: Attempt) -> AsyncIterator[str]:
+        for letter in "ab":
+            yield letter
+
+    async def two_tasks() -> None:
+        stream = asking.astream(letters)
+        assert await asyncio.create_task(_first(stream)) == "a"
+        await asyncio.create_task(_closed(stream))
+
+    asyncio.run(two_tasks())
+    with ThreadPoolExecutor(1) as one, ThreadPoolExecutor(1) as other:
+        stream = asking.stream(lambda _: iter("ab"))
+        assert one.submit(next, stream).result() == "a"
+        other.submit(stream.close).result()
+        # The first thread is not left inside the generation.
+        one.submit(called, LangfuseCallbackHandler(memory.client)).result()
+    lost = asking.stream(lambda _: iter("ab"))
+    next(lost)
+    del lost
+    gc.collect()
+    told = memory.stored()
+    assert [one.metadata["outcome"] for one in told] == [
+        "abandoned",
+        "abandoned",
+        "success",
+        "abandoned",
+    ]
+    assert all(one.parent_id is None for one in told)
+    assert [one.output for one in told] == ["a", "a", {"role": "assistant", "content": TEXT}, "a"]
+    assert "detach" not in caplog.text
+
+
+async def _first(stream: Any) -> Any:
+    return await anext(stream)
+
+
+async def _closed(stream: Any) -> None:
+    await stream.aclose()
+
+
+def test_a_call_can_be_nested_by_its_ids(memory: Memory) -> None:
+    """Where the context does not reach, ids are enough; the trace keeps its name."""
+    handler = LangfuseCallbackHandler(memory.client)
+    outer = memory.client.start_observation(name="request")
+    asking = policy(handler)
+    with handler.nest_under(outer.trace_id, outer.id):
+        run = asking.start()
+    asking.call(failing(0).ask, run=run)
+    called(handler)
+    outer.end()
+    nested, alone, request = memory.stored()
+    assert (nested.trace_id, nested.parent_id) == (request.trace_id, request.id)
+    assert (nested.trace_name, request.trace_name) == (None, "request")
+    assert alone.parent_id is None
+
+
+def test_it_takes_the_place_of_langfuse_s_own_handler(memory: Memory) -> None:
+    """A call of a LangChain run lies where Langfuse's handler would have put it."""
+    callbacks = pytest.importorskip("langfuse.langchain")
+    runnables = pytest.importorskip("langchain_core.runnables")
+    manager = pytest.importorskip("langchain_core.callbacks")
+    stock = callbacks.CallbackHandler(public_key="pk-memory")
+    handler = LangfuseCallbackHandler(memory.client)
+    asking = policy(handler)
+
+    def step(question: str, run_manager: Any) -> Any:
+        assert isinstance(run_manager, manager.CallbackManagerForChainRun)
+        with handler.in_place_of(run_manager.handlers, run_manager.run_id):
+            run = asking.start()
+        return asking.call(lambda _: question, run=run)
+
+    chain = runnables.RunnableLambda(step).with_config(run_name="chain")
+    assert chain.invoke("hello", {"callbacks": [stock]}) == "hello"
+    one, outer = memory.stored()
+    assert (one.type, outer.type, outer.name) == ("GENERATION", "CHAIN", "chain")
+    assert (one.trace_id, one.parent_id) == (outer.trace_id, outer.id)
+    with handler.in_place_of([stock, object()], None), handler.in_place_of([], "unknown"):
+        called(handler)
+    assert memory.stored()[-1].parent_id is None
+
+
+def test_closing_makes_nothing_of_later_calls(memory: Memory) -> None:
+    """After close the handler is silent; the client belongs to the application and goes on."""
+    handler = LangfuseCallbackHandler(memory.client)
+    called(handler)
+    assert handler.close()
+    called(handler)
+    assert len(memory.stored()) == 1
+    memory.client.start_observation(name="the application's").end()
+    assert len(memory.stored()) == 2
+
+
+class Broken:
+    """Stand for a client that raises at everything."""
+
+    def __getattr__(self, name: str) -> Any:
+        raise RuntimeError(name)
+
+
+def test_telemetry_that_fails_is_swallowed(caplog: pytest.LogCaptureFixture) -> None:
+    """HON-067: failures are noted at DEBUG; after 20 in a row the handler is off."""
+    caplog.set_level(logging.DEBUG, "honcho_fallback.langfuse")
+    broken: Any = Broken()
+    handler = LangfuseCallbackHandler(broken)
+    for _ in range(25):
+        called(handler)
+    assert handler.flush(1)
+    levels = [record.levelno for record in caplog.records if record.name.endswith("langfuse")]
+    assert levels.count(logging.DEBUG) == 20 + 1
+    assert levels.count(logging.WARNING) == 1
+    assert max(levels) == logging.WARNING
+
+
+def test_failures_that_end_are_forgiven(memory: Memory) -> None:
+    """Only failures in a row count: a handler that works again stays on."""
+    handler = LangfuseCallbackHandler(memory.client)
+    for _ in range(30):
+        handler._fuse.heat(RuntimeError(), "a test")
+        called(handler)
+    assert len(memory.stored()) == 30
+
+
+def test_a_client_that_does_not_sample_costs_nothing_more(memory: Memory) -> None:
+    """Where a span is not recorded, nothing of the call is kept."""
+    handler = LangfuseCallbackHandler(memory.client)
+    unsampled = trace.SpanContext(1, 1, is_remote=False, trace_flags=trace.TraceFlags(0))
+    with trace.use_span(trace.NonRecordingSpan(unsampled)):
+        run = policy(handler).start()
+    assert len(handler._calls) == 0
+    run.succeed()
+    assert memory.stored() == []
+
+
+def test_an_injected_client_is_the_one(memory: Memory, wire_client: Langfuse) -> None:
+    """With several clients in the process, each handler speaks to its own."""
+    called(LangfuseCallbackHandler(memory.client))
+    called(LangfuseCallbackHandler(public_key="pk-memory"))
+    assert len(memory.stored()) == 2
+
+
+def test_of_several_clients_none_is_guessed(
+    memory: Memory, wire_client: Langfuse, caplog: pytest.LogCaptureFixture
+) -> None:
+    """Without a client or a key nothing is sent to either project, and a WARNING says so once."""
+    handler = LangfuseCallbackHandler()
+    called(handler)
+    called(handler)
+    assert memory.stored() == []
+    assert caplog.text.count("there are several Langfuse clients") == 1

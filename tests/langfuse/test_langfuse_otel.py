@@ -1,0 +1,200 @@
+"""The GenAI span, for whoever has no Langfuse."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import pytest
+from opentelemetry import trace
+from opentelemetry.sdk.trace import ReadableSpan, TracerProvider
+from opentelemetry.sdk.trace.export import SimpleSpanProcessor
+from opentelemetry.sdk.trace.export.in_memory_span_exporter import InMemorySpanExporter
+from opentelemetry.semconv._incubating.attributes import gen_ai_attributes as names
+from providers import MESSAGES
+from scripted import ProviderError, Script
+from servermap import received, stored
+
+from honcho_fallback import (
+    FallbackConfig,
+    FallbackExhausted,
+    FallbackObserver,
+    FallbackPolicy,
+    StreamInterrupted,
+    Target,
+)
+from honcho_fallback_langfuse import OpenTelemetryHandler
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+CHAIN = [
+    Target("one", "openai", params={"temperature": 0.5, "api_key": "secret"}),
+    Target("two", "anthropic", params={"max_tokens": 9}),
+]
+ANSWER = {
+    "model": "two-20260101",
+    "choices": [{"finish_reason": "stop", "message": {"role": "assistant", "content": "hello"}}],
+    "usage": {
+        "prompt_tokens": 12,
+        "completion_tokens": 7,
+        "total_tokens": 19,
+        "prompt_tokens_details": {"cached_tokens": 4},
+        "completion_tokens_details": {"reasoning_tokens": 2},
+    },
+}
+
+
+class Traced:
+    """A policy, and the spans of its calls."""
+
+    def __init__(self) -> None:
+        self._exporter = InMemorySpanExporter()
+        self.provider = TracerProvider()
+        self.provider.add_span_processor(SimpleSpanProcessor(self._exporter))
+        self.handler = OpenTelemetryHandler(self.provider)
+        self.policy = FallbackPolicy(
+            CHAIN, FallbackConfig(wait=0), agent="deriver", observers=[self.handler]
+        )
+
+    def only(self) -> ReadableSpan:
+        (span,) = self._exporter.get_finished_spans()
+        assert len(self.handler._calls) == 0
+        return span
+
+
+@pytest.fixture
+def traced() -> Traced:
+    return Traced()
+
+
+def read(span: ReadableSpan) -> dict[str, Any]:
+    return dict(span.attributes or {})
+
+
+def test_a_fallback_is_one_client_span(traced: Traced) -> None:
+    """One span over all attempts, with the conventions' names and one event per failed attempt."""
+    assert isinstance(traced.handler, FallbackObserver)
+    said: dict[str, Any] = {"openai/one": [ProviderError(503)], "anthropic/two": [ANSWER]}
+    run = traced.policy.start()
+    run.tell(input=MESSAGES, parameters={"top_p": 0.9})
+    traced.policy.call(Script(**said).ask, run=run)
+    span = traced.only()
+    assert (span.name, span.kind) == ("chat one", trace.SpanKind.CLIENT)
+    assert read(span) == {
+        names.GEN_AI_OPERATION_NAME: "chat",
+        names.GEN_AI_PROVIDER_NAME: "anthropic",
+        names.GEN_AI_REQUEST_MODEL: "one",
+        names.GEN_AI_RESPONSE_MODEL: "two-20260101",
+        names.GEN_AI_AGENT_NAME: "deriver",
+        names.GEN_AI_REQUEST_MAX_TOKENS: 9,
+        names.GEN_AI_REQUEST_TOP_P: 0.9,
+        names.GEN_AI_RESPONSE_FINISH_REASONS: ("stop",),
+        names.GEN_AI_USAGE_INPUT_TOKENS: 12,
+        names.GEN_AI_USAGE_OUTPUT_TOKENS: 7,
+        "gen_ai.usage.cache_read.input_tokens": 4,
+        "gen_ai.usage.reasoning.output_tokens": 2,
+        "honcho_fallback.is_fallback": True,
+        "honcho_fallback.fallback_reason": "overloaded ProviderError 503",
+        "honcho_fallback.attempt_count": 2,
+        "honcho_fallback.outcome": "success",
+        "honcho_fallback.call_id": run.record.call_id,
+        "honcho_fallback.usage_source": "provider",
+    }
+    assert span.status.status_code is trace.StatusCode.UNSET
+    (event,) = span.events
+    assert event.name == "honcho_fallback.attempt_failed"
+    assert dict(event.attributes or {}) == {
+        "provider": "openai",
+        "model": "one",
+        "kind": "overloaded",
+        "error": "ProviderError",
+        "status": 503,
+        "milliseconds": round(run.record.attempts[0].seconds * 1000),
+    }
+    failed_at = run.record.started_at + run.record.attempts[0].seconds
+    assert event.timestamp == pytest.approx(failed_at * 1e9, abs=1e6)
+
+
+def test_the_names_are_the_released_ones() -> None:
+    """The attributes that stand as text are those of the installed conventions."""
+    for name, value in {
+        "GEN_AI_REQUEST_STREAM": "gen_ai.request.stream",
+        "GEN_AI_RESPONSE_TIME_TO_FIRST_CHUNK": "gen_ai.response.time_to_first_chunk",
+        "GEN_AI_USAGE_CACHE_READ_INPUT_TOKENS": "gen_ai.usage.cache_read.input_tokens",
+        "GEN_AI_USAGE_CACHE_CREATION_INPUT_TOKENS": "gen_ai.usage.cache_creation.input_tokens",
+        "GEN_AI_USAGE_REASONING_OUTPUT_TOKENS": "gen_ai.usage.reasoning.output_tokens",
+    }.items():
+        assert getattr(names, name, value) == value
+
+
+def test_a_failed_call_is_an_error(traced: Traced) -> None:
+    """Where nobody answered there is an error type and a status without a provider's text."""
+    said: dict[str, Any] = {
+        "openai/one": [ProviderError(503)],
+        "anthropic/two": [ProviderError(429)],
+    }
+    with pytest.raises(FallbackExhausted):
+        traced.policy.call(Script(**said).ask, max_attempts=2)
+    span = traced.only()
+    assert read(span)["error.type"] == "ProviderError"
+    assert names.GEN_AI_RESPONSE_MODEL not in read(span)
+    assert span.status.status_code is trace.StatusCode.ERROR
+    assert span.status.description == (
+        "openai/one: overloaded ProviderError 503; anthropic/two: rate_limit ProviderError 429; "
+        "exhausted"
+    )
+    assert [event.name for event in span.events] == ["honcho_fallback.attempt_failed"] * 2
+
+
+def test_a_stream_tells_its_first_chunk(traced: Traced) -> None:
+    """A stream says so, and when its first content came; a broken one is an error."""
+
+    def broken(_: Any) -> Iterator[str]:
+        yield "a"
+        raise ProviderError(503)
+
+    with pytest.raises(StreamInterrupted):
+        list(traced.policy.stream(broken))
+    told = read(traced.only())
+    assert told[names.GEN_AI_REQUEST_STREAM] is True
+    assert told["gen_ai.response.time_to_first_chunk"] >= 0
+    assert told["error.type"] == "ProviderError"
+    assert "secret" not in repr(told)
+
+
+def test_a_cancelled_call_is_no_error(traced: Traced) -> None:
+    """Who cancels gets a span that says so, without an error and without an event."""
+    run = traced.policy.start()
+    run.cancel()
+    span = traced.only()
+    assert read(span)["honcho_fallback.outcome"] == "cancelled"
+    assert "error.type" not in read(span)
+    assert span.events == ()
+
+
+def test_it_nests_and_it_is_sampled(traced: Traced) -> None:
+    """The span lies under the current one; where that is not sampled, nothing is kept."""
+    tracer = traced.provider.get_tracer("web")
+    unsampled = trace.SpanContext(1, 1, is_remote=False, trace_flags=trace.TraceFlags(0))
+    with trace.use_span(trace.NonRecordingSpan(unsampled)):
+        traced.policy.call(lambda _: "hello")
+    with tracer.start_as_current_span("GET /") as outer:
+        traced.policy.call(lambda _: "hello")
+        span = traced.only()
+    assert span.parent is not None
+    assert span.parent.span_id == outer.get_span_context().span_id
+
+
+def test_langfuse_reads_it_as_a_generation(traced: Traced) -> None:
+    """Sent to Langfuse as it is, the span is a generation with its model and exclusive buckets."""
+    traced.policy.call(lambda _: ANSWER)
+    one = stored(received(traced.only()))
+    assert (one.type, one.model) == ("GENERATION", "two-20260101")
+    assert one.usage == {
+        "input": 8,
+        "output": 5,
+        "input_cached_tokens": 4,
+        "output_reasoning_tokens": 2,
+        "total": 19,
+    }
+    assert one.metadata["attributes"]["honcho_fallback.is_fallback"] is False

@@ -1,0 +1,227 @@
+"""What depends on the process: keys, the global provider, exit, forks, a server that is ill."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+from typing import TYPE_CHECKING, Any
+
+from servermap import stored
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from honcho_fallback.testing import OtlpReceiver
+
+PREAMBLE = """
+import atexit, json, logging, os, socket, sys
+
+registered = []
+register = atexit.register
+atexit.register = lambda do, *args, **kwargs: (
+    registered.append(sys._getframe(1).f_globals["__name__"]), register(do, *args, **kwargs))[1]
+
+from honcho_fallback import FallbackPolicy, Target
+from honcho_fallback_langfuse import LangfuseCallbackHandler
+
+def call(*handlers, name="one"):
+    policy = FallbackPolicy([Target(name, "local")], agent="worker", observers=handlers)
+    return policy.call(lambda attempt: "hello")
+"""
+
+KEYS = {"LANGFUSE_PUBLIC_KEY": "pk-own", "LANGFUSE_SECRET_KEY": "sk-own", "LANGFUSE_TIMEOUT": "1"}
+
+
+def run(code: str, folder: Path, **environment: str) -> Any:
+    """Run code in a fresh interpreter, and return what it printed as JSON."""
+    done = subprocess.run(
+        [sys.executable, "-c", PREAMBLE + code],
+        capture_output=True,
+        text=True,
+        cwd=folder,
+        check=False,
+        env={"PATH": "/usr/bin:/bin", "NO_PROXY": "127.0.0.1", **environment},
+        timeout=50,
+    )
+    assert done.returncode == 0, done.stderr
+    return json.loads(done.stdout.splitlines()[-1])
+
+
+def test_without_usable_keys_nothing_happens(tmp_path: Path) -> None:
+    """HON-067: without a client and both keys nothing is imported, and every call works."""
+    told = run(
+        f"""
+def tried(**environment):
+    os.environ.update(environment)
+    handler = LangfuseCallbackHandler()
+    held = len(handler._calls)
+    return [call(handler), held, handler.close(1)]
+
+keys = {KEYS!r}
+told = [tried(), tried(LANGFUSE_PUBLIC_KEY="pk-half")]
+told.append(tried(LANGFUSE_TRACING_ENABLED="false", **keys))
+loaded = [name for name in ("langfuse", "opentelemetry") if name in sys.modules]
+told.append(tried(LANGFUSE_TRACING_ENABLED="true", LANGFUSE_SAMPLE_RATE="many"))
+print(json.dumps([told, loaded, [name for name in registered if name.startswith("honcho")]]))
+""",
+        tmp_path,
+    )
+    assert told == [[["hello", 0, True]] * 4, [], []]
+
+
+def test_with_keys_a_client_is_built_beside_the_application_s_provider(
+    tmp_path: Path, wire: OtlpReceiver
+) -> None:
+    """The application's provider sees nothing of ours and stays the global one."""
+    told = run(
+        """
+from opentelemetry import trace
+from opentelemetry.sdk.trace import TracerProvider
+from opentelemetry.sdk.trace.export import SimpleSpanProcessor
+from opentelemetry.sdk.trace.export.in_memory_span_exporter import InMemorySpanExporter
+from opentelemetry.sdk.trace.sampling import ALWAYS_OFF
+
+def is_untouched():
+    return isinstance(trace.get_tracer_provider(), trace.ProxyTracerProvider)
+
+handler = LangfuseCallbackHandler()
+built = [name for name in ("langfuse", "opentelemetry") if name in sys.modules]
+before = is_untouched()
+call(handler, name="early")
+exporter = InMemorySpanExporter()
+provider = TracerProvider(sampler=ALWAYS_OFF)
+provider.add_span_processor(SimpleSpanProcessor(exporter))
+trace.set_tracer_provider(provider)
+with trace.get_tracer("web").start_as_current_span("GET /"):
+    call(handler, name="late")
+from langfuse import get_client
+with get_client().start_as_current_observation(name="request"):
+    call(LangfuseCallbackHandler(), name="nested")
+print(json.dumps([
+    built, before, trace.get_tracer_provider() is provider,
+    len(exporter.get_finished_spans()), handler.close(10),
+    [name for name in registered if name.startswith("honcho")],
+]))
+""",
+        tmp_path,
+        LANGFUSE_BASE_URL=wire.base_url,
+        **KEYS,
+    )
+    assert told == [["langfuse", "opentelemetry"], True, True, 0, True, []]
+    assert {export.credentials for export in wire.exports} == {("pk-own", "sk-own")}
+    told = {one.model or one.name: one for one in map(stored, wire.spans)}
+    assert set(told) == {"early", "late", "nested", "request"}
+    assert told["nested"].parent_id == told["request"].id
+    assert told["late"].trace_name == "worker"
+
+
+def test_a_client_made_later_is_adopted(tmp_path: Path, wire: OtlpReceiver) -> None:
+    """A handler that was made before the application's client uses it from then on."""
+    told = run(
+        """
+handler = LangfuseCallbackHandler()
+call(handler, name="before")
+from langfuse import Langfuse
+client = Langfuse(public_key="pk-app", secret_key="sk-app", base_url=os.environ["RECEIVER"])
+call(handler, name="after")
+print(json.dumps([handler.close(10)]))
+""",
+        tmp_path,
+        RECEIVER=wire.base_url,
+    )
+    assert told == [True]
+    assert [stored(span).model for span in wire.spans] == ["after"]
+    assert {export.credentials for export in wire.exports} == {("pk-app", "sk-app")}
+
+
+def test_a_fork_sends_each_generation_once(tmp_path: Path, wire: OtlpReceiver) -> None:
+    """What the parent finished is sent by the parent, what the child does by the child."""
+    told = run(
+        """
+handler = LangfuseCallbackHandler()
+call(handler, name="parent")
+child = os.fork()
+if child == 0:
+    call(handler, name="child")
+    os._exit(0 if handler.close(10) else 1)
+status = os.waitpid(child, 0)[1]
+call(handler, name="parent again")
+print(json.dumps([status, handler.close(10)]))
+""",
+        tmp_path,
+        LANGFUSE_BASE_URL=wire.base_url,
+        **KEYS,
+    )
+    assert told == [0, True]
+    models = sorted(str(stored(span).model) for span in wire.spans)
+    assert models == ["child", "parent", "parent again"]
+
+
+def test_an_ill_server_harms_no_call(tmp_path: Path, wire: OtlpReceiver) -> None:
+    """401, 413, 5xx, 429, refused, silent, no such host: the call works, close returns."""
+    told = run(
+        """
+from langfuse import Langfuse
+from opentelemetry.sdk.trace import TracerProvider
+from honcho_fallback.testing import otlp_receiver
+
+logging.disable()
+closed = socket.socket()
+closed.bind(("127.0.0.1", 0))
+urls = {"refused": f"http://127.0.0.1:{closed.getsockname()[1]}", "no host": "http://no.invalid",
+        "no address": "::"}
+told = {}
+
+def tried(name, url, timeout):
+    client = Langfuse(public_key=f"pk-{name}", secret_key="sk", base_url=url, timeout=1,
+                      tracer_provider=TracerProvider(shutdown_on_exit=False))
+    handler = LangfuseCallbackHandler(client)
+    told[name] = [call(handler), handler.close(timeout) in (True, False), len(handler._calls)]
+    return handler
+
+with otlp_receiver() as receiver:
+    for status in (401, 403, 404, 413, 500, 429, 502, 503, 504):
+        receiver.status = status
+        tried(str(status), receiver.base_url, 0.3)
+    receiver.silent = True
+    hanging = tried("silent", receiver.base_url, 0.3)
+    told["silent, still"] = [hanging.flush(0.05)]
+    for name, url in urls.items():
+        tried(name, url, 0.3)
+    print(json.dumps(told), flush=True)
+    os._exit(0)
+""",
+        tmp_path,
+    )
+    assert told.pop("silent, still") == [False]
+    assert len(told) == 13
+    assert set(map(tuple, told.values())) == {("hello", True, 0)}
+
+
+def test_each_class_asks_for_its_own_framework(tmp_path: Path) -> None:
+    """The package imports without either; a class names the extra that it needs."""
+    told = run(
+        """
+def without(blocked, used, other):
+    kept = {name: sys.modules.pop(name) for name in list(sys.modules)
+            if name.partition(".")[0] in (blocked, "honcho_fallback_langfuse")}
+    sys.modules[blocked] = None
+    import honcho_fallback_langfuse as package
+    usable = callable(getattr(package, other))
+    try:
+        getattr(package, used)
+    except ImportError as error:
+        return [hasattr(package, "nothing"), dir(package) == package.__all__, usable, str(error)]
+    finally:
+        del sys.modules[blocked]
+        sys.modules.update(kept)
+
+classes = ["LangfuseCallbackHandler", "OpenTelemetryHandler"]
+print(json.dumps([without("langfuse", *classes), without("opentelemetry", *classes[::-1])]))
+""",
+        tmp_path,
+    )
+    for (*found, message), extra in zip(told, ("langfuse", "otel"), strict=True):
+        assert found == [False, True, True]
+        assert message.endswith(f"pip install 'honcho-fallback[{extra}]'")
