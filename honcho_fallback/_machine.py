@@ -97,6 +97,11 @@ class FallbackRun:
         return self._attempt
 
     @property
+    def outcome(self) -> Outcome:
+        """Return how the call ended, or ``"running"``."""
+        return self._outcome
+
+    @property
     def record(self) -> CallRecord:
         """Build the record of what has happened so far; complete once the call is over."""
         return build_record(
@@ -138,11 +143,14 @@ class FallbackRun:
             call_id = self._attempt.call_id
             observers.tell("on_content", CallContent(call_id, input, output, parameters))
 
-    def accept(self, answer: Any, *, now: float | None = None) -> Attempt | None:
+    def accept(
+        self, answer: Any, *, usage: Mapping[str, Any] | None = None, now: float | None = None
+    ) -> Attempt | None:
         """Take an answer, if ``validate`` does; otherwise treat it as a malformed response.
 
         Args:
             answer: What ``ask`` returned.
+            usage: What it cost, as for ``succeed``.
             now: The time on the clock's scale.
 
         Returns:
@@ -169,6 +177,8 @@ class FallbackRun:
                 )
         if self._plan.observers is not None:
             self.tell(output=answer)
+        if usage is not None:
+            self._usage = usage
         self._finish("success", now)
         return None
 

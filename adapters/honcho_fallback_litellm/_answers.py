@@ -98,6 +98,23 @@ def usage_of(answer: Any) -> dict[str, Any] | None:
     return usage or None
 
 
+def usage_of_chunk(chunk: Any) -> dict[str, Any] | None:
+    """Read what a stream's chunk says that it cost.
+
+    LiteLLM keeps the figures of providers that send them unasked with the last chunk, out of sight;
+    zeros there mean that none came.
+
+    Args:
+        chunk: Of a chat, or an event.
+    """
+    usage = usage_of(chunk)
+    if usage is not None:
+        return usage
+    hidden = getattr(chunk, "_hidden_params", None)
+    usage = usage_of(hidden) if isinstance(hidden, dict) else None
+    return usage if usage is not None and usage.get("total_tokens") else None
+
+
 def _plain(value: Any) -> Any:
     dump = getattr(value, "model_dump", None)
     return dump(exclude_none=True) if callable(dump) else value

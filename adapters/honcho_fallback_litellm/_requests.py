@@ -101,7 +101,7 @@ def equip(call: Call | None, core: Any, deployment: Deployment, request: dict[st
     timeout = call.run.attempt.timeout
     if timeout is not None and not _has_timeout(core, params, request):
         request["timeout"] = timeout
-    if _may_tell_usage(params, request) and _knows_usage(deployment):
+    if _may_tell_usage(call, params, request) and _knows_usage(deployment):
         request["stream_options"] = {"include_usage": True}
         call.hides_usage = True
 
@@ -114,9 +114,14 @@ def _has_timeout(core: Any, params: dict[str, Any], request: dict[str, Any]) -> 
     return any(setting(core, name) not in {None, litellm.request_timeout} for name in names)
 
 
-def _may_tell_usage(params: dict[str, Any], request: dict[str, Any]) -> bool:
-    is_chat = request.get("stream") is True and "messages" in request
-    return is_chat and not (request.get("stream_options") or params.get("stream_options"))
+def _may_tell_usage(call: Call, params: dict[str, Any], request: dict[str, Any]) -> bool:
+    asked = call.request
+    is_chat = "messages" in asked and "original_generic_function" not in asked
+    return (
+        is_chat
+        and request.get("stream") is True
+        and not (request.get("stream_options") or params.get("stream_options"))
+    )
 
 
 def _knows_usage(deployment: Deployment) -> bool:

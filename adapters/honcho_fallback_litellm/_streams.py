@@ -10,7 +10,7 @@ from collections import deque
 from functools import cache
 from typing import TYPE_CHECKING, Any
 
-from honcho_fallback_litellm._answers import renew, usage_of
+from honcho_fallback_litellm._answers import renew, usage_of_chunk
 from honcho_fallback_litellm._call import CURRENT
 from honcho_fallback_litellm._failures import provider_error
 
@@ -77,9 +77,8 @@ class _Reading:
         call = self.call
         if self.held is not None and not call.ended and call.run.attempt.number != self.attempt:
             self.attempt = call.run.attempt.number
-            self.held.clear()  # LiteLLM went on with another target
-            self.usage = None
-        usage = usage_of(chunk)
+            self.forget()  # LiteLLM went on with another target
+        usage = usage_of_chunk(chunk)
         if usage is not None:
             self.usage = usage
             if call.hides_usage and not _says_anything(chunk):
@@ -94,6 +93,13 @@ class _Reading:
             if not call.ended:
                 call.run.content()
             self.release()
+
+    def forget(self) -> None:
+        """Drop what a failed attempt had sent."""
+        if self.held is not None:
+            self.held.clear()
+        self.kept.clear()
+        self.usage = None
 
     def release(self) -> None:
         self.ready.extend(self.held or ())
@@ -117,8 +123,7 @@ class _Reading:
             and self.call.report(broken, partial=tuple(self.kept))
             and self.held is not None
         ):
-            self.held.clear()
-            self.usage = None
+            self.forget()
             return None
         self.over = True
         broken = provider_error(broken)
