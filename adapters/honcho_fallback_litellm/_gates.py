@@ -23,7 +23,7 @@ from typing import TYPE_CHECKING, Any
 
 from honcho_fallback_litellm._answers import attach
 from honcho_fallback_litellm._call import CURRENT, Call
-from honcho_fallback_litellm._requests import begin, prepare
+from honcho_fallback_litellm._requests import begin, prepare, restore
 from honcho_fallback_litellm._router import core_of, own
 from honcho_fallback_litellm._streams import is_stream, managed_stream
 
@@ -178,6 +178,7 @@ class Gates:
             return await self.areopen(call)
         given = inspect.signature(theirs).bind(e, *args, **kwargs).arguments
         if not goes_on and _fallbacks_apply(call, e, given):
+            restore(call, given["kwargs"])
             return await theirs(e, *args, **kwargs)
         raise call.last_error or e
 
@@ -211,7 +212,6 @@ def _fallbacks_apply(call: Call, error: Exception, given: dict[str, Any]) -> boo
 
 def _reporting(call: Call, original: Callable[..., Any]) -> Callable[..., Any]:
     """Wrap the function of one attempt: tell the machine what became of it."""
-    original = inspect.unwrap(original, stop=lambda one: not hasattr(one, "honcho_fallback"))
 
     @functools.wraps(original)
     def ask(*args: Any, **kwargs: Any) -> Any:
@@ -222,7 +222,6 @@ def _reporting(call: Call, original: Callable[..., Any]) -> Callable[..., Any]:
             raise
         return _awaited(call, answer) if inspect.isawaitable(answer) else _accepted(call, answer)
 
-    ask.honcho_fallback = True  # type: ignore[attr-defined] # so that it is never wrapped twice
     return ask
 
 

@@ -86,6 +86,20 @@ def prepare(call: Call, request: dict[str, Any]) -> None:
     request["model_group_retry_policy"] = {group: litellm.RetryPolicy()}
 
 
+def restore(call: Call, request: dict[str, Any]) -> None:
+    """Undo what was changed, before the request goes to a group that is not ours.
+
+    Args:
+        call: Ours, now over.
+        request: Keyword arguments that LiteLLM goes on with; changed in place.
+    """
+    for name in ("num_retries", "max_retries", "model_group_retry_policy", "original_function"):
+        if name in call.request:
+            request[name] = call.request[name]
+        else:
+            request.pop(name, None)
+
+
 def equip(call: Call | None, core: Any, deployment: Deployment, request: dict[str, Any]) -> None:
     """Add to a request what depends on the target: the timeout, and asking for a stream's usage.
 

@@ -91,6 +91,7 @@ class Providers:
     """Serve any number of providers under one address; the path's first part is the name."""
 
     def __init__(self) -> None:
+        self.Say = Say
         self.said: dict[str, list[Say]] = defaultdict(list)
         self.always: dict[str, Say] = {}
         self.seen: dict[str, list[Seen]] = defaultdict(list)
@@ -136,7 +137,8 @@ class Providers:
         name, _, path = handler.path.lstrip("/").partition("/")
         raw = handler.rfile.read(int(handler.headers.get("content-length", 0)))
         body = json.loads(raw or b"{}")
-        self.seen[name].append(Seen(path, body, dict(handler.headers), time.monotonic()))
+        headers = {key.lower(): value for key, value in handler.headers.items()}
+        self.seen[name].append(Seen(path, body, headers, time.monotonic()))
         self.order.append(name)
         said = self.said[name].pop(0) if self.said[name] else self.always.get(name, Say())
         if said.hold is not None:

@@ -6,6 +6,7 @@ import time
 from typing import Any
 
 import litellm
+import openai
 import pytest
 
 MESSAGES = [{"role": "user", "content": "hello"}]
@@ -50,3 +51,196 @@ def test_a_failure_that_another_target_may_help_with_costs_one_request(
     assert listener.record.attempts[1].wait == 0
     assert listener.record.is_fallback
     assert [switch.fallback.name for switch in listener.switches] == ["backup"]
+
+
+ENDPOINTS = {
+    "completion": {"messages": MESSAGES},
+    "embedding": {"input": ["hello"]},
+}
+ASYNC_ENDPOINTS = {
+    "aresponses": {"input": "hello"},
+    "aanthropic_messages": {"messages": MESSAGES, "max_tokens": 16},
+}
+
+
+@pytest.mark.parametrize("status", [429, 500])
+def test_embeddings_reach_each_target_once(
+    status: int, bench: Any, providers: Any, ask: Any
+) -> None:
+    """(1) LiteLLM reads max_retries=0 of an embedding as 2; under the strategy it is 0."""
+    providers.fail("primary", status)
+    router, listener = bench.managed()
+
+    answer = ask(router, "embedding", model="deriver", input=["hello"])
+
+    assert answer.data[0]["embedding"] == [0.5, 0.5]
+    assert providers.order == ["primary", "backup"]
+    assert listener.record.usage == {"prompt_tokens": 3, "total_tokens": 3, "completion_tokens": 0}
+
+
+@pytest.mark.parametrize("status", [429, 500])
+@pytest.mark.parametrize("method", ASYNC_ENDPOINTS)
+def test_responses_and_messages_switch_too(
+    method: str, status: int, bench: Any, providers: Any, run: Any, text: Any
+) -> None:
+    """(1) The endpoints that LiteLLM keeps in a metadata bucket of their own."""
+    provider = "anthropic" if method == "aanthropic_messages" else "openai"
+    models = [
+        bench.deployment(name, rank, model=f"{provider}/{name}-model")
+        for rank, name in enumerate(["primary", "backup"])
+    ]
+    providers.fail("primary", status)
+    router, listener = bench.managed(models=models)
+
+    answer = run(getattr(router, method)(model="deriver", **ASYNC_ENDPOINTS[method]))
+
+    assert text(answer) == "hello from backup"
+    assert providers.order == ["primary", "backup"]
+    assert listener.record.is_fallback
+    assert listener.record.usage["input_tokens"] == 3
+
+
+NOT_SWITCHING = {
+    "wrong request": (400, {"error": {"message": "bad", "type": "invalid_request_error"}}),
+    "a rate limit in the text": (
+        400,
+        {"error": {"message": "no tool named get_rate_limit", "type": "invalid_request_error"}},
+    ),
+    "unprocessable": (422, {"error": {"message": "bad", "type": "invalid_request_error"}}),
+    "500 that is none": (
+        500,
+        {"error": {"message": "bad", "type": "invalid_request_error", "code": None}},
+    ),
+}
+
+
+@pytest.mark.parametrize("name", [*NOT_SWITCHING][:3])
+def test_a_wrong_request_surfaces_after_one_request(
+    name: str, bench: Any, providers: Any, ask: Any
+) -> None:
+    """(2) No other target could help; the error comes out in LiteLLM's own class, annotated."""
+    status, body = NOT_SWITCHING[name]
+    providers.fail("primary", status, body=body)
+    router, listener = bench.managed()
+
+    with pytest.raises(openai.APIError) as caught:
+        ask(router, "completion", model="deriver", messages=MESSAGES)
+
+    assert type(caught.value).__module__ == "litellm.exceptions"
+    assert providers.order == ["primary"]
+    assert listener.record.outcome == "rejected"
+    assert listener.record.attempts[0].kind == "invalid_request"
+    assert caught.value.record == listener.record
+    assert any("primary invalid_request" in note for note in caught.value.__notes__)
+
+
+def test_every_call_starts_on_the_primary(
+    bench: Any, providers: Any, ask: Any, text: Any
+) -> None:
+    """(3) A tool loop tries the primary in each iteration, whatever its metadata dict holds."""
+    providers.fail("primary", 500, times=2)
+    router, listener = bench.managed()
+    metadata: dict[str, Any] = {"mine": 1}
+
+    said = [
+        text(ask(router, "completion", model="deriver", messages=MESSAGES, metadata=metadata))
+        for _ in range(3)
+    ]
+
+    assert said == ["hello from backup", "hello from backup", "hello from primary"]
+    assert providers.order == ["primary", "backup", "primary", "backup", "primary"]
+    assert [record.is_fallback for record in listener.records] == [True, True, False]
+
+
+@pytest.mark.parametrize("retries", [None, 5])
+def test_when_nobody_answers_each_target_was_asked_once(
+    retries: int | None, bench: Any, providers: Any, ask: Any
+) -> None:
+    """(4) The last provider's error, no sleep; more num_retries does not hammer."""
+    for name in ("first", "second", "third"):
+        providers.fail(name, 500 if name != "third" else 529, headers={"retry-after": "9"})
+    router, listener = bench.managed(models=bench.chain("first", "second", "third"))
+    options = {} if retries is None else {"num_retries": retries}
+
+    began = time.monotonic()
+    with pytest.raises(litellm.exceptions.APIError) as caught:
+        ask(router, "completion", model="deriver", messages=MESSAGES, **options)
+
+    assert time.monotonic() - began < 8
+    assert caught.value.status_code == 529
+    assert providers.order == ["first", "second", "third"]
+    assert listener.record.outcome == "exhausted"
+    assert caught.value.record is not None
+    assert caught.value.record.to_dict() == listener.record.to_dict()
+
+
+@pytest.mark.parametrize("option", [{"num_retries": 0}, {"disable_fallbacks": True}])
+def test_a_request_may_opt_out(option: Any, bench: Any, providers: Any, ask: Any) -> None:
+    """One request may ask for the primary alone."""
+    providers.fail("primary", 500)
+    router, listener = bench.managed()
+
+    with pytest.raises(litellm.InternalServerError):
+        ask(router, "completion", model="deriver", messages=MESSAGES, **option)
+
+    assert providers.order == ["primary"]
+    assert listener.record.outcome == "exhausted"
+    assert not listener.switches
+
+
+def test_a_router_without_retries_switches_all_the_same(
+    bench: Any, providers: Any, ask: Any, text: Any
+) -> None:
+    """The group's attempts are the strategy's business, not the Router's num_retries."""
+    providers.fail("primary", 500)
+    router, _ = bench.managed(num_retries=0)
+    answer = ask(router, "completion", model="deriver", messages=MESSAGES)
+    assert text(answer) == "hello from backup"
+
+
+def test_a_retry_policy_has_no_say(bench: Any, providers: Any, ask: Any, text: Any) -> None:
+    """LiteLLM's retry_policy would skip the classifier; in ranked groups it is out of the way."""
+    policy = litellm.RetryPolicy(DefaultRetries=4, InternalServerErrorRetries=0)
+    router, _ = bench.managed(retry_policy=policy, model_group_retry_policy={"deriver": policy})
+    providers.fail("primary", 500, times=1)
+    answer = ask(router, "completion", model="deriver", messages=MESSAGES)
+    assert text(answer) == "hello from backup"
+
+    providers.order.clear()
+    providers.fail("primary", 400, times=1)
+    with pytest.raises(litellm.BadRequestError):
+        ask(router, "completion", model="deriver", messages=MESSAGES)
+    assert providers.order == ["primary"]
+
+
+def test_the_answer_carries_the_record(bench: Any, providers: Any, ask: Any) -> None:
+    """The caller finds the record with the answer, as plain values, and headers for the Proxy."""
+    providers.fail("primary", 429, headers={"retry-after": "3"})
+    router, listener = bench.managed()
+
+    answer = ask(router, "completion", model="deriver", messages=MESSAGES)
+
+    told = answer._hidden_params["fallback"]
+    assert told == listener.record.to_dict()
+    assert told["usage"] == {"prompt_tokens": 3, "completion_tokens": 4, "total_tokens": 7}
+    assert told["attempts"][0]["retry_after"] == 3
+    headers = answer._hidden_params["additional_headers"]
+    assert headers["x-honcho-fallback-answered-by"] == "backup"
+    assert headers["x-honcho-fallback-attempts"] == "2"
+    assert headers["x-honcho-fallback-reason"] == "rate_limit"
+    assert headers["x-litellm-attempted-retries"] == 1
+
+
+def test_nothing_internal_reaches_a_provider(bench: Any, providers: Any, ask: Any) -> None:
+    """(6) Neither our keys nor LiteLLM's own travel in a body; each target has its own key."""
+    providers.fail("primary", 401)
+    router, _ = bench.managed()
+
+    ask(router, "completion", model="deriver", messages=MESSAGES, metadata={"secret": "mine"})
+
+    for name in ("primary", "backup"):
+        (seen,) = providers.seen[name]
+        assert set(seen.body) == {"messages", "model"}
+        assert seen.body["model"] == f"{name}-model"
+        assert seen.headers["authorization"] == f"Bearer key-of-{name}"
+        assert not [key for key in seen.headers if "honcho" in key.lower()]
