@@ -67,6 +67,7 @@ class FallbackRoutingStrategy(CustomRoutingStrategyBase):
         )
         self._core: weakref.ref[Any] | None = None
         self._gates: Gates | None = None
+        self._warned = False
 
     def register(self, router: Any, *, warm: bool = True) -> FallbackRoutingStrategy:
         """Take over the ranked model groups of a Router; everything else stays LiteLLM's.
@@ -125,6 +126,14 @@ class FallbackRoutingStrategy(CustomRoutingStrategyBase):
         """
         group = request.get("model")
         if not isinstance(group, str) or request.get("specific_deployment"):
+            return None
+        if not self._is_selecting(core):
+            if not self._warned:
+                self._warned = True
+                logger.error(
+                    "the FallbackRoutingStrategy of this Router was replaced by another routing "
+                    "strategy and does nothing now; register it after the other one"
+                )
             return None
         return self._chains.of(group, deployments_of(core, group, request))
 
