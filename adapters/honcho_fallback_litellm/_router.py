@@ -81,3 +81,13 @@ def deployments_of(core: Any, group: str, request: Mapping[str, Any]) -> list[De
     team = metadata_of(request).get("user_api_key_team_id")
     found: list[Deployment] | None = own(core, "get_model_list")(model_name=group, team_id=team)
     return found or []
+
+
+def attempt_in(request: Mapping[str, Any]) -> int:
+    """Read an attempt's number, from 0, where LiteLLM writes it just before it asks.
+
+    Args:
+        request: The keyword arguments of a call.
+    """
+    number = metadata_of(request).get("attempted_retries")
+    return number if type(number) is int and number > 0 else 0

@@ -22,9 +22,9 @@ from honcho_fallback_litellm._registration import (
 from honcho_fallback_litellm._requests import equip
 from honcho_fallback_litellm._router import (
     INTERNAL_KEYS,
+    attempt_in,
     core_of,
     deployments_of,
-    metadata_of,
     own,
 )
 from honcho_fallback_litellm._warm import warm_up
@@ -191,7 +191,7 @@ class FallbackRoutingStrategy(CustomRoutingStrategyBase):
         _forget_internals(request)
         # LiteLLM has no sync list of the healthy ones; asked for one at a time, its own selection
         # with all of its filters answers the same.
-        start = call.run.attempt.position if call else _attempt_in(request)
+        start = call.run.attempt.position if call else attempt_in(request)
         first: Exception | None = None
         for wanted in chain.ids[start:] or chain.ids[-1:]:
             request["_excluded_deployment_ids"] = [one for one in chain.ids if one != wanted]
@@ -266,7 +266,7 @@ class FallbackRoutingStrategy(CustomRoutingStrategyBase):
     ) -> Deployment:
         eligible = {id_of(one): one for one in healthy}
         if call is None:
-            asked = _attempt_in(request)
+            asked = attempt_in(request)
             ordered = [one for one in chain.ids if one in eligible]
             later = [one for one in ordered if chain.ids.index(one) >= asked]
             found = eligible[(later or ordered[-1:])[0]] if ordered else None
@@ -294,9 +294,3 @@ class FallbackRoutingStrategy(CustomRoutingStrategyBase):
 def _forget_internals(request: dict[str, Any]) -> None:
     for key in INTERNAL_KEYS:
         request.pop(key, None)
-
-
-def _attempt_in(request: dict[str, Any]) -> int:
-    """Read the attempt's number from where LiteLLM writes it just before it asks."""
-    number = metadata_of(request).get("attempted_retries")
-    return number if type(number) is int and number > 0 else 0

@@ -6,6 +6,9 @@ import asyncio
 import inspect
 import json
 import os
+import shutil
+import socket
+import subprocess
 import threading
 import time
 from collections import defaultdict
@@ -129,6 +132,13 @@ class Providers:
 
     def say(self, name: str, *said: Say) -> None:
         self.said[name] += said
+
+    def forget(self) -> None:
+        """Start over."""
+        self.said.clear()
+        self.always.clear()
+        self.seen.clear()
+        self.order.clear()
 
     def count(self, name: str) -> int:
         return len(self.seen[name])
@@ -496,3 +506,36 @@ def text_of(answer: Any) -> str:
 def text() -> Any:
     """Return the function that reads the text of any answer."""
     return text_of
+
+
+@pytest.fixture(scope="session")
+def make_providers() -> Any:
+    """Return the class, for fixtures that live longer than a test."""
+    return Providers
+
+
+@pytest.fixture(scope="session")
+def redis_port() -> Iterator[int]:
+    """Serve a real Redis on a free port."""
+    program = shutil.which("redis-server")
+    if program is None:
+        pytest.skip("redis-server is not installed")
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        port = int(probe.getsockname()[1])
+    command = [program, "--port", str(port), "--bind", "127.0.0.1", "--save", "", "--appendonly", "no"]
+    running = subprocess.Popen(command, stdout=subprocess.DEVNULL)
+    until = time.monotonic() + 10
+    while True:
+        try:
+            socket.create_connection(("127.0.0.1", port), timeout=1).close()
+        except OSError:
+            if time.monotonic() > until:
+                running.kill()
+                pytest.fail("redis-server did not start")
+            time.sleep(0.05)
+        else:
+            break
+    yield port
+    running.terminate()
+    running.wait()
