@@ -90,6 +90,11 @@ def test_first_example_prints_what_the_readme_shows(capsys: pytest.CaptureFixtur
     assert without_figures(capsys.readouterr().out) == without_figures(TEXT[0])
 
 
+# Other people's warnings, which would become errors in the middle of LiteLLM's error handling.
+@pytest.mark.filterwarnings("ignore::UserWarning:pydantic")
+@pytest.mark.filterwarnings("ignore::DeprecationWarning:litellm")
+@pytest.mark.filterwarnings("ignore:unclosed:ResourceWarning")
+@pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning")
 def test_every_example_runs(
     providers: HTTPServer,
     capsys: pytest.CaptureFixture[str],
@@ -103,11 +108,13 @@ def test_every_example_runs(
     shown = capsys.readouterr().out
     assert "good morning" in shown
     assert "noon" in shown
+    assert "good morning\nbackup\n" in shown
+    assert "primary failed (overloaded ServiceUnavailableError 503), asking backup" in shown
     assert "openai/gpt-5.5 failed (overloaded Overloaded 503), asking" in shown
     assert TEXT[1].strip() in caplog.messages
     asked = [request.path for request, _ in providers.log]
-    # The SDK's call, its stream, a tool loop of two iterations, a loop of one's own.
-    assert asked.count("/primary/chat/completions") == 4
+    # The SDK's call, its stream, a tool loop of two iterations, a loop of one's own; LiteLLM's.
+    assert asked.count("/primary/chat/completions") == 5
     assert asked.count("/local/chat/completions") == 4
 
 

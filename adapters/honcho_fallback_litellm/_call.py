@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 from honcho_fallback import AnswerRejected
 from honcho_fallback_litellm._answers import attach, usage_of
-from honcho_fallback_litellm._failures import provider_error
+from honcho_fallback_litellm._failures import forget_loop_lookup, provider_error
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -107,6 +107,7 @@ class Call:
             return self._goes_on
         self._reported = error
         self._goes_on = True
+        forget_loop_lookup(error)
         try:
             self.run.fail(error, partial=partial)
         except BaseException:  # noqa: BLE001 # LiteLLM raises the error itself

@@ -43,6 +43,32 @@ def provider_error(error: BaseException) -> BaseException:
     return original if isinstance(original, Exception) else error
 
 
+def forget_loop_lookup(error: BaseException) -> None:
+    """Take LiteLLM's own bookkeeping out of what an error was raised for.
+
+    Its sync methods run inside ``except RuntimeError`` ("no running event loop"), which Python
+    then notes as the context of whatever goes wrong in there: a lost connection would look like
+    one that a mistake of the program had caused.
+
+    Args:
+        error: As LiteLLM raised it; changed in place.
+    """
+    seen: set[int] = set()
+    waiting: list[BaseException] = [error]
+    while waiting:
+        one = waiting.pop()
+        if id(one) in seen:
+            continue
+        seen.add(id(one))
+        context = one.__context__
+        if type(context) is RuntimeError and context.args == ("no running event loop",):
+            suppressed = one.__suppress_context__
+            one.__context__ = None
+            one.__suppress_context__ = suppressed
+        linked = (one.__cause__, one.__context__, getattr(one, "original_exception", None))
+        waiting += [two for two in (*linked, *one.args) if isinstance(two, BaseException)]
+
+
 def _classify(inner: Callable[[BaseException], Failure], error: BaseException) -> Failure:
     mapped = inner(error)
     if not type(error).__module__.startswith(("litellm.", "openai.")):

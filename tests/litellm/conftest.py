@@ -40,6 +40,7 @@ if TYPE_CHECKING:
 THEIRS = (
     "ignore::UserWarning:pydantic",
     "ignore::DeprecationWarning:litellm",
+    "ignore:Router\\.:DeprecationWarning",
     "ignore::DeprecationWarning:aiohttp",
     # LiteLLM keeps its aiohttp sessions beyond the event loop they belong to.
     "ignore:unclosed:ResourceWarning",
@@ -539,3 +540,9 @@ def redis_port() -> Iterator[int]:
     yield port
     running.terminate()
     running.wait()
+
+
+@pytest.fixture
+def content_listener() -> ContentListener:
+    """Return an observer that hears prompts and answers."""
+    return ContentListener()

@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import json
 import logging
+from importlib.metadata import version
 from typing import Any
 
 import litellm
 import openai
 import pytest
 
+VERSION = tuple(int(part) for part in version("litellm").split(".")[:2])
 MESSAGES = [{"role": "user", "content": "hello"}]
 NO_CONTENT = 'data: {"id":"c1","object":"chat.completion.chunk","created":1,"model":"m","choices":[{"index":0,"delta":{"role":"assistant","content":""}}]}'
 
@@ -139,7 +141,8 @@ def test_a_stream_that_breaks_before_content_is_recovered(
     assert listener.record.attempts[0].kind is not None
     assert listener.record.usage["total_tokens"] == 7
     assert len(listener.switches) == 1
-    assert not [one for one in caplog.records if one.levelno >= logging.ERROR]
+    if VERSION >= (1, 106):  # before, LiteLLM starts sync streams over and logs that it may not
+        assert not [one for one in caplog.records if one.levelno >= logging.ERROR]
 
 
 def test_a_chain_of_breaking_streams_asks_each_once(
@@ -184,11 +187,16 @@ def test_after_content_the_error_goes_out(
 def test_a_clean_end_without_a_stop_is_litellms_stop(
     bench: Any, providers: Any, read: Any
 ) -> None:
-    """Documented: LiteLLM invents `stop` where a stream just ends; nobody can tell afterwards."""
+    """Documented: LiteLLM invents `stop` where a stream just ends; 1.109 calls it an error."""
     say = type_of_say(providers)
     providers.say("primary", say(chunks=[NO_CONTENT, word("hel")]))
     router, listener = bench.managed()
     chunks: list[Any] = []
+    if VERSION >= (1, 109):
+        with pytest.raises(openai.APIError):
+            read(router, chunks)
+        assert listener.record.outcome == "interrupted"
+        return
     read(router, chunks)
     assert said(chunks) == "hel"
     assert chunks[-1].choices[0].finish_reason == "stop"
@@ -239,6 +247,7 @@ def test_streams_of_other_endpoints_switch(
     method: str, status: int | None, bench: Any, providers: Any, run: Any
 ) -> None:
     """(1) Responses and Messages: refused at the opening, or broken before content."""
+    pytest.importorskip("soundfile", reason="LiteLLM's Messages streams import the Proxy's packages")
     say = type_of_say(providers)
     anthropic = method == "aanthropic_messages"
     if status:

@@ -2,12 +2,17 @@
 
 from __future__ import annotations
 
+import asyncio
+import socket
+import threading
 import time
 from typing import Any
 
 import litellm
 import openai
 import pytest
+
+from honcho_fallback import FallbackConfig
 
 MESSAGES = [{"role": "user", "content": "hello"}]
 
@@ -53,10 +58,6 @@ def test_a_failure_that_another_target_may_help_with_costs_one_request(
     assert [switch.fallback.name for switch in listener.switches] == ["backup"]
 
 
-ENDPOINTS = {
-    "completion": {"messages": MESSAGES},
-    "embedding": {"input": ["hello"]},
-}
 ASYNC_ENDPOINTS = {
     "aresponses": {"input": "hello"},
     "aanthropic_messages": {"messages": MESSAGES, "max_tokens": 16},
@@ -107,14 +108,10 @@ NOT_SWITCHING = {
         {"error": {"message": "no tool named get_rate_limit", "type": "invalid_request_error"}},
     ),
     "unprocessable": (422, {"error": {"message": "bad", "type": "invalid_request_error"}}),
-    "500 that is none": (
-        500,
-        {"error": {"message": "bad", "type": "invalid_request_error", "code": None}},
-    ),
 }
 
 
-@pytest.mark.parametrize("name", [*NOT_SWITCHING][:3])
+@pytest.mark.parametrize("name", NOT_SWITCHING)
 def test_a_wrong_request_surfaces_after_one_request(
     name: str, bench: Any, providers: Any, ask: Any
 ) -> None:
@@ -244,3 +241,126 @@ def test_nothing_internal_reaches_a_provider(bench: Any, providers: Any, ask: An
         assert seen.body["model"] == f"{name}-model"
         assert seen.headers["authorization"] == f"Bearer key-of-{name}"
         assert not [key for key in seen.headers if "honcho" in key.lower()]
+
+
+def test_a_refused_connection_is_one(bench: Any, ask: Any, text: Any) -> None:
+    """(1) LiteLLM calls it a 500, and runs sync calls while it handles a RuntimeError of its own."""
+    with socket.socket() as closed:  # bound and not listening
+        closed.bind(("127.0.0.1", 0))
+        models = bench.chain("primary", "backup")
+        models[0]["litellm_params"]["api_base"] = f"http://127.0.0.1:{closed.getsockname()[1]}"
+        router, listener = bench.managed(models=models)
+        answer = ask(router, "completion", model="deriver", messages=MESSAGES)
+    assert text(answer) == "hello from backup"
+    assert listener.record.attempts[0].kind == "connection"
+
+
+def test_an_answer_that_never_comes_is_a_timeout(
+    bench: Any, providers: Any, ask: Any, text: Any
+) -> None:
+    """(1) The policy's timeout bounds the attempt, where nobody else set one."""
+    late = threading.Event()
+    providers.say("primary", providers.Say(hold=late))
+    router, listener = bench.managed(FallbackConfig(timeout=0.3))
+    answer = ask(router, "completion", model="deriver", messages=MESSAGES)
+    late.set()
+    assert text(answer) == "hello from backup"
+    assert listener.record.attempts[0].kind == "timeout"
+    assert providers.order == ["primary", "backup"]
+
+
+@pytest.mark.parametrize("place", ["request", "deployment", "router"])
+def test_a_timeout_of_litellms_is_kept(
+    place: str, bench: Any, providers: Any, ask: Any, text: Any
+) -> None:
+    """Whoever set a timeout for LiteLLM meant it."""
+    late = threading.Event()
+    providers.say("primary", providers.Say(hold=late))
+    on_deployment = {"timeout": 0.3} if place == "deployment" else {}
+    on_router = {"timeout": 0.3} if place == "router" else {}
+    on_request = {"timeout": 0.3} if place == "request" else {}
+    router, listener = bench.managed(
+        FallbackConfig(timeout=9),
+        models=bench.chain("primary", "backup", **on_deployment),
+        **on_router,
+    )
+    answer = ask(router, "completion", model="deriver", messages=MESSAGES, **on_request)
+    late.set()
+    assert text(answer) == "hello from backup"
+    assert listener.record.attempts[0].kind == "timeout"
+
+
+def test_a_bug_of_the_program_does_not_switch(bench: Any, providers: Any, ask: Any) -> None:
+    """(10) LiteLLM makes a connection error or a 500 of it; below it is a TypeError."""
+    router, listener = bench.managed()
+
+    with pytest.raises(openai.APIError, match="not iterable"):
+        ask(
+            router, "completion", model="deriver", messages=[{"role": "user", "content": object()}]
+        )
+    assert listener.record.outcome == "rejected"
+    assert listener.record.attempts[0].kind == "local"
+    assert providers.order == []
+
+
+def test_a_cancelled_call_stays_cancelled(bench: Any, providers: Any, run: Any) -> None:
+    """(10) No other target is asked, and the record says why."""
+    late = threading.Event()
+    providers.say("primary", providers.Say(hold=late))
+    router, listener = bench.managed()
+
+    async def cancel() -> None:
+        task = asyncio.create_task(router.acompletion(model="deriver", messages=MESSAGES))
+        while not providers.order:
+            await asyncio.sleep(0.01)
+        task.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await task
+
+    run(cancel())
+    late.set()
+    assert providers.order == ["primary"]
+    assert listener.record.outcome == "cancelled"
+
+
+def test_anthropics_529_is_an_overload(bench: Any, providers: Any, ask: Any, text: Any) -> None:
+    """LiteLLM makes 500 of it; the status below counts."""
+    models = bench.chain("primary", "backup")
+    models[0]["litellm_params"]["model"] = "anthropic/primary-model"
+    body = {"type": "error", "error": {"type": "overloaded_error", "message": "Overloaded"}}
+    providers.fail("primary", 529, body=body, headers={"retry-after": "4"})
+    router, listener = bench.managed(models=models)
+    answer = ask(router, "completion", model="deriver", messages=MESSAGES)
+    assert text(answer) == "hello from backup"
+    (failed, _) = listener.record.attempts
+    assert (failed.kind, failed.status, failed.retry_after) == ("overloaded", 529, 4)
+
+
+def test_honchos_table_applies(bench: Any, providers: Any, ask: Any) -> None:
+    """FallbackConfig.honcho() does not switch on 401."""
+    providers.fail("primary", 401)
+    router, _ = bench.managed(FallbackConfig.honcho())
+    with pytest.raises(litellm.AuthenticationError):
+        ask(router, "completion", model="deriver", messages=MESSAGES)
+    assert providers.order == ["primary"]
+
+
+@pytest.mark.parametrize("stream", [False, True])
+def test_content_goes_to_who_asks_for_it(
+    stream: bool, bench: Any, providers: Any, content_listener: Any
+) -> None:
+    """An observer with on_content hears prompt, parameters and answer; the record holds none."""
+    providers.fail("primary", 500)
+    router, listener = bench.managed(listener=content_listener)
+
+    answer = router.completion(model="deriver", messages=MESSAGES, max_tokens=9, stream=stream)
+    chunks = list(answer) if stream else []
+
+    asked, answered = listener.contents
+    assert asked.input == MESSAGES
+    assert asked.parameters["max_tokens"] == 9
+    if stream:
+        assert [*answered.output] == chunks
+    else:
+        assert answered.output is answer
+    assert "hello" not in str(listener.record.to_dict())
