@@ -267,7 +267,7 @@ class FallbackRun:
     def skip(self, position: int | None, why: str, *, now: float | None = None) -> Attempt:
         """Go on to a target further down the chain, because those before it are out of rotation.
 
-        For adapters whose framework decides who may be asked; nothing failed, so nothing is logged.
+        For adapters whose framework decides who may be asked; nothing failed, nothing is logged.
 
         Args:
             position: Where in the chain to go on, or None when nobody is left who may be asked.

@@ -5,8 +5,6 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
-
     from honcho_fallback import CallRecord
 
 RECORD = "fallback"
@@ -101,8 +99,8 @@ def usage_of(answer: Any) -> dict[str, Any] | None:
 def usage_of_chunk(chunk: Any) -> dict[str, Any] | None:
     """Read what a stream's chunk says that it cost.
 
-    LiteLLM keeps the figures of providers that send them unasked with the last chunk, out of sight;
-    zeros there mean that none came.
+    LiteLLM keeps the figures of providers that send them unasked with the last chunk, out of
+    sight; zeros there mean that none came.
 
     Args:
         chunk: Of a chat, or an event.

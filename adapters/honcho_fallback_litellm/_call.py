@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from contextlib import suppress
 from contextvars import ContextVar
 from typing import TYPE_CHECKING, Any
 
@@ -86,10 +87,8 @@ class Call:
         if found is None:
             if self._reported is not None:
                 self._goes_on = False
-                try:
+                with suppress(Exception):  # the caller raises what was reported
                     self.run.skip(None, OUT_OF_ROTATION)
-                except Exception:  # noqa: BLE001, S110 # the caller raises what was reported
-                    pass
             return None
         if found != here:
             self.run.skip(found, OUT_OF_ROTATION)

@@ -68,9 +68,7 @@ class Chains:
         config = self._config
         if config.max_attempts is None:
             config = config.replace(max_attempts=len(ranked))
-        policy = FallbackPolicy(
-            targets_of(ranked), config, agent=group, observers=self._observers
-        )
+        policy = FallbackPolicy(targets_of(ranked), config, agent=group, observers=self._observers)
         return Chain(policy, tuple(id_of(one) for one in ranked))
 
 
@@ -138,9 +136,7 @@ def targets_of(deployments: Sequence[Deployment]) -> list[Target]:
         name = name_of(one)
         if name in {target.name for target in targets}:
             name = f"{name}#{position}"
-        targets.append(
-            Target(model, provider=provider, name=name, context_window=_window_of(one))
-        )
+        targets.append(Target(model, provider=provider, name=name, context_window=_window_of(one)))
     return targets
 
 
@@ -171,6 +167,8 @@ def _window_of(deployment: Deployment) -> int | None:
     window = (deployment.get("model_info") or {}).get("max_input_tokens")
     if window is None:
         model, provider = _model_of(deployment)
-        known = litellm.model_cost.get(f"{provider}/{model}") or litellm.model_cost.get(model) or {}
+        known = (
+            litellm.model_cost.get(f"{provider}/{model}") or litellm.model_cost.get(model) or {}
+        )
         window = known.get("max_input_tokens")
     return window if type(window) is int and window > 0 else None

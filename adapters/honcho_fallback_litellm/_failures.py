@@ -1,7 +1,7 @@
 """What an exception out of LiteLLM means: read from what LiteLLM was told, not from what it made.
 
-LiteLLM's mapping turns Anthropic's 529 into 500, a 400 that mentions a rate limit into 429, a lost
-connection into 500, and a bug of the program into 500 as well. The truth hangs below, as the cause.
+LiteLLM's mapping turns Anthropic's 529 into 500, a 400 that mentions a rate limit into 429, a
+lost connection into 500, and a bug of the program into 500 as well. The truth hangs below.
 """
 
 from __future__ import annotations

@@ -3,15 +3,15 @@
 LiteLLM has no public hook that sees the exception before it asks again; these methods are where it
 decides. Each asks LiteLLM's own method for calls that are not ours.
 
-=============================================  =====================================================
+=============================================  ============================================
 ``async_function_with_fallbacks``              a call begins and ends
 ``should_retry_this_error``                    may the next target be asked?
-``_time_to_sleep_before_retry``                how long before that: what the machine says, mostly 0
-``async_function_with_fallbacks_common_utils`` no more targets: the error goes out, or, where a
-                                               stream broke before content, the call goes on
+``_time_to_sleep_before_retry``                how long before that: mostly 0
+``async_function_with_fallbacks_common_utils``  the error goes out, or, where a stream broke
+                                               before content, the call goes on
 ``_filter_cooldown_deployments``               may a deployment that LiteLLM cools down be asked?
 ``_reset_custom_routing_strategy``             ``update_settings`` must not remove the strategy
-=============================================  =====================================================
+=============================================  ============================================
 """
 
 from __future__ import annotations
@@ -30,7 +30,6 @@ from honcho_fallback_litellm._streams import is_stream, managed_stream
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from honcho_fallback_litellm._chain import Chain
     from honcho_fallback_litellm._router import Deployment
     from honcho_fallback_litellm._strategy import FallbackRoutingStrategy
 

@@ -7,9 +7,9 @@ the strategy (``proxy_handler``)
     again when the Proxy has made a new Router. Everything is as with a Router of one's own. The
     hook is documented; that the Router is found as a global of the Proxy is not.
 documented hooks only (``proxy_filter``, and what ``proxy_handler`` falls back to)
-    Attempt n sees the n-th deployment alone. LiteLLM decides what is asked again, by class of error:
-    the YAML has to say so with ``num_retries`` and ``retry_policy``. No records, no observers, and
-    streams recover only where LiteLLM itself would.
+    Attempt n sees the n-th deployment alone. LiteLLM decides what is asked again, by class of
+    error: the YAML has to say so with ``num_retries`` and ``retry_policy``. No records, no
+    observers, and streams recover only where LiteLLM itself would.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ if TYPE_CHECKING:
 class FallbackDeploymentFilter(CustomLogger):
     """Show attempt n of a call the n-th deployment of a ranked group, by LiteLLM's public hook."""
 
-    async def async_filter_deployments(  # noqa: PLR0913, PLR0917 # LiteLLM's signature
+    async def async_filter_deployments(  # LiteLLM's signature
         self,
         model: str,
         healthy_deployments: list[Deployment],
@@ -108,7 +108,7 @@ class FallbackProxyHandler(FallbackDeploymentFilter):
             self._strategy.register(router)
         except FallbackConfigError as error:
             self._refused = router
-            logger.error(  # noqa: TRY400 # the message says it all
+            logger.error(  # the message says it all
                 "no chain on this Proxy: %s", error
             )
             return False

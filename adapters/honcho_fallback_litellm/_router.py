@@ -1,7 +1,7 @@
 """What this package touches of a Router, found by feature and not by version.
 
-LiteLLM 1.109 keeps the routing in a core behind ``Router``, renames members and warns about the old
-names; before that they stand on the Router itself. Everything private is looked up here.
+LiteLLM 1.109 keeps the routing in a core behind ``Router``, renames members and warns about the
+old names; before that they stand on the Router itself. Everything private is looked up here.
 """
 
 from __future__ import annotations

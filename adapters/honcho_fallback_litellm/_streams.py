@@ -1,7 +1,7 @@
 """A stream of ours: goes on with the next target until content arrives, and ends the call.
 
-LiteLLM's callers look at a stream's class (the Proxy, LangChain's wrapper), so ours is a subclass of
-the one that it stands for and shares its attributes.
+LiteLLM's callers look at a stream's class (the Proxy, LangChain's wrapper), so ours is a subclass
+of the one that it stands for and shares its attributes.
 """
 
 from __future__ import annotations

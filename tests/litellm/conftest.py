@@ -25,6 +25,7 @@ HERE = Path(__file__).resolve().parent
 os.environ["LITELLM_LOCAL_MODEL_COST_MAP"] = "True"
 pytest.importorskip("litellm")
 
+# ruff: noqa: E402
 import litellm
 from litellm import Router
 from litellm.llms.custom_httpx.async_client_cleanup import close_litellm_async_clients
@@ -428,7 +429,9 @@ def warmed() -> None:
 def clean_litellm() -> Iterator[None]:
     """Leave LiteLLM's global lists as they were: every Router adds to them."""
     names = [name for name in vars(litellm) if name.endswith("callback") or name == "callbacks"]
-    before = {name: list(value) for name in names if isinstance(value := getattr(litellm, name), list)}
+    before = {
+        name: list(value) for name in names if isinstance(value := getattr(litellm, name), list)
+    }
     yield
     for name, value in before.items():
         getattr(litellm, name)[:] = value
@@ -524,7 +527,17 @@ def redis_port() -> Iterator[int]:
     with socket.socket() as probe:
         probe.bind(("127.0.0.1", 0))
         port = int(probe.getsockname()[1])
-    command = [program, "--port", str(port), "--bind", "127.0.0.1", "--save", "", "--appendonly", "no"]
+    command = [
+        program,
+        "--port",
+        str(port),
+        "--bind",
+        "127.0.0.1",
+        "--save",
+        "",
+        "--appendonly",
+        "no",
+    ]
     running = subprocess.Popen(command, stdout=subprocess.DEVNULL)
     until = time.monotonic() + 10
     while True:

@@ -13,7 +13,7 @@ from langchain_litellm import ChatLiteLLMRouter
 
 @pytest.mark.parametrize("way", ["invoke", "ainvoke", "stream", "astream"])
 def test_chat_litellm_router_switches(way: str, bench: Any, providers: Any, run: Any) -> None:
-    """Through ChatLiteLLMRouter, in the four ways: one request at the primary, the backup answers."""
+    """Through ChatLiteLLMRouter, in its four ways: one request at the primary."""
     providers.fail("primary", 500)
     router, listener = bench.managed()
     model = ChatLiteLLMRouter(router=router, model_name="deriver", model="deriver")

@@ -69,7 +69,15 @@ def serve(config: str, providers: Any, folder: Path, **env: str) -> Iterator[Pro
         "ANTHROPIC_BASE_URL": f"{providers.url}/backup",
         **env,
     }
-    command = [program, "--config", path, "--host", "127.0.0.1", "--port", str(port)]
+    command: list[str | Path] = [
+        program,
+        "--config",
+        path,
+        "--host",
+        "127.0.0.1",
+        "--port",
+        str(port),
+    ]
     with log.open("w") as output:
         running = subprocess.Popen(
             command, env={**clean, **told}, cwd=folder, stdout=output, stderr=subprocess.STDOUT
@@ -94,7 +102,7 @@ def wait_for(url: str, running: subprocess.Popen[bytes], log: Path) -> None:
         if running.poll() is not None:
             break
         try:
-            with urllib.request.urlopen(url, timeout=1):
+            with urllib.request.urlopen(url, timeout=1):  # noqa: S310 # our own, on loopback
                 return
         except OSError:
             time.sleep(0.1)

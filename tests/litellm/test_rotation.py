@@ -28,7 +28,7 @@ def test_a_paused_deployment_is_never_asked(
     record = listener.record
     assert record.is_fallback
     assert record.primary == "primary"
-    assert [number for number in (a.number for a in record.attempts)] == [1]
+    assert [a.number for a in record.attempts] == [1]
     assert record.untried == (("primary", "LiteLLM had taken it out of rotation"),)
     assert not listener.switches
 
@@ -79,9 +79,7 @@ def test_a_cooldown_is_respected(bench: Any, providers: Any, ask: Any, text: Any
     assert [record.is_fallback for record in listener.records] == [True, True]
 
 
-def test_a_cooldown_can_be_left_to_others(
-    bench: Any, providers: Any, ask: Any, text: Any
-) -> None:
+def test_a_cooldown_can_be_left_to_others(bench: Any, providers: Any, ask: Any, text: Any) -> None:
     """`respect_cooldown=False` starts every iteration on the primary."""
     providers.fail("primary", 429, times=1)
     router, listener = bench.managed(respect_cooldown=False, cooldown_time=60)
@@ -125,9 +123,7 @@ def test_tags_narrow_the_chain(bench: Any, providers: Any, run: Any, text: Any) 
     assert providers.order == ["backup"]
 
 
-def test_pre_call_checks_narrow_the_chain(
-    bench: Any, providers: Any, ask: Any, text: Any
-) -> None:
+def test_pre_call_checks_narrow_the_chain(bench: Any, providers: Any, ask: Any, text: Any) -> None:
     """(7) A prompt longer than a target's window goes to the one that can take it."""
     models = bench.chain("small", "large")
     models[0]["model_info"]["max_input_tokens"] = 5
@@ -217,9 +213,7 @@ def test_a_group_that_falls_back_to_a_chain_gets_a_call_of_its_own(
     assert listener.record.answered_by == "backup"
 
 
-def test_an_alias_of_a_chain_is_the_chain(
-    bench: Any, providers: Any, ask: Any, text: Any
-) -> None:
+def test_an_alias_of_a_chain_is_the_chain(bench: Any, providers: Any, ask: Any, text: Any) -> None:
     """A model_group_alias reaches the same targets in the same order."""
     providers.fail("primary", 500)
     router, _ = bench.managed(model_group_alias={"nickname": "deriver"})

@@ -13,7 +13,7 @@ import pytest
 
 VERSION = tuple(int(part) for part in version("litellm").split(".")[:2])
 MESSAGES = [{"role": "user", "content": "hello"}]
-NO_CONTENT = 'data: {"id":"c1","object":"chat.completion.chunk","created":1,"model":"m","choices":[{"index":0,"delta":{"role":"assistant","content":""}}]}'
+EVENT = {"id": "c1", "object": "chat.completion.chunk", "created": 1, "model": "m"}
 
 
 def error_event(kind: str, code: str | None = None) -> str:
@@ -21,9 +21,13 @@ def error_event(kind: str, code: str | None = None) -> str:
     return "data: " + json.dumps({"error": {"message": "own words", "type": kind, "code": code}})
 
 
-def word(text: str) -> str:
+def word(text: str, role: str | None = None) -> str:
     """Write a chunk with content."""
-    return NO_CONTENT.replace('"role":"assistant","content":""', f'"content":"{text}"')
+    delta = {"content": text} if role is None else {"role": role, "content": text}
+    return "data: " + json.dumps({**EVENT, "choices": [{"index": 0, "delta": delta}]})
+
+
+NO_CONTENT = word("", "assistant")
 
 
 @pytest.fixture(params=["sync", "async"])
@@ -32,7 +36,6 @@ def read(request: pytest.FixtureRequest, run: Any) -> Any:
 
     def sync(router: Any, received: list[Any], **options: Any) -> Any:
         stream = router.completion(model="deriver", messages=MESSAGES, stream=True, **options)
-        received.extend(())
         for chunk in stream:
             received.append(chunk)  # noqa: PERF402 # what came before an error counts
         return stream
@@ -42,7 +45,7 @@ def read(request: pytest.FixtureRequest, run: Any) -> Any:
             model="deriver", messages=MESSAGES, stream=True, **options
         )
         async for chunk in stream:
-            received.append(chunk)
+            received.append(chunk)  # noqa: PERF401 # what came before an error counts
         return stream
 
     if request.param == "sync":
@@ -145,9 +148,7 @@ def test_a_stream_that_breaks_before_content_is_recovered(
         assert not [one for one in caplog.records if one.levelno >= logging.ERROR]
 
 
-def test_a_chain_of_breaking_streams_asks_each_once(
-    bench: Any, providers: Any, read: Any
-) -> None:
+def test_a_chain_of_breaking_streams_asks_each_once(bench: Any, providers: Any, read: Any) -> None:
     """(4) Broken streams and refusals mix; each target is asked once, the last error comes out."""
     say = type_of_say(providers)
     providers.say("first", say(chunks=[NO_CONTENT], cut=True))
@@ -213,9 +214,7 @@ def test_a_wrong_request_in_a_stream_surfaces(bench: Any, providers: Any, read: 
     assert listener.record.outcome == "rejected"
 
 
-def test_a_reader_that_stops_early_abandons_the_call(
-    bench: Any, providers: Any, run: Any
-) -> None:
+def test_a_reader_that_stops_early_abandons_the_call(bench: Any, providers: Any, run: Any) -> None:
     """The record is closed, and LiteLLM's stream with it."""
     router, listener = bench.managed()
 
@@ -247,7 +246,9 @@ def test_streams_of_other_endpoints_switch(
     method: str, status: int | None, bench: Any, providers: Any, run: Any
 ) -> None:
     """(1) Responses and Messages: refused at the opening, or broken before content."""
-    pytest.importorskip("soundfile", reason="LiteLLM's Messages streams import the Proxy's packages")
+    pytest.importorskip(
+        "soundfile", reason="LiteLLM's Messages streams import the Proxy's packages"
+    )
     say = type_of_say(providers)
     anthropic = method == "aanthropic_messages"
     if status:

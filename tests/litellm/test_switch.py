@@ -30,7 +30,11 @@ SWITCHING = {
     "key": (401, {"error": {"message": "bad key", "code": "invalid_api_key"}}, "authentication"),
     "money": (402, {"error": {"message": "no credit"}}, "quota"),
     "region": (403, {"error": {"message": "not in your country"}}, "permission"),
-    "gone": (404, {"error": {"message": "no model", "code": "model_not_found"}}, "model_unavailable"),
+    "gone": (
+        404,
+        {"error": {"message": "no model", "code": "model_not_found"}},
+        "model_unavailable",
+    ),
 }
 
 
@@ -131,9 +135,7 @@ def test_a_wrong_request_surfaces_after_one_request(
     assert any("primary invalid_request" in note for note in caught.value.__notes__)
 
 
-def test_every_call_starts_on_the_primary(
-    bench: Any, providers: Any, ask: Any, text: Any
-) -> None:
+def test_every_call_starts_on_the_primary(bench: Any, providers: Any, ask: Any, text: Any) -> None:
     """(3) A tool loop tries the primary in each iteration, whatever its metadata dict holds."""
     providers.fail("primary", 500, times=2)
     router, listener = bench.managed()
@@ -244,7 +246,7 @@ def test_nothing_internal_reaches_a_provider(bench: Any, providers: Any, ask: An
 
 
 def test_a_refused_connection_is_one(bench: Any, ask: Any, text: Any) -> None:
-    """(1) LiteLLM calls it a 500, and runs sync calls while it handles a RuntimeError of its own."""
+    """(1) LiteLLM calls it a 500, and runs sync calls inside an except block of its own."""
     with socket.socket() as closed:  # bound and not listening
         closed.bind(("127.0.0.1", 0))
         models = bench.chain("primary", "backup")
@@ -311,7 +313,7 @@ def test_a_cancelled_call_stays_cancelled(bench: Any, providers: Any, run: Any) 
 
     async def cancel() -> None:
         task = asyncio.create_task(router.acompletion(model="deriver", messages=MESSAGES))
-        while not providers.order:
+        while not providers.order:  # noqa: ASYNC110 # set by a thread of the server
             await asyncio.sleep(0.01)
         task.cancel()
         with pytest.raises(asyncio.CancelledError):
