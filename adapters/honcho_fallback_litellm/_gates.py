@@ -14,6 +14,10 @@ decides. Each asks LiteLLM's own method for calls that are not ours.
 =============================================  ============================================
 """
 
+# LiteLLM's objects and dicts have whatever shape they have; what comes out of here is typed.
+# pyright: reportUnknownArgumentType=false, reportUnknownMemberType=false
+# pyright: reportUnknownVariableType=false
+
 from __future__ import annotations
 
 import functools

@@ -12,6 +12,10 @@ documented hooks only (``proxy_filter``, and what ``proxy_handler`` falls back t
     observers, and streams recover only where LiteLLM itself would.
 """
 
+# LiteLLM's objects and dicts have whatever shape they have; what comes out of here is typed.
+# pyright: reportUnknownArgumentType=false, reportUnknownMemberType=false
+# pyright: reportUnknownVariableType=false
+
 from __future__ import annotations
 
 import sys

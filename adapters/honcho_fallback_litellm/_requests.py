@@ -1,5 +1,9 @@
 """What is changed in a request of ours, and what is read from it."""
 
+# LiteLLM's objects and dicts have whatever shape they have; what comes out of here is typed.
+# pyright: reportUnknownArgumentType=false, reportUnknownMemberType=false
+# pyright: reportUnknownVariableType=false
+
 from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
@@ -125,7 +129,8 @@ def _has_timeout(core: Any, params: dict[str, Any], request: dict[str, Any]) -> 
     if any(request.get(name) is not None or params.get(name) is not None for name in names):
         return True
     # The Router fills in LiteLLM's own default where it was given none.
-    return any(setting(core, name) not in {None, litellm.request_timeout} for name in names)
+    default: Any = getattr(litellm, "request_timeout", None)
+    return any(setting(core, name) not in {None, default} for name in names)
 
 
 def _may_tell_usage(call: Call, params: dict[str, Any], request: dict[str, Any]) -> bool:

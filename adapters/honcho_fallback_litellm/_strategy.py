@@ -1,11 +1,15 @@
 """The strategy: attempt n of a call goes to the n-th target of its model group."""
 
+# LiteLLM's objects and dicts have whatever shape they have; what comes out of here is typed.
+# pyright: reportUnknownArgumentType=false, reportUnknownMemberType=false
+# pyright: reportUnknownVariableType=false
+
 from __future__ import annotations
 
 import weakref
 from typing import TYPE_CHECKING, Any
 
-from litellm.types.router import CustomRoutingStrategyBase
+from litellm.router import CustomRoutingStrategyBase
 
 from honcho_fallback import FallbackConfig
 from honcho_fallback._observer import logger

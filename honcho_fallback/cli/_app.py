@@ -25,6 +25,9 @@ def demo(
     fallback: Annotated[
         str | None, typer.Option(metavar="PROVIDER/MODEL", help="A real fallback.")
     ] = None,
+    via: Annotated[
+        str | None, typer.Option(metavar="litellm|proxy", help="Through LiteLLM instead.")
+    ] = None,
 ) -> None:
     """Run five calls against a failing provider and a local model; no key, no network.
 
@@ -32,7 +35,7 @@ def demo(
     the environment. Exit status 0 only if every call ended as it should.
     """
     try:
-        status = _demo.run(primary, fallback, Console())
+        status = _demo.run(primary, fallback, Console(), via=via)
     except (_demo.DemoError, ImportError) as error:
         _refuse(error)
     except KeyboardInterrupt:

@@ -21,19 +21,28 @@ if TYPE_CHECKING:
 __all__ = ["DemoError", "run"]
 
 
-def run(primary: str | None, fallback: str | None, console: Console) -> int:
+def run(
+    primary: str | None, fallback: str | None, console: Console, *, via: str | None = None
+) -> int:
     """Play everything and return the exit status.
 
     Args:
         primary: ``provider/model`` of a real primary, or None for the simulated one.
         fallback: ``provider/model`` of a real fallback, or None for the local model.
         console: Where to.
+        via: ``litellm`` or ``proxy`` to go through LiteLLM, or None.
 
     Raises:
         DemoError: The targets cannot be used.
         ImportError: The extra ``demo`` is not installed.
     """
     need_sdk("openai")
+    if via is not None:
+        from honcho_fallback.cli import _via  # noqa: PLC0415 # needs the extra
+
+        if primary is not None or fallback is not None:
+            raise DemoError("--via: plays simulated providers; leave --primary and --fallback out")
+        return _via.run(via, console)
     from honcho_fallback.cli._scenarios import SCENARIOS, play  # noqa: PLC0415 # needs the extra
 
     with _set(primary, fallback) as stage:

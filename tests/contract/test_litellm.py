@@ -10,7 +10,6 @@ import pytest
 os.environ["LITELLM_LOCAL_MODEL_COST_MAP"] = "True"  # read when LiteLLM is first imported
 pytest.importorskip("litellm")
 
-# ruff: noqa: E402
 import litellm
 from litellm import Router
 from litellm.llms.custom_httpx.async_client_cleanup import close_litellm_async_clients
