@@ -54,9 +54,11 @@ class Asker:
         self.is_async = is_async
         self.record: CallRecord | None = None
 
-    def on_start(self, _: Any) -> None: ...
+    def on_start(self, _: Any) -> None:
+        """Hear nothing."""
 
-    def on_switch(self, _: Any) -> None: ...
+    def on_switch(self, _: Any) -> None:
+        """Hear nothing."""
 
     def on_finish(self, record: CallRecord) -> None:
         self.record = record

@@ -287,7 +287,7 @@ def event(kind: str, **more: Any) -> str:
 def message_events(*words: str) -> list[str]:
     """Write the events of Anthropic's stream."""
     usage = {"input_tokens": 3, "output_tokens": 1}
-    message = {
+    message: dict[str, Any] = {
         "id": "msg_1",
         "type": "message",
         "role": "assistant",

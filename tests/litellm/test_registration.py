@@ -8,6 +8,7 @@ from typing import Any
 import litellm
 import pytest
 from litellm import Router
+from litellm.types.router import CustomRoutingStrategyBase
 
 from honcho_fallback import FallbackConfig, FallbackConfigError
 from honcho_fallback_litellm import FallbackRoutingStrategy
@@ -115,7 +116,7 @@ def test_a_strategy_that_was_replaced_says_so(
     """(11) Somebody else's strategy wins, loudly, once."""
     router, listener = bench.managed()
 
-    class Theirs(litellm.router.CustomRoutingStrategyBase):
+    class Theirs(CustomRoutingStrategyBase):
         def get_available_deployment(self, *_: Any, **__: Any) -> Any:
             return router.model_list[0]
 
