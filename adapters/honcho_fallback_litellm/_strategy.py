@@ -9,7 +9,9 @@ from __future__ import annotations
 import weakref
 from typing import TYPE_CHECKING, Any
 
-from litellm.router import CustomRoutingStrategyBase
+from litellm.types.router import (  # pyright: ignore[reportMissingTypeStubs] # a package with one stub
+    CustomRoutingStrategyBase,
+)
 
 from honcho_fallback import FallbackConfig
 from honcho_fallback._observer import logger

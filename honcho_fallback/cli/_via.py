@@ -59,11 +59,27 @@ class _Case(NamedTuple):
     answered_by: str | None
 
 
+def _limit(simulator: FaultSimulator) -> None:
+    simulator.fail(429, retry_after=30)
+
+
+def _cut(simulator: FaultSimulator) -> None:
+    simulator.cut_stream()
+
+
+def _refuse(simulator: FaultSimulator) -> None:
+    simulator.fail(400)
+
+
+def _nothing(simulator: FaultSimulator) -> None:
+    del simulator
+
+
 _CASES = (
-    _Case("429 with Retry-After 30", lambda it: it.fail(429, retry_after=30), False, "backup"),
-    _Case("a stream cut before its first token", lambda it: it.cut_stream(), True, "backup"),
-    _Case("400, a mistake of the caller", lambda it: it.fail(400), False, None),
-    _Case("nothing", lambda _: None, False, "primary"),
+    _Case("429 with Retry-After 30", _limit, stream=False, answered_by="backup"),
+    _Case("a stream cut before its first token", _cut, stream=True, answered_by="backup"),
+    _Case("400, a mistake of the caller", _refuse, stream=False, answered_by=None),
+    _Case("nothing", _nothing, stream=False, answered_by="primary"),
 )
 
 
@@ -95,7 +111,7 @@ def run(via: str, console: Console) -> int:
 
 
 def _models(simulator: FaultSimulator, local: LocalModel) -> list[dict[str, Any]]:
-    places = {
+    places: dict[str, dict[str, Any]] = {
         "primary": {"model": "openai/gpt-5.5", "api_base": simulator.base_url("openai")},
         "backup": {
             "model": f"openai/{local.model}",
@@ -117,8 +133,8 @@ def _models(simulator: FaultSimulator, local: LocalModel) -> list[dict[str, Any]
 def _router(models: list[dict[str, Any]]) -> Generator[Callable[[bool], Told], None, None]:
     os.environ.setdefault("LITELLM_LOCAL_MODEL_COST_MAP", "True")
     try:
-        litellm = import_module("litellm")
-        adapter = import_module("honcho_fallback_litellm")
+        litellm: Any = import_module("litellm")
+        adapter: Any = import_module("honcho_fallback_litellm")
     except ImportError as error:
         raise DemoError("--via needs LiteLLM: pip install 'honcho-fallback[litellm]'") from error
     litellm.suppress_debug_info = True
