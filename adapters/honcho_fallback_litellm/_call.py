@@ -42,7 +42,6 @@ class Call:
         "core",
         "hides_usage",
         "limit",
-        "reopening",
         "request",
         "run",
         "streaming",
@@ -57,7 +56,6 @@ class Call:
         self.request = request
         self.limit = limit
         self.streaming = False
-        self.reopening = False
         self.hides_usage = False
         self._reported: BaseException | None = None
         self._goes_on = False

@@ -45,6 +45,7 @@ REPLACED = (
     "_filter_cooldown_deployments",
     "_reset_custom_routing_strategy",
 )
+_REOPENED = "honcho_fallback_reopened"
 # What this LiteLLM may lack without harm to a call.
 OPTIONAL = frozenset({"_reset_custom_routing_strategy"})
 
@@ -97,13 +98,17 @@ class Gates:
     async def async_function_with_fallbacks(self, *args: Any, **kwargs: Any) -> Any:
         """Begin a call of ours, and end it."""
         core = self.core
+        # LiteLLM may run this in a thread of its own, where the ContextVar is unknown.
+        reopened: Call | None = kwargs.pop(_REOPENED, None)
+        if reopened is not None:
+            token = CURRENT.set(reopened)
+            try:
+                return await self._ask(reopened, args, kwargs)
+            finally:
+                CURRENT.reset(token)
         outer = CURRENT.get()
-        if outer is not None and outer.core is core and not outer.ended:
-            if outer.reopening:
-                outer.reopening = False
-                return await self._ask(outer, args, kwargs)
-            if outer.streaming:
-                raise StreamBrokeError
+        if outer is not None and outer.core is core and not outer.ended and outer.streaming:
+            raise StreamBrokeError
         chain = self._strategy.chain_of(core, kwargs)
         if chain is None:
             token = CURRENT.set(None)
@@ -149,8 +154,7 @@ class Gates:
         Args:
             call: Whose stream broke before content.
         """
-        call.reopening = True
-        return self.core.function_with_fallbacks(**call.request)
+        return self.core.function_with_fallbacks(**call.request, **{_REOPENED: call})
 
     def should_retry_this_error(self, error: Exception, *args: Any, **kwargs: Any) -> Any:
         """Let the machine decide whether another target is asked."""

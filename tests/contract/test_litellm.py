@@ -164,12 +164,3 @@ async def test_an_error_inside_a_good_stream_is_recovered(asker: Asker) -> None:
     """An overload told inside HTTP 200, before any content."""
     assert "harbor" in (await asker.stream("anthropic", "openai")).lower()
     assert asker.kinds == [FailureKind.OVERLOADED, None]
-
-
-@pytest.mark.upstream("openai_overloaded", "local_stream")
-async def test_a_local_stream_stands_in(asker: Asker) -> None:
-    """The local server's chunks come through, and what they cost."""
-    assert await asker.stream("openai", "local")
-    assert asker.record is not None
-    assert asker.record.usage is not None
-    assert asker.record.usage["completion_tokens"] > 0
