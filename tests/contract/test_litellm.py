@@ -31,7 +31,7 @@ pytestmark = [
     pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning"),
 ]
 
-SAY = [{"role": "user", "content": "Answer with the one word: harbor"}]
+SAY: Any = [{"role": "user", "content": "Answer with the one word: harbor"}]
 DEPLOYMENTS: dict[str, dict[str, Any]] = {
     "openai": {"model": "openai/gpt-5.5", "api_base": "https://api.openai.com/v1"},
     "anthropic": {
@@ -63,7 +63,7 @@ class Asker:
     def on_finish(self, record: CallRecord) -> None:
         self.record = record
 
-    def router(self, *names: str) -> Router:
+    def router(self, *names: str) -> Any:
         """Make a chain of providers at their real addresses."""
         made = Router(
             model_list=[
