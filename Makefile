@@ -7,7 +7,7 @@ INSTALL = $(1)/python -m pip install --quiet --constraint constraints.txt
 # Tests reach this machine and nothing else; a cassette is played, never recorded.
 PYTEST := pytest --block-network --allowed-hosts=127.0.0.1,localhost,::1 --record-mode=none
 
-.PHONY: demo test test-langfuse lint bench wheel-test record clean
+.PHONY: demo test test-langfuse test-litellm lint bench wheel-test record clean
 
 demo: .venv/.installed
 	$(BIN)/honcho-fallback demo $(ARGS)
@@ -31,6 +31,7 @@ bench: .venv/.installed
 	$(BIN)/python benchmarks/overhead.py $(ARGS)
 	$(BIN)/python benchmarks/langchain_calls.py $(ARGS)
 	$(BIN)/python benchmarks/langfuse_observer.py
+	$(BIN)/python benchmarks/litellm_router.py
 
 # The unit tests again, from a folder that has no source tree beside it.
 wheel-test: .venv/.installed
@@ -44,11 +45,27 @@ wheel-test: .venv/.installed
 		&& cp -R tests/unit $(wildcard tests/conftest.py) "$$outside/tests" \
 		&& cd "$$outside" && "$(CURDIR)/.venv-wheel/bin/"$(PYTEST) $(ARGS)
 
+# The LiteLLM adapter's tests on the oldest, the pinned and the newest LiteLLM, each on its own.
+# The newest comes without its pins: they ask for a certifi that not every index has.
+LITELLMS ?= 1.98.1 1.106.2 1.109.1
+test-litellm: $(LITELLMS:%=.venv-litellm-%/.installed)
+	set -e; for litellm in $(LITELLMS); do \
+		echo "== litellm $$litellm"; \
+		".venv-litellm-$$litellm/bin/"$(PYTEST) tests/litellm --ignore tests/litellm/test_proxy.py $(ARGS); \
+	done
+
+.venv-litellm-%/.installed: pyproject.toml constraints.txt
+	$(PYTHON) -m venv $(@D)
+	$(@D)/bin/python -m pip install --quiet --upgrade 'pip>=25.1'
+	$(call INSTALL,$(@D)/bin) --group test --group integrations --editable '.[demo,litellm,redis]'
+	$(@D)/bin/python -m pip install --quiet --no-deps litellm==$*
+	touch $@
+
 record: .venv/.installed
 	$(BIN)/python recording/record.py $(ARGS)
 
 clean:
-	rm -rf .venv .venv-langfuse4 .venv-record .venv-wheel build dist .hypothesis .*_cache
+	rm -rf .venv .venv-langfuse4 .venv-litellm-* .venv-record .venv-wheel build dist .hypothesis .*_cache
 
 # pip 25.1 is the first that knows --group.
 .venv/.installed: pyproject.toml constraints.txt

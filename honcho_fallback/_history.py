@@ -55,6 +55,7 @@ def build_record(  # noqa: PLR0913 # the run's whole state, handed over once
     ended: float,
     content_at: float | None,
     usage: Mapping[str, Any] | None,
+    skipped: Mapping[int, str],
 ) -> CallRecord:
     """Build the record of a call.
 
@@ -69,6 +70,7 @@ def build_record(  # noqa: PLR0913 # the run's whole state, handed over once
         ended: The call's end, or the time of asking.
         content_at: When content was first handed out, or None.
         usage: What the caller reported, or None.
+        skipped: Why targets were passed over, by position.
     """
     told = list(steps)
     answered = outcome == "success" or (outcome == "abandoned" and content_at is not None)
@@ -82,7 +84,9 @@ def build_record(  # noqa: PLR0913 # the run's whole state, handed over once
     for position, target in enumerate(plan.chain):
         if position in asked:
             continue
-        if position < first:
+        if position in skipped:
+            why = skipped[position]
+        elif position < first:
             why = "the turn had already left it"
         elif position < attempt.position:
             why = "its context window is not larger"

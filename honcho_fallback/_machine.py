@@ -18,6 +18,7 @@ own loop all stand on the same calls.
 
 from __future__ import annotations
 
+from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, NoReturn
 
 from honcho_fallback._errors import AnswerRejected, FallbackExhausted, StreamInterrupted
@@ -55,6 +56,7 @@ class FallbackRun:
     _steps: tuple[Step, ...] = ()
     _errors: tuple[Exception, ...] = ()
     _failed_here = 0
+    _skipped: Mapping[int, str] = MappingProxyType({})
 
     def __init__(  # noqa: PLR0913, PLR0917 # built in one place, by the policy
         self,
@@ -95,6 +97,11 @@ class FallbackRun:
         return self._attempt
 
     @property
+    def outcome(self) -> Outcome:
+        """Return how the call ended, or ``"running"``."""
+        return self._outcome
+
+    @property
     def record(self) -> CallRecord:
         """Build the record of what has happened so far; complete once the call is over."""
         return build_record(
@@ -108,6 +115,7 @@ class FallbackRun:
             began=self._began,
             content_at=self._content_at,
             usage=self._usage,
+            skipped=self._skipped,
         )
 
     @property
@@ -146,11 +154,14 @@ class FallbackRun:
             call_id = self._attempt.call_id
             observers.tell("on_content", CallContent(call_id, input, output, parameters))
 
-    def accept(self, answer: Any, *, now: float | None = None) -> Attempt | None:
+    def accept(
+        self, answer: Any, *, usage: Mapping[str, Any] | None = None, now: float | None = None
+    ) -> Attempt | None:
         """Take an answer, if ``validate`` does; otherwise treat it as a malformed response.
 
         Args:
             answer: What ``ask`` returned.
+            usage: What it cost, as for ``succeed``.
             now: The time on the clock's scale.
 
         Returns:
@@ -177,6 +188,8 @@ class FallbackRun:
                 )
         if self._plan.observers is not None:
             self.tell(output=answer)
+        if usage is not None:
+            self._usage = usage
         self._finish("success", now)
         return None
 
@@ -262,6 +275,38 @@ class FallbackRun:
         finally:
             del error
 
+    def skip(self, position: int | None, why: str, *, now: float | None = None) -> Attempt:
+        """Go on to a target further down the chain, because those before it are out of rotation.
+
+        For adapters whose framework decides who may be asked; nothing failed, nothing is logged.
+
+        Args:
+            position: Where in the chain to go on, or None when nobody is left who may be asked.
+            why: Why the others were not asked, for the record.
+            now: The time on the clock's scale.
+
+        Returns:
+            The attempt in place of the current one.
+
+        Raises:
+            FallbackExhausted: Nobody is left (or the last error itself, as with ``fail``).
+            RuntimeError: The call is over, or has not failed yet and nobody is left.
+        """
+        if self._outcome != "running" or (position is None and not self._errors):
+            self._refuse("skip")
+        here = self._attempt.position
+        if now is None:
+            now = self._clock()
+        passed = range(here, len(self._plan.chain) if position is None else position)
+        self._skipped = {**self._skipped, **dict.fromkeys(passed, why)}
+        if position is None:
+            self._stop("exhausted", self._errors[-1], now)
+        self._attempt = self._attempt._replace(
+            target=self._plan.chain[position], position=position, wait=0.0
+        )
+        self._began = now
+        return self._attempt
+
     def cancel(self, *, now: float | None = None) -> None:
         """Close the record of a call that its caller cancelled; nothing if it is closed.
 
@@ -286,7 +331,6 @@ class FallbackRun:
     def _settle(
         self, error: BaseException, failure: Failure, partial: tuple[Any, ...], now: float | None
     ) -> Attempt:
-        errors: tuple[Exception, ...] = ()
         if now is None:
             now = self._clock()
         if partial:
@@ -306,17 +350,23 @@ class FallbackRun:
                 self._attempt = following
                 self._began = now + following.wait
                 return following
-            errors = self._errors
-            self._finish(following, now)
+            self._stop(following, error, now)
+        finally:
+            # What is raised refers to this frame; the frame must not refer to what is raised.
+            del error
+
+    def _stop(self, outcome: Outcome, error: Exception, now: float) -> NoReturn:
+        errors = self._errors
+        try:
+            self._finish(outcome, now)
             record = self.record
-            if following == "exhausted" and self._plan.grouped:
+            if outcome == "exhausted" and self._plan.grouped:
                 asked = ", ".join(dict.fromkeys(step.target for step in record.attempts))
                 raise FallbackExhausted(f"no answer from {asked}", errors, record) from error
             annotate(error, record)
             raise error
         finally:
-            # What is raised refers to this frame; the frame must not refer to what is raised.
-            del error
+            del error  # as in _settle
             errors = ()
 
     def _note(self, failure: Failure, error: Exception, now: float) -> None:

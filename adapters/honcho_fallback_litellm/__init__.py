@@ -2,10 +2,52 @@
 
 from __future__ import annotations
 
+from importlib import import_module
 from importlib.util import find_spec
+from typing import TYPE_CHECKING
 
 if find_spec("litellm") is None:
     message = "honcho_fallback_litellm needs LiteLLM: pip install 'honcho-fallback[litellm]'"
     raise ImportError(message)
 
-__all__: list[str] = []
+if TYPE_CHECKING:
+    from honcho_fallback_litellm._proxy import (
+        FallbackDeploymentFilter,
+        FallbackProxyHandler,
+        proxy_filter,
+        proxy_handler,
+    )
+    from honcho_fallback_litellm._strategy import FallbackRoutingStrategy
+    from honcho_fallback_litellm._warm import warm_up
+
+__all__ = [
+    "FallbackDeploymentFilter",
+    "FallbackProxyHandler",
+    "FallbackRoutingStrategy",
+    "proxy_filter",
+    "proxy_handler",
+    "warm_up",
+]
+
+# LiteLLM takes seconds and 190 MiB to import: a name loads it when it is first used.
+_HOMES = {
+    "FallbackDeploymentFilter": "_proxy",
+    "FallbackProxyHandler": "_proxy",
+    "FallbackRoutingStrategy": "_strategy",
+    "proxy_filter": "_proxy",
+    "proxy_handler": "_proxy",
+    "warm_up": "_warm",
+}
+
+
+def __getattr__(name: str) -> object:
+    home = _HOMES.get(name)
+    if home is None:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    value = getattr(import_module(f"{__name__}.{home}"), name)
+    globals()[name] = value
+    return value
+
+
+def __dir__() -> list[str]:
+    return [*__all__]

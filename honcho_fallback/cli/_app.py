@@ -26,7 +26,10 @@ def demo(
         str | None, typer.Option(metavar="PROVIDER/MODEL", help="A real fallback.")
     ] = None,
     via: Annotated[
-        str, typer.Option(metavar="NAME", help="What the calls go through: core or an adapter.")
+        str,
+        typer.Option(
+            metavar="NAME", help="What the calls go through: core, langchain, litellm or proxy."
+        ),
     ] = _demo.CORE,
 ) -> None:
     """Run five calls against a failing provider and a local model; no key, no network.

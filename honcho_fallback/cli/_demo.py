@@ -24,6 +24,7 @@ __all__ = ["CORE", "DemoError", "run"]
 
 CORE = "core"
 _GROUP = "honcho_fallback.demo"
+_ROUTED = ("litellm", "proxy")  # they own their loop, and have a stage of their own
 
 
 def run(primary: str | None, fallback: str | None, console: Console, via: str = CORE) -> int:
@@ -40,6 +41,12 @@ def run(primary: str | None, fallback: str | None, console: Console, via: str = 
         ImportError: An extra is not installed.
     """
     need_sdk("openai")
+    if via in _ROUTED:
+        from honcho_fallback.cli import _via  # noqa: PLC0415 # needs the extra
+
+        if primary is not None or fallback is not None:
+            raise DemoError("--via: plays simulated providers; leave --primary and --fallback out")
+        return _via.run(via, console)
     demo = _find(via)
     with _set(demo, primary, fallback) as stage:
         names = " -> ".join(target.name for target in stage.chain)
@@ -63,7 +70,7 @@ def _find(via: str) -> Demo:
         return DEMO
     offered = {found.name: found for found in entry_points(group=_GROUP)}
     if via not in offered:
-        known = ", ".join([CORE, *sorted(offered)])
+        known = ", ".join([CORE, *sorted([*offered, *_ROUTED])])
         raise DemoError(f"--via: got {via!r}; pass one of {known}")
     demo: Demo = offered[via].load()
     return demo

@@ -269,7 +269,7 @@ def check_answer(one: Stored, ending: Ending, provider: str) -> None:
 @pytest.mark.parametrize("nested", [False, True], ids=["alone", "nested"])
 @pytest.mark.parametrize(("mode", "name"), CASES)
 @pytest.mark.parametrize("who", SPEAKERS)
-def test_one_generation_tells_the_call(  # noqa: PLR0917 # the table's columns
+def test_one_generation_tells_the_call(  # the table's columns
     who: str, mode: str, name: str, nested: bool, memory: Memory, providers: str
 ) -> None:
     """HON-061 to HON-065: one generation, who answered, what it cost, no span for a failure."""

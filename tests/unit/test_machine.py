@@ -292,3 +292,38 @@ class Histories(RuleBasedStateMachine):
 
 TestHistories = Histories.TestCase
 TestHistories.settings = settings(max_examples=100, stateful_step_count=12, deadline=None)
+
+
+def test_targets_out_of_rotation_are_passed_over() -> None:
+    """An adapter's framework may say who may be asked; the record says who was not, and why."""
+    targets = [Target("first"), Target("second"), Target("third")]
+    run = FallbackPolicy(targets).start()
+
+    attempt = run.skip(1, "cooling down")
+    assert (attempt.target.name, attempt.number, attempt.position) == ("second", 1, 1)
+    assert run.fail(DOWN).target.name == "third"
+    run.succeed()
+
+    assert run.outcome == "success"
+    assert run.record.is_fallback
+    assert run.record.untried == (("first", "cooling down"),)
+    assert [attempt.number for attempt in run.record.attempts] == [1, 2]
+
+
+def test_when_the_rest_is_out_of_rotation_the_call_is_exhausted() -> None:
+    """Nobody is left to ask: as if the chain had ended there."""
+    run = FallbackPolicy([Target("first"), Target("second")]).start()
+    with pytest.raises(RuntimeError):
+        run.skip(None, "nothing has failed yet")
+    run.fail(DOWN)
+    with pytest.raises(FallbackExhausted) as caught:
+        run.skip(None, "paused")
+    assert caught.value.exceptions == (DOWN,)
+    assert run.record.untried == (("second", "paused"),)
+
+
+def test_an_accepted_answer_may_come_with_its_usage() -> None:
+    """What accept is told goes into the record, as with succeed."""
+    run = pair().start()
+    assert run.accept("answer", usage={"total_tokens": 7}) is None
+    assert run.record.usage == {"total_tokens": 7}

@@ -1,0 +1,137 @@
+"""What an answer carries: the record, and on the Proxy the headers; what it cost."""
+
+# LiteLLM's objects and dicts have whatever shape they have; what comes out of here is typed.
+# pyright: reportUnknownArgumentType=false, reportUnknownMemberType=false
+# pyright: reportUnknownVariableType=false
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from honcho_fallback import CallRecord
+
+RECORD = "fallback"
+_USAGE = (
+    "prompt_tokens",
+    "completion_tokens",
+    "total_tokens",
+    "prompt_tokens_details",
+    "completion_tokens_details",
+    "input_tokens",
+    "output_tokens",
+    "input_tokens_details",
+    "output_tokens_details",
+    "cache_creation_input_tokens",
+    "cache_read_input_tokens",
+)
+
+
+def attach(carrier: Any, record: CallRecord, answering: str | None = None) -> None:
+    """Let an answer or an error carry the record.
+
+    An answer has it as ``_hidden_params["fallback"]``, with headers that the Proxy passes on; an
+    error as ``error.record``.
+
+    Args:
+        carrier: What the caller gets.
+        record: Of the call.
+        answering: Whose answer it is, where the call is still running.
+    """
+    if isinstance(carrier, BaseException):
+        if getattr(carrier, "record", None) is None:
+            carrier.record = record  # type: ignore[attr-defined] # errors take any attribute
+        return
+    hidden = _hidden_params(carrier)
+    if hidden is None or RECORD in hidden:
+        return
+    hidden[RECORD] = record.to_dict()
+    headers = hidden.get("additional_headers")
+    if not isinstance(headers, dict):
+        headers = hidden["additional_headers"] = {}
+    headers.update(headers_of(record, answering))
+
+
+def renew(carrier: Any, record: CallRecord) -> None:
+    """Replace the record of a stream, which was attached while it was still running.
+
+    Args:
+        carrier: The stream.
+        record: Of the call, now over.
+    """
+    hidden = _hidden_params(carrier)
+    if hidden is not None:
+        hidden[RECORD] = record.to_dict()
+
+
+def headers_of(record: CallRecord, answering: str | None = None) -> dict[str, str]:
+    """Say in HTTP headers who was asked and who answers.
+
+    Args:
+        record: Of the call.
+        answering: Whose answer it is, where the call is still running.
+    """
+    failed = [one for one in record.attempts if one.kind is not None]
+    attempts = len(record.attempts) + (answering is not None)
+    headers = {
+        "x-honcho-fallback-call-id": record.call_id,
+        "x-honcho-fallback-primary": record.primary,
+        "x-honcho-fallback-answered-by": answering or record.answered_by or "nobody",
+        "x-honcho-fallback-attempts": str(attempts),
+    }
+    if failed:
+        headers["x-honcho-fallback-reason"] = ", ".join(str(one.kind) for one in failed)
+    return {name: _printable(value) for name, value in headers.items()}
+
+
+def usage_of(answer: Any) -> dict[str, Any] | None:
+    """Read what an answer or a chunk says that it cost, as plain values, nothing added.
+
+    Args:
+        answer: A response object, a mapping or a chunk.
+    """
+    found = answer.get("usage") if isinstance(answer, dict) else getattr(answer, "usage", None)
+    if found is None:
+        found = getattr(getattr(answer, "response", None), "usage", None)
+    told = _plain(found)
+    if not isinstance(told, dict):
+        return None
+    usage = {name: told[name] for name in _USAGE if told.get(name) is not None}
+    return usage or None
+
+
+def usage_of_chunk(chunk: Any) -> dict[str, Any] | None:
+    """Read what a stream's chunk says that it cost.
+
+    LiteLLM keeps the figures of providers that send them unasked with the last chunk, out of
+    sight; zeros there mean that none came.
+
+    Args:
+        chunk: Of a chat, or an event.
+    """
+    usage = usage_of(chunk)
+    if usage is not None:
+        return usage
+    hidden = getattr(chunk, "_hidden_params", None)
+    usage = usage_of(hidden) if isinstance(hidden, dict) else None
+    return usage if usage is not None and usage.get("total_tokens") else None
+
+
+def _plain(value: Any) -> Any:
+    dump = getattr(value, "model_dump", None)
+    return dump(exclude_none=True) if callable(dump) else value
+
+
+def _hidden_params(carrier: Any) -> dict[str, Any] | None:
+    hidden = getattr(carrier, "_hidden_params", None)
+    if isinstance(hidden, dict):
+        return hidden
+    try:
+        carrier._hidden_params = hidden = {}  # noqa: SLF001 # where LiteLLM itself keeps such things
+    except (AttributeError, TypeError, ValueError):
+        return None
+    return hidden
+
+
+def _printable(value: str) -> str:
+    return "".join(char if " " <= char <= "~" else "?" for char in value)

@@ -1,0 +1,178 @@
+"""Which deployments of a model group are ours, in which order, and as which targets."""
+
+# LiteLLM's objects and dicts have whatever shape they have; what comes out of here is typed.
+# pyright: reportUnknownArgumentType=false, reportUnknownMemberType=false
+# pyright: reportUnknownVariableType=false
+
+from __future__ import annotations
+
+import re
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+import litellm
+
+from honcho_fallback import FallbackConfigError, FallbackPolicy, Target
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Sequence
+
+    from honcho_fallback import FallbackConfig, FallbackObserver
+    from honcho_fallback_litellm._router import Deployment
+
+RANK = "fallback_rank"
+# LiteLLM hashes a deployment's parameters where no id is given; nobody would know it by that.
+_HASHED = re.compile(r"[0-9a-f]{64}")
+
+
+class Chain(NamedTuple):
+    """Hold a group's deployments as a chain.
+
+    Args:
+        policy: Over one target per deployment.
+        ids: The deployments' ids, in the policy's order.
+    """
+
+    policy: FallbackPolicy
+    ids: tuple[str, ...]
+
+
+class Chains:
+    """Make the chain of each group, and make it anew when its deployments change.
+
+    Args:
+        config: The policy's options.
+        observers: Whom to tell.
+    """
+
+    def __init__(self, config: FallbackConfig, observers: Iterable[FallbackObserver]) -> None:
+        self._config = config
+        self._observers = tuple(observers)
+        # A chain is a pure function of its key: a race builds it twice and nothing else.
+        self._made: dict[tuple[Any, ...], Chain] = {}
+
+    def of(self, group: str, deployments: Sequence[Deployment]) -> Chain | None:
+        """Return the chain of a group, or None when LiteLLM routes it.
+
+        Args:
+            group: The group's name.
+            deployments: All of its deployments.
+        """
+        ranked = in_order(deployments)
+        if not ranked:
+            return None
+        key = (group, *((id_of(one), rank_of(one)) for one in ranked))
+        chain = self._made.get(key)
+        if chain is None:
+            if len(self._made) > 256:  # deployments came and went for a long time
+                self._made.clear()
+            chain = self._made[key] = self._make(group, ranked)
+        return chain
+
+    def _make(self, group: str, ranked: Sequence[Deployment]) -> Chain:
+        config = self._config
+        if config.max_attempts is None:
+            config = config.replace(max_attempts=len(ranked))
+        policy = FallbackPolicy(targets_of(ranked), config, agent=group, observers=self._observers)
+        return Chain(policy, tuple(id_of(one) for one in ranked))
+
+
+def rank_of(deployment: Deployment) -> int | None:
+    """Return a deployment's rank, or None.
+
+    Args:
+        deployment: As the Router holds it.
+
+    Raises:
+        FallbackConfigError: It is not a number of 0 or more.
+    """
+    rank = (deployment.get("model_info") or {}).get(RANK)
+    if rank is None:
+        return None
+    if type(rank) is not int or rank < 0:
+        raise FallbackConfigError.about(
+            f"model_info.{RANK}",
+            f"{name_of(deployment)} has {rank!r}",
+            "give the primary 0, the first fallback 1, and so on",
+        )
+    return rank
+
+
+def id_of(deployment: Deployment) -> str:
+    """Return a deployment's id.
+
+    Args:
+        deployment: As the Router holds it.
+    """
+    return str((deployment.get("model_info") or {}).get("id", ""))
+
+
+def name_of(deployment: Deployment) -> str:
+    """Return what logs and records call a deployment: the id that it was given, or its model.
+
+    Args:
+        deployment: As the Router holds it.
+    """
+    given = id_of(deployment)
+    if given and not _HASHED.fullmatch(given):
+        return given
+    return str(deployment["litellm_params"]["model"])
+
+
+def in_order(deployments: Iterable[Deployment]) -> list[Deployment]:
+    """List the ranked deployments, the primary first.
+
+    Args:
+        deployments: Of one group.
+    """
+    ranked = [(rank, one) for one in deployments if (rank := rank_of(one)) is not None]
+    return [one for _, one in sorted(ranked, key=lambda pair: pair[0])]
+
+
+def targets_of(deployments: Sequence[Deployment]) -> list[Target]:
+    """Describe deployments as targets: model, provider, name and context window, nothing secret.
+
+    Args:
+        deployments: In order.
+    """
+    targets: list[Target] = []
+    for position, one in enumerate(deployments):
+        model, provider = _model_of(one)
+        name = name_of(one)
+        if name in {target.name for target in targets}:
+            name = f"{name}#{position}"
+        targets.append(Target(model, provider=provider, name=name, context_window=_window_of(one)))
+    return targets
+
+
+def provider_of(deployment: Deployment) -> str | None:
+    """Name the provider of a deployment, or None.
+
+    Args:
+        deployment: As the Router holds it.
+    """
+    return _model_of(deployment)[1]
+
+
+def _model_of(deployment: Deployment) -> tuple[str, str | None]:
+    params = deployment["litellm_params"]
+    spelled = str(params["model"])
+    try:
+        model, provider, _, _ = litellm.get_llm_provider(
+            model=spelled,
+            custom_llm_provider=params.get("custom_llm_provider"),
+            api_base=params.get("api_base"),
+        )
+    except Exception:  # noqa: BLE001 # a name that LiteLLM does not know is still a name
+        return spelled, None
+    return model, provider
+
+
+def _window_of(deployment: Deployment) -> int | None:
+    window = (deployment.get("model_info") or {}).get("max_input_tokens")
+    if window is None:
+        model, provider = _model_of(deployment)
+        known = (
+            litellm.model_cost.get(f"{provider}/{model}") or litellm.model_cost.get(model) or {}
+        )
+        window = known.get("max_input_tokens")
+    return window if type(window) is int and window > 0 else None

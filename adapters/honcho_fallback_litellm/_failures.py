@@ -1,0 +1,116 @@
+"""What an exception out of LiteLLM means: read from what LiteLLM was told, not from what it made.
+
+LiteLLM's mapping turns Anthropic's 529 into 500, a 400 that mentions a rate limit into 429, a
+lost connection into 500, and a bug of the program into 500 as well. The truth hangs below.
+"""
+
+from __future__ import annotations
+
+from functools import partial
+from typing import TYPE_CHECKING
+
+from honcho_fallback import FailureKind, classify
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+
+    from honcho_fallback import Failure, FallbackConfig
+
+_DEPTH = 8
+# LiteLLM's names for "something went wrong and I do not know what".
+_CATCH_ALLS = frozenset({"APIConnectionError", "APIError", "InternalServerError"})
+
+
+def classifier_for(config: FallbackConfig) -> Callable[[BaseException], Failure]:
+    """Return a classifier that looks below LiteLLM's exceptions, then asks the configured one.
+
+    Args:
+        config: Its ``classify``, ``local_errors`` and ``provider_errors`` apply.
+    """
+    built_in = partial(
+        classify, local_errors=config.local_errors, provider_errors=config.provider_errors
+    )
+    return partial(_classify, config.classify or built_in)
+
+
+def provider_error(error: BaseException) -> BaseException:
+    """Return the exception that LiteLLM made an error from: a stream's original, or itself.
+
+    Args:
+        error: As LiteLLM raised it.
+    """
+    original = getattr(error, "original_exception", None)
+    return original if isinstance(original, Exception) else error
+
+
+def forget_loop_lookup(error: BaseException) -> None:
+    """Take LiteLLM's own bookkeeping out of what an error was raised for.
+
+    Its sync methods run inside ``except RuntimeError`` ("no running event loop"), which Python
+    then notes as the context of whatever goes wrong in there: a lost connection would look like
+    one that a mistake of the program had caused.
+
+    Args:
+        error: As LiteLLM raised it; changed in place.
+    """
+    seen: set[int] = set()
+    waiting: list[BaseException] = [error]
+    while waiting:
+        one = waiting.pop()
+        if id(one) in seen:
+            continue
+        seen.add(id(one))
+        context = one.__context__
+        if type(context) is RuntimeError and context.args == ("no running event loop",):
+            suppressed = one.__suppress_context__
+            one.__context__ = None
+            one.__suppress_context__ = suppressed
+        linked = (one.__cause__, one.__context__, getattr(one, "original_exception", None))
+        waiting += [two for two in (*linked, *one.args) if isinstance(two, BaseException)]
+
+
+def _classify(inner: Callable[[BaseException], Failure], error: BaseException) -> Failure:
+    mapped = inner(error)
+    if not type(error).__module__.startswith(("litellm.", "openai.")):
+        return mapped
+    native = _native(error)
+    if native is None:
+        return mapped
+    told = inner(native)
+    if told.kind is FailureKind.CANCELLED:
+        return mapped
+    if told.kind is FailureKind.LOCAL and type(error).__name__ not in _CATCH_ALLS:
+        return mapped  # what happened while LiteLLM read the error is not the error
+    waits = told.retry_after if told.retry_after is not None else mapped.retry_after
+    return told._replace(error=type(error).__name__, retry_after=waits)
+
+
+def _native(error: BaseException) -> BaseException | None:
+    """Find what a provider's SDK or the transport raised, below LiteLLM's own classes."""
+    handler: BaseException | None = None
+    for below in _below(error):
+        module = type(below).__module__
+        if module.startswith("litellm.exceptions"):
+            continue
+        if module.startswith("litellm."):
+            handler = below
+        elif handler is not None and type(below).__name__ == "HTTPStatusError":
+            return handler  # LiteLLM's own client: the handler's error has the body as well
+        else:
+            return below
+    return handler
+
+
+def _below(error: BaseException) -> Iterator[BaseException]:
+    seen = {id(error)}
+    below: BaseException | None = error
+    for _ in range(_DEPTH):
+        assert below is not None  # noqa: S101 # for the type checker: the loop returns on None
+        following = below.__cause__
+        if following is None and not below.__suppress_context__:
+            following = below.__context__
+        if following is None or id(following) in seen:
+            return
+        seen.add(id(following))
+        below = following
+        yield below

@@ -1,0 +1,97 @@
+"""What this package touches of a Router, found by feature and not by version.
+
+LiteLLM 1.109 keeps the routing in a core behind ``Router``, renames members and warns about the
+old names; before that they stand on the Router itself. Everything private is looked up here.
+"""
+
+# LiteLLM's objects and dicts have whatever shape they have; what comes out of here is typed.
+# pyright: reportUnknownArgumentType=false, reportUnknownMemberType=false
+# pyright: reportUnknownVariableType=false
+
+from __future__ import annotations
+
+from types import MethodType
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping
+
+Deployment = dict[str, Any]
+
+# What LiteLLM tells its own selection by; what replaces the selection has to take them away, or
+# they travel to the provider in the request's body.
+INTERNAL_KEYS = (
+    "_target_order",
+    "_excluded_deployment_ids",
+    "_retry_skipped_deployment_ids",
+    "honcho_fallback_hop",
+)
+
+
+def core_of(router: Any) -> Any:
+    """Return the object that routes: the core behind a facade, or the Router itself.
+
+    Args:
+        router: A ``litellm.Router``.
+    """
+    return vars(router).get("_core", router)
+
+
+def own(core: Any, name: str) -> Callable[..., Any]:
+    """Return LiteLLM's own method, whatever replaces it on this instance.
+
+    Args:
+        core: From ``core_of``.
+        name: The method's name before 1.109.
+
+    Raises:
+        AttributeError: This LiteLLM has no such method.
+    """
+    kind = type(core)
+    method = getattr(kind, f"_core_{name}", None) or getattr(kind, name)
+    return MethodType(method, core)
+
+
+def setting(core: Any, name: str, default: Any = None) -> Any:
+    """Return a setting of the Router.
+
+    Args:
+        core: From ``core_of``.
+        name: Its name before 1.109.
+        default: Where there is none.
+    """
+    held = vars(core)
+    return held.get(f"_core_{name}", held.get(name, default))
+
+
+def metadata_of(request: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the metadata that LiteLLM writes into: for some endpoints a bucket of its own.
+
+    Args:
+        request: The keyword arguments of a call.
+    """
+    found = request.get("litellm_metadata", request.get("metadata"))
+    return found if isinstance(found, dict) else {}
+
+
+def deployments_of(core: Any, group: str, request: Mapping[str, Any]) -> list[Deployment]:
+    """List the deployments of a model group, those of the caller's team included.
+
+    Args:
+        core: From ``core_of``.
+        group: The group's name, or an alias of it.
+        request: The keyword arguments of the call.
+    """
+    team = metadata_of(request).get("user_api_key_team_id")
+    found: list[Deployment] | None = own(core, "get_model_list")(model_name=group, team_id=team)
+    return found or []
+
+
+def attempt_in(request: Mapping[str, Any]) -> int:
+    """Read an attempt's number, from 0, where LiteLLM writes it just before it asks.
+
+    Args:
+        request: The keyword arguments of a call.
+    """
+    number = metadata_of(request).get("attempted_retries")
+    return number if type(number) is int and number > 0 else 0

@@ -1,0 +1,277 @@
+"""A stream of ours: goes on with the next target until content arrives, and ends the call.
+
+LiteLLM's callers look at a stream's class (the Proxy, LangChain's wrapper), so ours is a subclass
+of the one that it stands for and shares its attributes.
+"""
+
+# LiteLLM's objects and dicts have whatever shape they have; what comes out of here is typed.
+# pyright: reportUnknownArgumentType=false, reportUnknownMemberType=false
+# pyright: reportUnknownVariableType=false
+
+from __future__ import annotations
+
+from collections import deque
+from functools import cache
+from typing import TYPE_CHECKING, Any
+
+from honcho_fallback_litellm._answers import renew, usage_of_chunk
+from honcho_fallback_litellm._call import CURRENT
+from honcho_fallback_litellm._failures import provider_error
+
+if TYPE_CHECKING:
+    from honcho_fallback_litellm._call import Call
+    from honcho_fallback_litellm._gates import Gates
+
+_SAID = (
+    "content",
+    "tool_calls",
+    "function_call",
+    "reasoning_content",
+    "thinking_blocks",
+    "refusal",
+    "audio",
+    "images",
+)
+
+
+def is_stream(answer: Any) -> bool:
+    """Tell a stream from an answer.
+
+    Args:
+        answer: What LiteLLM returned.
+    """
+    return hasattr(type(answer), "__anext__") or hasattr(type(answer), "__next__")
+
+
+def managed_stream(inner: Any, call: Call, gates: Gates) -> Any:
+    """Return a stream like another one, under the call's control.
+
+    Args:
+        inner: LiteLLM's.
+        call: That it belongs to.
+        gates: Of its Router.
+    """
+    attributes = getattr(inner, "__dict__", None)
+    kind = ManagedStream if attributes is None else _like(_named_class(type(inner)))
+    stream = kind.__new__(kind)
+    if attributes is not None:
+        stream.__dict__ = attributes  # shared: LiteLLM and its callers write into both
+    stream.reading = _Reading(inner, call, gates)
+    return stream
+
+
+class _Reading:
+    """Hold what is known of a stream between two chunks."""
+
+    __slots__ = ("attempt", "call", "gates", "held", "inner", "kept", "over", "ready", "usage")
+
+    def __init__(self, inner: Any, call: Call, gates: Gates) -> None:
+        self.inner = inner
+        self.call = call
+        self.gates = gates
+        self.attempt = call.run.attempt.number
+        # Chunks without content, which nobody sees if the attempt fails.
+        self.held: list[Any] | None = []
+        self.ready: deque[Any] = deque()
+        self.over = False
+        self.usage: dict[str, Any] | None = None
+        self.kept: list[Any] = []
+
+    def take(self, chunk: Any) -> None:
+        call = self.call
+        if self.held is not None and not call.ended and call.run.attempt.number != self.attempt:
+            self.attempt = call.run.attempt.number
+            self.forget()  # LiteLLM went on with another target
+        usage = usage_of_chunk(chunk)
+        if usage is not None:
+            self.usage = usage
+            if call.hides_usage and not _says_anything(chunk):
+                return
+        if call.run.wants_content:
+            self.kept.append(chunk)
+        if self.held is None:
+            self.ready.append(chunk)
+            return
+        self.held.append(chunk)
+        if has_content(chunk):
+            if not call.ended:
+                call.run.content()
+            self.release()
+
+    def forget(self) -> None:
+        """Drop what a failed attempt had sent."""
+        if self.held is not None:
+            self.held.clear()
+        self.kept.clear()
+        self.usage = None
+
+    def release(self) -> None:
+        self.ready.extend(self.held or ())
+        self.held = None
+
+    def finish(self, stream: Any) -> None:
+        self.over = True
+        self.release()
+        run = self.call.run
+        if not self.call.ended:
+            if run.wants_content:
+                run.tell(output=tuple(self.kept))
+            run.succeed(usage=self.usage)
+        renew(stream, self.call.record)
+
+    def fail(self, error: BaseException) -> BaseException | None:
+        """Return what to raise, or None when another target is to be asked."""
+        broken = _cause_of_restart(error) if isinstance(error, Exception) else error
+        if (
+            isinstance(broken, Exception)
+            and self.call.report(broken, partial=tuple(self.kept))
+            and self.held is not None
+        ):
+            self.forget()
+            return None
+        self.over = True
+        broken = provider_error(broken)
+        self.call.close(broken)
+        return broken
+
+    def abandon(self) -> None:
+        self.over = True
+        self.call.run.abandon(partial=tuple(self.kept))
+
+
+class ManagedStream:
+    """Read a stream, sync or async; stands in front of LiteLLM's class of it."""
+
+    __slots__ = ("__dict__", "reading")
+    reading: _Reading
+
+    def __aiter__(self) -> ManagedStream:
+        return self
+
+    def __iter__(self) -> ManagedStream:
+        return self
+
+    async def __anext__(self) -> Any:
+        reading = self.reading
+        while not reading.ready:
+            if reading.over:
+                raise StopAsyncIteration
+            token = CURRENT.set(reading.call)
+            try:
+                reading.take(await reading.inner.__anext__())
+            except StopAsyncIteration:
+                reading.finish(self)
+            except BaseException as error:
+                out = reading.fail(error)
+                if out is error:
+                    raise
+                if out is not None:
+                    raise out from error
+                await self._areopen()
+            finally:
+                CURRENT.reset(token)
+        return reading.ready.popleft()
+
+    def __next__(self) -> Any:
+        reading = self.reading
+        while not reading.ready:
+            if reading.over:
+                raise StopIteration
+            token = CURRENT.set(reading.call)
+            try:
+                reading.take(next(reading.inner))
+            except StopIteration:
+                reading.finish(self)
+            except BaseException as error:
+                out = reading.fail(error)
+                if out is error:
+                    raise
+                if out is not None:
+                    raise out from error
+                self._reopen()
+            finally:
+                CURRENT.reset(token)
+        return reading.ready.popleft()
+
+    async def _areopen(self) -> None:
+        reading = self.reading
+        try:
+            reading.inner = await reading.gates.areopen(reading.call)
+        except BaseException as error:
+            reading.over = True
+            reading.call.close(error)
+            raise
+
+    def _reopen(self) -> None:
+        reading = self.reading
+        try:
+            reading.inner = reading.gates.reopen(reading.call)
+        except BaseException as error:
+            reading.over = True
+            reading.call.close(error)
+            raise
+
+    async def aclose(self) -> None:
+        """Stop reading; the record says so."""
+        self.reading.abandon()
+        close = getattr(self.reading.inner, "aclose", None)
+        if close is not None:
+            await close()
+
+    def close(self) -> None:
+        """Stop reading; the record says so."""
+        self.reading.abandon()
+        close = getattr(self.reading.inner, "close", None)
+        if close is not None:
+            close()
+
+    def __del__(self) -> None:
+        reading = getattr(self, "reading", None)
+        if reading is not None and not reading.over:
+            reading.abandon()
+
+
+@cache
+def _like(kind: type) -> type[ManagedStream]:
+    return type(f"Managed{kind.__name__}", (ManagedStream, kind), {"__module__": __name__})
+
+
+def _named_class(kind: type) -> type:
+    """Return the class that callers can know: LiteLLM makes some anew in every call."""
+    return next(one for one in kind.__mro__ if "<locals>" not in one.__qualname__)
+
+
+def _cause_of_restart(error: Exception) -> Exception:
+    """Find why LiteLLM started a sync stream over, where that was stopped (before 1.106)."""
+    if type(error).__name__ != "StreamBrokeError":
+        return error
+    below = error.__context__
+    while below is not None and not hasattr(below, "is_pre_first_chunk"):
+        below = below.__context__
+    return below if isinstance(below, Exception) else error
+
+
+def has_content(chunk: Any) -> bool:
+    """Tell whether a chunk is worth handing out; no other target is asked after that.
+
+    Args:
+        chunk: Of a chat, of Responses, of Messages, or of anything else.
+    """
+    choices = getattr(chunk, "choices", None)
+    if choices is not None:
+        return any(_said(getattr(choice, "delta", choice)) for choice in choices)
+    if isinstance(chunk, bytes):
+        return b"content_block_delta" in chunk
+    kind = chunk.get("type") if isinstance(chunk, dict) else getattr(chunk, "type", None)
+    if kind is None:
+        return True
+    return str(getattr(kind, "value", kind)).endswith((".delta", "content_block_delta"))
+
+
+def _said(delta: Any) -> bool:
+    return any(getattr(delta, name, None) for name in _SAID) or bool(getattr(delta, "text", None))
+
+
+def _says_anything(chunk: Any) -> bool:
+    choices = getattr(chunk, "choices", None) or ()
+    return has_content(chunk) or any(getattr(one, "finish_reason", None) for one in choices)

@@ -1,0 +1,35 @@
+"""The strategy under LangChain's wrapper of a Router."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+pytest.importorskip("langchain_litellm")
+
+from langchain_litellm import ChatLiteLLMRouter
+
+
+@pytest.mark.parametrize("way", ["invoke", "ainvoke", "stream", "astream"])
+def test_chat_litellm_router_switches(way: str, bench: Any, providers: Any, run: Any) -> None:
+    """Through ChatLiteLLMRouter, in its four ways: one request at the primary."""
+    providers.fail("primary", 500)
+    router, listener = bench.managed()
+    model = ChatLiteLLMRouter(router=router, model_name="deriver", model="deriver")
+
+    async def inside() -> str:
+        if way == "ainvoke":
+            return str((await model.ainvoke("hello")).content)
+        return "".join([str(chunk.content) async for chunk in model.astream("hello")])
+
+    if way == "invoke":
+        said = str(model.invoke("hello").content)
+    elif way == "stream":
+        said = "".join(str(chunk.content) for chunk in model.stream("hello"))
+    else:
+        said = run(inside())
+
+    assert said == "hello from backup"
+    assert providers.order == ["primary", "backup"]
+    assert listener.record.answered_by == "backup"

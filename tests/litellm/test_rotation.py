@@ -1,0 +1,309 @@
+"""Who may be asked: LiteLLM's own filters stay in force."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import Any
+
+import litellm
+import pytest
+
+from honcho_fallback import FallbackConfig
+
+MESSAGES = [{"role": "user", "content": "hello"}]
+
+
+def test_a_paused_deployment_is_never_asked(
+    bench: Any, providers: Any, ask: Any, text: Any
+) -> None:
+    """(7) `blocked` takes a target out of rotation; the record says so."""
+    models = bench.chain("primary", "backup")
+    models[0]["model_info"]["blocked"] = True
+    router, listener = bench.managed(models=models)
+
+    answer = ask(router, "completion", model="deriver", messages=MESSAGES)
+
+    assert text(answer) == "hello from backup"
+    assert providers.order == ["backup"]
+    record = listener.record
+    assert record.is_fallback
+    assert record.primary == "primary"
+    assert [a.number for a in record.attempts] == [1]
+    assert record.untried == (("primary", "LiteLLM had taken it out of rotation"),)
+    assert not listener.switches
+
+
+def test_a_target_that_is_out_is_passed_over_in_the_middle(
+    bench: Any, providers: Any, ask: Any, text: Any
+) -> None:
+    """(7) The switch goes on to the next one that may be asked."""
+    models = bench.chain("first", "second", "third")
+    models[1]["model_info"]["blocked"] = True
+    providers.fail("first", 500)
+    router, listener = bench.managed(models=models)
+
+    answer = ask(router, "completion", model="deriver", messages=MESSAGES)
+
+    assert text(answer) == "hello from third"
+    assert providers.order == ["first", "third"]
+    assert listener.record.answered_by == "third"
+    assert listener.record.untried == (("second", "LiteLLM had taken it out of rotation"),)
+
+
+def test_a_dead_primary_is_not_asked_again_when_the_rest_is_paused(
+    bench: Any, providers: Any, ask: Any
+) -> None:
+    """(7) Nobody is left: the provider's error comes out, after one request."""
+    models = bench.chain("primary", "backup")
+    models[1]["model_info"]["blocked"] = True
+    providers.fail("primary", 500)
+    router, listener = bench.managed(models=models)
+
+    with pytest.raises(litellm.InternalServerError):
+        ask(router, "completion", model="deriver", messages=MESSAGES)
+
+    assert providers.order == ["primary"]
+    assert listener.record.outcome == "exhausted"
+    assert listener.record.untried == (("backup", "LiteLLM had taken it out of rotation"),)
+
+
+def test_a_cooldown_is_respected(bench: Any, providers: Any, ask: Any, text: Any) -> None:
+    """LiteLLM cools a 429 down at once: the next iteration does not ask the primary."""
+    providers.fail("primary", 429)
+    router, listener = bench.managed(cooldown_time=60)
+
+    for _ in range(2):
+        assert text(ask(router, "completion", model="deriver", messages=MESSAGES))
+
+    assert providers.order == ["primary", "backup", "backup"]
+    assert [record.is_fallback for record in listener.records] == [True, True]
+
+
+def test_a_cooldown_can_be_left_to_others(bench: Any, providers: Any, ask: Any, text: Any) -> None:
+    """`respect_cooldown=False` starts every iteration on the primary."""
+    providers.fail("primary", 429, times=1)
+    router, listener = bench.managed(respect_cooldown=False, cooldown_time=60)
+
+    said = [text(ask(router, "completion", model="deriver", messages=MESSAGES)) for _ in range(2)]
+
+    assert said == ["hello from backup", "hello from primary"]
+    assert providers.order == ["primary", "backup", "primary"]
+    assert [record.is_fallback for record in listener.records] == [True, False]
+
+
+def test_when_all_cool_down_they_are_tried_all_the_same(
+    bench: Any, providers: Any, ask: Any, text: Any
+) -> None:
+    """(7) LiteLLM would refuse without a request; a target may have recovered."""
+    providers.fail("primary", 429, times=1)
+    providers.fail("backup", 429, times=1)
+    router, _ = bench.managed(cooldown_time=60)
+    with pytest.raises(litellm.RateLimitError):
+        ask(router, "completion", model="deriver", messages=MESSAGES)
+
+    answer = ask(router, "completion", model="deriver", messages=MESSAGES)
+
+    assert text(answer) == "hello from primary"
+    assert providers.order == ["primary", "backup", "primary"]
+
+
+def test_tags_narrow_the_chain(bench: Any, providers: Any, run: Any, text: Any) -> None:
+    """(7) Tag routing stays LiteLLM's: the chain is what it leaves."""
+    models = [
+        bench.deployment(name, rank, tags=["free" if name == "backup" else "paid"])
+        for rank, name in enumerate(["primary", "backup"])
+    ]
+    router, _ = bench.managed(models=models, enable_tag_filtering=True)
+
+    answer = run(
+        router.acompletion(model="deriver", messages=MESSAGES, metadata={"tags": ["free"]})
+    )
+
+    assert text(answer) == "hello from backup"
+    assert providers.order == ["backup"]
+
+
+def test_pre_call_checks_narrow_the_chain(bench: Any, providers: Any, ask: Any, text: Any) -> None:
+    """(7) A prompt longer than a target's window goes to the one that can take it."""
+    models = bench.chain("small", "large")
+    models[0]["model_info"]["max_input_tokens"] = 5
+    models[1]["model_info"]["max_input_tokens"] = 5000
+    router, _ = bench.managed(models=models, enable_pre_call_checks=True)
+    long = [{"role": "user", "content": "one two three four five six seven eight nine"}]
+
+    answer = ask(router, "completion", model="deriver", messages=long)
+
+    assert text(answer) == "hello from large"
+    assert providers.order == ["large"]
+
+
+def test_an_unmanaged_group_stays_litellms(bench: Any, providers: Any, ask: Any) -> None:
+    """(9) Without ranks LiteLLM routes, retries and cools down as ever."""
+    models = [
+        *bench.chain("primary", "backup"),
+        bench.deployment("other", None, group="others"),
+        bench.deployment("another", None, group="others"),
+    ]
+    providers.fail("other", 400)
+    providers.fail("another", 400)
+    router, listener = bench.managed(models=models, num_retries=0)
+
+    with pytest.raises(litellm.BadRequestError) as caught:
+        ask(router, "completion", model="others", messages=MESSAGES)
+
+    assert len(providers.order) == 1
+    assert not hasattr(caught.value, "record")
+    assert not listener.starts
+
+
+def test_the_users_own_fallbacks_stand_behind_the_chain(
+    bench: Any, providers: Any, ask: Any, text: Any
+) -> None:
+    """(9) When a whole chain has failed, LiteLLM's `fallbacks` to other groups still apply."""
+    models = [
+        *bench.chain("primary", "backup"),
+        bench.deployment("spare", None, group="spares"),
+    ]
+    providers.fail("primary", 500)
+    providers.fail("backup", 500)
+    router, listener = bench.managed(models=models, fallbacks=[{"deriver": ["spares"]}])
+
+    answer = ask(router, "completion", model="deriver", messages=MESSAGES)
+
+    assert text(answer) == "hello from spare"
+    assert providers.order == ["primary", "backup", "spare"]
+    assert listener.record.outcome == "exhausted"
+
+
+def test_the_users_own_fallbacks_do_not_see_a_wrong_request(
+    bench: Any, providers: Any, ask: Any
+) -> None:
+    """(2) LiteLLM falls back even on 400; behind a chain it does not."""
+    models = [
+        *bench.chain("primary", "backup"),
+        bench.deployment("spare", None, group="spares"),
+    ]
+    providers.fail("primary", 400)
+    router, _ = bench.managed(models=models, fallbacks=[{"deriver": ["spares"]}])
+
+    with pytest.raises(litellm.BadRequestError):
+        ask(router, "completion", model="deriver", messages=MESSAGES)
+
+    assert providers.order == ["primary"]
+
+
+def test_a_group_that_falls_back_to_a_chain_gets_a_call_of_its_own(
+    bench: Any, providers: Any, ask: Any, text: Any
+) -> None:
+    """(9) LiteLLM's hop into a ranked group is a call like any other."""
+    models = [
+        *bench.chain("primary", "backup"),
+        bench.deployment("spare", None, group="spares"),
+    ]
+    providers.fail("spare", 500)
+    providers.fail("primary", 500)
+    router, listener = bench.managed(
+        models=models, fallbacks=[{"spares": ["deriver"]}], num_retries=0
+    )
+
+    answer = ask(router, "completion", model="spares", messages=MESSAGES)
+
+    assert text(answer) == "hello from backup"
+    assert providers.order == ["spare", "primary", "backup"]
+    assert listener.record.answered_by == "backup"
+
+
+def test_an_alias_of_a_chain_is_the_chain(bench: Any, providers: Any, ask: Any, text: Any) -> None:
+    """A model_group_alias reaches the same targets in the same order."""
+    providers.fail("primary", 500)
+    router, _ = bench.managed(model_group_alias={"nickname": "deriver"})
+    answer = ask(router, "completion", model="nickname", messages=MESSAGES)
+    assert text(answer) == "hello from backup"
+    assert providers.order == ["primary", "backup"]
+
+
+def test_a_deployment_asked_for_by_its_id_is_asked_alone(
+    bench: Any, providers: Any, ask: Any
+) -> None:
+    """LiteLLM serves `model=<id>` from that deployment; there is no chain to go down."""
+    providers.fail("backup", 500)
+    router, _ = bench.managed(num_retries=0)
+    with pytest.raises(litellm.InternalServerError):
+        ask(router, "completion", model="backup", messages=MESSAGES)
+    assert providers.order == ["backup"]
+
+
+def test_a_hundred_calls_with_one_metadata_dict_do_not_bleed(
+    bench: Any, providers: Any, run: Any, text: Any
+) -> None:
+    """(5) Each call goes primary, backup, whatever the others do meanwhile."""
+    providers.fail("primary", 500)
+    router, listener = bench.managed(disable_cooldowns=True)
+    metadata: dict[str, Any] = {}
+
+    async def all_at_once() -> list[Any]:
+        return await asyncio.gather(
+            *(
+                router.acompletion(model="deriver", messages=MESSAGES, metadata=metadata)
+                for _ in range(100)
+            )
+        )
+
+    answers = run(all_at_once())
+
+    assert {text(answer) for answer in answers} == {"hello from backup"}
+    assert providers.count("primary") == providers.count("backup") == 100
+    assert len({record.call_id for record in listener.records}) == 100
+    assert all(
+        [a.target for a in record.attempts] == ["primary", "backup"] for record in listener.records
+    )
+
+
+def test_a_switch_keeps_to_larger_windows(bench: Any, providers: Any, ask: Any, text: Any) -> None:
+    """An overflow goes only to a target with a larger window, in rank order."""
+    models = bench.chain("first", "same", "large")
+    for one, window in zip(models, (100, 100, 1000), strict=True):
+        one["model_info"]["max_input_tokens"] = window
+    body = {"error": {"message": "too long", "code": "context_length_exceeded"}}
+    providers.fail("first", 400, body=body)
+    router, listener = bench.managed(models=models)
+
+    answer = ask(router, "completion", model="deriver", messages=MESSAGES)
+
+    assert text(answer) == "hello from large"
+    assert providers.order == ["first", "large"]
+    assert listener.record.untried == (("same", "its context window is not larger"),)
+
+
+def test_options_of_the_core_apply(bench: Any, providers: Any, ask: Any, text: Any) -> None:
+    """fallback_on, switch_after with its wait, max_attempts and validate are the core's."""
+    providers.fail("primary", 500, times=1)
+    config = FallbackConfig(switch_after=2, max_attempts=3, wait=0.01)
+    router, listener = bench.managed(config)
+    assert text(ask(router, "completion", model="deriver", messages=MESSAGES)) == (
+        "hello from primary"
+    )
+    assert providers.order == ["primary", "primary"]
+    assert [a.wait for a in listener.record.attempts] == [0, 0.01]
+
+
+def test_a_kind_that_is_not_named_does_not_switch(bench: Any, providers: Any, ask: Any) -> None:
+    """`fallback_on` decides, whatever LiteLLM would have retried."""
+    providers.fail("primary", 500)
+    router, _ = bench.managed(FallbackConfig(fallback_on={"rate_limit"}))
+    with pytest.raises(litellm.InternalServerError):
+        ask(router, "completion", model="deriver", messages=MESSAGES)
+    assert providers.order == ["primary"]
+
+
+def test_an_answer_that_validate_refuses_is_a_failure(
+    bench: Any, providers: Any, ask: Any, text: Any
+) -> None:
+    """`validate` sees LiteLLM's answer; a refused one goes to the next target."""
+    config = FallbackConfig(validate=lambda answer: "backup" in text(answer))
+    router, listener = bench.managed(config)
+
+    answer = ask(router, "completion", model="deriver", messages=MESSAGES)
+
+    assert text(answer) == "hello from backup"
+    assert [a.kind for a in listener.record.attempts] == ["malformed_response", None]
