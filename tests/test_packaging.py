@@ -13,7 +13,18 @@ import pytest
 
 ROOT = Path(__file__).resolve().parent.parent
 PROJECT: dict[str, Any] = tomllib.loads((ROOT / "pyproject.toml").read_text())
-EXTRAS = {"agents", "all", "cli", "demo", "langchain", "langfuse", "litellm", "redis"}
+EXTRAS = {
+    "agents",
+    "all",
+    "cli",
+    "demo",
+    "langchain",
+    "langfuse",
+    "litellm",
+    "providers",
+    "redis",
+    "settings",
+}
 
 PACKAGES: list[str] = PROJECT["tool"]["hatch"]["build"]["targets"]["wheel"]["packages"]
 
