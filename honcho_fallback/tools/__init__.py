@@ -8,6 +8,10 @@ from honcho_fallback.tools._errors import (
     ToolDeniedError,
 )
 from honcho_fallback.tools._failure import ToolFailure, ToolFailureCategory, ToolFailureKind
+from honcho_fallback.tools._guard import ToolLoopGuard
+from honcho_fallback.tools._outcome import ToolOutcome, ToolUse
+from honcho_fallback.tools._state import ToolLoopLimits, ToolLoopState, Verdict
+from honcho_fallback.tools._transitions import after_model, after_tools
 
 __all__ = [
     "POLICY_BLOCKED_MARKER",
@@ -17,5 +21,13 @@ __all__ = [
     "ToolFailure",
     "ToolFailureCategory",
     "ToolFailureKind",
+    "ToolLoopGuard",
+    "ToolLoopLimits",
+    "ToolLoopState",
+    "ToolOutcome",
+    "ToolUse",
+    "Verdict",
+    "after_model",
+    "after_tools",
     "classify_tool_failure",
 ]

@@ -1,11 +1,14 @@
 """Say what a tool's failure means; structured facts first, then its text, never raise."""
 
+# What is read here has whatever shape a stranger gave it; what comes out is typed.
+# pyright: reportUnknownArgumentType=false, reportUnknownVariableType=false
+
 from __future__ import annotations
 
 import subprocess
 from typing import TYPE_CHECKING
 
-from honcho_fallback import FallbackError, FailureKind
+from honcho_fallback import FailureKind, FallbackError
 from honcho_fallback._classify._causes import children
 from honcho_fallback._classify._facts import read_facts
 from honcho_fallback.tools._errors import ToolBlockedError, ToolDeniedError
@@ -55,11 +58,9 @@ def classify_tool_failure(error: BaseException | str, timed_out: bool = False) -
         return ToolFailure(kind)
     chain = list(_chain(error, 0))
     texts = [lowered(text_of(one)) for one in chain]
-    kind = next(filter(None, (*map(_declared, chain), *map(marked, texts))), None)
-    if kind is None and timed_out:
-        kind = Kind.TIMEOUT
-    kind = kind or next(filter(None, map(_structured, chain)), None)
-    return ToolFailure(kind or _first_known(texts))
+    stopped = Kind.TIMEOUT if timed_out else None
+    verdicts = (*map(_declared, chain), *map(marked, texts), stopped, *map(_structured, chain))
+    return ToolFailure(next(filter(None, verdicts), None) or _first_known(texts))
 
 
 def text_of(error: BaseException) -> str:
@@ -89,8 +90,11 @@ def _chain(error: BaseException, depth: int) -> Iterator[BaseException]:
     yield error
     if depth >= _DEPTH:
         return
-    below = list(error.exceptions) if isinstance(error, BaseExceptionGroup) else []
-    for child in (*below, *children(error, follow_context=True)):
+    if isinstance(error, BaseExceptionGroup):
+        group: BaseExceptionGroup[BaseException] = error
+        for member in group.exceptions:
+            yield from _chain(member, depth + 1)
+    for child in children(error, follow_context=True):
         yield from _chain(child, depth + 1)
 
 

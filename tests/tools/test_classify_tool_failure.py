@@ -28,9 +28,10 @@ NEEDLES = {
     "timeout": "timed out | timeout | deadline exceeded",
     "blocked_by_policy": "blocked by policy | security policy | channel allows | "
     "not allowed by policy | forbidden path | autonomy level is too low",
-    "bad_credentials": "unauthorized | invalid api key | invalid_api_key | authentication failed | "
-    "invalid credentials | bad credentials | token expired | invalid_grant | not signed in | "
-    "sign in again | forbidden | insufficient authentication scopes | insufficient scopes | "
+    "bad_credentials": "unauthorized | invalid api key | invalid_api_key | "
+    "authentication failed | invalid credentials | bad credentials | token expired | "
+    "invalid_grant | not signed in | sign in again | forbidden | "
+    "insufficient authentication scopes | insufficient scopes | "
     "insufficient_scope | 401 | 403",
     "missing_permission": "permission denied | os error 13 | eacces | operation not permitted | "
     "access is denied | not permitted",
@@ -247,7 +248,7 @@ def test_every_kind_says_all_five() -> None:
         assert failure.next_action.endswith(".")
 
 
-class Hostile(Exception):
+class HostileError(Exception):
     """An exception that cannot be read."""
 
     def __str__(self) -> str:
@@ -261,7 +262,7 @@ class Hostile(Exception):
 def test_no_text_makes_it_raise_or_is_repeated(text: str, timed_out: bool) -> None:
     """Whatever a tool says, the answer is one of ten, in our own words."""
     secret = "sk-sentinel-7f3a9c2e51"
-    for error in (text + secret, RuntimeError(text + secret), Hostile()):
+    for error in (text + secret, RuntimeError(text + secret), HostileError()):
         failure = classify_tool_failure(error, timed_out)
         assert secret not in repr(failure) + str(failure.to_dict())
 
