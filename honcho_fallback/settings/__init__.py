@@ -4,7 +4,31 @@
 Both are imported when they are needed and not before.
 """
 
+from honcho_fallback.settings._call import (
+    CallOptions,
+    ahoncho_call,
+    ahoncho_stream,
+    honcho_call,
+    honcho_stream,
+)
+from honcho_fallback.settings._clients import build_client
 from honcho_fallback.settings._endpoint import Endpoint, MissingKeyError
 from honcho_fallback.settings._load import load_policies
+from honcho_fallback.settings._messages import Message, ToolCall
+from honcho_fallback.settings._request import Reply, Tool
 
-__all__ = ["Endpoint", "MissingKeyError", "load_policies"]
+__all__ = [
+    "CallOptions",
+    "Endpoint",
+    "Message",
+    "MissingKeyError",
+    "Reply",
+    "Tool",
+    "ToolCall",
+    "ahoncho_call",
+    "ahoncho_stream",
+    "build_client",
+    "honcho_call",
+    "honcho_stream",
+    "load_policies",
+]

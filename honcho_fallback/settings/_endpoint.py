@@ -76,6 +76,11 @@ class Endpoint:
         return host_of(self.base_url)
 
     @property
+    def origin(self) -> str:
+        """Tell endpoints apart: what one of them wrote in its own form is for it alone."""
+        return f"{self.wire} {self.base_url}"
+
+    @property
     def needs_key(self) -> bool:
         """Tell whether nobody answers there without a key."""
         local = self.transport == "openai_compatible" and is_loopback(self.base_url)

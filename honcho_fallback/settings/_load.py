@@ -114,18 +114,23 @@ def load_policies(  # two sources, and what the policies should be
         agents = f" ({', '.join(notice.agents)})" if notice.agents else ""
         _logger.warning("%s%s", notice, agents)
     config = FallbackConfig.honcho() if config is None else config
-    if "timeout" not in config.model_fields_set:
-        config = config.replace(timeout=settings.sources.timeout)
     told = tuple(observers)
     return {
         agent.slot.name: FallbackPolicy(
             [planned.target for planned in agent.chain],
-            config,
+            _timed(config, agent),
             agent=agent.slot.name,
             observers=told,
         )
         for agent in settings.agents
     }
+
+
+def _timed(config: FallbackConfig, agent: AgentSettings) -> FallbackConfig:
+    if "timeout" in config.model_fields_set:
+        return config
+    # Each target's client has a timeout of its own; the attempt's must not cut the longest short.
+    return config.replace(timeout=max(planned.endpoint.timeout for planned in agent.chain))
 
 
 def _unknown_in_levels(sources: Sources) -> Iterator[Notice]:

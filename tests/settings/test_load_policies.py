@@ -513,6 +513,8 @@ def test_timeouts() -> None:
         20.5,
         7,
     )
+    environ[f"{F}__OVERRIDES__PROVIDER_PARAMS__TIMEOUT"] = "600"
+    assert loaded(**environ)["deriver"].config.timeout == 600
     own = load_policies({**KEYS, **environ}, config=FallbackConfig(timeout=3))["deriver"]
     assert own.config.timeout == 3
 

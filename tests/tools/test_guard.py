@@ -336,8 +336,9 @@ def test_a_nudge_comes_before_its_halt(nudge: str) -> None:
 @pytest.mark.parametrize(
     ("limits", "calls", "answers"),
     [
-        ({"identical_failures": 5, "identical_nudge": 1}, same("x", 4), ["nudge", GO, GO, "nudge"]),
-        ({"identical_failures": 4, "varied_nudge": 5}, same("x", 4), [GO, "nudge", GO, "halt"]),
+        ({"identical_nudge": 1}, same("x", 3), ["nudge", GO, "halt"]),
+        ({"identical_failures": 4}, same("x", 4), [GO, "nudge", GO, "halt"]),
+        ({"varied_nudge": 3}, varied(ORDINARY, 3), [GO, GO, "nudge"]),
         ({"varied_failures": 3, "varied_nudge": 1}, varied(ORDINARY, 3), ["nudge", GO, "halt"]),
         ({"recoverable_identical": 2}, same(PASSING, 2), [GO, "halt"]),
         ({"recoverable_varied": 2}, varied(PASSING, 2), [GO, "halt"]),
