@@ -81,33 +81,43 @@ def _sdk(name: str) -> Any:
 
 
 def _openai(endpoint: Endpoint, asynchronous: bool) -> Any:  # noqa: FBT001 # one of a table
-    sdk = _sdk("openai")
+    sdk, key = _sdk("openai"), endpoint.api_key or _NO_KEY
+    own = {"authorization": f"Bearer {key}"}
     client = (sdk.AsyncOpenAI if asynchronous else sdk.OpenAI)(
-        api_key=endpoint.api_key or _NO_KEY, **_options(sdk, endpoint, asynchronous, "OPENAI")
+        api_key=key,
+        default_headers=_headers("OPENAI", own, sdk.Omit()),
+        **_options(sdk, endpoint, asynchronous),
     )
     client.organization = client.project = None
     return client
 
 
 def _anthropic(endpoint: Endpoint, asynchronous: bool) -> Any:  # noqa: FBT001 # one of a table
-    sdk = _sdk("anthropic")
+    sdk, key = _sdk("anthropic"), endpoint.api_key or _NO_KEY
     client = (sdk.AsyncAnthropic if asynchronous else sdk.Anthropic)(
-        api_key=endpoint.api_key or _NO_KEY, **_options(sdk, endpoint, asynchronous, "ANTHROPIC")
+        api_key=key,
+        default_headers=_headers("ANTHROPIC", {"x-api-key": key}, sdk.Omit()),
+        **_options(sdk, endpoint, asynchronous),
     )
     client.auth_token = None
     return client
 
 
-def _options(sdk: Any, endpoint: Endpoint, asynchronous: bool, prefix: str) -> dict[str, Any]:  # noqa: FBT001 # as above
+def _headers(prefix: str, own: dict[str, str], omitted: Any) -> dict[str, Any]:
+    # The SDK puts the headers of this variable over its own, whatever the address.
+    lines = os.environ.get(f"{prefix}_CUSTOM_HEADERS", "").split("\n")
+    names = [line.partition(":")[0].strip() for line in lines if ":" in line]
+    stray = {name: own.get(name.lower(), omitted) for name in names}
+    return {**stray, **own} if stray else {}
+
+
+def _options(sdk: Any, endpoint: Endpoint, asynchronous: bool) -> dict[str, Any]:  # noqa: FBT001 # as above
     transport = sdk.DefaultAsyncHttpxClient if asynchronous else sdk.DefaultHttpxClient
-    headers = os.environ.get(f"{prefix}_CUSTOM_HEADERS", "").split("\n")
-    names = [line.partition(":")[0].strip() for line in headers if ":" in line]
     return {
         "base_url": endpoint.base_url,
         "max_retries": 0,
         "timeout": sdk.Timeout(endpoint.timeout, connect=_CONNECT_SECONDS),
         "http_client": transport(follow_redirects=False),
-        "default_headers": {name: sdk.Omit() for name in names},
     }
 
 

@@ -115,4 +115,4 @@ def _from_mapping(position: int, given: Mapping[str, Any]) -> Message:
         ToolCall(call["id"], call["function"]["name"], arguments_of(call["function"]["arguments"]))
         for call in given.get("tool_calls") or ()
     )
-    return Message(cast("Role", role), content or "", calls, str(given.get("tool_call_id") or ""))
+    return Message(role, content or "", calls, str(given.get("tool_call_id") or ""))

@@ -11,6 +11,7 @@ from pydantic import BaseModel, ValidationError
 
 from honcho_fallback import FallbackConfigError
 from honcho_fallback.settings._params import thinking_params
+from honcho_fallback.settings._slots import DEFAULT_MAX_TOKENS
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -97,6 +98,8 @@ class Request:
         """
         params = dict(attempt.target.params)
         wire = endpoint.wire
+        if wire == "anthropic":  # which answers nobody who does not say how long
+            params.setdefault("max_tokens", DEFAULT_MAX_TOKENS)
         if self.max_tokens is not None:
             params[endpoint.max_tokens_name] = self.max_tokens
         temperature = self.temperature

@@ -152,7 +152,7 @@ def _can_think(messages: Sequence[Message], origin: str) -> bool:
         if message.role == "user":
             return True
         if message.calls:
-            native = message.native_for(origin) or [{}]
+            native: list[dict[str, Any]] = message.native_for(origin) or [{}]
             if native[0].get("type") not in _THOUGHT:
                 return False
     return True
