@@ -11,7 +11,7 @@ from honcho_fallback.settings._call import (
     honcho_call,
     honcho_stream,
 )
-from honcho_fallback.settings._clients import build_client
+from honcho_fallback.settings._clients import aclose_clients, build_client, close_clients
 from honcho_fallback.settings._endpoint import Endpoint, MissingKeyError
 from honcho_fallback.settings._load import load_policies
 from honcho_fallback.settings._messages import Message, ToolCall
@@ -25,9 +25,11 @@ __all__ = [
     "Reply",
     "Tool",
     "ToolCall",
+    "aclose_clients",
     "ahoncho_call",
     "ahoncho_stream",
     "build_client",
+    "close_clients",
     "honcho_call",
     "honcho_stream",
     "load_policies",

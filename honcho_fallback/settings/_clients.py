@@ -12,8 +12,7 @@ import os
 from collections import OrderedDict
 from importlib import import_module
 from threading import Lock
-from typing import TYPE_CHECKING, Any
-from weakref import WeakKeyDictionary
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from honcho_fallback.settings._endpoint import Endpoint, endpoint_of
 
@@ -48,27 +47,50 @@ def build_client(target: Target, *, asynchronous: bool = False) -> Any:
     return _CLIENTS.get(endpoint_of(target), asynchronous=asynchronous)
 
 
+def close_clients() -> None:
+    """Close the clients that ``build_client`` made for synchronous calls."""
+    for built in _CLIENTS.taken(None):
+        built.transport.close()
+
+
+async def aclose_clients() -> None:
+    """Close those that it made for the running event loop; best before the loop ends."""
+    for built in _CLIENTS.taken(asyncio.get_running_loop()):
+        await built.transport.aclose()
+
+
+class _Built(NamedTuple):
+    """Hold a client and what it sends over, which is ours to close."""
+
+    client: Any
+    transport: Any
+
+
 class _Clients:
-    """Keep clients by what they were made of; those of an event loop go when it goes."""
+    """Keep clients by event loop, and by what they were made of."""
 
     def __init__(self) -> None:
         self._lock = Lock()
-        self._plain: OrderedDict[Endpoint, Any] = OrderedDict()
-        self._of_loops: WeakKeyDictionary[Any, OrderedDict[Endpoint, Any]] = WeakKeyDictionary()
+        self._kept: dict[asyncio.AbstractEventLoop | None, OrderedDict[Endpoint, _Built]] = {}
 
     def get(self, endpoint: Endpoint, *, asynchronous: bool) -> Any:
+        # An asynchronous client's connections belong to the loop that they were opened in.
+        loop = asyncio.get_running_loop() if asynchronous else None
         with self._lock:
-            kept = self._plain
-            if asynchronous:
-                # Its connections belong to the loop that they were opened in.
-                kept = self._of_loops.setdefault(asyncio.get_running_loop(), OrderedDict())
-            client = kept.pop(endpoint, None)
-            if client is None:
-                client = _BUILDERS[endpoint.wire](endpoint, asynchronous)
-            kept[endpoint] = client
+            for other in [one for one in self._kept if one is not None and one.is_closed()]:
+                del self._kept[other]
+            kept = self._kept.setdefault(loop, OrderedDict())
+            built = kept.pop(endpoint, None)
+            if built is None:
+                built = _BUILDERS[endpoint.wire](endpoint, asynchronous)
+            kept[endpoint] = built
             if len(kept) > _KEPT:
                 kept.popitem(last=False)  # not closed: somebody may be asking it
-        return client
+        return built.client
+
+    def taken(self, loop: asyncio.AbstractEventLoop | None) -> list[_Built]:
+        with self._lock:
+            return list(self._kept.pop(loop, OrderedDict[Endpoint, _Built]()).values())
 
 
 def _sdk(name: str) -> Any:
@@ -80,27 +102,29 @@ def _sdk(name: str) -> Any:
         ) from missing
 
 
-def _openai(endpoint: Endpoint, asynchronous: bool) -> Any:  # noqa: FBT001 # one of a table
+def _openai(endpoint: Endpoint, asynchronous: bool) -> _Built:  # noqa: FBT001 # one of a table
     sdk, key = _sdk("openai"), endpoint.api_key or _NO_KEY
     own = {"authorization": f"Bearer {key}"}
+    transport = _transport(sdk, asynchronous)
     client = (sdk.AsyncOpenAI if asynchronous else sdk.OpenAI)(
         api_key=key,
         default_headers=_headers("OPENAI", own, sdk.Omit()),
-        **_options(sdk, endpoint, asynchronous),
+        **_options(sdk, endpoint, transport),
     )
     client.organization = client.project = None
-    return client
+    return _Built(client, transport)
 
 
-def _anthropic(endpoint: Endpoint, asynchronous: bool) -> Any:  # noqa: FBT001 # one of a table
+def _anthropic(endpoint: Endpoint, asynchronous: bool) -> _Built:  # noqa: FBT001 # one of a table
     sdk, key = _sdk("anthropic"), endpoint.api_key or _NO_KEY
+    transport = _transport(sdk, asynchronous)
     client = (sdk.AsyncAnthropic if asynchronous else sdk.Anthropic)(
         api_key=key,
         default_headers=_headers("ANTHROPIC", {"x-api-key": key}, sdk.Omit()),
-        **_options(sdk, endpoint, asynchronous),
+        **_options(sdk, endpoint, transport),
     )
     client.auth_token = None
-    return client
+    return _Built(client, transport)
 
 
 def _headers(prefix: str, own: dict[str, str], omitted: Any) -> dict[str, Any]:
@@ -111,21 +135,24 @@ def _headers(prefix: str, own: dict[str, str], omitted: Any) -> dict[str, Any]:
     return {**stray, **own} if stray else {}
 
 
-def _options(sdk: Any, endpoint: Endpoint, asynchronous: bool) -> dict[str, Any]:  # noqa: FBT001 # as above
-    transport = sdk.DefaultAsyncHttpxClient if asynchronous else sdk.DefaultHttpxClient
+def _transport(sdk: Any, asynchronous: bool) -> Any:  # noqa: FBT001 # as above
+    made = sdk.DefaultAsyncHttpxClient if asynchronous else sdk.DefaultHttpxClient
+    return made(follow_redirects=False)
+
+
+def _options(sdk: Any, endpoint: Endpoint, transport: Any) -> dict[str, Any]:
     return {
         "base_url": endpoint.base_url,
         "max_retries": 0,
         "timeout": sdk.Timeout(endpoint.timeout, connect=_CONNECT_SECONDS),
-        "http_client": transport(follow_redirects=False),
+        "http_client": transport,
     }
 
 
-def _gemini(endpoint: Endpoint, asynchronous: bool) -> Any:  # noqa: FBT001 # one of a table
+def _gemini(endpoint: Endpoint, asynchronous: bool) -> _Built:  # noqa: FBT001 # one of a table
     sdk = _sdk("google.genai")
-    transport = _sdk("google.genai._api_client").httpx  # httpx, or httpx2 in newer versions
-    made = transport.AsyncClient if asynchronous else transport.Client
-    own = made(follow_redirects=False)
+    httpx = _sdk("google.genai._api_client").httpx  # or httpx2, in newer versions
+    transport = (httpx.AsyncClient if asynchronous else httpx.Client)(follow_redirects=False)
     client = sdk.Client(
         api_key=endpoint.api_key or _NO_KEY,
         vertexai=False,
@@ -133,13 +160,13 @@ def _gemini(endpoint: Endpoint, asynchronous: bool) -> Any:  # noqa: FBT001 # on
             "base_url": endpoint.base_url,
             "timeout": int(endpoint.timeout * 1000),
             "retry_options": {"attempts": 1},
-            ("httpx_async_client" if asynchronous else "httpx_client"): own,
+            ("httpx_async_client" if asynchronous else "httpx_client"): transport,
         },
     )
-    return client.aio if asynchronous else client
+    return _Built(client.aio if asynchronous else client, transport)
 
 
-_BUILDERS: dict[str, Callable[[Endpoint, bool], Any]] = {
+_BUILDERS: dict[str, Callable[[Endpoint, bool], _Built]] = {
     "openai": _openai,
     "anthropic": _anthropic,
     "gemini": _gemini,

@@ -30,9 +30,12 @@ from honcho_fallback.settings import (
     Reply,
     Tool,
     ToolCall,
+    _clients,
+    aclose_clients,
     ahoncho_call,
     ahoncho_stream,
     build_client,
+    close_clients,
     honcho_call,
     honcho_stream,
     load_policies,
@@ -73,6 +76,12 @@ def local_model() -> Iterator[LocalModel]:
         yield server
 
 
+@pytest.fixture(scope="module", autouse=True)
+def _closed_clients() -> Iterator[None]:
+    yield
+    close_clients()
+
+
 def simulated(faults: FaultSimulator, primary: str, fallback: str, **more: str) -> FallbackPolicy:
     """Load the deriver's policy with its providers on this machine."""
     environ = {
@@ -93,9 +102,13 @@ both_ways = pytest.mark.parametrize(("primary", "fallback"), PAIRS)
 
 
 def ask(policy: FallbackPolicy, *, is_async: bool, **options: Any) -> Reply:
-    if is_async:
-        return asyncio.run(ahoncho_call(policy, ASKED, **options))
-    return honcho_call(policy, ASKED, **options)
+    async def in_a_task() -> Reply:
+        try:
+            return await ahoncho_call(policy, ASKED, **options)
+        finally:
+            await aclose_clients()
+
+    return asyncio.run(in_a_task()) if is_async else honcho_call(policy, ASKED, **options)
 
 
 @pytest.mark.parametrize("is_async", [False, True])
@@ -148,7 +161,10 @@ def test_junk_instead_of_json_goes_to_the_fallback(faults: FaultSimulator, junk:
 
 
 async def pieces(policy: FallbackPolicy) -> list[str]:
-    return [piece async for piece in ahoncho_stream(policy, ASKED)]
+    try:
+        return [piece async for piece in ahoncho_stream(policy, ASKED)]
+    finally:
+        await aclose_clients()
 
 
 @pytest.mark.parametrize("is_async", [False, True])
@@ -576,10 +592,26 @@ def test_clients_are_cached_by_endpoint_and_credential() -> None:
     async def in_a_loop() -> Any:
         one = build_client(endpoint(), asynchronous=True)
         assert build_client(endpoint(), asynchronous=True) is one
-        await one.close()
+        await aclose_clients()
+        assert build_client(endpoint(), asynchronous=True) is not one
+        await aclose_clients()
         return one
 
     assert asyncio.run(in_a_loop()) is not asyncio.run(in_a_loop())
+    close_clients()
+    assert first.is_closed()
+    assert build_client(endpoint()) is not first
+
+
+def test_no_event_loop_is_kept_alive() -> None:
+    """What was made for a loop that is gone goes at the next chance, however often."""
+
+    async def in_a_loop() -> None:
+        build_client(endpoint(), asynchronous=True)
+
+    for _ in range(3):
+        asyncio.run(in_a_loop())
+    assert len([loop for loop in _clients._CLIENTS._kept if loop is not None]) == 1
 
 
 def test_a_missing_key_asks_nobody_and_goes_to_the_fallback(providers: Providers) -> None:
