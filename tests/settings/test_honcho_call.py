@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+import re
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -243,7 +244,7 @@ def strict_openai(body: dict[str, Any]) -> str:
     return "a call without its result" if open_calls else ""
 
 
-def strict_anthropic(body: dict[str, Any]) -> str:
+def strict_anthropic(body: dict[str, Any]) -> str:  # noqa: C901 # a list of what it refuses
     """Say what Anthropic would refuse, or nothing."""
     if "max_tokens" not in body or body.keys() & {"response_format", "reasoning_effort"}:
         return "max_tokens is required, OpenAI's words are unknown"
@@ -259,6 +260,8 @@ def strict_anthropic(body: dict[str, Any]) -> str:
         for block in turn["content"]:
             if block["type"] not in {"text", "tool_use", "tool_result", "thinking"}:
                 return f"unknown block {block['type']}"
+            if not re.fullmatch(r"[a-zA-Z0-9_-]*", block.get("id", block.get("tool_use_id", ""))):
+                return "id holds a sign that none has"
             if block["type"] == "text" and not block["text"]:
                 return "text must not be empty"
             if block["type"] == "thinking" and block["signature"] != "signed-by-anthropic":
@@ -423,6 +426,13 @@ def test_thoughts_go_back_to_whom_they_came_from_and_nobody_else(providers: Prov
     back, seen = json.dumps(providers.bodies[2][1]), json.dumps(providers.bodies[3][1])
     assert back.count("signed-by-anthropic") == 2
     assert "thinking" not in seen
+
+
+def test_a_turns_own_form_is_for_its_own_endpoint() -> None:
+    """HOM-049: another endpoint, even of the same wire, gets the neutral form."""
+    message = Message("assistant", "hm", origin="anthropic https://one", native=[{"type": "text"}])
+    assert message.native_for("anthropic https://one") == [{"type": "text"}]
+    assert message.native_for("anthropic https://two") is None
 
 
 def test_a_tools_error_is_the_models_business(providers: Providers) -> None:
