@@ -72,7 +72,7 @@ clean:
 	$(PYTHON) -m venv .venv
 	$(BIN)/python -m pip install --quiet --upgrade 'pip>=25.1'
 	$(call INSTALL,$(BIN)) --group test --group integrations \
-		--editable '.[agents,cli,demo,langfuse,litellm,redis]'
+		--editable '.[agents,cli,demo,langfuse,litellm,providers,redis,settings]'
 	$(call INSTALL,$(BIN)) --no-deps langchain-tests==1.1.9
 	touch $@
 

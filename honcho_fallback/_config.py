@@ -24,7 +24,9 @@ class ConfigOptions(TypedDict, total=False):
     fallback_on: frozenset[FailureKind] | set[FailureKind] | set[str]
     switch_after: int | Mapping[FailureKind, int]
     max_attempts: int | None
+    attempts_per_target: int | None
     wait: Callable[[Any], Any] | float
+    switch_wait: Callable[[Any], Any] | float | None
     retry_after_cap: float
     reset: Literal["iteration", "turn"]
     timeout: float | None
@@ -45,8 +47,11 @@ class FallbackConfig(BaseModel):
         switch_after: Failures on one target before the switch: a number, or a number per kind
             (1 for kinds not named). A failure that is not transient always switches at once.
         max_attempts: Per call, all targets together; default 3, or the chain's length if longer.
-        wait: Before asking the *same* target again: a tenacity wait strategy, or seconds. A switch
-            waits 0.
+        attempts_per_target: Per call and target; with it, max_attempts is by default that many
+            for each target of the chain (hermes-agent gives every target its own budget).
+        wait: Before asking the *same* target again: a tenacity wait strategy, or seconds.
+        switch_wait: Before asking the next target: the same, or None for no wait (Honcho main
+            waits before the fallback as before a retry).
         retry_after_cap: Retry-After is obeyed up to this many seconds, and never while another
             target is free.
         reset: How long a switch lasts: ``"iteration"`` (each call starts on the primary) or
@@ -75,7 +80,9 @@ class FallbackConfig(BaseModel):
     fallback_on: frozenset[FailureKind] = DEFAULT_FALLBACK_ON
     switch_after: Count | Mapping[FailureKind, Count] = 1
     max_attempts: Count | None = None
+    attempts_per_target: Count | None = None
     wait: Callable[[Any], Any] = DEFAULT_WAIT
+    switch_wait: Callable[[Any], Any] | None = None
     retry_after_cap: Annotated[float, Field(ge=0, allow_inf_nan=False)] = 30.0
     reset: Literal["iteration", "turn"] = "iteration"
     timeout: Seconds | None = 180.0
@@ -93,7 +100,7 @@ class FallbackConfig(BaseModel):
         except ValidationError as error:
             raise FallbackConfigError(_explain(error)) from None
 
-    @field_validator("wait", mode="before")
+    @field_validator("wait", "switch_wait", mode="before")
     @classmethod
     def _seconds_are_a_strategy(cls, wait: Any) -> Any:
         if isinstance(wait, int | float) and not isinstance(wait, bool):
@@ -131,10 +138,37 @@ class FallbackConfig(BaseModel):
         Args:
             **options: Further options, as for the constructor.
         """
-        from honcho_fallback._presets import refine_as_honcho  # noqa: PLC0415 # on demand
+        return cls._preset("honcho", options)
 
-        preset: Any = {"max_attempts": 3, "refine": refine_as_honcho}
-        return cls(**(preset | options))
+    @classmethod
+    def honcho_main(cls, **options: Unpack[ConfigOptions]) -> Self:
+        """Return what Honcho does today: the fallback on the last attempt, whatever the error.
+
+        Primary, primary, fallback, with 4 s before each (Honcho main, 2026-08-20). With one
+        attempt it is the primary that is asked; Honcho would ask the fallback.
+
+        Args:
+            **options: Further options, as for the constructor.
+        """
+        attempts = options.get("max_attempts") or 3
+        return cls._preset("honcho_main", {"switch_after": max(1, attempts - 1), **options})
+
+    @classmethod
+    def hermes(cls, **options: Unpack[ConfigOptions]) -> Self:
+        """Return hermes-agent's rules: at once where waiting is useless, else after three tries.
+
+        A switch lasts for the turn; three attempts for each target, 2 s doubling to 60 s.
+
+        Args:
+            **options: Further options, as for the constructor.
+        """
+        return cls._preset("hermes", options)
+
+    @classmethod
+    def _preset(cls, name: str, options: ConfigOptions) -> Self:
+        from honcho_fallback._presets import PRESETS  # noqa: PLC0415 # on demand
+
+        return cls(**(PRESETS[name] | options))
 
 
 def _explain(error: ValidationError) -> str:

@@ -384,7 +384,9 @@ class FallbackRun:
                 return "rejected"
         elif not failure.transient:
             return "exhausted" if plan.switches(failure) else "rejected"
-        if attempt.number >= plan.max_attempts:
+        each = plan.config.attempts_per_target
+        spent = each is not None and self._failed_here >= each
+        if attempt.number >= plan.max_attempts or (spent and free is None):
             return "exhausted"
         asked = failure.retry_after
         if free is None:
@@ -394,14 +396,16 @@ class FallbackRun:
                 else min(asked, plan.config.retry_after_cap)
             )
             return self._next(attempt.position, wait)
-        if failure.transient and self._failed_here < plan.switch_after(failure.kind):
+        if failure.transient and not spent and self._failed_here < plan.switch_after(failure.kind):
             wait = seconds(plan.config.wait, self._failed_here, error)
             # Retry-After is never waited for while another target is free.
             if asked is None or asked <= wait:
                 return self._next(attempt.position, wait)
-        return self._switch(free, failure)
+        pause = plan.config.switch_wait
+        wait = 0.0 if pause is None else seconds(pause, self._failed_here, error)
+        return self._switch(free, failure, wait)
 
-    def _switch(self, position: int, failure: Failure) -> Attempt:
+    def _switch(self, position: int, failure: Failure, wait: float) -> Attempt:
         plan, attempt = self._plan, self._attempt
         chain = plan.chain
         self._failed_here = 0
@@ -413,7 +417,7 @@ class FallbackRun:
         log_switch(switch)
         if plan.observers is not None:
             plan.observers.tell("on_switch", switch)
-        return self._next(position, 0.0)
+        return self._next(position, wait)
 
     def _next(self, position: int, wait: float) -> Attempt:
         plan, attempt = self._plan, self._attempt

@@ -72,6 +72,8 @@ class Plan:
             FallbackConfigError: The label is empty.
         """
         require_text("agent", agent, "pass a name or leave it out")
+        each = config.attempts_per_target
+        attempts = len(chain) * each if each else max(3, len(chain))
         built_in = partial(
             classify, local_errors=config.local_errors, provider_errors=config.provider_errors
         )
@@ -83,7 +85,7 @@ class Plan:
             classify=partial(_judge, built_in, config)
             if config.classify or config.refine
             else built_in,
-            max_attempts=config.max_attempts or max(3, len(chain)),
+            max_attempts=config.max_attempts or attempts,
             timeout=config.timeout,
             connect_timeout=config.connect_timeout,
             validate=config.validate_answer,

@@ -1,13 +1,16 @@
-"""Tables of other systems, as filters over what the classifier makes of an exception."""
+"""Tables of other systems: options, and what they make of a failure."""
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+import random
+from typing import TYPE_CHECKING, Any
 
-from honcho_fallback._failure import FailureKind
+import tenacity
+
+from honcho_fallback._failure import KINDS, Failure, FailureKind
 
 if TYPE_CHECKING:
-    from honcho_fallback._failure import Failure
+    from collections.abc import Mapping
 
 # What the pull request names by class where an error has no status.
 _WITHOUT_STATUS = frozenset(
@@ -36,3 +39,68 @@ def refine_as_honcho(failure: Failure, _: BaseException) -> Failure:
     else:
         wanted = status in {408, 429} or status >= 500
     return failure._replace(transient=wanted and failure.transient, switchable=wanted)
+
+
+def refine_as_honcho_main(failure: Failure, _: BaseException) -> Failure:
+    """Ask again after any error, the same target or the next, and take no advice on when.
+
+    Args:
+        failure: What the classifier says.
+        _: What was raised.
+    """
+    # There a prompt that is too long is an error like any other, whoever has which window.
+    overflow = failure.kind in {FailureKind.CONTEXT_OVERFLOW, FailureKind.PAYLOAD_TOO_LARGE}
+    kind = FailureKind.INVALID_REQUEST if overflow else failure.kind
+    return failure._replace(kind=kind, transient=True, switchable=True, retry_after=None)
+
+
+def refine_as_hermes(failure: Failure, error: BaseException) -> Failure:
+    """Take what nobody can explain for the provider's; the machine's own troubles stay local.
+
+    Args:
+        failure: What the classifier says.
+        error: What was raised.
+    """
+    if failure.kind is not FailureKind.LOCAL or isinstance(error, OSError):
+        return failure
+    reason = "unknown, taken for the provider's"
+    return Failure.of(FailureKind.SERVER_ERROR, reason=reason, error=failure.error)
+
+
+def hermes_wait(state: tenacity.RetryCallState) -> float:
+    """Wait 2 s doubling to 60 s, and up to half as much again (hermes-agent's retry_utils).
+
+    Args:
+        state: Tenacity's.
+    """
+    delay = _HERMES_DELAY(state)
+    return delay + random.uniform(0, delay / 2)  # noqa: S311 # a jitter is no secret
+
+
+_ANY_ERROR = frozenset(FailureKind) - {FailureKind.CANCELLED}
+_HERMES_DELAY = tenacity.wait_exponential(multiplier=2, max=60)
+_HONCHO_WAIT = tenacity.wait_exponential(multiplier=1, min=4, max=10)
+# hermes-agent tries these again; a limit, a quota, a dead key or model it leaves at once.
+_PATIENT = {kind for kind, facts in KINDS.items() if facts.transient} - {FailureKind.RATE_LIMIT}
+
+PRESETS: Mapping[str, Any] = {
+    "honcho": {"max_attempts": 3, "refine": refine_as_honcho},
+    # With it goes switch_after: the primary on every attempt but the last.
+    "honcho_main": {
+        "fallback_on": _ANY_ERROR,
+        "max_attempts": 3,
+        "wait": _HONCHO_WAIT,
+        "switch_wait": _HONCHO_WAIT,
+        "refine": refine_as_honcho_main,
+    },
+    "hermes": {
+        "fallback_on": _ANY_ERROR - {FailureKind.LOCAL},
+        "switch_after": dict.fromkeys(_PATIENT, 3),
+        "attempts_per_target": 3,
+        "wait": hermes_wait,
+        "retry_after_cap": 600.0,
+        "reset": "turn",
+        "on_exhausted": "last",
+        "refine": refine_as_hermes,
+    },
+}

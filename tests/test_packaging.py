@@ -13,7 +13,19 @@ import pytest
 
 ROOT = Path(__file__).resolve().parent.parent
 PROJECT: dict[str, Any] = tomllib.loads((ROOT / "pyproject.toml").read_text())
-EXTRAS = {"agents", "all", "cli", "demo", "langchain", "langfuse", "litellm", "otel", "redis"}
+EXTRAS = {
+    "agents",
+    "all",
+    "cli",
+    "demo",
+    "langchain",
+    "langfuse",
+    "litellm",
+    "otel",
+    "providers",
+    "redis",
+    "settings",
+}
 
 PACKAGES: list[str] = PROJECT["tool"]["hatch"]["build"]["targets"]["wheel"]["packages"]
 

@@ -120,6 +120,26 @@ class FaultSimulator:
         match = self._scenarios.Match(provider=provider)
         self._add("Reply", text=text, times=times, match=match)
 
+    def call_tool(
+        self,
+        name: str,
+        arguments: dict[str, Any],
+        *,
+        times: int | None = 1,
+        provider: str = "openai",
+    ) -> None:
+        """Ask for a tool to be called, where tools are offered.
+
+        Args:
+            name: The tool's.
+            arguments: What it is passed.
+            times: How many times.
+            provider: Whose model.
+        """
+        match = self._scenarios.Match(provider=provider, tools=True)
+        call = self._scenarios.ToolCall(name, arguments)
+        self._add("Reply", tool_calls=(call,), times=times, match=match)
+
     def requests(self, provider: str | None = None) -> list[SeenRequest]:
         """List the requests seen since the last ``reset``, in the order they came.
 

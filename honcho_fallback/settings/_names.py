@@ -1,0 +1,139 @@
+"""Names that look as if they configured a fallback, and that nothing reads."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from difflib import get_close_matches
+from functools import cache
+from typing import TYPE_CHECKING, Any, cast
+
+from honcho_fallback.settings._notices import Notice
+from honcho_fallback.settings._slots import GLOBALS, LEVELS, SLOTS, SUFFIXES
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Iterator, Sequence
+
+# Families that Honcho's documents or their readers made up, each with the names that work.
+_FAMILIES: tuple[tuple[re.Pattern[str], tuple[str, ...]], ...] = (
+    (
+        re.compile(r"DIALECTIC_MODEL_CONFIG(?P<rest>__.*|$)"),
+        (f"DIALECTIC_LEVELS__{{{','.join(LEVELS)}}}__MODEL_CONFIG",),
+    ),
+    (
+        re.compile(r"(?:DREAM|DREAMER)_MODEL_CONFIG(?P<rest>__.*|$)"),
+        ("DREAM_DEDUCTION_MODEL_CONFIG", "DREAM_INDUCTION_MODEL_CONFIG"),
+    ),
+    (
+        re.compile(r"DREAMER_(?P<which>DEDUCTION|INDUCTION)_MODEL_CONFIG(?P<rest>__.*|$)"),
+        ("DREAM_{which}_MODEL_CONFIG",),
+    ),
+    (re.compile(r"DREAMER_(?P<rest>.+)"), ("DREAM_",)),
+)
+# No model of their own, or no fallback.
+_NOWHERE = {
+    "MCP_": "the MCP server asks no model of its own; remove it",
+    "EMBEDDING_": "embeddings have no fallback; remove it",
+}
+_ABOUT_A_MODEL = re.compile(r"MODEL_CONFIG|FALLBACK")
+_SECTIONS = ("DERIVER_", "SUMMARY_", "DREAM_")
+_DEEP = "__FALLBACK"
+_LOOSE, _CLOSE = 0.75, 0.9
+
+
+def nearest(wrong: str, names: Sequence[str]) -> str | None:
+    """Find the name that was probably meant, or None.
+
+    Args:
+        wrong: What was written.
+        names: What there is.
+    """
+    begun = [name for name in names if name.startswith(f"{wrong}_")]
+    return next(iter([*get_close_matches(wrong, names, n=1, cutoff=_LOOSE), *begun]), None)
+
+
+def find_misnamed(names: Iterable[str]) -> Iterator[Notice]:
+    """Name each variable that is meant for an agent's model and that nothing reads.
+
+    Args:
+        names: Of the variables that are set.
+    """
+    for name in sorted({name.upper() for name in names}):
+        fix = None if _is_read(name) else _right_name(name)
+        if fix is not None:
+            fallback = "FALLBACK" in name
+            yield Notice("ignored", name, "Honcho ignores it", fix, breaks_fallback=fallback)
+
+
+def toml_names(file: Mapping[str, Any]) -> Iterator[str]:
+    """Name the variables that stand for the keys of a ``config.toml``.
+
+    Args:
+        file: Its content.
+    """
+    for section, table in file.items():
+        if isinstance(table, Mapping):
+            for key, value in cast("Mapping[str, Any]", table).items():
+                yield from _leaves(f"{section}_{key}", value)
+
+
+def _leaves(name: str, value: object) -> Iterator[str]:
+    if isinstance(value, Mapping) and value:
+        for key, inner in cast("Mapping[str, object]", value).items():
+            yield from _leaves(f"{name}__{key}", inner)
+    else:
+        yield name.upper()
+
+
+def _is_read(name: str) -> bool:
+    if name in GLOBALS or name == "DIALECTIC_LEVELS":
+        return True
+    # What stands below an agent's prefix was read; an unknown key there is found in the tree.
+    return any(name == slot or name.startswith(f"{slot}__") for slot in _prefixes())
+
+
+@cache
+def _prefixes() -> tuple[str, ...]:
+    return tuple(slot.env.upper() for slot in SLOTS)
+
+
+@cache
+def _known() -> tuple[str, ...]:
+    below = [f"{_DEEP}__{suffix}" for suffix in SUFFIXES]
+    own = [f"__{suffix}" for suffix in SUFFIXES]
+    return tuple(f"{prefix}{tail}" for prefix in _prefixes() for tail in (*own, *below))
+
+
+def _right_name(name: str) -> str | None:
+    for pattern, right in _FAMILIES:
+        found = pattern.fullmatch(name)
+        if found is not None:
+            parts = found.groupdict()
+            names = " and ".join(
+                prefix.replace("{which}", parts.get("which") or "") + parts["rest"]
+                for prefix in right
+            )
+            return f"the name is {names}"
+    about = _ABOUT_A_MODEL.search(name) is not None
+    for prefix, advice in _NOWHERE.items():
+        if name.startswith(prefix):
+            wanted = "FALLBACK" in name if prefix == "EMBEDDING_" else about
+            return advice if wanted else None
+    if name.startswith("LLM_"):
+        close = get_close_matches(name, GLOBALS, n=1, cutoff=_CLOSE)
+    elif about and _mentions_an_agent(name):
+        close = get_close_matches(name, _known(), n=1, cutoff=_LOOSE)
+        if not close:
+            return f"the names begin with {', '.join(_prefixes())}"
+    elif name.startswith(_SECTIONS) and "__" in name:
+        close = get_close_matches(name, _known(), n=1, cutoff=_CLOSE)
+    else:
+        close = []
+    return f"the name is {close[0]}" if close else None
+
+
+def _mentions_an_agent(name: str) -> bool:
+    # Other software has a MODEL_CONFIG of its own; a typo still looks like one of ours.
+    first = name.partition("_")[0]
+    agents = [section.rstrip("_") for section in (*_SECTIONS, "DIALECTIC_")]
+    return bool(get_close_matches(first, agents, n=1, cutoff=_LOOSE))

@@ -1,0 +1,50 @@
+"""What is wrong with a configuration, fit to be shown: names, hosts and advice, never values."""
+
+from __future__ import annotations
+
+from typing import Literal, NamedTuple
+
+Kind = Literal["ignored", "partial", "key", "target", "note"]
+
+
+class Notice(NamedTuple):
+    """Say what is wrong, where, and what to do.
+
+    Args:
+        kind: ``ignored``: a name that nothing reads; ``partial``: a fallback that is not complete;
+            ``key``: a key that is missing or kept back; ``target``: a target that cannot help;
+            ``note``: nothing is wrong.
+        name: The variable.
+        found: What is wrong.
+        fix: What to do.
+        agents: Whom it concerns.
+        breaks_fallback: Whether a fallback could not work for it.
+    """
+
+    kind: Kind
+    name: str
+    found: str
+    fix: str
+    agents: tuple[str, ...] = ()
+    breaks_fallback: bool = False
+
+    def __str__(self) -> str:
+        return f"{self.name}: {self.found}; {self.fix}"
+
+
+def merged(notices: list[Notice]) -> tuple[Notice, ...]:
+    """Say the same thing once, for all the agents that it concerns.
+
+    Args:
+        notices: In the order in which they were found.
+    """
+    by_text: dict[tuple[str, str, str], Notice] = {}
+    for notice in notices:
+        key = (notice.name, notice.found, notice.fix)
+        known = by_text.get(key)
+        if known is not None:
+            agents = tuple(dict.fromkeys((*known.agents, *notice.agents)))
+            breaks = known.breaks_fallback or notice.breaks_fallback
+            notice = known._replace(agents=agents, breaks_fallback=breaks)  # noqa: PLW2901 # the union of both
+        by_text[key] = notice
+    return tuple(by_text.values())

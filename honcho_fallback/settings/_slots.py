@@ -1,0 +1,182 @@
+"""Tables: Honcho's agents, transports and names, as its settings module reads them."""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+from urllib.parse import urlsplit
+
+
+class Slot(NamedTuple):
+    """Say where one agent's model is configured.
+
+    Args:
+        name: What the policy's agent is called.
+        env: The environment variables' prefix, without its last two underscores.
+        toml: The path of the table in ``config.toml``.
+    """
+
+    name: str
+    env: str
+    toml: tuple[str, ...]
+
+
+LEVELS = ("minimal", "low", "medium", "high", "max")
+
+# Card refresh uses the deduction slot; MCP has no model of its own; embeddings have no fallback.
+SLOTS = (
+    Slot("deriver", "DERIVER_MODEL_CONFIG", ("deriver", "model_config")),
+    *(
+        Slot(
+            f"dialectic.{level}",
+            f"DIALECTIC_LEVELS__{level}__MODEL_CONFIG",
+            ("dialectic", "levels", level, "model_config"),
+        )
+        for level in LEVELS
+    ),
+    Slot("summary", "SUMMARY_MODEL_CONFIG", ("summary", "model_config")),
+    Slot("dream.deduction", "DREAM_DEDUCTION_MODEL_CONFIG", ("dream", "deduction_model_config")),
+    Slot("dream.induction", "DREAM_INDUCTION_MODEL_CONFIG", ("dream", "induction_model_config")),
+)
+
+
+class Transport(NamedTuple):
+    """Say how a transport is reached.
+
+    Args:
+        wire: Whose protocol it speaks: ``openai``, ``anthropic`` or ``gemini``.
+        base_url: Where it is, unless configured otherwise; None where only the user knows.
+        needs_key: Whether it answers nobody without a key.
+        honcho: Whether Honcho itself knows it.
+    """
+
+    wire: str
+    base_url: str | None
+    needs_key: bool = True
+    honcho: bool = False
+
+
+TRANSPORTS = {
+    "openai": Transport("openai", "https://api.openai.com/v1", honcho=True),
+    "anthropic": Transport("anthropic", "https://api.anthropic.com", honcho=True),
+    "gemini": Transport("gemini", "https://generativelanguage.googleapis.com", honcho=True),
+    "lmstudio": Transport("openai", "http://localhost:1234/v1", needs_key=False),
+    "nous": Transport("openai", "https://inference-api.nousresearch.com/v1"),
+    "openai_compatible": Transport("openai", None),
+}
+
+DEFAULT_TRANSPORT, DEFAULT_MODEL = "openai", "gpt-5.4-mini"
+DEFAULT_TIMEOUT = 180.0
+DEFAULT_MAX_TOKENS = 2500
+
+SUFFIXES = (
+    "TRANSPORT",
+    "MODEL",
+    "TEMPERATURE",
+    "TOP_P",
+    "TOP_K",
+    "FREQUENCY_PENALTY",
+    "PRESENCE_PENALTY",
+    "SEED",
+    "THINKING_EFFORT",
+    "REASONING_EFFORT",
+    "THINKING_BUDGET_TOKENS",
+    "STRUCTURED_OUTPUT_MODE",
+    "MAX_OUTPUT_TOKENS",
+    "STOP_SEQUENCES",
+    "CACHE_POLICY",
+    "CACHE_POLICY__MODE",
+    "CACHE_POLICY__TTL_SECONDS",
+    "CACHE_POLICY__KEY_VERSION",
+    "OVERRIDES",
+    "OVERRIDES__API_KEY",
+    "OVERRIDES__API_KEY_ENV",
+    "OVERRIDES__BASE_URL",
+    "OVERRIDES__PROVIDER_PARAMS",
+    "OVERRIDES__PROVIDER_PARAMS__TIMEOUT",
+    "OVERRIDES__PROVIDER_PARAMS__EXTRA_BODY",
+    "OVERRIDES__PROVIDER_PARAMS__EXTRA_HEADERS",
+    "OVERRIDES__PROVIDER_PARAMS__EXTRA_QUERY",
+    "API_KEY",
+    "BASE_URL",
+    "FALLBACK",
+)
+
+
+def key_name(transport: str) -> str:
+    """Name the variable with a transport's default key.
+
+    Args:
+        transport: One of ``TRANSPORTS``.
+    """
+    return f"LLM_{transport.upper()}_API_KEY"
+
+
+def url_name(transport: str) -> str:
+    """Name the variable with a transport's default address.
+
+    Args:
+        transport: One of ``TRANSPORTS``.
+    """
+    return f"LLM_{transport.upper()}_BASE_URL"
+
+
+GLOBALS = (
+    *(name(transport) for transport in TRANSPORTS for name in (key_name, url_name)),
+    "LLM_DEFAULT_TIMEOUT",
+    "LLM_DEFAULT_MAX_TOKENS",
+)
+
+
+def host_of(base_url: str) -> str:
+    """Return host and port of an address, fit to be shown: no user, no password, no path.
+
+    Args:
+        base_url: The address.
+    """
+    try:
+        parts = urlsplit(base_url)
+        port = parts.port
+    except ValueError:
+        return "an address that cannot be read"
+    return f"{parts.hostname or ''}:{port}" if port else parts.hostname or ""
+
+
+def is_address(base_url: str) -> bool:
+    """Tell whether something is an address that a request can be sent to.
+
+    Args:
+        base_url: What was given.
+    """
+    try:
+        parts = urlsplit(base_url)
+        return parts.scheme in {"http", "https"} and bool(parts.hostname) and parts.port != 0
+    except ValueError:
+        return False
+
+
+def same_origin(one: str, other: str) -> bool:
+    """Tell whether two addresses lead to the same server: scheme, host and port.
+
+    Args:
+        one: An address.
+        other: Another.
+    """
+    return _origin(one) == _origin(other)
+
+
+def is_loopback(base_url: str) -> bool:
+    """Tell whether an address leads to this machine.
+
+    Args:
+        base_url: The address.
+    """
+    host = urlsplit(base_url).hostname or ""
+    return host in {"localhost", "::1"} or (
+        host.startswith("127.") and host.replace(".", "").isdigit()
+    )
+
+
+def _origin(base_url: str) -> tuple[str, str | None, int | None]:
+    parts = urlsplit(base_url)
+    default = {"https": 443, "http": 80}.get(parts.scheme)
+    return parts.scheme, parts.hostname, parts.port or default

@@ -1,0 +1,232 @@
+"""The environment and ``config.toml`` as one checked tree, on pydantic-settings."""
+
+# What is read here has whatever shape a stranger gave it; what comes out is typed.
+# pyright: reportUnknownArgumentType=false, reportUnknownVariableType=false
+
+from __future__ import annotations
+
+import tomllib
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from importlib import import_module
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, cast
+
+from pydantic import Field, SecretStr, ValidationError, create_model
+
+from honcho_fallback import FallbackConfigError
+from honcho_fallback.settings._models import Address, Count, Level, ModelSettings, Seconds
+from honcho_fallback.settings._slots import (
+    DEFAULT_MAX_TOKENS,
+    DEFAULT_TIMEOUT,
+    LEVELS,
+    SLOTS,
+    TRANSPORTS,
+    Slot,
+    key_name,
+    url_name,
+)
+
+if TYPE_CHECKING:
+    import os
+
+_LEVELS_KEY = "dialectic_levels"
+
+
+@dataclass(frozen=True, slots=True)
+class Sources:
+    """Hold what was read; no value is shown.
+
+    Args:
+        environ: The environment variables that are set, by their upper-case names.
+        toml: ``config.toml`` as a tree, its keys in lower case on the first two levels.
+        tree: Both together, checked.
+    """
+
+    environ: Mapping[str, str] = field(repr=False)
+    toml: Mapping[str, Any] = field(repr=False)
+    tree: Any = field(repr=False)
+
+    def model_of(self, slot: Slot) -> ModelSettings:
+        """Return what an agent's slot says.
+
+        Args:
+            slot: The agent's.
+        """
+        if slot.toml[:2] == ("dialectic", "levels"):
+            levels: dict[str, Level] = self.tree.dialectic_levels
+            level = levels.get(slot.toml[2])
+            return ModelSettings() if level is None else level.agent_model
+        found: ModelSettings = getattr(self.tree, slot.env.lower())
+        return found
+
+    def key(self, transport: str) -> SecretStr | None:
+        """Return a transport's default key.
+
+        Args:
+            transport: One of ``TRANSPORTS``.
+        """
+        found: SecretStr | None = getattr(self.tree, key_name(transport).lower())
+        return found
+
+    def url(self, transport: str) -> str | None:
+        """Return a transport's configured address, or None.
+
+        Args:
+            transport: One of ``TRANSPORTS``.
+        """
+        found: str | None = getattr(self.tree, url_name(transport).lower())
+        return found
+
+    @property
+    def timeout(self) -> float:
+        """Return LLM_DEFAULT_TIMEOUT."""
+        return float(self.tree.llm_default_timeout)
+
+    @property
+    def max_tokens(self) -> int:
+        """Return LLM_DEFAULT_MAX_TOKENS."""
+        return int(self.tree.llm_default_max_tokens)
+
+
+def read_sources(
+    environ: Mapping[str, str], toml: str | os.PathLike[str] | Mapping[str, Any] | None
+) -> Sources:
+    """Read and check everything; the environment wins over the file, key by key.
+
+    Args:
+        environ: Environment variables.
+        toml: Path of a ``config.toml``, or its content as a mapping, or None.
+
+    Raises:
+        FallbackConfigError: A value is not one that Honcho could use, or the file cannot be read.
+        ImportError: The extra ``settings`` is not installed.
+    """
+    settings = _pydantic_settings()
+    # In order of their names, so that a nested name comes after the JSON value that it refines.
+    named = {name.upper(): environ[name] for name in sorted(environ, key=str.upper)}
+    known = {name: value for name, value in named.items() if value.strip()}
+    from_file = _file(toml)
+    refused = ""
+    try:
+        tree = _settings_class(settings, known, _flat(from_file))()
+    except ValidationError as error:
+        refused = "\n".join(_told(detail, known) for detail in error.errors(include_input=False))
+    except settings.SettingsError as error:
+        name = _unparsed(str(error))
+        refused = f"{name} (or a name below it): not JSON; pass JSON or use the nested names"
+    else:
+        return Sources(known, from_file, tree)
+    # Raised out here: the error that was caught refers to the values.
+    raise FallbackConfigError(refused)
+
+
+def _pydantic_settings() -> Any:
+    try:
+        return import_module("pydantic_settings")
+    except ModuleNotFoundError as missing:
+        raise ImportError(
+            "pydantic-settings is not installed: pip install 'honcho-fallback[settings]'",
+            name="pydantic_settings",
+        ) from missing
+
+
+def _settings_class(settings: Any, environ: Mapping[str, str], file: Mapping[str, Any]) -> Any:
+    def sources(settings_cls: Any, **_: Any) -> tuple[Any, ...]:
+        source = settings.EnvSettingsSource(settings_cls)
+        source.env_vars = {name.lower(): value for name, value in environ.items()}
+        return source, settings.InitSettingsSource(settings_cls, dict(file))
+
+    class HonchoSettings(settings.BaseSettings):  # type: ignore[misc] # imported on demand
+        model_config = settings.SettingsConfigDict(
+            env_nested_delimiter="__", extra="ignore", hide_input_in_errors=True
+        )
+
+        @classmethod
+        def settings_customise_sources(cls, settings_cls: Any, **others: Any) -> Any:
+            return sources(settings_cls, **others)
+
+    fields: dict[str, Any] = {_LEVELS_KEY: (dict[str, Level], Field(default_factory=dict))}
+    for slot in SLOTS:
+        if "__" not in slot.env:
+            fields[slot.env.lower()] = (ModelSettings, Field(default_factory=ModelSettings))
+    for transport in TRANSPORTS:
+        fields[key_name(transport).lower()] = (SecretStr | None, None)
+        fields[url_name(transport).lower()] = (Address, None)
+    fields["llm_default_timeout"] = (Seconds, DEFAULT_TIMEOUT)
+    fields["llm_default_max_tokens"] = (Count, DEFAULT_MAX_TOKENS)
+    return create_model("HonchoSettings", __base__=HonchoSettings, **fields)
+
+
+def _file(toml: str | os.PathLike[str] | Mapping[str, Any] | None) -> dict[str, Any]:
+    if toml is None:
+        return {}
+    if isinstance(toml, Mapping):
+        tree: Mapping[str, Any] = toml
+    else:
+        try:
+            tree = tomllib.loads(Path(toml).read_text(encoding="utf-8"))
+        except (OSError, ValueError) as error:
+            # A parser's message can quote the line, and with it a key.
+            why = "cannot be read" if isinstance(error, OSError) else "is not TOML"
+            raise FallbackConfigError.about("toml", f"{toml} {why}", "check the path") from None
+    return {
+        str(name).lower(): (
+            {str(key).lower(): value for key, value in table.items()}
+            if isinstance(table, Mapping)
+            else table
+        )
+        for name, table in tree.items()
+    }
+
+
+def _flat(file: Mapping[str, Any]) -> dict[str, Any]:
+    # Honcho's table [deriver.model_config] is the variable DERIVER_MODEL_CONFIG.
+    return {
+        f"{section}_{key}": value
+        for section, table in file.items()
+        if isinstance(table, Mapping)
+        for key, value in cast("Mapping[str, Any]", table).items()
+        if value != ""
+    }
+
+
+def env_name(path: tuple[str, ...]) -> str:
+    """Name the variable for a path in the tree.
+
+    Args:
+        path: Such as ``("deriver_model_config", "fallback", "model")``.
+    """
+    return "__".join(path).upper()
+
+
+def _told(detail: Any, environ: Mapping[str, str]) -> str:
+    path = tuple(str(part) for part in detail["loc"])
+    message = str(detail["msg"]).removeprefix("Value error, ")
+    name = env_name(path)
+    where = name if name in environ else f"{name} (or the same key in config.toml or in JSON)"
+    return f"{where}: {message}"
+
+
+def _unparsed(message: str) -> str:
+    # 'error parsing value for field "dialectic_levels" from source "EnvSettingsSource"'
+    quoted = message.split('"')
+    return quoted[1].upper() if len(quoted) > 1 else "a value"
+
+
+def check_levels(sources: Sources) -> None:
+    """Refuse dialectic levels that Honcho does not have.
+
+    Args:
+        sources: What was read.
+
+    Raises:
+        FallbackConfigError: There is such a level.
+    """
+    unknown = [name for name in sources.tree.dialectic_levels if name not in LEVELS]
+    if unknown:
+        raise FallbackConfigError.about(
+            f"DIALECTIC_LEVELS__{unknown[0]}",
+            "there is no such level",
+            f"choose from {', '.join(LEVELS)}",
+        )

@@ -1,0 +1,138 @@
+"""What a tool's failure means: the kinds, and one sentence each for a person."""
+
+from __future__ import annotations
+
+from enum import StrEnum
+from types import MappingProxyType
+from typing import TYPE_CHECKING, NamedTuple
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+
+class ToolFailureKind(StrEnum):
+    """Name what went wrong in a tool; the value is the word used in messages and records."""
+
+    MISSING_PERMISSION = "missing_permission"
+    MISSING_APP = "missing_app"
+    SERVICE_UNAVAILABLE = "service_unavailable"
+    BAD_CREDENTIALS = "bad_credentials"
+    BLOCKED_BY_POLICY = "blocked_by_policy"
+    MODEL_CONNECTION = "model_connection"
+    TIMEOUT = "timeout"
+    DENIED = "denied"
+    APPROVAL_EXPIRED = "approval_expired"
+    UNKNOWN = "unknown"
+
+
+class ToolFailureCategory(StrEnum):
+    """Name who can do something about it."""
+
+    RECOVERABLE = "recoverable"
+    NEEDS_USER_CONFIRMATION = "needs_user_confirmation"
+    BLOCKED_BY_POLICY = "blocked_by_policy"
+    USER_DECLINED = "user_declined"
+
+
+class _Facts(NamedTuple):
+    category: ToolFailureCategory
+    cause: str
+    next_action: str
+
+
+_C, _K = ToolFailureCategory, ToolFailureKind
+# The table of openhuman's tool_status, in our own words.
+_FACTS: Mapping[ToolFailureKind, _Facts] = MappingProxyType(
+    {
+        _K.MISSING_PERMISSION: _Facts(
+            _C.NEEDS_USER_CONFIRMATION,
+            "The system has not given the permission that this needs.",
+            "Grant the permission, then ask again.",
+        ),
+        _K.MISSING_APP: _Facts(
+            _C.NEEDS_USER_CONFIRMATION,
+            "A program that this needs is not there.",
+            "Install or start the program, then ask again.",
+        ),
+        _K.SERVICE_UNAVAILABLE: _Facts(
+            _C.RECOVERABLE,
+            "A service that this needs does not answer at the moment.",
+            "Nothing to do, it is tried again.",
+        ),
+        _K.BAD_CREDENTIALS: _Facts(
+            _C.NEEDS_USER_CONFIRMATION,
+            "The stored login is missing, expired or not enough for this.",
+            "Log in to the service again, then ask again.",
+        ),
+        _K.BLOCKED_BY_POLICY: _Facts(
+            _C.BLOCKED_BY_POLICY,
+            "The safety settings forbid this.",
+            "Change the setting if this should be allowed.",
+        ),
+        _K.MODEL_CONNECTION: _Facts(
+            _C.RECOVERABLE,
+            "The model that this needs could not be reached.",
+            "Check the network and the model's settings; it is tried again.",
+        ),
+        _K.TIMEOUT: _Facts(
+            _C.RECOVERABLE,
+            "It took too long and was stopped.",
+            "It is tried again; start it by hand if it stays like this.",
+        ),
+        _K.DENIED: _Facts(
+            _C.USER_DECLINED,
+            "The request was declined, and nothing was run.",
+            "Nothing to do, unless it was declined by mistake.",
+        ),
+        _K.APPROVAL_EXPIRED: _Facts(
+            _C.USER_DECLINED,
+            "Nobody answered the request for approval in time, and nothing was run.",
+            "Ask again when somebody can answer; it is not tried again by itself.",
+        ),
+        _K.UNKNOWN: _Facts(
+            _C.RECOVERABLE,
+            "Something went wrong, and nothing says what.",
+            "Try once more, then look into the tool's own log.",
+        ),
+    }
+)
+
+
+class ToolFailure(NamedTuple):
+    """Say what a tool's failure means, in our own words; holds nothing of the tool's text.
+
+    Args:
+        kind: What went wrong.
+    """
+
+    kind: ToolFailureKind
+
+    @property
+    def category(self) -> ToolFailureCategory:
+        """Say who can do something about it."""
+        return _FACTS[self.kind].category
+
+    @property
+    def cause(self) -> str:
+        """Say what happened, in one sentence for a person."""
+        return _FACTS[self.kind].cause
+
+    @property
+    def next_action(self) -> str:
+        """Say what a person should do, in one sentence."""
+        return _FACTS[self.kind].next_action
+
+    @property
+    def recoverable(self) -> bool:
+        """Tell whether it may pass without anybody's help."""
+        return self.category is ToolFailureCategory.RECOVERABLE
+
+    def to_dict(self) -> dict[str, str | bool]:
+        """Return all five as plain values, for a message or a record."""
+        return {
+            "kind": self.kind.value,
+            "category": self.category.value,
+            "cause": self.cause,
+            "next_action": self.next_action,
+            "recoverable": self.recoverable,
+        }

@@ -1,0 +1,105 @@
+"""What a guard is told of: calls of tools and what came of them, reduced to digests."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+from honcho_fallback.tools._classify import classify_tool_failure, text_of
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+    from honcho_fallback.tools._failure import ToolFailure
+
+_DIGEST = 16  # hexadecimal digits
+
+
+class ToolUse(NamedTuple):
+    """Name one call of a tool.
+
+    Args:
+        tool: Its name.
+        arguments: As a mapping, or as the JSON that the model wrote.
+    """
+
+    tool: str
+    arguments: Any = None
+
+
+class ToolOutcome(NamedTuple):
+    """Say what came of one call of a tool.
+
+    Args:
+        tool: Its name.
+        arguments: As a mapping, or as the JSON that the model wrote.
+        error: What it raised, or the text that it returned instead of a result; None is success.
+        timed_out: Whether it was stopped for taking too long.
+    """
+
+    tool: str
+    arguments: Any = None
+    error: BaseException | str | None = None
+    timed_out: bool = False
+
+    @property
+    def failed(self) -> bool:
+        """Tell whether it did not succeed; success is never assumed of an error without words."""
+        return self.error is not None or self.timed_out
+
+    @property
+    def failure(self) -> ToolFailure:
+        """Say what its failure means."""
+        return classify_tool_failure("" if self.error is None else self.error, self.timed_out)
+
+    @property
+    def text(self) -> str:
+        """Return what it said."""
+        if isinstance(self.error, BaseException):
+            return text_of(self.error)
+        return self.error or ""
+
+    @property
+    def signature(self) -> str:
+        """Digest the tool, its arguments and the first line of what it said."""
+        first = self.text.strip().partition("\n")[0]
+        return digest(self.tool, canonical(self.arguments), first)
+
+
+def batch_digest(uses: Iterable[ToolUse | ToolOutcome]) -> str:
+    """Digest the calls of one batch, in whatever order they were made.
+
+    Args:
+        uses: The calls.
+    """
+    return digest(*sorted(f"{use.tool} {canonical(use.arguments)}" for use in uses))
+
+
+def canonical(arguments: Any) -> str:
+    """Return arguments as JSON with sorted keys, the same however the model wrote them.
+
+    Args:
+        arguments: A mapping, JSON, or anything.
+    """
+    if isinstance(arguments, str):
+        written = arguments
+        try:
+            arguments = json.loads(written)
+        except ValueError:
+            return written
+    try:
+        # A repr may hold an address, which differs from call to call.
+        return json.dumps(arguments, sort_keys=True, default=lambda value: type(value).__name__)
+    except (TypeError, ValueError):
+        return type(arguments).__name__
+
+
+def digest(*parts: str) -> str:
+    """Digest some texts.
+
+    Args:
+        *parts: In order.
+    """
+    joined = "\0".join(parts).encode("utf-8", "replace")
+    return hashlib.sha256(joined).hexdigest()[:_DIGEST]

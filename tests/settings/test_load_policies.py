@@ -1,0 +1,553 @@
+"""Honcho's own names, row by row as its settings module was seen to read them."""
+
+from __future__ import annotations
+
+import json
+import logging
+import subprocess
+import sys
+from typing import TYPE_CHECKING, Any
+
+import pytest
+from scripted import ProviderError
+
+from honcho_fallback import FallbackConfig, FallbackConfigError, FallbackPolicy
+from honcho_fallback.settings import Endpoint, load_policies
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from honcho_fallback import CallRecord, CallStart, Switch
+
+KEYS = {
+    "LLM_OPENAI_API_KEY": "openai-key",
+    "LLM_ANTHROPIC_API_KEY": "anthropic-key",
+    "LLM_GEMINI_API_KEY": "gemini-key",
+    "LLM_NOUS_API_KEY": "nous-key",
+}
+SLOTS = {
+    "deriver": "DERIVER_MODEL_CONFIG",
+    "dialectic.minimal": "DIALECTIC_LEVELS__minimal__MODEL_CONFIG",
+    "dialectic.low": "DIALECTIC_LEVELS__low__MODEL_CONFIG",
+    "dialectic.medium": "DIALECTIC_LEVELS__medium__MODEL_CONFIG",
+    "dialectic.high": "DIALECTIC_LEVELS__high__MODEL_CONFIG",
+    "dialectic.max": "DIALECTIC_LEVELS__max__MODEL_CONFIG",
+    "summary": "SUMMARY_MODEL_CONFIG",
+    "dream.deduction": "DREAM_DEDUCTION_MODEL_CONFIG",
+    "dream.induction": "DREAM_INDUCTION_MODEL_CONFIG",
+}
+
+
+class Ledger:
+    """Note whose calls began."""
+
+    def __init__(self) -> None:
+        self.agents: list[str] = []
+
+    def on_start(self, call: CallStart) -> None:
+        self.agents.append(call.agent)
+
+    def on_switch(self, switch: Switch) -> None: ...
+
+    def on_finish(self, record: CallRecord) -> None: ...
+
+
+PRIMARY = "openai/gpt-5.4-mini"
+F = "DERIVER_MODEL_CONFIG__FALLBACK"
+
+
+def loaded(toml: Any = None, **environ: str) -> dict[str, FallbackPolicy]:
+    """Load with all default keys present, so that nothing else is wrong."""
+    return load_policies({**KEYS, **environ}, toml)
+
+
+def chain(policy: FallbackPolicy) -> list[str]:
+    return [target.name for target in policy.targets]
+
+
+def endpoint(policy: FallbackPolicy, position: int = 1) -> Endpoint:
+    found = policy.targets[position].client
+    assert isinstance(found, Endpoint)
+    return found
+
+
+def warned(caplog: pytest.LogCaptureFixture) -> list[str]:
+    return [record.getMessage() for record in caplog.records if record.levelno >= logging.WARNING]
+
+
+def test_nine_agents_on_honchos_default_without_any_configuration(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    """HOM-011, D.2 row 1: without FALLBACK names each agent has Honcho's default and no more."""
+    policies = loaded()
+    assert list(policies) == list(SLOTS)
+    assert [chain(policy) for policy in policies.values()] == [[PRIMARY]] * 9
+    assert [policy.agent for policy in policies.values()] == list(SLOTS)
+    assert not warned(caplog)
+
+
+@pytest.mark.parametrize(
+    ("agent", "environ", "fallback"),
+    [
+        (
+            "deriver",
+            {"FALLBACK__TRANSPORT": "anthropic", "FALLBACK__MODEL": "claude-haiku-4-5"},
+            "anthropic/claude-haiku-4-5",
+        ),
+        (
+            "dialectic.minimal",
+            {"FALLBACK__TRANSPORT": "gemini", "FALLBACK__MODEL": "gemini-2.5-flash"},
+            "gemini/gemini-2.5-flash",
+        ),
+        (
+            "dialectic.low",
+            {"FALLBACK__MODEL": "anthropic/claude-haiku-4-5"},
+            "anthropic/claude-haiku-4-5",
+        ),
+        (
+            "dialectic.medium",
+            {"FALLBACK": '{"transport":"gemini","model":"gemini-2.5-pro"}'},
+            "gemini/gemini-2.5-pro",
+        ),
+        (
+            "dialectic.high",
+            {
+                "FALLBACK__TRANSPORT": "openai",
+                "FALLBACK__MODEL": "qwen/qwen3.5-9b",
+                "FALLBACK__OVERRIDES__BASE_URL": "http://localhost:1234/v1",
+                "FALLBACK__OVERRIDES__API_KEY": "lm-studio",
+            },
+            "openai/qwen/qwen3.5-9b",
+        ),
+        (
+            "dialectic.max",
+            {"FALLBACK__TRANSPORT": "gemini", "FALLBACK__MODEL": "gemini-2.5-pro"},
+            "gemini/gemini-2.5-pro",
+        ),
+        (
+            "summary",
+            {"FALLBACK__TRANSPORT": "openai", "FALLBACK__MODEL": "gpt-5.4-nano"},
+            "openai/gpt-5.4-nano",
+        ),
+        (
+            "dream.deduction",
+            {"FALLBACK__TRANSPORT": "anthropic", "FALLBACK__MODEL": "claude-sonnet-4-6"},
+            "anthropic/claude-sonnet-4-6",
+        ),
+        (
+            "dream.induction",
+            {"FALLBACK__TRANSPORT": "gemini", "FALLBACK__MODEL": "gemini-2.5-pro"},
+            "gemini/gemini-2.5-pro",
+        ),
+    ],
+)
+def test_each_slots_minimal_example(
+    agent: str, environ: dict[str, str], fallback: str, caplog: pytest.LogCaptureFixture
+) -> None:
+    """D.2: each slot's own example gives that agent, and no other, its fallback."""
+    policies = loaded(**{f"{SLOTS[agent]}__{name}": value for name, value in environ.items()})
+    assert chain(policies.pop(agent)) == [PRIMARY, fallback]
+    assert {len(policy.targets) for policy in policies.values()} == {1}
+    assert not warned(caplog)
+
+
+PARTIAL = "the fallback is ignored"
+# What Honcho main does with it, and what is done here.
+RESULTS: list[tuple[str, dict[str, str], list[str], str]] = [
+    ("TRANSPORT only", {f"{F}__TRANSPORT": "anthropic"}, [], PARTIAL),
+    ("bare MODEL only", {f"{F}__MODEL": "claude-haiku-4-5"}, [], PARTIAL),
+    ("MODEL with an unknown prefix only", {f"{F}__MODEL": "qwen/qwen3.5-9b"}, [], PARTIAL),
+    ("MODEL=transport/model only", {f"{F}__MODEL": "anthropic/x"}, ["anthropic/x"], ""),
+    ("both empty", {f"{F}__TRANSPORT": "", f"{F}__MODEL": ""}, [], ""),
+    ("blank", {f"{F}__TRANSPORT": "  ", f"{F}__MODEL": " "}, [], ""),
+    ("FALLBACK= (empty)", {F: ""}, [], ""),
+    ("FALLBACK=null", {F: "null"}, [], ""),
+    ("FALLBACK={}", {F: "{}"}, [], ""),
+    ("empty in JSON", {F: '{"transport":"","model":""}'}, [], ""),
+    (
+        "lmstudio",
+        {f"{F}__TRANSPORT": "lmstudio", f"{F}__MODEL": "qwen3-4b"},
+        ["lmstudio/qwen3-4b"],
+        "",
+    ),
+    ("nous", {f"{F}__TRANSPORT": "nous", f"{F}__MODEL": "hermes-4"}, ["nous/hermes-4"], ""),
+    ("nous, short", {f"{F}__MODEL": "nous/hermes-4"}, ["nous/hermes-4"], ""),
+    (
+        "flat API_KEY and BASE_URL",
+        {
+            f"{F}__TRANSPORT": "openai_compatible",
+            f"{F}__MODEL": "m",
+            f"{F}__API_KEY": "own-key",
+            f"{F}__BASE_URL": "https://llm.example/v1",
+        },
+        ["openai_compatible/m"],
+        "",
+    ),
+    (
+        "a longer chain",
+        {
+            f"{F}__MODEL": "anthropic/x",
+            f"{F}__FALLBACK__MODEL": "gemini/y",
+            f"{F}__FALLBACK__FALLBACK__MODEL": "lmstudio/z",
+        },
+        ["anthropic/x", "gemini/y", "lmstudio/z"],
+        "",
+    ),
+]
+
+
+@pytest.mark.parametrize(("row", "environ", "fallbacks", "warning"), RESULTS, ids=str)
+def test_results_table(
+    row: str,
+    environ: dict[str, str],
+    fallbacks: list[str],
+    warning: str,
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    """D.2, G-24: what Honcho refuses at start-up is a warning or has a meaning here."""
+    assert chain(loaded(**environ)["deriver"]) == [PRIMARY, *fallbacks]
+    assert [warning in line for line in warned(caplog)] == ([True] if warning else [])
+    if warning:
+        with pytest.raises(FallbackConfigError, match=warning):
+            load_policies({**KEYS, **environ}, strict=True)
+    else:
+        load_policies({**KEYS, **environ}, strict=True)
+
+
+@pytest.mark.parametrize(
+    ("environ", "message"),
+    [
+        ({f"{F}__TRANSPORT": "OpenAI", f"{F}__MODEL": "m"}, f"{F}__TRANSPORT: pass one of openai"),
+        (
+            {"DIALECTIC_LEVELS__ultra__MODEL_CONFIG__MODEL": "m"},
+            "choose from minimal, low, medium",
+        ),
+        (
+            {f"{F}__MODEL": "openai/m", f"{F}__OVERRIDES__PROVIDER_PARAMS__TIMEOUT": "-1"},
+            f"{F}__OVERRIDES__PROVIDER_PARAMS__TIMEOUT: Input should be greater than 0",
+        ),
+        (
+            {F: '{"overrides": {"provider_params": {"timeout": true}}}'},
+            f"{F}__OVERRIDES__PROVIDER_PARAMS__TIMEOUT.*pass a number of seconds",
+        ),
+        (
+            {f"{F}__MODEL": "openai/m", f"{F}__OVERRIDES__PROVIDER_PARAMS__TIMEOUT": "inf"},
+            "finite number",
+        ),
+        ({f"{F}__STOP_SEQUENCES": "a,b"}, f"{F}__STOP_SEQUENCES: Input should be a valid list"),
+        ({f"{F}__THINKING_EFFORT": "huge"}, f"{F}__THINKING_EFFORT: Input should be 'none'"),
+        ({F: "anthropic/x"}, f"{F}: Input should be a valid dictionary"),
+        ({"DIALECTIC_LEVELS": "max"}, "DIALECTIC_LEVELS.*not JSON"),
+        ({"LLM_DEFAULT_TIMEOUT": "0"}, "LLM_DEFAULT_TIMEOUT: Input should be greater than 0"),
+        ({"LLM_DEFAULT_MAX_TOKENS": "none"}, "LLM_DEFAULT_MAX_TOKENS: Input should be a valid"),
+        (
+            {f"{F}__MODEL": "anthropic/m", f"{F}__THINKING_BUDGET_TOKENS": "1023"},
+            f"{F}__THINKING_BUDGET_TOKENS: Anthropic refuses fewer than 1024",
+        ),
+        (
+            {
+                f"{F}__MODEL": "anthropic/m",
+                f"{F}__THINKING_BUDGET_TOKENS": "2000",
+                f"{F}__MAX_OUTPUT_TOKENS": "2000",
+            },
+            f"{F}__MAX_OUTPUT_TOKENS: no more than the THINKING_BUDGET_TOKENS",
+        ),
+        (
+            {f"{F}__MODEL": "gemini/m", f"{F}__STRUCTURED_OUTPUT_MODE": "json_schema"},
+            f"{F}__STRUCTURED_OUTPUT_MODE: gemini has no such mode",
+        ),
+        (
+            {"DERIVER_MODEL_CONFIG__TRANSPORT": "openai_compatible"},
+            "OVERRIDES__BASE_URL: missing, and openai_compatible has no address of its own",
+        ),
+        (
+            {f"{F}__MODEL": "openai/m", f"{F}__OVERRIDES__BASE_URL": "localhost:1234"},
+            f"{F}__OVERRIDES__BASE_URL: pass an address such as",
+        ),
+        ({"LLM_OPENAI_BASE_URL": "https://"}, "LLM_OPENAI_BASE_URL: pass an address such as"),
+        ({"DERIVER_MODEL_CONFIG__OVERRIDES__API_KEY": "a b"}, "a sign no key has"),
+    ],
+)
+def test_what_no_target_could_use_is_refused(environ: dict[str, str], message: str) -> None:
+    """HOM-003 to HOM-008: a bad value is refused at load, by the name of its variable."""
+    with pytest.raises(FallbackConfigError, match=message):
+        loaded(**environ)
+
+
+@pytest.mark.parametrize(("budget", "is_fine"), [("0", True), ("1024", True), ("1", False)])
+def test_thinking_budgets_of_anthropic(budget: str, is_fine: bool) -> None:
+    """HOM-005: 0 switches thinking off, 1 to 1023 are refused."""
+    environ = {f"{F}__MODEL": "anthropic/m", f"{F}__THINKING_BUDGET_TOKENS": budget}
+    if is_fine:
+        assert "thinking" in loaded(**environ)["deriver"].targets[1].params
+    else:
+        with pytest.raises(FallbackConfigError):
+            loaded(**environ)
+
+
+def params(transport: str, **suffixes: str) -> dict[str, Any]:
+    """Return what a fallback with these suffixes sends."""
+    named = {f"{F}__{name}": value for name, value in suffixes.items()}
+    policy = loaded(**{f"{F}__MODEL": f"{transport}/m"}, **named)["deriver"]
+    return dict(policy.targets[1].params)
+
+
+@pytest.mark.parametrize(
+    ("transport", "suffixes", "sent"),
+    [
+        ("openai", {}, {"max_completion_tokens": 2500}),
+        ("openai", {"TEMPERATURE": "0.3"}, {"temperature": 0.3}),
+        ("openai", {"TOP_P": "0.5"}, {"top_p": 0.5}),
+        ("openai", {"FREQUENCY_PENALTY": "1"}, {"frequency_penalty": 1.0}),
+        ("openai", {"PRESENCE_PENALTY": "1"}, {"presence_penalty": 1.0}),
+        ("openai", {"SEED": "7"}, {"seed": 7}),
+        ("openai", {"THINKING_EFFORT": "low"}, {"reasoning_effort": "low"}),
+        ("openai", {"REASONING_EFFORT": "low"}, {"reasoning_effort": "low"}),
+        ("openai", {"MAX_OUTPUT_TOKENS": "50"}, {"max_completion_tokens": 50}),
+        ("openai", {"STOP_SEQUENCES": '["a","b"]'}, {"stop": ["a", "b"]}),
+        ("lmstudio", {"TOP_K": "5"}, {"max_tokens": 2500, "extra_body": {"top_k": 5}}),
+        (
+            "openai",
+            {
+                "OVERRIDES__PROVIDER_PARAMS": json.dumps(
+                    {
+                        "extra_body": {"A": 1},
+                        "extra_headers": {"X-B": "2"},
+                        "extra_query": {"c": "3"},
+                    }
+                )
+            },
+            {"extra_body": {"A": 1}, "extra_headers": {"X-B": "2"}, "extra_query": {"c": "3"}},
+        ),
+        ("anthropic", {}, {"max_tokens": 2500}),
+        (
+            "anthropic",
+            {"TEMPERATURE": "0.3", "TOP_P": "0.5", "TOP_K": "5"},
+            {"extra_body": {"temperature": 0.3, "top_p": 0.5, "top_k": 5}},
+        ),
+        (
+            "anthropic",
+            {"THINKING_BUDGET_TOKENS": "2000"},
+            {"thinking": {"type": "enabled", "budget_tokens": 2000}, "max_tokens": 4500},
+        ),
+        ("anthropic", {"THINKING_BUDGET_TOKENS": "0"}, {"thinking": {"type": "disabled"}}),
+        ("anthropic", {"THINKING_EFFORT": "none"}, {"thinking": {"type": "disabled"}}),
+        ("anthropic", {"THINKING_EFFORT": "max"}, {"output_config": {"effort": "max"}}),
+        ("anthropic", {"STOP_SEQUENCES": '["a"]'}, {"stop_sequences": ["a"]}),
+        (
+            "anthropic",
+            {"CACHE_POLICY__MODE": "prefix"},
+            {"cache_control": {"type": "ephemeral", "ttl": "5m"}},
+        ),
+        (
+            "anthropic",
+            {"CACHE_POLICY__MODE": "prefix", "CACHE_POLICY__TTL_SECONDS": "3600"},
+            {"cache_control": {"type": "ephemeral", "ttl": "1h"}},
+        ),
+        ("gemini", {}, {"max_output_tokens": 2500}),
+        ("gemini", {"TOP_K": "5", "SEED": "7"}, {"top_k": 5, "seed": 7}),
+        ("gemini", {"THINKING_BUDGET_TOKENS": "9"}, {"thinking_config": {"thinking_budget": 9}}),
+        ("gemini", {"THINKING_EFFORT": "none"}, {"thinking_config": {"thinking_budget": 0}}),
+        ("gemini", {"THINKING_EFFORT": "xhigh"}, {"thinking_config": {"thinking_level": "high"}}),
+        (
+            "gemini",
+            {"OVERRIDES__PROVIDER_PARAMS": '{"extra_headers": {"X-B": "2"}}'},
+            {"http_options": {"headers": {"X-B": "2"}}},
+        ),
+    ],
+)
+def test_every_suffix_has_its_effect(
+    transport: str, suffixes: dict[str, str], sent: dict[str, Any]
+) -> None:
+    """D.2: each suffix reaches the request in the words of the target's own wire."""
+    assert sent.items() <= params(transport, **suffixes).items()
+
+
+@pytest.mark.parametrize(
+    ("transport", "suffix", "value"),
+    [
+        ("openai", "TOP_K", "5"),
+        ("openai", "THINKING_BUDGET_TOKENS", "5"),
+        ("openai", "CACHE_POLICY__MODE", "prefix"),
+        ("anthropic", "SEED", "5"),
+        ("anthropic", "FREQUENCY_PENALTY", "1"),
+        ("anthropic", "THINKING_EFFORT", "minimal"),
+        ("gemini", "CACHE_POLICY__MODE", "gemini_cached_content"),
+    ],
+)
+def test_a_parameter_that_a_wire_does_not_have_is_dropped(
+    transport: str, suffix: str, value: str, caplog: pytest.LogCaptureFixture
+) -> None:
+    """G-31: it is left out with a line at DEBUG, rather than refused by the provider."""
+    caplog.set_level(logging.DEBUG, "honcho_fallback.settings")
+    assert params(transport, **{suffix: value}) == params(transport)
+    name = suffix.partition("__")[0]
+    assert f"{F}__{name}: {transport} has no such parameter" in caplog.text
+
+
+def test_nothing_is_inherited_from_the_primary() -> None:
+    """HON-009: a fallback has its own parameters, key and address, and the defaults otherwise."""
+    environ = {
+        "DERIVER_MODEL_CONFIG__TEMPERATURE": "0.9",
+        "DERIVER_MODEL_CONFIG__OVERRIDES__API_KEY": "own-key",
+        "DERIVER_MODEL_CONFIG__OVERRIDES__BASE_URL": "https://llm.example/v1",
+        "DERIVER_MODEL_CONFIG__OVERRIDES__PROVIDER_PARAMS__TIMEOUT": "7.5",
+        f"{F}__MODEL": "openai/m",
+    }
+    policy = loaded(**environ)["deriver"]
+    assert policy.targets[0].params["temperature"] == 0.9
+    assert endpoint(policy, 0) == Endpoint("openai", "https://llm.example/v1", "own-key", 7.5)
+    assert policy.targets[1].params == {"max_completion_tokens": 2500}
+    assert endpoint(policy) == Endpoint("openai", api_key="openai-key")
+
+
+def test_the_structured_output_mode_is_kept() -> None:
+    """HOM-006: json_object is for servers of OpenAI's wire that know no schema."""
+    environ = {f"{F}__MODEL": "lmstudio/m", f"{F}__STRUCTURED_OUTPUT_MODE": "json_object"}
+    assert endpoint(loaded(**environ)["deriver"]).structured_output_mode == "json_object"
+
+
+def test_the_shorthand_is_for_fallbacks(caplog: pytest.LogCaptureFixture) -> None:
+    """HOM-010: Honcho merges its default transport first, so a primary keeps its slash."""
+    policy = loaded(DERIVER_MODEL_CONFIG__MODEL="anthropic/claude-x")["deriver"]
+    assert (policy.targets[0].provider, policy.targets[0].model) == (
+        "openai",
+        "anthropic/claude-x",
+    )
+    assert "read as a model of transport openai" in caplog.text
+    given = {f"{F}__TRANSPORT": "openai", f"{F}__MODEL": "anthropic/claude-x"}
+    fallback = loaded(**given)["deriver"].targets[1]
+    assert (fallback.provider, fallback.model) == ("openai", "anthropic/claude-x")
+
+
+def test_a_primary_of_another_transport_needs_a_model(caplog: pytest.LogCaptureFixture) -> None:
+    """HOM-012: Honcho would ask anthropic for gpt-5.4-mini, which is said."""
+    policy = loaded(DERIVER_MODEL_CONFIG__TRANSPORT="anthropic")["deriver"]
+    assert chain(policy) == ["anthropic/gpt-5.4-mini"]
+    assert "DERIVER_MODEL_CONFIG__MODEL: missing" in caplog.text
+
+
+def test_names_come_in_any_case_and_nested_ones_refine_json() -> None:
+    """D.2: names are case-insensitive, and a nested name overrides the JSON above it."""
+    first = {F.lower(): '{"model": "anthropic/x", "TOP_K": 3}', f"{F}__model": "gemini/y"}
+    for environ in (first, dict(reversed(first.items()))):
+        fallback = loaded(**environ)["deriver"].targets[1]
+        assert (fallback.name, fallback.params["top_k"]) == ("gemini/y", 3)
+
+
+def test_json_at_any_level() -> None:
+    """D.2: every table may be given as JSON, the agent's own and all levels at once included."""
+    model = {"model": "gpt-5.5", "fallback": {"model": "anthropic/x"}}
+    environ = {
+        "SUMMARY_MODEL_CONFIG": json.dumps(model),
+        "DIALECTIC_LEVELS": json.dumps({"max": {"MODEL_CONFIG": model}}),
+        "DIALECTIC_LEVELS__low": json.dumps({"model_config": model, "max_tool_iterations": 4}),
+    }
+    policies = loaded(**environ)
+    for agent in ("summary", "dialectic.max", "dialectic.low"):
+        assert chain(policies[agent]) == ["openai/gpt-5.5", "anthropic/x"]
+
+
+TOML = """
+[llm]
+OPENAI_API_KEY = "from-the-file"
+[deriver.model_config]
+model = "gpt-5.5"
+[deriver.model_config.fallback]
+transport = "anthropic"
+model = "from-the-file"
+temperature = 0.5
+[dialectic.levels.max.model_config.fallback]
+model = "gemini/gemini-2.5-pro"
+[summary.model_config.fallback]
+model = "anthropic/a"
+[dream.deduction_model_config.fallback]
+model = "anthropic/b"
+[dream.induction_model_config.fallback]
+model = "anthropic/c"
+"""
+
+
+def test_the_file_has_the_same_tree_and_the_environment_wins(tmp_path: Path) -> None:
+    """HOM-013: both merge key by key."""
+    path = tmp_path / "config.toml"
+    path.write_text(TOML, encoding="utf-8")
+    policies = load_policies(
+        {"LLM_ANTHROPIC_API_KEY": "k", "LLM_GEMINI_API_KEY": "k", f"{F}__MODEL": "from-the-env"},
+        path,
+    )
+    deriver = policies["deriver"]
+    assert chain(deriver) == ["openai/gpt-5.5", "anthropic/from-the-env"]
+    assert deriver.targets[1].params["extra_body"] == {"temperature": 0.5}
+    assert endpoint(deriver, 0).api_key == "from-the-file"
+    assert chain(policies["dialectic.max"])[1:] == ["gemini/gemini-2.5-pro"]
+    assert chain(policies["summary"])[1:] == ["anthropic/a"]
+    assert chain(policies["dream.deduction"])[1:] == ["anthropic/b"]
+    assert chain(policies["dream.induction"])[1:] == ["anthropic/c"]
+
+
+@pytest.mark.parametrize(("content", "why"), [(None, "cannot be read"), ("= sk-x", "is not TOML")])
+def test_a_file_that_cannot_be_read_is_named(
+    content: str | None, why: str, tmp_path: Path
+) -> None:
+    """The path is said, a line of it never."""
+    path = tmp_path / "config.toml"
+    if content is not None:
+        path.write_text(content, encoding="utf-8")
+    with pytest.raises(FallbackConfigError, match=f"config.toml {why}") as caught:
+        load_policies({}, path)
+    assert "sk-x" not in str(caught.value)
+
+
+def test_timeouts() -> None:
+    """HON-051: LLM_DEFAULT_TIMEOUT is 180 s; a target may have a timeout of its own."""
+    assert loaded()["deriver"].config.timeout == 180
+    environ = {
+        "LLM_DEFAULT_TIMEOUT": "20.5",
+        f"{F}__MODEL": "anthropic/x",
+        f"{F}__OVERRIDES__PROVIDER_PARAMS__TIMEOUT": "7",
+    }
+    policy = loaded(**environ)["deriver"]
+    assert (policy.config.timeout, endpoint(policy, 0).timeout, endpoint(policy).timeout) == (
+        20.5,
+        20.5,
+        7,
+    )
+    environ[f"{F}__OVERRIDES__PROVIDER_PARAMS__TIMEOUT"] = "600"
+    assert loaded(**environ)["deriver"].config.timeout == 600
+    own = load_policies({**KEYS, **environ}, config=FallbackConfig(timeout=3))["deriver"]
+    assert own.config.timeout == 3
+
+
+def test_the_options_are_the_pull_requests_unless_others_are_given() -> None:
+    """By default a policy switches by Honcho's table; other options and observers can be given."""
+    environ = {**KEYS, f"{F}__MODEL": "anthropic/x"}
+    with pytest.raises(ProviderError):
+        load_policies(environ)["deriver"].start().fail(ProviderError(401))
+    ledger = Ledger()
+    policies = load_policies(
+        environ, config=FallbackConfig(reset="turn"), observers=iter([ledger])
+    )
+    assert policies["deriver"].start().fail(ProviderError(401)).is_fallback
+    assert policies["summary"].config.reset == "turn"
+    assert policies["summary"].config.timeout == 180
+    with pytest.raises(ProviderError):
+        policies["summary"].start().fail(ProviderError(400))
+    assert ledger.agents == ["deriver", "summary"]
+
+
+def test_the_environment_is_the_default_source(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Without arguments it is the process's own environment that is read, as it is now."""
+    monkeypatch.setenv(f"{F}__MODEL", "anthropic/x")
+    assert chain(load_policies()["deriver"]) == [PRIMARY, "anthropic/x"]
+
+
+def test_a_missing_extra_is_named() -> None:
+    """Without pydantic-settings the ImportError says what to install."""
+    code = (
+        "import sys; sys.modules['pydantic_settings'] = None\n"
+        "from honcho_fallback.settings import load_policies\n"
+        "try:\n    load_policies({})\nexcept ImportError as error:\n    print(error)"
+    )
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert "pip install 'honcho-fallback[settings]'" in done.stdout

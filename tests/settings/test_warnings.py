@@ -1,0 +1,373 @@
+"""What Honcho would ignore, and where a key does not go: each said once, with what to do."""
+
+from __future__ import annotations
+
+import itertools
+import logging
+import traceback
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from honcho_fallback import FallbackConfigError
+from honcho_fallback.settings import Endpoint, load_policies
+from honcho_fallback.settings._load import read_settings
+from honcho_fallback.settings._names import find_misnamed
+from honcho_fallback.settings._slots import GLOBALS, SLOTS, SUFFIXES
+
+KEYS = {f"LLM_{name}_API_KEY": f"{name}-default" for name in ("OPENAI", "ANTHROPIC", "GEMINI")}
+F = "DERIVER_MODEL_CONFIG__FALLBACK"
+ALL_LEVELS = "DIALECTIC_LEVELS__{minimal,low,medium,high,max}__MODEL_CONFIG__FALLBACK__MODEL"
+BOTH_DREAMS = (
+    "DREAM_DEDUCTION_MODEL_CONFIG__FALLBACK__MODEL"
+    " and DREAM_INDUCTION_MODEL_CONFIG__FALLBACK__MODEL"
+)
+
+
+def warned(caplog: pytest.LogCaptureFixture) -> list[str]:
+    return [record.getMessage() for record in caplog.records if record.levelno >= logging.WARNING]
+
+
+@pytest.mark.parametrize(
+    ("wrong", "right"),
+    [
+        ("DIALECTIC_MODEL_CONFIG__FALLBACK__MODEL", ALL_LEVELS),
+        ("dialectic_model_config__fallback__model", ALL_LEVELS),
+        ("DREAM_MODEL_CONFIG__FALLBACK__MODEL", BOTH_DREAMS),
+        ("DREAMER_MODEL_CONFIG__FALLBACK__MODEL", BOTH_DREAMS),
+        ("DREAMER_INDUCTION_MODEL_CONFIG__MODEL", "DREAM_INDUCTION_MODEL_CONFIG__MODEL"),
+        ("DREAMER_ENABLED", "DREAM_ENABLED"),
+        ("MCP_MODEL_CONFIG__FALLBACK__MODEL", "the MCP server asks no model of its own"),
+        ("EMBEDDING_MODEL_CONFIG__FALLBACK__MODEL", "embeddings have no fallback"),
+        ("DERVIER_MODEL_CONFIG__FALLBACK__MODEL", f"{F}__MODEL"),
+        ("DERIVER_MODEL_CONFIG_FALLBACK_MODEL", f"{F}__MODEL"),
+        ("DERIVER_FALLBACK__MODEL", f"{F}__MODEL"),
+        ("DERIVER_MODELCONFIG__FALLBACK__MODEL", f"{F}__MODEL"),
+        ("DERIVER_MODEL_CONFG__MODEL", "DERIVER_MODEL_CONFIG__MODEL"),
+        ("SUMMARY_MODEL_CONFIGS__MODEL", "SUMMARY_MODEL_CONFIG__MODEL"),
+        (
+            "DIALECTIC_LEVEL__low__MODEL_CONFIG__MODEL",
+            "DIALECTIC_LEVELS__LOW__MODEL_CONFIG__MODEL",
+        ),
+        ("DERIVER_SPARE_FALLBACK", "the names begin with DERIVER_MODEL_CONFIG, "),
+        ("LLM_OPENAI_APIKEY", "LLM_OPENAI_API_KEY"),
+        ("LLM_DEFAULT_TIMEOUTS", "LLM_DEFAULT_TIMEOUT"),
+        (f"{F}__MODLE", f"{F}__MODEL"),
+        ("DERIVER_MODEL_CONFIG__FALLBAK__MODEL", F),
+        (f"{F}__OVERRIDES__BASEURL", f"{F}__OVERRIDES__BASE_URL"),
+        (f"{F}__OVERRIDES__PROVIDER_PARAMS__TIMOUT", f"{F}__OVERRIDES__PROVIDER_PARAMS__TIMEOUT"),
+        (f"{F}__CACHE_POLICY__TTL", f"{F}__CACHE_POLICY__TTL_SECONDS"),
+        (f"{F}__ZZZ", "check its spelling"),
+        ("DIALECTIC_LEVELS__low__MODEL_CONFG__MODEL", "DIALECTIC_LEVELS__low__MODEL_CONFIG"),
+    ],
+)
+def test_a_name_that_nothing_reads_gets_one_warning_with_the_right_one(
+    wrong: str, right: str, caplog: pytest.LogCaptureFixture
+) -> None:
+    """HON-055, HOM-014, G-46: what Honcho passes over in silence is said, once, by name."""
+    environ = {**KEYS, f"{F}__MODEL": "openai/m", wrong: "1"}
+    load_policies(environ)
+    (line,) = warned(caplog)
+    # What stands below a key that nothing reads is said by that key.
+    assert wrong.upper().startswith(line.partition(":")[0].upper())
+    assert right in line
+    with pytest.raises(FallbackConfigError, match=r"ignores it|nothing reads it"):
+        load_policies(environ, strict=True)
+
+
+@pytest.mark.parametrize(
+    "name",
+    [
+        "DREAM_ENABLED",
+        "DREAM_DEDUCTION_MAX_TOOL_ITERATIONS",
+        "DERIVER_WORKERS",
+        "DIALECTIC_LEVELS__low__MAX_OUTPUT_TOKENS",
+        "DIALECTIC_LEVELS__low__TOOL_CHOICE",
+        "DIALECTIC_MAX_INPUT_TOKENS",
+        "EMBEDDING_MODEL_CONFIG__MODEL",
+        "LLM_EMBEDDING_PROVIDER",
+        "LLM_VLLM_API_KEY",
+        "MCP_TIMEOUT",
+        "SUMMARY_ENABLED",
+        "DB_CONNECTION_URI",
+        "MY_APP_MODEL_CONFIG__MODEL",
+        "VALKEY_FALLBACK",
+        "PATH",
+    ],
+)
+def test_other_names_are_nobodys_business(name: str, caplog: pytest.LogCaptureFixture) -> None:
+    """Honcho's other settings, and other software's, get no warning."""
+    load_policies({**KEYS, name: "1"})
+    assert not warned(caplog)
+
+
+def test_no_right_name_is_ever_called_wrong() -> None:
+    """Every name of the tables, at every depth of the chain, is read."""
+    deep = ["", "FALLBACK__", "FALLBACK__FALLBACK__"]
+    parts = itertools.product([slot.env for slot in SLOTS], deep, SUFFIXES)
+    names = [f"{env}__{depth}{suffix}" for env, depth, suffix in parts]
+    assert not list(find_misnamed([*names, *GLOBALS]))
+
+
+def test_the_same_goes_for_the_file(caplog: pytest.LogCaptureFixture) -> None:
+    """A table of config.toml that nothing reads is named by its variable."""
+    load_policies(KEYS, {"dialectic": {"model_config": {"fallback": {"model": "openai/m"}}}})
+    (line,) = warned(caplog)
+    assert ALL_LEVELS in line
+
+
+def test_the_same_is_said_once_for_all_agents(caplog: pytest.LogCaptureFixture) -> None:
+    """HON-058, HOM-023, G-40: a missing key is said at load, with the agents that need it."""
+    environ = {f"{slot.env}__FALLBACK__MODEL": "gemini/m" for slot in SLOTS[:2]}
+    load_policies(environ)
+    openai, gemini = warned(caplog)
+    assert openai.startswith("LLM_OPENAI_API_KEY: not set")
+    assert openai.count("dialectic.") == 5
+    assert gemini.startswith("LLM_GEMINI_API_KEY: not set")
+    assert gemini.endswith("(deriver, dialectic.minimal)")
+    with pytest.raises(FallbackConfigError, match="LLM_GEMINI_API_KEY: not set"):
+        load_policies(environ, strict=True)
+
+
+def fallback(**suffixes: str) -> Endpoint:
+    """Return the endpoint of a fallback with these suffixes; LLM_ names stand for themselves."""
+    named = {
+        name if name.startswith("LLM_") else f"{F}__{name}": value
+        for name, value in suffixes.items()
+    }
+    endpoint: Endpoint = load_policies({**KEYS, **named})["deriver"].targets[1].client
+    return endpoint
+
+
+OPENAI, LOCAL, PROXY = "https://api.openai.com/v1", "http://localhost:1234/v1", "https://p.example"
+
+
+@pytest.mark.parametrize(
+    ("suffixes", "base_url", "key"),
+    [
+        ({"MODEL": "openai/m"}, OPENAI, "OPENAI-default"),
+        ({"MODEL": "openai/m", "OVERRIDES__BASE_URL": OPENAI}, OPENAI, "OPENAI-default"),
+        ({"MODEL": "openai/m", "OVERRIDES__BASE_URL": LOCAL}, LOCAL, None),
+        ({"MODEL": "openai/m", "BASE_URL": LOCAL}, LOCAL, None),
+        (
+            {"MODEL": "openai/m", "OVERRIDES__BASE_URL": "http://api.openai.com/v1"},
+            "http://api.openai.com/v1",
+            None,
+        ),
+        (
+            {"MODEL": "openai/m", "OVERRIDES__BASE_URL": "https://api.openai.com.p.example"},
+            "https://api.openai.com.p.example",
+            None,
+        ),
+        (
+            {"MODEL": "openai/m", "OVERRIDES__BASE_URL": "https://api.openai.com@p.example/"},
+            "https://api.openai.com@p.example/",
+            None,
+        ),
+        (
+            {"MODEL": "openai/m", "OVERRIDES__BASE_URL": "https://api.openai.com:8443/v1"},
+            "https://api.openai.com:8443/v1",
+            None,
+        ),
+        (
+            {"MODEL": "openai/m", "OVERRIDES__BASE_URL": LOCAL, "OVERRIDES__API_KEY": "own"},
+            LOCAL,
+            "own",
+        ),
+        ({"MODEL": "openai/m", "LLM_OPENAI_BASE_URL": PROXY}, PROXY, "OPENAI-default"),
+        (
+            {
+                "MODEL": "openai/m",
+                "LLM_OPENAI_BASE_URL": PROXY,
+                "OVERRIDES__BASE_URL": f"{PROXY}/other",
+            },
+            f"{PROXY}/other",
+            "OPENAI-default",
+        ),
+        (
+            {"MODEL": "openai/m", "LLM_OPENAI_BASE_URL": PROXY, "OVERRIDES__API_KEY": "own"},
+            OPENAI,
+            "own",
+        ),
+        ({"MODEL": "openai/m", "OVERRIDES__API_KEY_ENV": "LLM_GEMINI_API_KEY"}, OPENAI, "GEMINI-"),
+        ({"MODEL": "openai/m", "OVERRIDES__API_KEY_ENV": "NOBODY"}, OPENAI, "OPENAI-default"),
+        (
+            {
+                "MODEL": "openai/m",
+                "OVERRIDES__API_KEY": "literal",
+                "OVERRIDES__API_KEY_ENV": "LLM_GEMINI_API_KEY",
+            },
+            OPENAI,
+            "literal",
+        ),
+        ({"MODEL": "openai/m", "API_KEY": " own\n"}, OPENAI, "own"),
+        ({"MODEL": "lmstudio/m"}, LOCAL, None),
+        ({"MODEL": "lmstudio/m", "API_KEY": "own"}, LOCAL, "own"),
+        (
+            {"MODEL": "lmstudio/m", "LLM_LMSTUDIO_BASE_URL": "http://box:9/v1", "API_KEY": "own"},
+            "http://box:9/v1",
+            "own",
+        ),
+        (
+            {"MODEL": "nous/m", "LLM_NOUS_API_KEY": "n"},
+            "https://inference-api.nousresearch.com/v1",
+            "n",
+        ),
+        ({"MODEL": "openai_compatible/m", "BASE_URL": LOCAL}, LOCAL, None),
+        (
+            {
+                "MODEL": "openai_compatible/m",
+                "LLM_OPENAI_COMPATIBLE_BASE_URL": PROXY,
+                "LLM_OPENAI_COMPATIBLE_API_KEY": "c",
+            },
+            PROXY,
+            "c",
+        ),
+        (
+            {
+                "MODEL": "openai_compatible/m",
+                "LLM_OPENAI_COMPATIBLE_API_KEY": "c",
+                "BASE_URL": "https://elsewhere.example",
+            },
+            "https://elsewhere.example",
+            None,
+        ),
+    ],
+)
+def test_a_key_goes_only_where_it_was_given_for(
+    suffixes: dict[str, str], base_url: str, key: str | None
+) -> None:
+    """HOM-020 to HOM-022, G-39: a default key goes to the transport's host, a target's to its."""
+    endpoint = fallback(**suffixes)
+    assert endpoint.base_url == base_url
+    assert (endpoint.api_key or "").startswith(key or "")
+    assert (endpoint.api_key is None) == (key is None)
+
+
+@pytest.mark.parametrize(
+    ("suffixes", "said"),
+    [
+        (
+            {"MODEL": "openai/m", "OVERRIDES__BASE_URL": LOCAL},
+            "LLM_OPENAI_API_KEY is not sent to localhost:1234",
+        ),
+        (
+            {"MODEL": "nous/m"},
+            "LLM_NOUS_API_KEY: not set, so there is no key for inference-api.nousresearch.com",
+        ),
+        (
+            {"MODEL": "openai_compatible/m", "BASE_URL": "https://u:pw@p.example/v1?k=pw"},
+            f"{F}__OVERRIDES__API_KEY: not set, so there is no key for p.example",
+        ),
+        ({"MODEL": "openai/m", "OVERRIDES__API_KEY_ENV": "NOBODY"}, "a variable that is not set"),
+        ({"MODEL": "openai_compatible/m"}, "OVERRIDES__BASE_URL: missing"),
+        ({"MODEL": "openai/gpt-5.4-mini"}, "the same model at the same address with the same key"),
+    ],
+)
+def test_a_target_that_could_not_answer_is_said_at_load(
+    suffixes: dict[str, str], said: str, caplog: pytest.LogCaptureFixture
+) -> None:
+    """HOM-023, G-38, G-40: not at the outage; with strict it is refused."""
+    environ = {**KEYS, **{f"{F}__{name}": value for name, value in suffixes.items()}}
+    load_policies(environ)
+    (line,) = warned(caplog)
+    assert said in line
+    assert "pw" not in line
+    with pytest.raises(FallbackConfigError, match=r"set|name"):
+        load_policies(environ, strict=True)
+
+
+@pytest.mark.parametrize(
+    ("suffixes", "names"),
+    [
+        ({"MODEL": "openai/gpt-5.4-mini"}, ["openai/gpt-5.4-mini"]),
+        (
+            {"MODEL": "openai/gpt-5.4-mini", "BASE_URL": LOCAL, "API_KEY": "own"},
+            ["openai/gpt-5.4-mini", "openai/gpt-5.4-mini@localhost:1234"],
+        ),
+        (
+            {
+                "MODEL": "openai/gpt-5.4-mini",
+                "API_KEY": "own",
+                "FALLBACK__MODEL": "openai/gpt-5.5",
+            },
+            ["openai/gpt-5.4-mini", "openai/gpt-5.4-mini@api.openai.com", "openai/gpt-5.5"],
+        ),
+        (
+            {
+                "MODEL": "openai/gpt-5.4-mini",
+                "API_KEY": "one",
+                "FALLBACK__MODEL": "openai/gpt-5.4-mini",
+                "FALLBACK__API_KEY": "two",
+            },
+            [
+                "openai/gpt-5.4-mini",
+                "openai/gpt-5.4-mini@api.openai.com",
+                "openai/gpt-5.4-mini@api.openai.com#3",
+            ],
+        ),
+    ],
+)
+def test_another_key_is_another_target(suffixes: dict[str, str], names: list[str]) -> None:
+    """HRC-014, G-38: the same model at the same address with another key is not skipped."""
+    environ = {**KEYS, **{f"{F}__{name}": value for name, value in suffixes.items()}}
+    targets = load_policies(environ)["deriver"].targets
+    assert [target.name for target in targets] == names
+
+
+SECRET = "sk-sentinel-7f3a9c2e51"
+SECRET_NAMES = [
+    *(f"{F}__{suffix}" for suffix in SUFFIXES),
+    *(f"DERIVER_MODEL_CONFIG__{suffix}" for suffix in SUFFIXES),
+    *GLOBALS,
+    "DIALECTIC_LEVELS",
+    "DIALECTIC_MODEL_CONFIG__FALLBACK__OVERRIDES__API_KEY",
+    "LLM_OPENAI_APIKEY",
+    "DERIVER_MODEL_CONFIG__FALLBAK__API_KEY",
+]
+
+
+def wrapped(name: str, form: str) -> str:
+    """Put the secret where a value of that form would have it."""
+    forms = {
+        "plain": SECRET,
+        "json": f'{{"api_key": "{SECRET}", "model": "openai/m"}}',
+        "broken json": f'{{"api_key": "{SECRET}"',
+        "list": f'["{SECRET}"]',
+        "url": f"https://user:{SECRET}@p.example/{SECRET}?key={SECRET}",
+        "bad url": f"https://[{SECRET}",
+    }
+    # What a transport or a model is called is shown, and so is the name that a key is looked for.
+    shown = name.endswith(("TRANSPORT", "MODEL", "API_KEY_ENV"))
+    return "openai/m" if shown else forms[form]
+
+
+@given(
+    name=st.sampled_from(SECRET_NAMES),
+    form=st.sampled_from(["plain", "json", "broken json", "list", "url", "bad url"]),
+    strict=st.booleans(),
+)
+def test_no_secret_is_ever_shown(name: str, form: str, strict: bool) -> None:
+    """HON-075, HOM-076: not in a repr, a log line, an error or a traceback, wherever it stands."""
+    environ = {f"{F}__MODEL": "openai/other", name: wrapped(name, form)}
+    shown: list[str] = []
+    keeper = logging.Handler(logging.DEBUG)
+    keeper.emit = lambda record: shown.append(record.getMessage())  # type: ignore[method-assign] # the shortest handler
+    logger = logging.getLogger("honcho_fallback")
+    before = logger.level
+    logger.addHandler(keeper)
+    logger.setLevel(logging.DEBUG)
+    try:
+        policies: dict[str, Any] = load_policies(environ, strict=strict)
+        shown += [repr(policies), str(read_settings(environ))]
+        for policy in policies.values():
+            shown += [f"{target!r} {target.client!r}" for target in policy.targets]
+            shown.append(repr(policy.start()))
+    except FallbackConfigError:
+        shown.append(traceback.format_exc())
+    finally:
+        logger.removeHandler(keeper)
+        logger.setLevel(before)
+    assert SECRET not in "\n".join(shown)

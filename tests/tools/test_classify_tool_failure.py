@@ -1,0 +1,274 @@
+"""What a tool's failure means: every rule of the table, every precedence, every known weakness."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from typing import Any
+
+import httpx
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from scripted import ProviderError, Script
+
+from honcho_fallback import FallbackExhausted, FallbackPolicy, Target
+from honcho_fallback.tools import (
+    POLICY_BLOCKED_MARKER,
+    POLICY_DENIED_MARKER,
+    ToolBlockedError,
+    ToolDeniedError,
+    ToolFailure,
+    ToolFailureCategory,
+    ToolFailureKind,
+    classify_tool_failure,
+)
+
+NEEDLES = {
+    "timeout": "timed out | timeout | deadline exceeded",
+    "blocked_by_policy": "blocked by policy | security policy | channel allows | "
+    "not allowed by policy | forbidden path | autonomy level is too low",
+    "bad_credentials": "unauthorized | invalid api key | invalid_api_key | "
+    "authentication failed | invalid credentials | bad credentials | token expired | "
+    "invalid_grant | not signed in | sign in again | forbidden | "
+    "insufficient authentication scopes | insufficient scopes | "
+    "insufficient_scope | 401 | 403",
+    "missing_permission": "permission denied | os error 13 | eacces | operation not permitted | "
+    "access is denied | not permitted",
+    "missing_app": "command not found | not installed | no such application | "
+    "could not find application | executable not found | is not recognized as | "
+    "no such file or directory (os error 2)",
+    "model_connection": "provider error | could not reach the model | could not reach model | "
+    "ollama is not running | llm provider | inference failed | model endpoint | no route to host",
+    "service_unavailable": "connection refused | econnrefused | service unavailable | "
+    "temporarily unavailable | could not connect | connection reset | network is unreachable | "
+    "502 | 503 | 504",
+}
+ROWS = [(kind, text) for kind, texts in NEEDLES.items() for text in texts.split(" | ")]
+
+
+def kind(error: BaseException | str, **options: Any) -> str:
+    return classify_tool_failure(error, **options).kind.value
+
+
+@pytest.mark.parametrize(("expected", "text"), ROWS)
+def test_every_rule(expected: str, text: str) -> None:
+    """E.1: each needle decides, in any case; a bare status at the start of a text does too."""
+    assert kind(text) == expected
+    assert kind(text.upper()) == expected
+    assert kind(f"Error: {text} (while reading)") == expected
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        ("could not connect: 401 unauthorized", "bad_credentials"),
+        ("could not connect: error 401", "bad_credentials"),
+        ("permission denied for tool shell, channel allows read only", "blocked_by_policy"),
+        ("403 insufficient authentication scopes", "bad_credentials"),
+        ("forbidden path: /etc", "blocked_by_policy"),
+        ("HTTP 403 Forbidden", "bad_credentials"),
+        ("request 14033 went wrong", "unknown"),
+        ("request 15032 went wrong", "unknown"),
+        ("14033", "unknown"),
+        ("error 15032", "unknown"),
+        ("provider error: connection refused", "model_connection"),
+        ("permission denied: command not found", "missing_permission"),
+        ("security policy: request timed out", "timeout"),
+        (f"{POLICY_DENIED_MARKER} approval timed out after 600s", "approval_expired"),
+        (f"{POLICY_DENIED_MARKER} the approval expired", "approval_expired"),
+        (f"{POLICY_DENIED_MARKER} by the user", "denied"),
+        (f"{POLICY_BLOCKED_MARKER} timed out, 401 unauthorized", "blocked_by_policy"),
+        ("", "unknown"),
+        ("nothing we know", "unknown"),
+    ],
+)
+def test_precedence(text: str, expected: str) -> None:
+    """OH-003 to OH-008, OH-011: first rule wins; an external 403 is credentials; markers first."""
+    assert kind(text) == expected
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        ("invalid timeout parameter", "unknown"),
+        ("ValueError: timeout must be positive", "unknown"),
+        ("got an unexpected keyword argument 'timeout'", "unknown"),
+        ("usage: fetch [--timeout SECONDS] url", "unknown"),
+        ("timeout: 30 is no number", "unknown"),
+        ("unknown field timeout, and the request timed out", "timeout"),
+        ("request timeout", "timeout"),
+        ("gateway timeout", "timeout"),
+        ("the essay on autonomy could not be parsed", "unknown"),
+        ("this action needs autonomy level 2", "blocked_by_policy"),
+        ("method not allowed by server", "unknown"),
+        ("not allowed by your security settings", "blocked_by_policy"),
+        ("ollama: model not found", "unknown"),
+        ("package ollama has no attribute chat", "unknown"),
+        ("could not connect to ollama", "model_connection"),
+        ("ollama: connection refused", "model_connection"),
+        ("cannot bind to localhost:503", "unknown"),
+        ("http://127.0.0.1:503/x gave nothing", "unknown"),
+        ("syntax error on line 503", "unknown"),
+        ("file.py:403: NameError", "unknown"),
+        ("503.5 ms", "unknown"),
+        ("read 401 rows", "unknown"),
+        ("version 4.0.3, build 403", "unknown"),
+        ("503 lines of code 503", "service_unavailable"),
+        ("900 lines of code 503", "unknown"),
+        ("status_code=503", "service_unavailable"),
+        ("status: '401'", "bad_credentials"),
+        ("HTTP/1.1 502 Bad Gateway", "service_unavailable"),
+        ("http status 504", "service_unavailable"),
+        ("error (403)", "bad_credentials"),
+        ("Error code: 429 - slow down", "service_unavailable"),
+        ("HTTP 500", "service_unavailable"),
+        ("HTTP 408", "timeout"),
+    ],
+)
+def test_known_weaknesses(text: str, expected: str) -> None:
+    """E.1: words count in the company of an error, numbers where a status is written."""
+    assert kind(text) == expected
+
+
+def raised(error: BaseException, cause: BaseException | None = None) -> BaseException:
+    try:
+        raise error from cause
+    except BaseException as caught:  # noqa: BLE001 # to have a traceback
+        return caught
+
+
+def missing_program() -> BaseException:
+    try:
+        subprocess.run(["no-such-program-here"], check=False)  # noqa: S607 # the point
+    except FileNotFoundError as error:
+        return error
+    raise AssertionError
+
+
+def failed_command(code: str) -> BaseException:
+    try:
+        subprocess.run([sys.executable, "-c", code], check=True, capture_output=True)
+    except subprocess.CalledProcessError as error:
+        return error
+    raise AssertionError
+
+
+def exhausted() -> BaseException:
+    policy = FallbackPolicy([Target("one"), Target("two")])
+    with pytest.raises(FallbackExhausted) as caught:
+        policy.call(Script(one=[ProviderError(401)], two=[ProviderError(402)]).ask)
+    return caught.value
+
+
+@pytest.mark.parametrize(
+    ("error", "expected"),
+    [
+        (ToolBlockedError("401, timed out"), "blocked_by_policy"),
+        (ToolDeniedError("timed out"), "denied"),
+        (ToolDeniedError(expired=True), "approval_expired"),
+        (RuntimeError(POLICY_BLOCKED_MARKER), "blocked_by_policy"),
+        (raised(RuntimeError("wrapped"), ToolBlockedError()), "blocked_by_policy"),
+        (TimeoutError(), "timeout"),
+        (httpx.ReadTimeout("slow"), "timeout"),
+        (subprocess.TimeoutExpired("cmd", 3), "timeout"),
+        (PermissionError(13, "Permission denied"), "missing_permission"),
+        (missing_program(), "missing_app"),
+        (FileNotFoundError(2, "No such file or directory", "data.csv"), "unknown"),
+        (failed_command("import sys; sys.exit(127)"), "missing_app"),
+        (failed_command("import sys; sys.exit('token expired')"), "bad_credentials"),
+        (ConnectionRefusedError(), "service_unavailable"),
+        (httpx.ConnectError("no"), "service_unavailable"),
+        (ProviderError(401), "bad_credentials"),
+        (ProviderError(403), "bad_credentials"),
+        (ProviderError(408), "timeout"),
+        (ProviderError(429), "service_unavailable"),
+        (ProviderError(500), "service_unavailable"),
+        (ProviderError(504), "service_unavailable"),
+        (ProviderError(404), "unknown"),
+        (raised(RuntimeError("the tool gave up"), ProviderError(403)), "bad_credentials"),
+        (ExceptionGroup("both", [ValueError("x"), ProviderError(503)]), "service_unavailable"),
+        (RuntimeError("error 403: forbidden path"), "blocked_by_policy"),
+        (ValueError("invalid timeout parameter"), "unknown"),
+        (exhausted(), "model_connection"),
+        (KeyError("x"), "unknown"),
+    ],
+    ids=repr,
+)
+def test_an_exceptions_facts_come_before_its_text(error: BaseException, expected: str) -> None:
+    """OH-013: what an exception is, carries and was raised for decides; its words do last."""
+    assert kind(error) == expected
+
+
+def test_a_status_beats_the_text() -> None:
+    """A structured 503 whose text speaks of a login is a service that is down."""
+    error = ProviderError(503)
+    error.args = ("please sign in again",)
+    assert kind(error) == "service_unavailable"
+
+
+@pytest.mark.parametrize(
+    "error", ["401 unauthorized", "", PermissionError(13, "no"), KeyError("x")]
+)
+def test_the_flag_beats_everything_but_policy(error: BaseException | str) -> None:
+    """OH-002: whoever stopped the tool knows; only the host's own policy and user know better."""
+    assert kind(error, timed_out=True) == "timeout"
+    assert kind(POLICY_BLOCKED_MARKER, timed_out=True) == "blocked_by_policy"
+    assert kind(ToolDeniedError(), timed_out=True) == "denied"
+
+
+CATEGORIES = {
+    "missing_permission": "needs_user_confirmation",
+    "missing_app": "needs_user_confirmation",
+    "service_unavailable": "recoverable",
+    "bad_credentials": "needs_user_confirmation",
+    "blocked_by_policy": "blocked_by_policy",
+    "model_connection": "recoverable",
+    "timeout": "recoverable",
+    "denied": "user_declined",
+    "approval_expired": "user_declined",
+    "unknown": "recoverable",
+}
+
+
+def test_every_kind_says_all_five() -> None:
+    """OH-009, OH-010: kind, category, cause, next action and whether it may pass."""
+    assert CATEGORIES.keys() == {kind.value for kind in ToolFailureKind}
+    for name, category in CATEGORIES.items():
+        failure = ToolFailure(ToolFailureKind(name))
+        assert failure.to_dict() == {
+            "kind": name,
+            "category": category,
+            "cause": failure.cause,
+            "next_action": failure.next_action,
+            "recoverable": category == "recoverable",
+        }
+        assert failure.category is ToolFailureCategory(category)
+        assert failure.cause.endswith(".")
+        assert failure.next_action.endswith(".")
+
+
+class HostileError(Exception):
+    """An exception that cannot be read."""
+
+    def __str__(self) -> str:
+        raise RuntimeError
+
+    def __getattr__(self, name: str) -> Any:
+        raise RuntimeError
+
+
+@given(st.text(), st.booleans())
+def test_no_text_makes_it_raise_or_is_repeated(text: str, timed_out: bool) -> None:
+    """Whatever a tool says, the answer is one of ten, in our own words."""
+    secret = "sk-sentinel-7f3a9c2e51"
+    for error in (text + secret, RuntimeError(text + secret), HostileError()):
+        failure = classify_tool_failure(error, timed_out)
+        assert secret not in repr(failure) + str(failure.to_dict())
+
+
+def test_a_cycle_of_causes_ends() -> None:
+    """Exceptions that were raised for each other are read and left."""
+    one, two = RuntimeError("one"), RuntimeError("two")
+    one.__cause__, two.__cause__ = two, one
+    assert kind(one) == "unknown"

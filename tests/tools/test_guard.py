@@ -1,0 +1,446 @@
+"""Every limit of the guard: what reaches it, what does not, and what starts the count anew."""
+
+from __future__ import annotations
+
+import json
+import pickle
+from concurrent.futures import ThreadPoolExecutor
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from scripted import ProviderError, Script
+
+from honcho_fallback import FallbackConfigError, FallbackExhausted, FallbackPolicy, Target
+from honcho_fallback.tools import (
+    POLICY_BLOCKED_MARKER,
+    POLICY_DENIED_MARKER,
+    ToolBlockedError,
+    ToolDeniedError,
+    ToolLoopGuard,
+    ToolLoopLimits,
+    ToolLoopState,
+    ToolOutcome,
+    ToolUse,
+    Verdict,
+    after_model,
+    after_tools,
+)
+
+ORDINARY, PASSING = "no such row", "connection refused"
+GO = "continue"
+
+
+def actions(guard: ToolLoopGuard, *calls: tuple[Any, ...]) -> list[str]:
+    """Tell the guard of calls one by one; return its answers."""
+    return [guard.after_tool(*call).action for call in calls]
+
+
+def same(error: Any, times: int) -> list[tuple[Any, ...]]:
+    return [("read", {"path": "a"}, error)] * times
+
+
+def varied(error: str, times: int) -> list[tuple[Any, ...]]:
+    return [("read", {"path": number}, f"{error} {number}") for number in range(times)]
+
+
+@pytest.mark.parametrize(
+    ("calls", "answers", "reason"),
+    [
+        (same(ORDINARY, 3), [GO, "nudge", "halt"], "identical_failures"),
+        (varied(ORDINARY, 6), [GO, GO, GO, "nudge", GO, "halt"], "varied_failures"),
+        (same(PASSING, 8), [GO] * 7 + ["halt"], "recoverable_identical"),
+        (varied(PASSING, 12), [GO] * 11 + ["halt"], "recoverable_varied"),
+        (same(f"{POLICY_BLOCKED_MARKER} no", 2), [GO, "halt"], "policy_rejections"),
+        (same(f"{POLICY_DENIED_MARKER} no", 2), [GO, "halt"], "policy_rejections"),
+        (
+            [("read", 1, ToolBlockedError()), ("write", 2, ToolDeniedError(expired=True))],
+            [GO, "halt"],
+            "policy_rejections",
+        ),
+        (same(None, 3), [GO, GO, "halt"], "identical_batches"),
+        (same("all providers failed: add credits", 1), ["halt"], "budget_exhausted"),
+        (same("all providers failed: model_not_found", 1), ["halt"], "provider_config"),
+    ],
+)
+def test_each_limit(calls: list[Any], answers: list[str], reason: str) -> None:
+    """OH-016, OH-019 to OH-022: nudges and halts come at their count and not before."""
+    guard = ToolLoopGuard()
+    assert actions(guard, *calls[:-1]) == answers[:-1]
+    last = guard.after_tool(*calls[-1])
+    assert (last.action, last.reason) == (answers[-1], reason)
+    assert last.message
+
+
+@pytest.mark.parametrize(
+    "error",
+    [
+        "timed out",
+        "503",
+        "could not reach the model",
+        "rate limit",
+        "failed to resolve host",
+        "too many requests",
+        "connection closed",
+        "temporary failure",
+        "dns error",
+        TimeoutError(),
+        ConnectionResetError(),
+        ProviderError(429),
+    ],
+    ids=repr,
+)
+def test_what_may_pass_by_itself_has_more_time(error: Any) -> None:
+    """OH-020: recoverable failures have the long ladder and never feed the short one."""
+    assert actions(ToolLoopGuard(), *same(error, 8)) == [GO] * 7 + ["halt"]
+
+
+def test_recoverable_failures_do_not_feed_the_short_ladder() -> None:
+    """E.2: two ordinary failures among seven that pass are still two."""
+    guard = ToolLoopGuard()
+    mixed = [*same(PASSING, 7), *same(ORDINARY, 1)]
+    assert actions(guard, *mixed) == [GO] * 8
+    assert guard.after_tool("read", {"path": "a"}, ORDINARY).action == "nudge"
+
+
+def test_order_of_arguments_and_json_make_no_difference() -> None:
+    """E.2: the fingerprint sorts keys at every depth, and reads what the model wrote as JSON."""
+    calls = [
+        ("read", {"a": {"x": 1, "y": 2}, "b": 2}, ORDINARY),
+        ("read", {"b": 2, "a": {"y": 2, "x": 1}}, f"{ORDINARY}\nline two differs"),
+        ("read", '{"b":2,"a":{"y":2,"x":1}}', ORDINARY),
+    ]
+    assert actions(ToolLoopGuard(), *calls) == [GO, "nudge", "halt"]
+
+
+@pytest.mark.parametrize(
+    "other",
+    [
+        ("write", {"path": "a"}, ORDINARY),
+        ("read", {"path": "b"}, ORDINARY),
+        ("read", {"path": "a"}, "no such column"),
+    ],
+)
+def test_another_tool_argument_or_first_line_is_another_failure(other: tuple[Any, ...]) -> None:
+    """E.2: identical means tool, arguments and the first line of the error."""
+    assert actions(ToolLoopGuard(), *same(ORDINARY, 1), other) == [GO, GO]
+
+
+def test_alternating_failures_are_counted_each() -> None:
+    """Two calls that fail in turn are caught by their own count, not hidden by each other."""
+    one, two = same(ORDINARY, 1)[0], same(PASSING, 1)[0]
+    two = ("write", {"path": "a"}, ORDINARY)
+    answers = actions(ToolLoopGuard(), one, two, one, two, one)
+    assert answers == [GO, GO, "nudge", "nudge", "halt"]
+
+
+@pytest.mark.parametrize(
+    ("before", "after"),
+    [
+        (same(ORDINARY, 2), [GO, "nudge", "halt"]),
+        (varied(ORDINARY, 5), [GO, "nudge", "halt"]),
+        (same(f"{POLICY_BLOCKED_MARKER}", 1), [GO, "nudge", "halt"]),
+    ],
+)
+def test_success_starts_the_counts_anew(before: list[Any], after: list[str]) -> None:
+    """E.2: one success, of whatever tool, and the run may fail as often as a new one."""
+    guard = ToolLoopGuard()
+    actions(guard, *before)
+    assert actions(guard, ("list", {}), *same(ORDINARY, 3)) == [GO, *after]
+
+
+def test_a_success_forgives_refusals_and_failures_in_a_row_that_may_pass() -> None:
+    """E.2: consecutive counts begin anew; what failed alike and may pass is remembered."""
+    guard = ToolLoopGuard()
+    assert (
+        actions(guard, *varied(PASSING, 11), ("list", {}), *varied("timed out", 11)) == [GO] * 23
+    )
+    guard = ToolLoopGuard()
+    refusal = same(POLICY_BLOCKED_MARKER, 1)
+    assert actions(guard, *refusal, ("list", {}), *refusal) == [GO] * 3
+    guard = ToolLoopGuard()
+    for number in range(7):
+        assert actions(guard, *same(PASSING, 1), ("list", {"page": number})) == [GO, GO]
+    assert guard.after_tool(*same(PASSING, 1)[0]).reason == "recoverable_identical"
+
+
+def test_a_halt_starts_the_counts_anew() -> None:
+    """E.2: a run that a person takes up again does not stop at once."""
+    guard = ToolLoopGuard()
+    assert actions(guard, *same(ORDINARY, 6)) == [GO, "nudge", "halt"] * 2
+    actions(guard, *same(PASSING, 8))
+    assert guard.state == ToolLoopState()
+
+
+@pytest.mark.parametrize(
+    "error", ["credit balance is too low", "model_not_found", "add credits", "not in this region"]
+)
+def test_without_the_envelope_the_words_are_the_tools_own(error: str) -> None:
+    """OH-022: a tool's own complaint is no delegated inference."""
+    assert ToolLoopGuard().after_tool("shell", {}, error).action == GO
+
+
+@pytest.mark.parametrize(
+    ("error", "reason"),
+    [
+        ("all models failed, credit balance is too low, model_not_found", "budget_exhausted"),
+        ("the task failed and did not complete: insufficient budget", "budget_exhausted"),
+        ("m may not be available on your provider", "provider_config"),
+        ("all providers/models failed: does not support tools", "provider_config"),
+    ],
+)
+def test_the_budget_comes_before_the_settings(error: str, reason: str) -> None:
+    """E.2: where both are said, it is the budget."""
+    assert ToolLoopGuard().after_tool("delegate", {}, error).reason == reason
+
+
+@pytest.mark.parametrize(
+    ("statuses", "action", "reason"),
+    [
+        ((402, 402), "halt", "budget_exhausted"),
+        ((401, 402), "halt", "budget_exhausted"),
+        ((401, 404), "halt", "provider_config"),
+        ((503, 401), GO, ""),
+        ((503, 503), GO, ""),
+    ],
+)
+def test_a_delegated_call_of_ours_is_read_from_its_record(
+    statuses: tuple[int, int], action: str, reason: str
+) -> None:
+    """OH-022, OH-013: FallbackExhausted says by its kinds whether the inner call could recover."""
+    one, two = map(ProviderError, statuses)
+    inner = FallbackPolicy([Target("one"), Target("two")])
+    with pytest.raises(FallbackExhausted) as caught:
+        inner.call(Script(one=[one], two=[two]).ask, wait=0)
+    try:
+        raise RuntimeError("the helper failed") from caught.value
+    except RuntimeError as error:
+        verdict = ToolLoopGuard().after_tool("delegate", {}, error)
+    assert (verdict.action, verdict.reason) == (action, reason)
+
+
+def test_batches_are_compared_as_a_whole() -> None:
+    """OH-016: the same calls in another order are the same batch, one more call is another."""
+    read, write = ToolOutcome("read", {"a": 1}), ToolOutcome("write", {"a": 1})
+    guard = ToolLoopGuard()
+    batches = [[read, write], [write, read], [read, write, write], [read, write], [read, write]]
+    assert [guard.after_tools(batch).action for batch in batches] == [GO] * 5
+    assert guard.after_tools([write, read]).reason == "identical_batches"
+
+
+def test_a_batch_with_a_failure_starts_progress_anew() -> None:
+    """E.3: only whole batches that succeeded count."""
+    guard = ToolLoopGuard()
+    ok, bad = ToolOutcome("read", 1), ToolOutcome("write", 1, ORDINARY)
+    batches = [[ok], [ok], [ok, bad], [ok], [ok]]
+    assert [guard.after_tools(batch).action for batch in batches] == [GO] * 5
+    assert guard.after_tools([ok]).action == "halt"
+
+
+def test_no_batch_is_no_progress_and_no_failure() -> None:
+    """An empty batch changes nothing."""
+    state = ToolLoopState(batch="x", batches=2)
+    assert after_tools(state, [], ToolLoopLimits()) == (state, Verdict())
+
+
+def test_the_first_halt_of_a_batch_wins_over_its_nudges() -> None:
+    """A batch is gone through in order, and its strongest answer is the answer."""
+    bad, worse = ToolOutcome("read", 1, ORDINARY), ToolOutcome("x", 1, "all models failed: region")
+    assert ToolLoopGuard().after_tools([bad, bad, worse]).reason == "provider_config"
+    assert ToolLoopGuard().after_tools([bad, bad, ToolOutcome("y", 1, "odd")]).action == "nudge"
+
+
+def test_exempt_tools_may_be_called_again_and_again() -> None:
+    """OH-018, E.3: a tool that polls is left alone, if nothing else is in its batch."""
+    guard = ToolLoopGuard(exempt_tools=["wait_subagent"])
+    wait, other = ToolOutcome("wait_subagent", {"id": 1}), ToolOutcome("read")
+    for _ in range(20):
+        assert guard.after_model("", [ToolUse("wait_subagent", {"id": 1})]).action == GO
+        assert guard.after_tools([wait]).action == GO
+        assert guard.after_tool("wait_subagent", {"id": 1}, "timed out").action == GO
+    assert [guard.after_tools([wait, other]).action for _ in range(3)] == [GO, GO, "halt"]
+    failures = [guard.after_tool("wait_subagent", {}, ORDINARY).action for _ in range(3)]
+    assert failures == [GO, "nudge", "halt"]
+
+
+def test_the_same_output_again_and_again() -> None:
+    """OH-017: four times the same text and calls, with everything succeeding in between."""
+    guard = ToolLoopGuard(ToolLoopLimits(identical_batches=99))
+    use = [ToolUse("read", {"a": 1})]
+    for _ in range(3):
+        assert guard.after_model("let me see", use).action == GO
+        assert guard.after_tool("read", {"a": 1}).action == GO
+    assert guard.after_model("let me see", use).reason == "identical_outputs"
+
+
+@pytest.mark.parametrize("between", [("read", {"a": 1}, ORDINARY), ("read", {"a": 1}, PASSING)])
+def test_a_failure_between_outputs_starts_their_count_anew(between: tuple[Any, ...]) -> None:
+    """E.3: with a failed batch in between, repeating oneself is another guard's business."""
+    guard = ToolLoopGuard()
+    for number in range(6):
+        assert guard.after_model("again", [ToolUse("read", {"a": 1})]).action == GO
+        guard.after_tool(*between)
+        guard.after_tool("list", {"page": number})
+
+
+def test_an_answer_without_calls_is_never_stopped() -> None:
+    """The model that answers ends the run by itself."""
+    guard = ToolLoopGuard(ToolLoopLimits(max_iterations=1))
+    assert {guard.after_model("done").action for _ in range(9)} == {GO}
+
+
+def test_other_words_or_calls_are_another_output() -> None:
+    """OH-017: text and calls both count."""
+    guard = ToolLoopGuard()
+    outputs = [("a", 1), ("a", 1), ("a", 1), ("b", 1), ("a", 1), ("a", 1), ("a", 1), ("a", 2)]
+    for text, argument in outputs:
+        assert guard.after_model(text, [ToolUse("read", argument)]).action == GO
+
+
+@pytest.mark.parametrize(
+    ("limits", "autonomous", "rounds"),
+    [
+        ({"max_iterations": 3}, False, 3),
+        ({"max_iterations": 3, "autonomous_max_iterations": 5}, False, 3),
+        ({"max_iterations": 3, "autonomous_max_iterations": 5}, True, 5),
+        ({"max_iterations": 3, "autonomous_max_iterations": 2}, True, 3),
+        ({"autonomous_max_iterations": 2}, True, 20),
+    ],
+)
+def test_the_iteration_cap(limits: dict[str, int], autonomous: bool, rounds: int) -> None:
+    """OH-023, E.4: the cap ends a run, and is lifted where nobody watches, never lowered."""
+    guard = ToolLoopGuard(ToolLoopLimits(**limits), autonomous=autonomous)
+    made = 0
+    while made < 20 and guard.after_model(f"round {made}", [ToolUse("read", made)]).action == GO:
+        guard.after_tool("read", made)
+        made += 1
+    assert made == rounds
+
+
+@pytest.mark.parametrize("name", ToolLoopLimits.__dataclass_fields__)
+@pytest.mark.parametrize("value", [0, -1, 1.5, True, "3"])
+def test_limits_are_whole_positive_numbers(name: str, value: Any) -> None:
+    """A limit that could never be reached, or is reached at once, is refused by name."""
+    with pytest.raises(FallbackConfigError, match=f"{name}: got"):
+        ToolLoopLimits(**{name: value})
+
+
+@pytest.mark.parametrize("nudge", ["identical", "varied"])
+def test_a_nudge_comes_before_its_halt(nudge: str) -> None:
+    """A nudge at or after the halt would never be heard."""
+    with pytest.raises(FallbackConfigError, match=f"{nudge}_nudge: it is not below"):
+        ToolLoopLimits(**{f"{nudge}_nudge": 6})
+
+
+@pytest.mark.parametrize(
+    ("limits", "calls", "answers"),
+    [
+        ({"identical_nudge": 1}, same("x", 3), ["nudge", GO, "halt"]),
+        ({"identical_failures": 4}, same("x", 4), [GO, "nudge", GO, "halt"]),
+        ({"varied_nudge": 3}, varied(ORDINARY, 3), [GO, GO, "nudge"]),
+        ({"varied_failures": 3, "varied_nudge": 1}, varied(ORDINARY, 3), ["nudge", GO, "halt"]),
+        ({"recoverable_identical": 2}, same(PASSING, 2), [GO, "halt"]),
+        ({"recoverable_varied": 2}, varied(PASSING, 2), [GO, "halt"]),
+        ({"policy_rejections": 1}, same(POLICY_BLOCKED_MARKER, 1), ["halt"]),
+        ({"identical_batches": 2}, same(None, 2), [GO, "halt"]),
+    ],
+)  # fmt: skip
+def test_every_limit_can_be_set(limits: dict[str, int], calls: Any, answers: list[str]) -> None:
+    """OH-023: no option is a dead knob."""
+    assert actions(ToolLoopGuard(ToolLoopLimits(**limits)), *calls) == answers
+
+
+def test_the_limit_of_outputs_can_be_set() -> None:
+    """The same for what the model says."""
+    guard = ToolLoopGuard(ToolLoopLimits(identical_outputs=2))
+    assert [guard.after_model("a", [ToolUse("b")]).action for _ in range(2)] == [GO, "halt"]
+
+
+def test_exempt_tools_is_a_list_of_names() -> None:
+    """A single string would exempt its letters."""
+    with pytest.raises(FallbackConfigError, match="exempt_tools: got a single string"):
+        ToolLoopGuard(exempt_tools="wait")
+
+
+SECRET = "sk-sentinel-7f3a9c2e51"
+
+
+@given(
+    st.lists(
+        st.tuples(
+            st.sampled_from(["read", "x" * 900, "tool\nwith\x00signs", ""]),
+            st.sampled_from([ORDINARY, PASSING, "401", POLICY_BLOCKED_MARKER, None]),
+        ),
+        max_size=30,
+    )
+)
+def test_messages_are_short_and_hold_nothing_of_the_tools(calls: list[tuple[str, Any]]) -> None:
+    """HON-075, E.2: at most 600 characters, no argument, no error text; the state likewise."""
+    guard = ToolLoopGuard()
+    for tool, error in calls:
+        said = None if error is None else f"{error} {SECRET}"
+        verdict = guard.after_tool(tool, {"key": SECRET}, said)
+        assert len(verdict.message) <= 600
+        assert (verdict.message == "") == (verdict.action == GO)
+        assert verdict.message.isprintable()
+        assert SECRET not in repr(verdict) + repr(guard.state)
+
+
+def test_a_blocker_that_a_person_can_remove_is_asked_for() -> None:
+    """#4092: a missing login ends in a request to the person, not in a report."""
+    guard = ToolLoopGuard()
+    verdict = [guard.after_tool("mail", {}, "error 401") for _ in range(3)][-1]
+    assert verdict.action == "halt"
+    assert "I need your help: Log in to the service again" in verdict.message
+    assert verdict.failure is not None
+    assert verdict.failure.kind == "bad_credentials"
+
+
+@given(st.lists(st.sampled_from([ORDINARY, PASSING, None, POLICY_BLOCKED_MARKER]), max_size=12))
+def test_the_state_survives_a_checkpoint(errors: list[Any]) -> None:
+    """A run goes on from its state as JSON or as a pickle, wherever it was saved."""
+    guard, saved = ToolLoopGuard(), ToolLoopState()
+    limits = ToolLoopLimits()
+    for number, error in enumerate(errors):
+        outcome = ToolOutcome("read", number % 2, error)
+        through = ToolLoopState.from_dict(json.loads(json.dumps(saved.to_dict())))
+        assert through == saved == pickle.loads(pickle.dumps(saved))  # noqa: S301 # our own bytes
+        saved, verdict = after_tools(through, [outcome], limits)
+        saved, _ = after_model(saved, "", [ToolUse("read", number)], limits)
+        assert verdict == guard.after_tools([outcome])
+        guard.after_model("", [ToolUse("read", number)])
+        assert guard.state == saved
+    assert ToolLoopGuard(state=saved).state == saved
+    assert ToolLoopState.from_dict(None) == ToolLoopState()
+
+
+@pytest.mark.parametrize("values", [{"nonsense": 1}, {"varied": {}}, {"identical": 3}])
+def test_a_state_of_another_shape_is_refused(values: dict[str, Any]) -> None:
+    """What did not come from to_dict is named."""
+    with pytest.raises(FallbackConfigError, match=r"state\.\w+: it is not from to_dict"):
+        ToolLoopState.from_dict(values)
+
+
+def test_what_is_remembered_is_bounded() -> None:
+    """A run of a thousand different failures that pass keeps no more than the latest."""
+    guard = ToolLoopGuard(ToolLoopLimits(recoverable_varied=10_000))
+    actions(guard, *varied(PASSING, 1000))
+    assert len(guard.state.recoverable_identical) == 128
+
+
+def test_threads_share_a_guard() -> None:
+    """No failure is lost between threads: of 3000 each one is counted."""
+    guard = ToolLoopGuard(ToolLoopLimits(varied_failures=10_000, identical_failures=10_000))
+    with ThreadPoolExecutor(8) as pool:
+        list(pool.map(lambda n: guard.after_tool("read", n % 7, ORDINARY), range(3000)))
+    assert guard.state.varied == 3000
+    assert sum(guard.state.identical.values()) == 3000
+
+
+def test_runs_share_nothing() -> None:
+    """AN-001: two guards count for themselves, and so do two states."""
+    one, two = ToolLoopGuard(), ToolLoopGuard()
+    actions(one, *same(ORDINARY, 2))
+    assert actions(two, *same(ORDINARY, 2)) == [GO, "nudge"]
+    assert ToolLoopState().identical == {}
