@@ -87,7 +87,8 @@ class _Said:
 
     def read(self, item: Any) -> bool:
         """Read an answer or a chunk; False if it is neither."""
-        plain, cls = isinstance(item, dict), type(item)
+        cls: Any = type(item)
+        plain = isinstance(item, dict)
         if not plain and not _is_known(cls):
             return False
         fields: dict[str, Any] = item if plain else item.__dict__
