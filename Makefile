@@ -24,6 +24,7 @@ lint: .venv/.linters
 
 bench: .venv/.installed
 	$(BIN)/python benchmarks/overhead.py $(ARGS)
+	$(BIN)/python benchmarks/classifying.py
 	$(BIN)/python benchmarks/langchain_calls.py $(ARGS)
 
 # Ask classify about real providers' errors, which lie beside this repository.
