@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import tomllib
 from enum import StrEnum
+from pathlib import Path
 from types import MappingProxyType
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING, Literal, NamedTuple
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -32,120 +34,33 @@ class FailureKind(StrEnum):
 
 
 class KindFacts(NamedTuple):
-    """Hold what is true of every failure of one kind.
+    """Hold what is true of every failure of one kind; the table is ``kinds.toml``.
 
     Args:
         transient: May the same target work soon?
         switchable: May another target work?
+        states_wait: May the provider have said when to come back?
+        health: What it says of the target: it is down, it is up and answered, or nothing.
+        severity: In a group of errors the kind with the lowest decides.
         cause: One sentence: what happened.
         next_action: One sentence: what a person should do.
     """
 
     transient: bool
     switchable: bool
+    states_wait: bool
+    health: Literal["down", "up", "unknown"]
+    severity: int
     cause: str
     next_action: str
 
 
-# Reads as a table: one row per kind, in the order of the enum.
 KINDS: Mapping[FailureKind, KindFacts] = MappingProxyType(
     {
-        FailureKind.RATE_LIMIT: KindFacts(
-            True,
-            True,
-            "The provider received more requests than it allows for now.",
-            "Send fewer requests at a time or raise the rate limit with the provider.",
-        ),
-        FailureKind.OVERLOADED: KindFacts(
-            True,
-            True,
-            "The provider has more work than it can take at the moment.",
-            "Wait, it passes; watch the provider's status page if it stays.",
-        ),
-        FailureKind.SERVER_ERROR: KindFacts(
-            True,
-            True,
-            "The provider failed while it worked on the request.",
-            "Wait, it usually passes; report it to the provider if it stays.",
-        ),
-        FailureKind.TIMEOUT: KindFacts(
-            True,
-            True,
-            "No answer arrived within the time allowed.",
-            "Raise the timeout if the model needs longer, otherwise check the provider.",
-        ),
-        FailureKind.CONNECTION: KindFacts(
-            True,
-            True,
-            "The connection to the provider could not be made or was lost.",
-            "Check the network, the endpoint's address and, locally, that the server runs.",
-        ),
-        FailureKind.MALFORMED_RESPONSE: KindFacts(
-            True,
-            True,
-            "The provider answered with something that is not a usable answer.",
-            "Check that the endpoint speaks the expected protocol and what the validator demands.",
-        ),
-        FailureKind.QUOTA: KindFacts(
-            False,
-            True,
-            "The account has no credit or no quota left.",
-            "Top up the account or raise its spending limit.",
-        ),
-        FailureKind.AUTHENTICATION: KindFacts(
-            False,
-            True,
-            "The provider did not accept the credentials.",
-            "Check that the key is set, current and meant for this endpoint.",
-        ),
-        FailureKind.PERMISSION: KindFacts(
-            False,
-            True,
-            "The credentials are valid but may not use this model or region.",
-            "Ask the account's owner for access to the model or choose another region.",
-        ),
-        FailureKind.MODEL_UNAVAILABLE: KindFacts(
-            False,
-            True,
-            "The endpoint does not offer this model.",
-            "Check the model's name, load the model, or choose one that is still offered.",
-        ),
-        FailureKind.CONTEXT_OVERFLOW: KindFacts(
-            False,
-            True,
-            "The input is longer than the model's context window.",
-            "Shorten the input or add a target with a larger context_window.",
-        ),
-        FailureKind.PAYLOAD_TOO_LARGE: KindFacts(
-            False,
-            True,
-            "The request is larger than the provider accepts.",
-            "Send less or smaller attachments, or add a target with a larger context_window.",
-        ),
-        FailureKind.CONTENT_POLICY: KindFacts(
-            False,
-            False,
-            "The provider refused the content.",
-            "Change the content; add content_policy to fallback_on to ask another target.",
-        ),
-        FailureKind.INVALID_REQUEST: KindFacts(
-            False,
-            False,
-            "The request is not one that the provider accepts.",
-            "Fix the request: its parameters, messages or tools are wrong for this target.",
-        ),
-        FailureKind.CANCELLED: KindFacts(
-            False,
-            False,
-            "The call was cancelled by its caller.",
-            "Nothing to do.",
-        ),
-        FailureKind.LOCAL: KindFacts(
-            False,
-            False,
-            "The error came from the program itself, not from a provider.",
-            "Read the traceback; name the class in provider_errors if a provider raises it.",
-        ),
+        FailureKind(kind): KindFacts(**facts)
+        for kind, facts in tomllib.loads(
+            Path(__file__).with_name("kinds.toml").read_text(encoding="utf-8")
+        ).items()
     }
 )
 

@@ -15,7 +15,7 @@ from honcho_fallback._classify._redact import redact
 from honcho_fallback._classify._rules import LONG_WAIT
 from honcho_fallback._classify._types import class_facts
 from honcho_fallback._classify._waits import in_text, read_waits
-from honcho_fallback._failure import Failure, FailureKind
+from honcho_fallback._failure import KINDS, Failure, FailureKind
 
 if TYPE_CHECKING:
     from honcho_fallback._classify._names import NameRow
@@ -29,36 +29,6 @@ _PROGRAM = (RuntimeError, TypeError, ValueError, ArithmeticError, AttributeError
 # What a connection class may hide; a status below it is a parser's own number.
 _UNDER_A_CONNECTION = frozenset(
     {FailureKind.CONNECTION, FailureKind.TIMEOUT, FailureKind.LOCAL, FailureKind.RATE_LIMIT}
-)
-# Failures after which the provider may have said when to come back.
-_WAITING = frozenset(
-    {
-        FailureKind.RATE_LIMIT,
-        FailureKind.OVERLOADED,
-        FailureKind.SERVER_ERROR,
-        FailureKind.TIMEOUT,
-        FailureKind.MODEL_UNAVAILABLE,
-        FailureKind.QUOTA,
-    }
-)
-# Members of a group, worst first: what forbids a switch decides over what allows it.
-_SEVERITY = (
-    FailureKind.CANCELLED,
-    FailureKind.LOCAL,
-    FailureKind.INVALID_REQUEST,
-    FailureKind.CONTENT_POLICY,
-    FailureKind.CONTEXT_OVERFLOW,
-    FailureKind.PAYLOAD_TOO_LARGE,
-    FailureKind.AUTHENTICATION,
-    FailureKind.PERMISSION,
-    FailureKind.QUOTA,
-    FailureKind.MODEL_UNAVAILABLE,
-    FailureKind.MALFORMED_RESPONSE,
-    FailureKind.SERVER_ERROR,
-    FailureKind.OVERLOADED,
-    FailureKind.RATE_LIMIT,
-    FailureKind.TIMEOUT,
-    FailureKind.CONNECTION,
 )
 
 
@@ -123,7 +93,7 @@ class _Walk:
             told = self.judge(member, depth + 1) or self._bare(
                 FailureKind.LOCAL, "nothing says more"
             )
-            if worst is None or _SEVERITY.index(told.kind) < _SEVERITY.index(worst.kind):
+            if worst is None or KINDS[told.kind].severity < KINDS[worst.kind].severity:
                 worst = told
         return worst
 
@@ -150,7 +120,7 @@ class _Walk:
         transient = verdict.transient
         reason = verdict.reason
         wait = None
-        if kind in _WAITING:
+        if KINDS[kind].states_wait:
             wait, again = read_waits(facts.headers, facts.body)
             if kind is FailureKind.RATE_LIMIT:
                 if wait is None and facts.message:

@@ -9,45 +9,16 @@ from __future__ import annotations
 import json
 from typing import Any
 
+from honcho_fallback._classify._tables import WORDS
+
 TEXT_CAP = 4000  # a message longer than this is an echo of the input or a page
 _BODY_CAP = 65536
 _CODE_CAP = 100
 _DEPTH = 3
-# What the keys of an error document hold, over all providers.
-_INNER = frozenset(
-    {"error", "detail", "errors", "response", "innererror", "inner_error", "base_resp", "Error"}
-)
-_NESTED = frozenset({"metadata", "details", "message"})
-_CODES = frozenset(
-    {
-        "code",
-        "type",
-        "status",
-        "reason",
-        "error_code",
-        "error_type",
-        "__type",
-        "errorCode",
-        "Code",
-        "status_code",
-        "http_code",
-    }
-)
-_TEXTS = frozenset(
-    {
-        "message",
-        "msg",
-        "error_msg",
-        "errorMessage",
-        "detail",
-        "title",
-        "status_msg",
-        "Message",
-        "error",
-        "raw",
-        "moreInfo",
-    }
-)
+_INNER = frozenset(WORDS["document_inner"])
+_NESTED = frozenset(WORDS["document_nested"])
+_CODES = frozenset(WORDS["document_codes"])
+_TEXTS = frozenset(WORDS["document_texts"])
 
 
 def parsed(raw: str | bytes) -> Any:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, NamedTuple
 
-from honcho_fallback._classify._tables import read, values
+from honcho_fallback._classify._tables import WORDS, read, values
 
 if TYPE_CHECKING:
     from honcho_fallback._failure import FailureKind
@@ -44,16 +44,5 @@ SUFFIXES = tuple(
     for row in _TABLES["ending"]
 )
 
-WEB_MODULES = frozenset({"starlette", "fastapi", "werkzeug", "django", "rest_framework", "flask"})
-LOCAL_MODULES = frozenset(
-    {
-        "asyncpg",
-        "psycopg",
-        "psycopg2",
-        "pymongo",
-        "redis",
-        "sqlalchemy",
-        "sqlite3",
-        "subprocess",
-    }
-)
+WEB_MODULES = frozenset(WORDS["web_modules"])
+LOCAL_MODULES = frozenset(WORDS["local_modules"])

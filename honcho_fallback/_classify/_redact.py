@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import re
 
+from honcho_fallback._classify._tables import WORDS
+
 _CAP = 200
 _READ = 400  # more than is shown, so that a secret at the cut is still seen whole
 _LONG = 12  # no secret worth the name is shorter than this
@@ -23,26 +25,7 @@ _AFTER = re.compile(
     r"\b(?:api[-_ ]?key|x-api-key|access[-_]token|client[-_]secret|secret|password|token)\b"
     r"(?:\s+provided)?[\"']?\s*[:=]\s*[\"']?)[^\s\"'&,;)]+"
 )
-# Looked for first: most messages hold none of these, and a search costs less than a match.
-_HINTS = (
-    "bearer ",
-    "basic ",
-    "key=",
-    "key:",
-    "key'",
-    'key"',
-    "key =",
-    "key :",
-    "provided:",
-    "token=",
-    "token:",
-    "token'",
-    'token"',
-    "secret",
-    "sig=",
-    "signature=",
-    "password",
-)
+_HINTS = WORDS["secret_hints"]
 
 
 def redact(message: str) -> str:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import errno
 from typing import Any, NamedTuple
 
-from honcho_fallback._classify._tables import read, values
+from honcho_fallback._classify._tables import WORDS, read, values
 from honcho_fallback._failure import FailureKind as Kind
 
 
@@ -56,21 +56,9 @@ CODES = by_code(_TABLES["code"])
 # Codes that only name a class of statuses: they count where there is no error status.
 GENERIC = {code: int(status) for status, codes in _TABLES["generic"].items() for code in codes}
 
-_NETWORK = (
-    "ECONNREFUSED",
-    "ECONNRESET",
-    "ECONNABORTED",
-    "EPIPE",
-    "ENETDOWN",
-    "ENETUNREACH",
-    "ENETRESET",
-    "EHOSTDOWN",
-    "EHOSTUNREACH",
-    "ENOTCONN",
-    "ESHUTDOWN",
-    "EADDRNOTAVAIL",
+NETWORK_ERRNO = frozenset(
+    getattr(errno, name) for name in WORDS["network_errno"] if hasattr(errno, name)
 )
-NETWORK_ERRNO = frozenset(getattr(errno, name) for name in _NETWORK if hasattr(errno, name))
 TIMEOUT_ERRNO = frozenset({errno.ETIMEDOUT})
 
 # A window of this many seconds is a used-up quota, not a rate that passes.

@@ -8,9 +8,12 @@ from __future__ import annotations
 
 import tomllib
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from honcho_fallback._failure import FailureKind
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
 
 
 def read(name: str) -> dict[str, Any]:
@@ -38,3 +41,6 @@ def _value(key: str, value: Any) -> Any:
     if key == "statuses":
         return frozenset(value)
     return tuple(value) if isinstance(value, list) else value
+
+
+WORDS: Mapping[str, tuple[str, ...]] = {name: tuple(row) for name, row in read("words").items()}

@@ -12,29 +12,14 @@ from functools import lru_cache
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from honcho_fallback._classify._names import LOCAL_MODULES, NAMES, SUFFIXES, WEB_MODULES, NameRow
+from honcho_fallback._classify._tables import WORDS
 from honcho_fallback._failure import FailureKind
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
 # The attributes that facts are read from.
-ATTRIBUTES = (
-    "status_code",
-    "http_status",
-    "status",
-    "statusCode",
-    "code",
-    "type",
-    "body",
-    "details",
-    "error",
-    "error_code",
-    "message",
-    "response",
-    "headers",
-    "litellm_response_headers",
-    "response_metadata",
-)
+ATTRIBUTES = WORDS["attributes"]
 
 _CANCELLED = NameRow("", FailureKind.CANCELLED, "the caller stopped the call")
 _EXHAUSTED = NameRow("", FailureKind.CANCELLED, "an iterator's end, not an error")

@@ -12,20 +12,9 @@ import time
 from email.utils import parsedate_to_datetime
 from typing import Any, NamedTuple
 
-_LEADS = (
-    "try again in",
-    "try again after",
-    "retry in",
-    "retry after",
-    "retrying in",
-    "reset in",
-    "resets in",
-    "reset after",
-    "resets after",
-    "available in",
-    "wait for",
-    "wait",
-)
+from honcho_fallback._classify._tables import WORDS
+
+_LEADS = WORDS["wait_leads"]
 _DURATION = re.compile(
     r"(?: about)?((?:[ ,]{0,2}\d+(?:\.\d+)? ?"
     r"(?:ms|milliseconds?|d(?:ays?)?|h(?:ours?|rs?)?|m(?:in(?:ute)?s?)?|s(?:ec(?:ond)?s?)?)"
@@ -36,8 +25,8 @@ _UNIT = {"ms": 0.001, "mil": 0.001, "d": 86400.0, "h": 3600.0, "mi": 60.0, "m": 
 _WANTED = frozenset({"retry-after", "retry-after-ms", "x-should-retry"})
 _LENGTHS = frozenset(len(name) for name in _WANTED)
 _SAID = {"true": True, "false": False}
-_HOLDERS = frozenset({"error", "details", "detail", "metadata"})
-_FIELDS = frozenset({"retry_after", "resets_in_seconds", "estimated_time", "retryDelay"})
+_HOLDERS = frozenset(WORDS["wait_holders"])
+_FIELDS = frozenset(WORDS["wait_fields"])
 
 
 class Waits(NamedTuple):
