@@ -20,6 +20,7 @@ from typing import TYPE_CHECKING, Any
 import httpx
 import openai
 import requests
+from openai.types.chat import ChatCompletion
 
 from honcho_fallback import check_response, classify
 
@@ -29,14 +30,14 @@ if TYPE_CHECKING:
 GOAL = 30.0
 URL = "https://provider.test/v1/chat"
 LONG = "The request could not be handled as it was sent to us; please look at it again. " * 8
-CLIENT = openai.OpenAI(api_key="x", base_url=URL)
 
 
 def status(code: int, error: Any, **headers: str) -> Exception:
     named = {name.replace("_", "-"): value for name, value in headers.items()}
     request: Any = httpx.Request("POST", URL)
     answer: Any = httpx.Response(code, json={"error": error}, headers=named, request=request)
-    return CLIENT._make_status_error_from_response(answer)  # noqa: SLF001 # as the SDK does
+    body = {"error": error}
+    return openai.APIStatusError(f"Error code: {code} - {body}", response=answer, body=error)
 
 
 def caused(outer: Exception, inner: Exception) -> Exception:
@@ -90,7 +91,7 @@ def answers() -> list[Any]:
     message = {"role": "assistant", "content": "well"}
     choice = {"index": 0, "finish_reason": "stop", "message": message}
     whole = {"id": "1", "object": "chat.completion", "created": 1, "choices": [choice]}
-    built = openai.types.chat.ChatCompletion.model_validate({**whole, "model": "m"})
+    built = ChatCompletion.model_validate({**whole, "model": "m"})
     return [built, whole]
 
 
