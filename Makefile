@@ -7,7 +7,7 @@ INSTALL = $(1)/python -m pip install --quiet --constraint constraints.txt
 # Tests reach this machine and nothing else; a cassette is played, never recorded.
 PYTEST := pytest --block-network --allowed-hosts=127.0.0.1,localhost,::1 --record-mode=none
 
-.PHONY: demo test test-langfuse test-litellm lint bench wheel-test record clean
+.PHONY: demo test test-langfuse test-litellm lint bench corpus wheel-test record clean
 
 demo: .venv/.installed
 	$(BIN)/honcho-fallback demo $(ARGS)
@@ -29,9 +29,15 @@ lint: .venv/.linters
 
 bench: .venv/.installed
 	$(BIN)/python benchmarks/overhead.py $(ARGS)
+	$(BIN)/python benchmarks/classifying.py
 	$(BIN)/python benchmarks/langchain_calls.py $(ARGS)
 	$(BIN)/python benchmarks/langfuse_observer.py
 	$(BIN)/python benchmarks/litellm_router.py
+
+# Ask classify about real providers' errors, which lie beside this repository.
+CORPUS ?= ../shared/corpus
+corpus: .venv-corpus/.installed
+	PYTHONPATH=. .venv-corpus/bin/python $(CORPUS)/score.py $(ARGS)
 
 # The unit tests again, from a folder that has no source tree beside it.
 wheel-test: .venv/.installed
@@ -65,7 +71,8 @@ record: .venv/.installed
 	$(BIN)/python recording/record.py $(ARGS)
 
 clean:
-	rm -rf .venv .venv-langfuse4 .venv-litellm-* .venv-record .venv-wheel build dist .hypothesis .*_cache
+	rm -rf .venv .venv-corpus .venv-langfuse4 .venv-litellm-* .venv-record .venv-wheel build dist \
+		.hypothesis .*_cache
 
 # pip 25.1 is the first that knows --group.
 .venv/.installed: pyproject.toml constraints.txt
@@ -86,4 +93,10 @@ clean:
 	sed '/^langfuse==/d' constraints.txt > .venv-langfuse4/constraints.txt
 	.venv-langfuse4/bin/python -m pip install --quiet --constraint .venv-langfuse4/constraints.txt \
 		--group test --editable '.[agents,demo,langfuse]' 'langfuse<5'
+	touch $@
+
+# An environment of its own: it pins the SDKs' versions.
+.venv-corpus/.installed: $(CORPUS)/requirements.txt pyproject.toml
+	$(PYTHON) -m venv .venv-corpus
+	.venv-corpus/bin/python -m pip install --quiet --requirement $(CORPUS)/requirements.txt --editable .
 	touch $@

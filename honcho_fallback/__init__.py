@@ -14,6 +14,7 @@ from honcho_fallback._machine import FallbackRun
 from honcho_fallback._observer import CallContent, CallStart, FallbackObserver, Switch
 from honcho_fallback._policy import FallbackPolicy
 from honcho_fallback._record import AttemptRecord, CallRecord
+from honcho_fallback._response import check_response
 from honcho_fallback._target import Attempt, Target
 from honcho_fallback._turn import Turn
 
@@ -38,5 +39,6 @@ __all__ = [
     "Switch",
     "Target",
     "Turn",
+    "check_response",
     "classify",
 ]

@@ -31,6 +31,7 @@ class ConfigOptions(TypedDict, total=False):
     reset: Literal["iteration", "turn"]
     timeout: float | None
     connect_timeout: float | None
+    check_responses: bool
     validate: Callable[[Any], object] | None
     on_exhausted: Literal["group", "last"]
     local_errors: tuple[type[BaseException], ...]
@@ -59,6 +60,8 @@ class FallbackConfig(BaseModel):
         timeout: Seconds per attempt, or None. Enforced in ``acall`` and, up to the first content,
             in ``astream``; handed to ``ask`` everywhere (Honcho's pull request 692: 180).
         connect_timeout: Seconds to connect, or None; handed to ``ask``.
+        check_responses: Whether answers and streams that failed under HTTP 200 (see
+            ``check_response``) are failures of their kind.
         validate_answer: Given as ``validate=``: a callable on the answer of ``call`` and
             ``acall``; False or raising means malformed_response.
         on_exhausted: ``"group"`` raises FallbackExhausted with every error, ``"last"`` the last
@@ -87,6 +90,7 @@ class FallbackConfig(BaseModel):
     reset: Literal["iteration", "turn"] = "iteration"
     timeout: Seconds | None = 180.0
     connect_timeout: Seconds | None = 5.0
+    check_responses: bool = True
     validate_answer: Callable[[Any], object] | None = Field(default=None, alias="validate")
     on_exhausted: Literal["group", "last"] = "group"
     local_errors: tuple[type[BaseException], ...] = ()

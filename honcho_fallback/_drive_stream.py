@@ -73,6 +73,8 @@ def stream(
             else:
                 held.append(chunk)
                 yield chunk
+        if settled:
+            run.check(tuple(held), partial=tuple(held))
         run.tell(output=tuple(held))
         run.succeed()
     finally:
@@ -117,6 +119,8 @@ async def astream(
             else:
                 held.append(chunk)
                 yield chunk
+        if settled:
+            run.check(tuple(held), partial=tuple(held))
         run.tell(output=tuple(held))
         run.succeed()
     finally:
@@ -144,10 +148,13 @@ def _open(
             _close(source)
             attempt = run.fail(error)
         else:
-            if held:
+            if settled:
                 return _Opened(source, chunks, held, settled)
             _close(source)
-            attempt = run.reject(_empty(attempt))
+            following = run.check(tuple(held))
+            if held and following is None:
+                return _Opened(None, chunks, held, settled)
+            attempt = following or run.reject(_empty(attempt))
 
 
 async def _aopen(
@@ -172,10 +179,13 @@ async def _aopen(
             await _aclose(source)
             attempt = run.fail(scope.read(error))
         else:
-            if held:
+            if settled:
                 return _AsyncOpened(source, chunks, held, settled)
             await _aclose(source)
-            attempt = run.reject(_empty(attempt))
+            following = run.check(tuple(held))
+            if held and following is None:
+                return _AsyncOpened(None, chunks, held, settled)
+            attempt = following or run.reject(_empty(attempt))
 
 
 def _prime(chunks: Iterator[T], has_content: Callable[[T], object]) -> tuple[list[T], bool]:

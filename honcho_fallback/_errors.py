@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any, Self
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
+    from honcho_fallback._failure import Failure
     from honcho_fallback._record import AttemptRecord, CallRecord
 
 
@@ -84,4 +85,12 @@ class StreamInterrupted(FallbackError):  # noqa: N818 # the design's word
 
 
 class AnswerRejected(FallbackError):  # noqa: N818 # in line with the others
-    """Stand for an answer that is not usable: ``validate`` said no, or it was empty."""
+    """Stand for an answer that is not usable: it failed under HTTP 200, or ``validate`` said no.
+
+    Args:
+        why: What ``check_response`` returned, which then is what ``classify`` says; or a sentence.
+    """
+
+    def __init__(self, why: Failure | str) -> None:
+        super().__init__(why if isinstance(why, str) else why.reason)
+        self.failure = None if isinstance(why, str) else why

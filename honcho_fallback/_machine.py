@@ -154,10 +154,36 @@ class FallbackRun:
             call_id = self._attempt.call_id
             observers.tell("on_content", CallContent(call_id, input, output, parameters))
 
+    def check(
+        self, answer: Any, *, partial: tuple[Any, ...] = (), now: float | None = None
+    ) -> Attempt | None:
+        """Treat an answer that failed under HTTP 200 as a failure of its kind.
+
+        Args:
+            answer: What ``ask`` returned; of a stream that has ended, the tuple of its chunks.
+            partial: The chunks of it that were handed out, in order.
+            now: The time on the clock's scale.
+
+        Returns:
+            None when nothing is wrong with it, otherwise the next attempt.
+
+        Raises:
+            AnswerRejected: It failed and nobody is left (or FallbackExhausted).
+            StreamInterrupted: Content had been handed out.
+        """
+        check = self._plan.check
+        failure = None if check is None else check(answer)
+        if failure is None:
+            return None
+        if self._outcome != "running":
+            self._refuse("check")
+        told = failure._replace(error=AnswerRejected.__name__)
+        return self._settle(AnswerRejected(failure), told, partial, now)
+
     def accept(
         self, answer: Any, *, usage: Mapping[str, Any] | None = None, now: float | None = None
     ) -> Attempt | None:
-        """Take an answer, if ``validate`` does; otherwise treat it as a malformed response.
+        """Take an answer, if nothing is wrong with it and ``validate`` takes it.
 
         Args:
             answer: What ``ask`` returned.
@@ -172,6 +198,10 @@ class FallbackRun:
         """
         if self._outcome != "running":
             self._refuse("accept")
+        if type(answer) is not str:
+            following = self.check(answer, now=now)
+            if following is not None:
+                return following
         validate = self._plan.validate
         if validate is not None:
             try:

@@ -12,6 +12,7 @@ from honcho_fallback._classify import classify
 from honcho_fallback._errors import FallbackConfigError
 from honcho_fallback._failure import KINDS, Failure, FailureKind
 from honcho_fallback._observer import Observers, logger
+from honcho_fallback._response import check_response
 from honcho_fallback._target import Target
 
 if TYPE_CHECKING:
@@ -35,6 +36,7 @@ class Plan:
         max_attempts: Per call, all targets together.
         timeout: Seconds per attempt, or None.
         connect_timeout: Seconds to connect, or None.
+        check: What an answer that failed under HTTP 200 means, or None.
         validate: On the answer, or None.
         turn_scoped: Whether a switch holds for the turn.
         grouped: Whether exhaustion raises FallbackExhausted.
@@ -48,6 +50,7 @@ class Plan:
     max_attempts: int
     timeout: float | None
     connect_timeout: float | None
+    check: Callable[[Any], Failure | None] | None
     validate: Callable[[Any], object] | None
     turn_scoped: bool
     grouped: bool
@@ -88,6 +91,7 @@ class Plan:
             max_attempts=config.max_attempts or attempts,
             timeout=config.timeout,
             connect_timeout=config.connect_timeout,
+            check=check_response if config.check_responses else None,
             validate=config.validate_answer,
             turn_scoped=config.reset == "turn",
             grouped=config.on_exhausted == "group" and len(chain) > 1,

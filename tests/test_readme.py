@@ -52,6 +52,8 @@ def chat_stream(*words: str) -> Response:
         json.dumps({**body, "choices": [{"index": 0, "delta": {"content": word}}]})
         for word in words
     ]
+    last = {"index": 0, "delta": {}, "finish_reason": "stop"}
+    events.append(json.dumps({**body, "choices": [last]}))
     lines = "".join(f"data: {event}\n\n" for event in [*events, "[DONE]"])
     return Response(lines, content_type="text/event-stream")
 

@@ -15,6 +15,7 @@ from honcho_fallback._classify._redact import redact
 from honcho_fallback._classify._rules import LONG_WAIT
 from honcho_fallback._classify._types import class_facts
 from honcho_fallback._classify._waits import in_text, read_waits
+from honcho_fallback._errors import AnswerRejected
 from honcho_fallback._failure import KINDS, Failure, FailureKind
 
 if TYPE_CHECKING:
@@ -66,6 +67,8 @@ class _Walk:
         self._seen.add(id(exc))
         if self._local and isinstance(exc, self._local):
             return self._bare(FailureKind.LOCAL, "named in local_errors")
+        if isinstance(exc, AnswerRejected) and exc.failure is not None:
+            return exc.failure._replace(error=self._error)
         settled = class_facts(exc).settled
         if settled is not None:
             return self._bare(settled.kind, settled.reason)

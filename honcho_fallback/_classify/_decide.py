@@ -109,14 +109,16 @@ def _unnumbered(exc: BaseException, facts: Facts, *, named: bool) -> Verdict | N
 def _spoken(facts: Facts) -> Verdict | None:
     text = facts.message.lower()
     status = facts.status
+    row = facts.cls.row
     refined = _text(text, 0, status)
+    if refined is None and row is not None:  # surely a provider's words, as behind a 500
+        refined = _text(text, 500, status)
     if refined is not None:
         return refined
     stated = STATED.search(text)
     if stated is not None:
         number = int(next(group for group in stated.groups() if group))
         return _status(number, number, facts.message)
-    row = facts.cls.row
     if row is not None:
         return Verdict(row.kind, row.reason, status, row.transient, row.wraps)
     if status is not None:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import errno
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from honcho_fallback._classify._tables import WORDS, read, values
 from honcho_fallback._failure import FailureKind as Kind
@@ -42,15 +42,16 @@ OTHER_4XX = StatusRow(400, Kind.INVALID_REQUEST, "status 4xx")
 OTHER_5XX = StatusRow(500, Kind.SERVER_ERROR, "status 5xx")
 
 
-def _by_code(rows: tuple[CodeRow, ...]) -> dict[str, CodeRow]:
-    table: dict[str, CodeRow] = {}
-    for row in rows:
-        for code in row.codes:
-            table.setdefault(code, row)
-    return table
+def by_code(rows: list[dict[str, Any]]) -> dict[str, CodeRow]:
+    """Give each code its row.
+
+    Args:
+        rows: As they stand in a file; no code twice.
+    """
+    return {code: row for row in (CodeRow(**values(r)) for r in rows) for code in row.codes}
 
 
-CODES = _by_code(tuple(CodeRow(**values(row)) for row in _TABLES["code"]))
+CODES = by_code(_TABLES["code"])
 
 # Codes that only name a class of statuses: they count where there is no error status.
 GENERIC = {code: int(status) for status, codes in _TABLES["generic"].items() for code in codes}

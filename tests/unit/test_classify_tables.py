@@ -1,0 +1,184 @@
+"""What the classifier's tables promise, and what it survives."""
+
+from __future__ import annotations
+
+import gc
+import warnings
+import weakref
+from collections import Counter
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from honcho_fallback._classify import classify
+from honcho_fallback._classify._names import NAMES, SUFFIXES, NameRow
+from honcho_fallback._classify._rules import CODES, STATUSES
+from honcho_fallback._classify._tables import read
+from honcho_fallback._classify._texts import NEEDLES, ROWS
+from honcho_fallback._classify._types import ATTRIBUTES
+from honcho_fallback._failure import KINDS, Failure, FailureKind
+
+# --- the tables
+
+
+def twice(entries: list[Any]) -> list[Any]:
+    return [entry for entry, count in Counter(entries).items() if count > 1]
+
+
+def test_no_structured_fact_stands_twice() -> None:
+    """A status, code or class name of two rows would be decided by its place alone."""
+    codes, names = read("codes"), read("names")
+    assert not twice([row["status"] for row in codes["status"]])
+    assert not twice([code for row in codes["code"] for code in row["codes"]])
+    assert not twice([code for group in codes["generic"].values() for code in group])
+    assert not twice([row["name"] for row in names["name"]])
+    assert not twice([row["name"] for row in names["ending"]])
+    assert all(code == code.lower() for code in CODES)
+
+
+def test_no_text_stands_twice_in_a_row() -> None:
+    """A row lists a needle once, in lower case; two rows may share one, and the first decides."""
+    for row in ROWS:
+        assert not twice([*row.needles])
+        assert all(word == word.lower() for word in (*row.needles, *row.also, *row.unless))
+    assert not twice([row.reason for row in ROWS])
+    order = {row: place for place, row in enumerate(ROWS)}
+    for table in NEEDLES.values():
+        for rows in table.values():
+            assert [order[row] for row in rows] == sorted(order[row] for row in rows)
+
+
+def test_every_row_says_why() -> None:
+    """Each row has one line that appears in ``Failure.reason``."""
+    rows: tuple[Any, ...] = (
+        *ROWS,
+        *CODES.values(),
+        *STATUSES.values(),
+        *NAMES.values(),
+        *SUFFIXES,
+    )
+    assert all(row.reason and "\n" not in row.reason for row in rows)
+
+
+@pytest.mark.parametrize("row", SUFFIXES, ids=lambda row: row.name)
+def test_every_ending_decides(row: NameRow) -> None:
+    """A class of an SDK that no row names is known by the end of its name."""
+    cls = type(f"Nimbus{row.name}", (Exception,), {"__module__": "nimbus"})
+    failure = classify(cls())
+    assert (failure.kind, failure.reason) == (row.kind, row.reason)
+
+
+def test_a_longer_ending_goes_first() -> None:
+    """An ending that ends like a shorter one is asked before it."""
+    for place, row in enumerate(SUFFIXES):
+        assert not any(row.name.endswith(before.name) for before in SUFFIXES[:place])
+
+
+@pytest.mark.parametrize("code", ["insufficient_quota", "context_length_exceeded"])
+def test_a_row_is_the_reason(code: str) -> None:
+    """The row that decided is named in the failure."""
+    error = type("AnyError", (Exception,), {})()
+    error.body = {"error": {"code": code, "message": "no"}}
+    assert classify(error).reason == CODES[code].reason
+
+
+@pytest.mark.parametrize("kind", FailureKind)
+def test_every_kind_tells_a_person_what_to_do(kind: FailureKind) -> None:
+    """Cause and next action are one sentence each, and no two kinds share a cause."""
+    failure = Failure.of(kind)
+    for sentence in (failure.cause, failure.next_action):
+        assert sentence.endswith(".")
+        assert "\n" not in sentence
+    assert sum(facts.cause == failure.cause for facts in KINDS.values()) == 1
+
+
+# --- hostile exceptions
+
+_anything = st.none() | st.booleans() | st.integers(0, 700) | st.text(max_size=12) | st.binary()
+
+
+def trapped(traps: dict[str, tuple[str, Any]]) -> Any:
+    """Build an exception whose properties raise, warn or return something odd."""
+
+    def trap(how: str, value: Any) -> property:
+        def read_it(_: object) -> Any:
+            if how == "raise":
+                raise RuntimeError("never ask")
+            if how == "warn":
+                warnings.warn("old", DeprecationWarning, stacklevel=2)
+            return value
+
+        return property(read_it)
+
+    def mute(_: object) -> str:
+        raise ValueError("no words")
+
+    namespace: dict[str, Any] = {name: trap(*how) for name, how in traps.items()}
+    cls: Any = type("TrappedError", (Exception,), {**namespace, "__str__": mute})
+    return cls()
+
+
+_traps = st.dictionaries(
+    st.sampled_from(ATTRIBUTES),
+    st.tuples(st.sampled_from(["raise", "warn", "return"]), _anything),
+    max_size=6,
+)
+
+
+@given(traps=_traps)
+def test_properties_that_raise_or_warn_never_come_out(traps: dict[str, tuple[str, Any]]) -> None:
+    """Whatever properties do, a Failure comes out and no warning does."""
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        failure = classify(trapped(traps))
+    assert failure.kind in FailureKind
+    assert failure.reason
+
+
+_edges = st.tuples(st.integers(0, 5), st.integers(0, 5), st.integers(0, 3))
+
+
+@given(edges=st.lists(_edges, max_size=18))
+def test_any_net_of_causes_ends(edges: list[tuple[int, int, int]]) -> None:
+    """Causes, contexts, wrapped exceptions and arguments may point anywhere, and back."""
+    errors: list[Any] = [RuntimeError(str(number)) for number in range(6)]
+    for start, end, how in edges:
+        one, other = errors[start], errors[end]
+        if how == 0:
+            one.__cause__ = other
+        elif how == 1:
+            one.__context__ = other
+        elif how == 2:
+            one.reason = other
+        else:
+            one.args = (other, one)
+    for error in errors:
+        assert classify(error).kind is FailureKind.LOCAL
+    for error in errors:  # or the collector has to find them
+        error.__cause__ = error.__context__ = None
+        error.args = ()
+        error.__dict__.clear()
+
+
+def test_no_reference_to_the_traceback_is_kept() -> None:
+    """What the failing frames held is free as soon as the caller lets go of the exception."""
+
+    class Prompt:
+        pass
+
+    def ask(prompt: Prompt) -> None:
+        raise TimeoutError(prompt)
+
+    prompt = Prompt()
+    alive = weakref.ref(prompt)
+    failures: list[Failure] = []
+    try:
+        ask(prompt)
+    except TimeoutError as error:
+        failures.append(classify(error))
+    del prompt
+    gc.collect()
+    assert failures[0].kind is FailureKind.TIMEOUT
+    assert alive() is None

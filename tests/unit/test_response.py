@@ -1,0 +1,500 @@
+"""What check_response makes of answers that fail under HTTP 200, and of those that do not."""
+
+from __future__ import annotations
+
+import gc
+import warnings
+import weakref
+from typing import Any
+
+import anthropic.types
+import openai.types.chat
+import openai.types.responses
+import pytest
+from google.genai import types as genai
+from hypothesis import given
+from hypothesis import strategies as st
+
+from honcho_fallback import FailureKind, check_response
+from honcho_fallback._response import BROKEN, EMPTY, SHAPES
+
+Kind = FailureKind
+
+
+def built(cls: Any, fields: dict[str, Any]) -> Any:
+    """Build an SDK's object as the SDK does: without a check, whatever the provider sent."""
+    return cls.construct(**fields)
+
+
+def chat(finish: Any = "stop", **message: Any) -> dict[str, Any]:
+    """Answer as OpenAI's chat completions do."""
+    choice = {"index": 0, "finish_reason": finish, "message": {"role": "assistant", **message}}
+    return {"id": "1", "object": "chat.completion", "created": 1, "model": "m"} | {
+        "choices": [choice]
+    }
+
+
+def chunk(finish: Any = None, **delta: Any) -> dict[str, Any]:
+    """Answer with one chunk, as OpenAI's chat completions do."""
+    choice = {"index": 0, "finish_reason": finish, "delta": delta}
+    return {"id": "1", "object": "chat.completion.chunk", "created": 1, "choices": [choice]}
+
+
+USAGE: dict[str, Any] = {**chunk(), "choices": [], "usage": {"total_tokens": 2}}
+
+
+def claude(stop: Any = "end_turn", *content: dict[str, Any]) -> dict[str, Any]:
+    """Answer as Anthropic's messages do."""
+    return {"type": "message", "role": "assistant", "content": [*content], "stop_reason": stop}
+
+
+TEXT_BLOCK = {"type": "text", "text": "well"}
+EVENTS: list[dict[str, Any]] = [
+    {"type": "message_start", "message": claude(None)},
+    {"type": "content_block_start", "index": 0, "content_block": {"type": "text", "text": ""}},
+    {"type": "ping"},
+    {"type": "content_block_delta", "index": 0, "delta": {"type": "text_delta", "text": "we"}},
+    {"type": "content_block_stop", "index": 0},
+    {"type": "message_delta", "delta": {"stop_reason": "end_turn"}, "usage": {}},
+    {"type": "message_stop"},
+]
+
+
+def gemini(finish: Any = "STOP", *parts: dict[str, Any]) -> dict[str, Any]:
+    """Answer as Google's generateContent does."""
+    candidate = {"finishReason": finish, "content": {"role": "model", "parts": [*parts]}}
+    return {"candidates": [candidate], "modelVersion": "m"}
+
+
+def reply(status: str, **fields: Any) -> dict[str, Any]:
+    """Answer as OpenAI's responses do."""
+    return {"id": "1", "object": "response", "status": status, "output": [], **fields}
+
+
+def spoken(*blocks: dict[str, Any]) -> dict[str, Any]:
+    """Hold content as OpenAI's responses do."""
+    return {"type": "message", "role": "assistant", "content": [*blocks]}
+
+
+OUTPUT = spoken({"type": "output_text", "text": "well"})
+DELTA = {"type": "response.output_text.delta", "delta": "we"}
+CREATED = {"type": "response.created", "response": reply("in_progress")}
+CALL = [{"id": "1", "type": "function", "function": {"name": "clock", "arguments": "{}"}}]
+
+
+def event(status: str, **fields: Any) -> dict[str, Any]:
+    """End a stream as OpenAI's responses do."""
+    return {"type": f"response.{status}", "response": reply(status, **fields)}
+
+
+FAILING: list[tuple[str, Any, FailureKind]] = [
+    ("an error instead of an answer", {"error": {"message": "no", "code": 429}}, Kind.RATE_LIMIT),
+    ("its words alone", {"error": {"message": "you hit the rate limit"}}, Kind.RATE_LIMIT),
+    ("a sentence instead of an answer", {"error": "too much, overloaded"}, Kind.OVERLOADED),
+    ("an error that says nothing", {"error": {"message": "oops"}}, Kind.SERVER_ERROR),
+    ("no credit", {"error": {"message": "no", "code": "insufficient_quota"}}, Kind.QUOTA),
+    (
+        "an error beside no choices",
+        {"id": None, "choices": None, "error": {"code": 503}},
+        Kind.OVERLOADED,
+    ),
+    (
+        "an error in the choice",
+        {"object": "chat.completion", "choices": [{"error": {"code": 502}, "message": {}}]},
+        Kind.SERVER_ERROR,
+    ),
+    (
+        "Anthropic's error",
+        {"type": "error", "error": {"type": "overloaded_error"}},
+        Kind.OVERLOADED,
+    ),
+    (
+        "OpenAI's error event",
+        {"type": "error", "code": "server_error", "message": "no", "sequence_number": 1},
+        Kind.SERVER_ERROR,
+    ),
+    ("a number and words", {"error_code": 18, "error_msg": "slowly"}, Kind.RATE_LIMIT),
+    (
+        "a status beside the answer",
+        {"base_resp": {"status_code": 1008, "status_msg": "no"}},
+        Kind.QUOTA,
+    ),
+    ("no success", {"success": False, "code": 1302, "msg": "slowly"}, Kind.RATE_LIMIT),
+    ("no choices", {"choices": []}, Kind.MALFORMED_RESPONSE),
+    ("null choices", {"object": "chat.completion", "choices": None}, Kind.MALFORMED_RESPONSE),
+    (
+        "a null message",
+        {**chat(), "choices": [{"finish_reason": "stop", "message": None}]},
+        Kind.MALFORMED_RESPONSE,
+    ),
+    ("a filter and no text", chat("content_filter", content=""), Kind.CONTENT_POLICY),
+    ("a refusal", chat(content=None, refusal="I will not"), Kind.CONTENT_POLICY),
+    ("a gateway's word", chat("error", content="some"), Kind.SERVER_ERROR),
+    ("no candidates", {"candidates": []}, Kind.MALFORMED_RESPONSE),
+    (
+        "a candidate without content",
+        {"candidates": [{"finishReason": "MAX_TOKENS"}]},
+        Kind.MALFORMED_RESPONSE,
+    ),
+    ("a blocked prompt", {"promptFeedback": {"blockReason": "OTHER"}}, Kind.CONTENT_POLICY),
+    ("a safety stop", gemini("SAFETY"), Kind.CONTENT_POLICY),
+    ("a broken call", gemini("MALFORMED_FUNCTION_CALL", {"text": "so"}), Kind.MALFORMED_RESPONSE),
+    (
+        "thoughts and no answer",
+        gemini("SAFETY", {"text": "hm", "thought": True}),
+        Kind.CONTENT_POLICY,
+    ),
+    ("null content", {**claude(), "content": None}, Kind.MALFORMED_RESPONSE),
+    ("a refusal of Claude's", claude("refusal"), Kind.CONTENT_POLICY),
+    ("a full window", claude("model_context_window_exceeded"), Kind.CONTEXT_OVERFLOW),
+    ("a failed response", reply("failed", error={"code": "server_error"}), Kind.SERVER_ERROR),
+    ("a failed response that says nothing", reply("failed"), Kind.SERVER_ERROR),
+    (
+        "a filtered response",
+        reply("incomplete", incomplete_details={"reason": "content_filter"}),
+        Kind.CONTENT_POLICY,
+    ),
+    (
+        "a refused response",
+        reply("completed", output=[spoken({"type": "refusal", "refusal": "no"})]),
+        Kind.CONTENT_POLICY,
+    ),
+    ("a failed event", event("failed", error={"code": "rate_limit_exceeded"}), Kind.RATE_LIMIT),
+    (
+        "a filtered event",
+        event("incomplete", incomplete_details={"reason": "content_filter"}),
+        Kind.CONTENT_POLICY,
+    ),
+    ("a cut chat stream", [chunk(role="assistant"), chunk(content="we")], Kind.MALFORMED_RESPONSE),
+    ("a chat stream of nothing", [chunk(role="assistant")], Kind.MALFORMED_RESPONSE),
+    ("a filtered chat stream", [chunk(content=""), chunk("content_filter")], Kind.CONTENT_POLICY),
+    (
+        "a refusing chat stream",
+        [chunk(refusal="I will"), chunk(refusal=" not"), chunk("stop")],
+        Kind.CONTENT_POLICY,
+    ),
+    (
+        "an error chunk",
+        [chunk(content="we"), {**chunk("error"), "error": {"code": 502}}],
+        Kind.SERVER_ERROR,
+    ),
+    ("a cut Claude stream", EVENTS[:4], Kind.MALFORMED_RESPONSE),
+    ("a Claude stream of nothing", EVENTS[:1], Kind.MALFORMED_RESPONSE),
+    (
+        "an error event",
+        [*EVENTS[:3], {"type": "error", "error": {"type": "overloaded_error"}}],
+        Kind.OVERLOADED,
+    ),
+    (
+        "a refusing Claude stream",
+        [EVENTS[0], {"type": "message_delta", "delta": {"stop_reason": "refusal"}}],
+        Kind.CONTENT_POLICY,
+    ),
+    ("a cut response stream", [CREATED, DELTA], Kind.MALFORMED_RESPONSE),
+    (
+        "a failed response stream",
+        [CREATED, DELTA, event("failed", error={"code": "server_is_overloaded"})],
+        Kind.OVERLOADED,
+    ),
+    (
+        "a refusing response stream",
+        [CREATED, {"type": "response.refusal.delta", "delta": "no"}, event("completed")],
+        Kind.CONTENT_POLICY,
+    ),
+    ("a cut Gemini stream", [gemini(None, {"text": "we"})], Kind.MALFORMED_RESPONSE),
+    (
+        "an unspecified end",
+        [gemini("FINISH_REASON_UNSPECIFIED", {"text": "we"})],
+        Kind.MALFORMED_RESPONSE,
+    ),
+    (
+        "a Gemini stream that stops",
+        [gemini(None), gemini("PROHIBITED_CONTENT")],
+        Kind.CONTENT_POLICY,
+    ),
+]
+
+HEALTHY: list[tuple[str, Any]] = [
+    ("a text", "well"),
+    ("an empty text", ""),
+    ("nothing", None),
+    ("a number", 42),
+    ("an empty list", []),
+    ("a list of texts", ["a", "b"]),
+    ("a list of somebody's rows", [{"id": 1}, {"id": 2}]),
+    ("a question", {"question": "which?", "choices": []}),
+    ("a search", {"query": "who?", "candidates": []}),
+    ("a parsed document with a sentence", {"error": "none of them fits", "answer": 3}),
+    ("a parsed document with an error", {"error": {"x": 1}, "answer": 3}),
+    ("a code", {"code": "print()", "msg": "run it", "success": True}),
+    ("a good status beside the answer", {**chat(content="well"), "base_resp": {"status_code": 0}}),
+    ("a chat answer", chat(content="well")),
+    ("an empty chat answer", chat(content="")),
+    ("a chat answer of null", chat(content=None)),
+    ("a tool call", chat("tool_calls", content=None, tool_calls=CALL)),
+    ("a cut-off answer", chat("length", content="")),
+    ("a filter after some text", chat("content_filter", content="well")),
+    (
+        "a completion",
+        {"object": "text_completion", "choices": [{"text": "", "finish_reason": "stop"}]},
+    ),
+    ("a word nobody knows", chat("eos", content="")),
+    ("one chunk", chunk(content="we")),
+    ("the usage chunk", USAGE),
+    ("a Gemini answer", gemini("STOP", {"text": "well"})),
+    ("an empty Gemini answer", gemini("STOP")),
+    ("a Gemini call", gemini("SAFETY", {"functionCall": {"name": "clock"}})),
+    (
+        "an unblocked prompt",
+        {
+            **gemini("STOP", {"text": "well"}),
+            "promptFeedback": {"blockReason": "BLOCKED_REASON_UNSPECIFIED"},
+        },
+    ),
+    ("a Claude answer", claude("end_turn", TEXT_BLOCK)),
+    ("an empty Claude answer", claude("end_turn")),
+    ("a Claude call", claude("refusal", {"type": "tool_use", "id": "1", "name": "clock"})),
+    ("a response", reply("completed", output=[OUTPUT])),
+    ("a response in the background", reply("queued")),
+    (
+        "a cut-off response",
+        reply("incomplete", incomplete_details={"reason": "max_output_tokens"}),
+    ),
+    (
+        "a response's call",
+        reply(
+            "incomplete",
+            incomplete_details={"reason": "content_filter"},
+            output=[{"type": "function_call", "name": "clock"}],
+        ),
+    ),
+    ("a chat stream", [chunk(role="assistant"), chunk(content="we"), chunk("stop"), USAGE]),
+    ("an empty chat stream", [chunk(role="assistant"), chunk("stop")]),
+    ("a stream of a tool call", [chunk(tool_calls=CALL), chunk("content_filter")]),
+    ("a chat stream in a tuple", (chunk(content="we"), chunk("stop"))),
+    ("a Claude stream", EVENTS),
+    ("a response stream", [CREATED, DELTA, event("completed")]),
+    ("a Gemini stream", [gemini(None, {"text": "we"}), gemini("STOP", {"text": "ll"})]),
+]
+
+
+def named(rows: list[Any]) -> list[Any]:
+    return [pytest.param(*row[1:], id=row[0]) for row in rows]
+
+
+@pytest.mark.parametrize(("answer", "kind"), named(FAILING))
+def test_what_fails_under_200_is_seen(answer: Any, kind: FailureKind) -> None:
+    """Each way to fail under HTTP 200 has its kind, and says which rule decided."""
+    failure = check_response(answer)
+    assert failure is not None
+    assert failure.kind is kind
+    assert failure.reason
+    assert failure.error == "ErrorInAnswer"
+
+
+@pytest.mark.parametrize("answer", named(HEALTHY))
+def test_a_legal_answer_is_left_alone(answer: Any) -> None:
+    """What is healthy, merely short, or unknown is no failure."""
+    assert check_response(answer) is None
+
+
+def seen(answer: Any) -> FailureKind | None:
+    failure = check_response(answer)
+    return None if failure is None else failure.kind
+
+
+def test_openai_objects_are_read_as_their_documents() -> None:
+    """The SDK's objects say what the documents they were made from say."""
+    whole, part = openai.types.chat.ChatCompletion, openai.types.chat.ChatCompletionChunk
+    response = openai.types.responses.Response
+    assert seen(built(whole, chat(content="well"))) is None
+    assert seen(built(whole, chat("content_filter"))) is Kind.CONTENT_POLICY
+    assert seen(built(whole, {"choices": None, "error": {"code": 429}})) is Kind.RATE_LIMIT
+    assert seen(built(whole, {})) is Kind.MALFORMED_RESPONSE
+    assert seen([built(part, chunk(content="we"))]) is Kind.MALFORMED_RESPONSE
+    assert seen([built(part, chunk(content="we")), built(part, chunk("stop"))]) is None
+    assert seen(built(response, reply("completed", output=[OUTPUT]))) is None
+    failed = built(response, reply("failed", error={"code": "rate_limit_exceeded", "message": ""}))
+    assert seen(failed) is Kind.RATE_LIMIT
+    ended = openai.types.responses.ResponseFailedEvent.construct(
+        type="response.failed", response=failed, sequence_number=1
+    )
+    assert seen(ended) is Kind.RATE_LIMIT
+    error = openai.types.responses.ResponseErrorEvent.construct(
+        type="error", code="server_error", message="no", param=None, sequence_number=1
+    )
+    assert seen([error]) is Kind.SERVER_ERROR
+
+
+def test_anthropic_objects_are_read_as_their_documents() -> None:
+    """The SDK's objects say what the documents they were made from say."""
+    message = anthropic.types.Message
+    assert seen(built(message, claude("end_turn", TEXT_BLOCK))) is None
+    assert seen(built(message, claude("refusal"))) is Kind.CONTENT_POLICY
+    assert seen(built(message, {**claude(), "content": None})) is Kind.MALFORMED_RESPONSE
+    delta = anthropic.types.RawMessageDeltaEvent
+    started = built(anthropic.types.RawMessageStartEvent, EVENTS[0])
+    assert seen([started]) is Kind.MALFORMED_RESPONSE
+    assert seen([started, built(delta, EVENTS[5])]) is None
+
+
+def test_google_objects_are_read_as_their_documents() -> None:
+    """The SDK's objects, with their enums and other spelling, say what the documents say."""
+
+    def read(document: dict[str, Any]) -> FailureKind | None:
+        return seen(genai.GenerateContentResponse.model_validate(document))
+
+    assert read(gemini("STOP", {"text": "well"})) is None
+    assert read(gemini("SAFETY", {"functionCall": {"name": "clock"}})) is None
+    assert read(gemini("SAFETY")) is Kind.CONTENT_POLICY
+    assert read(gemini("MALFORMED_FUNCTION_CALL")) is Kind.MALFORMED_RESPONSE
+    assert read({"promptFeedback": {"blockReason": "OTHER"}}) is Kind.CONTENT_POLICY
+    assert read({}) is Kind.MALFORMED_RESPONSE
+    cut = genai.GenerateContentResponse.model_validate(gemini(None, {"text": "we"}))
+    assert seen([cut]) is Kind.MALFORMED_RESPONSE
+
+
+@pytest.mark.filterwarnings("ignore::UserWarning")  # LiteLLM's import warns of its own types
+def test_litellm_objects_are_read_as_their_documents(monkeypatch: pytest.MonkeyPatch) -> None:
+    """LiteLLM's own classes, which keep a chunk's parts elsewhere, are read as well."""
+    monkeypatch.setenv("LITELLM_LOCAL_MODEL_COST_MAP", "True")
+    litellm = pytest.importorskip("litellm")
+    assert seen(litellm.ModelResponse(**chat(content="well"))) is None
+    assert seen(litellm.ModelResponse(**chat("content_filter"))) is Kind.CONTENT_POLICY
+    part = litellm.types.utils.ModelResponseStream
+    said = part(choices=[{"index": 0, "delta": {"content": "we"}, "finish_reason": None}])
+    assert seen([said]) is Kind.MALFORMED_RESPONSE
+    assert seen([said, part(choices=[{"index": 0, "delta": {}, "finish_reason": "stop"}])]) is None
+
+
+def test_langchain_messages_are_read() -> None:
+    """A message is judged by its metadata, bare or in a result; its chunks never by their end."""
+    messages = pytest.importorskip("langchain_core.messages")
+    outputs = pytest.importorskip("langchain_core.outputs")
+    stopped = {"finish_reason": "content_filter"}
+    assert seen(messages.AIMessage("well", response_metadata=stopped)) is None
+    assert seen(messages.AIMessage("", response_metadata={"finish_reason": "stop"})) is None
+    refused = messages.AIMessage("", response_metadata=stopped)
+    assert seen(refused) is Kind.CONTENT_POLICY
+    result = outputs.ChatResult(generations=[outputs.ChatGeneration(message=refused)])
+    assert seen(result) is Kind.CONTENT_POLICY
+    blocked = {"prompt_feedback": {"block_reason": "SAFETY"}}
+    assert seen(messages.AIMessage("", response_metadata=blocked)) is Kind.CONTENT_POLICY
+    said = messages.AIMessageChunk("we")
+    assert seen([said]) is None
+    assert seen([outputs.ChatGenerationChunk(message=said)]) is None
+    last = messages.AIMessageChunk("", response_metadata={"stop_reason": "refusal"})
+    assert seen([last]) is Kind.CONTENT_POLICY
+    assert seen([said, last]) is None
+
+
+# --- the tables
+
+WORDS = {**BROKEN, **EMPTY}
+
+
+@pytest.mark.parametrize("word", sorted(word for word in WORDS if "(" not in word))
+def test_every_finish_reason_decides(word: str) -> None:
+    """Each word gives its row's kind; beside a text only if it means that always."""
+    assert seen(chat(word.upper(), content="")) is WORDS[word].kind
+    assert seen(chat(word, content="well")) is (BROKEN[word].kind if word in BROKEN else None)
+
+
+def test_no_word_and_no_shape_stands_twice() -> None:
+    """A word of two rows, or a value of two shapes, would be decided by chance."""
+    assert not BROKEN.keys() & EMPTY.keys()
+    rows = [word for table in (BROKEN, EMPTY) for row in {*table.values()} for word in row.codes]
+    keys = [key for shape in SHAPES for key in (*shape.values, *shape.fields)]
+    for listed in (rows, keys):
+        assert len(listed) == len({*listed})
+
+
+# --- what it promises
+
+
+def test_nothing_of_the_provider_is_in_the_reason() -> None:
+    """The rule is named in our own words; the provider's stay in provider_message."""
+    failure = check_response({"error": {"message": "the cat sat", "code": "purr"}})
+    assert failure is not None
+    assert failure.provider_message == "the cat sat"
+    assert "cat" not in failure.reason
+    assert "purr" not in failure.reason
+
+
+class Hostile:
+    """Claim to be an SDK's object, and raise or warn wherever it is touched."""
+
+    __module__ = "openai.types"
+
+    def __getattribute__(self, name: str) -> Any:
+        raise RuntimeError(name)
+
+
+class Trapped:
+    """Claim the same, and have a property that nobody may run."""
+
+    __module__ = "openai.types"
+
+    def __init__(self) -> None:
+        self.choices = [self]
+        self.message = self
+
+    @property
+    def error(self) -> Any:
+        warnings.warn("never ask", DeprecationWarning, stacklevel=2)
+        raise RuntimeError("never ask")
+
+
+class Map(dict[str, Any]):
+    def get(self, key: str, default: Any = None) -> Any:
+        raise RuntimeError(key)
+
+
+def test_hostile_objects_are_survived_and_unasked() -> None:
+    """No property runs, and what raises all the same is not known."""
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        for answer in (Hostile(), Map(choices=[]), Map(error={"code": 1})):
+            assert check_response([answer]) is None
+            assert check_response(answer) is None
+        assert check_response(Trapped()) is None
+
+
+def test_objects_of_others_are_not_read() -> None:
+    """A class of the user's own may have choices and candidates of its own."""
+    quiz = type("Quiz", (), {})()
+    quiz.choices, quiz.candidates, quiz.error = [], [], "none"
+    assert check_response(quiz) is None
+
+
+_leaves = st.none() | st.booleans() | st.integers() | st.floats() | st.text(max_size=12)
+_leaves |= st.sampled_from([*sorted(WORDS), *(v for shape in SHAPES for v in shape.values)])
+_steps = {step for s in SHAPES for field in s[1:-1] for p in field for step in p.split(".")}
+_keys = st.sampled_from(
+    [*sorted(_steps), "code", "type", "object", "message", "status_code", "base_resp"]
+)
+_values = st.recursive(
+    _leaves,
+    lambda inner: st.lists(inner, max_size=3) | st.dictionaries(_keys, inner, max_size=5),
+    max_leaves=12,
+)
+
+
+@given(answer=_values)
+def test_check_response_never_raises(answer: Any) -> None:
+    """Whatever an answer holds, nothing or a Failure comes out."""
+    within = built(openai.types.chat.ChatCompletion, {"choices": answer})
+    for asked in (answer, [answer], (answer, answer), within):
+        failure = check_response(asked)
+        assert failure is None or (failure.kind in Kind and failure.reason)
+
+
+def test_no_reference_to_the_answer_is_kept() -> None:
+    """Neither the answer nor its error outlives the caller's own reference."""
+    answer = built(openai.types.chat.ChatCompletion, {"choices": None, "error": {"code": 429}})
+    alive = weakref.ref(answer)
+    failure = check_response(answer)
+    del answer
+    gc.collect()
+    assert failure is not None
+    assert alive() is None
