@@ -69,6 +69,9 @@ class _Walk:
             return self._bare(FailureKind.LOCAL, "named in local_errors")
         if isinstance(exc, AnswerRejected) and exc.failure is not None:
             return exc.failure._replace(error=self._error)
+        ended = exc.__cause__  # where a coroutine or a generator let one out (PEP 479)
+        if type(exc) is RuntimeError and isinstance(ended, StopIteration | StopAsyncIteration):
+            return self.judge(ended, depth)
         settled = class_facts(exc).settled
         if settled is not None:
             return self._bare(settled.kind, settled.reason)

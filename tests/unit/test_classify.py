@@ -16,7 +16,7 @@ import warnings
 import weakref
 from datetime import UTC, datetime, timedelta
 from email.utils import format_datetime
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import anthropic
 import botocore.exceptions
@@ -36,6 +36,9 @@ from honcho_fallback._classify._redact import redact
 from honcho_fallback._classify._rules import CODES, GENERIC, STATUSES
 from honcho_fallback._classify._texts import ROWS, match
 from honcho_fallback._failure import Failure, FailureKind
+
+if TYPE_CHECKING:
+    from collections.abc import AsyncIterator
 
 Kind = FailureKind
 URL = "https://provider.test/v1/chat"
@@ -823,3 +826,28 @@ def test_classify_never_raises(facts: dict[str, Any], args: list[Any]) -> None:
     assert failure.retry_after is None or failure.retry_after >= 0
     assert len(failure.provider_message) <= 200
     assert failure.reason
+
+
+def test_the_end_of_an_iterator_is_no_failure() -> None:
+    """StopIteration, also as the RuntimeError that coroutines make of it, never switches."""
+
+    async def coroutine() -> None:
+        raise StopIteration
+
+    async def generator() -> AsyncIterator[None]:
+        raise StopAsyncIteration
+        yield
+
+    async def read() -> None:
+        async for _ in generator():
+            pass
+
+    ended: list[BaseException] = [StopIteration(), StopAsyncIteration()]
+    for made in (coroutine, read):
+        with pytest.raises(RuntimeError) as raised:
+            asyncio.run(made())
+        ended.append(raised.value)
+    for error in ended:
+        failure = classify(error, provider_errors=(Exception,))
+        assert failure.kind is FailureKind.CANCELLED
+    assert classify(RuntimeError("a bug")).kind is FailureKind.LOCAL
