@@ -29,6 +29,7 @@ _REFUSED = {
     "comes out with the record attached",
     "reset": "LiteLLM's calls know no turns; leave it out, LiteLLM's cooldown keeps a failed "
     "deployment away from the next iterations",
+    "switch_wait": "LiteLLM asks the next deployment at once; leave it out",
 }
 _CALLBACKS = ("callbacks", "success_callback", "failure_callback", "_async_success_callback")
 _TRACERS = frozenset({"langfuse", "langfuse_otel"})

@@ -73,7 +73,13 @@ def test_max_retries_has_no_effect(bench: Any, providers: Any, ask: Any, text: A
 
 
 @pytest.mark.parametrize(
-    "option", [{"on_exhausted": "group"}, {"reset": "turn"}, {"connect_timeout": 1.0}]
+    "option",
+    [
+        {"on_exhausted": "group"},
+        {"reset": "turn"},
+        {"connect_timeout": 1.0},
+        {"switch_wait": 1.0},
+    ],
 )
 def test_options_that_cannot_work_are_refused(option: Any) -> None:
     """What LiteLLM leaves no room for is named, with what to do instead."""
