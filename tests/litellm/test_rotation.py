@@ -107,6 +107,22 @@ def test_when_all_cool_down_they_are_tried_all_the_same(
     assert providers.order == ["primary", "backup", "primary"]
 
 
+def test_a_target_that_cools_down_is_better_than_none(
+    bench: Any, providers: Any, ask: Any, text: Any
+) -> None:
+    """(7) When the primary fails and all that is left cools down, it is tried all the same."""
+    providers.fail("primary", 500)
+    providers.fail("backup", 429, times=1)
+    router, _ = bench.managed(cooldown_time=60)
+    with pytest.raises(litellm.RateLimitError):
+        ask(router, "completion", model="deriver", messages=MESSAGES)
+
+    answer = ask(router, "completion", model="deriver", messages=MESSAGES)
+
+    assert text(answer) == "hello from backup"
+    assert providers.order == ["primary", "backup"] * 2
+
+
 def test_tags_narrow_the_chain(bench: Any, providers: Any, run: Any, text: Any) -> None:
     """(7) Tag routing stays LiteLLM's: the chain is what it leaves."""
     models = [
