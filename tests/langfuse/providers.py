@@ -164,6 +164,10 @@ class Speaker(Protocol):
 
     provider: str
     parameters: ClassVar[dict[str, Any]]  # that a server is to show
+    raises: tuple[type[BaseException], ...]  # in place of this package's errors
+    told: ClassVar[
+        dict[str, str]
+    ]  # the last failure's kind, where the framework blurs it, by ending
 
     def calls(self, chain: Sequence[str], observer: FallbackObserver) -> Calls: ...
     def has_content(self, chunk: Any) -> object: ...
@@ -223,6 +227,8 @@ class Raw:
 
     provider: str
     parameters: ClassVar[dict[str, Any]] = {}
+    raises: tuple[type[BaseException], ...] = ()
+    told: ClassVar[dict[str, str]] = {}
     own: ClassVar[dict[str, Any]] = {}
     extra_streamed: ClassVar[dict[str, Any]] = {}
 

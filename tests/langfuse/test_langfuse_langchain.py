@@ -12,7 +12,7 @@ from scenarios import CASES, ENDINGS, MODES, check, play
 from honcho_fallback_langfuse import LangfuseCallbackHandler
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncGenerator, Generator, Sequence
+    from collections.abc import Sequence
 
     from memory import Memory
 
@@ -42,13 +42,11 @@ class ModelCalls:
     async def acall(self) -> Any:
         return await self._model.ainvoke(MESSAGES, self._config)
 
-    def stream(self) -> Generator[Any]:
-        chunks: Any = self._model.stream(MESSAGES, self._config)
-        return chunks
+    def stream(self) -> Any:
+        return self._model.stream(MESSAGES, self._config)
 
-    def astream(self) -> AsyncGenerator[Any]:
-        chunks: Any = self._model.astream(MESSAGES, self._config)
-        return chunks
+    def astream(self) -> Any:
+        return self._model.astream(MESSAGES, self._config)
 
 
 class OverLangChain:
@@ -56,6 +54,8 @@ class OverLangChain:
 
     provider: str
     parameters: ClassVar[dict[str, Any]]
+    raises: tuple[type[BaseException], ...] = ()
+    told: ClassVar[dict[str, str]] = {}
 
     def __init__(self, url: str, config: Any = None) -> None:
         self._url = url
@@ -113,7 +113,7 @@ def stock() -> CallbackHandler:
 def test_one_generation_tells_the_call(
     who: str, mode: str, name: str, own: bool, memory: Memory, providers: str
 ) -> None:
-    """HON-061 to HON-066: the same over LangChain; Langfuse's own handler adds nothing."""
+    """HON-061 to HON-066, HON-069: over LangChain; Langfuse's own handler adds nothing."""
     speaker = SPEAKERS[who](providers, {"callbacks": [stock()]} if own else None)
     handler = LangfuseCallbackHandler(memory.client)
     play(mode, name, speaker, handler)

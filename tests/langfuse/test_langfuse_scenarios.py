@@ -26,7 +26,11 @@ SPEAKERS = {"openai": RawOpenAI, "anthropic": RawAnthropic}
 def test_one_generation_tells_the_call(  # the table's columns
     who: str, mode: str, name: str, nested: bool, memory: Memory, providers: str
 ) -> None:
-    """HON-061 to HON-065: one generation, who answered, what it cost, no span for a failure."""
+    """One generation: who answered, what it cost, nothing of the failure but a fact.
+
+    HON-061 to HON-066, HON-068; HON-069: is_fallback is asserted, both ways; HON-071: alone, the
+    generation is the whole trace, which has the agent's name; HON-075: no provider's text.
+    """
     speaker = SPEAKERS[who](providers)
     handler = LangfuseCallbackHandler(memory.client)
     if not nested:
