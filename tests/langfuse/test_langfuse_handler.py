@@ -59,7 +59,12 @@ def test_it_is_an_observer(memory: Memory) -> None:
     """The core takes it, and adapters are told that it stands for Langfuse's own handlers."""
     handler = LangfuseCallbackHandler(memory.client)
     assert isinstance(handler, FallbackObserver)
-    assert LangfuseCallbackHandler.replaces_langfuse_callbacks
+    assert handler.is_listening
+    assert handler.replaces_langfuse_callbacks
+    handler.close()
+    # Langfuse's own handlers report again, rather than nobody.
+    assert not handler.is_listening
+    assert not handler.replaces_langfuse_callbacks
 
 
 def test_fifty_calls_at_once_on_one_handler(memory: Memory) -> None:
