@@ -92,7 +92,8 @@ clean:
 	.venv-langfuse4/bin/python -m pip install --quiet --upgrade 'pip>=25.1'
 	sed '/^langfuse==/d' constraints.txt > .venv-langfuse4/constraints.txt
 	.venv-langfuse4/bin/python -m pip install --quiet --constraint .venv-langfuse4/constraints.txt \
-		--group test --editable '.[agents,demo,langfuse]' 'langfuse<5'
+		--group test --group integrations --editable '.[agents,demo,langfuse]' \
+		'langfuse<5'
 	touch $@
 
 # An environment of its own: it pins the SDKs' versions.

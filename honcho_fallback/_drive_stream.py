@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import inspect
 from collections.abc import Awaitable
-from typing import TYPE_CHECKING, Generic, NamedTuple, TypeVar
+from typing import TYPE_CHECKING, TypeVar
 
 from honcho_fallback._drive import TaskScope
 from honcho_fallback._errors import AnswerRejected
@@ -27,20 +27,6 @@ if TYPE_CHECKING:
 T = TypeVar("T")
 
 
-class _Opened(NamedTuple, Generic[T]):
-    source: object
-    chunks: Iterator[T]
-    held: list[T]
-    settled: bool
-
-
-class _AsyncOpened(NamedTuple, Generic[T]):
-    source: object
-    chunks: AsyncIterator[T]
-    held: list[T]
-    settled: bool
-
-
 def stream(
     start: Callable[[], FallbackRun],
     ask: Callable[[Attempt], Iterable[T]],
@@ -56,10 +42,10 @@ def stream(
         sleep: Waits so many seconds.
     """
     run = start()
-    opened: _Opened[T] | None = None
+    source: object = None
+    held: list[T] = []
     try:
-        opened = _open(run, ask, has_content, sleep)
-        _, chunks, held, settled = opened
+        source, chunks, held, settled = _open(run, ask, has_content, sleep)
         if settled:
             run.content()
         yield from held
@@ -78,9 +64,8 @@ def stream(
         run.tell(output=tuple(held))
         run.succeed()
     finally:
-        run.abandon(partial=() if opened is None else tuple(opened.held))
-        if opened is not None:
-            _close(opened.source)
+        run.abandon(partial=tuple(held))
+        _close(source)
 
 
 async def astream(
@@ -100,10 +85,10 @@ async def astream(
         sleep: Waits so many seconds.
     """
     run = start()
-    opened: _AsyncOpened[T] | None = None
+    source: object = None
+    held: list[T] = []
     try:
-        opened = await _aopen(run, ask, has_content, sleep)
-        _, chunks, held, settled = opened
+        source, chunks, held, settled = await _aopen(run, ask, has_content, sleep)
         if settled:
             run.content()
         for chunk in held:
@@ -124,9 +109,8 @@ async def astream(
         run.tell(output=tuple(held))
         run.succeed()
     finally:
-        run.abandon(partial=() if opened is None else tuple(opened.held))
-        if opened is not None:
-            await _aclose(opened.source)
+        run.abandon(partial=tuple(held))
+        await _aclose(source)
 
 
 def _open(
@@ -134,7 +118,7 @@ def _open(
     ask: Callable[[Attempt], Iterable[T]],
     has_content: Callable[[T], object],
     sleep: Callable[[float], object],
-) -> _Opened[T]:
+) -> tuple[object, Iterator[T], list[T], bool]:
     attempt = run.attempt
     while True:
         source: object = None
@@ -149,11 +133,11 @@ def _open(
             attempt = run.fail(error)
         else:
             if settled:
-                return _Opened(source, chunks, held, settled)
+                return source, chunks, held, True
             _close(source)
             following = run.check(tuple(held))
             if held and following is None:
-                return _Opened(None, chunks, held, settled)
+                return None, chunks, held, False
             attempt = following or run.reject(_empty(attempt))
 
 
@@ -162,7 +146,7 @@ async def _aopen(
     ask: Callable[[Attempt], AsyncIterable[T] | Awaitable[AsyncIterable[T]]],
     has_content: Callable[[T], object],
     sleep: Callable[[float], Awaitable[object]],
-) -> _AsyncOpened[T]:
+) -> tuple[object, AsyncIterator[T], list[T], bool]:
     attempt = run.attempt
     scope = TaskScope(attempt)
     while True:
@@ -180,11 +164,11 @@ async def _aopen(
             attempt = run.fail(scope.read(error))
         else:
             if settled:
-                return _AsyncOpened(source, chunks, held, settled)
+                return source, chunks, held, True
             await _aclose(source)
             following = run.check(tuple(held))
             if held and following is None:
-                return _AsyncOpened(None, chunks, held, settled)
+                return None, chunks, held, False
             attempt = following or run.reject(_empty(attempt))
 
 

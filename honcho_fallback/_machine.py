@@ -31,6 +31,7 @@ from honcho_fallback._wait import seconds
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
 
+    from honcho_fallback._observer import Observers
     from honcho_fallback._plan import Plan
     from honcho_fallback._record import AttemptRecord, CallRecord, Outcome
     from honcho_fallback._turn import Turn
@@ -52,6 +53,7 @@ class FallbackRun:
     _outcome: Outcome = "running"
     _ended = 0.0
     _content_at: float | None = None
+    _observers: Observers | None = None
     _usage: Mapping[str, Any] | None = None
     _steps: tuple[Step, ...] = ()
     _errors: tuple[Exception, ...] = ()
@@ -79,7 +81,9 @@ class FallbackRun:
             (plan.chain[position], 1, position, plan.timeout, plan.connect_timeout, 0.0, call_id),
         )
         if plan.observers is not None:
-            plan.observers.tell("on_start", CallStart(call_id, plan.agent, plan.chain))
+            self._observers = observers = plan.observers.listening()
+            if observers is not None:
+                observers.tell("on_start", CallStart(call_id, plan.agent, plan.chain))
 
     def __repr__(self) -> str:
         attempt = self._attempt
@@ -126,7 +130,7 @@ class FallbackRun:
     @property
     def wants_content(self) -> bool:
         """Tell whether an observer wants to hear what is asked and answered."""
-        observers = self._plan.observers
+        observers = self._observers
         return observers is not None and observers.wants_content
 
     def tell(
@@ -147,7 +151,7 @@ class FallbackRun:
         """
         if usage is not None:
             self._usage = usage
-        observers = self._plan.observers
+        observers = self._observers
         if observers is None or not observers.wants_content or self._outcome != "running":
             return
         if input is not None or output is not None or parameters is not None:
@@ -216,7 +220,7 @@ class FallbackRun:
                 return self.reject(
                     AnswerRejected(f"validate said no to the answer of {name}"), now=now
                 )
-        if self._plan.observers is not None:
+        if self._observers is not None:
             self.tell(output=answer)
         if usage is not None:
             self._usage = usage
@@ -325,8 +329,7 @@ class FallbackRun:
         if self._outcome != "running" or (position is None and not self._errors):
             self._refuse("skip")
         here = self._attempt.position
-        if now is None:
-            now = self._clock()
+        now = self._clock() if now is None else now
         passed = range(here, len(self._plan.chain) if position is None else position)
         self._skipped = {**self._skipped, **dict.fromkeys(passed, why)}
         if position is None:
@@ -361,15 +364,16 @@ class FallbackRun:
     def _settle(
         self, error: BaseException, failure: Failure, partial: tuple[Any, ...], now: float | None
     ) -> Attempt:
-        if now is None:
-            now = self._clock()
+        now = self._clock() if now is None else now
         if partial:
             self.tell(output=partial)
         try:
             if failure.kind is FailureKind.CANCELLED or not isinstance(error, Exception):
                 self.cancel(now=now)
                 raise error
-            self._note(failure, error, now)
+            self._steps += (Step(self._attempt, self._began, now, failure),)
+            self._errors += (error,)
+            self._failed_here += 1
             if self._content_at is not None:
                 self._finish("interrupted", now)
                 name = self._attempt.target.name
@@ -398,11 +402,6 @@ class FallbackRun:
         finally:
             del error  # as in _settle
             errors = ()
-
-    def _note(self, failure: Failure, error: Exception, now: float) -> None:
-        self._steps += (Step(self._attempt, self._began, now, failure),)
-        self._errors += (error,)
-        self._failed_here += 1
 
     def _decide(self, error: Exception, failure: Failure) -> Attempt | Outcome:
         plan, attempt = self._plan, self._attempt
@@ -436,8 +435,7 @@ class FallbackRun:
         return self._switch(free, failure, wait)
 
     def _switch(self, position: int, failure: Failure, wait: float) -> Attempt:
-        plan, attempt = self._plan, self._attempt
-        chain = plan.chain
+        plan, attempt, chain = self._plan, self._attempt, self._plan.chain
         self._failed_here = 0
         if self._turn is not None:
             self._turn.advance(position)
@@ -445,8 +443,8 @@ class FallbackRun:
             attempt.call_id, plan.agent, chain[0], attempt.target, chain[position], failure
         )
         log_switch(switch)
-        if plan.observers is not None:
-            plan.observers.tell("on_switch", switch)
+        if self._observers is not None:
+            self._observers.tell("on_switch", switch)
         return self._next(position, wait)
 
     def _next(self, position: int, wait: float) -> Attempt:
@@ -465,8 +463,8 @@ class FallbackRun:
         self._ended = self._clock() if now is None else now
         self._outcome = outcome
         self._errors = ()
-        if self._plan.observers is not None:
-            self._plan.observers.tell("on_finish", self.record)
+        if self._observers is not None:
+            self._observers.tell("on_finish", self.record)
 
     def _refuse(self, step: str) -> NoReturn:
         raise RuntimeError(

@@ -84,6 +84,8 @@ class FallbackObserver(Protocol):
 
     One that also has ``on_content(content: CallContent)`` hears what was asked and answered,
     between the start and the end of a call, in any number of parts. The others never see a prompt.
+    One with ``is_listening`` is asked at the start of each call, and hears nothing of those at
+    whose start it is False.
     """
 
     def on_start(self, call: CallStart, /) -> None:
@@ -99,14 +101,17 @@ class FallbackObserver(Protocol):
 class Observers:
     """Tell several observers, none of which can break the call."""
 
-    __slots__ = ("_observers", "_readers", "_reported")
+    __slots__ = ("_always", "_observers", "_readers", "_reported")
 
-    def __init__(self, observers: Iterable[FallbackObserver]) -> None:
+    def __init__(
+        self, observers: Iterable[FallbackObserver], reported: set[int] | None = None
+    ) -> None:
         self._observers = tuple(observers)
         self._readers = tuple(
             observer for observer in self._observers if hasattr(observer, "on_content")
         )
-        self._reported: set[int] = set()
+        self._always = not any(hasattr(type(one), "is_listening") for one in self._observers)
+        self._reported: set[int] = set() if reported is None else reported
         for observer in self._observers:
             missing = [
                 name
@@ -133,6 +138,13 @@ class Observers:
         told = cls(observers)
         return told if told._observers else None
 
+    def listening(self) -> Self | None:
+        """Return those that want to hear of a call that begins now, or None."""
+        if self._always:
+            return self
+        left = [one for one in self._observers if _listens(one)]
+        return type(self)(left, self._reported) if left else None
+
     @property
     def wants_content(self) -> bool:
         """Tell whether anybody wants to hear what was asked and answered."""
@@ -158,6 +170,13 @@ class Observers:
                         type(error).__name__,
                         method,
                     )
+
+
+def _listens(observer: object) -> bool:
+    try:
+        return getattr(observer, "is_listening", True) is not False
+    except Exception:  # noqa: BLE001 # an observer must not break a call
+        return True
 
 
 def log_switch(switch: Switch) -> None:

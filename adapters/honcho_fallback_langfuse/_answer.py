@@ -66,6 +66,12 @@ def _candidates(output: Any) -> Any:
     return said.whole()
 
 
+def _agent(output: Any) -> Any:
+    # The response that LangChain's middleware passes on; mostly there is one message.
+    said = [message for one in parts(output, "result") if (message := as_message(one))]
+    return (said[0] if len(said) == 1 else said) or None
+
+
 _READERS: tuple[Callable[[Any], Any], ...] = (
     _chat,
     as_message,
@@ -73,6 +79,7 @@ _READERS: tuple[Callable[[Any], Any], ...] = (
     _blocks,
     _response,
     _candidates,
+    _agent,
 )
 
 

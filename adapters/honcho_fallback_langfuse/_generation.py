@@ -42,7 +42,6 @@ _PARAMETERS = frozenset(
         "service_tier",
         "stop",
         "stop_sequences",
-        "stream",
         "temperature",
         "thinking_budget",
         "top_k",

@@ -62,9 +62,6 @@ class LangfuseCallbackHandler(SpanObserver):
         public_key: Whose client, where the application has several.
     """
 
-    #: Tells adapters that Langfuse's own handlers must not report the attempts a second time.
-    replaces_langfuse_callbacks = True
-
     def __init__(  # noqa: PLR0913 # options by name
         self,
         client: Langfuse | None = None,
@@ -81,6 +78,16 @@ class LangfuseCallbackHandler(SpanObserver):
         self._shown = Shown(input, output, mask, plain(dict(metadata or {})))
         self._per_attempt = per_attempt
         self._closed = False
+
+    @property
+    def is_listening(self) -> bool:
+        """Tell whether there is a client to report to."""
+        return not (self._closed or self._fuse.blown) and self._clients.get() is not None
+
+    @property
+    def replaces_langfuse_callbacks(self) -> bool:
+        """Tell adapters that Langfuse's own handlers must not report the attempts again."""
+        return self.is_listening
 
     def nest_under(self, trace_id: str, span_id: str) -> AbstractContextManager[None]:
         """Nest the calls that start inside this ``with`` under an observation.

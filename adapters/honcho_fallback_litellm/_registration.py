@@ -146,17 +146,27 @@ def warn_about_gates(missing: Iterable[str]) -> None:
         )
 
 
-def warn_about_callbacks(*, observed: bool) -> None:
-    """Say that a call would be traced twice.
+def warn_about_callbacks(*, observed: bool) -> bool:
+    """Say that a call would be traced twice, and tell whether it was said.
 
     Args:
         observed: Whether the strategy has observers.
     """
     callbacks = [one for name in _CALLBACKS for one in getattr(litellm, name, None) or ()]
-    on = sorted({one for one in callbacks if isinstance(one, str)} & _TRACERS)
-    if observed and on:
-        logger.warning(
-            "LiteLLM's own callback %s is on beside the strategy's observers: failed attempts "
-            "become traces of their own; remove it from litellm's callbacks",
-            ", ".join(on),
-        )
+    on = sorted({name for one in callbacks if (name := _tracer(one)) is not None})
+    if not observed or not on:
+        return False
+    logger.warning(
+        "LiteLLM's own callback %s is on beside the strategy's observers: failed attempts "
+        "become traces of their own; remove it from litellm's callbacks",
+        ", ".join(on),
+    )
+    return True
+
+
+def _tracer(callback: object) -> str | None:
+    """Name Langfuse's callback, by its name or as the object that LiteLLM makes of it."""
+    if isinstance(callback, str):
+        return callback if callback in _TRACERS else None
+    kind = type(callback)
+    return kind.__name__ if kind.__module__.startswith("litellm.integrations.langfuse") else None

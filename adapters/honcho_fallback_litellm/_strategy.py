@@ -74,6 +74,7 @@ class FallbackRoutingStrategy(CustomRoutingStrategyBase):
         self._core: weakref.ref[Any] | None = None
         self._gates: Gates | None = None
         self._warned = False
+        self._may_warn_of_callbacks = False
 
     def register(self, router: Any, *, warm: bool = True) -> FallbackRoutingStrategy:
         """Take over the ranked model groups of a Router; everything else stays LiteLLM's.
@@ -95,7 +96,8 @@ class FallbackRoutingStrategy(CustomRoutingStrategyBase):
         missing = self._gates.install()
         self._select_here(router)
         warn_about_gates(missing)
-        warn_about_callbacks(observed=self._observed)
+        # Once: now, or at the first call, for who sets LiteLLM's callbacks after the Router.
+        self._may_warn_of_callbacks = not warn_about_callbacks(observed=self._observed)
         if warm:
             warm_up()
         return self
@@ -141,7 +143,11 @@ class FallbackRoutingStrategy(CustomRoutingStrategyBase):
                     "strategy and does nothing now; register it after the other one"
                 )
             return None
-        return self._chains.of(group, deployments_of(core, group, request))
+        chain = self._chains.of(group, deployments_of(core, group, request))
+        if chain is not None and self._may_warn_of_callbacks:
+            self._may_warn_of_callbacks = False
+            warn_about_callbacks(observed=self._observed)
+        return chain
 
     def in_rotation(
         self, deployments: list[Deployment], kept: list[Deployment], call: Call | None

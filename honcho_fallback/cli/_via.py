@@ -10,10 +10,10 @@ import os
 import subprocess
 import sys
 import time
-import urllib.error
 import urllib.request
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from importlib import import_module
+from importlib.util import find_spec
 from pathlib import Path
 from socket import socket
 from tempfile import TemporaryDirectory
@@ -22,6 +22,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import openai
 from rich.text import Text
 
+from honcho_fallback.cli._log import kept_log_lines
 from honcho_fallback.cli._need import DemoError
 from honcho_fallback.cli._played import Check
 from honcho_fallback.testing import fault_simulator, local_model_server
@@ -36,6 +37,13 @@ if TYPE_CHECKING:
 _KEY = "sk-no-key-a-demo-on-loopback-only"
 _MESSAGES: Any = [{"role": "user", "content": "Say hello in five words."}]
 _STARTUP_SECONDS = 120.0
+_SHUTDOWN_SECONDS = 10.0
+# LiteLLM would fetch a price list, and send what is for loopback to a proxy of the environment.
+_OFFLINE = {
+    "LITELLM_LOCAL_MODEL_COST_MAP": "True",
+    "NO_PROXY": "127.0.0.1",
+    "no_proxy": "127.0.0.1",
+}
 
 
 class Told(NamedTuple):
@@ -96,6 +104,8 @@ def run(via: str, console: Console) -> int:
     routes = {"litellm": _router, "proxy": _proxy}
     if via not in routes:
         raise DemoError(f"--via: got {via!r}; pass one of {', '.join(routes)}")
+    if find_spec("litellm") is None:
+        raise DemoError("litellm is not installed: pip install 'honcho-fallback[litellm]'")
     wrong = 0
     with fault_simulator() as simulator, local_model_server() as local:
         models = _models(simulator, local)
@@ -103,11 +113,17 @@ def run(via: str, console: Console) -> int:
             for case in _CASES:
                 simulator.reset()
                 case.fault(simulator)
-                told = ask(case.stream)
+                with kept_log_lines() as logged:
+                    told = ask(case.stream)
                 checks = _checks(case, told, len(simulator.requests("openai")))
-                wrong += sum(not check.ok for check in checks)
-                _show(console, case, told, checks)
-    return 1 if wrong else 0
+                wrong += not all(check.ok for check in checks)
+                _show(console, case, told, checks, logged)
+    console.print()
+    if wrong:
+        console.print(Text(f"{wrong} of {len(_CASES)} calls ended otherwise.", style="bold red"))
+        return 1
+    console.print(Text(f"All {len(_CASES)} calls ended as they should.", style="bold green"))
+    return 0
 
 
 def _models(simulator: FaultSimulator, local: LocalModel) -> list[dict[str, Any]]:
@@ -131,12 +147,9 @@ def _models(simulator: FaultSimulator, local: LocalModel) -> list[dict[str, Any]
 
 @contextmanager
 def _router(models: list[dict[str, Any]]) -> Generator[Callable[[bool], Told], None, None]:
-    os.environ.setdefault("LITELLM_LOCAL_MODEL_COST_MAP", "True")
-    try:
-        litellm: Any = import_module("litellm")
-        adapter: Any = import_module("honcho_fallback_litellm")
-    except ImportError as error:
-        raise DemoError("--via needs LiteLLM: pip install 'honcho-fallback[litellm]'") from error
+    os.environ.update(_OFFLINE)
+    litellm: Any = import_module("litellm")
+    adapter: Any = import_module("honcho_fallback_litellm")
     litellm.suppress_debug_info = True
     router = litellm.Router(model_list=models, disable_cooldowns=True)
     adapter.FallbackRoutingStrategy().register(router)
@@ -169,7 +182,7 @@ def _proxy(models: list[dict[str, Any]]) -> Generator[Callable[[bool], Told], No
     with TemporaryDirectory(prefix="honcho-fallback-") as folder:
         path = Path(folder) / "config.yaml"
         path.write_text(json.dumps(config), "utf-8")  # JSON is YAML
-        env = {**os.environ, "LITELLM_MASTER_KEY": _KEY, "LITELLM_LOCAL_MODEL_COST_MAP": "True"}
+        env = {**os.environ, **_OFFLINE, "LITELLM_MASTER_KEY": _KEY}
         command = [str(program), "--config", str(path), "--host", "127.0.0.1", "--port", str(port)]
         running = subprocess.Popen(  # noqa: S603 # a program of this environment, our arguments
             command, env=env, cwd=folder, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL
@@ -184,7 +197,11 @@ def _proxy(models: list[dict[str, Any]]) -> Generator[Callable[[bool], Told], No
                 yield lambda stream: _ask_proxy(client, stream=stream)
         finally:
             running.terminate()
-            running.wait()
+            try:
+                running.wait(_SHUTDOWN_SECONDS)
+            except subprocess.TimeoutExpired:
+                running.kill()
+                running.wait()
 
 
 def _ask_proxy(client: openai.OpenAI, *, stream: bool) -> Told:
@@ -206,12 +223,11 @@ def _wait_for(url: str, running: subprocess.Popen[bytes]) -> None:
     opener = urllib.request.build_opener(urllib.request.ProxyHandler({}))
     until = time.monotonic() + _STARTUP_SECONDS
     while running.poll() is None and time.monotonic() < until:
-        try:
+        with suppress(OSError):
             opener.open(url, timeout=1).close()
-        except (urllib.error.URLError, OSError):
-            time.sleep(0.1)
-        else:
             return
+        with suppress(subprocess.TimeoutExpired):
+            running.wait(0.1)
     raise DemoError("the Proxy did not start; try `litellm --config` to see why")
 
 
@@ -230,12 +246,16 @@ def _checks(case: _Case, told: Told, seen: int) -> list[Check]:
     return checks
 
 
-def _show(console: Console, case: _Case, told: Told, checks: list[Check]) -> None:
+def _show(
+    console: Console, case: _Case, told: Told, checks: list[Check], logged: list[str]
+) -> None:
     console.print()
     console.print(Text(f"The primary's fault: {case.title}", style="bold"))
     console.print(Text(f"  the caller got: {' '.join(told.said.split())[:60]}"))
     if told.answered_by is not None:
         console.print(Text(f"  answered by: {told.answered_by}, attempts: {told.attempts}"))
+    for line in logged:
+        console.print(Text(f"  logged: {line}"))
     for check in checks:
         style = "green" if check.ok else "bold red"
         word = "as it should" if check.ok else "FAILED"

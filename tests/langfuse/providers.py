@@ -1,13 +1,15 @@
 """Providers on loopback that speak OpenAI's and Anthropic's wire, and a speaker for each SDK.
 
 What a provider does stands in its address: ``/ok``, ``/busy``, ``/denied``, ``/broken`` (a stream
-that fails in the middle), ``/quiet`` (reports no usage). Scenarios know speakers only; another
-framework becomes another speaker.
+that fails in the middle), ``/quiet`` (reports no usage), ``/stopped`` (the user presses Ctrl-C
+while it is asked). Scenarios know speakers only; another framework becomes another speaker.
 """
 
 from __future__ import annotations
 
 import json
+import signal
+import threading
 from functools import cached_property
 from typing import TYPE_CHECKING, Any, ClassVar, Protocol
 
@@ -15,14 +17,14 @@ import anthropic
 import openai
 from werkzeug import Request, Response
 
-from honcho_fallback import Target
+from honcho_fallback import FallbackConfig, FallbackPolicy, Target
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncIterator, Iterator
+    from collections.abc import AsyncGenerator, Generator, Iterator, Sequence
 
     from pytest_httpserver import HTTPServer
 
-    from honcho_fallback import Attempt
+    from honcho_fallback import Attempt, FallbackObserver
 
 MESSAGES = [{"role": "user", "content": "Good morning"}]
 SECRET = "sk-that-nobody-may-see"
@@ -63,19 +65,23 @@ _REFUSALS = {
     "busy": (503, "overloaded_error"),
     "busy2": (503, "overloaded_error"),
     "denied": (400, "invalid_request_error"),
+    "stopped": (503, "overloaded_error"),
 }
 _ERROR = {"type": "overloaded_error", "message": f"the prompt of {SECRET} was too much"}
 
 
 def serve(server: HTTPServer) -> None:
     """Let a server play all providers."""
-    for behaviour in ("ok", "busy", "busy2", "denied", "broken", "quiet"):
+    for behaviour in ("ok", "busy", "busy2", "denied", "broken", "quiet", "stopped"):
         for path in ("chat/completions", "v1/messages"):
             server.expect_request(f"/{behaviour}/{path}").respond_with_handler(_answer)
 
 
 def _answer(request: Request) -> Response:
     behaviour, _, path = request.path.strip("/").partition("/")
+    if behaviour == "stopped":
+        # As a terminal does: KeyboardInterrupt in sync code, a cancelled task in asyncio.run.
+        signal.pthread_kill(threading.main_thread().ident or 0, signal.SIGINT)
     if behaviour in _REFUSALS:
         status, kind = _REFUSALS[behaviour]
         body = {"type": "error", "error": {**_ERROR, "type": kind}}
@@ -138,23 +144,32 @@ def _anthropic(asked: dict[str, Any], behaviour: str) -> dict[str, Any] | str:
     else:
         events += [
             {"type": "content_block_stop", "index": 0},
-            {"type": "message_delta", "delta": end, "usage": {"output_tokens": 7}},
+            {"type": "message_delta", "delta": end, "usage": _ANTHROPIC_USAGE},
             {"type": "message_stop"},
         ]
     return "".join(f"event: {one['type']}\ndata: {json.dumps(one)}\n\n" for one in events)
 
 
+class Calls(Protocol):
+    """Ask a chain in four ways, as a service does."""
+
+    def call(self) -> Any: ...
+    async def acall(self) -> Any: ...
+    def stream(self) -> Generator[Any]: ...
+    def astream(self) -> AsyncGenerator[Any]: ...
+
+
 class Speaker(Protocol):
-    """Ask a target in four ways, as a service does."""
+    """Ask chains over one framework."""
 
-    name: str
-    parameters: ClassVar[dict[str, Any]]
+    provider: str
+    parameters: ClassVar[dict[str, Any]]  # that a server is to show
+    raises: tuple[type[BaseException], ...]  # in place of this package's errors
+    told: ClassVar[
+        dict[str, str]
+    ]  # the last failure's kind, where the framework blurs it, by ending
 
-    def target(self, behaviour: str) -> Target: ...
-    def ask(self, attempt: Attempt) -> Any: ...
-    async def aask(self, attempt: Attempt) -> Any: ...
-    def stream(self, attempt: Attempt) -> Iterator[Any]: ...
-    def astream(self, attempt: Attempt) -> AsyncIterator[Any]: ...
+    def calls(self, chain: Sequence[str], observer: FallbackObserver) -> Calls: ...
     def has_content(self, chunk: Any) -> object: ...
 
 
@@ -180,11 +195,41 @@ class Clients:
         return getattr(self._sdk, self._async)(http_client=http, **self._options)
 
 
+class RawCalls:
+    """Ask a policy over SDKs themselves, in the loops that a service writes."""
+
+    def __init__(self, raw: Raw, policy: FallbackPolicy) -> None:
+        self._raw = raw
+        self._policy = policy
+
+    def call(self) -> Any:
+        return self._policy.call(self._raw.ask, run=self._run())
+
+    async def acall(self) -> Any:
+        return await self._policy.acall(self._raw.aask, run=self._run())
+
+    def stream(self) -> Generator[Any]:
+        raw = self._raw
+        return self._policy.stream(raw.stream, has_content=raw.has_content, run=self._run())
+
+    def astream(self) -> AsyncGenerator[Any]:
+        raw = self._raw
+        return self._policy.astream(raw.astream, has_content=raw.has_content, run=self._run())
+
+    def _run(self) -> Any:
+        run = self._policy.start()
+        run.tell(input=MESSAGES, parameters={"top_p": 0.9})
+        return run
+
+
 class Raw:
     """Ask over an SDK itself."""
 
-    name: str
+    provider: str
     parameters: ClassVar[dict[str, Any]] = {}
+    raises: tuple[type[BaseException], ...] = ()
+    told: ClassVar[dict[str, str]] = {}
+    own: ClassVar[dict[str, Any]] = {}
     extra_streamed: ClassVar[dict[str, Any]] = {}
 
     def __init__(self, url: str) -> None:
@@ -199,10 +244,17 @@ class Raw:
     def has_content(self, chunk: Any) -> object:
         raise NotImplementedError
 
+    def calls(self, chain: Sequence[str], observer: FallbackObserver) -> RawCalls:
+        targets = [self.target(behaviour) for behaviour in chain]
+        config = FallbackConfig(max_attempts=2)
+        return RawCalls(
+            self, FallbackPolicy(targets, config, agent="deriver", observers=[observer])
+        )
+
     def target(self, behaviour: str) -> Target:
         clients = self.clients(f"{self._url}/{behaviour}")
-        params = {"extra_headers": {"x-key": SECRET}, **self.parameters}
-        return Target(f"{behaviour}-model", self.name, client=clients, params=params)
+        params = {"extra_headers": {"x-key": SECRET}, **self.own}
+        return Target(f"{behaviour}-model", self.provider, client=clients, params=params)
 
     def ask(self, attempt: Attempt) -> Any:
         return self.create(attempt.target.client.sync)(**self._request(attempt))
@@ -216,7 +268,7 @@ class Raw:
         with self.create(attempt.target.client.sync)(stream=True, **request) as chunks:
             yield from chunks
 
-    async def astream(self, attempt: Attempt) -> AsyncIterator[Any]:
+    async def astream(self, attempt: Attempt) -> AsyncGenerator[Any]:
         request = self._request(attempt) | self.extra_streamed
         async with (
             attempt.target.client.asynchronous as client,
@@ -233,8 +285,9 @@ class Raw:
 class RawOpenAI(Raw):
     """Ask over the openai SDK."""
 
-    name = "openai"
-    parameters: ClassVar[dict[str, Any]] = {"temperature": 0.5}
+    provider = "openai"
+    own: ClassVar[dict[str, Any]] = {"temperature": 0.5}
+    parameters: ClassVar[dict[str, Any]] = {"temperature": 0.5, "top_p": 0.9}
     extra_streamed: ClassVar[dict[str, Any]] = {"stream_options": {"include_usage": True}}
 
     def clients(self, base_url: str) -> Clients:
@@ -250,8 +303,9 @@ class RawOpenAI(Raw):
 class RawAnthropic(Raw):
     """Ask over the anthropic SDK."""
 
-    name = "anthropic"
-    parameters: ClassVar[dict[str, Any]] = {"max_tokens": 9}
+    provider = "anthropic"
+    own: ClassVar[dict[str, Any]] = {"max_tokens": 9}
+    parameters: ClassVar[dict[str, Any]] = {"max_tokens": 9, "top_p": 0.9}
 
     def clients(self, base_url: str) -> Clients:
         return Clients(anthropic, "Anthropic", "AsyncAnthropic", base_url)
@@ -261,6 +315,3 @@ class RawAnthropic(Raw):
 
     def has_content(self, chunk: Any) -> object:
         return chunk.type == "content_block_delta"
-
-
-SPEAKERS: dict[str, Any] = {"raw openai": RawOpenAI, "raw anthropic": RawAnthropic}

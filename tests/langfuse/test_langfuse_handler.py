@@ -59,7 +59,12 @@ def test_it_is_an_observer(memory: Memory) -> None:
     """The core takes it, and adapters are told that it stands for Langfuse's own handlers."""
     handler = LangfuseCallbackHandler(memory.client)
     assert isinstance(handler, FallbackObserver)
-    assert LangfuseCallbackHandler.replaces_langfuse_callbacks
+    assert handler.is_listening
+    assert handler.replaces_langfuse_callbacks
+    handler.close()
+    # Langfuse's own handlers report again, rather than nobody.
+    assert not handler.is_listening
+    assert not handler.replaces_langfuse_callbacks
 
 
 def test_fifty_calls_at_once_on_one_handler(memory: Memory) -> None:
@@ -299,6 +304,32 @@ def test_each_iteration_of_a_loop_is_a_generation(memory: Memory) -> None:
     assert all(one.metadata["is_fallback"] is True for one in calls)
     reasons = [one.metadata["fallback_reason"] for one in calls]
     assert reasons == ["overloaded ProviderError 503", *["the turn had already left it"] * 2]
+
+
+def test_each_agent_has_a_trace_of_its_own(memory: Memory) -> None:
+    """HON-071: nothing of ours stands around a call, so a trace is a call and has its name."""
+    handler = LangfuseCallbackHandler(memory.client)
+    for agent in ("deriver", "summariser"):
+        policy(handler, agent=agent).call(failing(1).ask)
+    told = memory.stored()
+    assert [(one.name, one.trace_name) for one in told] == [
+        ("deriver", "deriver"),
+        ("summariser", "summariser"),
+    ]
+    assert len({one.trace_id for one in told}) == 2
+
+
+def test_a_switch_is_told_once_in_each_iteration(
+    memory: Memory, caplog: pytest.LogCaptureFixture
+) -> None:
+    """HON-072, HON-073, HON-075: a line per switch, and no handler of ours adds one."""
+    handler = LangfuseCallbackHandler(memory.client)
+    for _ in range(3):
+        called(handler, fails=1)
+    lines = [one.getMessage() for one in caplog.records if one.levelno >= logging.WARNING]
+    line = "agent=deriver primary=openai/one failed=openai/one fallback=anthropic/two"
+    assert lines == [f"{line} reason=overloaded ProviderError 503"] * 3
+    assert len(memory.stored()) == 3
 
 
 def test_a_fallback_s_fallback_tells_whom_and_why(memory: Memory) -> None:

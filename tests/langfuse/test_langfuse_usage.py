@@ -174,7 +174,7 @@ def said(output: Any) -> Any:
 
 @pytest.mark.parametrize("name", ANSWERS)
 def test_every_sdk_is_understood(name: str) -> None:
-    """HON-065: counts go into exclusive buckets, also from streams; the text is found."""
+    """HON-065, HON-070: one reader for answers and streams, exclusive buckets; text is found."""
     output, buckets = ANSWERS[name]
     usage = read_usage(None, output)
     assert usage is not None

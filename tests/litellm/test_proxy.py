@@ -18,6 +18,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import openai
 import pytest
+import yaml
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -27,20 +28,30 @@ for needed in ("apscheduler", "fastapi_sso", "uvicorn", "soundfile"):
 
 CONFIG = Path(__file__).resolve().parents[2] / "notebooks" / "proxy" / "config.yaml"
 KEY = "sk-a-long-key-for-tests-on-loopback-only"
-STARTUP_SECONDS = 55.0
+STARTUP_SECONDS = 150.0
 MESSAGES: Any = [{"role": "user", "content": "hello"}]
-HOOKS_ONLY = """
-router_settings:
-  num_retries: 1
-  retry_policy: {BadRequestErrorRetries: 0, DefaultRetries: 1, RateLimitErrorRetries: 1}
-"""
+NO_REDIS = "redis-server is not installed"
+HOOKS_ONLY: Any = {
+    "litellm_settings": {"callbacks": "honcho_fallback_litellm.proxy_filter"},
+    "router_settings": {
+        "num_retries": 1,
+        "disable_cooldowns": True,
+        "retry_policy": {
+            "BadRequestErrorRetries": 0,
+            "DefaultRetries": 1,
+            "RateLimitErrorRetries": 1,
+        },
+    },
+}
 
-pytestmark = pytest.mark.timeout(120)
+# The first test waits for all three processes, each of which imports for 15 s of a processor.
+pytestmark = pytest.mark.timeout(240)
 
 
 class Proxy(NamedTuple):
     """Hold a running Proxy and its client."""
 
+    process: subprocess.Popen[bytes]
     url: str
     client: openai.OpenAI
     log: Path
@@ -52,12 +63,11 @@ def free_port() -> int:
         return int(probe.getsockname()[1])
 
 
-@contextlib.contextmanager
-def serve(config: str, providers: Any, folder: Path, **env: str) -> Iterator[Proxy]:
-    """Run a Proxy until the block ends."""
+def start(config: Any, providers: Any, folder: Path) -> Proxy:
+    """Start a Proxy, and do not wait for it."""
     port = free_port()
     path, log = folder / f"config-{port}.yaml", folder / f"proxy-{port}.log"
-    path.write_text(config, "utf-8")
+    path.write_text(yaml.safe_dump(config), "utf-8")
     program = Path(sys.executable).parent / "litellm"
     clean = {name: value for name, value in os.environ.items() if "proxy" not in name.lower()}
     told = {
@@ -67,52 +77,70 @@ def serve(config: str, providers: Any, folder: Path, **env: str) -> Iterator[Pro
         "OPENAI_BASE_URL": f"{providers.url}/primary",
         "ANTHROPIC_API_KEY": "key-of-backup",
         "ANTHROPIC_BASE_URL": f"{providers.url}/backup",
-        **env,
     }
-    command: list[str | Path] = [
-        program,
-        "--config",
-        path,
-        "--host",
-        "127.0.0.1",
-        "--port",
-        str(port),
-    ]
+    command = [program, "--config", path, "--host", "127.0.0.1", "--port", str(port)]
     with log.open("w") as output:
-        running = subprocess.Popen(
+        process = subprocess.Popen(
             command, env={**clean, **told}, cwd=folder, stdout=output, stderr=subprocess.STDOUT
         )
     url = f"http://127.0.0.1:{port}"
-    try:
-        wait_for(f"{url}/health/liveliness", running, log)
-        with openai.OpenAI(base_url=url, api_key=KEY, max_retries=0) as client:
-            yield Proxy(url, client, log)
-    finally:
-        running.send_signal(signal.SIGINT)
-        try:
-            running.wait(10)
-        except subprocess.TimeoutExpired:
-            running.kill()
-            running.wait()
+    return Proxy(process, url, openai.OpenAI(base_url=url, api_key=KEY, max_retries=0), log)
 
 
-def wait_for(url: str, running: subprocess.Popen[bytes], log: Path) -> None:
+def wait_for(proxy: Proxy) -> None:
     until = time.monotonic() + STARTUP_SECONDS
     while time.monotonic() < until:
-        if running.poll() is not None:
-            break
+        with contextlib.suppress(OSError):
+            urllib.request.urlopen(f"{proxy.url}/health/liveliness", timeout=1).close()  # noqa: S310 # our own, on loopback
+            return
         try:
-            with urllib.request.urlopen(url, timeout=1):  # noqa: S310 # our own, on loopback
-                return
-        except OSError:
-            time.sleep(0.1)
-    pytest.fail("the Proxy did not start:\n" + log.read_text()[-3000:], pytrace=False)
+            proxy.process.wait(0.1)
+        except subprocess.TimeoutExpired:
+            continue
+        break
+    pytest.fail("the Proxy did not start:\n" + proxy.log.read_text()[-3000:], pytrace=False)
 
 
-@pytest.fixture(scope="module")
-def folder() -> Iterator[Path]:
-    with tempfile.TemporaryDirectory() as name:
-        yield Path(name)
+def stop(proxies: list[Proxy]) -> None:
+    for proxy in proxies:
+        proxy.client.close()
+        proxy.process.send_signal(signal.SIGINT)
+    for proxy in proxies:
+        try:
+            proxy.process.wait(10)
+        except subprocess.TimeoutExpired:
+            proxy.process.kill()
+            proxy.process.wait()
+
+
+def notebook_config() -> Any:
+    """Read the notebook's config; cooldowns are off in its group so that tests do not meet."""
+    config = yaml.safe_load(CONFIG.read_text("utf-8"))
+    for one in config["model_list"]:
+        one["model_info"]["cooldown_time"] = 0
+    return config
+
+
+def sharing(config: Any, redis_port: int) -> Any:
+    """Add a group of the same providers whose cooldowns go through Redis."""
+    cooling = [
+        {
+            **one,
+            "model_name": "cooling",
+            "model_info": {
+                **one["model_info"],
+                "id": f"cooling-{one['model_info']['id']}",
+                "cooldown_time": 60,
+            },
+        }
+        for one in config["model_list"]
+    ]
+    settings = {"redis_host": "127.0.0.1", "redis_port": redis_port}
+    return {
+        **config,
+        "model_list": [*config["model_list"], *cooling],
+        "router_settings": settings,
+    }
 
 
 @pytest.fixture(scope="module")
@@ -123,23 +151,33 @@ def upstream(make_providers: Any) -> Iterator[Any]:
 
 
 @pytest.fixture(scope="module")
-def running(upstream: Any, folder: Path) -> Iterator[Proxy]:
-    """Run the Proxy of the notebook's config, cooldowns off so that tests do not meet."""
-    config = CONFIG.read_text("utf-8") + "\nrouter_settings: {disable_cooldowns: true}\n"
-    with serve(config, upstream, folder) as proxy:
-        yield proxy
+def proxies(upstream: Any, request: pytest.FixtureRequest) -> Iterator[dict[str, Proxy]]:
+    """Run every Proxy that the module needs: together, since each imports for a long time."""
+    config = notebook_config()
+    configs: dict[str, Any] = {"first": config, "hooks only": {**config, **HOOKS_ONLY}}
+    if shutil.which("redis-server") is not None:
+        shared = sharing(config, request.getfixturevalue("redis_port"))
+        configs |= {"first": shared, "second": shared}
+    started: dict[str, Proxy] = {}
+    with tempfile.TemporaryDirectory() as name:
+        try:
+            for what, config in configs.items():
+                started[what] = start(config, upstream, Path(name))
+            for proxy in started.values():
+                wait_for(proxy)
+            yield started
+        finally:
+            stop([*started.values()])
 
 
 @pytest.fixture
-def proxy(running: Proxy, upstream: Any) -> Proxy:
+def proxy(proxies: dict[str, Proxy], upstream: Any) -> Proxy:
     upstream.forget()
-    return running
+    return proxies["first"]
 
 
-def ask(proxy: Proxy, **options: Any) -> Any:
-    return proxy.client.chat.completions.with_raw_response.create(
-        model="deriver", messages=MESSAGES, **options
-    )
+def ask(proxy: Proxy, model: str = "deriver") -> Any:
+    return proxy.client.chat.completions.with_raw_response.create(model=model, messages=MESSAGES)
 
 
 def text(raw: Any) -> str:
@@ -214,48 +252,38 @@ def test_twenty_clients_at_once(proxy: Proxy, upstream: Any) -> None:
     assert upstream.count("primary") == upstream.count("backup") == 20
 
 
-def test_documented_hooks_only(upstream: Any, folder: Path) -> None:
+def test_documented_hooks_only(proxies: dict[str, Proxy], upstream: Any) -> None:
     """Without the strategy: switches by class of error; a rate limit in the text fools LiteLLM."""
+    proxy = proxies["hooks only"]
     upstream.forget()
-    config = CONFIG.read_text("utf-8").replace("proxy_handler", "proxy_filter", 1) + HOOKS_ONLY
-    with serve(config, upstream, folder) as proxy:
-        upstream.fail("primary", 500)
-        raw = ask(proxy)
-        assert text(raw) == "hello from backup"
-        assert upstream.order == ["primary", "backup"]
-        assert raw.headers["x-litellm-model-id"] == "backup"
-        assert "x-honcho-fallback-attempts" not in raw.headers
+    upstream.fail("primary", 500)
+    raw = ask(proxy)
+    assert text(raw) == "hello from backup"
+    assert upstream.order == ["primary", "backup"]
+    assert raw.headers["x-litellm-model-id"] == "backup"
+    assert "x-honcho-fallback-attempts" not in raw.headers
 
-        upstream.forget()
-        upstream.fail("primary", 400)
-        with pytest.raises(openai.BadRequestError):
-            ask(proxy)
-        assert upstream.order == ["primary"]
+    upstream.forget()
+    upstream.fail("primary", 400)
+    with pytest.raises(openai.BadRequestError):
+        ask(proxy)
+    assert upstream.order == ["primary"]
 
-        upstream.forget()
-        body = {"error": {"message": "no tool named get_rate_limit"}}
-        upstream.fail("primary", 400, body=body)
-        assert text(ask(proxy)) == "hello from backup"
+    upstream.forget()
+    upstream.fail("primary", 400, body={"error": {"message": "no tool named get_rate_limit"}})
+    assert text(ask(proxy)) == "hello from backup"
 
 
-@pytest.mark.skipif(shutil.which("redis-server") is None, reason="redis-server is not installed")
+@pytest.mark.skipif(shutil.which("redis-server") is None, reason=NO_REDIS)
 def test_a_second_proxy_on_the_same_redis_knows_the_cooldown(
-    upstream: Any, folder: Path, redis_port: int
+    proxies: dict[str, Proxy], upstream: Any
 ) -> None:
     """A target that one process cools down is passed over by the other."""
     upstream.forget()
     upstream.fail("primary", 429)
-    shared = f"""
-router_settings:
-  redis_host: 127.0.0.1
-  redis_port: {redis_port}
-  cooldown_time: 60
-"""
-    config = CONFIG.read_text("utf-8") + shared
-    with serve(config, upstream, folder) as first, serve(config, upstream, folder) as second:
-        assert text(ask(first)) == "hello from backup"
-        raw = ask(second)
-        assert text(raw) == "hello from backup"
-        assert upstream.order == ["primary", "backup", "backup"]
-        assert raw.headers["x-honcho-fallback-attempts"] == "1"
-        assert raw.headers["x-honcho-fallback-answered-by"] == "backup"
+    assert text(ask(proxies["first"], "cooling")) == "hello from backup"
+    raw = ask(proxies["second"], "cooling")
+    assert text(raw) == "hello from backup"
+    assert upstream.order == ["primary", "backup", "backup"]
+    assert raw.headers["x-honcho-fallback-attempts"] == "1"
+    assert raw.headers["x-honcho-fallback-answered-by"] == "cooling-backup"

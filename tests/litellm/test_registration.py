@@ -8,6 +8,7 @@ from typing import Any
 import litellm
 import pytest
 from litellm import Router
+from litellm.integrations.custom_logger import CustomLogger
 from litellm.types.router import CustomRoutingStrategyBase
 
 from honcho_fallback import FallbackConfig, FallbackConfigError
@@ -166,6 +167,17 @@ def test_a_deployment_that_comes_later_joins_the_chain(
     assert text(ask(router, "completion", model="deriver", messages=MESSAGES)) == "hello from late"
 
 
+def test_ranks_that_change_change_the_order(
+    bench: Any, providers: Any, ask: Any, text: Any
+) -> None:
+    """A new model list with the same deployments is a new chain."""
+    router, _ = bench.managed(models=bench.chain("one", "two"))
+    assert text(ask(router, "completion", model="deriver", messages=MESSAGES)) == "hello from one"
+    router.set_model_list([bench.deployment("one", 1), bench.deployment("two", 0)])
+    assert text(ask(router, "completion", model="deriver", messages=MESSAGES)) == "hello from two"
+    assert providers.order == ["one", "two"]
+
+
 def test_litellms_own_langfuse_beside_observers_is_warned_of(
     bench: Any, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -177,6 +189,21 @@ def test_litellms_own_langfuse_beside_observers_is_warned_of(
     FallbackRoutingStrategy().register(bench.router())
     assert "langfuse_otel" not in caplog.text
     assert isinstance(router, Router)
+
+
+@pytest.mark.parametrize("name", ["success_callback", "failure_callback", "callbacks"])
+def test_a_langfuse_callback_set_after_the_router_is_warned_of_once(
+    name: str, bench: Any, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Who sets LiteLLM's callbacks last hears of it at the first call, and not again."""
+    router, _ = bench.managed()
+    assert "is on beside" not in caplog.text
+    langfuse = type("LangfuseLogger", (CustomLogger,), {})
+    langfuse.__module__ = "litellm.integrations.langfuse.langfuse"
+    monkeypatch.setattr(litellm, name, [langfuse()])
+    for _ in range(2):
+        router.completion(model="deriver", messages=MESSAGES)
+    assert caplog.text.count("LangfuseLogger is on beside the strategy's observers") == 1
 
 
 def test_targets_are_described_without_secrets(bench: Any, providers: Any, ask: Any) -> None:

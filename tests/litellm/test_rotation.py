@@ -9,6 +9,7 @@ import litellm
 import pytest
 
 from honcho_fallback import FallbackConfig
+from honcho_fallback_litellm import FallbackRoutingStrategy
 
 MESSAGES = [{"role": "user", "content": "hello"}]
 
@@ -107,6 +108,22 @@ def test_when_all_cool_down_they_are_tried_all_the_same(
     assert providers.order == ["primary", "backup", "primary"]
 
 
+def test_a_target_that_cools_down_is_better_than_none(
+    bench: Any, providers: Any, ask: Any, text: Any
+) -> None:
+    """(7) When the primary fails and all that is left cools down, it is tried all the same."""
+    providers.fail("primary", 500)
+    providers.fail("backup", 429, times=1)
+    router, _ = bench.managed(cooldown_time=60)
+    with pytest.raises(litellm.RateLimitError):
+        ask(router, "completion", model="deriver", messages=MESSAGES)
+
+    answer = ask(router, "completion", model="deriver", messages=MESSAGES)
+
+    assert text(answer) == "hello from backup"
+    assert providers.order == ["primary", "backup"] * 2
+
+
 def test_tags_narrow_the_chain(bench: Any, providers: Any, run: Any, text: Any) -> None:
     """(7) Tag routing stays LiteLLM's: the chain is what it leaves."""
     models = [
@@ -156,6 +173,42 @@ def test_an_unmanaged_group_stays_litellms(bench: Any, providers: Any, ask: Any)
     assert not listener.starts
 
 
+def test_an_unmanaged_group_keeps_its_cooldowns(bench: Any, providers: Any, ask: Any) -> None:
+    """(9) `respect_cooldown=False` is for chains: elsewhere a deployment that cools down rests."""
+    models = [
+        *bench.chain("primary", "backup"),
+        bench.deployment("limited", None, group="plain"),
+        bench.deployment("fine", None, group="plain"),
+    ]
+    providers.fail("limited", 429)
+    router, _ = bench.managed(models=models, respect_cooldown=False, cooldown_time=60)
+    for _ in range(12):
+        ask(router, "completion", model="plain", messages=MESSAGES)
+    assert providers.count("limited") <= 1
+    assert providers.count("fine") == 12
+
+
+@pytest.mark.parametrize("attempt", [0, 1, 2])
+def test_without_a_call_of_ours_the_attempts_number_decides(
+    attempt: int, bench: Any, run: Any
+) -> None:
+    """Outside of a call of ours LiteLLM's own count says whose turn it is."""
+    router = bench.router(bench.chain("first", "second"))
+    strategy = FallbackRoutingStrategy().register(router)
+    options = {"model": "deriver", "messages": MESSAGES}
+
+    def asked() -> dict[str, Any]:
+        return {"metadata": {"attempted_retries": attempt}}
+
+    found = [
+        strategy.get_available_deployment(**options, request_kwargs=asked()),
+        run(strategy.async_get_available_deployment(**options, request_kwargs=asked())),
+    ]
+
+    expected = ["first", "second", "second"][attempt]
+    assert [one["model_info"]["id"] for one in found] == [expected] * 2
+
+
 def test_the_users_own_fallbacks_stand_behind_the_chain(
     bench: Any, providers: Any, ask: Any, text: Any
 ) -> None:
@@ -173,6 +226,21 @@ def test_the_users_own_fallbacks_stand_behind_the_chain(
     assert text(answer) == "hello from spare"
     assert providers.order == ["primary", "backup", "spare"]
     assert listener.record.outcome == "exhausted"
+
+
+def test_behind_the_chain_litellm_retries_as_ever(
+    bench: Any, providers: Any, ask: Any, text: Any
+) -> None:
+    """(9) The call that is over has no say in the group that LiteLLM falls back to."""
+    providers.fail("primary", 500)
+    providers.fail("last", 500, times=1)
+    models = [*bench.chain("primary"), bench.deployment("last", None, group="plain")]
+    router, _ = bench.managed(
+        models=models, fallbacks=[{"deriver": ["plain"]}], num_retries=1, disable_cooldowns=True
+    )
+    answer = ask(router, "completion", model="deriver", messages=MESSAGES)
+    assert text(answer) == "hello from last"
+    assert providers.order == ["primary", "last", "last"]
 
 
 def test_the_users_own_fallbacks_do_not_see_a_wrong_request(
@@ -278,13 +346,15 @@ def test_a_switch_keeps_to_larger_windows(bench: Any, providers: Any, ask: Any, 
 def test_options_of_the_core_apply(bench: Any, providers: Any, ask: Any, text: Any) -> None:
     """fallback_on, switch_after with its wait, max_attempts and validate are the core's."""
     providers.fail("primary", 500, times=1)
-    config = FallbackConfig(switch_after=2, max_attempts=3, wait=0.01)
+    config = FallbackConfig(switch_after=2, max_attempts=3, wait=0.3)
     router, listener = bench.managed(config)
     assert text(ask(router, "completion", model="deriver", messages=MESSAGES)) == (
         "hello from primary"
     )
     assert providers.order == ["primary", "primary"]
-    assert [a.wait for a in listener.record.attempts] == [0, 0.01]
+    assert [a.wait for a in listener.record.attempts] == [0, 0.3]
+    first, second = (seen.at for seen in providers.seen["primary"])
+    assert second - first >= 0.3
 
 
 def test_a_kind_that_is_not_named_does_not_switch(bench: Any, providers: Any, ask: Any) -> None:

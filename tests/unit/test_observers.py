@@ -106,6 +106,28 @@ def test_a_happy_call_and_a_repeat_log_nothing(caplog: pytest.LogCaptureFixture)
     assert caplog.records == []
 
 
+class Sleeper(Notebook):
+    """Listen when awake."""
+
+    is_listening = False
+
+
+def test_an_observer_that_does_not_listen_hears_nothing_of_a_call() -> None:
+    """Asked at each call's start; nothing is told or built for it, and the others hear all."""
+    sleeper, notebook = Sleeper(), Notebook()
+    alone, both = policy(sleeper), policy(sleeper, notebook)
+    for asked in (alone, both):
+        run = asked.start()
+        sleeper.is_listening = True  # too late for this call
+        asked.call(failing_twice().ask, run=run)
+        sleeper.is_listening = False
+    assert sleeper.heard == []
+    assert len(notebook.heard) == 4
+    sleeper.is_listening = True
+    alone.call(failing_twice().ask)
+    assert len(sleeper.heard) == 4
+
+
 def test_an_observer_that_raises_is_logged_once_and_ignored(
     caplog: pytest.LogCaptureFixture,
 ) -> None:

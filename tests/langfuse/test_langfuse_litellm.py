@@ -1,0 +1,158 @@
+"""Over LiteLLM's Router: one clean generation per call."""
+
+from __future__ import annotations
+
+import os
+from typing import TYPE_CHECKING, Any, ClassVar
+
+import pytest
+from providers import MESSAGES, SECRET
+from scenarios import CASES, ENDINGS, check, play
+
+from honcho_fallback_langfuse import LangfuseCallbackHandler
+
+if TYPE_CHECKING:
+    from collections.abc import AsyncGenerator, Iterator, Sequence
+
+    from memory import Memory
+
+    from honcho_fallback import FallbackObserver
+
+# Before the first import of LiteLLM, which would fetch a price list.
+os.environ["LITELLM_LOCAL_MODEL_COST_MAP"] = "True"
+pytest.importorskip("litellm")
+
+import litellm
+import openai
+from litellm import Router
+from litellm.llms.custom_httpx.async_client_cleanup import close_litellm_async_clients
+
+from honcho_fallback_litellm import FallbackRoutingStrategy, warm_up
+
+pytestmark = pytest.mark.filterwarnings("ignore")  # LiteLLM's own, and what it leaves open
+
+
+class RouterCalls:
+    """Ask a Router."""
+
+    def __init__(self, router: Any) -> None:
+        self._router = router
+        self._asked: dict[str, Any] = {"model": "deriver", "messages": MESSAGES, "top_p": 0.9}
+
+    def call(self) -> Any:
+        return self._router.completion(**self._asked)
+
+    async def acall(self) -> Any:
+        try:
+            return await self._router.acompletion(**self._asked)
+        finally:
+            await close_litellm_async_clients()
+
+    def stream(self) -> Any:
+        return self._router.completion(**self._asked, stream=True)
+
+    async def astream(self) -> AsyncGenerator[Any]:
+        try:
+            chunks = await self._router.acompletion(**self._asked, stream=True)
+            try:
+                async for chunk in chunks:
+                    yield chunk
+            finally:
+                await chunks.aclose()
+        finally:
+            await close_litellm_async_clients()
+
+
+class OverLiteLLM:
+    """Ask deployments behind a Router."""
+
+    parameters: ClassVar[dict[str, Any]] = {"top_p": 0.9}
+    provider: str
+    raises: tuple[type[BaseException], ...] = (openai.OpenAIError,)
+    told: ClassVar[dict[str, str]] = {}
+
+    def __init__(self, url: str) -> None:
+        self._url = url
+
+    def calls(self, chain: Sequence[str], observer: FallbackObserver) -> RouterCalls:
+        router = Router(
+            model_list=[
+                {
+                    "model_name": "deriver",
+                    "litellm_params": {
+                        "model": f"{self.provider}/{behaviour}-model",
+                        "api_base": f"{self._url}/{behaviour}",
+                        "api_key": SECRET,
+                    },
+                    "model_info": {"id": behaviour, "fallback_rank": rank},
+                }
+                for rank, behaviour in enumerate(chain)
+            ]
+        )
+        FallbackRoutingStrategy(observers=[observer]).register(router)
+        return RouterCalls(router)
+
+    def has_content(self, chunk: Any) -> object:
+        return chunk.choices and chunk.choices[0].delta.content
+
+
+class OpenAIDeployments(OverLiteLLM):
+    """Ask OpenAI's protocol."""
+
+    provider = "openai"
+
+
+class AnthropicDeployments(OverLiteLLM):
+    """Ask Anthropic's protocol, of whose errors in a stream LiteLLM makes a 500."""
+
+    provider = "anthropic"
+    told: ClassVar[dict[str, str]] = {"interrupted": "server_error"}
+
+
+SPEAKERS = {"openai": OpenAIDeployments, "anthropic": AnthropicDeployments}
+
+
+@pytest.fixture(scope="module", autouse=True)
+def warmed() -> None:
+    """Pay LiteLLM's lazy imports once, outside of any test's time."""
+    warm_up()
+
+
+@pytest.fixture(autouse=True)
+def clean_litellm() -> Iterator[None]:
+    """Leave LiteLLM's global lists as they were: every Router adds to them."""
+    names = [name for name in vars(litellm) if name.endswith("callback") or name == "callbacks"]
+    before = {
+        name: list(value) for name in names if isinstance(value := getattr(litellm, name), list)
+    }
+    yield
+    for name, value in before.items():
+        getattr(litellm, name)[:] = value
+    litellm.in_memory_llm_clients_cache.flush_cache()
+
+
+@pytest.mark.parametrize(("mode", "name"), CASES)
+@pytest.mark.parametrize("who", SPEAKERS)
+def test_one_generation_tells_the_call(
+    who: str, mode: str, name: str, memory: Memory, providers: str
+) -> None:
+    """HON-061 to HON-066, HON-069: the same over LiteLLM's Router."""
+    speaker = SPEAKERS[who](providers)
+    handler = LangfuseCallbackHandler(memory.client)
+    play(mode, name, speaker, handler)
+    one = memory.only()
+    assert (one.parent_id, one.trace_name) == (None, "deriver")
+    check(one, mode, name, speaker)
+    assert SECRET not in repr(memory.spans())
+    assert len(handler._calls) == 0
+
+
+@pytest.mark.parametrize("name", ENDINGS)
+def test_it_nests_in_the_users_trace(name: str, memory: Memory, providers: str) -> None:
+    """A call inside the application's own span is a child of it."""
+    speaker = OpenAIDeployments(providers)
+    with memory.client.start_as_current_observation(name="request") as request:
+        play("astream", name, speaker, LangfuseCallbackHandler(memory.client))
+    one, _ = memory.stored()
+    assert (one.trace_id, one.parent_id) == (request.trace_id, request.id)
+    check(one, "astream", name, speaker)

@@ -1,0 +1,90 @@
+"""Routers in two processes share LiteLLM's cooldowns, through its own Redis."""
+
+from __future__ import annotations
+
+import gc
+import json
+import os
+import subprocess
+import sys
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+pytest.importorskip("redis")
+
+# Another process imports LiteLLM first, which takes seconds.
+pytestmark = pytest.mark.timeout(180)
+
+MESSAGES = [{"role": "user", "content": "hello"}]
+OTHER_PROCESS = """
+import asyncio, json, sys
+from litellm import Router
+from honcho_fallback_litellm import FallbackRoutingStrategy
+
+models, shared, messages = json.load(sys.stdin)
+asked = []
+for options in (shared, {}):
+    router = Router(model_list=models, cooldown_time=60, **options)
+    FallbackRoutingStrategy().register(router)
+    for group in ("sync", "async"):
+        ask = {"model": group, "messages": messages}
+        answers = [router.completion(**ask), asyncio.run(router.acompletion(**ask))]
+        asked += [
+            [at["target"] for at in answer._hidden_params["fallback"]["attempts"]]
+            for answer in answers
+        ]
+print(json.dumps(asked))
+"""
+
+
+@pytest.fixture(scope="module", autouse=True)
+def connections_are_gone() -> Iterator[None]:
+    """Let go of LiteLLM's Redis connections, which it never closes, while warnings are ignored."""
+    yield
+    gc.collect()
+
+
+def test_a_cooldown_of_one_process_is_known_to_the_other(
+    bench: Any, providers: Any, run: Any, redis_port: int
+) -> None:
+    """A primary that refused one process is not asked by the other; without Redis it is."""
+    providers.fail("primary", 429)
+    models = [
+        bench.deployment(f"{group}-{name}", rank, group=group, api_base=f"{providers.url}/{name}")
+        for group in ("sync", "async")
+        for rank, name in enumerate(("primary", "backup"))
+    ]
+    shared = {"redis_host": "127.0.0.1", "redis_port": redis_port}
+    router, _ = bench.managed(models=models, cooldown_time=60, **shared)
+    router.completion(model="sync", messages=MESSAGES)
+    run(router.acompletion(model="async", messages=MESSAGES))
+    assert providers.order == ["primary", "backup"] * 2
+
+    other = subprocess.run(
+        [sys.executable, "-c", OTHER_PROCESS],
+        env={**os.environ, "LITELLM_LOCAL_MODEL_COST_MAP": "True"},
+        input=json.dumps([models, shared, MESSAGES]),
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+
+    assert other.returncode == 0, other.stderr
+    asked = json.loads(other.stdout.splitlines()[-1])
+    assert asked[:4] == [
+        ["sync-backup"],
+        ["sync-backup"],
+        ["async-backup"],
+        ["async-backup"],
+    ]
+    assert asked[4:] == [
+        ["sync-primary", "sync-backup"],
+        ["sync-backup"],
+        ["async-primary", "async-backup"],
+        ["async-backup"],
+    ]
+    assert providers.count("primary") == 4
