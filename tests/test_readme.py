@@ -59,12 +59,13 @@ def chat_stream(*words: str) -> Response:
 
 
 def local_model(request: Request) -> Response:
-    """Call the tool until its result is there, then answer."""
+    """Call the tool until its result is there, then answer; never give up on the mail."""
     asked: dict[str, Any] = request.get_json()
     if asked.get("stream"):
         return chat_stream("", "good ", "morning")
-    if "tools" in asked and asked["messages"][-1]["role"] != "tool":
-        function = {"name": "clock", "arguments": "{}"}
+    name = asked["tools"][0]["function"]["name"] if "tools" in asked else None
+    if name == "read_mail" or (name and asked["messages"][-1]["role"] != "tool"):
+        function = {"name": name, "arguments": "{}"}
         return chat({"tool_calls": [{"id": "t1", "type": "function", "function": function}]})
     return chat({"content": "noon"})
 
@@ -149,7 +150,9 @@ def test_the_langchain_examples_run(
     assert capsys.readouterr().out == blocks(LANGCHAIN, "text")[0]
     for code in others:
         exec(compile(code, "README.md", "exec"), names)  # noqa: S102 # our own README
-    assert capsys.readouterr().out == "good morning\nnoon\n"
+    *shown, stopped = capsys.readouterr().out.splitlines()
+    assert shown == ["good morning", "noon", "bad_credentials"]
+    assert stopped.startswith("I stopped: read_mail failed 3 times in the same way.")
     assert names["asked"].tool_calls
     assert names["told"].content == "noon"
     asked = [request.path for request, _ in providers.log]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from importlib import import_module
 from importlib.util import find_spec
 from typing import TYPE_CHECKING, Any
 
@@ -17,24 +18,29 @@ from honcho_fallback_langchain._sdk_retries import without_sdk_retries
 
 if TYPE_CHECKING:
     from honcho_fallback_langchain._middleware import FallbackMiddleware
+    from honcho_fallback_langchain._tool_loop import ToolLoopGuardMiddleware
 
 __all__ = [
     "FallbackChatModel",
     "FallbackMiddleware",
     "FallbackOptions",
     "FallbackRunnable",
+    "ToolLoopGuardMiddleware",
     "with_fallback_config",
     "without_sdk_retries",
 ]
 
+_OF_AGENTS = {
+    "FallbackMiddleware": "honcho_fallback_langchain._middleware",
+    "ToolLoopGuardMiddleware": "honcho_fallback_langchain._tool_loop",
+}
+
 
 def __getattr__(name: str) -> Any:
     # Agents need langchain and langgraph; who has but a chain should not have to wait for them.
-    if name != "FallbackMiddleware":
+    if name not in _OF_AGENTS:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
     if find_spec("langchain") is None:
         raise ImportError(f"{name} needs langchain: pip install 'honcho-fallback[agents]'")
-    from honcho_fallback_langchain._middleware import FallbackMiddleware  # noqa: PLC0415 # see above
-
-    globals()[name] = FallbackMiddleware
-    return FallbackMiddleware
+    globals()[name] = found = getattr(import_module(_OF_AGENTS[name]), name)
+    return found

@@ -6,14 +6,19 @@ import hashlib
 import json
 from typing import TYPE_CHECKING, Any, NamedTuple
 
+from honcho_fallback._classify._redact import redact
 from honcho_fallback.tools._classify import classify_tool_failure, text_of
+from honcho_fallback.tools._terminal import TERMINALS, terminal_error, terminal_text
+from honcho_fallback.tools._text import lowered
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
     from honcho_fallback.tools._failure import ToolFailure
+    from honcho_fallback.tools._terminal import Terminal
 
 _DIGEST = 16  # hexadecimal digits
+_SHOWN = 8  # lines
 
 
 class ToolUse(NamedTuple):
@@ -36,12 +41,17 @@ class ToolOutcome(NamedTuple):
         arguments: As a mapping, or as the JSON that the model wrote.
         error: What it raised, or the text that it returned instead of a result; None is success.
         timed_out: Whether it was stopped for taking too long.
+        known_failure: What its failure means, where an exception was read earlier and only its
+            text is left.
+        known_terminal: The same for ``terminal``.
     """
 
     tool: str
     arguments: Any = None
     error: BaseException | str | None = None
     timed_out: bool = False
+    known_failure: ToolFailure | None = None
+    known_terminal: str = ""
 
     @property
     def failed(self) -> bool:
@@ -51,7 +61,17 @@ class ToolOutcome(NamedTuple):
     @property
     def failure(self) -> ToolFailure:
         """Say what its failure means."""
+        if self.known_failure is not None:
+            return self.known_failure
         return classify_tool_failure("" if self.error is None else self.error, self.timed_out)
+
+    @property
+    def terminal(self) -> Terminal | None:
+        """Say why a model that the tool hands its work to is gone for good, or None."""
+        found = TERMINALS.get(self.known_terminal) or terminal_text(lowered(self.text))
+        if found is None and isinstance(self.error, BaseException):
+            return terminal_error(self.error)
+        return found
 
     @property
     def text(self) -> str:
@@ -59,6 +79,11 @@ class ToolOutcome(NamedTuple):
         if isinstance(self.error, BaseException):
             return text_of(self.error)
         return self.error or ""
+
+    @property
+    def shown(self) -> str:
+        """Return the first lines of what it said, without anything that looks like a secret."""
+        return "\n".join(map(redact, self.text.strip().splitlines()[:_SHOWN]))
 
     @property
     def signature(self) -> str:

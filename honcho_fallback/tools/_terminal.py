@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from typing import TYPE_CHECKING, Literal
+from typing import TYPE_CHECKING, Literal, get_args
 
 from honcho_fallback import FailureKind, FallbackExhausted
 
@@ -11,6 +11,7 @@ if TYPE_CHECKING:
     from honcho_fallback import FallbackError
 
 Terminal = Literal["budget_exhausted", "provider_config"]
+TERMINALS: dict[str, Terminal] = {name: name for name in get_args(Terminal)}
 
 # Without one of these the words below are a tool's own business.
 _ENVELOPE = re.compile(

@@ -13,7 +13,6 @@ from honcho_fallback.tools import _words
 from honcho_fallback.tools._failure import ToolFailureCategory, ToolFailureKind
 from honcho_fallback.tools._outcome import ToolOutcome, batch_digest, digest
 from honcho_fallback.tools._state import CONTINUE, ToolLoopState, Verdict, counted
-from honcho_fallback.tools._terminal import terminal_error, terminal_text
 from honcho_fallback.tools._text import lowered, passes
 
 if TYPE_CHECKING:
@@ -104,10 +103,7 @@ def _failed(
     state: ToolLoopState, outcome: ToolOutcome, limits: ToolLoopLimits, exempt: Collection[str]
 ) -> tuple[ToolLoopState, Verdict]:
     failure, text = outcome.failure, lowered(outcome.text)
-    error = outcome.error
-    terminal = terminal_text(text)
-    if terminal is None and isinstance(error, BaseException):
-        terminal = terminal_error(error)
+    terminal = outcome.terminal
     if terminal is not None:
         return state, Verdict("halt", _words.TERMINAL[terminal], terminal, failure)
     if failure.category in _REFUSED:

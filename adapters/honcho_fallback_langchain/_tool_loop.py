@@ -1,0 +1,216 @@
+"""A guard for ``create_agent``: tools that fail are explained, a run without progress is ended.
+
+The guard's rules are the core's. What has been counted lives in the graph's state, so that all
+runs may share one middleware and a checkpoint keeps the counts over an interrupt.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Annotated, Any, NotRequired
+
+from langchain.agents.middleware.types import (
+    AgentMiddleware,
+    AgentState,
+    PrivateStateAttr,
+    hook_config,
+)
+from langchain_core.messages import AIMessage, HumanMessage, ToolMessage
+
+from honcho_fallback import FallbackConfigError
+from honcho_fallback.tools import (
+    ToolLoopLimits,
+    ToolLoopState,
+    ToolUse,
+    after_model,
+    after_tools,
+)
+from honcho_fallback_langchain._tool_failures import (
+    explained,
+    failure_message,
+    is_failure,
+    not_made,
+    outcome_of,
+)
+
+if TYPE_CHECKING:
+    from collections.abc import Awaitable, Callable, Iterable, Sequence
+
+    from langchain.agents.middleware.types import ToolCallRequest
+    from langchain_core.messages import ToolCall
+    from langgraph.runtime import Runtime
+    from langgraph.types import Command
+
+    from honcho_fallback.tools import Verdict
+
+COUNTS = "honcho_fallback_tool_loop"
+COUNTED = "honcho_fallback_tool_loop_counted"
+
+
+class ToolLoopGraphState(AgentState[Any]):
+    """Keep in the graph what the guard has counted; neither input nor output."""
+
+    honcho_fallback_tool_loop: NotRequired[Annotated[dict[str, Any], PrivateStateAttr]]
+    honcho_fallback_tool_loop_counted: NotRequired[Annotated[str, PrivateStateAttr]]
+
+
+class ToolLoopGuardMiddleware(AgentMiddleware[Any, Any, Any]):
+    """Explain each failure of a tool, and end a turn that makes no progress with a reason.
+
+    A tool that raises gives the model a ``ToolMessage`` with ``status="error"``; every such
+    message says in ``additional_kwargs["failure"]`` what the failure means. A halt's answer, and a
+    nudge, say in ``response_metadata["tool_loop"]`` which limit it was. Each turn counts anew.
+
+    Put it before a ToolRetryMiddleware, so that it sees what is left when the tries are used up.
+
+    Args:
+        limits: When to nudge and when to halt.
+        exempt_tools: Tools that may be called again and again, such as one that polls.
+        autonomous: Whether nobody watches the runs.
+
+    Raises:
+        FallbackConfigError: An argument has the wrong type.
+    """
+
+    state_schema = ToolLoopGraphState
+
+    def __init__(
+        self,
+        limits: ToolLoopLimits | None = None,
+        *,
+        exempt_tools: Iterable[str] = (),
+        autonomous: bool = False,
+    ) -> None:
+        super().__init__()
+        held: Any = ToolLoopLimits() if limits is None else limits
+        if not isinstance(held, ToolLoopLimits):
+            raise FallbackConfigError.about(
+                "limits", f"got a {type(held).__name__}", "pass ToolLoopLimits(...)"
+            )
+        if isinstance(exempt_tools, str):
+            raise FallbackConfigError.about(
+                "exempt_tools", "got a single string", "pass a list of names"
+            )
+        self.limits = held
+        self.exempt_tools = frozenset(exempt_tools)
+        self.autonomous = autonomous
+
+    def wrap_tool_call(
+        self,
+        request: ToolCallRequest,
+        handler: Callable[[ToolCallRequest], ToolMessage | Command[Any]],
+    ) -> ToolMessage | Command[Any]:
+        """Make a call of a tool, and say what its failure means.
+
+        Args:
+            request: The agent's.
+            handler: Makes the call.
+        """
+        try:
+            result = handler(request)
+        except Exception as error:
+            if not is_failure(error):
+                raise
+            return failure_message(request.tool_call, error)
+        return explained(request.tool_call, result)
+
+    async def awrap_tool_call(
+        self,
+        request: ToolCallRequest,
+        handler: Callable[[ToolCallRequest], Awaitable[ToolMessage | Command[Any]]],
+    ) -> ToolMessage | Command[Any]:
+        """Make a call of a tool in this task, and say what its failure means.
+
+        Args:
+            request: The agent's.
+            handler: Makes the call.
+        """
+        try:
+            result = await handler(request)
+        except Exception as error:
+            if not is_failure(error):
+                raise
+            return failure_message(request.tool_call, error)
+        return explained(request.tool_call, result)
+
+    def before_agent(self, state: Any, runtime: Runtime[Any]) -> dict[str, Any]:  # noqa: ARG002 # LangGraph looks for these names
+        """Forget the last turn, its unanswered calls included."""
+        asked, _ = _last_round(state)
+        return {COUNTS: ToolLoopState().to_dict(), COUNTED: _name_of(asked)}
+
+    async def abefore_agent(self, state: Any, runtime: Runtime[Any]) -> dict[str, Any]:
+        """Forget the last turn, its unanswered calls included."""
+        return self.before_agent(state, runtime)
+
+    @hook_config(can_jump_to=["end"])
+    def before_model(self, state: Any, runtime: Runtime[Any]) -> dict[str, Any]:  # noqa: ARG002 # LangGraph looks for these names
+        """Take in what came of the calls that the model made at once."""
+        asked, results = _last_round(state)
+        # Once only, however often the hook runs before the model answers.
+        new = [] if _name_of(asked) == state.get(COUNTED, "") else _calls_of(asked)
+        outcomes = [outcome_of(call, results.get(call["id"])) for call in new]
+        counts, verdict = after_tools(_counts(state), outcomes, self.limits, self.exempt_tools)
+        update = _update(counts, verdict, [call for call in new if call["id"] not in results])
+        return {**update, COUNTED: _name_of(asked)}
+
+    @hook_config(can_jump_to=["end"])
+    async def abefore_model(self, state: Any, runtime: Runtime[Any]) -> dict[str, Any]:
+        """Take in what came of the calls that the model made at once."""
+        return self.before_model(state, runtime)
+
+    @hook_config(can_jump_to=["end"])
+    def after_model(self, state: Any, runtime: Runtime[Any]) -> dict[str, Any] | None:  # noqa: ARG002 # LangGraph looks for these names
+        """Take in what the model said, before its calls are made."""
+        asked, results = _last_round(state)
+        calls = _calls_of(asked)
+        still_open = [call for call in calls if call["id"] not in results]
+        # An answer in a schema may be a call, too, and it is the end of the run by itself.
+        if asked is None or (not still_open and state.get("structured_response") is not None):
+            return None
+        uses = [ToolUse(call["name"], call["args"]) for call in calls]
+        counts, verdict = after_model(
+            _counts(state), str(asked.text), uses, self.limits, autonomous=self.autonomous
+        )
+        return _update(counts, verdict, still_open)
+
+    @hook_config(can_jump_to=["end"])
+    async def aafter_model(self, state: Any, runtime: Runtime[Any]) -> dict[str, Any] | None:
+        """Take in what the model said, before its calls are made."""
+        return self.after_model(state, runtime)
+
+
+def _last_round(state: Any) -> tuple[AIMessage | None, dict[str | None, ToolMessage]]:
+    """Return the model's last message, and what came of its calls by their ids."""
+    results: dict[str | None, ToolMessage] = {}
+    for message in reversed(state.get("messages", [])):
+        if isinstance(message, AIMessage):
+            return message, results
+        if isinstance(message, ToolMessage):
+            results.setdefault(message.tool_call_id, message)
+    return None, results
+
+
+def _counts(state: Any) -> ToolLoopState:
+    return ToolLoopState.from_dict(state.get(COUNTS))
+
+
+def _name_of(asked: AIMessage | None) -> str:
+    return (asked and asked.id) or ""
+
+
+def _calls_of(asked: AIMessage | None) -> list[ToolCall]:
+    return asked.tool_calls if asked else []
+
+
+def _update(
+    counts: ToolLoopState, verdict: Verdict, still_open: Sequence[ToolCall]
+) -> dict[str, Any]:
+    update: dict[str, Any] = {COUNTS: counts.to_dict()}
+    why = {"tool_loop": {"action": verdict.action, "reason": verdict.reason}}
+    if verdict.action == "nudge":
+        update["messages"] = [HumanMessage(verdict.message, response_metadata=why)]
+    if verdict.action == "halt":
+        # A provider refuses a history with calls that nothing answers.
+        answers = [not_made(call) for call in still_open]
+        update["messages"] = [*answers, AIMessage(verdict.message, response_metadata=why)]
+        update["jump_to"] = "end"
+    return update

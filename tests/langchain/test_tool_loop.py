@@ -1,0 +1,681 @@
+"""The guard around an agent's tools: what the model is told, when a turn ends, what is kept."""
+
+from __future__ import annotations
+
+import asyncio
+import concurrent.futures
+from typing import TYPE_CHECKING, Any
+
+import pytest
+from agent_fakes import Told, agent, agent_chat, calls, down, last, run
+from langchain.agents.middleware import AgentMiddleware, ToolCallLimitMiddleware
+from langchain.agents.structured_output import ToolStrategy
+from langchain_core.messages import AIMessage, AIMessageChunk, HumanMessage, ToolMessage
+from langchain_core.messages.tool import tool_call_chunk
+from langchain_core.tools import ToolException, tool
+from langgraph.checkpoint.memory import InMemorySaver
+from langgraph.types import Command, interrupt
+from pydantic import BaseModel
+from scripted import ProviderError
+
+import honcho_fallback_langchain
+from honcho_fallback import (
+    FallbackConfig,
+    FallbackConfigError,
+    FallbackExhausted,
+    FallbackPolicy,
+    Target,
+)
+from honcho_fallback.tools import (
+    ToolBlockedError,
+    ToolDeniedError,
+    ToolLoopLimits,
+    ToolLoopState,
+    classify_tool_failure,
+)
+from honcho_fallback_langchain import (
+    FallbackChatModel,
+    FallbackMiddleware,
+    ToolLoopGuardMiddleware,
+)
+from honcho_fallback_langchain._tool_failures import FAILURE, TERMINAL
+from honcho_fallback_langchain._tool_loop import COUNTED, COUNTS
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+VERBS = pytest.mark.parametrize("verb", ["invoke", "ainvoke"])
+SECRET = "sk-proj-abcdefghijklmnop1234"  # gitleaks:allow
+
+
+class Sky(BaseModel):
+    """The sky."""
+
+    colour: str
+
+
+class Tool:
+    """A tool that does what it is told to, and counts."""
+
+    def __init__(self, act: Callable[[], Any]) -> None:
+        self.count = 0
+
+        @tool("work")
+        def work(n: int = 0) -> Any:
+            """Work."""
+            self.count += 1
+            return act()
+
+        self.made = work
+
+
+def raising(error: BaseException) -> Tool:
+    """Make a tool that fails."""
+
+    def act() -> Any:
+        raise error
+
+    return Tool(act)
+
+
+def returning(answer: Any) -> Tool:
+    """Make a tool that answers."""
+    return Tool(lambda: answer)
+
+
+def work(*numbers: int) -> list[Any]:
+    """Make an answer for each number, which calls the tool with it."""
+    return [calls("work", at, n=number) for at, number in enumerate(numbers)]
+
+
+def both(*names: str) -> AIMessageChunk:
+    """Make an answer that calls several tools at once."""
+    made = [
+        tool_call_chunk(name=name, args='{"n": 1}', id=f"both_{at}", index=at)
+        for at, name in enumerate(names)
+    ]
+    return AIMessageChunk(content="", tool_call_chunks=made)
+
+
+def thread(name: str = "t") -> dict[str, Any]:
+    return {"configurable": {"thread_id": name}}
+
+
+def results(answered: dict[str, Any]) -> list[ToolMessage]:
+    """Return what the model was told of its calls."""
+    return [one for one in answered["messages"] if isinstance(one, ToolMessage)]
+
+
+def nudges(answered: dict[str, Any]) -> list[str]:
+    """Return what the guard told the model."""
+    return [one.text for one in answered["messages"][1:] if isinstance(one, HumanMessage)]
+
+
+def reason(answered: dict[str, Any]) -> Any:
+    """Return why the guard ended the run, or None."""
+    return last(answered).response_metadata.get("tool_loop", {}).get("reason")
+
+
+@VERBS
+async def test_an_exception_becomes_an_explained_error(verb: str) -> None:
+    """The run goes on; the model reads what was said and what it means, and no secret."""
+    failing = raising(ConnectionRefusedError(f"no, with api_key={SECRET}\nsecond line"))
+    made = agent(agent_chat("m", *work(1), "ok"), ToolLoopGuardMiddleware(), tools=[failing.made])
+    answered = await run(verb, made)
+    assert last(answered).text == "ok"
+    (result,) = results(answered)
+    assert (result.status, result.name, result.tool_call_id) == ("error", "work", "call_0")
+    expected = classify_tool_failure(ConnectionRefusedError())
+    assert result.additional_kwargs == {FAILURE: expected.to_dict()}
+    assert expected.kind == "service_unavailable"
+    assert result.text == (
+        "Error: ConnectionRefusedError: no, with api_key=[redacted]\nsecond line\n"
+        + expected.cause
+    )
+
+
+@VERBS
+async def test_an_error_without_words_is_named(verb: str) -> None:
+    """A timeout's class says enough."""
+    failing = raising(TimeoutError())
+    made = agent(agent_chat("m", *work(1), "ok"), ToolLoopGuardMiddleware(), tools=[failing.made])
+    (result,) = results(await run(verb, made))
+    assert result.text.startswith("Error: TimeoutError\n")
+    assert result.additional_kwargs[FAILURE]["kind"] == "timeout"
+
+
+@VERBS
+async def test_a_timeout_beats_what_its_text_says(verb: str) -> None:
+    """Who ran out of time did, whatever the words in between."""
+    failing = raising(TimeoutError("permission denied"))
+    made = agent(agent_chat("m", *work(1), "ok"), ToolLoopGuardMiddleware(), tools=[failing.made])
+    (result,) = results(await run(verb, made))
+    assert result.additional_kwargs[FAILURE]["kind"] == "timeout"
+
+
+@VERBS
+@pytest.mark.parametrize("wrap", [lambda message: message, lambda message: [message]])
+async def test_a_returned_error_is_explained_on_a_copy(verb: str, wrap: Any) -> None:
+    """The tool's message keeps its words and its own keys; the tool's object is not touched."""
+    given = ToolMessage(
+        "HTTP 401", tool_call_id="call_0", status="error", additional_kwargs={"own": 1}
+    )
+    made = agent(
+        agent_chat("m", *work(1), "ok"),
+        ToolLoopGuardMiddleware(),
+        tools=[returning(wrap(given)).made],
+    )
+    (result,) = results(await run(verb, made))
+    assert result.text == "HTTP 401"
+    assert result.additional_kwargs["own"] == 1
+    assert result.additional_kwargs[FAILURE] == classify_tool_failure("HTTP 401").to_dict()
+    assert given.additional_kwargs == {"own": 1}
+
+
+@VERBS
+async def test_an_error_in_a_command_is_explained(verb: str) -> None:
+    """What a tool writes into the state counts as what it returns."""
+    given = ToolMessage("HTTP 401", tool_call_id="call_0", status="error")
+    command: Command[Any] = Command(update={"messages": [given]})
+    made = agent(
+        agent_chat("m", *work(1), "ok"), ToolLoopGuardMiddleware(), tools=[returning(command).made]
+    )
+    (result,) = results(await run(verb, made))
+    assert result.additional_kwargs[FAILURE]["kind"] == "bad_credentials"
+
+
+@VERBS
+async def test_what_the_agent_itself_refuses_is_explained(verb: str) -> None:
+    """Wrong arguments, an unknown tool and a ToolException of a tool that handles its own."""
+
+    @tool
+    def strict(n: int) -> str:
+        """Take a number."""
+        raise ToolException("bad gateway")
+
+    strict.handle_tool_error = True
+    script = [calls("strict", 1, n="x"), calls("nobody", 2), calls("strict", 3, n=1), "ok"]
+    made = agent(agent_chat("m", *script), ToolLoopGuardMiddleware(), tools=[strict])
+    found = results(await run(verb, made))
+    assert [one.status for one in found] == ["error"] * 3
+    assert all(FAILURE in one.additional_kwargs for one in found)
+    assert found[2].text == "bad gateway"
+
+
+@VERBS
+async def test_a_success_carries_no_key(verb: str) -> None:
+    """A result that only looks like an error is a success, and is handed on as it is."""
+    made = agent(
+        agent_chat("m", *work(1), "ok"),
+        ToolLoopGuardMiddleware(),
+        tools=[returning("error: HTTP 500 timed out").made],
+    )
+    (result,) = results(await run(verb, made))
+    assert (result.status, result.additional_kwargs) == ("success", {})
+
+
+@VERBS
+async def test_the_same_failure_is_nudged_and_then_halted(verb: str) -> None:
+    """At two the model is told, at three the person is, and the model is not asked again."""
+    failing = raising(ValueError("odd"))
+    model = agent_chat("m", *work(1, 1, 1, 1), "never")
+    answered = await run(verb, agent(model, ToolLoopGuardMiddleware(), tools=[failing.made]))
+    assert (failing.count, len(model.asked)) == (3, 3)
+    (nudge,) = nudges(answered)
+    assert nudge.startswith("work has failed 2 times in the same way")
+    assert model.asked[2].messages[-1].text == nudge
+    assert last(answered).text.startswith("I stopped: work failed 3 times in the same way.")
+    assert last(answered).response_metadata == {
+        "tool_loop": {"action": "halt", "reason": "identical_failures"}
+    }
+
+
+@VERBS
+async def test_failures_are_told_apart_by_their_own_words(verb: str) -> None:
+    """Three different complaints about the same call are no identical failures."""
+    words = iter(["first", "second", "third"])
+
+    def act() -> Any:
+        raise ValueError(next(words))
+
+    made = agent(
+        agent_chat("m", *work(1, 1, 1), "ok"), ToolLoopGuardMiddleware(), tools=[Tool(act).made]
+    )
+    answered = await run(verb, made)
+    assert (last(answered).text, nudges(answered)) == ("ok", [])
+
+
+@VERBS
+async def test_a_success_resets(verb: str) -> None:
+    """Two failures, a success and two failures are nudged, not halted."""
+    script = iter([1, 1, 0, 1, 1])
+
+    def act() -> Any:
+        if next(script):
+            raise ValueError("odd")
+        return "fine"
+
+    made = agent(
+        agent_chat("m", *work(1, 1, 2, 1, 1), "ok"),
+        ToolLoopGuardMiddleware(),
+        tools=[Tool(act).made],
+    )
+    answered = await run(verb, made)
+    assert last(answered).text == "ok"
+    assert len(nudges(answered)) == 2
+
+
+@VERBS
+@pytest.mark.parametrize(
+    ("error", "kind"),
+    [
+        (ToolBlockedError("connection refused"), "blocked_by_policy"),
+        (ToolDeniedError("timed out, ask again"), "denied"),
+        (ToolDeniedError(expired=True), "approval_expired"),
+        (RuntimeError("[policy-blocked] rm, timed out"), "blocked_by_policy"),
+        (RuntimeError("[policy-denied] rm"), "denied"),
+    ],
+)
+async def test_refusals_end_at_the_second(verb: str, error: Exception, kind: str) -> None:
+    """What was raised counts, not how its text reads."""
+    failing = raising(error)
+    made = agent(
+        agent_chat("m", *work(1, 2, 3), "ok"), ToolLoopGuardMiddleware(), tools=[failing.made]
+    )
+    answered = await run(verb, made)
+    assert reason(answered) == "policy_rejections"
+    assert failing.count == 2
+    assert {one.additional_kwargs[FAILURE]["kind"] for one in results(answered)} == {kind}
+
+
+@VERBS
+@pytest.mark.parametrize(
+    ("status", "reason_"), [(401, "provider_config"), (402, "budget_exhausted")]
+)
+async def test_a_delegated_model_that_is_gone_ends_the_run_at_once(
+    verb: str, status: int, reason_: str
+) -> None:
+    """Nobody whom the tool's own policy asks can answer, so no second try; all are asked once."""
+    inner = [down("a", status), down("b", status)]
+    delegated = Tool(lambda: FallbackChatModel(*inner, max_attempts=2).invoke("hi").text)
+    model = agent_chat("m", *work(1, 1), "never")
+    backup, told = agent_chat("backup"), Told()
+    fallback = FallbackMiddleware(backup, observers=[told])
+    answered = await run(
+        verb, agent(model, fallback, ToolLoopGuardMiddleware(), tools=[delegated.made])
+    )
+    assert (reason(answered), delegated.count) == (reason_, 1)
+    assert results(answered)[0].additional_kwargs[TERMINAL] == reason_
+    assert last(answered).text.startswith("I stopped: the model that a tool hands its work to")
+    assert [len(one.asked) for one in (*inner, backup)] == [1, 1, 0]
+    assert told.switches == []
+
+
+@VERBS
+async def test_a_delegated_outage_may_pass(verb: str) -> None:
+    """A model that is down for now is a failure like any other that may pass by itself."""
+
+    def ask(_attempt: Any) -> str:
+        raise ProviderError(503)
+
+    policy = FallbackPolicy([Target("a"), Target("b")], FallbackConfig(max_attempts=2))
+    delegated = Tool(lambda: policy.call(ask))
+    answered = await run(
+        verb,
+        agent(
+            agent_chat("m", *work(1, 1, 1), "ok"),
+            ToolLoopGuardMiddleware(),
+            tools=[delegated.made],
+        ),
+    )
+    assert (last(answered).text, delegated.count) == ("ok", 3)
+    assert {one.additional_kwargs[FAILURE]["kind"] for one in results(answered)} == {
+        "model_connection"
+    }
+
+
+@VERBS
+async def test_a_switch_inside_a_tool_is_the_tools_own(verb: str) -> None:
+    """A model's failure inside a tool switches there; the agent goes on with its own model."""
+    inner = [down("a"), agent_chat("b", "inner answer")]
+    delegated = Tool(lambda: FallbackChatModel(*inner).invoke("hi").text)
+    model, backup = agent_chat("m", *work(1), "ok"), agent_chat("backup", "never")
+    answered = await run(
+        verb,
+        agent(
+            model, FallbackMiddleware(backup), ToolLoopGuardMiddleware(), tools=[delegated.made]
+        ),
+    )
+    assert (results(answered)[0].text, last(answered).text) == ("inner answer", "ok")
+    assert (len(model.asked), len(backup.asked)) == (2, 0)
+
+
+@VERBS
+@pytest.mark.parametrize("outermost", [True, False])
+@pytest.mark.parametrize("reset", ["iteration", "turn"])
+async def test_it_stands_on_either_side_of_the_fallbacks(
+    verb: str, outermost: bool, reset: Any
+) -> None:
+    """The backup goes on where the primary fails; its tool's failures end the run all the same."""
+    failing = raising(ValueError("odd"))
+    primary, backup, told = down(), agent_chat("backup", *work(1, 1, 1), "never"), Told()
+    pair = [ToolLoopGuardMiddleware(), FallbackMiddleware(backup, reset=reset, observers=[told])]
+    pair = pair if outermost else pair[::-1]
+    answered = await run(verb, agent(primary, *pair, tools=[failing.made]))
+    assert reason(answered) == "identical_failures"
+    assert (failing.count, len(backup.asked), len(told.records)) == (3, 3, 3)
+    assert len(primary.asked) == (1 if reset == "turn" else 3)
+
+
+@VERBS
+async def test_tool_errors_never_ask_the_fallback(verb: str) -> None:
+    """A failing tool is no reason to ask another model."""
+    failing = raising(ProviderError(503))
+    model, backup, told = agent_chat("m", *work(1, 2), "ok"), agent_chat("backup"), Told()
+    fallback = FallbackMiddleware(backup, observers=[told])
+    made = agent(model, fallback, ToolLoopGuardMiddleware(), tools=[failing.made])
+    assert last(await run(verb, made)).text == "ok"
+    assert (len(model.asked), len(backup.asked), told.switches) == (3, 0, [])
+
+
+@VERBS
+async def test_the_agents_own_model_fails_as_before(verb: str) -> None:
+    """The guard is about tools: an outage of the agent's models reaches the caller."""
+    fallback = FallbackMiddleware(down("backup"), max_attempts=2)
+    with pytest.raises(FallbackExhausted):
+        await run(verb, agent(down(), ToolLoopGuardMiddleware(), fallback))
+
+
+@VERBS
+@pytest.mark.parametrize("autonomous", [False, True])
+async def test_the_iteration_cap_ends_the_run(verb: str, autonomous: bool) -> None:
+    """The cap counts rounds of calls; where nobody watches the larger one does."""
+    cap = 4 if autonomous else 2
+    busy = returning("fine")
+    model = agent_chat("m", *work(*range(9)))
+    limits = ToolLoopLimits(max_iterations=2, autonomous_max_iterations=4)
+    guard = ToolLoopGuardMiddleware(limits, autonomous=autonomous)
+    answered = await run(verb, agent(model, guard, tools=[busy.made]))
+    assert (busy.count, len(model.asked)) == (cap, cap + 1)
+    assert reason(answered) == "max_iterations"
+    assert last(answered).text.startswith(f"I stopped after {cap} rounds of tool calls")
+    unmade = results(answered)[-1]
+    assert (unmade.status, unmade.text) == (
+        "error",
+        "This call was not made: the run was stopped.",
+    )
+    assert FAILURE in unmade.additional_kwargs
+
+
+@VERBS
+async def test_a_halted_history_can_be_gone_on_with(verb: str) -> None:
+    """Every call has an answer before the next message of the model, so providers take it."""
+    limits = ToolLoopLimits(max_iterations=1)
+    made = agent(
+        agent_chat("m", *work(1), both("work", "work"), "fine again"),
+        ToolLoopGuardMiddleware(limits),
+        tools=[returning("fine").made],
+        checkpointer=InMemorySaver(),
+    )
+    answered = await run(verb, made, config=thread())
+    assert [one.type for one in answered["messages"]] == [
+        *("human", "ai", "tool", "ai", "tool", "tool", "ai")
+    ]
+    assert [one.tool_call_id for one in results(answered)[1:]] == ["both_0", "both_1"]
+    assert last(await run(verb, made, config=thread())).text == "fine again"
+
+
+@VERBS
+async def test_an_answer_in_a_schema_is_not_capped(verb: str) -> None:
+    """The last call may be the answer itself; it is not one round too many."""
+    model = agent_chat("m", *work(1), calls("Sky", 2, colour="grey"))
+    guard = ToolLoopGuardMiddleware(ToolLoopLimits(max_iterations=1))
+    made = agent(model, guard, tools=[returning("fine").made], response_format=ToolStrategy(Sky))
+    answered = await run(verb, made)
+    assert answered["structured_response"] == Sky(colour="grey")
+    assert reason(answered) is None
+
+
+@VERBS
+async def test_an_answer_that_never_fits_its_schema_is_capped(verb: str) -> None:
+    """Tries at the schema are rounds, too."""
+    model = agent_chat("m", *[calls("Sky", n, shade=n) for n in range(9)])
+    guard = ToolLoopGuardMiddleware(ToolLoopLimits(max_iterations=2))
+    answered = await run(verb, agent(model, guard, response_format=ToolStrategy(Sky)))
+    assert (reason(answered), len(model.asked)) == ("max_iterations", 3)
+
+
+@VERBS
+async def test_the_same_output_again_and_again_ends_the_run(verb: str) -> None:
+    """A model that repeats itself is stopped before its fourth call is made."""
+    answers = iter("abcdefgh")
+    busy = Tool(lambda: next(answers))
+    model = agent_chat("m", *work(*[1] * 8))
+    guard = ToolLoopGuardMiddleware(ToolLoopLimits(identical_batches=9))
+    answered = await run(verb, agent(model, guard, tools=[busy.made]))
+    assert (reason(answered), busy.count) == ("identical_outputs", 3)
+
+
+@VERBS
+@pytest.mark.parametrize("exempt", [False, True])
+async def test_the_same_results_end_the_run_but_for_exempt_tools(verb: str, exempt: bool) -> None:
+    """A tool that polls may be called for as long as it likes."""
+    busy = returning("waiting")
+    model = agent_chat("m", *work(*[1] * 8), "ok")
+    guard = ToolLoopGuardMiddleware(exempt_tools=["work"] if exempt else ())
+    answered = await run(verb, agent(model, guard, tools=[busy.made]))
+    assert (reason(answered), busy.count) == ((None, 8) if exempt else ("identical_batches", 3))
+
+
+class Instead(AgentMiddleware[Any, Any, Any]):
+    """Give something else instead of making a call."""
+
+    def __init__(self, result: Callable[[], Any]) -> None:
+        super().__init__()
+        self.result = result
+
+    def wrap_tool_call(self, request: Any, handler: Any) -> Any:
+        return self.result()
+
+    async def awrap_tool_call(self, request: Any, handler: Any) -> Any:
+        return self.result()
+
+
+def silent() -> Command[Any]:
+    """Say nothing of a call."""
+    return Command(update={"messages": []})
+
+
+@VERBS
+async def test_a_call_without_a_result_is_a_failure(verb: str) -> None:
+    """Who is told nothing has not succeeded; a halt answers what is open."""
+    model = agent_chat("m", *work(1, 1, 1, 1))
+    made = agent(model, ToolLoopGuardMiddleware(), Instead(silent), tools=[returning("fine").made])
+    answered = await run(verb, made)
+    assert (reason(answered), len(model.asked)) == ("identical_failures", 3)
+    assert [one.tool_call_id for one in results(answered)] == ["call_2"]
+
+
+@VERBS
+async def test_errors_that_others_write_count(verb: str) -> None:
+    """A call that another middleware blocks has failed, though no tool ran."""
+    busy = returning("fine")
+    model = agent_chat("m", *work(1, 2, 2, 2, 2), "never")
+    limit = ToolCallLimitMiddleware(run_limit=1, exit_behavior="continue")
+    answered = await run(verb, agent(model, ToolLoopGuardMiddleware(), limit, tools=[busy.made]))
+    assert (reason(answered), busy.count) == ("identical_failures", 1)
+
+
+@VERBS
+async def test_marks_that_make_no_sense_are_not_read(verb: str) -> None:
+    """A message with a key of the same name is read by its text."""
+    odd = ToolMessage(
+        "[policy-blocked] no",
+        tool_call_id="call_0",
+        status="error",
+        additional_kwargs={FAILURE: "broken", TERMINAL: "everything"},
+    )
+    forging = Instead(odd.model_copy)
+    for pair in ([forging, ToolLoopGuardMiddleware()], [ToolLoopGuardMiddleware(), forging]):
+        model = agent_chat("m", *[calls("work", 0, n=n) for n in range(4)], "ok")
+        answered = await run(verb, agent(model, *pair, tools=[returning("fine").made]))
+        assert reason(answered) == "policy_rejections"
+
+
+@tool
+def ask_user(what: str) -> str:
+    """Ask the user."""
+    return str(interrupt(what))
+
+
+@VERBS
+async def test_the_counts_survive_an_interrupt(verb: str) -> None:
+    """A run goes on with the counts of before the pause, which itself is no failure.
+
+    It is another agent, as after a restart: nothing but the checkpoint is shared.
+    """
+    failing = raising(ValueError("odd"))
+    saver = InMemorySaver()
+    asking = agent_chat("m", *work(1, 1), calls("ask_user", 7, what="sure?"))
+    tools = [failing.made, ask_user]
+    before = agent(asking, ToolLoopGuardMiddleware(), tools=tools, checkpointer=saver)
+    paused = await run(verb, before, config=thread())
+    assert paused["__interrupt__"][0].value == "sure?"
+    kept = before.get_state(thread()).values[COUNTS]
+    assert (kept["varied"], kept["iterations"]) == (2, 3)
+
+    resumed = agent_chat("m", *work(2, 3), "never")
+    limits = ToolLoopLimits(max_iterations=4)
+    after = agent(resumed, ToolLoopGuardMiddleware(limits), tools=tools, checkpointer=saver)
+    answered = await run(verb, after, Command(resume="yes"), thread())
+    assert (reason(answered), failing.count) == ("max_iterations", 3)
+    assert results(answered)[2].status == "success"
+
+
+@VERBS
+async def test_each_turn_counts_anew(verb: str) -> None:
+    """What failed in the last turn is not held against the next, an unanswered call included."""
+    failing = raising(ValueError("odd"))
+    model = agent_chat("m", *work(1, 1), "one", *work(1, 1), "two", *work(1, 1, 1), "never")
+    made = agent(
+        model, ToolLoopGuardMiddleware(), tools=[failing.made], checkpointer=InMemorySaver()
+    )
+    for expected in ("one", "two"):
+        assert last(await run(verb, made, config=thread())).text == expected
+    assert reason(await run(verb, made, config=thread())) == "identical_failures"
+
+
+@VERBS
+async def test_calls_of_an_earlier_turn_are_not_counted(verb: str) -> None:
+    """A history that ends in a call without a result, or with a failed one, starts at nought."""
+    earlier = AIMessage("", tool_calls=[{"name": "work", "args": {}, "id": "old"}])
+    failed = ToolMessage("odd", tool_call_id="old", status="error")
+    made = agent(
+        agent_chat("m", "ok"),
+        ToolLoopGuardMiddleware(),
+        tools=[returning(1).made],
+        checkpointer=InMemorySaver(),
+    )
+    given = {"messages": [("user", "a"), earlier, failed, ("user", "b")]}
+    await run(verb, made, given, thread())
+    assert ToolLoopState.from_dict(made.get_state(thread()).values[COUNTS]) == ToolLoopState()
+
+
+async def test_the_counts_are_private() -> None:
+    """They are in no schema of input or output and in no answer, and cannot be passed in."""
+    made = agent(
+        agent_chat("m", *work(1), "ok"),
+        ToolLoopGuardMiddleware(ToolLoopLimits(max_iterations=1)),
+        tools=[returning(1).made],
+        checkpointer=InMemorySaver(),
+    )
+    for schema in (made.get_input_jsonschema(), made.get_output_jsonschema()):
+        assert "messages" in str(schema)
+        assert COUNTS not in str(schema)
+    given = {"messages": [("user", "hi")], COUNTS: {"iterations": 1}, COUNTED: "x"}
+    answered = await run("invoke", made, given, thread())
+    assert last(answered).text == "ok"
+    assert not {COUNTS, COUNTED} & {*answered}
+    kept = made.get_state(thread()).values[COUNTS]
+    assert kept["iterations"] == 1
+    assert "odd" not in str(kept)
+
+
+@VERBS
+@pytest.mark.parametrize("error", [asyncio.CancelledError(), concurrent.futures.CancelledError()])
+async def test_a_cancellation_is_no_failure(verb: str, error: BaseException) -> None:
+    """It reaches the caller; the model hears nothing of it."""
+    stopped = raising(error)
+    model = agent_chat("m", *work(1), "never")
+    made = agent(model, ToolLoopGuardMiddleware(), tools=[stopped.made])
+    with pytest.raises(BaseException) as caught:  # langgraph may rename it
+        await run(verb, made)
+    assert "Cancelled" in type(caught.value).__name__
+    assert len(model.asked) == 1
+
+
+async def test_an_answer_that_does_not_fit_an_interrupt_is_no_failure() -> None:
+    """The person can answer again; the model is not told of it."""
+
+    @tool
+    def ask_number() -> str:
+        """Ask for a number."""
+        return str(interrupt("how many?", response_schema=Sky))
+
+    made = agent(
+        agent_chat("m", calls("ask_number", 1), "ok"),
+        ToolLoopGuardMiddleware(),
+        tools=[ask_number],
+        checkpointer=InMemorySaver(),
+    )
+    await run("invoke", made, config=thread())
+    with pytest.raises(ValueError, match="Sky"):
+        await run("invoke", made, Command(resume={"shade": 1}), thread())
+    answered = await run("invoke", made, Command(resume={"colour": "grey"}), thread())
+    assert results(answered)[0].status == "success"
+
+
+async def test_runs_share_nothing() -> None:
+    """Of 50 concurrent runs on one middleware every second fails; only those are ended."""
+
+    @tool
+    async def weigh(n: int) -> str:
+        """Weigh."""
+        await asyncio.sleep(0)
+        if n % 2:
+            raise ValueError("odd")
+        return f"fine {n} {asyncio.current_task()}"
+
+    guard = ToolLoopGuardMiddleware()
+    held = dict(vars(guard))
+
+    async def one(n: int) -> Any:
+        script = [calls("weigh", at, n=n if n % 2 else n + 2 * at) for at in range(4)]
+        made = agent(agent_chat("m", *script, "ok"), guard, tools=[weigh])
+        return reason(await run("ainvoke", made))
+
+    found = await asyncio.gather(*(one(n) for n in range(50)))
+    assert found == [None, "identical_failures"] * 25
+    assert vars(guard) == held
+
+
+@pytest.mark.parametrize(
+    ("options", "field"),
+    [
+        ({"limits": {"varied_failures": 3}}, "limits"),
+        ({"exempt_tools": "work"}, "exempt_tools"),
+    ],
+)
+def test_wrong_arguments_are_refused(options: dict[str, Any], field: str) -> None:
+    """At once, by name, and with what to do."""
+    with pytest.raises(FallbackConfigError, match=field):
+        ToolLoopGuardMiddleware(**options)
+
+
+def test_it_is_found_where_it_is_first_asked_for() -> None:
+    """The package's names are sorted; both middlewares come by name, and others do not."""
+    names = honcho_fallback_langchain.__all__
+    assert names == sorted(names)
+    assert honcho_fallback_langchain.ToolLoopGuardMiddleware is ToolLoopGuardMiddleware
+    with pytest.raises(AttributeError, match="ToolLoop'"):
+        _ = honcho_fallback_langchain.ToolLoop
