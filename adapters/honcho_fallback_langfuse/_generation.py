@@ -159,8 +159,9 @@ def parameters(held: CallInFlight, target: Target) -> dict[str, Any] | None:
         target: Who was asked.
     """
     given: Mapping[str, Any] = {**target.params, **held.parameters}
-    told = {name: value for name, value in given.items() if name in _PARAMETERS}
-    return {name: value for name, value in told.items() if _is_plain(value)} or None
+    return {
+        name: value for name, value in given.items() if name in _PARAMETERS and _is_plain(value)
+    } or None
 
 
 def _is_plain(value: Any) -> bool:

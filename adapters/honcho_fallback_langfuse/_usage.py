@@ -85,10 +85,12 @@ class _Dialect:
     ) -> None:
         self.input, self.output, self.total = input, output, total
         signed = {f"+{name}": paths for name, paths in (outside or {}).items()}
-        self.details = tuple(
-            (name, tuple(path.split(".") for path in paths))
-            for name, paths in {**(inside or {}), **signed}.items()
-        )
+        # By where they stand, because that is looked up once: "" is the usage itself.
+        self.details: dict[str, list[tuple[str, str]]] = {}
+        for name, paths in {**(inside or {}), **signed}.items():
+            for path in paths:
+                where, _, leaf = path.rpartition(".")
+                self.details.setdefault(where, []).append((leaf, name))
 
 
 # Of several paths for one detail the counts are added: langchain-anthropic splits cache_creation
@@ -175,6 +177,8 @@ _SPLIT_PLACES = tuple((place, place.split(".") if place else []) for place in _P
 
 _CHUNKED_SUMS = frozenset({"usage_metadata", "message.usage_metadata"})
 
+_LITELLM_COST, _USAGE_COST = ("_hidden_params", "response_cost"), ("usage", "cost")
+
 # Providers tell the usage with a stream's first or last chunks; looking into thousands in between
 # would take milliseconds. LangChain's chunks are all looked at: each may carry a share.
 _FIRST, _LAST = 8, 16
@@ -191,7 +195,7 @@ def read_usage(reported: Any, output: Any) -> Usage | None:
         said = _counts(reported)
         if said is not None:
             estimated = part(reported, "usage_source") == "estimated"
-            cost = _cost(reported) or _cost_of_answer(output)
+            cost = _cost(part(reported, "cost")) or _cost_of_answer(output)
             return _usage(said[1], cost, "estimated" if estimated else "provider")
     merged = _merged(_telling(output))
     if merged is None:
@@ -242,8 +246,12 @@ def _counts(value: Any) -> tuple[_Dialect, _Counts] | None:
         _note(found, "output", said)
         if dialect.total:
             _note(found, "total", _count(part(value, dialect.total)))
-        for name, paths in dialect.details:
-            _note(found, name, _sum(value, paths))
+        for where, leaves in dialect.details.items():
+            held = part(value, where) if where else value
+            for leaf, name in leaves if held is not None else ():
+                count = _count(part(held, leaf))
+                if count is not None:
+                    found[name] = found.get(name, 0) + count
         return dialect, found
     return None
 
@@ -251,15 +259,6 @@ def _counts(value: Any) -> tuple[_Dialect, _Counts] | None:
 def _note(found: _Counts, name: str, count: int | None) -> None:
     if count is not None:
         found[name] = count
-
-
-def _sum(value: Any, paths: Iterable[list[str]]) -> int | None:
-    total: int | None = None
-    for path in paths:
-        count = _count(at(value, path))
-        if count is not None:
-            total = count if total is None else total + count
-    return total
 
 
 def _count(value: Any) -> int | None:
@@ -297,8 +296,7 @@ def _added(inside: int | None, outside: int | None) -> int | None:
     return None if inside is None and outside is None else (inside or 0) + (outside or 0)
 
 
-def _cost(value: Any) -> float | None:
-    cost = part(value, "cost")
+def _cost(cost: Any) -> float | None:
     return float(cost) if type(cost) in {int, float} and 0 < cost < float("inf") else None
 
 
@@ -307,8 +305,7 @@ def _cost_of_answer(output: Any) -> float | None:
         if piece is None or isinstance(piece, str):
             continue
         # OpenRouter tells it in the usage, LiteLLM beside the answer.
-        hidden = part(piece, "_hidden_params")
-        known = _cost({"cost": part(hidden, "response_cost")}) or _cost(part(piece, "usage"))
+        known = _cost(at(piece, _LITELLM_COST)) or _cost(at(piece, _USAGE_COST))
         if known:
             return known
     return None

@@ -19,6 +19,7 @@ if TYPE_CHECKING:
 _DEPTH = 8
 # LiteLLM's names for "something went wrong and I do not know what".
 _CATCH_ALLS = frozenset({"APIConnectionError", "APIError", "InternalServerError"})
+_OUR_TROUBLE = frozenset({FailureKind.LOCAL, FailureKind.MALFORMED_RESPONSE})
 
 
 def classifier_for(config: FallbackConfig) -> Callable[[BaseException], Failure]:
@@ -79,7 +80,7 @@ def _classify(inner: Callable[[BaseException], Failure], error: BaseException) -
     told = inner(native)
     if told.kind is FailureKind.CANCELLED:
         return mapped
-    if told.kind is FailureKind.LOCAL and type(error).__name__ not in _CATCH_ALLS:
+    if told.kind in _OUR_TROUBLE and type(error).__name__ not in _CATCH_ALLS:
         return mapped  # what happened while LiteLLM read the error is not the error
     waits = told.retry_after if told.retry_after is not None else mapped.retry_after
     return told._replace(error=type(error).__name__, retry_after=waits)

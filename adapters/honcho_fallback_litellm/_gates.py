@@ -5,6 +5,7 @@ decides. Each asks LiteLLM's own method for calls that are not ours.
 
 =============================================  ============================================
 ``async_function_with_fallbacks``              a call begins and ends
+``function_with_fallbacks``                    a broken sync stream is not started over
 ``should_retry_this_error``                    may the next target be asked?
 ``_time_to_sleep_before_retry``                how long before that: mostly 0
 ``async_function_with_fallbacks_common_utils``  the error goes out, or, where a stream broke
@@ -39,6 +40,7 @@ if TYPE_CHECKING:
 
 REPLACED = (
     "async_function_with_fallbacks",
+    "function_with_fallbacks",
     "async_function_with_fallbacks_common_utils",
     "should_retry_this_error",
     "_time_to_sleep_before_retry",
@@ -47,7 +49,7 @@ REPLACED = (
 )
 _REOPENED = "honcho_fallback_reopened"
 # What this LiteLLM may lack without harm to a call.
-OPTIONAL = frozenset({"_reset_custom_routing_strategy"})
+OPTIONAL = frozenset({"_reset_custom_routing_strategy", "function_with_fallbacks"})
 
 
 class StreamBrokeError(Exception):
@@ -106,9 +108,7 @@ class Gates:
                 return await self._ask(reopened, args, kwargs)
             finally:
                 CURRENT.reset(token)
-        outer = CURRENT.get()
-        if outer is not None and outer.core is core and not outer.ended and outer.streaming:
-            raise StreamBrokeError
+        self._refuse_restart()
         chain = self._strategy.chain_of(core, kwargs)
         if chain is None:
             token = CURRENT.set(None)
@@ -117,6 +117,17 @@ class Gates:
             finally:
                 CURRENT.reset(token)
         return await self._call(begin(core, chain, kwargs), args, kwargs)
+
+    def function_with_fallbacks(self, *args: Any, **kwargs: Any) -> Any:
+        """Begin a sync call, in this thread: inside a loop the rest runs in another one."""
+        if _REOPENED not in kwargs:
+            self._refuse_restart()
+        return own(self.core, "function_with_fallbacks")(*args, **kwargs)
+
+    def _refuse_restart(self) -> None:
+        call = self._current()
+        if call is not None and not call.ended and call.streaming:
+            raise StreamBrokeError
 
     async def _call(self, call: Call, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
         token = CURRENT.set(call)

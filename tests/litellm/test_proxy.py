@@ -13,18 +13,20 @@ import tempfile
 import time
 import urllib.request
 from concurrent.futures import ThreadPoolExecutor
+from importlib import import_module
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import openai
 import pytest
-import yaml
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
 for needed in ("apscheduler", "fastapi_sso", "uvicorn", "soundfile"):
     pytest.importorskip(needed, reason="the Proxy's own packages are not installed")
+
+yaml: Any = import_module("yaml")  # LiteLLM's; it ships no types
 
 CONFIG = Path(__file__).resolve().parents[2] / "notebooks" / "proxy" / "config.yaml"
 KEY = "sk-a-long-key-for-tests-on-loopback-only"
@@ -78,7 +80,15 @@ def start(config: Any, providers: Any, folder: Path) -> Proxy:
         "ANTHROPIC_API_KEY": "key-of-backup",
         "ANTHROPIC_BASE_URL": f"{providers.url}/backup",
     }
-    command = [program, "--config", path, "--host", "127.0.0.1", "--port", str(port)]
+    command: list[str | Path] = [
+        program,
+        "--config",
+        path,
+        "--host",
+        "127.0.0.1",
+        "--port",
+        str(port),
+    ]
     with log.open("w") as output:
         process = subprocess.Popen(
             command, env={**clean, **told}, cwd=folder, stdout=output, stderr=subprocess.STDOUT

@@ -13,6 +13,7 @@ from litellm.types.router import CustomRoutingStrategyBase
 
 from honcho_fallback import FallbackConfig, FallbackConfigError
 from honcho_fallback_litellm import FallbackRoutingStrategy
+from honcho_fallback_litellm._registration import warn_about_gates
 
 MESSAGES = [{"role": "user", "content": "hello"}]
 
@@ -46,9 +47,10 @@ def test_a_rank_is_a_number(rank: Any, bench: Any) -> None:
         FallbackRoutingStrategy().register(router)
 
 
-def test_order_beside_ranks_is_refused(bench: Any) -> None:
-    """LiteLLM would hide all but the lowest order from the strategy."""
-    models = [bench.deployment("one", 0, order=1), bench.deployment("two", 1, order=2)]
+@pytest.mark.parametrize("place", [{"order": 1}, {"info": {"order": 1}}])
+def test_order_beside_ranks_is_refused(place: Any, bench: Any) -> None:
+    """LiteLLM would hide all but the lowest order from the strategy, wherever it stands."""
+    models = [bench.deployment("one", 0, **place), bench.deployment("two", 1)]
     with pytest.raises(FallbackConfigError, match="remove order"):
         FallbackRoutingStrategy().register(bench.router(models))
 
@@ -57,6 +59,24 @@ def test_a_retry_policy_is_warned_of(bench: Any, caplog: pytest.LogCaptureFixtur
     """It has no say in ranked groups, and somebody may think that it has."""
     bench.managed(retry_policy=litellm.RetryPolicy(DefaultRetries=1))
     assert "retry_policy has no say in the ranked groups (deriver)" in caplog.text
+
+
+def test_a_retry_policy_of_the_group_is_warned_of(
+    bench: Any, caplog: pytest.LogCaptureFixture
+) -> None:
+    """The same, and one of another group is nobody's business."""
+    bench.managed(model_group_retry_policy={"others": litellm.RetryPolicy(DefaultRetries=1)})
+    assert "retry_policy has no say" not in caplog.text
+    bench.managed(model_group_retry_policy={"deriver": litellm.RetryPolicy(DefaultRetries=1)})
+    assert "retry_policy has no say in the ranked groups (deriver)" in caplog.text
+
+
+def test_methods_that_litellm_has_no_more_are_named(caplog: pytest.LogCaptureFixture) -> None:
+    """Loudly, unless calls do without them."""
+    warn_about_gates(["_reset_custom_routing_strategy"])
+    assert not caplog.text
+    warn_about_gates(["should_retry_this_error", "_reset_custom_routing_strategy"])
+    assert "has no should_retry_this_error: switching works by class of error" in caplog.text
 
 
 def test_max_retries_is_warned_of(bench: Any, caplog: pytest.LogCaptureFixture) -> None:

@@ -195,7 +195,7 @@ def test_without_a_call_of_ours_the_attempts_number_decides(
     """Outside of a call of ours LiteLLM's own count says whose turn it is."""
     router = bench.router(bench.chain("first", "second"))
     strategy = FallbackRoutingStrategy().register(router)
-    options = {"model": "deriver", "messages": MESSAGES}
+    options: dict[str, Any] = {"model": "deriver", "messages": MESSAGES}
 
     def asked() -> dict[str, Any]:
         return {"metadata": {"attempted_retries": attempt}}

@@ -196,6 +196,27 @@ def test_after_content_the_error_goes_out(
     assert vars(caught.value)["record"] == listener.record
 
 
+def test_a_tool_call_is_content(bench: Any, providers: Any, read: Any) -> None:
+    """(8) Arguments that have been handed out are not replayed by another target either."""
+    function = {"name": "look", "arguments": "{"}
+    delta = {"tool_calls": [{"index": 0, "id": "t1", "type": "function", "function": function}]}
+    chunk = "data: " + json.dumps({**EVENT, "choices": [{"index": 0, "delta": delta}]})
+    providers.say("primary", type_of_say(providers)(chunks=[NO_CONTENT, chunk], cut=True))
+    router, listener = bench.managed()
+    with pytest.raises(openai.APIError):
+        read(router, [])
+    assert providers.order == ["primary"]
+    assert listener.record.outcome == "interrupted"
+
+
+def test_a_class_of_streams_is_made_once(bench: Any) -> None:
+    """LiteLLM makes classes inside its calls; one of ours for each would never be let go."""
+    router, _ = bench.managed()
+    ask = {"model": "deriver", "messages": MESSAGES, "stream": True}
+    first, second = (router.completion(**ask) for _ in range(2))
+    assert type(first) is type(second)
+
+
 def test_a_clean_end_without_a_stop_is_litellms_stop(
     bench: Any, providers: Any, read: Any
 ) -> None:
@@ -257,9 +278,10 @@ def test_streams_of_other_endpoints_switch(
     method: str, status: int | None, bench: Any, providers: Any, run: Any
 ) -> None:
     """(1) Responses and Messages: refused at the opening, or broken before content."""
-    pytest.importorskip(
-        "soundfile", reason="LiteLLM's Messages streams import the Proxy's packages"
-    )
+    for needed in ("soundfile", "backoff"):
+        pytest.importorskip(
+            needed, reason="LiteLLM's Messages streams import the Proxy's packages"
+        )
     say = type_of_say(providers)
     anthropic = method == "aanthropic_messages"
     if status:

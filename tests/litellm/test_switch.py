@@ -13,6 +13,7 @@ import openai
 import pytest
 
 from honcho_fallback import FallbackConfig
+from honcho_fallback_litellm._failures import classifier_for
 
 MESSAGES = [{"role": "user", "content": "hello"}]
 
@@ -303,6 +304,23 @@ def test_a_bug_of_the_program_does_not_switch(bench: Any, providers: Any, ask: A
     assert listener.record.outcome == "rejected"
     assert listener.record.attempts[0].kind == "local"
     assert providers.order == []
+
+
+@pytest.mark.parametrize(
+    ("kind", "below", "meant"),
+    [
+        ("RateLimitError", KeyError("choices"), "rate_limit"),
+        ("RateLimitError", TypeError("no str"), "rate_limit"),
+        ("InternalServerError", TypeError("no str"), "local"),
+    ],
+)
+def test_trouble_while_an_error_is_read_is_not_the_error(
+    kind: str, below: Exception, meant: str
+) -> None:
+    """A bug below a rate limit changes nothing; below LiteLLM's catch-all it is what happened."""
+    error = getattr(litellm, kind)("own words", llm_provider="openai", model="m")
+    error.__cause__ = below
+    assert classifier_for(FallbackConfig())(error).kind == meant
 
 
 def test_a_cancelled_call_stays_cancelled(bench: Any, providers: Any, run: Any) -> None:
