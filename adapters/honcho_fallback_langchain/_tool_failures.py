@@ -53,7 +53,7 @@ def failure_message(call: ToolCall, error: Exception) -> ToolMessage:
         call: What the model asked for.
         error: What the tool raised.
     """
-    outcome = ToolOutcome(call["name"], call["args"], error)
+    outcome = ToolOutcome(call["name"], call["args"], error, isinstance(error, TimeoutError))
     # The tool's own words come first: the guard tells failures apart by their first line.
     said = ": ".join(filter(None, ("Error", type(error).__name__, outcome.shown)))
     message = ToolMessage(
