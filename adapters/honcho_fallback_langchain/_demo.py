@@ -28,7 +28,11 @@ from honcho_fallback.cli.demos import (
     check_one_failover,
     played,
 )
-from honcho_fallback_langchain import FallbackChatModel, FallbackMiddleware
+from honcho_fallback_langchain import (
+    FallbackChatModel,
+    FallbackMiddleware,
+    ToolLoopGuardMiddleware,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -46,6 +50,7 @@ _CALLED: Final = "tool call"
 _ROOM_FOR_A_CALL: Final = {"max_tokens": 128}  # the tiny model spells it letter by letter
 _WISH: Final = {"number": "five"}
 _TASK: Final = "Read the thermometer of four cities, one at a time, then say which is the warmest."
+_PRESSURE: Final = "Read the barometer on the roof and tell me the pressure."
 _PROMPT: Final = ChatPromptTemplate.from_messages([("human", "Say hello in {number} words.")])
 
 
@@ -103,6 +108,12 @@ def read_thermometer(city: Literal["Oslo", "Lima", "Hanoi"]) -> str:
     return f"{len(city)} degrees"
 
 
+@tool
+def read_barometer(station: Literal["roof"]) -> str:
+    """Read the air pressure of a station."""
+    raise RuntimeError(f"the {station} does not answer the way it should")
+
+
 class _Paced(AgentMiddleware[Any, Any, Any]):
     """Have a tool called four times and then no more: the tiny model cannot tell when to stop."""
 
@@ -138,6 +149,24 @@ def _agent(reset: Literal["iteration", "turn"]) -> Callable[[Stage], list[Call]]
     return play
 
 
+def _failing_tool(stage: Stage) -> list[Call]:
+    stage.break_primary(lambda primary: primary.fail(503, times=None))
+    primary, *fallbacks = _models(stage.chain)
+
+    def ask(ledger: Ledger) -> list[str]:
+        fallback = FallbackMiddleware(*fallbacks, agent="demo", observers=[ledger])
+        paced = [_Paced()] if stage.simulator is not None else []
+        guarded = [fallback, ToolLoopGuardMiddleware(), *paced]
+        agent = create_agent(primary, [read_barometer], middleware=guarded)
+        messages = agent.invoke({"messages": [HumanMessage(_PRESSURE)]})["messages"]
+        said = [_said(one) for one in messages if isinstance(one, AIMessage)]
+        # The guard's answer is no model's: it takes the place of the call that it follows.
+        halted = "tool_loop" in messages[-1].response_metadata
+        return [*said[:-2], said[-1]] if halted else said
+
+    return played(stage, ask)
+
+
 def _said(message: AIMessage) -> str:
     if message.tool_calls:
         return f"{_CALLED} {message.tool_calls[0]['args']}"
@@ -151,6 +180,12 @@ def _check_agent(seen: Sequence[int]) -> Callable[[Sequence[Call]], list[Check]]
         return [*check_loop(seen)(calls), Check("tool calls until the last", expected, called)]
 
     return check
+
+
+def _check_stopped(calls: Sequence[Call]) -> list[Check]:
+    found = [call.said.partition(" times")[0] for call in calls[-1:]]
+    expected = ["I stopped: read_barometer failed 3"]
+    return [*check_loop([1, 1, 1])(calls), Check("the reason for the end", expected, found)]
 
 
 DEMO: Final = Demo(
@@ -183,6 +218,13 @@ DEMO: Final = Demo(
             "an outage; the turn stays where it works",
             _agent("turn"),
             _check_agent([1, 0, 0, 0, 0]),
+        ),
+        Scenario(
+            "agent, failing tool",
+            "An agent whose tool keeps failing, with ToolLoopGuardMiddleware",
+            "an outage, and a tool that never works: the guard ends the run and says why",
+            _failing_tool,
+            _check_stopped,
         ),
         Scenario(
             "nobody",

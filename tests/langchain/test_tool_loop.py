@@ -145,9 +145,11 @@ async def test_an_error_without_words_is_named(verb: str) -> None:
 
 
 @VERBS
-async def test_a_timeout_beats_what_its_text_says(verb: str) -> None:
-    """Who ran out of time did, whatever the words in between."""
-    failing = raising(TimeoutError("permission denied"))
+async def test_a_timeout_beats_what_else_it_carries(verb: str) -> None:
+    """Who ran out of time did, whatever a server said before."""
+    error = TimeoutError("permission denied")
+    error.status_code = 401  # type: ignore[attr-defined] # as an HTTP client's own class has
+    failing = raising(error)
     made = agent(agent_chat("m", *work(1), "ok"), ToolLoopGuardMiddleware(), tools=[failing.made])
     (result,) = results(await run(verb, made))
     assert result.additional_kwargs[FAILURE]["kind"] == "timeout"

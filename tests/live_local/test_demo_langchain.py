@@ -58,12 +58,14 @@ def test_the_demo_ends_as_it_should_without_key_and_network() -> None:
         "1",
         "5 (1 + 1 + 1 + 1 + 1)",
         "1 (1 + 0 + 0 + 0 + 0)",
+        "3 (1 + 1 + 1)",
         "1",
     ]
+    assert "I stopped: read_barometer failed 3 times in the same way." in done.stdout
     assert "The chain: openai/gpt-5.5 -> openai/tiny-local" in done.stdout
     assert done.stdout.count("tool calls until the last") == 2
     assert "the caller got: FallbackExhausted" in done.stdout
-    assert "All 13 calls ended as they should." in done.stdout
+    assert "All 16 calls ended as they should." in done.stdout
     assert "FAILED" not in done.stdout
 
 
