@@ -445,6 +445,7 @@ async def test_an_answer_that_never_fits_its_schema_is_capped(verb: str) -> None
     guard = ToolLoopGuardMiddleware(ToolLoopLimits(max_iterations=2))
     answered = await run(verb, agent(model, guard, response_format=ToolStrategy(Sky)))
     assert (reason(answered), len(model.asked)) == ("max_iterations", 3)
+    assert [one.tool_call_id for one in results(answered)] == ["call_0", "call_1", "call_2"]
 
 
 @VERBS
