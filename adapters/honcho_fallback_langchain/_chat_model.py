@@ -2,22 +2,19 @@
 
 from __future__ import annotations
 
-from copy import deepcopy
-from dataclasses import replace
-from functools import cached_property
 from importlib.metadata import version
-from typing import TYPE_CHECKING, Any, Self, Unpack, cast
+from typing import TYPE_CHECKING, Any, Self, cast
 
 from langchain_core.language_models import BaseChatModel
 from langchain_core.messages import BaseMessage
 from langchain_core.runnables import Runnable
-from langchain_core.runnables.utils import get_unique_config_specs
 from pydantic import ConfigDict, Field, InstanceOf
 
 from honcho_fallback_langchain._binding import FallbackBinding
 from honcho_fallback_langchain._candidates import chat_model_of, given_candidates
 from honcho_fallback_langchain._messages import for_provider, settings_for
-from honcho_fallback_langchain._options import FallbackOptions, Options, policy_over
+from honcho_fallback_langchain._options import Options
+from honcho_fallback_langchain._over_chain import OverChain
 from honcho_fallback_langchain._profile import joined_profile
 from honcho_fallback_langchain._rebound import configurable, each, rebound
 from honcho_fallback_langchain._runnable import FallbackRunnable
@@ -34,10 +31,9 @@ if TYPE_CHECKING:
     from langchain_core.language_models import ModelProfile
     from langchain_core.language_models.base import LangSmithParams
     from langchain_core.outputs import ChatGenerationChunk, ChatResult
-    from langchain_core.runnables import RunnableConfig
-    from langchain_core.runnables.utils import AnyConfigurableField, ConfigurableFieldSpec
+    from langchain_core.runnables.utils import AnyConfigurableField
 
-    from honcho_fallback import Attempt, FallbackObserver, FallbackPolicy, Turn
+    from honcho_fallback import Attempt
 
 # A candidate's business: what the wrapper is given of these goes to every candidate. A cache of
 # the wrapper's own would keep a fallback's answer under the primary's key.
@@ -49,11 +45,9 @@ _BOUND_TOOLS = frozenset({"tool_choice", "tools"})
 _PRIMARY_ONLY = frozenset({"model", "model_name"})
 _VERSIONS = {"lc_versions"}
 _VERSION = version("honcho-fallback")
-# Cached properties: ours, and the one that LangChain keeps for tracing.
-_CACHED = frozenset({"_serialized", "policy"})
 
 
-class FallbackChatModel(Verbs, BaseChatModel):
+class FallbackChatModel(OverChain, Verbs, BaseChatModel):
     """Ask the next chat model on the first failure of the one before.
 
     It is a chat model: in an LCEL chain, in ``create_agent``, with tools bound, with structured
@@ -91,38 +85,6 @@ class FallbackChatModel(Verbs, BaseChatModel):
         self._add_version("honcho-fallback", _VERSION)
         _ = self.policy  # what is wrong with the options is said here and now
 
-    @cached_property
-    def policy(self) -> FallbackPolicy:
-        """Return the chain and its options."""
-        return policy_over(self.candidates, self.options, None)
-
-    @property
-    def observers(self) -> tuple[FallbackObserver, ...]:
-        """Return whom to tell."""
-        return self.options.observers
-
-    def with_fallback_config(self, **options: Unpack[FallbackOptions]) -> Self:
-        """Return a copy with other options.
-
-        Args:
-            **options: Those of FallbackConfig; ``agent``, a label for logs and records;
-                ``observers``, whom to tell; ``sdk_retries``: ``"off"`` (the default) uses
-                candidates through copies whose SDK does not retry, ``"keep"`` leaves them alone.
-
-        Raises:
-            FallbackConfigError: One is unknown, of the wrong type or out of range.
-        """
-        return self._derived(self.candidates, self.options.updated(options))
-
-    def turn(self) -> Turn:
-        """Open a user turn, for ``with`` or ``async with``: what a switch lasts for.
-
-        Only ``reset="turn"`` makes use of it. It holds for whatever was derived from this model,
-        too: with tools bound, with structured output, with other options. To another thread it
-        travels as ``config={"configurable": {"fallback_turn": turn}}``.
-        """
-        return self.policy.turn()
-
     def bind(self, **kwargs: Any) -> FallbackBinding:  # type: ignore[override] # a RunnableBinding, as there
         """Bind keywords for every candidate; ``model=`` is for the primary alone.
 
@@ -130,16 +92,6 @@ class FallbackChatModel(Verbs, BaseChatModel):
             **kwargs: As for ``invoke``.
         """
         return FallbackBinding(bound=self, kwargs=kwargs, config={})
-
-    def with_config(self, config: RunnableConfig | None = None, **kwargs: Any) -> FallbackBinding:
-        """Bind a config; tags, metadata and callbacks reach every candidate.
-
-        Args:
-            config: LangChain's.
-            **kwargs: Keys of it.
-        """
-        merged: Any = {**(config or {}), **kwargs}
-        return FallbackBinding(bound=self, kwargs={}, config=merged)
 
     def bind_tools(self, tools: Sequence[Any], **kwargs: Any) -> FallbackBinding:
         """Bind tools to every candidate, each in its own format.
@@ -196,13 +148,6 @@ class FallbackChatModel(Verbs, BaseChatModel):
         changed = configurable(self._asked(), fields)
         return self._derived(changed, self.options, prepared=True)
 
-    @property
-    def config_specs(self) -> list[ConfigurableFieldSpec]:
-        """Return what can be configured per call in any candidate."""
-        return get_unique_config_specs(
-            spec for candidate in self.candidates for spec in candidate.config_specs
-        )
-
     def own_callbacks(self) -> tuple[Any, bool, list[str] | None, dict[str, Any] | None]:
         """Return what the chain run gets and its candidates do not."""
         # Versions alone, which every model has, are worth nothing to a run that nobody hears of.
@@ -229,30 +174,6 @@ class FallbackChatModel(Verbs, BaseChatModel):
             if provider is not None and provider != self.policy.targets[0].provider:
                 kwargs = settings_for(provider, kwargs)
         return asked, kwargs
-
-    @classmethod
-    def is_lc_serializable(cls) -> bool:
-        """Serialize, if the candidates do."""
-        return True
-
-    @classmethod
-    def get_lc_namespace(cls) -> list[str]:
-        """Return the public path; the module that holds the class is private."""
-        return ["honcho_fallback_langchain"]
-
-    @property
-    def lc_attributes(self) -> dict[str, Any]:
-        """Return the options that are plain values; callables and observers are not written."""
-        return self.options.plain()
-
-    def __getstate__(self) -> dict[Any, Any]:
-        state = super().__getstate__()
-        held = {name: value for name, value in state["__dict__"].items() if name not in _CACHED}
-        return {**state, "__dict__": held}
-
-    def __deepcopy__(self, memo: dict[int, Any] | None = None) -> Self:
-        copied = [deepcopy(candidate, memo) for candidate in self.candidates]
-        return self._derived(copied, self.options)
 
     @property
     def _llm_type(self) -> str:
@@ -340,13 +261,3 @@ class FallbackChatModel(Verbs, BaseChatModel):
     def _asked(self) -> list[Runnable[Any, Any]]:
         """Return the candidates as they are asked, their SDKs' retries off."""
         return [target.client for target in self.policy.targets]
-
-    def _derived(
-        self, candidates: list[Runnable[Any, Any]], options: Options, *, prepared: bool = False
-    ) -> Self:
-        asked = options if not prepared else replace(options, sdk_retries="keep")
-        policy = policy_over(candidates, asked, self.policy)
-        changes = {"candidates": candidates, "options": options, "policy": policy}
-        derived = self.model_copy(update=changes)
-        vars(derived).pop("_serialized", None)
-        return derived
