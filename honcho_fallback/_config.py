@@ -34,6 +34,7 @@ class ConfigOptions(TypedDict, total=False):
     local_errors: tuple[type[BaseException], ...]
     provider_errors: tuple[type[BaseException], ...]
     classify: Callable[[BaseException], Failure] | None
+    refine: Callable[[Failure, BaseException], Failure] | None
 
 
 class FallbackConfig(BaseModel):
@@ -60,6 +61,8 @@ class FallbackConfig(BaseModel):
         local_errors: Exception classes that are the program's own, never a provider's.
         provider_errors: Exception classes that a provider raises, where nothing else tells.
         classify: Replaces the classifier.
+        refine: Corrects what the classifier said, given its failure and the exception; how the
+            presets are made. It never sees a cancellation.
 
     Raises:
         FallbackConfigError: An option is unknown, of the wrong type or out of range.
@@ -82,6 +85,7 @@ class FallbackConfig(BaseModel):
     local_errors: tuple[type[BaseException], ...] = ()
     provider_errors: tuple[type[BaseException], ...] = ()
     classify: Callable[[BaseException], Failure] | None = None
+    refine: Callable[[Failure, BaseException], Failure] | None = None
 
     def __init__(self, **options: Unpack[ConfigOptions]) -> None:
         try:
@@ -127,9 +131,9 @@ class FallbackConfig(BaseModel):
         Args:
             **options: Further options, as for the constructor.
         """
-        from honcho_fallback._presets import classify_as_honcho  # noqa: PLC0415 # on demand
+        from honcho_fallback._presets import refine_as_honcho  # noqa: PLC0415 # on demand
 
-        preset: Any = {"max_attempts": 3, "classify": classify_as_honcho}
+        preset: Any = {"max_attempts": 3, "refine": refine_as_honcho}
         return cls(**(preset | options))
 
 

@@ -80,8 +80,8 @@ class Plan:
             config=config,
             agent=agent,
             observers=observers,
-            classify=partial(_ask_classifier, config.classify, built_in)
-            if config.classify
+            classify=partial(_judge, built_in, config)
+            if config.classify or config.refine
             else built_in,
             max_attempts=config.max_attempts or max(3, len(chain)),
             timeout=config.timeout,
@@ -160,20 +160,26 @@ def check_chain(targets: Iterable[Target]) -> tuple[Target, ...]:
     return chain
 
 
-def _ask_classifier(
-    own: Callable[[BaseException], Failure],
-    built_in: Callable[[BaseException], Failure],
-    error: BaseException,
+def _judge(
+    built_in: Callable[[BaseException], Failure], config: FallbackConfig, error: BaseException
 ) -> Failure:
     failure = built_in(error)
     if failure.kind is FailureKind.CANCELLED:  # never a switch, whatever the config says
         return failure
+    if config.classify is not None:
+        failure = _asked("classify", failure, partial(config.classify, error))
+    if config.refine is not None:
+        failure = _asked("refine", failure, partial(config.refine, failure, error))
+    return failure
+
+
+def _asked(option: str, before: Failure, own: Callable[[], Failure]) -> Failure:
     try:
-        answer = own(error)
+        answer = own()
     except Exception as broken:  # noqa: BLE001 # an outage is no time to lose the provider's error
-        logger.error("classify raised %s; the built-in one decides", type(broken).__name__)
-        return failure
+        logger.error("%s raised %s; it is passed over", option, type(broken).__name__)
+        return before
     if not isinstance(answer, Failure):  # pyright: ignore[reportUnnecessaryIsInstance] # users without a type checker
-        logger.error("classify returned no Failure; the built-in one decides")
-        return failure
+        logger.error("%s returned no Failure; it is passed over", option)
+        return before
     return answer

@@ -1,10 +1,9 @@
-"""Tables of other systems, as classifiers."""
+"""Tables of other systems, as filters over what the classifier makes of an exception."""
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from honcho_fallback._classify import classify
 from honcho_fallback._failure import FailureKind
 
 if TYPE_CHECKING:
@@ -22,14 +21,13 @@ _WITHOUT_STATUS = frozenset(
 )
 
 
-def classify_as_honcho(error: BaseException) -> Failure:
+def refine_as_honcho(failure: Failure, _: BaseException) -> Failure:
     """Switch on 408, 429, 5xx, timeouts and lost connections only (Honcho's pull request 692).
 
     Args:
-        error: What was raised.
+        failure: What the classifier made of the exception.
     """
-    failure = classify(error)
-    if failure.kind in {FailureKind.CANCELLED, FailureKind.LOCAL}:
+    if failure.kind is FailureKind.LOCAL:
         return failure
     status = failure.status
     # Under an HTTP 200 stream the status says nothing about the error event inside it.

@@ -175,8 +175,11 @@ def test_a_classifier_that_breaks_does_not_hide_the_error(caplog: Any) -> None:
 
     assert pair(classify=broken).start().fail(DOWN).target.name == "fallback"
     assert pair(classify=lambda _: None).start().fail(DOWN).target.name == "fallback"
+    refined = pair(refine=lambda *_: broken(DOWN))
+    assert refined.start().fail(DOWN).target.name == "fallback"
     assert "classify raised ZeroDivisionError" in caplog.text
     assert "classify returned no Failure" in caplog.text
+    assert "refine raised ZeroDivisionError" in caplog.text
 
 
 class Histories(RuleBasedStateMachine):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import copy
 import pickle
 from typing import Any
@@ -11,6 +12,8 @@ import tenacity
 from scripted import ProviderError, Script
 
 from honcho_fallback import (
+    Failure,
+    FailureKind,
     FallbackConfig,
     FallbackConfigError,
     FallbackError,
@@ -176,3 +179,40 @@ def test_honcho_preset_makes_three_attempts_in_all() -> None:
     with pytest.raises(FallbackExhausted):
         FallbackPolicy([Target("primary"), Target("fallback")], config).call(script.ask)
     assert script.asked == ["primary", "fallback", "fallback"]
+
+
+@pytest.mark.parametrize(
+    ("options", "switches"),
+    [({"local_errors": (ProviderError,)}, False), ({"provider_errors": (ProviderError,)}, True)],
+)
+def test_honcho_preset_obeys_the_other_options(options: Any, switches: bool) -> None:
+    """A preset filters what the classifier says, and what it was told to look for stays told."""
+    config = FallbackConfig.honcho(**options)
+    run = FallbackPolicy([Target("primary"), Target("fallback")], config).start()
+    if switches:
+        assert run.fail(ProviderError(0)).target.name == "fallback"
+    else:
+        with pytest.raises(ProviderError):
+            run.fail(ProviderError(503))
+        assert run.record.attempts[0].kind == "local"
+
+
+def test_refine_sees_what_classify_said_and_has_the_last_word() -> None:
+    """The classifier runs once; its failure and the exception go through the filter."""
+    seen: list[Any] = []
+
+    def judge(error: BaseException) -> Failure:
+        return Failure.of(FailureKind.INVALID_REQUEST, error=type(error).__name__)
+
+    def refine(failure: Failure, error: BaseException) -> Failure:
+        seen.append((failure.kind, error))
+        return failure._replace(kind=FailureKind.OVERLOADED, switchable=True)
+
+    config = FallbackConfig(classify=judge, refine=refine)
+    run = FallbackPolicy([Target("primary"), Target("fallback")], config).start()
+    error = ProviderError(400)
+    assert run.fail(error).target.name == "fallback"
+    assert seen == [("invalid_request", error)]
+    with pytest.raises(asyncio.CancelledError):
+        run.fail(asyncio.CancelledError())
+    assert len(seen) == 1
