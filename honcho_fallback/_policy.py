@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 from functools import partial
 from time import monotonic, sleep, time
-from typing import TYPE_CHECKING, TypeVar, Unpack
+from typing import TYPE_CHECKING, Any, TypeVar, Unpack, cast
 
 from honcho_fallback import _drive, _drive_stream
 from honcho_fallback._call_id import CALL_IDS
@@ -13,7 +13,7 @@ from honcho_fallback._checks import require_type
 from honcho_fallback._config import ConfigOptions, FallbackConfig
 from honcho_fallback._errors import FallbackConfigError
 from honcho_fallback._machine import FallbackRun
-from honcho_fallback._observer import Observers
+from honcho_fallback._observer import Observers, Restore
 from honcho_fallback._plan import Plan, check_chain
 from honcho_fallback._turn import Turn
 
@@ -25,12 +25,27 @@ if TYPE_CHECKING:
         Callable,
         Generator,
         Iterable,
+        Mapping,
     )
 
     from honcho_fallback._observer import FallbackObserver
     from honcho_fallback._target import Attempt, Target
 
 T = TypeVar("T")
+
+
+class CallOptions(ConfigOptions, total=False):
+    """Name what a single call may be given, apart from the options of FallbackConfig.
+
+    Args:
+        run: From ``start()``, for whoever wants its record afterwards; comes alone.
+        turn: Passed on from another thread or task.
+        agent: A label for this call.
+    """
+
+    run: FallbackRun | None
+    turn: Turn | None
+    agent: str | None
 
 
 class FallbackPolicy:
@@ -82,66 +97,45 @@ class FallbackPolicy:
         """Return the label for logs and records."""
         return self._plan.agent
 
-    def call(
-        self,
-        ask: Callable[[Attempt], T],
-        *,
-        run: FallbackRun | None = None,
-        turn: Turn | None = None,
-        agent: str | None = None,
-        **overrides: Unpack[ConfigOptions],
-    ) -> T:
+    def call(self, ask: Callable[[Attempt], T], **options: Unpack[CallOptions]) -> T:
         """Ask in this thread and return the answer.
 
         Args:
             ask: Asks one target, given an Attempt; what it raises is a failure. Its client takes
                 ``attempt.timeout``; an answer that comes late still counts.
-            run: From ``start()``, for whoever wants its record afterwards.
-            turn: Passed on from another thread or task.
-            agent: A label for this call.
-            **overrides: Options of FallbackConfig for this call.
+            **options: For this call: see CallOptions.
 
         Raises:
             FallbackExhausted: Nobody answered.
-            FallbackConfigError: An override is unknown or out of range.
+            DeadlineExceeded: Time ran out.
+            FallbackConfigError: An option is unknown or out of range.
             Exception: The provider's own where no other target could help, or with one target.
         """
-        return _drive.call(self._given(run, turn, agent, overrides), ask, sleep)
+        return _drive.call(self._given(options), ask, sleep)
 
     async def acall(
-        self,
-        ask: Callable[[Attempt], Awaitable[T]],
-        *,
-        run: FallbackRun | None = None,
-        turn: Turn | None = None,
-        agent: str | None = None,
-        **overrides: Unpack[ConfigOptions],
+        self, ask: Callable[[Attempt], Awaitable[T]], **options: Unpack[CallOptions]
     ) -> T:
         """Ask in this task and return the answer; each attempt ends at its timeout.
 
         Args:
             ask: Asks one target, given an Attempt; what it raises is a failure.
-            run: From ``start()``, for whoever wants its record afterwards.
-            turn: Passed on from another thread or task.
-            agent: A label for this call.
-            **overrides: Options of FallbackConfig for this call.
+            **options: For this call: see CallOptions.
 
         Raises:
             FallbackExhausted: Nobody answered.
-            FallbackConfigError: An override is unknown or out of range.
+            DeadlineExceeded: Time ran out.
+            FallbackConfigError: An option is unknown or out of range.
             Exception: The provider's own where no other target could help, or with one target.
         """
-        return await _drive.acall(self._given(run, turn, agent, overrides), ask, asyncio.sleep)
+        return await _drive.acall(self._given(options), ask, asyncio.sleep)
 
     def stream(
         self,
         ask: Callable[[Attempt], Iterable[T]],
         *,
         has_content: Callable[[T], object] = bool,
-        run: FallbackRun | None = None,
-        turn: Turn | None = None,
-        agent: str | None = None,
-        **overrides: Unpack[ConfigOptions],
+        **options: Unpack[CallOptions],
     ) -> Generator[T, None, None]:
         """Ask for a stream and hand out its chunks; close the generator to stop early.
 
@@ -149,29 +143,23 @@ class FallbackPolicy:
             ask: Asks one target for an iterable of chunks.
             has_content: Tells whether a chunk is worth handing out. Chunks without are held back;
                 with the first that has, the target is settled.
-            run: From ``start()``, for whoever wants its record afterwards.
-            turn: Passed on from another thread or task.
-            agent: A label for this call.
-            **overrides: Options of FallbackConfig for this call.
+            **options: For this call: see CallOptions.
 
         Raises:
             StreamInterrupted: The stream broke after its first content.
             FallbackExhausted: Nobody answered.
-            FallbackConfigError: An override is unknown or out of range.
+            DeadlineExceeded: Time ran out.
+            FallbackConfigError: An option is unknown or out of range.
             Exception: The provider's own where no other target could help, or with one target.
         """
-        start = self._starter(run, turn, agent, overrides)
-        return _drive_stream.stream(start, ask, has_content, sleep)
+        return _drive_stream.stream(self._starter(options), ask, has_content, sleep)
 
     def astream(
         self,
         ask: Callable[[Attempt], AsyncIterable[T] | Awaitable[AsyncIterable[T]]],
         *,
         has_content: Callable[[T], object] = bool,
-        run: FallbackRun | None = None,
-        turn: Turn | None = None,
-        agent: str | None = None,
-        **overrides: Unpack[ConfigOptions],
+        **options: Unpack[CallOptions],
     ) -> AsyncGenerator[T, None]:
         """Ask for a stream in this task and hand out its chunks; ``aclose`` to stop early.
 
@@ -179,26 +167,29 @@ class FallbackPolicy:
             ask: Asks one target for an async iterable of chunks, or an awaitable of one.
             has_content: Tells whether a chunk is worth handing out. Chunks without are held back;
                 with the first that has, the target is settled.
-            run: From ``start()``, for whoever wants its record afterwards.
-            turn: Passed on from another thread or task.
-            agent: A label for this call.
-            **overrides: Options of FallbackConfig for this call.
+            **options: For this call: see CallOptions.
 
         Raises:
             StreamInterrupted: The stream broke after its first content.
             FallbackExhausted: Nobody answered.
-            FallbackConfigError: An override is unknown or out of range.
+            DeadlineExceeded: Time ran out.
+            FallbackConfigError: An option is unknown or out of range.
             Exception: The provider's own where no other target could help, or with one target.
         """
-        start = self._starter(run, turn, agent, overrides)
-        return _drive_stream.astream(start, ask, has_content, asyncio.sleep)
+        return _drive_stream.astream(self._starter(options), ask, has_content, asyncio.sleep)
 
     def turn(self) -> Turn:
         """Open a user turn, for ``with`` or ``async with``: what a switch lasts for.
 
         Only ``reset="turn"`` makes use of it.
         """
-        return Turn(self)
+        plan = self._plan
+        restore = Restore(plan.agent, plan.chain[0], "turn")
+        return (
+            Turn(self, partial(plan.observers.tell, "on_restore", restore))
+            if plan.observers
+            else Turn(self)
+        )
 
     def start(
         self,
@@ -209,6 +200,8 @@ class FallbackPolicy:
     ) -> FallbackRun:
         """Return the machine of one call, for whoever owns the loop or wants the record.
 
+        Where ``run.errand`` is not None, call ``settle`` or ``asettle`` before asking.
+
         Args:
             turn: Passed on from another thread or task.
             agent: A label for this call.
@@ -217,53 +210,61 @@ class FallbackPolicy:
         Raises:
             FallbackConfigError: An override is unknown or out of range, or the turn is not ours.
         """
-        return self._given(None, turn, agent, overrides)
+        return self._begin(*self._located(turn, agent, overrides))
 
-    def _given(
-        self,
-        run: FallbackRun | None,
-        turn: Turn | None,
-        agent: str | None,
-        overrides: ConfigOptions,
-    ) -> FallbackRun:
+    @staticmethod
+    def settle(run: FallbackRun) -> Attempt:
+        """Do what a run wants done before its attempt, for whoever owns the loop.
+
+        Args:
+            run: From ``start()``; what is raised here goes to ``run.fail``.
+        """
+        return _drive.settle(run)
+
+    @staticmethod
+    async def asettle(run: FallbackRun) -> Attempt:
+        """Do in this task what a run wants done before its attempt.
+
+        Args:
+            run: From ``start()``; what is raised here goes to ``run.fail``.
+        """
+        return await _drive.asettle(run)
+
+    def _given(self, options: CallOptions) -> FallbackRun:
+        if not options and not self._plan.turn_scoped:
+            return FallbackRun(self._plan, None, next(CALL_IDS), monotonic, monotonic(), time())
+        return self._starter(options)()
+
+    def _starter(self, options: CallOptions) -> Callable[[], FallbackRun]:
+        # A generator's body runs when it is first read, perhaps in another context: which turn it
+        # belongs to is settled here and now, and bad input is refused here and now.
+        overrides: dict[str, Any] = {**options}
+        run: FallbackRun | None = overrides.pop("run", None)
+        turn, agent = overrides.pop("turn", None), overrides.pop("agent", None)
         if run is None:
-            plan = self._plan
-            if agent is not None or overrides:
-                plan = self._planned(agent, overrides)
-            if plan.turn_scoped or turn is not None:
-                turn = self._located(plan, turn)
-            return FallbackRun(plan, turn, next(CALL_IDS), monotonic, monotonic(), time())
+            return partial(self._begin, *self._located(turn, agent, overrides))
         if turn is not None or agent is not None or overrides:
             raise FallbackConfigError.about(
                 "run", "it came with options for the call", "pass those to start()"
             )
-        return run
+        return lambda: run
 
-    def _starter(
-        self,
-        run: FallbackRun | None,
-        turn: Turn | None,
-        agent: str | None,
-        overrides: ConfigOptions,
-    ) -> Callable[[], FallbackRun]:
-        # A generator's body runs when it is first read, perhaps in another context: which turn it
-        # belongs to is settled here and now, and bad input is refused here and now.
-        if run is not None:
-            return partial(self._given, run, turn, agent, overrides)
-        plan = self._planned(agent, overrides)
-        turn = self._located(plan, turn)
-        return lambda: FallbackRun(plan, turn, next(CALL_IDS), monotonic, monotonic(), time())
+    @staticmethod
+    def _begin(plan: Plan, turn: Turn | None) -> FallbackRun:
+        return FallbackRun(plan, turn, next(CALL_IDS), monotonic, monotonic(), time())
 
-    def _planned(self, agent: str | None, overrides: ConfigOptions) -> Plan:
+    def _located(
+        self, turn: Turn | None, agent: str | None, overrides: Mapping[str, Any]
+    ) -> tuple[Plan, Turn | None]:
         plan = self._plan
-        config = plan.config.replace(**overrides) if overrides else plan.config
-        return Plan.of(plan.chain, config, plan.agent if agent is None else agent, plan.observers)
-
-    def _located(self, plan: Plan, turn: Turn | None) -> Turn | None:
+        if agent is not None or overrides:
+            config = plan.config.replace(**cast("ConfigOptions", overrides))
+            agent = plan.agent if agent is None else agent
+            plan = Plan.of(plan.chain, config, agent, plan.observers)
         if turn is not None and turn.owner is not self:
             raise FallbackConfigError.about(
                 "turn", "it belongs to another policy", "pass one from this policy's turn()"
             )
-        if not plan.turn_scoped:
-            return None
-        return Turn.current(self) if turn is None else turn
+        if not plan.turn_scoped or (turn is not None and turn.outcome != "open"):
+            return plan, None
+        return plan, Turn.current(self) if turn is None else turn
