@@ -9,7 +9,7 @@ import tenacity
 from pydantic import BaseModel, ConfigDict, Field, InstanceOf, ValidationError, field_validator
 
 from honcho_fallback._budget import RetryBudget
-from honcho_fallback._cooldown import CooldownStore
+from honcho_fallback._cooldown import Cooldown, CooldownStore
 from honcho_fallback._errors import FallbackConfigError
 from honcho_fallback._failure import KINDS, Failure, FailureKind
 from honcho_fallback._recovery import TransportRecovery
@@ -171,6 +171,35 @@ class FallbackConfig(BaseModel):
         from honcho_fallback._presets import refine_as_honcho  # noqa: PLC0415 # on demand
 
         preset: Any = {"max_attempts": 3, "refine": refine_as_honcho}
+        return cls(**(preset | options))
+
+    @classmethod
+    def resilient(cls, **options: Unpack[ConfigOptions]) -> Self:
+        """Return what is recommended for agents in production.
+
+        - ``reset="turn"``: a dead or hanging primary costs a turn one attempt, not one per
+          iteration; and a model does not change back in the middle of a task.
+        - ``cooldown``: nor does it cost every turn one. It rests for 60 s, then one call looks.
+        - ``deadline`` of 120 s: the patience of a person who waits for an agent's step; a third
+          of it is kept for each fallback, so that a chain of two is never slower than that.
+        - ``first_token_timeout`` of 20 s: ten times what a busy provider takes for a first token,
+          and far below what makes people give up.
+        - ``idle_timeout`` of 60 s: a model that thinks between two chunks does so for less.
+        - ``retry_budget``: in an outage 1.1 requests per call, not 3.
+
+        Each call of it makes a new cooldown and a new budget; share the config to share them.
+
+        Args:
+            **options: Further options, as for the constructor.
+        """
+        preset: Any = {
+            "reset": "turn",
+            "cooldown": Cooldown(),
+            "deadline": 120.0,
+            "first_token_timeout": 20.0,
+            "idle_timeout": 60.0,
+            "retry_budget": RetryBudget(),
+        }
         return cls(**(preset | options))
 
 

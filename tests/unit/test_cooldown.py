@@ -243,7 +243,11 @@ def test_identity_is_all_that_is_known_and_unknown_is_never_equal() -> None:
     """HRC-014: provider, model, endpoint and key tell targets apart; a gap proves nothing."""
 
     def identity(**fields: Any) -> str:
-        known = {"provider": "openai", "endpoint": "https://x/v1", "credential": Key("a")}
+        known: dict[str, Any] = {
+            "provider": "openai",
+            "endpoint": "https://x/v1",
+            "credential": Key("a"),
+        }
         return Target("m", **(known | fields)).identity
 
     assert identity() == identity()
