@@ -105,8 +105,8 @@ async def asettle(run: FallbackRun) -> Attempt:
     while (errand := run.errand) is not None:
         call = errand.acall or errand.call
         result = asyncio.to_thread(call) if errand.blocks else call()
-        if inspect.isawaitable(result):
-            await result
+        while inspect.isawaitable(result):  # an async function called in a thread is one still
+            result = await result
         run.resume()
     return run.latest
 

@@ -414,7 +414,7 @@ class FallbackRun(History):
         outlook = self._outlook
         if outlook is None or not outlook.refreshes(failure, self._attempt.target):
             return None
-        return self._recovered(outlook, outlook.refresh(self._attempt.target), 0.0, now)
+        return self._recovered(outlook, outlook.refresh(self._attempt.target.credential), 0.0, now)
 
     def _rebuilt(self, failure: Failure, now: float) -> Attempt | None:
         recovery, outlook, attempt = (

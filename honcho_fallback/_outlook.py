@@ -3,9 +3,8 @@
 from __future__ import annotations
 
 from functools import partial
-from inspect import iscoroutinefunction
 from math import inf
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from honcho_fallback._cooldown import Report
 from honcho_fallback._failure import KINDS, FailureKind
@@ -116,19 +115,17 @@ class Outlook:
         about = failure.kind is FailureKind.AUTHENTICATION
         return about and target.credential is not None and not self.guards.credential_refresh
 
-    def refresh(self, target: Target) -> Errand | None:
-        """Return what a driver has to do for a new credential; None if another call did.
+    def refresh(self, credential: Any) -> Errand:
+        """Return what a driver has to do for a new credential.
 
         Args:
-            target: Whose credential was refused.
+            credential: The one that was refused.
         """
         self.guards.credential_refresh = True
         self.note = "after a refresh of its credential"
-        credential, before = target.credential, self._generation
-        if credential is None or getattr(credential, "generation", None) != before:
-            return None
-        blocks = not iscoroutinefunction(credential.refresh)
-        return Errand("refresh", credential.refresh, blocks=blocks)
+        renew = getattr(credential, "renew", None)
+        refresh = partial(renew, self._generation) if renew else credential.refresh
+        return Errand("refresh", refresh, blocks=True)
 
     def news(self, offered: Sequence[int]) -> Errand | None:
         """Return what a driver has to do to learn what other processes know, or None.

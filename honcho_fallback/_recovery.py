@@ -81,9 +81,9 @@ class Credential(Protocol):
     """Hold what a target is asked with; `ask` takes it from ``attempt.target.credential``.
 
     Where ``fingerprint`` (a string that tells keys apart without showing them) is there too, other
-    processes know the target as the same. Where ``generation`` (a number that each refresh raises)
-    is there, a call that was refused with an older one asks again without another refresh.
-    ``credentials.SingleFlight`` adds both, and lets one of many callers refresh.
+    processes know the target as the same. Where ``generation`` (raised by each refresh) and
+    ``renew(generation)`` are there, the latter is called instead of ``refresh``: a call that was
+    refused with an older one need not refresh again. ``credentials.SingleFlight`` adds all three.
     """
 
     def get(self) -> Any:

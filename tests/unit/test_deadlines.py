@@ -174,7 +174,7 @@ async def test_a_stream_that_keeps_speaking_is_not_cut() -> None:
     """Neither limit ends a stream whose chunks come in time, however many there are."""
 
     async def ask(_: Attempt) -> Any:
-        for _ in range(20):
+        for _number in range(20):
             await asyncio.sleep(0)
             yield "a"
 

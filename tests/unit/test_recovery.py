@@ -153,19 +153,6 @@ def test_each_target_has_its_own_refresh() -> None:
     assert [key.generation for key in keys] == [2, 2]
 
 
-def test_a_call_that_was_refused_with_an_old_token_asks_again_without_a_refresh() -> None:
-    """HON-082: a waiter reuses the new generation."""
-    key = Key()
-    policy = with_key(key)
-    late, early = policy.start(), policy.start()
-    early.fail(DENIED)
-    assert early.errand is not None
-    policy.settle(early)
-    assert late.fail(DENIED).target.name == "primary"
-    assert late.errand is None
-    assert key.generation == 1
-
-
 def test_guards_tell_their_names_in_order() -> None:
     """HRT-002, HRT-005 to HRT-007: a plain dataclass, all False, iterable as name and value."""
     guards = RecoveryGuards()
