@@ -24,6 +24,7 @@ lint: .venv/.linters
 
 bench: .venv/.installed
 	$(BIN)/python benchmarks/overhead.py $(ARGS)
+	$(BIN)/python benchmarks/outage.py
 
 # The unit tests again, from a folder that has no source tree beside it.
 wheel-test: .venv/.installed

@@ -48,13 +48,11 @@ class Choice(NamedTuple):
 
 @runtime_checkable
 class CooldownStore(Protocol):
-    """Keep what calls learn of targets, and choose by it.
+    """Keep what calls learn of targets, and choose by it."""
 
-    Args:
-        shared: None, or what exchanges it with other processes.
-    """
-
-    shared: SharedState | None
+    @property
+    def shared(self) -> SharedState | None:
+        """Return what exchanges it with other processes, or None."""
 
     def exchange(self, reports: Sequence[Report], offered: Sequence[str], now: float, /) -> Choice:
         """Take in what was learned, then choose the first of the offered targets that is free."""

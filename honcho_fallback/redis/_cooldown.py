@@ -29,7 +29,7 @@ except ImportError as error:
     ) from error
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Iterable, Sequence
 
     from honcho_fallback._cooldown import Choice, Report
 
@@ -150,6 +150,21 @@ class RedisCooldown(Cooldown):
         """Do so without blocking the loop."""
         if self._outbox:
             await self.apull(())
+
+    @property
+    def degraded(self) -> bool:
+        """Tell whether Redis could not be reached last time, so that this memory decides."""
+        return self._reported
+
+    def forget(self, identities: Iterable[str]) -> None:
+        """Drop what is known of some targets, here and in Redis.
+
+        Args:
+            identities: Theirs.
+        """
+        for identity in identities:
+            self._entries.pop(identity, None)
+            self._client.delete(_PREFIX + identity)
 
     def close(self) -> None:
         """Close the connection of threads; the next use opens another."""

@@ -30,7 +30,17 @@ def redis_server(folder: Path, port: int) -> Generator[subprocess.Popen[bytes], 
     """Run a server without persistence until the block ends."""
     if SERVER is None:
         pytest.skip("redis-server is not installed; apt-get install redis-server")
-    command = [SERVER, "--port", str(port), "--bind", "127.0.0.1", "--save", "", "--dir", folder]
+    command = [
+        SERVER,
+        "--port",
+        str(port),
+        "--bind",
+        "127.0.0.1",
+        "--save",
+        "",
+        "--dir",
+        str(folder),
+    ]
     with subprocess.Popen(command, stdout=subprocess.DEVNULL) as server:
         try:
             with redis.Redis(port=port) as client:

@@ -60,7 +60,7 @@ def policy(redis_url: str) -> Iterator[Callable[..., FallbackPolicy]]:
 def drive(driver: str, policy: FallbackPolicy, script: Script, run: FallbackRun) -> Any:
     """Drive a call; in a task, close that loop's connection after it, as a program would."""
     if driver in {"call", "stream"}:
-        return drive(driver, policy, script, run)
+        return DRIVERS[driver](policy, script, run)
 
     async def ask() -> Any:
         if driver == "acall":
@@ -171,7 +171,7 @@ def test_the_servers_clock_counts_and_every_key_expires(
 ) -> None:
     """The provider's own time is kept up to the cap, on the server, and nothing stays for ever."""
     policy().call(Script(primary=[ProviderError(429, retry_after="100")], fallback=["x"]).ask)
-    (key,) = redis_client.keys("*")  # type: ignore[misc] # redis-py types sync and async as one
+    (key,) = redis_client.keys("*")
     assert key == PREFIX + chain()[0].identity
     now: Any = redis_client.time()
     rest = int(held(redis_client)["until"]) - now[0] * 1000 - now[1] // 1000
