@@ -26,7 +26,7 @@ def demo(
         str | None, typer.Option(metavar="PROVIDER/MODEL", help="A real fallback.")
     ] = None,
 ) -> None:
-    """Run five calls against a failing provider and a local model; no key, no network.
+    """Run a few calls against a failing provider and a local model; no key, no network.
 
     With --primary and --fallback the same calls go to real providers, whose keys are read from
     the environment. Exit status 0 only if every call ended as it should.
