@@ -177,7 +177,7 @@ class Outlook:
             now: The time.
         """
         if outcome == "exhausted":
-            self.in_time(len(self._plan.chain) - 1, now)
+            self.in_time(self._plan.reach - 1, now)
         store = self._config.cooldown
         if store is None:
             return None

@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from honcho_fallback.cli._stage import Stage
 
 _ITERATIONS = 5
-_REST = 0.5
+_REST = 2.0
 _PROMPT = "Say hello in five words."
 _TASK = "Read the thermometer of four cities, one at a time, then say which is the warmest."
 
@@ -94,7 +94,7 @@ def _tool_loop(reset: Any) -> Callable[[Stage], list[Call]]:
 
 def _outage_that_ends(stage: Stage) -> list[Call]:
     stage.break_primary(lambda primary: primary.fail(503, times=1))
-    config = FallbackConfig(cooldown=Cooldown(base=_REST))
+    config = FallbackConfig(cooldown=Cooldown(base=_REST, cap=_REST))
     policy = FallbackPolicy(stage.chain, config, agent="demo")
 
     def ask(run: FallbackRun) -> str:

@@ -214,3 +214,11 @@ async def test_a_deadline_bounds_a_stream_up_to_its_first_content() -> None:
     assert await anext(chunks) == "hel"
     asyncio.get_running_loop().call_later(0.08, gate.set)
     assert [chunk async for chunk in chunks] == ["lo"]
+
+
+def test_a_call_that_must_not_degrade_keeps_nothing_for_others(clock: Clock) -> None:
+    """The whole deadline is the primary's where nobody else may be asked."""
+    run = chain(3, deadline=30, max_attempts=1).start(must_not_degrade=True)
+    assert run.attempt.timeout == pytest.approx(30)
+    with pytest.raises(FallbackExhausted):
+        run.fail(DOWN)
