@@ -28,21 +28,6 @@ class Outlook:
         now: The call's start.
     """
 
-    __slots__ = (
-        "_config",
-        "_ends",
-        "_generation",
-        "_plan",
-        "_reserve",
-        "granted",
-        "guards",
-        "late",
-        "note",
-        "passed",
-        "permit",
-        "why",
-    )
-
     def __init__(self, plan: Plan, now: float) -> None:
         self._plan = plan
         self._config = config = plan.config

@@ -106,8 +106,8 @@ def test_every_example_runs(
     assert "openai/gpt-5.5 failed (overloaded Overloaded 503), asking" in shown
     assert TEXT[1].strip() in caplog.messages
     asked = [request.path for request, _ in providers.log]
-    # The SDK's call, its stream, a tool loop of two iterations, a resilient call, one that must not
-    # degrade and the one after it (which leaves the primary alone), a loop of one's own.
+    # The SDK's call, its stream, a tool loop of two iterations, a resilient call, one that must
+    # not degrade and the one after it (which leaves the primary alone), a loop of one's own.
     assert asked.count("/primary/chat/completions") == 6
     assert asked.count("/local/chat/completions") == 6
 

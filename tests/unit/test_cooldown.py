@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import copy
 import threading
+from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -17,6 +18,7 @@ from honcho_fallback import (
     FallbackExhausted,
     FallbackPolicy,
     Target,
+    classify,
 )
 
 if TYPE_CHECKING:
@@ -336,3 +338,42 @@ def test_the_end_of_an_outage_is_told(clock: Clock) -> None:
     (restore,) = notebook.restored
     assert (restore.after, restore.primary, restore.agent) == ("cooldown", CHAIN[0], "x")
     assert restore.call_id == run.record.call_id
+
+
+@pytest.mark.parametrize(
+    ("headers", "rest"),
+    [
+        ({"x_ratelimit_reset_requests": "1m30s", "x_ratelimit_remaining_requests": "0"}, 90),
+        ({"x_ratelimit_reset_tokens": "20ms", "x_ratelimit_remaining_tokens": "0"}, 0.02),
+        ({"x_ratelimit_reset_requests": "1m30s", "x_ratelimit_remaining_requests": "5"}, 60),
+        ({"ratelimit_reset": "17", "ratelimit_remaining": "0"}, 17),
+        ({"x_ratelimit_reset": "{epoch}", "x_ratelimit_remaining": "0"}, 30),
+        (
+            {
+                "anthropic_ratelimit_requests_reset": "{date}",
+                "anthropic_ratelimit_requests_remaining": "0",
+            },
+            30,
+        ),
+        (
+            {
+                "x_ratelimit_reset_requests": "1m30s",
+                "x_ratelimit_remaining_requests": "0",
+                "retry_after": "7",
+            },
+            7,
+        ),
+        ({"x_ratelimit_reset": "soon", "x_ratelimit_remaining": "0"}, 60),
+    ],
+)
+def test_the_headers_of_a_used_up_limit_say_when_it_is_back(
+    monkeypatch: pytest.MonkeyPatch, headers: dict[str, str], rest: float
+) -> None:
+    """Without Retry-After the reset time of the limit that has nothing left is the provider's."""
+    monkeypatch.setattr("honcho_fallback._classify._waits.time.time", lambda: 1.7e9)
+    date = datetime.fromtimestamp(1.7e9 + 30, UTC).isoformat().replace("+00:00", "Z")
+    told = {
+        name: value.format(epoch=int(1.7e9 + 30), date=date) for name, value in headers.items()
+    }
+    failure = classify(ProviderError(429, **told))
+    assert (60 if failure.retry_after is None else failure.retry_after) == pytest.approx(rest)
