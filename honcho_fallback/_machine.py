@@ -307,6 +307,9 @@ class FallbackRun(History):
             self._began = now = self._clock() if now is None else now
             if coming:
                 self._go(coming, None, now)
+            elif self._outlook is not None:  # what it took is gone from the deadline
+                timeout = self._outlook.timeout(self._attempt.position, now)
+                self._attempt = self._attempt._replace(timeout=timeout)
         return self._attempt
 
     def _undone(self, errand: Errand, error: Exception, now: float | None) -> Attempt:

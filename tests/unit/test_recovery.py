@@ -203,6 +203,20 @@ def test_whoever_owns_the_loop_settles_errands() -> None:
     assert (run.errand, key.generation) == (None, 1)
 
 
+def test_the_time_of_a_refresh_is_gone_from_the_deadline(clock: Clock) -> None:
+    """The same target is asked with what the refresh has left of its share."""
+
+    class Slow(Key):
+        def refresh(self) -> None:
+            clock.now += 5
+            Key.refresh(self)
+
+    policy = with_key(Slow(), deadline=30, timeout=None)
+    script = Script(primary=[DENIED, "hello"], fallback=["no"])
+    policy.call(script.ask)
+    assert [attempt.timeout for attempt in script.attempts] == pytest.approx([20, 15])
+
+
 # Transport recovery
 
 
