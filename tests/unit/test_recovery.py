@@ -276,9 +276,11 @@ def test_aggregators_are_left_at_once(clock: Clock, provider: str) -> None:
 
 def test_a_fallback_does_not_recover(clock: Clock) -> None:
     """HRS-013: once on a fallback there is no such cycle."""
-    script = Script(primary=[DOWN], fallback=[TimeoutError(), "hello"])
-    assert recovering().call(script.ask) == "hello"
-    assert clock.slept == []
+    config = FallbackConfig(wait=0, transport_recovery=TransportRecovery())
+    chain = [Target("primary"), Target("fallback"), Target("third")]
+    script = Script(primary=[DOWN], fallback=[TimeoutError()], third=["hello"])
+    assert FallbackPolicy(chain, config).call(script.ask) == "hello"
+    assert (script.asked, clock.slept) == (["primary", "fallback", "third"], [])
 
 
 def test_a_rebuild_that_fails_is_no_recovery(clock: Clock) -> None:
