@@ -38,6 +38,7 @@ bench: .venv/.installed
 CORPUS ?= ../shared/corpus
 corpus: .venv-corpus/.installed
 	PYTHONPATH=. .venv-corpus/bin/python $(CORPUS)/score.py $(ARGS)
+	$(BIN)/python benchmarks/outage.py
 
 # The unit tests again, from a folder that has no source tree beside it.
 wheel-test: .venv/.installed

@@ -1,9 +1,12 @@
 """A thin fallback policy for LLM calls: one failed request, no wait, the second model."""
 
+from honcho_fallback._budget import RetryBudget
 from honcho_fallback._classify import classify
 from honcho_fallback._config import ConfigOptions, FallbackConfig
+from honcho_fallback._cooldown import Cooldown, CooldownStore
 from honcho_fallback._errors import (
     AnswerRejected,
+    DeadlineExceeded,
     FallbackConfigError,
     FallbackError,
     FallbackExhausted,
@@ -11,9 +14,10 @@ from honcho_fallback._errors import (
 )
 from honcho_fallback._failure import Failure, FailureKind
 from honcho_fallback._machine import FallbackRun
-from honcho_fallback._observer import CallContent, CallStart, FallbackObserver, Switch
+from honcho_fallback._observer import CallContent, CallStart, FallbackObserver, Restore, Switch
 from honcho_fallback._policy import FallbackPolicy
 from honcho_fallback._record import AttemptRecord, CallRecord
+from honcho_fallback._recovery import Credential, RecoveryGuards, TransportRecovery
 from honcho_fallback._response import check_response
 from honcho_fallback._target import Attempt, Target
 from honcho_fallback._turn import Turn
@@ -26,6 +30,10 @@ __all__ = [
     "CallRecord",
     "CallStart",
     "ConfigOptions",
+    "Cooldown",
+    "CooldownStore",
+    "Credential",
+    "DeadlineExceeded",
     "Failure",
     "FailureKind",
     "FallbackConfig",
@@ -35,9 +43,13 @@ __all__ = [
     "FallbackObserver",
     "FallbackPolicy",
     "FallbackRun",
+    "RecoveryGuards",
+    "Restore",
+    "RetryBudget",
     "StreamInterrupted",
     "Switch",
     "Target",
+    "TransportRecovery",
     "Turn",
     "check_response",
     "classify",

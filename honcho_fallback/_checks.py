@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import math
+
 from honcho_fallback._errors import FallbackConfigError
 
 
@@ -35,3 +37,21 @@ def require_type(field: str, value: object, kind: type, fix: str) -> None:
     """
     if not isinstance(value, kind):
         raise FallbackConfigError.about(field, f"got a {type(value).__name__}", fix)
+
+
+def require_number(field: str, value: object, least: float, unit: str = "seconds") -> float:
+    """Refuse anything but a finite number that is large enough.
+
+    Args:
+        field: The argument's name.
+        value: What was passed.
+        least: The smallest allowed.
+        unit: What is asked for.
+
+    Raises:
+        FallbackConfigError: It is not one.
+    """
+    number = value if isinstance(value, int | float) and not isinstance(value, bool) else math.nan
+    if not least <= number < math.inf:
+        raise FallbackConfigError.about(field, f"got {value!r}", f"pass {unit}, {least:g} or more")
+    return float(number)

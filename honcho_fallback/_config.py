@@ -6,10 +6,13 @@ from collections.abc import Callable, Mapping
 from typing import Annotated, Any, Literal, Self, TypedDict, Unpack
 
 import tenacity
-from pydantic import BaseModel, ConfigDict, Field, ValidationError, field_validator
+from pydantic import BaseModel, ConfigDict, Field, InstanceOf, ValidationError, field_validator
 
+from honcho_fallback._budget import RetryBudget
+from honcho_fallback._cooldown import Cooldown, CooldownStore
 from honcho_fallback._errors import FallbackConfigError
 from honcho_fallback._failure import KINDS, Failure, FailureKind
+from honcho_fallback._recovery import TransportRecovery
 from honcho_fallback._wait import DEFAULT_WAIT
 
 Seconds = Annotated[float, Field(gt=0, allow_inf_nan=False)]
@@ -38,6 +41,14 @@ class ConfigOptions(TypedDict, total=False):
     provider_errors: tuple[type[BaseException], ...]
     classify: Callable[[BaseException], Failure] | None
     refine: Callable[[Failure, BaseException], Failure] | None
+    cooldown: CooldownStore | None
+    deadline: float | None
+    reserve: float | None
+    first_token_timeout: float | None
+    idle_timeout: float | None
+    retry_budget: RetryBudget | None
+    transport_recovery: TransportRecovery | None
+    must_not_degrade: bool
 
 
 class FallbackConfig(BaseModel):
@@ -71,6 +82,18 @@ class FallbackConfig(BaseModel):
         classify: Replaces the classifier.
         refine: Corrects what the classifier said, given its failure and the exception; how the
             presets are made. It never sees a cancellation.
+        cooldown: Remember across calls who is down: ``Cooldown()``, or None.
+        deadline: Seconds for the whole call, waits included, or None; for a stream up to its first
+            content. Enforced where ``timeout`` is, else by what is handed to ``ask``.
+        reserve: Seconds of the deadline kept for each fallback not yet asked; default a third of
+            it, at least 1. Where that is more than there is, they share what is left.
+        first_token_timeout: Seconds up to a stream's first content, or None. Enforced in
+            ``astream``; ``stream`` hands it to ``ask`` where ``attempt.timeout`` is longer.
+        idle_timeout: Seconds between two chunks after that, or None; only in ``astream``.
+        retry_budget: Bound repeats over all calls: ``RetryBudget()``, or None.
+        transport_recovery: Give a lost connection to the primary one more chance before the
+            switch: ``TransportRecovery()``, or None.
+        must_not_degrade: Never ask a fallback: for judges and gates.
 
     Raises:
         FallbackConfigError: An option is unknown, of the wrong type or out of range.
@@ -97,6 +120,14 @@ class FallbackConfig(BaseModel):
     provider_errors: tuple[type[BaseException], ...] = ()
     classify: Callable[[BaseException], Failure] | None = None
     refine: Callable[[Failure, BaseException], Failure] | None = None
+    cooldown: CooldownStore | None = None
+    deadline: Seconds | None = None
+    reserve: Annotated[float, Field(ge=0, allow_inf_nan=False)] | None = None
+    first_token_timeout: Seconds | None = None
+    idle_timeout: Seconds | None = None
+    retry_budget: RetryBudget | None = None
+    transport_recovery: InstanceOf[TransportRecovery] | None = None
+    must_not_degrade: bool = False
 
     def __init__(self, **options: Unpack[ConfigOptions]) -> None:
         try:
@@ -119,6 +150,12 @@ class FallbackConfig(BaseModel):
         if FailureKind.CANCELLED in kinds:
             raise ValueError("leave 'cancelled' out, a cancelled call stays cancelled")
         return kinds
+
+    @property
+    def looks_beyond_the_call(self) -> bool:
+        """Tell whether an option wants more kept than what the call itself needs."""
+        watched = (self.cooldown, self.deadline, self.retry_budget, self.transport_recovery)
+        return any(option is not None for option in watched)
 
     def replace(self, **options: Unpack[ConfigOptions]) -> Self:
         """Return a copy with other options, validated as at construction.
@@ -167,6 +204,28 @@ class FallbackConfig(BaseModel):
             **options: Further options, as for the constructor.
         """
         return cls._preset("hermes", options)
+
+    @classmethod
+    def resilient(cls, **options: Unpack[ConfigOptions]) -> Self:
+        """Return what is recommended for agents in production.
+
+        - ``reset="turn"``: a dead or hanging primary costs a turn one attempt, not one per
+          iteration; and a model does not change back in the middle of a task.
+        - ``cooldown``: nor does it cost every turn one. It rests for 60 s, then one call looks.
+        - ``deadline`` of 120 s: the patience of a person who waits for an agent's step; a third
+          of it is kept for each fallback, so that a chain of two is never slower than that.
+        - ``first_token_timeout`` of 20 s: ten times what a busy provider takes for a first token,
+          and far below what makes people give up.
+        - ``idle_timeout`` of 60 s: a model that thinks between two chunks does so for less.
+        - ``retry_budget``: in an outage 1.1 requests per call, not 3.
+
+        Each call of it makes a new cooldown and a new budget; share the config to share them.
+
+        Args:
+            **options: Further options, as for the constructor.
+        """
+        kept: ConfigOptions = {"cooldown": Cooldown(), "retry_budget": RetryBudget()}
+        return cls._preset("resilient", {**kept, **options})
 
     @classmethod
     def _preset(cls, name: str, options: ConfigOptions) -> Self:

@@ -3,7 +3,10 @@
 from __future__ import annotations
 
 import asyncio
+import inspect
 from typing import TYPE_CHECKING, TypeVar
+
+from honcho_fallback._errors import FallbackConfigError
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable
@@ -23,18 +26,24 @@ def call(run: FallbackRun, ask: Callable[[Attempt], T], sleep: Callable[[float],
         sleep: Waits so many seconds.
     """
     attempt = run.attempt
-    while True:
-        try:
-            if attempt.wait:
-                sleep(attempt.wait)
-            answer = ask(attempt)
-        except BaseException as error:  # noqa: BLE001 # the run raises what it does not handle
-            attempt = run.fail(error)
-        else:
-            following = run.accept(answer)
-            if following is None:
-                return answer
-            attempt = following
+    try:
+        while True:
+            try:
+                if attempt.wait:
+                    sleep(attempt.wait)
+                if run.errand is not None:
+                    attempt = settle(run)
+                answer = ask(attempt)
+            except BaseException as error:  # noqa: BLE001 # the run raises what it does not handle
+                attempt = run.fail(error)
+            else:
+                following = run.accept(answer)
+                if following is None:
+                    return answer
+                attempt = following
+    finally:
+        if run.errand is not None:
+            settle(run)
 
 
 async def acall(
@@ -50,20 +59,56 @@ async def acall(
         sleep: Waits so many seconds.
     """
     attempt = run.attempt
-    scope = TaskScope(attempt)
-    while True:
-        try:
-            if attempt.wait:
-                await sleep(attempt.wait)
-            async with scope.limit(attempt):
-                answer = await ask(attempt)
-        except BaseException as error:  # noqa: BLE001 # the run raises what it does not handle
-            attempt = run.fail(scope.read(error))
-        else:
-            following = run.accept(answer)
-            if following is None:
-                return answer
-            attempt = following
+    scope = TaskScope()
+    try:
+        while True:
+            try:
+                if attempt.wait:
+                    await sleep(attempt.wait)
+                async with scope.limit(attempt, attempt.timeout):
+                    if run.errand is not None:
+                        attempt = await asettle(run)
+                    answer = await ask(attempt)
+            except BaseException as error:  # noqa: BLE001 # the run raises what it does not handle
+                attempt = run.fail(scope.read(error))
+            else:
+                following = run.accept(answer)
+                if following is None:
+                    return answer
+                attempt = following
+    finally:
+        if run.errand is not None:
+            await asettle(run)
+
+
+def settle(run: FallbackRun) -> Attempt:
+    """Do in this thread what the run wants done, and return the attempt to make.
+
+    Args:
+        run: A run with an errand; what an errand raises is for ``run.fail``.
+    """
+    while (errand := run.errand) is not None:
+        result = errand.call()
+        if inspect.isawaitable(result):
+            getattr(result, "close", bool)()  # a coroutine that nobody will await
+            raise FallbackConfigError.about(errand.what, "it is async", "use acall or astream")
+        run.resume()
+    return run.latest
+
+
+async def asettle(run: FallbackRun) -> Attempt:
+    """Do in this task what the run wants done, and return the attempt to make.
+
+    Args:
+        run: A run with an errand; what an errand raises is for ``run.fail``.
+    """
+    while (errand := run.errand) is not None:
+        call = errand.acall or errand.call
+        result = asyncio.to_thread(call) if errand.blocks else call()
+        while inspect.isawaitable(result):  # an async function called in a thread is one still
+            result = await result
+        run.resume()
+    return run.latest
 
 
 class TaskScope:
@@ -73,22 +118,23 @@ class TaskScope:
     call on to the fallback; the task still knows better.
     """
 
-    __slots__ = ("_attempt", "_before", "_task", "_timeout")
+    __slots__ = ("_before", "_name", "_seconds", "_task", "_timeout")
 
-    def __init__(self, attempt: Attempt) -> None:
-        self._attempt = attempt
+    def __init__(self) -> None:
         self._timeout: asyncio.Timeout | None = None
         self._task = asyncio.current_task()
         self._before = self._task.cancelling() if self._task else 0
 
-    def limit(self, attempt: Attempt) -> asyncio.Timeout:
-        """Bound what stands under ``async with`` by an attempt's timeout.
+    def limit(self, attempt: Attempt, seconds: float | None) -> asyncio.Timeout:
+        """Bound what stands under ``async with``.
 
         Args:
-            attempt: The attempt.
+            attempt: Whose time it is.
+            seconds: How much, or None.
         """
-        self._attempt = attempt
-        self._timeout = asyncio.timeout(attempt.timeout)
+        self._name = attempt.target.name
+        self._seconds = seconds
+        self._timeout = asyncio.timeout(seconds)
         return self._timeout
 
     def read(self, error: BaseException) -> BaseException:
@@ -104,6 +150,5 @@ class TaskScope:
             hidden.__cause__ = error
             return hidden
         if isinstance(error, TimeoutError) and self._timeout and self._timeout.expired():
-            name, seconds = self._attempt.target.name, self._attempt.timeout
-            error.args = (f"{name} gave no answer within {seconds:g} s",)
+            error.args = (f"{self._name} gave no answer within {self._seconds:g} s",)
         return error

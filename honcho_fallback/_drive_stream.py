@@ -6,7 +6,7 @@ import inspect
 from collections.abc import Awaitable
 from typing import TYPE_CHECKING, TypeVar
 
-from honcho_fallback._drive import TaskScope
+from honcho_fallback._drive import TaskScope, asettle, settle
 from honcho_fallback._errors import AnswerRejected
 from honcho_fallback._observer import logger
 
@@ -45,7 +45,7 @@ def stream(
     source: object = None
     held: list[T] = []
     try:
-        source, chunks, held, settled = _open(run, ask, has_content, sleep)
+        source, chunks, settled = _open(run, ask, has_content, sleep, held)
         if settled:
             run.content()
         yield from held
@@ -66,6 +66,8 @@ def stream(
     finally:
         run.abandon(partial=tuple(held))
         _close(source)
+        if run.errand is not None:
+            settle(run)
 
 
 async def astream(
@@ -76,7 +78,7 @@ async def astream(
 ) -> AsyncGenerator[T, None]:
     """Hand out the chunks of the first target that brings content.
 
-    The attempt's timeout bounds the time up to the first content.
+    An attempt's timeout bounds the time up to the first content, ``idle_timeout`` what follows.
 
     Args:
         start: Gives the run; called with the first chunk's reading, not before.
@@ -88,15 +90,20 @@ async def astream(
     source: object = None
     held: list[T] = []
     try:
-        source, chunks, held, settled = await _aopen(run, ask, has_content, sleep)
+        source, chunks, settled = await _aopen(run, ask, has_content, sleep, held)
         if settled:
             run.content()
         for chunk in held:
             yield chunk
+        idle = run.idle_timeout
         while settled:
-            scope = TaskScope(run.attempt)
+            scope = TaskScope()
             try:
-                chunk = await anext(chunks)
+                if idle is None:
+                    chunk = await anext(chunks)
+                else:
+                    async with scope.limit(run.attempt, idle):
+                        chunk = await anext(chunks)
             except StopAsyncIteration:
                 break
             except BaseException as error:  # noqa: BLE001 # the run raises what it does not handle
@@ -111,6 +118,8 @@ async def astream(
     finally:
         run.abandon(partial=tuple(held))
         await _aclose(source)
+        if run.errand is not None:
+            await asettle(run)
 
 
 def _open(
@@ -118,27 +127,33 @@ def _open(
     ask: Callable[[Attempt], Iterable[T]],
     has_content: Callable[[T], object],
     sleep: Callable[[float], object],
-) -> tuple[object, Iterator[T], list[T], bool]:
+    held: list[T],
+) -> tuple[object, Iterator[T], bool]:
     attempt = run.attempt
     while True:
         source: object = None
         try:
             if attempt.wait:
                 sleep(attempt.wait)
-            source = iterable = ask(attempt)
+            if run.errand is not None:
+                attempt = settle(run)
+            source = iterable = ask(attempt._replace(timeout=run.silence(attempt)))
             chunks = iter(iterable)
-            held, settled = _prime(chunks, has_content)
+            for chunk in chunks:
+                held.append(chunk)
+                if has_content(chunk):
+                    return source, chunks, True
         except BaseException as error:  # noqa: BLE001 # the run raises what it does not handle
             _close(source)
             attempt = run.fail(error)
+            held.clear()
         else:
-            if settled:
-                return source, chunks, held, True
             _close(source)
             following = run.check(tuple(held))
             if held and following is None:
-                return None, chunks, held, False
+                return None, chunks, False
             attempt = following or run.reject(_empty(attempt))
+            held.clear()
 
 
 async def _aopen(
@@ -146,50 +161,36 @@ async def _aopen(
     ask: Callable[[Attempt], AsyncIterable[T] | Awaitable[AsyncIterable[T]]],
     has_content: Callable[[T], object],
     sleep: Callable[[float], Awaitable[object]],
-) -> tuple[object, AsyncIterator[T], list[T], bool]:
+    held: list[T],
+) -> tuple[object, AsyncIterator[T], bool]:
     attempt = run.attempt
-    scope = TaskScope(attempt)
+    scope = TaskScope()
     while True:
         source: object = None
         try:
             if attempt.wait:
                 await sleep(attempt.wait)
-            async with scope.limit(attempt):
+            async with scope.limit(attempt, run.silence(attempt)):
+                if run.errand is not None:
+                    attempt = await asettle(run)
                 source = asked = ask(attempt)
                 source = iterable = await asked if isinstance(asked, Awaitable) else asked
                 chunks = aiter(iterable)
-                held, settled = await _aprime(chunks, has_content)
+                async for chunk in chunks:
+                    held.append(chunk)
+                    if has_content(chunk):
+                        return source, chunks, True
         except BaseException as error:  # noqa: BLE001 # the run raises what it does not handle
             await _aclose(source)
             attempt = run.fail(scope.read(error))
+            held.clear()
         else:
-            if settled:
-                return source, chunks, held, True
             await _aclose(source)
             following = run.check(tuple(held))
             if held and following is None:
-                return None, chunks, held, False
+                return None, chunks, False
             attempt = following or run.reject(_empty(attempt))
-
-
-def _prime(chunks: Iterator[T], has_content: Callable[[T], object]) -> tuple[list[T], bool]:
-    held: list[T] = []
-    for chunk in chunks:
-        held.append(chunk)
-        if has_content(chunk):
-            return held, True
-    return held, False
-
-
-async def _aprime(
-    chunks: AsyncIterator[T], has_content: Callable[[T], object]
-) -> tuple[list[T], bool]:
-    held: list[T] = []
-    async for chunk in chunks:
-        held.append(chunk)
-        if has_content(chunk):
-            return held, True
-    return held, False
+            held.clear()
 
 
 def _empty(attempt: Attempt) -> AnswerRejected:
@@ -197,11 +198,8 @@ def _empty(attempt: Attempt) -> AnswerRejected:
 
 
 def _close(source: object) -> None:
-    close = getattr(source, "close", None)
-    if close is None:
-        return
     try:
-        close()
+        getattr(source, "close", bool)()
     except Exception as error:  # noqa: BLE001 # the stream is dead already; the call goes on
         logger.debug("closing a stream raised %s", type(error).__name__)
 
@@ -209,10 +207,8 @@ def _close(source: object) -> None:
 async def _aclose(source: object) -> None:
     # Async generators have aclose; the SDKs' async streams a close that is a coroutine.
     close = getattr(source, "aclose", None) or getattr(source, "close", None)
-    if close is None:
-        return
     try:
-        closing = close()
+        closing = close() if close else None
         if inspect.isawaitable(closing):
             await closing
     except Exception as error:  # noqa: BLE001 # the stream is dead already; the call goes on

@@ -2,6 +2,7 @@
 
 FallbackError
 ├── AnswerRejected                         an answer that arrived and is not usable
+├── DeadlineExceeded    (TimeoutError)     time ran out before a target had answered
 ├── FallbackConfigError (ValueError)       bad input, at construction
 ├── FallbackExhausted   (ExceptionGroup)   every target that could be asked failed
 └── StreamInterrupted                      a stream broke after content had been handed out
@@ -64,6 +65,24 @@ class FallbackExhausted(FallbackError, ExceptionGroup[Exception]):  # noqa: N818
 
     def __reduce__(self) -> tuple[Any, ...]:
         return FallbackExhausted, (self.message, list(self.exceptions), self.record)
+
+
+class DeadlineExceeded(FallbackError, TimeoutError):  # noqa: N818 # the design's word
+    """Tell that ``deadline`` ran out while more could have been asked.
+
+    Args:
+        message: What happened.
+        errors: The providers' own exceptions, in the order they came.
+        record: What was asked, when and with which result.
+    """
+
+    def __init__(self, message: str, errors: Sequence[Exception], record: CallRecord) -> None:
+        super().__init__(message)
+        self.errors = tuple(errors)
+        self.record = record
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return DeadlineExceeded, (str(self), self.errors, self.record)
 
 
 class StreamInterrupted(FallbackError):  # noqa: N818 # the design's word

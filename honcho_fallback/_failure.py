@@ -33,6 +33,9 @@ class FailureKind(StrEnum):
     LOCAL = "local"
 
 
+Health = Literal["down", "up", "unknown"]
+
+
 class KindFacts(NamedTuple):
     """Hold what is true of every failure of one kind; the table is ``kinds.toml``.
 
@@ -49,7 +52,7 @@ class KindFacts(NamedTuple):
     transient: bool
     switchable: bool
     states_wait: bool
-    health: Literal["down", "up", "unknown"]
+    health: Health
     severity: int
     cause: str
     next_action: str

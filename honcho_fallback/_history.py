@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
+from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from honcho_fallback._failure import Failure, FailureKind
 from honcho_fallback._record import AttemptRecord, CallRecord
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Callable, Iterator, Mapping
 
+    from honcho_fallback._outlook import Outlook
     from honcho_fallback._plan import Plan
     from honcho_fallback._record import Outcome
     from honcho_fallback._target import Attempt
@@ -35,78 +37,88 @@ class Step(NamedTuple):
         began: When, on the clock's scale.
         ended: When it was over.
         failure: What went wrong, or None.
+        note: What was particular about it.
     """
 
     attempt: Attempt
     began: float
     ended: float
     failure: Failure | None
+    note: str = ""
 
 
-def build_record(  # noqa: PLR0913 # the run's whole state, handed over once
-    *,
-    plan: Plan,
-    attempt: Attempt,
-    steps: Sequence[Step],
-    outcome: Outcome,
-    started: float,
-    started_at: float,
-    began: float,
-    ended: float,
-    content_at: float | None,
-    usage: Mapping[str, Any] | None,
-    skipped: Mapping[int, str],
-) -> CallRecord:
-    """Build the record of a call.
+class History:
+    """Keep what a run did, and make the record of it; a run is one.
 
-    Args:
-        plan: The chain and its options.
-        attempt: The latest attempt.
-        steps: The attempts that failed.
-        outcome: How the call ended.
-        started: The call's start, on the clock's scale.
-        started_at: The same in seconds since the epoch.
-        began: Start of the latest attempt.
-        ended: The call's end, or the time of asking.
-        content_at: When content was first handed out, or None.
-        usage: What the caller reported, or None.
-        skipped: Why targets were passed over, by position.
+    What most calls never touch stands on the class: the happy path sets none of it.
     """
-    told = list(steps)
-    answered = outcome == "success" or (outcome == "abandoned" and content_at is not None)
-    # A call that was cancelled while it waited had not asked again.
-    if answered or (outcome in {"cancelled", "abandoned"} and ended >= began):
-        failure = None if answered else Failure.of(FailureKind.CANCELLED)
-        told.append(Step(attempt, began, ended, failure))
-    asked = {step.attempt.position for step in told}
-    first = min(asked, default=attempt.position)
-    untried: list[tuple[str, str]] = []
-    for position, target in enumerate(plan.chain):
-        if position in asked:
-            continue
-        if position in skipped:
-            why = skipped[position]
-        elif position < first:
-            why = "the turn had already left it"
-        elif position < attempt.position:
-            why = "its context window is not larger"
-        else:
-            why = _UNTRIED[outcome]
-        untried.append((target.name, why))
-    return CallRecord(
-        call_id=attempt.call_id,
-        agent=plan.agent,
-        chain=tuple(target.name for target in plan.chain),
-        attempts=tuple(tell_step(step, started) for step in told),
-        outcome=outcome,
-        answered_by=attempt.target.name if answered else None,
-        is_fallback=answered and attempt.is_fallback,
-        started_at=started_at,
-        seconds=max(0.0, ended - started),
-        usage=usage,
-        time_to_first_token=None if content_at is None else content_at - started,
-        untried=tuple(untried),
-    )
+
+    _plan: Plan
+    _clock: Callable[[], float]
+    _attempt: Attempt
+    _started: float
+    _started_at: float
+    _began: float
+    _outcome: Outcome = "running"
+    _ended = 0.0
+    _content_at: float | None = None
+    _usage: Mapping[str, Any] | None = None
+    _steps: tuple[Step, ...] = ()
+    _skipped: Mapping[int, str] = MappingProxyType({})
+    _outlook: Outlook | None = None
+
+    @property
+    def record(self) -> CallRecord:
+        """Build the record of what has happened so far; complete once the call is over."""
+        attempt, outcome, outlook = self._attempt, self._outcome, self._outlook
+        ended = self._clock() if outcome == "running" else self._ended
+        told = [*self._steps]
+        content_at = self._content_at
+        answered = outcome == "success" or (outcome == "abandoned" and content_at is not None)
+        # A call that was cancelled while it waited had not asked again.
+        if answered or (outcome in {"cancelled", "abandoned"} and ended >= self._began):
+            failure = None if answered else Failure.of(FailureKind.CANCELLED)
+            note = outlook.note if outlook else ""
+            told.append(Step(attempt, self._began, ended, failure, note))
+        return CallRecord(
+            call_id=attempt.call_id,
+            agent=self._plan.agent,
+            chain=tuple(target.name for target in self._plan.chain),
+            attempts=tuple(tell_step(step, self._started) for step in told),
+            outcome=outcome,
+            answered_by=attempt.target.name if answered else None,
+            is_fallback=answered and attempt.is_fallback,
+            started_at=self._started_at,
+            seconds=max(0.0, ended - self._started),
+            usage=self._usage,
+            time_to_first_token=None if content_at is None else content_at - self._started,
+            untried=tuple(self._untried({step.attempt.position for step in told})),
+            why=outlook.why if outlook and outcome == "exhausted" else None,
+        )
+
+    @property
+    def failed(self) -> tuple[AttemptRecord, ...]:
+        """Return the attempts that failed so far, in order."""
+        return tuple(tell_step(step, self._started) for step in self._steps)
+
+    def _untried(self, asked: set[int]) -> Iterator[tuple[str, str]]:
+        plan = self._plan
+        passed = {**self._skipped, **(self._outlook.passed if self._outlook else {})}
+        first = min(asked, default=self._attempt.position)
+        for position, target in enumerate(plan.chain):
+            if position in asked:
+                continue
+            if position in passed:
+                why = passed[position]
+            elif position >= plan.reach:
+                why = "the call must not degrade"
+            elif position < first:
+                why = "the turn had already left it"
+            elif position < self._attempt.position:
+                why = "its context window is not larger"
+            else:
+                why = _UNTRIED[self._outcome]
+            yield target.name, why
 
 
 def annotate(error: BaseException, record: CallRecord) -> None:
@@ -149,4 +161,5 @@ def tell_step(step: Step, started: float) -> AttemptRecord:
         error=(failure.error or None) if failure else None,
         retry_after=failure.retry_after if failure else None,
         next_action=failure.next_action if failure else None,
+        note=step.note or None,
     )

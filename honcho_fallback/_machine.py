@@ -11,6 +11,10 @@ and reports what came of it::
                      fail(error) ── after content() ────────> interrupted (raises)
                      cancel(), abandon() ───────────────────> cancelled, abandoned
 
+Where something that takes I/O has to be done first (a shared cooldown, a credential, a transport)
+there is an ``errand``: the driver does it and calls ``resume``, or hands what it raised to
+``fail``. After the end one may be left: telling others what was learned.
+
 The first ending wins and closes the record; a step in an illegal order raises RuntimeError. Time
 comes in as ``now`` and goes out as ``Attempt.wait``. The drivers, an adapter's hooks and a user's
 own loop all stand on the same calls.
@@ -18,26 +22,34 @@ own loop all stand on the same calls.
 
 from __future__ import annotations
 
-from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, NoReturn
 
-from honcho_fallback._errors import AnswerRejected, FallbackExhausted, StreamInterrupted
+from honcho_fallback._errors import (
+    AnswerRejected,
+    DeadlineExceeded,
+    FallbackError,
+    FallbackExhausted,
+    StreamInterrupted,
+)
 from honcho_fallback._failure import Failure, FailureKind
-from honcho_fallback._history import Step, annotate, build_record, tell_step
-from honcho_fallback._observer import CallContent, CallStart, Switch, log_switch
+from honcho_fallback._history import History, Step, annotate
+from honcho_fallback._observer import CallContent, CallStart, Restore, Switch, log_switch
+from honcho_fallback._outlook import Outlook
+from honcho_fallback._recovery import RecoveryGuards
 from honcho_fallback._target import Attempt
 from honcho_fallback._wait import seconds
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping
+    from collections.abc import Callable, Mapping, Sequence
 
     from honcho_fallback._observer import Observers
     from honcho_fallback._plan import Plan
-    from honcho_fallback._record import AttemptRecord, CallRecord, Outcome
+    from honcho_fallback._record import Outcome
+    from honcho_fallback._recovery import Errand
     from honcho_fallback._turn import Turn
 
 
-class FallbackRun:
+class FallbackRun(History):
     """Drive one logical call; made by ``policy.start()``, used once, by one call.
 
     Args:
@@ -50,15 +62,11 @@ class FallbackRun:
     """
 
     # The state that most calls never touch stands on the class: the happy path sets none of it.
-    _outcome: Outcome = "running"
-    _ended = 0.0
-    _content_at: float | None = None
     _observers: Observers | None = None
-    _usage: Mapping[str, Any] | None = None
-    _steps: tuple[Step, ...] = ()
     _errors: tuple[Exception, ...] = ()
     _failed_here = 0
-    _skipped: Mapping[int, str] = MappingProxyType({})
+    _coming: Sequence[int] = ()
+    errand: Errand | None = None
 
     def __init__(  # noqa: PLR0913, PLR0917 # built in one place, by the policy
         self,
@@ -69,7 +77,7 @@ class FallbackRun:
         now: float,
         started_at: float,
     ) -> None:
-        position = 0 if turn is None else turn.position
+        position = 0 if turn is None or plan.reach == 1 else turn.position
         self._plan = plan
         self._turn = turn
         self._clock = clock
@@ -84,6 +92,8 @@ class FallbackRun:
             self._observers = observers = plan.observers.listening()
             if observers is not None:
                 observers.tell("on_start", CallStart(call_id, plan.agent, plan.chain))
+        if plan.watchful:
+            self._look_out(range(position, plan.reach), now)
 
     def __repr__(self) -> str:
         attempt = self._attempt
@@ -106,26 +116,28 @@ class FallbackRun:
         return self._outcome
 
     @property
-    def record(self) -> CallRecord:
-        """Build the record of what has happened so far; complete once the call is over."""
-        return build_record(
-            plan=self._plan,
-            attempt=self._attempt,
-            steps=self._steps,
-            outcome=self._outcome,
-            started=self._started,
-            started_at=self._started_at,
-            ended=self._clock() if self._outcome == "running" else self._ended,
-            began=self._began,
-            content_at=self._content_at,
-            usage=self._usage,
-            skipped=self._skipped,
-        )
+    def latest(self) -> Attempt:
+        """Return the attempt at hand, or the last one where the call is over."""
+        return self._attempt
 
     @property
-    def failed(self) -> tuple[AttemptRecord, ...]:
-        """Return the attempts that failed so far, in order."""
-        return tuple(tell_step(step, self._started) for step in self._steps)
+    def guards(self) -> RecoveryGuards:
+        """Return what has been tried on the target at hand, apart from asking it."""
+        return RecoveryGuards() if self._outlook is None else self._outlook.guards
+
+    @property
+    def idle_timeout(self) -> float | None:
+        """Return for how many seconds a stream may be silent after its first content."""
+        return self._plan.config.idle_timeout
+
+    def silence(self, attempt: Attempt) -> float | None:
+        """Return for how many seconds a stream may be silent before its first content.
+
+        Args:
+            attempt: The attempt.
+        """
+        first, timeout = self._plan.config.first_token_timeout, attempt.timeout
+        return timeout if first is None or (timeout or first) < first else first
 
     @property
     def wants_content(self) -> bool:
@@ -273,6 +285,7 @@ class FallbackRun:
         Raises:
             FallbackExhausted: Every target that could be asked failed.
             StreamInterrupted: Content had been handed out.
+            DeadlineExceeded: More could have been asked, but time ran out.
             RuntimeError: The call was over before.
             BaseException: The error itself where it ends the call: a cancellation, a failure that
                 no other target could help with, or any with a single target.
@@ -280,6 +293,8 @@ class FallbackRun:
         if self._outcome != "running":
             self._refuse("fail")
         try:
+            if self.errand is not None and isinstance(error, Exception):
+                return self._undone(self.errand, error, now)
             return self._settle(error, self._plan.classify(error), partial, now)
         finally:
             del error  # as in _settle
@@ -326,17 +341,18 @@ class FallbackRun:
             FallbackExhausted: Nobody is left (or the last error itself, as with ``fail``).
             RuntimeError: The call is over, or has not failed yet and nobody is left.
         """
+        if position is not None and position >= self._plan.reach:
+            position = None
         if self._outcome != "running" or (position is None and not self._errors):
             self._refuse("skip")
-        here = self._attempt.position
+        here, chain = self._attempt.position, self._plan.chain
         now = self._clock() if now is None else now
-        passed = range(here, len(self._plan.chain) if position is None else position)
+        passed = range(here, len(chain) if position is None else position)
         self._skipped = {**self._skipped, **dict.fromkeys(passed, why)}
         if position is None:
             self._stop("exhausted", self._errors[-1], now)
-        self._attempt = self._attempt._replace(
-            target=self._plan.chain[position], position=position, wait=0.0
-        )
+        self.errand, self._coming = None, ()
+        self._go(range(position, self._plan.reach), None, now)
         self._began = now
         return self._attempt
 
@@ -361,6 +377,36 @@ class FallbackRun:
                 self.tell(output=partial)
             self._finish("abandoned", now)
 
+    def resume(self, *, now: float | None = None) -> Attempt:
+        """Go on after the errand was done; there may be another one.
+
+        Args:
+            now: The time on the clock's scale.
+        """
+        self.errand = None
+        if self._outcome == "running":
+            coming, self._coming = self._coming, ()
+            self._began = now = self._clock() if now is None else now
+            if coming:
+                self._go(coming, None, now)
+            elif self._outlook is not None:  # what it took is gone from the deadline
+                timeout = self._outlook.timeout(self._attempt.position, now)
+                self._attempt = self._attempt._replace(timeout=timeout)
+        return self._attempt
+
+    def _undone(self, errand: Errand, error: Exception, now: float | None) -> Attempt:
+        if self._coming or self._outlook is None:  # what others know is not needed to go on
+            return self.resume(now=now)
+        self.errand = None
+        told = str(error) if isinstance(error, FallbackError) else type(error).__name__
+        step = self._steps[-1]._replace(note=f"its {errand.what} failed: {told}")
+        self._steps = (*self._steps[:-1], step)
+        self._attempt, self._outlook.note = step.attempt, ""
+        self._outlook.granted -= 1
+        now = self._clock() if now is None else now
+        assert step.failure is not None  # noqa: S101 # those that a run keeps have failed
+        return self._conclude(self._errors[-1], step.failure, now)
+
     def _settle(
         self, error: BaseException, failure: Failure, partial: tuple[Any, ...], now: float | None
     ) -> Attempt:
@@ -371,7 +417,8 @@ class FallbackRun:
             if failure.kind is FailureKind.CANCELLED or not isinstance(error, Exception):
                 self.cancel(now=now)
                 raise error
-            self._steps += (Step(self._attempt, self._began, now, failure),)
+            note = "" if self._outlook is None else self._outlook.note
+            self._steps += (Step(self._attempt, self._began, now, failure, note),)
             self._errors += (error,)
             self._failed_here += 1
             if self._content_at is not None:
@@ -379,92 +426,172 @@ class FallbackRun:
                 name = self._attempt.target.name
                 what = f"{name} broke off after {len(partial)} chunks: {failure.kind.value}"
                 raise StreamInterrupted(what, partial, self.record) from error
-            following = self._decide(error, failure)
+            return self._conclude(error, failure, now)
+        finally:
+            # What is raised refers to this frame; the frame must not refer to what is raised.
+            del error
+
+    def _conclude(self, error: Exception, failure: Failure, now: float) -> Attempt:
+        try:
+            following = self._decide(error, failure, now)
             if isinstance(following, Attempt):
                 self._attempt = following
                 self._began = now + following.wait
                 return following
             self._stop(following, error, now)
         finally:
-            # What is raised refers to this frame; the frame must not refer to what is raised.
-            del error
+            del error  # as in _settle
 
     def _stop(self, outcome: Outcome, error: Exception, now: float) -> NoReturn:
         errors = self._errors
         try:
             self._finish(outcome, now)
             record = self.record
-            if outcome == "exhausted" and self._plan.grouped:
-                asked = ", ".join(dict.fromkeys(step.target for step in record.attempts))
-                raise FallbackExhausted(f"no answer from {asked}", errors, record) from error
+            if outcome == "exhausted":
+                if self._outlook is not None and self._outlook.late:
+                    raise DeadlineExceeded(record.why or "", errors, record) from error
+                if self._plan.grouped:
+                    asked = ", ".join(dict.fromkeys(step.target for step in record.attempts))
+                    raise FallbackExhausted(f"no answer from {asked}", errors, record) from error
             annotate(error, record)
             raise error
         finally:
             del error  # as in _settle
             errors = ()
 
-    def _decide(self, error: Exception, failure: Failure) -> Attempt | Outcome:
-        plan, attempt = self._plan, self._attempt
-        free = None
-        if attempt.position + 1 < len(plan.chain):
-            if plan.switches(failure):
-                free = plan.next_position(failure, attempt.position)
-            if free is None:
-                return "rejected"
-        elif not failure.transient:
-            return "exhausted" if plan.switches(failure) else "rejected"
-        each = plan.config.attempts_per_target
-        spent = each is not None and self._failed_here >= each
-        if attempt.number >= plan.max_attempts or (spent and free is None):
-            return "exhausted"
-        asked = failure.retry_after
-        if free is None:
-            wait = (
-                seconds(plan.config.wait, self._failed_here, error)
-                if asked is None
-                else min(asked, plan.config.retry_after_cap)
-            )
-            return self._next(attempt.position, wait)
-        if failure.transient and not spent and self._failed_here < plan.switch_after(failure.kind):
-            wait = seconds(plan.config.wait, self._failed_here, error)
-            # Retry-After is never waited for while another target is free.
-            if asked is None or asked <= wait:
-                return self._next(attempt.position, wait)
+    def _decide(self, error: Exception, failure: Failure, now: float) -> Attempt | Outcome:
+        plan, attempt, outlook = self._plan, self._attempt, self._outlook
+        again = self._refreshed(failure, now)
+        if again is not None:
+            return again
+        free = plan.candidates(failure, attempt.position)
+        at_the_end = attempt.position + 1 >= plan.reach
+        if not (free or (at_the_end and failure.transient)):
+            return "exhausted" if at_the_end and plan.switches(failure) else "rejected"
+        more = attempt.number < plan.max_attempts + (0 if outlook is None else outlook.granted)
+        wait = self._patience(error, failure, free) if more else None
+        again = None if wait is None else self._again(wait, now)
+        if again is None:
+            again = self._rebuilt(failure, now)
+        if again is not None or not (more and free):
+            return again or "exhausted"
         pause = plan.config.switch_wait
         wait = 0.0 if pause is None else seconds(pause, self._failed_here, error)
-        return self._switch(free, failure, wait)
+        if outlook is not None and not outlook.in_time(free[-1], now, wait):
+            return "exhausted"
+        self._go(free, failure, now, wait)
+        return self._attempt
 
-    def _switch(self, position: int, failure: Failure, wait: float) -> Attempt:
-        plan, attempt, chain = self._plan, self._attempt, self._plan.chain
-        self._failed_here = 0
+    def _patience(self, error: Exception, failure: Failure, free: Sequence[int]) -> float | None:
+        """Tell how long to wait before the same target is asked again, or None to leave it."""
+        config, asked = self._plan.config, failure.retry_after
+        each = config.attempts_per_target
+        if each is not None and self._failed_here >= each:
+            return None
+        if not free and asked is not None:
+            return min(asked, config.retry_after_cap)
+        if free and not (
+            failure.transient and self._failed_here < self._plan.switch_after(failure.kind)
+        ):
+            return None
+        wait = seconds(config.wait, self._failed_here, error)
+        # Retry-After is never waited for while another target is free.
+        return wait if asked is None or asked <= wait else None
+
+    def _again(self, wait: float, now: float) -> Attempt | None:
+        """Ask the same target once more, if time and the retry budget allow it."""
+        attempt, outlook = self._attempt, self._outlook
+        if outlook is None or outlook.may_repeat(attempt, now, wait):
+            return self._next(attempt.position, wait, now, attempt.number + 1)
+        return None
+
+    def _refreshed(self, failure: Failure, now: float) -> Attempt | None:
+        outlook = self._outlook
+        if outlook is None or not outlook.refreshes(failure, self._attempt.target):
+            return None
+        return self._recovered(outlook, outlook.refresh(self._attempt.target.credential), 0.0, now)
+
+    def _rebuilt(self, failure: Failure, now: float) -> Attempt | None:
+        recovery, outlook, attempt = (
+            self._plan.config.transport_recovery,
+            self._outlook,
+            self._attempt,
+        )
+        if recovery is None or outlook is None or attempt.position:
+            return None
+        if outlook.guards.transport_recovery or not recovery.applies(attempt.target, failure.kind):
+            return None
+        outlook.guards.transport_recovery = True
+        outlook.note = "after time for its transport"
+        wait = recovery.wait(self._failed_here - 1)
+        return self._recovered(outlook, recovery.errand(attempt.target), wait, now)
+
+    def _recovered(
+        self, outlook: Outlook, errand: Errand | None, wait: float, now: float
+    ) -> Attempt | None:
+        again = self._again(wait, now)
+        if again is not None:
+            outlook.granted += 1
+            self.errand = errand
+        return again
+
+    def _look_out(self, offered: Sequence[int], now: float) -> None:
+        self._outlook = Outlook(self._plan, now)
+        self.errand = self._outlook.news(offered)
+        if self.errand is None:
+            self._go(offered, None, now)
+        else:
+            self._coming = offered
+
+    def _go(
+        self, offered: Sequence[int], failure: Failure | None, now: float, wait: float = 0.0
+    ) -> None:
+        """Go to the first of some targets that is not cooling down; with a failure, a switch."""
+        plan, attempt, outlook, position = self._plan, self._attempt, self._outlook, offered[0]
+        if outlook is not None:
+            position = outlook.arrive(offered, attempt.target, failure, now)
         if self._turn is not None:
             self._turn.advance(position)
-        switch = Switch(
-            attempt.call_id, plan.agent, chain[0], attempt.target, chain[position], failure
-        )
-        log_switch(switch)
-        if self._observers is not None:
-            self._observers.tell("on_switch", switch)
-        return self._next(position, wait)
+        if failure is not None:
+            self._failed_here = 0
+            target = plan.chain[position]
+            switch = Switch(
+                attempt.call_id, plan.agent, plan.chain[0], attempt.target, target, failure
+            )
+            log_switch(switch)
+            if self._observers is not None:
+                self._observers.tell("on_switch", switch)
+        self._attempt = self._next(position, wait, now, attempt.number + (failure is not None))
 
-    def _next(self, position: int, wait: float) -> Attempt:
-        plan, attempt = self._plan, self._attempt
+    def _next(self, position: int, wait: float, now: float, number: int) -> Attempt:
+        plan, attempt, outlook = self._plan, self._attempt, self._outlook
         return Attempt(
             plan.chain[position],
-            attempt.number + 1,
+            number,
             position,
-            plan.timeout,
+            plan.timeout if outlook is None else outlook.timeout(position, now + wait),
             plan.connect_timeout,
             wait,
             attempt.call_id,
         )
 
     def _finish(self, outcome: Outcome, now: float | None) -> None:
-        self._ended = self._clock() if now is None else now
+        self._ended = now = self._clock() if now is None else now
         self._outcome = outcome
         self._errors = ()
+        if self._outlook is not None:
+            self._close(outcome, self._outlook, now)
         if self._observers is not None:
             self._observers.tell("on_finish", self.record)
+
+    def _close(self, outcome: Outcome, outlook: Outlook, now: float) -> None:
+        plan, attempt = self._plan, self._attempt
+        restored = outcome == "success" and outlook.permit is not None and attempt.position == 0
+        failure = self._steps[-1].failure if self._steps else None
+        self.errand = outlook.close(attempt.target, outcome, failure, now)
+        if restored and self._observers is not None:
+            restore = Restore(plan.agent, plan.chain[0], "cooldown", attempt.call_id)
+            self._observers.tell("on_restore", restore)
 
     def _refuse(self, step: str) -> NoReturn:
         raise RuntimeError(

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import logging
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any, NamedTuple, Protocol, Self, runtime_checkable
+from typing import TYPE_CHECKING, Any, Literal, NamedTuple, Protocol, Self, runtime_checkable
 
 from honcho_fallback._errors import FallbackConfigError
 
@@ -78,6 +78,22 @@ class Switch(NamedTuple):
         return " ".join(str(part) for part in parts if part)
 
 
+class Restore(NamedTuple):
+    """Tell that the primary is back.
+
+    Args:
+        agent: The label given to the policy or the call.
+        primary: The chain's first target.
+        after: The ``turn`` that had left it is over, or it answered the probe of a ``cooldown``.
+        call_id: Of the probe, or None.
+    """
+
+    agent: str
+    primary: Target
+    after: Literal["turn", "cooldown"]
+    call_id: str | None = None
+
+
 @runtime_checkable
 class FallbackObserver(Protocol):
     """Be told of calls; what an observer raises is logged once and ignored.
@@ -86,6 +102,7 @@ class FallbackObserver(Protocol):
     between the start and the end of a call, in any number of parts. The others never see a prompt.
     One with ``is_listening`` is asked at the start of each call, and hears nothing of those at
     whose start it is False.
+    One that has ``on_restore(restore: Restore)`` hears when the primary is back.
     """
 
     def on_start(self, call: CallStart, /) -> None:
@@ -101,15 +118,16 @@ class FallbackObserver(Protocol):
 class Observers:
     """Tell several observers, none of which can break the call."""
 
-    __slots__ = ("_always", "_observers", "_readers", "_reported")
+    __slots__ = ("_always", "_observers", "_optional", "_reported")
 
     def __init__(
         self, observers: Iterable[FallbackObserver], reported: set[int] | None = None
     ) -> None:
         self._observers = tuple(observers)
-        self._readers = tuple(
-            observer for observer in self._observers if hasattr(observer, "on_content")
-        )
+        self._optional = {
+            name: tuple(observer for observer in self._observers if hasattr(observer, name))
+            for name in ("on_content", "on_restore")
+        }
         self._always = not any(hasattr(type(one), "is_listening") for one in self._observers)
         self._reported: set[int] = set() if reported is None else reported
         for observer in self._observers:
@@ -148,16 +166,16 @@ class Observers:
     @property
     def wants_content(self) -> bool:
         """Tell whether anybody wants to hear what was asked and answered."""
-        return bool(self._readers)
+        return bool(self._optional["on_content"])
 
     def tell(self, method: str, event: object) -> None:
         """Call one method of every observer that has it.
 
         Args:
-            method: ``on_start``, ``on_switch``, ``on_finish`` or ``on_content``.
+            method: ``on_start``, ``on_switch``, ``on_finish``, ``on_content`` or ``on_restore``.
             event: What it is told.
         """
-        for observer in self._readers if method == "on_content" else self._observers:
+        for observer in self._optional.get(method, self._observers):
             try:
                 getattr(observer, method)(event)
             except Exception as error:  # noqa: BLE001 # an observer must not break a call

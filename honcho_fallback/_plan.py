@@ -16,7 +16,7 @@ from honcho_fallback._response import check_response
 from honcho_fallback._target import Target
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable
+    from collections.abc import Callable, Iterable, Sequence
 
     from honcho_fallback._config import FallbackConfig
 
@@ -40,6 +40,8 @@ class Plan:
         validate: On the answer, or None.
         turn_scoped: Whether a switch holds for the turn.
         grouped: Whether exhaustion raises FallbackExhausted.
+        reach: How much of the chain may be asked.
+        watchful: Whether a call looks beyond itself (``Outlook``).
     """
 
     chain: tuple[Target, ...]
@@ -54,6 +56,8 @@ class Plan:
     validate: Callable[[Any], object] | None
     turn_scoped: bool
     grouped: bool
+    reach: int
+    watchful: bool
 
     @classmethod
     def of(
@@ -95,6 +99,8 @@ class Plan:
             validate=config.validate_answer,
             turn_scoped=config.reset == "turn",
             grouped=config.on_exhausted == "group" and len(chain) > 1,
+            reach=1 if config.must_not_degrade else len(chain),
+            watchful=config.looks_beyond_the_call or any(one.credential for one in chain),
         )
 
     def switches(self, failure: Failure) -> bool:
@@ -109,20 +115,20 @@ class Plan:
             failure.switchable or not KINDS[failure.kind].switchable
         )
 
-    def next_position(self, failure: Failure, position: int) -> int | None:
-        """Find the next target down the chain that could take the request, or None.
+    def candidates(self, failure: Failure, position: int) -> Sequence[int]:
+        """List the targets down the chain that could take the request.
 
         Args:
             failure: What went wrong.
             position: Where it went wrong.
         """
-        following = range(position + 1, len(self.chain))
+        following = range(position + 1, self.reach) if self.switches(failure) else ()
         if failure.kind not in _LARGER_WINDOW:
-            return next(iter(following), None)
+            return following
         window = self.chain[position].context_window
         if window is None:  # unknown is never smaller than anything
-            return None
-        return next((n for n in following if (self.chain[n].context_window or 0) > window), None)
+            return ()
+        return [n for n in following if (self.chain[n].context_window or 0) > window]
 
     def switch_after(self, kind: FailureKind) -> int:
         """Return how many failures of a kind one target may have before the switch.

@@ -13,7 +13,7 @@ from honcho_fallback._checks import require_type
 from honcho_fallback._config import ConfigOptions, FallbackConfig
 from honcho_fallback._errors import FallbackConfigError
 from honcho_fallback._machine import FallbackRun
-from honcho_fallback._observer import Observers
+from honcho_fallback._observer import Observers, Restore
 from honcho_fallback._plan import Plan, check_chain
 from honcho_fallback._turn import Turn
 
@@ -108,7 +108,8 @@ class FallbackPolicy:
 
         Raises:
             FallbackExhausted: Nobody answered.
-            FallbackConfigError: An override is unknown or out of range.
+            DeadlineExceeded: Time ran out.
+            FallbackConfigError: An option is unknown or out of range.
             Exception: The provider's own where no other target could help, or with one target.
         """
         return _drive.call(self._given(options), ask, sleep)
@@ -124,7 +125,8 @@ class FallbackPolicy:
 
         Raises:
             FallbackExhausted: Nobody answered.
-            FallbackConfigError: An override is unknown or out of range.
+            DeadlineExceeded: Time ran out.
+            FallbackConfigError: An option is unknown or out of range.
             Exception: The provider's own where no other target could help, or with one target.
         """
         return await _drive.acall(self._given(options), ask, asyncio.sleep)
@@ -147,7 +149,8 @@ class FallbackPolicy:
         Raises:
             StreamInterrupted: The stream broke after its first content.
             FallbackExhausted: Nobody answered.
-            FallbackConfigError: An override is unknown or out of range.
+            DeadlineExceeded: Time ran out.
+            FallbackConfigError: An option is unknown or out of range.
             Exception: The provider's own where no other target could help, or with one target.
         """
         return _drive_stream.stream(self._starter(options), ask, has_content, sleep)
@@ -170,7 +173,8 @@ class FallbackPolicy:
         Raises:
             StreamInterrupted: The stream broke after its first content.
             FallbackExhausted: Nobody answered.
-            FallbackConfigError: An override is unknown or out of range.
+            DeadlineExceeded: Time ran out.
+            FallbackConfigError: An option is unknown or out of range.
             Exception: The provider's own where no other target could help, or with one target.
         """
         return _drive_stream.astream(self._starter(options), ask, has_content, asyncio.sleep)
@@ -180,7 +184,11 @@ class FallbackPolicy:
 
         Only ``reset="turn"`` makes use of it.
         """
-        return Turn(self._owner)
+        plan = self._plan
+        if plan.observers is None:
+            return Turn(self._owner)
+        restore = Restore(plan.agent, plan.chain[0], "turn")
+        return Turn(self._owner, partial(plan.observers.tell, "on_restore", restore))
 
     def sharing_turns_with(self, other: FallbackPolicy) -> Self:
         """Take part in the turns of another policy over the same chain, and return this one.
@@ -210,6 +218,8 @@ class FallbackPolicy:
     ) -> FallbackRun:
         """Return the machine of one call, for whoever owns the loop or wants the record.
 
+        Where ``run.errand`` is not None, call ``settle`` or ``asettle`` before asking.
+
         Args:
             turn: Passed on from another thread or task.
             agent: A label for this call.
@@ -219,6 +229,24 @@ class FallbackPolicy:
             FallbackConfigError: An override is unknown or out of range, or the turn is not ours.
         """
         return self._begin(*self._located(turn, agent, overrides))
+
+    @staticmethod
+    def settle(run: FallbackRun) -> Attempt:
+        """Do what a run wants done before its attempt, for whoever owns the loop.
+
+        Args:
+            run: From ``start()``; what is raised here goes to ``run.fail``.
+        """
+        return _drive.settle(run)
+
+    @staticmethod
+    async def asettle(run: FallbackRun) -> Attempt:
+        """Do in this task what a run wants done before its attempt.
+
+        Args:
+            run: From ``start()``; what is raised here goes to ``run.fail``.
+        """
+        return await _drive.asettle(run)
 
     def _given(self, options: CallOptions) -> FallbackRun:
         if not options and not self._plan.turn_scoped:
@@ -255,6 +283,6 @@ class FallbackPolicy:
             raise FallbackConfigError.about(
                 "turn", "it belongs to another policy", "pass one from this policy's turn()"
             )
-        if not plan.turn_scoped:
+        if not plan.turn_scoped or (turn is not None and turn.outcome != "open"):
             return plan, None
         return plan, Turn.current(self._owner) if turn is None else turn

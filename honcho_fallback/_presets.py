@@ -84,6 +84,13 @@ _HONCHO_WAIT = tenacity.wait_exponential(multiplier=1, min=4, max=10)
 _PATIENT = {kind for kind, facts in KINDS.items() if facts.transient} - {FailureKind.RATE_LIMIT}
 
 PRESETS: Mapping[str, Any] = {
+    # With it go a cooldown and a retry budget, which are not shared.
+    "resilient": {
+        "reset": "turn",
+        "deadline": 120.0,
+        "first_token_timeout": 20.0,
+        "idle_timeout": 60.0,
+    },
     "honcho": {"max_attempts": 3, "refine": refine_as_honcho},
     # With it goes switch_after: the primary on every attempt but the last.
     "honcho_main": {

@@ -43,6 +43,7 @@ class AttemptRecord:
         error: Class name of the exception, or None.
         retry_after: Seconds the provider asked to wait, or None.
         next_action: What a person should do about the failure, or None.
+        note: What was particular about it, such as a probe after a cooldown, or None.
     """
 
     target: str
@@ -59,6 +60,7 @@ class AttemptRecord:
     error: str | None = None
     retry_after: float | None = None
     next_action: str | None = None
+    note: str | None = None
 
     @property
     def is_fallback(self) -> bool:
@@ -90,6 +92,7 @@ class CallRecord:
         usage: What the caller reported with ``succeed(usage=...)``, or None.
         time_to_first_token: Seconds from the start to the first content of a stream, or None.
         untried: Targets that were never asked, each with the reason.
+        why: Why the call ended though more could have been asked, or None.
     """
 
     call_id: str
@@ -104,6 +107,7 @@ class CallRecord:
     usage: Mapping[str, Any] | None
     time_to_first_token: float | None
     untried: tuple[tuple[str, str], ...]
+    why: str | None = None
 
     @property
     def primary(self) -> str:
@@ -126,6 +130,7 @@ class CallRecord:
         lines = [f"Call {self.call_id} of agent {self.agent}: {self._ending()}"]
         for attempt in self.attempts:
             waited = f" after a wait of {attempt.wait:.2f} s" if attempt.wait else ""
+            waited += f" ({attempt.note})" if attempt.note else ""
             lines.append(
                 f"  {attempt.number}. {attempt.target}{waited}: {attempt.result()}"
                 f" in {attempt.seconds * 1000:.0f} ms"
@@ -136,9 +141,8 @@ class CallRecord:
         return "\n".join(lines)
 
     def _ending(self) -> str:
-        if self.answered_by is None:
-            return _ENDINGS[self.outcome]
-        role = "the fallback" if self.is_fallback else "the primary"
         if self.outcome != "success":
-            return _ENDINGS[self.outcome]
+            more = f" It ended there because {self.why}." if self.why else ""
+            return _ENDINGS[self.outcome] + more
+        role = "the fallback" if self.is_fallback else "the primary"
         return f"{role} {self.answered_by} answered after {self.seconds * 1000:.0f} ms."

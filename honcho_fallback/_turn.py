@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 from contextvars import ContextVar
-from typing import TYPE_CHECKING, Self
+from typing import TYPE_CHECKING, Literal, Self
+
+from honcho_fallback._classify import classify
+from honcho_fallback._failure import FailureKind
 
 if TYPE_CHECKING:
-    from types import TracebackType
+    from collections.abc import Callable
 
 # Holds a reference to a mutable Turn, not a position: what a task or a generator sets in its own
 # copy of the context is lost to everybody else, what it writes into a shared object is not.
@@ -20,21 +23,40 @@ class Turn:
     in other threads and tasks. Hermes calls this turn-scoped restoration: the next turn starts on
     the primary again, with the whole chain.
 
+    One that is never entered lasts until ``end``, over an interrupt and its resumption too.
+
     Args:
         owner: The policy that it belongs to.
+        restored: Called at the end of a turn that had left the primary.
     """
 
-    __slots__ = ("_closed", "_entered", "_outer", "owner", "position")
+    __slots__ = ("_entered", "_outer", "_restored", "_unended", "outcome", "owner", "position")
 
-    def __init__(self, owner: object) -> None:
+    def __init__(self, owner: object, restored: Callable[[], object] = bool) -> None:
         self.owner = owner
         self.position = 0
+        self.outcome: Literal["open", "completed", "failed", "cancelled"] = "open"
+        self._restored = restored
         self._outer: Turn | None = None
-        self._entered = self._closed = False
+        self._entered = False
+        self._unended = [True]
 
     def __repr__(self) -> str:
-        state = "closed" if self._closed else "open"
-        return f"<Turn {state}, at position {self.position}>"
+        return f"<Turn {self.outcome}, at position {self.position}>"
+
+    def end(self, outcome: Literal["completed", "failed", "cancelled"] = "completed") -> None:
+        """End the turn; the first outcome stays, whatever comes late.
+
+        Args:
+            outcome: How it ended.
+        """
+        try:
+            self._unended.pop()  # one step of the interpreter: one thread gets past it
+        except IndexError:
+            return
+        self.outcome = outcome
+        if self.position:
+            self._restored()
 
     def advance(self, position: int) -> None:
         """Go down the chain, never up: concurrent calls of a turn may finish in any order.
@@ -52,13 +74,12 @@ class Turn:
         _current.set(self)
         return self
 
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        traceback: TracebackType | None,
-    ) -> None:
-        self._closed = True
+    def __exit__(self, *raised: object) -> None:
+        error = raised[1]
+        if isinstance(error, BaseException):
+            cancelled = classify(error).kind is FailureKind.CANCELLED
+            self.end("cancelled" if cancelled else "failed")
+        self.end()
         # Not a token: resetting one raises ValueError where a generator is closed in another
         # context. There the variable holds something else, and is left alone.
         if _current.get() is self:
@@ -67,13 +88,8 @@ class Turn:
     async def __aenter__(self) -> Self:
         return self.__enter__()
 
-    async def __aexit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        traceback: TracebackType | None,
-    ) -> None:
-        self.__exit__(kind, error, traceback)
+    async def __aexit__(self, *raised: object) -> None:
+        self.__exit__(*raised)
 
     @classmethod
     def current(cls, owner: object) -> Turn | None:
@@ -83,6 +99,6 @@ class Turn:
             owner: The policy.
         """
         turn = _current.get()
-        while turn is not None and (turn.owner is not owner or turn._closed):  # noqa: SLF001 # its own class
+        while turn is not None and (turn.owner is not owner or turn.outcome != "open"):
             turn = turn._outer  # noqa: SLF001 # its own class
         return turn

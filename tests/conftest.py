@@ -1,4 +1,4 @@
-"""Cassettes for every test: what is kept in them, where they lie, and the two guards.
+"""For every test: a clock that stands still, and cassettes with two guards.
 
 Replaying has a trap for a fallback library: a request that no cassette knows is refused inside the
 transport, the SDK calls that a lost connection, the policy falls back, and the test passes for
@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any
 from unittest.mock import patch
 
 import pytest
+from scripted import Clock
 from vcr.errors import CannotOverwriteExistingCassetteException
 from vcr.record_mode import RecordMode
 
@@ -94,3 +95,12 @@ def cassette_was_played_to_its_end(vcr: Cassette | None) -> Iterator[None]:
         pytest.fail(
             f"only {vcr.play_count} of {len(vcr)} recorded answers were asked for", pytrace=False
         )
+
+
+@pytest.fixture
+def clock(monkeypatch: pytest.MonkeyPatch) -> Clock:
+    """Replace the clock and the sleep that policies hand to their runs and drivers."""
+    clock = Clock()
+    monkeypatch.setattr("honcho_fallback._policy.monotonic", clock)
+    monkeypatch.setattr("honcho_fallback._policy.sleep", clock.sleep)
+    return clock

@@ -131,10 +131,11 @@ def test_every_example_runs(
     assert "openai/gpt-5.5 failed (overloaded Overloaded 503), asking" in shown
     assert TEXT[1].strip() in caplog.messages
     asked = [request.path for request, _ in providers.log]
-    # The SDK's call, its stream, a tool loop of two iterations, a loop of one's own; LiteLLM's;
-    # then the deriver's two iterations, each of which starts on the primary.
-    assert asked.count("/primary/chat/completions") == 4 + 1 + 2
-    assert asked.count("/local/chat/completions") == 4 + 2
+    # The SDK's call, its stream, a tool loop of two iterations, a resilient call, one that must
+    # not degrade and the one after it (which leaves the primary alone), a loop of one's own;
+    # LiteLLM's; then the deriver's two iterations, each of which starts on the primary.
+    assert asked.count("/primary/chat/completions") == 6 + 1 + 2
+    assert asked.count("/local/chat/completions") == 6 + 2
     assert "noon lmstudio/qwen3-4b" in shown
     assert "bad_credentials False Log in" in shown
     assert shown.splitlines()[-1].startswith("I stopped: read_mail failed 3 times")

@@ -7,6 +7,7 @@
 from __future__ import annotations
 
 import asyncio
+import builtins
 import concurrent.futures
 from functools import lru_cache
 from typing import TYPE_CHECKING, Any, NamedTuple
@@ -28,20 +29,7 @@ _WEB = NameRow("", FailureKind.LOCAL, "a web framework's own HTTP exception")
 _STORAGE = NameRow("", FailureKind.LOCAL, "a database, cache or subprocess, not a provider")
 _INTERRUPTS = frozenset({"GraphBubbleUp", "GraphInterrupt", "NodeInterrupt", "ParentCommand"})
 # What a bug in the program raises: never a provider's word, so their texts are not read.
-_BUGS = (
-    ArithmeticError,
-    AssertionError,
-    AttributeError,
-    BufferError,
-    ImportError,
-    LookupError,
-    MemoryError,
-    NameError,
-    NotImplementedError,
-    RecursionError,
-    SyntaxError,
-    UnicodeError,
-)
+_BUGS: tuple[type[Exception], ...] = tuple(getattr(builtins, name) for name in WORDS["bugs"])
 
 
 class ClassFacts(NamedTuple):

@@ -9,6 +9,7 @@ from __future__ import annotations
 import math
 import re
 import time
+from datetime import datetime
 from email.utils import parsedate_to_datetime
 from typing import Any, NamedTuple
 
@@ -24,6 +25,8 @@ _PART = re.compile(r"(\d+(?:\.\d+)?) ?(ms|mi?l?|d|h|m|s)")
 _UNIT = {"ms": 0.001, "mil": 0.001, "d": 86400.0, "h": 3600.0, "mi": 60.0, "m": 60.0, "s": 1.0}
 _WANTED = frozenset({"retry-after", "retry-after-ms", "x-should-retry"})
 _LENGTHS = frozenset(len(name) for name in _WANTED)
+_RESETS = WORDS["reset_headers"]
+_LIMITS = frozenset((*_RESETS, *(name.replace("reset", "remaining") for name in _RESETS)))
 _SAID = {"true": True, "false": False}
 _HOLDERS = frozenset(WORDS["wait_holders"])
 _FIELDS = frozenset(WORDS["wait_fields"])
@@ -58,19 +61,45 @@ def read_waits(headers: Any, body: Any) -> Waits:
             seconds = _date(stated)
     if seconds is None and isinstance(body, (dict, list)):
         seconds = _in_body(body, 0)
+    if seconds is None and headers:
+        seconds = _reset(_wanted(headers, _LIMITS))
     return Waits(seconds, _SAID.get(found.get("x-should-retry", "").strip().lower()))
 
 
-def _wanted(headers: Any) -> dict[str, str]:
-    """Pick the three headers in one pass; a lookup in httpx's own mapping costs more."""
+def _reset(found: dict[str, str]) -> float | None:
+    """Tell when the limits that are used up are filled again; the longest of them counts."""
+    waits = (
+        _until(found[name])
+        for name in _RESETS
+        if name in found and found.get(name.replace("reset", "remaining")) == "0"
+    )
+    return max((wait for wait in waits if wait is not None), default=None)
+
+
+def _until(value: str) -> float | None:
+    parts = _PART.findall(value)
+    number = _number(value)
+    if number is not None:  # seconds, or a time since the epoch
+        return number if number < 1e9 else max(0.0, number - time.time())
+    if parts and value[0].isdigit() and "T" not in value:  # 6m0s
+        return sum(float(amount) * _UNIT[unit] for amount, unit in parts)
+    try:
+        return max(0.0, datetime.fromisoformat(value).timestamp() - time.time())
+    except (ValueError, OverflowError):
+        return None
+
+
+def _wanted(headers: Any, wanted: frozenset[str] = _WANTED) -> dict[str, str]:
+    """Pick some headers in one pass; a lookup in httpx's own mapping costs more."""
+    lengths = _LENGTHS if wanted is _WANTED else frozenset(map(len, wanted))
     found: dict[str, str] = {}
     try:
         raw = getattr(headers, "raw", None)
         pairs = raw if isinstance(raw, list) else headers.items()
         for key, value in pairs:
-            if len(key) in _LENGTHS:
+            if len(key) in lengths:
                 name = _text(key).lower()
-                if name in _WANTED:
+                if name in wanted:
                     found.setdefault(name, _text(value))
     except Exception:  # noqa: BLE001  an odd mapping has no headers
         return {}

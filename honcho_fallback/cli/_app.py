@@ -34,7 +34,7 @@ def demo(
         ),
     ] = _demo.CORE,
 ) -> None:
-    """Run five calls against a failing provider and a local model; no key, no network.
+    """Run a few calls against a failing provider and a local model; no key, no network.
 
     With --primary and --fallback the same calls go to real providers, whose keys are read from
     the environment. Exit status 0 only if every call ended as it should.

@@ -55,6 +55,23 @@ def check_loop(seen: Sequence[int]) -> Callable[[Sequence[Call]], list[Check]]:
     return check
 
 
+def check_restored(calls: Sequence[Call]) -> list[Check]:
+    """Expect one failure, a call that leaves the primary alone, a probe, and the primary again.
+
+    Args:
+        calls: What was called.
+    """
+    primary, fallback = (calls[0].record.chain[place] for place in (0, -1))
+    notes = [call.record.attempts[-1].note for call in calls]
+    answered = [call.record.answered_by for call in calls]
+    return [
+        Check("the end", ["success"] * 4, _outcomes(calls)),
+        Check("the ones who answered", [fallback, fallback, primary, primary], answered),
+        Check("the probe", [None, None, "a probe after its cooldown", None], notes),
+        Check("requests at the primary", [1, 0, 1, 1], [call.seen for call in calls]),
+    ]
+
+
 def check_nobody(calls: Sequence[Call]) -> list[Check]:
     """Expect FallbackExhausted, and one request at the primary.
 

@@ -2,10 +2,16 @@
 
 from __future__ import annotations
 
+import time
 from typing import TYPE_CHECKING, Any
 
-from honcho_fallback import FallbackConfig, FallbackPolicy
-from honcho_fallback.cli._checks import check_loop, check_nobody, check_one_failover
+from honcho_fallback import Cooldown, FallbackConfig, FallbackPolicy
+from honcho_fallback.cli._checks import (
+    check_loop,
+    check_nobody,
+    check_one_failover,
+    check_restored,
+)
 from honcho_fallback.cli._connect import connect
 from honcho_fallback.cli._played import Call, Demo, Scenario
 from honcho_fallback.cli._speakers import ToolUse
@@ -18,6 +24,7 @@ if TYPE_CHECKING:
     from honcho_fallback.cli._stage import Stage
 
 _ITERATIONS = 5
+_REST = 2.0
 _PROMPT = "Say hello in five words."
 _TASK = "Read the thermometer of four cities, one at a time, then say which is the warmest."
 
@@ -84,6 +91,19 @@ def _tool_loop(reset: Any) -> Callable[[Stage], list[Call]]:
     return play_loop
 
 
+def _outage_that_ends(stage: Stage) -> list[Call]:
+    stage.break_primary(lambda primary: primary.fail(503, times=1))
+    config = FallbackConfig(cooldown=Cooldown(base=_REST, cap=_REST))
+    policy = FallbackPolicy(stage.chain, config, agent="demo")
+
+    def ask(run: FallbackRun) -> str:
+        return policy.call(lambda at: _speaker(at).say(at, _PROMPT), run=run)
+
+    calls = [_made(stage, policy, ask) for _ in range(2)]
+    time.sleep(_REST)
+    return calls + [_made(stage, policy, ask) for _ in range(2)]
+
+
 def _nobody(stage: Stage) -> list[Call]:
     stage.break_primary(lambda primary: primary.fail(503, times=None))
     policy = FallbackPolicy(stage.dead_chain, agent="demo")
@@ -124,6 +144,13 @@ SCENARIOS = (
         "an outage; the turn stays where it works",
         _tool_loop("turn"),
         check_loop([1, 0, 0, 0, 0]),
+    ),
+    Scenario(
+        "outage that ends",
+        "Four calls with a cooldown",
+        f"an outage; after {_REST:g} s one call probes the primary, which is back",
+        _outage_that_ends,
+        check_restored,
     ),
     Scenario(
         "nobody",

@@ -69,6 +69,7 @@ def show_end(console: Console, played: Sequence[Played]) -> None:
 def _cells(number: int, record: CallRecord, attempt: AttemptRecord) -> list[Text]:
     answered = attempt.kind is None
     said = "answered" if answered else _failure(attempt)
+    said += f", {attempt.note}" if attempt.note else ""
     return [
         Text(str(number) if attempt.number == 1 else ""),
         Text(attempt.target),

@@ -47,13 +47,15 @@ def test_the_demo_ends_as_it_should_without_key_and_network() -> None:
         "1",
         "5 (1 + 1 + 1 + 1 + 1)",
         "1 (1 + 0 + 0 + 0 + 0)",
+        "3 (1 + 0 + 1 + 1)",
         "1",
     ]
     assert "429 rate_limit, wait 30 s" in done.stdout
     assert done.stdout.count("local/tiny-local") >= 12
+    assert "answered, a probe after its cooldown" in done.stdout
     assert "the caller got: FallbackExhausted" in done.stdout
     assert "Nobody answered" in done.stdout
-    assert "All 13 calls ended as they should." in done.stdout
+    assert "All 17 calls ended as they should." in done.stdout
     traced = done.stdout.partition("What Langfuse gets of a call that fails over")[2]
     assert re.search(r"metadata\.is_fallback +true", traced)
     assert re.search(r"model\.name +tiny-local", traced)
@@ -71,8 +73,8 @@ def test_real_providers_are_asked_over_their_own_sdks(faults: FaultSimulator) ->
     )  # fmt: skip
     assert (done.returncode, done.stderr) == (0, "")
     assert "anthropic/two answered" in done.stdout
-    assert len(faults.requests("openai")) == 9
-    assert len(faults.requests("anthropic")) == 13
+    assert len(faults.requests("openai")) == 11
+    assert len(faults.requests("anthropic")) == 17
 
 
 def test_real_providers_that_do_not_answer_give_status_1(faults: FaultSimulator) -> None:

@@ -177,3 +177,120 @@ def test_a_turn_is_entered_once_and_belongs_to_one_policy() -> None:
         turn.__enter__()
     with pytest.raises(FallbackConfigError, match="turn: it belongs to another policy"):
         pair("turn").start(turn=turn)
+
+
+class Notebook:
+    """Write down switches and restorations."""
+
+    def __init__(self) -> None:
+        self.heard: list[str] = []
+
+    def on_start(self, _: Any, /) -> None: ...
+
+    def on_switch(self, switch: Any, /) -> None:
+        self.heard.append(f"to {switch.fallback.name}")
+
+    def on_finish(self, _: Any, /) -> None: ...
+
+    def on_restore(self, restore: Any, /) -> None:
+        self.heard.append(f"{restore.primary.name} after {restore.after}")
+
+
+def test_the_end_of_a_turn_tells_that_the_primary_is_back() -> None:
+    """HRS-003, HRS-004, G-43: on_restore once for a turn that had left it, never otherwise."""
+    notebook = Notebook()
+    chain = [Target("primary"), Target("fallback")]
+    policy = FallbackPolicy(chain, FallbackConfig(reset="turn"), observers=[notebook])
+    with policy.turn():
+        policy.call(Script(primary=["hello"]).ask)
+    assert notebook.heard == []
+    with policy.turn() as turn:
+        policy.call(Script(primary=[DOWN], fallback=["hello"]).ask)
+        policy.call(Script(fallback=["hello"]).ask)
+    turn.end()
+    assert notebook.heard == ["to fallback", "primary after turn"]
+
+
+def test_an_observer_without_on_restore_is_not_bothered() -> None:
+    """on_restore is optional, as on_content is."""
+    heard: list[Any] = []
+    observer: Any = type("Quiet", (), dict.fromkeys(["on_start", "on_switch", "on_finish"]))()
+    for name in ("on_start", "on_switch", "on_finish"):
+        setattr(observer, name, heard.append)
+    chain = [Target("primary"), Target("fallback")]
+    policy = FallbackPolicy(chain, FallbackConfig(reset="turn"), observers=[observer])
+    with policy.turn():
+        policy.call(Script(primary=[DOWN], fallback=["hello"]).ask)
+    assert len(heard) == 3
+
+
+@pytest.mark.parametrize(
+    ("error", "outcome"),
+    [
+        (None, "completed"),
+        (ValueError(), "failed"),
+        (asyncio.CancelledError(), "cancelled"),
+        (KeyboardInterrupt(), "cancelled"),
+        (type("GraphInterrupt", (Exception,), {"__module__": "langgraph.errors"})(), "cancelled"),
+    ],
+)
+def test_a_turn_says_how_it_ended(error: BaseException | None, outcome: str) -> None:
+    """AN-009: a cancellation and an interrupt are no failure."""
+    turn = pair("turn").turn()
+    assert turn.outcome == "open"
+    if error is None:
+        with turn:
+            pass
+    else:
+        with pytest.raises(type(error)), turn:
+            raise error
+    assert turn.outcome == outcome
+
+
+def test_failed_never_overwrites_cancelled() -> None:
+    """AN-007, AN-022: the first ending of a turn stays, whatever comes late."""
+    with pytest.raises(ValueError, match="late"), pair("turn").turn() as turn:
+        turn.end("cancelled")
+        raise ValueError("late")
+    assert turn.outcome == "cancelled"
+
+
+def test_a_turn_that_was_handed_on_and_is_over_starts_on_the_primary() -> None:
+    """A worker that is late neither follows a turn that ended nor moves it."""
+    policy = pair("turn")
+    with policy.turn() as turn:
+        policy.call(Script(primary=[DOWN], fallback=["hello"]).ask)
+    script = Script(primary=[DOWN], fallback=["hello"])
+    policy.call(script.ask, turn=turn)
+    assert script.asked == ["primary", "fallback"]
+
+
+def test_a_turn_lasts_over_an_interrupt_and_its_resumption() -> None:
+    """One that is passed on and never entered goes on where it was until it is ended."""
+    policy, script = pair("turn"), Script(primary=[DOWN], fallback=["hello"])
+    turn = policy.turn()
+    interrupt = type("GraphInterrupt", (Exception,), {"__module__": "langgraph.errors"})
+    policy.call(script.ask, turn=turn)
+    with pytest.raises(interrupt):
+        policy.call(Script(fallback=[interrupt()]).ask, turn=turn)
+    policy.call(script.ask, turn=turn)
+    assert script.asked == ["primary", "fallback", "fallback"]
+    turn.end()
+    policy.call(script.ask, turn=turn)
+    assert script.asked[3:] == ["primary", "fallback"]
+
+
+async def test_concurrent_turns_on_one_policy_are_isolated() -> None:
+    """AN-001: fifty turns interleave, half of them with a dead primary; none sees another's."""
+    policy = pair("turn")
+
+    async def turn(number: int) -> list[str]:
+        script = Script(primary=[DOWN if number % 2 else "hello"], fallback=["hello"])
+        async with policy.turn():
+            for _ in range(3):
+                await policy.acall(script.aask)
+        return script.asked
+
+    sequences = await asyncio.gather(*(turn(number) for number in range(50)))
+    alive, dead = ["primary"] * 3, ["primary", "fallback", "fallback", "fallback"]
+    assert sequences == [dead if number % 2 else alive for number in range(50)]

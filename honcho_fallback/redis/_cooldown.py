@@ -1,0 +1,240 @@
+"""The cooldown in Redis: one probe among all processes, and the server's clock for all of them."""
+
+# redis-py types its from_url in part only.
+# pyright: reportUnknownMemberType=false
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import math
+import threading
+from pathlib import Path
+from secrets import token_hex
+from time import monotonic
+from typing import TYPE_CHECKING, Any
+from weakref import WeakKeyDictionary
+
+from honcho_fallback import Cooldown
+from honcho_fallback._cooldown import Entry
+
+try:
+    import redis
+    import redis.asyncio
+    from redis.backoff import NoBackoff
+    from redis.retry import Retry
+except ImportError as error:
+    raise ImportError(
+        "honcho_fallback.redis needs redis-py; pip install 'honcho-fallback[redis]'"
+    ) from error
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Sequence
+
+    from honcho_fallback._cooldown import Choice, Report
+
+logger = logging.getLogger("honcho_fallback")
+
+_SCRIPT = Path(__file__).with_name("exchange.lua").read_text(encoding="utf-8")
+_PREFIX = "{honcho_fallback:cooldown}:"  # braces: in a cluster all keys share a slot
+_PAUSE = 1.0  # seconds without Redis after it failed, so that not every call waits for it
+_ELSEWHERE = "elsewhere"
+
+
+class RedisCooldown(Cooldown):
+    """Share a cooldown between processes: what one learns the others know with their next call.
+
+    Before a call one request to Redis fetches what is known of the chain and, where a rest is
+    over, takes the probe for this process; where a call learned something, one after it tells the
+    others. Both are atomic and go by the server's clock. Where Redis is down or slower than
+    ``timeout``, this is a ``Cooldown`` in memory; that is logged once, until Redis is back.
+
+    Targets are known to other processes by their ``identity``; those whose provider, endpoint or
+    credential's fingerprint is unknown stay this process's own.
+
+    Args:
+        url: Such as ``redis://localhost:6379/0``.
+        base: As for Cooldown.
+        cap: As for Cooldown.
+        timeout: Seconds that a call gives Redis.
+
+    Raises:
+        FallbackConfigError: An argument is out of range.
+    """
+
+    def __init__(
+        self, url: str, base: float = 60.0, cap: float = 14400.0, *, timeout: float = 0.05
+    ) -> None:
+        super().__init__(base, cap)
+        self._url = url
+        self._timeout = timeout
+        self._owner = token_hex(8)
+        self._outbox: list[Report] = []
+        self._resting_until = 0.0
+        self._reported = False
+        # A connection costs two steps, each bounded by half of what a call gives.
+        self._options: dict[str, Any] = {
+            "socket_timeout": timeout / 2,
+            "socket_connect_timeout": timeout / 2,
+            "retry": Retry(NoBackoff(), 0),
+        }
+        self._client = redis.Redis.from_url(url, **self._options)
+        self._clients: WeakKeyDictionary[asyncio.AbstractEventLoop, redis.asyncio.Redis] = (
+            WeakKeyDictionary()
+        )
+        self._making = threading.Lock()
+
+    def __repr__(self) -> str:
+        return (
+            f"RedisCooldown(base={self.base:g}, cap={self.cap:g})"  # the url may hold a password
+        )
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return RedisCooldown, (self._url, self.base, self.cap)
+
+    @property
+    def shared(self) -> RedisCooldown:  # type: ignore[override] # what is shared is itself
+        """Return what exchanges it with other processes."""
+        return self
+
+    def exchange(self, reports: Sequence[Report], offered: Sequence[str], now: float, /) -> Choice:
+        """Take in what was learned, then choose the first of the offered targets that is free.
+
+        Args:
+            reports: What was learned; told to the others with the next ``push``.
+            offered: Identities, in the order of the chain.
+            now: The time on a monotonic scale.
+        """
+        choice = super().exchange(reports, offered, now)
+        if reports:
+            with self._lock:
+                self._outbox += [one for one in reports if not _local(one.identity)]
+        return choice
+
+    def pull(self, identities: Sequence[str], /) -> None:
+        """Fetch what others know of some targets.
+
+        Args:
+            identities: In the order of the chain.
+        """
+        known = [identity for identity in identities if not _local(identity)]
+        if self._worth_it(known):
+            keys, values = self._letter(known)
+            try:
+                self._absorb(known, self._client.eval(_SCRIPT, len(keys), *keys, *values))
+            except (redis.RedisError, OSError) as error:
+                self._go_without(error)
+
+    async def apull(self, identities: Sequence[str], /) -> None:
+        """Do so without blocking the loop.
+
+        Args:
+            identities: In the order of the chain.
+        """
+        known = [identity for identity in identities if not _local(identity)]
+        if self._worth_it(known):
+            keys, values = self._letter(known)
+            try:
+                async with asyncio.timeout(self._timeout):
+                    reply: Any = self._aclient().eval(_SCRIPT, len(keys), *keys, *values)
+                    self._absorb(known, await reply)
+            except (redis.RedisError, OSError) as error:  # TimeoutError is an OSError
+                self._go_without(error)
+
+    def push(self) -> None:
+        """Tell others what was learned."""
+        if self._outbox:
+            self.pull(())
+
+    async def apush(self) -> None:
+        """Do so without blocking the loop."""
+        if self._outbox:
+            await self.apull(())
+
+    @property
+    def degraded(self) -> bool:
+        """Tell whether Redis could not be reached last time, so that this memory decides."""
+        return self._reported
+
+    def forget(self, identities: Iterable[str]) -> None:
+        """Drop what is known of some targets, here and in Redis.
+
+        Args:
+            identities: Theirs.
+        """
+        for identity in identities:
+            self._entries.pop(identity, None)
+            self._client.delete(_PREFIX + identity)
+
+    def close(self) -> None:
+        """Close the connection of threads; the next use opens another."""
+        self._client.close()
+
+    async def aclose(self) -> None:
+        """Close the connections of this loop and of threads."""
+        client = self._clients.pop(asyncio.get_running_loop(), None)
+        if client is not None:
+            await client.aclose()
+        self.close()
+
+    def _aclient(self) -> redis.asyncio.Redis:
+        loop = asyncio.get_running_loop()
+        with self._making:
+            if loop not in self._clients:
+                self._clients[loop] = redis.asyncio.Redis.from_url(self._url, **self._options)
+            return self._clients[loop]
+
+    def _worth_it(self, known: Sequence[str]) -> bool:
+        return bool(known or self._outbox) and monotonic() >= self._resting_until
+
+    def _letter(self, known: Sequence[str]) -> tuple[list[str], list[str]]:
+        with self._lock:
+            told, self._outbox = self._outbox, []
+        keys = [_PREFIX + identity for identity in [*(one.identity for one in told), *known]]
+        values = [self._owner, *map(_milliseconds, (self.base, self.cap, self.base))]
+        values.append(str(len(told)))
+        for one in told:
+            asked = "" if one.seconds is None else _milliseconds(one.seconds)
+            values += [one.health, asked, str(int(one.permit is not None))]
+        return keys, values
+
+    def _absorb(self, known: Sequence[str], reply: Any) -> None:
+        now = monotonic()
+        with self._lock:
+            unsent = {report.identity for report in self._outbox}
+            for identity, told in zip(known, reply, strict=True):
+                if identity in unsent:
+                    continue
+                if told:
+                    self._entries[identity] = self._entry(identity, told, now)
+                else:
+                    self._entries.pop(identity, None)
+        if self._reported:
+            self._reported = False
+            logger.info("the cooldown in Redis is shared again")
+
+    def _entry(self, identity: str, told: Sequence[Any], now: float) -> Entry:
+        left, failures, lease, ours = (int(value) for value in told)
+        until, leased = now + left / 1000, now + lease / 1000
+        before = self._entries.get(identity)
+        # A probe that is ours is under way here, or free for the call that fetched this.
+        permit = (before.permit if before else None) if ours else _ELSEWHERE
+        return Entry(until, failures, permit if lease else None, leased)
+
+    def _go_without(self, error: Exception) -> None:
+        # What could not be told is not kept: once Redis is back it is no news any more.
+        self._resting_until = monotonic() + _PAUSE
+        if not self._reported:
+            self._reported = True
+            logger.warning(
+                "the cooldown in Redis cannot be reached (%s); this process goes by its memory",
+                type(error).__name__,
+            )
+
+
+def _local(identity: str) -> bool:
+    return identity.startswith("here:")
+
+
+def _milliseconds(seconds: float) -> str:
+    return str(math.ceil(seconds * 1000))

@@ -1,0 +1,227 @@
+"""A cooldown that processes share, on a real redis-server."""
+
+from __future__ import annotations
+
+import asyncio
+import copy
+import socket
+import subprocess
+import sys
+import time
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import pytest
+from scripted import DRIVERS, ProviderError, Script
+
+from honcho_fallback import (
+    FallbackConfig,
+    FallbackConfigError,
+    FallbackPolicy,
+    Target,
+)
+from honcho_fallback.credentials import ApiKey
+from honcho_fallback.redis import RedisCooldown
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+
+    import redis
+
+    from honcho_fallback import FallbackRun
+
+WORKER = Path(__file__).with_name("worker.py")
+PREFIX = "{honcho_fallback:cooldown}:"
+DOWN = ProviderError(503)
+
+
+def chain(*names: str) -> list[Target]:
+    return [
+        Target(name, provider="p", endpoint="http://x", credential=ApiKey("k"), name=name)
+        for name in names or ("primary", "fallback")
+    ]
+
+
+@pytest.fixture
+def policy(redis_url: str) -> Iterator[Callable[..., FallbackPolicy]]:
+    """Make policies as different processes would have them: each with a store of its own."""
+    made: list[RedisCooldown] = []
+
+    def make(*names: str, **options: Any) -> FallbackPolicy:
+        made.append(RedisCooldown(redis_url, timeout=5.0))
+        config = FallbackConfig(wait=0, cooldown=made[-1], **options)
+        return FallbackPolicy(chain(*names), config)
+
+    yield make
+    for store in made:
+        asyncio.run(store.aclose())
+
+
+def drive(driver: str, policy: FallbackPolicy, script: Script, run: FallbackRun) -> Any:
+    """Drive a call; in a task, close that loop's connection after it, as a program would."""
+    if driver in {"call", "stream"}:
+        return DRIVERS[driver](policy, script, run)
+
+    async def ask() -> Any:
+        if driver == "acall":
+            answer = await policy.acall(script.aask, run=run)
+        else:
+            (answer,) = [chunk async for chunk in policy.astream(script.astream, run=run)]
+        store = policy.config.cooldown
+        assert isinstance(store, RedisCooldown)
+        await store.aclose()
+        return answer
+
+    return asyncio.run(ask())
+
+
+def make_due(client: redis.Redis, name: str = "primary") -> None:
+    """Let a rest be over, on the server's clock."""
+    (target,) = chain(name)
+    client.hset(PREFIX + target.identity, "until", 0)
+
+
+def held(client: redis.Redis, name: str = "primary") -> Any:
+    (target,) = chain(name)
+    return client.hgetall(PREFIX + target.identity)
+
+
+@pytest.mark.parametrize("driver", DRIVERS)
+def test_what_one_process_learns_the_others_know(
+    policy: Callable[..., FallbackPolicy], redis_client: redis.Redis, driver: str
+) -> None:
+    """AILA#142: one failure, and nobody else asks; one probe, and everybody is back."""
+    one, two, three = policy(), policy(), policy()
+    script = Script(primary=[DOWN, "back"], fallback=["hello"])
+    for asked in (one, two, three, one):
+        assert drive(driver, asked, script, asked.start()) == "hello"
+    assert script.asked.count("primary") == 1
+    make_due(redis_client)
+    run = two.start()
+    assert drive(driver, two, script, run) == "back"
+    assert run.record.attempts[0].note == "a probe after its cooldown"
+    assert held(redis_client) == {}
+    assert drive(driver, three, script, three.start()) == "back"
+
+
+def test_one_process_probes_and_the_others_stay(
+    policy: Callable[..., FallbackPolicy], redis_client: redis.Redis
+) -> None:
+    """Half-open over processes: the permit has one owner, and failure doubles for all."""
+    one, two = policy(), policy()
+    one.call(Script(primary=[DOWN], fallback=["hello"]).ask)
+    make_due(redis_client)
+    probe, other, sibling = one.start(), two.start(), one.start()
+    for asked, run in ((one, probe), (two, other), (one, sibling)):
+        asked.settle(run)
+    assert [run.attempt.position for run in (probe, other, sibling)] == [0, 1, 1]
+    assert other.record.untried[0][1].startswith("another call was probing it")
+    probe.fail(DOWN)
+    probe.succeed()
+    one.settle(probe)
+    assert held(redis_client)["failures"] == "1"
+    script = Script(fallback=["hello"])
+    two.call(script.ask)
+    assert script.asked == ["fallback"]
+
+
+@pytest.mark.parametrize("how", ["cancel", "lost"])
+def test_a_probe_that_ends_without_news_blocks_nobody(
+    policy: Callable[..., FallbackPolicy], redis_client: redis.Redis, how: str
+) -> None:
+    """A cancelled probe gives its permit back; one whose process died loses it after a while."""
+    one, two = policy(), policy()
+    one.call(Script(primary=[DOWN], fallback=["hello"]).ask)
+    make_due(redis_client)
+    probe = one.start()
+    one.settle(probe)
+    if how == "cancel":
+        probe.cancel()
+        one.settle(probe)
+    else:
+        redis_client.hset(PREFIX + chain()[0].identity, "leased", 0)
+    assert two.call(Script(primary=["back"]).ask) == "back"
+
+
+@pytest.mark.parametrize("how", ["call", "acall"])
+def test_eight_processes_send_one_probe_per_window(
+    redis_url: str, redis_client: redis.Redis, policy: Callable[..., FallbackPolicy], how: str
+) -> None:
+    """Eight processes with ten calls each ask a dead primary once per window, not eight times."""
+    policy().call(Script(primary=[DOWN], fallback=["hello"]).ask)
+    make_due(redis_client)
+    command = [sys.executable, "-W", "error", str(WORKER), redis_url, "10", how]
+    workers = [subprocess.Popen(command) for _ in range(8)]
+    try:
+        while redis_client.get("ready") != "8":
+            assert all(worker.poll() is None for worker in workers)
+            time.sleep(0.02)  # until all have been imported
+        redis_client.rpush("go", *range(8))
+        assert [worker.wait() for worker in workers] == [0] * 8
+    finally:
+        for worker in workers:
+            worker.kill()
+            worker.wait()
+    asked = [redis_client.get(f"asked:{name}") for name in ("primary", "fallback")]
+    assert asked == ["1", "80"]
+
+
+def test_the_servers_clock_counts_and_every_key_expires(
+    policy: Callable[..., FallbackPolicy], redis_client: redis.Redis
+) -> None:
+    """The provider's own time is kept up to the cap, on the server, and nothing stays for ever."""
+    policy().call(Script(primary=[ProviderError(429, retry_after="100")], fallback=["x"]).ask)
+    (key,) = redis_client.keys("*")
+    assert key == PREFIX + chain()[0].identity
+    now: Any = redis_client.time()
+    rest = int(held(redis_client)["until"]) - now[0] * 1000 - now[1] // 1000
+    assert 0 < rest <= 100_000
+    left: Any = redis_client.pttl(key)
+    assert 14_400_000 < left <= 14_500_000
+
+
+def test_targets_that_others_cannot_know_stay_here(redis_url: str, redis_client: Any) -> None:
+    """Unknown is never equal: without endpoint and fingerprint nothing is sent to Redis."""
+    store = RedisCooldown(redis_url, timeout=5.0)
+    policy = FallbackPolicy(
+        [Target("primary"), Target("fallback")], FallbackConfig(wait=0, cooldown=store)
+    )
+    script = Script(primary=[DOWN], fallback=["hello"])
+    for _ in range(3):
+        policy.call(script.ask)
+    store.close()
+    assert script.asked.count("primary") == 1
+    assert redis_client.keys("*") == []
+
+
+@pytest.mark.parametrize("driver", DRIVERS)
+@pytest.mark.parametrize("trouble", ["nobody listens", "silent"])
+def test_without_redis_it_is_a_cooldown_in_memory_and_says_so_once(
+    driver: str, trouble: str, caplog: pytest.LogCaptureFixture
+) -> None:
+    """Redis down or slow: calls go on, the memory of this process decides, one line is logged."""
+    with socket.socket() as listener:
+        listener.bind(("127.0.0.1", 0))
+        if trouble == "silent":
+            listener.listen()
+        store = RedisCooldown(f"redis://127.0.0.1:{listener.getsockname()[1]}/0")
+        policy = FallbackPolicy(chain(), FallbackConfig(wait=0, cooldown=store))
+        script = Script(primary=[DOWN], fallback=["hello"])
+        for _ in range(5):
+            store._resting_until = 0.0  # ask Redis each time
+            assert drive(driver, policy, script, policy.start()) == "hello"
+        asyncio.run(store.aclose())
+    assert script.asked.count("primary") == 1
+    said = [message for message in caplog.messages if "Redis" in message]
+    assert len(said) == 1
+    assert "this process goes by its memory" in said[0]
+
+
+def test_nothing_of_the_address_is_shown(redis_url: str) -> None:
+    """A URL may hold a password."""
+    store = RedisCooldown("redis://:secret@127.0.0.1:1/0")
+    again = copy.deepcopy(store)
+    assert "secret" not in f"{store!r} {again!r}"
+    assert (again.base, again._url) == (store.base, store._url)
+    with pytest.raises(FallbackConfigError, match="base"):
+        RedisCooldown(redis_url, base=0)

@@ -1,0 +1,379 @@
+"""Cooldown: who is left alone, for how long, and who may look whether it is back."""
+
+from __future__ import annotations
+
+import asyncio
+import copy
+import threading
+from datetime import UTC, datetime
+from typing import TYPE_CHECKING, Any
+
+import pytest
+from scripted import DRIVERS, ProviderError, Script
+
+from honcho_fallback import (
+    Cooldown,
+    FallbackConfig,
+    FallbackConfigError,
+    FallbackExhausted,
+    FallbackPolicy,
+    Target,
+    classify,
+)
+
+if TYPE_CHECKING:
+    from scripted import Clock
+
+DOWN = ProviderError(503)
+CHAIN = [Target("primary"), Target("fallback")]
+
+
+def pair(cooldown: Cooldown | None = None, **options: Any) -> FallbackPolicy:
+    config = FallbackConfig(wait=0, cooldown=cooldown or Cooldown(), **options)
+    return FallbackPolicy(CHAIN, config)
+
+
+class Key:
+    """A credential with a fingerprint."""
+
+    def __init__(self, fingerprint: str | None) -> None:
+        self.fingerprint = fingerprint
+
+    def get(self) -> str:
+        return "key"
+
+    def refresh(self) -> None:
+        """Fetch nothing."""
+
+
+@pytest.mark.parametrize("driver", DRIVERS)
+def test_a_dead_primary_is_asked_once_per_window(clock: Clock, driver: str) -> None:
+    """G-03, litellm#40405: ten calls of an outage cost one request at the primary, none fails."""
+    policy, script = pair(), Script(primary=[DOWN], fallback=["hello"])
+    for _ in range(10):
+        assert DRIVERS[driver](policy, script, policy.start()) == "hello"
+    assert script.asked.count("primary") == 1
+    clock.now += 60
+    DRIVERS[driver](policy, script, policy.start())
+    assert script.asked.count("primary") == 2
+
+
+def test_a_target_that_cools_down_is_told_in_the_record(clock: Clock) -> None:
+    """The record says who was passed over and for how much longer, and what a probe is."""
+    policy, script = pair(), Script(primary=[DOWN, "back"], fallback=["hello"])
+    policy.call(script.ask)
+    clock.now += 18
+    run = policy.start()
+    policy.call(script.ask, run=run)
+    assert run.record.untried == (("primary", "it was cooling down for another 42 s"),)
+    assert "never asked, it was cooling down for another 42 s" in run.record.explain()
+    clock.now += 42
+    run = policy.start()
+    assert policy.call(script.ask, run=run) == "back"
+    assert run.record.attempts[0].note == "a probe after its cooldown"
+    assert "primary (a probe after its cooldown): answered" in run.record.explain()
+
+
+def test_exactly_one_call_probes_and_the_others_stay(clock: Clock) -> None:
+    """Half-open: while one call looks, everybody else goes on where they are."""
+    policy = pair()
+    policy.call(Script(primary=[DOWN], fallback=["hello"]).ask)
+    clock.now += 60
+    runs = [policy.start() for _ in range(5)]
+    assert [run.attempt.position for run in runs] == [0, 1, 1, 1, 1]
+    assert runs[1].record.untried[0][1] == "another call was probing it"
+    runs[0].succeed()
+    assert policy.start().attempt.position == 0
+
+
+def test_each_probe_that_fails_doubles_the_rest_up_to_the_cap(clock: Clock) -> None:
+    """HRC-041: base * 2^n, at most the cap; the n-th probe comes no earlier."""
+    policy = pair(Cooldown(base=10, cap=35))
+    script = Script(primary=[DOWN], fallback=["hello"])
+    policy.call(script.ask)
+    for rest in (10, 20, 35, 35):
+        clock.now += rest - 0.5
+        assert policy.start().attempt.position == 1
+        clock.now += 0.5
+        policy.call(script.ask)
+    assert script.asked.count("primary") == 5
+
+
+def test_the_providers_own_reset_time_wins_up_to_the_cap(clock: Clock) -> None:
+    """HRC-041, HRC-045: Retry-After says when, a probe that fails with one does not double it."""
+    policy = pair(Cooldown(base=60, cap=100))
+    limited = ProviderError(429, retry_after="7")
+    later = ProviderError(429, retry_after="3000")
+    script = Script(primary=[limited, limited, later], fallback=["hello"])
+    for rest in (7.0, 7.0, 100.0):
+        policy.call(script.ask)
+        clock.now += rest - 0.1
+        assert policy.start().attempt.position == 1
+        clock.now += 0.1
+    assert policy.start().attempt.position == 0
+
+
+@pytest.mark.parametrize("how", ["cancel", "abandon", "interrupt", "local"])
+def test_a_probe_that_learned_nothing_gives_its_permit_back(clock: Clock, how: str) -> None:
+    """AN-021: a cancelled probe closes nothing and blocks nobody."""
+    policy = pair()
+    policy.call(Script(primary=[DOWN], fallback=["hello"]).ask)
+    clock.now += 60
+    probe = policy.start()
+    assert policy.start().attempt.position == 1
+    if how == "interrupt":
+        with pytest.raises(asyncio.CancelledError):
+            probe.fail(asyncio.CancelledError())
+    elif how == "local":
+        with pytest.raises(KeyError):
+            probe.fail(KeyError("bug"))
+    else:
+        getattr(probe, how)()
+    again = policy.start()
+    assert again.attempt.position == 0
+    assert policy.start().attempt.position == 1
+    again.succeed()
+    assert policy.start().attempt.position == 0
+
+
+def test_a_probe_that_never_ends_is_given_up(clock: Clock) -> None:
+    """resilience4j#903: a permit has an owner and expires, nothing stays half-open for ever."""
+    policy = pair(Cooldown(base=10))
+    policy.call(Script(primary=[DOWN], fallback=["hello"]).ask)
+    clock.now += 10
+    lost = policy.start()
+    clock.now += 10
+    assert policy.start().attempt.position == 0
+    lost.succeed()  # too late: the permit is another call's now
+    assert policy.start().attempt.position == 1
+
+
+def test_an_answer_to_a_bad_request_shows_that_it_is_up(clock: Clock) -> None:
+    """A probe that is refused as a request was answered: the target is back."""
+    policy = pair()
+    policy.call(Script(primary=[DOWN], fallback=["hello"]).ask)
+    clock.now += 60
+    with pytest.raises(ProviderError):
+        policy.start().fail(ProviderError(400))
+    assert [policy.start().attempt.position for _ in range(3)] == [0, 0, 0]
+
+
+@pytest.mark.parametrize("status", [400, 413, 422])
+def test_what_says_nothing_about_the_target_cools_nobody(status: int) -> None:
+    """A caller's bug must not take a healthy target away from everybody else."""
+    policy = pair()
+    with pytest.raises(ProviderError):
+        policy.start().fail(ProviderError(status))
+    assert policy.start().attempt.position == 0
+
+
+def test_overload_and_dead_keys_cool_too(clock: Clock) -> None:
+    """HRC-043: every failure of the target itself arms it, not only a rate limit."""
+    for status in (401, 402, 403, 404, 408, 429, 500, 503, 529):
+        policy = pair()
+        policy.start().fail(ProviderError(status))
+        assert policy.start().attempt.position == 1, status
+
+
+def test_failures_of_calls_under_way_count_as_one(clock: Clock) -> None:
+    """A hundred calls that fail together are one failure: the first rest is the base."""
+    policy = pair()
+    runs = [policy.start() for _ in range(100)]
+    for run in runs:
+        run.fail(DOWN)
+    clock.now += 59.9
+    assert policy.start().attempt.position == 1
+    clock.now += 0.1
+    assert policy.start().attempt.position == 0
+
+
+def test_a_target_that_is_asked_again_at_once_is_not_cooled(clock: Clock) -> None:
+    """With switch_after the second request decides; only a target that is left cools down."""
+    policy, script = pair(switch_after=2), Script(primary=[DOWN, "hello"], fallback=["no"])
+    assert policy.call(script.ask) == "hello"
+    assert policy.start().attempt.position == 0
+
+
+def test_when_all_cool_down_the_one_due_first_is_asked(clock: Clock) -> None:
+    """Never nobody: HRC-022 and its kin left services without any target."""
+    policy = pair(max_attempts=2)
+    slow = ProviderError(429, retry_after="50")
+    with pytest.raises(FallbackExhausted):
+        policy.call(Script(primary=[slow], fallback=[ProviderError(429, retry_after="20")]).ask)
+    run = policy.start()
+    assert run.attempt.target.name == "fallback"
+    script = Script(fallback=["hello"])
+    assert policy.call(script.ask, run=run) == "hello"
+    assert run.record.attempts[0].note == "all were cooling down, it was due first"
+
+
+def test_every_entry_expires(clock: Clock) -> None:
+    """HRC-022: one that nobody came back for is forgotten, with its count of failures."""
+    cooldown = Cooldown(base=10, cap=100)
+    policy = pair(cooldown)
+    policy.call(Script(primary=[DOWN], fallback=["hello"]).ask)
+    clock.now += 10
+    policy.call(Script(primary=[DOWN], fallback=["hello"]).ask)
+    clock.now += 1000
+    assert [policy.start().attempt.position for _ in range(2)] == [0, 0]
+
+
+def test_a_switch_passes_over_a_target_that_cools_down(clock: Clock) -> None:
+    """The second target is left alone as well where it is known to be down."""
+    chain = [*CHAIN, Target("third")]
+    policy = FallbackPolicy(chain, FallbackConfig(wait=0, cooldown=Cooldown(base=60)))
+    script = Script(primary=[DOWN], fallback=[DOWN], third=["hello"])
+    policy.call(script.ask)
+    clock.now += 60
+    policy.start().fail(DOWN)  # the primary again; the fallback is due too, and probed
+    script.asked.clear()
+    run = policy.start()
+    policy.call(script.ask, run=run)
+    assert script.asked == ["third"]
+    assert [name for name, _ in run.record.untried] == ["primary", "fallback"]
+
+
+def test_policies_share_what_they_are_given_and_nothing_else(clock: Clock) -> None:
+    """The memory is the Cooldown object's; a copy of it starts empty."""
+    shared = Cooldown()
+    one, two, other = pair(shared), pair(shared), pair(copy.deepcopy(shared))
+    one.call(Script(primary=[DOWN], fallback=["hello"]).ask)
+    assert [policy.start().attempt.position for policy in (one, two, other)] == [1, 1, 0]
+
+
+def test_identity_is_all_that_is_known_and_unknown_is_never_equal() -> None:
+    """HRC-014: provider, model, endpoint and key tell targets apart; a gap proves nothing."""
+
+    def identity(**fields: Any) -> str:
+        known: dict[str, Any] = {
+            "provider": "openai",
+            "endpoint": "https://x/v1",
+            "credential": Key("a"),
+        }
+        return Target("m", **(known | fields)).identity
+
+    assert identity() == identity()
+    assert identity() == identity(provider="OpenAI", endpoint="https://x/v1/")
+    different = [
+        identity(),
+        identity(provider="other"),
+        identity(endpoint="https://y/v1"),
+        identity(credential=Key("b")),
+        *(identity(provider=None) for _ in range(2)),
+        *(identity(endpoint=None) for _ in range(2)),
+        *(identity(credential=None) for _ in range(2)),
+        *(identity(credential=Key(None)) for _ in range(2)),
+    ]
+    assert len({*different}) == len(different)
+
+
+def test_a_turn_that_starts_beside_a_cooling_primary_stays_there(clock: Clock) -> None:
+    """Within a turn the target does not change back in the middle; the next turn probes."""
+    policy = pair(reset="turn")
+    policy.call(Script(primary=[DOWN], fallback=["hello"]).ask)
+    with policy.turn():
+        assert policy.start().attempt.position == 1
+        clock.now += 60
+        assert policy.start().attempt.position == 1
+    with policy.turn():
+        assert policy.start().attempt.position == 0
+
+
+def test_threads_at_the_end_of_a_rest_send_one_probe(clock: Clock) -> None:
+    """The choice is atomic: of 32 threads that start together one probes."""
+    policy = pair()
+    policy.call(Script(primary=[DOWN], fallback=["hello"]).ask)
+    clock.now += 60
+    barrier, positions = threading.Barrier(32), list[int]()
+
+    def start() -> None:
+        barrier.wait()
+        positions.append(policy.start().attempt.position)
+
+    threads = [threading.Thread(target=start) for _ in range(32)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert sorted(positions) == [0] + [1] * 31
+
+
+@pytest.mark.parametrize("bad", [0, -1, float("nan"), float("inf"), "60", True])
+def test_bad_arguments_are_refused(bad: Any) -> None:
+    """A rest of nothing, or for ever, is a mistake."""
+    with pytest.raises(FallbackConfigError, match=r"base: got .*; pass seconds"):
+        Cooldown(base=bad)
+    with pytest.raises(FallbackConfigError, match="cooldown"):
+        FallbackConfig(cooldown=bad)
+
+
+class Notebook:
+    """Write down what is restored."""
+
+    def __init__(self) -> None:
+        self.restored: list[Any] = []
+
+    def on_start(self, _: Any, /) -> None: ...
+
+    def on_switch(self, _: Any, /) -> None: ...
+
+    def on_finish(self, _: Any, /) -> None: ...
+
+    def on_restore(self, restore: Any, /) -> None:
+        self.restored.append(restore)
+
+
+def test_the_end_of_an_outage_is_told(clock: Clock) -> None:
+    """G-43, PraisonAI#3820: on_restore says that the primary is back, and after what."""
+    notebook = Notebook()
+    policy = FallbackPolicy(
+        CHAIN, FallbackConfig(wait=0, cooldown=Cooldown()), agent="x", observers=[notebook]
+    )
+    script = Script(primary=[DOWN, "back"], fallback=["hello"])
+    policy.call(script.ask)
+    clock.now += 60
+    run = policy.start()
+    policy.call(script.ask, run=run)
+    policy.call(script.ask)
+    (restore,) = notebook.restored
+    assert (restore.after, restore.primary, restore.agent) == ("cooldown", CHAIN[0], "x")
+    assert restore.call_id == run.record.call_id
+
+
+@pytest.mark.parametrize(
+    ("headers", "rest"),
+    [
+        ({"x_ratelimit_reset_requests": "1m30s", "x_ratelimit_remaining_requests": "0"}, 90),
+        ({"x_ratelimit_reset_tokens": "20ms", "x_ratelimit_remaining_tokens": "0"}, 0.02),
+        ({"x_ratelimit_reset_requests": "1m30s", "x_ratelimit_remaining_requests": "5"}, 60),
+        ({"ratelimit_reset": "17", "ratelimit_remaining": "0"}, 17),
+        ({"x_ratelimit_reset": "{epoch}", "x_ratelimit_remaining": "0"}, 30),
+        (
+            {
+                "anthropic_ratelimit_requests_reset": "{date}",
+                "anthropic_ratelimit_requests_remaining": "0",
+            },
+            30,
+        ),
+        (
+            {
+                "x_ratelimit_reset_requests": "1m30s",
+                "x_ratelimit_remaining_requests": "0",
+                "retry_after": "7",
+            },
+            7,
+        ),
+        ({"x_ratelimit_reset": "soon", "x_ratelimit_remaining": "0"}, 60),
+    ],
+)
+def test_the_headers_of_a_used_up_limit_say_when_it_is_back(
+    monkeypatch: pytest.MonkeyPatch, headers: dict[str, str], rest: float
+) -> None:
+    """Without Retry-After the reset time of the limit that has nothing left is the provider's."""
+    monkeypatch.setattr("honcho_fallback._classify._waits.time.time", lambda: 1.7e9)
+    date = datetime.fromtimestamp(1.7e9 + 30, UTC).isoformat().replace("+00:00", "Z")
+    told = {
+        name: value.format(epoch=int(1.7e9 + 30), date=date) for name, value in headers.items()
+    }
+    failure = classify(ProviderError(429, **told))
+    assert (60 if failure.retry_after is None else failure.retry_after) == pytest.approx(rest)

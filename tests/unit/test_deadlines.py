@@ -1,0 +1,224 @@
+"""One budget of time per call, and what is kept of it for the targets behind."""
+
+from __future__ import annotations
+
+import asyncio
+import copy
+import pickle
+from typing import TYPE_CHECKING, Any
+
+import pytest
+from scripted import ProviderError, Script
+
+from honcho_fallback import (
+    DeadlineExceeded,
+    FallbackConfig,
+    FallbackExhausted,
+    FallbackPolicy,
+    StreamInterrupted,
+    Target,
+)
+
+if TYPE_CHECKING:
+    from scripted import Clock
+
+    from honcho_fallback import Attempt
+
+DOWN = ProviderError(503)
+
+
+def chain(length: int, **options: Any) -> FallbackPolicy:
+    config = FallbackConfig(**{"wait": 0, "timeout": None, **options})
+    return FallbackPolicy([Target(f"t{n}") for n in range(length)], config)
+
+
+@pytest.mark.parametrize(
+    ("length", "options", "expected"),
+    [
+        (1, {"deadline": 30}, [30]),
+        (2, {"deadline": 30}, [20, 30]),
+        (3, {"deadline": 30}, [10, 20, 30]),
+        (4, {"deadline": 40}, [10, 40 / 3, 80 / 3, 40]),  # a third each is more than there is
+        (2, {"deadline": 1}, [0.5, 1]),  # and so is a second
+        (2, {"deadline": 2}, [1, 2]),
+        (2, {"deadline": 30, "reserve": 5}, [25, 30]),
+        (2, {"deadline": 30, "reserve": 0}, [30, 30]),
+        (2, {"deadline": 30, "timeout": 4}, [4, 4]),
+        (2, {"deadline": None, "timeout": 4}, [4, 4]),
+    ],
+)
+def test_a_reserve_is_kept_for_the_targets_behind(
+    clock: Clock, length: int, options: dict[str, Any], expected: list[float]
+) -> None:
+    """A third of the deadline per fallback, at least 1 s; the last target gets what is left."""
+    run = chain(length, **options).start()
+    attempts = [run.attempt]
+    attempts += [run.fail(DOWN) for _ in range(length - 1)]  # each failed at once
+    assert [attempt.timeout for attempt in attempts] == pytest.approx(expected)
+
+
+def test_what_was_used_is_gone(clock: Clock) -> None:
+    """The primary used up its share: the fallback gets the rest, and no more."""
+    run = chain(2, deadline=30).start()
+    clock.now += 20
+    assert run.fail(TimeoutError()).timeout == pytest.approx(10)
+    clock.now += 10
+    with pytest.raises(DeadlineExceeded) as caught:
+        run.fail(TimeoutError())
+    error = caught.value
+    assert isinstance(error, TimeoutError)
+    assert [attempt.kind for attempt in error.record.attempts] == ["timeout", "timeout"]
+    assert len(error.errors) == 2
+    assert error.record.outcome == "exhausted"
+    assert "the deadline of 30 s left no time for more" in error.record.explain()
+    for again in (copy.copy(error), pickle.loads(pickle.dumps(error))):  # noqa: S301 # our own
+        assert again.record == error.record
+        assert len(again.errors) == 2
+
+
+def test_a_wait_that_would_outlive_the_deadline_ends_the_call(clock: Clock) -> None:
+    """A Retry-After longer than what is left is not slept through: nobody is asked again."""
+    policy = chain(1, deadline=5)
+    run = policy.start()
+    clock.now += 1
+    with pytest.raises(DeadlineExceeded):
+        run.fail(ProviderError(429, retry_after="4"))
+    script = Script(t0=[ProviderError(429, retry_after="4"), "hello"])
+    assert chain(1, deadline=5).call(script.ask) == "hello"
+    assert clock.slept == [4]
+    assert script.attempts[1].timeout == pytest.approx(1)
+
+
+def test_a_wait_that_would_eat_the_reserve_switches(clock: Clock) -> None:
+    """With switch_after a backoff that leaves nothing of the primary's share is not waited."""
+    policy = chain(2, deadline=9, reserve=3, wait=7, switch_after=2)
+    script = Script(t0=[DOWN], t1=["hello"])
+    assert policy.call(script.ask) == "hello"
+    assert (script.asked, clock.slept) == (["t0", "t1"], [])
+    patient = chain(2, deadline=9, reserve=3, wait=5, switch_after=2)
+    script = Script(t0=[DOWN], t1=["hello"])
+    patient.call(script.ask)
+    assert (script.asked, clock.slept) == (["t0", "t0", "t1"], [5])
+
+
+def test_other_endings_stay_what_they_are(clock: Clock) -> None:
+    """In time, exhaustion and a caller's bug end a call as they do without a deadline."""
+    with pytest.raises(FallbackExhausted):
+        chain(2, deadline=30).call(Script(t0=[DOWN], t1=[DOWN]).ask)
+    run = chain(2, deadline=30).start()
+    clock.now += 31
+    with pytest.raises(ProviderError):
+        run.fail(ProviderError(400))
+    assert run.record.outcome == "rejected"
+
+
+def test_a_late_answer_counts_in_a_thread(clock: Clock) -> None:
+    """`call` cannot interrupt `ask`: it hands out what is left, and takes what comes."""
+
+    def ask(attempt: Attempt) -> float | None:
+        clock.now += 100
+        return attempt.timeout
+
+    assert chain(2, deadline=30).call(ask) == pytest.approx(20)
+
+
+async def test_a_hanging_chain_ends_and_leaves_no_task() -> None:
+    """In a task every target is cut at its share, the call ends, and nothing runs on."""
+    asked: list[str] = []
+
+    async def ask(attempt: Attempt) -> None:
+        asked.append(attempt.target.name)
+        await asyncio.Event().wait()
+
+    with pytest.raises(DeadlineExceeded) as caught:
+        await chain(3, deadline=0.06).acall(ask)
+    assert asked == ["t0", "t1", "t2"]
+    assert [attempt.kind for attempt in caught.value.record.attempts] == ["timeout"] * 3
+    assert asyncio.all_tasks() == {asyncio.current_task()}
+
+
+async def test_a_silent_stream_switches_before_its_first_content() -> None:
+    """AN-019, hermes#22277: first_token_timeout makes a silent stream a timeout failure."""
+
+    async def ask(attempt: Attempt) -> Any:
+        yield ""
+        if not attempt.is_fallback:
+            await asyncio.Event().wait()
+        yield "hello"
+
+    policy = chain(2, first_token_timeout=0.01)
+    run = policy.start()
+    assert [chunk async for chunk in policy.astream(ask, run=run)] == ["", "hello"]
+    assert run.record.attempts[0].kind == "timeout"
+
+
+async def test_a_stream_that_falls_silent_is_interrupted() -> None:
+    """hermes#43211: idle_timeout ends a stream that stopped in the middle, with what came."""
+
+    async def ask(_: Attempt) -> Any:
+        yield "hel"
+        yield "lo"
+        await asyncio.Event().wait()
+
+    policy = chain(2, idle_timeout=0.01)
+    got: list[str] = []
+    with pytest.raises(StreamInterrupted) as caught:
+        async for chunk in policy.astream(ask):
+            got.append(chunk)  # noqa: PERF401 # what came before the error is looked at
+    assert got == ["hel", "lo"]
+    assert caught.value.partial == ("hel", "lo")
+    assert caught.value.record.attempts[0].kind == "timeout"
+
+
+async def test_a_stream_that_keeps_speaking_is_not_cut() -> None:
+    """Neither limit ends a stream whose chunks come in time, however many there are."""
+
+    async def ask(_: Attempt) -> Any:
+        for _number in range(20):
+            await asyncio.sleep(0)
+            yield "a"
+
+    policy = chain(2, idle_timeout=5, first_token_timeout=5, deadline=5)
+    assert len([chunk async for chunk in policy.astream(ask)]) == 20
+
+
+@pytest.mark.parametrize(
+    ("options", "handed"),
+    [({}, 180), ({"first_token_timeout": 7}, 7), ({"first_token_timeout": 7, "timeout": 3}, 3)],
+)
+def test_a_sync_stream_hands_the_limit_to_ask(options: dict[str, Any], handed: float) -> None:
+    """`stream` cannot interrupt a read; the client that reads can."""
+    script = Script(t0=["hello"])
+    list(chain(1, **{"timeout": 180, **options}).stream(script.stream))
+    assert script.attempts[0].timeout == handed
+
+
+async def test_a_deadline_bounds_a_stream_up_to_its_first_content() -> None:
+    """A stream that never speaks ends with the deadline; one that speaks is not cut by it."""
+
+    async def silent(_: Attempt) -> Any:
+        await asyncio.Event().wait()
+        yield "never"
+
+    with pytest.raises(DeadlineExceeded):
+        async for _ in chain(2, deadline=0.04).astream(silent):
+            pass
+    gate = asyncio.Event()
+
+    async def slow(_: Attempt) -> Any:
+        yield "hel"
+        await gate.wait()
+        yield "lo"
+
+    chunks = chain(2, deadline=0.04).astream(slow)
+    assert await anext(chunks) == "hel"
+    asyncio.get_running_loop().call_later(0.08, gate.set)
+    assert [chunk async for chunk in chunks] == ["lo"]
+
+
+def test_a_call_that_must_not_degrade_keeps_nothing_for_others(clock: Clock) -> None:
+    """The whole deadline is the primary's where nobody else may be asked."""
+    run = chain(3, deadline=30, max_attempts=1).start(must_not_degrade=True)
+    assert run.attempt.timeout == pytest.approx(30)
+    with pytest.raises(FallbackExhausted):
+        run.fail(DOWN)

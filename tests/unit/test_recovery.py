@@ -1,0 +1,407 @@
+"""What is tried once before a target is left, what is not tried too often, and what never is."""
+
+from __future__ import annotations
+
+import asyncio
+from collections import Counter
+from typing import TYPE_CHECKING, Any
+
+import pytest
+from scripted import DRIVERS, ProviderError, Script
+
+from honcho_fallback import (
+    Cooldown,
+    FallbackConfig,
+    FallbackConfigError,
+    FallbackExhausted,
+    FallbackPolicy,
+    RecoveryGuards,
+    RetryBudget,
+    Target,
+    TransportRecovery,
+)
+
+if TYPE_CHECKING:
+    from scripted import Clock
+
+    from honcho_fallback import Attempt
+
+DOWN = ProviderError(503)
+DENIED = ProviderError(401)
+
+
+class Key:
+    """A credential that counts its refreshes."""
+
+    def __init__(self, *, works: bool = True) -> None:
+        self.generation = 0
+        self.works = works
+
+    def get(self) -> str:
+        return f"token-{self.generation}"
+
+    def refresh(self) -> None:
+        if not self.works:
+            raise OSError("token-0 is in this text")
+        self.generation += 1
+
+
+class AsyncKey(Key):
+    async def refresh(self) -> None:  # type: ignore[override] # either form will do
+        await asyncio.sleep(0)
+        Key.refresh(self)
+
+
+def with_key(key: Any, **options: Any) -> FallbackPolicy:
+    chain = [Target("primary", credential=key), Target("fallback")]
+    return FallbackPolicy(chain, FallbackConfig(wait=0, **options))
+
+
+@pytest.mark.parametrize("driver", DRIVERS)
+@pytest.mark.parametrize("kind", [Key, AsyncKey])
+def test_a_refused_credential_is_refreshed_once_and_the_target_asked_again(
+    driver: str, kind: type[Key]
+) -> None:
+    """HON-077, HON-080: 401, one refresh, the same target again, over all four drivers."""
+    key = kind()
+    policy, script = with_key(key), Script(primary=[DENIED, "hello"], fallback=["no"])
+    run = policy.start()
+    if kind is AsyncKey and driver in {"call", "stream"}:
+        script.said["fallback"] = ["from the fallback"]
+        assert DRIVERS[driver](policy, script, run) == "from the fallback"
+        assert "its refresh failed: refresh: it is async" in run.record.explain()
+        return
+    assert DRIVERS[driver](policy, script, run) == "hello"
+    assert (script.asked, key.generation) == (["primary", "primary"], 1)
+    assert run.record.attempts[1].note == "after a refresh of its credential"
+    assert "after a refresh of its credential" in run.record.explain()
+
+
+def test_a_403_about_credentials_counts_and_another_one_does_not() -> None:
+    """HRT-008, G-35: an expired token behind a 403 is refreshed, a closed region is not."""
+    key = Key()
+    expired = ProviderError(403, code="token_expired")
+    script = Script(primary=[expired, "hello"], fallback=["no"])
+    assert with_key(key).call(script.ask) == "hello"
+    script = Script(primary=[ProviderError(403)], fallback=["hello"])
+    assert with_key(key).call(script.ask) == "hello"
+    assert key.generation == 1
+
+
+@pytest.mark.parametrize("status", [500, 429, 400])
+def test_other_failures_refresh_nothing(status: int) -> None:
+    """HRT-011: a 500 is no matter of credentials."""
+    key, run = Key(), with_key(Key()).start()
+    try:
+        run.fail(ProviderError(status))
+    except ProviderError:
+        assert status == 400
+    assert run.errand is None
+    assert key.generation == 0
+
+
+def test_without_a_credential_nothing_is_refreshed() -> None:
+    """HON-079, HRT-010: handling is unchanged where there is nothing to refresh."""
+    script = Script(primary=[DENIED], fallback=["hello"])
+    FallbackPolicy([Target("primary"), Target("fallback")]).call(script.ask)
+    assert script.asked == ["primary", "fallback"]
+
+
+def test_a_refused_refreshed_credential_switches(clock: Clock) -> None:
+    """HRT-008, HRT-009, hermes#53919: one refresh, then the fallback; never a loop of them."""
+    key = Key()
+    script = Script(primary=[DENIED], fallback=["hello"])
+    assert with_key(key).call(script.ask) == "hello"
+    assert (script.asked, key.generation) == (["primary", "primary", "fallback"], 1)
+
+
+def test_a_refresh_that_fails_switches_and_tells_no_secret(caplog: Any) -> None:
+    """HON-078: the record says clearly that it failed, and shows nothing of what was raised."""
+    policy, script = with_key(Key(works=False)), Script(primary=[DENIED], fallback=["hello"])
+    run = policy.start()
+    assert policy.call(script.ask, run=run) == "hello"
+    assert script.asked == ["primary", "fallback"]
+    assert run.record.attempts[0].note == "its refresh failed: OSError"
+    assert "token-0" not in run.record.explain() + caplog.text + str(run.record.to_dict())
+
+
+def test_a_refresh_that_fails_on_the_only_target_brings_its_own_error_out() -> None:
+    """HON-078: what the caller gets is the provider's 401."""
+    policy = FallbackPolicy([Target("only", credential=Key(works=False))])
+    with pytest.raises(ProviderError) as caught:
+        policy.call(Script(only=[DENIED]).ask)
+    assert caught.value is DENIED
+
+
+def test_a_refresh_does_not_use_up_the_attempts() -> None:
+    """HRC-066: with two attempts the primary is refreshed, and the fallback is still asked."""
+    script = Script(primary=[DENIED], fallback=["hello"])
+    assert with_key(Key(), max_attempts=2).call(script.ask) == "hello"
+    assert script.asked == ["primary", "primary", "fallback"]
+
+
+def test_each_target_has_its_own_refresh() -> None:
+    """HRT-001, HRT-003: guards are new on the next target, and in the next call."""
+    keys = [Key(), Key()]
+    chain = [Target("primary", credential=keys[0]), Target("fallback", credential=keys[1])]
+    policy = FallbackPolicy(chain, FallbackConfig(wait=0))
+    script = Script(primary=[DENIED], fallback=[DENIED, "hello", DENIED, "again"])
+    run = policy.start()
+    assert dict(run.guards) == {"credential_refresh": False, "transport_recovery": False}
+    assert policy.call(script.ask, run=run) == "hello"
+    assert policy.call(script.ask) == "again"
+    assert [key.generation for key in keys] == [2, 2]
+
+
+def test_guards_tell_their_names_in_order() -> None:
+    """HRT-002, HRT-005 to HRT-007: a plain dataclass, all False, iterable as name and value."""
+    guards = RecoveryGuards()
+    assert list(guards) == [("credential_refresh", False), ("transport_recovery", False)]
+    guards.transport_recovery = True
+    assert dict(guards)["transport_recovery"]
+
+
+async def test_a_cancelled_refresh_is_a_cancelled_call() -> None:
+    """A cancellation while an errand is done ends the call as cancelled, and asks nobody."""
+    reached = asyncio.Event()
+
+    class Slow(Key):
+        async def refresh(self) -> None:  # type: ignore[override] # either form will do
+            reached.set()
+            await asyncio.Event().wait()
+
+    policy, script = with_key(Slow()), Script(primary=[DENIED], fallback=["no"])
+    run = policy.start()
+    task = asyncio.create_task(policy.acall(script.aask, run=run))
+    await reached.wait()
+    task.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await task
+    assert (run.record.outcome, script.asked) == ("cancelled", ["primary"])
+
+
+async def test_a_hanging_refresh_ends_with_the_attempts_time() -> None:
+    """A refresh has the time of the attempt that it is for; then the next target is asked."""
+
+    class Hanging(Key):
+        async def refresh(self) -> None:  # type: ignore[override] # either form will do
+            await asyncio.Event().wait()
+
+    policy = with_key(Hanging(), timeout=0.02)
+    script = Script(primary=[DENIED], fallback=["hello"])
+    assert await policy.acall(script.aask) == "hello"
+
+
+def test_whoever_owns_the_loop_settles_errands() -> None:
+    """An adapter's own loop does what run.errand says before it asks."""
+    key = Key()
+    policy = with_key(key)
+    run = policy.start()
+    run.fail(DENIED)
+    assert (run.errand is not None, key.generation) == (True, 0)
+    assert policy.settle(run) is run.attempt
+    assert (run.errand, key.generation) == (None, 1)
+
+
+def test_the_time_of_a_refresh_is_gone_from_the_deadline(clock: Clock) -> None:
+    """The same target is asked with what the refresh has left of its share."""
+
+    class Slow(Key):
+        def refresh(self) -> None:
+            clock.now += 5
+            Key.refresh(self)
+
+    policy = with_key(Slow(), deadline=30, timeout=None)
+    script = Script(primary=[DENIED, "hello"], fallback=["no"])
+    policy.call(script.ask)
+    assert [attempt.timeout for attempt in script.attempts] == pytest.approx([20, 15])
+
+
+# Transport recovery
+
+
+def recovering(rebuild: Any = None, provider: str | None = "anthropic", **options: Any) -> Any:
+    recovery = TransportRecovery(rebuild=rebuild)
+    chain = [Target("primary", provider=provider, name="primary"), Target("fallback")]
+    config = FallbackConfig(wait=0, transport_recovery=recovery, **options)
+    return FallbackPolicy(chain, config)
+
+
+@pytest.mark.parametrize("error", [ConnectionResetError(), TimeoutError()])
+@pytest.mark.parametrize("provider", ["custom", "zai", "anthropic", "ollama", None])
+def test_a_lost_connection_gets_one_more_chance(clock: Clock, error: Any, provider: Any) -> None:
+    """HRS-011, HRS-016, HRS-020: wait, rebuild, ask once more; then the switch."""
+    rebuilt: list[Target] = []
+    policy = recovering(rebuilt.append, provider)
+    script = Script(primary=[error, "hello"], fallback=["no"])
+    run = policy.start()
+    assert policy.call(script.ask, run=run) == "hello"
+    assert (clock.slept, [target.name for target in rebuilt]) == ([3.0], ["primary"])
+    assert run.record.attempts[1].note == "after time for its transport"
+    script = Script(primary=[error], fallback=["hello"])
+    assert policy.call(script.ask) == "hello"
+    assert script.asked == ["primary", "primary", "fallback"]
+
+
+@pytest.mark.parametrize(("retries", "wait"), [(0, 3), (3, 6), (5, 8), (10, 8)])
+def test_the_wait_grows_with_the_retries_up_to_eight_seconds(retries: int, wait: float) -> None:
+    """HRS-012: min(3 + retries, 8) seconds."""
+    assert TransportRecovery.wait(retries) == wait
+
+
+def test_recovery_comes_after_the_ordinary_retries(clock: Clock) -> None:
+    """HRS-011: when the retries are used up, not before; the wait counts them."""
+    policy = recovering(switch_after=3, max_attempts=4)
+    script = Script(primary=[TimeoutError()], fallback=["hello"])
+    assert policy.call(script.ask) == "hello"
+    assert script.asked == ["primary"] * 4 + ["fallback"]
+    assert clock.slept == [5.0]
+
+
+@pytest.mark.parametrize("error", [DOWN, ProviderError(429), DENIED, ProviderError(404)])
+def test_other_kinds_recover_nothing(clock: Clock, error: Exception) -> None:
+    """HRS-014: only connections and timeouts are a matter of transport."""
+    script = Script(primary=[error], fallback=["hello"])
+    recovering().call(script.ask)
+    assert (script.asked, clock.slept) == (["primary", "fallback"], [])
+
+
+@pytest.mark.parametrize("provider", ["openrouter", "nous", "OpenRouter"])
+def test_aggregators_are_left_at_once(clock: Clock, provider: str) -> None:
+    """HRS-015: what stands behind an aggregator is not our connection."""
+    script = Script(primary=[TimeoutError()], fallback=["hello"])
+    recovering(None, provider).call(script.ask)
+    assert (script.asked, clock.slept) == (["primary", "fallback"], [])
+
+
+def test_a_fallback_does_not_recover(clock: Clock) -> None:
+    """HRS-013: once on a fallback there is no such cycle."""
+    config = FallbackConfig(wait=0, transport_recovery=TransportRecovery())
+    chain = [Target("primary"), Target("fallback"), Target("third")]
+    script = Script(primary=[DOWN], fallback=[TimeoutError()], third=["hello"])
+    assert FallbackPolicy(chain, config).call(script.ask) == "hello"
+    assert (script.asked, clock.slept) == (["primary", "fallback", "third"], [])
+
+
+def test_a_rebuild_that_fails_is_no_recovery(clock: Clock) -> None:
+    """HRS-008, HRS-018: no exception escapes, the primary is not asked again."""
+
+    def rebuild(_: Target) -> None:
+        raise OSError("no")
+
+    policy, script = recovering(rebuild), Script(primary=[TimeoutError()], fallback=["hello"])
+    run = policy.start()
+    assert policy.call(script.ask, run=run) == "hello"
+    assert script.asked == ["primary", "fallback"]
+    assert run.record.attempts[0].note == "its rebuild failed: OSError"
+
+
+async def test_a_rebuild_may_be_async() -> None:
+    """An async client is rebuilt where its loop runs."""
+    rebuilt: list[str] = []
+
+    async def rebuild(target: Target) -> None:
+        await asyncio.sleep(0)
+        rebuilt.append(target.name)
+
+    run = recovering(rebuild).start()
+    run.fail(TimeoutError())
+    policy = recovering(rebuild)
+    assert (await policy.asettle(run)).target.name == "primary"
+    assert rebuilt == ["primary"]
+
+
+def test_a_recovery_that_does_not_fit_the_deadline_is_left_out(clock: Clock) -> None:
+    """Three seconds that the fallback needs are not spent on the primary."""
+    script = Script(primary=[TimeoutError()], fallback=["hello"])
+    recovering(deadline=4).call(script.ask)
+    assert (script.asked, clock.slept) == (["primary", "fallback"], [])
+
+
+# The retry budget
+
+
+def test_a_budget_refuses_repeats_and_the_record_says_why(clock: Clock) -> None:
+    """Past the budget a call ends with the errors it has."""
+    budget = RetryBudget(ratio=0.0, min_per_second=0.1, window=10)
+    policy = FallbackPolicy([Target("only")], FallbackConfig(wait=0, retry_budget=budget))
+    run = policy.start()
+    with pytest.raises(ProviderError):
+        policy.call(Script(only=[DOWN]).ask, run=run)
+    assert len(run.record.attempts) == 2
+    assert run.record.why == "the retry budget for only was used up"
+    assert "It ended there because the retry budget for only was used up." in run.record.explain()
+    clock.now += 11
+    assert budget.repeat(policy.targets[0].identity, clock.now)
+
+
+def test_a_switch_is_no_repeat(clock: Clock) -> None:
+    """With no budget at all the fallback is asked, and switch_after is passed over."""
+    budget = RetryBudget(ratio=0.0, min_per_second=0.0)
+    chain = [Target("primary"), Target("fallback")]
+    config = FallbackConfig(wait=0, retry_budget=budget, switch_after=3)
+    script = Script(primary=[DOWN], fallback=["hello"])
+    assert FallbackPolicy(chain, config).call(script.ask) == "hello"
+    assert script.asked == ["primary", "fallback"]
+
+
+@pytest.mark.parametrize("length", [1, 2, 3])
+def test_an_outage_multiplies_the_load_by_at_most_1_1(clock: Clock, length: int) -> None:
+    """SRE book: with every target down, each sees at most 1.1 requests per call, not 3."""
+    config = FallbackConfig(wait=0, retry_budget=RetryBudget(), max_attempts=length + 2)
+    policy = FallbackPolicy([Target(f"t{n}") for n in range(length)], config)
+    seen, calls = Counter[str](), 2000
+
+    def ask(attempt: Attempt) -> None:
+        seen[attempt.target.name] += 1
+        raise DOWN
+
+    for _ in range(calls):
+        clock.now += 0.01
+        with pytest.raises((FallbackExhausted, ProviderError)):
+            policy.call(ask)
+    assert max(seen.values()) <= 1.1 * calls
+    assert min(seen.values()) >= calls
+    if length == 1:
+        assert seen["t0"] > 1.05 * calls  # what is allowed is used
+
+
+def test_a_quiet_service_may_repeat(clock: Clock) -> None:
+    """min_per_second lets a single call recover by itself."""
+    config = FallbackConfig(wait=0, retry_budget=RetryBudget())
+    script = Script(only=[DOWN, DOWN, "hello"])
+    assert FallbackPolicy([Target("only")], config).call(script.ask) == "hello"
+
+
+@pytest.mark.parametrize("field", ["ratio", "min_per_second", "window"])
+def test_bad_budgets_are_refused(field: str) -> None:
+    """A negative share is a mistake."""
+    with pytest.raises(FallbackConfigError, match=f"{field}: got -1"):
+        RetryBudget(**{field: -1})
+
+
+# Calls that must not degrade
+
+
+def test_a_call_that_must_not_degrade_never_asks_a_fallback(clock: Clock) -> None:
+    """instar#991: judges and gates fail closed, with the record."""
+    policy = FallbackPolicy([Target("primary"), Target("fallback")], FallbackConfig(wait=0))
+    for error in (DOWN, DENIED):
+        script = Script(primary=[error], fallback=["no"])
+        with pytest.raises(FallbackExhausted) as caught:
+            policy.call(script.ask, must_not_degrade=True)
+        assert "fallback" not in script.asked
+        assert caught.value.record.untried == (("fallback", "the call must not degrade"),)
+    assert policy.call(Script(primary=[DOWN], fallback=["hello"]).ask) == "hello"
+
+
+def test_neither_turn_nor_cooldown_degrade_it(clock: Clock) -> None:
+    """The primary is asked even where everybody else is past it."""
+    config = FallbackConfig(wait=0, reset="turn", cooldown=Cooldown())
+    policy = FallbackPolicy([Target("primary"), Target("fallback")], config)
+    with policy.turn() as turn:
+        policy.call(Script(primary=[DOWN], fallback=["hello"]).ask)
+        assert turn.position == 1
+        script = Script(primary=["judged"])
+        assert policy.call(script.ask, must_not_degrade=True) == "judged"
+        assert turn.position == 1
