@@ -4,27 +4,21 @@ from __future__ import annotations
 
 import inspect
 from collections.abc import Awaitable
-from typing import TYPE_CHECKING, TypeVar
+from typing import TYPE_CHECKING, Any, Generic, TypeVar
 
 from honcho_fallback._drive import TaskScope, asettle, settle
 from honcho_fallback._errors import AnswerRejected
 from honcho_fallback._observer import logger
 
 if TYPE_CHECKING:
-    from collections.abc import (
-        AsyncGenerator,
-        AsyncIterable,
-        AsyncIterator,
-        Callable,
-        Generator,
-        Iterable,
-        Iterator,
-    )
+    from collections.abc import AsyncGenerator, AsyncIterable, Callable, Generator, Iterable
 
     from honcho_fallback._machine import FallbackRun
     from honcho_fallback._target import Attempt
 
 T = TypeVar("T")
+
+_END: Any = object()
 
 
 def stream(
@@ -42,32 +36,36 @@ def stream(
         sleep: Waits so many seconds.
     """
     run = start()
-    source: object = None
-    held: list[T] = []
+    reading = _Reading(run, has_content)
+    source = chunks = None
     try:
-        source, chunks, settled = _open(run, ask, has_content, sleep, held)
-        if settled:
-            run.content()
-        yield from held
-        while settled:
+        while not reading.over:
             try:
-                chunk = next(chunks)
-            except StopIteration:
-                break
+                if chunks is None:
+                    attempt = run.attempt
+                    if attempt.wait:
+                        sleep(attempt.wait)
+                    attempt = settle(run)
+                    source = iterable = ask(attempt._replace(timeout=run.silence(attempt)))
+                    chunks = iter(iterable)
+                chunk = next(chunks, _END)
+                ready = reading.take(chunk)
             except BaseException as error:  # noqa: BLE001 # the run raises what it does not handle
-                run.fail(error, partial=tuple(held))
-            else:
-                held.append(chunk)
-                yield chunk
-        if settled:
-            run.check(tuple(held), partial=tuple(held))
-        run.tell(output=tuple(held))
-        run.succeed()
+                _close(source)
+                source = chunks = None
+                run.fail(error, partial=reading.seen)
+                reading.held.clear()
+                continue
+            if chunk is _END:
+                _close(source)
+                source = chunks = None
+                ready = reading.end()
+            yield from ready
+        reading.succeed()
     finally:
-        run.abandon(partial=tuple(held))
+        run.abandon(partial=tuple(reading.held))
         _close(source)
-        if run.errand is not None:
-            settle(run)
+        settle(run)
 
 
 async def astream(
@@ -76,9 +74,7 @@ async def astream(
     has_content: Callable[[T], object],
     sleep: Callable[[float], Awaitable[object]],
 ) -> AsyncGenerator[T, None]:
-    """Hand out the chunks of the first target that brings content.
-
-    An attempt's timeout bounds the time up to the first content, ``idle_timeout`` what follows.
+    """Hand out the chunks of the first target that brings content, within its timeout.
 
     Args:
         start: Gives the run; called with the first chunk's reading, not before.
@@ -87,114 +83,89 @@ async def astream(
         sleep: Waits so many seconds.
     """
     run = start()
-    source: object = None
-    held: list[T] = []
+    reading = _Reading(run, has_content)
+    source = chunks = None
     try:
-        source, chunks, settled = await _aopen(run, ask, has_content, sleep, held)
-        if settled:
-            run.content()
-        for chunk in held:
-            yield chunk
-        idle = run.idle_timeout
-        while settled:
-            scope = TaskScope()
+        while not reading.over:
+            scope, seconds = TaskScope(), run.idle_timeout
             try:
-                if idle is None:
-                    chunk = await anext(chunks)
-                else:
-                    async with scope.limit(run.attempt, idle):
-                        chunk = await anext(chunks)
-            except StopAsyncIteration:
-                break
+                if chunks is None:
+                    attempt = run.attempt
+                    seconds = run.silence(attempt)
+                    if attempt.wait:
+                        await sleep(attempt.wait)
+                async with scope.limit(run.latest, seconds):
+                    if chunks is None:
+                        source = asked = ask(await asettle(run))
+                        source = iterable = await asked if isinstance(asked, Awaitable) else asked
+                        chunks = aiter(iterable)
+                    chunk = await anext(chunks, _END)
+                    while not (ready := reading.take(chunk)) and chunk is not _END:
+                        chunk = await anext(chunks, _END)
             except BaseException as error:  # noqa: BLE001 # the run raises what it does not handle
-                run.fail(scope.read(error), partial=tuple(held))
-            else:
-                held.append(chunk)
+                await _aclose(source)
+                source = chunks = None
+                run.fail(scope.read(error), partial=reading.seen)
+                reading.held.clear()
+                continue
+            if chunk is _END:
+                await _aclose(source)
+                source = chunks = None
+                ready = reading.end()
+            for chunk in ready:
                 yield chunk
-        if settled:
-            run.check(tuple(held), partial=tuple(held))
-        run.tell(output=tuple(held))
-        run.succeed()
+        reading.succeed()
     finally:
-        run.abandon(partial=tuple(held))
+        run.abandon(partial=tuple(reading.held))
         await _aclose(source)
-        if run.errand is not None:
-            await asettle(run)
+        await asettle(run)
 
 
-def _open(
-    run: FallbackRun,
-    ask: Callable[[Attempt], Iterable[T]],
-    has_content: Callable[[T], object],
-    sleep: Callable[[float], object],
-    held: list[T],
-) -> tuple[object, Iterator[T], bool]:
-    attempt = run.attempt
-    while True:
-        source: object = None
-        try:
-            if attempt.wait:
-                sleep(attempt.wait)
-            if run.errand is not None:
-                attempt = settle(run)
-            source = iterable = ask(attempt._replace(timeout=run.silence(attempt)))
-            chunks = iter(iterable)
-            for chunk in chunks:
-                held.append(chunk)
-                if has_content(chunk):
-                    return source, chunks, True
-        except BaseException as error:  # noqa: BLE001 # the run raises what it does not handle
-            _close(source)
-            attempt = run.fail(error)
-            held.clear()
-        else:
-            _close(source)
-            following = run.check(tuple(held))
-            if held and following is None:
-                return None, chunks, False
-            attempt = following or run.reject(_empty(attempt))
-            held.clear()
+class _Reading(Generic[T]):
+    """Hold chunks back up to the first content; know what has been handed out."""
 
+    def __init__(self, run: FallbackRun, has_content: Callable[[T], object]) -> None:
+        self._run = run
+        self._has_content = has_content
+        self._settled = False
+        self.held: list[T] = []
+        self.over = False
 
-async def _aopen(
-    run: FallbackRun,
-    ask: Callable[[Attempt], AsyncIterable[T] | Awaitable[AsyncIterable[T]]],
-    has_content: Callable[[T], object],
-    sleep: Callable[[float], Awaitable[object]],
-    held: list[T],
-) -> tuple[object, AsyncIterator[T], bool]:
-    attempt = run.attempt
-    scope = TaskScope()
-    while True:
-        source: object = None
-        try:
-            if attempt.wait:
-                await sleep(attempt.wait)
-            async with scope.limit(attempt, run.silence(attempt)):
-                if run.errand is not None:
-                    attempt = await asettle(run)
-                source = asked = ask(attempt)
-                source = iterable = await asked if isinstance(asked, Awaitable) else asked
-                chunks = aiter(iterable)
-                async for chunk in chunks:
-                    held.append(chunk)
-                    if has_content(chunk):
-                        return source, chunks, True
-        except BaseException as error:  # noqa: BLE001 # the run raises what it does not handle
-            await _aclose(source)
-            attempt = run.fail(scope.read(error))
-            held.clear()
-        else:
-            await _aclose(source)
-            following = run.check(tuple(held))
-            if held and following is None:
-                return None, chunks, False
-            attempt = following or run.reject(_empty(attempt))
-            held.clear()
+    @property
+    def seen(self) -> tuple[T, ...]:
+        """Return what has been handed out."""
+        return tuple(self.held) if self._settled else ()
 
+    def take(self, chunk: T) -> tuple[T, ...]:
+        """Return what is to be handed out now."""
+        if chunk is _END:
+            return ()
+        self.held.append(chunk)
+        if self._settled:
+            return (chunk,)
+        if not self._has_content(chunk):
+            return ()
+        self._run.content()
+        self._settled = True
+        return self.seen
 
-def _empty(attempt: Attempt) -> AnswerRejected:
-    return AnswerRejected(f"{attempt.target.name} sent a stream without a single chunk")
+    def end(self) -> tuple[T, ...]:
+        """Take a stream's end: the last of them, or that of an attempt that brought nothing."""
+        held = tuple(self.held)
+        following = self._run.check(held, partial=self.seen)
+        self.over = bool(held) and following is None
+        if self.over:
+            return () if self._settled else held
+        if following is None:
+            name = self._run.attempt.target.name
+            self._run.reject(AnswerRejected(f"{name} sent a stream without a single chunk"))
+        self.held.clear()
+        return ()
+
+    def succeed(self) -> None:
+        """End the call, once the last chunk was taken."""
+        self._run.tell(output=tuple(self.held))
+        self._run.succeed()
 
 
 def _close(source: object) -> None:
