@@ -6,12 +6,12 @@ from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from honcho_fallback._failure import Failure, FailureKind
+from honcho_fallback._outlook import Outlook
 from honcho_fallback._record import AttemptRecord, CallRecord
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping
 
-    from honcho_fallback._outlook import Outlook
     from honcho_fallback._plan import Plan
     from honcho_fallback._record import Outcome
     from honcho_fallback._target import Attempt
@@ -66,6 +66,12 @@ class History:
     _steps: tuple[Step, ...] = ()
     _skipped: Mapping[int, str] = MappingProxyType({})
     _outlook: Outlook | None = None
+
+    @property
+    def _ahead(self) -> Outlook:
+        if self._outlook is None:
+            self._outlook = Outlook(self._plan, self._started)
+        return self._outlook
 
     @property
     def record(self) -> CallRecord:

@@ -34,8 +34,6 @@ from honcho_fallback._errors import (
 from honcho_fallback._failure import Failure, FailureKind
 from honcho_fallback._history import History, Step, annotate
 from honcho_fallback._observer import CallContent, CallStart, Restore, Switch, log_switch
-from honcho_fallback._outlook import Outlook
-from honcho_fallback._recovery import RecoveryGuards
 from honcho_fallback._target import Attempt
 from honcho_fallback._wait import seconds
 
@@ -43,9 +41,10 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
 
     from honcho_fallback._observer import Observers
+    from honcho_fallback._outlook import Outlook
     from honcho_fallback._plan import Plan
     from honcho_fallback._record import Outcome
-    from honcho_fallback._recovery import Errand
+    from honcho_fallback._recovery import Errand, RecoveryGuards
     from honcho_fallback._turn import Turn
 
 
@@ -93,7 +92,12 @@ class FallbackRun(History):
             if observers is not None:
                 observers.tell("on_start", CallStart(call_id, plan.agent, plan.chain))
         if plan.watchful:
-            self._look_out(range(position, plan.reach), now)
+            offered = range(position, plan.reach)
+            self.errand = self._ahead.news(offered)
+            if self.errand is None:
+                self._go(offered, None, now)
+            else:
+                self._coming = offered
 
     def __repr__(self) -> str:
         attempt = self._attempt
@@ -123,7 +127,7 @@ class FallbackRun(History):
     @property
     def guards(self) -> RecoveryGuards:
         """Return what has been tried on the target at hand, apart from asking it."""
-        return RecoveryGuards() if self._outlook is None else self._outlook.guards
+        return self._ahead.guards
 
     @property
     def idle_timeout(self) -> float | None:
@@ -389,20 +393,19 @@ class FallbackRun(History):
             self._began = now = self._clock() if now is None else now
             if coming:
                 self._go(coming, None, now)
-            elif self._outlook is not None:  # what it took is gone from the deadline
-                timeout = self._outlook.timeout(self._attempt.position, now)
+            else:  # what it took is gone from the deadline
+                timeout = self._ahead.timeout(self._attempt.position, now)
                 self._attempt = self._attempt._replace(timeout=timeout)
         return self._attempt
 
     def _undone(self, errand: Errand, error: Exception, now: float | None) -> Attempt:
-        if self._coming or self._outlook is None:  # what others know is not needed to go on
+        if self._coming:  # what others know is not needed to go on
             return self.resume(now=now)
-        self.errand = None
         told = str(error) if isinstance(error, FallbackError) else type(error).__name__
         step = self._steps[-1]._replace(note=f"its {errand.what} failed: {told}")
         self._steps = (*self._steps[:-1], step)
-        self._attempt, self._outlook.note = step.attempt, ""
-        self._outlook.granted -= 1
+        self._attempt, self.errand = step.attempt, None
+        self._ahead.note, self._ahead.granted = "", self._ahead.granted - 1
         now = self._clock() if now is None else now
         assert step.failure is not None  # noqa: S101 # those that a run keeps have failed
         return self._conclude(self._errors[-1], step.failure, now)
@@ -417,8 +420,7 @@ class FallbackRun(History):
             if failure.kind is FailureKind.CANCELLED or not isinstance(error, Exception):
                 self.cancel(now=now)
                 raise error
-            note = "" if self._outlook is None else self._outlook.note
-            self._steps += (Step(self._attempt, self._began, now, failure, note),)
+            self._steps += (Step(self._attempt, self._began, now, failure, self._ahead.note),)
             self._errors += (error,)
             self._failed_here += 1
             if self._content_at is not None:
@@ -448,7 +450,7 @@ class FallbackRun(History):
             self._finish(outcome, now)
             record = self.record
             if outcome == "exhausted":
-                if self._outlook is not None and self._outlook.late:
+                if self._ahead.late:
                     raise DeadlineExceeded(record.why or "", errors, record) from error
                 if self._plan.grouped:
                     asked = ", ".join(dict.fromkeys(step.target for step in record.attempts))
@@ -460,24 +462,24 @@ class FallbackRun(History):
             errors = ()
 
     def _decide(self, error: Exception, failure: Failure, now: float) -> Attempt | Outcome:
-        plan, attempt, outlook = self._plan, self._attempt, self._outlook
-        again = self._refreshed(failure, now)
+        plan, attempt, outlook = self._plan, self._attempt, self._ahead
+        again = self._recovered(outlook.refresh(failure, attempt.target), now)
         if again is not None:
             return again
         free = plan.candidates(failure, attempt.position)
         at_the_end = attempt.position + 1 >= plan.reach
         if not (free or (at_the_end and failure.transient)):
             return "exhausted" if at_the_end and plan.switches(failure) else "rejected"
-        more = attempt.number < plan.max_attempts + (0 if outlook is None else outlook.granted)
+        more = attempt.number < plan.max_attempts + outlook.granted
         wait = self._patience(error, failure, free) if more else None
         again = None if wait is None else self._again(wait, now)
         if again is None:
-            again = self._rebuilt(failure, now)
+            again = self._recovered(outlook.rebuild(failure, attempt, self._failed_here - 1), now)
         if again is not None or not (more and free):
             return again or "exhausted"
         pause = plan.config.switch_wait
         wait = 0.0 if pause is None else seconds(pause, self._failed_here, error)
-        if outlook is not None and not outlook.in_time(free[-1], now, wait):
+        if not outlook.in_time(free[-1], now, wait):
             return "exhausted"
         self._go(free, failure, now, wait)
         return self._attempt
@@ -500,80 +502,40 @@ class FallbackRun(History):
 
     def _again(self, wait: float, now: float) -> Attempt | None:
         """Ask the same target once more, if time and the retry budget allow it."""
-        attempt, outlook = self._attempt, self._outlook
-        if outlook is None or outlook.may_repeat(attempt, now, wait):
+        attempt = self._attempt
+        if self._ahead.may_repeat(attempt, now, wait):
             return self._next(attempt.position, wait, now, attempt.number + 1)
         return None
 
-    def _refreshed(self, failure: Failure, now: float) -> Attempt | None:
-        outlook = self._outlook
-        if outlook is None or not outlook.refreshes(failure, self._attempt.target):
-            return None
-        return self._recovered(outlook, outlook.refresh(self._attempt.target.credential), 0.0, now)
-
-    def _rebuilt(self, failure: Failure, now: float) -> Attempt | None:
-        recovery, outlook, attempt = (
-            self._plan.config.transport_recovery,
-            self._outlook,
-            self._attempt,
-        )
-        if recovery is None or outlook is None or attempt.position:
-            return None
-        if outlook.guards.transport_recovery or not recovery.applies(attempt.target, failure.kind):
-            return None
-        outlook.guards.transport_recovery = True
-        outlook.note = "after time for its transport"
-        wait = recovery.wait(self._failed_here - 1)
-        return self._recovered(outlook, recovery.errand(attempt.target), wait, now)
-
-    def _recovered(
-        self, outlook: Outlook, errand: Errand | None, wait: float, now: float
-    ) -> Attempt | None:
-        again = self._again(wait, now)
-        if again is not None:
-            outlook.granted += 1
-            self.errand = errand
+    def _recovered(self, errand: Errand | None, now: float) -> Attempt | None:
+        again = None if errand is None else self._again(errand.wait, now)
+        if errand is not None and again is not None:
+            self.errand, self._ahead.note = errand, errand.note
+            self._ahead.granted += 1
         return again
-
-    def _look_out(self, offered: Sequence[int], now: float) -> None:
-        self._outlook = Outlook(self._plan, now)
-        self.errand = self._outlook.news(offered)
-        if self.errand is None:
-            self._go(offered, None, now)
-        else:
-            self._coming = offered
 
     def _go(
         self, offered: Sequence[int], failure: Failure | None, now: float, wait: float = 0.0
     ) -> None:
         """Go to the first of some targets that is not cooling down; with a failure, a switch."""
-        plan, attempt, outlook, position = self._plan, self._attempt, self._outlook, offered[0]
-        if outlook is not None:
-            position = outlook.arrive(offered, attempt.target, failure, now)
+        plan, attempt = self._plan, self._attempt
+        position = self._ahead.arrive(offered, attempt.target, failure, now)
         if self._turn is not None:
             self._turn.advance(position)
         if failure is not None:
             self._failed_here = 0
-            target = plan.chain[position]
-            switch = Switch(
-                attempt.call_id, plan.agent, plan.chain[0], attempt.target, target, failure
-            )
+            primary, target = plan.chain[0], plan.chain[position]
+            switch = Switch(attempt.call_id, plan.agent, primary, attempt.target, target, failure)
             log_switch(switch)
             if self._observers is not None:
                 self._observers.tell("on_switch", switch)
         self._attempt = self._next(position, wait, now, attempt.number + (failure is not None))
 
     def _next(self, position: int, wait: float, now: float, number: int) -> Attempt:
-        plan, attempt, outlook = self._plan, self._attempt, self._outlook
-        return Attempt(
-            plan.chain[position],
-            number,
-            position,
-            plan.timeout if outlook is None else outlook.timeout(position, now + wait),
-            plan.connect_timeout,
-            wait,
-            attempt.call_id,
-        )
+        timeout = self._ahead.timeout(position, now + wait)
+        target, connect = self._plan.chain[position], self._plan.config.connect_timeout
+        call_id = self._attempt.call_id
+        return Attempt(target, number, position, timeout, connect, wait, call_id)
 
     def _finish(self, outcome: Outcome, now: float | None) -> None:
         self._ended = now = self._clock() if now is None else now

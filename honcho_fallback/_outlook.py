@@ -21,12 +21,19 @@ if TYPE_CHECKING:
 
 
 class Outlook:
-    """Hold it for one call; made only where an option asks for it.
+    """Hold it for one call; made where an option asks for it, or something failed.
 
     Args:
         plan: The chain and its options.
         now: The call's start.
     """
+
+    granted = 0  # requests on top of max_attempts: those after a recovery
+    permit: str | None = None
+    note = ""  # on the attempt at hand
+    why: str | None = None  # the call ended though more could have been asked
+    late = False  # because time ran out
+    _generation: object = None
 
     def __init__(self, plan: Plan, now: float) -> None:
         self._plan = plan
@@ -34,14 +41,8 @@ class Outlook:
         deadline, kept = config.deadline, config.reserve
         self._ends = inf if deadline is None else now + deadline
         self._reserve = max(1.0, (deadline or 0.0) / 3) if kept is None else kept
-        self._generation: object = None
         self.guards = RecoveryGuards()
-        self.granted = 0  # requests on top of max_attempts: those after a recovery
-        self.permit: str | None = None
         self.passed: dict[int, str] = {}
-        self.note = ""  # on the attempt at hand
-        self.why: str | None = None  # the call ended though more could have been asked
-        self.late = False  # because time ran out
 
     def timeout(self, position: int, now: float) -> float | None:
         """Tell how long an attempt may take, what is kept for the targets behind it left out.
@@ -50,7 +51,7 @@ class Outlook:
             position: Whom it asks.
             now: When it begins.
         """
-        timeout, share = self._plan.timeout, self._share(position, now)
+        timeout, share = self._config.timeout, self._share(position, now)
         limit = min(share, inf if timeout is None else timeout)
         return None if limit == inf else limit
 
@@ -90,27 +91,38 @@ class Outlook:
         self.why = f"the retry budget for {target.name} was used up"
         return False
 
-    def refreshes(self, failure: Failure, target: Target) -> bool:
-        """Tell whether a new credential may help: after a 401, or a 403 about credentials, once.
+    def refresh(self, failure: Failure, target: Target) -> Errand | None:
+        """Return how a new credential may help: after a 401, or a 403 about credentials, once.
 
         Args:
             failure: What went wrong.
             target: Where.
         """
-        about = failure.kind is FailureKind.AUTHENTICATION
-        return about and target.credential is not None and not self.guards.credential_refresh
-
-    def refresh(self, credential: Any) -> Errand:
-        """Return what a driver has to do for a new credential.
-
-        Args:
-            credential: The one that was refused.
-        """
+        credential: Any = target.credential
+        if failure.kind is not FailureKind.AUTHENTICATION or self.guards.credential_refresh:
+            return None
+        if credential is None:
+            return None
         self.guards.credential_refresh = True
-        self.note = "after a refresh of its credential"
         renew = getattr(credential, "renew", None)
         refresh = partial(renew, self._generation) if renew else credential.refresh
-        return Errand("refresh", refresh, blocks=True)
+        return Errand("refresh", refresh, blocks=True, note="after a refresh of its credential")
+
+    def rebuild(self, failure: Failure, attempt: Attempt, retries: int) -> Errand | None:
+        """Return how time may help the primary's transport, or None.
+
+        Args:
+            failure: What went wrong.
+            attempt: The one that failed.
+            retries: Requests to it that were repeated.
+        """
+        recovery, target = self._config.transport_recovery, attempt.target
+        if recovery is None or attempt.position or self.guards.transport_recovery:
+            return None
+        if not recovery.applies(target, failure.kind):
+            return None
+        self.guards.transport_recovery = True
+        return recovery.errand(target, retries)
 
     def news(self, offered: Sequence[int]) -> Errand | None:
         """Return what a driver has to do to learn what other processes know, or None.
@@ -125,14 +137,14 @@ class Outlook:
         return Errand("cooldown", partial(shared.pull, known), partial(shared.apull, known))
 
     def arrive(
-        self, offered: Sequence[int], left: Target | None, failure: Failure | None, now: float
+        self, offered: Sequence[int], left: Target, failure: Failure | None, now: float
     ) -> int:
         """Choose whom to ask and note that it is asked for the first time in this call.
 
         Args:
             offered: Positions, in the order of the chain.
-            left: The target that failed, or None at the start.
-            failure: Its failure.
+            left: The target that was at hand.
+            failure: What failed there, or None.
             now: The time.
 
         Returns:
@@ -140,7 +152,7 @@ class Outlook:
         """
         position, store, self.note = offered[0], self._config.cooldown, ""
         if store is not None:
-            reports = () if left is None else self._reports(left, failure)
+            reports = self._reports(left, failure)
             choice = store.exchange(reports, self._identities(offered), now)
             position = self._take(offered, choice)
         target = self._plan.chain[position]

@@ -58,22 +58,16 @@ class TransportRecovery:
         direct = (target.provider or "").lower() not in self.aggregators
         return direct and kind in {FailureKind.CONNECTION, FailureKind.TIMEOUT}
 
-    @staticmethod
-    def wait(retries: int) -> float:
-        """Tell how many seconds a transport is given to recover.
-
-        Args:
-            retries: Requests repeated before.
-        """
-        return min(3.0 + retries, 8.0)
-
-    def errand(self, target: Target) -> Errand | None:
-        """Return what a driver has to do before the primary is asked again, or None.
+    def errand(self, target: Target, retries: int) -> Errand:
+        """Return what has to be done before the primary is asked again.
 
         Args:
             target: The primary.
+            retries: Requests repeated before.
         """
-        return None if self.rebuild is None else Errand("rebuild", partial(self.rebuild, target))
+        rebuild = partial(self.rebuild, target) if self.rebuild else bool
+        wait, note = min(3.0 + retries, 8.0), "after time for its transport"
+        return Errand("rebuild", rebuild, wait=wait, note=note)
 
 
 @runtime_checkable
@@ -101,9 +95,13 @@ class Errand(NamedTuple):
         call: Does it in a thread.
         acall: Does it in a task; None where ``call`` may be called there too.
         blocks: Whether ``call`` needs a thread of its own there.
+        wait: Seconds to wait before it.
+        note: On the attempt that follows.
     """
 
     what: str
     call: Callable[[], object]
     acall: Callable[[], Awaitable[object]] | None = None
     blocks: bool = False
+    wait: float = 0.0
+    note: str = ""
