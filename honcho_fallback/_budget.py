@@ -30,8 +30,8 @@ class RetryBudget:
         self.ratio = require_number("ratio", ratio, 0.0, "a number")
         self.min_per_second = require_number("min_per_second", min_per_second, 0.0, "a number")
         self.window = require_number("window", window, 0.001)
-        # Per target a count of first requests and of repeats for every second of the window.
-        self._seen: dict[str, dict[int, list[int]]] = {}
+        # Per second of the window and per target: first requests, repeats.
+        self._seen: dict[int, dict[str, list[int]]] = {}
         self._lock = threading.Lock()
 
     def __repr__(self) -> str:
@@ -59,14 +59,16 @@ class RetryBudget:
         """
         with self._lock:
             current = self._at(identity, now)
-            seen = self._seen[identity]
-            for second in [second for second in seen if second <= now - self.window]:
-                del seen[second]
-            firsts, repeats = map(sum, zip(*seen.values(), strict=True))
+            counts = [second[identity] for second in self._seen.values() if identity in second]
+            firsts, repeats = map(sum, zip(*counts, strict=True))
             if repeats + 1 > max(self.ratio * firsts, self.min_per_second * self.window):
                 return False
             current[1] += 1
             return True
 
     def _at(self, identity: str, now: float) -> list[int]:
-        return self._seen.setdefault(identity, {}).setdefault(int(now), [0, 0])
+        second = int(now)
+        if second not in self._seen:
+            self._seen = {at: kept for at, kept in self._seen.items() if at > now - self.window}
+            self._seen[second] = {}
+        return self._seen[second].setdefault(identity, [0, 0])

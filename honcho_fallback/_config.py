@@ -151,12 +151,6 @@ class FallbackConfig(BaseModel):
             raise ValueError("leave 'cancelled' out, a cancelled call stays cancelled")
         return kinds
 
-    @property
-    def looks_beyond_the_call(self) -> bool:
-        """Tell whether an option wants more kept than what the call itself needs."""
-        watched = (self.cooldown, self.deadline, self.retry_budget, self.transport_recovery)
-        return any(option is not None for option in watched)
-
     def replace(self, **options: Unpack[ConfigOptions]) -> Self:
         """Return a copy with other options, validated as at construction.
 
@@ -231,7 +225,7 @@ class FallbackConfig(BaseModel):
     def _preset(cls, name: str, options: ConfigOptions) -> Self:
         from honcho_fallback._presets import PRESETS  # noqa: PLC0415 # on demand
 
-        return cls(**(PRESETS[name] | options))
+        return cls(**{**PRESETS[name], **options})
 
 
 def _explain(error: ValidationError) -> str:

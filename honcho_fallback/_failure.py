@@ -6,7 +6,7 @@ import tomllib
 from enum import StrEnum
 from pathlib import Path
 from types import MappingProxyType
-from typing import TYPE_CHECKING, Literal, NamedTuple
+from typing import TYPE_CHECKING, Literal, NamedTuple, TypedDict, Unpack
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -68,6 +68,17 @@ KINDS: Mapping[FailureKind, KindFacts] = MappingProxyType(
 )
 
 
+class FailureFacts(TypedDict, total=False):
+    """Name what ``Failure.of`` may be told beside the kind."""
+
+    status: int | None
+    code: str | None
+    retry_after: float | None
+    provider_message: str
+    reason: str
+    error: str
+
+
 class Failure(NamedTuple):
     """Say what an exception means for the policy; holds no reference to the exception.
 
@@ -97,43 +108,24 @@ class Failure(NamedTuple):
     error: str = ""
 
     @classmethod
-    def of(  # noqa: PLR0913 # one keyword per field
+    def of(
         cls,
         kind: FailureKind,
         *,
-        status: int | None = None,
-        code: str | None = None,
-        retry_after: float | None = None,
-        provider_message: str = "",
-        reason: str = "",
-        error: str = "",
         transient: bool | None = None,
+        **facts: Unpack[FailureFacts],
     ) -> Failure:
         """Build a failure with its kind's own answers to the two questions.
 
         Args:
             kind: What went wrong.
-            status: HTTP status or None.
-            code: The provider's code or None.
-            retry_after: Seconds or None.
-            provider_message: Already redacted and cut.
-            reason: Which rule decided.
-            error: Class name of the exception.
             transient: Overrides the kind's own answer (a failed certificate check, a provider
                 that said not to retry).
+            **facts: The other fields; ``provider_message`` already redacted and cut.
         """
-        facts = KINDS[kind]
-        return cls(
-            kind,
-            facts.transient if transient is None else transient,
-            facts.switchable,
-            status,
-            code,
-            retry_after,
-            provider_message,
-            reason,
-            error,
-        )
+        known = KINDS[kind]
+        again = known.transient if transient is None else transient
+        return cls(kind, again, known.switchable, **facts)
 
     @property
     def cause(self) -> str:

@@ -24,6 +24,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, NoReturn
 
+from honcho_fallback._call_id import CALL_IDS
 from honcho_fallback._errors import (
     AnswerRejected,
     DeadlineExceeded,
@@ -48,16 +49,19 @@ if TYPE_CHECKING:
     from honcho_fallback._turn import Turn
 
 
+Chunks = tuple[Any, ...]
+Time = float | None  # on the clock's scale; None asks the clock
+
+
 class FallbackRun(History):
     """Drive one logical call; made by ``policy.start()``, used once, by one call.
 
     Args:
         plan: The chain and its options.
         turn: What a switch lasts for, or None.
-        call_id: Unique for the call.
         clock: Seconds on a monotonic scale, asked only where no ``now`` is given.
         now: The start on that scale.
-        started_at: The start in seconds since the epoch.
+        epoch: The start in seconds since the epoch.
     """
 
     # The state that most calls never touch stands on the class: the happy path sets none of it.
@@ -67,21 +71,16 @@ class FallbackRun(History):
     _coming: Sequence[int] = ()
     errand: Errand | None = None
 
-    def __init__(  # noqa: PLR0913, PLR0917 # built in one place, by the policy
-        self,
-        plan: Plan,
-        turn: Turn | None,
-        call_id: str,
-        clock: Callable[[], float],
-        now: float,
-        started_at: float,
+    def __init__(
+        self, plan: Plan, turn: Turn | None, clock: Callable[[], float], now: float, epoch: float
     ) -> None:
         position = 0 if turn is None or plan.reach == 1 else turn.position
         self._plan = plan
         self._turn = turn
         self._clock = clock
         self._started = self._began = now
-        self._started_at = started_at
+        self._started_at = epoch
+        call_id = next(CALL_IDS)
         # The tuple's own constructor: that of a NamedTuple costs half as much again.
         self._attempt = tuple.__new__(  # pyright: ignore[reportUnknownMemberType] # typeshed's
             Attempt,
@@ -174,9 +173,7 @@ class FallbackRun(History):
             call_id = self._attempt.call_id
             observers.tell("on_content", CallContent(call_id, input, output, parameters))
 
-    def check(
-        self, answer: Any, *, partial: tuple[Any, ...] = (), now: float | None = None
-    ) -> Attempt | None:
+    def check(self, answer: Any, *, partial: Chunks = (), now: Time = None) -> Attempt | None:
         """Treat an answer that failed under HTTP 200 as a failure of its kind.
 
         Args:
@@ -201,7 +198,7 @@ class FallbackRun(History):
         return self._settle(AnswerRejected(failure), told, partial, now)
 
     def accept(
-        self, answer: Any, *, usage: Mapping[str, Any] | None = None, now: float | None = None
+        self, answer: Any, *, usage: Mapping[str, Any] | None = None, now: Time = None
     ) -> Attempt | None:
         """Take an answer, if nothing is wrong with it and ``validate`` takes it.
 
@@ -243,7 +240,7 @@ class FallbackRun(History):
         self._finish("success", now)
         return None
 
-    def succeed(self, *, usage: Mapping[str, Any] | None = None, now: float | None = None) -> None:
+    def succeed(self, *, usage: Mapping[str, Any] | None = None, now: Time = None) -> None:
         """End the call with the answer of the current target.
 
         Args:
@@ -259,7 +256,7 @@ class FallbackRun(History):
             self._usage = usage
         self._finish("success", now)
 
-    def content(self, *, now: float | None = None) -> None:
+    def content(self, *, now: Time = None) -> None:
         """Note that content is being handed out: from here on nobody else can be asked.
 
         Args:
@@ -273,9 +270,7 @@ class FallbackRun(History):
         if self._content_at is None:
             self._content_at = self._clock() if now is None else now
 
-    def fail(
-        self, error: BaseException, *, partial: tuple[Any, ...] = (), now: float | None = None
-    ) -> Attempt:
+    def fail(self, error: BaseException, *, partial: Chunks = (), now: Time = None) -> Attempt:
         """Report that the current attempt failed, and learn what to do next.
 
         Args:
@@ -303,7 +298,7 @@ class FallbackRun(History):
         finally:
             del error  # as in _settle
 
-    def reject(self, error: Exception, *, now: float | None = None) -> Attempt:
+    def reject(self, error: Exception, *, now: Time = None) -> Attempt:
         """Report that the current attempt's answer is not usable: a malformed response.
 
         Args:
@@ -328,7 +323,7 @@ class FallbackRun(History):
         finally:
             del error
 
-    def skip(self, position: int | None, why: str, *, now: float | None = None) -> Attempt:
+    def skip(self, position: int | None, why: str, *, now: Time = None) -> Attempt:
         """Go on to a target further down the chain, because those before it are out of rotation.
 
         For adapters whose framework decides who may be asked; nothing failed, nothing is logged.
@@ -360,7 +355,7 @@ class FallbackRun(History):
         self._began = now
         return self._attempt
 
-    def cancel(self, *, now: float | None = None) -> None:
+    def cancel(self, *, now: Time = None) -> None:
         """Close the record of a call that its caller cancelled; nothing if it is closed.
 
         Args:
@@ -369,7 +364,7 @@ class FallbackRun(History):
         if self._outcome == "running":
             self._finish("cancelled", now)
 
-    def abandon(self, *, partial: tuple[Any, ...] = (), now: float | None = None) -> None:
+    def abandon(self, *, partial: Chunks = (), now: Time = None) -> None:
         """Close the record of a stream whose reader stopped early; nothing if it is closed.
 
         Args:
@@ -381,7 +376,7 @@ class FallbackRun(History):
                 self.tell(output=partial)
             self._finish("abandoned", now)
 
-    def resume(self, *, now: float | None = None) -> Attempt:
+    def resume(self, *, now: Time = None) -> Attempt:
         """Go on after the errand was done; there may be another one.
 
         Args:
@@ -398,7 +393,7 @@ class FallbackRun(History):
                 self._attempt = self._attempt._replace(timeout=timeout)
         return self._attempt
 
-    def _undone(self, errand: Errand, error: Exception, now: float | None) -> Attempt:
+    def _undone(self, errand: Errand, error: Exception, now: Time) -> Attempt:
         if self._coming:  # what others know is not needed to go on
             return self.resume(now=now)
         told = str(error) if isinstance(error, FallbackError) else type(error).__name__
@@ -411,7 +406,7 @@ class FallbackRun(History):
         return self._conclude(self._errors[-1], step.failure, now)
 
     def _settle(
-        self, error: BaseException, failure: Failure, partial: tuple[Any, ...], now: float | None
+        self, error: BaseException, failure: Failure, partial: Chunks, now: Time
     ) -> Attempt:
         now = self._clock() if now is None else now
         if partial:
@@ -537,7 +532,7 @@ class FallbackRun(History):
         call_id = self._attempt.call_id
         return Attempt(target, number, position, timeout, connect, wait, call_id)
 
-    def _finish(self, outcome: Outcome, now: float | None) -> None:
+    def _finish(self, outcome: Outcome, now: Time) -> None:
         self._ended = now = self._clock() if now is None else now
         self._outcome = outcome
         self._errors = ()

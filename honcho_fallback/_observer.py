@@ -6,7 +6,7 @@ import logging
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Literal, NamedTuple, Protocol, Self, runtime_checkable
 
-from honcho_fallback._errors import FallbackConfigError
+from honcho_fallback._checks import require_type
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
@@ -130,18 +130,9 @@ class Observers:
         }
         self._always = not any(hasattr(type(one), "is_listening") for one in self._observers)
         self._reported: set[int] = set() if reported is None else reported
+        fix = "pass objects with on_start, on_switch and on_finish"
         for observer in self._observers:
-            missing = [
-                name
-                for name in ("on_start", "on_switch", "on_finish")
-                if not callable(getattr(observer, name, None))
-            ]
-            if missing:
-                raise FallbackConfigError.about(
-                    "observers",
-                    f"a {type(observer).__name__} has no {', '.join(missing)}",
-                    "pass objects with on_start, on_switch and on_finish",
-                )
+            require_type("observers", observer, FallbackObserver, fix)
 
     @classmethod
     def of(cls, observers: Iterable[FallbackObserver]) -> Self | None:
@@ -203,11 +194,6 @@ def log_switch(switch: Switch) -> None:
     Args:
         switch: What happened.
     """
-    logger.warning(
-        "agent=%s primary=%s failed=%s fallback=%s reason=%s",
-        switch.agent,
-        switch.primary.name,
-        switch.failed.name,
-        switch.fallback.name,
-        switch.reason,
-    )
+    names = (target.name for target in (switch.primary, switch.failed, switch.fallback))
+    line = "agent=%s primary=%s failed=%s fallback=%s reason=%s"
+    logger.warning(line, switch.agent, *names, switch.reason)

@@ -3,9 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
 from functools import partial
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from honcho_fallback._checks import require_text, require_type
 from honcho_fallback._classify import classify
@@ -23,85 +22,62 @@ if TYPE_CHECKING:
 _LARGER_WINDOW = frozenset({FailureKind.CONTEXT_OVERFLOW, FailureKind.PAYLOAD_TOO_LARGE})
 
 
-@dataclass(frozen=True, slots=True)
 class Plan:
-    """Hold what every call on a policy shares; immutable.
+    """Hold what every call on a policy shares; nothing in it changes.
 
     Args:
-        chain: The targets, the primary first.
-        config: The options it was made from.
+        chain: As ``check_chain`` returns it.
+        config: The options.
         agent: A label for logs and records.
         observers: Whom to tell, or None.
-        classify: What an exception means.
-        max_attempts: Per call, all targets together.
-        timeout: Seconds per attempt, or None.
-        connect_timeout: Seconds to connect, or None.
-        check: What an answer that failed under HTTP 200 means, or None.
-        validate: On the answer, or None.
-        turn_scoped: Whether a switch holds for the turn.
-        grouped: Whether exhaustion raises FallbackExhausted.
-        reach: How much of the chain may be asked.
-        watchful: Whether a call looks beyond itself (``Outlook``).
+
+    Raises:
+        FallbackConfigError: The label is empty.
     """
 
-    chain: tuple[Target, ...]
-    config: FallbackConfig
-    agent: str
-    observers: Observers | None
-    classify: Callable[[BaseException], Failure]
-    max_attempts: int
-    timeout: float | None
-    connect_timeout: float | None
-    check: Callable[[Any], Failure | None] | None
-    validate: Callable[[Any], object] | None
-    turn_scoped: bool
-    grouped: bool
-    reach: int
-    watchful: bool
-
-    @classmethod
-    def of(
-        cls,
+    def __init__(
+        self,
         chain: tuple[Target, ...],
         config: FallbackConfig,
         agent: str,
         observers: Observers | None,
-    ) -> Plan:
-        """Resolve a chain and its options.
-
-        Args:
-            chain: As ``check_chain`` returns it.
-            config: The options.
-            agent: A label for logs and records.
-            observers: Whom to tell, or None.
-
-        Raises:
-            FallbackConfigError: The label is empty.
-        """
+    ) -> None:
         require_text("agent", agent, "pass a name or leave it out")
+        self.chain, self.config, self.agent, self.observers = chain, config, agent, observers
+        # What every call asks for is looked up once.
+        self.timeout, self.connect_timeout = config.timeout, config.connect_timeout
+        self.validate = config.validate_answer
+        self.check = check_response if config.check_responses else None
         each = config.attempts_per_target
         attempts = len(chain) * each if each else max(3, len(chain))
-        built_in = partial(
-            classify, local_errors=config.local_errors, provider_errors=config.provider_errors
+        self.max_attempts = config.max_attempts or attempts
+        self.turn_scoped = config.reset == "turn"
+        self.grouped = config.on_exhausted == "group" and len(chain) > 1
+        self.reach = 1 if config.must_not_degrade else len(chain)
+        watched = (
+            config.cooldown,
+            config.deadline,
+            config.retry_budget,
+            config.transport_recovery,
         )
-        return cls(
-            chain=chain,
-            config=config,
-            agent=agent,
-            observers=observers,
-            classify=partial(_judge, built_in, config)
-            if config.classify or config.refine
-            else built_in,
-            max_attempts=config.max_attempts or attempts,
-            timeout=config.timeout,
-            connect_timeout=config.connect_timeout,
-            check=check_response if config.check_responses else None,
-            validate=config.validate_answer,
-            turn_scoped=config.reset == "turn",
-            grouped=config.on_exhausted == "group" and len(chain) > 1,
-            reach=1 if config.must_not_degrade else len(chain),
-            watchful=config.looks_beyond_the_call or any(one.credential for one in chain),
+        self.watchful = any(watched) or any(target.credential for target in chain)
+
+    def classify(self, error: BaseException) -> Failure:
+        """Say what an exception means under these options.
+
+        Args:
+            error: What was raised.
+        """
+        config = self.config
+        failure = classify(
+            error, local_errors=config.local_errors, provider_errors=config.provider_errors
         )
+        # A cancellation never switches, whatever the config says.
+        if config.classify is not None and failure.kind is not FailureKind.CANCELLED:
+            failure = _asked("classify", failure, partial(config.classify, error))
+        if config.refine is not None and failure.kind is not FailureKind.CANCELLED:
+            failure = _asked("refine", failure, partial(config.refine, failure, error))
+        return failure
 
     def switches(self, failure: Failure) -> bool:
         """Tell whether a failure is one that another target may be asked for.
@@ -150,39 +126,21 @@ def check_chain(targets: Iterable[Target]) -> tuple[Target, ...]:
         FallbackConfigError: It is empty, holds something else, or two targets share a name.
     """
     if isinstance(targets, str | Target):
-        raise FallbackConfigError.about(
-            "targets", f"got a single {type(targets).__name__}", "pass a list of Target objects"
-        )
+        found = f"got a single {type(targets).__name__}"
+        raise FallbackConfigError.about("targets", found, "pass a list of Target objects")
     chain = tuple(targets)
     if not chain:
-        raise FallbackConfigError.about(
-            "targets", "the chain is empty", "pass at least one Target"
-        )
+        fix = "pass at least one Target"
+        raise FallbackConfigError.about("targets", "the chain is empty", fix)
     for position, target in enumerate(chain):
         fix = "pass a Target, such as Target('gpt-5.5', provider='openai')"
         require_type(f"targets[{position}]", target, Target, fix)
     names = [target.name for target in chain]
     for position, name in enumerate(names):
         if name in names[:position]:
-            raise FallbackConfigError.about(
-                f"targets[{position}].name",
-                f"{name!r} is in the chain twice",
-                "give one of them another name=",
-            )
+            field, found = f"targets[{position}].name", f"{name!r} is in the chain twice"
+            raise FallbackConfigError.about(field, found, "give one of them another name=")
     return chain
-
-
-def _judge(
-    built_in: Callable[[BaseException], Failure], config: FallbackConfig, error: BaseException
-) -> Failure:
-    failure = built_in(error)
-    if failure.kind is FailureKind.CANCELLED:  # never a switch, whatever the config says
-        return failure
-    if config.classify is not None:
-        failure = _asked("classify", failure, partial(config.classify, error))
-    if config.refine is not None:
-        failure = _asked("refine", failure, partial(config.refine, failure, error))
-    return failure
 
 
 def _asked(option: str, before: Failure, own: Callable[[], Failure]) -> Failure:

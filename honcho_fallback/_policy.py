@@ -8,7 +8,6 @@ from time import monotonic, sleep, time
 from typing import TYPE_CHECKING, Any, Self, TypeVar, Unpack, cast
 
 from honcho_fallback import _drive, _drive_stream
-from honcho_fallback._call_id import CALL_IDS
 from honcho_fallback._checks import require_type
 from honcho_fallback._config import ConfigOptions, FallbackConfig
 from honcho_fallback._errors import FallbackConfigError
@@ -25,7 +24,6 @@ if TYPE_CHECKING:
         Callable,
         Generator,
         Iterable,
-        Mapping,
     )
 
     from honcho_fallback._observer import FallbackObserver
@@ -76,7 +74,7 @@ class FallbackPolicy:
     ) -> None:
         config = FallbackConfig() if config is None else config
         require_type("config", config, FallbackConfig, "pass a FallbackConfig")
-        self._plan = Plan.of(check_chain(targets), config, agent, Observers.of(observers))
+        self._plan = Plan(check_chain(targets), config, agent, Observers.of(observers))
         self._owner: object = self
 
     def __repr__(self) -> str:
@@ -203,9 +201,8 @@ class FallbackPolicy:
             FallbackConfigError: Its chain is of another length.
         """
         if len(other.targets) != len(self.targets):
-            raise FallbackConfigError.about(
-                "other", "its chain is of another length", "pass a policy over the same targets"
-            )
+            fix = "pass a policy over the same targets"
+            raise FallbackConfigError.about("other", "its chain is of another length", fix)
         self._owner = other._owner
         return self
 
@@ -228,61 +225,38 @@ class FallbackPolicy:
         Raises:
             FallbackConfigError: An override is unknown or out of range, or the turn is not ours.
         """
-        return self._begin(*self._located(turn, agent, overrides))
+        options: CallOptions = {"turn": turn, "agent": agent}
+        return self._starter({**options, **overrides})()
 
-    @staticmethod
-    def settle(run: FallbackRun) -> Attempt:
-        """Do what a run wants done before its attempt, for whoever owns the loop.
-
-        Args:
-            run: From ``start()``; what is raised here goes to ``run.fail``.
-        """
-        return _drive.settle(run)
-
-    @staticmethod
-    async def asettle(run: FallbackRun) -> Attempt:
-        """Do in this task what a run wants done before its attempt.
-
-        Args:
-            run: From ``start()``; what is raised here goes to ``run.fail``.
-        """
-        return await _drive.asettle(run)
+    settle = staticmethod(_drive.settle)
+    asettle = staticmethod(_drive.asettle)
 
     def _given(self, options: CallOptions) -> FallbackRun:
         if not options and not self._plan.turn_scoped:
-            return FallbackRun(self._plan, None, next(CALL_IDS), monotonic, monotonic(), time())
+            return self._begin(self._plan, None)
         return self._starter(options)()
 
     def _starter(self, options: CallOptions) -> Callable[[], FallbackRun]:
         # A generator's body runs when it is first read, perhaps in another context: which turn it
         # belongs to is settled here and now, and bad input is refused here and now.
-        overrides: dict[str, Any] = {**options}
-        run: FallbackRun | None = overrides.pop("run", None)
-        turn, agent = overrides.pop("turn", None), overrides.pop("agent", None)
-        if run is None:
-            return partial(self._begin, *self._located(turn, agent, overrides))
-        if turn is not None or agent is not None or overrides:
-            raise FallbackConfigError.about(
-                "run", "it came with options for the call", "pass those to start()"
-            )
-        return lambda: run
+        plan, overrides = self._plan, cast("dict[str, Any]", {**options})
+        run, turn, agent = (overrides.pop(name, None) for name in ("run", "turn", "agent"))
+        if run is not None:
+            if turn is not None or agent is not None or overrides:
+                found = "it came with options for the call"
+                raise FallbackConfigError.about("run", found, "pass those to start()")
+            return lambda: run
+        if agent is not None or overrides:
+            agent = plan.agent if agent is None else agent
+            plan = Plan(plan.chain, plan.config.replace(**overrides), agent, plan.observers)
+        if turn is not None and turn.owner is not self._owner:
+            fix = "pass one from this policy's turn()"
+            raise FallbackConfigError.about("turn", "it belongs to another policy", fix)
+        if turn is None and plan.turn_scoped:
+            turn = Turn.current(self._owner)
+        ended = turn is None or turn.outcome != "open"
+        return partial(self._begin, plan, turn if plan.turn_scoped and not ended else None)
 
     @staticmethod
     def _begin(plan: Plan, turn: Turn | None) -> FallbackRun:
-        return FallbackRun(plan, turn, next(CALL_IDS), monotonic, monotonic(), time())
-
-    def _located(
-        self, turn: Turn | None, agent: str | None, overrides: Mapping[str, Any]
-    ) -> tuple[Plan, Turn | None]:
-        plan = self._plan
-        if agent is not None or overrides:
-            config = plan.config.replace(**cast("ConfigOptions", overrides))
-            agent = plan.agent if agent is None else agent
-            plan = Plan.of(plan.chain, config, agent, plan.observers)
-        if turn is not None and turn.owner is not self._owner:
-            raise FallbackConfigError.about(
-                "turn", "it belongs to another policy", "pass one from this policy's turn()"
-            )
-        if not plan.turn_scoped or (turn is not None and turn.outcome != "open"):
-            return plan, None
-        return plan, Turn.current(self._owner) if turn is None else turn
+        return FallbackRun(plan, turn, monotonic, monotonic(), time())

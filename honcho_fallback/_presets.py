@@ -3,25 +3,20 @@
 from __future__ import annotations
 
 import random
+import tomllib
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import tenacity
 
-from honcho_fallback._failure import KINDS, Failure, FailureKind
+from honcho_fallback._failure import Failure, FailureKind
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
+_TABLES = tomllib.loads(Path(__file__).with_name("presets.toml").read_text("utf-8"))
 # What the pull request names by class where an error has no status.
-_WITHOUT_STATUS = frozenset(
-    {
-        FailureKind.CONNECTION,
-        FailureKind.OVERLOADED,
-        FailureKind.RATE_LIMIT,
-        FailureKind.SERVER_ERROR,
-        FailureKind.TIMEOUT,
-    }
-)
+_BY_CLASS = frozenset({"connection", "overloaded", "rate_limit", "server_error", "timeout"})
 
 
 def refine_as_honcho(failure: Failure, _: BaseException) -> Failure:
@@ -35,7 +30,7 @@ def refine_as_honcho(failure: Failure, _: BaseException) -> Failure:
     status = failure.status
     # Under an HTTP 200 stream the status says nothing about the error event inside it.
     if status is None or status < 400:
-        wanted = failure.kind in _WITHOUT_STATUS
+        wanted = failure.kind in _BY_CLASS
     else:
         wanted = status in {408, 429} or status >= 500
     return failure._replace(transient=wanted and failure.transient, switchable=wanted)
@@ -77,37 +72,13 @@ def hermes_wait(state: tenacity.RetryCallState) -> float:
     return delay + random.uniform(0, delay / 2)  # noqa: S311 # a jitter is no secret
 
 
-_ANY_ERROR = frozenset(FailureKind) - {FailureKind.CANCELLED}
 _HERMES_DELAY = tenacity.wait_exponential(multiplier=2, max=60)
 _HONCHO_WAIT = tenacity.wait_exponential(multiplier=1, min=4, max=10)
-# hermes-agent tries these again; a limit, a quota, a dead key or model it leaves at once.
-_PATIENT = {kind for kind, facts in KINDS.items() if facts.transient} - {FailureKind.RATE_LIMIT}
+_HONCHO_WAITS = {"wait": _HONCHO_WAIT, "switch_wait": _HONCHO_WAIT}
 
-PRESETS: Mapping[str, Any] = {
-    # With it go a cooldown and a retry budget, which are not shared.
-    "resilient": {
-        "reset": "turn",
-        "deadline": 120.0,
-        "first_token_timeout": 20.0,
-        "idle_timeout": 60.0,
-    },
-    "honcho": {"max_attempts": 3, "refine": refine_as_honcho},
-    # With it goes switch_after: the primary on every attempt but the last.
-    "honcho_main": {
-        "fallback_on": _ANY_ERROR,
-        "max_attempts": 3,
-        "wait": _HONCHO_WAIT,
-        "switch_wait": _HONCHO_WAIT,
-        "refine": refine_as_honcho_main,
-    },
-    "hermes": {
-        "fallback_on": _ANY_ERROR - {FailureKind.LOCAL},
-        "switch_after": dict.fromkeys(_PATIENT, 3),
-        "attempts_per_target": 3,
-        "wait": hermes_wait,
-        "retry_after_cap": 600.0,
-        "reset": "turn",
-        "on_exhausted": "last",
-        "refine": refine_as_hermes,
-    },
+PRESETS: Mapping[str, Mapping[str, Any]] = {
+    "resilient": _TABLES["resilient"],
+    "honcho": {**_TABLES["honcho"], "refine": refine_as_honcho},
+    "honcho_main": {**_TABLES["honcho_main"], **_HONCHO_WAITS, "refine": refine_as_honcho_main},
+    "hermes": {**_TABLES["hermes"], "wait": hermes_wait, "refine": refine_as_hermes},
 }
