@@ -229,12 +229,10 @@ class FallbackConfig(BaseModel):
 
 
 def _explain(error: ValidationError) -> str:
-    known = [field.alias or name for name, field in FallbackConfig.model_fields.items()]
+    known = ", ".join(field.alias or name for name, field in FallbackConfig.model_fields.items())
     lines: list[str] = []
     for detail in error.errors(include_url=False, include_input=False):
-        path = ".".join(str(part) for part in detail["loc"])
-        if detail["type"] == "extra_forbidden":
-            lines.append(f"{path}: no such option; choose from {', '.join(known)}")
-        else:
-            lines.append(f"{path}: {detail['msg']}")
+        path, unknown = ".".join(map(str, detail["loc"])), detail["type"] == "extra_forbidden"
+        said = f"no such option; choose from {known}" if unknown else detail["msg"]
+        lines.append(f"{path}: {said}")
     return "\n".join(lines)

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-import tomllib
 from enum import StrEnum
-from pathlib import Path
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Literal, NamedTuple, TypedDict, Unpack
+
+from honcho_fallback._tables import read
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -59,12 +59,7 @@ class KindFacts(NamedTuple):
 
 
 KINDS: Mapping[FailureKind, KindFacts] = MappingProxyType(
-    {
-        FailureKind(kind): KindFacts(**facts)
-        for kind, facts in tomllib.loads(
-            Path(__file__).with_name("kinds.toml").read_text(encoding="utf-8")
-        ).items()
-    }
+    {FailureKind(kind): KindFacts(**facts) for kind, facts in read("kinds").items()}
 )
 
 

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from honcho_fallback._failure import Failure, FailureKind
 from honcho_fallback._outlook import Outlook
-from honcho_fallback._record import AttemptRecord, CallRecord
+from honcho_fallback._record import OUTCOMES, AttemptRecord, CallRecord
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping
@@ -17,16 +17,7 @@ if TYPE_CHECKING:
     from honcho_fallback._target import Attempt
 
 _NOTE = "honcho_fallback: "
-
-_UNTRIED: dict[str, str] = {
-    "running": "the call is still running",
-    "success": "another target answered first",
-    "exhausted": "max_attempts was reached",
-    "rejected": "the failure is not one that it could help with",
-    "cancelled": "the call was cancelled",
-    "interrupted": "content had already been handed out",
-    "abandoned": "the reader stopped",
-}
+_TOLD = ("kind", "status", "code", "retry_after", "next_action")
 
 
 class Step(NamedTuple):
@@ -123,7 +114,7 @@ class History:
             elif position < self._attempt.position:
                 why = "its context window is not larger"
             else:
-                why = _UNTRIED[self._outcome]
+                why = OUTCOMES[self._outcome]["untried"]
             yield target.name, why
 
 
@@ -151,21 +142,18 @@ def tell_step(step: Step, started: float) -> AttemptRecord:
         step: The attempt.
         started: The call's start, on the clock's scale.
     """
-    attempt, failure = step.attempt, step.failure
+    attempt, failure, target = step.attempt, step.failure, step.attempt.target
+    told = {name: getattr(failure, name) for name in _TOLD} if failure else {}
     return AttemptRecord(
-        target=attempt.target.name,
-        model=attempt.target.model,
-        provider=attempt.target.provider,
+        target=target.name,
+        model=target.model,
+        provider=target.provider,
         number=attempt.number,
         position=attempt.position,
         started=step.began - started,
         seconds=max(0.0, step.ended - step.began),
         wait=attempt.wait,
-        kind=failure.kind if failure else None,
-        status=failure.status if failure else None,
-        code=failure.code if failure else None,
-        error=(failure.error or None) if failure else None,
-        retry_after=failure.retry_after if failure else None,
-        next_action=failure.next_action if failure else None,
         note=step.note or None,
+        error=(failure.error or None) if failure else None,
+        **told,
     )

@@ -41,7 +41,6 @@ from honcho_fallback._wait import seconds
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
 
-    from honcho_fallback._observer import Observers
     from honcho_fallback._outlook import Outlook
     from honcho_fallback._plan import Plan
     from honcho_fallback._record import Outcome
@@ -65,7 +64,6 @@ class FallbackRun(History):
     """
 
     # The state that most calls never touch stands on the class: the happy path sets none of it.
-    _observers: Observers | None = None
     _errors: tuple[Exception, ...] = ()
     _failed_here = 0
     _coming: Sequence[int] = ()
@@ -86,10 +84,9 @@ class FallbackRun(History):
             Attempt,
             (plan.chain[position], 1, position, plan.timeout, plan.connect_timeout, 0.0, call_id),
         )
-        if plan.observers is not None:
-            self._observers = observers = plan.observers.listening()
-            if observers is not None:
-                observers.tell("on_start", CallStart(call_id, plan.agent, plan.chain))
+        self._observers = observers = plan.observers and plan.observers.listening()
+        if observers is not None:
+            observers.tell("on_start", CallStart(call_id, plan.agent, plan.chain))
         if plan.watchful:
             offered = range(position, plan.reach)
             self.errand = self._ahead.news(offered)

@@ -13,11 +13,13 @@ from honcho_fallback._recovery import Errand, RecoveryGuards
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from honcho_fallback._cooldown import Choice
     from honcho_fallback._failure import Failure, Health
     from honcho_fallback._plan import Plan
     from honcho_fallback._record import Outcome
     from honcho_fallback._target import Attempt, Target
+
+
+_PROBE = "a probe after its cooldown"
 
 
 class Outlook:
@@ -99,9 +101,8 @@ class Outlook:
             target: Where.
         """
         credential: Any = target.credential
-        if failure.kind is not FailureKind.AUTHENTICATION or self.guards.credential_refresh:
-            return None
-        if credential is None:
+        asked = self.guards.credential_refresh or failure.kind is not FailureKind.AUTHENTICATION
+        if asked or credential is None:
             return None
         self.guards.credential_refresh = True
         renew = getattr(credential, "renew", None)
@@ -154,7 +155,12 @@ class Outlook:
         if store is not None:
             reports = self._reports(left, failure)
             choice = store.exchange(reports, self._identities(offered), now)
-            position = self._take(offered, choice)
+            position, self.permit = offered[choice.place], choice.permit
+            for place, seconds in choice.passed:
+                why = f"it was cooling down for another {seconds:.0f} s"
+                self.passed[offered[place]] = why if seconds else "another call was probing it"
+            if choice.permit is not None or choice.forced:
+                self.note = _PROBE if choice.permit else "all were cooling down, it was due first"
         target = self._plan.chain[position]
         self.guards, self.late, self.why = RecoveryGuards(), False, None
         self._generation = getattr(target.credential, "generation", None)
@@ -186,17 +192,6 @@ class Outlook:
 
     def _identities(self, offered: Sequence[int]) -> list[str]:
         return [self._plan.chain[position].identity for position in offered]
-
-    def _take(self, offered: Sequence[int], choice: Choice) -> int:
-        self.permit = choice.permit
-        if choice.permit is not None:
-            self.note = "a probe after its cooldown"
-        elif choice.forced:
-            self.note = "all were cooling down, it was due first"
-        for place, left in choice.passed:
-            why = f"it was cooling down for another {left:.0f} s"
-            self.passed[offered[place]] = why if left else "another call was probing it"
-        return offered[choice.place]
 
     def _reports(
         self, target: Target, failure: Failure | None, outcome: Outcome = "exhausted"

@@ -54,13 +54,10 @@ class Plan:
         self.turn_scoped = config.reset == "turn"
         self.grouped = config.on_exhausted == "group" and len(chain) > 1
         self.reach = 1 if config.must_not_degrade else len(chain)
-        watched = (
-            config.cooldown,
-            config.deadline,
-            config.retry_budget,
-            config.transport_recovery,
-        )
-        self.watchful = any(watched) or any(target.credential for target in chain)
+        watched = (config.cooldown, config.deadline, config.retry_budget)
+        self.watchful = any(
+            option is not None for option in (*watched, config.transport_recovery)
+        ) or any(target.credential is not None for target in chain)
 
     def classify(self, error: BaseException) -> Failure:
         """Say what an exception means under these options.

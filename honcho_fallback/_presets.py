@@ -3,18 +3,17 @@
 from __future__ import annotations
 
 import random
-import tomllib
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import tenacity
 
 from honcho_fallback._failure import Failure, FailureKind
+from honcho_fallback._tables import read
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-_TABLES = tomllib.loads(Path(__file__).with_name("presets.toml").read_text("utf-8"))
+_TABLES = read("presets")
 # What the pull request names by class where an error has no status.
 _BY_CLASS = frozenset({"connection", "overloaded", "rate_limit", "server_error", "timeout"})
 

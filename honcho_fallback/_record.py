@@ -5,6 +5,8 @@ from __future__ import annotations
 from dataclasses import asdict, dataclass
 from typing import TYPE_CHECKING, Any, Literal
 
+from honcho_fallback._tables import read
+
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
@@ -14,14 +16,8 @@ Outcome = Literal[
     "running", "success", "exhausted", "rejected", "cancelled", "interrupted", "abandoned"
 ]
 
-_ENDINGS: dict[str, str] = {
-    "running": "The call is still running.",
-    "exhausted": "Nobody answered: every target that could be asked failed.",
-    "rejected": "Nobody answered: no other target could have helped with the last failure.",
-    "cancelled": "The caller cancelled the call.",
-    "interrupted": "The stream broke after content had been handed out, so nobody else was asked.",
-    "abandoned": "The reader stopped before the stream had ended.",
-}
+# Per outcome: how the call ended, and why others were never asked.
+OUTCOMES = read("outcomes")
 
 
 @dataclass(frozen=True, slots=True)
@@ -141,8 +137,7 @@ class CallRecord:
         return "\n".join(lines)
 
     def _ending(self) -> str:
-        if self.outcome != "success":
-            more = f" It ended there because {self.why}." if self.why else ""
-            return _ENDINGS[self.outcome] + more
-        role = "the fallback" if self.is_fallback else "the primary"
-        return f"{role} {self.answered_by} answered after {self.seconds * 1000:.0f} ms."
+        role, name = "the fallback" if self.is_fallback else "the primary", self.answered_by
+        said: str = OUTCOMES[self.outcome]["ending"]
+        said = said.format(role=role, name=name, ms=self.seconds * 1000)
+        return f"{said} It ended there because {self.why}." if self.why else said
