@@ -6,19 +6,33 @@ from collections.abc import Callable, Mapping
 from typing import Annotated, Any, Literal, Self, TypedDict, Unpack
 
 import tenacity
-from pydantic import BaseModel, ConfigDict, Field, InstanceOf, ValidationError, field_validator
+from pydantic import (
+    BaseModel,
+    ConfigDict,
+    Field,
+    ImportString,
+    InstanceOf,
+    TypeAdapter,
+    ValidationError,
+    field_validator,
+)
 
 from honcho_fallback._budget import RetryBudget
 from honcho_fallback._cooldown import Cooldown, CooldownStore
 from honcho_fallback._errors import FallbackConfigError
 from honcho_fallback._failure import KINDS, Failure, FailureKind
 from honcho_fallback._recovery import TransportRecovery
+from honcho_fallback._tables import read
 from honcho_fallback._wait import DEFAULT_WAIT
 
 Seconds = Annotated[float, Field(gt=0, allow_inf_nan=False)]
 Count = Annotated[int, Field(ge=1)]
 
 DEFAULT_FALLBACK_ON = frozenset(kind for kind, facts in KINDS.items() if facts.switchable)
+
+
+_PRESETS = read("presets")
+_BY_NAME: TypeAdapter[Any] = TypeAdapter(ImportString)
 
 
 class ConfigOptions(TypedDict, total=False):
@@ -53,6 +67,8 @@ class ConfigOptions(TypedDict, total=False):
 
 class FallbackConfig(BaseModel):
     """Hold the options of a policy; frozen, unknown keys refused.
+
+    Where a function is asked for, ``"package.module:name"`` does too, so that files can name one.
 
     Args:
         fallback_on: The kinds that switch; default: those that another target may help with.
@@ -134,6 +150,11 @@ class FallbackConfig(BaseModel):
             super().__init__(**options)
         except ValidationError as error:
             raise FallbackConfigError(_explain(error)) from None
+
+    @field_validator("classify", "refine", "switch_wait", "validate_answer", "wait", mode="before")
+    @classmethod
+    def _found_by_name(cls, option: Any) -> Any:
+        return _BY_NAME.validate_python(option) if isinstance(option, str) else option
 
     @field_validator("wait", "switch_wait", mode="before")
     @classmethod
@@ -223,9 +244,7 @@ class FallbackConfig(BaseModel):
 
     @classmethod
     def _preset(cls, name: str, options: ConfigOptions) -> Self:
-        from honcho_fallback._presets import PRESETS  # noqa: PLC0415 # on demand
-
-        return cls(**{**PRESETS[name], **options})
+        return cls(**{**_PRESETS[name], **options})
 
 
 def _explain(error: ValidationError) -> str:

@@ -104,11 +104,7 @@ class Failure(NamedTuple):
 
     @classmethod
     def of(
-        cls,
-        kind: FailureKind,
-        *,
-        transient: bool | None = None,
-        **facts: Unpack[FailureFacts],
+        cls, kind: FailureKind, *, transient: bool | None = None, **facts: Unpack[FailureFacts]
     ) -> Failure:
         """Build a failure with its kind's own answers to the two questions.
 

@@ -10,7 +10,7 @@ from honcho_fallback._outlook import Outlook
 from honcho_fallback._record import OUTCOMES, AttemptRecord, CallRecord
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Mapping
+    from collections.abc import Callable, Mapping
 
     from honcho_fallback._plan import Plan
     from honcho_fallback._record import Outcome
@@ -89,7 +89,7 @@ class History:
             seconds=max(0.0, ended - self._started),
             usage=self._usage,
             time_to_first_token=None if content_at is None else content_at - self._started,
-            untried=tuple(self._untried({step.attempt.position for step in told})),
+            untried=self._untried({step.attempt.position for step in told}),
             why=outlook.why if outlook and outcome == "exhausted" else None,
         )
 
@@ -98,24 +98,15 @@ class History:
         """Return the attempts that failed so far, in order."""
         return tuple(tell_step(step, self._started) for step in self._steps)
 
-    def _untried(self, asked: set[int]) -> Iterator[tuple[str, str]]:
-        plan = self._plan
-        passed = {**self._skipped, **(self._outlook.passed if self._outlook else {})}
-        first = min(asked, default=self._attempt.position)
-        for position, target in enumerate(plan.chain):
-            if position in asked:
-                continue
-            if position in passed:
-                why = passed[position]
-            elif position >= plan.reach:
-                why = "the call must not degrade"
-            elif position < first:
-                why = "the turn had already left it"
-            elif position < self._attempt.position:
-                why = "its context window is not larger"
-            else:
-                why = OUTCOMES[self._outcome]["untried"]
-            yield target.name, why
+    def _untried(self, asked: set[int]) -> tuple[tuple[str, str], ...]:
+        chain, here = self._plan.chain, self._attempt.position
+        left, reach = range(min(asked, default=here)), range(self._plan.reach, len(chain))
+        why: dict[int, str] = dict.fromkeys(range(len(chain)), OUTCOMES[self._outcome]["untried"])
+        why |= dict.fromkeys(range(here), "its context window is not larger")
+        why |= dict.fromkeys(left, "the turn had already left it")
+        why |= dict.fromkeys(reach, "the call must not degrade")
+        why |= {**self._skipped, **(self._outlook.passed if self._outlook else {})}
+        return tuple((chain[n].name, said) for n, said in why.items() if n not in asked)
 
 
 def annotate(error: BaseException, record: CallRecord) -> None:

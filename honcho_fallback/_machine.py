@@ -107,7 +107,7 @@ class FallbackRun(History):
             RuntimeError: The call is over.
         """
         if self._outcome != "running":
-            self._refuse("attempt")
+            self._refuse_once_over("attempt")
         return self._attempt
 
     @property
@@ -189,8 +189,7 @@ class FallbackRun(History):
         failure = None if check is None else check(answer)
         if failure is None:
             return None
-        if self._outcome != "running":
-            self._refuse("check")
+        self._refuse_once_over("check")
         told = failure._replace(error=AnswerRejected.__name__)
         return self._settle(AnswerRejected(failure), told, partial, now)
 
@@ -211,7 +210,7 @@ class FallbackRun(History):
             AnswerRejected: It was not acceptable and nobody is left (or FallbackExhausted).
         """
         if self._outcome != "running":
-            self._refuse("accept")
+            self._refuse_once_over("accept")
         if type(answer) is not str:
             following = self.check(answer, now=now)
             if following is not None:
@@ -247,8 +246,7 @@ class FallbackRun(History):
         Raises:
             RuntimeError: The call is over.
         """
-        if self._outcome != "running":
-            self._refuse("succeed")
+        self._refuse_once_over("succeed")
         if usage is not None:
             self._usage = usage
         self._finish("success", now)
@@ -262,8 +260,7 @@ class FallbackRun(History):
         Raises:
             RuntimeError: The call is over.
         """
-        if self._outcome != "running":
-            self._refuse("content")
+        self._refuse_once_over("content")
         if self._content_at is None:
             self._content_at = self._clock() if now is None else now
 
@@ -286,8 +283,7 @@ class FallbackRun(History):
             BaseException: The error itself where it ends the call: a cancellation, a failure that
                 no other target could help with, or any with a single target.
         """
-        if self._outcome != "running":
-            self._refuse("fail")
+        self._refuse_once_over("fail")
         try:
             if self.errand is not None and isinstance(error, Exception):
                 return self._undone(self.errand, error, now)
@@ -308,8 +304,7 @@ class FallbackRun(History):
         Raises:
             FallbackExhausted: As ``fail``.
         """
-        if self._outcome != "running":
-            self._refuse("reject")
+        self._refuse_once_over("reject")
         failure = Failure.of(
             FailureKind.MALFORMED_RESPONSE,
             reason="the answer was not acceptable",
@@ -546,6 +541,10 @@ class FallbackRun(History):
         if restored and self._observers is not None:
             restore = Restore(plan.agent, plan.chain[0], "cooldown", attempt.call_id)
             self._observers.tell("on_restore", restore)
+
+    def _refuse_once_over(self, step: str) -> None:
+        if self._outcome != "running":
+            self._refuse(step)
 
     def _refuse(self, step: str) -> NoReturn:
         raise RuntimeError(

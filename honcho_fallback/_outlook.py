@@ -117,13 +117,12 @@ class Outlook:
             attempt: The one that failed.
             retries: Requests to it that were repeated.
         """
-        recovery, target = self._config.transport_recovery, attempt.target
+        recovery = self._config.transport_recovery
         if recovery is None or attempt.position or self.guards.transport_recovery:
             return None
-        if not recovery.applies(target, failure.kind):
-            return None
-        self.guards.transport_recovery = True
-        return recovery.errand(target, retries)
+        errand = recovery.errand(attempt.target, failure.kind, retries)
+        self.guards.transport_recovery = errand is not None
+        return errand
 
     def news(self, offered: Sequence[int]) -> Errand | None:
         """Return what a driver has to do to learn what other processes know, or None.

@@ -48,23 +48,17 @@ class TransportRecovery:
     rebuild: Callable[[Target], object] | None = None
     aggregators: frozenset[str] = frozenset({"nous", "openrouter"})
 
-    def applies(self, target: Target, kind: FailureKind) -> bool:
-        """Tell whether a failure is one that a new connection may help with.
+    def errand(self, target: Target, kind: FailureKind, retries: int) -> Errand | None:
+        """Return what has to be done before the primary is asked again, if that may help.
 
         Args:
             target: The primary.
             kind: What went wrong.
-        """
-        direct = (target.provider or "").lower() not in self.aggregators
-        return direct and kind in {FailureKind.CONNECTION, FailureKind.TIMEOUT}
-
-    def errand(self, target: Target, retries: int) -> Errand:
-        """Return what has to be done before the primary is asked again.
-
-        Args:
-            target: The primary.
             retries: Requests repeated before.
         """
+        aggregates = (target.provider or "").lower() in self.aggregators
+        if aggregates or kind not in {FailureKind.CONNECTION, FailureKind.TIMEOUT}:
+            return None
         rebuild = partial(self.rebuild, target) if self.rebuild else bool
         wait, note = min(3.0 + retries, 8.0), "after time for its transport"
         return Errand("rebuild", rebuild, wait=wait, note=note)

@@ -11,6 +11,7 @@ from scripted import DRIVERS, ProviderError, Script
 
 from honcho_fallback import (
     Cooldown,
+    FailureKind,
     FallbackConfig,
     FallbackConfigError,
     FallbackExhausted,
@@ -246,7 +247,9 @@ def test_a_lost_connection_gets_one_more_chance(clock: Clock, error: Any, provid
 @pytest.mark.parametrize(("retries", "wait"), [(0, 3), (3, 6), (5, 8), (10, 8)])
 def test_the_wait_grows_with_the_retries_up_to_eight_seconds(retries: int, wait: float) -> None:
     """HRS-012: min(3 + retries, 8) seconds."""
-    assert TransportRecovery().errand(Target("gpt-5.5"), retries).wait == wait
+    errand = TransportRecovery().errand(Target("gpt-5.5"), FailureKind.TIMEOUT, retries)
+    assert errand is not None
+    assert errand.wait == wait
 
 
 def test_recovery_comes_after_the_ordinary_retries(clock: Clock) -> None:

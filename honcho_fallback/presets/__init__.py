@@ -1,19 +1,23 @@
-"""Tables of other systems: options, and what they make of a failure."""
+"""What Honcho and hermes-agent make of a failure and how long they wait; presets.toml names it."""
 
 from __future__ import annotations
 
 import random
-from typing import TYPE_CHECKING, Any
 
 import tenacity
 
 from honcho_fallback._failure import Failure, FailureKind
-from honcho_fallback._tables import read
 
-if TYPE_CHECKING:
-    from collections.abc import Mapping
+__all__ = [
+    "HONCHO_WAIT",
+    "hermes_wait",
+    "refine_as_hermes",
+    "refine_as_honcho",
+    "refine_as_honcho_main",
+]
 
-_TABLES = read("presets")
+HONCHO_WAIT = tenacity.wait_exponential(multiplier=1, min=4, max=10)
+_HERMES_DELAY = tenacity.wait_exponential(multiplier=2, max=60)
 # What the pull request names by class where an error has no status.
 _BY_CLASS = frozenset({"connection", "overloaded", "rate_limit", "server_error", "timeout"})
 
@@ -69,15 +73,3 @@ def hermes_wait(state: tenacity.RetryCallState) -> float:
     """
     delay = _HERMES_DELAY(state)
     return delay + random.uniform(0, delay / 2)  # noqa: S311 # a jitter is no secret
-
-
-_HERMES_DELAY = tenacity.wait_exponential(multiplier=2, max=60)
-_HONCHO_WAIT = tenacity.wait_exponential(multiplier=1, min=4, max=10)
-_HONCHO_WAITS = {"wait": _HONCHO_WAIT, "switch_wait": _HONCHO_WAIT}
-
-PRESETS: Mapping[str, Mapping[str, Any]] = {
-    "resilient": _TABLES["resilient"],
-    "honcho": {**_TABLES["honcho"], "refine": refine_as_honcho},
-    "honcho_main": {**_TABLES["honcho_main"], **_HONCHO_WAITS, "refine": refine_as_honcho_main},
-    "hermes": {**_TABLES["hermes"], "wait": hermes_wait, "refine": refine_as_hermes},
-}
