@@ -6,16 +6,9 @@ from collections.abc import Callable, Mapping
 from typing import Annotated, Any, Literal, Self, TypedDict, Unpack
 
 import tenacity
-from pydantic import (
-    BaseModel,
-    ConfigDict,
-    Field,
-    ImportString,
-    InstanceOf,
-    TypeAdapter,
-    ValidationError,
-    field_validator,
-)
+from pydantic import BaseModel, ConfigDict, Field, InstanceOf, ValidationError, field_validator
+from pydantic.type_adapter import TypeAdapter
+from pydantic.types import ImportString
 
 from honcho_fallback._budget import RetryBudget
 from honcho_fallback._cooldown import Cooldown, CooldownStore

@@ -117,8 +117,7 @@ def annotate(error: BaseException, record: CallRecord) -> None:
         record: The call's record.
     """
     told = "; ".join(
-        f"{attempt.target} {attempt.result()} in {attempt.seconds * 1000:.0f} ms"
-        for attempt in record.attempts
+        f"{one.target} {one.result()} in {one.seconds * 1000:.0f} ms" for one in record.attempts
     )
     # An exception that is raised again and again carries the latest note only.
     kept = [note for note in getattr(error, "__notes__", ()) if not note.startswith(_NOTE)]

@@ -22,6 +22,7 @@ own loop all stand on the same calls.
 
 from __future__ import annotations
 
+from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, Any, NoReturn
 
 from honcho_fallback._call_id import CALL_IDS
@@ -39,7 +40,7 @@ from honcho_fallback._target import Attempt
 from honcho_fallback._wait import seconds
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping, Sequence
+    from collections.abc import Sequence
 
     from honcho_fallback._outlook import Outlook
     from honcho_fallback._plan import Plan
@@ -49,6 +50,8 @@ if TYPE_CHECKING:
 
 
 Chunks = tuple[Any, ...]
+Clock = Callable[[], float]
+Facts = Mapping[str, Any] | None
 Time = float | None  # on the clock's scale; None asks the clock
 
 
@@ -70,7 +73,7 @@ class FallbackRun(History):
     errand: Errand | None = None
 
     def __init__(
-        self, plan: Plan, turn: Turn | None, clock: Callable[[], float], now: float, epoch: float
+        self, plan: Plan, turn: Turn | None, clock: Clock, now: float, epoch: float
     ) -> None:
         position = 0 if turn is None or plan.reach == 1 else turn.position
         self._plan = plan
@@ -150,8 +153,8 @@ class FallbackRun(History):
         *,
         input: Any = None,  # noqa: A002 # the word that traces use
         output: Any = None,
-        parameters: Mapping[str, Any] | None = None,
-        usage: Mapping[str, Any] | None = None,
+        parameters: Facts = None,
+        usage: Facts = None,
     ) -> None:
         """Hand what is asked or answered to the observers that want it; only usage is kept.
 
@@ -191,11 +194,9 @@ class FallbackRun(History):
             return None
         self._refuse_once_over("check")
         told = failure._replace(error=AnswerRejected.__name__)
-        return self._settle(AnswerRejected(failure), told, partial, now)
+        return self._fail(AnswerRejected(failure), told, partial, now)
 
-    def accept(
-        self, answer: Any, *, usage: Mapping[str, Any] | None = None, now: Time = None
-    ) -> Attempt | None:
+    def accept(self, answer: Any, *, usage: Facts = None, now: Time = None) -> Attempt | None:
         """Take an answer, if nothing is wrong with it and ``validate`` takes it.
 
         Args:
@@ -236,7 +237,7 @@ class FallbackRun(History):
         self._finish("success", now)
         return None
 
-    def succeed(self, *, usage: Mapping[str, Any] | None = None, now: Time = None) -> None:
+    def succeed(self, *, usage: Facts = None, now: Time = None) -> None:
         """End the call with the answer of the current target.
 
         Args:
@@ -287,9 +288,9 @@ class FallbackRun(History):
         try:
             if self.errand is not None and isinstance(error, Exception):
                 return self._undone(self.errand, error, now)
-            return self._settle(error, self._plan.classify(error), partial, now)
+            return self._fail(error, self._plan.classify(error), partial, now)
         finally:
-            del error  # as in _settle
+            del error  # as in _fail
 
     def reject(self, error: Exception, *, now: Time = None) -> Attempt:
         """Report that the current attempt's answer is not usable: a malformed response.
@@ -311,7 +312,7 @@ class FallbackRun(History):
             error=type(error).__name__,
         )
         try:
-            return self._settle(error, failure, (), now)
+            return self._fail(error, failure, (), now)
         finally:
             del error
 
@@ -397,9 +398,7 @@ class FallbackRun(History):
         assert step.failure is not None  # noqa: S101 # those that a run keeps have failed
         return self._conclude(self._errors[-1], step.failure, now)
 
-    def _settle(
-        self, error: BaseException, failure: Failure, partial: Chunks, now: Time
-    ) -> Attempt:
+    def _fail(self, error: BaseException, failure: Failure, partial: Chunks, now: Time) -> Attempt:
         now = self._clock() if now is None else now
         if partial:
             self.tell(output=partial)
@@ -429,7 +428,7 @@ class FallbackRun(History):
                 return following
             self._stop(following, error, now)
         finally:
-            del error  # as in _settle
+            del error  # as in _fail
 
     def _stop(self, outcome: Outcome, error: Exception, now: float) -> NoReturn:
         errors = self._errors
@@ -445,7 +444,7 @@ class FallbackRun(History):
             annotate(error, record)
             raise error
         finally:
-            del error  # as in _settle
+            del error  # as in _fail
             errors = ()
 
     def _decide(self, error: Exception, failure: Failure, now: float) -> Attempt | Outcome:
@@ -547,7 +546,5 @@ class FallbackRun(History):
             self._refuse(step)
 
     def _refuse(self, step: str) -> NoReturn:
-        raise RuntimeError(
-            f"{step}: the call has ended ({self._outcome}); a run serves one call, "
-            "ask policy.start() for another"
-        )
+        ended = f"the call has ended ({self._outcome}) and a run serves one"
+        raise RuntimeError(f"{step}: {ended}; ask policy.start() for another")

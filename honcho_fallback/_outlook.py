@@ -18,6 +18,8 @@ if TYPE_CHECKING:
     from honcho_fallback._record import Outcome
     from honcho_fallback._target import Attempt, Target
 
+    Places = Sequence[int]
+
 
 _PROBE = "a probe after its cooldown"
 
@@ -124,7 +126,7 @@ class Outlook:
         self.guards.transport_recovery = errand is not None
         return errand
 
-    def news(self, offered: Sequence[int]) -> Errand | None:
+    def news(self, offered: Places) -> Errand | None:
         """Return what a driver has to do to learn what other processes know, or None.
 
         Args:
@@ -136,9 +138,7 @@ class Outlook:
         known = self._identities(offered)
         return Errand("cooldown", partial(shared.pull, known), partial(shared.apull, known))
 
-    def arrive(
-        self, offered: Sequence[int], left: Target, failure: Failure | None, now: float
-    ) -> int:
+    def arrive(self, offered: Places, left: Target, failure: Failure | None, now: float) -> int:
         """Choose whom to ask and note that it is asked for the first time in this call.
 
         Args:
@@ -189,7 +189,7 @@ class Outlook:
         self.permit, shared = None, store.shared
         return None if shared is None else Errand("cooldown", shared.push, shared.apush)
 
-    def _identities(self, offered: Sequence[int]) -> list[str]:
+    def _identities(self, offered: Places) -> list[str]:
         return [self._plan.chain[position].identity for position in offered]
 
     def _reports(

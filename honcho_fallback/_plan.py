@@ -29,21 +29,17 @@ class Plan:
         chain: As ``check_chain`` returns it.
         config: The options.
         agent: A label for logs and records.
-        observers: Whom to tell, or None.
+        told: The observers, or None.
 
     Raises:
         FallbackConfigError: The label is empty.
     """
 
     def __init__(
-        self,
-        chain: tuple[Target, ...],
-        config: FallbackConfig,
-        agent: str,
-        observers: Observers | None,
+        self, chain: tuple[Target, ...], config: FallbackConfig, agent: str, told: Observers | None
     ) -> None:
         require_text("agent", agent, "pass a name or leave it out")
-        self.chain, self.config, self.agent, self.observers = chain, config, agent, observers
+        self.chain, self.config, self.agent, self.observers = chain, config, agent, told
         # What every call asks for is looked up once.
         self.timeout, self.connect_timeout = config.timeout, config.connect_timeout
         self.validate = config.validate_answer

@@ -211,7 +211,7 @@ class FallbackPolicy:
         *,
         turn: Turn | None = None,
         agent: str | None = None,
-        **overrides: Unpack[ConfigOptions],
+        **options: Unpack[ConfigOptions],
     ) -> FallbackRun:
         """Return the machine of one call, for whoever owns the loop or wants the record.
 
@@ -220,13 +220,13 @@ class FallbackPolicy:
         Args:
             turn: Passed on from another thread or task.
             agent: A label for this call.
-            **overrides: Options of FallbackConfig for this call.
+            **options: Those of FallbackConfig, for this call.
 
         Raises:
             FallbackConfigError: An override is unknown or out of range, or the turn is not ours.
         """
-        options: CallOptions = {"turn": turn, "agent": agent}
-        return self._starter({**options, **overrides})()
+        given: CallOptions = {"turn": turn, "agent": agent}
+        return self._starter({**given, **options})()
 
     settle = staticmethod(_drive.settle)
     asettle = staticmethod(_drive.asettle)

@@ -21,6 +21,7 @@ from honcho_fallback import (
     FallbackPolicy,
     StreamInterrupted,
     Target,
+    classify,
 )
 
 SECRET = "sk-not-a-real-key"
@@ -229,3 +230,11 @@ def test_resilient_is_what_it_says_and_can_be_varied() -> None:
     assert config.retry_budget is not None
     assert FallbackConfig.resilient().cooldown is not config.cooldown
     assert config.replace(timeout=5).cooldown is config.cooldown
+
+
+def test_a_function_may_be_named() -> None:
+    """Where an option takes a function, its name does too: a file can hold the whole config."""
+    named = FallbackConfig(classify="honcho_fallback:classify", wait="tenacity:wait_none")  # type: ignore[arg-type] # the point
+    assert named.classify is classify
+    with pytest.raises(FallbackConfigError, match="refine: Invalid python path"):
+        FallbackConfig(refine="honcho_fallback.presets:nothing_like_it")  # type: ignore[arg-type] # the point
