@@ -158,9 +158,8 @@ class Cooldown:
             until = now + self.rest(failures, seconds)
             if entry is None or mine:
                 self._entries[identity] = Entry(until, failures)
-            elif (
-                seconds is not None
-            ):  # asked before the rest began: it neither ends nor doubles it
+            elif seconds is not None:
+                # Asked before the rest began: it neither ends nor doubles it.
                 self._entries[identity] = entry._replace(until=max(entry.until, until))
         elif entry is not None and mine:
             if health == "up":

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import inspect
-from typing import TYPE_CHECKING, TypeVar
+from typing import TYPE_CHECKING, TypeAlias, TypeVar
 
 from honcho_fallback._errors import FallbackConfigError
 
@@ -16,8 +16,14 @@ if TYPE_CHECKING:
 
 T = TypeVar("T")
 
+Ask: TypeAlias = "Callable[[Attempt], T]"  # one target
+Start: TypeAlias = "Callable[[], FallbackRun]"
+Sleep: TypeAlias = "Callable[[float], object]"
+AsyncSleep: TypeAlias = "Callable[[float], Awaitable[object]]"
+Test: TypeAlias = "Callable[[T], object]"  # on a chunk
 
-def call(run: FallbackRun, ask: Callable[[Attempt], T], sleep: Callable[[float], object]) -> T:
+
+def call(run: FallbackRun, ask: Ask[T], sleep: Sleep) -> T:
     """Ask in this thread.
 
     Args:
@@ -46,11 +52,7 @@ def call(run: FallbackRun, ask: Callable[[Attempt], T], sleep: Callable[[float],
             settle(run)
 
 
-async def acall(
-    run: FallbackRun,
-    ask: Callable[[Attempt], Awaitable[T]],
-    sleep: Callable[[float], Awaitable[object]],
-) -> T:
+async def acall(run: FallbackRun, ask: Ask[Awaitable[T]], sleep: AsyncSleep) -> T:
     """Ask in this task, each attempt within its timeout.
 
     Args:

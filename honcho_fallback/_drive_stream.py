@@ -11,10 +11,10 @@ from honcho_fallback._errors import AnswerRejected
 from honcho_fallback._observer import logger
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncGenerator, AsyncIterable, Callable, Generator, Iterable
+    from collections.abc import AsyncGenerator, AsyncIterable, Generator, Iterable
 
+    from honcho_fallback._drive import Ask, AsyncSleep, Sleep, Start, Test
     from honcho_fallback._machine import FallbackRun
-    from honcho_fallback._target import Attempt
 
 T = TypeVar("T")
 
@@ -22,10 +22,7 @@ _END: Any = object()
 
 
 def stream(
-    start: Callable[[], FallbackRun],
-    ask: Callable[[Attempt], Iterable[T]],
-    has_content: Callable[[T], object],
-    sleep: Callable[[float], object],
+    start: Start, ask: Ask[Iterable[T]], has_content: Test[T], sleep: Sleep
 ) -> Generator[T, None, None]:
     """Hand out the chunks of the first target that brings content.
 
@@ -69,10 +66,10 @@ def stream(
 
 
 async def astream(
-    start: Callable[[], FallbackRun],
-    ask: Callable[[Attempt], AsyncIterable[T] | Awaitable[AsyncIterable[T]]],
-    has_content: Callable[[T], object],
-    sleep: Callable[[float], Awaitable[object]],
+    start: Start,
+    ask: Ask[AsyncIterable[T] | Awaitable[AsyncIterable[T]]],
+    has_content: Test[T],
+    sleep: AsyncSleep,
 ) -> AsyncGenerator[T, None]:
     """Hand out the chunks of the first target that brings content, within its timeout.
 
@@ -124,7 +121,7 @@ async def astream(
 class _Reading(Generic[T]):
     """Hold chunks back up to the first content; know what has been handed out."""
 
-    def __init__(self, run: FallbackRun, has_content: Callable[[T], object]) -> None:
+    def __init__(self, run: FallbackRun, has_content: Test[T]) -> None:
         self._run = run
         self._has_content = has_content
         self._settled = False

@@ -63,7 +63,7 @@ class FallbackRun(History):
         turn: What a switch lasts for, or None.
         clock: Seconds on a monotonic scale, asked only where no ``now`` is given.
         now: The start on that scale.
-        epoch: The start in seconds since the epoch.
+        at: The start in seconds since the epoch.
     """
 
     # The state that most calls never touch stands on the class: the happy path sets none of it.
@@ -72,15 +72,13 @@ class FallbackRun(History):
     _coming: Sequence[int] = ()
     errand: Errand | None = None
 
-    def __init__(
-        self, plan: Plan, turn: Turn | None, clock: Clock, now: float, epoch: float
-    ) -> None:
+    def __init__(self, plan: Plan, turn: Turn | None, clock: Clock, now: float, at: float) -> None:
         position = 0 if turn is None or plan.reach == 1 else turn.position
         self._plan = plan
         self._turn = turn
         self._clock = clock
         self._started = self._began = now
-        self._started_at = epoch
+        self._started_at = at
         call_id = next(CALL_IDS)
         # The tuple's own constructor: that of a NamedTuple costs half as much again.
         self._attempt = tuple.__new__(  # pyright: ignore[reportUnknownMemberType] # typeshed's
@@ -306,11 +304,8 @@ class FallbackRun(History):
             FallbackExhausted: As ``fail``.
         """
         self._refuse_once_over("reject")
-        failure = Failure.of(
-            FailureKind.MALFORMED_RESPONSE,
-            reason="the answer was not acceptable",
-            error=type(error).__name__,
-        )
+        why, name = "the answer was not acceptable", type(error).__name__
+        failure = Failure.of(FailureKind.MALFORMED_RESPONSE, reason=why, error=name)
         try:
             return self._fail(error, failure, (), now)
         finally:

@@ -118,7 +118,7 @@ class FallbackObserver(Protocol):
 class Observers:
     """Tell several observers, none of which can break the call."""
 
-    __slots__ = ("_always", "_observers", "_optional", "_reported")
+    __slots__ = ("_always", "_observers", "_optional", "_reported", "wants_content")
 
     def __init__(
         self, observers: Iterable[FallbackObserver], reported: set[int] | None = None
@@ -128,6 +128,7 @@ class Observers:
             name: tuple(observer for observer in self._observers if hasattr(observer, name))
             for name in ("on_content", "on_restore")
         }
+        self.wants_content = bool(self._optional["on_content"])
         self._always = not any(hasattr(type(one), "is_listening") for one in self._observers)
         self._reported: set[int] = set() if reported is None else reported
         fix = "pass objects with on_start, on_switch and on_finish"
@@ -153,11 +154,6 @@ class Observers:
             return self
         left = [one for one in self._observers if _listens(one)]
         return type(self)(left, self._reported) if left else None
-
-    @property
-    def wants_content(self) -> bool:
-        """Tell whether anybody wants to hear what was asked and answered."""
-        return bool(self._optional["on_content"])
 
     def tell(self, method: str, event: object) -> None:
         """Call one method of every observer that has it.

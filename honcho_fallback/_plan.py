@@ -128,9 +128,8 @@ def check_chain(targets: Iterable[Target]) -> tuple[Target, ...]:
     for position, target in enumerate(chain):
         fix = "pass a Target, such as Target('gpt-5.5', provider='openai')"
         require_type(f"targets[{position}]", target, Target, fix)
-    names = [target.name for target in chain]
-    for position, name in enumerate(names):
-        if name in names[:position]:
+        name = target.name
+        if name in [one.name for one in chain[:position]]:
             field, found = f"targets[{position}].name", f"{name!r} is in the chain twice"
             raise FallbackConfigError.about(field, found, "give one of them another name=")
     return chain

@@ -17,17 +17,11 @@ from honcho_fallback._plan import Plan, check_chain
 from honcho_fallback._turn import Turn
 
 if TYPE_CHECKING:
-    from collections.abc import (
-        AsyncGenerator,
-        AsyncIterable,
-        Awaitable,
-        Callable,
-        Generator,
-        Iterable,
-    )
+    from collections.abc import AsyncGenerator, AsyncIterable, Awaitable, Generator, Iterable
 
+    from honcho_fallback._drive import Ask, Start, Test
     from honcho_fallback._observer import FallbackObserver
-    from honcho_fallback._target import Attempt, Target
+    from honcho_fallback._target import Target
 
 T = TypeVar("T")
 
@@ -96,7 +90,7 @@ class FallbackPolicy:
         """Return the label for logs and records."""
         return self._plan.agent
 
-    def call(self, ask: Callable[[Attempt], T], **options: Unpack[CallOptions]) -> T:
+    def call(self, ask: Ask[T], **options: Unpack[CallOptions]) -> T:
         """Ask in this thread and return the answer.
 
         Args:
@@ -112,9 +106,7 @@ class FallbackPolicy:
         """
         return _drive.call(self._given(options), ask, sleep)
 
-    async def acall(
-        self, ask: Callable[[Attempt], Awaitable[T]], **options: Unpack[CallOptions]
-    ) -> T:
+    async def acall(self, ask: Ask[Awaitable[T]], **options: Unpack[CallOptions]) -> T:
         """Ask in this task and return the answer; each attempt ends at its timeout.
 
         Args:
@@ -130,11 +122,7 @@ class FallbackPolicy:
         return await _drive.acall(self._given(options), ask, asyncio.sleep)
 
     def stream(
-        self,
-        ask: Callable[[Attempt], Iterable[T]],
-        *,
-        has_content: Callable[[T], object] = bool,
-        **options: Unpack[CallOptions],
+        self, ask: Ask[Iterable[T]], *, has_content: Test[T] = bool, **options: Unpack[CallOptions]
     ) -> Generator[T, None, None]:
         """Ask for a stream and hand out its chunks; close the generator to stop early.
 
@@ -155,9 +143,9 @@ class FallbackPolicy:
 
     def astream(
         self,
-        ask: Callable[[Attempt], AsyncIterable[T] | Awaitable[AsyncIterable[T]]],
+        ask: Ask[AsyncIterable[T] | Awaitable[AsyncIterable[T]]],
         *,
-        has_content: Callable[[T], object] = bool,
+        has_content: Test[T] = bool,
         **options: Unpack[CallOptions],
     ) -> AsyncGenerator[T, None]:
         """Ask for a stream in this task and hand out its chunks; ``aclose`` to stop early.
@@ -207,11 +195,7 @@ class FallbackPolicy:
         return self
 
     def start(
-        self,
-        *,
-        turn: Turn | None = None,
-        agent: str | None = None,
-        **options: Unpack[ConfigOptions],
+        self, *, turn: Turn | None = None, agent: str | None = None, **other: Unpack[ConfigOptions]
     ) -> FallbackRun:
         """Return the machine of one call, for whoever owns the loop or wants the record.
 
@@ -220,13 +204,13 @@ class FallbackPolicy:
         Args:
             turn: Passed on from another thread or task.
             agent: A label for this call.
-            **options: Those of FallbackConfig, for this call.
+            **other: Options of FallbackConfig for this call.
 
         Raises:
             FallbackConfigError: An override is unknown or out of range, or the turn is not ours.
         """
         given: CallOptions = {"turn": turn, "agent": agent}
-        return self._starter({**given, **options})()
+        return self._starter({**given, **other})()
 
     settle = staticmethod(_drive.settle)
     asettle = staticmethod(_drive.asettle)
@@ -236,7 +220,7 @@ class FallbackPolicy:
             return self._begin(self._plan, None)
         return self._starter(options)()
 
-    def _starter(self, options: CallOptions) -> Callable[[], FallbackRun]:
+    def _starter(self, options: CallOptions) -> Start:
         # A generator's body runs when it is first read, perhaps in another context: which turn it
         # belongs to is settled here and now, and bad input is refused here and now.
         plan, overrides = self._plan, cast("dict[str, Any]", {**options})
