@@ -237,7 +237,8 @@ class FallbackConfig(BaseModel):
 
     @classmethod
     def _preset(cls, name: str, options: ConfigOptions) -> Self:
-        return cls(**{**_PRESETS[name], **options})
+        preset: Any = {**_PRESETS[name], **options}
+        return cls(**preset)
 
 
 def _explain(error: ValidationError) -> str:

@@ -101,7 +101,8 @@ class History:
     def _untried(self, asked: set[int]) -> tuple[tuple[str, str], ...]:
         chain, here = self._plan.chain, self._attempt.position
         left, reach = range(min(asked, default=here)), range(self._plan.reach, len(chain))
-        why: dict[int, str] = dict.fromkeys(range(len(chain)), OUTCOMES[self._outcome]["untried"])
+        said: str = OUTCOMES[self._outcome]["untried"]
+        why = dict.fromkeys(range(len(chain)), said)
         why |= dict.fromkeys(range(here), "its context window is not larger")
         why |= dict.fromkeys(left, "the turn had already left it")
         why |= dict.fromkeys(reach, "the call must not degrade")
