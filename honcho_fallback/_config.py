@@ -171,11 +171,8 @@ class FallbackConfig(BaseModel):
         Args:
             **options: As for the constructor.
         """
-        kept: Any = {
-            (field.alias or name): getattr(self, name)
-            for name, field in type(self).model_fields.items()
-            if name in self.model_fields_set
-        }
+        fields, given = type(self).model_fields, self.model_fields_set
+        kept: Any = {fields[name].alias or name: getattr(self, name) for name in given}
         return type(self)(**(kept | options))
 
     @classmethod

@@ -115,8 +115,7 @@ class CallRecord:
         told = asdict(self)
         told["chain"] = list(self.chain)
         told["attempts"] = [
-            {**asdict(attempt), "kind": attempt.kind.value if attempt.kind else None}
-            for attempt in self.attempts
+            asdict(one) | {"kind": one.kind and one.kind.value} for one in self.attempts
         ]
         told["untried"] = [{"target": name, "why": why} for name, why in self.untried]
         return told
@@ -127,10 +126,8 @@ class CallRecord:
         for attempt in self.attempts:
             waited = f" after a wait of {attempt.wait:.2f} s" if attempt.wait else ""
             waited += f" ({attempt.note})" if attempt.note else ""
-            lines.append(
-                f"  {attempt.number}. {attempt.target}{waited}: {attempt.result()}"
-                f" in {attempt.seconds * 1000:.0f} ms"
-            )
+            result = f"{attempt.result()} in {attempt.seconds * 1000:.0f} ms"
+            lines.append(f"  {attempt.number}. {attempt.target}{waited}: {result}")
             if attempt.next_action and self.answered_by is None:
                 lines.append(f"     What to do: {attempt.next_action}")
         lines.extend(f"  -. {name}: never asked, {why}" for name, why in self.untried)

@@ -56,9 +56,8 @@ class Target:
         require_type("name", self.name, str, "pass a string or leave it out")
         window = self.context_window
         if window is not None and (type(window) is not int or window <= 0):
-            raise FallbackConfigError.about(
-                "context_window", f"got {window!r}", "pass a positive number of tokens or None"
-            )
+            fix = "pass a positive number of tokens or None"
+            raise FallbackConfigError.about("context_window", f"got {window!r}", fix)
         if self.endpoint is not None:
             require_text("endpoint", self.endpoint, "pass an address or leave it out")
         if self.credential is not None:

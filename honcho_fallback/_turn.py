@@ -39,7 +39,7 @@ class Turn:
         self._restored = restored
         self._outer: Turn | None = None
         self._entered = False
-        self._unended = [True]
+        self._unended = iter((True,))
 
     def __repr__(self) -> str:
         return f"<Turn {self.outcome}, at position {self.position}>"
@@ -50,9 +50,7 @@ class Turn:
         Args:
             outcome: How it ended.
         """
-        try:
-            self._unended.pop()  # one step of the interpreter: one thread gets past it
-        except IndexError:
+        if next(self._unended, None) is None:  # one step of the interpreter: one thread passes
             return
         self.outcome = outcome
         if self.position:
