@@ -27,7 +27,8 @@ def failing_client(client: Any, failing: Failing[Any]) -> Any:
         failing: The schedule; the SDK's own retries are requests, too.
     """
     healthy = client._client  # noqa: SLF001 # the HTTP client, which the SDKs show nowhere else
-    transport, provider = transport_of(type(healthy)), str(provider_of(type(client)))
+    kind: type[Any] = client.__class__
+    transport, provider = transport_of(healthy.__class__), str(provider_of(kind))
 
     def answer(request: Any) -> Any:
         fault = failing.next()

@@ -5,6 +5,7 @@ from __future__ import annotations
 import sys
 from contextlib import aclosing, closing
 from contextvars import ContextVar
+from types import new_class
 from typing import TYPE_CHECKING, Any
 
 from honcho_fallback.testing._wire import provider_of
@@ -39,7 +40,7 @@ def failing_model(model: Any, failing: Failing[Any]) -> Any:
         model: A LangChain chat model.
         failing: The schedule.
     """
-    kind = type(model)
+    kind: type[Any] = model.__class__
     ours = {
         "_generate": _generate,
         "_agenerate": _agenerate,
@@ -62,18 +63,19 @@ def failing_model(model: Any, failing: Failing[Any]) -> Any:
         **methods,
     }
     copy = model.model_copy()
-    object.__setattr__(copy, "__class__", type(kind)(kind.__name__, (kind,), names))
+    failing_kind = new_class(kind.__name__, (kind,), exec_body=lambda held: held.update(names))
+    object.__setattr__(copy, "__class__", failing_kind)
     return copy
 
 
-def _base_of(kind: type) -> type | None:
+def _base_of(kind: type[Any]) -> type[Any] | None:
     for base in kind.__mro__:
         if base.__name__ == "BaseChatModel" and base.__module__.startswith("langchain_core."):
             return base
     return None
 
 
-def _raised(kind: type, fault: Fault) -> BaseException:
+def _raised(kind: type[Any], fault: Fault) -> BaseException:
     """Return what a model's integration raises: the SDK's error, or its own class over it."""
     error = fault.exception(provider_of(kind))
     if isinstance(fault.error, BaseException):
@@ -99,7 +101,7 @@ def _generate(kind: Any, failing: Failing[Any]) -> Any:
         fault = None if _inside.get() else failing.next()
         if fault is not None:
             raise _raised(kind, fault)
-        token = _inside.set(True)  # noqa: FBT003 # the value
+        token = _inside.set(True)
         try:
             return kind._generate(self, *args, **kwargs)  # noqa: SLF001 # what integrations override
         finally:
@@ -113,7 +115,7 @@ def _agenerate(kind: Any, failing: Failing[Any]) -> Any:
         fault = None if _inside.get() else failing.next()
         if fault is not None:
             raise _raised(kind, fault)
-        token = _inside.set(True)  # noqa: FBT003 # the value
+        token = _inside.set(True)
         try:
             return await kind._agenerate(self, *args, **kwargs)  # noqa: SLF001 # what integrations override
         finally:

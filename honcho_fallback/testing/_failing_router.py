@@ -13,6 +13,7 @@ if TYPE_CHECKING:
     from collections.abc import Generator, Mapping
 
     from honcho_fallback.testing._failing import Failing
+    from honcho_fallback.testing._wire import Fault
 
 
 def is_router(subject: object) -> bool:
@@ -52,8 +53,7 @@ def failing_deployment(
 
     def faulty(kwargs: dict[str, Any]) -> dict[str, Any]:
         fault = failing.next() if _id_in(kwargs) in ids else None
-        # LiteLLM maps errors by their facts; it raises no others than the OpenAI SDK's from here.
-        return kwargs if fault is None else {**kwargs, "mock_response": fault.exception("openai")}
+        return kwargs if fault is None else {**kwargs, "mock_response": _mapped(litellm, fault)}
 
     def complete(*args: Any, **kwargs: Any) -> Any:
         return completion(*args, **faulty(kwargs))
@@ -63,6 +63,17 @@ def failing_deployment(
 
     with patch.multiple(litellm, completion=complete, acompletion=acomplete):
         yield
+
+
+def _mapped(litellm: Any, fault: Fault) -> BaseException:
+    """Return what LiteLLM's mapping starts from: here it takes the OpenAI SDK's errors only."""
+    error = fault.exception("openai")
+    if fault.error != "connection":
+        return error
+    # Its clients give a lost connection the status 500, and keep the truth as the cause.
+    mapped: BaseException = litellm.MockException(500, str(error), "openai", "")
+    mapped.__cause__ = error
+    return mapped
 
 
 def _ids(router: Any, deployment: str) -> set[str]:
@@ -78,5 +89,5 @@ def _ids(router: Any, deployment: str) -> set[str]:
 
 
 def _id_in(kwargs: Mapping[str, Any]) -> str | None:
-    info = kwargs.get("model_info") or (kwargs.get("metadata") or {}).get("model_info") or {}
+    info: dict[str, Any] = kwargs.get("model_info") or {}
     return info.get("id")

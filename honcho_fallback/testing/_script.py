@@ -185,7 +185,7 @@ class Script:
             times = before.count(name)
             asked = ", ".join(before) or "nobody"
             _fail(
-                f"the script of {name} ran out: it has {times} steps and was asked once more "
+                f"the script of {name} ran out: it was asked for step {times + 1} of {times} "
                 f"(asked before: {asked}); add a step, or end it with scripted.always(...)"
             )
         if isinstance(steps[0], Always):
@@ -230,7 +230,10 @@ class Scripted:
             strict: Whether the test fails where a script was not played to its end.
             **more: As ``said``.
         """
-        script = Script({**(said or {}), **more}, self._clock)
+        steps: dict[str | Target, Iterable[Any]] = {}
+        steps.update(said or {})
+        steps.update(more)
+        script = Script(steps, self._clock)
         if strict:
             self._strict.append(script)
         return script
@@ -273,15 +276,15 @@ class Scripted:
         return Always(said)
 
     def check(self) -> None:
-        """Fail where a strict script was not played to its end; the fixture does it at teardown."""
+        """Fail where a strict script was not played to its end; done at the test's teardown."""
         for script in self._strict:
             left = [
                 f"{name} has {len(steps)} left, the next is {_short(steps[0])}"
                 for name, steps in script.unplayed.items()
             ]
             if left:
-                asked = ", ".join(script.asked) or "nobody"
-                _fail(f"a strict script was not played to its end: {'; '.join(left)}; {asked} was asked")
+                left.append(f"asked was {', '.join(script.asked) or 'nobody'}")
+                _fail(f"a strict script was not played to its end: {'; '.join(left)}")
 
 
 def _target(name: str | Target) -> Target:
@@ -300,8 +303,9 @@ def _say(said: Any) -> Any:
         raise StatusError(said.status, retry_after=said.retry_after, code=said.code)
     if isinstance(said, BaseException):
         raise said
-    if isinstance(said, type) and issubclass(said, BaseException):
-        raise said
+    kind: Any = said
+    if isinstance(said, type) and issubclass(kind, BaseException):
+        raise kind
     return said
 
 

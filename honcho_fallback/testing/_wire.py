@@ -1,4 +1,4 @@
-"""What a fault looks like on the wire and as the exception that a provider's own SDK makes of it."""
+"""A fault on the wire, and as the exception that a provider's own SDK makes of it."""
 
 from __future__ import annotations
 
@@ -122,7 +122,8 @@ class Fault(NamedTuple):
             try:
                 client.get("/", cast_to=object)
             except sdk.APIError as error:
-                return error.with_traceback(None)
+                made: BaseException = error.with_traceback(None)
+                return made
         raise AssertionError(f"{provider} took a fault for an answer")  # pragma: no cover
 
     def _headers(self) -> dict[str, str]:
@@ -135,7 +136,7 @@ class Fault(NamedTuple):
         return {"error": {"message": _MESSAGE, "type": None, "param": None, "code": self.code}}
 
 
-def transport_of(kind: type) -> Any:
+def transport_of(kind: type[Any]) -> Any:
     """Return the module that an HTTP client comes from: the SDKs use two lineages of httpx.
 
     Args:
@@ -145,7 +146,7 @@ def transport_of(kind: type) -> Any:
     return sys.modules[next(root for root in roots if root in {"httpx", "httpx2"})]
 
 
-def provider_of(kind: type) -> str | None:
+def provider_of(kind: type[Any]) -> str | None:
     """Return whose SDK a client or a LangChain chat model stands on, or None.
 
     Args:

@@ -98,7 +98,7 @@ def test_concurrent_calls_share_the_time(fallback_clock: Clock, scripted: Script
     policy = FallbackPolicy(script.targets, FallbackConfig(retry_after_cap=8))
 
     async def main() -> list[str]:
-        return await asyncio.gather(*(policy.acall(script.aask) for _ in range(20)))
+        return [*await asyncio.gather(*(policy.acall(script.aask) for _ in range(20)))]
 
     before = fallback_clock.now
     assert asyncio.run(main()) == ["hello"] * 20

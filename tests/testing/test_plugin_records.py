@@ -114,7 +114,9 @@ def test_not_one_record_shows_those_there_are(fallback_records: Records) -> None
         _ = fallback_records.one
     POLICY.call(ask)
     POLICY.call(ask)
-    with pytest.raises(AssertionError, match="2 records, not one\nCall .* agent service: the fall"):
+    with pytest.raises(
+        AssertionError, match=r"2 records, not one\nCall .* agent service: the fall"
+    ):
         _ = fallback_records.one
     assert repr(fallback_records).count("rate_limit") == 2
 

@@ -102,7 +102,7 @@ def test_a_hang_without_a_timeout_is_an_error_of_the_test(scripted: Scripted) ->
     """Nothing would ever end it, so the test says so at once."""
     script = scripted(primary=[scripted.hang()], backup=["hello"])
     policy = FallbackPolicy(script.targets, FallbackConfig(timeout=None))
-    with pytest.raises(pytest.fail.Exception, match="primary hangs for ever: .* no timeout"):
+    with pytest.raises(pytest.fail.Exception, match=r"primary hangs for ever: .* no timeout"):
         policy.call(script.ask)
 
 
@@ -110,7 +110,10 @@ def test_a_hang_without_a_timeout_is_an_error_of_the_test(scripted: Scripted) ->
 def test_streams_come_in_chunks_and_break(scripted: Scripted, way: Way) -> None:
     """A list is a stream; an error in it breaks it off there."""
     script = scripted(
-        primary=[["", scripted.status(529)], ["a", scripted.after(2, "b"), ConnectionResetError()]],
+        primary=[
+            ["", scripted.status(529)],
+            ["a", scripted.after(2, "b"), ConnectionResetError()],
+        ],
         backup=[["hel", "lo"]],
     )
     policy = FallbackPolicy(script.targets)
@@ -153,7 +156,7 @@ def test_a_script_that_runs_out_fails_the_test(scripted: Scripted, way: Way) -> 
     policy = FallbackPolicy(script.targets, FallbackConfig(fallback_on=ALL))
     assert way(policy, script, policy.start()) == "hello"
     message = (
-        "the script of primary ran out: it has 1 steps and was asked once more "
+        "the script of primary ran out: it was asked for step 2 of 1 "
         r"\(asked before: primary, backup\); add a step, or end it with scripted.always"
     )
     with pytest.raises(pytest.fail.Exception, match=message):
@@ -201,7 +204,7 @@ def test_a_strict_script_is_played_to_its_end() -> None:
     with pytest.raises(pytest.fail.Exception) as caught:
         strict.check()
     assert "primary has 1 left, the next is 'bbb" in str(caught.value)
-    assert "backup has 1 left, the next is 'c'; primary was asked" in str(caught.value)
+    assert "backup has 1 left, the next is 'c'; asked was primary" in str(caught.value)
     assert len(str(caught.value)) < 200
 
 
