@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import json
+import os
 import re
+import sys
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -14,6 +16,18 @@ if TYPE_CHECKING:
     from pytest_httpserver import HTTPServer
     from werkzeug import Request
 
+pytest_plugins = ["pytester"]
+
+TEST_FILE_IMPORTS = """
+from langchain_anthropic import ChatAnthropic
+from langchain_openai import ChatOpenAI
+
+from honcho_fallback import FallbackPolicy
+from honcho_fallback.testing import assert_switched
+from honcho_fallback_langchain import FallbackChatModel
+
+
+"""
 README = (Path(__file__).resolve().parent.parent / "README.md").read_text(encoding="utf-8")
 
 
@@ -29,7 +43,8 @@ def section(title: str) -> str:
 
 
 LANGCHAIN = section("LangChain")  # starts afresh; the other sections build on each other
-CORE = README.replace(LANGCHAIN, "")
+TESTING = section("Testing your own code")  # a test file
+CORE = README.replace(LANGCHAIN, "").replace(TESTING, "")
 PYTHON, TEXT = blocks(CORE, "python"), blocks(CORE, "text")
 
 
@@ -158,6 +173,21 @@ def test_the_langchain_examples_run(
     asked = [request.path for request, _ in providers.log]
     # Two calls, a whole chain, and one each for the agent's turn and the block's.
     assert asked.count("/primary/chat/completions") == 5
+
+
+def test_the_test_file_passes(
+    providers: HTTPServer, pytester: pytest.Pytester, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The section on testing is a test file, but for its imports; healthy means reachable."""
+    monkeypatch.setenv("PYTEST_DISABLE_PLUGIN_AUTOLOAD", "1")
+    monkeypatch.setenv("OPENAI_BASE_URL", os.environ["LOCAL_URL"])
+    (code,) = blocks(TESTING, "python")
+    pytester.makepyfile(TEST_FILE_IMPORTS + code)
+    command = [sys.executable, "-m", "pytest", "-p", "honcho_fallback", "-p", "no:cacheprovider"]
+    pytester.run(*command).assert_outcomes(passed=2)
+    # The second test: the outage's answer is the fallback's, the next one the healthy primary's.
+    paths = [request.path for request, _ in providers.log]
+    assert paths == ["/anthropic/v1/messages", "/local/chat/completions"]
 
 
 def test_the_options_table_is_complete() -> None:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import sys
-from contextlib import aclosing, closing
+from contextlib import aclosing, closing, nullcontext
 from contextvars import ContextVar
 from types import new_class
 from typing import TYPE_CHECKING, Any
@@ -129,7 +129,8 @@ def _stream(kind: Any, failing: Failing[Any]) -> Any:
         fault = None if _inside.get() else failing.next()
         if fault is None or fault.after_chunks:
             left = fault.after_chunks if fault else -1
-            with closing(kind._stream(self, *args, **kwargs)) as chunks:  # noqa: SLF001 # what integrations override
+            chunks = kind._stream(self, *args, **kwargs)  # noqa: SLF001 # what integrations override
+            with closing(chunks) if hasattr(chunks, "close") else nullcontext():
                 for chunk in chunks:
                     yield chunk
                     left -= 1
@@ -146,7 +147,8 @@ def _astream(kind: Any, failing: Failing[Any]) -> Any:
         fault = None if _inside.get() else failing.next()
         if fault is None or fault.after_chunks:
             left = fault.after_chunks if fault else -1
-            async with aclosing(kind._astream(self, *args, **kwargs)) as chunks:  # noqa: SLF001 # what integrations override
+            chunks = kind._astream(self, *args, **kwargs)  # noqa: SLF001 # what integrations override
+            async with aclosing(chunks) if hasattr(chunks, "aclose") else nullcontext():
                 async for chunk in chunks:
                     yield chunk
                     left -= 1

@@ -11,8 +11,8 @@ import openai
 import pytest
 from chat_fakes import ScriptedChat
 from langchain_anthropic import ChatAnthropic
-from langchain_core.language_models import FakeListChatModel
-from langchain_core.messages import HumanMessage
+from langchain_core.language_models import FakeListChatModel, FakeMessagesListChatModel
+from langchain_core.messages import AIMessage, HumanMessage
 from langchain_openai import ChatOpenAI
 from langchain_openai.chat_models.base import OpenAIRateLimitError
 from loopback import openai_stream  # the fakes that LangChain's tests share
@@ -23,9 +23,10 @@ from honcho_fallback.testing import StatusError, assert_answered, assert_switche
 from honcho_fallback_langchain import FallbackChatModel, without_sdk_retries
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Iterator
 
     from langchain_core.language_models import BaseChatModel
+    from langchain_core.outputs import ChatGenerationChunk
     from pytest_httpserver import HTTPServer
 
     from honcho_fallback.testing import Clock, FaultInjector, Records
@@ -55,14 +56,25 @@ def by_astream(model: BaseChatModel) -> str:
 WAYS = [by_invoke, by_ainvoke, by_stream, by_astream]
 
 
+class Iterating(ScriptedChat):
+    """Streams by an iterator that is no generator."""
+
+    def _stream(self, *args: Any, **kwargs: Any) -> Iterator[ChatGenerationChunk]:
+        return iter([*super()._stream(*args, **kwargs)])
+
+
 def healthy(kind: str) -> BaseChatModel:
     """Return models that differ in which methods they have."""
     if kind == "generates":
+        return FakeMessagesListChatModel(responses=[AIMessage("hello")])
+    if kind == "calls":
         return FakeListChatModel(responses=["hello"])
+    if kind == "iterates":
+        return Iterating(script=[["hel", "lo"]])
     return ScriptedChat(script=[["hel", "lo"]])
 
 
-@pytest.mark.parametrize("kind", ["generates", "streams"])
+@pytest.mark.parametrize("kind", ["generates", "calls", "streams", "iterates"])
 @pytest.mark.parametrize("ask", WAYS)
 def test_requests_are_counted_once(fault: FaultInjector, ask: Ask, kind: str) -> None:
     """The second of three requests fails, whoever does what is missing: model or LangChain."""
