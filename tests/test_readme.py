@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import os
 import re
 import sys
 from pathlib import Path
@@ -18,16 +17,6 @@ if TYPE_CHECKING:
 
 pytest_plugins = ["pytester"]
 
-TEST_FILE_IMPORTS = """
-from langchain_anthropic import ChatAnthropic
-from langchain_openai import ChatOpenAI
-
-from honcho_fallback import FallbackPolicy
-from honcho_fallback.testing import assert_switched
-from honcho_fallback_langchain import FallbackChatModel
-
-
-"""
 README = (Path(__file__).resolve().parent.parent / "README.md").read_text(encoding="utf-8")
 
 
@@ -175,19 +164,13 @@ def test_the_langchain_examples_run(
     assert asked.count("/primary/chat/completions") == 5
 
 
-def test_the_test_file_passes(
-    providers: HTTPServer, pytester: pytest.Pytester, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """The section on testing is a test file, but for its imports; healthy means reachable."""
+def test_the_test_file_passes(pytester: pytest.Pytester, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The section on testing is a whole test file."""
     monkeypatch.setenv("PYTEST_DISABLE_PLUGIN_AUTOLOAD", "1")
-    monkeypatch.setenv("OPENAI_BASE_URL", os.environ["LOCAL_URL"])
     (code,) = blocks(TESTING, "python")
-    pytester.makepyfile(TEST_FILE_IMPORTS + code)
+    pytester.makepyfile(code)
     command = [sys.executable, "-m", "pytest", "-p", "honcho_fallback", "-p", "no:cacheprovider"]
     pytester.run(*command).assert_outcomes(passed=2)
-    # The second test: the outage's answer is the fallback's, the next one the healthy primary's.
-    paths = [request.path for request, _ in providers.log]
-    assert paths == ["/anthropic/v1/messages", "/local/chat/completions"]
 
 
 def test_the_options_table_is_complete() -> None:
