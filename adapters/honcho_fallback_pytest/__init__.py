@@ -3,6 +3,8 @@
 pytest imports this module at every start, in every project that has the package installed. Hence
 it stands beside the package and not in it, and imports the package when a fixture is used. Switch
 it off with ``-p no:honcho_fallback``.
+
+PYTEST_DONT_REWRITE: pytest would rewrite and watch a whole distribution that brings a plugin.
 """
 
 from __future__ import annotations
