@@ -27,7 +27,8 @@ from honcho_fallback.testing._otlp import (
     otlp_receiver,
 )
 from honcho_fallback.testing._records import Records, recorded
-from honcho_fallback.testing._script import Script, Scripted, ScriptedRequest
+from honcho_fallback.testing._script import Script, ScriptedRequest
+from honcho_fallback.testing._scripted import Scripted
 from honcho_fallback.testing._status_error import StatusError
 from honcho_fallback.testing._wire import FaultOptions
 

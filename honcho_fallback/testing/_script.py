@@ -5,57 +5,16 @@ from __future__ import annotations
 import math
 from collections import Counter, deque
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any, NoReturn
+from typing import TYPE_CHECKING, Any
 
 from honcho_fallback import Target
-from honcho_fallback.testing._status_error import StatusError
+from honcho_fallback.testing._script_steps import After, Always, fail, say
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Iterable, Iterator, Mapping
 
     from honcho_fallback import Attempt
     from honcho_fallback.testing._clock import Clock
-
-_SHOWN = 60
-
-
-@dataclass(frozen=True, slots=True)
-class Status:
-    """Say an HTTP error; see ``Scripted.status``.
-
-    Args:
-        status: HTTP status.
-        retry_after: Seconds, or None.
-        code: The provider's, or None.
-    """
-
-    status: int
-    retry_after: float | None = None
-    code: str | None = None
-
-
-@dataclass(frozen=True, slots=True)
-class After:
-    """Say something late, or nothing at all; see ``Scripted.after`` and ``Scripted.hang``.
-
-    Args:
-        seconds: How late; infinite for never.
-        said: What.
-    """
-
-    seconds: float
-    said: Any = None
-
-
-@dataclass(frozen=True, slots=True)
-class Always:
-    """Say something again and again; see ``Scripted.always``.
-
-    Args:
-        said: What.
-    """
-
-    said: Any
 
 
 @dataclass(frozen=True, slots=True)
@@ -126,7 +85,7 @@ class Script:
         """
         seconds, said = self._timed(attempt, self._next(attempt, args, kwargs))
         self._clock.advance(seconds)
-        return _say(said)
+        return say(said)
 
     async def aask(self, attempt: Attempt, /, *args: Any, **kwargs: Any) -> Any:
         """Play a target's next step in this task.
@@ -138,7 +97,7 @@ class Script:
         """
         seconds, said = self._timed(attempt, self._next(attempt, args, kwargs))
         await self._clock.elapse(seconds)
-        return _say(said)
+        return say(said)
 
     def stream(self, attempt: Attempt, /, *args: Any, **kwargs: Any) -> Iterator[Any]:
         """Play a target's next step chunk by chunk; asked with the first chunk's reading.
@@ -152,7 +111,7 @@ class Script:
             for chunk in _chunks(self._next(attempt, args, kwargs)):
                 seconds, said = self._timed(attempt, chunk)
                 self._clock.advance(seconds)
-                yield _say(said)
+                yield say(said)
         finally:
             self.closed[attempt.target.name] += 1
 
@@ -168,7 +127,7 @@ class Script:
             for chunk in _chunks(self._next(attempt, args, kwargs)):
                 seconds, said = self._timed(attempt, chunk)
                 await self._clock.elapse(seconds)
-                yield _say(said)
+                yield say(said)
         finally:
             self.closed[attempt.target.name] += 1
 
@@ -176,7 +135,7 @@ class Script:
         name = attempt.target.name
         if name not in self._left:
             known = ", ".join(self._left)
-            _fail(f"the script knows no target {name}, only {known}: pass its steps to scripted()")
+            fail(f"the script knows no target {name}, only {known}: pass its steps to scripted()")
         before = self.asked
         at = self._clock() - self._began
         self.requests.append(ScriptedRequest(attempt, args, kwargs, at))
@@ -184,7 +143,7 @@ class Script:
         if not steps:
             times = before.count(name)
             asked = ", ".join(before) or "nobody"
-            _fail(
+            fail(
                 f"the script of {name} ran out: it was asked for step {times + 1} of {times} "
                 f"(asked before: {asked}); add a step, or end it with scripted.always(...)"
             )
@@ -199,92 +158,8 @@ class Script:
         if limit is not None and step.seconds > limit:
             return limit, TimeoutError(f"{name} gave no answer within {limit:g} s")
         if math.isinf(step.seconds):
-            _fail(f"{name} hangs for ever: the attempt has no timeout; give the policy one")
+            fail(f"{name} hangs for ever: the attempt has no timeout; give the policy one")
         return step.seconds, step.said
-
-
-class Scripted:
-    """Make scripts and their steps; what the fixture ``scripted`` is.
-
-    Args:
-        clock: What delays move.
-    """
-
-    def __init__(self, clock: Clock) -> None:
-        self._clock = clock
-        self._strict: list[Script] = []
-
-    def __call__(
-        self,
-        said: Mapping[str | Target, Iterable[Any]] | None = None,
-        /,
-        *,
-        strict: bool = False,
-        **more: Iterable[Any],
-    ) -> Script:
-        """Return a script.
-
-        Args:
-            said: What each target says, by target or by name; names that are identifiers may come
-                as keywords.
-            strict: Whether the test fails where a script was not played to its end.
-            **more: As ``said``.
-        """
-        steps: dict[str | Target, Iterable[Any]] = {}
-        steps.update(said or {})
-        steps.update(more)
-        script = Script(steps, self._clock)
-        if strict:
-            self._strict.append(script)
-        return script
-
-    @staticmethod
-    def status(
-        status: int, *, retry_after: float | None = None, code: str | None = None
-    ) -> Status:
-        """Return a step that raises an HTTP error in the form of the SDKs.
-
-        Args:
-            status: Such as 429.
-            retry_after: Seconds for the Retry-After header.
-            code: The provider's error code, such as ``insufficient_quota``.
-        """
-        return Status(status, retry_after, code)
-
-    @staticmethod
-    def after(seconds: float, said: Any) -> After:
-        """Return a step, or a chunk, that comes late; beyond the attempt's timeout, a timeout.
-
-        Args:
-            seconds: How late, on the clock.
-            said: What comes: an answer, an exception, a status.
-        """
-        return After(seconds, said)
-
-    @staticmethod
-    def hang() -> After:
-        """Return a step, or a chunk, that never comes: the attempt's timeout ends it."""
-        return After(math.inf)
-
-    @staticmethod
-    def always(said: Any) -> Always:
-        """Return a last step that is played as often as it is asked for.
-
-        Args:
-            said: What comes.
-        """
-        return Always(said)
-
-    def check(self) -> None:
-        """Fail where a strict script was not played to its end; done at the test's teardown."""
-        for script in self._strict:
-            left = [
-                f"{name} has {len(steps)} left, the next is {_short(steps[0])}"
-                for name, steps in script.unplayed.items()
-            ]
-            if left:
-                left.append(f"asked was {', '.join(script.asked) or 'nobody'}")
-                _fail(f"a strict script was not played to its end: {'; '.join(left)}")
 
 
 def _target(name: str | Target) -> Target:
@@ -296,27 +171,3 @@ def _target(name: str | Target) -> Target:
 
 def _chunks(step: Any) -> list[Any]:
     return list(step) if isinstance(step, list) else [step]  # pyright: ignore[reportUnknownArgumentType, reportUnknownVariableType] # a list of anything
-
-
-def _say(said: Any) -> Any:
-    if isinstance(said, Status):
-        raise StatusError(said.status, retry_after=said.retry_after, code=said.code)
-    if isinstance(said, BaseException):
-        raise said
-    kind: Any = said
-    if isinstance(said, type) and issubclass(kind, BaseException):
-        raise kind
-    return said
-
-
-def _short(step: Any) -> str:
-    shown = repr(step)
-    return shown if len(shown) <= _SHOWN else shown[:_SHOWN] + "..."
-
-
-def _fail(message: str) -> NoReturn:
-    # No policy takes pytest's own failure for a provider's, whatever it falls back on: it is no
-    # Exception, and so goes through drivers, frameworks and the service's own handlers.
-    from pytest import fail  # noqa: PLC0415, PT013 # scripts are pytest's; the rest of the kit is not
-
-    fail(message, pytrace=False)
