@@ -1,4 +1,7 @@
-"""A thin fallback policy for LLM calls: one failed request, no wait, the second model."""
+"""A thin fallback policy for LLM calls: one failed request, no wait, the second model.
+
+PYTEST_DONT_REWRITE: pytest would rewrite and watch a whole distribution that brings a plugin.
+"""
 
 from honcho_fallback._budget import RetryBudget
 from honcho_fallback._classify import classify

@@ -51,6 +51,13 @@ def test_every_package_is_typed(package: str) -> None:
     assert (ROOT / package / "py.typed").is_file()
 
 
+@pytest.mark.parametrize("package", PACKAGES)
+def test_pytest_leaves_the_packages_alone(package: str) -> None:
+    """As the wheel has a plugin, pytest rewrites its packages, or warns that it came too late."""
+    source = (ROOT / package / "__init__.py").read_text(encoding="utf-8")
+    assert "PYTEST_DONT_REWRITE" in (ast.get_docstring(ast.parse(source)) or "")
+
+
 def test_the_extras_are_the_documented_ones() -> None:
     """Each extra exists under the name that error messages and README give."""
     assert {*PROJECT["project"]["optional-dependencies"]} == EXTRAS

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import re
+import sys
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -13,6 +14,8 @@ from werkzeug import Response
 if TYPE_CHECKING:
     from pytest_httpserver import HTTPServer
     from werkzeug import Request
+
+pytest_plugins = ["pytester"]
 
 README = (Path(__file__).resolve().parent.parent / "README.md").read_text(encoding="utf-8")
 
@@ -29,7 +32,8 @@ def section(title: str) -> str:
 
 
 LANGCHAIN = section("LangChain")  # starts afresh; the other sections build on each other
-CORE = README.replace(LANGCHAIN, "")
+TESTING = section("Testing your own code")  # a test file
+CORE = README.replace(LANGCHAIN, "").replace(TESTING, "")
 PYTHON, TEXT = blocks(CORE, "python"), blocks(CORE, "text")
 
 
@@ -159,6 +163,15 @@ def test_the_langchain_examples_run(
     asked = [request.path for request, _ in providers.log]
     # Two calls, a whole chain, and one each for the agent's turn and the block's.
     assert asked.count("/primary/chat/completions") == 5
+
+
+def test_the_test_file_passes(pytester: pytest.Pytester, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The section on testing is a whole test file."""
+    monkeypatch.setenv("PYTEST_DISABLE_PLUGIN_AUTOLOAD", "1")
+    (code,) = blocks(TESTING, "python")
+    pytester.makepyfile(code)
+    command = [sys.executable, "-m", "pytest", "-p", "honcho_fallback", "-p", "no:cacheprovider"]
+    pytester.run(*command).assert_outcomes(passed=2)
 
 
 def test_the_options_table_is_complete() -> None:

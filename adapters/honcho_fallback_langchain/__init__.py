@@ -1,4 +1,7 @@
-"""LangChain over the fallback policy."""
+"""LangChain over the fallback policy.
+
+PYTEST_DONT_REWRITE: pytest would rewrite and watch a whole distribution that brings a plugin.
+"""
 
 from __future__ import annotations
 

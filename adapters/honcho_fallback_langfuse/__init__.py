@@ -2,6 +2,8 @@
 
 Either class asks only for its own framework, and only when it is used: Langfuse needs the extra
 ``langfuse``, OpenTelemetry the extra ``otel``.
+
+PYTEST_DONT_REWRITE: pytest would rewrite and watch a whole distribution that brings a plugin.
 """
 
 from __future__ import annotations

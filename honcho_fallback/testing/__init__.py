@@ -2,8 +2,21 @@
 
 All on loopback. The first two need the extra ``demo``, the last the extra ``langfuse``, which is
 imported when one is started and not before.
+
+For tests of your own code: scripted targets, a clock, assertions on records, faults of healthy
+models. With pytest they are the fixtures ``scripted``, ``fallback_clock``, ``fallback_records``
+and ``fault``, which need no import.
 """
 
+from honcho_fallback.testing._asserts import (
+    assert_answered,
+    assert_not_switched,
+    assert_outcome,
+    assert_switched,
+)
+from honcho_fallback.testing._clock import Clock
+from honcho_fallback.testing._failing import Failing
+from honcho_fallback.testing._fault import FaultInjector, fault_injector
 from honcho_fallback.testing._faults import FaultSimulator, SeenRequest, fault_simulator
 from honcho_fallback.testing._gguf import write_tiny_gguf
 from honcho_fallback.testing._local import LocalModel, local_model_server
@@ -13,16 +26,36 @@ from honcho_fallback.testing._otlp import (
     ReceivedSpan,
     otlp_receiver,
 )
+from honcho_fallback.testing._records import Records, recorded
+from honcho_fallback.testing._script import Script, ScriptedRequest
+from honcho_fallback.testing._scripted import Scripted
+from honcho_fallback.testing._status_error import StatusError
+from honcho_fallback.testing._wire import FaultOptions
 
 __all__ = [
+    "Clock",
+    "Failing",
+    "FaultInjector",
+    "FaultOptions",
     "FaultSimulator",
     "LocalModel",
     "OtlpExport",
     "OtlpReceiver",
     "ReceivedSpan",
+    "Records",
+    "Script",
+    "Scripted",
+    "ScriptedRequest",
     "SeenRequest",
+    "StatusError",
+    "assert_answered",
+    "assert_not_switched",
+    "assert_outcome",
+    "assert_switched",
+    "fault_injector",
     "fault_simulator",
     "local_model_server",
     "otlp_receiver",
+    "recorded",
     "write_tiny_gguf",
 ]

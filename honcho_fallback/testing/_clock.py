@@ -1,0 +1,114 @@
+"""Time for tests: it stands still until somebody waits or the test moves it."""
+
+from __future__ import annotations
+
+import asyncio
+from contextlib import contextmanager
+from heapq import heapify, heappop, heappush
+from itertools import count
+from types import SimpleNamespace
+from typing import TYPE_CHECKING, Self
+from unittest.mock import patch
+
+if TYPE_CHECKING:
+    from collections.abc import Generator
+
+_MONOTONIC, _EPOCH = 1000.0, 1_767_225_600.0  # 2026-01-01T00:00:00Z
+
+
+class Clock:
+    """Stand for the time that policies see; whoever waits on it moves it, and nobody waits.
+
+    ``with clock.installed():`` gives it to every policy of the process, also to those that were
+    made before, in threads and in tasks. Not moved by it: asyncio's own timeouts (``acall`` and
+    ``astream`` bound an attempt by the event loop's time), LiteLLM's cooldowns and sleeps, and the
+    SDKs' own retries.
+
+    Args:
+        now: Where the monotonic scale begins, in seconds.
+
+    Attributes:
+        now: Seconds on the monotonic scale; may be set.
+        slept: The waits of the policies, in the order in which they began, in seconds.
+    """
+
+    def __init__(self, now: float = _MONOTONIC) -> None:
+        self.now = self._began = now
+        self.slept: list[float] = []
+        self._waiting: list[tuple[float, int]] = []
+        self._numbers = count()
+
+    def __repr__(self) -> str:
+        return f"<Clock at {self.now:g} s>"
+
+    def __call__(self) -> float:
+        """Return the time on the monotonic scale, in seconds."""
+        return self.now
+
+    def time(self) -> float:
+        """Return the time in seconds since the epoch; a clock begins in 2026."""
+        return _EPOCH + self.now - self._began
+
+    def advance(self, seconds: float) -> None:
+        """Let time pass.
+
+        Args:
+            seconds: How much.
+        """
+        self.now += seconds
+
+    async def elapse(self, seconds: float) -> None:
+        """Let time pass for this task, while other tasks go through the same time.
+
+        Tasks that wait at once come back in the order in which their waits end.
+
+        Args:
+            seconds: How much.
+        """
+        due = (self.now + seconds, next(self._numbers))
+        heappush(self._waiting, due)
+        try:
+            while True:
+                await asyncio.sleep(0)  # whoever can go on goes on first
+                if self._waiting[0] == due:
+                    break
+        except BaseException:
+            self._waiting.remove(due)
+            heapify(self._waiting)
+            raise
+        heappop(self._waiting)
+        self.now = max(self.now, due[0])
+
+    def sleep(self, seconds: float) -> None:
+        """Wait as a policy does in a thread.
+
+        Args:
+            seconds: How long.
+        """
+        self.slept.append(seconds)
+        self.advance(seconds)
+
+    async def asleep(self, seconds: float) -> None:
+        """Wait as a policy does in a task.
+
+        Args:
+            seconds: How long.
+        """
+        self.slept.append(seconds)
+        await self.elapse(seconds)
+
+    @contextmanager
+    def installed(self) -> Generator[Self, None, None]:
+        """Be the time of every policy of this process, until the ``with`` block ends.
+
+        Time comes into the core in one module and as four names, which are replaced there: a
+        parameter would have to be passed by the very code under test.
+        """
+        with patch.multiple(
+            "honcho_fallback._policy",
+            monotonic=self,
+            time=self.time,
+            sleep=self.sleep,
+            asyncio=SimpleNamespace(sleep=self.asleep),
+        ):
+            yield self
