@@ -19,9 +19,10 @@ from vcr.record_mode import RecordMode
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from scripted import Clock
     from vcr.cassette import Cassette
     from vcr.request import Request
+
+    from honcho_fallback.testing import Clock
 
 CASSETTES = Path(__file__).resolve().parent.parent / "cassettes"
 
@@ -98,11 +99,9 @@ def cassette_was_played_to_its_end(vcr: Cassette | None) -> Iterator[None]:
 
 
 @pytest.fixture
-def clock(monkeypatch: pytest.MonkeyPatch) -> Clock:
-    """Replace the clock and the sleep that policies hand to their runs and drivers."""
-    from scripted import Clock  # noqa: PLC0415 # this file also stands alone, in the guards' tests
+def clock() -> Iterator[Clock]:
+    """Stand for the time that policies see."""
+    from honcho_fallback.testing import Clock  # noqa: PLC0415 # for the tests that ask for it
 
-    clock = Clock()
-    monkeypatch.setattr("honcho_fallback._policy.monotonic", clock)
-    monkeypatch.setattr("honcho_fallback._policy.sleep", clock.sleep)
-    return clock
+    with Clock().installed() as clock:
+        yield clock

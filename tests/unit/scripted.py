@@ -111,18 +111,3 @@ DRIVERS: dict[str, Callable[[FallbackPolicy, Script, FallbackRun], Any]] = {
     "stream": drive_stream,
     "astream": drive_astream,
 }
-
-
-class Clock:
-    """Stand for time: what sleeps moves it, and so does whatever a test says takes time."""
-
-    def __init__(self) -> None:
-        self.now = 1000.0
-        self.slept: list[float] = []
-
-    def __call__(self) -> float:
-        return self.now
-
-    def sleep(self, seconds: float) -> None:
-        self.slept.append(seconds)
-        self.now += seconds

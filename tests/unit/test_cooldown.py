@@ -22,7 +22,7 @@ from honcho_fallback import (
 )
 
 if TYPE_CHECKING:
-    from scripted import Clock
+    from honcho_fallback.testing import Clock
 
 DOWN = ProviderError(503)
 CHAIN = [Target("primary"), Target("fallback")]

@@ -23,9 +23,8 @@ from honcho_fallback import (
 )
 
 if TYPE_CHECKING:
-    from scripted import Clock
-
     from honcho_fallback import Attempt
+    from honcho_fallback.testing import Clock
 
 DOWN = ProviderError(503)
 DENIED = ProviderError(401)
