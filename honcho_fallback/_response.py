@@ -10,12 +10,11 @@ properties, and only if their class comes from a library that the table names.
 
 from __future__ import annotations
 
-from functools import lru_cache
+from functools import lru_cache, partial
 from typing import Any, NamedTuple
 
 from honcho_fallback._classify import classify
-from honcho_fallback._classify._rules import by_code
-from honcho_fallback._classify._tables import read, values
+from honcho_fallback._classify._tables import by_key, frozen, read
 from honcho_fallback._failure import Failure
 
 
@@ -39,9 +38,10 @@ class Shape(NamedTuple):
 _TABLES = read("responses")
 _MODULES, _TEXTS, _SILENT = (frozenset(_TABLES[key]) for key in ("modules", "texts", "silent"))
 _ERROR = _TABLES["error"]
-BROKEN, EMPTY = by_code(_TABLES["broken"]), by_code(_TABLES["empty"])
-SHAPES = tuple(Shape(**values(row)) for row in _TABLES["shape"])
+BROKEN, EMPTY = by_key(_TABLES["broken"]), by_key(_TABLES["empty"])
+SHAPES = tuple(Shape(**frozen(row)) for row in _TABLES["shape"])
 _BY_VALUE = {value: shape for shape in SHAPES for value in shape.values}
+_steps = lru_cache(maxsize=512)(partial(str.split, sep="."))
 _BY_FIELD = {field: shape for shape in SHAPES for field in shape.fields}
 
 
@@ -163,11 +163,6 @@ def _shape(fields: dict[str, Any], *, plain: bool) -> Shape | None:
         ):
             return shape
     return None
-
-
-@lru_cache(maxsize=512)
-def _steps(path: str) -> tuple[str, ...]:
-    return tuple(path.split("."))
 
 
 def _find(part: Any, path: str) -> Any:
