@@ -17,8 +17,10 @@ _BODY_CAP = 65536
 _CODE_CAP = 100
 _DEPTH = 3
 _ITEMS = 8
-_INNER, _NESTED = WORDS["document_inner"], WORDS["document_nested"]
-_CODES, _TEXTS, _WAITS = (WORDS[f"document_{name}"] for name in ("codes", "texts", "waits"))
+# Tests of a key, to filter the keys of a document with.
+_is_inner, _is_code, _is_text, _is_wait, _is_nested = (
+    WORDS[f"body_{name}"].__contains__ for name in ("inner", "codes", "texts", "waits", "nested")
+)
 
 
 class Document:
@@ -44,14 +46,15 @@ class Document:
             for item in body[:_ITEMS]:
                 self.read(item, depth + 1)
         elif isinstance(body, dict) and depth <= _DEPTH:
-            for key in filter(_INNER.__contains__, body):
+            for key in filter(_is_inner, body):
                 self.read(body[key], depth + 1)
-            for key in ("code", *filter(_CODES.__contains__, body)):
-                self.note(body.get(key))
-            for key in filter(_TEXTS.__contains__, body):
+            self.note(body.get("code"))
+            for key in filter(_is_code, body):
+                self.note(body[key])
+            for key in filter(_is_text, body):
                 self.hear(body[key], depth + 1)
-            self.waits += map(body.get, filter(_WAITS.__contains__, body))
-            for key in filter(_NESTED.__contains__, body):
+            self.waits += map(body.get, filter(_is_wait, body))
+            for key in filter(_is_nested, body):
                 self.read(body[key], depth + 1)
 
     def note(self, code: Any) -> None:
@@ -79,7 +82,7 @@ class Document:
         if start >= 0 and len(text) <= _BODY_CAP:
             with suppress(ValueError, RecursionError):
                 documents = json.loads(f"[{text[start : text.rfind('}') + 1]}]")
-        self.read(documents, depth - 1)
+            self.read(documents, depth - 1)
         # A body that is a document and says nothing leaves the word to the exception.
         told = len(self.texts) > before or not depth
         if documents is None or not told or text[:start].strip("[ \t\r\n"):

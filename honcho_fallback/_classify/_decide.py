@@ -42,7 +42,7 @@ def decide(exc: BaseException, facts: Facts, *, named: bool) -> tuple[Row | None
     if row is not None and row.strong:
         said = by_text(text, 0) if row.wraps else None
         return (row if said is None or said.kind is Kind.CONNECTION else said), status
-    number = error or next((GENERIC[code] for code in facts.codes if code in GENERIC), None)
+    number = error or next(filter(None, map(GENERIC.get, facts.codes)), None)
     found = _coded(facts.codes, error or 200) or (number and _numbered(number, text))
     if found:
         return found, error or status

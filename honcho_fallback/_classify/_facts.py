@@ -59,14 +59,15 @@ def read_facts(exc: BaseException) -> Facts:
         if isinstance(body, (dict, list, str, bytes)) and body:
             document.read(body)
             break
-    for name in ("code", "type", "status", "error_code"):
-        document.note(own.get(name))
+    for name in filter(own.__contains__, ("code", "type", "status", "error_code")):
+        document.note(own[name])
     if callable(own.get("code")):  # gRPC
         document.note(plain(called(exc, "code"), "name"))
         document.hear(called(exc, "details"))
     message = " ".join(document.texts) or _spoken(exc)
     stated = (*map(own.get, _STATUSES), answer.get("status_code"), answer.get("status"))
-    status = next(filter(None, map(as_status, stated)), None)
+    numbers = (as_status(value) for value in stated if value is not None)
+    status = next(filter(None, numbers), None)
     error = status if status is not None and status >= 400 else None
     code = None
     codes: list[str] = []

@@ -1,5 +1,9 @@
 """Reading objects that may be hostile: what raises counts as absent."""
 
+# What is read here has whatever shape a stranger gave it; what comes out is typed.
+# pyright: reportUnknownArgumentType=false, reportUnknownMemberType=false
+# pyright: reportUnknownVariableType=false
+
 from __future__ import annotations
 
 import threading
@@ -19,7 +23,7 @@ def fields(obj: Any, names: frozenset[str]) -> dict[str, Any]:
     """
     own: dict[str, Any] = plain(obj, "__dict__") or {}
     cls: Any = type(obj)
-    asked = [name for name in _offered(cls, names) if name not in own]
+    asked = _offered(cls, names).difference(own)
     if not asked:
         return own
     # A property may warn. The lock keeps two threads from undoing each other's warning filters.
@@ -68,7 +72,7 @@ def children(exc: BaseException, *, follow_context: bool) -> list[BaseException]
         exc: The exception.
         follow_context: Is it a known wrapper, whose implicit context counts?
     """
-    own = plain(exc, "__dict__") or {}
+    own: dict[str, Any] = plain(exc, "__dict__") or {}
     attempt, args = own.get("last_attempt"), plain(exc, "args")  # the former is tenacity's
     found = (
         exc.__cause__,

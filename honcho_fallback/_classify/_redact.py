@@ -42,7 +42,7 @@ def redact(message: str) -> str:
         text = "".join(filter(str.isprintable, text))
     lowered = text.lower()
     if any(map(lowered.__contains__, _HINTS)):
-        text = _AFTER.sub(rf"\1{_MARK}", text)
+        text = _AFTER.sub(lambda found: found[1] + _MARK, text)
     for word in text.split(" "):
         if len(word) >= _LONG and (len(word) >= _CERTAIN or "-" in word or "_" in word):
             clean = _SECRET.sub(_MARK, word)

@@ -9,6 +9,7 @@ from __future__ import annotations
 import math
 import re
 import time
+from contextlib import suppress
 from datetime import datetime
 from email.utils import parsedate_to_datetime
 from typing import Any
@@ -67,19 +68,16 @@ def seconds(value: Any) -> float | None:
     """
     if isinstance(value, bool) or not isinstance(value, (str, int, float)):
         return None
-    try:
+    with suppress(ValueError, OverflowError):
         number = float(value)
         wait = number if number < _EPOCH else number - time.time()
         return max(0.0, wait) if math.isfinite(number) and number >= 0 else None
-    except (ValueError, OverflowError):
-        text = value if isinstance(value, str) else ""
+    text = value if isinstance(value, str) else ""
     if found := _DURATION.fullmatch(text):
         return _sum(found[1])
     for parse in (datetime.fromisoformat, parsedate_to_datetime):
-        try:
+        with suppress(ValueError, TypeError, OverflowError, IndexError):
             return max(0.0, parse(text).timestamp() - time.time())
-        except (ValueError, TypeError, OverflowError, IndexError):
-            continue
     return None
 
 
@@ -89,15 +87,13 @@ def _sum(text: str) -> float:
 
 def _wanted(headers: Any) -> dict[str, str]:
     found: dict[str, str] = {}
-    try:
+    with suppress(Exception):  # an odd mapping has no headers
         # Of httpx's own mapping every look costs more than one pass over what it holds.
         raw = getattr(headers, "raw", None)
         for key, value in raw if isinstance(raw, list) else headers.items():
             name = _text(key).lower()
             if name in _WANTED:
                 found.setdefault(name, _text(value))
-    except Exception:  # noqa: BLE001  an odd mapping has no headers
-        return {}
     return found
 
 

@@ -12,6 +12,7 @@ import importlib
 import json
 import socket
 import ssl
+import time
 import warnings
 import weakref
 from datetime import UTC, datetime, timedelta
@@ -192,6 +193,15 @@ def test_an_error_wrapped_by_a_gateway_is_found_one_level_down() -> None:
     assert classify(openai_error(400, raw)).kind is Kind.QUOTA
 
 
+def test_a_document_inside_a_text_body_is_read() -> None:
+    """A body that came as text, whole, behind a prefix or in a list, says what it says parsed."""
+    said = json.dumps({"error": {"type": "overloaded_error", "message": "later"}})
+    for body in (said, said.encode(), f"data: {said}", f"[{said}]"):
+        failure = classify(ProviderError("no", status_code=500, body=body))
+        assert (failure.kind, failure.code) == (Kind.OVERLOADED, "overloaded_error")
+        assert "later" in failure.provider_message
+
+
 # --- texts
 
 EXAMPLES = [
@@ -280,6 +290,23 @@ def test_retry_after_is_read_from_each_place() -> None:
     assert classify(lite).retry_after == 4.0
     told = ProviderError("slow down: try again in 1m2.5s", status_code=429)
     assert classify(told).retry_after == 62.5
+
+
+@pytest.mark.parametrize(
+    "facts",
+    [
+        {"headers": {"retry-after": "1m30s"}},
+        {"headers": {"Retry-After": str(int(time.time()) + 90)}},
+        {"headers": {"retry-after-ms": "90000"}},
+        {"headers": {b"retry-after": b"90"}},
+        {"body": {"errors": [{"retry_after": "90s"}]}},
+        {"body": 'data: {"error": {"retry_after": 90}}'},
+    ],
+)
+def test_a_wait_is_read_alike_wherever_it_stands(facts: dict[str, Any]) -> None:
+    """Seconds, durations and times since the epoch count in headers and in bodies."""
+    failure = classify(ProviderError("no", status_code=429, **facts))
+    assert failure.retry_after == pytest.approx(90, abs=60)
 
 
 @pytest.mark.parametrize("value", ["soon", "-3", "nan", "inf", ""])
