@@ -10,12 +10,11 @@ properties, and only if their class comes from a library that the table names.
 
 from __future__ import annotations
 
-from functools import lru_cache
+from functools import lru_cache, partial
 from typing import Any, NamedTuple
 
 from honcho_fallback._classify import classify
-from honcho_fallback._classify._rules import by_code
-from honcho_fallback._classify._tables import read, values
+from honcho_fallback._classify._tables import by_key, frozen, read
 from honcho_fallback._failure import Failure
 
 
@@ -39,10 +38,13 @@ class Shape(NamedTuple):
 _TABLES = read("responses")
 _MODULES, _TEXTS, _SILENT = (frozenset(_TABLES[key]) for key in ("modules", "texts", "silent"))
 _ERROR = _TABLES["error"]
-BROKEN, EMPTY = by_code(_TABLES["broken"]), by_code(_TABLES["empty"])
-SHAPES = tuple(Shape(**values(row)) for row in _TABLES["shape"])
+BROKEN, EMPTY = by_key(_TABLES["broken"]), by_key(_TABLES["empty"])
+_SIGNS = EMPTY | BROKEN
+_BODIES = [frozenset(keys) for keys in _ERROR["bodies"]]
+SHAPES = tuple(Shape(**frozen(row)) for row in _TABLES["shape"])
 _BY_VALUE = {value: shape for shape in SHAPES for value in shape.values}
 _BY_FIELD = {field: shape for shape in SHAPES for field in shape.fields}
+_steps = lru_cache(maxsize=512)(partial(str.split, sep="."))
 
 
 class ErrorInAnswer(Exception):  # noqa: N818 # its name is a row of the table
@@ -133,16 +135,14 @@ class _Said:
             error.body = self.body
             failure = classify(error)
             return failure._replace(reason=f"an error in the answer: {failure.reason}")
-        signs = [self.finish, "refusal" if self.refused else ""]
-        if stream:
-            signs.append("(unended)" if self.ends and not self.finish else "")
-        elif self.lacking:
-            signs.append("(lacking)")
-        for sign in signs:
-            row = BROKEN.get(sign) or (None if self.answered else EMPTY.get(sign))
-            if row is not None:
-                return Failure.of(row.kind, reason=row.reason, error=ErrorInAnswer.__name__)
-        return None
+        signs = (
+            self.finish,
+            self.refused and "refusal",
+            stream and self.ends and not self.finish and "(unended)",
+            not stream and self.lacking and "(lacking)",
+        )
+        row = next(filter(None, map((BROKEN if self.answered else _SIGNS).get, signs)), None)
+        return row and Failure.of(row.kind, reason=row.reason, error=ErrorInAnswer.__name__)
 
 
 @lru_cache(maxsize=512)
@@ -151,38 +151,29 @@ def _is_known(cls: Any) -> bool:
 
 
 def _shape(fields: dict[str, Any], *, plain: bool) -> Shape | None:
-    for name in ("type", "object"):
-        value = fields.get(name)
-        if isinstance(value, str):
-            shape = _BY_VALUE.get(value) or _BY_VALUE.get(f"{value.partition('.')[0]}.")
+    for word in (fields.get("type"), fields.get("object")):
+        if isinstance(word, str):
+            shape = _BY_VALUE.get(word) or _BY_VALUE.get(f"{word.partition('.')[0]}.")
             if shape is not None:
                 return shape
+    sure = not plain or len(fields) == 1
     for name, shape in _BY_FIELD.items():
-        if name in fields and (
-            not plain or len(fields) == 1 or any(mark in fields for mark in shape.marks)
-        ):
+        if name in fields and (sure or not fields.keys().isdisjoint(shape.marks)):
             return shape
     return None
 
 
-@lru_cache(maxsize=512)
-def _steps(path: str) -> tuple[str, ...]:
-    return tuple(path.split("."))
-
-
 def _find(part: Any, path: str) -> Any:
     for step in _steps(path):
-        if part is None:
-            return None
-        if step == "0":
+        if isinstance(part, dict):
+            part = part.get(step)
+        elif step == "0":
             part = part[0] if isinstance(part, list) and part else None
-            continue
-        plain = isinstance(part, dict)
-        fields = part if plain else part.__dict__
-        if not plain and step not in fields:
+        elif part is not None:
+            held = part.__dict__
             # What a class does not name; of LiteLLM's chunks everything.
-            fields = getattr(part, "__pydantic_extra__", None) or fields
-        part = fields.get(step)
+            more = None if step in held else getattr(part, "__pydantic_extra__", None)
+            part = (more or held).get(step)
     return part
 
 
@@ -206,9 +197,8 @@ def _error(item: Any, fields: dict[str, Any]) -> Any:
         # A sentence alone may be anybody's field.
         if error and (not isinstance(error, str) or len(fields) == 1 or "choices" in fields):
             return _document(error)
-    if ("code" in fields or "error_code" in fields) and not fields.get("success"):
-        return next((dict(fields) for keys in _ERROR["bodies"] if fields.keys() >= {*keys}), None)
-    return None
+    told = any(map(fields.keys().__ge__, _BODIES)) and not fields.get("success")
+    return dict(fields) if told else None
 
 
 def _document(error: Any) -> Any:

@@ -1,4 +1,4 @@
-"""Error documents: where each provider keeps its codes and its words."""
+"""Error documents: where each provider keeps its codes, its words and its waits."""
 
 # What is read here has whatever shape a stranger gave it; what comes out is typed.
 # pyright: reportUnknownArgumentType=false, reportUnknownMemberType=false
@@ -7,6 +7,7 @@
 from __future__ import annotations
 
 import json
+from contextlib import suppress
 from typing import Any
 
 from honcho_fallback._classify._tables import WORDS
@@ -15,93 +16,74 @@ TEXT_CAP = 4000  # a message longer than this is an echo of the input or a page
 _BODY_CAP = 65536
 _CODE_CAP = 100
 _DEPTH = 3
-_INNER = frozenset(WORDS["document_inner"])
-_NESTED = frozenset(WORDS["document_nested"])
-_CODES = frozenset(WORDS["document_codes"])
-_TEXTS = frozenset(WORDS["document_texts"])
+_ITEMS = 8
+# Tests of a key, to filter the keys of a document with.
+_is_inner, _is_code, _is_text, _is_wait, _is_nested = (
+    WORDS[f"body_{name}"].__contains__ for name in ("inner", "codes", "texts", "waits", "nested")
+)
 
 
-def parsed(raw: str | bytes) -> Any:
-    """Parse a JSON document, or keep the text.
+class Document:
+    """Collect what an error document says, the innermost error first: it is the one that knows."""
 
-    Args:
-        raw: What the provider sent.
-    """
-    text = raw.decode("utf-8", "replace") if isinstance(raw, bytes) else raw
-    start = text[:1]
-    if (start in "{[" or text[:20].lstrip()[:1] in ("{", "[")) and len(text) <= _BODY_CAP:
-        try:
-            return json.loads(text)
-        except (ValueError, RecursionError):
-            pass
-    return text[:TEXT_CAP]
+    __slots__ = ("codes", "texts", "waits")
 
+    def __init__(self) -> None:
+        self.codes: list[str] = []
+        self.texts: list[str] = []
+        self.waits: list[Any] = []
 
-def walk(  # noqa: C901  one pass over one document; split, it would cost a call per key
-    body: Any, codes: list[str], texts: list[str], depth: int
-) -> None:
-    """Collect codes and texts, the innermost error first: it is the one that knows.
+    def read(self, body: Any, depth: int = 0) -> None:
+        """Read a document, parsed or not, or a part of one.
 
-    Args:
-        body: A parsed document or a part of one.
-        codes: Grows.
-        texts: Grows.
-        depth: How deep this part lies.
-    """
-    if depth > _DEPTH:
-        return
-    if isinstance(body, list):
-        for item in body[:3]:
-            walk(item, codes, texts, depth + 1)
-    elif isinstance(body, dict):
-        later: list[Any] = []
-        words: list[str] = []
-        said: list[str] = []
-        for key, value in body.items():
-            if not isinstance(value, (dict, list)):
-                if key in _CODES:
-                    add_code(value, words, first=key == "code")
-                if key in _TEXTS and isinstance(value, str):
-                    said.append(value)
-            elif key in _INNER:
-                walk(value, codes, texts, depth + 1)
-            elif key in _NESTED:
-                later.append(value)
-        codes += words
-        for text in said:
-            _add_text(text, codes, texts, depth)
-        for value in later:
-            walk(value, codes, texts, depth + 1)
+        Args:
+            body: What somebody sent; what is no document and no text says nothing.
+            depth: How deep it lies.
+        """
+        if isinstance(body, (str, bytes)) and not depth:
+            self.hear(body if isinstance(body, str) else body.decode("utf-8", "replace"))
+        elif isinstance(body, list) and depth <= _DEPTH:
+            for item in body[:_ITEMS]:
+                self.read(item, depth + 1)
+        elif isinstance(body, dict) and depth <= _DEPTH:
+            for key in filter(_is_inner, body):
+                self.read(body[key], depth + 1)
+            self.note(body.get("code"))
+            for key in filter(_is_code, body):
+                self.note(body[key])
+            for key in filter(_is_text, body):
+                self.hear(body[key], depth + 1)
+            self.waits += map(body.get, filter(_is_wait, body))
+            for key in filter(_is_nested, body):
+                self.read(body[key], depth + 1)
 
+    def note(self, code: Any) -> None:
+        """Keep a code if it is one: a short string or a number, never a bool.
 
-def add_code(value: Any, codes: list[str], *, first: bool = False) -> None:
-    """Note a code if it is one: a short string or a number, never a bool.
+        Args:
+            code: Whatever the key held.
+        """
+        if isinstance(code, int) and not isinstance(code, bool):
+            code = str(int(code))
+        if isinstance(code, str) and 0 < len(code) <= _CODE_CAP and code != "None":
+            self.codes.append(code)
 
-    Args:
-        value: Whatever the key held.
-        codes: Grows.
-        first: Is it the most telling one?
-    """
-    if isinstance(value, int) and not isinstance(value, bool):
-        value = str(int(value))
-    if isinstance(value, str) and 0 < len(value) <= _CODE_CAP and value != "None":
-        codes.insert(0 if first else len(codes), value)
+    def hear(self, text: Any, depth: int = 0) -> None:
+        """Keep a text, and read the documents in it instead where it is nothing else.
 
-
-def _add_text(value: str, codes: list[str], texts: list[str], depth: int) -> None:
-    if not value or value in texts:
-        return
-    # Gateways pass the provider's own error on as a document inside the message.
-    start = value.find("{") if len(value) <= _BODY_CAP else -1
-    if start >= 0:
-        end = value.rfind("}")
-        try:
-            inner = json.loads(value[start : end + 1])
-        except (ValueError, RecursionError):
-            inner = None
-        if isinstance(inner, dict):
-            before = len(texts)
-            walk(inner, codes, texts, depth + 1)
-            if len(texts) > before and start == 0:
-                return
-    texts.append(value[:TEXT_CAP])
+        Args:
+            text: What somebody said, if it is one; gateways pass the provider's own error on
+                inside of it.
+            depth: How deep such a document lies.
+        """
+        if not isinstance(text, str) or not text or text in self.texts:
+            return
+        before, start, documents = len(self.texts), text.find("{"), None
+        if start >= 0 and len(text) <= _BODY_CAP:
+            with suppress(ValueError, RecursionError):
+                documents = json.loads(f"[{text[start : text.rfind('}') + 1]}]")
+            self.read(documents, depth - 1)
+        # A body that is a document and says nothing leaves the word to the exception.
+        told = len(self.texts) > before or not depth
+        if documents is None or not told or text[:start].strip("[ \t\r\n"):
+            self.texts.append(text[:TEXT_CAP])

@@ -6,38 +6,43 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, NamedTuple
+import re
+from functools import lru_cache
+from typing import Any, NamedTuple
 
-from honcho_fallback._classify._body import TEXT_CAP, add_code, parsed, walk
-from honcho_fallback._classify._safe import called, plain, quiet
-from honcho_fallback._classify._types import ClassFacts, class_facts
+from honcho_fallback._classify._body import TEXT_CAP, Document
+from honcho_fallback._classify._read import called, fields, plain
+from honcho_fallback._classify._tables import ENDINGS, NAMES, ORIGINS, WORDS, Row
+from honcho_fallback._failure import KINDS
 
-if TYPE_CHECKING:
-    from collections.abc import Mapping
+ATTRIBUTES = frozenset(WORDS["attributes"])
+_OF_AN_ANSWER = frozenset({"status_code", "status", "headers"})
+_STATUSES = ("status_code", "http_status", "status", "statusCode", "code")
+_STATUS = re.compile(r"\s*[1-5][0-9]{2}\s*")
 
 
 class Facts(NamedTuple):
     """Hold what one exception carries.
 
     Args:
+        row: The row of the nearest class in the MRO that a table names, or None.
         status: HTTP status as the exception states it, success included, or None.
-        body_status: A status stated inside the body, 400 to 599, or None.
+        error: The status that decides: that one, or one in the body, 400 to 599, or None.
         codes: The provider's codes and types, lower case, the most telling first.
         code: The code to show: as the provider wrote it.
         message: What the provider said.
         headers: The answer's headers, unread.
-        body: The parsed body, for waits.
-        cls: What the class says.
+        waits: How long to wait, as the body says it.
     """
 
+    row: Row | None
     status: int | None
-    body_status: int | None
-    codes: tuple[str, ...]
+    error: int | None
+    codes: list[str]
     code: str | None
     message: str
     headers: Any
-    body: Any
-    cls: ClassFacts
+    waits: list[Any]
 
 
 def read_facts(exc: BaseException) -> Facts:
@@ -46,71 +51,46 @@ def read_facts(exc: BaseException) -> Facts:
     Args:
         exc: The exception.
     """
-    cls = class_facts(exc)
-    reader = _Reader(exc, cls)
-    get = reader.get
-    response = get("response")
-    status = reader.status(response)
-    body = _body(get, response)
+    cls: Any = type(exc)
+    own = fields(exc, ATTRIBUTES)
+    answer = _answer(own.get("response"))
+    document = Document()
+    for body in (own.get("body"), own.get("details"), own.get("error"), answer.get("_content")):
+        if isinstance(body, (dict, list, str, bytes)) and body:
+            document.read(body)
+            break
+    for name in filter(own.__contains__, ("code", "type", "status", "error_code")):
+        document.note(own[name])
+    if callable(own.get("code")):  # gRPC
+        document.note(plain(called(exc, "code"), "name"))
+        document.hear(called(exc, "details"))
+    message = " ".join(document.texts) or _spoken(exc)
+    stated = (*map(own.get, _STATUSES), answer.get("status_code"), answer.get("status"))
+    numbers = (as_status(value) for value in stated if value is not None)
+    status = next(filter(None, numbers), None)
+    error = status if status is not None and status >= 400 else None
+    code = None
     codes: list[str] = []
-    texts: list[str] = []
-    if isinstance(body, (dict, list)):
-        walk(body, codes, texts, 0)
-    elif isinstance(body, str):
-        texts.append(body)
-    for name in ("code", "type", "status", "error_code"):
-        add_code(get(name), codes)
-    if cls.grpc:
-        _grpc(exc, codes, texts)
-    message = " ".join(texts) if texts else ""
-    if not message:
-        message = _spoken(exc)
-    body_status = None
-    shown = None
-    words: list[str] = []
-    for code in codes:
-        number = as_status(code)
+    for word in document.codes:
+        number = as_status(word)
         if number is None:
-            words.append(code.lower())
-            if shown is None or shown == "error":
-                shown = code
-        elif body_status is None and number >= 400:
-            body_status = number
-    headers = _headers(get, response)
-    return Facts(status, body_status, tuple(words), shown, message[:TEXT_CAP], headers, body, cls)
+            codes.append(word.lower())
+            code = word if code in (None, "error") else code
+        elif error is None and number >= 400:
+            error = number
+    headers = own.get("litellm_response_headers") or own.get("headers") or answer.get("headers")
+    row, message = class_row(cls), message[:TEXT_CAP]
+    return Facts(row, status, error, codes, code, message, headers, document.waits)
 
 
-class _Reader:
-    """Read attributes of an exception that may be hostile."""
-
-    __slots__ = ("_cls", "_exc", "_own")
-
-    def __init__(self, exc: BaseException, cls: ClassFacts) -> None:
-        self._exc = exc
-        self._cls = cls
-        try:
-            self._own: Mapping[str, Any] = exc.__dict__
-        except Exception:  # noqa: BLE001  a hostile exception has no facts
-            self._own = {}
-
-    def get(self, name: str) -> Any:
-        if name in self._own:
-            return self._own[name]
-        if name in self._cls.lazy:
-            return quiet(self._exc, name)
-        return self._cls.constants.get(name)
-
-    def status(self, response: Any) -> int | None:
-        for name in ("status_code", "http_status", "status", "statusCode", "code"):
-            found = as_status(self.get(name))
-            if found is not None:
-                return found
-        if response is None:
-            return None
-        if isinstance(response, dict):  # botocore
-            meta = response.get("ResponseMetadata")
-            return as_status(meta.get("HTTPStatusCode")) if isinstance(meta, dict) else None
-        return as_status(plain(response, "status_code")) or as_status(plain(response, "status"))
+def _answer(response: Any) -> dict[str, Any]:
+    """Return status, headers and content; to ask for .text or .json() could start reading."""
+    if not isinstance(response, dict):
+        return {} if response is None else fields(response, _OF_AN_ANSWER)
+    meta = response.get("ResponseMetadata")  # botocore
+    meta = meta if isinstance(meta, dict) else {}
+    headers = meta.get("HTTPHeaders")
+    return {"status": meta.get("HTTPStatusCode"), "headers": headers, "_content": response}
 
 
 def as_status(value: Any) -> int | None:
@@ -119,67 +99,44 @@ def as_status(value: Any) -> int | None:
     Args:
         value: Whatever the attribute held.
     """
-    if isinstance(value, bool):
-        return None
-    if isinstance(value, str):
-        value = value.strip()
-        if len(value) != 3 or not (value.isascii() and value.isdigit()):
-            return None
+    if isinstance(value, str) and _STATUS.fullmatch(value):
         value = int(value)
-    elif not isinstance(value, int):
-        return None
-    return int(value) if 100 <= value <= 599 else None
-
-
-def _body(get: Any, response: Any) -> Any:
-    for name in ("body", "details", "error"):
-        value = get(name)
-        if isinstance(value, (dict, list)):
-            if value:
-                return value
-        elif isinstance(value, (str, bytes)) and value:
-            return parsed(value)
-    if isinstance(response, dict):
-        return response
-    if response is not None:
-        try:
-            # Already read by httpx or requests; asking .text or .json() could start reading.
-            content = response.__dict__.get("_content")
-        except Exception:  # noqa: BLE001  an odd response has no body
-            return None
-        if isinstance(content, bytes) and content:
-            return parsed(content)
-    return None
-
-
-def _grpc(exc: BaseException, codes: list[str], texts: list[str]) -> None:
-    code = called(exc, "code")
-    name = plain(code, "name")
-    if isinstance(name, str):
-        codes.append(name)
-    details = called(exc, "details")
-    if isinstance(details, str) and details:
-        texts.append(details[:TEXT_CAP])
+    known = isinstance(value, int) and not isinstance(value, bool) and 100 <= value <= 599
+    return int(value) if known else None
 
 
 def _spoken(exc: BaseException) -> str:
-    with_args = plain(exc, "args")
-    if isinstance(with_args, tuple) and len(with_args) == 1 and type(with_args[0]) is str:
-        return with_args[0][:TEXT_CAP]
     try:
-        return str(exc)[:TEXT_CAP]
+        args = exc.args
+        return args[0] if len(args) == 1 and type(args[0]) is str else str(exc)
     except Exception:  # noqa: BLE001  a hostile __str__ says nothing
         return ""
 
 
-def _headers(get: Any, response: Any) -> Any:
-    for name in ("litellm_response_headers", "headers"):
-        found = get(name)
-        if found:
-            return found
-    if response is None:
-        return None
-    if isinstance(response, dict):
-        meta = response.get("ResponseMetadata")
-        return meta.get("HTTPHeaders") if isinstance(meta, dict) else None
-    return plain(response, "headers")
+@lru_cache(maxsize=512)
+def class_row(cls: type) -> Row | None:
+    """Find the row of the nearest class that a table names, by its whole name or by its end.
+
+    Args:
+        cls: The class of an exception.
+    """
+    for name in (c.__name__ for c in cls.__mro__):
+        row = NAMES.get(name) or next((row for row in ENDINGS if name.endswith(row.name)), None)
+        if row is not None:
+            return row
+    return None
+
+
+@lru_cache(maxsize=512)
+def origin(cls: type) -> Row | None:
+    """Find the row that decides whatever an instance carries: a cancellation before anything else.
+
+    Args:
+        cls: The class of an exception.
+    """
+    if not issubclass(cls, Exception | BaseExceptionGroup):
+        return ORIGINS["BaseException"]
+    packages = ((c, c.__module__.partition(".")[0]) for c in cls.__mro__)
+    keys = (key for c, top in packages for key in (top, c.__module__, f"{top}.{c.__name__}"))
+    found = [ORIGINS[key] for key in keys if key in ORIGINS]
+    return min(found, key=lambda row: KINDS[row.kind].severity, default=None)

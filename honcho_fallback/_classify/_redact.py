@@ -39,19 +39,13 @@ def redact(message: str) -> str:
         words.pop()  # cut in the middle, so no longer recognisable
     text = " ".join(words)
     if not text.isprintable():
-        text = "".join(c for c in text if c.isprintable())
-        words = text.split(" ")
+        text = "".join(filter(str.isprintable, text))
     lowered = text.lower()
-    if next(filter(lowered.__contains__, _HINTS), None) is not None:
-        text = _AFTER.sub(_masked, text)
-        words = text.split(" ")
-    for word in words:
+    if any(map(lowered.__contains__, _HINTS)):
+        text = _AFTER.sub(lambda found: found[1] + _MARK, text)
+    for word in text.split(" "):
         if len(word) >= _LONG and (len(word) >= _CERTAIN or "-" in word or "_" in word):
             clean = _SECRET.sub(_MARK, word)
             if clean != word:
                 text = text.replace(word, clean)
     return text if len(text) <= _CAP else text[: _CAP - 1] + "…"
-
-
-def _masked(found: re.Match[str]) -> str:
-    return found[1] + _MARK

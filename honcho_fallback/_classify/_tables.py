@@ -1,4 +1,4 @@
-"""Reads the tables: data in ``tables/*.toml``, one row for each thing that decides."""
+"""The tables: data in ``tables/*.toml``, one row for each thing that decides."""
 
 # What is read here has whatever shape a stranger gave it; what comes out is typed.
 # pyright: reportUnknownArgumentType=false, reportUnknownMemberType=false
@@ -6,14 +6,46 @@
 
 from __future__ import annotations
 
+import errno
 import tomllib
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any, NamedTuple
 
 from honcho_fallback._failure import FailureKind
 
-if TYPE_CHECKING:
-    from collections.abc import Mapping
+
+class Row(NamedTuple):
+    """Say what one thing means, and where it counts.
+
+    Args:
+        kind: What it means.
+        reason: One line for ``Failure.reason``.
+        transient: Overrides the kind's answer.
+        keys: What it is looked up by: codes in lower case, statuses, modules, an errno's names.
+        statuses: Only with one of these; none: with any. For a text 0 stands for no status.
+        name: A class name, looked up over the whole MRO, or the end of one.
+        homes: Where the name comes from, as ``module``; a test looks that it still exists.
+        strong: Does the name decide before the status does?
+        wraps: Does the class hide another exception that may say more?
+        opaque: Does whatever is inside decide, because the class itself says nothing?
+        needles: A text has any of these, lower case.
+        also: And, where given, any of these.
+        unless: And none of these.
+    """
+
+    kind: FailureKind
+    reason: str
+    transient: bool | None = None
+    keys: tuple[Any, ...] = ()
+    statuses: tuple[int, ...] = ()
+    name: str = ""
+    homes: tuple[str, ...] = ()
+    strong: bool = False
+    wraps: bool = False
+    opaque: bool = False
+    needles: tuple[str, ...] = ()
+    also: tuple[str, ...] = ()
+    unless: tuple[str, ...] = ()
 
 
 def read(name: str) -> dict[str, Any]:
@@ -26,21 +58,76 @@ def read(name: str) -> dict[str, Any]:
     return tomllib.loads(path.read_text(encoding="utf-8"))
 
 
-def values(row: dict[str, Any]) -> dict[str, Any]:
-    """Return a row with its words as values: the kind, lists as tuples, statuses as a set.
+def frozen(row: dict[str, Any]) -> dict[str, Any]:
+    """Return a row with its lists as tuples.
 
     Args:
         row: As it stands in the file.
     """
-    return {key: _value(key, value) for key, value in row.items()}
+    return {key: tuple(value) if isinstance(value, list) else value for key, value in row.items()}
 
 
-def _value(key: str, value: Any) -> Any:
-    if key == "kind":
-        return FailureKind(value)
-    if key == "statuses":
-        return frozenset(value)
-    return tuple(value) if isinstance(value, list) else value
+def rows(raw: list[dict[str, Any]]) -> tuple[Row, ...]:
+    """Build the rows of a table.
+
+    Args:
+        raw: As they stand in a file.
+    """
+    return tuple(Row(**frozen(row | {"kind": FailureKind(row["kind"])})) for row in raw)
 
 
-WORDS: Mapping[str, tuple[str, ...]] = {name: tuple(row) for name, row in read("words").items()}
+def by_key(raw: list[dict[str, Any]]) -> dict[Any, Row]:
+    """Give each key its row.
+
+    Args:
+        raw: As they stand in a file; no key twice.
+    """
+    return {key: row for row in rows(raw) for key in row.keys}
+
+
+# Words by what they are looked for; each a dictionary that is an ordered set.
+WORDS: dict[str, dict[str, None]] = {
+    name: dict.fromkeys(row) for name, row in read("words").items()
+}
+
+_CODES, _CLASSES = read("codes"), read("names")
+CODES, STATUSES = by_key(_CODES["code"]), by_key(_CODES["status"])
+# Codes that only name a class of statuses: they count where there is no error status.
+GENERIC = {code: int(status) for status, codes in _CODES["generic"].items() for code in codes}
+ERRNOS = {
+    getattr(errno, name): row
+    for name, row in by_key(_CODES["errno"]).items()
+    if hasattr(errno, name)
+}
+
+ORIGINS = by_key(_CLASSES["origin"])
+NAMES = {row.name: row for row in rows(_CLASSES["name"])}
+# Endings for classes of SDKs that no row names; nearest class first, longest ending first.
+ENDINGS = rows(
+    [{**row, "reason": f"a class name that ends in {row['name']}"} for row in _CLASSES["ending"]]
+)
+
+TEXTS = rows(read("texts")["text"])
+# Split by status once, each needle with its rows in order: a filter over plain strings is what
+# keeps a search cheap.
+NEEDLES: dict[int, dict[str, list[Row]]] = {}
+for _row in TEXTS:
+    for _status in _row.statuses:
+        for _needle in _row.needles:
+            NEEDLES.setdefault(_status, {}).setdefault(_needle, []).append(_row)
+
+
+def by_text(text: str, status: int) -> Row | None:
+    """Find the first row that a message fits, or None.
+
+    Args:
+        text: Lower case.
+        status: The status it may refine; 0 for none.
+    """
+    table = NEEDLES.get(status, {})
+    for needle in filter(text.__contains__, table):
+        for row in table[needle]:
+            also = not row.also or any(map(text.__contains__, row.also))
+            if also and not any(map(text.__contains__, row.unless)):
+                return row
+    return None

@@ -9,8 +9,8 @@ import subprocess
 from typing import TYPE_CHECKING
 
 from honcho_fallback import FailureKind, FallbackError
-from honcho_fallback._classify._causes import children
 from honcho_fallback._classify._facts import read_facts
+from honcho_fallback._classify._read import children
 from honcho_fallback.tools._errors import ToolBlockedError, ToolDeniedError
 from honcho_fallback.tools._failure import ToolFailure
 from honcho_fallback.tools._failure import ToolFailureKind as Kind
@@ -116,8 +116,8 @@ def _structured(error: BaseException) -> Kind | None:
     except Exception:  # noqa: BLE001 # a hostile exception has no facts
         return None
     kind = None if facts.status is None else _STATUSES.get(facts.status)
-    if kind is None and facts.cls.row is not None:
-        kind = _CLASSES.get(facts.cls.row.kind)
+    if kind is None and facts.row is not None:
+        kind = _CLASSES.get(facts.row.kind)
     return kind or _of_the_machine(error)
 
 

@@ -31,10 +31,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from honcho_fallback._classify import classify
-from honcho_fallback._classify._names import NAMES, NameRow
 from honcho_fallback._classify._redact import redact
-from honcho_fallback._classify._rules import CODES, GENERIC, STATUSES
-from honcho_fallback._classify._texts import ROWS, match
+from honcho_fallback._classify._tables import CODES, GENERIC, NAMES, STATUSES, TEXTS, Row, by_text
 from honcho_fallback._failure import Failure, FailureKind
 
 if TYPE_CHECKING:
@@ -116,7 +114,7 @@ def test_a_status_decides_whoever_raised_it(status: int, kind: FailureKind) -> N
 
 def test_every_status_row_is_consistent() -> None:
     """A row's key is its own status."""
-    assert all(status == row.status for status, row in STATUSES.items())
+    assert all(status in row.keys for status, row in STATUSES.items())
 
 
 @pytest.mark.parametrize("name", ["status_code", "http_status", "status", "statusCode", "code"])
@@ -194,9 +192,18 @@ def test_an_error_wrapped_by_a_gateway_is_found_one_level_down() -> None:
     assert classify(openai_error(400, raw)).kind is Kind.QUOTA
 
 
+def test_a_document_inside_a_text_body_is_read() -> None:
+    """A body that came as text, whole, behind a prefix or in a list, says what it says parsed."""
+    said = json.dumps({"error": {"type": "overloaded_error", "message": "later"}})
+    for body in (said, said.encode(), f"data: {said}", f"[{said}]"):
+        failure = classify(ProviderError("no", status_code=500, body=body))
+        assert (failure.kind, failure.code) == (Kind.OVERLOADED, "overloaded_error")
+        assert "later" in failure.provider_message
+
+
 # --- texts
 
-TEXTS = [
+EXAMPLES = [
     (429, "This one request too large for the tier", Kind.PAYLOAD_TOO_LARGE),
     (500, "our machines are overloaded, come back", Kind.OVERLOADED),
     (400, "you have insufficient credits on file", Kind.QUOTA),
@@ -220,7 +227,7 @@ TEXTS = [
 ]
 
 
-@pytest.mark.parametrize(("status", "message", "kind"), TEXTS)
+@pytest.mark.parametrize(("status", "message", "kind"), EXAMPLES)
 def test_a_text_decides_where_no_code_does(
     status: int | None, message: str, kind: FailureKind
 ) -> None:
@@ -231,8 +238,8 @@ def test_a_text_decides_where_no_code_does(
 
 def test_every_text_row_is_tried_above() -> None:
     """No row of the text table is without an example."""
-    hit = {match(message.lower(), status or 0) for status, message, _ in TEXTS}
-    assert {row.reason for row in ROWS} == {row.reason for row in hit if row is not None}
+    hit = {by_text(message.lower(), status or 0) for status, message, _ in EXAMPLES}
+    assert {row.reason for row in TEXTS} == {row.reason for row in hit if row is not None}
 
 
 def test_a_message_about_a_parameter_is_no_overflow() -> None:
@@ -284,6 +291,26 @@ def test_retry_after_is_read_from_each_place() -> None:
     assert classify(told).retry_after == 62.5
 
 
+@pytest.mark.parametrize(
+    "facts",
+    [
+        {"headers": {"retry-after": "1m30s"}},
+        {"headers": {"Retry-After": "1700000090"}},
+        {"headers": {"retry-after-ms": "90000"}},
+        {"headers": {b"retry-after": b"90"}},
+        {"body": {"errors": [{"retry_after": "90s"}]}},
+        {"body": 'data: {"error": {"retry_after": 90}}'},
+    ],
+)
+def test_a_wait_is_read_alike_wherever_it_stands(
+    facts: dict[str, Any], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Seconds, durations and times since the epoch count in headers and in bodies."""
+    monkeypatch.setattr("honcho_fallback._classify._waits.time.time", lambda: 1.7e9)
+    failure = classify(ProviderError("no", status_code=429, **facts))
+    assert failure.retry_after == 90
+
+
 @pytest.mark.parametrize("value", ["soon", "-3", "nan", "inf", ""])
 def test_an_unusable_retry_after_is_none(value: str) -> None:
     """A header that means nothing is ignored."""
@@ -310,11 +337,11 @@ def test_x_should_retry_false_is_obeyed() -> None:
 # --- names
 
 
-def _shown(value: NameRow | str) -> str:
+def _shown(value: Row | str) -> str:
     return value if isinstance(value, str) else value.name
 
 
-def _homes() -> list[tuple[NameRow, str]]:
+def _homes() -> list[tuple[Row, str]]:
     return [(row, home) for row in NAMES.values() for home in row.homes]
 
 
@@ -322,7 +349,7 @@ def _homes() -> list[tuple[NameRow, str]]:
     ("row", "home"), _homes(), ids=lambda v: v if isinstance(v, str) else v.name
 )
 def test_hon_029_every_listed_class_exists_in_its_sdk(
-    row: NameRow, home: str, monkeypatch: pytest.MonkeyPatch
+    row: Row, home: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """A rename in an SDK is seen: each name of the table is still a class where it says."""
     monkeypatch.setenv("LITELLM_LOCAL_MODEL_COST_MAP", "True")
@@ -333,7 +360,7 @@ def test_hon_029_every_listed_class_exists_in_its_sdk(
 
 
 @pytest.mark.parametrize("row", NAMES.values(), ids=lambda row: row.name)
-def test_every_name_decides_in_any_module(row: NameRow) -> None:
+def test_every_name_decides_in_any_module(row: Row) -> None:
     """Each name of the table gives its kind without a status and without a message."""
     cls = type(row.name, (Exception,), {"__module__": "some.sdk"})
     failure = classify(cls())

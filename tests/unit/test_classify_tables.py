@@ -13,11 +13,17 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from honcho_fallback._classify import classify
-from honcho_fallback._classify._names import NAMES, SUFFIXES, NameRow
-from honcho_fallback._classify._rules import CODES, STATUSES
-from honcho_fallback._classify._tables import read
-from honcho_fallback._classify._texts import NEEDLES, ROWS
-from honcho_fallback._classify._types import ATTRIBUTES
+from honcho_fallback._classify._facts import ATTRIBUTES
+from honcho_fallback._classify._tables import (
+    CODES,
+    ENDINGS,
+    NAMES,
+    NEEDLES,
+    STATUSES,
+    TEXTS,
+    Row,
+    read,
+)
 from honcho_fallback._failure import KINDS, Failure, FailureKind
 
 # --- the tables
@@ -30,8 +36,8 @@ def twice(entries: list[Any]) -> list[Any]:
 def test_no_structured_fact_stands_twice() -> None:
     """A status, code or class name of two rows would be decided by its place alone."""
     codes, names = read("codes"), read("names")
-    assert not twice([row["status"] for row in codes["status"]])
-    assert not twice([code for row in codes["code"] for code in row["codes"]])
+    for table in (codes["status"], codes["code"], codes["errno"], names["origin"]):
+        assert not twice([key for row in table for key in row["keys"]])
     assert not twice([code for group in codes["generic"].values() for code in group])
     assert not twice([row["name"] for row in names["name"]])
     assert not twice([row["name"] for row in names["ending"]])
@@ -40,11 +46,11 @@ def test_no_structured_fact_stands_twice() -> None:
 
 def test_no_text_stands_twice_in_a_row() -> None:
     """A row lists a needle once, in lower case; two rows may share one, and the first decides."""
-    for row in ROWS:
+    for row in TEXTS:
         assert not twice([*row.needles])
         assert all(word == word.lower() for word in (*row.needles, *row.also, *row.unless))
-    assert not twice([row.reason for row in ROWS])
-    order = {row: place for place, row in enumerate(ROWS)}
+    assert not twice([row.reason for row in TEXTS])
+    order = {row: place for place, row in enumerate(TEXTS)}
     for table in NEEDLES.values():
         for rows in table.values():
             assert [order[row] for row in rows] == sorted(order[row] for row in rows)
@@ -53,17 +59,17 @@ def test_no_text_stands_twice_in_a_row() -> None:
 def test_every_row_says_why() -> None:
     """Each row has one line that appears in ``Failure.reason``."""
     rows: tuple[Any, ...] = (
-        *ROWS,
+        *TEXTS,
         *CODES.values(),
         *STATUSES.values(),
         *NAMES.values(),
-        *SUFFIXES,
+        *ENDINGS,
     )
     assert all(row.reason and "\n" not in row.reason for row in rows)
 
 
-@pytest.mark.parametrize("row", SUFFIXES, ids=lambda row: row.name)
-def test_every_ending_decides(row: NameRow) -> None:
+@pytest.mark.parametrize("row", ENDINGS, ids=lambda row: row.name)
+def test_every_ending_decides(row: Row) -> None:
     """A class of an SDK that no row names is known by the end of its name."""
     cls = type(f"Nimbus{row.name}", (Exception,), {"__module__": "nimbus"})
     failure = classify(cls())
@@ -72,8 +78,8 @@ def test_every_ending_decides(row: NameRow) -> None:
 
 def test_a_longer_ending_goes_first() -> None:
     """An ending that ends like a shorter one is asked before it."""
-    for place, row in enumerate(SUFFIXES):
-        assert not any(row.name.endswith(before.name) for before in SUFFIXES[:place])
+    for place, row in enumerate(ENDINGS):
+        assert not any(row.name.endswith(before.name) for before in ENDINGS[:place])
 
 
 @pytest.mark.parametrize("code", ["insufficient_quota", "context_length_exceeded"])
@@ -121,7 +127,7 @@ def trapped(traps: dict[str, tuple[str, Any]]) -> Any:
 
 
 _traps = st.dictionaries(
-    st.sampled_from(ATTRIBUTES),
+    st.sampled_from(sorted(ATTRIBUTES)),
     st.tuples(st.sampled_from(["raise", "warn", "return"]), _anything),
     max_size=6,
 )

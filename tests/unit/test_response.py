@@ -403,7 +403,7 @@ def test_every_finish_reason_decides(word: str) -> None:
 def test_no_word_and_no_shape_stands_twice() -> None:
     """A word of two rows, or a value of two shapes, would be decided by chance."""
     assert not BROKEN.keys() & EMPTY.keys()
-    rows = [word for table in (BROKEN, EMPTY) for row in {*table.values()} for word in row.codes]
+    rows = [word for table in (BROKEN, EMPTY) for row in {*table.values()} for word in row.keys]
     keys = [key for shape in SHAPES for key in (*shape.values, *shape.fields)]
     for listed in (rows, keys):
         assert len(listed) == len({*listed})

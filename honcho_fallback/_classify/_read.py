@@ -1,0 +1,85 @@
+"""Reading objects that may be hostile: what raises counts as absent."""
+
+# What is read here has whatever shape a stranger gave it; what comes out is typed.
+# pyright: reportUnknownArgumentType=false, reportUnknownMemberType=false
+# pyright: reportUnknownVariableType=false
+
+from __future__ import annotations
+
+import threading
+import warnings
+from functools import lru_cache
+from typing import Any
+
+_lock = threading.RLock()
+
+
+def fields(obj: Any, names: frozenset[str]) -> dict[str, Any]:
+    """Return what an object holds, with those of the names that only its class offers.
+
+    Args:
+        obj: Any object.
+        names: Attributes.
+    """
+    own: dict[str, Any] = plain(obj, "__dict__") or {}
+    cls: Any = type(obj)
+    asked = _offered(cls, names).difference(own)
+    if not asked:
+        return own
+    # A property may warn. The lock keeps two threads from undoing each other's warning filters.
+    with _lock, warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        return {**own, **{name: plain(obj, name) for name in asked}}
+
+
+@lru_cache(maxsize=512)
+def _offered(cls: type, names: frozenset[str]) -> frozenset[str]:
+    held = {name for c in cls.__mro__ if c.__module__ != "builtins" for name in vars(c)}
+    return names if held & {"__getattr__", "__getattribute__"} else names & held
+
+
+def plain(obj: Any, name: str) -> Any:
+    """Read an attribute, or None.
+
+    Args:
+        obj: Any object.
+        name: The attribute.
+    """
+    try:
+        return getattr(obj, name, None)
+    except Exception:  # noqa: BLE001  a property that raises counts as absent
+        return None
+
+
+def called(obj: Any, name: str) -> Any:
+    """Call a method without arguments, or None.
+
+    Args:
+        obj: Any object.
+        name: The method.
+    """
+    method = plain(obj, name)
+    try:
+        return method() if callable(method) else None
+    except Exception:  # noqa: BLE001  a method that raises says nothing
+        return None
+
+
+def children(exc: BaseException, *, follow_context: bool) -> list[BaseException]:
+    """Name the exceptions that one exception was raised for, the most certain first.
+
+    Args:
+        exc: The exception.
+        follow_context: Is it a known wrapper, whose implicit context counts?
+    """
+    own: dict[str, Any] = plain(exc, "__dict__") or {}
+    attempt, args = own.get("last_attempt"), plain(exc, "args")  # the former is tenacity's
+    found = (
+        exc.__cause__,
+        exc.__context__ if follow_context and not exc.__suppress_context__ else None,
+        # Asking a pending future for its exception would wait for it.
+        called(attempt, "exception") if called(attempt, "done") is True else None,
+        *(own.get(name) for name in ("reason", "original_exception", "os_error")),
+        *(args[:2] if isinstance(args, tuple) else ()),
+    )
+    return [error for error in found if isinstance(error, BaseException)]
