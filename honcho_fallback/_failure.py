@@ -8,6 +8,8 @@ from pathlib import Path
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Literal, NamedTuple
 
+from honcho_fallback._shown import Shown
+
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
@@ -92,6 +94,9 @@ class Failure(NamedTuple):
     provider_message: str = ""
     reason: str = ""
     error: str = ""
+
+    # A NamedTuple has no other base, and type checkers know no such line in one.
+    _repr_html_, __rich__ = Shown._repr_html_, Shown.__rich__  # type: ignore[misc] # pyright: ignore[reportPrivateUsage] # as above
 
     @classmethod
     def of(  # noqa: PLR0913 # one keyword per field

@@ -5,6 +5,8 @@ from __future__ import annotations
 from dataclasses import asdict, dataclass
 from typing import TYPE_CHECKING, Any, Literal
 
+from honcho_fallback._shown import Shown
+
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
@@ -74,7 +76,7 @@ class AttemptRecord:
 
 
 @dataclass(frozen=True, slots=True)
-class CallRecord:
+class CallRecord(Shown):
     """Say what became of one logical call.
 
     Args:

@@ -1,0 +1,90 @@
+"""The words that page and terminal share."""
+
+from __future__ import annotations
+
+import unicodedata
+from dataclasses import replace
+from math import isfinite
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from honcho_fallback import AttemptRecord, CallRecord
+
+MISSING = "-"
+# A name that turns the rest of a line round, or tells a terminal what to do, is only shown.
+_UNSAFE = {"Cc", "Cs"}
+_TURNING = {"LRE", "RLE", "LRO", "RLO", "PDF", "LRI", "RLI", "FSI", "PDI"}
+
+
+def plain(text: str) -> str:
+    """Return a text on one line, without what could act on a terminal or on its surroundings.
+
+    Args:
+        text: Such as a target's name.
+    """
+    if text.isascii() and text.isprintable():
+        return text
+    return "".join(map(_safe, text))
+
+
+def _safe(character: str) -> str:
+    if character.isspace():
+        return " "
+    unsafe = unicodedata.category(character) in _UNSAFE
+    return "\ufffd" if unsafe or unicodedata.bidirectional(character) in _TURNING else character
+
+
+def duration(seconds: float) -> str:
+    """Say how long something took, to three figures at most.
+
+    Args:
+        seconds: Seconds; what is no time at all is shown as missing.
+    """
+    if not isfinite(seconds) or seconds < 0:
+        return MISSING
+    if not seconds:
+        return "0 s"
+    if seconds < 0.9995:
+        return f"{seconds * 1000:.3g} ms" if seconds < 0.01 else f"{seconds * 1000:.0f} ms"
+    if seconds < 59.95:
+        return f"{seconds:.3g} s"
+    if seconds < 86_400:
+        minutes, rest = divmod(round(seconds), 60)
+        hours, minutes = divmod(minutes, 60)
+        return f"{hours} h {minutes} min" if hours else f"{minutes} min {rest} s"
+    return f"{seconds / 86_400:,.1f} d" if seconds < 1e9 else f"{seconds:.3g} s"
+
+
+def said(attempt: AttemptRecord) -> str:
+    """Say in a few words what a target said.
+
+    Args:
+        attempt: What became of it.
+    """
+    if attempt.kind is None:
+        return "answered"
+    told = " ".join(str(fact) for fact in (attempt.status, attempt.kind) if fact)
+    asked = attempt.retry_after
+    return plain(told if asked is None else f"{told}, wait {asked:g} s")
+
+
+def headline(record: CallRecord) -> str:
+    """Say how a call ended, in the record's own words.
+
+    Args:
+        record: The call.
+    """
+    return plain(replace(record, attempts=(), untried=()).explain())
+
+
+def what_to_do(record: CallRecord) -> list[str]:
+    """List what a person should do about a call that nobody answered, each thing once.
+
+    Args:
+        record: The call.
+    """
+    if record.answered_by is not None:
+        return []
+    return list(
+        dict.fromkeys(plain(each.next_action) for each in record.attempts if each.next_action)
+    )
