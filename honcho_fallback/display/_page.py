@@ -18,8 +18,10 @@ _STYLE = """
 :root { color-scheme: light dark; background: Canvas; color: CanvasText }
 body { font: 15px/1.4 system-ui, sans-serif; margin: 1.5em auto; max-width: 80em; padding: 0 1em }
 h1 { font-size: 1.4em } h2 { font-size: 1.15em }
-@media screen { .hf { contain-intrinsic-size: auto 8em; content-visibility: auto } }
+@media screen { .many .hf { contain-intrinsic-size: auto 8em; content-visibility: auto } }
 """
+
+_MANY = 200  # from here on a browser had better draw only what is in view
 
 # The policy says once more that nothing is fetched and nothing runs.
 _HEAD = f"""<!doctype html>
@@ -35,8 +37,6 @@ _HEAD = f"""<!doctype html>
 <style>{STYLE}{_STYLE}</style>
 </head>
 <body>
-<main>
-<h1>Calls</h1>
 """
 
 
@@ -61,6 +61,9 @@ def write_page(records: Iterable[CallRecord], path: str | Path) -> Calls:
         with unfinished.open("x", encoding="utf-8", newline="\n") as page:
             page.writelines(_pieces(calls))
         unfinished.replace(path)
+    except OSError as error:
+        # Under the name that the caller knows.
+        raise OSError(error.errno, error.strerror, str(path)) from error
     finally:
         unfinished.unlink(missing_ok=True)
     return calls
@@ -68,6 +71,7 @@ def write_page(records: Iterable[CallRecord], path: str | Path) -> Calls:
 
 def _pieces(calls: Calls) -> Iterator[str]:
     yield _HEAD
+    yield f"<main{' class=many' if len(calls.records) > _MANY else ''}>\n<h1>Calls</h1>\n"
     yield unstyled(calls.summary)
     yield "\n<h2>One by one</h2>\n" if calls.records else "\n<p>There are none.</p>\n"
     yield from (f"{unstyled(record)}\n" for record in calls.records)

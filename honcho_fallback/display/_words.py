@@ -7,6 +7,8 @@ from dataclasses import replace
 from math import isfinite
 from typing import TYPE_CHECKING
 
+from honcho_fallback.display._marks import FAILED, mark_of
+
 if TYPE_CHECKING:
     from honcho_fallback import AttemptRecord, CallRecord
 
@@ -85,6 +87,5 @@ def what_to_do(record: CallRecord) -> list[str]:
     """
     if record.answered_by is not None:
         return []
-    return list(
-        dict.fromkeys(plain(each.next_action) for each in record.attempts if each.next_action)
-    )
+    failed = (each for each in record.attempts if mark_of(each) is FAILED)
+    return list(dict.fromkeys(plain(each.next_action) for each in failed if each.next_action))
