@@ -100,7 +100,7 @@ def _explain(error: ValidationError) -> str:
     first, *others = error.errors(include_url=False, include_input=False, include_context=False)
     if first["type"] == "json_invalid":
         return "not JSON"
-    if first["type"] == "model_type":
+    if not first["loc"]:
         return "not a JSON object"
     where = ".".join(str(part) for part in first["loc"])
     more = f" (and {len(others)} more)" if others else ""
