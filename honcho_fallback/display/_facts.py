@@ -18,6 +18,8 @@ if TYPE_CHECKING:
 
 Facts = list[tuple[str, str]]
 
+ATTEMPT_HEADS = ("", "asked", "said", "waited", "took")
+FIGURES = frozenset({"call", "waited", "took"})
 TARGET_HEADS = ("", "target", "model", "provider", "context window")
 
 

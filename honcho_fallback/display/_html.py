@@ -10,6 +10,8 @@ from typing import TYPE_CHECKING
 from honcho_fallback import CallRecord, Failure, FallbackPolicy
 from honcho_fallback.display._calls import Calls, Summary
 from honcho_fallback.display._facts import (
+    ATTEMPT_HEADS,
+    FIGURES,
     TARGET_HEADS,
     failure_facts,
     option_facts,
@@ -29,7 +31,7 @@ if TYPE_CHECKING:
 
 STYLE = Path(__file__).with_name("display.css").read_text(encoding="utf-8")
 
-_ATTEMPT_HEADS = ("", "target", "said", "waited", "took")
+_FIGURE = ' class="hf-figure"'
 
 
 def html_of(value: object) -> str:
@@ -75,7 +77,7 @@ def _record(record: CallRecord) -> str:
         '<th scope="col" class="hf-time"><span class="hf-ends">'
         f"<span>0</span><span>{duration(whole)}</span></span></th>"
     )
-    table = _table(_marked(OUTCOMES[record.outcome], headline(record)), _ATTEMPT_HEADS, rows, ends)
+    table = _table(_marked(OUTCOMES[record.outcome], headline(record)), ATTEMPT_HEADS, rows, ends)
     todo = "".join(f"<li>{_text(each)}</li>" for each in what_to_do(record))
     return _section("call", table + (f"<p>What to do:</p><ul>{todo}</ul>" if todo else ""))
 
@@ -98,7 +100,7 @@ def _failure(failure: Failure) -> str:
 @unstyled.register(FallbackPolicy)
 def _policy(policy: FallbackPolicy) -> str:
     chain = [
-        _row(target_facts(position, target)) for position, target in enumerate(policy.targets)
+        _row(*target_facts(position, target)) for position, target in enumerate(policy.targets)
     ]
     caption = _text(f"Policy of agent {plain(policy.agent)}")
     options = option_facts(policy)
@@ -114,8 +116,8 @@ def _attempt(span: Span) -> str:
         f"<td>{each.number}</td>",
         f'<th scope="row">{_name(each.target)}</th>',
         f"<td>{_marked(mark, said(each))}</td>",
-        f'<td class="hf-figure">{waited}</td>',
-        f'<td class="hf-figure">{took}</td>',
+        f"<td{_FIGURE}>{waited}</td>",
+        f"<td{_FIGURE}>{took}</td>",
     ]
     told = f"starts at {duration(each.started)}, takes {took}"
     bar = _piece(f"hf-bar hf-{mark.name}", min(span.start, 0.99), span.length)
@@ -130,22 +132,24 @@ def _piece(classes: str, start: float, length: float) -> str:
 
 def _pairs(caption: str, facts: Facts) -> str:
     rows = [
-        f'<tr><th scope="row">{_text(label)}</th><td>{_text(words)}</td></tr>'
+        f'<tr><th scope="row">{_text(label)}</th><td>{_name(words)}</td></tr>'
         for label, words in facts
     ]
     return f'<table class="hf-table hf-narrow"><caption>{caption}</caption>{"".join(rows)}</table>'
 
 
 def _table(caption: str, heads: Iterable[str], rows: Iterable[str], last: str = "") -> str:
-    columns = "".join(f'<th scope="col">{head}</th>' for head in heads)
+    columns = "".join(
+        f'<th scope="col"{_FIGURE if head in FIGURES else ""}>{head}</th>' for head in heads
+    )
     return (
         f'<table class="hf-table"><caption>{caption}</caption>'
         f"<thead><tr>{columns}{last}</tr></thead><tbody>{''.join(rows)}</tbody></table>"
     )
 
 
-def _row(cells: Iterable[str]) -> str:
-    return f"<tr>{''.join(f'<td>{_name(cell)}</td>' for cell in cells)}</tr>"
+def _row(first: str, *cells: str) -> str:
+    return f"<tr><td>{first}</td>{''.join(f'<td>{_name(cell)}</td>' for cell in cells)}</tr>"
 
 
 def _section(what: str, inside: str) -> str:

@@ -12,6 +12,8 @@ from rich.text import Text
 from honcho_fallback import CallRecord, Failure, FallbackPolicy
 from honcho_fallback.display._calls import Calls, Summary
 from honcho_fallback.display._facts import (
+    ATTEMPT_HEADS,
+    FIGURES,
     TARGET_HEADS,
     failure_facts,
     option_facts,
@@ -31,7 +33,6 @@ if TYPE_CHECKING:
     from honcho_fallback.display._spans import Span
 
 _BAR = 20
-_FIGURES = frozenset({"call", "waited", "took"})
 
 
 @singledispatch
@@ -53,7 +54,7 @@ def drawn(value: object) -> RenderableType:
 @drawn.register(CallRecord)
 def _record(record: CallRecord) -> RenderableType:
     whole, found = spans(record)
-    table = _table(("", "asked", "said", "waited", "took"))
+    table = _table(ATTEMPT_HEADS)
     _add_time(table, f"0 to {duration(whole)}")
     for span in found:
         table.add_row(Text(str(span.attempt.number)), *_cells(span))
@@ -66,7 +67,7 @@ def _record(record: CallRecord) -> RenderableType:
 
 @drawn.register(Calls)
 def _calls(calls: Calls) -> RenderableType:
-    table = _table(("call", "asked", "said", "waited", "took"))
+    table = _table(("call", *ATTEMPT_HEADS[1:]))
     _add_time(table, "")
     for number, record in enumerate(calls.records, start=1):
         for place, span in enumerate(spans(record)[1]):
@@ -112,7 +113,7 @@ def _cells(span: Span) -> Iterable[Text]:
 def _table(heads: Iterable[str]) -> Table:
     table = Table(box=None, padding=(0, 1), pad_edge=True, header_style="dim")
     for head in heads:
-        figure = head in _FIGURES
+        figure = head in FIGURES
         table.add_column(
             head, justify="right" if figure else "left", no_wrap=figure, overflow="fold"
         )

@@ -244,7 +244,7 @@ def test_a_screen_reader_is_told_what_the_bars_say(browser: Chromium, tmp_path: 
     ]
     assert page.names("group") == ["summary", "call"]
     assert "openai/gpt-5.5" in page.names("rowheader")
-    assert {"target", "said", "waited", "took"} <= {*page.names("columnheader")}
+    assert {"asked", "said", "waited", "took"} <= {*page.names("columnheader")}
     assert any(name.endswith("answered after 8000 ms.") for name in page.names("table"))
 
 
