@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import sys
 from collections import deque
-from io import TextIOWrapper
-from typing import TYPE_CHECKING, get_args
+from typing import TYPE_CHECKING, Any, get_args
 
 import typer
 from rich.text import Text
@@ -64,8 +63,9 @@ def show(
     chosen = (record for record in records if not outcomes or record.outcome in outcomes)
     kept = chosen if last is None else deque(chosen, last)
     if html is None:
-        if isinstance(sys.stdout, TextIOWrapper):
-            sys.stdout.reconfigure(errors="backslashreplace")  # a name may be in any script
+        out: Any = sys.stdout
+        if hasattr(out, "reconfigure"):
+            out.reconfigure(errors="backslashreplace")  # a name may be in any script
         summary = Summary.of(_printed(kept, console))
         console.print(summary if summary.calls else Text(f"No calls in {name}."))
     else:

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 from dataclasses import replace
 from itertools import pairwise
+from shutil import which
 from typing import TYPE_CHECKING
 
 import pytest
-from chromium import Box, Picture, near
+from chromium import Box, Chromium, Picture, near
 from display_calls import (
     EVERY_OUTCOME,
     HOSTILE,
@@ -23,15 +24,26 @@ from honcho_fallback.display import html_of, write_page
 from honcho_fallback.display._marks import ANSWERED, MARKS, STOPPED, mark_of
 
 if TYPE_CHECKING:
+    from collections.abc import Iterator
     from pathlib import Path
 
-    from chromium import Chromium, Colour, Page
+    from chromium import Colour, Page
 
     from honcho_fallback import CallRecord
 
 SCHEMES = ("light", "dark")
 RECORDS = [*EVERY_OUTCOME.values(), WAITED, HOSTILE_CALL]
 NOTEBOOK = "<!doctype html><meta charset=utf-8><body style='background:#1e1e1e;color:#d4d4d4'>"
+
+
+@pytest.fixture(scope="module")
+def browser() -> Iterator[Chromium]:
+    """One Chromium for all tests: Debian's package, for which nothing else is fetched."""
+    program = which("chromium")
+    if program is None:
+        pytest.skip("needs chromium (apt-get install chromium)")
+    with Chromium.started(program) as started:
+        yield started
 
 
 def rgb(colour: str) -> Colour:
