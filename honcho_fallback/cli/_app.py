@@ -105,8 +105,6 @@ def show(
         status = _show.show(source, Console(), html=html, outcomes=outcome or (), last=last)
     except (_show.ShowError, OSError) as error:
         _refuse(error)
-    except KeyboardInterrupt:
-        status = 130
     raise typer.Exit(status)
 
 

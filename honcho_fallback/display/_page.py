@@ -31,7 +31,6 @@ _HEAD = f"""<!doctype html>
 <meta http-equiv="Content-Security-Policy"
  content="default-src 'none'; style-src 'unsafe-inline'; img-src data:">
 <meta name="viewport" content="width=device-width, initial-scale=1">
-<meta name="color-scheme" content="light dark">
 <link rel="icon" href="data:,">
 <title>honcho_fallback: calls</title>
 <style>{STYLE}{_STYLE}</style>
