@@ -31,6 +31,7 @@ _QUIET = (
     "--disable-background-networking",
     "--disable-component-update",
     "--disable-sync",
+    "--disable-dev-shm-usage",
     "--hide-scrollbars",
     "--force-device-scale-factor=1",
     "--remote-debugging-pipe",
@@ -141,13 +142,13 @@ class Chromium:
             ) as running:
                 os.close(theirs_in)
                 os.close(theirs_out)
-                browser = cls(ours_in, ours_out)
                 try:
-                    yield browser
-                    browser.ask("Browser.close")
-                    running.wait(_PATIENCE)
+                    yield cls(ours_in, ours_out)
                 finally:
-                    if running.poll() is None:
+                    running.terminate()
+                    try:
+                        running.wait(_PATIENCE)
+                    except subprocess.TimeoutExpired:
                         running.kill()
                     os.close(ours_in)
                     os.close(ours_out)
