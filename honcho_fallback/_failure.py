@@ -6,6 +6,7 @@ from enum import StrEnum
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Literal, NamedTuple, TypedDict, Unpack
 
+from honcho_fallback._shown import Shown
 from honcho_fallback._tables import read
 
 if TYPE_CHECKING:
@@ -101,6 +102,9 @@ class Failure(NamedTuple):
     provider_message: str = ""
     reason: str = ""
     error: str = ""
+
+    # A NamedTuple has no other base, and type checkers know no such line in one.
+    _repr_html_, __rich__ = Shown._repr_html_, Shown.__rich__  # type: ignore[misc] # pyright: ignore[reportPrivateUsage] # as above
 
     @classmethod
     def of(

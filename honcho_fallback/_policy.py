@@ -14,6 +14,7 @@ from honcho_fallback._errors import FallbackConfigError
 from honcho_fallback._machine import FallbackRun
 from honcho_fallback._observer import Observers, Restore
 from honcho_fallback._plan import Plan, check_chain
+from honcho_fallback._shown import Shown
 from honcho_fallback._turn import Turn
 
 if TYPE_CHECKING:
@@ -40,7 +41,7 @@ class CallOptions(ConfigOptions, total=False):
     agent: str | None
 
 
-class FallbackPolicy:
+class FallbackPolicy(Shown):
     """Ask the next model on the first failure of the one before.
 
     Immutable and shared freely: what a call learns lives in its run, what a turn learns in the

@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import asdict, dataclass
 from typing import TYPE_CHECKING, Any, Literal
 
+from honcho_fallback._shown import Shown
 from honcho_fallback._tables import read
 
 if TYPE_CHECKING:
@@ -72,7 +73,7 @@ class AttemptRecord:
 
 
 @dataclass(frozen=True, slots=True)
-class CallRecord:
+class CallRecord(Shown):
     """Say what became of one logical call.
 
     Args:

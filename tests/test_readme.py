@@ -121,8 +121,11 @@ def test_every_example_runs(
     providers: HTTPServer,
     capsys: pytest.CaptureFixture[str],
     caplog: pytest.LogCaptureFixture,
+    monkeypatch: pytest.MonkeyPatch,
+    tmp_path: Path,
 ) -> None:
     """The examples run in the order in which they are read; the primary sees one request each."""
+    monkeypatch.chdir(tmp_path)  # for what they write
     names: dict[str, Any] = {"__name__": "readme"}
     for code in PYTHON:
         exec(compile(code, "README.md", "exec"), names)  # noqa: S102 # our own README
@@ -133,6 +136,7 @@ def test_every_example_runs(
     assert "good morning\nbackup\n" in shown
     assert "primary failed (overloaded ServiceUnavailableError 503), asking backup" in shown
     assert "openai/gpt-5.5 failed (overloaded Overloaded 503), asking" in shown
+    assert (tmp_path / "calls.html").read_text("utf-8").count('aria-label="call"') == 1
     assert TEXT[1].strip() in caplog.messages
     asked = [request.path for request, _ in providers.log]
     # The SDK's call, its stream, a tool loop of two iterations, a resilient call, one that must

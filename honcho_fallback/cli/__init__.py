@@ -1,4 +1,4 @@
-"""The command line: ``honcho-fallback demo`` and ``honcho-fallback explain``."""
+"""The command line: ``honcho-fallback demo``, ``explain``, ``show`` and others."""
 
 from __future__ import annotations
 

@@ -12,7 +12,7 @@ from honcho_fallback import FallbackConfigError
 from honcho_fallback.cli import _demo, _explain, _facts
 
 app = typer.Typer(
-    help="A fallback policy for LLM calls: see it work, and ask it what an error means.",
+    help="A fallback policy for LLM calls: see it work, and what saved calls and errors mean.",
     no_args_is_help=True,
     add_completion=False,
     pretty_exceptions_enable=False,
@@ -74,6 +74,38 @@ def explain(  # noqa: PLR0913 # one per option
         typer.echo(_explain.to_json(explanation))
     else:
         _explain.show(explanation, Console())
+
+
+@app.command()
+def show(
+    source: Annotated[
+        str,
+        typer.Argument(
+            metavar="RECORDS.jsonl",
+            help="A file with one record.to_dict() in JSON per line; - reads stdin.",
+        ),
+    ],
+    html: Annotated[
+        Path | None, typer.Option(metavar="FILE", help="Write one self-contained page instead.")
+    ] = None,
+    outcome: Annotated[
+        list[str] | None,
+        typer.Option(help="Only calls that ended so, such as exhausted; may be repeated."),
+    ] = None,
+    last: Annotated[int | None, typer.Option(min=1, help="Only the last so many calls.")] = None,
+) -> None:
+    """Draw the time line of saved calls, and count switches, answers and outcomes.
+
+    Lines that are no record are named on standard error; the others are shown all the same. Exit
+    status 1 if there was one.
+    """
+    from honcho_fallback.cli import _show  # noqa: PLC0415 # only this command needs it
+
+    try:
+        status = _show.show(source, Console(), html=html, outcomes=outcome or (), last=last)
+    except (_show.ShowError, OSError) as error:
+        _refuse(error)
+    raise typer.Exit(status)
 
 
 EnvFile = Annotated[

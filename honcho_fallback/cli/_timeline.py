@@ -1,24 +1,22 @@
-"""How the demo is shown: a line per attempt, to scale."""
+"""How the demo is shown: its calls' time lines, and what is to be said of them."""
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
 from rich.panel import Panel
-from rich.table import Table
 from rich.text import Text
+
+from honcho_fallback.display import Calls
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from rich.console import Console
 
-    from honcho_fallback import AttemptRecord, CallRecord
     from honcho_fallback.cli._played import Call, Check, Played
 
-_BAR = 12
 _LONGEST_SAID = 60
-_HEADS = ("call", "asked", "said", "waited", "ms", "")
 
 
 def show(console: Console, played: Played) -> None:
@@ -32,15 +30,7 @@ def show(console: Console, played: Played) -> None:
     scenario = played.scenario
     title = f"{scenario.title}: {scenario.fault}" if played.simulated else scenario.title
     console.print(Text(title, style="bold"))
-    table = Table(box=None, padding=(0, 1), pad_edge=True)
-    for head in _HEADS:
-        table.add_column(
-            head, justify="right" if head in {"call", "ms", "waited"} else "left", style="dim"
-        )
-    for number, call in enumerate(played.calls, start=1):
-        for attempt in call.record.attempts:
-            table.add_row(*_cells(number, call.record, attempt))
-    console.print(table)
+    console.print(Calls(call.record for call in played.calls))
     _show_requests(console, played.calls)
     _show_said(console, played.calls)
     if played.log:
@@ -64,34 +54,6 @@ def show_end(console: Console, played: Sequence[Played]) -> None:
     else:
         calls = sum(len(one.calls) for one in played)
         console.print(Text(f"All {calls} calls ended as they should.", style="bold green"))
-
-
-def _cells(number: int, record: CallRecord, attempt: AttemptRecord) -> list[Text]:
-    answered = attempt.kind is None
-    said = "answered" if answered else _failure(attempt)
-    said += f", {attempt.note}" if attempt.note else ""
-    return [
-        Text(str(number) if attempt.number == 1 else ""),
-        Text(attempt.target),
-        Text(said, style="green" if answered else "red"),
-        Text(f"{attempt.wait:.2f} s" if attempt.wait else "0 s"),
-        Text(f"{attempt.seconds * 1000:.0f}"),
-        Text(_bar(record, attempt), style="green" if answered else "red"),
-    ]
-
-
-def _failure(attempt: AttemptRecord) -> str:
-    told = " ".join(str(fact) for fact in (attempt.status, attempt.kind) if fact)
-    asked = attempt.retry_after
-    return told if asked is None else f"{told}, wait {asked:g} s"
-
-
-def _bar(record: CallRecord, attempt: AttemptRecord) -> str:
-    # Plain characters: a terminal without UTF-8 shows them too.
-    scale = _BAR / (record.seconds or 1.0)
-    start = min(int(attempt.started * scale), _BAR - 1)
-    length = max(1, min(round(attempt.seconds * scale), _BAR - start))
-    return " " * start + "=" * length
 
 
 def _show_requests(console: Console, calls: Sequence[Call]) -> None:

@@ -1,0 +1,81 @@
+"""Saved calls, drawn in the terminal or on a page."""
+
+from __future__ import annotations
+
+import sys
+from collections import deque
+from typing import TYPE_CHECKING, Any, get_args
+
+import typer
+from rich.text import Text
+
+from honcho_fallback._record import Outcome
+from honcho_fallback.display import Summary, read_records, write_page
+
+if TYPE_CHECKING:
+    from collections.abc import Collection, Iterable, Iterator
+    from pathlib import Path
+
+    from rich.console import Console
+
+    from honcho_fallback import CallRecord
+    from honcho_fallback.display import RecordError
+
+
+class ShowError(ValueError):
+    """Refuse what cannot be shown as asked."""
+
+
+def show(
+    source: str,
+    console: Console,
+    *,
+    html: Path | None,
+    outcomes: Collection[str],
+    last: int | None,
+) -> int:
+    """Read the calls, draw them, and return the exit status.
+
+    Args:
+        source: A file's path, or ``-`` for standard input.
+        console: Where to, unless there is a page.
+        html: Where the page goes, or None.
+        outcomes: Show these only; all if there are none.
+        last: Show the last so many only, or None.
+
+    Raises:
+        ShowError: There is no such outcome.
+        OSError: A file cannot be read or written.
+    """
+    known: tuple[str, ...] = get_args(Outcome)
+    for outcome in outcomes:
+        if outcome not in known:
+            raise ShowError(f"--outcome: got {outcome!r}; pass one of {', '.join(known)}")
+    name = "standard input" if source == "-" else source
+    broken: list[RecordError] = []
+
+    def complain(error: RecordError) -> None:
+        broken.append(error)
+        typer.echo(f"honcho-fallback: {name}: {error}", err=True)
+
+    lines = sys.stdin.buffer if source == "-" else source
+    records = read_records(lines, broken=complain)
+    chosen = (record for record in records if not outcomes or record.outcome in outcomes)
+    kept = chosen if last is None else deque(chosen, last)
+    if html is None:
+        out: Any = sys.stdout
+        if hasattr(out, "reconfigure"):
+            out.reconfigure(errors="backslashreplace")  # a name may be in any script
+        summary = Summary.of(_printed(kept, console))
+        console.print(summary if summary.calls else Text(f"No calls in {name}."))
+    else:
+        calls = len(write_page(kept, html).records)
+        console.print(Text(f"{html}: {calls} calls from {name}"), soft_wrap=True)
+    return 1 if broken else 0
+
+
+def _printed(records: Iterable[CallRecord], console: Console) -> Iterator[CallRecord]:
+    for record in records:
+        console.print(record)
+        console.print()
+        yield record

@@ -1,0 +1,173 @@
+"""Saved records come back as they were."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import replace
+from typing import TYPE_CHECKING, get_args
+
+import pytest
+from display_calls import EVERY_OUTCOME, HOSTILE, HOSTILE_CALL, WAITED
+from hypothesis import given
+from hypothesis import strategies as st
+
+from honcho_fallback import AttemptRecord, CallRecord, FailureKind
+from honcho_fallback._record import Outcome
+from honcho_fallback.display import RecordError, read_records
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+FIGURES = st.floats(allow_nan=False, allow_infinity=False)
+JSON = st.recursive(
+    st.none() | st.booleans() | st.integers() | FIGURES | st.text(),
+    lambda inner: st.lists(inner) | st.dictionaries(st.text(), inner),
+    max_leaves=4,
+)
+ATTEMPTS = st.builds(
+    AttemptRecord,
+    started=FIGURES,
+    seconds=FIGURES,
+    wait=FIGURES,
+    kind=st.none() | st.sampled_from(FailureKind),
+    status=st.none() | st.integers(),
+    retry_after=st.none() | FIGURES,
+    target=st.text(),
+    model=st.text(),
+    provider=st.none() | st.text(),
+    number=st.integers(),
+    position=st.integers(),
+    code=st.none() | st.text(),
+    error=st.none() | st.text(),
+    next_action=st.none() | st.text(),
+)
+RECORDS = st.builds(
+    CallRecord,
+    call_id=st.text(),
+    agent=st.text(),
+    chain=st.lists(st.text(), min_size=1, max_size=3).map(tuple),
+    attempts=st.lists(ATTEMPTS, max_size=3).map(tuple),
+    outcome=st.sampled_from(get_args(Outcome)),
+    answered_by=st.none() | st.text(),
+    is_fallback=st.booleans(),
+    started_at=FIGURES,
+    seconds=FIGURES,
+    usage=st.none() | st.dictionaries(st.text(), JSON),
+    time_to_first_token=st.none() | FIGURES,
+    untried=st.lists(st.tuples(st.text(), st.text()), max_size=2).map(tuple),
+)
+LINE = json.dumps(WAITED.to_dict())
+
+
+@given(record=RECORDS, ascii_only=st.booleans())
+def test_what_was_saved_is_read(record: CallRecord, ascii_only: bool) -> None:
+    """A record goes through JSON and back, every field of it."""
+    line = json.dumps(record.to_dict(), ensure_ascii=ascii_only)
+    (read,) = read_records([line])
+    assert read == record
+    assert read.to_dict() == record.to_dict()
+
+
+@pytest.mark.parametrize("outcome", EVERY_OUTCOME)
+def test_calls_of_every_outcome_are_read(outcome: str) -> None:
+    """What the machine records is what is read."""
+    record = EVERY_OUTCOME[outcome]
+    assert list(read_records([json.dumps(record.to_dict()).encode()])) == [record]
+
+
+def test_a_file_its_lines_and_its_path_are_the_same(tmp_path: Path) -> None:
+    """A path in both forms, an open file, bytes and strings; line ends and empty lines vary."""
+    path = tmp_path / "records.jsonl"
+    path.write_bytes(f"\n{LINE}\r\n\n  \n{LINE}".encode())
+    with path.open() as text, path.open("rb") as raw:
+        read = [list(read_records(source)) for source in (path, str(path), text, raw)]
+    assert read == [[WAITED, WAITED]] * 4
+
+
+def test_a_file_that_is_not_there_is_named(tmp_path: Path) -> None:
+    """It is an OSError with the path, not an empty list."""
+    with pytest.raises(FileNotFoundError, match=r"none\.jsonl"):
+        list(read_records(tmp_path / "none.jsonl"))
+
+
+BROKEN = [
+    ("{", "not JSON"),
+    (LINE[:-9], "not JSON"),
+    (LINE + LINE, "not JSON"),
+    ("[1]", "not a JSON object"),
+    ("null", "not a JSON object"),
+    ('{"message": "hello"}', "no record of a call: call_id: Field required (and 11 more)"),
+    (LINE.replace('"success"', '"won"'), "outcome: Input should be 'running', 'success'"),
+    (LINE.replace('"overloaded"', '"tired"'), "attempts.0.kind: Input should be 'rate_limit'"),
+    (LINE.replace('"number": 1', '"number": "1"'), "attempts.0.number: Input should be a valid"),
+    (LINE.replace('"started": 0.0', '"started": NaN'), "started: Input should be a finite number"),
+    (json.dumps({**WAITED.to_dict(), "chain": []}), "chain: Tuple should have at least 1 item"),
+    (json.dumps({**WAITED.to_dict(), "untried": [["a", "b"]]}), "untried.0: "),
+    (b'{"call_id": "\xff"}', "not JSON"),
+    ('{"call_id": "\\ud800"}', "not JSON"),
+]
+
+
+@pytest.mark.parametrize(("line", "words"), BROKEN, ids=range(len(BROKEN)))
+def test_a_line_that_is_no_record_is_named(line: str | bytes, words: str) -> None:
+    """The error says which line and what is wrong; those before it have been read."""
+    records = read_records(["", LINE, line, LINE])
+    assert next(records) == WAITED
+    with pytest.raises(RecordError) as caught:
+        next(records)
+    assert caught.value.line == 3
+    assert str(caught.value).startswith("line 3: ")
+    assert words in str(caught.value)
+    assert isinstance(caught.value, ValueError)
+
+
+def test_an_error_repeats_nothing_of_the_line() -> None:
+    """What stands in a foreign line may be a secret; the error does not quote it."""
+    foreign = json.dumps({**WAITED.to_dict(), "outcome": "sk-secret", "attempts": "sk-secret"})
+    with pytest.raises(RecordError) as caught:
+        list(read_records([foreign]))
+    assert "sk-secret" not in str(caught.value)
+    assert caught.value.__cause__ is None
+
+
+def test_the_lines_after_a_broken_one_are_read_when_somebody_listens() -> None:
+    """With ``broken`` nothing is raised, and every refusal is told."""
+    refused: list[RecordError] = []
+    read = list(read_records([LINE, "{", LINE, "[]", LINE], broken=refused.append))
+    assert read == [WAITED] * 3
+    assert [error.line for error in refused] == [2, 4]
+
+
+def test_what_a_later_version_adds_is_passed_over() -> None:
+    """A field that is not known here does not make a record a foreign one."""
+    told = WAITED.to_dict()
+    told["attempts"] = [{**attempt, "weather": "fine"} for attempt in told["attempts"]]
+    assert list(read_records([json.dumps({**told, "weather": "fine"})])) == [WAITED]
+
+
+def test_what_an_attempt_may_leave_out_may_be_missing() -> None:
+    """Fields with a default are read from lines that lack them."""
+    told = EVERY_OUTCOME["success"].to_dict()
+    optional = ("kind", "status", "code", "error", "retry_after", "next_action")
+    told["attempts"] = [
+        {name: value for name, value in told["attempts"][1].items() if name not in optional}
+    ]
+    (read,) = read_records([json.dumps(told)])
+    assert read.attempts == (EVERY_OUTCOME["success"].attempts[1],)
+
+
+def test_records_are_read_one_by_one() -> None:
+    """The second line is not looked at before the first record is out."""
+
+    def lines() -> object:
+        yield LINE
+        pytest.fail("nobody asked for it")
+
+    source = lines()
+    assert next(read_records(source)) == WAITED  # type: ignore[arg-type] # pytest.fail never returns
+
+
+def test_names_stay_what_they_are() -> None:
+    """Reading escapes nothing: that is the drawing's business."""
+    record = replace(HOSTILE_CALL, agent=HOSTILE, attempts=(), chain=(HOSTILE,), answered_by=None)
+    assert list(read_records([json.dumps(record.to_dict())])) == [record]
