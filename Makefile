@@ -78,7 +78,7 @@ clean:
 .venv/.installed: pyproject.toml constraints.txt
 	$(PYTHON) -m venv .venv
 	$(BIN)/python -m pip install --quiet --upgrade 'pip>=25.1'
-	$(call INSTALL,$(BIN)) --group test --group integrations \
+	$(call INSTALL,$(BIN)) --group test --group integrations --group notebooks \
 		--editable '.[agents,cli,demo,langfuse,litellm,providers,redis,settings]'
 	$(call INSTALL,$(BIN)) --no-deps langchain-tests==1.1.9
 	touch $@
