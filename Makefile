@@ -7,7 +7,7 @@ INSTALL = $(1)/python -m pip install --quiet --constraint constraints.txt
 # Tests reach this machine and nothing else; a cassette is played, never recorded.
 PYTEST := pytest --block-network --allowed-hosts=127.0.0.1,localhost,::1 --record-mode=none
 
-.PHONY: demo test test-langfuse test-litellm lint bench corpus wheel-test record clean
+.PHONY: demo test test-langfuse test-litellm lint bench corpus wheel-test notebooks record clean
 
 demo: .venv/.installed
 	$(BIN)/honcho-fallback demo $(ARGS)
@@ -66,6 +66,10 @@ test-litellm: $(LITELLMS:%=.venv-litellm-%/.installed)
 	$(call INSTALL,$(@D)/bin) --group test --group integrations --editable '.[demo,litellm,redis]'
 	$(@D)/bin/python -m pip install --quiet --no-deps litellm==$*
 	touch $@
+
+# Run the notebooks and keep what they show; a name runs one: ARGS=notebooks/05_langfuse.ipynb.
+notebooks: .venv/.installed
+	$(BIN)/python notebooks/rerun.py $(ARGS)
 
 record: .venv/.installed
 	$(BIN)/python recording/record.py $(ARGS)

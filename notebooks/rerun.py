@@ -59,7 +59,8 @@ _VOLATILE = (
     (re.compile(r"((?:127\.0\.0\.1|localhost):)\d+"), r"\1…"),
     (
         re.compile(
-            r"""\b((?:seconds|started|started_at|time_to_first_token)["']?[=:] ?)\d[\d.e+-]*"""
+            r"""\b((?:milliseconds|seconds|started|started_at|time_to_first_token)["']?[=:] ?)"""
+            r"\d[\d.e+-]*"
         ),
         r"\1…",
     ),
@@ -77,7 +78,8 @@ def read(path: Path) -> NotebookNode:
     Args:
         path: Where it is.
     """
-    return nbformat.read(path, as_version=4)  # type: ignore[no-untyped-call] # has no types
+    notebook: NotebookNode = nbformat.read(path, as_version=4)
+    return notebook
 
 
 def rerun(notebook: NotebookNode) -> NotebookNode:
@@ -90,7 +92,7 @@ def rerun(notebook: NotebookNode) -> NotebookNode:
         CellExecutionError: A cell raised.
         DeadKernelError: The kernel ended, for instance because a cell reached for the network.
     """
-    fresh = nbformat.from_dict(notebook)  # type: ignore[no-untyped-call] # has no types
+    fresh = nbformat.from_dict(notebook)
     with TemporaryDirectory(prefix="honcho-fallback-") as home:
         startup = Path(home, "profile_default", "startup")
         startup.mkdir(parents=True)
@@ -134,7 +136,7 @@ def steady(notebook: NotebookNode) -> NotebookNode:
             text = pattern.sub(replacement, text)
         return text
 
-    notebook.metadata = nbformat.from_dict(_METADATA)  # type: ignore[no-untyped-call] # has no types
+    notebook.metadata = nbformat.from_dict(_METADATA)
     for cell in notebook.cells:
         cell.metadata.clear()
         if cell.cell_type != "code":
@@ -206,7 +208,7 @@ def write(notebook: NotebookNode, path: Path) -> None:
         notebook: What.
         path: Where to.
     """
-    text = nbformat.writes(notebook, version=4)  # type: ignore[no-untyped-call] # has no types
+    text = nbformat.writes(notebook, version=4)
     path.write_text(f"{text.rstrip()}\n", "utf-8")
 
 

@@ -15,9 +15,10 @@ if TYPE_CHECKING:
 
     from honcho_fallback import AttemptRecord, CallRecord
 
-_WIDTH, _LABELS, _ROW, _STEP, _MARK = 720, 170, 30, 40, 8
+_WIDTH, _LABELS, _ROW, _BAR = 720, 170, 30, 340
+_CALL, _ATTEMPT, _HALF = 40, 14, 6
+_PRIMARY, _FALLBACK = "P", "F"
 _BLUE, _GREEN, _ORANGE, _INK, _GROUND = "#0072b2", "#009e73", "#d55e00", "#222222", "#ffffff"
-_BAR = 340
 
 
 @dataclass(frozen=True, slots=True)
@@ -70,43 +71,52 @@ def attempts_chart(title: str, loops: Mapping[str, Sequence[CallRecord]]) -> Cha
         loops: The records of each loop's calls in order, by label.
     """
     drawn: list[str] = []
-    rows = 0
-    for label, records in loops.items():
-        drawn.append(_text(_LABELS - 10, _ROW * (rows + 1) + 24, label, anchor="end"))
-        for column, record in enumerate(records):
-            x = _LABELS + 12 + column * _STEP
-            for depth, attempt in enumerate(record.attempts):
-                drawn.append(_mark(x + 14 * depth, _ROW * (rows + 1) + 19, attempt))
-        rows += 1
-    legend = _LABELS
-    for words, kind in (("failed", None), ("primary answered", 0), ("fallback answered", 1)):
-        y = _ROW * (rows + 1) + 19
-        drawn += [_shape(legend + 12, y, kind), _text(legend + 26, y + 5, words)]
-        legend += 50 + 7 * len(words)
+    for row, (label, records) in enumerate(loops.items()):
+        y = _ROW * (row + 1) + 19
+        drawn.append(_text(_LABELS - 10, y + 5, label, anchor="end"))
+        drawn += [
+            _mark(_LABELS + 12 + _CALL * column + _ATTEMPT * depth, y, attempt)
+            for column, record in enumerate(records)
+            for depth, attempt in enumerate(record.attempts)
+        ]
+    x, y = _LABELS + 12, _ROW * (len(loops) + 1) + 19
+    for words, shape in (
+        ("failed", None),
+        ("primary answered", _PRIMARY),
+        ("fallback answered", _FALLBACK),
+    ):
+        drawn += [_shape(x, y, shape), _text(x + 14, y + 5, words)]
+        x += 50 + 7 * len(words)
     told = "; ".join(
         f"{label}: " + " ".join(_letters(record.attempts) for record in records)
         for label, records in loops.items()
     )
-    return _chart(title, drawn, rows + 1, f"x failed, P primary, F fallback. {told}")
+    words = f"x failed, P primary, F fallback. {told}"
+    width = _LABELS + 12 + _CALL * max(map(len, loops.values()), default=0)
+    return _chart(title, drawn, len(loops) + 1, words, max(_WIDTH, width))
 
 
 def _letters(attempts: Iterable[AttemptRecord]) -> str:
-    return "".join("x" if one.kind else "F" if one.is_fallback else "P" for one in attempts)
+    return "".join(
+        "x" if one.kind else _FALLBACK if one.is_fallback else _PRIMARY for one in attempts
+    )
 
 
 def _mark(x: float, y: float, attempt: AttemptRecord) -> str:
-    return _shape(x, y, None if attempt.kind else int(attempt.is_fallback))
+    role = _FALLBACK if attempt.is_fallback else _PRIMARY
+    return _shape(x, y, None if attempt.kind else role)
 
 
-def _shape(x: float, y: float, answered_by: int | None) -> str:
-    half = _MARK - 2
+def _shape(x: float, y: float, answered_by: str | None) -> str:
+    left, top, right, bottom = x - _HALF, y - _HALF, x + _HALF, y + _HALF
     if answered_by is None:
-        lines = f"M{x - half} {y - half}L{x + half} {y + half}M{x - half} {y + half}L{x + half} {y - half}"
-        return f'<path d="{lines}" stroke="{_ORANGE}" stroke-width="3"/>'
-    if answered_by == 0:
-        return f'<circle cx="{x}" cy="{y}" r="{half}" fill="{_BLUE}"/>'
-    corner = f'x="{x - half}" y="{y - half}" width="{2 * half}" height="{2 * half}"'
-    return f'<rect {corner} fill="{_GREEN}"/>'
+        cross = f"M{left} {top}L{right} {bottom}M{left} {bottom}L{right} {top}"
+        return f'<path d="{cross}" stroke="{_ORANGE}" stroke-width="3"/>'
+    if answered_by == _PRIMARY:
+        return f'<circle cx="{x}" cy="{y}" r="{_HALF}" fill="{_BLUE}"/>'
+    side = 2 * _HALF
+    place = f'x="{left}" y="{top}" width="{side}" height="{side}"'
+    return f'<rect {place} fill="{_GREEN}"/>'
 
 
 def _text(x: float, y: float, text: str, *, anchor: str = "start", weight: str = "normal") -> str:
@@ -114,16 +124,16 @@ def _text(x: float, y: float, text: str, *, anchor: str = "start", weight: str =
     return f'<text {place} fill="{_INK}">{escape(text)}</text>'
 
 
-def _chart(title: str, drawn: Sequence[str], rows: int, words: str) -> Chart:
+def _chart(title: str, drawn: Sequence[str], rows: int, words: str, width: int = _WIDTH) -> Chart:
     height = _ROW * (rows + 1) + 20
     head = (
-        f'<svg xmlns="http://www.w3.org/2000/svg" width="{_WIDTH}" height="{height}" '
-        f'viewBox="0 0 {_WIDTH} {height}" font-family="sans-serif" font-size="14" role="img">'
+        f'<svg xmlns="http://www.w3.org/2000/svg" width="{width}" height="{height}" '
+        f'viewBox="0 0 {width} {height}" font-family="sans-serif" font-size="14" role="img">'
     )
     lines = [
         head,
         f"<title>{escape(title)}: {escape(words)}</title>",
-        f'<rect width="{_WIDTH}" height="{height}" rx="6" fill="{_GROUND}"/>',
+        f'<rect width="{width}" height="{height}" rx="6" fill="{_GROUND}"/>',
         _text(12, 24, title, weight="bold"),
         *drawn,
         "</svg>",
