@@ -55,7 +55,7 @@ del _stay_here
 """
 _CALL_ID = re.compile(r"\b[0-9a-f]{20}-[0-9a-f]+\b")
 _VOLATILE = (
-    (re.compile(r"\b\d+ ms\b"), "… ms"),
+    (re.compile(r"\b\d[\d.]* ms\b"), "… ms"),
     (re.compile(r"((?:127\.0\.0\.1|localhost):)\d+"), r"\1…"),
     (
         re.compile(
