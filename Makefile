@@ -7,7 +7,7 @@ INSTALL = $(1)/python -m pip install --quiet --constraint constraints.txt
 # Tests reach this machine and nothing else; a cassette is played, never recorded.
 PYTEST := pytest --block-network --allowed-hosts=127.0.0.1,localhost,::1 --record-mode=none
 
-.PHONY: demo test test-langfuse test-litellm lint bench corpus wheel-test record clean
+.PHONY: demo test test-langfuse test-litellm lint bench corpus wheel-test notebooks record clean
 
 demo: .venv/.installed
 	$(BIN)/honcho-fallback demo $(ARGS)
@@ -68,6 +68,10 @@ test-litellm: $(LITELLMS:%=.venv-litellm-%/.installed)
 	$(@D)/bin/python -m pip install --quiet --no-deps litellm==$*
 	touch $@
 
+# Run the notebooks and keep what they show; a name runs one: ARGS=notebooks/05_langfuse.ipynb.
+notebooks: .venv/.installed
+	$(BIN)/python notebooks/rerun.py $(ARGS)
+
 record: .venv/.installed
 	$(BIN)/python recording/record.py $(ARGS)
 
@@ -79,7 +83,7 @@ clean:
 .venv/.installed: pyproject.toml constraints.txt
 	$(PYTHON) -m venv .venv
 	$(BIN)/python -m pip install --quiet --upgrade 'pip>=25.1'
-	$(call INSTALL,$(BIN)) --group test --group integrations \
+	$(call INSTALL,$(BIN)) --group test --group integrations --group notebooks \
 		--editable '.[agents,cli,demo,langfuse,litellm,providers,redis,settings]'
 	$(call INSTALL,$(BIN)) --no-deps langchain-tests==1.1.9
 	touch $@

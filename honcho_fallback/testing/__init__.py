@@ -1,7 +1,7 @@
 """A test kit: simulated providers that break on demand, a real model server, a trace receiver.
 
 All on loopback. The first two need the extra ``demo``, the last the extra ``langfuse``, which is
-imported when one is started and not before.
+imported when one is started and not before. The charts are for notebooks and need nothing.
 
 For tests of your own code: scripted targets, a clock, assertions on records, faults of healthy
 models. With pytest they are the fixtures ``scripted``, ``fallback_clock``, ``fallback_records``
@@ -14,6 +14,7 @@ from honcho_fallback.testing._asserts import (
     assert_outcome,
     assert_switched,
 )
+from honcho_fallback.testing._charts import Chart, attempts_chart, bar_chart
 from honcho_fallback.testing._clock import Clock
 from honcho_fallback.testing._failing import Failing
 from honcho_fallback.testing._fault import FaultInjector, fault_injector
@@ -33,6 +34,7 @@ from honcho_fallback.testing._status_error import StatusError
 from honcho_fallback.testing._wire import FaultOptions
 
 __all__ = [
+    "Chart",
     "Clock",
     "Failing",
     "FaultInjector",
@@ -52,6 +54,8 @@ __all__ = [
     "assert_not_switched",
     "assert_outcome",
     "assert_switched",
+    "attempts_chart",
+    "bar_chart",
     "fault_injector",
     "fault_simulator",
     "local_model_server",

@@ -70,6 +70,17 @@ class FaultSimulator:
         match = self._scenarios.Match(provider=provider)
         self._add("Fail", status, times=times, retry_after=retry_after, code=code, match=match)
 
+    def delay(self, seconds: float, *, times: int | None = 1, provider: str = "openai") -> None:
+        """Hold answers back; an HTTP error of ``fail`` comes at once all the same.
+
+        Args:
+            seconds: For how long.
+            times: How many answers; None for all of them, until ``reset``.
+            provider: Whose answers.
+        """
+        match = self._scenarios.Match(provider=provider)
+        self._add("Delay", seconds, times=times, match=match)
+
     def cut_stream(
         self, *, after_chunks: int = 1, times: int | None = 1, provider: str = "openai"
     ) -> None:
@@ -109,13 +120,13 @@ class FaultSimulator:
             match=match,
         )
 
-    def reply(self, text: str, *, times: int | None = 1, provider: str = "openai") -> None:
+    def reply(self, text: str, *, times: int | None = 1, provider: str | None = "openai") -> None:
         """Say a text.
 
         Args:
             text: What the model says.
             times: How many times.
-            provider: Whose model.
+            provider: Whose model; None for every one.
         """
         match = self._scenarios.Match(provider=provider)
         self._add("Reply", text=text, times=times, match=match)
@@ -126,7 +137,7 @@ class FaultSimulator:
         arguments: dict[str, Any],
         *,
         times: int | None = 1,
-        provider: str = "openai",
+        provider: str | None = "openai",
     ) -> None:
         """Ask for a tool to be called, where tools are offered.
 
@@ -134,7 +145,7 @@ class FaultSimulator:
             name: The tool's.
             arguments: What it is passed.
             times: How many times.
-            provider: Whose model.
+            provider: Whose model; None for every one.
         """
         match = self._scenarios.Match(provider=provider, tools=True)
         call = self._scenarios.ToolCall(name, arguments)
