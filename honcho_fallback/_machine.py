@@ -330,8 +330,9 @@ class FallbackRun(History):
         """
         if position is not None and position >= self._plan.reach:
             position = None
-        if self._outcome != "running" or (position is None and not self._errors):
-            self._refuse("skip")
+        self._refuse_once_over("skip")
+        if position is None and not self._errors:
+            raise RuntimeError("skip: nobody is left and nothing has failed; call cancel()")
         here, chain = self._attempt.position, self._plan.chain
         now = self._clock() if now is None else now
         passed = range(here, len(chain) if position is None else position)

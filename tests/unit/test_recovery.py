@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import pickle
 from collections import Counter
 from typing import TYPE_CHECKING, Any
 
@@ -375,6 +376,19 @@ def test_a_quiet_service_may_repeat(clock: Clock) -> None:
     assert FallbackPolicy([Target("only")], config).call(script.ask) == "hello"
 
 
+def test_a_budget_forgets_what_has_left_its_window() -> None:
+    """A service that never repeats, with a policy for each request, keeps no memory of them."""
+    budget = RetryBudget(ratio=1.0, min_per_second=0.0, window=10)
+    for second in range(1000):
+        budget.first(f"target {second}", float(second))
+    kept = len(pickle.dumps(budget.__dict__["_seen"]))
+    for second in range(1000, 10_000):
+        budget.first(f"target {second}", float(second))
+    assert len(pickle.dumps(budget.__dict__["_seen"])) < 2 * kept
+    assert budget.repeat("target 9999", 9999.0)
+    assert not budget.repeat("target 9000", 9999.0)
+
+
 @pytest.mark.parametrize("field", ["ratio", "min_per_second", "window"])
 def test_bad_budgets_are_refused(field: str) -> None:
     """A negative share is a mistake."""
@@ -407,3 +421,29 @@ def test_neither_turn_nor_cooldown_degrade_it(clock: Clock) -> None:
         script = Script(primary=["judged"])
         assert policy.call(script.ask, must_not_degrade=True) == "judged"
         assert turn.position == 1
+
+
+def test_a_framework_cannot_skip_to_a_fallback_where_the_call_must_not_degrade() -> None:
+    """Out of rotation or not, nobody but the primary is asked; before a failure that is an error."""
+    policy = FallbackPolicy(
+        [Target("primary"), Target("fallback")], FallbackConfig(must_not_degrade=True)
+    )
+    with pytest.raises(RuntimeError, match="skip"):
+        policy.start().skip(1, "paused")
+
+
+def test_a_probe_that_is_skipped_gives_its_permit_back(clock: Clock) -> None:
+    """A framework that will not ask the target on probation leaves the probe to the next call."""
+    policy = FallbackPolicy(
+        [Target("primary"), Target("fallback")], FallbackConfig(cooldown=Cooldown(base=60))
+    )
+    run = policy.start()
+    run.fail(DOWN)
+    run.succeed()
+    clock.now += 61
+    run = policy.start()
+    assert run.attempt.position == 0
+    assert run.skip(1, "paused").position == 1
+    assert policy.start().attempt.position == 0
+    run.succeed()
+    assert run.record.untried == (("primary", "paused"),)
