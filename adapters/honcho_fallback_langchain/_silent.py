@@ -22,6 +22,7 @@ from langchain_core.utils.utils import LC_ID_PREFIX
 
 from honcho_fallback_langchain._chunks import has_content
 from honcho_fallback_langchain._marks import describe, mark, usage_of
+from honcho_fallback_langchain._sdk_keys import awith_key, with_key
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Callable, Iterator
@@ -67,21 +68,21 @@ class Silent:
 
     def generate(self, attempt: Attempt) -> ChatResult:
         """Ask one candidate."""
-        model, messages, kwargs = self._prepare(attempt)
+        model, messages, kwargs = self._prepare(attempt, with_key(attempt.target))
         if isinstance(model, BaseChatModel):
             return self._finish(attempt, model._generate_with_cache(messages, **kwargs))  # noqa: SLF001 # see above
         return self._finish(attempt, _result(model.invoke(messages, _UNHEARD, **kwargs)))
 
     async def agenerate(self, attempt: Attempt) -> ChatResult:
         """Ask one candidate."""
-        model, messages, kwargs = self._prepare(attempt)
+        model, messages, kwargs = self._prepare(attempt, await awith_key(attempt.target))
         if isinstance(model, BaseChatModel):
             return self._finish(attempt, await model._agenerate_with_cache(messages, **kwargs))  # noqa: SLF001 # see above
         return self._finish(attempt, _result(await model.ainvoke(messages, _UNHEARD, **kwargs)))
 
     def stream(self, attempt: Attempt) -> Iterator[ChatGenerationChunk]:
         """Ask one candidate for its chunks."""
-        model, messages, kwargs = self._prepare(attempt)
+        model, messages, kwargs = self._prepare(attempt, with_key(attempt.target))
         if not isinstance(model, BaseChatModel) or not _streams(model, kwargs, async_api=False):
             return map(_as_chunk, [self.generate(attempt)])
         if model.rate_limiter is not None:
@@ -90,7 +91,7 @@ class Silent:
 
     async def astream(self, attempt: Attempt) -> AsyncIterator[ChatGenerationChunk]:
         """Ask one candidate for its chunks."""
-        model, messages, kwargs = self._prepare(attempt)
+        model, messages, kwargs = self._prepare(attempt, await awith_key(attempt.target))
         if not isinstance(model, BaseChatModel) or not _streams(model, kwargs, async_api=True):
             yield _as_chunk(await self.agenerate(attempt))
             return
@@ -99,9 +100,10 @@ class Silent:
         async for chunk in model._astream(messages, **kwargs):  # noqa: SLF001 # see above
             yield chunk
 
-    def _prepare(self, attempt: Attempt) -> tuple[Runnable[Any, Any], list[Any], dict[str, Any]]:
+    def _prepare(
+        self, attempt: Attempt, candidate: Runnable[Any, Any]
+    ) -> tuple[Runnable[Any, Any], list[Any], dict[str, Any]]:
         messages, kwargs = self.ask_for(attempt, self.messages, self.kwargs)
-        candidate: Runnable[Any, Any] = attempt.target.client
         # What does more than to hold keywords (a retry, a configurable field) has to be asked.
         while isinstance(candidate, RunnableBindingBase) and _is_transparent(candidate):
             kwargs = {**candidate.kwargs, **kwargs}
