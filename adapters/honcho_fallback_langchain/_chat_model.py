@@ -254,7 +254,8 @@ class FallbackChatModel(OverChain, Verbs, BaseChatModel):
     def _silent(
         self, messages: list[BaseMessage], stop: list[str] | None, kwargs: dict[str, Any]
     ) -> Silent:
-        return Silent(self.policy, self.ask_for, messages, {"stop": stop, **kwargs})
+        given = {"stop": stop, **kwargs}
+        return Silent(self.policy, self.ask_for, messages, given, self.observers)
 
     @property
     def _primary(self) -> BaseChatModel:

@@ -16,6 +16,7 @@ from pydantic import SecretStr
 from honcho_fallback import FallbackConfigError, Target
 from honcho_fallback.credentials import ApiKey
 from honcho_fallback_langchain._models_inside import (
+    copied,
     derived,
     of_integration,
     owner_of,
@@ -128,11 +129,10 @@ def _keyed(field: str, *clients: str) -> Callable[[Any, str], Any]:
     def change(model: Any, key: str) -> Any:
         if callable(getattr(model, field)):
             return model  # it asks for its key itself
-        copy = model.model_copy(update={field: SecretStr(key)})
-        held = vars(copy)
-        # Those that are built on first use are built with the key.
-        held |= {name: derived(held[name], api_key=key) for name in clients if name in held}
-        return copy
+        copy = copied(model, {field: SecretStr(key)})
+        built = {name: vars(model)[name] for name in clients if name in vars(model)}
+        vars(copy).update({name: derived(one, api_key=key) for name, one in built.items()})
+        return copy  # what it builds on first use is built with the key
 
     return change
 

@@ -18,10 +18,12 @@ from langchain_core.language_models import BaseChatModel
 from langchain_core.messages import AIMessageChunk, HumanMessage
 from langchain_core.outputs import ChatGeneration, ChatGenerationChunk, ChatResult
 from langchain_core.runnables.base import RunnableBindingBase
+from langchain_core.runnables.config import ensure_config
 from langchain_core.utils.utils import LC_ID_PREFIX
 
 from honcho_fallback_langchain._chunks import has_content
 from honcho_fallback_langchain._marks import describe, mark, usage_of
+from honcho_fallback_langchain._options import for_this_call
 from honcho_fallback_langchain._sdk_keys import awith_key, with_key
 
 if TYPE_CHECKING:
@@ -30,7 +32,7 @@ if TYPE_CHECKING:
     from langchain_core.messages import BaseMessage
     from langchain_core.runnables import Runnable, RunnableConfig
 
-    from honcho_fallback import Attempt, FallbackPolicy, FallbackRun
+    from honcho_fallback import Attempt, FallbackObserver, FallbackPolicy, FallbackRun
 
     AskFor = Callable[[Attempt, Any, dict[str, Any]], tuple[Any, dict[str, Any]]]
 
@@ -48,6 +50,7 @@ class Silent:
         ask_for: Makes the input and the keywords for one attempt.
         messages: What is asked.
         kwargs: As for each candidate.
+        observers: Whom to tell.
     """
 
     __slots__ = ("ask_for", "kwargs", "messages", "run")
@@ -58,11 +61,14 @@ class Silent:
         ask_for: AskFor,
         messages: list[BaseMessage],
         kwargs: dict[str, Any],
+        observers: tuple[FallbackObserver, ...],
     ) -> None:
         self.ask_for = ask_for
         self.messages = messages
         self.kwargs = kwargs
-        self.run: FallbackRun = policy.start()
+        # LangChain hands no config on; what a graph or a chain runs in is around us.
+        policy, turn = for_this_call(ensure_config(), policy, observers)
+        self.run: FallbackRun = policy.start(turn=turn)
         if self.run.wants_content:
             self.run.tell(input=messages)
 
