@@ -8,6 +8,7 @@ end.
 
 from __future__ import annotations
 
+import socket
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 from unittest.mock import patch
@@ -104,3 +105,12 @@ def clock(monkeypatch: pytest.MonkeyPatch) -> Clock:
     monkeypatch.setattr("honcho_fallback._policy.monotonic", clock)
     monkeypatch.setattr("honcho_fallback._policy.sleep", clock.sleep)
     return clock
+
+
+@pytest.fixture
+def silent_url() -> Iterator[str]:
+    """Where connections are taken and nobody ever says a word."""
+    with socket.socket() as listening:
+        listening.bind(("127.0.0.1", 0))
+        listening.listen(16)
+        yield f"http://127.0.0.1:{listening.getsockname()[1]}"

@@ -264,7 +264,7 @@ async def test_a_run_that_is_cancelled_cancels_its_turn() -> None:
 
     async def ask() -> None:
         async with turn:
-            await run("ainvoke", agent(Hanging(up("primary")), middleware, tools=[]))
+            await run("ainvoke", agent(Hanging(candidates=[up("primary")]), middleware, tools=[]))
 
     task = asyncio.create_task(ask())
     await began.wait()

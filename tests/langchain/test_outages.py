@@ -117,7 +117,7 @@ async def test_a_cooldown_survives_rebinding(
     Of OpenAI's the address and the key tell; of a fake nothing does but its place in the chain.
     """
     down, up = dead_provider(httpserver, "openai"), Provider(httpserver, "openai", JOKE)
-    models = [down.model(), up.model()] if facts == "known" else [dead(), alive()]
+    models: list[Any] = [down.model(), up.model()] if facts == "known" else [dead(), alive()]
     model = FallbackChatModel(*models, cooldown=Cooldown())
     for _ in range(3):
         await rebind(model).ainvoke("hi")
@@ -279,7 +279,7 @@ def test_the_shorter_time_counts(
 
         path = f"{urlsplit(up.url).path}/openai/v1/chat/completions"
         httpserver.expect_request(path).respond_with_handler(up._answer)
-        given: Any = ChatGroq(model="llama", api_key="k", base_url=up.url, timeout=own)
+        given: Any = ChatGroq(model_name="llama", api_key="k", base_url=up.url, timeout=own)
     else:
         given = up.model(timeout=own)
     model = FallbackChatModel(given, timeout=option)
@@ -508,7 +508,7 @@ async def test_the_preset_that_waits_before_it_switches(verb: str) -> None:
 def test_a_whole_config_comes_first_and_options_go_on_top() -> None:
     """By the same name as in a call's config."""
     config = FallbackConfig.resilient()
-    for made in (
+    given: list[Any] = [
         FallbackChatModel(dead(), alive(), fallback_config=config, deadline=9),
         FallbackRunnable(dead(), alive()).with_fallback_config(fallback_config=config, deadline=9),
         with_fallback_config(dead(), [alive()], fallback_config=config, deadline=9),
@@ -516,7 +516,8 @@ def test_a_whole_config_comes_first_and_options_go_on_top() -> None:
         .bind(stop=["x"])
         .with_fallback_config(fallback_config=config, deadline=9)
         .bound,
-    ):
+    ]
+    for made in given:
         held = made.policy.config
         assert (held.deadline, held.reset, held.cooldown) == (9, "turn", config.cooldown)
     with pytest.raises(FallbackConfigError, match="fallback_config: got a dict"):
