@@ -124,7 +124,7 @@ async def test_a_deadline_leaves_time_for_the_fallback(
 ) -> None:
     """A primary that hangs is left in time, in a thread through its SDK."""
     told, backup = Told(), Provider(httpserver, "openai", "hello")
-    middleware = FallbackMiddleware(backup.model(), deadline=6.0, reserve=5.5, observers=[told])
+    middleware = FallbackMiddleware(backup.model(), deadline=4.0, observers=[told])
     assert last(await run(verb, agent(silent(name, silent_url), middleware))).text == "hello"
     (record,) = told.records
     assert [one.kind and one.kind.value for one in record.attempts] == ["timeout", None]
