@@ -139,11 +139,11 @@ async def test_an_async_credential_is_refused_in_a_thread(
 @each_verb
 async def test_a_model_that_asks_for_its_key_itself(httpserver: HTTPServer, verb: str) -> None:
     """OpenAI's takes a function for a key: the chain only has to know what to refresh."""
-    up, credential = Provider(httpserver, "openai", "hello", key=NEW), Refreshed()
-    given = up.model(api_key=credential.get)
+    up, credential = Provider(httpserver, "openai", "hello", key=f"my-{NEW}"), Refreshed()
+    given = up.model(api_key=lambda: f"my-{credential.get()}")
     model = FallbackChatModel(given, alive(), credentials=[credential])
     assert await VERBS[verb](model, "hi") == "hello"
-    assert (up.keys, credential.refreshed) == ([OLD, NEW], 1)
+    assert (up.keys, credential.refreshed) == ([f"my-{OLD}", f"my-{NEW}"], 1)
 
 
 @each_verb

@@ -376,6 +376,7 @@ async def test_a_silent_stream_is_left_before_its_first_token(
     )
     assert await EVERY_VERB[verb](model, "hi") == "hello"
     assert told.kinds == ["timeout", None]
+    assert told.records[-1].attempts[0].seconds < 30  # the model's own patience
 
 
 async def test_a_stream_that_falls_silent_is_interrupted() -> None:
