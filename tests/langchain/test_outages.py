@@ -299,6 +299,16 @@ def test_a_request_that_is_none_of_ours_keeps_its_time(httpserver: HTTPServer) -
     assert up.patience == [30, 70, 70, 70]
 
 
+@each_provider
+def test_the_users_own_object_is_left_alone(name: str) -> None:
+    """Also where its SDK does not retry, and where it has built no client yet."""
+    given = (gpt if name == "openai" else claude)(max_retries=0)
+    before = dict(vars(given))
+    asked = asked_of(FallbackChatModel(given))[0]
+    assert asked is not given
+    assert vars(given) == before
+
+
 def test_connecting_has_a_time_of_its_own() -> None:
     """What is left for connecting is the shortest of the model's, the option's, the attempt's."""
     told: list[dict[str, Any]] = []
