@@ -101,7 +101,10 @@ def in_time_to_start(
 
 
 def _inside(attempt: Attempt) -> _Limits:
-    around = _limits.get()  # a candidate may be a chain of its own
+    around = _limits.get()
+    if around is _NONE:
+        return _Limits(attempt.timeout, attempt.connect_timeout)
+    # A candidate may be a chain of its own.
     return _Limits(
         _shortest(around.timeout, attempt.timeout),
         _shortest(around.connect, attempt.connect_timeout),
