@@ -8,6 +8,7 @@ end.
 
 from __future__ import annotations
 
+import socket
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 from unittest.mock import patch
@@ -105,3 +106,12 @@ def clock() -> Iterator[Clock]:
 
     with Clock().installed() as clock:
         yield clock
+
+
+@pytest.fixture
+def silent_url() -> Iterator[str]:
+    """Where connections are taken and nobody ever says a word."""
+    with socket.socket() as listening:
+        listening.bind(("127.0.0.1", 0))
+        listening.listen(16)
+        yield f"http://127.0.0.1:{listening.getsockname()[1]}"

@@ -11,11 +11,12 @@ from typing import TYPE_CHECKING, Any, Protocol, cast
 from langchain_core.messages.ai import add_usage
 from langchain_core.runnables.config import ensure_config
 
-from honcho_fallback import FallbackConfig, FallbackPolicy, Turn
 from honcho_fallback_langchain._candidates import may_be_asked_for_usage, parameters_of
 from honcho_fallback_langchain._chunks import ato_its_end, ends_message, to_its_end
 from honcho_fallback_langchain._marks import attempt_metadata, describe, mark, usage_of
+from honcho_fallback_langchain._options import for_this_call
 from honcho_fallback_langchain._reported_once import in_place_of, take_out
+from honcho_fallback_langchain._sdk_keys import awith_key, with_key
 from honcho_fallback_langchain._silent import unheard
 
 if TYPE_CHECKING:
@@ -30,13 +31,9 @@ if TYPE_CHECKING:
     from langchain_core.messages.ai import UsageMetadata
     from langchain_core.runnables import RunnableConfig
 
-    from honcho_fallback import Attempt, FallbackObserver, FallbackRun
+    from honcho_fallback import Attempt, FallbackObserver, FallbackPolicy, FallbackRun
 
     Manager = CallbackManagerForChainRun | AsyncCallbackManagerForChainRun
-
-# Where a call's own policy stands in a config. A remote caller can put strings and dicts there, so
-# only the very classes count.
-CONFIG_KEY, TURN_KEY = "fallback_config", "fallback_turn"
 
 
 class Chained(Protocol):
@@ -135,21 +132,16 @@ class Call:
             manager: Of the chain run, or None.
         """
         self.manager = manager
-        configurable = self.config.get("configurable") or {}
-        own, turn = configurable.get(CONFIG_KEY), configurable.get(TURN_KEY)
-        policy = self.chained.policy
-        if isinstance(own, FallbackConfig):
-            policy = FallbackPolicy(
-                policy.targets, own, agent=policy.agent, observers=self.chained.observers
-            ).sharing_turns_with(policy)
-        with in_place_of(*self.replaced, self.chained.observers):
-            self.run = run = policy.start(turn=turn if isinstance(turn, Turn) else None)
+        observers = self.chained.observers
+        policy, turn = for_this_call(self.config, self.chained.policy, observers)
+        with in_place_of(*self.replaced, observers):
+            self.run = run = policy.start(turn=turn)
         if run.wants_content:
             run.tell(input=self.input)
         return run
 
-    def prepare(self, attempt: Attempt) -> tuple[Any, Any, RunnableConfig, dict[str, Any]]:
-        """Return the candidate, and the input, config and keywords for it."""
+    def prepare(self, attempt: Attempt) -> tuple[Any, RunnableConfig, dict[str, Any]]:
+        """Return the input, config and keywords for a candidate."""
         asked, kwargs = self.chained.ask_for(attempt, self.input, self.kwargs)
         if self.run.wants_content:
             self.run.tell(parameters=parameters_of(attempt.target.client, kwargs))
@@ -161,14 +153,14 @@ class Call:
                 child.add_metadata(attempt_metadata(self.run, attempt, primary))
                 child.add_tags([f"fallback:attempt:{attempt.number}"])
             config = cast("RunnableConfig", {**config, "callbacks": child})
-        return attempt.target.client, asked, config, kwargs
+        return asked, config, kwargs
 
-    def prepare_stream(self, attempt: Attempt) -> tuple[Any, Any, RunnableConfig, dict[str, Any]]:
+    def prepare_stream(self, attempt: Attempt) -> tuple[Any, RunnableConfig, dict[str, Any]]:
         """Prepare a stream, which is asked what it cost where somebody wants to know."""
-        candidate, asked, config, kwargs = self.prepare(attempt)
-        if self.run.wants_content and may_be_asked_for_usage(candidate):
+        asked, config, kwargs = self.prepare(attempt)
+        if self.run.wants_content and may_be_asked_for_usage(attempt.target.client):
             kwargs = {"stream_usage": True, **kwargs}
-        return candidate, asked, config, kwargs
+        return asked, config, kwargs
 
     def finish(self, attempt: Attempt, answer: Any) -> Any:
         """Note what an answer cost, and return it marked."""
@@ -179,7 +171,8 @@ class Call:
 
     def ask(self, attempt: Attempt) -> Any:
         """Ask one candidate."""
-        candidate, asked, config, kwargs = self.prepare(attempt)
+        candidate = with_key(attempt.target)
+        asked, config, kwargs = self.prepare(attempt)
         silent = unheard(candidate, asked, kwargs) if self.manager is None else None
         if silent is not None:
             return self.finish(attempt, silent.invoke())
@@ -187,7 +180,8 @@ class Call:
 
     async def aask(self, attempt: Attempt) -> Any:
         """Ask one candidate."""
-        candidate, asked, config, kwargs = self.prepare(attempt)
+        candidate = await awith_key(attempt.target)
+        asked, config, kwargs = self.prepare(attempt)
         silent = unheard(candidate, asked, kwargs) if self.manager is None else None
         if silent is not None:
             return self.finish(attempt, await silent.ainvoke())
@@ -195,12 +189,14 @@ class Call:
 
     def ask_for_stream(self, attempt: Attempt) -> Iterator[Any]:
         """Ask one candidate for its chunks."""
-        candidate, asked, config, kwargs = self.prepare_stream(attempt)
+        candidate = with_key(attempt.target)
+        asked, config, kwargs = self.prepare_stream(attempt)
         return to_its_end(candidate.stream(asked, config, **kwargs))
 
-    def ask_for_astream(self, attempt: Attempt) -> AsyncIterator[Any]:
+    async def ask_for_astream(self, attempt: Attempt) -> AsyncIterator[Any]:
         """Ask one candidate for its chunks."""
-        candidate, asked, config, kwargs = self.prepare_stream(attempt)
+        candidate = await awith_key(attempt.target)
+        asked, config, kwargs = self.prepare_stream(attempt)
         return ato_its_end(candidate.astream(asked, config, **kwargs))
 
     def passing(self, chunk: Any) -> Any:

@@ -14,9 +14,16 @@ from langchain_core.runnables.base import RunnableBindingBase
 from langchain_core.runnables.configurable import DynamicRunnable
 
 from honcho_fallback import FallbackConfigError, Target
+from honcho_fallback_langchain._sdk_keys import (
+    check_takes_keys,
+    identity_of,
+    public_endpoint_of,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
+
+    from honcho_fallback import Credential
 
 _STREAM_USAGE = "stream_usage"
 _PARAMETERS = {
@@ -102,21 +109,55 @@ def may_be_asked_for_usage(candidate: object) -> bool:
     )
 
 
-def targets_of(candidates: Sequence[Runnable[Any, Any]]) -> list[Target]:
+def targets_of(
+    candidates: Sequence[Runnable[Any, Any]],
+    credentials: Sequence[Credential | None] = (),
+    known: Sequence[Target | None] = (),
+) -> list[Target]:
     """Make the targets of a chain, each with a name of its own.
 
     Args:
         candidates: The primary first.
+        credentials: What each of them is asked with, None where its own key is meant.
+        known: The targets of the chain that this one was derived from, None for one that was
+            not: where the facts do not tell that a candidate is the same, its place does.
+
+    Raises:
+        FallbackConfigError: A credential is none, or nothing can be done with it.
     """
+    if len(credentials) > len(candidates):
+        raise FallbackConfigError.about(
+            "credentials", "there are more than candidates", "pass one for each, or None"
+        )
     targets: list[Target] = []
     taken: dict[str, int] = {}
-    for candidate in candidates:
+    for position, candidate in enumerate(candidates):
         model, provider, window = identify(candidate)
         name = f"{provider}/{model}" if provider else model
         taken[name] = taken.get(name, 0) + 1
         if taken[name] > 1:  # the same model with another key, or another chain
             name = f"{name}#{taken[name]}"
-        targets.append(Target(model, provider, name=name, client=candidate, context_window=window))
+        credential = credentials[position] if position < len(credentials) else None
+        if credential is not None:
+            check_takes_keys(candidate, position)
+        inside = _first_chat_model(candidate)
+        target = Target(
+            model,
+            provider,
+            name=name,
+            client=candidate,
+            context_window=window,
+            endpoint=public_endpoint_of(inside),
+            credential=credential,
+        )
+        before = known[position] if position < len(known) else None
+        identity = None if credential else identity_of(inside, model, provider)
+        if identity is None and before is not None and before.credential is credential:
+            identity = before.identity
+        if identity is not None:
+            # A model's own key is no credential: nobody can refresh it.
+            object.__setattr__(target, "identity", identity)
+        targets.append(target)
     return targets
 
 

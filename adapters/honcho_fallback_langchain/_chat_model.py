@@ -18,6 +18,7 @@ from honcho_fallback_langchain._over_chain import OverChain
 from honcho_fallback_langchain._profile import joined_profile
 from honcho_fallback_langchain._rebound import configurable, each, rebound
 from honcho_fallback_langchain._runnable import FallbackRunnable
+from honcho_fallback_langchain._sdk_timeouts import in_time, in_time_to_start
 from honcho_fallback_langchain._silent import Silent, says_something
 from honcho_fallback_langchain._verbs import Verbs
 
@@ -217,7 +218,7 @@ class FallbackChatModel(OverChain, Verbs, BaseChatModel):
         **kwargs: Any,
     ) -> ChatResult:
         silent = self._silent(messages, stop, kwargs)
-        return self.policy.call(silent.generate, run=silent.run)
+        return self.policy.call(in_time(silent.generate), run=silent.run)
 
     async def _agenerate(
         self,
@@ -237,7 +238,8 @@ class FallbackChatModel(OverChain, Verbs, BaseChatModel):
         **kwargs: Any,
     ) -> Iterator[ChatGenerationChunk]:
         silent = self._silent(messages, stop, kwargs)
-        return self.policy.stream(silent.stream, has_content=says_something, run=silent.run)
+        ask = in_time_to_start(silent.stream)
+        return self.policy.stream(ask, has_content=says_something, run=silent.run)
 
     def _astream(
         self,
@@ -252,7 +254,8 @@ class FallbackChatModel(OverChain, Verbs, BaseChatModel):
     def _silent(
         self, messages: list[BaseMessage], stop: list[str] | None, kwargs: dict[str, Any]
     ) -> Silent:
-        return Silent(self.policy, self.ask_for, messages, {"stop": stop, **kwargs})
+        given = {"stop": stop, **kwargs}
+        return Silent(self.policy, self.ask_for, messages, given, self.observers)
 
     @property
     def _primary(self) -> BaseChatModel:

@@ -19,33 +19,30 @@ from langchain.agents.middleware.types import (
 )
 from langchain.chat_models import init_chat_model
 from langchain_core.language_models import BaseChatModel
-from langchain_core.messages import AIMessage
 from langchain_core.runnables.config import set_config_context
 from langchain_core.runnables.utils import coro_with_context
-from langgraph.types import Command
 
-from honcho_fallback import FallbackConfigError, FallbackPolicy
-from honcho_fallback_langchain._candidates import parameters_of
-from honcho_fallback_langchain._marks import attempt_metadata, describe, mark, usage_of
-from honcho_fallback_langchain._messages import for_provider, settings_for, tools_for
+from honcho_fallback import FallbackConfigError, FallbackPolicy, Turn
+from honcho_fallback_langchain._model_call import POSITION, PRIMARY, ModelCall
 from honcho_fallback_langchain._options import FallbackOptions, Options, policy_over
-from honcho_fallback_langchain._reported_once import in_place_of, surroundings
+from honcho_fallback_langchain._sdk_keys import awith_key, with_key
+from honcho_fallback_langchain._sdk_timeouts import in_time
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable
 
-    from langchain_core.messages import BaseMessage
     from langgraph.runtime import Runtime
 
-    from honcho_fallback import Attempt, FallbackObserver
+    from honcho_fallback import Attempt
 
-POSITION = "honcho_fallback_position"
+_PRIMARIES = 32  # whose policies one middleware keeps; agents with a model per run need a bound
 
 
 class FallbackState(AgentState[Any]):
-    """Keep in the graph how far down the chain the turn has gone; neither input nor output."""
+    """Keep in the graph how far down the chain the turn has gone, and from which primary."""
 
     honcho_fallback_position: NotRequired[Annotated[int, PrivateStateAttr]]
+    honcho_fallback_primary: NotRequired[Annotated[str, PrivateStateAttr]]
 
 
 class FallbackMiddleware(AgentMiddleware[Any, Any, Any]):
@@ -54,7 +51,8 @@ class FallbackMiddleware(AgentMiddleware[Any, Any, Any]):
     Put it first, so that whatever is made for one provider runs inside, for the model that is
     really asked. With ``reset="iteration"`` every call of the model starts on the agent's own;
     with ``reset="turn"`` a switch holds until the agent has answered (Hermes calls this
-    turn-scoped restoration), over interrupts too.
+    turn-scoped restoration), over interrupts too. For one call its options may stand in the
+    agent's config, as for a FallbackChatModel.
 
     A ModelRetryMiddleware inside needs ``on_failure="error"``: what it turns into a message, as it
     does by default, is an answer.
@@ -62,16 +60,16 @@ class FallbackMiddleware(AgentMiddleware[Any, Any, Any]):
     Args:
         *fallbacks: Chat models, or names for ``init_chat_model``, asked in order after the
             agent's own.
-        **options: As for ``FallbackChatModel.with_fallback_config``.
+        **options: As for ``FallbackChatModel.with_fallback_config``; the first of ``credentials``
+            is that of the agent's own model.
 
     Raises:
         FallbackConfigError: There is no fallback, one is no chat model, or an option is wrong.
     """
 
     def __new__(cls, *_fallbacks: Any, **options: Any) -> Self:
-        # A hook that a class has costs a node in every agent; only turns want one.
-        turns = cls is FallbackMiddleware and options.get("reset") == "turn"
-        return super().__new__(cast("type[Self]", _TurnMiddleware) if turns else cls)
+        kind = _kind_for(options) if cls is FallbackMiddleware else cls
+        return super().__new__(cast("type[Self]", kind))
 
     def __init__(
         self, *fallbacks: BaseChatModel | str, **options: Unpack[FallbackOptions]
@@ -81,7 +79,7 @@ class FallbackMiddleware(AgentMiddleware[Any, Any, Any]):
         self.fallbacks = [_chat_model(one, position) for position, one in enumerate(fallbacks)]
         if not self.fallbacks:
             raise FallbackConfigError.about("fallbacks", "there is none", "pass a chat model")
-        self._hold(held)
+        self._hold(held, None)
 
     @property
     def name(self) -> str:
@@ -98,9 +96,20 @@ class FallbackMiddleware(AgentMiddleware[Any, Any, Any]):
             FallbackConfigError: One is unknown, of the wrong type or out of range.
         """
         held = self.options.updated(options)
-        made = FallbackMiddleware(*self.fallbacks, reset=held.config.reset)
-        made._hold(held)
+        made = FallbackMiddleware(
+            *self.fallbacks, fallback_config=held.config, observers=held.observers
+        )
+        made._hold(held, self._own)
         return made
+
+    def turn(self) -> Turn:
+        """Open a user turn, for ``with``: what a switch lasts for, and how the turn ended.
+
+        With ``reset="turn"`` each run of an agent is a turn by itself; one that is opened here
+        holds for all runs in it. To another thread, or over an interrupt and what resumes it, it
+        travels as ``config={"configurable": {"fallback_turn": turn}}``.
+        """
+        return self._own.turn()
 
     def wrap_model_call(
         self,
@@ -117,17 +126,17 @@ class FallbackMiddleware(AgentMiddleware[Any, Any, Any]):
             FallbackExhausted: Nobody answered.
             Exception: The provider's own where no other model could help.
         """
-        call = _ModelCall(self._policy_of(request.model), request, self.options.observers)
+        call = ModelCall(self._policy_of(request.model), request, self.options.observers)
         config = call.surroundings.config
 
         def ask(attempt: Attempt) -> ModelResponse[Any]:
-            asked = call.request_for(attempt)
+            asked = call.request_for(attempt, with_key(attempt.target))
             if config is None:
                 return call.finish(attempt, handler(asked))
             with set_config_context(config) as context:
                 return call.finish(attempt, context.run(handler, asked))
 
-        return call.told(call.policy.call(ask, run=call.run))
+        return call.told(call.policy.call(in_time(ask), run=call.run))
 
     async def awrap_model_call(
         self,
@@ -144,11 +153,11 @@ class FallbackMiddleware(AgentMiddleware[Any, Any, Any]):
             FallbackExhausted: Nobody answered.
             Exception: The provider's own where no other model could help.
         """
-        call = _ModelCall(self._policy_of(request.model), request, self.options.observers)
+        call = ModelCall(self._policy_of(request.model), request, self.options.observers)
         config = call.surroundings.config
 
         async def ask(attempt: Attempt) -> ModelResponse[Any]:
-            asked = call.request_for(attempt)
+            asked = call.request_for(attempt, await awith_key(attempt.target))
             if config is None:
                 return call.finish(attempt, await handler(asked))
             with set_config_context(config) as context:
@@ -156,7 +165,7 @@ class FallbackMiddleware(AgentMiddleware[Any, Any, Any]):
 
         return call.told(await call.policy.acall(ask, run=call.run))
 
-    def _hold(self, options: Options) -> None:
+    def _hold(self, options: Options, before: FallbackPolicy | None) -> None:
         if options.config.reset == "turn" and not isinstance(self, _TurnMiddleware):
             raise FallbackConfigError.about(
                 "reset",
@@ -164,23 +173,23 @@ class FallbackMiddleware(AgentMiddleware[Any, Any, Any]):
                 'use FallbackMiddleware itself, or reset="iteration"',
             )
         self.options = options
-        # The latest primary's policy, because it is the next call's, too. Not a run's state: who
-        # finds another model here makes the policy anew.
-        self._latest = self._policy_over(self.fallbacks[0], self.fallbacks)
-        self._asked = [target.client for target in self._latest[1].targets[1:]]
+        # Whose fallbacks and turns all policies share; there is no agent yet, and no primary.
+        nobody = replace(options, credentials=(None, *options.credentials[1:]))
+        self._own = policy_over([self.fallbacks[0], *self.fallbacks], nobody, before, replaced=1)
+        self._asked = [target.client for target in self._own.targets[1:]]
         for model in self._asked:
             _ = model._serialized  # noqa: SLF001 # or each attempt's copy would make it anew
+        # By the model's id. Not a run's state: who is not found here is made anew.
+        self._policies: dict[int, tuple[BaseChatModel, FallbackPolicy]] = {}
 
     def _policy_of(self, primary: BaseChatModel) -> FallbackPolicy:
-        latest = self._latest
-        if latest[0] is not primary:
-            self._latest = latest = self._policy_over(primary, self._asked)
-        return latest[1]
-
-    def _policy_over(
-        self, primary: BaseChatModel, fallbacks: list[BaseChatModel]
-    ) -> tuple[BaseChatModel, FallbackPolicy]:
-        return primary, policy_over([primary, *fallbacks], self.options, None)
+        found = self._policies.get(id(primary))
+        if found is None:
+            candidates = [primary, *self._asked]
+            found = primary, policy_over(candidates, self.options, self._own, replaced=1)
+            latest = list(self._policies.items())[1 - _PRIMARIES :]
+            self._policies = {**dict(latest), id(primary): found}
+        return found[1]
 
 
 class _TurnMiddleware(FallbackMiddleware):
@@ -190,97 +199,41 @@ class _TurnMiddleware(FallbackMiddleware):
 
     def before_agent(self, state: Any, runtime: Runtime[Any]) -> dict[str, Any]:  # noqa: ARG002 # LangGraph looks for these names
         """Forget where the last turn ended."""
-        return {POSITION: 0}
+        return self._ended(state)
 
     async def abefore_agent(self, state: Any, runtime: Runtime[Any]) -> dict[str, Any]:  # noqa: ARG002 # LangGraph looks for these names
         """Forget where the last turn ended."""
+        return self._ended(state)
+
+    def _ended(self, state: Any) -> dict[str, Any]:
+        position, primary = state.get(POSITION), state.get(PRIMARY)
+        for _, policy in self._policies.values() if position else ():
+            if policy.targets[0].name == primary:
+                turn = policy.turn()
+                turn.advance(position)
+                turn.end()  # tells the observers
+                break
         return {POSITION: 0}
 
 
-class _ModelCall:
-    """Hold one call of an agent's model."""
+class _ToldTurnMiddleware(_TurnMiddleware):
+    """Tell observers of a turn's end when it ends; of one that failed, when the next begins."""
 
-    __slots__ = ("began_at", "policy", "request", "run", "surroundings", "turn")
+    def after_agent(self, state: Any, runtime: Runtime[Any]) -> dict[str, Any]:  # noqa: ARG002 # LangGraph looks for these names
+        """Tell that the primary is back."""
+        return self._ended(state)
 
-    def __init__(
-        self,
-        policy: FallbackPolicy,
-        request: ModelRequest[Any],
-        observers: tuple[FallbackObserver, ...],
-    ) -> None:
-        self.policy = policy
-        self.request = request
-        self.turn = None
-        self.began_at = 0
-        if policy.config.reset == "turn":
-            position = cast("int", request.state.get(POSITION, 0))
-            self.turn = policy.turn()
-            self.turn.advance(min(position, len(policy.targets) - 1))
-            self.began_at = self.turn.position
-        self.surroundings = around = surroundings(observers)
-        with in_place_of(around.handlers, around.parent_run_id, observers):
-            self.run = policy.start(turn=self.turn)
-        if self.run.wants_content:
-            system = request.system_message
-            self.run.tell(input=[*([system] if system else []), *request.messages])
+    async def aafter_agent(self, state: Any, runtime: Runtime[Any]) -> dict[str, Any]:  # noqa: ARG002 # LangGraph looks for these names
+        """Tell that the primary is back."""
+        return self._ended(state)
 
-    def request_for(self, attempt: Attempt) -> ModelRequest[Any]:
-        """Return the request as an attempt's provider takes it."""
-        request, target = self.request, attempt.target
-        if self.run.wants_content:
-            self.run.tell(parameters=parameters_of(target.client, request.model_settings))
-        changes: dict[str, Any] = {}
-        model = target.client
-        if attempt.number > 1:
-            metadata = attempt_metadata(self.run, attempt, self.policy.targets[0])
-            model = model.model_copy(
-                update={
-                    "metadata": {**(model.metadata or {}), **metadata},
-                    "tags": [*(model.tags or []), f"fallback:attempt:{attempt.number}"],
-                }
-            )
-        if model is not request.model:
-            changes["model"] = model
-        if target.provider is not None:
-            given = cast("list[BaseMessage]", request.messages)
-            messages = for_provider(given, target.provider)
-            if messages is not given:
-                changes["messages"] = messages
-            if target.provider != self.policy.targets[0].provider:
-                changes |= self._foreign(target.provider)
-        return request.override(**changes) if changes else request
 
-    def _foreign(self, provider: str) -> dict[str, Any]:
-        # Settings, cache markers and the provider's own tools were made for the agent's model.
-        request = self.request
-        changes: dict[str, Any] = {
-            "model_settings": settings_for(provider, request.model_settings),
-            "tools": tools_for(provider, request.tools),
-        }
-        if request.system_message is not None:
-            (changes["system_message"],) = for_provider([request.system_message], provider)
-        return changes
-
-    def finish(self, attempt: Attempt, answered: Any) -> ModelResponse[Any]:
-        """Note what an answer cost, and mark its message."""
-        response = (
-            ModelResponse(result=[answered]) if isinstance(answered, AIMessage) else answered
-        )
-        told = describe(self.run, attempt)
-        result = [mark(message, told) for message in response.result]
-        for message in result:
-            usage = usage_of(message)
-            if usage is not None:
-                self.run.tell(usage=dict(usage))
-        return replace(response, result=result)
-
-    def told(
-        self, response: ModelResponse[Any]
-    ) -> ModelResponse[Any] | ExtendedModelResponse[Any]:
-        """Return the response, with the turn's new place for the graph's state."""
-        if self.turn is None or self.turn.position == self.began_at:
-            return response
-        return ExtendedModelResponse(response, Command(update={POSITION: self.turn.position}))
+def _kind_for(options: dict[str, Any]) -> type[FallbackMiddleware]:
+    # A hook that a class has costs a node in every agent. What is wrong is said later.
+    reset = options.get("reset") or getattr(options.get("fallback_config"), "reset", None)
+    if reset != "turn":
+        return FallbackMiddleware
+    return _ToldTurnMiddleware if options.get("observers") else _TurnMiddleware
 
 
 def _chat_model(given: object, position: int) -> BaseChatModel:

@@ -7,26 +7,35 @@ from typing import TYPE_CHECKING, Any, Literal, Self, get_args
 
 from honcho_fallback import (
     ConfigOptions,
+    Credential,
     FallbackConfig,
     FallbackConfigError,
     FallbackObserver,
     FallbackPolicy,
+    Turn,
 )
 from honcho_fallback_langchain._candidates import targets_of
 from honcho_fallback_langchain._sdk_retries import without_sdk_retries
+from honcho_fallback_langchain._sdk_timeouts import within_attempts
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
 
-    from langchain_core.runnables import Runnable
+    from langchain_core.runnables import Runnable, RunnableConfig
 
 SdkRetries = Literal["off", "keep"]
+
+# Where a call's own policy stands in a config. A remote caller can put strings and dicts there, so
+# only the very classes count.
+CONFIG_KEY, TURN_KEY = "fallback_config", "fallback_turn"
 
 
 class FallbackOptions(ConfigOptions, total=False):
     """Name everything that ``with_fallback_config`` takes."""
 
     agent: str
+    credentials: Iterable[Credential | None]
+    fallback_config: FallbackConfig
     observers: Iterable[FallbackObserver]
     sdk_retries: SdkRetries
 
@@ -41,13 +50,15 @@ class Options:
     Args:
         config: The policy's.
         agent: A label for logs and records.
+        credentials: What each candidate is asked with; None, or nothing, for its own key.
         observers: Whom to tell.
-        sdk_retries: ``"off"`` uses candidates through copies whose SDK does not retry by itself;
-            ``"keep"`` leaves them alone.
+        sdk_retries: ``"off"`` uses candidates through copies whose SDK does not retry by itself,
+            and gives up when an attempt's time is over; ``"keep"`` leaves them alone.
     """
 
     config: FallbackConfig = field(default_factory=FallbackConfig)
     agent: str = "unknown"
+    credentials: tuple[Credential | None, ...] = ()
     observers: tuple[FallbackObserver, ...] = ()
     sdk_retries: SdkRetries = "off"
 
@@ -61,16 +72,21 @@ class Options:
             FallbackConfigError: One is unknown, of the wrong type or out of range.
         """
         beside = {name: options[name] for name in _BESIDE if name in options}
-        if "observers" in beside:
-            beside["observers"] = tuple(beside["observers"])
+        for name in ("credentials", "observers"):
+            if name in beside:
+                beside[name] = tuple(beside[name])
         retries = beside.get("sdk_retries", "off")
         if retries not in get_args(SdkRetries):
             raise FallbackConfigError.about(
                 "sdk_retries", f"got {retries!r}", 'pass "off" or "keep"'
             )
         policy: Any = {name: value for name, value in options.items() if name not in beside}
-        config = self.config.replace(**policy) if policy else self.config
-        return replace(self, config=config, **beside)
+        config = beside.pop("fallback_config", self.config)
+        if not isinstance(config, FallbackConfig):
+            raise FallbackConfigError.about(
+                "fallback_config", f"got a {type(config).__name__}", "pass a FallbackConfig"
+            )
+        return replace(self, config=config.replace(**policy) if policy else config, **beside)
 
     def plain(self) -> dict[str, Any]:
         """Return what differs from the defaults and is a plain value, in a fixed order."""
@@ -91,24 +107,51 @@ _DEFAULTS = Options()
 
 
 def policy_over(
-    candidates: Sequence[Runnable[Any, Any]], options: Options, turns_of: FallbackPolicy | None
+    candidates: Sequence[Runnable[Any, Any]],
+    options: Options,
+    before: FallbackPolicy | None,
+    *,
+    replaced: int = 0,
 ) -> FallbackPolicy:
     """Make the policy over candidates, their SDKs' retries off where that is asked for.
 
     Args:
         candidates: The primary first.
         options: The runnable's.
-        turns_of: Whose turns it takes part in, or None.
+        before: The policy over what they were derived from, or None: its turns hold here as well,
+            and its targets are the same to a cooldown.
+        replaced: How many of the first candidates are others than there.
 
     Raises:
-        FallbackConfigError: An observer lacks a method, or the agent's name is empty.
+        FallbackConfigError: An observer lacks a method, the agent's name is empty, or a credential
+            is of no use.
     """
     if options.sdk_retries == "off":
-        candidates = [without_sdk_retries(candidate) for candidate in candidates]
+        candidates = [within_attempts(without_sdk_retries(one)) for one in candidates]
+    known = () if before is None else (*[None] * replaced, *before.targets[replaced:])
     policy = FallbackPolicy(
-        targets_of(candidates),
+        targets_of(candidates, options.credentials, known),
         options.config,
         agent=options.agent,
         observers=options.observers,
     )
-    return policy if turns_of is None else policy.sharing_turns_with(turns_of)
+    return policy if before is None else policy.sharing_turns_with(before)
+
+
+def for_this_call(
+    config: RunnableConfig, policy: FallbackPolicy, observers: Iterable[FallbackObserver]
+) -> tuple[FallbackPolicy, Turn | None]:
+    """Return the policy and the turn that a config asks for, or the policy and no turn.
+
+    Args:
+        config: LangChain's.
+        policy: The runnable's.
+        observers: Whom to tell.
+    """
+    configurable = config.get("configurable") or {}
+    own, turn = configurable.get(CONFIG_KEY), configurable.get(TURN_KEY)
+    if isinstance(own, FallbackConfig):
+        policy = FallbackPolicy(
+            policy.targets, own, agent=policy.agent, observers=observers
+        ).sharing_turns_with(policy)
+    return policy, turn if isinstance(turn, Turn) else None

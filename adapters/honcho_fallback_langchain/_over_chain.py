@@ -43,9 +43,12 @@ class OverChain:
         """Return a copy with other options.
 
         Args:
-            **options: Those of FallbackConfig; ``agent``, a label for logs and records;
-                ``observers``, whom to tell; ``sdk_retries``: ``"off"`` (the default) uses
-                candidates through copies whose SDK does not retry, ``"keep"`` leaves them alone.
+            **options: Those of FallbackConfig, or a whole one as ``fallback_config``;
+                ``agent``, a label for logs and records; ``credentials``, one for each candidate
+                that is asked with a key that is refreshed, None for the others; ``observers``,
+                whom to tell; ``sdk_retries``: ``"off"`` (the default) uses candidates through
+                copies whose SDK does not retry and gives up when an attempt's time is over,
+                ``"keep"`` leaves them alone.
 
         Raises:
             FallbackConfigError: One is unknown, of the wrong type or out of range.

@@ -10,7 +10,7 @@ from pydantic import ConfigDict, Field, InstanceOf
 
 from honcho_fallback_langchain._binding import FallbackBinding
 from honcho_fallback_langchain._candidates import given_candidates
-from honcho_fallback_langchain._options import Options
+from honcho_fallback_langchain._options import Options, policy_over
 from honcho_fallback_langchain._over_chain import OverChain
 from honcho_fallback_langchain._rebound import configurable
 from honcho_fallback_langchain._verbs import Verbs
@@ -48,17 +48,17 @@ class FallbackRunnable(OverChain, Verbs, RunnableSerializable[Any, Any]):
 
     @classmethod
     def over(
-        cls, candidates: list[Runnable[Any, Any]], options: Options, turns_of: FallbackPolicy
+        cls, candidates: list[Runnable[Any, Any]], options: Options, before: FallbackPolicy
     ) -> Self:
         """Make one of candidates that are ready to be asked.
 
         Args:
             candidates: The primary first, their SDKs' retries settled.
             options: The chat model's they were made from.
-            turns_of: Whose turns it takes part in.
+            before: The chat model's policy.
         """
         made = cls(candidates=candidates, options=replace(options, sdk_retries="keep"))
-        made.policy.sharing_turns_with(turns_of)
+        vars(made)["policy"] = policy_over(candidates, made.options, before)
         return made
 
     def bind(self, **kwargs: Any) -> FallbackBinding:

@@ -18,10 +18,13 @@ from langchain_core.language_models import BaseChatModel
 from langchain_core.messages import AIMessageChunk, HumanMessage
 from langchain_core.outputs import ChatGeneration, ChatGenerationChunk, ChatResult
 from langchain_core.runnables.base import RunnableBindingBase
+from langchain_core.runnables.config import ensure_config
 from langchain_core.utils.utils import LC_ID_PREFIX
 
 from honcho_fallback_langchain._chunks import has_content
 from honcho_fallback_langchain._marks import describe, mark, usage_of
+from honcho_fallback_langchain._options import for_this_call
+from honcho_fallback_langchain._sdk_keys import awith_key, with_key
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Callable, Iterator
@@ -29,7 +32,7 @@ if TYPE_CHECKING:
     from langchain_core.messages import BaseMessage
     from langchain_core.runnables import Runnable, RunnableConfig
 
-    from honcho_fallback import Attempt, FallbackPolicy, FallbackRun
+    from honcho_fallback import Attempt, FallbackObserver, FallbackPolicy, FallbackRun
 
     AskFor = Callable[[Attempt, Any, dict[str, Any]], tuple[Any, dict[str, Any]]]
 
@@ -47,6 +50,7 @@ class Silent:
         ask_for: Makes the input and the keywords for one attempt.
         messages: What is asked.
         kwargs: As for each candidate.
+        observers: Whom to tell.
     """
 
     __slots__ = ("ask_for", "kwargs", "messages", "run")
@@ -57,31 +61,34 @@ class Silent:
         ask_for: AskFor,
         messages: list[BaseMessage],
         kwargs: dict[str, Any],
+        observers: tuple[FallbackObserver, ...],
     ) -> None:
         self.ask_for = ask_for
         self.messages = messages
         self.kwargs = kwargs
-        self.run: FallbackRun = policy.start()
+        # LangChain hands no config on; what a graph or a chain runs in is around us.
+        policy, turn = for_this_call(ensure_config(), policy, observers)
+        self.run: FallbackRun = policy.start(turn=turn)
         if self.run.wants_content:
             self.run.tell(input=messages)
 
     def generate(self, attempt: Attempt) -> ChatResult:
         """Ask one candidate."""
-        model, messages, kwargs = self._prepare(attempt)
+        model, messages, kwargs = self._prepare(attempt, with_key(attempt.target))
         if isinstance(model, BaseChatModel):
             return self._finish(attempt, model._generate_with_cache(messages, **kwargs))  # noqa: SLF001 # see above
         return self._finish(attempt, _result(model.invoke(messages, _UNHEARD, **kwargs)))
 
     async def agenerate(self, attempt: Attempt) -> ChatResult:
         """Ask one candidate."""
-        model, messages, kwargs = self._prepare(attempt)
+        model, messages, kwargs = self._prepare(attempt, await awith_key(attempt.target))
         if isinstance(model, BaseChatModel):
             return self._finish(attempt, await model._agenerate_with_cache(messages, **kwargs))  # noqa: SLF001 # see above
         return self._finish(attempt, _result(await model.ainvoke(messages, _UNHEARD, **kwargs)))
 
     def stream(self, attempt: Attempt) -> Iterator[ChatGenerationChunk]:
         """Ask one candidate for its chunks."""
-        model, messages, kwargs = self._prepare(attempt)
+        model, messages, kwargs = self._prepare(attempt, with_key(attempt.target))
         if not isinstance(model, BaseChatModel) or not _streams(model, kwargs, async_api=False):
             return map(_as_chunk, [self.generate(attempt)])
         if model.rate_limiter is not None:
@@ -90,7 +97,7 @@ class Silent:
 
     async def astream(self, attempt: Attempt) -> AsyncIterator[ChatGenerationChunk]:
         """Ask one candidate for its chunks."""
-        model, messages, kwargs = self._prepare(attempt)
+        model, messages, kwargs = self._prepare(attempt, await awith_key(attempt.target))
         if not isinstance(model, BaseChatModel) or not _streams(model, kwargs, async_api=True):
             yield _as_chunk(await self.agenerate(attempt))
             return
@@ -99,9 +106,10 @@ class Silent:
         async for chunk in model._astream(messages, **kwargs):  # noqa: SLF001 # see above
             yield chunk
 
-    def _prepare(self, attempt: Attempt) -> tuple[Runnable[Any, Any], list[Any], dict[str, Any]]:
+    def _prepare(
+        self, attempt: Attempt, candidate: Runnable[Any, Any]
+    ) -> tuple[Runnable[Any, Any], list[Any], dict[str, Any]]:
         messages, kwargs = self.ask_for(attempt, self.messages, self.kwargs)
-        candidate: Runnable[Any, Any] = attempt.target.client
         # What does more than to hold keywords (a retry, a configurable field) has to be asked.
         while isinstance(candidate, RunnableBindingBase) and _is_transparent(candidate):
             kwargs = {**candidate.kwargs, **kwargs}

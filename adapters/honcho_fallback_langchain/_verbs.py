@@ -9,6 +9,7 @@ from langchain_core.callbacks import AsyncCallbackManager, CallbackManager
 
 from honcho_fallback_langchain._call import Call
 from honcho_fallback_langchain._chunks import NOTHING, has_content, merged
+from honcho_fallback_langchain._sdk_timeouts import in_time, in_time_to_start
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Iterator
@@ -43,7 +44,7 @@ class Verbs:
         manager = call.managed(CallbackManager)
         chain = manager and manager.on_chain_start(None, input, **call.named())
         try:
-            answer = self.policy.call(call.ask, run=call.open(chain))
+            answer = self.policy.call(in_time(call.ask), run=call.open(chain))
         except BaseException as error:
             if chain is not None:
                 chain.on_chain_error(error)
@@ -106,7 +107,8 @@ class Verbs:
         seen: list[Any] = []  # filled only where somebody listens
         try:
             run = call.open(chain)
-            chunks = self.policy.stream(call.ask_for_stream, has_content=has_content, run=run)
+            ask = in_time_to_start(call.ask_for_stream)
+            chunks = self.policy.stream(ask, has_content=has_content, run=run)
             with closing(chunks):
                 for chunk in chunks:
                     if chunk is not NOTHING:

@@ -123,17 +123,30 @@ class Provider:
         name: ``openai`` or ``anthropic``.
         parts: What it says.
         status: Said instead, if it is an error.
+        key: The one that it takes, or None for any.
+        rest: For how many milliseconds it asks to be left alone where it fails, or None.
     """
 
     _places = count()
 
-    def __init__(self, server: HTTPServer, name: str, *parts: str, status: int = 200) -> None:
+    def __init__(
+        self,
+        server: HTTPServer,
+        name: str,
+        *parts: str,
+        status: int = 200,
+        key: str | None = None,
+        rest: int | None = 1,
+    ) -> None:
         place = f"/{name}{next(self._places)}"  # integrations cache HTTP clients by their URL
         self.name = name
         self.url = server.url_for(place)
         self.parts = parts
         self.status = status
+        self.key = key
+        self.asks_for = {} if rest is None else {"retry-after-ms": str(rest)}
         self.bodies: list[dict[str, Any]] = []
+        self.headers: list[dict[str, str]] = []
         path = f"{place}/chat/completions" if name == "openai" else f"{place}/v1/messages"
         server.expect_request(path, method="POST").respond_with_handler(self._answer)
 
@@ -141,6 +154,20 @@ class Provider:
     def requests(self) -> int:
         """Return how many requests came."""
         return len(self.bodies)
+
+    @property
+    def keys(self) -> list[str]:
+        """Return the keys that it was asked with, in order."""
+        return [
+            headers.get("x-api-key") or headers.get("authorization", "").removeprefix("Bearer ")
+            for headers in self.headers
+        ]
+
+    @property
+    def patience(self) -> list[float | None]:
+        """Return for how many seconds each request was ready to wait, in order."""
+        told = [headers.get("x-stainless-read-timeout") for headers in self.headers]
+        return [None if seconds in {None, "None"} else float(seconds) for seconds in told]
 
     def model(self, **fields: Any) -> BaseChatModel:
         """Make the provider's own chat model that asks here."""
@@ -150,12 +177,26 @@ class Provider:
     def _answer(self, request: Request) -> Response:
         body = request.get_json()
         self.bodies.append(body)
-        if self.status != 200:
+        self.headers.append({name.lower(): value for name, value in request.headers.items()})
+        status = self.status
+        if self.key is not None and self.keys[-1] != self.key:
+            status = 401
+        if status != 200:
             error = {"type": "some_error", "message": "in our own words"}
             told = json.dumps({"type": "error", "error": error})
-            return Response(told, self.status, {"retry-after-ms": "1"}, "application/json")
+            return Response(told, status, self.asks_for, "application/json")
         if body.get("stream"):
             said = openai_stream if self.name == "openai" else anthropic_stream
             return Response(said(self.parts), mimetype="text/event-stream")
         answer = _openai_answer if self.name == "openai" else _anthropic_answer
         return Response(json.dumps(answer("".join(self.parts))), mimetype="application/json")
+
+
+def dead_provider(server: HTTPServer, name: str) -> Provider:
+    """Make one that is down and does not say for how long."""
+    return Provider(server, name, status=503, rest=None)
+
+
+def silent(name: str, url: str) -> Any:
+    """Make a model that waits for 30 s where nobody tells it otherwise."""
+    return (gpt if name == "openai" else claude)(base_url=url, timeout=30)

@@ -16,7 +16,7 @@ from scripted import ProviderError
 
 from honcho_fallback import FallbackExhausted
 from honcho_fallback_langchain import FallbackMiddleware
-from honcho_fallback_langchain._middleware import POSITION
+from honcho_fallback_langchain._model_call import POSITION
 
 if TYPE_CHECKING:
     from langchain_core.messages import BaseMessage

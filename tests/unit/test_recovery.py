@@ -424,7 +424,7 @@ def test_neither_turn_nor_cooldown_degrade_it(clock: Clock) -> None:
 
 
 def test_a_framework_cannot_skip_to_a_fallback_where_the_call_must_not_degrade() -> None:
-    """Out of rotation or not, nobody but the primary is asked; before a failure that is an error."""
+    """Out of rotation or not, nobody but the primary is asked; with nothing failed it says so."""
     policy = FallbackPolicy(
         [Target("primary"), Target("fallback")], FallbackConfig(must_not_degrade=True)
     )

@@ -1,0 +1,122 @@
+"""One call of an agent's model: its turn, its request for each provider, its answer."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any, cast
+
+from langchain.agents.middleware.types import ExtendedModelResponse, ModelRequest, ModelResponse
+from langchain_core.messages import AIMessage
+from langchain_core.runnables.config import ensure_config
+from langgraph.types import Command
+
+from honcho_fallback import Turn
+from honcho_fallback_langchain._candidates import parameters_of
+from honcho_fallback_langchain._marks import attempt_metadata, describe, mark, usage_of
+from honcho_fallback_langchain._messages import for_provider, settings_for, tools_for
+from honcho_fallback_langchain._options import for_this_call
+from honcho_fallback_langchain._reported_once import in_place_of, surroundings
+
+if TYPE_CHECKING:
+    from langchain_core.language_models import BaseChatModel
+    from langchain_core.messages import BaseMessage
+
+    from honcho_fallback import Attempt, FallbackObserver, FallbackPolicy
+
+# Of the graph's state: how far down the chain a turn has gone, and from which primary.
+POSITION, PRIMARY = "honcho_fallback_position", "honcho_fallback_primary"
+
+
+class ModelCall:
+    """Hold one call while it runs.
+
+    Args:
+        policy: Over the agent's model and the fallbacks.
+        request: The agent's.
+        observers: Whom to tell.
+    """
+
+    __slots__ = ("began_at", "policy", "request", "run", "surroundings", "turn")
+
+    def __init__(
+        self,
+        policy: FallbackPolicy,
+        request: ModelRequest[Any],
+        observers: tuple[FallbackObserver, ...],
+    ) -> None:
+        self.policy, turn = for_this_call(ensure_config(), policy, observers)
+        self.request = request
+        self.turn: Turn | None = None
+        self.began_at = 0
+        if self.policy.config.reset == "turn":
+            kept = self.policy.turn()
+            turn = turn or Turn.current(kept.owner)
+            if turn is None:  # the graph keeps it
+                position = cast("int", request.state.get(POSITION, 0))
+                kept.advance(min(position, len(policy.targets) - 1))
+                self.began_at = kept.position
+                self.turn = turn = kept
+        self.surroundings = around = surroundings(observers)
+        with in_place_of(around.handlers, around.parent_run_id, observers):
+            self.run = self.policy.start(turn=turn)
+        if self.run.wants_content:
+            system = request.system_message
+            self.run.tell(input=[*([system] if system else []), *request.messages])
+
+    def request_for(self, attempt: Attempt, model: BaseChatModel) -> ModelRequest[Any]:
+        """Return the request as an attempt's provider takes it."""
+        request, target = self.request, attempt.target
+        if self.run.wants_content:
+            self.run.tell(parameters=parameters_of(target.client, request.model_settings))
+        changes: dict[str, Any] = {}
+        if attempt.number > 1:
+            metadata = attempt_metadata(self.run, attempt, self.policy.targets[0])
+            model = model.model_copy(
+                update={
+                    "metadata": {**(model.metadata or {}), **metadata},
+                    "tags": [*(model.tags or []), f"fallback:attempt:{attempt.number}"],
+                }
+            )
+        if model is not request.model:
+            changes["model"] = model
+        if target.provider is not None:
+            given = cast("list[BaseMessage]", request.messages)
+            messages = for_provider(given, target.provider)
+            if messages is not given:
+                changes["messages"] = messages
+            if target.provider != self.policy.targets[0].provider:
+                changes |= self._foreign(target.provider)
+        return request.override(**changes) if changes else request
+
+    def _foreign(self, provider: str) -> dict[str, Any]:
+        # Settings, cache markers and the provider's own tools were made for the agent's model.
+        request = self.request
+        changes: dict[str, Any] = {
+            "model_settings": settings_for(provider, request.model_settings),
+            "tools": tools_for(provider, request.tools),
+        }
+        if request.system_message is not None:
+            (changes["system_message"],) = for_provider([request.system_message], provider)
+        return changes
+
+    def finish(self, attempt: Attempt, answered: Any) -> ModelResponse[Any]:
+        """Note what an answer cost, and mark its message."""
+        response = (
+            ModelResponse(result=[answered]) if isinstance(answered, AIMessage) else answered
+        )
+        told = describe(self.run, attempt)
+        result = [mark(message, told) for message in response.result]
+        for message in result:
+            usage = usage_of(message)
+            if usage is not None:
+                self.run.tell(usage=dict(usage))
+        return replace(response, result=result)
+
+    def told(
+        self, response: ModelResponse[Any]
+    ) -> ModelResponse[Any] | ExtendedModelResponse[Any]:
+        """Return the response, with the turn's new place for the graph's state."""
+        if self.turn is None or self.turn.position == self.began_at:
+            return response
+        kept = {POSITION: self.turn.position, PRIMARY: self.policy.targets[0].name}
+        return ExtendedModelResponse(response, Command(update=kept))

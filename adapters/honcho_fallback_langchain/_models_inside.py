@@ -1,0 +1,118 @@
+"""Change the chat models inside a runnable, whatever LangChain composed it of."""
+
+from __future__ import annotations
+
+from functools import cached_property
+from typing import TYPE_CHECKING, Any, Final, TypeGuard
+
+from langchain_core.language_models import BaseChatModel
+from langchain_core.runnables import Runnable, RunnableSerializable
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable
+
+    from pydantic import BaseModel
+
+_ASKED_WITH: Final = {"config", "config_factories", "kwargs"}  # of a binding; holds no candidate
+
+
+def with_changed(part: Any, change: Callable[[Any], Any]) -> Any:
+    """Return a runnable over other chat models, or the same object where none was changed.
+
+    Args:
+        part: A runnable, or a part of one; never changed.
+        change: Makes of a chat model what stands in its place, or returns it as it is.
+    """
+    kind: type[Any] = part.__class__
+    if issubclass(kind, BaseChatModel):
+        return change(part)
+    if _is_composite(kind):
+        fields = {name: getattr(part, name) for name in kind.model_fields.keys() - _ASKED_WITH}
+        changed = {name: with_changed(value, change) for name, value in fields.items()}
+        return copied(part, changed) if differ(changed.values(), fields.values()) else part
+    if kind in {list, tuple}:
+        items: Any = part.__class__(with_changed(item, change) for item in part)
+        return items if differ(items, part) else part
+    if kind is dict:
+        entries = {key: with_changed(value, change) for key, value in part.items()}
+        return entries if differ(entries.values(), part.values()) else part
+    return part
+
+
+def differ(new: Iterable[Any], old: Iterable[Any]) -> bool:
+    """Tell whether one of some objects was replaced.
+
+    Args:
+        new: What there is.
+        old: What there was, in the same order.
+    """
+    return any(one is not other for one, other in zip(new, old, strict=True))
+
+
+def copied(model: Any, changes: dict[str, Any]) -> Any:
+    """Copy a model with other field values, and without what it computed from the old ones.
+
+    Args:
+        model: Of pydantic.
+        changes: By name.
+    """
+    copy: BaseModel = model.model_copy(update=changes)
+    for name in list(vars(copy)):
+        if isinstance(getattr(type(copy), name, None), cached_property):
+            del vars(copy)[name]
+    return copy
+
+
+def of_integration(model: Any, table: dict[tuple[str, str], Any]) -> Any:
+    """Look a chat model up by distribution and class: no provider's package is imported.
+
+    Args:
+        model: A chat model.
+        table: The first hit along the MRO counts, so subclasses are covered.
+
+    Returns:
+        What stands there, or None.
+    """
+    for base in type(model).__mro__:
+        found = table.get((base.__module__.partition(".")[0], base.__name__))
+        if found is not None:
+            return found
+    return None
+
+
+def derived(client: Any, **options: Any) -> Any:
+    """Derive a client that shares the connections, from an SDK's client or a resource of one.
+
+    Args:
+        client: Never changed.
+        **options: As the SDK's ``with_options`` takes them.
+
+    Returns:
+        The same object where its SDK has no such thing.
+    """
+    owner = owner_of(client)
+    if owner is None:
+        return client
+    made = owner.with_options(**options)
+    return made if owner is client else type(client)(made)
+
+
+def owner_of(client: Any) -> Any:
+    """Return the SDK's client behind a resource like ``chat.completions``, or None.
+
+    Args:
+        client: A client or a resource of one.
+    """
+    for one in (client, getattr(client, "_client", None)):
+        if hasattr(one, "with_options") and hasattr(one, "max_retries"):
+            return one
+    return None
+
+
+def _is_composite(kind: type) -> TypeGuard[type[RunnableSerializable[Any, Any]]]:
+    """Tell LangChain's ways to compose runnables from tools, retrievers and users' classes."""
+    return issubclass(kind, RunnableSerializable) and any(
+        base.__module__.startswith("langchain_core.runnables.")
+        and base not in {Runnable, RunnableSerializable}
+        for base in kind.__mro__
+    )

@@ -1,0 +1,544 @@
+"""What looks beyond one attempt, through LangChain: who cools down, how much time is left."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+from urllib.parse import urlsplit
+
+import pytest
+from chat_fakes import (
+    SILENT_VERBS,
+    VERBS,
+    Joke,
+    alive,
+    asked_of,
+    chat,
+    dead,
+    look_up,
+)
+from langchain_core.prompts import ChatPromptTemplate
+from langchain_core.runnables import ConfigurableField, RunnableLambda
+from loopback import Provider, claude, dead_provider, gpt, silent
+from scripted import ProviderError
+
+from honcho_fallback import (
+    Cooldown,
+    DeadlineExceeded,
+    FallbackConfig,
+    FallbackConfigError,
+    FallbackExhausted,
+    RetryBudget,
+    StreamInterrupted,
+    TransportRecovery,
+)
+from honcho_fallback.testing import Clock
+from honcho_fallback_langchain import FallbackChatModel, FallbackRunnable, with_fallback_config
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from pytest_httpserver import HTTPServer
+
+    from honcho_fallback import CallRecord, Restore, Target
+
+pytestmark = pytest.mark.filterwarnings("ignore::langchain_core._api.LangChainBetaWarning")
+
+EVERY_VERB = VERBS | SILENT_VERBS
+every_verb = pytest.mark.parametrize("verb", EVERY_VERB)
+each_verb = pytest.mark.parametrize("verb", VERBS)
+each_provider = pytest.mark.parametrize("name", ["openai", "anthropic"])
+
+
+JOKE = '{"setup": "knock knock"}'
+
+
+class Told:
+    """Keep what an observer is told."""
+
+    def __init__(self) -> None:
+        self.records: list[CallRecord] = []
+        self.restored: list[Restore] = []
+
+    def on_start(self, call: Any) -> None:
+        pass
+
+    def on_switch(self, switch: Any) -> None:
+        pass
+
+    def on_finish(self, record: CallRecord) -> None:
+        self.records.append(record)
+
+    def on_restore(self, restore: Restore) -> None:
+        self.restored.append(restore)
+
+    @property
+    def kinds(self) -> list[str | None]:
+        """Return what went wrong in each attempt of the last call, None for an answer."""
+        attempts = self.records[-1].attempts
+        return [attempt.kind and attempt.kind.value for attempt in attempts]
+
+
+# Cooldown: who is down is remembered.
+
+
+@every_verb
+@each_provider
+async def test_a_cooldown_leaves_the_dead_primary_alone(
+    httpserver: HTTPServer, name: str, verb: str
+) -> None:
+    """One request to it in a chain's first call, none in the next two."""
+    down, up = dead_provider(httpserver, name), Provider(httpserver, "openai", "hello")
+    model = FallbackChatModel(down.model(), up.model(), cooldown=Cooldown())
+    assert [await EVERY_VERB[verb](model, "hi") for _ in range(3)] == ["hello"] * 3
+    assert (down.requests, up.requests) == (1, 3)
+
+
+REBOUND: dict[str, Callable[[Any], Any]] = {
+    "bind": lambda model: model.bind(stop=["x"]),
+    "bind_tools": lambda model: model.bind_tools([look_up]),
+    "tools, then options": lambda m: m.bind_tools([look_up]).with_fallback_config(agent="a"),
+    "options, then tools": lambda m: m.with_fallback_config(agent="a").bind_tools([look_up]),
+    "with_config": lambda model: model.with_config(tags=["t"]),
+    "with_fallback_config": lambda model: model.with_fallback_config(deadline=60),
+    "with_retry": lambda model: model.with_retry(stop_after_attempt=1),
+    "with_structured_output": lambda m: m.with_structured_output(Joke, include_raw=True),
+    "structured, then options": lambda m: m.with_structured_output(
+        Joke, include_raw=True
+    ).with_fallback_config(agent="a"),
+}
+
+
+@pytest.mark.parametrize("rebind", REBOUND.values(), ids=REBOUND)
+@pytest.mark.parametrize("facts", ["known", "unknown"])
+async def test_a_cooldown_survives_rebinding(
+    httpserver: HTTPServer, facts: str, rebind: Callable[[Any], Any]
+) -> None:
+    """What was made of a model anew, for each call, is the same model to its provider.
+
+    Of OpenAI's the address and the key tell; of a fake nothing does but its place in the chain.
+    """
+    down, up = dead_provider(httpserver, "openai"), Provider(httpserver, "openai", JOKE)
+    models: list[Any] = [down.model(), up.model()] if facts == "known" else [dead(), alive()]
+    model = FallbackChatModel(*models, cooldown=Cooldown())
+    for _ in range(3):
+        await rebind(model).ainvoke("hi")
+    assert model.invoke("hi").text in {JOKE, "from backup"}
+    asked = down.requests if facts == "known" else len(models[0].asked)
+    assert asked == 1
+
+
+def test_what_is_configurable_per_call_keeps_its_cooldown(httpserver: HTTPServer) -> None:
+    """A field that is set anew for each call makes no new model."""
+    down, up = dead_provider(httpserver, "openai"), Provider(httpserver, "openai", "hello")
+    field = ConfigurableField("t")
+    model = FallbackChatModel(down.model(), up.model(), cooldown=Cooldown())
+    made = model.configurable_fields(seed=field)
+    for seed in (1, 2, 3):
+        made.invoke("hi", {"configurable": {"t": seed}})
+    assert [body["seed"] for body in up.bodies] == [1, 2, 3]
+    assert down.requests == 1
+
+
+@each_verb
+async def test_a_calls_own_policy_knows_the_same_models(verb: str) -> None:
+    """A config per call, with the cooldown in it: the primary is asked by the first call only."""
+    primary, backup = dead(), alive()
+    model = FallbackChatModel(primary, backup)
+    own = {"configurable": {"fallback_config": FallbackConfig(cooldown=Cooldown())}}
+    for _ in range(3):
+        assert await VERBS[verb](model, "hi", own) == "from backup"
+    assert len(primary.asked) == 1
+
+
+def identities(model: Any) -> list[str]:
+    return [target.identity for target in model.policy.targets]
+
+
+@each_provider
+def test_a_model_is_the_same_wherever_it_is_made(name: str) -> None:
+    """Model, address and key say who it is; with another of them it is somebody else."""
+    make = gpt if name == "openai" else claude
+    known = identities(FallbackChatModel(make(), claude(), make(model="other")))
+    assert identities(FallbackChatModel(make(), claude(), make(model="other"))) == known
+    others = [
+        make(api_key="another"),
+        make(base_url="http://127.0.0.1:2"),
+        make(default_headers={"Authorization": "Bearer another"}),
+        make(model="gpt-6"),
+    ]
+    every = {identities(FallbackChatModel(one))[0] for one in [make(), *others]}
+    assert len(every) == 5
+
+
+def test_what_is_unknown_is_never_the_same() -> None:
+    """Fakes, functions, and models that fetch their key from who knows where."""
+    makers: list[Callable[[], Any]] = [
+        dead,
+        lambda: gpt(api_key=lambda: "k"),
+        lambda: RunnableLambda(str),
+    ]
+    for make in makers:
+        assert identities(FallbackRunnable(make())) != identities(FallbackRunnable(make()))
+
+
+async def test_chains_built_apart_share_what_they_learn(httpserver: HTTPServer) -> None:
+    """Two chains over the same provider, with one cooldown between them."""
+    down, up = dead_provider(httpserver, "openai"), Provider(httpserver, "openai", "hello")
+    shared = Cooldown()
+    prompt = ChatPromptTemplate.from_template("{word}")
+    model = FallbackChatModel(down.model(), up.model(), cooldown=shared)
+    chain = with_fallback_config(prompt | down.model(), [prompt | up.model()], cooldown=shared)
+    assert model.invoke("hi").text == "hello"
+    assert (await chain.ainvoke({"word": "hi"})).text == "hello"
+    assert (down.requests, up.requests) == (1, 2)
+
+
+def test_a_probe_brings_the_primary_back_and_observers_hear_it(clock: Clock) -> None:
+    """After its rest one call asks it again; it answered, so it is the primary again."""
+    told = Told()
+    primary, backup = chat("primary", ProviderError(503), "back"), alive()
+    model = FallbackChatModel(primary, backup, cooldown=Cooldown(base=60), observers=[told])
+    said = [model.invoke("hi").text, model.invoke("hi").text]
+    clock.now += 61
+    said += [model.invoke("hi").text, model.invoke("hi").text]
+    assert said == ["from backup", "from backup", "back", "back"]
+    assert [(one.after, one.primary.name) for one in told.restored] == [
+        ("cooldown", "scripted/primary")
+    ]
+
+
+@each_verb
+async def test_a_switch_holds_for_the_turn_beside_a_cooldown(verb: str) -> None:
+    """The next turn would begin on the primary, which rests; the end of the first is told."""
+    told = Told()
+    primary, backup = dead(), alive()
+    model = FallbackChatModel(primary, backup, reset="turn", cooldown=Cooldown(), observers=[told])
+    for _ in range(2):
+        with model.turn() as turn:
+            assert await VERBS[verb](model.bind(stop=["x"]), "hi") == "from backup"
+            assert await VERBS[verb](model, "hi") == "from backup"
+        assert (turn.outcome, turn.position) == ("completed", 1)
+    assert len(primary.asked) == 1
+    assert [one.after for one in told.restored] == ["turn", "turn"]
+
+
+# Time: the SDK of a sync call gives up with the attempt.
+
+
+def chain_over(one: Any) -> Any:
+    return ChatPromptTemplate.from_template("{word}") | one
+
+
+TIMED: dict[str, Any] = {
+    "chat model": lambda models, **options: FallbackChatModel(*models, **options),
+    "chains": lambda models, **options: with_fallback_config(
+        chain_over(models[0]), [chain_over(models[1])], **options
+    ),
+    "structured": lambda models, **options: FallbackChatModel(
+        *models, **options
+    ).with_structured_output(Joke, include_raw=True, method="function_calling"),
+    "tools": lambda models, **options: FallbackChatModel(*models, **options).bind_tools([look_up]),
+    "bound": lambda models, **options: FallbackChatModel(
+        *(model.bind(stop=["x"]) for model in models), **options
+    ),
+    "retried": lambda models, **options: FallbackChatModel(
+        *(model.with_retry(stop_after_attempt=1) for model in models), **options
+    ),
+    "nested": lambda models, **options: FallbackChatModel(
+        FallbackChatModel(models[0], max_attempts=1), models[1], **options
+    ),
+}
+
+
+@pytest.mark.parametrize("kind", TIMED)
+@each_provider
+def test_an_attempts_time_reaches_the_sdk(httpserver: HTTPServer, name: str, kind: str) -> None:
+    """Of 60 s a third is kept for the fallback; what the SDK would wait for is what is left."""
+    down, up = dead_provider(httpserver, name), Provider(httpserver, name, JOKE)
+    made = TIMED[kind]([down.model(), up.model()], deadline=60)
+    given: Any = {"word": "hi"} if kind == "chains" else "hi"
+    made.invoke(given)
+    list(made.stream(given))
+    first, second = down.patience, up.patience
+    assert [round(seconds or 0) for seconds in first] == [40, 40]
+    assert [round(seconds or 0) for seconds in second] == [60, 60]
+    assert all(0 < seconds < 60 for seconds in second if seconds)
+
+
+@pytest.mark.parametrize("name", ["openai", "anthropic", "groq"])
+@pytest.mark.parametrize(
+    ("own", "option", "expected"),
+    [(7, 30, 7), (40, 30, 30), (None, 30, 30), (None, None, None), (7, None, 7)],
+)
+def test_the_shorter_time_counts(
+    httpserver: HTTPServer, name: str, own: float | None, option: float | None, expected: Any
+) -> None:
+    """The model's own timeout, or the attempt's."""
+    up = Provider(httpserver, "openai" if name == "groq" else name, "hello")
+    if name == "groq":
+        from langchain_groq import ChatGroq  # noqa: PLC0415 # only here
+
+        path = f"{urlsplit(up.url).path}/openai/v1/chat/completions"
+        httpserver.expect_request(path).respond_with_handler(up._answer)
+        given: Any = ChatGroq(model_name="llama", api_key="k", base_url=up.url, timeout=own)
+    else:
+        given = up.model(timeout=own)
+    model = FallbackChatModel(given, timeout=option)
+    assert model.invoke("hi").text == "hello"
+    assert up.patience == [expected]
+
+
+def test_a_request_that_is_none_of_ours_keeps_its_time(httpserver: HTTPServer) -> None:
+    """The user's own object is untouched, and with "keep" the candidates are, too."""
+    up = Provider(httpserver, "openai", "hello")
+    given = up.model(timeout=70)
+    model = FallbackChatModel(given, timeout=30)
+    model.invoke("hi")
+    given.invoke("hi")
+    asked_of(model)[0].invoke("hi")
+    model.with_fallback_config(sdk_retries="keep").invoke("hi")
+    assert up.patience == [30, 70, 70, 70]
+
+
+@each_provider
+def test_the_users_own_object_is_left_alone(name: str) -> None:
+    """Also where its SDK does not retry, and where it has built no client yet."""
+    given = (gpt if name == "openai" else claude)(max_retries=0)
+    before = dict(vars(given))
+    asked = asked_of(FallbackChatModel(given))[0]
+    assert asked is not given
+    assert vars(given) == before
+
+
+def test_connecting_has_a_time_of_its_own() -> None:
+    """What is left for connecting is the shortest of the model's, the option's, the attempt's."""
+    told: list[dict[str, Any]] = []
+    model = FallbackChatModel(gpt(timeout=70), timeout=30, connect_timeout=5)
+
+    def look(_: Any) -> str:
+        told.append(asked_of(model)[0].root_client.timeout.as_dict())
+        return "seen"
+
+    seeing = FallbackRunnable(RunnableLambda(look), timeout=30, connect_timeout=5)
+    seeing.invoke("hi")
+    seeing.with_fallback_config(timeout=3).invoke("hi")
+    look("")
+    keys = ("connect", "read", "write", "pool")
+    assert [tuple(one[key] for key in keys) for one in told] == [
+        (5, 30, 30, 30),
+        (3, 3, 3, 3),
+        (70, 70, 70, 70),
+    ]
+
+
+def test_the_time_of_an_inner_chain_is_within_that_of_the_outer(httpserver: HTTPServer) -> None:
+    """A candidate may be a chain of its own, with more patience."""
+    up = Provider(httpserver, "openai", "hello")
+    inner = FallbackChatModel(up.model(), timeout=100)
+    FallbackRunnable(inner, timeout=10).invoke("hi")
+    FallbackRunnable(inner, timeout=100).with_fallback_config(timeout=200).invoke("hi")
+    assert up.patience == [10, 100]
+
+
+def test_a_cache_is_found_again_whatever_time_is_left(httpserver: HTTPServer) -> None:
+    """The time of an attempt is in no cache's key."""
+    from langchain_core.caches import InMemoryCache  # noqa: PLC0415 # only here
+
+    up = Provider(httpserver, "openai", "hello")
+    model = FallbackChatModel(up.model(cache=InMemoryCache()), deadline=60)
+    assert [model.invoke("hi").text for _ in range(2)] == ["hello", "hello"]
+    assert model.with_fallback_config(deadline=50).invoke("hi").text == "hello"
+    assert up.requests == 1
+
+
+@pytest.mark.parametrize("verb", ["invoke", "ainvoke", "stream", "astream", "batch", "generate"])
+@each_provider
+async def test_a_deadline_leaves_time_for_the_fallback(
+    httpserver: HTTPServer, silent_url: str, name: str, verb: str
+) -> None:
+    """A primary that hangs gets half of it; the fallback answers within the rest."""
+    told = Told()
+    up = Provider(httpserver, "openai", "hello")
+    model = FallbackChatModel(silent(name, silent_url), up.model(), deadline=4.0, observers=[told])
+    assert await EVERY_VERB[verb](model, "hi") == "hello"
+    assert told.kinds == ["timeout", None]
+
+
+@pytest.mark.parametrize("verb", ["invoke", "ainvoke", "stream", "astream"])
+async def test_a_deadline_ends_a_call(silent_url: str, verb: str) -> None:
+    """Nobody answered in time: the error says so and carries the record."""
+    models = [silent("openai", silent_url), silent("anthropic", silent_url)]
+    model = FallbackChatModel(*models, deadline=0.4, reserve=0.2)
+    with pytest.raises(DeadlineExceeded) as caught:
+        await VERBS[verb](model, "hi")
+    assert [one.kind and one.kind.value for one in caught.value.record.attempts] == ["timeout"] * 2
+
+
+@pytest.mark.parametrize("verb", ["stream", "astream", "stream_events v3", "astream_events v3"])
+@each_provider
+async def test_a_silent_stream_is_left_before_its_first_token(
+    httpserver: HTTPServer, silent_url: str, name: str, verb: str
+) -> None:
+    """`first_token_timeout` holds for streams, in a thread through the SDK."""
+    told = Told()
+    up = Provider(httpserver, name, "hello")
+    model = FallbackChatModel(
+        silent(name, silent_url), up.model(), first_token_timeout=2.0, observers=[told]
+    )
+    assert await EVERY_VERB[verb](model, "hi") == "hello"
+    assert told.kinds == ["timeout", None]
+    assert told.records[-1].attempts[0].seconds < 30  # the model's own patience
+
+
+async def test_a_stream_that_falls_silent_is_interrupted() -> None:
+    """`idle_timeout` bounds the time between two chunks of content."""
+    import asyncio  # noqa: PLC0415 # only here
+
+    class Stalling(RunnableLambda[Any, Any]):
+        async def astream(self, input: Any, config: Any = None, **kwargs: Any) -> Any:  # noqa: A002
+            yield "hel"
+            await asyncio.sleep(30)
+
+    chain = FallbackRunnable(Stalling(str), alive(), idle_timeout=0.1)
+    with pytest.raises(StreamInterrupted) as caught:
+        [chunk async for chunk in chain.astream("hi")]
+    assert caught.value.partial == ("hel",)
+
+
+# Everything else that a call can be given.
+
+
+@each_verb
+@pytest.mark.parametrize("way", ["with_fallback_config", "constructor", "configurable"])
+async def test_a_judge_is_never_degraded(verb: str, way: str) -> None:
+    """`must_not_degrade` fails closed: the fallback is not asked, and the record says who was."""
+    told = Told()
+    primary, backup = dead(), alive()
+    judge = FallbackChatModel(primary, backup, observers=[told], max_attempts=1)
+    config: Any = None
+    if way == "with_fallback_config":
+        judge = judge.with_fallback_config(must_not_degrade=True)
+    elif way == "constructor":
+        given: Any = {"observers": [told], "max_attempts": 1, "must_not_degrade": True}
+        judge = FallbackChatModel(primary, backup, **given)
+    else:
+        own = FallbackConfig(must_not_degrade=True, max_attempts=1)
+        config = {"configurable": {"fallback_config": own}}
+    with pytest.raises((FallbackExhausted, ProviderError)):
+        await VERBS[verb](judge, "hi", config)
+    assert (told.records[-1].outcome, told.kinds) == ("exhausted", ["overloaded"])
+    assert backup.asked == []
+
+
+@pytest.mark.parametrize("verb", SILENT_VERBS)
+async def test_what_is_asked_without_a_run_has_the_config_around_it(verb: str) -> None:
+    """In a chain or a graph, `generate` and the events' third version are no way around a gate."""
+    primary, backup = dead(), alive()
+    judge = FallbackChatModel(primary, backup)
+    own = FallbackConfig(must_not_degrade=True, max_attempts=1)
+
+    async def ask(word: str) -> str:
+        answer: str = await SILENT_VERBS[verb](judge, word)
+        return answer
+
+    with pytest.raises(FallbackExhausted):
+        await RunnableLambda(ask).ainvoke("hi", {"configurable": {"fallback_config": own}})
+    assert backup.asked == []
+
+
+class AtOnce(TransportRecovery):
+    """A recovery that a test need not wait for."""
+
+    @staticmethod
+    def wait(retries: int) -> float:
+        return 0.0
+
+
+@each_verb
+@each_provider
+async def test_a_lost_connection_gets_one_more_chance(
+    httpserver: HTTPServer, name: str, verb: str
+) -> None:
+    """`rebuild` is called with the target, whose model then answers; nobody else is asked."""
+    told = Told()
+    rebuilt: list[Target] = []
+    backup = alive()
+    recovery = AtOnce(rebuild=rebuilt.append)
+    lost = (gpt if name == "openai" else claude)()  # nobody listens there
+    model = FallbackChatModel(lost, backup, transport_recovery=recovery, observers=[told])
+    assert await VERBS[verb](model, "hi") == "from backup"
+    assert told.kinds == ["connection", "connection", None]
+    assert [target.client for target in rebuilt] == [asked_of(model)[0]]
+
+
+@each_verb
+async def test_a_retry_budget_bounds_repeats(verb: str) -> None:
+    """Without one the last model is asked twice; with an empty one once."""
+    primary, backup = dead(), dead("backup")
+    model = FallbackChatModel(primary, backup, wait=0)
+    with pytest.raises(FallbackExhausted):
+        await VERBS[verb](model, "hi")
+    assert (len(primary.asked), len(backup.asked)) == (1, 2)
+    sparing = model.with_fallback_config(retry_budget=RetryBudget(0.0, 0.0))
+    with pytest.raises(FallbackExhausted) as caught:
+        await VERBS[verb](sparing, "hi")
+    assert (len(primary.asked), len(backup.asked)) == (2, 3)
+    assert "retry budget" in (caught.value.record.why or "")
+
+
+@every_verb
+async def test_the_preset_for_production(httpserver: HTTPServer, verb: str) -> None:
+    """`resilient()` as a whole: a dead primary costs one request in all."""
+    down, up = dead_provider(httpserver, "openai"), Provider(httpserver, "anthropic", "hi")
+    config = FallbackConfig.resilient()
+    model = FallbackChatModel(down.model(), up.model(), fallback_config=config)
+    for _ in range(2):
+        with model.turn():
+            assert await EVERY_VERB[verb](model, "hi") == "hi"
+    again = FallbackChatModel(down.model(), up.model()).with_fallback_config(
+        fallback_config=config
+    )
+    assert again.invoke("hi").text == "hi"
+    assert (down.requests, up.requests) == (1, 3)
+    assert model.policy.config is config
+
+
+@each_verb
+async def test_the_preset_that_waits_before_it_switches(verb: str) -> None:
+    """`hermes()`: three tries where waiting may help, then the turn stays on the next."""
+    primary, backup = dead(), alive()
+    config = FallbackConfig.hermes(wait=0)
+    model = FallbackChatModel(primary, backup, fallback_config=config)
+    with model.turn():
+        for _ in range(2):
+            assert await VERBS[verb](model, "hi") == "from backup"
+    assert (len(primary.asked), len(backup.asked)) == (3, 2)
+
+
+def test_a_whole_config_comes_first_and_options_go_on_top() -> None:
+    """By the same name as in a call's config."""
+    config = FallbackConfig.resilient()
+    given: list[Any] = [
+        FallbackChatModel(dead(), alive(), fallback_config=config, deadline=9),
+        FallbackRunnable(dead(), alive()).with_fallback_config(fallback_config=config, deadline=9),
+        with_fallback_config(dead(), [alive()], fallback_config=config, deadline=9),
+        FallbackChatModel(dead(), alive())
+        .bind(stop=["x"])
+        .with_fallback_config(fallback_config=config, deadline=9)
+        .bound,
+    ]
+    for made in given:
+        held = made.policy.config
+        assert (held.deadline, held.reset, held.cooldown) == (9, "turn", config.cooldown)
+    with pytest.raises(FallbackConfigError, match="fallback_config: got a dict"):
+        FallbackChatModel(dead(), fallback_config={"reset": "turn"})
+
+
+def test_an_address_with_a_password_is_not_shown() -> None:
+    """What stands beside host and path in a `base_url` is a secret, and tells models apart."""
+    urls = [f"http://me:{word}@127.0.0.1:1/v1?key={word}" for word in ("hush", "quiet")]
+    chains = [FallbackChatModel(gpt(base_url=url), alive()) for url in urls]
+    told = repr(chains[0].policy.targets) + repr(chains[0].policy)
+    assert "hush" not in told
+    assert chains[0].policy.targets[0].endpoint == "http://127.0.0.1:1/v1"
+    assert identities(chains[0])[0] != identities(chains[1])[0]
