@@ -35,7 +35,7 @@ from honcho_fallback_litellm import FallbackRoutingStrategy, warm_up
 if TYPE_CHECKING:
     from collections.abc import Coroutine, Iterator
 
-    from honcho_fallback import CallContent, CallRecord, CallStart, FallbackConfig, Switch
+    from honcho_fallback import CallContent, CallRecord, CallStart, FallbackConfig, Restore, Switch
 
 # Other people's warnings, which would become errors in the middle of LiteLLM's own error handling.
 THEIRS = (
@@ -72,6 +72,7 @@ class Say:
         chunks: For a stream: the events' data, in order.
         cut: Whether the connection drops after the chunks.
         hold: Waits for this before it answers.
+        stall: Waits for this after the chunks, and keeps the connection alive meanwhile.
     """
 
     status: int = 200
@@ -80,6 +81,7 @@ class Say:
     chunks: list[str] | None = None
     cut: bool = False
     hold: threading.Event | None = None
+    stall: threading.Event | None = None
 
 
 @dataclass
@@ -176,6 +178,9 @@ class Providers:
             for chunk in chunks:
                 data = f"{chunk}\n\n".encode()
                 handler.wfile.write(b"%x\r\n%s\r\n" % (len(data), data))
+                handler.wfile.flush()
+            while said.stall is not None and not said.stall.wait(0.05):
+                handler.wfile.write(b"8\r\n: ping\n\n\r\n")
                 handler.wfile.flush()
             if said.cut:
                 handler.close_connection = True
@@ -344,6 +349,7 @@ class Listener:
         self.starts: list[CallStart] = []
         self.switches: list[Switch] = []
         self.records: list[CallRecord] = []
+        self.restores: list[Restore] = []
 
     def on_start(self, call: CallStart) -> None:
         self.starts.append(call)
@@ -353,6 +359,9 @@ class Listener:
 
     def on_finish(self, record: CallRecord) -> None:
         self.records.append(record)
+
+    def on_restore(self, restore: Restore) -> None:
+        self.restores.append(restore)
 
     @property
     def record(self) -> CallRecord:
@@ -406,7 +415,7 @@ class Bench:
         config: FallbackConfig | None = None,
         *,
         models: list[dict[str, Any]] | None = None,
-        respect_cooldown: bool = True,
+        respect_cooldown: bool | None = None,
         listener: Listener | None = None,
         **options: Any,
     ) -> tuple[Router, Listener]:
