@@ -90,7 +90,7 @@ def test_a_probe_that_is_answered_brings_the_primary_back(
     assert said == ["hello from backup"] * 2 + ["hello from primary"] * 2
     assert providers.order == ["primary", "backup", "backup", "primary", "primary"]
     (restore,) = listener.restores
-    assert (restore.primary.name, restore.cause) == ("primary", "cooldown")
+    assert (restore.primary.name, restore.after) == ("primary", "cooldown")
     assert listener.records[2].attempts[0].note == "a probe after its cooldown"
 
 
@@ -171,12 +171,6 @@ def cancelled(router: Any, providers: Any, run: Any) -> None:
     run(cancel())
 
 
-def given_up(router: Any, _: Any, __: Any) -> None:
-    """Let LiteLLM give up where the machine would have gone on."""
-    with pytest.raises(litellm.InternalServerError):
-        router.completion(**ASKED, mock_testing_fallbacks=True, fallbacks=[])
-
-
 def read_partly(router: Any, _: Any, __: Any) -> None:
     """Close a stream after a chunk."""
     stream = router.completion(**ASKED, stream=True)
@@ -191,7 +185,7 @@ def dropped(router: Any, _: Any, __: Any) -> None:
     del stream
 
 
-@pytest.mark.parametrize("how", [cancelled, given_up, read_partly, dropped])
+@pytest.mark.parametrize("how", [cancelled, read_partly, dropped])
 def test_a_probe_that_learns_nothing_gives_its_permit_back(
     how: Callable[..., None],
     config: FallbackConfig,
@@ -517,29 +511,57 @@ def test_judges_and_gates_are_never_the_fallbacks(
 def test_one_request_must_not_degrade(
     said: object, bench: Any, providers: Any, ask: Any, text: Any
 ) -> None:
-    """A request says so in its metadata, and nothing of it reaches a provider."""
-    providers.fail("primary", 500, times=3)
-    router, listener = bench.managed(FallbackConfig(max_attempts=1))
+    """A request says so in its metadata; nothing of it reaches a provider or the next request."""
+    providers.fail("primary", 500)
+    router, listener = bench.managed(FallbackConfig(wait=0))
     with pytest.raises(litellm.InternalServerError):
         ask(router, "completion", **ASKED, metadata={"must_not_degrade": said})
-    assert {*providers.order} == {"primary"}
+    assert providers.order == ["primary", "primary"]
     assert listener.record.untried == (("backup", "the call must not degrade"),)
     assert set(providers.seen["primary"][0].body) == {"messages", "model"}
-    router.completion(**ASKED)
-    assert text(router.completion(**ASKED)) == "hello from primary"
+    assert text(ask(router, "completion", **ASKED)) == "hello from backup"
 
 
 def test_a_paused_primary_is_not_replaced_where_that_must_not_be(
     bench: Any, providers: Any, ask: Any
 ) -> None:
-    """Nobody is asked; with the primary only cooling down, it is."""
-    router, listener = bench.managed(FallbackConfig(must_not_degrade=True))
-    router.model_list[0]["model_info"]["blocked"] = True
-    with pytest.raises(Exception, match="") as caught:
+    """Nobody is asked, the error carries the record, and nobody takes it for an outage."""
+    router, listener = bench.managed(FallbackConfig(must_not_degrade=True, cooldown=Cooldown()))
+    info = router.model_list[0]["model_info"]
+    info["blocked"] = True
+    with pytest.raises((LookupError, ValueError), match=r"rotation|No deployments") as caught:
         ask(router, "completion", **ASKED)
     assert not providers.order
-    assert not isinstance(caught.value, RuntimeError)
-    assert listener.record.outcome != "success"
+    assert vars(caught.value)["record"] == listener.record
+    info["blocked"] = False
+    ask(router, "completion", **ASKED)
+    assert listener.records[-1].attempts[0].note is None
+
+
+def test_a_chain_that_is_paused_is_not_down(
+    config: FallbackConfig, bench: Any, providers: Any, ask: Any, text: Any
+) -> None:
+    """LiteLLM's own "nobody is there" is no news of a provider: after the pause all is as before."""
+    router, listener = bench.managed(config)
+    for one in router.model_list:
+        one["model_info"]["blocked"] = True
+    with pytest.raises((LookupError, ValueError)):
+        ask(router, "completion", **ASKED)
+    for one in router.model_list:
+        one["model_info"]["blocked"] = False
+    assert text(ask(router, "completion", **ASKED)) == "hello from primary"
+    assert listener.records[-1].attempts[0].note is None
+    assert not listener.switches
+
+
+def test_a_call_that_litellm_gives_up_on_is_closed(bench: Any, providers: Any, ask: Any) -> None:
+    """Its own test switch ends a call before the machine does: the record is closed all the same."""
+    router, listener = bench.managed()
+    with pytest.raises(litellm.InternalServerError) as caught:
+        ask(router, "completion", **ASKED, mock_testing_fallbacks=True)
+    assert not providers.order
+    assert listener.record.outcome == "cancelled"
+    assert vars(caught.value)["record"] == listener.record
 
 
 def test_a_primary_that_cools_down_is_asked_where_there_is_no_other(
