@@ -356,6 +356,32 @@ def test_anthropics_529_is_an_overload(bench: Any, providers: Any, ask: Any, tex
     assert (failed.kind, failed.status, failed.retry_after) == ("overloaded", 529, 4)
 
 
+@pytest.mark.parametrize("stream", [False, True])
+def test_what_litellms_own_client_was_told_counts(
+    stream: bool, bench: Any, providers: Any, ask: Any
+) -> None:
+    """Below its error hangs the transport's, which has the status and, in streams, no body."""
+    models = bench.chain("primary", "backup")
+    models[0]["litellm_params"]["model"] = "anthropic/primary-model"
+    told = {"type": "invalid_request_error", "message": "Your credit balance is too low"}
+    providers.fail("primary", 400, body={"type": "error", "error": told})
+    router, listener = bench.managed(models=models)
+    ask(router, "completion", model="deriver", messages=MESSAGES, stream=stream)
+    assert providers.order == ["primary", "backup"]
+    assert [switch.failure.kind for switch in listener.switches] == ["quota"]
+
+
+def test_a_retry_after_that_only_litellm_kept_counts() -> None:
+    """Some of its handlers pass on a status and keep the headers to themselves."""
+    error = litellm.RateLimitError("own words", llm_provider="bedrock", model="m")
+    error.litellm_response_headers = {"retry-after": "4"}  # type: ignore[attr-defined]
+    kind = type("BedrockError", (Exception,), {"status_code": 429})
+    kind.__module__ = "litellm.llms.bedrock.common_utils"
+    error.__cause__ = kind("own words")
+    failure = classifier_for(FallbackConfig())(error)
+    assert (failure.kind, failure.retry_after) == ("rate_limit", 4)
+
+
 def test_honchos_table_applies(bench: Any, providers: Any, ask: Any) -> None:
     """FallbackConfig.honcho() does not switch on 401."""
     providers.fail("primary", 401)
