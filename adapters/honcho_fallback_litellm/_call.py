@@ -52,7 +52,7 @@ class Call:
         "streaming",
     )
 
-    def __init__(
+    def __init__(  # noqa: PLR0913, PLR0917 # made in one place, by begin
         self,
         chain: Chain,
         run: FallbackRun,
@@ -89,7 +89,7 @@ class Call:
 
     @property
     def in_question(self) -> tuple[str, ...]:
-        """Return the ids of who may be asked, if in rotation; that of the attempt at hand first."""
+        """Return the ids of who may be asked if in rotation, that of the attempt at hand first."""
         ids, here = self.chain.ids[: self.reach], self.run.attempt.position
         return ids[here:] + (ids[:here] if self._reported is None else ())
 
@@ -188,7 +188,7 @@ class Call:
     def _undone(self, error: Exception) -> None:
         try:
             self.run.fail(error)
-        except Exception:
+        except Exception:  # noqa: BLE001 # LiteLLM raises what was reported
             self._goes_on = False
             raise (self._reported or error) from None
 

@@ -28,8 +28,8 @@ _REFUSED = {
     "on_exhausted": "LiteLLM's callers expect one provider's error; leave it out, the last one "
     "comes out with the record attached",
     "reset": "LiteLLM's calls know no turns; leave it out, or take "
-    'FallbackConfig.resilient(reset="iteration"): its cooldown keeps a failed deployment away from '
-    "the next iterations",
+    'FallbackConfig.resilient(reset="iteration"); its cooldown keeps a failed deployment away '
+    "from the next iterations",
     "switch_wait": "LiteLLM asks the next deployment at once; leave it out",
 }
 _CALLBACKS = ("callbacks", "success_callback", "failure_callback", "_async_success_callback")

@@ -12,7 +12,7 @@ import litellm
 
 from honcho_fallback_litellm._call import Call
 from honcho_fallback_litellm._chain import provider_of
-from honcho_fallback_litellm._router import metadata_of, setting
+from honcho_fallback_litellm._router import setting
 
 if TYPE_CHECKING:
     from honcho_fallback import FallbackConfig
@@ -39,7 +39,7 @@ _PARAMETERS = (
 )
 _TIMEOUTS = ("timeout", "request_timeout")
 _CLIENTS_OWN = ("api_key", "api_base", "base_url")
-MUST_NOT_DEGRADE = "must_not_degrade"
+_STAYS = "must_not_degrade"
 
 
 class _Zero(int):
@@ -88,7 +88,9 @@ def _options_of(request: dict[str, Any], config: FallbackConfig) -> ConfigOption
         options["max_attempts"], options["transport_recovery"] = 1, None
     elif isinstance(asked, int) and asked + 1 < limit:
         options["max_attempts"] = asked + 1
-    if metadata_of(request).get(MUST_NOT_DEGRADE) in {True, "true"}:
+    # LiteLLM keeps its own and the caller's apart for some endpoints.
+    told = [request.get(name) for name in ("metadata", "litellm_metadata")]
+    if any(isinstance(one, dict) and str(one.get(_STAYS)).lower() == "true" for one in told):
         options["must_not_degrade"] = True
     if any(request.get(name) is not None for name in _CLIENTS_OWN):
         # What a caller's own key or address brings on says nothing of the deployment.

@@ -221,7 +221,9 @@ class FallbackRoutingStrategy(CustomRoutingStrategyBase):
                 _forget_internals(request)
             if found and (call is None or one == wanted[0]):
                 break
-        return self._chosen(core, chain, call, found, request) if found else self._nobody(call, first)
+        return (
+            self._chosen(core, chain, call, found, request) if found else self._nobody(call, first)
+        )
 
     async def async_get_available_deployment(
         self,

@@ -326,15 +326,14 @@ def test_who_a_deployment_is(bench: Any) -> None:
     assert mine == identities()
     assert len({*mine, *identities(api_key="another")}) == 4
     assert len({*mine, *identities(organization="another")}) == 4
-    assert identities(api_key="k", api_base=bench.providers.url + "/primary")[0] == (
-        identities(api_key="k", api_base=bench.providers.url + "/primary/")[0]
+    assert (
+        identities(api_key="k", api_base=bench.providers.url + "/primary")[0]
+        == (identities(api_key="k", api_base=bench.providers.url + "/primary/")[0])
     )
     assert not [one for one in mine if one.startswith("here:") or "key-of" in one]
 
 
-def test_who_a_deployment_without_a_key_is(
-    bench: Any, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_who_a_deployment_without_a_key_is(bench: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     """Its environment's key is LiteLLM's to read: the same in this process, and nowhere else."""
     monkeypatch.setenv("OPENAI_API_KEY", "from the environment")
     told: list[str] = []
@@ -491,9 +490,7 @@ def test_a_stream_that_falls_silent_after_content_goes_out(
     assert providers.order == ["primary"]
 
 
-def test_judges_and_gates_are_never_the_fallbacks(
-    bench: Any, providers: Any, ask: Any
-) -> None:
+def test_judges_and_gates_are_never_the_fallbacks(bench: Any, providers: Any, ask: Any) -> None:
     """`must_not_degrade` for all calls: not the chain's fallback, not LiteLLM's own."""
     providers.fail("primary", 500)
     models = [*bench.chain("primary", "backup"), bench.deployment("spare", None, group="spares")]
@@ -522,6 +519,20 @@ def test_one_request_must_not_degrade(
     assert text(ask(router, "completion", **ASKED)) == "hello from backup"
 
 
+def test_an_endpoint_with_a_bucket_of_its_own_must_not_degrade_either(
+    bench: Any, providers: Any, run: Any
+) -> None:
+    """The Responses API has metadata of its own beside LiteLLM's; either may say so."""
+    providers.fail("primary", 500)
+    for bucket in ("metadata", "litellm_metadata"):
+        router, listener = bench.managed(FallbackConfig(wait=0))
+        asked: Any = {"litellm_metadata": {}, bucket: {"must_not_degrade": "true"}}
+        with pytest.raises(openai.APIError):
+            run(router.aresponses(model="deriver", input="hello", **asked))
+        assert listener.record.untried == (("backup", "the call must not degrade"),)
+    assert {*providers.order} == {"primary"}
+
+
 def test_a_paused_primary_is_not_replaced_where_that_must_not_be(
     bench: Any, providers: Any, ask: Any
 ) -> None:
@@ -541,7 +552,7 @@ def test_a_paused_primary_is_not_replaced_where_that_must_not_be(
 def test_a_chain_that_is_paused_is_not_down(
     config: FallbackConfig, bench: Any, providers: Any, ask: Any, text: Any
 ) -> None:
-    """LiteLLM's own "nobody is there" is no news of a provider: after the pause all is as before."""
+    """LiteLLM's own "nobody is there" is no news of a provider; afterwards all is as before."""
     router, listener = bench.managed(config)
     for one in router.model_list:
         one["model_info"]["blocked"] = True
@@ -555,7 +566,7 @@ def test_a_chain_that_is_paused_is_not_down(
 
 
 def test_a_call_that_litellm_gives_up_on_is_closed(bench: Any, providers: Any, ask: Any) -> None:
-    """Its own test switch ends a call before the machine does: the record is closed all the same."""
+    """Its own test switch ends a call before the machine does; the record is closed too."""
     router, listener = bench.managed()
     with pytest.raises(litellm.InternalServerError) as caught:
         ask(router, "completion", **ASKED, mock_testing_fallbacks=True)
@@ -628,7 +639,7 @@ def test_a_transport_is_given_another_chance(
 def test_a_rebuild_that_fails_is_no_recovery(
     members: tuple[str, ...], bench: Any, providers: Any, ask: Any
 ) -> None:
-    """The call goes on as without it, or ends with the provider's error, not with the rebuild's."""
+    """The call goes on as without it, or ends with the provider's error, not with this one."""
     providers.fail("primary", 408)
 
     def rebuild(_: Any) -> None:
@@ -646,7 +657,7 @@ def test_a_rebuild_that_fails_is_no_recovery(
 
 
 def test_the_resilient_preset(bench: Any, providers: Any, ask: Any, text: Any) -> None:
-    """It has turns, which LiteLLM has not: the error says what to write instead, and that works."""
+    """It has turns, which LiteLLM has not: the error says what to write, and that works."""
     with pytest.raises(FallbackConfigError) as caught:
         FallbackRoutingStrategy(FallbackConfig.resilient())
     assert 'FallbackConfig.resilient(reset="iteration")' in str(caught.value)

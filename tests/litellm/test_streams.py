@@ -337,10 +337,8 @@ def test_streams_of_other_endpoints_switch(
 OVERLOADED = {"type": "error", "error": {"type": "overloaded_error", "message": "Overloaded"}}
 
 
-def test_anthropics_overload_inside_a_stream_is_one(
-    bench: Any, providers: Any, read: Any
-) -> None:
-    """LiteLLM drops the type of an error event and makes 500 of it; the word that is left counts."""
+def test_anthropics_overload_inside_a_stream_is_one(bench: Any, providers: Any, read: Any) -> None:
+    """LiteLLM drops an error event's type and makes 500 of it; the word that is left counts."""
     event = f"event: error\ndata: {json.dumps(OVERLOADED)}"
     providers.say("primary", type_of_say(providers)(chunks=[event]))
     models = bench.chain("primary", "backup")
