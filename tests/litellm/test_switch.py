@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import asyncio
+import json
 import socket
 import threading
 import time
 from typing import Any
 
+import httpx
 import litellm
 import openai
 import pytest
@@ -356,19 +358,18 @@ def test_anthropics_529_is_an_overload(bench: Any, providers: Any, ask: Any, tex
     assert (failed.kind, failed.status, failed.retry_after) == ("overloaded", 529, 4)
 
 
-@pytest.mark.parametrize("stream", [False, True])
-def test_what_litellms_own_client_was_told_counts(
-    stream: bool, bench: Any, providers: Any, ask: Any
-) -> None:
-    """Below its error hangs the transport's, which has the status and, in streams, no body."""
-    models = bench.chain("primary", "backup")
-    models[0]["litellm_params"]["model"] = "anthropic/primary-model"
+def test_what_litellms_own_client_was_told_counts() -> None:
+    """The transport's error below has the status; the body of a stream only LiteLLM's has read."""
+    request = httpx.Request("POST", "http://127.0.0.1/v1/messages")
+    response = httpx.Response(400, request=request, stream=httpx.ByteStream(b"never read"))
+    kind = type("AnthropicError", (Exception,), {"status_code": 400})
+    kind.__module__ = "litellm.llms.anthropic.common_utils"
     told = {"type": "invalid_request_error", "message": "Your credit balance is too low"}
-    providers.fail("primary", 400, body={"type": "error", "error": told})
-    router, listener = bench.managed(models=models)
-    ask(router, "completion", model="deriver", messages=MESSAGES, stream=stream)
-    assert providers.order == ["primary", "backup"]
-    assert [switch.failure.kind for switch in listener.switches] == ["quota"]
+    handler = kind(json.dumps({"type": "error", "error": told}))
+    handler.__cause__ = httpx.HTTPStatusError("own words", request=request, response=response)
+    error = litellm.BadRequestError("own words", llm_provider="anthropic", model="m")
+    error.__cause__ = handler
+    assert classifier_for(FallbackConfig())(error).kind == "quota"
 
 
 def test_a_retry_after_that_only_litellm_kept_counts() -> None:
