@@ -70,7 +70,7 @@ class Call:
         self.patience = Patience()
         config = chain.policy.config
         bounds = (config.deadline, config.first_token_timeout, config.idle_timeout)
-        self.patience = None if bounds == (None, None, None) else Patience()
+        self.patience: Patience | None = None if bounds == (None, None, None) else Patience()
         self.blocking = False  # one of LiteLLM's sync methods asks, in whatever loop
         self.streaming = False
         self.hides_usage = False
@@ -128,7 +128,7 @@ class Call:
         """Do in this thread what the run wants done before its attempt, or after its end.
 
         Raises:
-            Exception: What was reported last, where the call is over.
+            Exception: The provider's own, where that could not be done and the call is over.
         """
         while self.run.errand is not None:
             try:
@@ -140,7 +140,7 @@ class Call:
         """Do in this task what the run wants done before its attempt, or after its end.
 
         Raises:
-            Exception: What was reported last, where the call is over.
+            Exception: The provider's own, where that could not be done and the call is over.
         """
         while self.run.errand is not None:
             try:
@@ -188,9 +188,9 @@ class Call:
     def _undone(self, error: Exception) -> None:
         try:
             self.run.fail(error)
-        except Exception:  # noqa: BLE001 # LiteLLM raises what was reported
+        except Exception:
             self._goes_on = False
-            raise (self._reported or error) from None
+            raise
 
     def report(self, error: BaseException, *, partial: tuple[Any, ...] = ()) -> bool:
         """Report a failure, however often LiteLLM shows it, and learn whether the call goes on.

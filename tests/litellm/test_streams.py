@@ -334,6 +334,51 @@ def test_streams_of_other_endpoints_switch(
     assert listener.record.answered_by == "backup"
 
 
+def test_what_litellm_wraps_inside_itself_does_not_come_out(bench: Any) -> None:
+    """Before 1.106 its sync streams let their own wrapper of the provider's error through."""
+    router, listener = bench.managed()
+    stream = router.completion(model="deriver", messages=MESSAGES, stream=True)
+    next(stream)
+    told = litellm.InternalServerError("own words", llm_provider="openai", model="m")
+
+    def broken() -> Any:
+        yield from ()
+        raise litellm.exceptions.MidStreamFallbackError(
+            "own words", model="m", llm_provider="openai", original_exception=told
+        )
+
+    stream.reading.inner = broken()
+    with pytest.raises(litellm.InternalServerError) as caught:
+        list(stream)
+    assert caught.value is told
+    assert listener.record.outcome == "interrupted"
+
+
+def test_an_empty_stream_shows_nothing_of_the_one_before(
+    bench: Any, providers: Any, run: Any
+) -> None:
+    """(8) Where the second target says nothing at all, the first one's opening stays hidden."""
+    for needed in ("soundfile", "backoff"):
+        pytest.importorskip(
+            needed, reason="LiteLLM's Messages streams import the Proxy's packages"
+        )
+    say = type_of_say(providers)
+    opening = 'event: message_start\ndata: {"type": "message_start", "message": {"id": "m1"}}'
+    event = f"event: error\ndata: {json.dumps(OVERLOADED)}"
+    providers.say("primary", say(chunks=[opening, event]))
+    providers.say("backup", say(chunks=[]))
+    models = bench.chain("primary", "backup", model="anthropic/some-model")
+    router, _ = bench.managed(models=models)
+
+    async def read_all() -> str:
+        asked = {"messages": MESSAGES, "max_tokens": 9, "stream": True}
+        stream = await router.aanthropic_messages(model="deriver", **asked)
+        return "".join([str(chunk) async for chunk in stream])
+
+    assert "m1" not in run(read_all())
+    assert providers.order == ["primary", "backup"]
+
+
 OVERLOADED = {"type": "error", "error": {"type": "overloaded_error", "message": "Overloaded"}}
 
 
