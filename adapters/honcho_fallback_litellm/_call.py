@@ -67,7 +67,6 @@ class Call:
         self.request = request
         self.limit = limit
         self.reach = reach
-        self.patience = Patience()
         config = chain.policy.config
         bounds = (config.deadline, config.first_token_timeout, config.idle_timeout)
         self.patience: Patience | None = None if bounds == (None, None, None) else Patience()

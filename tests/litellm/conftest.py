@@ -72,7 +72,8 @@ class Say:
         chunks: For a stream: the events' data, in order.
         cut: Whether the connection drops after the chunks.
         hold: Waits for this before it answers.
-        stall: Waits for this after the chunks, and keeps the connection alive meanwhile.
+        stall: Waits for this after the chunks, and keeps the connection alive meanwhile,
+        drip: with this.
     """
 
     status: int = 200
@@ -82,6 +83,7 @@ class Say:
     cut: bool = False
     hold: threading.Event | None = None
     stall: threading.Event | None = None
+    drip: str = ": ping"
 
 
 @dataclass
@@ -162,6 +164,12 @@ class Providers:
         except (BrokenPipeError, ConnectionResetError):
             handler.close_connection = True
 
+    @staticmethod
+    def _send_chunk(handler: BaseHTTPRequestHandler, chunk: str) -> None:
+        data = f"{chunk}\n\n".encode()
+        handler.wfile.write(b"%x\r\n%s\r\n" % (len(data), data))
+        handler.wfile.flush()
+
     def _send(
         self, handler: BaseHTTPRequestHandler, name: str, path: str, asked: Any, said: Say
     ) -> None:
@@ -176,12 +184,9 @@ class Providers:
             handler.send_header("transfer-encoding", "chunked")
             handler.end_headers()
             for chunk in chunks:
-                data = f"{chunk}\n\n".encode()
-                handler.wfile.write(b"%x\r\n%s\r\n" % (len(data), data))
-                handler.wfile.flush()
+                self._send_chunk(handler, chunk)
             while said.stall is not None and not said.stall.wait(0.05):
-                handler.wfile.write(b"8\r\n: ping\n\n\r\n")
-                handler.wfile.flush()
+                self._send_chunk(handler, said.drip)
             if said.cut:
                 handler.close_connection = True
             else:
