@@ -88,7 +88,7 @@ class _Reading:
         call = self.call
         if self.held is not None and not call.ended and call.run.attempt.number != self.attempt:
             self.attempt = call.run.attempt.number
-            self.forget()  # LiteLLM went on with another target
+            self.forget()  # another target has been asked
         usage = usage_of_chunk(chunk)
         if usage is not None:
             self.usage = usage
@@ -134,7 +134,6 @@ class _Reading:
             and self.call.report(broken, partial=tuple(self.kept))
             and self.held is not None
         ):
-            self.forget()
             return None
         self.over = True
         broken = provider_error(broken)

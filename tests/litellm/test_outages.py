@@ -17,9 +17,11 @@ from honcho_fallback import (
     FallbackConfig,
     FallbackConfigError,
     RetryBudget,
+    Target,
     TransportRecovery,
 )
 from honcho_fallback_litellm import FallbackProxyHandler, FallbackRoutingStrategy
+from honcho_fallback_litellm._patience import Patience
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
@@ -376,23 +378,22 @@ def test_a_deadline_reaches_litellms_request(
     """The primary gets what is not kept for the backup, whatever longer timeout LiteLLM has."""
     providers.say("primary", providers.Say(hold=silence))
     router, listener = bench.managed(
-        FallbackConfig(deadline=20.0, reserve=19.5), models=bench.chain("primary", "backup")
+        FallbackConfig(deadline=6.0, reserve=4.0), models=bench.chain("primary", "backup")
     )
     answer = ask(router, "completion", **ASKED, **theirs)
     assert text(answer) == "hello from backup"
-    first, _ = listener.record.attempts
-    assert first.kind == "timeout"
-    assert 0.4 <= first.seconds < 15.0
+    assert [one.kind for one in listener.record.attempts] == ["timeout", None]
 
 
 def test_a_shorter_timeout_of_litellms_is_kept(
-    bench: Any, providers: Any, ask: Any, silence: threading.Event
+    bench: Any, providers: Any, ask: Any, text: Any, silence: threading.Event
 ) -> None:
     """A deadline shortens; it never gives more time than somebody wanted."""
     providers.say("primary", providers.Say(hold=silence))
     router, listener = bench.managed(FallbackConfig(deadline=60.0))
-    ask(router, "completion", **ASKED, timeout=0.3)
-    assert listener.record.attempts[0].seconds < 10
+    said = text(ask(router, "completion", **ASKED, timeout=0.3))
+    assert said == "hello from backup"
+    assert listener.record.attempts[0].kind == "timeout"
 
 
 def test_a_deadline_that_ran_out_ends_the_call(
@@ -416,7 +417,7 @@ def test_a_provider_that_drips_does_not_outlast_a_deadline(
 ) -> None:
     """In a task time is time: bytes that keep a connection alive do not count."""
     providers.say("primary", providers.Say(chunks=[word("")], stall=silence))
-    config = FallbackConfig(deadline=20.0, reserve=19.5)
+    config = FallbackConfig(deadline=6.0, reserve=4.0)
     router, listener = bench.managed(config)
 
     async def read() -> str:
@@ -425,7 +426,6 @@ def test_a_provider_that_drips_does_not_outlast_a_deadline(
 
     assert run(read()) == "hello from backup"
     assert [one.kind for one in listener.record.attempts] == ["timeout", None]
-    assert listener.record.attempts[0].seconds < 15.0
 
 
 @pytest.mark.parametrize("drip", [": ping", word("")])
@@ -442,7 +442,6 @@ def test_a_stream_without_a_first_token_is_the_backups(
 
     assert run(read()) == "hello from backup"
     assert [one.kind for one in listener.record.attempts] == ["timeout", None]
-    assert listener.record.attempts[0].seconds < 15.0
 
 
 @pytest.mark.parametrize("theirs", [{}, {"stream_timeout": 60.0}, {"timeout": 60.0}])
@@ -455,6 +454,16 @@ def test_a_silent_stream_in_a_thread_is_the_backups(
     chunks = [*router.completion(**ASKED, stream=True, **theirs)]
     assert "".join(one.choices[0].delta.content or "" for one in chunks) == "hello from backup"
     assert listener.record.attempts[0].kind == "timeout"
+
+
+def test_what_the_opening_took_is_gone_from_the_first_token(run: Any) -> None:
+    """One budget for an attempt, however often LiteLLM is waited for."""
+    patience = Patience()
+    patience.give(60.0, Target("m"))
+    for _ in range(2):
+        run(patience.bear(asyncio.sleep(0.05)))
+    assert patience._left is not None
+    assert patience._left <= 59.9
 
 
 def test_a_reader_may_take_its_time(bench: Any, providers: Any, run: Any) -> None:
