@@ -117,7 +117,8 @@ class Cooldown:
         self.base = require_number("base", base, 0.001)
         self.cap = require_number("cap", cap, 0.001)
         self._entries: dict[str, Entry] = {}
-        self._lock = threading.Lock()
+        # Reentrant: the garbage collector may end a forgotten stream in the middle of an exchange.
+        self._lock = threading.RLock()
 
     def __repr__(self) -> str:
         return f"{type(self).__name__}(base={self.base:g}, cap={self.cap:g})"

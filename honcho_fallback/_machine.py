@@ -311,7 +311,9 @@ class FallbackRun(History):
         finally:
             del error
 
-    def skip(self, position: int | None, why: str, *, now: Time = None) -> Attempt:
+    def skip(
+        self, position: int | None, why: str, *, among: Sequence[int] = (), now: Time = None
+    ) -> Attempt:
         """Go on to a target further down the chain, because those before it are out of rotation.
 
         For adapters whose framework decides who may be asked; nothing failed, nothing is logged.
@@ -319,6 +321,7 @@ class FallbackRun(History):
         Args:
             position: Where in the chain to go on, or None when nobody is left who may be asked.
             why: Why the others were not asked, for the record.
+            among: Who may be asked, where that is not everybody from there on.
             now: The time on the clock's scale.
 
         Returns:
@@ -340,7 +343,7 @@ class FallbackRun(History):
         if position is None:
             self._stop("exhausted", self._errors[-1], now)
         self.errand, self._coming = None, ()
-        self._go(range(position, self._plan.reach), None, now)
+        self._go(among or range(position, self._plan.reach), None, now)
         self._began = now
         return self._attempt
 

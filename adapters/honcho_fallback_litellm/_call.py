@@ -6,12 +6,13 @@ from contextlib import suppress
 from contextvars import ContextVar
 from typing import TYPE_CHECKING, Any
 
-from honcho_fallback import AnswerRejected
+from honcho_fallback import AnswerRejected, FallbackPolicy
 from honcho_fallback_litellm._answers import attach, usage_of
 from honcho_fallback_litellm._failures import forget_loop_lookup, provider_error
+from honcho_fallback_litellm._patience import Patience
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Awaitable, Iterable, Mapping
 
     from honcho_fallback import CallRecord, FallbackRun
     from honcho_fallback_litellm._chain import Chain
@@ -33,28 +34,43 @@ class Call:
         core: The router that the call belongs to.
         request: The keyword arguments that it began with.
         limit: How many attempts it may make.
+        reach: How many targets of the chain it may ask.
     """
 
     __slots__ = (
         "_goes_on",
         "_reported",
+        "blocking",
         "chain",
         "core",
         "hides_usage",
         "limit",
+        "patience",
+        "reach",
         "request",
         "run",
         "streaming",
     )
 
-    def __init__(
-        self, chain: Chain, run: FallbackRun, core: Any, request: dict[str, Any], limit: int
+    def __init__(  # noqa: PLR0913, PLR0917 # made in one place, by begin
+        self,
+        chain: Chain,
+        run: FallbackRun,
+        core: Any,
+        request: dict[str, Any],
+        limit: int,
+        reach: int,
     ) -> None:
         self.chain = chain
         self.run = run
         self.core = core
         self.request = request
         self.limit = limit
+        self.reach = reach
+        config = chain.policy.config
+        bounds = (config.deadline, config.first_token_timeout, config.idle_timeout)
+        self.patience: Patience | None = None if bounds == (None, None, None) else Patience()
+        self.blocking = False  # one of LiteLLM's sync methods asks, in whatever loop
         self.streaming = False
         self.hides_usage = False
         self._reported: BaseException | None = None
@@ -70,8 +86,25 @@ class Call:
         """Tell whether the run is over."""
         return self.run.outcome != "running"
 
+    @property
+    def in_question(self) -> tuple[str, ...]:
+        """Return the ids of who may be asked if in rotation, that of the attempt at hand first."""
+        ids, here = self.chain.ids[: self.reach], self.run.attempt.position
+        return ids[here:] + (ids[:here] if self._reported is None else ())
+
+    def may_ask(self, among: Iterable[str]) -> list[int]:
+        """List the positions that the attempt at hand may go to, of those in rotation.
+
+        Args:
+            among: Ids of what is in rotation.
+        """
+        left, here = {*among}, self.run.attempt.position
+        found = [self.chain.ids.index(one) for one in self.in_question if one in left]
+        # Before the first request none of them has failed: who cools down is better than nobody.
+        return [one for one in found if one >= here] or sorted(found)
+
     def choose(self, eligible: Mapping[str, Deployment]) -> Deployment | None:
-        """Choose the deployment of the attempt at hand, or the next one that may be asked.
+        """Choose the deployment of the attempt at hand, or another one that may be asked.
 
         Args:
             eligible: By id; what LiteLLM keeps in rotation.
@@ -79,18 +112,84 @@ class Call:
         Returns:
             None when nobody is left; the run is over then, if anything has failed before.
         """
-        ids = self.chain.ids
-        here = self.run.attempt.position
-        found = next((p for p in range(here, len(ids)) if ids[p] in eligible), None)
-        if found is None:
+        ids, free = self.chain.ids, self.may_ask(eligible)
+        if not free:
             if self._reported is not None:
                 self._goes_on = False
                 with suppress(Exception):  # the caller raises what was reported
                     self.run.skip(None, OUT_OF_ROTATION)
             return None
-        if found != here:
-            self.run.skip(found, OUT_OF_ROTATION)
-        return eligible[ids[found]]
+        if self.run.attempt.position not in free:
+            self.run.skip(free[0], OUT_OF_ROTATION, among=free)
+        return eligible[ids[self.run.attempt.position]]
+
+    def settle(self) -> None:
+        """Do in this thread what the run wants done before its attempt, or after its end.
+
+        Raises:
+            Exception: The provider's own, where that could not be done and the call is over.
+        """
+        while self.run.errand is not None:
+            try:
+                FallbackPolicy.settle(self.run)
+            except Exception as error:  # noqa: BLE001 # the run knows what it means
+                self._undone(error)
+
+    async def asettle(self) -> None:
+        """Do in this task what the run wants done before its attempt, or after its end.
+
+        Raises:
+            Exception: The provider's own, where that could not be done and the call is over.
+        """
+        while self.run.errand is not None:
+            try:
+                await FallbackPolicy.asettle(self.run)
+            except Exception as error:  # noqa: BLE001 # the run knows what it means
+                self._undone(error)
+
+    @property
+    def seconds(self) -> float | None:
+        """Return how long the attempt at hand may take, a stream's up to its first content."""
+        run, config = self.run, self.chain.policy.config
+        if self.request.get("stream") is True:
+            bound = config.deadline or config.first_token_timeout
+            return run.silence(run.attempt) if bound else None
+        return run.attempt.timeout if config.deadline else None
+
+    def be_patient(self) -> None:
+        """Start the clock of the attempt at hand anew."""
+        if self.patience is not None:
+            self.patience.give(self.seconds, self.run.attempt.target)
+
+    async def bear(self, asked: Awaitable[Any]) -> Any:
+        """Await something of the attempt at hand, within its time.
+
+        Args:
+            asked: What is awaited.
+
+        Raises:
+            Timeout: LiteLLM's own.
+        """
+        return await (asked if self.patience is None else self.patience.bear(asked))
+
+    async def leave(self) -> None:
+        """Tell other processes what the call has learned, where it is over."""
+        if self.blocking:  # this loop is gone in a moment, and a connection with it
+            self.leave_here()
+        elif self.ended and self.run.errand is not None:
+            await self.asettle()
+
+    def leave_here(self) -> None:
+        """Do so in this thread."""
+        if self.ended and self.run.errand is not None:
+            self.settle()
+
+    def _undone(self, error: Exception) -> None:
+        try:
+            self.run.fail(error)
+        except Exception:
+            self._goes_on = False
+            raise
 
     def report(self, error: BaseException, *, partial: tuple[Any, ...] = ()) -> bool:
         """Report a failure, however often LiteLLM shows it, and learn whether the call goes on.

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import litellm
 
 from honcho_fallback import FallbackConfigError, FallbackPolicy, Target
+from honcho_fallback_litellm._identity import identity_of, traits_of
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
@@ -60,7 +61,7 @@ class Chains:
         ranked = in_order(deployments)
         if not ranked:
             return None
-        key = (group, *((id_of(one), rank_of(one)) for one in ranked))
+        key = (group, *((id_of(one), rank_of(one), traits_of(one)) for one in ranked))
         chain = self._made.get(key)
         if chain is None:
             if len(self._made) > 256:  # deployments came and went for a long time
@@ -71,7 +72,7 @@ class Chains:
     def _make(self, group: str, ranked: Sequence[Deployment]) -> Chain:
         config = self._config
         if config.max_attempts is None:
-            config = config.replace(max_attempts=len(ranked))
+            config = config.replace(max_attempts=len(ranked) * (config.attempts_per_target or 1))
         policy = FallbackPolicy(targets_of(ranked), config, agent=group, observers=self._observers)
         return Chain(policy, tuple(id_of(one) for one in ranked))
 
@@ -129,7 +130,7 @@ def in_order(deployments: Iterable[Deployment]) -> list[Deployment]:
 
 
 def targets_of(deployments: Sequence[Deployment]) -> list[Target]:
-    """Describe deployments as targets: model, provider, name and context window, nothing secret.
+    """Describe deployments as targets: nothing secret, neither key nor address.
 
     Args:
         deployments: In order.
@@ -140,7 +141,10 @@ def targets_of(deployments: Sequence[Deployment]) -> list[Target]:
         name = name_of(one)
         if name in {target.name for target in targets}:
             name = f"{name}#{position}"
-        targets.append(Target(model, provider=provider, name=name, context_window=_window_of(one)))
+        target = Target(model, provider=provider, name=name, context_window=_window_of(one))
+        # Not through credential=: the key is LiteLLM's, there is nothing here to refresh.
+        object.__setattr__(target, "identity", identity_of(one, model, provider))
+        targets.append(target)
     return targets
 
 

@@ -9,16 +9,18 @@ from __future__ import annotations
 from functools import partial
 from typing import TYPE_CHECKING
 
-from honcho_fallback import FailureKind, classify
+from honcho_fallback import Failure, FailureKind, classify
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
-    from honcho_fallback import Failure, FallbackConfig
+    from honcho_fallback import FallbackConfig
 
 _DEPTH = 8
 # LiteLLM's names for "something went wrong and I do not know what".
 _CATCH_ALLS = frozenset({"APIConnectionError", "APIError", "InternalServerError"})
+# Raised where nobody is in rotation: no provider has said anything.
+_NOBODY = frozenset({"RouterRateLimitError", "RouterRateLimitErrorBasic"})
 _OUR_TROUBLE = frozenset({FailureKind.LOCAL, FailureKind.MALFORMED_RESPONSE})
 
 
@@ -71,6 +73,10 @@ def forget_loop_lookup(error: BaseException) -> None:
 
 
 def _classify(inner: Callable[[BaseException], Failure], error: BaseException) -> Failure:
+    name = type(error).__name__
+    if name in _NOBODY:
+        reason = "LiteLLM had nobody in rotation"
+        return Failure.of(FailureKind.LOCAL, reason=reason, error=name)
     mapped = inner(error)
     if not type(error).__module__.startswith(("litellm.", "openai.")):
         return mapped
@@ -80,10 +86,10 @@ def _classify(inner: Callable[[BaseException], Failure], error: BaseException) -
     told = inner(native)
     if told.kind is FailureKind.CANCELLED:
         return mapped
-    if told.kind in _OUR_TROUBLE and type(error).__name__ not in _CATCH_ALLS:
+    if told.kind in _OUR_TROUBLE and name not in _CATCH_ALLS:
         return mapped  # what happened while LiteLLM read the error is not the error
     waits = told.retry_after if told.retry_after is not None else mapped.retry_after
-    return told._replace(error=type(error).__name__, retry_after=waits)
+    return told._replace(error=name, retry_after=waits)
 
 
 def _native(error: BaseException) -> BaseException | None:

@@ -138,6 +138,7 @@ class Gates:
             raise
         finally:
             CURRENT.reset(token)
+            await call.leave()
         if is_stream(answer) and not call.ended:
             call.streaming = True
             attach(answer, call.record, call.run.attempt.target.name)
@@ -220,6 +221,8 @@ class Gates:
 
 def _fallbacks_apply(call: Call, error: Exception, given: dict[str, Any]) -> bool:
     """Tell whether the user's own ``fallbacks`` to other groups are for this error."""
+    if call.reach < len(call.chain.ids):
+        return False  # it must not degrade
     kind = type(error).__name__
     if kind == "ContextWindowExceededError" and given.get("context_window_fallbacks"):
         return True
@@ -245,7 +248,8 @@ def _reporting(call: Call, original: Callable[..., Any]) -> Callable[..., Any]:
 
 async def _awaited(call: Call, asked: Any) -> Any:
     try:
-        answer = await asked
+        call.be_patient()
+        answer = await call.bear(asked)
     except Exception as error:
         call.report(error)
         raise

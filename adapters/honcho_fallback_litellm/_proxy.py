@@ -83,7 +83,7 @@ class FallbackProxyHandler(FallbackDeploymentFilter):
         config: FallbackConfig | None = None,
         *,
         observers: Iterable[FallbackObserver] = (),
-        respect_cooldown: bool = True,
+        respect_cooldown: bool | None = None,
     ) -> None:
         super().__init__()
         self._config = config

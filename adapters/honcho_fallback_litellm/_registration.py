@@ -27,8 +27,9 @@ _REFUSED = {
     "connect_timeout": "LiteLLM has one timeout for an attempt; set timeout instead",
     "on_exhausted": "LiteLLM's callers expect one provider's error; leave it out, the last one "
     "comes out with the record attached",
-    "reset": "LiteLLM's calls know no turns; leave it out, LiteLLM's cooldown keeps a failed "
-    "deployment away from the next iterations",
+    "reset": "LiteLLM's calls know no turns; leave it out, or take "
+    'FallbackConfig.resilient(reset="iteration"); its cooldown keeps a failed deployment away '
+    "from the next iterations",
     "switch_wait": "LiteLLM asks the next deployment at once; leave it out",
 }
 _CALLBACKS = ("callbacks", "success_callback", "failure_callback", "_async_success_callback")

@@ -15,6 +15,8 @@ from honcho_fallback_litellm._chain import provider_of
 from honcho_fallback_litellm._router import setting
 
 if TYPE_CHECKING:
+    from honcho_fallback import FallbackConfig
+    from honcho_fallback._config import ConfigOptions
     from honcho_fallback_litellm._chain import Chain
     from honcho_fallback_litellm._router import Deployment
 
@@ -36,6 +38,8 @@ _PARAMETERS = (
     "stream",
 )
 _TIMEOUTS = ("timeout", "request_timeout")
+_CLIENTS_OWN = ("api_key", "api_base", "base_url")
+_STAYS = "must_not_degrade"
 
 
 class _Zero(int):
@@ -51,29 +55,47 @@ NO_RETRIES = _Zero()
 def begin(core: Any, chain: Chain, request: dict[str, Any]) -> Call:
     """Start the run of a call.
 
-    A request opts out of switching with ``num_retries=0`` or ``disable_fallbacks=True``, and may
-    ask for fewer attempts; more than the policy allows it cannot get.
+    A request opts out of switching with ``num_retries=0`` or ``disable_fallbacks=True``, with
+    ``must_not_degrade`` in its metadata of anything but the primary, and may ask for fewer
+    attempts; more than the policy allows it cannot get.
 
     Args:
         core: The router's core.
         chain: Whom to ask.
         request: The keyword arguments of the call.
     """
-    limit = chain.policy.config.max_attempts or 1
-    asked = request.get("num_retries")
-    wanted = limit
-    if request.get("disable_fallbacks") is True:
-        wanted = 1
-    elif isinstance(asked, int):
-        wanted = max(1, min(limit, asked + 1))
-    run = chain.policy.start() if wanted == limit else chain.policy.start(max_attempts=wanted)
+    config = chain.policy.config
+    options = _options_of(request, config)
+    run = chain.policy.start(**options) if options else chain.policy.start()
     if run.wants_content:
         told = request.get("messages")
         run.tell(
             input=request.get("input", request.get("prompt")) if told is None else told,
             parameters={name: request[name] for name in _PARAMETERS if name in request},
         )
-    return Call(chain, run, core, dict(request), wanted)
+    limit = options.get("max_attempts", config.max_attempts) or 1
+    if options.get("transport_recovery", config.transport_recovery):
+        limit += 1  # the one more request that a recovery is worth
+    degrades = not options.get("must_not_degrade", config.must_not_degrade)
+    return Call(chain, run, core, dict(request), limit, len(chain.ids) if degrades else 1)
+
+
+def _options_of(request: dict[str, Any], config: FallbackConfig) -> ConfigOptions:
+    """Read what a request wants otherwise."""
+    options: ConfigOptions = {}
+    asked, limit = request.get("num_retries"), config.max_attempts or 1
+    if request.get("disable_fallbacks") is True or (isinstance(asked, int) and asked < 1):
+        options["max_attempts"], options["transport_recovery"] = 1, None
+    elif isinstance(asked, int) and asked + 1 < limit:
+        options["max_attempts"] = asked + 1
+    # LiteLLM keeps its own and the caller's apart for some endpoints.
+    told = [request.get(name) for name in ("metadata", "litellm_metadata")]
+    if any(isinstance(one, dict) and str(one.get(_STAYS)).lower() == "true" for one in told):
+        options["must_not_degrade"] = True
+    if any(request.get(name) is not None for name in _CLIENTS_OWN):
+        # What a caller's own key or address brings on says nothing of the deployment.
+        options["cooldown"] = options["retry_budget"] = None
+    return options
 
 
 def prepare(call: Call, request: dict[str, Any]) -> None:
@@ -116,21 +138,52 @@ def equip(call: Call | None, core: Any, deployment: Deployment, request: dict[st
     if call is None:
         return
     params = deployment["litellm_params"]
-    timeout = call.run.attempt.timeout
-    if timeout is not None and not _has_timeout(core, params, request):
-        request["timeout"] = timeout
+    call.be_patient()
+    _give_time(call, core, params, request)
     if _may_tell_usage(call, params, request) and _knows_usage(deployment):
         request["stream_options"] = {"include_usage": True}
         call.hides_usage = True
 
 
-def _has_timeout(core: Any, params: dict[str, Any], request: dict[str, Any]) -> bool:
-    names = (*_TIMEOUTS, "stream_timeout") if request.get("stream") else _TIMEOUTS
-    if any(request.get(name) is not None or params.get(name) is not None for name in names):
-        return True
+def _give_time(call: Call, core: Any, params: dict[str, Any], request: dict[str, Any]) -> None:
+    """Hand the attempt's time to LiteLLM, where nobody else has set one, or has set a longer one.
+
+    The latter only where time is short: under a deadline, and in streams that LiteLLM reads in a
+    thread, where nothing but its own timeout ends a silence.
+    """
+    attempt, config = call.run.attempt, call.chain.policy.config
+    streaming = request.get("stream") is True
+    seconds, is_short = attempt.timeout, config.deadline is not None
+    if streaming and call.blocking and config.first_token_timeout is not None:
+        seconds, is_short = call.run.silence(attempt), True
+    names = ("stream_timeout", *_TIMEOUTS) if streaming else _TIMEOUTS
+    theirs = _timeout_of(core, names, params, request)
+    if seconds is None or (theirs is not None and not (is_short and _is_longer(theirs, seconds))):
+        return
+    # LiteLLM asks for the first of these names everywhere before it asks for the next.
+    request[names[0]] = seconds
+
+
+def _timeout_of(
+    core: Any, names: tuple[str, ...], params: dict[str, Any], request: dict[str, Any]
+) -> Any:
+    """Find the timeout that LiteLLM would take."""
     # The Router fills in LiteLLM's own default where it was given none.
     default: Any = getattr(litellm, "request_timeout", None)
-    return any(setting(core, name) not in {None, default} for name in names)
+    for some in (names[:1], names[1:]) if len(names) > len(_TIMEOUTS) else (names,):
+        told = [place.get(name) for place in (request, params) for name in some]
+        told += [value for name in some if (value := setting(core, name)) != default]
+        for value in told:
+            if value is not None:
+                return value
+    return None
+
+
+def _is_longer(theirs: Any, seconds: float) -> bool:
+    try:
+        return float(theirs) > seconds
+    except (TypeError, ValueError):
+        return False  # an httpx.Timeout says more than one number
 
 
 def _may_tell_usage(call: Call, params: dict[str, Any], request: dict[str, Any]) -> bool:

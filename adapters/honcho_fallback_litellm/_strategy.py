@@ -36,7 +36,7 @@ from honcho_fallback_litellm._router import (
 from honcho_fallback_litellm._warm import warm_up
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
+    from collections.abc import Iterable, Sequence
 
     from honcho_fallback import FallbackObserver
     from honcho_fallback_litellm._chain import Chain
@@ -49,8 +49,9 @@ class FallbackRoutingStrategy(CustomRoutingStrategyBase):
     Args:
         config: The policy's options; those that LiteLLM leaves no room for are refused.
         observers: Whom to tell.
-        respect_cooldown: Whether a deployment that LiteLLM cools down is passed over. False starts
-            every call on the primary.
+        respect_cooldown: Whether a deployment that LiteLLM cools down is passed over. By default
+            it is, unless the config has a ``cooldown`` of its own; False without one starts every
+            call on the primary.
 
     Raises:
         FallbackConfigError: An option is one that cannot work here.
@@ -61,13 +62,14 @@ class FallbackRoutingStrategy(CustomRoutingStrategyBase):
         config: FallbackConfig | None = None,
         *,
         observers: Iterable[FallbackObserver] = (),
-        respect_cooldown: bool = True,
+        respect_cooldown: bool | None = None,
     ) -> None:
         config = FallbackConfig() if config is None else config
         check_config(config)
         observers = tuple(observers)
         self._observed = bool(observers)
-        self._respect_cooldown = respect_cooldown
+        own_cooldown = config.cooldown is not None
+        self._respect_cooldown = not own_cooldown if respect_cooldown is None else respect_cooldown
         self._chains = Chains(
             config.replace(on_exhausted="last", classify=classifier_for(config)), observers
         )
@@ -163,9 +165,9 @@ class FallbackRoutingStrategy(CustomRoutingStrategyBase):
             return kept
         if not self._respect_cooldown:
             return deployments
-        left = {id_of(one) for one in kept}
+        left: Sequence[object] = kept
         if call is not None and not call.ended:
-            left &= {*call.chain.ids[call.run.attempt.position :]}
+            left = call.may_ask(id_of(one) for one in kept)
         # A target that may have recovered is better than an error that is certain.
         return kept if left else deployments
 
@@ -200,22 +202,28 @@ class FallbackRoutingStrategy(CustomRoutingStrategyBase):
         if chain is None:
             return select(**options)
         call = self._current(chain)
+        if call is not None:
+            call.blocking = True
+            call.settle()
         _forget_internals(request)
         # LiteLLM has no sync list of the healthy ones; asked for one at a time, its own selection
         # with all of its filters answers the same.
-        start = call.run.attempt.position if call else attempt_in(request)
+        wanted = call.in_question if call else chain.ids[attempt_in(request) :] or chain.ids[-1:]
+        found: list[Deployment] = []
         first: Exception | None = None
-        for wanted in chain.ids[start:] or chain.ids[-1:]:
-            request["_excluded_deployment_ids"] = [one for one in chain.ids if one != wanted]
+        for one in wanted:
+            request["_excluded_deployment_ids"] = [other for other in chain.ids if other != one]
             try:
-                found = select(**options)
+                found.append(select(**options))
             except Exception as error:  # noqa: BLE001 # LiteLLM's ways to say "nobody" are many
                 first = first or error
-                continue
             finally:
                 _forget_internals(request)
-            return self._chosen(core, chain, call, [found], request)
-        return self._nobody(call, first)
+            if found and (call is None or one == wanted[0]):
+                break
+        return (
+            self._chosen(core, chain, call, found, request) if found else self._nobody(call, first)
+        )
 
     async def async_get_available_deployment(
         self,
@@ -247,6 +255,8 @@ class FallbackRoutingStrategy(CustomRoutingStrategyBase):
         if chain is None:
             return await own(core, "async_get_available_deployment")(**options)
         call = self._current(chain)
+        if call is not None:
+            await call.asettle()
         _forget_internals(request)
         try:
             healthy = await own(core, "async_get_healthy_deployments")(**options)

@@ -11,6 +11,7 @@ of the one that it stands for and shares its attributes.
 from __future__ import annotations
 
 from collections import deque
+from contextlib import suppress
 from functools import cache
 from typing import TYPE_CHECKING, Any
 
@@ -77,11 +78,17 @@ class _Reading:
         self.usage: dict[str, Any] | None = None
         self.kept: list[Any] = []
 
+    def be_patient(self) -> None:
+        """Bound the silence after the first content; before it the attempt's own time runs."""
+        if self.held is None and self.call.patience is not None and not self.call.ended:
+            run = self.call.run
+            self.call.patience.give(run.idle_timeout, run.attempt.target)
+
     def take(self, chunk: Any) -> None:
         call = self.call
         if self.held is not None and not call.ended and call.run.attempt.number != self.attempt:
             self.attempt = call.run.attempt.number
-            self.forget()  # LiteLLM went on with another target
+            self.forget()  # another target has been asked
         usage = usage_of_chunk(chunk)
         if usage is not None:
             self.usage = usage
@@ -127,7 +134,6 @@ class _Reading:
             and self.call.report(broken, partial=tuple(self.kept))
             and self.held is not None
         ):
-            self.forget()
             return None
         self.over = True
         broken = provider_error(broken)
@@ -158,7 +164,8 @@ class ManagedStream:
                 raise StopAsyncIteration
             token = CURRENT.set(reading.call)
             try:
-                reading.take(await reading.inner.__anext__())
+                reading.be_patient()
+                reading.take(await reading.call.bear(reading.inner.__anext__()))
             except StopAsyncIteration:
                 reading.finish(self)
             except BaseException as error:
@@ -170,6 +177,7 @@ class ManagedStream:
                 await self._areopen()
             finally:
                 CURRENT.reset(token)
+                await reading.call.leave()
         return reading.ready.popleft()
 
     def __next__(self) -> Any:
@@ -191,10 +199,13 @@ class ManagedStream:
                 self._reopen()
             finally:
                 CURRENT.reset(token)
+                reading.call.leave_here()
         return reading.ready.popleft()
 
     async def _areopen(self) -> None:
         reading = self.reading
+        with suppress(Exception):  # one that fell silent is open still
+            await reading.inner.aclose()
         try:
             reading.inner = await reading.gates.areopen(reading.call)
         except BaseException as error:
@@ -214,21 +225,27 @@ class ManagedStream:
     async def aclose(self) -> None:
         """Stop reading; the record says so."""
         self.reading.abandon()
-        close = getattr(self.reading.inner, "aclose", None)
-        if close is not None:
-            await close()
+        try:
+            close = getattr(self.reading.inner, "aclose", None)
+            if close is not None:
+                await close()
+        finally:
+            await self.reading.call.leave()
 
     def close(self) -> None:
         """Stop reading; the record says so."""
         self.reading.abandon()
-        close = getattr(self.reading.inner, "close", None)
-        if close is not None:
-            close()
+        try:
+            close = getattr(self.reading.inner, "close", None)
+            if close is not None:
+                close()
+        finally:
+            self.reading.call.leave_here()
 
     def __del__(self) -> None:
         reading = getattr(self, "reading", None)
         if reading is not None and not reading.over:
-            reading.abandon()
+            reading.abandon()  # what it leaves for others goes with the next call's news
 
 
 @cache

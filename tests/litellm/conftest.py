@@ -35,7 +35,7 @@ from honcho_fallback_litellm import FallbackRoutingStrategy, warm_up
 if TYPE_CHECKING:
     from collections.abc import Coroutine, Iterator
 
-    from honcho_fallback import CallContent, CallRecord, CallStart, FallbackConfig, Switch
+    from honcho_fallback import CallContent, CallRecord, CallStart, FallbackConfig, Restore, Switch
 
 # Other people's warnings, which would become errors in the middle of LiteLLM's own error handling.
 THEIRS = (
@@ -72,6 +72,8 @@ class Say:
         chunks: For a stream: the events' data, in order.
         cut: Whether the connection drops after the chunks.
         hold: Waits for this before it answers.
+        stall: Waits for this after the chunks, and keeps the connection alive meanwhile,
+        drip: with this.
     """
 
     status: int = 200
@@ -80,6 +82,8 @@ class Say:
     chunks: list[str] | None = None
     cut: bool = False
     hold: threading.Event | None = None
+    stall: threading.Event | None = None
+    drip: str = ": ping"
 
 
 @dataclass
@@ -160,6 +164,12 @@ class Providers:
         except (BrokenPipeError, ConnectionResetError):
             handler.close_connection = True
 
+    @staticmethod
+    def _send_chunk(handler: BaseHTTPRequestHandler, chunk: str) -> None:
+        data = f"{chunk}\n\n".encode()
+        handler.wfile.write(b"%x\r\n%s\r\n" % (len(data), data))
+        handler.wfile.flush()
+
     def _send(
         self, handler: BaseHTTPRequestHandler, name: str, path: str, asked: Any, said: Say
     ) -> None:
@@ -174,9 +184,9 @@ class Providers:
             handler.send_header("transfer-encoding", "chunked")
             handler.end_headers()
             for chunk in chunks:
-                data = f"{chunk}\n\n".encode()
-                handler.wfile.write(b"%x\r\n%s\r\n" % (len(data), data))
-                handler.wfile.flush()
+                self._send_chunk(handler, chunk)
+            while said.stall is not None and not said.stall.wait(0.05):
+                self._send_chunk(handler, said.drip)
             if said.cut:
                 handler.close_connection = True
             else:
@@ -344,6 +354,7 @@ class Listener:
         self.starts: list[CallStart] = []
         self.switches: list[Switch] = []
         self.records: list[CallRecord] = []
+        self.restores: list[Restore] = []
 
     def on_start(self, call: CallStart) -> None:
         self.starts.append(call)
@@ -353,6 +364,9 @@ class Listener:
 
     def on_finish(self, record: CallRecord) -> None:
         self.records.append(record)
+
+    def on_restore(self, restore: Restore) -> None:
+        self.restores.append(restore)
 
     @property
     def record(self) -> CallRecord:
@@ -406,7 +420,7 @@ class Bench:
         config: FallbackConfig | None = None,
         *,
         models: list[dict[str, Any]] | None = None,
-        respect_cooldown: bool = True,
+        respect_cooldown: bool | None = None,
         listener: Listener | None = None,
         **options: Any,
     ) -> tuple[Router, Listener]:

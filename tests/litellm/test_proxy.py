@@ -46,6 +46,15 @@ HOOKS_ONLY: Any = {
     },
 }
 
+# What a user puts into a module beside the YAML.
+REMEMBERING = """
+from honcho_fallback import Cooldown, FallbackConfig
+from honcho_fallback_litellm import FallbackProxyHandler
+
+config = FallbackConfig(cooldown=Cooldown(), deadline=60, wait=0)
+handler = FallbackProxyHandler(config, respect_cooldown=True)
+"""
+
 # The first test waits for all three processes, each of which imports for 15 s of a processor.
 pytestmark = pytest.mark.timeout(240)
 
@@ -164,12 +173,18 @@ def upstream(make_providers: Any) -> Iterator[Any]:
 def proxies(upstream: Any, request: pytest.FixtureRequest) -> Iterator[dict[str, Proxy]]:
     """Run every Proxy that the module needs: together, since each imports for a long time."""
     config = notebook_config()
-    configs: dict[str, Any] = {"first": config, "hooks only": {**config, **HOOKS_ONLY}}
+    hooks_only = {**config, **HOOKS_ONLY}
     if shutil.which("redis-server") is not None:
-        shared = sharing(config, request.getfixturevalue("redis_port"))
-        configs |= {"first": shared, "second": shared}
+        config = sharing(config, request.getfixturevalue("redis_port"))
+    remembering: Any = {"litellm_settings": {"callbacks": "remembering.handler"}}
+    configs: dict[str, Any] = {
+        "first": config,
+        "second": {**config, **remembering},
+        "hooks only": hooks_only,
+    }
     started: dict[str, Proxy] = {}
     with tempfile.TemporaryDirectory() as name:
+        (Path(name) / "remembering.py").write_text(REMEMBERING, "utf-8")
         try:
             for what, config in configs.items():
                 started[what] = start(config, upstream, Path(name))
@@ -297,3 +312,22 @@ def test_a_second_proxy_on_the_same_redis_knows_the_cooldown(
     assert upstream.order == ["primary", "backup", "backup"]
     assert raw.headers["x-honcho-fallback-attempts"] == "1"
     assert raw.headers["x-honcho-fallback-answered-by"] == "cooling-backup"
+
+
+def test_a_proxy_that_remembers(proxies: dict[str, Proxy], upstream: Any) -> None:
+    """Options come from a module beside the YAML; one request says that it must not degrade."""
+    proxy = proxies["second"]
+    upstream.forget()
+    upstream.fail("primary", 500)
+    said = [ask(proxy) for _ in range(3)]
+    assert [text(raw) for raw in said] == ["hello from backup"] * 3
+    assert upstream.order == ["primary", "backup", "backup", "backup"]
+    assert [raw.headers["x-honcho-fallback-attempts"] for raw in said] == ["2", "1", "1"]
+
+    upstream.order.clear()
+    with pytest.raises(openai.InternalServerError):
+        proxy.client.chat.completions.create(
+            model="deriver", messages=MESSAGES, extra_body={"metadata": {"must_not_degrade": True}}
+        )
+    assert {*upstream.order} == {"primary"}
+    assert "must_not_degrade" not in str(upstream.seen["primary"][-1].body)

@@ -260,6 +260,38 @@ def test_the_users_own_fallbacks_do_not_see_a_wrong_request(
     assert providers.order == ["primary"]
 
 
+WHERE_NO_OTHER_TARGET_HELPS = {
+    # LiteLLM goes by the words.
+    "context_window_fallbacks": (
+        "here this model's maximum context length is five",
+        "context_length_exceeded",
+    ),
+    "content_policy_fallbacks": ("not that", "content_policy_violation"),
+}
+
+
+@pytest.mark.parametrize("option", WHERE_NO_OTHER_TARGET_HELPS)
+def test_the_users_special_fallbacks_apply(
+    option: str, bench: Any, providers: Any, ask: Any, text: Any
+) -> None:
+    """(9) LiteLLM's ways out of an overflow and of a refusal are for the errors they name."""
+    models = [*bench.chain("primary", "backup"), bench.deployment("spare", None, group="spares")]
+    message, code = WHERE_NO_OTHER_TARGET_HELPS[option]
+    told = {"message": message, "code": code, "type": "invalid_request_error"}
+    providers.fail("primary", 400, body={"error": told})
+    router, listener = bench.managed(models=models, **{option: [{"deriver": ["spares"]}]})
+
+    answer = ask(router, "completion", model="deriver", messages=MESSAGES)
+
+    assert text(answer) == "hello from spare"
+    assert providers.order == ["primary", "spare"]
+    assert listener.record.outcome == "rejected"
+
+    providers.fail("primary", 400)
+    with pytest.raises(litellm.BadRequestError):
+        ask(router, "completion", model="deriver", messages=MESSAGES)
+
+
 def test_a_group_that_falls_back_to_a_chain_gets_a_call_of_its_own(
     bench: Any, providers: Any, ask: Any, text: Any
 ) -> None:

@@ -173,6 +173,28 @@ def test_a_chain_of_breaking_streams_asks_each_once(bench: Any, providers: Any, 
     assert providers.order == ["first", "second", "third"]
     assert listener.record.outcome == "exhausted"
     assert vars(caught.value)["record"] is not None
+    assert type(caught.value).__name__ != "MidStreamFallbackError"
+
+
+def test_nothing_of_a_failed_attempt_is_left(
+    bench: Any, providers: Any, read: Any, content_listener: Any
+) -> None:
+    """(8) Neither its chunks nor what it said that it cost, for the caller and for observers."""
+    cost = {"prompt_tokens": 99, "completion_tokens": 99, "total_tokens": 198}
+    costly = "data: " + json.dumps({**EVENT, "choices": [], "usage": cost})
+    asked = {"stream_options": {"include_usage": False}}
+    router, listener = bench.managed(listener=content_listener)
+    fine: list[Any] = []
+    read(router, fine, **asked)
+    providers.say("primary", type_of_say(providers)(chunks=[NO_CONTENT, costly], cut=True))
+    chunks: list[Any] = []
+
+    read(router, chunks, **asked)
+
+    assert said(chunks) == "hello from backup"
+    assert len(chunks) == len(fine)
+    assert [*listener.contents[-1].output] == chunks
+    assert listener.records[-1].usage is None
 
 
 @pytest.mark.parametrize("cut", [True, False])
@@ -310,6 +332,67 @@ def test_streams_of_other_endpoints_switch(
     assert providers.order == ["primary", "backup"]
     assert "backup" in read
     assert listener.record.answered_by == "backup"
+
+
+def test_what_litellm_wraps_inside_itself_does_not_come_out(bench: Any) -> None:
+    """Before 1.106 its sync streams let their own wrapper of the provider's error through."""
+    router, listener = bench.managed()
+    stream = router.completion(model="deriver", messages=MESSAGES, stream=True)
+    next(stream)
+    told = litellm.InternalServerError("own words", llm_provider="openai", model="m")
+
+    def broken() -> Any:
+        yield from ()
+        raise litellm.exceptions.MidStreamFallbackError(
+            "own words", model="m", llm_provider="openai", original_exception=told
+        )
+
+    stream.reading.inner = broken()
+    with pytest.raises(litellm.InternalServerError) as caught:
+        list(stream)
+    assert caught.value is told
+    assert listener.record.outcome == "interrupted"
+
+
+def test_an_empty_stream_shows_nothing_of_the_one_before(
+    bench: Any, providers: Any, run: Any
+) -> None:
+    """(8) Where the second target says nothing at all, the first one's opening stays hidden."""
+    for needed in ("soundfile", "backoff"):
+        pytest.importorskip(
+            needed, reason="LiteLLM's Messages streams import the Proxy's packages"
+        )
+    say = type_of_say(providers)
+    opening = 'event: message_start\ndata: {"type": "message_start", "message": {"id": "m1"}}'
+    event = f"event: error\ndata: {json.dumps(OVERLOADED)}"
+    providers.say("primary", say(chunks=[opening, event]))
+    providers.say("backup", say(chunks=[]))
+    models = bench.chain("primary", "backup", model="anthropic/some-model")
+    router, _ = bench.managed(models=models)
+
+    async def read_all() -> str:
+        asked = {"messages": MESSAGES, "max_tokens": 9, "stream": True}
+        stream = await router.aanthropic_messages(model="deriver", **asked)
+        return "".join([str(chunk) async for chunk in stream])
+
+    assert "m1" not in run(read_all())
+    assert providers.order == ["primary", "backup"]
+
+
+OVERLOADED = {"type": "error", "error": {"type": "overloaded_error", "message": "Overloaded"}}
+
+
+def test_anthropics_overload_inside_a_stream_is_one(bench: Any, providers: Any, read: Any) -> None:
+    """LiteLLM drops an error event's type and makes 500 of it; the word that is left counts."""
+    event = f"event: error\ndata: {json.dumps(OVERLOADED)}"
+    providers.say("primary", type_of_say(providers)(chunks=[event]))
+    models = bench.chain("primary", "backup")
+    models[0]["litellm_params"]["model"] = "anthropic/primary-model"
+    router, listener = bench.managed(models=models)
+    chunks: list[Any] = []
+    read(router, chunks)
+    assert said(chunks) == "hello from backup"
+    assert listener.record.attempts[0].kind == "overloaded"
 
 
 def type_of_say(providers: Any) -> Any:

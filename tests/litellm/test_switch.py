@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import asyncio
+import json
 import socket
 import threading
 import time
 from typing import Any
 
+import httpx
 import litellm
 import openai
 import pytest
@@ -354,6 +356,31 @@ def test_anthropics_529_is_an_overload(bench: Any, providers: Any, ask: Any, tex
     assert text(answer) == "hello from backup"
     (failed, _) = listener.record.attempts
     assert (failed.kind, failed.status, failed.retry_after) == ("overloaded", 529, 4)
+
+
+def test_what_litellms_own_client_was_told_counts() -> None:
+    """The transport's error below has the status; the body of a stream only LiteLLM's has read."""
+    request = httpx.Request("POST", "http://127.0.0.1/v1/messages")
+    response = httpx.Response(400, request=request, stream=httpx.ByteStream(b"never read"))
+    kind = type("AnthropicError", (Exception,), {"status_code": 400})
+    kind.__module__ = "litellm.llms.anthropic.common_utils"
+    told = {"type": "invalid_request_error", "message": "Your credit balance is too low"}
+    handler = kind(json.dumps({"type": "error", "error": told}))
+    handler.__cause__ = httpx.HTTPStatusError("own words", request=request, response=response)
+    error = litellm.BadRequestError("own words", llm_provider="anthropic", model="m")
+    error.__cause__ = handler
+    assert classifier_for(FallbackConfig())(error).kind == "quota"
+
+
+def test_a_retry_after_that_only_litellm_kept_counts() -> None:
+    """Some of its handlers pass on a status and keep the headers to themselves."""
+    error = litellm.RateLimitError("own words", llm_provider="bedrock", model="m")
+    error.litellm_response_headers = {"retry-after": "4"}  # type: ignore[attr-defined]
+    kind = type("BedrockError", (Exception,), {"status_code": 429})
+    kind.__module__ = "litellm.llms.bedrock.common_utils"
+    error.__cause__ = kind("own words")
+    failure = classifier_for(FallbackConfig())(error)
+    assert (failure.kind, failure.retry_after) == ("rate_limit", 4)
 
 
 def test_honchos_table_applies(bench: Any, providers: Any, ask: Any) -> None:

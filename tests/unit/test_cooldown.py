@@ -20,8 +20,11 @@ from honcho_fallback import (
     Target,
     classify,
 )
+from honcho_fallback._cooldown import Report
 
 if TYPE_CHECKING:
+    from collections.abc import Iterator
+
     from honcho_fallback.testing import Clock
 
 DOWN = ProviderError(503)
@@ -377,3 +380,17 @@ def test_the_headers_of_a_used_up_limit_say_when_it_is_back(
     }
     failure = classify(ProviderError(429, **told))
     assert (60 if failure.retry_after is None else failure.retry_after) == pytest.approx(rest)
+
+
+@pytest.mark.timeout(20)
+def test_a_call_may_end_in_the_middle_of_another_ones_exchange() -> None:
+    """The garbage collector ends forgotten streams wherever it runs, in that very thread."""
+    cooldown = Cooldown()
+
+    class Collected(list[Report]):
+        def __iter__(self) -> Iterator[Report]:
+            cooldown.exchange([Report("one", "down")], (), 0.0)
+            return super().__iter__()
+
+    choice = cooldown.exchange(Collected([Report("two", "down")]), ["one", "two", "three"], 1.0)
+    assert choice.place == 2

@@ -15,6 +15,7 @@ from scripted import ProviderError
 from honcho_fallback import (
     Attempt,
     CallRecord,
+    Cooldown,
     Failure,
     FailureKind,
     FallbackConfig,
@@ -311,6 +312,21 @@ def test_targets_out_of_rotation_are_passed_over() -> None:
     assert run.record.is_fallback
     assert run.record.untried == (("first", "cooling down"),)
     assert [attempt.number for attempt in run.record.attempts] == [1, 2]
+
+
+def test_of_those_in_rotation_who_cools_down_is_passed_over() -> None:
+    """`among` names who may be asked: nobody else is, even where only they are up."""
+    targets = [Target("first"), Target("second"), Target("third"), Target("fourth")]
+    policy = FallbackPolicy(targets, FallbackConfig(cooldown=Cooldown(), max_attempts=4))
+    ended = policy.start()
+    ended.fail(DOWN)
+    ended.fail(DOWN)
+    ended.succeed()
+    run = policy.start()
+    assert run.attempt.target.name == "third"
+    assert run.skip(1, "paused", among=[1, 3]).target.name == "fourth"
+    other = policy.start()
+    assert other.skip(0, "paused", among=[0, 1]).target.name == "first"
 
 
 def test_when_the_rest_is_out_of_rotation_the_call_is_exhausted() -> None:
