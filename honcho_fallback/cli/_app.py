@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+from pathlib import Path  # noqa: TC003 # typer reads the annotations
 from typing import Annotated, NoReturn
 
 import typer
 from rich.console import Console
 
-from honcho_fallback.cli import _demo, _explain, _facts
+from honcho_fallback import FallbackConfigError
+from honcho_fallback.cli import _demo, _explain, _facts, _simulate
 
 app = typer.Typer(
     help="A fallback policy for LLM calls: see it work, and ask it what an error means.",
@@ -66,6 +68,43 @@ def explain(  # noqa: PLR0913 # one per option
         typer.echo(_explain.to_json(explanation))
     else:
         _explain.show(explanation, Console())
+
+
+@app.command()
+def simulate(  # noqa: PLR0913 # one per option
+    scenario: Annotated[
+        str | None,
+        typer.Argument(help="A shipped scenario, a TOML file, or saved records (.jsonl)."),
+    ] = None,
+    policy: Annotated[
+        list[str] | None,
+        typer.Option(help="A TOML file or a name, such as resilient; may be repeated."),
+    ] = None,
+    seed: Annotated[int, typer.Option(help="The same seed, the same figures.")] = 0,
+    calls: Annotated[int | None, typer.Option(help="About how many calls to make.")] = None,
+    html: Annotated[Path | None, typer.Option(help="Also write a page to this file.")] = None,
+    *,
+    as_json: Annotated[bool, typer.Option("--json", help="Print JSON for machines.")] = False,
+    show_list: Annotated[bool, typer.Option("--list", help="List shipped scenarios.")] = False,
+) -> None:
+    """Compare policies on one incident, in virtual time: no key, no network."""
+    if show_list:
+        _simulate.show_shipped(Console())
+        return
+    if scenario is None:
+        _refuse(ValueError("name a scenario, such as outage; --list shows those shipped"))
+    try:
+        comparison = _simulate.played(scenario, policy or (), seed, calls)
+        if html is not None:
+            _simulate.write_page(comparison, html)
+    except FallbackConfigError as error:
+        _refuse(error)
+    except KeyboardInterrupt:
+        raise typer.Exit(130) from None
+    if as_json:
+        typer.echo(_simulate.to_json(comparison))
+    else:
+        _simulate.show(comparison, Console())
 
 
 def _refuse(error: Exception) -> NoReturn:

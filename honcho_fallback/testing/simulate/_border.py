@@ -19,7 +19,11 @@ def explain(error: ValidationError, source: str, model: type[BaseModel]) -> str:
         model: What was to be read.
     """
     lines: list[str] = []
-    for detail in error.errors(include_url=False, include_input=False):
+    details = error.errors(include_url=False, include_input=False)
+    deep = {detail["loc"][:1] for detail in details if len(detail["loc"]) > 1}
+    for detail in details:
+        if detail["type"] == "too_short" and detail["loc"] in deep:
+            continue  # pydantic counts an element with a mistake as none
         path, known = _walk(detail["loc"], model)
         where = f"{source}: {path}" if path else source
         lines.append(f"{where}: {_said(detail, known)}")

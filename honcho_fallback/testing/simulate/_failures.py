@@ -74,14 +74,17 @@ def again(
     return SimulatedError(*told, retry_after)
 
 
-@cache
+@cache  # a few kinds, each with the statuses and codes that providers give it
 def _told(
     kind: FailureKind, status: int | None, code: str | None
 ) -> tuple[int, str | None] | None:
     """Find what says the kind: the record's own facts where they do, otherwise plainer ones."""
-    stated = [] if status is None or status < 400 else [(status, code), (status, None)]
-    usual = _TELLING.get(kind)
-    for facts in (*stated, *([usual] if usual else ())):
+    candidates: list[tuple[int, str | None]] = []
+    if status is not None and status >= 400:
+        candidates += [(status, code), (status, None)]
+    if kind in _TELLING:
+        candidates.append(_TELLING[kind])
+    for facts in candidates:
         if classify(SimulatedError(*facts)).kind is kind:
             return facts
     return None

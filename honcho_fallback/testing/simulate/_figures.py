@@ -1,16 +1,17 @@
-"""The table of a comparison, as text: the same in a terminal and in a page."""
+"""The table and the plots of a comparison: the same in a terminal and in a page."""
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from math import log
+from typing import TYPE_CHECKING, NamedTuple
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Iterator, Sequence
 
     from honcho_fallback.testing.simulate._report import Comparison, Report
 
-_HEADS = ("policy", "calls", "answered", "p50 s", "p95 s", "p99 s")
-_MONEY = ("money", "of it wasted")
+_HEADS = ("policy", "calls", "answered", "p50 s", "p95 s", "p99 s", "requests", "wasted")
+_MONEY = ("money", "wasted")
 
 
 def heads(comparison: Comparison) -> tuple[str, ...]:
@@ -19,8 +20,7 @@ def heads(comparison: Comparison) -> tuple[str, ...]:
     Args:
         comparison: What is shown.
     """
-    targets = tuple(f"to {name.rpartition('/')[2]}" for name in _targets(comparison))
-    return (*_HEADS, *targets, "wasted", *(_MONEY if _priced(comparison) else ()))
+    return _HEADS + (_MONEY if _priced(comparison) else ())
 
 
 def rows(comparison: Comparison) -> Iterator[tuple[str, ...]]:
@@ -31,15 +31,74 @@ def rows(comparison: Comparison) -> Iterator[tuple[str, ...]]:
     """
     for one in comparison.reports:
         money = _amounts(one) if _priced(comparison) else ()
-        requests = (f"{one.requests.get(name, 0)}" for name in _targets(comparison))
+        requests = "+".join(str(one.requests.get(name, 0)) for name in _targets(comparison))
         took = (f"{seconds:.2f}" for seconds in (one.p50, one.p95, one.p99))
         answered = _percent(one.success_rate)
-        yield one.name, f"{one.calls}", answered, *took, *requests, f"{one.wasted}", *money
+        yield one.name, f"{one.calls}", answered, *took, requests, f"{one.wasted}", *money
+
+
+def note(comparison: Comparison) -> str:
+    """Say what the columns of requests and money hold.
+
+    Args:
+        comparison: What is shown.
+    """
+    told = f"requests: {' + '.join(_targets(comparison))}; wasted: failed, or answered too late"
+    return told + ("; money: what was written is paid for" if _priced(comparison) else "")
+
+
+class Plot(NamedTuple):
+    """Hold a plot over time.
+
+    Args:
+        title: What it shows.
+        bottom: What the value 0 stands for.
+        top: What the value 1 stands for.
+        lines: For each policy its name and a value for each window, None where nothing was asked.
+    """
+
+    title: str
+    bottom: str
+    top: str
+    lines: tuple[tuple[str, Sequence[float | None]], ...]
+
+
+def plots(comparison: Comparison) -> tuple[Plot, Plot]:
+    """Return the share of answered calls, and how long calls took.
+
+    Args:
+        comparison: What is shown.
+    """
+    windows = {one.name: one.windows for one in comparison.reports}
+    took = [one.p95 for held in windows.values() for one in held if one.p95]
+    least, most = (min(took), max(took)) if took else (1.0, 1.0)
+    span = log(most / least) or 1.0
+    answered = ((name, [one.success_rate for one in held]) for name, held in windows.items())
+    slow = (
+        (
+            name,
+            [None if one.p95 is None else log(max(one.p95, least) / least) / span for one in held],
+        )
+        for name, held in windows.items()
+    )
+    return (
+        Plot("answered", "0 %", "100 %", tuple(answered)),
+        Plot("p95, log scale", f"{least:.1f} s", f"{most:.1f} s", tuple(slow)),
+    )
+
+
+def assumptions(comparison: Comparison) -> tuple[str, ...]:
+    """Return what the scenario takes for granted, once.
+
+    Args:
+        comparison: What is shown.
+    """
+    return tuple(dict.fromkeys(line for one in comparison.reports for line in one.assumptions))
 
 
 def _percent(share: float) -> str:
     # Never rounded up to a hundred: one lost call in a million is one.
-    return "100 %" if share == 1.0 else f"{min(share * 100, 99.99):.2f} %"
+    return "100%" if share == 1.0 else f"{min(share * 100, 99.99):.2f}%"
 
 
 def _amounts(one: Report) -> tuple[str, ...]:

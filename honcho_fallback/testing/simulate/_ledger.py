@@ -9,6 +9,7 @@ from honcho_fallback import AttemptRecord, CallRecord, Failure, classify
 if TYPE_CHECKING:
     from collections.abc import Generator
 
+    from honcho_fallback._record import Outcome
     from honcho_fallback.testing.simulate._exchange import Limits
     from honcho_fallback.testing.simulate._world import World
 
@@ -90,7 +91,7 @@ class Ledger:
             for name in self.chain
             if name not in asked
         )
-        unanswered = "interrupted" if self.interrupted else "exhausted"
+        unanswered: Outcome = "interrupted" if self.interrupted else "exhausted"
         return CallRecord(
             call_id=self._call_id,
             agent=self._agent,

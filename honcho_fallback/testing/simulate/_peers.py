@@ -8,7 +8,6 @@ they need, and a service that configures them otherwise fares otherwise.
 from __future__ import annotations
 
 from collections import defaultdict
-from random import Random
 from typing import TYPE_CHECKING, NamedTuple
 
 from honcho_fallback import FailureKind
@@ -68,7 +67,7 @@ class LangChainSession:
 
     def __init__(self, world: World) -> None:
         self._world = world
-        self._random = Random("langchain-like")  # noqa: S311 # a jitter is no secret
+        self._random = world.luck("langchain-like")
 
     def turn(self) -> None:
         """Open a turn: it makes no difference."""
@@ -148,7 +147,7 @@ class LiteLLMSession:
 
     def __init__(self, world: World) -> None:
         self._world = world
-        self._random = Random("litellm-like")  # noqa: S311 # a jitter is no secret
+        self._random = world.luck("litellm-like")
         self._rests_until: dict[str, float] = {}
         self._minutes: defaultdict[str, _Minute] = defaultdict(_Minute)
 

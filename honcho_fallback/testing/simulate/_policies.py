@@ -5,6 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from pydantic import TypeAdapter, ValidationError
 
 from honcho_fallback import (
     Cooldown,
@@ -40,6 +41,7 @@ _OBJECTS: Mapping[str, Callable[..., object]] = {
 }
 _CODE = frozenset({"classify", "local_errors", "provider_errors", "refine", "validate"})
 _OWN = ("name", "preset", "targets")
+_NAMES: TypeAdapter[list[str] | None] = TypeAdapter(list[str] | None)
 
 
 def named_policies() -> tuple[str, ...]:
@@ -75,9 +77,10 @@ def load_policy(source: str | Path, scenario: Scenario) -> tuple[str, Contender]
     if not isinstance(name, str) or not name:
         raise _about(source, "name", f"got {name!r}", "pass a text or leave it out")
     preset = _preset(own.get("preset", "default"), f"{source}: preset")
-    targets = own.get("targets")
-    if targets is not None and not (isinstance(targets, list) and targets):
-        raise _about(source, "targets", f"got {targets!r}", "pass a list of names")
+    try:
+        targets = _NAMES.validate_python(own.get("targets"))
+    except ValidationError:
+        raise _about(source, "targets", "no list of texts", "pass names in order") from None
     try:
         config = preset(**{key: _option(key, value) for key, value in given.items()})
         return name, FallbackPolicy(scenario.chain(targets), config, agent=name)
@@ -127,5 +130,3 @@ def _option(key: str, value: Any) -> Any:
 
 def _about(source: str | Path, field: str, found: str, fix: str) -> FallbackConfigError:
     return FallbackConfigError.about(f"{source}: {field}", found, fix)
-
-

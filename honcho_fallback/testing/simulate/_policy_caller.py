@@ -113,8 +113,11 @@ def _forgetful(config: FallbackConfig) -> FallbackConfig:
     fresh: dict[str, Any] = {}
     store = config.cooldown
     if store is not None:
-        shared = isinstance(store, Cooldown) and store.shared is not None
-        fresh["cooldown"] = Cooldown(store.base, store.cap) if shared else copy(store)
+        fresh["cooldown"] = (
+            Cooldown(store.base, store.cap)
+            if isinstance(store, Cooldown) and store.shared is not None
+            else copy(store)
+        )
     if config.retry_budget is not None:
         fresh["retry_budget"] = copy(config.retry_budget)
     return config.replace(**fresh) if fresh else config

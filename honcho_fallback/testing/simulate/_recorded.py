@@ -70,9 +70,7 @@ class Recorded(Part):
             # The caller hung up, so what would have come is not known.
             quiet = max(one.seconds, _FOR_EVER)
             return Reply(quiet, dropped(), first, first is not None, one.connected)
-        return Reply(
-            one.seconds, again(one.kind, one.status, one.code, one.retry_after), first
-        )
+        return Reply(one.seconds, again(one.kind, one.status, one.code, one.retry_after), first)
 
     def _nearest(self, at: float, taken: Taken) -> Observation:
         times = self._times

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 from pathlib import Path
 from statistics import median
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, cast
 
 from pydantic import BaseModel, ConfigDict, ValidationError
 
@@ -78,13 +78,11 @@ def load_records(path: str | Path) -> list[dict[str, Any]]:
         if not isinstance(record, dict):
             fix = "write json.dumps(record.to_dict()) on each line"
             raise FallbackConfigError.about(f"{path}:{number}", "no JSON object", fix)
-        records.append(record)
+        records.append(cast("dict[str, Any]", record))
     return records
 
 
-def replay(
-    records: Iterable[CallRecord | Mapping[str, Any]], *, name: str = "replay"
-) -> Scenario:
+def replay(records: Iterable[CallRecord | Mapping[str, Any]], *, name: str = "replay") -> Scenario:
     """Build a scenario from what calls met.
 
     What can be inferred: when calls began; what each target that was asked said, when, and after

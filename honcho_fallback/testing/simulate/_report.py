@@ -78,19 +78,17 @@ class Report:
 
     def to_dict(self) -> dict[str, Any]:
         """Return the figures as plain values, ready for ``json.dumps``; the records left out."""
-        told = {
-            name: getattr(self, name) for name in self.__slots__ if name not in _NOT_PLAIN
-        }
+        told = {name: getattr(self, name) for name in self.__slots__ if name not in _NOT_PLAIN}
         told["requests"] = dict(self.requests)
         told["windows"] = [asdict(window) for window in self.windows]
         told["assumptions"] = list(self.assumptions)
         return told
 
     def __rich__(self) -> Any:
-        return Comparison(self.scenario, "", (self,)).__rich__()
+        return _view(Comparison(self.scenario, "", (self,)))
 
     def _repr_html_(self) -> str:
-        return Comparison(self.scenario, "", (self,))._repr_html_()
+        return _fragment(Comparison(self.scenario, "", (self,)))
 
 
 _NOT_PLAIN = frozenset({"records", "requests", "windows", "assumptions"})
@@ -124,16 +122,6 @@ class Comparison:
                 return report
         raise KeyError(name)
 
-    def span(self) -> tuple[float, float]:
-        """Return the shortest and the longest p95 of any window, in seconds; for an axis."""
-        found = [
-            window.p95
-            for one in self.reports
-            for window in one.windows
-            if window.p95 is not None and window.p95 > 0
-        ]
-        return (min(found), max(found)) if found else (1.0, 1.0)
-
     def to_dict(self) -> dict[str, Any]:
         """Return all figures as plain values, ready for ``json.dumps``."""
         return {
@@ -143,14 +131,22 @@ class Comparison:
         }
 
     def __rich__(self) -> Any:
-        from honcho_fallback.testing.simulate._text import render  # noqa: PLC0415 # needs rich
-
-        return render(self)
+        return _view(self)
 
     def _repr_html_(self) -> str:
-        from honcho_fallback.testing.simulate._html import fragment  # noqa: PLC0415 # on demand
+        return _fragment(self)
 
-        return fragment(self)
+
+def _view(comparison: Comparison) -> Any:
+    from honcho_fallback.testing.simulate._text import View  # noqa: PLC0415 # needs rich
+
+    return View(comparison)
+
+
+def _fragment(comparison: Comparison) -> str:
+    from honcho_fallback.testing.simulate._html import fragment  # noqa: PLC0415 # on demand
+
+    return fragment(comparison)
 
 
 def report(name: str, world: World, seed: int, records: Sequence[CallRecord]) -> Report:

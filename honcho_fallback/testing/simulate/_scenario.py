@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import tomllib
 from importlib.resources import files
+from itertools import pairwise
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Self
 
@@ -11,9 +12,9 @@ from pydantic import Field, ValidationError, field_validator, model_validator
 
 from honcho_fallback import FallbackConfigError, Target
 from honcho_fallback.testing.simulate._border import explain
-from honcho_fallback.testing.simulate._latency import Latency, Moment, Part, Seconds
+from honcho_fallback.testing.simulate._latency import Latency, Part, Seconds
 from honcho_fallback.testing.simulate._phases import Phase, Recovering
-from honcho_fallback.testing.simulate._traffic import Traffic
+from honcho_fallback.testing.simulate._traffic import Traffic  # noqa: TC001 # pydantic reads it
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -69,7 +70,7 @@ class SimulatedTarget(Part):
     @classmethod
     def _in_order(cls, phases: tuple[Phase, ...]) -> tuple[Phase, ...]:
         starts = [phase.starts for phase in phases]
-        if any(later <= earlier for earlier, later in zip(starts, starts[1:], strict=False)):
+        if any(later <= earlier for earlier, later in pairwise(starts)):
             raise ValueError("each phase must start later than the one before, reorder them")
         if phases and isinstance(phases[-1], Recovering):
             raise ValueError("a recovery needs an end, add a phase after it")

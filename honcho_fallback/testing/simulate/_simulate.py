@@ -95,7 +95,7 @@ def simulate(
     world = World(scenario, clock, seed)
     session = _caller(policy, scenario).open(world)
     records: list[CallRecord] = []
-    clock.spawn(_traffic(world, session, records, seed))
+    clock.spawn(_traffic(world, session, records))
     with _quiet(), _seeded(seed):
         clock.run()
     return report(name, world, seed, records)
@@ -114,12 +114,11 @@ def _caller(policy: Contender, scenario: Scenario) -> Caller:
 
 
 def _traffic(
-    world: World, session: Session, records: list[CallRecord], seed: int
+    world: World, session: Session, records: list[CallRecord]
 ) -> Generator[float, None, None]:
     scenario, clock = world.scenario, world.clock
-    luck = random.Random(f"{seed}:traffic")  # noqa: S311 # luck, not secrets
     numbers = count(1)
-    for at in scenario.traffic.times(scenario.seconds, luck):
+    for at in scenario.traffic.times(scenario.seconds, world.luck("traffic")):
         if at > clock.now:
             yield at - clock.now
         clock.spawn(_turn(world, session, records, numbers))
@@ -139,7 +138,7 @@ def _turn(
 
 
 @contextmanager
-def _seeded(seed: int) -> Iterator[None]:
+def _seeded(seed: int) -> Generator[None]:
     """Make what draws from the module ``random`` repeatable, as tenacity's wait strategies do."""
     state = random.getstate()
     random.seed(seed)
@@ -150,7 +149,7 @@ def _seeded(seed: int) -> Iterator[None]:
 
 
 @contextmanager
-def _quiet() -> Iterator[None]:
+def _quiet() -> Generator[None]:
     """Keep simulated switches out of the log; what other threads log at the time is written."""
     here, logger = threading.get_ident(), logging.getLogger("honcho_fallback")
 

@@ -111,9 +111,7 @@ class Bursts(_Traffic):
     def scaled(self, factor: float) -> Self:
         """Return the same with other numbers of turns."""
         each = max(1, round(self.turns_each * factor))
-        return self.model_copy(
-            update={"turns_each": each, "per_second": self.per_second * factor}
-        )
+        return self.model_copy(update={"turns_each": each, "per_second": self.per_second * factor})
 
     def _bursts(self, seconds: float) -> Iterator[float]:
         number = 1
@@ -150,6 +148,4 @@ class RecordedTraffic(_Traffic):
         raise ValueError(f"recorded traffic cannot be multiplied by {factor:g}")
 
 
-Traffic = Annotated[
-    Steady | Poisson | Bursts | RecordedTraffic, Field(discriminator="kind")
-]
+Traffic = Annotated[Steady | Poisson | Bursts | RecordedTraffic, Field(discriminator="kind")]

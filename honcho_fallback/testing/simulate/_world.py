@@ -43,7 +43,7 @@ class Meter:
         self._ends = [*self._starts[1:], inf]
         self._counts: list[dict[int, int]] = [{} for _ in phases]
         self._taken: list[Taken] = [Counter() for _ in phases]
-        self._random = Random(f"{seed}:{target.name}")  # noqa: S311 # luck, not secrets
+        self._random = _luck(seed, f"target {target.name}")
 
     def ask(self, now: float, limits: Limits) -> Exchange:
         """Answer one request.
@@ -96,9 +96,16 @@ class World:
     def __init__(self, scenario: Scenario, clock: VirtualClock, seed: int) -> None:
         self.scenario = scenario
         self.clock = clock
-        self.meters = {
-            target.name: Meter(target, scenario, seed) for target in scenario.targets
-        }
+        self._seed = seed
+        self.meters = {target.name: Meter(target, scenario, seed) for target in scenario.targets}
+
+    def luck(self, of: str) -> Random:
+        """Return a source of randomness that nobody else draws from.
+
+        Args:
+            of: Whose it is; the same name and seed give the same draws.
+        """
+        return _luck(self._seed, of)
 
     def ask(self, target: str, limits: Limits) -> Exchange:
         """Send one request now.
@@ -111,3 +118,7 @@ class World:
             What the caller sees, and when.
         """
         return self.meters[target].ask(self.clock.now, limits)
+
+
+def _luck(seed: int, of: str) -> Random:
+    return Random(f"{seed}:{of}")  # noqa: S311 # luck, not secrets
