@@ -11,7 +11,7 @@ if TYPE_CHECKING:
     from honcho_fallback.testing.simulate._report import Comparison, Report
 
 _HEADS = ("policy", "calls", "answered", "p50 s", "p95 s", "p99 s", "requests", "wasted")
-_MONEY = ("money", "wasted")
+_MONEY = ("money", "lost")
 
 
 def heads(comparison: Comparison) -> tuple[str, ...]:
@@ -44,7 +44,8 @@ def note(comparison: Comparison) -> str:
         comparison: What is shown.
     """
     told = f"requests: {' + '.join(_targets(comparison))}; wasted: failed, or answered too late"
-    return told + ("; money: what was written is paid for" if _priced(comparison) else "")
+    money = "; money: of all that was written; lost: of what nobody got"
+    return told + (money if _priced(comparison) else "")
 
 
 class Plot(NamedTuple):
@@ -54,12 +55,14 @@ class Plot(NamedTuple):
         title: What it shows.
         bottom: What the value 0 stands for.
         top: What the value 1 stands for.
+        end: Where the last window ends.
         lines: For each policy its name and a value for each window, None where nothing was asked.
     """
 
     title: str
     bottom: str
     top: str
+    end: str
     lines: tuple[tuple[str, Sequence[float | None]], ...]
 
 
@@ -73,6 +76,7 @@ def plots(comparison: Comparison) -> tuple[Plot, Plot]:
     took = [one.p95 for held in windows.values() for one in held if one.p95]
     least, most = (min(took), max(took)) if took else (1.0, 1.0)
     span = log(most / least) or 1.0
+    end = f"{comparison.seconds:g} s"
     answered = ((name, [one.success_rate for one in held]) for name, held in windows.items())
     slow = (
         (
@@ -82,8 +86,8 @@ def plots(comparison: Comparison) -> tuple[Plot, Plot]:
         for name, held in windows.items()
     )
     return (
-        Plot("answered", "0 %", "100 %", tuple(answered)),
-        Plot("p95, log scale", f"{least:.1f} s", f"{most:.1f} s", tuple(slow)),
+        Plot("answered", "0 %", "100 %", end, tuple(answered)),
+        Plot("p95, log scale", f"{least:.1f} s", f"{most:.1f} s", end, tuple(slow)),
     )
 
 

@@ -89,12 +89,13 @@ def _plot(plot: Plot) -> str:
     bottom, right = _TOP + _HEIGHT, _LEFT + _WIDTH
     return (
         f'<p style="margin:12px 0 2px"><b>{escape(plot.title)}</b> {_legend(names)}</p>'
-        f'<svg role="img" aria-label="{label}" viewBox="0 0 {right + 10} {bottom + 10}"'
+        f'<svg role="img" aria-label="{label}" viewBox="0 0 {right + 10} {bottom + 18}"'
         f' width="100%" style="max-width:{right}px" fill="none" stroke="currentColor">'
         f'<path d="M{_LEFT} {_TOP}V{bottom}H{right}" stroke-opacity="0.5"/>'
         '<g stroke="none" fill="currentColor" font-size="11" text-anchor="end">'
         f'<text x="{_LEFT - 5}" y="{bottom}">{escape(plot.bottom)}</text>'
-        f'<text x="{_LEFT - 5}" y="{_TOP + 8}">{escape(plot.top)}</text></g>'
+        f'<text x="{_LEFT - 5}" y="{_TOP + 8}">{escape(plot.top)}</text>'
+        f'<text x="{right}" y="{bottom + 13}">{escape(plot.end)}</text></g>'
         f"{drawn}</svg>"
     )
 

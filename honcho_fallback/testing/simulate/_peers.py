@@ -24,7 +24,9 @@ if TYPE_CHECKING:
 _RETRIES = 2  # openai 2.54.0, _constants.DEFAULT_MAX_RETRIES; litellm 1.106.2 takes it over
 _INITIAL, _LONGEST = 0.5, 8.0  # both: INITIAL_RETRY_DELAY and MAX_RETRY_DELAY, seconds
 # openai 2.54.0, DEFAULT_TIMEOUT; litellm 1.106.2, COMPLETION_HTTP_FALLBACK_SECONDS.
-_PATIENCE = Limits(timeout=600.0, connect_timeout=5.0)
+_PATIENCE = Limits(timeout=600.0, connect_timeout=5.0, idle_timeout=600.0)
+# langchain-openai 1.7.3, stream_chunk_timeout, for what comes after a stream's first chunk.
+_LANGCHAIN_PATIENCE = _PATIENCE._replace(idle_timeout=120.0)
 
 _OPENAI_HEEDS = 120.0  # openai 2.54.0, MAX_RETRY_AFTER_DELAY
 _OPENAI_JITTER = 0.25  # openai 2.54.0, _calculate_retry_timeout: up to so much less
@@ -43,7 +45,8 @@ class LangChainLike:
     409, 429, 5xx, timeouts and lost connections, after 0.5 s and 1 s less a quarter at most, or
     after the Retry-After if that is 120 s at most (with more, it gives up at once). Then the next
     model is asked, whatever the error (``exceptions_to_handle=(Exception,)``). Nothing is kept
-    from call to call. After the first chunk of a stream nobody else is asked.
+    from call to call. After the first chunk of a stream nobody else is asked, and one that stays
+    silent for 120 s is broken off.
 
     Sources: langchain-core 1.7.2 (``runnables/fallbacks.py``), langchain-openai 1.7.3
     (``max_retries=None``, the SDK's own), openai 2.54.0 (``_base_client.py``, ``_constants.py``).
@@ -88,11 +91,12 @@ class LangChainSession:
         return ledger.close()
 
     def _model(self, ledger: Ledger, position: int) -> Generator[float, None, Failure | None]:
-        failure = yield from ledger.ask(position, _PATIENCE)
+        failure = yield from ledger.ask(position, _LANGCHAIN_PATIENCE)
         for retry in range(_RETRIES):
             if failure is None or ledger.interrupted or not self._retries(failure):
                 break
-            failure = yield from ledger.ask(position, _PATIENCE, self._wait(failure, retry))
+            wait = self._wait(failure, retry)
+            failure = yield from ledger.ask(position, _LANGCHAIN_PATIENCE, wait)
         return failure
 
     @staticmethod

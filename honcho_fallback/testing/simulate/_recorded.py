@@ -20,6 +20,15 @@ Taken = Counter[float]
 _FOR_EVER = 7200.0  # as Linux: tcp_keepalive_time
 
 
+def moment(at: float) -> float:
+    """Return a time in whole microseconds, so that sums of the same seconds are the same.
+
+    Args:
+        at: Seconds.
+    """
+    return round(at, 6)
+
+
 class Observation(NamedTuple):
     """Say what became of one request on record.
 
@@ -62,7 +71,7 @@ class Recorded(Part):
 
     def reply(self, request: Request) -> Reply:
         """Repeat what was seen nearest to the request's moment."""
-        one = self._nearest(request.at, request.taken)
+        one = self._nearest(moment(request.at), request.taken)
         first = one.first if request.stream else None
         if one.kind is None:
             return Reply(one.seconds, None, first)
@@ -77,9 +86,9 @@ class Recorded(Part):
         after = bisect_left(times, at)
         if after == len(times) or (after and at - times[after - 1] < times[after] - at):
             after -= 1
-        moment = times[after]
+        nearest = times[after]
         # Requests of the same moment take turns, so that a burst is repeated as it was.
-        first, last = bisect_left(times, moment), bisect_right(times, moment)
-        number = first + taken[moment] % (last - first)
-        taken[moment] += 1
+        first, last = bisect_left(times, nearest), bisect_right(times, nearest)
+        number = first + taken[nearest] % (last - first)
+        taken[nearest] += 1
         return self.seen[number]

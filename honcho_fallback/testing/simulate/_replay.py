@@ -12,7 +12,7 @@ from pydantic import BaseModel, ConfigDict, ValidationError
 from honcho_fallback import CallRecord, FailureKind, FallbackConfigError
 from honcho_fallback.testing.simulate._border import explain
 from honcho_fallback.testing.simulate._latency import Latency, Moment
-from honcho_fallback.testing.simulate._recorded import Observation, Recorded
+from honcho_fallback.testing.simulate._recorded import Observation, Recorded, moment
 from honcho_fallback.testing.simulate._scenario import Scenario, SimulatedTarget
 from honcho_fallback.testing.simulate._traffic import RecordedTraffic
 
@@ -154,7 +154,7 @@ def _observation(call: _Call, attempt: _Attempt, start: float, *, last: bool) ->
     token = call.time_to_first_token if last else None
     never = attempt.kind is FailureKind.TIMEOUT and "connect" in (attempt.error or "").lower()
     return Observation(
-        at=max(0.0, call.started_at - start + attempt.started),
+        at=moment(max(0.0, call.started_at - start + attempt.started)),
         seconds=attempt.seconds,
         kind=attempt.kind,
         status=attempt.status,

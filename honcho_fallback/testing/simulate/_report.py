@@ -43,6 +43,7 @@ class Report:
     Args:
         name: The policy's.
         scenario: The incident's.
+        seconds: How long calls were begun.
         seed: What it was played with.
         calls: Calls made.
         answered: Those that were answered.
@@ -61,6 +62,7 @@ class Report:
 
     name: str
     scenario: str
+    seconds: float
     seed: int
     calls: int
     answered: int
@@ -84,11 +86,14 @@ class Report:
         told["assumptions"] = list(self.assumptions)
         return told
 
+    def _alone(self) -> Comparison:
+        return Comparison(self.scenario, "", self.seconds, (self,))
+
     def __rich__(self) -> Any:
-        return _view(Comparison(self.scenario, "", (self,)))
+        return _view(self._alone())
 
     def _repr_html_(self) -> str:
-        return _fragment(Comparison(self.scenario, "", (self,)))
+        return _fragment(self._alone())
 
 
 _NOT_PLAIN = frozenset({"records", "requests", "windows", "assumptions"})
@@ -101,11 +106,13 @@ class Comparison:
     Args:
         scenario: The incident's name.
         summary: What happens in it.
+        seconds: How long calls are begun.
         reports: One for each policy, in the order given.
     """
 
     scenario: str
     summary: str
+    seconds: float
     reports: tuple[Report, ...]
 
     def __getitem__(self, name: str) -> Report:
@@ -127,6 +134,7 @@ class Comparison:
         return {
             "scenario": self.scenario,
             "summary": self.summary,
+            "seconds": self.seconds,
             "reports": [report.to_dict() for report in self.reports],
         }
 
@@ -166,6 +174,7 @@ def report(name: str, world: World, seed: int, records: Sequence[CallRecord]) ->
     return Report(
         name=name,
         scenario=scenario.name,
+        seconds=scenario.seconds,
         seed=seed,
         calls=len(ordered),
         answered=answered,

@@ -61,7 +61,7 @@ def compare(
         simulate(scenario, policy, name=name, seed=seed, calls=calls)
         for name, policy in chosen.items()
     )
-    return Comparison(scenario.name, scenario.summary, reports)
+    return Comparison(scenario.name, scenario.summary, scenario.seconds, reports)
 
 
 def simulate(

@@ -52,7 +52,8 @@ def _table(comparison: Comparison) -> Table:
 
 def _plots(comparison: Comparison, levels: str) -> RenderResult:
     for plot in plots(comparison):
-        yield Text(f"\n{plot.title}: {levels[0]} {plot.bottom}, {levels[-1]} {plot.top}", "bold")
+        scale = f"{levels[0]} {plot.bottom}, {levels[-1]} {plot.top}"
+        yield Text(f"\n{plot.title}, from 0 to {plot.end}: {scale}", "bold")
         table = Table.grid(padding=(0, 1))
         table.add_column()
         table.add_column(no_wrap=True)
