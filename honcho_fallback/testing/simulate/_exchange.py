@@ -67,7 +67,7 @@ def seen(target: str, reply: Reply, limits: Limits) -> Exchange:
         timeout = min(timeout, limits.connect_timeout or inf)
     first = reply.first
     if (reply.seconds if first is None else first) > timeout:
-        return Exchange(timeout, late(target, timeout), None)
+        return Exchange(timeout, late(target, timeout, connected=reply.connected), None)
     idle = limits.idle_timeout
     if first is not None and reply.quiet and idle is not None and reply.seconds - first > idle:
         return Exchange(first + idle, late(target, idle), first)

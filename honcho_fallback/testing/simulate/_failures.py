@@ -31,6 +31,10 @@ class SimulatedError(Exception):
         self.headers = {} if retry_after is None else {"retry-after": str(ceil(retry_after))}
 
 
+class ConnectTimeoutError(TimeoutError):
+    """Stand for a timeout before there was a connection."""
+
+
 def dropped() -> Exception:
     """Return what a caller sees when the connection breaks."""
     return ConnectionResetError("simulated: the connection was reset")
@@ -41,13 +45,16 @@ def unreadable() -> Exception:
     return JSONDecodeError("simulated: the answer was no JSON", "", 0)
 
 
-def late(target: str, seconds: float) -> Exception:
+def late(target: str, seconds: float, *, connected: bool = True) -> Exception:
     """Return what a caller sees when its own time runs out.
 
     Args:
         target: The target's name.
         seconds: How long it waited.
+        connected: Whether there was a connection.
     """
+    if not connected:
+        return ConnectTimeoutError(f"{target} made no connection within {seconds:g} s")
     return TimeoutError(f"{target} gave no answer within {seconds:g} s")
 
 

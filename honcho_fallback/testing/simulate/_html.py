@@ -52,9 +52,9 @@ def page(comparison: Comparison) -> str:
         comparison: What is shown.
     """
     return (
-        '<!DOCTYPE html><html lang="en"><head><meta charset="utf-8">'
-        '<meta name="color-scheme" content="light dark">'
-        '<meta name="viewport" content="width=device-width">'
+        '<!DOCTYPE html><html lang="en"><head><meta charset="utf-8"/>'
+        '<meta name="color-scheme" content="light dark"/>'
+        '<meta name="viewport" content="width=device-width"/>'
         f"<title>{escape(comparison.scenario)}</title></head>"
         f"<body>{fragment(comparison)}</body></html>\n"
     )

@@ -7,7 +7,11 @@ from typing import TYPE_CHECKING, Annotated, Literal, NamedTuple
 from pydantic import Field
 
 from honcho_fallback.testing.simulate._exchange import Reply
-from honcho_fallback.testing.simulate._failures import SimulatedError, dropped
+from honcho_fallback.testing.simulate._failures import (
+    ConnectTimeoutError,
+    SimulatedError,
+    dropped,
+)
 from honcho_fallback.testing.simulate._latency import Latency, Moment, Part, Seconds
 from honcho_fallback.testing.simulate._recorded import Recorded
 
@@ -222,7 +226,8 @@ class Unreachable(_Phase):
 
     def reply(self, request: Request) -> Reply:  # noqa: ARG002 # every phase has it
         """Say nothing at all."""
-        return Reply(_CONNECTING, TimeoutError("simulated: no connection"), connected=False)
+        error = ConnectTimeoutError("simulated: no connection")
+        return Reply(_CONNECTING, error, connected=False)
 
 
 class RateLimited(_Phase):

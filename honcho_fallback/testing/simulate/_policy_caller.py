@@ -80,9 +80,11 @@ class PolicySession:
         try:
             yield from _drive(run, self._world)
         except Exception:
-            # The caller's exception is in the record; anything else is a bug of ours.
-            if run.record.outcome == "running":
+            # What ends a call is for its caller; anything else is a bug of ours.
+            record = run.record
+            if record.outcome == "running":
                 raise
+            return record
         return run.record
 
 

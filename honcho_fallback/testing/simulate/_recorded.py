@@ -84,7 +84,7 @@ class Recorded(Part):
     def _nearest(self, at: float, taken: Taken) -> Observation:
         times = self._times
         after = bisect_left(times, at)
-        if after == len(times) or (after and at - times[after - 1] < times[after] - at):
+        if after == len(times) or (after and at - times[after - 1] <= times[after] - at):
             after -= 1
         nearest = times[after]
         # Requests of the same moment take turns, so that a burst is repeated as it was.

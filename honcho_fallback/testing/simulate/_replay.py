@@ -93,7 +93,8 @@ def replay(records: Iterable[CallRecord | Mapping[str, Any]], *, name: str = "re
     needed): how a target would have fared that nobody asked (it answers, in the median time of all
     answers on record); what would have come had a caller waited longer than its timeout (nothing);
     which calls belong to a turn (each is one of its own, so ``reset="turn"`` gains nothing); and
-    that another load would have been met otherwise (limits are repeated as seen, not counted).
+    that another load would have been met otherwise (limits are repeated as seen, not counted). A
+    timeout on connecting is told from others only where the exception's class says so.
     Cancelled attempts and local errors say nothing about a provider and are left out.
 
     Args:

@@ -164,21 +164,20 @@ def report(name: str, world: World, seed: int, records: Sequence[CallRecord]) ->
         name: The policy's.
         world: The providers' side.
         seed: What it was played with.
-        records: Of all calls, in any order.
+        records: Of all calls, in the order in which they began.
     """
     scenario, meters = world.scenario, world.meters
-    ordered = tuple(sorted(records, key=lambda record: record.started_at))
-    took = sorted(record.seconds for record in ordered)
-    answered = sum(record.outcome == "success" for record in ordered)
+    took = sorted(record.seconds for record in records)
+    answered = sum(record.outcome == "success" for record in records)
     priced = any(target.price is not None for target in scenario.targets)
     return Report(
         name=name,
         scenario=scenario.name,
         seconds=scenario.seconds,
         seed=seed,
-        calls=len(ordered),
+        calls=len(records),
         answered=answered,
-        success_rate=answered / len(ordered) if ordered else 0.0,
+        success_rate=answered / len(records) if records else 0.0,
         p50=percentile(took, 0.50),
         p95=percentile(took, 0.95),
         p99=percentile(took, 0.99),
@@ -186,8 +185,8 @@ def report(name: str, world: World, seed: int, records: Sequence[CallRecord]) ->
         wasted=sum(meter.wasted for meter in meters.values()),
         money=sum(meter.money for meter in meters.values()) if priced else None,
         wasted_money=sum(meter.wasted_money for meter in meters.values()) if priced else None,
-        windows=_windows(scenario, ordered),
-        records=ordered,
+        windows=_windows(scenario, records),
+        records=tuple(records),
         assumptions=scenario.assumptions,
     )
 

@@ -94,11 +94,11 @@ def simulate(
     clock = VirtualClock()
     world = World(scenario, clock, seed)
     session = _caller(policy, scenario).open(world)
-    records: list[CallRecord] = []
+    records: dict[int, CallRecord] = {}
     clock.spawn(_traffic(world, session, records))
     with _quiet(), _seeded(seed):
         clock.run()
-    return report(name, world, seed, records)
+    return report(name, world, seed, [records[number] for number in sorted(records)])
 
 
 def _caller(policy: Contender, scenario: Scenario) -> Caller:
@@ -114,7 +114,7 @@ def _caller(policy: Contender, scenario: Scenario) -> Caller:
 
 
 def _traffic(
-    world: World, session: Session, records: list[CallRecord]
+    world: World, session: Session, records: dict[int, CallRecord]
 ) -> Generator[float, None, None]:
     scenario, clock = world.scenario, world.clock
     numbers = count(1)
@@ -125,14 +125,15 @@ def _traffic(
 
 
 def _turn(
-    world: World, session: Session, records: list[CallRecord], numbers: Iterator[int]
+    world: World, session: Session, records: dict[int, CallRecord], numbers: Iterator[int]
 ) -> Generator[float, None, None]:
     traffic, turn = world.scenario.traffic, session.turn()
     for iteration in range(traffic.iterations):
         if iteration and traffic.pause:
             yield traffic.pause
-        record = yield from session.call(f"simulated-{next(numbers)}", turn)
-        records.append(record)
+        number = next(numbers)
+        record = yield from session.call(f"simulated-{number}", turn)
+        records[number] = record
         if record.outcome != "success":
             return
 

@@ -116,7 +116,11 @@ def test_prices() -> None:
     """What was written is paid for, what nobody waited for is lost, a refusal costs nothing."""
     tokens = {"input_tokens": 1_000_000, "output_tokens": 100_000}
     price = {"per_call": 0.5, "per_million_input": 2.0, "per_million_output": 10.0}
-    phases = (failing(starts=3), {"kind": "slow", "factor": 40, "starts": 5}, {"kind": "up", "starts": 6})
+    phases = (
+        failing(starts=3),
+        {"kind": "slow", "factor": 40, "starts": 5},
+        {"kind": "up", "starts": 6},
+    )
     report = simulate(incident(*phases, traffic=tokens, price=price), PLAIN)
     # Ten answers that were heard, one that came too late; 0.5 + 2 + 1 each.
     assert report.money == 11 * 3.5
