@@ -9,7 +9,7 @@ import typer
 from rich.console import Console
 
 from honcho_fallback import FallbackConfigError
-from honcho_fallback.cli import _demo, _explain, _facts, _simulate
+from honcho_fallback.cli import _demo, _explain, _facts
 
 app = typer.Typer(
     help="A fallback policy for LLM calls: see it work, and ask it what an error means.",
@@ -88,6 +88,8 @@ def simulate(  # noqa: PLR0913 # one per option
     show_list: Annotated[bool, typer.Option("--list", help="List shipped scenarios.")] = False,
 ) -> None:
     """Compare policies on one incident, in virtual time: no key, no network."""
+    from honcho_fallback.cli import _simulate  # noqa: PLC0415 # the other commands start sooner
+
     if show_list:
         _simulate.show_shipped(Console())
         return

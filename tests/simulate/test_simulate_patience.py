@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+from math import inf
 from typing import Any
 
 import pytest
 from incidents import FALLBACK, PRIMARY, failing, incident
 
 from honcho_fallback import FallbackConfig
-from honcho_fallback.testing.simulate import simulate
+from honcho_fallback.testing.simulate import Limits, simulate
+from honcho_fallback.testing.simulate._exchange import Reply, seen
 
 SILENT: dict[str, Any] = {"kind": "silent"}
 STREAM: dict[str, Any] = {"stream": True}
@@ -81,6 +83,21 @@ def test_idle_timeout_ends_a_stream_that_falls_silent() -> None:
     assert record.time_to_first_token == 0.25
     patient = only(phase, config=FallbackConfig(), traffic=STREAM)
     assert (patient.outcome, patient.seconds) == ("interrupted", 7200.25)
+
+
+def test_a_stream_that_keeps_talking_is_never_idle() -> None:
+    """Fifteen seconds of content are no silence of two."""
+    slow = {"kind": "slow", "factor": 20}
+    record = only(slow, config=FallbackConfig(idle_timeout=2.0), traffic=STREAM)
+    assert (record.outcome, record.seconds) == ("success", 20.0)
+
+
+def test_no_time_left_is_not_for_ever() -> None:
+    """A limit of nothing ends a request at once; no limit is None."""
+    never = Reply(inf)
+    assert seen("a", never, Limits(timeout=0.0)).seconds == 0.0
+    assert seen("a", never, Limits(timeout=-1.0)).seconds == 0.0
+    assert seen("a", Reply(9.0), Limits()).seconds == 9.0
 
 
 @pytest.mark.parametrize("phase", [failing(), {"kind": "dropped", "delay": 0.5}])

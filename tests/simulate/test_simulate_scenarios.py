@@ -82,6 +82,9 @@ def test_a_number_of_calls_is_another_rate(traffic: dict[str, Any]) -> None:
     assert 850 < simulate(scenario, FallbackConfig()).calls < 1150
     with pytest.raises(FallbackConfigError, match="calls: got 0; pass 1 or more"):
         scenario.with_calls(0)
+    never = incident(traffic={"kind": "bursts", "every": 100, "turns_each": 5, "per_second": 0})
+    with pytest.raises(FallbackConfigError, match="calls: the scenario begins none; leave it"):
+        never.with_calls(5)
 
 
 @given(normal=st.floats(-5, 5), median=st.floats(0.01, 100), tail=st.floats(1, 50))

@@ -62,9 +62,9 @@ def seen(target: str, reply: Reply, limits: Limits) -> Exchange:
         reply: What the provider does.
         limits: The caller's patience.
     """
-    timeout = limits.timeout or inf
+    timeout = _bound(limits.timeout)
     if not reply.connected:
-        timeout = min(timeout, limits.connect_timeout or inf)
+        timeout = min(timeout, _bound(limits.connect_timeout))
     first = reply.first
     if (reply.seconds if first is None else first) > timeout:
         return Exchange(timeout, late(target, timeout, connected=reply.connected), None)
@@ -72,3 +72,7 @@ def seen(target: str, reply: Reply, limits: Limits) -> Exchange:
     if first is not None and reply.quiet and idle is not None and reply.seconds - first > idle:
         return Exchange(first + idle, late(target, idle), first)
     return Exchange(reply.seconds, reply.error, first)
+
+
+def _bound(seconds: float | None) -> float:
+    return inf if seconds is None else max(0.0, seconds)

@@ -162,6 +162,8 @@ class Scenario(Part):
             raise FallbackConfigError.about("calls", f"got {calls}", "pass 1 or more")
         traffic = self.traffic
         expected = traffic.turns(self.seconds) * traffic.iterations
+        if not expected:
+            raise FallbackConfigError.about("calls", "the scenario begins none", "leave it out")
         try:
             scaled = traffic.scaled(calls / expected)
         except ValueError as error:

@@ -75,7 +75,8 @@ def simulate(
     """Play an incident under a policy, in virtual time.
 
     The same scenario, policy and seed give the same report. Under one seed, every policy meets
-    the same turns at the same times, and a target's n-th request the same luck.
+    the same turns at the same times, and a target's n-th request the same luck. While it runs, the
+    module ``random`` is seeded: waits are drawn from it. Play in one thread at a time.
 
     Args:
         scenario: The incident.
