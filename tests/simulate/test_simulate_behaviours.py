@@ -63,6 +63,15 @@ def test_slow_is_slow_and_no_failure() -> None:
     assert (report.wasted, report.p50) == (0, 19.0)
 
 
+def test_answers_take_as_long_as_was_said() -> None:
+    """Half of 2,000 answers below the median, one in a hundred above p99, give or take."""
+    phase = {"kind": "up", "latency": {"median": 2.0, "p99": 9.0}}
+    report = simulate(incident(phase, seconds=2000), PLAIN)
+    assert 1.9 < report.p50 < 2.1
+    assert 7.5 < report.p99 < 11.0
+    assert len({record.seconds for record in report.records}) > 1900
+
+
 def test_a_phase_may_have_a_latency_of_its_own() -> None:
     """``up`` with another latency replaces the target's."""
     phase = {"kind": "up", "starts": 1, "latency": 0.5}
