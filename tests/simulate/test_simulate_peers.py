@@ -7,10 +7,21 @@ from typing import TYPE_CHECKING, Any
 import pytest
 from incidents import FALLBACK, PRIMARY, failing, incident
 
-from honcho_fallback.testing.simulate import Caller, LangChainLike, LiteLLMLike, Report, simulate
+from honcho_fallback.testing.simulate import (
+    Caller,
+    LangChainLike,
+    Ledger,
+    Limits,
+    LiteLLMLike,
+    Report,
+    simulate,
+)
 
 if TYPE_CHECKING:
+    from collections.abc import Generator
+
     from honcho_fallback import CallRecord
+    from honcho_fallback.testing.simulate import World
 
 NOW: dict[str, Any] = {"delay": 0.0}
 
@@ -138,6 +149,29 @@ def test_langchain_breaks_off_a_stream_that_falls_silent_after_two_minutes() -> 
     assert (record.outcome, record.seconds, len(record.attempts)) == ("interrupted", 120.25, 1)
     record = only(LiteLLMLike(), phase, traffic={"stream": True})
     assert (record.outcome, record.seconds, len(record.attempts)) == ("interrupted", 600.25, 1)
+
+
+def test_anybody_may_be_a_caller() -> None:
+    """A loop of one's own: every target once, a second of patience, no memory."""
+
+    class Naive:
+        def open(self, world: World, /) -> Naive:
+            self.world = world
+            return self
+
+        def turn(self) -> None:
+            pass
+
+        def call(self, call_id: str, turn: None, /) -> Generator[float, None, CallRecord]:
+            ledger = Ledger(self.world, "naive", call_id, self.world.scenario.names)
+            for position in range(len(ledger.chain)):
+                failure = yield from ledger.ask(position, Limits(timeout=2.0))
+                if failure is None:
+                    break
+            return ledger.close()
+
+    report = simulate(incident(failing(starts=5)), Naive())
+    assert (report.answered, report.requests) == (10, {PRIMARY: 10, FALLBACK: 5})
 
 
 def test_a_peers_records_are_records() -> None:

@@ -53,15 +53,15 @@ def test_the_shipped_ones() -> None:
 
 def test_traffic() -> None:
     """Even distances; independent ones at the same rate; bursts over a trickle of others."""
-    assert times(Steady(kind="steady", per_second=2), 2) == [0.0, 0.5, 1.0, 1.5]
-    poisson = Poisson(kind="poisson", per_second=5)
+    assert times(Steady(per_second=2), 2) == [0.0, 0.5, 1.0, 1.5]
+    poisson = Poisson(per_second=5)
     found = times(poisson, 1000)
     assert found == times(poisson, 1000) != times(poisson, 1000, seed=1)
     assert found == sorted(found)
     assert 4800 < len(found) < 5200
-    bursts = Bursts(kind="bursts", every=40, turns_each=3)
+    bursts = Bursts(every=40, turns_each=3)
     assert times(bursts) == [40.0] * 3 + [80.0] * 3
-    mixed = times(Bursts(kind="bursts", every=40, turns_each=3, per_second=1))
+    mixed = times(Bursts(every=40, turns_each=3, per_second=1))
     assert mixed == sorted(mixed)
     assert mixed.count(40.0) == 3
     assert 60 < len(mixed) < 140

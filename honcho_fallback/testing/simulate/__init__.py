@@ -9,6 +9,7 @@ simulated. Thousands of calls take a second::
 from honcho_fallback.testing.simulate._caller import Caller, Session
 from honcho_fallback.testing.simulate._exchange import Exchange, Limits
 from honcho_fallback.testing.simulate._latency import Latency
+from honcho_fallback.testing.simulate._ledger import Ledger
 from honcho_fallback.testing.simulate._peers import LangChainLike, LiteLLMLike
 from honcho_fallback.testing.simulate._phases import (
     Dropped,
@@ -44,6 +45,7 @@ __all__ = [
     "Failing",
     "LangChainLike",
     "Latency",
+    "Ledger",
     "Limits",
     "LiteLLMLike",
     "Poisson",

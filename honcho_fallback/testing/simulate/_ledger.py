@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
 
 class Ledger:
-    """Send requests and write them down.
+    """Send requests and write them down; for a ``Caller`` of one's own, too.
 
     Args:
         world: Whom to ask.

@@ -111,7 +111,7 @@ class Slow(_Phase):
         factor: How many times the usual time.
     """
 
-    kind: Literal["slow"]
+    kind: Literal["slow"] = "slow"
     factor: Annotated[float, Field(gt=1, allow_inf_nan=False)]
 
     def reply(self, request: Request) -> Reply:
@@ -148,7 +148,7 @@ class _Refusing(_Phase):
 class Failing(_Refusing):
     """Refuse requests with a status."""
 
-    kind: Literal["failing"]
+    kind: Literal["failing"] = "failing"
 
     def reply(self, request: Request) -> Reply:
         """Refuse."""
@@ -158,7 +158,7 @@ class Failing(_Refusing):
 class Quota(_Refusing):
     """Refuse every request because the money is gone."""
 
-    kind: Literal["quota"]
+    kind: Literal["quota"] = "quota"
     status: Status = 429
     code: str | None = "insufficient_quota"
 
@@ -170,7 +170,7 @@ class Quota(_Refusing):
 class Recovering(_Refusing):
     """Refuse a share of the requests that falls to nothing by the end of the phase."""
 
-    kind: Literal["recovering"]
+    kind: Literal["recovering"] = "recovering"
     status: Status = 503
 
     def reply(self, request: Request) -> Reply:
@@ -187,7 +187,7 @@ class Dropped(_Phase):
         after_content: Whether a stream brings content first.
     """
 
-    kind: Literal["dropped"]
+    kind: Literal["dropped"] = "dropped"
     delay: Moment = 0.05
     share: Share = 1.0
     after_content: bool = False
@@ -207,7 +207,7 @@ class Silent(_Phase):
         after_content: Whether a stream brings content first.
     """
 
-    kind: Literal["silent"]
+    kind: Literal["silent"] = "silent"
     share: Share = 1.0
     after_content: bool = False
 
@@ -222,7 +222,7 @@ class Silent(_Phase):
 class Unreachable(_Phase):
     """Let nobody connect: packets are lost."""
 
-    kind: Literal["unreachable"]
+    kind: Literal["unreachable"] = "unreachable"
 
     def reply(self, request: Request) -> Reply:  # noqa: ARG002 # every phase has it
         """Say nothing at all."""
@@ -240,7 +240,7 @@ class RateLimited(_Phase):
         delay: Seconds until the refusal is there.
     """
 
-    kind: Literal["rate_limited"]
+    kind: Literal["rate_limited"] = "rate_limited"
     calls: Annotated[int, Field(ge=0)]
     window: Seconds
     says_when: bool = True

@@ -61,7 +61,7 @@ class Recorded(Part):
         seen: The observations, in order of time.
     """
 
-    kind: Literal["recorded"]
+    kind: Literal["recorded"] = "recorded"
     starts: Moment = 0.0
     seen: tuple[Observation, ...]
 

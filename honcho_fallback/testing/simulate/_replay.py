@@ -119,7 +119,6 @@ def replay(records: Iterable[CallRecord | Mapping[str, Any]], *, name: str = "re
         summary=f"{len(calls)} calls on record, played again.",
         seconds=times[-1] + _LEAST,
         traffic=RecordedTraffic(
-            kind="recorded",
             at=times,
             stream=any(call.time_to_first_token is not None for call in calls),
         ),
@@ -181,7 +180,7 @@ def _targets(
             assumptions.append(told)
         if any(one.kind is FailureKind.TIMEOUT and one.status is None for one in observed):
             assumptions.append(f"{name} would not have answered after the timeouts on record")
-        phases = (Recorded(kind="recorded", seen=tuple(observed)),) if observed else ()
+        phases = (Recorded(seen=tuple(observed)),) if observed else ()
         targets.append(SimulatedTarget(name=name, latency=usual, phases=phases))
     if len(calls) > 1:
         assumptions.append("each call is a turn of its own")

@@ -41,7 +41,7 @@ class Steady(_Traffic):
         per_second: Turns per second.
     """
 
-    kind: Literal["steady"]
+    kind: Literal["steady"] = "steady"
     per_second: Rate
 
     def turns(self, seconds: float) -> float:
@@ -67,7 +67,7 @@ class Poisson(_Traffic):
         per_second: Turns per second on average.
     """
 
-    kind: Literal["poisson"]
+    kind: Literal["poisson"] = "poisson"
     per_second: Rate
 
     def turns(self, seconds: float) -> float:
@@ -95,7 +95,7 @@ class Bursts(_Traffic):
         per_second: Other turns per second, independent of each other; 0 for none.
     """
 
-    kind: Literal["bursts"]
+    kind: Literal["bursts"] = "bursts"
     every: Seconds
     turns_each: Annotated[int, Field(ge=1)]
     per_second: Annotated[float, Field(ge=0, allow_inf_nan=False)] = 0.0
@@ -122,7 +122,7 @@ class Bursts(_Traffic):
 
     def _others(self, seconds: float, random: Random) -> Iterator[float]:
         if self.per_second:
-            yield from Poisson(kind="poisson", per_second=self.per_second).times(seconds, random)
+            yield from Poisson(per_second=self.per_second).times(seconds, random)
 
 
 class RecordedTraffic(_Traffic):
@@ -132,7 +132,7 @@ class RecordedTraffic(_Traffic):
         at: When, in seconds of the scenario, in order.
     """
 
-    kind: Literal["recorded"]
+    kind: Literal["recorded"] = "recorded"
     at: tuple[Moment, ...]
 
     def turns(self, seconds: float) -> float:
