@@ -13,15 +13,15 @@ if TYPE_CHECKING:
     from honcho_fallback.testing.simulate._figures import Plot
     from honcho_fallback.testing.simulate._report import Comparison
 
-# Okabe and Ito's palette, which colour-blind people can tell apart and which reads on light and
-# dark; each with a pattern of dashes of its own.
+# Colours that keep a contrast of 3 to 1 on white and on dark grey: four of Okabe and Ito's, which
+# colour-blind people can tell apart, and two more; each has a pattern of dashes of its own.
 _LINES = (
     ("#0072b2", ""),
     ("#d55e00", "7 3"),
     ("#009e73", "2 3"),
     ("#cc79a7", "9 3 2 3"),
-    ("#e69f00", "4 2"),
-    ("#56b4e9", "1 2"),
+    ("#8a6d00", "4 2"),
+    ("#7f7f7f", "1 2"),
 )
 _WIDTH, _HEIGHT, _LEFT, _TOP = 720, 150, 52, 10
 
