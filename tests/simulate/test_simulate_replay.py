@@ -161,9 +161,11 @@ def test_a_target_that_nobody_asked_is_taken_to_answer() -> None:
 
 def test_what_says_nothing_about_a_provider_is_left_out() -> None:
     """A cancelled attempt and a bug of the caller's are no bad day of the target."""
-    records = [record(0, {}), record(5, {"kind": "cancelled"}), record(6, {"kind": "local"})]
+    ours = ({"kind": kind, "seconds": 0.01} for kind in ("cancelled", "local"))
+    records = [record(0, {}), *(record(5, one) for one in ours)]
     report = simulate(replay(records), FallbackConfig())
     assert (report.calls, report.answered, report.wasted) == (3, 3, 0)
+    assert [one.seconds for one in report.records] == [0.5] * 3
 
 
 def test_streams_come_back_as_streams() -> None:
