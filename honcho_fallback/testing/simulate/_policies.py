@@ -39,7 +39,7 @@ _OBJECTS: Mapping[str, Callable[..., object]] = {
     "retry_budget": RetryBudget,
     "transport_recovery": TransportRecovery,
 }
-_CODE = frozenset({"classify", "local_errors", "provider_errors", "refine", "validate"})
+_CODE = frozenset({"local_errors", "provider_errors", "validate"})
 _OWN = ("name", "preset", "targets")
 _NAMES: TypeAdapter[list[str] | None] = TypeAdapter(list[str] | None)
 
@@ -112,7 +112,8 @@ def _option(key: str, value: Any) -> Any:
     if key in _CODE:
         raise FallbackConfigError.about(key, "it is code", "leave it out, or simulate in Python")
     make = _OBJECTS.get(key)
-    if value is False and key != "must_not_degrade":
+    field = FallbackConfig.model_fields.get(key)
+    if value is False and field is not None and not isinstance(field.default, bool):
         return None
     if make is None or value is None:
         return value
