@@ -6,13 +6,13 @@ import logging
 import random
 import threading
 from contextlib import suppress
+from itertools import cycle
 from typing import TYPE_CHECKING, Any
 
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from incidents import FALLBACK, PRIMARY, failing, incident
-from scripted import Clock, Script
 
 from honcho_fallback import (
     CallRecord,
@@ -284,31 +284,29 @@ def config_of(name: str) -> FallbackConfig:
 def driven(
     config: FallbackConfig, scripts: Sequence[list[FailureKind | None]], calls: int
 ) -> list[CallRecord]:
-    """Make calls over ``policy.call``, one a second, each request taking an eighth of it."""
-    clock = Clock()
-    clock.now = 0.0
-    names = (PRIMARY, FALLBACK)
-    script = Script(
-        **{
-            name: ["answer" if kind is None else again(kind, None, None, None) for kind in kinds]
-            for name, kinds in zip(names, scripts, strict=True)
-        }
-    )
+    """Make calls over ``policy.call``, one every ten seconds, each request taking 1/8 s."""
+    now = 0.0
+    said = {name: cycle(kinds) for name, kinds in zip((PRIMARY, FALLBACK), scripts, strict=True)}
 
-    def ask(attempt: Any) -> Any:
-        clock.now += 0.125
-        # In the simulation a script goes round; here its last entry is said again.
-        entries = script.said[attempt.target.name]
-        entries.append(entries[0])
-        return script.ask(attempt)
+    def take(seconds: float) -> None:
+        nonlocal now
+        now += seconds
+
+    def ask(attempt: Any) -> str:
+        take(0.125)
+        kind = next(said[attempt.target.name])
+        error = None if kind is None else again(kind, None, None, None)
+        if error is not None:
+            raise error
+        return "answer"
 
     records: list[CallRecord] = []
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr("honcho_fallback._policy.monotonic", clock)
-        patch.setattr("honcho_fallback._policy.sleep", clock.sleep)
+        patch.setattr("honcho_fallback._policy.monotonic", lambda: now)
+        patch.setattr("honcho_fallback._policy.sleep", take)
         policy = FallbackPolicy(incident().chain(), config)
         for number in range(calls):
-            clock.now = max(clock.now, number * 10.0)
+            now = max(now, number * 10.0)
             run = policy.start()
             with suppress(Exception):  # how it ended is in the record
                 policy.call(ask, run=run)
