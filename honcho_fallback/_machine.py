@@ -25,7 +25,6 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, Any, NoReturn
 
-from honcho_fallback._call_id import CALL_IDS
 from honcho_fallback._errors import (
     AnswerRejected,
     DeadlineExceeded,
@@ -61,6 +60,7 @@ class FallbackRun(History):
     Args:
         plan: The chain and its options.
         turn: What a switch lasts for, or None.
+        call_id: Unique for the call.
         clock: Seconds on a monotonic scale, asked only where no ``now`` is given.
         now: The start on that scale.
         at: The start in seconds since the epoch.
@@ -72,14 +72,15 @@ class FallbackRun(History):
     _coming: Sequence[int] = ()
     errand: Errand | None = None
 
-    def __init__(self, plan: Plan, turn: Turn | None, clock: Clock, now: float, at: float) -> None:
+    def __init__(  # noqa: PLR0913, PLR0917 # built in one place, by the policy
+        self, plan: Plan, turn: Turn | None, call_id: str, clock: Clock, now: float, at: float
+    ) -> None:
         position = 0 if turn is None or plan.reach == 1 else turn.position
         self._plan = plan
         self._turn = turn
         self._clock = clock
         self._started = self._began = now
         self._started_at = at
-        call_id = next(CALL_IDS)
         # The tuple's own constructor: that of a NamedTuple costs half as much again.
         self._attempt = tuple.__new__(  # pyright: ignore[reportUnknownMemberType] # typeshed's
             Attempt,

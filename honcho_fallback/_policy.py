@@ -8,6 +8,7 @@ from time import monotonic, sleep, time
 from typing import TYPE_CHECKING, Any, Self, TypeVar, Unpack, cast
 
 from honcho_fallback import _drive, _drive_stream
+from honcho_fallback._call_id import CALL_IDS
 from honcho_fallback._checks import require_type
 from honcho_fallback._config import ConfigOptions, FallbackConfig
 from honcho_fallback._errors import FallbackConfigError
@@ -244,4 +245,4 @@ class FallbackPolicy(Shown):
 
     @staticmethod
     def _begin(plan: Plan, turn: Turn | None) -> FallbackRun:
-        return FallbackRun(plan, turn, monotonic, monotonic(), time())
+        return FallbackRun(plan, turn, next(CALL_IDS), monotonic, monotonic(), time())

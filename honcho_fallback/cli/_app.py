@@ -164,6 +164,45 @@ def dry_run(
     _dry_run.show(planned, Console())
 
 
+@app.command()
+def simulate(  # noqa: PLR0913 # one per option
+    scenario: Annotated[
+        str | None,
+        typer.Argument(help="A shipped scenario, a TOML file, or saved records (.jsonl)."),
+    ] = None,
+    policy: Annotated[
+        list[str] | None,
+        typer.Option(help="A TOML file or a name, such as resilient; may be repeated."),
+    ] = None,
+    seed: Annotated[int, typer.Option(help="The same seed, the same figures.")] = 0,
+    calls: Annotated[int | None, typer.Option(help="About how many calls to make.")] = None,
+    html: Annotated[Path | None, typer.Option(help="Also write a page to this file.")] = None,
+    *,
+    as_json: Annotated[bool, typer.Option("--json", help="Print JSON for machines.")] = False,
+    show_list: Annotated[bool, typer.Option("--list", help="List shipped scenarios.")] = False,
+) -> None:
+    """Compare policies on one incident, in virtual time: no key, no network."""
+    from honcho_fallback.cli import _simulate  # noqa: PLC0415 # the other commands start sooner
+
+    if show_list:
+        _simulate.show_shipped(Console())
+        return
+    if scenario is None:
+        _refuse(ValueError("name a scenario, such as outage; --list shows those shipped"))
+    try:
+        comparison = _simulate.played(scenario, policy or (), seed, calls)
+        if html is not None:
+            _simulate.write_page(comparison, html)
+    except FallbackConfigError as error:
+        _refuse(error)
+    except KeyboardInterrupt:
+        raise typer.Exit(130) from None
+    if as_json:
+        typer.echo(_simulate.to_json(comparison))
+    else:
+        _simulate.show(comparison, Console())
+
+
 def _refuse(error: Exception) -> NoReturn:
     typer.echo(f"honcho-fallback: {error}", err=True)
     raise typer.Exit(2)

@@ -31,7 +31,6 @@ from honcho_fallback import (
     StreamInterrupted,
     TransportRecovery,
 )
-from honcho_fallback.testing import Clock
 from honcho_fallback_langchain import FallbackChatModel, FallbackRunnable, with_fallback_config
 
 if TYPE_CHECKING:
@@ -40,6 +39,7 @@ if TYPE_CHECKING:
     from pytest_httpserver import HTTPServer
 
     from honcho_fallback import CallRecord, Restore, Target
+    from honcho_fallback.testing import Clock
 
 pytestmark = pytest.mark.filterwarnings("ignore::langchain_core._api.LangChainBetaWarning")
 

@@ -1,0 +1,111 @@
+"""A policy as a TOML file: presets, options, and mistakes named with their place."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import pytest
+from incidents import FALLBACK, PRIMARY, incident
+
+from honcho_fallback import Cooldown, FallbackConfigError, FallbackPolicy, RetryBudget
+from honcho_fallback.testing.simulate import LangChainLike, LiteLLMLike, load_policy
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+SCENARIO = incident()
+
+
+def loaded(tmp_path: Path, text: str) -> tuple[str, FallbackPolicy]:
+    path = tmp_path / "mine.toml"
+    path.write_text(text)
+    name, policy = load_policy(path, SCENARIO)
+    assert isinstance(policy, FallbackPolicy)
+    return name, policy
+
+
+def test_an_empty_file_is_the_default(tmp_path: Path) -> None:
+    """Named after the file, over the scenario's chain."""
+    name, policy = loaded(tmp_path, "")
+    assert (name, policy.agent) == ("mine", "mine")
+    assert [target.name for target in policy.targets] == [PRIMARY, FALLBACK]
+    assert policy.config.cooldown is None
+
+
+def test_a_preset_and_its_changes(tmp_path: Path) -> None:
+    """Options come on top; tables make objects; false takes out what the preset has."""
+    name, policy = loaded(
+        tmp_path,
+        """
+        name = "ours"
+        preset = "resilient"
+        targets = ["f/two"]
+        deadline = false
+        timeout = 7
+        wait = 1.5
+        must_not_degrade = false
+        cooldown = { base = 5, cap = 50 }
+        retry_budget = false
+        transport_recovery = true
+        switch_after = { rate_limit = 2 }
+        fallback_on = ["rate_limit"]
+        """,
+    )
+    config = policy.config
+    assert (name, [target.name for target in policy.targets]) == ("ours", [FALLBACK])
+    assert (config.deadline, config.timeout, config.reset) == (None, 7.0, "turn")
+    assert isinstance(config.cooldown, Cooldown)
+    assert (config.cooldown.base, config.cooldown.cap) == (5.0, 50.0)
+    assert config.retry_budget is None
+    assert config.transport_recovery is not None
+    assert config.first_token_timeout == 20.0
+    assert config.must_not_degrade is False
+    assert {*config.fallback_on} == {"rate_limit"}
+    assert isinstance(
+        loaded(tmp_path, "retry_budget = { ratio = 0.2 }")[1].config.retry_budget, RetryBudget
+    )
+
+
+@pytest.mark.parametrize(
+    ("text", "told"),
+    [
+        ("tiemout = 3", "mine.toml: tiemout: no such option; choose from fallback_on"),
+        ("timeout = -3", "mine.toml: timeout: Input should be greater than 0"),
+        ("cooldown = 5", r"mine.toml: cooldown: got 5; pass a table, such as cooldown = \{\}, or"),
+        (
+            "cooldown = { bas = 5 }",
+            "mine.toml: cooldown: got an unexpected keyword argument 'bas'",
+        ),
+        ("cooldown = { base = -5 }", "mine.toml: base: got -5; pass seconds"),
+        ("validate = 'x'", "mine.toml: validate: it is code; leave it out, or simulate in Python"),
+        ("preset = 'rezilient'", "mine.toml: preset: got 'rezilient'; choose from default, resil"),
+        (
+            "targets = ['nobody']",
+            "mine.toml: targets: scenario 'by hand' has no 'nobody'; use its",
+        ),
+        ("targets = 'x'", "mine.toml: targets: no list of texts; pass names in order"),
+        ("targets = []", "mine.toml: targets: the chain is empty; pass at least one Target"),
+        ("name = 3", "mine.toml: name: got 3; pass a text or leave it out"),
+        ("name = ", "mine.toml: no TOML"),
+    ],
+)
+def test_a_mistake_is_named_with_its_place(tmp_path: Path, text: str, told: str) -> None:
+    """What was wrong, where, and what to do."""
+    with pytest.raises(FallbackConfigError, match=told):
+        loaded(tmp_path, text)
+
+
+def test_names() -> None:
+    """Presets and peers need no file; an unknown name lists them."""
+    found: dict[str, Any] = dict(
+        load_policy(name, SCENARIO)
+        for name in ("default", "resilient", "litellm-like", "langchain-like")
+    )
+    assert found["default"].config.cooldown is None
+    assert found["resilient"].config.cooldown is not None
+    assert isinstance(found["litellm-like"], LiteLLMLike)
+    assert isinstance(found["langchain-like"], LangChainLike)
+    with pytest.raises(
+        FallbackConfigError, match=r"rezilient: No such file.*or a name: default, res"
+    ):
+        load_policy("rezilient", SCENARIO)
