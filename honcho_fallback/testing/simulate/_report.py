@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, field
 from math import ceil
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any
@@ -74,8 +74,8 @@ class Report:
     wasted: int
     money: float | None
     wasted_money: float | None
-    windows: tuple[Window, ...]
-    records: tuple[CallRecord, ...]
+    windows: tuple[Window, ...] = field(repr=False)
+    records: tuple[CallRecord, ...] = field(repr=False)
     assumptions: tuple[str, ...] = ()
 
     def to_dict(self) -> dict[str, Any]:
