@@ -1,0 +1,81 @@
+"""What a process holds: memory, tasks, threads, sockets, runs that nobody ended."""
+
+from __future__ import annotations
+
+import asyncio
+import gc
+import os
+import threading
+from collections import Counter
+from dataclasses import dataclass
+from pathlib import Path
+
+from honcho_fallback import FallbackRun
+
+_PROC = Path("/proc/self")
+_PAGE = os.sysconf("SC_PAGE_SIZE")
+
+
+def resident() -> float:
+    """Return the resident memory in MiB (Linux)."""
+    return int((_PROC / "statm").read_text().split()[1]) * _PAGE / 2**20
+
+
+def sockets() -> int:
+    """Count the open sockets (Linux)."""
+    return sum(_is_socket(entry) for entry in (_PROC / "fd").iterdir())
+
+
+def _is_socket(entry: Path) -> bool:
+    try:
+        return str(entry.readlink()).startswith("socket:")
+    except OSError:  # the folder's own descriptor is gone already
+        return False
+
+
+def live_runs() -> int:
+    """Count the calls' machines that somebody still holds."""
+    gc.collect()
+    return sum(type(one) is FallbackRun for one in gc.get_objects())
+
+
+@dataclass(frozen=True, slots=True)
+class Holdings:
+    """Hold what is counted before and after.
+
+    Args:
+        tasks: By what they run.
+        threads: By name.
+        sockets: How many.
+    """
+
+    tasks: Counter[str]
+    threads: Counter[str]
+    sockets: int
+
+    @classmethod
+    def now(cls) -> Holdings:
+        """Count; within a running event loop."""
+        own = asyncio.current_task()
+        tasks = Counter(_name_of(task) for task in asyncio.all_tasks() if task is not own)
+        threads = Counter(thread.name for thread in threading.enumerate())
+        return cls(tasks, threads, sockets())
+
+    def left_over(self, before: Holdings) -> list[str]:
+        """Say what there is more of than before.
+
+        Args:
+            before: To compare with.
+        """
+        told = [f"{count} more task {name}" for name, count in (self.tasks - before.tasks).items()]
+        told += [
+            f"{count} more thread {name}"
+            for name, count in (self.threads - before.threads).items()
+        ]
+        if self.sockets > before.sockets:
+            told.append(f"{self.sockets - before.sockets} more sockets")
+        return told
+
+
+def _name_of(task: asyncio.Task[object]) -> str:
+    return getattr(task.get_coro(), "__qualname__", task.get_name())

@@ -1,0 +1,159 @@
+"""A whole run: warm up, make the calls, close everything, and look what is left."""
+
+from __future__ import annotations
+
+import asyncio
+import gc
+import time
+from collections import Counter
+from dataclasses import dataclass, field
+from importlib import import_module
+from typing import TYPE_CHECKING
+
+from soak.court import Court
+from soak.drive import Crew, Supply
+from soak.leaks import Holdings, live_runs, resident
+from soak.ledger import Ledger
+from soak.plan import Way, calls
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Sequence
+
+    from loopback import Served
+    from soak.lanes import Lane
+    from soak.plan import Call
+
+# The frameworks' own cost decides how often each is asked.
+_SHARES = {"core": 84, "langchain": 12, "litellm": 4}
+_WAYS = {(False, False): 50, (False, True): 25, (True, False): 15, (True, True): 10}
+LANES = {
+    "core": ("core", "CoreLane"),
+    "langchain": ("langchain_models", "LangChainLane"),
+    "litellm": ("litellm_routers", "LiteLLMLane"),
+}
+# What comes first is loaded, allocated and started once and belongs to no call.
+_WARM_UP = 0.1
+# In MiB: pools, caches and the allocator take their time to fill.
+_ROOM = 24.0
+
+
+@dataclass(frozen=True, slots=True)
+class Extent:
+    """Say how much is done.
+
+    Args:
+        calls: How many.
+        at_a_time: How many are in flight.
+        seconds: After which no call is begun.
+    """
+
+    calls: int
+    at_a_time: int
+    seconds: float
+
+
+@dataclass(slots=True)
+class Report:
+    """Hold what came of a run."""
+
+    seconds: float
+    endings: Counter[tuple[str, str]]
+    memory: list[float]
+    found: int = 0
+    troubles: list[str] = field(default_factory=list[str])
+
+    def add(self, troubles: Sequence[str]) -> None:
+        self.found += len(troubles)
+        self.troubles += troubles
+
+    def lines(self) -> list[str]:
+        """Write it for a terminal."""
+        total = self.endings.total()
+        told = [f"{total} calls in {self.seconds:.0f} s, {total / self.seconds:.0f} a second"]
+        ways = sorted({way for way, _ in self.endings})
+        endings = sorted({ending for _, ending in self.endings})
+        told.append(f"{'':<26}" + "".join(f"{ending:>13}" for ending in endings))
+        for way in ways:
+            counts = "".join(f"{self.endings[way, ending]:>13}" for ending in endings)
+            told.append(f"  {way:<24}{counts}")
+        start, middle, end = self.memory
+        told.append(f"memory, MiB: start {start:.1f}, middle {middle:.1f}, end {end:.1f}")
+        told.append(f"violations: {self.found}")
+        return told
+
+
+async def soak(served: Served, names: Sequence[str], seed: int, extent: Extent) -> Report:
+    """Run, in this loop.
+
+    Args:
+        served: The providers.
+        names: Of the lanes.
+        seed: What everything is drawn from.
+        extent: How much.
+    """
+    empty = Holdings.now()
+    ledger, court, began = Ledger(), Court(), time.monotonic()
+    lanes = {name: _lane(name, served, ledger) for name in names}
+    shares = {
+        Way(name, sync, stream): _SHARES[name] * weight
+        for name in names
+        for (sync, stream), weight in _WAYS.items()
+    }
+    warm = int(extent.calls * _WARM_UP)
+    memory: list[float] = []
+
+    def planned(first: int, last: int, until: float) -> tuple[Supply, Supply]:
+        def some(*, sync: bool) -> Iterator[Call]:
+            drawn = calls(seed, last, shares)
+            return (one for one in drawn if one.number >= first and one.way.sync == sync)
+
+        return Supply(some(sync=False), until), Supply(some(sync=True), until)
+
+    def remember() -> None:
+        memory.append(resident())
+
+    until = began + extent.seconds
+    await Crew(lanes, court, served, extent.at_a_time, lambda: None).make(*planned(0, warm, until))
+    usual = Holdings.now()
+    remember()
+    crew = Crew(lanes, court, served, extent.at_a_time, remember)
+    await crew.make(*planned(warm, extent.calls, until))
+    gc.collect()
+    remember()
+    report = Report(time.monotonic() - began, court.endings, _three(memory))
+    report.found, report.troubles = court.found, court.troubles
+    report.add(ledger.troubles)
+    report.add(await _left_over(lanes, ledger, usual, empty))
+    del lanes
+    if (growth := report.memory[2] - report.memory[0]) > _ROOM:
+        report.add([f"memory grew by {growth:.1f} MiB"])
+    return report
+
+
+def _lane(name: str, served: Served, ledger: Ledger) -> Lane:
+    module, kind = LANES[name]
+    lane: Lane = getattr(import_module(f"soak.lanes.{module}"), kind)(served, ledger)
+    return lane
+
+
+def _three(memory: list[float]) -> list[float]:
+    return [memory[0], memory[len(memory) // 2], memory[-1]]
+
+
+async def _left_over(
+    lanes: dict[str, Lane], ledger: Ledger, usual: Holdings, empty: Holdings
+) -> list[str]:
+    told = [f"{name}: {count} connections in use" for name, lane in lanes.items()
+            if (count := lane.unfinished())]
+    if ledger.open:
+        told.append(f"{ledger.open} records were never closed")
+    told += [f"against the warm state: {one}" for one in Holdings.now().left_over(usual)]
+    for lane in lanes.values():
+        await lane.close()
+    await asyncio.sleep(0.2)
+    if runs := live_runs():
+        told.append(f"{runs} calls are still held by somebody")
+    left = Holdings.now().sockets - empty.sockets
+    if left > 0:
+        told.append(f"{left} sockets are open after all clients were closed")
+    return told
