@@ -20,10 +20,9 @@ import os
 from typing import TYPE_CHECKING, Any
 
 import overhead
+from honcho_fallback import FallbackPolicy, Target
 from overhead import ASYNC, FAILOVER, HAPPY, SYNC, Figures, Job, OverloadedError
 from report.lines import write_lines
-
-from honcho_fallback import FallbackPolicy, Target
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator

@@ -14,9 +14,8 @@ sys.path.insert(0, str(Path(__file__).resolve().parent))
 
 from failover import langchain_models, litellm_routers, sdk  # after the path
 from failover.subject import Place  # as above
-from overhead import abad, agood  # as above
-
 from honcho_fallback import Attempt, FallbackPolicy, Target
+from overhead import abad, agood  # as above
 
 _TIMEOUT = 1.0
 

@@ -12,8 +12,8 @@ import logging
 from importlib import import_module
 
 from failover.measure import FAMILIES, Effort, measured
-from loopback import serving
 from report.lines import write_lines
+from standins import serving
 
 
 def main() -> None:

@@ -25,9 +25,7 @@ from haystack.utils import Secret  # as above
 def _made(place: Place, **options: Any) -> Ready:
     def generator(url: str, **more: Any) -> Any:
         key = Secret.from_token(KEY)
-        return OpenAIChatGenerator(
-            api_key=key, model="m", api_base_url=url, **options, **more
-        )
+        return OpenAIChatGenerator(api_key=key, model="m", api_base_url=url, **options, **more)
 
     both = FallbackChatGenerator(
         [generator(place.primary, **place.limit), generator(place.backup)]

@@ -4,19 +4,17 @@ from __future__ import annotations
 
 from typing import Any
 
-from failover.subject import KEY, PROMPT, Place, Ready, Subject
 from langchain_core.output_parsers import StrOutputParser
 from langchain_openai import ChatOpenAI
 from pydantic import SecretStr
 
+from failover.subject import KEY, PROMPT, Place, Ready, Subject
 from honcho_fallback_langchain import FallbackChatModel, with_fallback_config
 
 
 def _models(place: Place, **options: Any) -> tuple[ChatOpenAI, ChatOpenAI]:
     key = SecretStr(KEY)
-    primary = ChatOpenAI(
-        model="a", base_url=place.primary, api_key=key, **place.limit, **options
-    )
+    primary = ChatOpenAI(model="a", base_url=place.primary, api_key=key, **place.limit, **options)
     return primary, ChatOpenAI(model="b", base_url=place.backup, api_key=key, **options)
 
 
@@ -51,7 +49,5 @@ SUBJECTS = (
     Subject("LangChain, `FallbackChatModel.invoke`", _ours_sync, ours=True),
     Subject("LangChain, `with_fallback_config` of two chains", _ours_chain, ours=True),
     Subject("LangChain `with_fallbacks`, defaults", _own),
-    Subject(
-        "LangChain `with_fallbacks`, max_retries=0", lambda place: _own(place, max_retries=0)
-    ),
+    Subject("LangChain `with_fallbacks`, max_retries=0", lambda place: _own(place, max_retries=0)),
 )

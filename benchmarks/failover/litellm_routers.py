@@ -46,9 +46,7 @@ def _ready(router: Router, *, sync: bool = False) -> Ready:
         router.cache.flush_cache()
 
     if sync:
-        return Ready(
-            lambda: router.completion(model="group", messages=MESSAGES), rest, sync=True
-        )
+        return Ready(lambda: router.completion(model="group", messages=MESSAGES), rest, sync=True)
     return Ready(lambda: router.acompletion(model="group", messages=MESSAGES), rest)
 
 
@@ -60,9 +58,7 @@ def _ours(place: Place, *, sync: bool = False) -> Ready:
 
 def _own(place: Place, **options: Any) -> Ready:
     fallbacks = [{"group": ["backup"]}]
-    return _ready(
-        Router(model_list=_models(place, ranked=False), fallbacks=fallbacks, **options)
-    )
+    return _ready(Router(model_list=_models(place, ranked=False), fallbacks=fallbacks, **options))
 
 
 SUBJECTS = (

@@ -15,7 +15,7 @@ from failover.subject import Place, Ready, Subject
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
 
-    from loopback import Served
+    from standins import Served
 
 FAMILIES = {
     "sdk": "sdk",

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from loopback import Reply, Request, serve
+from standins import Reply, Request, serve
 
 OK = "ok"
 DROP, HANG = "dropped", "hang"

@@ -8,12 +8,13 @@ from __future__ import annotations
 
 from typing import Any
 
-from failover.subject import KEY, PROMPT, Place, Ready, Subject
 from pydantic_ai.direct import model_request
 from pydantic_ai.messages import ModelRequest
 from pydantic_ai.models.fallback import FallbackModel
 from pydantic_ai.models.openai import OpenAIChatModel
 from pydantic_ai.providers.openai import OpenAIProvider
+
+from failover.subject import KEY, PROMPT, Place, Ready, Subject
 
 
 def _made(place: Place, **options: Any) -> Ready:
@@ -29,5 +30,7 @@ def _made(place: Place, **options: Any) -> Ready:
 
 SUBJECTS = (
     Subject("pydantic-ai `FallbackModel`, defaults", _made),
-    Subject("pydantic-ai `FallbackModel`, max_retries=0", lambda place: _made(place, max_retries=0)),
+    Subject(
+        "pydantic-ai `FallbackModel`, max_retries=0", lambda place: _made(place, max_retries=0)
+    ),
 )

@@ -5,8 +5,8 @@ from __future__ import annotations
 from typing import Any
 
 import openai
-from failover.subject import KEY, MESSAGES, Place, Ready, Subject
 
+from failover.subject import KEY, MESSAGES, Place, Ready, Subject
 from honcho_fallback import Attempt, FallbackConfig, FallbackPolicy, Target
 
 
@@ -17,7 +17,10 @@ def _clients(place: Place, kind: Any, **options: Any) -> tuple[Any, Any]:
 
 def _policy(place: Place, kind: Any) -> FallbackPolicy:
     primary, backup = _clients(Place(place.primary, place.backup), kind, max_retries=0)
-    chain = [Target("a", provider="one", client=primary), Target("b", provider="two", client=backup)]
+    chain = [
+        Target("a", provider="one", client=primary),
+        Target("b", provider="two", client=backup),
+    ]
     return FallbackPolicy(chain, FallbackConfig(**place.limit))
 
 

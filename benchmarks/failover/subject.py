@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from loopback import Served
+    from standins import Served
 
 MESSAGES: list[Any] = [{"role": "user", "content": "hi"}]
 PROMPT = "hi"

@@ -1,4 +1,4 @@
-"""Figures on their way from one process to another: one JSON document a line, amid other output."""
+"""Figures on their way between processes: one JSON document a line, amid other output."""
 
 from __future__ import annotations
 

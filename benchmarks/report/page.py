@@ -96,8 +96,7 @@ def run(command: Sequence[str]) -> str:
     done = subprocess.run(
         [sys.executable, *command],
         cwd=BENCHMARKS,
-        stdout=subprocess.PIPE,
-        stderr=subprocess.PIPE,
+        capture_output=True,
         text=True,
         check=False,
     )

@@ -1,7 +1,7 @@
-"""Make very many calls through everything, with faults and impatient readers, and hold the promises.
+"""Make very many calls, with faults and impatient readers, and see that the promises hold.
 
 Every call has to end in its own answer or an error; no answer of a failed attempt may come out;
-every record is begun and closed once and agrees with what the providers saw; memory stays flat; and
+every record is begun and closed once and agrees with what the providers saw; memory stays flat;
 nothing is left behind: no task, thread, socket, or call. What happens to a call is drawn from the
 seed and its number.
 """
@@ -13,8 +13,8 @@ import asyncio
 import logging
 import sys
 
-from loopback import serving
 from soak.run import LANES, Extent, Report, soak
+from standins import serving
 
 
 def main() -> int:

@@ -29,7 +29,7 @@ async def asked(lane: Lane, call: Call) -> tuple[Told, Slot]:
         await asyncio.wait({task})
     if task.cancelled():
         return Told("cancelled", "".join(read)), slot
-    return _told(task.exception(), read, call, swallowed=accepted), slot
+    return _told(task.exception(), read, swallowed=accepted), slot
 
 
 async def _aread(lane: Lane, call: Call, read: list[str]) -> None:
@@ -53,8 +53,8 @@ def asked_in_thread(lane: Lane, call: Call) -> tuple[Told, Slot]:
     try:
         _read(lane, call, read)
     except Exception as error:  # noqa: BLE001 # what a call raises is what is judged
-        return _told(error, read, call), slot
-    return _told(None, read, call), slot
+        return _told(error, read), slot
+    return _told(None, read), slot
 
 
 def _read(lane: Lane, call: Call, read: list[str]) -> None:
@@ -74,9 +74,7 @@ class _LeftError(Exception):
     """Stop reading; what is left of the stream is nobody's."""
 
 
-def _told(
-    error: BaseException | None, read: list[str], call: Call, *, swallowed: bool = False
-) -> Told:
+def _told(error: BaseException | None, read: list[str], *, swallowed: bool = False) -> Told:
     text = "".join(read)
     if error is None:
         return Told("answer", text, swallowed=swallowed)

@@ -16,10 +16,10 @@ from soak.provider import CONTROL
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping
 
-    from loopback import Served
     from soak.court import Court
     from soak.lanes import Lane
     from soak.plan import Call
+    from standins import Served
 
 # How often the providers are asked what they saw.
 _PERIOD = 0.5
@@ -73,9 +73,7 @@ class Crew:
 
         def work_in_thread() -> None:
             while (call := for_threads.next()) is not None:
-                told = contextvars.Context().run(
-                    asked_in_thread, self.lanes[call.way.lane], call
-                )
+                told = contextvars.Context().run(asked_in_thread, self.lanes[call.way.lane], call)
                 self.court.add(call, *told)
 
         tasks = [asyncio.ensure_future(work()) for _ in range(self.at_a_time)]

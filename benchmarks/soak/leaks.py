@@ -12,6 +12,8 @@ from pathlib import Path
 
 from honcho_fallback import FallbackRun
 
+# Pools of a fixed size that fill as they are needed: the event loop's and LiteLLM's.
+_POOLS = ("asyncio_", "litellm-logging_", "ThreadPoolExecutor-")
 _PROC = Path("/proc/self")
 _PAGE = os.sysconf("SC_PAGE_SIZE")
 
@@ -58,7 +60,8 @@ class Holdings:
         """Count; within a running event loop."""
         own = asyncio.current_task()
         tasks = Counter(_name_of(task) for task in asyncio.all_tasks() if task is not own)
-        threads = Counter(thread.name for thread in threading.enumerate())
+        names = (thread.name for thread in threading.enumerate())
+        threads = Counter(name for name in names if not name.startswith(_POOLS))
         return cls(tasks, threads, sockets())
 
     def left_over(self, before: Holdings) -> list[str]:

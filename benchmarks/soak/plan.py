@@ -1,4 +1,4 @@
-"""What happens to call number n: drawn from the seed and n alone, so that a run can be repeated."""
+"""What happens to call number n: drawn from the seed and n, so that a run can be repeated."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ _REQUESTS = 3
 # How a reader may leave before the end, and how often in a hundred calls.
 CANCEL, CLOSE, DROP = "cancel", "close", "drop"
 _LEAVES = {CANCEL: 8, CLOSE: 12, DROP: 4}
-_LONGEST_PATIENCE = 0.12
+_LONGEST_PATIENCE = 0.04
 _CHUNKS = 4
 
 

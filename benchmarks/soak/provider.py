@@ -8,8 +8,8 @@ from collections import Counter
 from random import Random
 from typing import TYPE_CHECKING, Any
 
-from loopback import Reply, Request, serve
 from soak.plan import CUT_LATE, OK, REJECTED, STALL, STALL_LATE, read_prompt
+from standins import Reply, Request, serve
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -121,8 +121,8 @@ class Providers:
         await reply.event("[DONE]")
         await reply.end_events()
 
-    async def at_control(self, request: Request, reply: Reply) -> None:
-        """Hand out the log since the last time; with ``?ended=N``, forget calls up to there."""
+    async def at_control(self, _: Request, reply: Reply) -> None:
+        """Hand out the log since the last time."""
         told, self.log = self.log, []
         await reply.json(200, told)
 

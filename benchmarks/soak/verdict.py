@@ -1,4 +1,4 @@
-"""What has to hold for every call, judged from three sides: its caller, its record, the providers."""
+"""What has to hold for every call, seen by its caller, in its record and by the providers."""
 
 from __future__ import annotations
 

@@ -27,11 +27,11 @@ from langchain_core.runnables import (
     RunnableLambda,
 )
 from langchain_openai import ChatOpenAI
-from loopback import NOWHERE, claude, gpt
 from scripted import ProviderError
 
 from honcho_fallback import FallbackConfigError
 from honcho_fallback_langchain import FallbackChatModel, FallbackRunnable, with_fallback_config
+from loopback import NOWHERE, claude, gpt
 
 
 @pytest.mark.parametrize("verb", VERBS)

@@ -8,10 +8,10 @@ import pytest
 from chat_fakes import Joke, alive, asked_of, dead, look_up
 from langchain_core.messages import AIMessage
 from langchain_core.runnables import ConfigurableField, RunnableLambda, RunnableSequence
-from loopback import claude, gpt
 
 from honcho_fallback_langchain import FallbackChatModel, FallbackRunnable
 from honcho_fallback_langchain._candidates import chat_model_of
+from loopback import claude, gpt
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

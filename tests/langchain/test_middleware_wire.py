@@ -15,7 +15,6 @@ from langchain_anthropic import ChatAnthropic
 from langchain_anthropic.middleware import AnthropicPromptCachingMiddleware
 from langchain_core.messages import AIMessage, HumanMessage, SystemMessage
 from langchain_openai import ChatOpenAI
-from loopback import Provider
 from scripted import ProviderError
 from strict_providers import (
     StrictAnthropic,
@@ -27,6 +26,7 @@ from strict_providers import (
 from werkzeug import Response
 
 from honcho_fallback_langchain import FallbackMiddleware
+from loopback import Provider
 
 if TYPE_CHECKING:
     from collections.abc import Callable

@@ -12,11 +12,11 @@ from chat_fakes import SILENT_VERBS, VERBS, Runs, alive, candidate, chat
 from langchain_core.runnables import RunnableLambda
 from langgraph.errors import GraphBubbleUp, GraphInterrupt, ParentCommand
 from langgraph.types import Command
-from loopback import Provider
 from scripted import ProviderError
 
 from honcho_fallback import FailureKind, FallbackExhausted
 from honcho_fallback_langchain import FallbackChatModel, FallbackRunnable
+from loopback import Provider
 
 if TYPE_CHECKING:
     from pytest_httpserver import HTTPServer

@@ -20,12 +20,12 @@ from chat_fakes import (
 from langchain_core.messages import AIMessage, AIMessageChunk
 from langchain_core.messages.ai import add_ai_message_chunks
 from langchain_core.runnables import RunnableGenerator, RunnableLambda
-from loopback import BAD_REQUEST, OVERLOADED, Provider
 from scripted import ProviderError
 
 from honcho_fallback import FailureKind, StreamInterrupted
 from honcho_fallback_langchain import FallbackChatModel, FallbackRunnable
 from honcho_fallback_langchain._chunks import has_content
+from loopback import BAD_REQUEST, OVERLOADED, Provider
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Iterator

@@ -30,11 +30,11 @@ from langchain_core.language_models.fake_chat_models import GenericFakeChatModel
 from langchain_core.messages import AIMessage, HumanMessage
 from langchain_core.runnables import RunnableGenerator, RunnableLambda
 from langgraph.errors import GraphInterrupt
-from loopback import OVERLOADED, Provider
 from scripted import ProviderError
 
 from honcho_fallback import FailureKind, FallbackConfigError, FallbackExhausted
 from honcho_fallback_langchain import FallbackChatModel, FallbackRunnable, with_fallback_config
+from loopback import OVERLOADED, Provider
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

@@ -5,16 +5,16 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from honcho_fallback import FallbackPolicy, Target
-from loopback import client
 from soak.lanes.lane import CONFIG
 from soak.provider import TARGETS
+from standins import client
 
 if TYPE_CHECKING:
     from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Generator, Iterator
 
     from honcho_fallback import Attempt
-    from loopback import Served
     from soak.ledger import Ledger
+    from standins import Served
 
 
 def _question(attempt: Attempt, prompt: str, *, stream: bool = False) -> dict[str, Any]:

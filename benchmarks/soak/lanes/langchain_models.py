@@ -16,8 +16,8 @@ from soak.provider import TARGETS, TIMEOUT
 if TYPE_CHECKING:
     from collections.abc import AsyncGenerator, Generator
 
-    from loopback import Served
     from soak.ledger import Ledger
+    from standins import Served
 
 
 class LangChainLane:

@@ -25,8 +25,8 @@ from soak.provider import TARGETS, TIMEOUT  # as above
 if TYPE_CHECKING:
     from collections.abc import AsyncGenerator, Generator
 
-    from loopback import Served
     from soak.ledger import Ledger
+    from standins import Served
 
 litellm.suppress_debug_info = True
 

@@ -1,4 +1,4 @@
-"""HTTP/1.1, as much of it as an SDK's POST needs; whatever is not sent is sent wrong on purpose."""
+"""HTTP/1.1, as much of it as an SDK's POST needs, and ways to do it wrong."""
 
 from __future__ import annotations
 
@@ -7,6 +7,7 @@ import json
 import os
 import sys
 import time
+from contextlib import suppress
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
@@ -84,10 +85,8 @@ class Reply:
 
     async def hang(self, seconds: float) -> None:
         """Say nothing until the client has left, or so long."""
-        try:
+        with suppress(TimeoutError, ConnectionError):
             await asyncio.wait_for(self._reader.read(1), seconds)
-        except (TimeoutError, ConnectionError):
-            pass
         self.drop()
 
     def _head(self, status: int, headers: dict[str, str], length: int | None) -> None:
