@@ -103,7 +103,7 @@ def litellm() -> Iterator[Job]:
 
     def job(subject: str, path: str, mode: str, first: dict[str, Any]) -> Job:
         made = litellm_router.router(mode, first, good)
-        question = {"model": "group", "messages": litellm_router.MESSAGES}
+        question: dict[str, Any] = {"model": "group", "messages": litellm_router.MESSAGES}
         return Job(subject, ASYNC, path, None, lambda: made.acompletion(**question))
 
     yield job(BARE, HAPPY, "one deployment", good)
@@ -151,13 +151,13 @@ def haystack() -> Iterator[Job]:
         def __init__(self, *, fails: bool) -> None:
             self.fails = fails
 
-        @component.output_types(replies=list[ChatMessage])
+        @component.output_types(replies=list[ChatMessage])  # type: ignore[untyped-decorator] # see above
         def run(self, messages: Any, **given: Any) -> dict[str, Any]:  # noqa: ARG002 # the interface
             if self.fails:
                 raise OverloadedError
             return {"replies": [ChatMessage.from_assistant("answer")]}
 
-        @component.output_types(replies=list[ChatMessage])
+        @component.output_types(replies=list[ChatMessage])  # type: ignore[untyped-decorator] # see above
         async def run_async(self, messages: Any, **given: Any) -> dict[str, Any]:
             return dict(self.run(messages, **given))
 

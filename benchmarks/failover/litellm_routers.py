@@ -27,7 +27,10 @@ logging.getLogger("LiteLLM Router").setLevel(logging.CRITICAL)
 
 
 def _models(place: Place, *, ranked: bool) -> list[dict[str, Any]]:
-    urls = ((place.primary, place.limit), (place.backup, {}))
+    urls: tuple[tuple[str, dict[str, Any]], ...] = (
+        (place.primary, place.limit),
+        (place.backup, {}),
+    )
     return [
         {
             "model_name": "group" if ranked or rank == 0 else "backup",

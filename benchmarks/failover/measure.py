@@ -13,7 +13,7 @@ from failover.provider import HANG, MODES, OK
 from failover.subject import Place, Ready, Subject
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator
+    from collections.abc import Iterable, Iterator, Sequence
 
     from standins import Served
 
@@ -86,7 +86,10 @@ def seen(mode: str, began: int, log: dict[str, Any], error: str | None = None) -
 
 
 def measured(
-    served: Served, subjects: Iterable[Subject], effort: Effort
+    served: Served,
+    subjects: Iterable[Subject],
+    effort: Effort,
+    modes: Sequence[str] = (OK, *MODES),
 ) -> Iterator[dict[str, Any]]:
     """Measure every subject in every mode, in this process.
 
@@ -94,6 +97,7 @@ def measured(
         served: The providers.
         subjects: Of one family.
         effort: Per cell.
+        modes: How the primary behaves, one after the other.
     """
     with asyncio.Runner() as runner:
         for subject in subjects:
@@ -102,7 +106,7 @@ def measured(
             hasty = bench.warm(subject.make(Place.of(served, TIMEOUT)))
             gc.collect()
             gc.freeze()
-            for mode in (OK, *MODES):
+            for mode in modes:
                 rounds = bench.rounds(hasty if mode == HANG else usual, mode, effort)
                 yield {
                     "subject": subject.name,

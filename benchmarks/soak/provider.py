@@ -20,6 +20,8 @@ CONTROL = 2
 # Of one attempt, in seconds; long enough that a busy machine does not make an answer late.
 TIMEOUT = 10.0
 _LONGEST_ANSWER = 0.02
+# Who does not leave a provider that hangs is found there in the end.
+_FOREVER = 3600.0
 _BAD = "BAD"
 
 _STATUSES: dict[str, tuple[int, dict[str, Any], dict[str, str]]] = {
@@ -75,7 +77,7 @@ class Providers:
             elif fault == "dropped":
                 reply.drop()
             elif fault == STALL:
-                await reply.hang(TIMEOUT * 2)
+                await reply.hang(_FOREVER)
             elif body.get("stream"):
                 await self._stream(reply, fault, text)
             else:
@@ -113,7 +115,7 @@ class Providers:
                 reply.drop()
                 return
             if place == 2 and fault == STALL_LATE:
-                await reply.hang(TIMEOUT * 2)
+                await reply.hang(_FOREVER)
                 return
             await reply.event(_event({"content": word if place == 0 else f" {word}"}))
             await asyncio.sleep(self.dice.uniform(0, _LONGEST_ANSWER / len(words)))

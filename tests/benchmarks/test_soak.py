@@ -20,7 +20,7 @@ from soak.verdict import Told, troubles
 from standins import serving
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncIterator, Sequence
+    from collections.abc import Sequence
 
     from honcho_fallback import Attempt, CallRecord
     from standins import Served
@@ -224,10 +224,6 @@ class Cheating(CoreLane):
                 return ""
         answer = await super().acall(prompt)
         return f"0{answer}" if self.how == "mixes answers up" else answer
-
-    async def astream(self, prompt: str) -> AsyncIterator[str]:  # type: ignore[override] # never closed
-        async for word in super().astream(prompt):
-            yield word
 
 
 @pytest.fixture(scope="module")
