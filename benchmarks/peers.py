@@ -10,6 +10,7 @@ call without a fallback layer, and a process of its own, so that nobody pays for
 # pyright: reportUnknownMemberType=false, reportUnknownVariableType=false
 # pyright: reportUnknownLambdaType=false, reportUnknownParameterType=false
 # pyright: reportMissingTypeStubs=false, reportUntypedFunctionDecorator=false
+# pyright: reportUntypedClassDecorator=false
 # ruff: noqa: PLC0415 # a family loads its own framework and no other
 
 from __future__ import annotations

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from langchain_core.output_parsers import StrOutputParser
 from langchain_openai import ChatOpenAI
@@ -11,6 +11,10 @@ from pydantic import SecretStr
 from failover.subject import KEY, PROMPT, Place, Ready, Subject
 from honcho_fallback_langchain import FallbackChatModel, with_fallback_config
 
+if TYPE_CHECKING:
+    from langchain_core.language_models import BaseChatModel
+    from langchain_core.runnables import Runnable
+
 
 def _models(place: Place, **options: Any) -> tuple[ChatOpenAI, ChatOpenAI]:
     key = SecretStr(KEY)
@@ -18,7 +22,8 @@ def _models(place: Place, **options: Any) -> tuple[ChatOpenAI, ChatOpenAI]:
     return primary, ChatOpenAI(model="b", base_url=place.backup, api_key=key, **options)
 
 
-def _ours(place: Place) -> FallbackChatModel:
+# Typed as what a program would hand on: a chat model, a runnable.
+def _ours(place: Place) -> BaseChatModel:
     return FallbackChatModel(*_models(place))
 
 
@@ -32,9 +37,13 @@ def _ours_async(place: Place) -> Ready:
     return Ready(lambda: model.ainvoke(PROMPT))
 
 
-def _ours_chain(place: Place) -> Ready:
+def _chain(place: Place) -> Runnable[Any, Any]:
     primary, backup = _models(place)
-    chain = with_fallback_config(primary | StrOutputParser(), [backup | StrOutputParser()])
+    return with_fallback_config(primary | StrOutputParser(), [backup | StrOutputParser()])
+
+
+def _ours_chain(place: Place) -> Ready:
+    chain = _chain(place)
     return Ready(lambda: chain.ainvoke(PROMPT))
 
 

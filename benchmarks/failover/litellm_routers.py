@@ -26,6 +26,10 @@ logging.getLogger("LiteLLM").setLevel(logging.CRITICAL)
 logging.getLogger("LiteLLM Router").setLevel(logging.CRITICAL)
 
 
+# A model that LiteLLM has a price for; after others it looks for the reason, which takes its time.
+_KNOWN = {"model": "openai/gpt-4o-mini"}
+
+
 def _models(place: Place, *, ranked: bool) -> list[dict[str, Any]]:
     urls: tuple[tuple[str, dict[str, Any]], ...] = (
         (place.primary, place.limit),
@@ -34,7 +38,7 @@ def _models(place: Place, *, ranked: bool) -> list[dict[str, Any]]:
     return [
         {
             "model_name": "group" if ranked or rank == 0 else "backup",
-            "litellm_params": {"model": "openai/m", "api_key": KEY, "api_base": url, **limit},
+            "litellm_params": {**_KNOWN, "api_key": KEY, "api_base": url, **limit},
             # LiteLLM shares cooldowns between Routers by this id.
             "model_info": {"id": uuid.uuid4().hex, **({"fallback_rank": rank} if ranked else {})},
         }

@@ -3,6 +3,7 @@
 # Installed in the peers' environment only.
 # pyright: reportMissingImports=false, reportUnknownArgumentType=false
 # pyright: reportUnknownMemberType=false, reportUnknownVariableType=false
+# pyright: reportUnknownLambdaType=false
 
 from __future__ import annotations
 

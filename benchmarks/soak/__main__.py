@@ -24,11 +24,11 @@ def main() -> int:
     parser.add_argument("--seconds", type=float, default=3000, help="then no call is begun")
     parser.add_argument("--seed", type=int, default=1, help="default 1")
     parser.add_argument("--lanes", nargs="+", choices=LANES, default=[*LANES])
-    parser.add_argument("--short", action="store_true", help="3000 calls, 75 seconds at most")
+    parser.add_argument("--short", action="store_true", help="3000 calls, 70 seconds at most")
     options = parser.parse_args()
     extent = Extent(options.calls, options.at_a_time, options.seconds)
     if options.short:
-        extent = Extent(3000, options.at_a_time, 75)
+        extent = Extent(3000, options.at_a_time, 70)
     logging.disable(logging.CRITICAL)
     with serving("soak.provider") as served:
         report = asyncio.run(soak(served, options.lanes, options.seed, extent))

@@ -26,7 +26,7 @@ _ANYWHERE: Mapping[str, float] = {
     "dropped": 4,
     JUNK: 3,
     "error under 200": 3,
-    STALL: 0.4,
+    STALL: 1,
 }
 FAULTS: Mapping[bool, Mapping[str, float]] = {
     False: {**_ANYWHERE, "cut": 4},

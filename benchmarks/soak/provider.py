@@ -18,7 +18,7 @@ PRIMARY, BACKUP = "primary", "backup"
 TARGETS = (PRIMARY, BACKUP)
 CONTROL = 2
 # Of one attempt, in seconds; long enough that a busy machine does not make an answer late.
-TIMEOUT = 10.0
+TIMEOUT = 5.0
 _LONGEST_ANSWER = 0.02
 # Who does not leave a provider that hangs is found there in the end.
 _FOREVER = 3600.0

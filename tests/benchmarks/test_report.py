@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
+from failover.measure import FAMILIES as PLACES
 from failover.measure import Effort, Round, measured, seen
 from failover.provider import HANG, MODES, OK
 from failover.sdk import SUBJECTS
@@ -15,7 +16,7 @@ from report.failover import duration, gap_table, missed, spread, whole_table
 from report.lines import read_lines, write_lines
 from report.machine import cpu_model, facts
 from report.markdown import block, table
-from report.page import FAMILIES, PLACES, PRINTED, QUICK, write
+from report.page import FAMILIES, PRINTED, QUICK, write
 from standins import serving
 
 if TYPE_CHECKING:
@@ -36,7 +37,7 @@ def test_a_table_is_as_wide_as_its_head() -> None:
 
 def test_figures_survive_the_way_between_processes() -> None:
     """Whatever a peer prints in between, each figure arrives once; half a figure is refused."""
-    figures = [{"a": 1.5, "b": None}, {"c": ["x"]}]
+    figures: list[dict[str, Any]] = [{"a": 1.5, "b": None}, {"c": ["x"]}]
     text = f"a banner\n{write_lines(figures)}\n{{'not': 1}}\n"
     assert read_lines(text) == figures
     with pytest.raises(ValueError, match="line 1"):

@@ -16,8 +16,30 @@ from soak.provider import TARGETS, TIMEOUT
 if TYPE_CHECKING:
     from collections.abc import AsyncGenerator, Generator
 
+    from langchain_core.language_models import BaseChatModel
+
     from soak.ledger import Ledger
     from standins import Served
+
+
+def _model(served: Served, ledger: Ledger, clients: Clients) -> BaseChatModel:
+    models = [
+        ChatOpenAI(
+            model=name,
+            base_url=served.url(place, "/v1"),
+            api_key=SecretStr(KEY),
+            timeout=TIMEOUT,
+            http_client=clients.sync,
+            http_async_client=clients.asynchronous,
+        )
+        for place, name in enumerate(TARGETS)
+    ]
+    return FallbackChatModel(*models).with_fallback_config(
+        timeout=CONFIG.timeout,
+        wait=CONFIG.wait,
+        retry_after_cap=CONFIG.retry_after_cap,
+        observers=[ledger],
+    )
 
 
 class LangChainLane:
@@ -25,23 +47,7 @@ class LangChainLane:
 
     def __init__(self, served: Served, ledger: Ledger) -> None:
         self._clients = Clients()
-        models = [
-            ChatOpenAI(
-                model=name,
-                base_url=served.url(place, "/v1"),
-                api_key=SecretStr(KEY),
-                timeout=TIMEOUT,
-                http_client=self._clients.sync,
-                http_async_client=self._clients.asynchronous,
-            )
-            for place, name in enumerate(TARGETS)
-        ]
-        self._model = FallbackChatModel(*models).with_fallback_config(
-            timeout=CONFIG.timeout,
-            wait=CONFIG.wait,
-            retry_after_cap=CONFIG.retry_after_cap,
-            observers=[ledger],
-        )
+        self._model = _model(served, ledger, self._clients)
 
     def call(self, prompt: str) -> str:
         return str(self._model.invoke(prompt).text)

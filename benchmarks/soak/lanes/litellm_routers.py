@@ -3,6 +3,7 @@
 # LiteLLM's objects and dicts have whatever shape they have; this is no part of the package.
 # pyright: reportUnknownArgumentType=false, reportUnknownMemberType=false
 # pyright: reportUnknownVariableType=false, reportPrivateImportUsage=false
+# pyright: reportMissingTypeStubs=false
 
 from __future__ import annotations
 
