@@ -9,6 +9,7 @@ import threading
 from collections import Counter
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 from honcho_fallback import FallbackRun
 
@@ -39,6 +40,25 @@ def live_runs() -> int:
     """Count the calls' machines that somebody still holds."""
     gc.collect()
     return sum(type(one) is FallbackRun for one in gc.get_objects())
+
+
+def lost_tasks(loop: asyncio.AbstractEventLoop) -> list[str]:
+    """Return the list to which a loop from now on adds the tasks that the collector took.
+
+    Such a task had not ended, or its error was heard by nobody; it would be counted nowhere else.
+
+    Args:
+        loop: Whose.
+    """
+    lost: list[str] = []
+
+    def note(_: asyncio.AbstractEventLoop, told: dict[str, Any]) -> None:
+        task = told.get("task") or told.get("future")
+        name = _name_of(task) if isinstance(task, asyncio.Task) else "unknown"
+        lost.append(f"{name}: {told['message']}")
+
+    loop.set_exception_handler(note)
+    return lost
 
 
 @dataclass(frozen=True, slots=True)
@@ -80,5 +100,5 @@ class Holdings:
         return told
 
 
-def _name_of(task: asyncio.Task[object]) -> str:
+def _name_of(task: asyncio.Task[Any]) -> str:
     return getattr(task.get_coro(), "__qualname__", task.get_name())

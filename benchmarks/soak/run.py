@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 
 from soak.court import Court
 from soak.drive import Crew, Supply
-from soak.leaks import Holdings, live_runs, resident
+from soak.leaks import Holdings, live_runs, lost_tasks, resident
 from soak.ledger import Ledger
 from soak.plan import Way, calls
 
@@ -106,7 +106,7 @@ async def soak(
         extent: How much.
         make: Makes a lane.
     """
-    empty = Holdings.now()
+    empty, lost = Holdings.now(), lost_tasks(asyncio.get_running_loop())
     ledger, court, began = Ledger(), Court(), time.monotonic()
     lanes = {name: make(name, served, ledger) for name in names}
     shares = {
@@ -138,6 +138,7 @@ async def soak(
     report = Report(time.monotonic() - began, court.endings, _three(memory))
     report.found, report.troubles = court.found, court.troubles
     report.add(ledger.troubles)
+    report.add([f"nobody waited for a task: {one}" for one in lost])
     report.add(await _left_over(lanes, ledger, usual, empty))
     if (growth := report.memory[2] - report.memory[0]) > _ROOM:
         report.add([f"memory grew by {growth:.1f} MiB"])

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import gc
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
@@ -11,7 +12,7 @@ import pytest
 from honcho_fallback import FallbackPolicy, Target
 from soak.court import Court
 from soak.lanes.core import CoreLane
-from soak.leaks import Holdings, live_runs
+from soak.leaks import Holdings, live_runs, lost_tasks
 from soak.ledger import SLOT, Ledger, Slot
 from soak.plan import CANCEL, CLOSE, DROP, OK, Call, Way, calls, drawn, read_prompt
 from soak.provider import BACKUP, PRIMARY, text_of
@@ -201,6 +202,20 @@ async def test_what_is_left_over_is_named() -> None:
     task.cancel()
     server.close()
     kept.cancel()
+
+
+async def test_a_task_that_the_collector_took_is_named() -> None:
+    """It was never cancelled and nothing held it: the loop alone hears of its end."""
+    lost = lost_tasks(asyncio.get_running_loop())
+
+    async def waits_for_nobody() -> None:
+        await asyncio.Future[None]()
+
+    asyncio.ensure_future(waits_for_nobody())  # noqa: RUF006 # that nobody holds it is the case
+    await asyncio.sleep(0)
+    gc.collect()
+    assert len(lost) == 1
+    assert "waits_for_nobody: Task was destroyed" in lost[0]
 
 
 class Cheating(CoreLane):
