@@ -115,7 +115,8 @@ class Providers:
                 reply.drop()
                 return
             if place == 2 and fault == STALL_LATE:
-                await reply.hang(_FOREVER)
+                # After content a policy waits as long as its client does, and some wait for ever.
+                await reply.hang(TIMEOUT)
                 return
             await reply.event(_event({"content": word if place == 0 else f" {word}"}))
             await asyncio.sleep(self.dice.uniform(0, _LONGEST_ANSWER / len(words)))
