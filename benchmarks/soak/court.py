@@ -35,12 +35,23 @@ class Court:
         self.found = 0
         self.judged = 0
         self._served: defaultdict[int, list[Served]] = defaultdict(list)
+        self._running: dict[int, Call] = {}
         self._fresh: list[Ended] = []
         self._waiting: list[Ended] = []
         self._closed = _Numbers()
 
+    def begin(self, call: Call) -> None:
+        """Note that a call begins."""
+        self._running[call.number] = call
+
+    def give_up(self) -> None:
+        """Judge the calls that never end."""
+        for call in [*self._running.values()]:
+            self.say(f"call {call.number} ({call.way}, {call.leave}, {call.faults}): never ended")
+
     def add(self, call: Call, told: Told, slot: Slot) -> None:
         """Take a call that has ended."""
+        del self._running[call.number]
         self._fresh.append(Ended(call, told, slot))
 
     def hold(self, log: Iterable[tuple[int, str, str]], *, last: bool = False) -> None:

@@ -25,6 +25,8 @@ if TYPE_CHECKING:
 _PERIOD = 0.5
 # A stream that was dropped is closed when it is collected; a request may be on its way.
 _SETTLING = 3
+# Seconds after the last call may begin, in which all have to end: some attempts, each timed out.
+_PATIENCE = 35.0
 
 
 class Supply:
@@ -55,6 +57,7 @@ class Crew:
         court: Judges.
         served: The providers.
         at_a_time: How many tasks, and how many threads.
+        until: When no call is begun any more, on the monotonic clock.
         heard: Called after each judgement.
     """
 
@@ -62,6 +65,7 @@ class Crew:
     court: Court
     served: Served
     at_a_time: int
+    until: float
     heard: Callable[[], None]
 
     async def make(self, for_tasks: Supply, for_threads: Supply) -> None:
@@ -69,33 +73,41 @@ class Crew:
 
         async def work() -> None:
             while (call := for_tasks.next()) is not None:
+                self.court.begin(call)
                 self.court.add(call, *await asked(self.lanes[call.way.lane], call))
 
         def work_in_thread() -> None:
             while (call := for_threads.next()) is not None:
+                self.court.begin(call)
                 told = contextvars.Context().run(asked_in_thread, self.lanes[call.way.lane], call)
                 self.court.add(call, *told)
 
         tasks = [asyncio.ensure_future(work()) for _ in range(self.at_a_time)]
-        await self._judge_while(lambda: not all(task.done() for task in tasks))
+        if not await self._judge_while(lambda: not all(task.done() for task in tasks)):
+            return
         await asyncio.gather(*tasks)
         threads = [
-            threading.Thread(target=work_in_thread, name=f"soak {number}")
+            threading.Thread(target=work_in_thread, name=f"soak {number}", daemon=True)
             for number in range(self.at_a_time)
         ]
         for thread in threads:
             thread.start()
-        await self._judge_while(lambda: any(thread.is_alive() for thread in threads))
+        if not await self._judge_while(lambda: any(thread.is_alive() for thread in threads)):
+            return
         for left in reversed(range(_SETTLING)):
             gc.collect()
             await asyncio.sleep(_PERIOD)
             self.court.hold(_log(self.served), last=not left)
 
-    async def _judge_while(self, running: Callable[[], bool]) -> None:
+    async def _judge_while(self, running: Callable[[], bool]) -> bool:
         while running():
+            if time.monotonic() > self.until + _PATIENCE:
+                self.court.give_up()
+                return False
             await asyncio.sleep(_PERIOD)
             self.court.hold(_log(self.served))
             self.heard()
+        return True
 
 
 def _log(served: Served) -> list[tuple[int, str, str]]:

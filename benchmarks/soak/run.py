@@ -128,11 +128,11 @@ async def soak(
         memory.append(resident())
 
     until = began + extent.seconds
-    crew = Crew(lanes, court, served, extent.at_a_time, lambda: None)
+    crew = Crew(lanes, court, served, extent.at_a_time, until, lambda: None)
     await crew.make(*planned(0, warm, until))
     usual = Holdings.now()
     remember()
-    crew = Crew(lanes, court, served, extent.at_a_time, remember)
+    crew = Crew(lanes, court, served, extent.at_a_time, until, remember)
     await crew.make(*planned(warm, extent.calls, until))
     remember()
     report = Report(time.monotonic() - began, court.endings, _three(memory))

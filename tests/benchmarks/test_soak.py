@@ -157,7 +157,8 @@ def test_closing_twice_or_never_is_noticed() -> None:
 def test_a_request_after_the_end_is_noticed() -> None:
     """A call that was judged must not be heard of again."""
     court = Court()
-    court.add(Call(0, UNARY, (OK,)), Told("answer", text_of(0, PRIMARY, 1)), Slot(1, [record()]))
+    court.begin(call := Call(0, UNARY, (OK,)))
+    court.add(call, Told("answer", text_of(0, PRIMARY, 1)), Slot(1, [record()]))
     court.hold([(0, PRIMARY, OK)])
     court.hold([])
     assert (court.judged, court.found) == (1, 0)
@@ -169,12 +170,22 @@ def test_a_dropped_stream_is_waited_for_and_not_forgotten() -> None:
     """It may be closed late, and has to be closed in the end."""
     court = Court()
     call = Call(0, STREAM, (OK,), DROP, 0, 1)
+    court.begin(call)
     court.add(call, Told("left", "0"), Slot(1))
     for _ in range(3):
         court.hold([])
     assert court.judged == 0
     court.hold([], last=True)
     assert (court.judged, court.found) == (1, 1)
+
+
+def test_a_call_that_never_ends_is_named() -> None:
+    """A soak does not wait for it for ever."""
+    court = Court()
+    court.begin(Call(3, UNARY, (OK,)))
+    court.give_up()
+    assert court.found == 1
+    assert "call 3 (core async call, None, ('ok',)): never ended" in court.troubles
 
 
 def test_the_plan_is_the_same_each_time() -> None:
