@@ -13,8 +13,8 @@ from typing import Any
 
 from honcho_fallback import FallbackRun
 
-# Pools of a fixed size that fill as they are needed: the event loop's and LiteLLM's.
-_POOLS = ("asyncio_", "litellm-logging_", "ThreadPoolExecutor-")
+# Pools of a fixed size that fill as they are needed: the event loop's, AnyIO's and LiteLLM's.
+_POOLS = ("AnyIO worker thread", "asyncio_", "litellm-logging_", "ThreadPoolExecutor-")
 _PROC = Path("/proc/self")
 _PAGE = os.sysconf("SC_PAGE_SIZE")
 

@@ -41,6 +41,9 @@ _REQUESTS = 3
 
 # How a reader may leave before the end, and how often in a hundred calls.
 CANCEL, CLOSE, DROP = "cancel", "close", "drop"
+# In a framework an async stream is a generator in a generator and so on; where nobody closes the
+# outermost, the collector closes each by itself, and Python says that they are running already.
+_MAY_BE_DROPPED = frozenset({"core"})
 _LEAVES = {CANCEL: 8, CLOSE: 12, DROP: 4}
 _LONGEST_PATIENCE = 0.04
 _CHUNKS = 4
@@ -134,5 +137,7 @@ def _leave(dice: Random, way: Way) -> tuple[str | None, float, int]:
         drawn_at -= share
         if drawn_at < 0:
             possible = way.stream if leave != CANCEL else not way.sync
+            if leave == DROP and way.lane not in _MAY_BE_DROPPED:
+                possible = False
             return (leave, patience, chunks) if possible else (None, 0.0, 0)
     return None, 0.0, 0

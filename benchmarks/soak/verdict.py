@@ -29,12 +29,9 @@ _OUTCOMES: dict[Ending, frozenset[str]] = {
     "cancelled": frozenset({"cancelled", "abandoned", "success"}),
     "left": frozenset({"abandoned", "success"}),
 }
-# LiteLLM's callers know its own.
-_INTERRUPTION = {
-    "core": "StreamInterrupted",
-    "langchain": "StreamInterrupted",
-    "litellm": "MidStreamFallbackError",
-}
+_INTERRUPTION = "StreamInterrupted"
+# LiteLLM's callers know its own errors, of which there are several.
+_OWN_ERRORS = frozenset({"litellm"})
 _HANDED_OUT = frozenset({OK, CUT_LATE, STALL_LATE})
 
 
@@ -85,7 +82,8 @@ def _of_the_text(
 ) -> Iterator[str]:
     if told.ending == "error":
         return
-    if told.ending == "interrupted" and told.error != _INTERRUPTION[call.way.lane]:
+    known = told.error == _INTERRUPTION or call.way.lane in _OWN_ERRORS
+    if told.ending == "interrupted" and not known:
         yield f"it broke after {told.text!r} with {told.error}"
     if told.ending == "answer":
         good = [text for text, fault in _texts(call, served) if fault == OK]
