@@ -53,7 +53,7 @@ def lost_tasks(loop: asyncio.AbstractEventLoop) -> list[str]:
     lost: list[str] = []
 
     def note(_: asyncio.AbstractEventLoop, told: dict[str, Any]) -> None:
-        task = told.get("task") or told.get("future")
+        task: Any = told.get("task") or told.get("future")
         name = _name_of(task) if isinstance(task, asyncio.Task) else "unknown"
         lost.append(f"{name}: {told['message']}: {told.get('exception')!r:.200}")
 

@@ -19,15 +19,15 @@ class Clients:
         self.sync = httpx.Client(limits=_LIMITS, timeout=TIMEOUT, trust_env=False)
         self.asynchronous = httpx.AsyncClient(limits=_LIMITS, timeout=TIMEOUT, trust_env=False)
 
-    def unfinished(self) -> int:
-        """Count the connections that wait for an answer's end."""
-        return sum(_busy(client) for client in (self.sync, self.asynchronous))
+    def unfinished(self) -> list[str]:
+        """Describe the connections that wait for an answer's end."""
+        return [*_busy(self.sync), *_busy(self.asynchronous)]
 
     async def close(self) -> None:
         self.sync.close()
         await self.asynchronous.aclose()
 
 
-def _busy(client: Any) -> int:
+def _busy(client: Any) -> list[str]:
     connections = client._transport._pool.connections  # noqa: SLF001 # httpx shows it nowhere else
-    return sum(not (one.is_idle() or one.is_closed()) for one in connections)
+    return [repr(one) for one in connections if not (one.is_idle() or one.is_closed())]

@@ -77,8 +77,8 @@ class CoreLane:
         finally:
             await chunks.aclose()
 
-    def unfinished(self) -> int:
-        return 0  # it keeps no connection
+    def unfinished(self) -> list[str]:
+        return []  # it keeps no connection
 
     async def close(self) -> None:
         """Have nothing to close."""

@@ -26,8 +26,8 @@ class Lane(Protocol):
 
     def astream(self, prompt: str, /) -> AsyncGenerator[str, None]: ...
 
-    def unfinished(self) -> int:
-        """Count the connections of the pool that are still in use."""
+    def unfinished(self) -> list[str]:
+        """Describe the connections of its pool that are still in use."""
         ...
 
     async def close(self) -> None:

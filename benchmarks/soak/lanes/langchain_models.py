@@ -68,7 +68,7 @@ class LangChainLane:
             async for chunk in chunks:
                 yield str(chunk.text)
 
-    def unfinished(self) -> int:
+    def unfinished(self) -> list[str]:
         return self._clients.unfinished()
 
     async def close(self) -> None:

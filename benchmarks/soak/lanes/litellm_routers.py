@@ -86,8 +86,8 @@ class LiteLLMLane:
         finally:
             await chunks.aclose()
 
-    def unfinished(self) -> int:
-        return 0  # its clients are LiteLLM's own
+    def unfinished(self) -> list[str]:
+        return []  # its clients are LiteLLM's own
 
     async def close(self) -> None:
         await close_litellm_async_clients()
