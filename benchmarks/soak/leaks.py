@@ -54,7 +54,7 @@ def lost_tasks(loop: asyncio.AbstractEventLoop) -> list[str]:
 
     def note(_: asyncio.AbstractEventLoop, told: dict[str, Any]) -> None:
         task: Any = told.get("task") or told.get("future")
-        name = _name_of(task) if isinstance(task, asyncio.Task) else "unknown"
+        name = _name_of(task) if hasattr(task, "get_coro") else "unknown"
         lost.append(f"{name}: {told['message']}: {told.get('exception')!r:.200}")
 
     loop.set_exception_handler(note)
