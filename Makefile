@@ -7,7 +7,7 @@ INSTALL = $(1)/python -m pip install --quiet --constraint constraints.txt
 # Tests reach this machine and nothing else; a cassette is played, never recorded.
 PYTEST := pytest --block-network --allowed-hosts=127.0.0.1,localhost,::1 --record-mode=none
 
-.PHONY: demo test test-langfuse test-litellm lint bench corpus wheel-test notebooks record clean
+.PHONY: demo test test-langfuse test-litellm lint bench soak corpus wheel-test notebooks record clean
 
 demo: .venv/.installed
 	$(BIN)/honcho-fallback demo $(ARGS)
@@ -27,18 +27,18 @@ lint: .venv/.linters
 	$(BIN)/pyright
 	$(BIN)/lint-imports
 
-bench: .venv/.installed
-	$(BIN)/python benchmarks/overhead.py $(ARGS)
-	$(BIN)/python benchmarks/classifying.py
-	$(BIN)/python benchmarks/langchain_calls.py $(ARGS)
-	$(BIN)/python benchmarks/langfuse_observer.py
-	$(BIN)/python benchmarks/litellm_router.py
+# Everything side by side, written to notebooks/benchmarks.md; ARGS=--quick to try it out.
+bench: .venv-peers/.installed
+	PYTHONPATH=benchmarks .venv-peers/bin/python -m report $(ARGS)
+
+# Very many calls with faults and impatient readers; ARGS=--short is what CI runs.
+soak: .venv/.installed
+	PYTHONPATH=benchmarks $(BIN)/python -m soak $(ARGS)
 
 # Ask classify about real providers' errors, which lie beside this repository.
 CORPUS ?= ../shared/corpus
 corpus: .venv-corpus/.installed
 	PYTHONPATH=. .venv-corpus/bin/python $(CORPUS)/score.py $(ARGS)
-	$(BIN)/python benchmarks/outage.py
 
 # The unit tests again, from a folder that has no source tree beside it.
 wheel-test: .venv/.installed
@@ -76,7 +76,7 @@ record: .venv/.installed
 	$(BIN)/python recording/record.py $(ARGS)
 
 clean:
-	rm -rf .venv .venv-corpus .venv-langfuse4 .venv-litellm-* .venv-record .venv-wheel build dist \
+	rm -rf .venv .venv-corpus .venv-langfuse4 .venv-litellm-* .venv-peers .venv-record .venv-wheel build dist \
 		.hypothesis .*_cache
 
 # pip 25.1 is the first that knows --group.
@@ -99,6 +99,14 @@ clean:
 	.venv-langfuse4/bin/python -m pip install --quiet --constraint .venv-langfuse4/constraints.txt \
 		--group test --group integrations --editable '.[agents,demo,langfuse]' \
 		'langfuse<5'
+	touch $@
+
+# An environment of its own, so that nobody else needs the peers.
+.venv-peers/.installed: pyproject.toml constraints.txt
+	$(PYTHON) -m venv .venv-peers
+	.venv-peers/bin/python -m pip install --quiet --upgrade 'pip>=25.1'
+	$(call INSTALL,.venv-peers/bin) --group peers --group integrations \
+		--editable '.[agents,langfuse,litellm,providers]'
 	touch $@
 
 # An environment of its own: it pins the SDKs' versions.

@@ -20,9 +20,9 @@ from langchain_core.language_models import BaseChatModel
 from langchain_core.messages import AIMessage, HumanMessage
 from langchain_core.outputs import ChatGeneration, ChatResult
 from langchain_core.runnables import Runnable, RunnableLambda
-from overhead import ASYNC, FAILOVER, HAPPY, SYNC, Figures, Job, OverloadedError, measure
 
 from honcho_fallback_langchain import FallbackChatModel, FallbackMiddleware, FallbackRunnable
+from overhead import ASYNC, FAILOVER, HAPPY, SYNC, Figures, Job, OverloadedError, measure
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

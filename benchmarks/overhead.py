@@ -234,9 +234,11 @@ def figures(rounds: list[list[int]]) -> Figures:
     return Figures(statistics.median(spent) / 1e3, spent[int(0.99 * (len(spent) - 1))] / 1e3)
 
 
-async def measure(jobs: list[Job], calls: int, rounds: int) -> dict[tuple[str, str, str], Figures]:
+async def measure(
+    jobs: list[Job], calls: int, rounds: int, warm_up: int = 300
+) -> dict[tuple[str, str, str], Figures]:
     for job in jobs:
-        await timed(job, 300)
+        await timed(job, warm_up)
     spent: dict[Job, list[list[int]]] = {job: [] for job in jobs}
     order = random.Random(7)
     for _ in range(rounds):

@@ -1,0 +1,49 @@
+"""Make very many calls, with faults and impatient readers, and see that the promises hold.
+
+Every call has to end in its own answer or an error; no answer of a failed attempt may come out;
+every record is begun and closed once and agrees with what the providers saw; memory stays flat;
+nothing is left behind: no task, thread, socket, or call. What happens to a call is drawn from the
+seed and its number.
+"""
+
+from __future__ import annotations
+
+import argparse
+import asyncio
+import logging
+import sys
+
+from soak.run import LANES, Extent, Report, soak
+from standins import serving
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
+    parser.add_argument("--calls", type=int, default=50_000, help="default 50000")
+    parser.add_argument("--at-a-time", type=int, default=200, help="default 200")
+    parser.add_argument("--seconds", type=float, default=3000, help="then no call is begun")
+    parser.add_argument("--seed", type=int, default=1, help="default 1")
+    parser.add_argument("--lanes", nargs="+", choices=LANES, default=[*LANES])
+    parser.add_argument("--short", action="store_true", help="3000 calls, 70 seconds at most")
+    options = parser.parse_args()
+    extent = Extent(options.calls, options.at_a_time, options.seconds)
+    if options.short:
+        extent = Extent(3000, options.at_a_time, 70)
+    logging.disable(logging.CRITICAL)
+    with serving("soak.provider") as served:
+        report = asyncio.run(soak(served, options.lanes, options.seed, extent))
+    return _show(report, options.seed)
+
+
+def _show(report: Report, seed: int) -> int:
+    print("\n".join(report.lines()))
+    if not report.troubles:
+        return 0
+    print(f"\nseed {seed}: {report.found} violations", file=sys.stderr)
+    for trouble in report.troubles:
+        print(f"  {trouble}", file=sys.stderr)
+    return 1
+
+
+if __name__ == "__main__":
+    sys.exit(main())
