@@ -12,8 +12,10 @@ PYTEST := pytest --block-network --allowed-hosts=127.0.0.1,localhost,::1 --recor
 demo: .venv/.installed
 	$(BIN)/honcho-fallback demo $(ARGS)
 
+# Much of the time is spent waiting for somebody else's timeout, so one worker per core.
+WORKERS ?= auto
 test: .venv/.installed
-	$(BIN)/$(PYTEST) $(ARGS)
+	$(BIN)/$(PYTEST) --numprocesses $(WORKERS) --dist worksteal $(ARGS)
 
 # The Langfuse adapter on both major versions of its SDK; LiteLLM's own callback allows 4.x only.
 test-langfuse: .venv/.installed .venv-langfuse4/.installed
