@@ -25,9 +25,10 @@ if TYPE_CHECKING:
     from honcho_fallback.testing.simulate._simulate import Contender
 
 _PRESETS: Mapping[str, Callable[..., FallbackConfig]] = {
-    name: preset
-    for name in ("resilient", "honcho", "honcho_main", "hermes")
-    if (preset := getattr(FallbackConfig, name, None)) is not None
+    "resilient": FallbackConfig.resilient,
+    "honcho": FallbackConfig.honcho,
+    "honcho_main": FallbackConfig.honcho_main,
+    "hermes": FallbackConfig.hermes,
 }
 _PEERS: Mapping[str, Callable[[], Contender]] = {
     "litellm-like": LiteLLMLike,

@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-import json
-from pathlib import Path
 from statistics import median
-from typing import TYPE_CHECKING, Any, cast
+from typing import TYPE_CHECKING, Any
 
 from pydantic import BaseModel, ConfigDict, ValidationError
 
 from honcho_fallback import CallRecord, FailureKind, FallbackConfigError
+from honcho_fallback.display import RecordError, read_records
 from honcho_fallback.testing.simulate._border import explain
 from honcho_fallback.testing.simulate._latency import Latency, Moment
 from honcho_fallback.testing.simulate._recorded import Observation, Recorded, moment
@@ -18,6 +17,7 @@ from honcho_fallback.testing.simulate._traffic import RecordedTraffic
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
+    from pathlib import Path
 
 # What says nothing about a provider.
 _OURS = frozenset({FailureKind.CANCELLED, FailureKind.LOCAL})
@@ -51,35 +51,23 @@ class _Call(BaseModel):
     time_to_first_token: float | None = None
 
 
-def load_records(path: str | Path) -> list[dict[str, Any]]:
+def load_records(path: str | Path) -> list[CallRecord]:
     """Read records from a file with a JSON object on each line, as ``record.to_dict()`` gives it.
 
     Args:
         path: Where it is; empty lines are passed over.
 
     Raises:
-        FallbackConfigError: It cannot be read, or a line is no JSON object.
+        FallbackConfigError: It cannot be read, or a line is no record.
     """
     try:
-        lines = Path(path).read_text(encoding="utf-8").splitlines()
-    except (OSError, UnicodeDecodeError) as error:
-        why = getattr(error, "strerror", None) or "no UTF-8 text"
-        fix = "pass a file with a record on each line"
-        raise FallbackConfigError.about(str(path), str(why), fix) from None
-    records: list[dict[str, Any]] = []
-    for number, line in enumerate(lines, start=1):
-        if not line.strip():
-            continue
-        try:
-            record = json.loads(line)
-        except json.JSONDecodeError as error:
-            found = f"no JSON: {error.msg}"
-            raise FallbackConfigError.about(f"{path}:{number}", found, "correct it") from None
-        if not isinstance(record, dict):
-            fix = "write json.dumps(record.to_dict()) on each line"
-            raise FallbackConfigError.about(f"{path}:{number}", "no JSON object", fix)
-        records.append(cast("dict[str, Any]", record))
-    return records
+        return list(read_records(path))
+    except RecordError as error:
+        fix = "write json.dumps(record.to_dict()) on each line"
+        raise FallbackConfigError.about(str(path), str(error), fix) from None
+    except OSError as error:
+        found, fix = error.strerror or "it is no file", "pass a file with a record on each line"
+        raise FallbackConfigError.about(str(path), found, fix) from None
 
 
 def replay(records: Iterable[CallRecord | Mapping[str, Any]], *, name: str = "replay") -> Scenario:

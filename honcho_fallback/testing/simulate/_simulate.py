@@ -29,10 +29,14 @@ Contender = FallbackPolicy | FallbackConfig | Caller
 
 
 def contenders() -> dict[str, Contender]:
-    """Return what is compared where nothing else is said, by name."""
+    """Return what is compared where nothing else is said, by name.
+
+    ``honcho_main`` is Honcho's own loop; the retries of the SDKs below it are left out.
+    """
     return {
         "default": FallbackConfig(),
         "resilient": FallbackConfig.resilient(),
+        "honcho_main": FallbackConfig.honcho_main(),
         "litellm-like": LiteLLMLike(),
         "langchain-like": LangChainLike(),
     }
