@@ -123,6 +123,7 @@ async def soak(
         make: Makes a lane.
     """
     empty, lost = Holdings.now(), lost_tasks(asyncio.get_running_loop())
+    held = live_runs()
     ledger, court, began = Ledger(), Court(), time.monotonic()
     lanes = {name: make(name, served, ledger) for name in names}
     shares = {
@@ -156,7 +157,7 @@ async def soak(
     report.add(ledger.troubles)
     report.add([f"nobody waited for a task: {one}" for one in lost])
     report.add(report.note_connections(lanes, extent.calls))
-    report.add(await _left_over(lanes, ledger, usual, empty))
+    report.add(await _left_over(lanes, ledger, usual, empty, held))
     if (growth := report.memory[2] - report.memory[0]) > _ROOM:
         report.add([f"memory grew by {growth:.1f} MiB"])
     return report
@@ -167,7 +168,7 @@ def _three(memory: list[float]) -> list[float]:
 
 
 async def _left_over(
-    lanes: dict[str, Lane], ledger: Ledger, usual: Holdings, empty: Holdings
+    lanes: dict[str, Lane], ledger: Ledger, usual: Holdings, empty: Holdings, held: int
 ) -> list[str]:
     told: list[str] = []
     if ledger.open:
@@ -175,7 +176,7 @@ async def _left_over(
     for lane in lanes.values():
         await lane.close()
     await asyncio.sleep(0.2)
-    if (runs := live_runs()) > (_HELD_BY_LITELLM if "litellm" in lanes else 0):
+    if (runs := live_runs() - held) > (_HELD_BY_LITELLM if "litellm" in lanes else 0):
         told.append(f"{runs} calls are held by somebody")
     left = Holdings.now()
     told += left.left_over(Holdings(usual.tasks, usual.threads, empty.sockets))

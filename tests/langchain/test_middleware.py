@@ -404,7 +404,7 @@ async def test_a_copys_options_count(verb: str) -> None:
         ((up(),), {"retries": 3}, "retries: no such option"),
         ((up(),), {"reset": "never"}, "reset"),
         ((up(),), {"sdk_retries": "some"}, "sdk_retries: got 'some'"),
-        ((up(),), {"observers": [object()]}, "observers: a object has no on_start"),
+        ((up(),), {"observers": [object()]}, "observers: got a object"),
         ((up(),), {"agent": ""}, "agent"),
     ],
 )
