@@ -97,7 +97,8 @@ class FallbackConfig(BaseModel):
         reserve: Seconds of the deadline kept for each fallback not yet asked; default a third of
             it, at least 1. Where that is more than there is, they share what is left.
         first_token_timeout: Seconds up to a stream's first content, or None. Enforced in
-            ``astream``; ``stream`` hands it to ``ask`` where ``attempt.timeout`` is longer.
+            ``astream``; ``stream`` hands it to ``ask`` where ``attempt.timeout`` is longer, and an
+            SDK that takes it for the longest silence then holds it after that content, too.
         idle_timeout: Seconds between two chunks after that, or None; only in ``astream``.
         retry_budget: Bound repeats over all calls: ``RetryBudget()``, or None.
         transport_recovery: Give a lost connection to the primary one more chance before the
