@@ -6,7 +6,7 @@ ends exactly once, each candidate under it, and an answer that says who gave it.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, Protocol, cast
+from typing import TYPE_CHECKING, Any, cast
 
 from langchain_core.messages.ai import add_usage
 from langchain_core.runnables.config import ensure_config
@@ -31,37 +31,10 @@ if TYPE_CHECKING:
     from langchain_core.messages.ai import UsageMetadata
     from langchain_core.runnables import RunnableConfig
 
-    from honcho_fallback import Attempt, FallbackObserver, FallbackPolicy, FallbackRun
+    from honcho_fallback import Attempt, FallbackRun
+    from honcho_fallback_langchain._over_chain import OverChain
 
     Manager = CallbackManagerForChainRun | AsyncCallbackManagerForChainRun
-
-
-class Chained(Protocol):
-    """Say what a call wants to know of the runnable that it is made on."""
-
-    @property
-    def policy(self) -> FallbackPolicy:
-        """Return the chain and its options."""
-        ...
-
-    @property
-    def observers(self) -> tuple[FallbackObserver, ...]:
-        """Return whom to tell."""
-        ...
-
-    def get_name(self) -> str:
-        """Return the name of its runs."""
-        ...
-
-    def own_callbacks(self) -> tuple[Any, bool, list[str] | None, dict[str, Any] | None]:
-        """Return the callbacks, verbosity, tags and metadata that were given to it for itself."""
-        ...
-
-    def ask_for(
-        self, attempt: Attempt, asked: Any, kwargs: dict[str, Any]
-    ) -> tuple[Any, dict[str, Any]]:
-        """Return the input and the keywords for one attempt."""
-        ...
 
 
 class Call:
@@ -81,7 +54,11 @@ class Call:
     )
 
     def __init__(
-        self, chained: Chained, asked: Any, config: RunnableConfig | None, kwargs: dict[str, Any]
+        self,
+        chained: OverChain[Any, Any],
+        asked: Any,
+        config: RunnableConfig | None,
+        kwargs: dict[str, Any],
     ) -> None:
         self.chained = chained
         self.input = asked
