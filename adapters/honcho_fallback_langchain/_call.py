@@ -14,6 +14,7 @@ from langchain_core.runnables.config import ensure_config
 from honcho_fallback_langchain._candidates import may_be_asked_for_usage, parameters_of
 from honcho_fallback_langchain._chunks import ato_its_end, ends_message, to_its_end
 from honcho_fallback_langchain._marks import attempt_metadata, describe, mark, usage_of
+from honcho_fallback_langchain._misread import MISREAD, check_misread
 from honcho_fallback_langchain._options import for_this_call
 from honcho_fallback_langchain._reported_once import in_place_of, take_out
 from honcho_fallback_langchain._sdk_keys import awith_key, with_key
@@ -151,18 +152,30 @@ class Call:
         candidate = with_key(attempt.target)
         asked, config, kwargs = self.prepare(attempt)
         silent = unheard(candidate, asked, kwargs) if self.manager is None else None
-        if silent is not None:
-            return self.finish(attempt, silent.invoke())
-        return self.finish(attempt, candidate.invoke(asked, config, **kwargs))
+        try:
+            if silent is not None:
+                answer = silent.invoke()
+            else:
+                answer = candidate.invoke(asked, config, **kwargs)
+        except MISREAD as error:
+            check_misread(error)
+            raise
+        return self.finish(attempt, answer)
 
     async def aask(self, attempt: Attempt) -> Any:
         """Ask one candidate."""
         candidate = await awith_key(attempt.target)
         asked, config, kwargs = self.prepare(attempt)
         silent = unheard(candidate, asked, kwargs) if self.manager is None else None
-        if silent is not None:
-            return self.finish(attempt, await silent.ainvoke())
-        return self.finish(attempt, await candidate.ainvoke(asked, config, **kwargs))
+        try:
+            if silent is not None:
+                answer = await silent.ainvoke()
+            else:
+                answer = await candidate.ainvoke(asked, config, **kwargs)
+        except MISREAD as error:
+            check_misread(error)
+            raise
+        return self.finish(attempt, answer)
 
     def ask_for_stream(self, attempt: Attempt) -> Iterator[Any]:
         """Ask one candidate for its chunks."""
