@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any, Self, cast
 
 from langchain_core.runnables import RunnableBinding
+from langchain_core.runnables.utils import Input, Output
 
 if TYPE_CHECKING:
     from typing import Unpack
@@ -14,7 +15,7 @@ if TYPE_CHECKING:
     from honcho_fallback_langchain._runnable import FallbackRunnable
 
 
-class FallbackBinding(RunnableBinding[Any, Any]):  # type: ignore[no-redef] # its fields are redefined for the type arguments
+class FallbackBinding(RunnableBinding[Input, Output]):  # type: ignore[no-redef] # its fields are redefined for the type arguments
     """Hold what was bound to a FallbackChatModel or a FallbackRunnable."""
 
     @classmethod
@@ -31,5 +32,5 @@ class FallbackBinding(RunnableBinding[Any, Any]):  # type: ignore[no-redef] # it
         Raises:
             FallbackConfigError: One is unknown, of the wrong type or out of range.
         """
-        bound = cast("FallbackChatModel | FallbackRunnable", self.bound)
+        bound = cast("FallbackChatModel | FallbackRunnable[Any, Any]", self.bound)
         return self.model_copy(update={"bound": bound.with_fallback_config(**options)})

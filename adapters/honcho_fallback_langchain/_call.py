@@ -6,7 +6,7 @@ ends exactly once, each candidate under it, and an answer that says who gave it.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, Protocol, cast
+from typing import TYPE_CHECKING, Any, cast
 
 from langchain_core.messages.ai import add_usage
 from langchain_core.runnables.config import ensure_config
@@ -14,6 +14,7 @@ from langchain_core.runnables.config import ensure_config
 from honcho_fallback_langchain._candidates import may_be_asked_for_usage, parameters_of
 from honcho_fallback_langchain._chunks import ato_its_end, ends_message, to_its_end
 from honcho_fallback_langchain._marks import attempt_metadata, describe, mark, usage_of
+from honcho_fallback_langchain._misread import MISREAD, check_misread
 from honcho_fallback_langchain._options import for_this_call
 from honcho_fallback_langchain._reported_once import in_place_of, take_out
 from honcho_fallback_langchain._sdk_keys import awith_key, with_key
@@ -31,37 +32,10 @@ if TYPE_CHECKING:
     from langchain_core.messages.ai import UsageMetadata
     from langchain_core.runnables import RunnableConfig
 
-    from honcho_fallback import Attempt, FallbackObserver, FallbackPolicy, FallbackRun
+    from honcho_fallback import Attempt, FallbackRun
+    from honcho_fallback_langchain._over_chain import OverChain
 
     Manager = CallbackManagerForChainRun | AsyncCallbackManagerForChainRun
-
-
-class Chained(Protocol):
-    """Say what a call wants to know of the runnable that it is made on."""
-
-    @property
-    def policy(self) -> FallbackPolicy:
-        """Return the chain and its options."""
-        ...
-
-    @property
-    def observers(self) -> tuple[FallbackObserver, ...]:
-        """Return whom to tell."""
-        ...
-
-    def get_name(self) -> str:
-        """Return the name of its runs."""
-        ...
-
-    def own_callbacks(self) -> tuple[Any, bool, list[str] | None, dict[str, Any] | None]:
-        """Return the callbacks, verbosity, tags and metadata that were given to it for itself."""
-        ...
-
-    def ask_for(
-        self, attempt: Attempt, asked: Any, kwargs: dict[str, Any]
-    ) -> tuple[Any, dict[str, Any]]:
-        """Return the input and the keywords for one attempt."""
-        ...
 
 
 class Call:
@@ -81,7 +55,11 @@ class Call:
     )
 
     def __init__(
-        self, chained: Chained, asked: Any, config: RunnableConfig | None, kwargs: dict[str, Any]
+        self,
+        chained: OverChain[Any, Any],
+        asked: Any,
+        config: RunnableConfig | None,
+        kwargs: dict[str, Any],
     ) -> None:
         self.chained = chained
         self.input = asked
@@ -174,18 +152,30 @@ class Call:
         candidate = with_key(attempt.target)
         asked, config, kwargs = self.prepare(attempt)
         silent = unheard(candidate, asked, kwargs) if self.manager is None else None
-        if silent is not None:
-            return self.finish(attempt, silent.invoke())
-        return self.finish(attempt, candidate.invoke(asked, config, **kwargs))
+        try:
+            if silent is not None:
+                answer = silent.invoke()
+            else:
+                answer = candidate.invoke(asked, config, **kwargs)
+        except MISREAD as error:
+            check_misread(error)
+            raise
+        return self.finish(attempt, answer)
 
     async def aask(self, attempt: Attempt) -> Any:
         """Ask one candidate."""
         candidate = await awith_key(attempt.target)
         asked, config, kwargs = self.prepare(attempt)
         silent = unheard(candidate, asked, kwargs) if self.manager is None else None
-        if silent is not None:
-            return self.finish(attempt, await silent.ainvoke())
-        return self.finish(attempt, await candidate.ainvoke(asked, config, **kwargs))
+        try:
+            if silent is not None:
+                answer = await silent.ainvoke()
+            else:
+                answer = await candidate.ainvoke(asked, config, **kwargs)
+        except MISREAD as error:
+            check_misread(error)
+            raise
+        return self.finish(attempt, answer)
 
     def ask_for_stream(self, attempt: Attempt) -> Iterator[Any]:
         """Ask one candidate for its chunks."""

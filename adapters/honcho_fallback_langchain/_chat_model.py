@@ -5,8 +5,8 @@ from __future__ import annotations
 from importlib.metadata import version
 from typing import TYPE_CHECKING, Any, Self, cast
 
-from langchain_core.language_models import BaseChatModel
-from langchain_core.messages import BaseMessage
+from langchain_core.language_models import BaseChatModel, LanguageModelInput
+from langchain_core.messages import AIMessage, AIMessageChunk, BaseMessage
 from langchain_core.runnables import Runnable
 from pydantic import ConfigDict, Field, InstanceOf
 
@@ -14,7 +14,6 @@ from honcho_fallback_langchain._binding import FallbackBinding
 from honcho_fallback_langchain._candidates import chat_model_of, given_candidates
 from honcho_fallback_langchain._messages import for_provider, settings_for
 from honcho_fallback_langchain._options import Options
-from honcho_fallback_langchain._over_chain import OverChain
 from honcho_fallback_langchain._profile import joined_profile
 from honcho_fallback_langchain._rebound import configurable, each, rebound
 from honcho_fallback_langchain._runnable import FallbackRunnable
@@ -48,7 +47,7 @@ _VERSIONS = {"lc_versions"}
 _VERSION = version("honcho-fallback")
 
 
-class FallbackChatModel(OverChain, Verbs, BaseChatModel):
+class FallbackChatModel(Verbs[LanguageModelInput, AIMessage, AIMessageChunk], BaseChatModel):
     """Ask the next chat model on the first failure of the one before.
 
     It is a chat model: in an LCEL chain, in ``create_agent``, with tools bound, with structured
@@ -86,7 +85,7 @@ class FallbackChatModel(OverChain, Verbs, BaseChatModel):
         self._add_version("honcho-fallback", _VERSION)
         _ = self.policy  # what is wrong with the options is said here and now
 
-    def bind(self, **kwargs: Any) -> FallbackBinding:  # type: ignore[override] # a RunnableBinding, as there
+    def bind(self, **kwargs: Any) -> FallbackBinding[LanguageModelInput, AIMessage]:  # type: ignore[override] # a RunnableBinding, as there
         """Bind keywords for every candidate; ``model=`` is for the primary alone.
 
         Args:
@@ -94,7 +93,9 @@ class FallbackChatModel(OverChain, Verbs, BaseChatModel):
         """
         return FallbackBinding(bound=self, kwargs=kwargs, config={})
 
-    def bind_tools(self, tools: Sequence[Any], **kwargs: Any) -> FallbackBinding:
+    def bind_tools(
+        self, tools: Sequence[Any], **kwargs: Any
+    ) -> FallbackBinding[LanguageModelInput, AIMessage]:
         """Bind tools to every candidate, each in its own format.
 
         Args:
@@ -111,7 +112,9 @@ class FallbackChatModel(OverChain, Verbs, BaseChatModel):
         changed = each(self._asked(), change, "tools", _BOUND_TOOLS)
         return self._derived(changed, self.options, prepared=True).bind()
 
-    def with_structured_output(self, schema: Any, **kwargs: Any) -> FallbackRunnable:
+    def with_structured_output(
+        self, schema: Any, **kwargs: Any
+    ) -> FallbackRunnable[LanguageModelInput, Any]:
         """Return what answers in a schema: each candidate by its own method.
 
         Args:

@@ -10,6 +10,8 @@ from typing import TYPE_CHECKING, Any, Final
 from langchain_core.messages import AIMessage, AIMessageChunk
 from langchain_core.messages.ai import add_ai_message_chunks
 
+from honcho_fallback_langchain._misread import MISREAD, check_misread
+
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Iterator
 
@@ -70,6 +72,9 @@ def to_its_end(chunks: Iterator[Any]) -> Iterator[Any]:
             yield chunk
         if chunk is NOTHING:
             yield NOTHING
+    except MISREAD as error:
+        check_misread(error)
+        raise
     finally:
         if isinstance(chunks, Generator):
             chunks.close()
@@ -87,6 +92,9 @@ async def ato_its_end(chunks: AsyncIterator[Any]) -> AsyncIterator[Any]:
             yield chunk
         if chunk is NOTHING:
             yield NOTHING
+    except MISREAD as error:
+        check_misread(error)
+        raise
     finally:
         if isinstance(chunks, AsyncGenerator):
             await chunks.aclose()

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, Unpack
+from typing import TYPE_CHECKING, Any, Unpack, overload
 
 from honcho_fallback import FallbackConfigError
 from honcho_fallback_langchain._candidates import chat_model_of, check_candidates
@@ -12,16 +12,43 @@ from honcho_fallback_langchain._runnable import FallbackRunnable
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
+    from langchain_core.language_models import BaseChatModel, LanguageModelInput
+    from langchain_core.messages import AIMessage
     from langchain_core.runnables import Runnable
+    from langchain_core.runnables.utils import Input, Output
 
     from honcho_fallback_langchain._options import FallbackOptions
+
+
+@overload
+def with_fallback_config(  # type: ignore[overload-overlap] # pyright: ignore[reportOverlappingOverload] # a chat model is no chain
+    primary: BaseChatModel,
+    fallbacks: Iterable[Runnable[Any, Any]],
+    **options: Unpack[FallbackOptions],
+) -> FallbackChatModel: ...
+
+
+@overload
+def with_fallback_config(  # type: ignore[overload-overlap] # what was bound to one is one, too
+    primary: Runnable[LanguageModelInput, AIMessage],
+    fallbacks: Iterable[Runnable[Any, Any]],
+    **options: Unpack[FallbackOptions],
+) -> FallbackChatModel | FallbackRunnable[LanguageModelInput, AIMessage]: ...
+
+
+@overload
+def with_fallback_config(
+    primary: Runnable[Input, Output],
+    fallbacks: Iterable[Runnable[Any, Any]],
+    **options: Unpack[FallbackOptions],
+) -> FallbackRunnable[Input, Output]: ...
 
 
 def with_fallback_config(
     primary: Runnable[Any, Any],
     fallbacks: Iterable[Runnable[Any, Any]],
     **options: Unpack[FallbackOptions],
-) -> FallbackChatModel | FallbackRunnable:
+) -> FallbackChatModel | FallbackRunnable[Any, Any]:
     """Give a runnable fallbacks: chat models become a FallbackChatModel, the rest a runnable.
 
     Args:

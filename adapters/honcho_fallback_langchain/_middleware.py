@@ -23,6 +23,7 @@ from langchain_core.runnables.config import set_config_context
 from langchain_core.runnables.utils import coro_with_context
 
 from honcho_fallback import FallbackConfigError, FallbackPolicy, Turn
+from honcho_fallback_langchain._misread import MISREAD, check_misread
 from honcho_fallback_langchain._model_call import POSITION, PRIMARY, ModelCall
 from honcho_fallback_langchain._options import FallbackOptions, Options, policy_over
 from honcho_fallback_langchain._sdk_keys import awith_key, with_key
@@ -131,10 +132,14 @@ class FallbackMiddleware(AgentMiddleware[Any, Any, Any]):
 
         def ask(attempt: Attempt) -> ModelResponse[Any]:
             asked = call.request_for(attempt, with_key(attempt.target))
-            if config is None:
-                return call.finish(attempt, handler(asked))
-            with set_config_context(config) as context:
-                return call.finish(attempt, context.run(handler, asked))
+            try:
+                if config is None:
+                    return call.finish(attempt, handler(asked))
+                with set_config_context(config) as context:
+                    return call.finish(attempt, context.run(handler, asked))
+            except MISREAD as error:
+                check_misread(error)
+                raise
 
         return call.told(call.policy.call(in_time(ask), run=call.run))
 
@@ -158,10 +163,14 @@ class FallbackMiddleware(AgentMiddleware[Any, Any, Any]):
 
         async def ask(attempt: Attempt) -> ModelResponse[Any]:
             asked = call.request_for(attempt, await awith_key(attempt.target))
-            if config is None:
-                return call.finish(attempt, await handler(asked))
-            with set_config_context(config) as context:
-                return call.finish(attempt, await coro_with_context(handler(asked), context))
+            try:
+                if config is None:
+                    return call.finish(attempt, await handler(asked))
+                with set_config_context(config) as context:
+                    return call.finish(attempt, await coro_with_context(handler(asked), context))
+            except MISREAD as error:
+                check_misread(error)
+                raise
 
         return call.told(await call.policy.acall(ask, run=call.run))
 

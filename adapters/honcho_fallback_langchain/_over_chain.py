@@ -5,9 +5,9 @@ from __future__ import annotations
 from copy import deepcopy
 from dataclasses import replace
 from functools import cached_property
-from typing import TYPE_CHECKING, Any, Self, Unpack, cast
+from typing import TYPE_CHECKING, Any, Generic, Self, Unpack, cast
 
-from langchain_core.runnables.utils import get_unique_config_specs
+from langchain_core.runnables.utils import Input, Output, get_unique_config_specs
 
 from honcho_fallback_langchain._binding import FallbackBinding
 from honcho_fallback_langchain._options import FallbackOptions, Options, policy_over
@@ -16,18 +16,32 @@ if TYPE_CHECKING:
     from langchain_core.runnables import Runnable, RunnableConfig
     from langchain_core.runnables.utils import ConfigurableFieldSpec
 
-    from honcho_fallback import FallbackObserver, FallbackPolicy, Turn
+    from honcho_fallback import Attempt, FallbackObserver, FallbackPolicy, Turn
 
 # Cached properties: ours, and the one that LangChain keeps for tracing.
 _CACHED = frozenset({"_serialized", "policy"})
 
 
-class OverChain:
+class OverChain(Generic[Input, Output]):
     """Hold what belongs to the chain, for a pydantic model with ``candidates`` and ``options``."""
 
     if TYPE_CHECKING:  # fields of the models, which pydantic would otherwise look for here
         candidates: list[Runnable[Any, Any]]
         options: Options
+
+        def get_name(self, suffix: str | None = None, *, name: str | None = None) -> str:
+            """Return the name of its runs."""
+            ...
+
+        def own_callbacks(self) -> tuple[Any, bool, list[str] | None, dict[str, Any] | None]:
+            """Return the callbacks, verbosity, tags and metadata given to it for itself."""
+            ...
+
+        def ask_for(
+            self, attempt: Attempt, asked: Any, kwargs: dict[str, Any]
+        ) -> tuple[Any, dict[str, Any]]:
+            """Return the input and the keywords for one attempt."""
+            ...
 
     @cached_property
     def policy(self) -> FallbackPolicy:
@@ -64,7 +78,9 @@ class OverChain:
         """
         return self.policy.turn()
 
-    def with_config(self, config: RunnableConfig | None = None, **kwargs: Any) -> FallbackBinding:
+    def with_config(
+        self, config: RunnableConfig | None = None, **kwargs: Any
+    ) -> FallbackBinding[Input, Output]:
         """Bind a config; tags, metadata and callbacks reach every candidate.
 
         Args:

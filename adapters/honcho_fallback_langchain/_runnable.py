@@ -6,12 +6,12 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, Any, Self
 
 from langchain_core.runnables import Runnable, RunnableSerializable
+from langchain_core.runnables.utils import Input, Output
 from pydantic import ConfigDict, Field, InstanceOf
 
 from honcho_fallback_langchain._binding import FallbackBinding
 from honcho_fallback_langchain._candidates import given_candidates
 from honcho_fallback_langchain._options import Options, policy_over
-from honcho_fallback_langchain._over_chain import OverChain
 from honcho_fallback_langchain._rebound import configurable
 from honcho_fallback_langchain._verbs import Verbs
 
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from honcho_fallback import Attempt, FallbackPolicy
 
 
-class FallbackRunnable(OverChain, Verbs, RunnableSerializable[Any, Any]):
+class FallbackRunnable(Verbs[Input, Output, Output], RunnableSerializable[Input, Output]):
     """Ask the next runnable on the first failure of the one before.
 
     Args:
@@ -38,7 +38,7 @@ class FallbackRunnable(OverChain, Verbs, RunnableSerializable[Any, Any]):
     candidates: list[Runnable[Any, Any]]
     options: InstanceOf[Options] = Field(default_factory=Options, exclude=True, repr=False)
 
-    def __init__(self, *candidates: Runnable[Any, Any], **options: Any) -> None:
+    def __init__(self, *candidates: Runnable[Input, Output], **options: Any) -> None:
         listed = given_candidates(candidates, options, chat_models=False)
         own = {name: options.pop(name) for name in ("name",) if name in options}
         held = options.pop("options", Options()).updated(options)
@@ -61,7 +61,7 @@ class FallbackRunnable(OverChain, Verbs, RunnableSerializable[Any, Any]):
         vars(made)["policy"] = policy_over(candidates, made.options, before)
         return made
 
-    def bind(self, **kwargs: Any) -> FallbackBinding:
+    def bind(self, **kwargs: Any) -> FallbackBinding[Input, Output]:
         """Bind keywords for every candidate.
 
         Args:
@@ -121,11 +121,15 @@ class FallbackRunnable(OverChain, Verbs, RunnableSerializable[Any, Any]):
         return None, False, None, None
 
     def ask_for(
-        self, _attempt: Attempt, asked: Any, kwargs: dict[str, Any]
+        self,
+        attempt: Attempt,  # noqa: ARG002 # its candidates take what they are given
+        asked: Any,
+        kwargs: dict[str, Any],
     ) -> tuple[Any, dict[str, Any]]:
         """Return the caller's input and keywords as they are.
 
         Args:
+            attempt: Whom to ask.
             asked: The caller's input.
             kwargs: The caller's keywords.
         """

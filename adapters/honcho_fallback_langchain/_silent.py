@@ -23,6 +23,7 @@ from langchain_core.utils.utils import LC_ID_PREFIX
 
 from honcho_fallback_langchain._chunks import has_content
 from honcho_fallback_langchain._marks import describe, mark, usage_of
+from honcho_fallback_langchain._misread import MISREAD, check_misread, unreadable
 from honcho_fallback_langchain._options import for_this_call
 from honcho_fallback_langchain._sdk_keys import awith_key, with_key
 
@@ -75,25 +76,42 @@ class Silent:
     def generate(self, attempt: Attempt) -> ChatResult:
         """Ask one candidate."""
         model, messages, kwargs = self._prepare(attempt, with_key(attempt.target))
-        if isinstance(model, BaseChatModel):
-            return self._finish(attempt, model._generate_with_cache(messages, **kwargs))  # noqa: SLF001 # see above
-        return self._finish(attempt, _result(model.invoke(messages, _UNHEARD, **kwargs)))
+        try:
+            if isinstance(model, BaseChatModel):
+                result = model._generate_with_cache(messages, **kwargs)  # noqa: SLF001 # see above
+            else:
+                result = _result(model.invoke(messages, _UNHEARD, **kwargs))
+        except MISREAD as error:
+            check_misread(error)
+            raise
+        return self._finish(attempt, result)
 
     async def agenerate(self, attempt: Attempt) -> ChatResult:
         """Ask one candidate."""
         model, messages, kwargs = self._prepare(attempt, await awith_key(attempt.target))
-        if isinstance(model, BaseChatModel):
-            return self._finish(attempt, await model._agenerate_with_cache(messages, **kwargs))  # noqa: SLF001 # see above
-        return self._finish(attempt, _result(await model.ainvoke(messages, _UNHEARD, **kwargs)))
+        try:
+            if isinstance(model, BaseChatModel):
+                result = await model._agenerate_with_cache(messages, **kwargs)  # noqa: SLF001 # see above
+            else:
+                result = _result(await model.ainvoke(messages, _UNHEARD, **kwargs))
+        except MISREAD as error:
+            check_misread(error)
+            raise
+        return self._finish(attempt, result)
 
     def stream(self, attempt: Attempt) -> Iterator[ChatGenerationChunk]:
         """Ask one candidate for its chunks."""
         model, messages, kwargs = self._prepare(attempt, with_key(attempt.target))
         if not isinstance(model, BaseChatModel) or not _streams(model, kwargs, async_api=False):
-            return map(_as_chunk, [self.generate(attempt)])
+            yield _as_chunk(self.generate(attempt))
+            return
         if model.rate_limiter is not None:
             model.rate_limiter.acquire(blocking=True)
-        return model._stream(messages, **kwargs)  # noqa: SLF001 # see above
+        try:
+            yield from model._stream(messages, **kwargs)  # noqa: SLF001 # see above
+        except MISREAD as error:
+            check_misread(error)
+            raise
 
     async def astream(self, attempt: Attempt) -> AsyncIterator[ChatGenerationChunk]:
         """Ask one candidate for its chunks."""
@@ -103,8 +121,12 @@ class Silent:
             return
         if model.rate_limiter is not None:
             await model.rate_limiter.aacquire(blocking=True)
-        async for chunk in model._astream(messages, **kwargs):  # noqa: SLF001 # see above
-            yield chunk
+        try:
+            async for chunk in model._astream(messages, **kwargs):  # noqa: SLF001 # see above
+                yield chunk
+        except MISREAD as error:
+            check_misread(error)
+            raise
 
     def _prepare(
         self, attempt: Attempt, candidate: Runnable[Any, Any]
@@ -117,12 +139,13 @@ class Silent:
         return candidate, messages, kwargs
 
     def _finish(self, attempt: Attempt, result: ChatResult) -> ChatResult:
+        _check_generations(result)
         told = describe(self.run, attempt)
         generations = [
             generation.model_copy(update={"message": mark(generation.message, told)})
             for generation in result.generations
         ]
-        usage = usage_of(generations[0].message) if generations else None
+        usage = usage_of(generations[0].message)
         if usage is not None:
             self.run.tell(usage=dict(usage))
         return result.model_copy(update={"generations": generations})
@@ -191,7 +214,13 @@ def says_something(chunk: ChatGenerationChunk) -> bool:
     return has_content(chunk.message)
 
 
+def _check_generations(result: ChatResult) -> None:
+    if not result.generations:
+        raise unreadable("the answer has no choices")
+
+
 def _answer(result: ChatResult) -> BaseMessage:
+    _check_generations(result)
     message = result.generations[0].message
     if message.id is None:  # as a run would have given it
         return message.model_copy(update={"id": f"{LC_ID_PREFIX}-{uuid4()}-0"})

@@ -3,31 +3,33 @@
 from __future__ import annotations
 
 from contextlib import aclosing, closing
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Generic, TypeVar
 
 from langchain_core.callbacks import AsyncCallbackManager, CallbackManager
+from langchain_core.runnables.utils import Input, Output
 
 from honcho_fallback_langchain._call import Call
 from honcho_fallback_langchain._chunks import NOTHING, has_content, merged
+from honcho_fallback_langchain._over_chain import OverChain
 from honcho_fallback_langchain._sdk_timeouts import in_time, in_time_to_start
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncIterator, Iterator
+    from collections.abc import AsyncGenerator, Generator
 
     from langchain_core.runnables import RunnableConfig
 
-    from honcho_fallback_langchain._call import Chained
+Chunk_co = TypeVar("Chunk_co", covariant=True)
 
 
-class Verbs:
-    """Ask the chain, for any runnable that is ``Chained``."""
+class Verbs(OverChain[Input, Output], Generic[Input, Output, Chunk_co]):
+    """Ask the chain."""
 
     def invoke(
-        self: Chained,
-        input: Any,  # noqa: A002 # LangChain's name
+        self,
+        input: Input,  # noqa: A002 # LangChain's name
         config: RunnableConfig | None = None,
         **kwargs: Any,
-    ) -> Any:
+    ) -> Output:
         """Ask the chain for one answer.
 
         Args:
@@ -44,7 +46,7 @@ class Verbs:
         manager = call.managed(CallbackManager)
         chain = manager and manager.on_chain_start(None, input, **call.named())
         try:
-            answer = self.policy.call(in_time(call.ask), run=call.open(chain))
+            answer: Output = self.policy.call(in_time(call.ask), run=call.open(chain))
         except BaseException as error:
             if chain is not None:
                 chain.on_chain_error(error)
@@ -54,11 +56,11 @@ class Verbs:
         return answer
 
     async def ainvoke(
-        self: Chained,
-        input: Any,  # noqa: A002 # LangChain's name
+        self,
+        input: Input,  # noqa: A002 # LangChain's name
         config: RunnableConfig | None = None,
         **kwargs: Any,
-    ) -> Any:
+    ) -> Output:
         """Ask the chain for one answer, in this task.
 
         Args:
@@ -74,7 +76,7 @@ class Verbs:
         manager = call.managed(AsyncCallbackManager)
         chain = manager and await manager.on_chain_start(None, input, **call.named())
         try:
-            answer = await self.policy.acall(call.aask, run=call.open(chain))
+            answer: Output = await self.policy.acall(call.aask, run=call.open(chain))
         except BaseException as error:
             if chain is not None:
                 await chain.on_chain_error(error)
@@ -84,11 +86,11 @@ class Verbs:
         return answer
 
     def stream(
-        self: Chained,
-        input: Any,  # noqa: A002 # LangChain's name
+        self,
+        input: Input,  # noqa: A002 # LangChain's name
         config: RunnableConfig | None = None,
         **kwargs: Any,
-    ) -> Iterator[Any]:
+    ) -> Generator[Chunk_co, None, None]:
         """Ask the chain for chunks; it may switch until the first with content.
 
         Args:
@@ -128,11 +130,11 @@ class Verbs:
             chain.on_chain_end(merged(seen))
 
     async def astream(
-        self: Chained,
-        input: Any,  # noqa: A002 # LangChain's name
+        self,
+        input: Input,  # noqa: A002 # LangChain's name
         config: RunnableConfig | None = None,
         **kwargs: Any,
-    ) -> AsyncIterator[Any]:
+    ) -> AsyncGenerator[Chunk_co, None]:
         """Ask the chain for chunks, in this task; it may switch until the first with content.
 
         Args:

@@ -32,9 +32,8 @@ FAULTS: Mapping[bool, Mapping[str, float]] = {
     False: {**_ANYWHERE, "cut": 4},
     True: {**_ANYWHERE, "cut early": 4, CUT_LATE: 3, STALL_LATE: 0.2},
 }
-# What the frameworks hide: LangChain takes no choices for a bug, LiteLLM an empty stream for an
-# answer without words.
-_HIDDEN = {("langchain", False), ("langchain", True), ("litellm", True)}
+# What a framework hides: LiteLLM takes an empty stream for an answer without words.
+_HIDDEN = {("litellm", True)}
 # A fallback is mostly well, or nothing would ever be answered.
 _FALLBACK_FAULTS = 0.35
 _REQUESTS = 3

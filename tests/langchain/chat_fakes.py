@@ -204,7 +204,7 @@ def failing_over(**options: Any) -> FallbackChatModel:
     return FallbackChatModel(dead(), alive(), **options)
 
 
-def candidate(model: FallbackChatModel | FallbackRunnable, position: int) -> Any:
+def candidate(model: FallbackChatModel | FallbackRunnable[Any, Any], position: int) -> Any:
     """Return a candidate as it was given."""
     return model.candidates[position]
 

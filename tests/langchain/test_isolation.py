@@ -298,7 +298,9 @@ async def test_the_chain_keeps_no_answers_of_its_own(cache: InMemoryCache) -> No
 def test_answers_kept_by_the_user_are_not_changed() -> None:
     """A candidate that hands out one object again and again hands it out unmarked."""
     kept = alive().invoke("hi")
-    model = FallbackRunnable(RunnableLambda(lambda _: kept), RunnableLambda(str))
+    model: FallbackRunnable[Any, Any] = FallbackRunnable(
+        RunnableLambda(lambda _: kept), RunnableLambda(str)
+    )
     answer = model.invoke("hi")
     assert answer.response_metadata["fallback"]["is_fallback"] is False
     assert "fallback" not in kept.response_metadata

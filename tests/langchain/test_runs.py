@@ -44,7 +44,7 @@ def as_chain(model: Any) -> Runnable[Any, Any]:
     return chain
 
 
-def chain_failing_over() -> FallbackRunnable:
+def chain_failing_over() -> FallbackRunnable[Any, Any]:
     """Chains, and no chat model, that answer in text."""
     made = with_fallback_config(as_chain(dead()), [as_chain(alive())])
     assert isinstance(made, FallbackRunnable)
@@ -226,7 +226,7 @@ async def test_a_reader_who_stops_early_ends_every_run_once() -> None:
 
     chunks = model.stream("hi", {"callbacks": [runs]})
     said = next(chunk.text for chunk in chunks if chunk.text)
-    chunks.close()  # type: ignore[attr-defined] # a generator, typed as an iterator
+    chunks.close()
 
     root = runs.check()
     assert (root.ends, root.output.text) == (["end"], said)

@@ -62,7 +62,7 @@ def chat_model() -> FallbackChatModel:
     return FallbackChatModel(*models(), **options())
 
 
-def chain() -> FallbackRunnable:
+def chain() -> FallbackRunnable[Any, Any]:
     first, second = (model | StrOutputParser() for model in models())
     made = with_fallback_config(first, [second], **options())
     assert isinstance(made, FallbackRunnable)
@@ -147,7 +147,7 @@ def text(message: Any) -> str:
     return str(message.text)
 
 
-def runnable() -> FallbackRunnable:
+def runnable() -> FallbackRunnable[Any, Any]:
     """A chain whose parts can all be pickled."""
     return FallbackRunnable(dead() | RunnableLambda(text), alive() | RunnableLambda(text))
 

@@ -375,4 +375,4 @@ def test_the_factory_takes_the_same_arguments() -> None:
     """`a.with_fallbacks([b])` becomes `with_fallback_config(a, [b])`, options checked."""
     assert with_fallback_config(dead(), [alive()]).invoke("hi").text == "from backup"
     with pytest.raises(FallbackConfigError, match="exceptions_to_handle: no such option"):
-        with_fallback_config(dead(), [alive()], exceptions_to_handle=(ValueError,))  # type: ignore[call-arg]
+        with_fallback_config(dead(), [alive()], exceptions_to_handle=(ValueError,))  # type: ignore[call-overload]

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from contextlib import aclosing, closing
-from typing import TYPE_CHECKING, Any, cast
+from typing import TYPE_CHECKING
 
 from langchain_openai import ChatOpenAI
 from pydantic import SecretStr
@@ -16,13 +16,11 @@ from soak.provider import TARGETS, TIMEOUT
 if TYPE_CHECKING:
     from collections.abc import AsyncGenerator, Generator
 
-    from langchain_core.language_models import BaseChatModel
-
     from soak.ledger import Ledger
     from standins import Served
 
 
-def _model(served: Served, ledger: Ledger, clients: Clients) -> BaseChatModel:
+def _model(served: Served, ledger: Ledger, clients: Clients) -> FallbackChatModel:
     models = [
         ChatOpenAI(
             model=name,
@@ -56,15 +54,12 @@ class LangChainLane:
         return str((await self._model.ainvoke(prompt)).text)
 
     def stream(self, prompt: str) -> Generator[str, None, None]:
-        # LangChain's annotations say less than what it returns.
-        chunks = cast("Generator[Any, None, None]", self._model.stream(prompt))
-        with closing(chunks):
+        with closing(self._model.stream(prompt)) as chunks:
             for chunk in chunks:
                 yield str(chunk.text)
 
     async def astream(self, prompt: str) -> AsyncGenerator[str, None]:
-        chunks = cast("AsyncGenerator[Any, None]", self._model.astream(prompt))
-        async with aclosing(chunks):
+        async with aclosing(self._model.astream(prompt)) as chunks:
             async for chunk in chunks:
                 yield str(chunk.text)
 
