@@ -38,6 +38,9 @@ class LocalModel(NamedTuple):
 def local_model_server(model: str = "tiny-local") -> Generator[LocalModel, None, None]:
     """Serve the tiny model on a free loopback port; it speaks OpenAI's and Anthropic's wire.
 
+    The model talks nonsense. Offered tools, it calls one with ``tool_choice="required"``; left to
+    choose by itself, the server answers 500, as the model has no words to begin a call with.
+
     Args:
         model: The name to answer to.
 
