@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from pathlib import Path
 from tempfile import TemporaryDirectory
@@ -57,7 +58,10 @@ def local_model_server(model: str = "tiny-local") -> Generator[LocalModel, None,
         params.sampling.temp, params.sampling.seed = 1.0, _SEED
         params.use_jinja = True
         params.verbosity = _SILENT
-        server = xllamacpp.Server(params)
+        # Not in the main thread: Ctrl-C while it starts would be raised in the middle of it, and
+        # leave a server that hangs. There, the start is waited for and the interrupt raised then.
+        with ThreadPoolExecutor(1) as starting:
+            server = starting.submit(xllamacpp.Server, params).result()
         try:
             yield LocalModel(server.listening_address, model)
         finally:
