@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from concurrent.futures import ThreadPoolExecutor
+import signal
+import threading
 from contextlib import contextmanager
 from pathlib import Path
 from tempfile import TemporaryDirectory
@@ -58,12 +59,27 @@ def local_model_server(model: str = "tiny-local") -> Generator[LocalModel, None,
         params.sampling.temp, params.sampling.seed = 1.0, _SEED
         params.use_jinja = True
         params.verbosity = _SILENT
-        # Not in the main thread: Ctrl-C while it starts would be raised in the middle of it, and
-        # leave a server that hangs. There, the start is waited for and the interrupt raised then.
-        with ThreadPoolExecutor(1) as starting:
-            server = starting.submit(xllamacpp.Server, params).result()
+        with _interrupts_held_back():
+            server = xllamacpp.Server(params)
         try:
             yield LocalModel(server.listening_address, model)
         finally:
             # The server stops when its last reference goes.
             del server
+
+
+@contextmanager
+def _interrupts_held_back() -> Generator[None, None, None]:
+    # Ctrl-C in the middle of the server's start would leave one that hangs.
+    before = signal.getsignal(signal.SIGINT)
+    if before is None or threading.current_thread() is not threading.main_thread():
+        yield  # nothing is raised here
+        return
+    held: list[int] = []
+    signal.signal(signal.SIGINT, lambda number, _frame: held.append(number))
+    try:
+        yield
+    finally:
+        signal.signal(signal.SIGINT, before)
+    if held:
+        signal.raise_signal(signal.SIGINT)
