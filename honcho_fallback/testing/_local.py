@@ -7,7 +7,7 @@ import threading
 from contextlib import contextmanager
 from pathlib import Path
 from tempfile import TemporaryDirectory
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from honcho_fallback.testing._gguf import write_tiny_gguf
 from honcho_fallback.testing._need import need
@@ -59,9 +59,10 @@ def local_model_server(model: str = "tiny-local") -> Generator[LocalModel, None,
         params.sampling.temp, params.sampling.seed = 1.0, _SEED
         params.use_jinja = True
         params.verbosity = _SILENT
-        with _interrupts_held_back():
-            server = xllamacpp.Server(params)
+        server: Any = None
         try:
+            with _interrupts_held_back():
+                server = xllamacpp.Server(params)
             yield LocalModel(server.listening_address, model)
         finally:
             # The server stops when its last reference goes.
