@@ -5,10 +5,12 @@ from __future__ import annotations
 import json
 import re
 import sys
+import tomllib
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import pytest
+import typer
 from werkzeug import Response
 
 if TYPE_CHECKING:
@@ -17,7 +19,8 @@ if TYPE_CHECKING:
 
 pytest_plugins = ["pytester"]
 
-README = (Path(__file__).resolve().parent.parent / "README.md").read_text(encoding="utf-8")
+ROOT = Path(__file__).resolve().parent.parent
+README = (ROOT / "README.md").read_text(encoding="utf-8")
 
 
 def blocks(text: str, wanted: str) -> list[str]:
@@ -146,7 +149,7 @@ def test_every_example_runs(
     assert asked.count("/local/chat/completions") == 6 + 2
     assert "noon lmstudio/qwen3-4b" in shown
     assert "bad_credentials False Log in" in shown
-    assert shown.splitlines()[-1].startswith("I stopped: read_mail failed 3 times")
+    assert "\nI stopped: read_mail failed 3 times" in shown
 
 
 def test_the_langchain_examples_run(
@@ -172,10 +175,48 @@ def test_the_langchain_examples_run(
 def test_the_test_file_passes(pytester: pytest.Pytester, monkeypatch: pytest.MonkeyPatch) -> None:
     """The section on testing is a whole test file."""
     monkeypatch.setenv("PYTEST_DISABLE_PLUGIN_AUTOLOAD", "1")
-    (code,) = blocks(TESTING, "python")
+    code, _ = blocks(TESTING, "python")
     pytester.makepyfile(code)
     command = [sys.executable, "-m", "pytest", "-p", "honcho_fallback", "-p", "no:cacheprovider"]
     pytester.run(*command).assert_outcomes(passed=2)
+
+
+def test_the_simulator_example_prints_what_the_readme_shows(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    """The servers of the test kit stand in for real ones without pytest."""
+    _, code = blocks(TESTING, "python")
+    exec(compile(code, "README.md", "exec"), {"__name__": "readme"})  # noqa: S102 # our own README
+    assert capsys.readouterr().out == blocks(TESTING, "text")[0]
+
+
+def test_the_extras_table_is_complete() -> None:
+    """Every extra stands in the table, and nothing else does."""
+    project = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
+    rows = section("Two commands").partition("| extra |")[2]
+    named = re.findall(r"`(\w+)`", "".join(re.findall(r"^\| (`.*?) \|", rows, re.MULTILINE)))
+    assert {*named} == {*project["optional-dependencies"]}
+
+
+def test_the_commands_table_is_complete() -> None:
+    """Every command stands in the table, and nothing else does."""
+    from honcho_fallback.cli._app import app  # noqa: PLC0415 # only this test needs it
+
+    rows = re.findall(r"^\| (`.*?) \|", section("The command line"), re.MULTILINE)
+    named = re.findall(r"`([\w-]+)`", "".join(rows))
+    assert {*named} == {*typer.main.get_group(app).commands}
+
+
+def test_links_lead_somewhere() -> None:
+    """A heading that was renamed, or a file that was moved, would leave a dead link."""
+    for page in ("README.md", "CONTRIBUTING.md"):
+        text = (ROOT / page).read_text(encoding="utf-8")
+        text = re.sub(r"^```.*?^```$", "", text, flags=re.DOTALL | re.MULTILINE)
+        headings = re.findall(r"^##+ (.*)$", text, re.MULTILINE)
+        anchors = {re.sub(r"[^\w -]", "", one).lower().replace(" ", "-") for one in headings}
+        for link in re.findall(r"\]\((?!https?:)([^)]+)\)", text):
+            found = link[1:] in anchors if link.startswith("#") else (ROOT / link).exists()
+            assert found, f"{page}: {link}"
 
 
 def test_the_options_table_is_complete() -> None:

@@ -30,7 +30,7 @@ def _app() -> Callable[..., object]:
             raise
         sys.stderr.write(
             f"honcho-fallback: {missing.name} is not installed: "
-            "pip install 'honcho-fallback[demo]'\n"
+            "pip install 'honcho-fallback[cli]'\n"
         )
         sys.exit(2)
     return app

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from importlib.metadata import version as installed_version
 from pathlib import Path
 from typing import Annotated, NoReturn
 
@@ -16,7 +17,27 @@ app = typer.Typer(
     no_args_is_help=True,
     add_completion=False,
     pretty_exceptions_enable=False,
+    context_settings={"help_option_names": ["-h", "--help"]},
 )
+
+
+def _show_version(asked: bool) -> None:  # noqa: FBT001 # how typer calls it
+    if asked:
+        typer.echo(f"honcho-fallback {installed_version('honcho-fallback')}")
+        raise typer.Exit
+
+
+@app.callback()
+def options(
+    *,
+    version: Annotated[
+        bool,
+        typer.Option(
+            "--version", callback=_show_version, is_eager=True, help="Show the version and exit."
+        ),
+    ] = False,
+) -> None:
+    """Take the options that stand before a command."""
 
 
 @app.command()
@@ -103,7 +124,11 @@ def show(
 
     try:
         status = _show.show(source, Console(), html=html, outcomes=outcome or (), last=last)
-    except (_show.ShowError, OSError) as error:
+    except OSError as error:
+        _refuse(
+            FallbackConfigError.about(str(error.filename), str(error.strerror), "check the path")
+        )
+    except _show.ShowError as error:
         _refuse(error)
     raise typer.Exit(status)
 
@@ -148,7 +173,7 @@ def dry_run(
         ),
     ] = None,
     preset: Annotated[
-        str, typer.Option(help="honcho, default, honcho_main or hermes.")
+        str, typer.Option(help="honcho, default, resilient, honcho_main or hermes.")
     ] = "honcho",
     env_file: EnvFile = None,
     toml: Toml = None,
@@ -190,6 +215,8 @@ def simulate(  # noqa: PLR0913 # one per option
     if scenario is None:
         _refuse(ValueError("name a scenario, such as outage; --list shows those shipped"))
     try:
+        if html is not None:
+            _simulate.check_folder(html)
         comparison = _simulate.played(scenario, policy or (), seed, calls)
         if html is not None:
             _simulate.write_page(comparison, html)

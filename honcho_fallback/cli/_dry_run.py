@@ -21,6 +21,7 @@ if TYPE_CHECKING:
 PRESETS: dict[str, Callable[[], FallbackConfig]] = {
     "honcho": FallbackConfig.honcho,
     "default": FallbackConfig,
+    "resilient": FallbackConfig.resilient,
     "honcho_main": FallbackConfig.honcho_main,
     "hermes": FallbackConfig.hermes,
 }

@@ -63,6 +63,21 @@ def to_json(comparison: Comparison) -> str:
     return json.dumps(comparison.to_dict(), indent=2, ensure_ascii=False)
 
 
+def check_folder(path: Path) -> None:
+    """Look that the page's folder is there, before a long play for nothing.
+
+    Args:
+        path: Where the page will go.
+
+    Raises:
+        FallbackConfigError: There is no such folder.
+    """
+    if not path.parent.is_dir():
+        raise FallbackConfigError.about(
+            "--html", f"{path.parent} is no folder", "make it, or name another file"
+        )
+
+
 def write_page(comparison: Comparison, path: Path) -> None:
     """Write a page that stands alone.
 

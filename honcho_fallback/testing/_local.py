@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import signal
+import threading
 from contextlib import contextmanager
 from pathlib import Path
 from tempfile import TemporaryDirectory
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from honcho_fallback.testing._gguf import write_tiny_gguf
 from honcho_fallback.testing._need import need
@@ -38,6 +40,9 @@ class LocalModel(NamedTuple):
 def local_model_server(model: str = "tiny-local") -> Generator[LocalModel, None, None]:
     """Serve the tiny model on a free loopback port; it speaks OpenAI's and Anthropic's wire.
 
+    The model talks nonsense. Offered tools, it calls one with ``tool_choice="required"``; left to
+    choose by itself, the server answers 500, as the model has no words to begin a call with.
+
     Args:
         model: The name to answer to.
 
@@ -54,9 +59,28 @@ def local_model_server(model: str = "tiny-local") -> Generator[LocalModel, None,
         params.sampling.temp, params.sampling.seed = 1.0, _SEED
         params.use_jinja = True
         params.verbosity = _SILENT
-        server = xllamacpp.Server(params)
+        server: Any = None
         try:
+            with _interrupts_held_back():
+                server = xllamacpp.Server(params)
             yield LocalModel(server.listening_address, model)
         finally:
             # The server stops when its last reference goes.
             del server
+
+
+@contextmanager
+def _interrupts_held_back() -> Generator[None, None, None]:
+    # Ctrl-C in the middle of the server's start would leave one that hangs.
+    before = signal.getsignal(signal.SIGINT)
+    if before is None or threading.current_thread() is not threading.main_thread():
+        yield  # nothing is raised here
+        return
+    held: list[int] = []
+    signal.signal(signal.SIGINT, lambda number, _frame: held.append(number))
+    try:
+        yield
+    finally:
+        signal.signal(signal.SIGINT, before)
+    if held:
+        signal.raise_signal(signal.SIGINT)

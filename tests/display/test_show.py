@@ -109,10 +109,10 @@ def test_a_page_is_written_instead(saved: Path, tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("args", "words"),
     [
-        (["none.jsonl"], "No such file or directory: 'none.jsonl'"),
-        (["."], "Is a directory: '.'"),
+        (["none.jsonl"], "none.jsonl: No such file or directory; check the path"),
+        (["."], ".: Is a directory; check the path"),
         (["-", "--outcome", "won"], "--outcome: got 'won'; pass one of running, success"),
-        (["-", "--html", "none/calls.html"], "none/calls.html'"),
+        (["-", "--html", "none/calls.html"], "none/calls.html: No such file or directory; check"),
         (["-", "--last", "0"], "--last"),
         ([], "Missing argument"),
     ],

@@ -88,6 +88,20 @@ def test_a_page_is_written(mine: Path, tmp_path: Path) -> None:
     assert "name another file" in refused.stderr
 
 
+def test_a_page_that_has_no_folder_is_refused_before_the_play(
+    mine: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A long play is not made for a page that nobody could write."""
+
+    def never(*_args: object) -> None:
+        pytest.fail("it was played")
+
+    monkeypatch.setattr("honcho_fallback.cli._simulate.played", never)
+    refused = run(mine, "--html", tmp_path / "no" / "page.html")
+    assert refused.exit_code == 2
+    assert "no is no folder; make it" in refused.stderr
+
+
 def test_saved_records_are_played_again(tmp_path: Path) -> None:
     """A file of JSON lines is a scenario; what was taken for granted is told."""
     records = simulate(incident(failing(starts=5)), FallbackConfig()).records

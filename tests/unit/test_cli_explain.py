@@ -150,6 +150,21 @@ def test_a_demo_that_cannot_be_played_is_refused(
     assert words in result.stderr
 
 
+@pytest.mark.parametrize(
+    ("args", "words"),
+    [
+        (["--version"], "honcho-fallback 0."),
+        (["-h"], "Usage: honcho-fallback"),
+        (["show", "-h"], "Usage: honcho-fallback show"),
+    ],
+)
+def test_version_and_help_are_told(args: list[str], words: str) -> None:
+    """The usual options work, before a command and after it."""
+    result = CliRunner().invoke(app, args, prog_name="honcho-fallback")
+    assert result.exit_code == 0
+    assert words in result.stdout
+
+
 @pytest.mark.parametrize("missing", ["rich", "typer"])
 def test_a_missing_extra_is_named(missing: str) -> None:
     """Without the extra the command says what to install, with exit status 2."""
@@ -160,7 +175,7 @@ def test_a_missing_extra_is_named(missing: str) -> None:
         [sys.executable, "-c", code], capture_output=True, text=True, check=False
     )
     assert done.returncode == 2
-    assert "pip install 'honcho-fallback[demo]'" in done.stderr
+    assert "pip install 'honcho-fallback[cli]'" in done.stderr
     assert "Traceback" not in done.stderr
 
 
