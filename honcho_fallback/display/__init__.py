@@ -2,6 +2,8 @@
 
 ``CallRecord``, ``Failure`` and ``FallbackPolicy`` draw themselves with what is in here; a terminal
 needs rich (extra ``cli``).
+
+PYTEST_DONT_REWRITE: pytest would rewrite and watch a whole distribution that brings a plugin.
 """
 
 from honcho_fallback.display._calls import Calls, Summary

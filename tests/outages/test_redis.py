@@ -63,14 +63,15 @@ def drive(driver: str, policy: FallbackPolicy, script: Script, run: FallbackRun)
         return DRIVERS[driver](policy, script, run)
 
     async def ask() -> Any:
-        if driver == "acall":
-            answer = await policy.acall(script.aask, run=run)
-        else:
-            (answer,) = [chunk async for chunk in policy.astream(script.astream, run=run)]
         store = policy.config.cooldown
         assert isinstance(store, RedisCooldown)
-        await store.aclose()
-        return answer
+        try:
+            if driver == "acall":
+                return await policy.acall(script.aask, run=run)
+            (answer,) = [chunk async for chunk in policy.astream(script.astream, run=run)]
+            return answer
+        finally:
+            await store.aclose()
 
     return asyncio.run(ask())
 
