@@ -175,7 +175,7 @@ class Looping(AgentChat):
         return [ROUNDS[sum(message.type == "ai" for message in messages)]]
 
 
-# LangChain silences its own warning with warnings.catch_warnings, which threads undo for each other.
+# LangChain silences its own warning in a way that threads undo for each other.
 @pytest.mark.filterwarnings("ignore:Direct attribute assignment to ModelRequest")
 @pytest.mark.parametrize("reset", ["iteration", "turn"])
 @pytest.mark.parametrize("kind", ["tasks", "threads"])

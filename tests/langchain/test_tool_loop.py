@@ -638,7 +638,7 @@ async def test_an_answer_that_does_not_fit_an_interrupt_is_no_failure() -> None:
     assert results(answered)[0].status == "success"
 
 
-# LangChain silences its own warning with warnings.catch_warnings, which threads undo for each other.
+# LangChain silences its own warning in a way that threads undo for each other.
 @pytest.mark.filterwarnings("ignore:Direct attribute assignment to ModelRequest")
 async def test_runs_share_nothing() -> None:
     """Of 50 concurrent runs on one middleware every second fails; only those are ended."""
