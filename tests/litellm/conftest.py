@@ -96,6 +96,12 @@ class Seen:
     at: float
 
 
+class Listening(ThreadingHTTPServer):
+    """Keep room for a hundred callers at once; dropped ones come back after seconds only."""
+
+    request_queue_size = 256
+
+
 class Providers:
     """Serve any number of providers under one address; the path's first part is the name."""
 
@@ -116,7 +122,7 @@ class Providers:
             def log_message(self, *_: Any) -> None:
                 """Say nothing."""
 
-        self._server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
+        self._server = Listening(("127.0.0.1", 0), Handler)
         self._server.daemon_threads = True
         self.url = f"http://127.0.0.1:{self._server.server_address[1]}"
         self._thread = threading.Thread(target=self._server.serve_forever, args=(0.01,))
