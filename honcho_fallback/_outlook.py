@@ -161,8 +161,11 @@ class Outlook:
             if choice.permit is not None or choice.forced:
                 self.note = _PROBE if choice.permit else "all were cooling down, it was due first"
         target = self._plan.chain[position]
-        self.guards, self.late, self.why = RecoveryGuards(), False, None
-        self._generation = getattr(target.credential, "generation", None)
+        self.late, self.why = False, None
+        if target is not left:
+            self.guards = RecoveryGuards()
+        if target.credential is not None:
+            self._generation = getattr(target.credential, "generation", None)
         if self._config.retry_budget is not None:
             self._config.retry_budget.first(target.identity, now)
         return position
@@ -195,6 +198,8 @@ class Outlook:
     def _reports(
         self, target: Target, failure: Failure | None, outcome: Outcome = "exhausted"
     ) -> tuple[Report, ...]:
+        if failure is None and self.permit is None:
+            return ()  # no news: nobody was missing it
         health: Health = "up" if outcome == "success" else "unknown"
         asked = None
         if failure is not None and outcome in {"exhausted", "rejected", "interrupted"}:

@@ -218,8 +218,9 @@ class FallbackPolicy(Shown):
     asettle = staticmethod(_drive.asettle)
 
     def _given(self, options: CallOptions) -> FallbackRun:
-        if not options and not self._plan.turn_scoped:
-            return self._begin(self._plan, None)
+        if not options:
+            turn = Turn.current(self._owner) if self._plan.turn_scoped else None
+            return self._begin(self._plan, turn)
         return self._starter(options)()
 
     def _starter(self, options: CallOptions) -> Start:
