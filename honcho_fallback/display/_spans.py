@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, NamedTuple
 if TYPE_CHECKING:
     from honcho_fallback import AttemptRecord, CallRecord
 
-_LONGEST = 1e15  # seconds; beyond it sums lose their meaning
+_SHORTEST, _LONGEST = 1e-12, 1e15  # seconds; beyond them sums lose their meaning
 
 
 class Span(NamedTuple):
@@ -37,7 +37,7 @@ def spans(record: CallRecord) -> tuple[float, list[Span]]:
     """
     ends = [_sane(each.started) + _sane(each.seconds) for each in record.attempts]
     whole = max([_sane(record.seconds), *ends])
-    scale = 1 / whole if whole > 0 else 0.0
+    scale = 1 / whole if whole > _SHORTEST else 0.0
     found: list[Span] = []
     for each in record.attempts:
         start = min(_sane(each.started) * scale, 1.0)

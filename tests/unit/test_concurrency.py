@@ -6,6 +6,7 @@ import asyncio
 import contextlib
 import gc
 import threading
+import warnings
 from concurrent.futures import ThreadPoolExecutor
 from typing import TYPE_CHECKING, Any
 
@@ -201,7 +202,9 @@ class WatchedError(ProviderError):
 @pytest.fixture
 def no_collector() -> Iterator[None]:
     """Show that memory is given back by reference counts alone."""
-    gc.collect()
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", ResourceWarning)  # of what other tests have left
+        gc.collect()
     gc.disable()
     WatchedError.alive = 0
     yield
