@@ -543,8 +543,5 @@ class FallbackRun(History):
 
     def _refuse_once_over(self, step: str) -> None:
         if self._outcome != "running":
-            self._refuse(step)
-
-    def _refuse(self, step: str) -> NoReturn:
-        ended = f"the call has ended ({self._outcome}) and a run serves one"
-        raise RuntimeError(f"{step}: {ended}; ask policy.start() for another")
+            ended = f"the call has ended ({self._outcome}) and a run serves one"
+            raise RuntimeError(f"{step}: {ended}; ask policy.start() for another")

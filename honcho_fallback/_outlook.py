@@ -198,8 +198,6 @@ class Outlook:
     def _reports(
         self, target: Target, failure: Failure | None, outcome: Outcome = "exhausted"
     ) -> tuple[Report, ...]:
-        if failure is None and self.permit is None:
-            return ()  # no news: nobody was missing it
         health: Health = "up" if outcome == "success" else "unknown"
         asked = None
         if failure is not None and outcome in {"exhausted", "rejected", "interrupted"}:

@@ -13,5 +13,5 @@ def read(name: str) -> dict[str, Any]:
     Args:
         name: Its path inside the package, without its ending.
     """
-    path = Path(__file__).with_name(f"{name}.toml")
+    path = Path(__file__).parent / f"{name}.toml"
     return tomllib.loads(path.read_text(encoding="utf-8"))

@@ -7,10 +7,9 @@
 from __future__ import annotations
 
 import errno
-import tomllib
-from pathlib import Path
 from typing import Any, NamedTuple
 
+from honcho_fallback import _tables
 from honcho_fallback._failure import FailureKind
 
 
@@ -54,8 +53,7 @@ def read(name: str) -> dict[str, Any]:
     Args:
         name: Without its ending.
     """
-    path = Path(__file__).with_name("tables") / f"{name}.toml"
-    return tomllib.loads(path.read_text(encoding="utf-8"))
+    return _tables.read(f"_classify/tables/{name}")
 
 
 def frozen(row: dict[str, Any]) -> dict[str, Any]:

@@ -22,7 +22,14 @@ from honcho_fallback.display._facts import (
 )
 from honcho_fallback.display._marks import OUTCOMES, mark_of
 from honcho_fallback.display._spans import spans
-from honcho_fallback.display._words import duration, headline, plain, said, what_to_do
+from honcho_fallback.display._words import (
+    duration,
+    headline,
+    plain,
+    said,
+    undrawable,
+    what_to_do,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -45,10 +52,7 @@ def drawn(value: object) -> RenderableType:
     Raises:
         TypeError: It cannot be drawn.
     """
-    raise TypeError(
-        f"cannot draw {type(value).__name__}: "
-        "pass a CallRecord, Failure, FallbackPolicy, Calls or Summary"
-    )
+    raise undrawable(value)
 
 
 @drawn.register(CallRecord)

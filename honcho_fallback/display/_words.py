@@ -18,6 +18,18 @@ _UNSAFE = {"Cc", "Cs"}
 _TURNING = {"LRE", "RLE", "LRO", "RLO", "PDF", "LRI", "RLI", "FSI", "PDI"}
 
 
+def undrawable(value: object) -> TypeError:
+    """Return what is raised for a value that cannot be drawn.
+
+    Args:
+        value: What it is.
+    """
+    return TypeError(
+        f"cannot draw {type(value).__name__}: "
+        "pass a CallRecord, Failure, FallbackPolicy, Calls or Summary"
+    )
+
+
 def plain(text: str) -> str:
     """Return a text on one line, without what could act on a terminal or on its surroundings.
 

@@ -26,6 +26,7 @@ if TYPE_CHECKING:
 
     from langchain_core.messages import BaseMessage
 
+    from honcho_fallback import CallRecord, Restore
     from honcho_fallback_langchain import FallbackRunnable
 
 USAGE = {"input_tokens": 5, "output_tokens": 10, "total_tokens": 15}
@@ -328,6 +329,32 @@ class Runs(BaseCallbackHandler):
 
     def on_llm_error(self, error: BaseException, *, run_id: UUID, **kwargs: Any) -> None:
         self._end(run_id, "error").error = error
+
+
+class Told:
+    """Keep what an observer is told."""
+
+    def __init__(self) -> None:
+        self.records: list[CallRecord] = []
+        self.restored: list[Restore] = []
+
+    def on_start(self, call: Any) -> None:
+        pass
+
+    def on_switch(self, switch: Any) -> None:
+        pass
+
+    def on_finish(self, record: CallRecord) -> None:
+        self.records.append(record)
+
+    def on_restore(self, restore: Restore) -> None:
+        self.restored.append(restore)
+
+    @property
+    def kinds(self) -> list[str | None]:
+        """Return what went wrong in each attempt of the last call, None for an answer."""
+        attempts = self.records[-1].attempts
+        return [attempt.kind and attempt.kind.value for attempt in attempts]
 
 
 def text_of(answer: Any) -> str:

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 from agent_fakes import agent, last, run
-from chat_fakes import SILENT_VERBS, VERBS, Joke, alive, look_up
+from chat_fakes import SILENT_VERBS, VERBS, Joke, Told, alive, look_up
 from langchain_core.callbacks import BaseCallbackHandler
 from langchain_core.load import dumps
 from langchain_core.prompts import ChatPromptTemplate
@@ -22,7 +22,6 @@ from honcho_fallback_langchain import FallbackChatModel, FallbackMiddleware, wit
 if TYPE_CHECKING:
     from pytest_httpserver import HTTPServer
 
-    from honcho_fallback import CallRecord
 
 pytestmark = pytest.mark.filterwarnings("ignore::langchain_core._api.LangChainBetaWarning")
 
@@ -57,22 +56,6 @@ class Awaited(Refreshed):
     async def refresh(self) -> None:  # type: ignore[override] # as the protocol allows
         await asyncio.sleep(0)
         super().refresh()
-
-
-class Told:
-    """Keep the records."""
-
-    def __init__(self) -> None:
-        self.records: list[CallRecord] = []
-
-    def on_start(self, call: Any) -> None:
-        pass
-
-    def on_switch(self, switch: Any) -> None:
-        pass
-
-    def on_finish(self, record: CallRecord) -> None:
-        self.records.append(record)
 
 
 @pytest.mark.parametrize("verb", EVERY_VERB)

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 from agent_fakes import ROUNDS, agent, agent_chat, calls, down, last, run, up
+from chat_fakes import Told
 from langchain_core.tools import tool
 from langgraph.checkpoint.memory import InMemorySaver
 from langgraph.types import Command, interrupt
@@ -25,33 +26,12 @@ from honcho_fallback_langchain import FallbackChatModel, FallbackMiddleware
 if TYPE_CHECKING:
     from pytest_httpserver import HTTPServer
 
-    from honcho_fallback import CallRecord, Restore
 
 VERBS = pytest.mark.parametrize("verb", ["invoke", "ainvoke"])
 
 
 def thread(name: str, **more: Any) -> dict[str, Any]:
     return {"configurable": {"thread_id": name, **more}}
-
-
-class Told:
-    """Keep what an observer is told."""
-
-    def __init__(self) -> None:
-        self.records: list[CallRecord] = []
-        self.restored: list[Restore] = []
-
-    def on_start(self, call: Any) -> None:
-        pass
-
-    def on_switch(self, switch: Any) -> None:
-        pass
-
-    def on_finish(self, record: CallRecord) -> None:
-        self.records.append(record)
-
-    def on_restore(self, restore: Restore) -> None:
-        self.restored.append(restore)
 
 
 @tool

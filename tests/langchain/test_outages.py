@@ -10,6 +10,7 @@ from chat_fakes import (
     SILENT_VERBS,
     VERBS,
     Joke,
+    Told,
     alive,
     asked_of,
     chat,
@@ -38,7 +39,7 @@ if TYPE_CHECKING:
 
     from pytest_httpserver import HTTPServer
 
-    from honcho_fallback import CallRecord, Restore, Target
+    from honcho_fallback import Target
     from honcho_fallback.testing import Clock
 
 pytestmark = pytest.mark.filterwarnings("ignore::langchain_core._api.LangChainBetaWarning")
@@ -50,32 +51,6 @@ each_provider = pytest.mark.parametrize("name", ["openai", "anthropic"])
 
 
 JOKE = '{"setup": "knock knock"}'
-
-
-class Told:
-    """Keep what an observer is told."""
-
-    def __init__(self) -> None:
-        self.records: list[CallRecord] = []
-        self.restored: list[Restore] = []
-
-    def on_start(self, call: Any) -> None:
-        pass
-
-    def on_switch(self, switch: Any) -> None:
-        pass
-
-    def on_finish(self, record: CallRecord) -> None:
-        self.records.append(record)
-
-    def on_restore(self, restore: Restore) -> None:
-        self.restored.append(restore)
-
-    @property
-    def kinds(self) -> list[str | None]:
-        """Return what went wrong in each attempt of the last call, None for an answer."""
-        attempts = self.records[-1].attempts
-        return [attempt.kind and attempt.kind.value for attempt in attempts]
 
 
 # Cooldown: who is down is remembered.
