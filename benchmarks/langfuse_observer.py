@@ -102,7 +102,7 @@ def with_policy(*observers: FallbackObserver) -> Call:
 
     def call() -> object:
         run = policy.start()
-        run.tell(input=QUESTION)
+        run.report(input=QUESTION)
         return policy.call(lambda _: ANSWER, run=run)
 
     return call

@@ -3,37 +3,55 @@
 PYTEST_DONT_REWRITE: pytest would rewrite and watch a whole distribution that brings a plugin.
 """
 
-from honcho_fallback._budget import RetryBudget
 from honcho_fallback._classify import classify
-from honcho_fallback._config import ConfigOptions, FallbackConfig
-from honcho_fallback._cooldown import Cooldown, CooldownStore
-from honcho_fallback._errors import (
+from honcho_fallback._classify._answers import check_response
+from honcho_fallback._core.config import FallbackConfig
+from honcho_fallback._core.errors import (
     AnswerRejected,
     DeadlineExceeded,
     FallbackConfigError,
     FallbackError,
     FallbackExhausted,
     StreamInterrupted,
+    TargetUnavailable,
 )
-from honcho_fallback._failure import Failure, FailureKind
-from honcho_fallback._machine import FallbackRun
-from honcho_fallback._observer import CallContent, CallStart, FallbackObserver, Restore, Switch
-from honcho_fallback._policy import FallbackPolicy
-from honcho_fallback._record import AttemptRecord, CallRecord
-from honcho_fallback._recovery import Credential, RecoveryGuards, TransportRecovery
-from honcho_fallback._response import check_response
-from honcho_fallback._target import Attempt, Target
-from honcho_fallback._turn import Turn
+from honcho_fallback._core.failure import Failure, FailureKind
+from honcho_fallback._core.observers import (
+    CallContent,
+    CallStart,
+    FallbackObserver,
+    Restore,
+    Switch,
+)
+from honcho_fallback._core.policy import CallOptions, FallbackPolicy
+from honcho_fallback._core.presets import ConfigOptions
+from honcho_fallback._core.record import AttemptRecord, CallRecord
+from honcho_fallback._core.recovery import PendingAction, TransportRecovery
+from honcho_fallback._core.run import FallbackRun
+from honcho_fallback._core.runtime import Runtime
+from honcho_fallback._core.shared import (
+    Cooldown,
+    CooldownChoice,
+    CooldownReport,
+    CooldownStore,
+    RetryBudget,
+    SharedCooldown,
+)
+from honcho_fallback._core.target import Attempt, Credential, Target
+from honcho_fallback._core.turn import Turn
 
 __all__ = [
     "AnswerRejected",
     "Attempt",
     "AttemptRecord",
     "CallContent",
+    "CallOptions",
     "CallRecord",
     "CallStart",
     "ConfigOptions",
     "Cooldown",
+    "CooldownChoice",
+    "CooldownReport",
     "CooldownStore",
     "Credential",
     "DeadlineExceeded",
@@ -46,14 +64,29 @@ __all__ = [
     "FallbackObserver",
     "FallbackPolicy",
     "FallbackRun",
-    "RecoveryGuards",
+    "PendingAction",
     "Restore",
     "RetryBudget",
+    "Runtime",
+    "SharedCooldown",
     "StreamInterrupted",
     "Switch",
     "Target",
+    "TargetUnavailable",
     "TransportRecovery",
     "Turn",
     "check_response",
     "classify",
 ]
+
+# A traceback names an error as users import it, not by the room that it lives in.
+for _error in (
+    AnswerRejected,
+    DeadlineExceeded,
+    FallbackConfigError,
+    FallbackError,
+    FallbackExhausted,
+    StreamInterrupted,
+    TargetUnavailable,
+):
+    _error.__module__ = __name__

@@ -14,9 +14,9 @@ from honcho_fallback._classify._read import children
 from honcho_fallback._classify._redact import redact
 from honcho_fallback._classify._tables import Row
 from honcho_fallback._classify._waits import in_text, read_waits
-from honcho_fallback._errors import AnswerRejected
-from honcho_fallback._failure import KINDS, Failure
-from honcho_fallback._failure import FailureKind as Kind
+from honcho_fallback._core.errors import AnswerRejected
+from honcho_fallback._core.failure import KINDS, Failure
+from honcho_fallback._core.failure import FailureKind as Kind
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator

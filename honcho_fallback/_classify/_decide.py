@@ -7,7 +7,7 @@ import re
 from typing import TYPE_CHECKING
 
 from honcho_fallback._classify._tables import CODES, ERRNOS, GENERIC, STATUSES, WORDS, Row, by_text
-from honcho_fallback._failure import FailureKind as Kind
+from honcho_fallback._core.failure import FailureKind as Kind
 
 if TYPE_CHECKING:
     from honcho_fallback._classify._facts import Facts

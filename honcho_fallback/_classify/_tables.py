@@ -7,10 +7,11 @@
 from __future__ import annotations
 
 import errno
+import tomllib
+from pathlib import Path
 from typing import Any, NamedTuple
 
-from honcho_fallback import _tables
-from honcho_fallback._failure import FailureKind
+from honcho_fallback._core.failure import FailureKind
 
 
 class Row(NamedTuple):
@@ -48,12 +49,9 @@ class Row(NamedTuple):
 
 
 def read(name: str) -> dict[str, Any]:
-    """Read one file of tables.
-
-    Args:
-        name: Without its ending.
-    """
-    return _tables.read(f"_classify/tables/{name}")
+    """Read one file of tables, named without its ending."""
+    path = Path(__file__).parent / "tables" / f"{name}.toml"
+    return tomllib.loads(path.read_text(encoding="utf-8"))
 
 
 def frozen(row: dict[str, Any]) -> dict[str, Any]:

@@ -1,7 +1,6 @@
 """Draw calls, failures and policies, in a notebook, in a terminal and on a page of their own.
 
-``CallRecord``, ``Failure`` and ``FallbackPolicy`` draw themselves with what is in here; a terminal
-needs rich (extra ``cli``).
+A terminal needs rich (extra ``cli``).
 
 PYTEST_DONT_REWRITE: pytest would rewrite and watch a whole distribution that brings a plugin.
 """

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from itertools import pairwise
 from typing import TYPE_CHECKING
 
-from honcho_fallback._shown import Shown
+from honcho_fallback.display._shown import Shown
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping

@@ -6,9 +6,10 @@ import asyncio
 from contextlib import contextmanager
 from heapq import heapify, heappop, heappush
 from itertools import count
-from types import SimpleNamespace
+from dataclasses import replace
 from typing import TYPE_CHECKING, Self
-from unittest.mock import patch
+
+from honcho_fallback import Runtime
 
 if TYPE_CHECKING:
     from collections.abc import Generator
@@ -99,16 +100,13 @@ class Clock:
 
     @contextmanager
     def installed(self) -> Generator[Self, None, None]:
-        """Be the time of every policy of this process, until the ``with`` block ends.
-
-        Time comes into the core in one module and as four names, which are replaced there: a
-        parameter would have to be passed by the very code under test.
-        """
-        with patch.multiple(
-            "honcho_fallback._policy",
+        """Be the time of every policy of this process, until the ``with`` block ends."""
+        runtime = replace(
+            Runtime.current(),
             monotonic=self,
             time=self.time,
             sleep=self.sleep,
-            asyncio=SimpleNamespace(sleep=self.asleep),
-        ):
+            asleep=self.asleep,
+        )
+        with runtime.installed():
             yield self

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from contextlib import contextmanager
-from typing import TYPE_CHECKING, Any, overload
-from unittest.mock import patch
+from dataclasses import replace
+from typing import TYPE_CHECKING, overload
 
-from honcho_fallback import CallRecord, FallbackRun
+from honcho_fallback import CallRecord, FallbackRun, Runtime
 
 if TYPE_CHECKING:
     from collections.abc import Generator, Iterable
@@ -76,16 +76,16 @@ def recorded() -> Generator[Records, None, None]:
     calls of the adapters. A call that its program never ends, such as a stream that is neither
     read to its end nor closed, has no record.
 
-    The end of a run is watched in its class. A context variable would miss other threads and the
-    loops of test runners, an observer would have to be passed by the code under test, and a log
-    line with the record would cost every call in production a look at the log level.
+    A context variable would miss other threads and the loops of test runners, and an observer would
+    have to be passed by the code under test: the runtime of the process hears of every end.
     """
     records = Records()
-    finish: Any = FallbackRun._finish  # noqa: SLF001 # pyright: ignore[reportPrivateUsage] # see above
+    runtime = Runtime.current()
 
-    def watched(run: FallbackRun, *args: Any, **kwargs: Any) -> None:
-        finish(run, *args, **kwargs)
+    def watch(run: FallbackRun) -> None:
+        if runtime.on_finish is not None:
+            runtime.on_finish(run)
         records.add(run.record)
 
-    with patch.object(FallbackRun, "_finish", watched):
+    with replace(runtime, on_finish=watch).installed():
         yield records

@@ -12,7 +12,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from honcho_fallback import AttemptRecord, CallRecord, FailureKind
-from honcho_fallback._record import Outcome
+from honcho_fallback._core.record import Outcome
 from honcho_fallback.display import RecordError, read_records
 
 if TYPE_CHECKING:

@@ -218,7 +218,7 @@ class RawCalls:
 
     def _run(self) -> Any:
         run = self._policy.start()
-        run.tell(input=MESSAGES, parameters={"top_p": 0.9})
+        run.report(input=MESSAGES, parameters={"top_p": 0.9})
         return run
 
 

@@ -51,7 +51,7 @@ def failing(times: int, answer: Any = ANSWER) -> Script:
 def called(handler: LangfuseCallbackHandler, *, fails: int = 0, question: Any = MESSAGES) -> None:
     asking = policy(handler)
     run = asking.start()
-    run.tell(input=question)
+    run.report(input=question)
     asking.call(failing(fails).ask, run=run)
 
 
@@ -80,7 +80,7 @@ def test_fifty_calls_at_once_on_one_handler(memory: Memory) -> None:
             yield chunk
 
     async def one(number: int, run: FallbackRun) -> None:
-        run.tell(input=f"question {number}")
+        run.report(input=f"question {number}")
         stream = asking.astream(chunks, run=run)
         async for _ in stream:
             if number % 2:
@@ -115,7 +115,7 @@ def test_a_cost_that_is_known_is_told(memory: Memory) -> None:
 def test_what_the_caller_reports_is_the_usage(memory: Memory) -> None:
     """A loop of one's own reports usage with succeed, and it counts once."""
     run = policy(LangfuseCallbackHandler(memory.client)).start()
-    run.tell(input=MESSAGES, output="hello")
+    run.report(input=MESSAGES, output="hello")
     run.succeed(usage={"input_tokens": 3, "output_tokens": 2, "total_tokens": 5})
     one = memory.only()
     assert (one.output, one.usage) == ("hello", {"input": 3, "output": 2, "total": 5})
@@ -254,7 +254,7 @@ def test_hostile_content_costs_its_field_only(value: Any, memory: Memory) -> Non
     handler = LangfuseCallbackHandler(memory.client)
     asking = policy(handler)
     run = asking.start()
-    run.tell(input=value, parameters={"temperature": value})
+    run.report(input=value, parameters={"temperature": value})
     asking.call(lambda _: value, run=run)
     one = memory.only()
     assert (one.type, one.model, one.level) == ("GENERATION", "one", "DEFAULT")

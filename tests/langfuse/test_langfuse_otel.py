@@ -76,7 +76,7 @@ def test_a_fallback_is_one_client_span(traced: Traced) -> None:
     assert isinstance(traced.handler, FallbackObserver)
     said: dict[str, Any] = {"openai/one": [ProviderError(503)], "anthropic/two": [ANSWER]}
     run = traced.policy.start()
-    run.tell(input=MESSAGES, parameters={"top_p": 0.9})
+    run.report(input=MESSAGES, parameters={"top_p": 0.9})
     traced.policy.call(Script(**said).ask, run=run)
     span = traced.only()
     assert (span.name, span.kind) == ("chat one", trace.SpanKind.CLIENT)

@@ -33,7 +33,7 @@ from hypothesis import strategies as st
 from honcho_fallback._classify import classify
 from honcho_fallback._classify._redact import redact
 from honcho_fallback._classify._tables import CODES, GENERIC, NAMES, STATUSES, TEXTS, Row, by_text
-from honcho_fallback._failure import Failure, FailureKind
+from honcho_fallback._core.failure import Failure, FailureKind
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator

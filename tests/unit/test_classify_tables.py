@@ -24,7 +24,7 @@ from honcho_fallback._classify._tables import (
     Row,
     read,
 )
-from honcho_fallback._failure import KINDS, Failure, FailureKind
+from honcho_fallback._core.failure import KINDS, Failure, FailureKind
 
 # --- the tables
 

@@ -68,7 +68,7 @@ def test_the_first_ending_wins() -> None:
     """AN-007, AN-022: what comes late neither raises nor overwrites."""
     run = pair().start()
     run.cancel()
-    run.abandon()
+    run.cancel("abandoned")
     run.cancel()
     assert run.record.outcome == "cancelled"
 
@@ -118,8 +118,8 @@ def test_a_switch_waits_nothing_whatever_the_strategy_says() -> None:
 def test_content_closes_the_way_to_the_fallback() -> None:
     """After content() a failure ends the call with what was received."""
     run = pair().start()
-    run.content(now=run._started + 1)
-    run.content(now=run._started + 2)
+    run.commit(now=run._started + 1)
+    run.commit(now=run._started + 2)
     with pytest.raises(StreamInterrupted) as caught:
         run.fail(DOWN, partial=("hel",))
     assert caught.value.partial == ("hel",)
@@ -275,7 +275,7 @@ class Histories(RuleBasedStateMachine):
     def late_steps_do_nothing(self) -> None:
         record = self.run.record
         self.run.cancel()
-        self.run.abandon()
+        self.run.cancel("abandoned")
         with pytest.raises(RuntimeError):
             self.run.fail(DOWN)
         assert self.run.record == record

@@ -235,7 +235,7 @@ def test_content_reaches_only_those_who_ask_for_it() -> None:
     asking = policy(reader, notebook)
     run = asking.start()
     assert run.wants_content
-    run.tell(input=PROMPT, parameters={"temperature": 0.5})
+    run.report(input=PROMPT, parameters={"temperature": 0.5})
     asking.call(lambda _: PROMPT, run=run)
     told = [heard for heard in reader.heard if isinstance(heard, CallContent)]
     assert [(one.input, one.output) for one in told] == [(PROMPT, None), (None, PROMPT)]

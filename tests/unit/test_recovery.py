@@ -97,7 +97,7 @@ def test_other_failures_refresh_nothing(status: int) -> None:
         run.fail(ProviderError(status))
     except ProviderError:
         assert status == 400
-    assert run.errand is None
+    assert run.pending is None
     assert key.generation == 0
 
 
@@ -194,14 +194,14 @@ async def test_a_hanging_refresh_ends_with_the_attempts_time() -> None:
 
 
 def test_whoever_owns_the_loop_settles_errands() -> None:
-    """An adapter's own loop does what run.errand says before it asks."""
+    """An adapter's own loop does what run.pending says before it asks."""
     key = Key()
     policy = with_key(key)
     run = policy.start()
     run.fail(DENIED)
-    assert (run.errand is not None, key.generation) == (True, 0)
-    assert policy.settle(run) is run.attempt
-    assert (run.errand, key.generation) == (None, 1)
+    assert (run.pending is not None, key.generation) == (True, 0)
+    assert policy.perform(run) is run.attempt
+    assert (run.pending, key.generation) == (None, 1)
 
 
 def test_the_time_of_a_refresh_is_gone_from_the_deadline(clock: Clock) -> None:
@@ -310,7 +310,7 @@ async def test_a_rebuild_may_be_async() -> None:
     run = recovering(rebuild).start()
     run.fail(TimeoutError())
     policy = recovering(rebuild)
-    assert (await policy.asettle(run)).target.name == "primary"
+    assert (await policy.aperform(run)).target.name == "primary"
     assert rebuilt == ["primary"]
 
 

@@ -6,17 +6,16 @@ This is a driver like those of the core: it asks, sleeps and reports, and decide
 from __future__ import annotations
 
 from copy import copy
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
-from honcho_fallback import Cooldown, FallbackConfig, FallbackPolicy
-from honcho_fallback._machine import FallbackRun
-from honcho_fallback._plan import Plan
-from honcho_fallback._turn import Turn
+from honcho_fallback import Cooldown, FallbackConfig, FallbackPolicy, Runtime
 from honcho_fallback.testing.simulate._exchange import Limits
 
 if TYPE_CHECKING:
     from collections.abc import Generator
 
+    from honcho_fallback import FallbackRun, Turn
     from honcho_fallback.testing.simulate._caller import Call
     from honcho_fallback.testing.simulate._world import World
 
@@ -58,14 +57,16 @@ class PolicySession:
     """
 
     def __init__(self, policy: FallbackPolicy, world: World) -> None:
-        config = _forgetful(policy.config)
-        self._plan = Plan(policy.targets, config, policy.agent, None)
+        clock, started_at = world.clock, world.scenario.started_at
+        runtime = replace(Runtime(), monotonic=clock, time=lambda: started_at + clock.now)
+        self._policy = FallbackPolicy(
+            policy.targets, _forgetful(policy.config), agent=policy.agent, runtime=runtime
+        )
         self._world = world
-        self._owner = policy
 
     def turn(self) -> Turn | None:
         """Open a turn where the policy has any use for it."""
-        return Turn(self._owner) if self._plan.turn_scoped else None
+        return self._policy.turn() if self._policy.config.reset == "turn" else None
 
     def call(self, call_id: str, turn: Turn | None, /) -> Call:
         """Make one call.
@@ -74,18 +75,15 @@ class PolicySession:
             call_id: Its name.
             turn: From ``turn``.
         """
-        clock = self._world.clock
-        started_at = self._world.scenario.started_at + clock.now
-        run = FallbackRun(self._plan, turn, call_id, clock, clock.now, started_at)
+        run = self._policy.start(turn=turn)
         try:
             yield from _drive(run, self._world)
         except Exception:
             # What ends a call is for its caller; anything else is a bug of ours.
-            record = run.record
-            if record.outcome == "running":
+            if run.outcome == "running":
                 raise
-            return record
-        return run.record
+        # A simulation can be repeated to the letter, names of calls included.
+        return replace(run.record, call_id=call_id)
 
 
 def _drive(run: FallbackRun, world: World) -> Generator[float, None, None]:
@@ -95,14 +93,14 @@ def _drive(run: FallbackRun, world: World) -> Generator[float, None, None]:
     while True:
         if attempt.wait:
             yield attempt.wait
-        while run.errand is not None:
+        while run.pending is not None:
             attempt = run.resume(now=clock.now)
-        patience = run.silence(attempt) if streamed else attempt.timeout
-        limits = Limits(patience, attempt.connect_timeout, run.idle_timeout)
+        timeout = attempt.stream_timeout if streamed else attempt.timeout
+        limits = Limits(timeout, attempt.connect_timeout, attempt.idle_timeout)
         exchange = world.ask(attempt.target.name, limits)
         if exchange.first is not None:
             yield exchange.first
-            run.content(now=clock.now)
+            run.commit(now=clock.now)
         yield exchange.seconds - (exchange.first or 0.0)
         if exchange.error is None:
             run.succeed(now=clock.now)

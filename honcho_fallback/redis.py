@@ -16,7 +16,6 @@ from typing import TYPE_CHECKING, Any
 from weakref import WeakKeyDictionary
 
 from honcho_fallback import Cooldown
-from honcho_fallback._cooldown import Entry
 
 try:
     import redis
@@ -31,11 +30,11 @@ except ImportError as error:
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
 
-    from honcho_fallback._cooldown import Choice, Report
+    from honcho_fallback import CooldownChoice, CooldownReport
 
 logger = logging.getLogger("honcho_fallback")
 
-_SCRIPT = Path(__file__).with_name("exchange.lua").read_text(encoding="utf-8")
+_SCRIPT = Path(__file__).with_suffix(".lua").read_text(encoding="utf-8")
 _PREFIX = "{honcho_fallback:cooldown}:"  # braces: in a cluster all keys share a slot
 _PAUSE = 1.0  # seconds without Redis after it failed, so that not every call waits for it
 _ELSEWHERE = "elsewhere"
@@ -69,7 +68,7 @@ class RedisCooldown(Cooldown):
         self._url = url
         self._timeout = timeout
         self._owner = token_hex(8)
-        self._outbox: list[Report] = []
+        self._outbox: list[CooldownReport] = []
         self._resting_until = 0.0
         self._reported = False
         # A connection costs two steps, each bounded by half of what a call gives.
@@ -97,15 +96,17 @@ class RedisCooldown(Cooldown):
         """Return what exchanges it with other processes."""
         return self
 
-    def exchange(self, reports: Sequence[Report], offered: Sequence[str], now: float, /) -> Choice:
+    def update_and_select(
+        self, reports: Sequence[CooldownReport], offered: Sequence[str], now: float, /
+    ) -> CooldownChoice:
         """Take in what was learned, then choose the first of the offered targets that is free.
 
         Args:
-            reports: What was learned; told to the others with the next ``push``.
+            reports: What was learned; sent to the others with the next ``push``.
             offered: Identities, in the order of the chain.
             now: The time on a monotonic scale.
         """
-        choice = super().exchange(reports, offered, now)
+        choice = super().update_and_select(reports, offered, now)
         if reports:
             with self._lock:
                 self._outbox += [one for one in reports if not _local(one.identity)]
@@ -163,7 +164,7 @@ class RedisCooldown(Cooldown):
             identities: Theirs.
         """
         for identity in identities:
-            self._entries.pop(identity, None)
+            self._drop(identity)
             self._client.delete(_PREFIX + identity)
 
     def close(self) -> None:
@@ -189,37 +190,37 @@ class RedisCooldown(Cooldown):
 
     def _letter(self, known: Sequence[str]) -> tuple[list[str], list[str]]:
         with self._lock:
-            told, self._outbox = self._outbox, []
-        keys = [_PREFIX + identity for identity in [*(one.identity for one in told), *known]]
+            reports, self._outbox = self._outbox, []
+        identities = [*(report.identity for report in reports), *known]
+        keys = [_PREFIX + identity for identity in identities]
         values = [self._owner, *map(_milliseconds, (self.base, self.cap, self.base))]
-        values.append(str(len(told)))
-        for one in told:
-            asked = "" if one.seconds is None else _milliseconds(one.seconds)
-            values += [one.health, asked, str(int(one.permit is not None))]
+        values.append(str(len(reports)))
+        for report in reports:
+            stated = "" if report.seconds is None else _milliseconds(report.seconds)
+            values += [report.health, stated, str(int(report.permit is not None))]
         return keys, values
 
     def _absorb(self, known: Sequence[str], reply: Any) -> None:
         now = monotonic()
         with self._lock:
             unsent = {report.identity for report in self._outbox}
-            for identity, told in zip(known, reply, strict=True):
+            for identity, entry in zip(known, reply, strict=True):
                 if identity in unsent:
                     continue
-                if told:
-                    self._entries[identity] = self._entry(identity, told, now)
+                if entry:
+                    self._adopt(identity, entry, now)
                 else:
-                    self._entries.pop(identity, None)
+                    self._drop(identity)
         if self._reported:
             self._reported = False
             logger.info("the cooldown in Redis is shared again")
 
-    def _entry(self, identity: str, told: Sequence[Any], now: float) -> Entry:
-        left, failures, lease, ours = (int(value) for value in told)
+    def _adopt(self, identity: str, entry: Sequence[Any], now: float) -> None:
+        left, failures, lease, ours = (int(value) for value in entry)
         until, leased = now + left / 1000, now + lease / 1000
-        before = self._entries.get(identity)
         # A probe that is ours is under way here, or free for the call that fetched this.
-        permit = (before.permit if before else None) if ours else _ELSEWHERE
-        return Entry(until, failures, permit if lease else None, leased)
+        permit = self._permit(identity) if ours else _ELSEWHERE
+        self._overwrite(identity, until, failures, permit if lease else None, leased)
 
     def _go_without(self, error: Exception) -> None:
         # What could not be told is not kept: once Redis is back it is no news any more.

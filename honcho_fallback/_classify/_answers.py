@@ -15,7 +15,7 @@ from typing import Any, NamedTuple
 
 from honcho_fallback._classify import classify
 from honcho_fallback._classify._tables import by_key, frozen, read
-from honcho_fallback._failure import Failure
+from honcho_fallback._core.failure import Failure
 
 
 class Shape(NamedTuple):
@@ -207,3 +207,11 @@ def _document(error: Any) -> Any:
     fields = error if isinstance(error, dict) else error.__dict__
     told = fields.get("status_code") != 0 and any(key in fields for key in _ERROR["keys"])
     return {"error": dict(fields)} if told else None
+
+
+def has_content(chunk: Any) -> bool:
+    return bool(chunk)
+
+
+def usage_of(answer: Any) -> None:
+    return None

@@ -2,66 +2,75 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
-from typing import Annotated, Any, Literal, Self, TypedDict, Unpack
+from collections.abc import Awaitable, Callable, Mapping
+from typing import Annotated, Any, Literal, Self, Unpack
 
 import tenacity
 from pydantic import BaseModel, ConfigDict, Field, InstanceOf, ValidationError, field_validator
-from pydantic.type_adapter import TypeAdapter
-from pydantic.types import ImportString
+from pydantic_core import PydanticCustomError
 
-from honcho_fallback._budget import RetryBudget
-from honcho_fallback._cooldown import Cooldown, CooldownStore
-from honcho_fallback._errors import FallbackConfigError
-from honcho_fallback._failure import KINDS, Failure, FailureKind
-from honcho_fallback._recovery import TransportRecovery
-from honcho_fallback._tables import read
-from honcho_fallback._wait import DEFAULT_WAIT
+from honcho_fallback._core import presets
+from honcho_fallback._core.errors import FallbackConfigError, nearest, unknown_name
+from honcho_fallback._core.failure import KINDS, Failure, FailureKind
+from honcho_fallback._core.presets import ConfigOptions
+from honcho_fallback._core.recovery import TransportRecovery
+from honcho_fallback._core.shared import CooldownStore, RetryBudget
 
-Seconds = Annotated[float, Field(gt=0, allow_inf_nan=False)]
-Count = Annotated[int, Field(ge=1)]
+Seconds = Annotated[float, Field(gt=0, allow_inf_nan=False, strict=True)]
+SecondsOrNone = Annotated[float, Field(ge=0, allow_inf_nan=False, strict=True)]
+Count = Annotated[int, Field(ge=1, strict=True)]
 
 DEFAULT_FALLBACK_ON = frozenset(kind for kind, facts in KINDS.items() if facts.switchable)
 
+# Full jitter (AWS Architecture Blog, "Exponential Backoff And Jitter"): 0.5 s doubling to 8 s.
+DEFAULT_WAIT = tenacity.wait_random_exponential(multiplier=0.5, max=8)
 
-_PRESETS = read("presets")
-_BY_NAME: TypeAdapter[Any] = TypeAdapter(ImportString)
+_SECONDS = "seconds as a number above 0, or None"
+_COUNT = "a whole number, 1 or more, or None"
+_WAIT = "a tenacity wait strategy, or seconds as a number such as 1.5"
+_ERRORS = "a tuple of exception classes, such as (MyClientError,)"
+# What each option takes: the second half of the sentence that refuses something else.
+_ALLOWED = {
+    "fallback_on": "a set of kinds such as {'rate_limit', 'timeout'}, without 'cancelled'",
+    "switch_after": "a whole number, 1 or more, or one per kind, such as {'timeout': 2}",
+    "max_attempts": _COUNT,
+    "attempts_per_target": _COUNT,
+    "max_fallbacks": "a whole number, 0 or more, or None",
+    "wait": _WAIT,
+    "switch_wait": f"{_WAIT}, or None",
+    "retry_after_cap": "seconds as a number, 0 or more",
+    "reset": "'iteration' or 'turn'",
+    "timeout": _SECONDS,
+    "connect_timeout": _SECONDS,
+    "check_responses": "True or False",
+    "validate": "a callable on the answer, or None",
+    "on_exhausted": "'group' or 'last'",
+    "local_errors": _ERRORS,
+    "provider_errors": _ERRORS,
+    "classify": "a callable on the exception that returns a Failure, or None",
+    "refine": "a callable on the failure and the exception that returns a Failure, or None",
+    "cooldown": "Cooldown(), RedisCooldown(...) or None",
+    "deadline": _SECONDS,
+    "reserve": "seconds as a number, 0 or more and less than the deadline, or None",
+    "first_token_timeout": _SECONDS,
+    "idle_timeout": _SECONDS,
+    "retry_budget": "RetryBudget() or None",
+    "transport_recovery": "TransportRecovery() or None",
+    "must_not_degrade": "True or False",
+}
 
-
-class ConfigOptions(TypedDict, total=False):
-    """Name the options that a single call may override."""
-
-    fallback_on: frozenset[FailureKind] | set[FailureKind] | set[str]
-    switch_after: int | Mapping[FailureKind, int]
-    max_attempts: int | None
-    attempts_per_target: int | None
-    wait: Callable[[Any], Any] | float
-    switch_wait: Callable[[Any], Any] | float | None
-    retry_after_cap: float
-    reset: Literal["iteration", "turn"]
-    timeout: float | None
-    connect_timeout: float | None
-    check_responses: bool
-    validate: Callable[[Any], object] | None
-    on_exhausted: Literal["group", "last"]
-    local_errors: tuple[type[BaseException], ...]
-    provider_errors: tuple[type[BaseException], ...]
-    classify: Callable[[BaseException], Failure] | None
-    refine: Callable[[Failure, BaseException], Failure] | None
-    cooldown: CooldownStore | None
-    deadline: float | None
-    reserve: float | None
-    first_token_timeout: float | None
-    idle_timeout: float | None
-    retry_budget: RetryBudget | None
-    transport_recovery: TransportRecovery | None
-    must_not_degrade: bool
+_KINDS = tuple(kind.value for kind in FailureKind)
+# Options whose values are words, for "did you mean".
+_WORDS: dict[str, tuple[str, ...]] = {
+    "fallback_on": _KINDS,
+    "switch_after": _KINDS,
+    "reset": ("iteration", "turn"),
+    "on_exhausted": ("group", "last"),
+}
 
 
 class FallbackConfig(BaseModel):
     """Hold the options of a policy; frozen, unknown keys refused.
-
-    Where a function is asked for, ``"package.module:name"`` does too, so that files can name one.
 
     Args:
         fallback_on: The kinds that switch; default: those that another target may help with.
@@ -70,6 +79,8 @@ class FallbackConfig(BaseModel):
         max_attempts: Per call, all targets together; default 3, or the chain's length if longer.
         attempts_per_target: Per call and target; with it, max_attempts is by default that many
             for each target of the chain (hermes-agent gives every target its own budget).
+        max_fallbacks: How many fallbacks of the chain a call may ask, or None for all of them
+            (Honcho's pull request 692 asks one).
         wait: Before asking the *same* target again: a tenacity wait strategy, or seconds.
         switch_wait: Before asking the next target: the same, or None for no wait (Honcho main
             waits before the fallback as before a retry).
@@ -83,14 +94,15 @@ class FallbackConfig(BaseModel):
         check_responses: Whether answers and streams that failed under HTTP 200 (see
             ``check_response``) are failures of their kind.
         validate_answer: Given as ``validate=``: a callable on the answer of ``call`` and
-            ``acall``; False or raising means malformed_response.
+            ``acall``; False or raising means malformed_response. ``acall`` awaits an async one.
         on_exhausted: ``"group"`` raises FallbackExhausted with every error, ``"last"`` the last
             provider error.
         local_errors: Exception classes that are the program's own, never a provider's.
         provider_errors: Exception classes that a provider raises, where nothing else tells.
-        classify: Replaces the classifier.
+        classify: Replaces the classifier; ``acall`` and ``astream`` await an async one.
         refine: Corrects what the classifier said, given its failure and the exception; how the
-            presets are made. It never sees a cancellation.
+            presets are made. A failure that only got another ``kind`` gets that kind's answers,
+            too. It never sees a cancellation. May be async, as ``classify``.
         cooldown: Remember across calls who is down: ``Cooldown()``, or None.
         deadline: Seconds for the whole call, waits included, or None; for a stream up to its first
             content. Enforced where ``timeout`` is, else by what is handed to ``ask``.
@@ -117,9 +129,10 @@ class FallbackConfig(BaseModel):
     switch_after: Count | Mapping[FailureKind, Count] = 1
     max_attempts: Count | None = None
     attempts_per_target: Count | None = None
+    max_fallbacks: Annotated[int, Field(ge=0, strict=True)] | None = None
     wait: Callable[[Any], Any] = DEFAULT_WAIT
     switch_wait: Callable[[Any], Any] | None = None
-    retry_after_cap: Annotated[float, Field(ge=0, allow_inf_nan=False)] = 30.0
+    retry_after_cap: SecondsOrNone = 30.0
     reset: Literal["iteration", "turn"] = "iteration"
     timeout: Seconds | None = 180.0
     connect_timeout: Seconds | None = 5.0
@@ -128,11 +141,11 @@ class FallbackConfig(BaseModel):
     on_exhausted: Literal["group", "last"] = "group"
     local_errors: tuple[type[BaseException], ...] = ()
     provider_errors: tuple[type[BaseException], ...] = ()
-    classify: Callable[[BaseException], Failure] | None = None
-    refine: Callable[[Failure, BaseException], Failure] | None = None
+    classify: Callable[[BaseException], Failure | Awaitable[Failure]] | None = None
+    refine: Callable[[Failure, BaseException], Failure | Awaitable[Failure]] | None = None
     cooldown: CooldownStore | None = None
     deadline: Seconds | None = None
-    reserve: Annotated[float, Field(ge=0, allow_inf_nan=False)] | None = None
+    reserve: SecondsOrNone | None = None
     first_token_timeout: Seconds | None = None
     idle_timeout: Seconds | None = None
     retry_budget: RetryBudget | None = None
@@ -143,19 +156,18 @@ class FallbackConfig(BaseModel):
         try:
             super().__init__(**options)
         except ValidationError as error:
-            raise FallbackConfigError(_explain(error)) from None
-
-    @field_validator("classify", "refine", "switch_wait", "validate_answer", "wait", mode="before")
-    @classmethod
-    def _found_by_name(cls, option: Any) -> Any:
-        return _BY_NAME.validate_python(option) if isinstance(option, str) else option
+            raise FallbackConfigError(_explain(error, {**options})) from None
+        if self.reserve is not None and self.deadline is not None and self.reserve >= self.deadline:
+            found = f"got {self.reserve:g} with a deadline of {self.deadline:g}"
+            fix = "keep less than the deadline for the fallbacks"
+            raise FallbackConfigError.about("reserve", found, fix)
 
     @field_validator("wait", "switch_wait", mode="before")
     @classmethod
     def _seconds_are_a_strategy(cls, wait: Any) -> Any:
         if isinstance(wait, int | float) and not isinstance(wait, bool):
             if not 0 <= wait < float("inf"):
-                raise ValueError("pass 0 or more seconds")
+                raise PydanticCustomError("range", "out of range")
             return tenacity.wait_fixed(wait)
         return wait
 
@@ -163,7 +175,7 @@ class FallbackConfig(BaseModel):
     @classmethod
     def _cancellation_never_switches(cls, kinds: frozenset[FailureKind]) -> frozenset[FailureKind]:
         if FailureKind.CANCELLED in kinds:
-            raise ValueError("leave 'cancelled' out, a cancelled call stays cancelled")
+            raise PydanticCustomError("cancelled", "a cancelled call stays cancelled")
         return kinds
 
     def replace(self, **options: Unpack[ConfigOptions]) -> Self:
@@ -180,12 +192,13 @@ class FallbackConfig(BaseModel):
     def honcho(cls, **options: Unpack[ConfigOptions]) -> Self:
         """Return the table of Honcho's pull request 692.
 
-        A switch on 408, 429, 5xx, timeouts and lost connections, and on nothing else.
+        A switch on 408, 429, 5xx, timeouts and lost connections, and on nothing else; one
+        fallback, however long the chain.
 
         Args:
             **options: Further options, as for the constructor.
         """
-        return cls._preset("honcho", options)
+        return cls(**{**presets.honcho(), **options})
 
     @classmethod
     def honcho_main(cls, **options: Unpack[ConfigOptions]) -> Self:
@@ -197,8 +210,7 @@ class FallbackConfig(BaseModel):
         Args:
             **options: Further options, as for the constructor.
         """
-        attempts = options.get("max_attempts") or 3
-        return cls._preset("honcho_main", {"switch_after": max(1, attempts - 1), **options})
+        return cls(**{**presets.honcho_main(options.get("max_attempts")), **options})
 
     @classmethod
     def hermes(cls, **options: Unpack[ConfigOptions]) -> Self:
@@ -209,7 +221,7 @@ class FallbackConfig(BaseModel):
         Args:
             **options: Further options, as for the constructor.
         """
-        return cls._preset("hermes", options)
+        return cls(**{**presets.hermes(), **options})
 
     @classmethod
     def resilient(cls, **options: Unpack[ConfigOptions]) -> Self:
@@ -230,20 +242,38 @@ class FallbackConfig(BaseModel):
         Args:
             **options: Further options, as for the constructor.
         """
-        kept: ConfigOptions = {"cooldown": Cooldown(), "retry_budget": RetryBudget()}
-        return cls._preset("resilient", {**kept, **options})
-
-    @classmethod
-    def _preset(cls, name: str, options: ConfigOptions) -> Self:
-        preset: Any = {**_PRESETS[name], **options}
-        return cls(**preset)
+        return cls(**{**presets.resilient(), **options})
 
 
-def _explain(error: ValidationError) -> str:
-    known = ", ".join(field.alias or name for name, field in FallbackConfig.model_fields.items())
-    lines: list[str] = []
-    for detail in error.errors(include_url=False, include_input=False):
-        path, unknown = ".".join(map(str, detail["loc"])), detail["type"] == "extra_forbidden"
-        said = f"no such option; choose from {known}" if unknown else detail["msg"]
-        lines.append(f"{path}: {said}")
+def _explain(error: ValidationError, options: dict[str, Any]) -> str:
+    """Say for each wrong option what was given and what is allowed; in our words."""
+    lines: dict[str, None] = {}
+    for detail in error.errors(include_url=False, include_input=False, include_context=False):
+        name = str(detail["loc"][0]) if detail["loc"] else ""
+        if name in _ALLOWED:
+            given = options.get(name)
+            guess = _nearest_words(given, _WORDS.get(name, ()))
+            lines[f"{name}: got {shown(given)}; {guess}pass {_ALLOWED[name]}"] = None
+        else:
+            lines[f"{name}: no such option; {unknown_name(name, _ALLOWED)}"] = None
     return "\n".join(lines)
+
+
+def _nearest_words(given: object, words: tuple[str, ...]) -> str:
+    parts: list[object] = [given]
+    if isinstance(given, set | frozenset | list | tuple | dict):
+        parts = list(given)  # pyright: ignore[reportUnknownArgumentType] # anybody's container
+    wrong = [part for part in parts if isinstance(part, str) and part not in words]
+    guesses = [guess for part in wrong if (guess := nearest(part, words))]
+    return f"did you mean {', '.join(guesses)}? " if guesses else ""
+
+
+def shown(value: object) -> str:
+    """Show a wrong value: numbers, short texts and plain containers of them, else its type."""
+    if isinstance(value, str | int | float | None) and len(repr(value)) <= 60:
+        return f"{value!r} ({type(value).__name__})" if isinstance(value, str) else repr(value)
+    if isinstance(value, set | frozenset | list | tuple | dict):
+        text = repr(value)
+        if len(text) <= 120 and all(isinstance(part, str | int | float) for part in value):  # pyright: ignore[reportUnknownVariableType] # anybody's container
+            return text
+    return f"a {type(value).__name__}"

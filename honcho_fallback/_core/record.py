@@ -1,24 +1,54 @@
-"""What is told about a call: frozen, without prompts, keys or provider text."""
+"""What a call leaves behind: frozen, without prompts, keys or text of a provider."""
 
 from __future__ import annotations
 
 from dataclasses import asdict, dataclass
-from typing import TYPE_CHECKING, Any, Literal
-
-from honcho_fallback._shown import Shown
-from honcho_fallback._tables import read
+from html import escape
+from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from honcho_fallback._failure import FailureKind
+    from honcho_fallback._core.failure import FailureKind
 
 Outcome = Literal[
     "running", "success", "exhausted", "rejected", "cancelled", "interrupted", "abandoned"
 ]
 
-# Per outcome: how the call ended, and why others were never asked.
-OUTCOMES = read("outcomes")
+
+class OutcomeTexts(NamedTuple):
+    """What is said of calls that end in one way.
+
+    Args:
+        ending: How the call ended.
+        untried: Why other targets were never asked.
+    """
+
+    ending: str
+    untried: str
+
+
+OUTCOMES: dict[Outcome, OutcomeTexts] = {
+    "running": OutcomeTexts("The call is still running.", "the call is still running"),
+    "success": OutcomeTexts(
+        "{role} {name} answered after {ms:.0f} ms.", "another target answered first"
+    ),
+    "exhausted": OutcomeTexts(
+        "Nobody answered: every target that could be asked failed.", "max_attempts was reached"
+    ),
+    "rejected": OutcomeTexts(
+        "Nobody answered: no other target could have helped with the last failure.",
+        "the failure is not one that it could help with",
+    ),
+    "cancelled": OutcomeTexts("The caller cancelled the call.", "the call was cancelled"),
+    "interrupted": OutcomeTexts(
+        "The stream broke after content had been handed out, so nobody else was asked.",
+        "content had already been handed out",
+    ),
+    "abandoned": OutcomeTexts(
+        "The reader stopped before the stream had ended.", "the reader stopped"
+    ),
+}
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,6 +71,7 @@ class AttemptRecord:
         retry_after: Seconds the provider asked to wait, or None.
         next_action: What a person should do about the failure, or None.
         note: What was particular about it, such as a probe after a cooldown, or None.
+        usage: What it cost, also where its answer was not taken, or None where nobody said.
     """
 
     target: str
@@ -58,6 +89,7 @@ class AttemptRecord:
     retry_after: float | None = None
     next_action: str | None = None
     note: str | None = None
+    usage: Mapping[str, Any] | None = None
 
     @property
     def is_fallback(self) -> bool:
@@ -65,7 +97,7 @@ class AttemptRecord:
         return self.position > 0
 
     def result(self) -> str:
-        """Say in a few words what the target said."""
+        """Say in a few words what came of it."""
         if self.kind is None:
             return "answered"
         facts = [str(fact) for fact in (self.status, self.error) if fact]
@@ -73,7 +105,7 @@ class AttemptRecord:
 
 
 @dataclass(frozen=True, slots=True)
-class CallRecord(Shown):
+class CallRecord:
     """Say what became of one logical call.
 
     Args:
@@ -86,7 +118,7 @@ class CallRecord(Shown):
         is_fallback: Whether another target than the primary answered.
         started_at: Start, in seconds since the epoch.
         seconds: How long the call took, waits included.
-        usage: What the caller reported with ``succeed(usage=...)``, or None.
+        usage: What the answer cost that was taken, or None where nobody said.
         time_to_first_token: Seconds from the start to the first content of a stream, or None.
         untried: Targets that were never asked, each with the reason.
         why: Why the call ended though more could have been asked, or None.
@@ -113,29 +145,33 @@ class CallRecord(Shown):
 
     def to_dict(self) -> dict[str, Any]:
         """Return the record as plain values, ready for ``json.dumps``."""
-        told = asdict(self)
-        told["chain"] = list(self.chain)
-        told["attempts"] = [
-            asdict(one) | {"kind": one.kind and one.kind.value} for one in self.attempts
+        values = asdict(self)
+        values["chain"] = list(self.chain)
+        values["attempts"] = [
+            asdict(attempt) | {"kind": attempt.kind and attempt.kind.value}
+            for attempt in self.attempts
         ]
-        told["untried"] = [{"target": name, "why": why} for name, why in self.untried]
-        return told
+        values["untried"] = [{"target": name, "why": why} for name, why in self.untried]
+        return values
 
     def explain(self) -> str:
-        """Tell in plain words who was asked, what each said, and who was never tried and why."""
+        """Tell in plain words who was asked, with which result, and who was never tried and why."""
         lines = [f"Call {self.call_id} of agent {self.agent}: {self._ending()}"]
         for attempt in self.attempts:
-            waited = f" after a wait of {attempt.wait:.2f} s" if attempt.wait else ""
-            waited += f" ({attempt.note})" if attempt.note else ""
+            before = f" after a wait of {attempt.wait:.2f} s" if attempt.wait else ""
+            before += f" ({attempt.note})" if attempt.note else ""
             result = f"{attempt.result()} in {attempt.seconds * 1000:.0f} ms"
-            lines.append(f"  {attempt.number}. {attempt.target}{waited}: {result}")
+            lines.append(f"  {attempt.number}. {attempt.target}{before}: {result}")
             if attempt.next_action and self.answered_by is None:
                 lines.append(f"     What to do: {attempt.next_action}")
         lines.extend(f"  -. {name}: never asked, {why}" for name, why in self.untried)
         return "\n".join(lines)
 
     def _ending(self) -> str:
-        role, name = "the fallback" if self.is_fallback else "the primary", self.answered_by
-        said: str = OUTCOMES[self.outcome]["ending"]
-        said = said.format(role=role, name=name, ms=self.seconds * 1000)
-        return f"{said} It ended there because {self.why}." if self.why else said
+        role = "the fallback" if self.is_fallback else "the primary"
+        text = OUTCOMES[self.outcome].ending
+        text = text.format(role=role, name=self.answered_by, ms=self.seconds * 1000)
+        return f"{text} It ended there because {self.why}." if self.why else text
+
+    def _repr_html_(self) -> str:
+        return f"<pre>{escape(self.explain())}</pre>"

@@ -1,4 +1,4 @@
-"""Who is told: observers, and the one log line per switch."""
+"""Who hears of calls: observers, and the package's log lines."""
 
 from __future__ import annotations
 
@@ -6,14 +6,14 @@ import logging
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Literal, NamedTuple, Protocol, Self, runtime_checkable
 
-from honcho_fallback._checks import require_type
+from honcho_fallback._core.errors import require_type
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
 
-    from honcho_fallback._failure import Failure
-    from honcho_fallback._record import CallRecord
-    from honcho_fallback._target import Target
+    from honcho_fallback._core.failure import Failure
+    from honcho_fallback._core.record import CallRecord
+    from honcho_fallback._core.target import Target
 
 logger = logging.getLogger("honcho_fallback")
 
@@ -96,7 +96,7 @@ class Restore(NamedTuple):
 
 @runtime_checkable
 class FallbackObserver(Protocol):
-    """Be told of calls; what an observer raises is logged once and ignored.
+    """Hear of calls; what an observer raises is logged once and ignored.
 
     One that also has ``on_content(content: CallContent)`` hears what was asked and answered,
     between the start and the end of a call, in any number of parts. The others never see a prompt.
@@ -116,9 +116,9 @@ class FallbackObserver(Protocol):
 
 
 class Observers:
-    """Tell several observers, none of which can break the call."""
+    """Emit events to several observers, none of which can break the call."""
 
-    __slots__ = ("_always", "_observers", "_optional", "_reported", "wants_content")
+    __slots__ = ("_always", "_observers", "_optional", "_reported", "_wants_content")
 
     def __init__(
         self, observers: Iterable[FallbackObserver], reported: set[int] | None = None
@@ -128,7 +128,7 @@ class Observers:
             name: tuple(observer for observer in self._observers if hasattr(observer, name))
             for name in ("on_content", "on_restore")
         }
-        self.wants_content = bool(self._optional["on_content"])
+        self._wants_content = bool(self._optional["on_content"])
         self._always = not any(hasattr(type(one), "is_listening") for one in self._observers)
         self._reported: set[int] = set() if reported is None else reported
         fix = "pass objects with on_start, on_switch and on_finish"
@@ -137,16 +137,13 @@ class Observers:
 
     @classmethod
     def of(cls, observers: Iterable[FallbackObserver]) -> Self | None:
-        """Return None where there is nobody to tell, so that a call need not even look.
-
-        Args:
-            observers: Whom to tell.
+        """Return None where nobody observes, so that a call need not even look.
 
         Raises:
             FallbackConfigError: One of them lacks a method.
         """
-        told = cls(observers)
-        return told if told._observers else None
+        made = cls(observers)
+        return made if made._observers else None
 
     def listening(self) -> Self | None:
         """Return those that want to hear of a call that begins now, or None."""
@@ -155,12 +152,16 @@ class Observers:
         left = [one for one in self._observers if _listens(one)]
         return type(self)(left, self._reported) if left else None
 
-    def tell(self, method: str, event: object) -> None:
+    def wants_content(self) -> bool:
+        """Tell whether one of them wants to hear what is asked and answered, just now."""
+        return self._wants_content and any(map(_listens, self._optional["on_content"]))
+
+    def emit(self, method: str, event: object) -> None:
         """Call one method of every observer that has it.
 
         Args:
             method: ``on_start``, ``on_switch``, ``on_finish``, ``on_content`` or ``on_restore``.
-            event: What it is told.
+            event: Its argument.
         """
         for observer in self._optional.get(method, self._observers):
             try:
@@ -170,7 +171,7 @@ class Observers:
                     self._reported.add(id(observer))
                     # No traceback: its frames could show what a call carries.
                     logger.error(  # noqa: TRY400 # see above
-                        "observer %s raised %s in %s; it is told again, this is logged once",
+                        "observer %s raised %s in %s; it goes on being called, this is logged once",
                         type(observer).__name__,
                         type(error).__name__,
                         method,
@@ -185,11 +186,48 @@ def _listens(observer: object) -> bool:
 
 
 def log_switch(switch: Switch) -> None:
-    """Write the one WARNING of a switch.
+    """Write the one WARNING of a switch."""
+    _log(
+        logging.WARNING,
+        agent=switch.agent,
+        primary=switch.primary.name,
+        failed=switch.failed.name,
+        fallback=switch.fallback.name,
+        reason=switch.reason.replace(" ", ","),
+        call_id=switch.call_id,
+    )
 
-    Args:
-        switch: What happened.
-    """
-    names = (target.name for target in (switch.primary, switch.failed, switch.fallback))
-    line = "agent=%s primary=%s failed=%s fallback=%s reason=%s"
-    logger.warning(line, switch.agent, *names, switch.reason)
+
+def log_exhausted(record: CallRecord) -> None:
+    """Write the one ERROR of a call that nobody answered."""
+    attempts = (f"{one.target}:{one.kind}" for one in record.attempts)
+    _log(
+        logging.ERROR,
+        agent=record.agent,
+        primary=record.primary,
+        outcome=record.outcome,
+        attempts=",".join(attempts),
+        seconds=f"{record.seconds:.3f}",
+        call_id=record.call_id,
+    )
+
+
+def log_restore(restore: Restore) -> None:
+    """Write the one INFO of a primary that answered the probe after its cooldown."""
+    _log(
+        logging.INFO,
+        agent=restore.agent,
+        primary=restore.primary.name,
+        restored="after_cooldown",
+        call_id=restore.call_id or "",
+    )
+
+
+def _log(level: int, **facts: str) -> None:
+    """Write facts as ``key=value``, and once more as attributes of the log record."""
+    if not logger.isEnabledFor(level):
+        return
+    # No spaces inside values: a log pipeline splits the line at them.
+    facts = {name: "_".join(value.split()) for name, value in facts.items()}
+    template = " ".join(f"{name}=%s" for name in facts)
+    logger.log(level, template, *facts.values(), extra=facts)

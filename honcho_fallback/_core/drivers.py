@@ -1,0 +1,365 @@
+"""The loops around ``ask``: in a thread or in a task, whole or as a stream. They decide nothing.
+
+Each asks the attempt at hand, reports what came of it to the run, and goes on with what the run
+answers. What they add is what a machine without I/O cannot have: sleeping, performing pending
+actions, an attempt's timeout, and closing streams.
+"""
+
+# The drivers are the run's other half: they read its policy to know whether hooks are async.
+# pyright: reportPrivateUsage=false
+
+from __future__ import annotations
+
+import asyncio
+import inspect
+from collections.abc import AsyncIterable, Awaitable
+from types import AsyncGeneratorType, CoroutineType, GeneratorType
+from typing import TYPE_CHECKING, Any, Generic, TypeAlias, TypeVar
+
+from honcho_fallback._core.errors import FallbackConfigError
+from honcho_fallback._core.observers import logger
+from honcho_fallback._core.state import arun_hooks
+
+if TYPE_CHECKING:
+    from collections.abc import AsyncGenerator, Callable, Generator, Iterable
+
+    from honcho_fallback._core.run import FallbackRun
+    from honcho_fallback._core.runtime import AsyncSleep, Sleep
+    from honcho_fallback._core.target import Attempt
+
+T = TypeVar("T")
+
+Ask: TypeAlias = "Callable[[Attempt], T]"  # one target
+Start: TypeAlias = "Callable[[], FallbackRun]"
+HasContent: TypeAlias = "Callable[[T], object]"  # of a chunk
+
+_END: Any = object()
+
+# What is no answer yet: it was returned without being run, and its failure would come after the
+# call was recorded as a success.
+_LAZY = frozenset({CoroutineType, GeneratorType, AsyncGeneratorType})
+
+
+def call(run: FallbackRun, ask: Ask[T], sleep: Sleep) -> T:
+    """Ask in this thread until the run is over; what ``ask`` raises is a failure."""
+    attempt = run.attempt
+    try:
+        while True:
+            try:
+                if attempt.wait:
+                    sleep(attempt.wait)
+                if run.pending is not None:
+                    attempt = perform(run)
+                answer = ask(attempt)
+                if type(answer) in _LAZY:
+                    raise _refusal("call", answer)
+            except BaseException as error:  # noqa: BLE001 # the run raises what it does not handle
+                attempt = run.fail(error)
+            else:
+                following = run.accept(answer)
+                if following is None:
+                    return answer
+                attempt = following
+    finally:
+        if run.pending is not None:
+            perform(run)
+
+
+async def acall(run: FallbackRun, ask: Ask[Awaitable[T]], sleep: AsyncSleep) -> T:
+    """Ask in this task until the run is over, each attempt within its timeout."""
+    attempt = run.attempt
+    scope = TaskScope()
+    try:
+        while True:
+            try:
+                if attempt.wait:
+                    await sleep(attempt.wait)
+                async with scope.limit(attempt, attempt.timeout):
+                    if run.pending is not None:
+                        attempt = await aperform(run)
+                    awaitable = ask(attempt)
+                    if not isinstance(awaitable, Awaitable):
+                        raise _refusal("acall", awaitable)
+                    answer = await awaitable
+                    if type(answer) in _LAZY:
+                        raise _refusal("acall", answer)
+            except BaseException as error:  # noqa: BLE001 # the run raises what it does not handle
+                attempt = await _afail(run, scope.read(error))
+            else:
+                following = await _aaccept(run, answer)
+                if following is None:
+                    return answer
+                attempt = following
+    finally:
+        if run.pending is not None:
+            await aperform(run)
+
+
+def stream(
+    start: Start, ask: Ask[Iterable[T]], has_content: HasContent[T], sleep: Sleep
+) -> Generator[T, None, None]:
+    """Hand out the chunks of the first target that brings content.
+
+    Args:
+        start: Gives the run; called with the first chunk's reading, not before.
+        ask: Asks one target for an iterable of chunks.
+        has_content: Tells whether a chunk is worth handing out; no switch after that.
+        sleep: Waits so many seconds.
+    """
+    run = start()
+    reading = _Reading(run, has_content)
+    source = chunks = None
+    try:
+        while run.outcome == "running":
+            try:
+                if chunks is None:
+                    attempt = run.attempt
+                    if attempt.wait:
+                        sleep(attempt.wait)
+                    attempt = perform(run)
+                    source = ask(attempt._replace(timeout=attempt.stream_timeout))
+                    if isinstance(source, CoroutineType | AsyncGeneratorType):
+                        raise _refusal("stream", source)
+                    chunks = iter(source)
+                chunk = next(chunks, _END)
+                ready = reading.take(chunk)
+            except BaseException as error:  # noqa: BLE001 # the run raises what it does not handle
+                _close(source)
+                source = chunks = None
+                run.fail(error, partial=reading.seen)
+                reading.restart()
+                continue
+            if chunk is _END:
+                _close(source)
+                source = chunks = None
+                ready = reading.end(run.accept(reading.chunks, stream=True))
+            yield from ready
+    finally:
+        run.cancel("abandoned", partial=reading.chunks)
+        _close(source)
+        perform(run)
+
+
+async def astream(
+    start: Start,
+    ask: Ask[AsyncIterable[T] | Awaitable[AsyncIterable[T]]],
+    has_content: HasContent[T],
+    sleep: AsyncSleep,
+) -> AsyncGenerator[T, None]:
+    """Hand out the chunks of the first target that brings content, within its timeouts.
+
+    Args:
+        start: Gives the run; called with the first chunk's reading, not before.
+        ask: Asks one target for an async iterable of chunks, or an awaitable of one.
+        has_content: Tells whether a chunk is worth handing out; no switch after that.
+        sleep: Waits so many seconds.
+    """
+    run = start()
+    reading = _Reading(run, has_content)
+    source = chunks = None
+    try:
+        while run.outcome == "running":
+            scope, attempt = TaskScope(), run.attempt
+            seconds = attempt.idle_timeout
+            try:
+                if chunks is None:
+                    seconds = attempt.stream_timeout
+                    if attempt.wait:
+                        await sleep(attempt.wait)
+                async with scope.limit(attempt, seconds):
+                    if chunks is None:
+                        source = await _open(ask, await aperform(run))
+                        chunks = aiter(source)
+                    chunk = await anext(chunks, _END)
+                    while not (ready := reading.take(chunk)) and chunk is not _END:
+                        chunk = await anext(chunks, _END)
+            except BaseException as error:  # noqa: BLE001 # the run raises what it does not handle
+                await _aclose(source)
+                source = chunks = None
+                await _afail(run, scope.read(error), partial=reading.seen)
+                reading.restart()
+                continue
+            if chunk is _END:
+                await _aclose(source)
+                source = chunks = None
+                ready = reading.end(await _aaccept(run, reading.chunks, stream=True))
+            for chunk in ready:
+                yield chunk
+    finally:
+        run.cancel("abandoned", partial=reading.chunks)
+        await _aclose(source)
+        await aperform(run)
+
+
+def perform(run: FallbackRun) -> Attempt:
+    """Do in this thread what the run wants done, and return the attempt to make.
+
+    Args:
+        run: A run; what a pending action raises is for ``run.fail``.
+    """
+    while (action := run.pending) is not None:
+        run.resume(action.call())
+    return run._call.attempt  # noqa: SLF001 # also after the end, where run.attempt refuses
+
+
+async def aperform(run: FallbackRun) -> Attempt:
+    """Do in this task what the run wants done, and return the attempt to make.
+
+    Args:
+        run: A run; what a pending action raises is for ``run.fail``.
+    """
+    while (action := run.pending) is not None:
+        run.resume(await action.acall())
+    return run._call.attempt  # noqa: SLF001 # as in perform
+
+
+class TaskScope:
+    """Know what this task knows of an error: a timeout of ours, or a cancellation in disguise.
+
+    An SDK that catches CancelledError and raises its own connection error would send a cancelled
+    call on to the fallback; the task still knows better.
+    """
+
+    __slots__ = ("_before", "_name", "_seconds", "_task", "_timeout")
+
+    def __init__(self) -> None:
+        self._timeout: asyncio.Timeout | None = None
+        self._task = asyncio.current_task()
+        self._before = self._task.cancelling() if self._task else 0
+
+    def limit(self, attempt: Attempt, seconds: float | None) -> asyncio.Timeout:
+        """Bound what stands under ``async with`` by so many seconds, or None."""
+        self._name = attempt.target.name
+        self._seconds = seconds
+        self._timeout = asyncio.timeout(seconds)
+        return self._timeout
+
+    def read(self, error: BaseException) -> BaseException:
+        """Return the error with its meaning: a cancellation unmasked, a timeout explained."""
+        if not isinstance(error, Exception):
+            return error
+        if self._task is not None and self._task.cancelling() > self._before:
+            hidden = asyncio.CancelledError()
+            hidden.__cause__ = error
+            return hidden
+        if isinstance(error, TimeoutError) and self._timeout and self._timeout.expired():
+            error.args = (f"{self._name} gave no answer within {self._seconds:g} s",)
+        return error
+
+
+class _Reading(Generic[T]):
+    """Hold chunks back up to the first content; know what has been handed out."""
+
+    def __init__(self, run: FallbackRun, has_content: HasContent[T]) -> None:
+        self._run = run
+        self._has_content = has_content
+        self._chunks: list[T] = []
+        self._committed = False
+
+    @property
+    def chunks(self) -> tuple[T, ...]:
+        """Return what this attempt brought so far."""
+        return tuple(self._chunks)
+
+    @property
+    def seen(self) -> tuple[T, ...]:
+        """Return what has been handed out."""
+        return self.chunks if self._committed else ()
+
+    def take(self, chunk: T) -> tuple[T, ...]:
+        """Return what is to be handed out now."""
+        if chunk is _END:
+            return ()
+        self._chunks.append(chunk)
+        if self._committed:
+            return (chunk,)
+        if not self._has_content(chunk):
+            return ()
+        self._run.commit()
+        self._committed = True
+        return self.chunks
+
+    def end(self, following: Attempt | None) -> tuple[T, ...]:
+        """Return what is left to hand out where the run took the stream, else start anew."""
+        if following is None:
+            return () if self._committed else self.chunks
+        self.restart()
+        return ()
+
+    def restart(self) -> None:
+        """Forget the chunks of an attempt that failed: nobody ever sees them."""
+        self._chunks.clear()
+
+
+async def _open(
+    ask: Ask[AsyncIterable[T] | Awaitable[AsyncIterable[T]]], attempt: Attempt
+) -> AsyncIterable[T]:
+    opened = ask(attempt._replace(timeout=attempt.stream_timeout))
+    source = await opened if isinstance(opened, Awaitable) else opened
+    if not isinstance(source, AsyncIterable):  # pyright: ignore[reportUnnecessaryIsInstance] # users without a type checker
+        raise _refusal("astream", source)
+    return source
+
+
+async def _afail(
+    run: FallbackRun, error: BaseException, *, partial: tuple[Any, ...] = ()
+) -> Attempt:
+    """Report a failure; the hooks that classify it may be async."""
+    policy = run._call.policy  # noqa: SLF001 # see the top
+    if not policy.async_hooks or run.pending is not None:
+        return run.fail(error, partial=partial)
+    try:
+        failure = await arun_hooks(policy.classification(error))
+    except BaseException as interruption:
+        run.fail(interruption, partial=partial)
+        raise
+    return run.fail(error, failure=failure, partial=partial)
+
+
+async def _aaccept(run: FallbackRun, answer: Any, *, stream: bool = False) -> Attempt | None:
+    """Hand in an answer; the hooks that look at it may be async."""
+    policy = run._call.policy  # noqa: SLF001 # see the top
+    if not policy.async_hooks:
+        return run.accept(answer, stream=stream)
+    try:
+        target = run.attempt.target
+        refused = await arun_hooks(policy.examination(answer, target, is_stream=stream))
+    except BaseException:
+        run.cancel()
+        raise
+    return run._settle(answer, refused, stream=stream)  # noqa: SLF001 # see the top
+
+
+def _refusal(verb: str, returned: object) -> FallbackConfigError:
+    """Say which verb takes what ``ask`` returned instead of an answer."""
+    if isinstance(returned, CoroutineType):
+        fits, what = {"call": "acall", "stream": "astream"}.get(verb, verb), "a coroutine"
+        returned.close()
+    elif isinstance(returned, GeneratorType):
+        fits, what = "stream", "a generator"
+        returned.close()
+    elif isinstance(returned, AsyncGeneratorType | AsyncIterable):
+        fits, what = "astream", "an async generator"
+    else:
+        fits = {"acall": "call", "astream": "stream"}.get(verb, verb)
+        what = f"a {type(returned).__name__}"
+    fix = f"use policy.{fits} for such a function" if fits != verb else "await it in ask"
+    return FallbackConfigError.about("ask", f"it returned {what} to policy.{verb}", fix)
+
+
+def _close(source: object) -> None:
+    try:
+        getattr(source, "close", bool)()
+    except Exception as error:  # noqa: BLE001 # the stream is dead already; the call goes on
+        logger.debug("closing a stream raised %s", type(error).__name__)
+
+
+async def _aclose(source: object) -> None:
+    # Async generators have aclose; the SDKs' async streams a close that is a coroutine.
+    close = getattr(source, "aclose", None) or getattr(source, "close", None)
+    try:
+        closing = close() if close else None
+        if inspect.isawaitable(closing):
+            await closing
+    except Exception as error:  # noqa: BLE001 # the stream is dead already; the call goes on
+        logger.debug("closing a stream raised %s", type(error).__name__)

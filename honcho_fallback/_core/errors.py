@@ -1,0 +1,218 @@
+"""The errors of this package, and the checks that raise them at the border.
+
+FallbackError
+├── AnswerRejected                         an answer that arrived and is not usable
+├── DeadlineExceeded    (TimeoutError)     time ran out before a target had answered
+├── FallbackConfigError (ValueError)       bad input, at construction
+├── FallbackExhausted   (ExceptionGroup)   every target that could be asked failed
+├── StreamInterrupted                      a stream broke after content had been handed out
+└── TargetUnavailable                      raised by ``ask``: this target cannot be asked, go on
+"""
+
+from __future__ import annotations
+
+import math
+from pathlib import Path
+from types import TracebackType
+from typing import TYPE_CHECKING, Any, Self
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Iterator, Sequence
+
+    from honcho_fallback._core.failure import Failure
+    from honcho_fallback._core.record import AttemptRecord, CallRecord
+
+
+class FallbackError(Exception):
+    """Stand above every error of this package."""
+
+
+class FallbackConfigError(FallbackError, ValueError):
+    """Refuse bad input, with the field, what was found and the fix in the message."""
+
+    @classmethod
+    def about(cls, field: str, found: str, fix: str) -> FallbackConfigError:
+        """Say what is wrong with one field.
+
+        Args:
+            field: Its name.
+            found: What was found there, without secrets.
+            fix: What to do, in the imperative.
+        """
+        return cls(f"{field}: {found}; {fix}")
+
+
+class FallbackExhausted(FallbackError, ExceptionGroup[Exception]):  # noqa: N818 # the design's word
+    """Carry every error of a call that nobody answered.
+
+    The members are the providers' own exceptions, in the order they came; ``__cause__`` is the
+    last of them; ``record`` says what was asked, when and with which result. So that a traceback
+    can be read, each member keeps only the frames in which it was caught and raised.
+    """
+
+    def __new__(cls, message: str, exceptions: Sequence[Exception], record: CallRecord) -> Self:
+        """Build the group; ``record`` is kept by ``__init__``."""
+        del record
+        return super().__new__(cls, message, exceptions)
+
+    def __init__(self, message: str, exceptions: Sequence[Exception], record: CallRecord) -> None:
+        super().__init__(message, exceptions)
+        self.record = record
+
+    @property
+    def attempts(self) -> tuple[AttemptRecord, ...]:
+        """List the attempts of the call."""
+        return self.record.attempts
+
+    def derive(self, excs: Sequence[Exception], /) -> FallbackExhausted:  # type: ignore[override] # the members stay of one type
+        """Build the same error over other members, as ``except*`` does."""
+        return FallbackExhausted(self.message, excs, self.record)
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return FallbackExhausted, (self.message, list(self.exceptions), self.record)
+
+
+class DeadlineExceeded(FallbackError, TimeoutError):  # noqa: N818 # the design's word
+    """Tell that ``deadline`` ran out while more could have been asked.
+
+    Args:
+        message: What happened.
+        errors: The providers' own exceptions, in the order they came.
+        record: What was asked, when and with which result.
+    """
+
+    def __init__(self, message: str, errors: Sequence[Exception], record: CallRecord) -> None:
+        super().__init__(message)
+        self.errors = tuple(errors)
+        self.record = record
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return DeadlineExceeded, (str(self), self.errors, self.record)
+
+
+class StreamInterrupted(FallbackError):  # noqa: N818 # the design's word
+    """Tell that a stream broke after content had been handed out, so nobody else was asked.
+
+    Args:
+        message: What happened.
+        partial: The chunks that were handed out, in order.
+        record: What was asked, when and with which result.
+    """
+
+    def __init__(self, message: str, partial: tuple[Any, ...], record: CallRecord) -> None:
+        super().__init__(message)
+        self.partial = partial
+        self.record = record
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return StreamInterrupted, (str(self), self.partial, self.record)
+
+
+class AnswerRejected(FallbackError):  # noqa: N818 # in line with the others
+    """Stand for an answer that is not usable: it failed under HTTP 200, or ``validate`` said no.
+
+    Args:
+        why: What ``check_response`` returned, which then is what ``classify`` says; or a sentence.
+    """
+
+    def __init__(self, why: Failure | str) -> None:
+        super().__init__(why if isinstance(why, str) else why.reason)
+        self.failure = None if isinstance(why, str) else why
+
+
+class TargetUnavailable(FallbackError):  # noqa: N818 # in line with the others
+    """Raise it in ``ask`` where this target cannot be asked at all: the next one is asked.
+
+    For a host that looks up a client or a key itself and finds none (hermes-agent marks such a
+    target as unavailable and goes on). It counts as ``model_unavailable``.
+    """
+
+
+def require_text(field: str, value: object, fix: str) -> None:
+    """Refuse anything but a string with something in it.
+
+    Raises:
+        FallbackConfigError: It is not.
+    """
+    if not isinstance(value, str) or not value.strip():
+        found = repr(value) if isinstance(value, str | None) else f"a {type(value).__name__}"
+        raise FallbackConfigError.about(field, f"got {found}", fix)
+
+
+def require_type(field: str, value: object, kind: type, fix: str) -> None:
+    """Refuse a value of another type; the value itself is never shown.
+
+    Raises:
+        FallbackConfigError: It has another.
+    """
+    if not isinstance(value, kind):
+        raise FallbackConfigError.about(field, f"got a {type(value).__name__}", fix)
+
+
+def require_number(field: str, value: object, least: float, unit: str = "seconds") -> float:
+    """Refuse anything but a finite number that is large enough.
+
+    Raises:
+        FallbackConfigError: It is not one.
+    """
+    number = value if isinstance(value, int | float) and not isinstance(value, bool) else math.nan
+    if not least <= number < math.inf:
+        raise FallbackConfigError.about(field, f"got {value!r}", f"pass {unit}, {least:g} or more")
+    return float(number)
+
+
+def nearest(name: str, names: Iterable[str]) -> str | None:
+    """Find the name that somebody who wrote this one may have meant."""
+    # Imported for an error only: it costs more than the rest of this module.
+    from difflib import get_close_matches  # noqa: PLC0415
+
+    return next(iter(get_close_matches(name, list(names), n=1)), None)
+
+
+def unknown_name(name: str, names: Iterable[str]) -> str:
+    """Say what to do about a name that does not exist: the nearest one, then all of them."""
+    known = list(names)
+    guess = nearest(name, known)
+    question = f"did you mean {guess}? " if guess else ""
+    return f"{question}choose from {', '.join(known)}"
+
+
+def shorten_tracebacks(errors: Iterable[BaseException]) -> None:
+    """Leave in each error, and in those it was raised for, the first and the last foreign frame.
+
+    A group prints every member with all its causes: under LangChain 170 lines for two requests.
+    The chain of causes stays as it is; only frames go, and with them the locals they keep alive.
+    """
+    for error in _with_causes(errors):
+        frames = [tb for tb in _frames(error.__traceback__) if not _is_ours(tb)]
+        kept = frames[:1] + frames[-1:] if len(frames) > 1 else frames
+        shown: TracebackType | None = None
+        for tb in reversed(kept):
+            shown = TracebackType(shown, tb.tb_frame, tb.tb_lasti, tb.tb_lineno)
+        error.__traceback__ = shown
+
+
+def _with_causes(errors: Iterable[BaseException]) -> list[BaseException]:
+    found: dict[int, BaseException] = {}
+    pending = list(errors)
+    while pending:
+        error = pending.pop()
+        if id(error) in found:
+            continue
+        found[id(error)] = error
+        linked = (error.__cause__, None if error.__suppress_context__ else error.__context__)
+        pending += [link for link in linked if link is not None]
+    return list(found.values())
+
+
+def _frames(traceback: TracebackType | None) -> Iterator[TracebackType]:
+    while traceback is not None:
+        yield traceback
+        traceback = traceback.tb_next
+
+
+_HERE = str(Path(__file__).parent)
+
+
+def _is_ours(traceback: TracebackType) -> bool:
+    return traceback.tb_frame.f_code.co_filename.startswith(_HERE)

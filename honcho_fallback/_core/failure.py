@@ -1,0 +1,284 @@
+"""What a failure means: the kinds, the two questions, and one sentence each for a person."""
+
+from __future__ import annotations
+
+from enum import StrEnum
+from types import MappingProxyType
+from typing import TYPE_CHECKING, Literal, NamedTuple, TypedDict, Unpack
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+
+class FailureKind(StrEnum):
+    """Name what went wrong; the value is the word used in logs and records."""
+
+    RATE_LIMIT = "rate_limit"
+    OVERLOADED = "overloaded"
+    SERVER_ERROR = "server_error"
+    TIMEOUT = "timeout"
+    CONNECTION = "connection"
+    MALFORMED_RESPONSE = "malformed_response"
+    QUOTA = "quota"
+    AUTHENTICATION = "authentication"
+    PERMISSION = "permission"
+    MODEL_UNAVAILABLE = "model_unavailable"
+    CONTEXT_OVERFLOW = "context_overflow"
+    PAYLOAD_TOO_LARGE = "payload_too_large"
+    CONTENT_POLICY = "content_policy"
+    INVALID_REQUEST = "invalid_request"
+    CANCELLED = "cancelled"
+    LOCAL = "local"
+
+
+# What a failure says of its target: it is down, it is up and answered, or nothing.
+Health = Literal["down", "up", "unknown"]
+
+
+class KindFacts(NamedTuple):
+    """What is true of every failure of one kind.
+
+    Args:
+        transient: May the same target work soon?
+        switchable: May another target work?
+        states_wait: May the provider have said when to come back?
+        health: What it says of the target.
+        severity: In a group of errors the kind with the lowest decides: what forbids a switch
+            comes before what allows one.
+        cause: One sentence: what happened.
+        next_action: One sentence: what a person should do.
+    """
+
+    transient: bool
+    switchable: bool
+    states_wait: bool
+    health: Health
+    severity: int
+    cause: str
+    next_action: str
+
+
+_TABLE = {
+    FailureKind.RATE_LIMIT: KindFacts(
+        transient=True,
+        switchable=True,
+        states_wait=True,
+        health="down",
+        severity=13,
+        cause="The provider received more requests than it allows for now.",
+        next_action="Send fewer requests at a time or raise the rate limit with the provider.",
+    ),
+    FailureKind.OVERLOADED: KindFacts(
+        transient=True,
+        switchable=True,
+        states_wait=True,
+        health="down",
+        severity=12,
+        cause="The provider has more work than it can take at the moment.",
+        next_action="Wait, it passes; watch the provider's status page if it stays.",
+    ),
+    FailureKind.SERVER_ERROR: KindFacts(
+        transient=True,
+        switchable=True,
+        states_wait=True,
+        health="down",
+        severity=11,
+        cause="The provider failed while it worked on the request.",
+        next_action="Wait, it usually passes; report it to the provider if it stays.",
+    ),
+    FailureKind.TIMEOUT: KindFacts(
+        transient=True,
+        switchable=True,
+        states_wait=True,
+        health="down",
+        severity=14,
+        cause="No answer arrived within the time allowed.",
+        next_action="Raise the timeout if the model needs longer, otherwise check the provider.",
+    ),
+    FailureKind.CONNECTION: KindFacts(
+        transient=True,
+        switchable=True,
+        states_wait=False,
+        health="down",
+        severity=15,
+        cause="The connection to the provider could not be made or was lost.",
+        next_action="Check the network, the endpoint's address and, locally, that the server runs.",
+    ),
+    FailureKind.MALFORMED_RESPONSE: KindFacts(
+        transient=True,
+        switchable=True,
+        states_wait=False,
+        health="unknown",
+        severity=10,
+        cause="The provider answered with something that is not a usable answer.",
+        next_action=(
+            "Check that the endpoint speaks the expected protocol and what the validator demands."
+        ),
+    ),
+    FailureKind.QUOTA: KindFacts(
+        transient=False,
+        switchable=True,
+        states_wait=True,
+        health="down",
+        severity=8,
+        cause="The account has no credit or no quota left.",
+        next_action="Top up the account or raise its spending limit.",
+    ),
+    FailureKind.AUTHENTICATION: KindFacts(
+        transient=False,
+        switchable=True,
+        states_wait=False,
+        health="down",
+        severity=6,
+        cause="The provider did not accept the credentials.",
+        next_action="Check that the key is set, current and meant for this endpoint.",
+    ),
+    FailureKind.PERMISSION: KindFacts(
+        transient=False,
+        switchable=True,
+        states_wait=False,
+        health="down",
+        severity=7,
+        cause="The credentials are valid but may not use this model or region.",
+        next_action="Ask the account's owner for access to the model or choose another region.",
+    ),
+    FailureKind.MODEL_UNAVAILABLE: KindFacts(
+        transient=False,
+        switchable=True,
+        states_wait=True,
+        health="down",
+        severity=9,
+        cause="The endpoint does not offer this model.",
+        next_action="Check the model's name, load the model, or choose one that is still offered.",
+    ),
+    FailureKind.CONTEXT_OVERFLOW: KindFacts(
+        transient=False,
+        switchable=True,
+        states_wait=False,
+        health="up",
+        severity=4,
+        cause="The input is longer than the model's context window.",
+        next_action="Shorten the input or add a target with a larger context_window.",
+    ),
+    FailureKind.PAYLOAD_TOO_LARGE: KindFacts(
+        transient=False,
+        switchable=True,
+        states_wait=False,
+        health="up",
+        severity=5,
+        cause="The request is larger than the provider accepts.",
+        next_action=(
+            "Send less or smaller attachments, or add a target with a larger context_window."
+        ),
+    ),
+    FailureKind.CONTENT_POLICY: KindFacts(
+        transient=False,
+        switchable=False,
+        states_wait=False,
+        health="up",
+        severity=3,
+        cause="The provider refused the content.",
+        next_action=(
+            "Change the content; add content_policy to fallback_on to ask another target."
+        ),
+    ),
+    FailureKind.INVALID_REQUEST: KindFacts(
+        transient=False,
+        switchable=False,
+        states_wait=False,
+        health="up",
+        severity=2,
+        cause="The request is not one that the provider accepts.",
+        next_action=(
+            "Fix the request: its parameters, messages or tools are wrong for this target."
+        ),
+    ),
+    FailureKind.CANCELLED: KindFacts(
+        transient=False,
+        switchable=False,
+        states_wait=False,
+        health="unknown",
+        severity=0,
+        cause="The call was cancelled by its caller.",
+        next_action="Nothing to do.",
+    ),
+    FailureKind.LOCAL: KindFacts(
+        transient=False,
+        switchable=False,
+        states_wait=False,
+        health="unknown",
+        severity=1,
+        cause="The error came from the program itself, not from a provider.",
+        next_action=(
+            "Read the traceback; name the class in provider_errors if a provider raises it."
+        ),
+    ),
+}
+
+KINDS: Mapping[FailureKind, KindFacts] = MappingProxyType(_TABLE)
+
+
+class FailureFacts(TypedDict, total=False):
+    """Name what ``Failure.of`` may be given beside the kind."""
+
+    status: int | None
+    code: str | None
+    retry_after: float | None
+    provider_message: str
+    reason: str
+    error: str
+
+
+class Failure(NamedTuple):
+    """Say what an exception means for the policy; holds no reference to the exception.
+
+    A tuple, because it is made between a failure and the next request.
+
+    Args:
+        kind: What went wrong.
+        transient: May the same target work soon?
+        switchable: May another target work? For context_overflow and payload_too_large: only one
+            with a larger ``context_window``, which the rules check.
+        status: HTTP status, 100 to 599, or None.
+        code: The provider's own error code or type, or None.
+        retry_after: Seconds the provider asked to wait, or None.
+        provider_message: What the provider said, redacted, at most 200 characters.
+        reason: Which rule decided.
+        error: Class name of the exception.
+    """
+
+    kind: FailureKind
+    transient: bool
+    switchable: bool
+    status: int | None = None
+    code: str | None = None
+    retry_after: float | None = None
+    provider_message: str = ""
+    reason: str = ""
+    error: str = ""
+
+    @classmethod
+    def of(
+        cls, kind: FailureKind, *, transient: bool | None = None, **facts: Unpack[FailureFacts]
+    ) -> Failure:
+        """Build a failure with its kind's own answers to the two questions.
+
+        Args:
+            kind: What went wrong.
+            transient: Overrides the kind's own answer (a failed certificate check, a provider
+                that said not to retry).
+            **facts: The other fields; ``provider_message`` already redacted and cut.
+        """
+        known = KINDS[kind]
+        answer = known.transient if transient is None else transient
+        return cls(kind, answer, known.switchable, **facts)
+
+    @property
+    def cause(self) -> str:
+        """Say what happened, in one sentence for a person."""
+        return KINDS[self.kind].cause
+
+    @property
+    def next_action(self) -> str:
+        """Say what a person should do, in one sentence."""
+        return KINDS[self.kind].next_action

@@ -1,0 +1,352 @@
+"""The policy: a chain, its options, and the four ways to ask it."""
+
+from __future__ import annotations
+
+import os
+import warnings
+from functools import partial
+from itertools import count
+from typing import TYPE_CHECKING, Any, TypeVar, Unpack, cast
+
+from honcho_fallback._classify._answers import has_content as content_of_chunk
+from honcho_fallback._core import drivers
+from honcho_fallback._core.config import FallbackConfig
+from honcho_fallback._core.errors import FallbackConfigError, require_type, unknown_name
+from honcho_fallback._core.observers import Observers, Restore
+from honcho_fallback._core.presets import ConfigOptions
+from honcho_fallback._core.run import FallbackRun
+from honcho_fallback._core.runtime import Runtime
+from honcho_fallback._core.state import ResolvedPolicy, check_chain
+from honcho_fallback._core.turn import Turn
+
+if TYPE_CHECKING:
+    from collections.abc import (
+        AsyncGenerator,
+        AsyncIterable,
+        Awaitable,
+        Generator,
+        Iterable,
+        Iterator,
+    )
+
+    from honcho_fallback._core.drivers import Ask, HasContent, Start
+    from honcho_fallback._core.observers import FallbackObserver
+    from honcho_fallback._core.target import Target
+
+T = TypeVar("T")
+
+
+class CallOptions(ConfigOptions, total=False):
+    """Name what a single call may be given, apart from the options of FallbackConfig.
+
+    Args:
+        run: From ``start()``, for whoever wants its record afterwards; comes alone.
+        turn: Passed on from another thread or task.
+        agent: A label for this call.
+    """
+
+    run: FallbackRun | None
+    turn: Turn | None
+    agent: str | None
+
+
+class FallbackPolicy:
+    """Ask the next model on the first failure of the one before.
+
+    Immutable and shared freely: what a call learns lives in its run, what a turn learns in the
+    turn.
+
+    Args:
+        targets: The chain: the primary first, then the fallbacks in order.
+        config: The options; default ``FallbackConfig()``.
+        agent: A label for logs and records.
+        observers: Who hears of calls.
+        turns_of: Another policy over a chain of the same length, whose turns this one takes part
+            in: for adapters that make a policy anew when tools are bound to a model.
+        runtime: Where time comes from; default: that of the process.
+        **options: Options of FallbackConfig, on top of ``config``.
+
+    Raises:
+        FallbackConfigError: The chain is empty, names repeat, or an argument has the wrong type.
+    """
+
+    __slots__ = ("_owner", "_policy", "_runtime", "_unwarned")
+
+    def __init__(
+        self,
+        targets: Iterable[Target],
+        config: FallbackConfig | None = None,
+        *,
+        agent: str = "unknown",
+        observers: Iterable[FallbackObserver] = (),
+        turns_of: FallbackPolicy | None = None,
+        runtime: Runtime | None = None,
+        **options: Unpack[ConfigOptions],
+    ) -> None:
+        config = FallbackConfig() if config is None else config
+        require_type("config", config, FallbackConfig, "pass a FallbackConfig")
+        if options:
+            config = config.replace(**options)
+        if runtime is not None:
+            require_type("runtime", runtime, Runtime, "pass a Runtime or leave it out")
+        chain = check_chain(targets)
+        self._policy = ResolvedPolicy(chain, config, agent, Observers.of(observers))
+        self._runtime = runtime
+        self._owner: object = self
+        self._unwarned = iter((True,))
+        if turns_of is not None:
+            require_type("turns_of", turns_of, FallbackPolicy, "pass another policy")
+            if len(turns_of.targets) != len(chain):
+                fix = "pass a policy over the same targets"
+                raise FallbackConfigError.about("turns_of", "its chain is of another length", fix)
+            self._owner = turns_of._owner
+        for target in chain:
+            _warn_of_own_retries(target)
+
+    def __repr__(self) -> str:
+        chain = " -> ".join(target.name for target in self._policy.chain)
+        return f"<FallbackPolicy {self._policy.agent}: {chain}>"
+
+    @property
+    def targets(self) -> tuple[Target, ...]:
+        """Return the chain, the primary first."""
+        return self._policy.chain
+
+    @property
+    def config(self) -> FallbackConfig:
+        """Return the options."""
+        return self._policy.config
+
+    @property
+    def agent(self) -> str:
+        """Return the label for logs and records."""
+        return self._policy.agent
+
+    @property
+    def wants_content(self) -> bool:
+        """Tell whether an observer wants to hear what is asked and answered (``run.report``)."""
+        observers = self._policy.observers
+        return observers is not None and observers.wants_content()
+
+    def call(self, ask: Ask[T], **options: Unpack[CallOptions]) -> T:
+        """Ask in this thread and return the answer.
+
+        Args:
+            ask: Asks one target, given an Attempt; what it raises is a failure. Its client takes
+                ``attempt.timeout``; an answer that comes late still counts.
+            **options: For this call: see CallOptions.
+
+        Raises:
+            FallbackExhausted: Nobody answered.
+            DeadlineExceeded: Time ran out.
+            FallbackConfigError: An option is unknown or out of range, or ``ask`` or a hook is
+                async.
+            Exception: The provider's own where no other target could help, or with one target.
+        """
+        run = self._start(options)
+        self._require_sync_hooks(run)
+        return drivers.call(run, ask, self._time().sleep)
+
+    async def acall(self, ask: Ask[Awaitable[T]], **options: Unpack[CallOptions]) -> T:
+        """Ask in this task and return the answer; each attempt ends at its timeout.
+
+        Args:
+            ask: Asks one target, given an Attempt; what it raises is a failure.
+            **options: For this call: see CallOptions.
+
+        Raises:
+            FallbackExhausted: Nobody answered.
+            DeadlineExceeded: Time ran out.
+            FallbackConfigError: An option is unknown or out of range, or ``ask`` is not async.
+            Exception: The provider's own where no other target could help, or with one target.
+        """
+        return await drivers.acall(self._start(options), ask, self._time().asleep)
+
+    def stream(
+        self,
+        ask: Ask[Iterable[T]],
+        *,
+        has_content: HasContent[T] = content_of_chunk,
+        **options: Unpack[CallOptions],
+    ) -> Generator[T, None, None]:
+        """Ask for a stream and hand out its chunks; close the generator to stop early.
+
+        Args:
+            ask: Asks one target for an iterable of chunks.
+            has_content: Tells whether a chunk is worth handing out. Chunks without are held back;
+                with the first that has, the target is settled. By default it reads the chunks of
+                the SDKs that ``check_response`` knows, and takes any other by its truth.
+            **options: For this call: see CallOptions.
+
+        Raises:
+            StreamInterrupted: The stream broke after its first content.
+            FallbackExhausted: Nobody answered.
+            DeadlineExceeded: Time ran out.
+            FallbackConfigError: An option is unknown or out of range, or ``ask`` or a hook is
+                async.
+            Exception: The provider's own where no other target could help, or with one target.
+        """
+        start = self._starter(options)
+
+        def start_with_sync_hooks() -> FallbackRun:
+            run = start()
+            self._require_sync_hooks(run)
+            return run
+
+        return drivers.stream(start_with_sync_hooks, ask, has_content, self._time().sleep)
+
+    def astream(
+        self,
+        ask: Ask[AsyncIterable[T] | Awaitable[AsyncIterable[T]]],
+        *,
+        has_content: HasContent[T] = content_of_chunk,
+        **options: Unpack[CallOptions],
+    ) -> AsyncGenerator[T, None]:
+        """Ask for a stream in this task and hand out its chunks; ``aclose`` to stop early.
+
+        Args:
+            ask: Asks one target for an async iterable of chunks, or an awaitable of one.
+            has_content: As for ``stream``.
+            **options: For this call: see CallOptions.
+
+        Raises:
+            StreamInterrupted: The stream broke after its first content.
+            FallbackExhausted: Nobody answered.
+            DeadlineExceeded: Time ran out.
+            FallbackConfigError: An option is unknown or out of range, or ``ask`` is not async.
+            Exception: The provider's own where no other target could help, or with one target.
+        """
+        return drivers.astream(self._starter(options), ask, has_content, self._time().asleep)
+
+    def turn(self) -> Turn:
+        """Open a user turn, for ``with`` or ``async with``: what a switch lasts for.
+
+        Only ``reset="turn"`` makes use of it.
+        """
+        policy = self._policy
+        if policy.observers is None:
+            return Turn(self._owner)
+        restore = Restore(policy.agent, policy.chain[0], "turn")
+        return Turn(self._owner, partial(policy.observers.emit, "on_restore", restore))
+
+    def start(
+        self, *, turn: Turn | None = None, agent: str | None = None, **other: Unpack[ConfigOptions]
+    ) -> FallbackRun:
+        """Return the machine of one call, for whoever owns the loop or wants the record.
+
+        Nothing is claimed by it: a cooldown's probe is taken with the first look at
+        ``run.attempt``. Where ``run.pending`` is not None, call ``perform`` or ``aperform`` before
+        asking.
+
+        Args:
+            turn: Passed on from another thread or task.
+            agent: A label for this call.
+            **other: Options of FallbackConfig for this call.
+
+        Raises:
+            FallbackConfigError: An override is unknown or out of range, or the turn is not ours.
+        """
+        options: CallOptions = {"turn": turn, "agent": agent}
+        return self._starter({**options, **other})()
+
+    perform = staticmethod(drivers.perform)
+    aperform = staticmethod(drivers.aperform)
+
+    def _start(self, options: CallOptions) -> FallbackRun:
+        if options:
+            return self._starter(options)()
+        return self._begin(self._policy, self._current_turn() if self._policy.turn_scoped else None)
+
+    def _starter(self, options: CallOptions) -> Start:
+        # A generator's body runs when it is first read, perhaps in another context: which turn it
+        # belongs to is settled here and now, and bad input is refused here and now.
+        policy, overrides = self._policy, cast("dict[str, Any]", {**options})
+        run, turn, agent = (overrides.pop(name, None) for name in ("run", "turn", "agent"))
+        if run is not None:
+            if turn is not None or agent is not None or overrides:
+                found = "it came with options for the call"
+                raise FallbackConfigError.about("run", found, "pass those to start()")
+            return lambda: run
+        if agent is not None or overrides:
+            unknown = sorted(overrides.keys() - ConfigOptions.__annotations__.keys())
+            if unknown:
+                names = [*CallOptions.__annotations__]
+                fix = unknown_name(unknown[0], names)
+                raise FallbackConfigError.about(unknown[0], "no such option", fix)
+            agent = policy.agent if agent is None else agent
+            config = policy.config.replace(**overrides)
+            policy = ResolvedPolicy(policy.chain, config, agent, policy.observers)
+        if turn is not None and turn.owner is not self._owner:
+            fix = "pass one from this policy's turn()"
+            raise FallbackConfigError.about("turn", "it belongs to another policy", fix)
+        if turn is None and policy.turn_scoped:
+            turn = self._current_turn()
+        ended = turn is None or turn.outcome != "open"
+        return partial(self._begin, policy, turn if policy.turn_scoped and not ended else None)
+
+    def _begin(self, policy: ResolvedPolicy, turn: Turn | None) -> FallbackRun:
+        return FallbackRun(policy, turn, next(CALL_IDS), self._runtime)
+
+    def _time(self) -> Runtime:
+        return self._runtime or Runtime.current()
+
+    def _current_turn(self) -> Turn | None:
+        turn = Turn.current(self._owner)
+        # One iterator step: of all threads one warns, once for each policy.
+        if turn is None and next(self._unwarned, None):
+            warnings.warn(
+                f'{self!r}: reset="turn" has no effect outside of a turn, so this call is one of '
+                "its own; open one with policy.turn() around the calls that belong together, or "
+                'pass reset="iteration"',
+                stacklevel=4,
+            )
+        return turn
+
+    @staticmethod
+    def _require_sync_hooks(run: FallbackRun) -> None:
+        hooks = run._call.policy.async_hooks  # noqa: SLF001 # pyright: ignore[reportPrivateUsage] # the policy made the run
+        if hooks:
+            name = min(hooks)
+            run.cancel()
+            raise FallbackConfigError.about(name, "it is async", "use acall or astream")
+
+
+def _warn_of_own_retries(target: Target) -> None:
+    """Say once that an SDK's client would ask a dead provider again before anybody else is."""
+    # The clients generated by Stainless (openai, anthropic, groq, ...) all have these two.
+    retries = getattr(target.client, "max_retries", None)
+    if type(retries) is int and retries > 0 and hasattr(target.client, "with_options"):
+        warnings.warn(
+            f"{target.name}: its client makes up to {retries} retries of its own before the policy "
+            f"hears of a failure; pass client.with_options(max_retries=0)",
+            stacklevel=3,
+        )
+
+
+class _CallIds:
+    """Name calls: a random part of the process's own, and a number.
+
+    It is shared by all policies: a name is all it knows. A forked child draws a new random part.
+    """
+
+    __slots__ = ("_names",)
+
+    def __init__(self) -> None:
+        self.renew()
+
+    def __iter__(self) -> Iterator[str]:
+        return self
+
+    def __next__(self) -> str:
+        return next(self._names)
+
+    def renew(self) -> None:
+        """Draw a new random part and count from one."""
+        # A map over a count is one step of the interpreter, which no thread can divide.
+        self._names = map(f"{os.urandom(10).hex()}-%x".__mod__, count(1))
+
+
+CALL_IDS = _CallIds()
+
+if hasattr(os, "register_at_fork"):  # not on Windows, which cannot fork
+    os.register_at_fork(after_in_child=CALL_IDS.renew)

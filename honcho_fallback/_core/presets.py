@@ -1,0 +1,157 @@
+"""The options by name, and the sets of them that have one: honcho, honcho_main, hermes, resilient.
+
+Each function returns options; ``FallbackConfig.honcho(**more)`` and its like make a config of them.
+"""
+
+from __future__ import annotations
+
+import random
+from typing import TYPE_CHECKING, Any, Literal, TypedDict
+
+import tenacity
+
+from honcho_fallback._core.failure import Failure, FailureKind
+from honcho_fallback._core.shared import Cooldown, RetryBudget
+
+if TYPE_CHECKING:
+    from collections.abc import Awaitable, Callable, Mapping
+
+    from honcho_fallback._core.recovery import TransportRecovery
+    from honcho_fallback._core.shared import CooldownStore
+
+
+class ConfigOptions(TypedDict, total=False):
+    """Name the options that FallbackConfig, a policy and a single call take."""
+
+    fallback_on: frozenset[FailureKind] | set[FailureKind] | set[str]
+    switch_after: int | Mapping[FailureKind, int]
+    max_attempts: int | None
+    attempts_per_target: int | None
+    max_fallbacks: int | None
+    wait: Callable[[Any], Any] | float
+    switch_wait: Callable[[Any], Any] | float | None
+    retry_after_cap: float
+    reset: Literal["iteration", "turn"]
+    timeout: float | None
+    connect_timeout: float | None
+    check_responses: bool
+    validate: Callable[[Any], object] | None
+    on_exhausted: Literal["group", "last"]
+    local_errors: tuple[type[BaseException], ...]
+    provider_errors: tuple[type[BaseException], ...]
+    classify: Callable[[BaseException], Failure | Awaitable[Failure]] | None
+    refine: Callable[[Failure, BaseException], Failure | Awaitable[Failure]] | None
+    cooldown: CooldownStore | None
+    deadline: float | None
+    reserve: float | None
+    first_token_timeout: float | None
+    idle_timeout: float | None
+    retry_budget: RetryBudget | None
+    transport_recovery: TransportRecovery | None
+    must_not_degrade: bool
+
+
+# Honcho main, 2026-08-20: tenacity's exponential wait, 4 s before each of three attempts.
+_HONCHO_WAIT = tenacity.wait_exponential(multiplier=1, min=4, max=10)
+_HERMES_DELAY = tenacity.wait_exponential(multiplier=2, max=60)
+_ALL_BUT_CANCELLED = frozenset(FailureKind) - {FailureKind.CANCELLED}
+_OVERFLOWS = frozenset({FailureKind.CONTEXT_OVERFLOW, FailureKind.PAYLOAD_TOO_LARGE})
+# What the pull request names by class where an error has no status.
+_BY_CLASS = frozenset(
+    {
+        FailureKind.CONNECTION,
+        FailureKind.OVERLOADED,
+        FailureKind.RATE_LIMIT,
+        FailureKind.SERVER_ERROR,
+        FailureKind.TIMEOUT,
+    }
+)
+
+
+def honcho() -> ConfigOptions:
+    """Return the options of Honcho's pull request 692: its table, three attempts, one fallback."""
+    return {"max_attempts": 3, "max_fallbacks": 1, "refine": _refine_as_honcho}
+
+
+def honcho_main(max_attempts: int | None) -> ConfigOptions:
+    """Return the options of Honcho main: the fallback on the last attempt, whatever the error."""
+    attempts = max_attempts or 3
+    return {
+        "fallback_on": _ALL_BUT_CANCELLED,
+        "switch_after": max(1, attempts - 1),
+        "max_attempts": attempts,
+        "max_fallbacks": 1,
+        "wait": _HONCHO_WAIT,
+        "switch_wait": _HONCHO_WAIT,
+        "refine": _refine_as_honcho_main,
+    }
+
+
+def hermes() -> ConfigOptions:
+    """Return hermes-agent's options: what may pass is tried three times, the rest left at once."""
+    tries = dict.fromkeys(
+        (
+            FailureKind.OVERLOADED,
+            FailureKind.SERVER_ERROR,
+            FailureKind.TIMEOUT,
+            FailureKind.CONNECTION,
+            FailureKind.MALFORMED_RESPONSE,
+        ),
+        3,
+    )
+    return {
+        "fallback_on": _ALL_BUT_CANCELLED - {FailureKind.LOCAL},
+        "switch_after": tries,
+        "attempts_per_target": 3,
+        "retry_after_cap": 600.0,
+        "reset": "turn",
+        "on_exhausted": "last",
+        "wait": _hermes_wait,
+        "refine": _refine_as_hermes,
+    }
+
+
+def resilient() -> ConfigOptions:
+    """Return the options recommended for agents in production, with a memory of their own."""
+    return {
+        "reset": "turn",
+        "deadline": 120.0,
+        "first_token_timeout": 20.0,
+        "idle_timeout": 60.0,
+        "cooldown": Cooldown(),
+        "retry_budget": RetryBudget(),
+    }
+
+
+def _refine_as_honcho(failure: Failure, _: BaseException) -> Failure:
+    """Switch on 408, 429, 5xx, timeouts and lost connections only."""
+    if failure.kind is FailureKind.LOCAL:
+        return failure
+    status = failure.status
+    # Under an HTTP 200 stream the status says nothing about the error event inside it.
+    if status is None or status < 400:
+        wanted = failure.kind in _BY_CLASS
+    else:
+        wanted = status in {408, 429} or status >= 500
+    return failure._replace(transient=wanted and failure.transient, switchable=wanted)
+
+
+def _refine_as_honcho_main(failure: Failure, _: BaseException) -> Failure:
+    """Ask again after any error, the same target or the next, and take no advice on when."""
+    # There a prompt that is too long is an error like any other, whoever has which window.
+    kind = FailureKind.INVALID_REQUEST if failure.kind in _OVERFLOWS else failure.kind
+    return failure._replace(kind=kind, transient=True, switchable=True, retry_after=None)
+
+
+def _refine_as_hermes(failure: Failure, error: BaseException) -> Failure:
+    """Take what nobody can explain for the provider's; the machine's own troubles stay local."""
+    if failure.kind is not FailureKind.LOCAL or isinstance(error, OSError):
+        return failure
+    reason = "unknown, taken for the provider's"
+    return Failure.of(FailureKind.SERVER_ERROR, reason=reason, error=failure.error)
+
+
+def _hermes_wait(state: tenacity.RetryCallState) -> float:
+    """Wait 2 s doubling to 60 s, and up to half as much again (hermes-agent's retry_utils)."""
+    delay = _HERMES_DELAY(state)
+    return delay + random.uniform(0, delay / 2)  # noqa: S311 # a jitter is no secret

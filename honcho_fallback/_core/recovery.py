@@ -1,0 +1,236 @@
+"""What is tried once on a target before it is left: a fresh credential, a fresh transport.
+
+Both take I/O, which the run does not do: it hands out a ``PendingAction``, and the driver performs
+it before the next attempt.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import inspect
+import threading
+import weakref
+from concurrent.futures import Future
+from dataclasses import dataclass
+from functools import partial
+from typing import TYPE_CHECKING, Any, NamedTuple
+from urllib.parse import urlsplit
+
+from honcho_fallback._core.errors import FallbackConfigError
+from honcho_fallback._core.failure import FailureKind
+
+if TYPE_CHECKING:
+    from collections.abc import Awaitable, Callable
+
+    from honcho_fallback._core.failure import Failure
+    from honcho_fallback._core.target import Credential, Target
+
+
+class PendingAction(NamedTuple):
+    """Say what has to be done before the attempt at hand, or after the end of a call.
+
+    ``policy.perform(run)`` and ``policy.aperform(run)`` do it and go on with ``run.resume``.
+
+    Args:
+        what: ``cooldown``, ``refresh`` or ``rebuild``.
+        call: Does it in a thread.
+        acall: Does it in a task.
+        wait: Seconds to wait before it.
+        note: On the attempt that follows.
+    """
+
+    what: str
+    call: Callable[[], object]
+    acall: Callable[[], Awaitable[object]]
+    wait: float = 0.0
+    note: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class TransportRecovery:
+    """Give a lost connection to the primary one more chance before the switch (Hermes).
+
+    After a wait of ``min(3 + failures, 8)`` seconds ``rebuild`` is called and the primary asked
+    once more. Only where a connection was lost or timed out: not for a status (the provider
+    answered), not for a certificate, not on a fallback, and not for aggregators, which have
+    transports of their own behind them.
+
+    Args:
+        rebuild: Given the target, it renews what its client stands on, and may return the new
+            client, which the call's next attempt then gets; sync (it must not block a loop) or
+            async. Where it raises there is no recovery.
+        aggregators: Providers, or the hosts of endpoints, that are switched away from at once;
+            lower case.
+    """
+
+    rebuild: Callable[[Target], object] | None = None
+    aggregators: frozenset[str] = frozenset(
+        {"nous", "openrouter", "nousresearch.com", "openrouter.ai"}
+    )
+
+    def action(self, target: Target, failure: Failure, failures: int) -> PendingAction | None:
+        """Return what has to be done before the primary is asked again, if that may help.
+
+        Args:
+            target: The primary.
+            failure: What went wrong.
+            failures: How often the primary has failed in this call, this time included.
+        """
+        connection_lost = (
+            failure.kind in {FailureKind.CONNECTION, FailureKind.TIMEOUT}
+            and failure.status is None
+            and failure.transient
+        )
+        if not connection_lost or self._is_aggregator(target):
+            return None
+        call = partial(_call_sync, self.rebuild, target)
+        acall = partial(_call_async, self.rebuild, target)
+        wait = min(3.0 + failures, 8.0)
+        return PendingAction("rebuild", call, acall, wait, "after time for its transport")
+
+    def _is_aggregator(self, target: Target) -> bool:
+        if (target.provider or "").lower() in self.aggregators:
+            return True
+        host = urlsplit(target.endpoint or "").hostname or ""
+        return any(host == name or host.endswith(f".{name}") for name in self.aggregators)
+
+
+def _call_sync(rebuild: Callable[[Target], object] | None, target: Target) -> object:
+    result = rebuild(target) if rebuild is not None else None
+    if inspect.isawaitable(result):
+        getattr(result, "close", bool)()  # a coroutine that nobody will await
+        raise FallbackConfigError.about("rebuild", "it is async", "use acall or astream")
+    return result
+
+
+async def _call_async(rebuild: Callable[[Target], object] | None, target: Target) -> object:
+    result = rebuild(target) if rebuild is not None else None
+    return await result if inspect.isawaitable(result) else result
+
+
+class SharedRefresh:
+    """Let one call refresh a credential; the others wait for it and take what it brought.
+
+    ``generation`` counts the refreshes: a call that was refused with an older one needs none.
+    """
+
+    __slots__ = ("_credential", "_flight", "_lock", "generation")
+
+    def __init__(self, credential: Callable[[], Credential | None]) -> None:
+        self._credential = credential
+        self._flight: Future[None] | None = None
+        self._lock = threading.Lock()
+        self.generation = 0
+
+    def action(self, generation: int) -> PendingAction:
+        """Return the refresh of a call that was refused with this generation."""
+        refresh, arefresh = partial(self._refresh, generation), partial(self._arefresh, generation)
+        note = "after a refresh of its credential"
+        return PendingAction("refresh", refresh, arefresh, note=note)
+
+    def _refresh(self, generation: int) -> None:
+        if inspect.iscoroutinefunction(getattr(self._credential(), "refresh", None)):
+            raise FallbackConfigError.about("refresh", "it is async", "use acall or astream")
+        while self.generation == generation:
+            flight, leads = self._join()
+            if leads:
+                self._lead(flight, generation)
+            else:
+                flight.result()
+
+    async def _arefresh(self, generation: int) -> None:
+        is_async = inspect.iscoroutinefunction(getattr(self._credential(), "refresh", None))
+        while self.generation == generation:
+            flight, leads = self._join()
+            if not leads:
+                await asyncio.wrap_future(flight)
+            elif is_async:
+                await self._alead(flight, generation)
+            else:
+                # The whole of it runs in the thread: where this task is cancelled, the refresh
+                # goes on and the others still get what it brings.
+                await asyncio.to_thread(self._lead, flight, generation)
+
+    def _lead(self, flight: Future[None], generation: int) -> None:
+        failed: BaseException | None = None
+        try:
+            if self.generation == generation:
+                result = self._start()
+                if inspect.isawaitable(result):
+                    getattr(result, "close", bool)()
+                    fix = "define it with async def"
+                    raise FallbackConfigError.about("refresh", "it returned an awaitable", fix)
+                self.generation += 1
+        except BaseException as error:
+            failed = error
+            raise
+        finally:
+            self._land(flight, failed)
+
+    async def _alead(self, flight: Future[None], generation: int) -> None:
+        failed: BaseException | None = None
+        try:
+            if self.generation == generation:
+                await self._start()
+                self.generation += 1
+        except BaseException as error:
+            failed = error
+            raise
+        finally:
+            self._land(flight, failed)
+
+    def _start(self) -> Any:
+        credential = self._credential()
+        return None if credential is None else credential.refresh()
+
+    def _join(self) -> tuple[Future[None], bool]:
+        """Return the refresh under way, or a new one that the caller leads."""
+        with self._lock:
+            if self._flight is not None:
+                return self._flight, False
+            self._flight = Future()
+            self._flight.set_running_or_notify_cancel()  # a waiter that gives up cannot cancel it
+            return self._flight, True
+
+    def _land(self, flight: Future[None], failed: BaseException | None) -> None:
+        with self._lock:
+            self._flight = None
+        # Where the one who led was cancelled, the next leads: its own call goes on.
+        if isinstance(failed, Exception):
+            flight.set_exception(failed)
+        else:
+            flight.set_result(None)
+
+
+class SharedRefreshes:
+    """Find the shared refresh of a credential, for as long as the credential lives.
+
+    It stands beside the credential because a user's object is not written into. Policies that
+    were built apart may hold the same credential, and a refresh token is often good for one use.
+    """
+
+    def __init__(self) -> None:
+        self._lock = threading.Lock()
+        self._by_id: dict[int, tuple[Callable[[], Credential | None], SharedRefresh]] = {}
+
+    def of(self, credential: Credential) -> SharedRefresh:
+        """Return the one refresh that all calls with this credential share."""
+        key = id(credential)
+        known = self._by_id.get(key)
+        if known is not None and known[0]() is credential:
+            return known[1]
+        with self._lock:
+            known = self._by_id.get(key)
+            if known is None or known[0]() is not credential:
+                reference = self._refer(credential, key)
+                known = self._by_id[key] = (reference, SharedRefresh(reference))
+            return known[1]
+
+    def _refer(self, credential: Credential, key: int) -> Callable[[], Credential | None]:
+        try:
+            return weakref.ref(credential, lambda _: self._by_id.pop(key, None))
+        except TypeError:  # a class with slots: it is kept, as programs have few credentials
+            return lambda: credential
+
+
+REFRESHES = SharedRefreshes()

@@ -1,0 +1,272 @@
+"""What may be done about a failure: the algorithm, once, and without effects.
+
+Theory of operation
+-------------------
+
+A call asks one target at a time. When an attempt fails, ``options`` yields everything that the
+policy allows next, the best first; the run takes the first one that the deadline and the retry
+budget permit, and that is all the choosing there is. The order is the specification:
+
+1. **Recover** the credential. A refused key says nothing about the model: a fresh key on the same
+   target is better than another model. Once per target.
+2. **Stop** where nobody can help: a caller's own bug, a refusal, the last target gone for good.
+3. **Retry** the same target: while ``switch_after`` grants it more failures, or at the chain's
+   end, where a failure that may pass is waited for. Never while a stated Retry-After would have to
+   be sat out and another target is free.
+4. **Recover** the transport: the primary's connection was lost, and a new one may work. Once.
+5. **Switch** to the targets further down the chain that could take this request. No wait.
+6. **Stop**: every attempt is used up.
+
+The generator is lazy because a later option may cost something to work out (a wait strategy that
+draws a random number), and because most failures take the first option.
+
+Nothing here reads a clock, sleeps, logs or writes to the call: what an option means for the call
+is the run's to apply. What a call may do next can therefore be printed: that is what ``explain``
+and ``dry-run`` show.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from math import inf
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+import tenacity
+
+from honcho_fallback._core.failure import KINDS, FailureKind
+from honcho_fallback._core.recovery import REFRESHES
+from honcho_fallback._core.shared import CooldownReport
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator, Sequence
+
+    from honcho_fallback._core.failure import Failure, Health
+    from honcho_fallback._core.record import Outcome
+    from honcho_fallback._core.recovery import PendingAction
+    from honcho_fallback._core.state import CallState, ResolvedPolicy
+    from honcho_fallback._core.target import Target
+
+_LARGER_WINDOW = frozenset({FailureKind.CONTEXT_OVERFLOW, FailureKind.PAYLOAD_TOO_LARGE})
+
+
+class Recover(NamedTuple):
+    """Do something that takes I/O, then ask the same target once more; not one of max_attempts.
+
+    Args:
+        action: What has to be done.
+    """
+
+    action: PendingAction
+
+
+class Retry(NamedTuple):
+    """Ask the same target again.
+
+    Args:
+        wait: Seconds before it.
+    """
+
+    wait: float
+
+
+class Switch(NamedTuple):
+    """Ask another target.
+
+    Args:
+        positions: Those that could take the request, in the order of the chain.
+        wait: Seconds before it.
+    """
+
+    positions: Sequence[int]
+    wait: float
+
+
+class Stop(NamedTuple):
+    """End the call.
+
+    Args:
+        outcome: ``exhausted``, or ``rejected`` where no other target could have helped.
+    """
+
+    outcome: Outcome
+
+
+Option = Recover | Retry | Switch | Stop
+
+
+def options(
+    policy: ResolvedPolicy, call: CallState, failure: Failure, error: Exception
+) -> Iterator[Option]:
+    """Yield what may be done about a failure, the best first; the last one is always a Stop.
+
+    Args:
+        policy: The chain and its options.
+        call: What the call knows; the failed attempt is the last of ``call.past``.
+        failure: What the error means.
+        error: What was raised, for wait strategies that look at it.
+    """
+    attempt = call.attempt
+    if (refresh := credential_refresh(call, failure)) is not None:
+        yield Recover(refresh)
+    remaining = remaining_positions(policy, call)
+    others = candidates(policy, call, failure, remaining)
+    is_last = not remaining
+    may_pass = is_last and failure.transient
+    # A probe that failed while everybody cools down has shown all there is to see: asking the
+    # others, or the same one again, is what the cooldown is there to prevent.
+    if not (others or may_pass) or call.all_cooling:
+        # Where the chain ends with a failure that would have switched, the chain is exhausted;
+        # where somebody is left who could not help, the request itself is the trouble.
+        exhausted = call.all_cooling or (is_last and switches(policy, call, failure))
+        yield Stop("exhausted" if exhausted else "rejected")
+        return
+    may_ask = attempt.number < policy.max_attempts + call.extra_attempts
+    if may_ask:
+        wait = retry_wait(policy, call, failure, error, others)
+        if wait is not None:
+            yield Retry(wait)
+    # The primary only: by the time a fallback is asked, the call has waited long enough.
+    if (rebuild := transport_rebuild(policy, call, failure)) is not None:
+        yield Recover(rebuild)
+    if may_ask and others:
+        switch_wait = policy.config.switch_wait
+        wait = 0.0 if switch_wait is None else strategy_wait(switch_wait, call, error)
+        yield Switch(others, wait)
+    yield Stop("exhausted")
+
+
+def credential_refresh(call: CallState, failure: Failure) -> PendingAction | None:
+    """Return the refresh that may help: after a 401, or a 403 about credentials, once."""
+    credential = call.attempt.target.credential
+    if call.refreshed or credential is None or failure.kind is not FailureKind.AUTHENTICATION:
+        return None
+    # The generation of when this target was asked: if another call has refreshed the credential
+    # since, nothing is fetched and the new one is simply tried.
+    return REFRESHES.of(credential).action(call.generation)
+
+
+def transport_rebuild(
+    policy: ResolvedPolicy, call: CallState, failure: Failure
+) -> PendingAction | None:
+    """Return how a new transport may help the primary, once."""
+    recovery = policy.config.transport_recovery
+    if recovery is None or call.transport_recovered or call.attempt.is_fallback:
+        return None
+    return recovery.action(call.attempt.target, failure, call.failures_here)
+
+
+def switches(policy: ResolvedPolicy, call: CallState, failure: Failure) -> bool:
+    """Tell whether a failure is one that another target may be asked for."""
+    if failure.kind is FailureKind.INVALID_REQUEST and call.attempt.is_fallback:
+        # What the primary would have taken, another provider may not: the next one may again.
+        return True
+    if failure.kind not in policy.config.fallback_on:
+        return False
+    # A kind that the table does not switch on does so once it is named in fallback_on; one that
+    # the table switches on may still have been refined to say no.
+    return failure.switchable or not KINDS[failure.kind].switchable
+
+
+def remaining_positions(policy: ResolvedPolicy, call: CallState) -> Sequence[int]:
+    """List the positions further down the chain that are not a failed target's other names."""
+    following = range(call.attempt.position + 1, policy.usable_targets)
+    if not following:
+        return following
+    failed = {past.attempt.target.identity for past in call.past}
+    return [n for n in following if policy.chain[n].identity not in failed]
+
+
+def candidates(
+    policy: ResolvedPolicy, call: CallState, failure: Failure, remaining: Sequence[int]
+) -> Sequence[int]:
+    """List those of the remaining positions that could take the request."""
+    if not remaining or not switches(policy, call, failure):
+        return ()
+    if failure.kind not in _LARGER_WINDOW:
+        return remaining
+    window = call.attempt.target.context_window
+    if window is None:  # unknown is never smaller than anything
+        return ()
+    return [n for n in remaining if (policy.chain[n].context_window or 0) > window]
+
+
+def retry_wait(
+    policy: ResolvedPolicy,
+    call: CallState,
+    failure: Failure,
+    error: Exception,
+    others: Sequence[int],
+) -> float | None:
+    """Tell how long to wait before the same target is asked again, or None to leave it."""
+    config, stated = policy.config, failure.retry_after
+    each = config.attempts_per_target
+    if each is not None and call.failures_here >= each:
+        return None
+    if not others and stated is not None:
+        return min(stated, config.retry_after_cap)
+    if others and not (
+        failure.transient and call.failures_here < switch_after(policy, failure.kind)
+    ):
+        return None
+    wait = strategy_wait(config.wait, call, error)
+    # Retry-After is never waited for while another target is free.
+    return wait if stated is None or stated <= wait else None
+
+
+def switch_after(policy: ResolvedPolicy, kind: FailureKind) -> int:
+    """Return how many failures of a kind one target may have before the switch."""
+    allowed = policy.config.switch_after
+    return allowed.get(kind, 1) if isinstance(allowed, Mapping) else allowed
+
+
+def strategy_wait(strategy: Callable[[Any], Any], call: CallState, error: BaseException) -> float:
+    """Ask a tenacity wait strategy, or any callable on its RetryCallState, for seconds."""
+    state = tenacity.RetryCallState(tenacity.Retrying(reraise=True), None, (), {})
+    state.attempt_number = call.failures_here
+    state.set_exception((type(error), error, error.__traceback__))
+    wait = strategy(state)
+    return max(0.0, wait.total_seconds() if hasattr(wait, "total_seconds") else float(wait))
+
+
+def share_of_time(policy: ResolvedPolicy, call: CallState, position: int, now: float) -> float:
+    """Tell how much of the call's deadline an attempt may take from ``now`` on.
+
+    What is reserved for the targets behind it is left out; where the reserves would leave it
+    less, the targets share what is left alike.
+    """
+    if call.deadline_at == inf:
+        return inf
+    config = policy.config
+    behind = policy.usable_targets - 1 - position
+    left = call.deadline_at - now
+    reserve = max(1.0, (config.deadline or 0.0) / 3) if config.reserve is None else config.reserve
+    return left - min(behind * reserve, left * behind / (behind + 1))
+
+
+def attempt_timeout(
+    policy: ResolvedPolicy, call: CallState, position: int, now: float
+) -> float | None:
+    """Tell how long an attempt that begins then may take, or None for ever."""
+    share = share_of_time(policy, call, position, now)
+    limit = min(share, inf if policy.timeout is None else policy.timeout)
+    return None if limit == inf else limit
+
+
+def cooldown_reports(
+    call: CallState, target: Target, failure: Failure | None, outcome: Outcome
+) -> tuple[CooldownReport, ...]:
+    """Say what the cooldown learns from leaving a target, or from the end of a call."""
+    health: Health = "up" if outcome == "success" else "unknown"
+    seconds = None
+    if failure is not None and outcome in {"exhausted", "rejected", "interrupted"}:
+        health, seconds = KINDS[failure.kind].health, failure.retry_after
+    if health != "down" and call.permit is None:
+        return ()  # no news: nobody was missing it
+    return (CooldownReport(target.identity, health, seconds, call.permit),)
+
+
+def is_in_time(
+    policy: ResolvedPolicy, call: CallState, position: int, now: float, wait: float
+) -> bool:
+    """Tell whether an attempt that begins after a wait has any time."""
+    return now < call.deadline_at and wait < share_of_time(policy, call, position, now)

@@ -1,0 +1,657 @@
+"""The legal steps of one call: a state machine without I/O.
+
+Theory of operation
+-------------------
+
+A run has an attempt at hand. Whoever drives it asks that attempt's target and reports what came of
+it; the run answers with the next attempt, or ends the call::
+
+    attempt ──ask──> accept(answer) / succeed() ────────────> success
+       ^      └────> fail(error) ──> rules.options(...) ──┐
+       │                             the first permitted  │
+       ├── Recover: something to perform, then again  <───┤
+       ├── Retry: the same target, after a wait       <───┤
+       ├── Switch: the next target, at once           <───┤
+       │                             Stop ────────────────┴─> exhausted, rejected (raises)
+       │             fail(error) after commit() ────────────> interrupted (raises)
+       └──────────── cancel() ──────────────────────────────> cancelled, abandoned
+
+Everything that a call knows is one value (``state.CallState``), and every decision is one ordered
+list (``rules.options``); this module is the only one that writes the first and takes from the
+second. It vetoes an option for two reasons alone: the deadline leaves no time for it, or the retry
+budget does not allow a repeat.
+
+The run does no I/O and never sleeps. Time comes in as ``now`` (or from the runtime's clock) and
+goes out as ``Attempt.wait``; where something that takes I/O has to come first (a shared cooldown,
+a fresh credential, a new transport) it is ``pending``: the driver performs it and calls
+``resume``, or hands what it raised to ``fail``. What a step does besides is synchronous and short:
+it tells the observers, writes a log line, and updates the cooldown and the budget.
+
+``start()`` claims nothing: the cooldown is asked, and a half-open probe taken, when the attempt is
+first looked at. The first ending wins and closes the record; a step in an illegal order raises
+RuntimeError.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import replace
+from functools import partial
+from typing import TYPE_CHECKING, Any, Literal, NoReturn
+
+from honcho_fallback._classify._answers import usage_of
+from honcho_fallback._core import rules
+from honcho_fallback._core.errors import (
+    DeadlineExceeded,
+    FallbackConfigError,
+    FallbackError,
+    FallbackExhausted,
+    StreamInterrupted,
+    shorten_tracebacks,
+)
+from honcho_fallback._core.failure import Failure, FailureKind
+from honcho_fallback._core.observers import (
+    CallContent,
+    CallStart,
+    Restore,
+    Switch,
+    log_exhausted,
+    log_restore,
+    log_switch,
+)
+from honcho_fallback._core.recovery import REFRESHES, PendingAction
+from honcho_fallback._core.runtime import Runtime
+from honcho_fallback._core.state import CallState, PastAttempt, run_hooks
+from honcho_fallback._core.target import Attempt
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from honcho_fallback._core.record import CallRecord, Outcome
+    from honcho_fallback._core.state import ResolvedPolicy
+    from honcho_fallback._core.turn import Turn
+
+Chunks = tuple[Any, ...]
+Facts = Mapping[str, Any] | None
+Time = float | None  # on the clock's scale; None asks the clock
+
+_NOTE = "honcho_fallback: "
+
+
+class FallbackRun:
+    """Drive one logical call; made by ``policy.start()``, used once, by one call.
+
+    Args:
+        policy: The chain and its options.
+        turn: What a switch lasts for, or None.
+        call_id: Unique for the call.
+        runtime: Where time comes from, or None for that of the process.
+    """
+
+    __slots__ = ("_begun", "_call", "_observers", "_runtime")
+
+    def __init__(
+        self, policy: ResolvedPolicy, turn: Turn | None, call_id: str, runtime: Runtime | None
+    ) -> None:
+        self._runtime = runtime
+        clock = runtime or Runtime.current()
+        self._call = call = CallState(policy, turn, call_id, clock.monotonic(), clock.time())
+        self._observers = policy.observers and policy.observers.listening()
+        if self._observers is not None:
+            self._observers.emit("on_start", CallStart(call_id, policy.agent, policy.chain))
+        self._begun = not policy.has_call_limits
+        if not self._begun:
+            offered = range(call.attempt.position, policy.usable_targets)
+            call.pending = self._pull(offered)
+            if call.pending is not None:
+                call.positions_after_pending = offered
+                self._begun = True  # by resume
+
+    def __repr__(self) -> str:
+        attempt, outcome = self._call.attempt, self._call.outcome
+        return f"<FallbackRun {outcome}, attempt {attempt.number} at {attempt.target.name}>"
+
+    @property
+    def attempt(self) -> Attempt:
+        """Return what to do now; the first look takes the attempt, and a probe if it is one.
+
+        Raises:
+            RuntimeError: The call is over.
+        """
+        if self._call.outcome != "running" or not self._begun:
+            self._require_running("attempt")
+        return self._call.attempt
+
+    @property
+    def outcome(self) -> Outcome:
+        """Return how the call ended, or ``"running"``."""
+        return self._call.outcome
+
+    @property
+    def record(self) -> CallRecord:
+        """Build the record of what has happened so far; complete once the call is over."""
+        return self._call.record(self._now(None))
+
+    @property
+    def pending(self) -> PendingAction | None:
+        """Return what has to be done before the attempt at hand, or after the end, or None.
+
+        ``policy.perform(run)`` and ``policy.aperform(run)`` do it.
+        """
+        return self._call.pending
+
+    def report(
+        self,
+        *,
+        input: Any = None,  # noqa: A002 # the word that traces use
+        output: Any = None,
+        parameters: Facts = None,
+        usage: Facts = None,
+    ) -> None:
+        """Report what is asked or answered to observers with ``on_content``; usage alone is kept.
+
+        Args:
+            input: What is asked, in the caller's form.
+            output: What came back; ``accept`` and the stream drivers report it by themselves.
+            parameters: The model's parameters, such as temperature.
+            usage: What the answer at hand costs, for its attempt; and for the call, if it is
+                taken.
+        """
+        call = self._call
+        if usage is not None:
+            call.usage = usage
+        if self._observers is None or call.outcome != "running":
+            return
+        if input is not None or output is not None or parameters is not None:
+            content = CallContent(call.attempt.call_id, input, output, parameters)
+            self._observers.emit("on_content", content)
+
+    def accept(
+        self, answer: Any, *, usage: Facts = None, stream: bool = False, now: Time = None
+    ) -> Attempt | None:
+        """Take an answer, if nothing is wrong with it and ``validate`` takes it.
+
+        Args:
+            answer: What ``ask`` returned; of a stream that has ended, the tuple of its chunks.
+            usage: What it cost; read from the answer where it is left out.
+            stream: Whether the answer is a stream's chunks.
+            now: The time on the clock's scale.
+
+        Returns:
+            None when the call is over, otherwise the next attempt.
+
+        Raises:
+            AnswerRejected: It was not acceptable and nobody is left (or FallbackExhausted).
+            StreamInterrupted: Its content had been handed out.
+            FallbackConfigError: ``validate``, ``classify`` or ``refine`` is async.
+        """
+        call = self._call
+        if call.outcome != "running" or not self._begun:
+            self._require_running("accept")
+        policy = call.policy
+        if type(answer) is str and policy.validate is None:  # nothing to look at
+            self._take(answer, usage, now)
+            return None
+        try:
+            target = call.attempt.target
+            refused = run_hooks(policy.examination(answer, target, is_stream=stream))
+        except BaseException:
+            self.cancel(now=now)
+            raise
+        return self._settle(answer, refused, stream=stream, usage=usage, now=now)
+
+    def succeed(self, *, usage: Facts = None, now: Time = None) -> None:
+        """End the call with the answer of the current target, without a look at it.
+
+        Args:
+            usage: What it cost, in whatever form the caller likes; shown in the record.
+            now: The time on the clock's scale.
+
+        Raises:
+            RuntimeError: The call is over.
+        """
+        self._require_running("succeed")
+        if usage is not None:
+            self._call.usage = usage
+        self._finish("success", now)
+
+    def commit(self, *, now: Time = None) -> None:
+        """Note that content is being handed out: from here on nobody else can be asked.
+
+        Args:
+            now: The time on the clock's scale.
+
+        Raises:
+            RuntimeError: The call is over.
+        """
+        self._require_running("commit")
+        if self._call.content_at is None:
+            self._call.content_at = self._now(now)
+
+    def fail(
+        self,
+        error: BaseException,
+        *,
+        failure: Failure | None = None,
+        partial: Chunks = (),
+        now: Time = None,
+    ) -> Attempt:
+        """Report that the current attempt failed, and learn what to do next.
+
+        Args:
+            error: What was raised.
+            failure: What it means, where the caller knows; default: what the policy makes of it.
+            partial: The chunks of a stream that were handed out, in order.
+            now: The time on the clock's scale.
+
+        Returns:
+            The next attempt; wait ``attempt.wait`` seconds before it.
+
+        Raises:
+            FallbackExhausted: Every target that could be asked failed.
+            StreamInterrupted: Content had been handed out.
+            DeadlineExceeded: More could have been asked, but time ran out.
+            RuntimeError: The call was over before.
+            FallbackConfigError: ``classify`` or ``refine`` is async.
+            BaseException: The error itself where it ends the call: a cancellation, a failure that
+                no other target could help with, or any with a single target.
+        """
+        self._require_running("fail")
+        try:
+            if self._call.pending is not None and isinstance(error, Exception):
+                return self._pending_failed(self._call.pending, error, now)
+            if failure is None:
+                failure = run_hooks(self._call.policy.classification(error))
+            return self._fail(error, failure, partial, now)
+        finally:
+            del error  # as in _fail
+
+    def skip(
+        self, position: int | None, why: str, *, among: Sequence[int] = (), now: Time = None
+    ) -> Attempt:
+        """Go on to a target further down the chain, because those before it are out of rotation.
+
+        For adapters whose framework decides who may be asked; nothing failed, nothing is logged.
+
+        Args:
+            position: Where in the chain to go on, or None when nobody is left who may be asked.
+            why: Why the others were not asked, for the record.
+            among: Who may be asked, where that is not everybody from there on.
+            now: The time on the clock's scale.
+
+        Returns:
+            The attempt in place of the current one.
+
+        Raises:
+            FallbackExhausted: Nobody is left (or the last error itself, as with ``fail``).
+            RuntimeError: The call is over, or has not failed yet and nobody is left.
+        """
+        self._require_running("skip")
+        call = self._call
+        policy = call.policy
+        if position is not None and position >= policy.usable_targets:
+            position = None
+        if position is None and not call.errors:
+            raise RuntimeError("skip: nobody is left and nothing has failed; call cancel()")
+        now = self._now(now)
+        passed = range(call.attempt.position, len(policy.chain) if position is None else position)
+        call.skipped = {**call.skipped, **dict.fromkeys(passed, why)}
+        if position is None:
+            self._raise_final("exhausted", call.errors[-1], now)
+        call.pending, call.positions_after_pending = None, ()
+        self._move_to(among or range(position, policy.usable_targets), None, now)
+        call.began = now
+        return call.attempt
+
+    def cancel(
+        self,
+        outcome: Literal["cancelled", "abandoned"] = "cancelled",
+        *,
+        partial: Chunks = (),
+        now: Time = None,
+    ) -> None:
+        """Close the record of a call that ends without an answer or a failure; once.
+
+        Args:
+            outcome: ``cancelled`` by its caller, or ``abandoned`` by a stream's reader.
+            partial: The chunks that were handed out, in order.
+            now: The time on the clock's scale.
+        """
+        if self._call.outcome == "running":
+            if partial:
+                self.report(output=partial)
+            self._finish(outcome, now)
+
+    def resume(self, result: object = None, *, now: Time = None) -> Attempt:
+        """Go on after the pending action was performed; there may be another one.
+
+        Args:
+            result: What it returned: the new client, where a rebuild made one.
+            now: The time on the clock's scale.
+        """
+        call = self._call
+        action, call.pending = call.pending, None
+        if call.outcome == "running":
+            positions, call.positions_after_pending = call.positions_after_pending, ()
+            call.began = now = self._now(now)
+            if positions:
+                self._move_to(positions, None, now)
+            else:
+                if action is not None and action.what == "rebuild" and result is not None:
+                    call.clients = {**call.clients, call.attempt.position: result}
+                # What the action took is gone from the deadline.
+                attempt = self._next(call.attempt.position, 0.0, now, call.attempt.number)
+                call.attempt = attempt._replace(wait=call.attempt.wait)
+        return call.attempt
+
+    # What follows an answer or a failure.
+
+    def _settle(
+        self,
+        answer: Any,
+        refused: tuple[Exception, Failure] | None,
+        *,
+        stream: bool,
+        usage: Facts = None,
+        now: Time = None,
+    ) -> Attempt | None:
+        """Take an answer that was looked at, or fail with the error that stands for it."""
+        if refused is None:
+            self._take(answer, usage, now)
+            return None
+        self._note_usage(answer, usage)
+        committed = stream and self._call.content_at is not None
+        return self._fail(*refused, answer if committed else (), now)
+
+    def _fail(
+        self, error: BaseException, failure: Failure, partial_chunks: Chunks, now: Time
+    ) -> Attempt:
+        call, now = self._call, self._now(now)
+        if partial_chunks:
+            self.report(output=partial_chunks)
+        try:
+            if failure.kind is FailureKind.CANCELLED or not isinstance(error, Exception):
+                self.cancel(now=now)
+                raise error
+            past = PastAttempt(call.attempt, call.began, now, failure, call.note, call.usage)
+            call.past += (past,)
+            call.errors += (error,)
+            call.usage = None
+            call.failures_here += 1
+            if call.content_at is not None:
+                self._finish("interrupted", now)
+                name = call.attempt.target.name
+                what = f"{name} broke off after {len(partial_chunks)} chunks: {failure.kind.value}"
+                raise StreamInterrupted(what, partial_chunks, self.record) from error
+            return self._choose(error, failure, now)
+        finally:
+            # What is raised refers to this frame; the frame must not refer to what is raised.
+            del error
+
+    def _choose(self, error: Exception, failure: Failure, now: float) -> Attempt:
+        """Take the first option that is permitted; a Stop raises."""
+        call = self._call
+        try:
+            if isinstance(error, FallbackConfigError):
+                # The program uses this package wrongly: no preset makes a provider's failure of it.
+                self._raise_final("rejected", error, now)
+            for option in rules.options(call.policy, call, failure, error):
+                if not self._permits(option, now):
+                    continue
+                match option:
+                    case rules.Stop(outcome):
+                        self._raise_final(outcome, error, now)
+                    case rules.Retry(wait):
+                        position, number = call.attempt.position, call.attempt.number + 1
+                        call.attempt = self._next(position, wait, now, number)
+                    case rules.Recover(action):
+                        self._recover(action, now)
+                    case rules.Switch(positions, wait):
+                        self._move_to(positions, failure, now, wait)
+                call.began = now + call.attempt.wait
+                return call.attempt
+            raise AssertionError("the last option is always a Stop")
+        finally:
+            del error  # as in _fail
+
+    def _permits(self, option: rules.Option, now: float) -> bool:
+        """Veto what the deadline has no time for, and repeats that the budget does not allow."""
+        call = self._call
+        attempt, policy = call.attempt, call.policy
+        most = (self._runtime or Runtime.current()).max_attempts
+        match option:
+            case rules.Stop():
+                return True
+            case _ if most is not None and attempt.number >= most:
+                return False
+            case rules.Switch(positions, wait):
+                return self._is_in_time(positions[-1], now, wait)
+            case rules.Retry(wait) | rules.Recover(PendingAction(wait=wait)):
+                if not self._is_in_time(attempt.position, now, wait):
+                    return False
+        budget, target = policy.config.retry_budget, attempt.target
+        if budget is None or budget.repeat(target.identity, now):
+            return True
+        call.why = f"the retry budget for {target.name} was used up"
+        return False
+
+    def _is_in_time(self, position: int, now: float, wait: float = 0.0) -> bool:
+        call = self._call
+        if rules.is_in_time(call.policy, call, position, now, wait):
+            return True
+        call.out_of_time = True
+        call.why = f"the deadline of {call.policy.config.deadline:g} s left no time for more"
+        return False
+
+    def _recover(self, action: PendingAction, now: float) -> None:
+        call = self._call
+        if action.what == "refresh":
+            call.refreshed = True
+        else:
+            call.transport_recovered = True
+        call.pending, call.note = action, action.note
+        call.extra_attempts += 1
+        position, number = call.attempt.position, call.attempt.number + 1
+        call.attempt = self._next(position, action.wait, now, number)
+
+    def _pending_failed(self, action: PendingAction, error: Exception, now: Time) -> Attempt:
+        call = self._call
+        if call.positions_after_pending:  # what others know is not needed to go on
+            return self.resume(now=now)
+        # Of a stranger's error only the class: its text may hold the credential.
+        what = str(error) if isinstance(error, FallbackError) else type(error).__name__
+        last = call.past[-1]._replace(note=f"its {action.what} failed: {what}")
+        call.past = (*call.past[:-1], last)
+        call.attempt, call.pending, call.note = last.attempt, None, ""
+        call.extra_attempts -= 1
+        assert last.failure is not None  # noqa: S101 # those that a call keeps have failed
+        # The options are worked out anew, now without this recovery.
+        return self._choose(call.errors[-1], last.failure, self._now(now))
+
+    def _move_to(
+        self, positions: Sequence[int], failure: Failure | None, now: float, wait: float = 0.0
+    ) -> None:
+        """Go to the first of some targets that is not cooling down; with a failure, a switch."""
+        call = self._call
+        policy, attempt = call.policy, call.attempt
+        position = self._select(positions, attempt.target, failure, now)
+        if call.turn is not None:
+            call.turn.advance(position)
+        number = attempt.number + (failure is not None)
+        call.attempt = following = self._next(position, wait, now, number)
+        if failure is not None:
+            call.failures_here = 0
+            switch = Switch(
+                attempt.call_id,
+                policy.agent,
+                policy.chain[0],
+                attempt.target,
+                following.target,
+                failure,
+            )
+            log_switch(switch)
+            if self._observers is not None:
+                self._observers.emit("on_switch", switch)
+
+    def _select(
+        self, positions: Sequence[int], left: Any, failure: Failure | None, now: float
+    ) -> int:
+        """Choose whom to ask, and note that it is asked for the first time in this call."""
+        call = self._call
+        policy, config = call.policy, call.policy.config
+        position, call.note = positions[0], ""
+        if config.cooldown is not None:
+            reports = rules.cooldown_reports(call, left, failure, "exhausted")
+            identities = [policy.chain[one].identity for one in positions]
+            choice = config.cooldown.update_and_select(reports, identities, now)
+            position, call.permit = positions[choice.place], choice.permit
+            call.all_cooling = choice.forced
+            passed = dict(call.passed)
+            for place, seconds in choice.passed:
+                why = f"it was cooling down for another {seconds:.0f} s"
+                passed[positions[place]] = why if seconds else "another call was probing it"
+            call.passed = passed
+            if choice.permit is not None:
+                call.note = "a probe after its cooldown"
+            elif choice.forced:
+                call.note = "all were cooling down, it was due first"
+        target = policy.chain[position]
+        call.out_of_time, call.why = False, None
+        if target is not left:
+            call.refreshed = call.transport_recovered = False
+        if target.credential is not None:
+            call.generation = REFRESHES.of(target.credential).generation
+        if config.retry_budget is not None:
+            config.retry_budget.first(target.identity, now)
+        return position
+
+    def _next(self, position: int, wait: float, now: float, number: int) -> Attempt:
+        call = self._call
+        policy = call.policy
+        if not (self._runtime or Runtime.current()).waits:
+            wait = 0.0
+        target = policy.chain[position]
+        if position in call.clients:
+            target = replace(target, client=call.clients[position])
+        return Attempt(
+            target,
+            number,
+            position,
+            rules.attempt_timeout(policy, call, position, now + wait),
+            policy.connect_timeout,
+            wait,
+            call.attempt.call_id,
+            policy.first_token_timeout,
+            policy.idle_timeout,
+        )
+
+    # The end.
+
+    def _take(self, answer: Any, usage: Facts, now: Time) -> None:
+        """End the call with an answer that was looked at."""
+        if self._observers is not None:
+            self.report(output=answer)
+        self._note_usage(answer, usage)
+        self._finish("success", now)
+
+    def _note_usage(self, answer: Any, usage: Facts) -> None:
+        """Keep what an answer cost: as the caller says, as was reported, or as it says itself."""
+        if usage is not None:
+            self._call.usage = usage
+        elif self._call.usage is None and type(answer) is not str:
+            self._call.usage = usage_of(answer)
+
+    def _raise_final(self, outcome: Outcome, error: Exception, now: float) -> NoReturn:
+        call = self._call
+        errors = call.errors
+        try:
+            self._finish(outcome, now)
+            record = self.record
+            if outcome == "exhausted":
+                if call.out_of_time:
+                    raise DeadlineExceeded(record.why or "", errors, record) from error
+                if call.policy.grouped:
+                    kinds = {one.target: str(one.kind) for one in record.attempts}
+                    failed = ", ".join(f"{target} ({kind})" for target, kind in kinds.items())
+                    shorten_tracebacks(errors)
+                    raise FallbackExhausted(f"no answer from {failed}", errors, record) from error
+            annotate(error, record)
+            raise error
+        finally:
+            del error  # as in _fail
+            errors = ()
+
+    def _finish(self, outcome: Outcome, now: Time) -> None:
+        call = self._call
+        call.ended = now = self._now(now)
+        if outcome == "exhausted":
+            self._is_in_time(call.policy.usable_targets - 1, now)
+        call.outcome = outcome
+        call.errors = ()
+        if call.policy.config.cooldown is not None and self._begun:
+            self._close_cooldown(outcome, now)
+        else:
+            call.pending = None
+        if outcome == "exhausted":
+            log_exhausted(self.record)
+        if self._observers is not None:
+            self._observers.emit("on_finish", self.record)
+        on_finish = (self._runtime or Runtime.current()).on_finish
+        if on_finish is not None:
+            on_finish(self)
+
+    def _close_cooldown(self, outcome: Outcome, now: float) -> None:
+        call = self._call
+        policy, attempt = call.policy, call.attempt
+        restored = outcome == "success" and call.permit is not None and not attempt.is_fallback
+        failure = call.past[-1].failure if call.past else None
+        store = policy.config.cooldown
+        assert store is not None  # noqa: S101 # the caller looked
+        reports = rules.cooldown_reports(call, attempt.target, failure, outcome)
+        if reports:
+            store.update_and_select(reports, (), now)
+        call.permit, shared = None, store.shared
+        call.pending = (
+            None if shared is None else PendingAction("cooldown", shared.push, shared.apush)
+        )
+        if restored:
+            restore = Restore(policy.agent, policy.chain[0], "cooldown", attempt.call_id)
+            log_restore(restore)
+            if self._observers is not None:
+                self._observers.emit("on_restore", restore)
+
+    # Small things.
+
+    def _now(self, now: Time) -> float:
+        return (self._runtime or Runtime.current()).monotonic() if now is None else now
+
+    def _pull(self, offered: Sequence[int]) -> PendingAction | None:
+        """Return the look at what other processes know of some targets."""
+        policy = self._call.policy
+        shared = policy.config.cooldown.shared if policy.config.cooldown else None
+        if shared is None:
+            return None
+        known = [policy.chain[position].identity for position in offered]
+        return PendingAction("cooldown", partial(shared.pull, known), partial(shared.apull, known))
+
+    def _require_running(self, step: str) -> None:
+        """Refuse a step once the call is over; take the first attempt, where nobody looked yet."""
+        call = self._call
+        if call.outcome != "running":
+            ended = f"the call has ended ({call.outcome}) and a run serves one"
+            raise RuntimeError(f"{step}: {ended}; ask policy.start() for another")
+        if not self._begun:
+            self._begun = True
+            offered = range(call.attempt.position, call.policy.usable_targets)
+            self._move_to(offered, None, self._now(None))
+
+
+def annotate(error: BaseException, record: CallRecord) -> None:
+    """Note the attempts on an exception that comes out untouched."""
+    attempts = "; ".join(
+        f"{one.target} {one.result()} in {one.seconds * 1000:.0f} ms" for one in record.attempts
+    )
+    # An exception that is raised again and again carries the latest note only.
+    kept = [note for note in getattr(error, "__notes__", ()) if not note.startswith(_NOTE)]
+    error.__notes__ = kept
+    error.add_note(f"{_NOTE}{attempts}")

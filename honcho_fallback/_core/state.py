@@ -1,0 +1,425 @@
+"""What all calls on a policy share, and everything that one call knows."""
+
+from __future__ import annotations
+
+import inspect
+from functools import partial
+from math import inf
+from types import MappingProxyType
+from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias, TypeVar
+
+from honcho_fallback._classify import classify
+from honcho_fallback._classify._answers import check_response
+from honcho_fallback._core.errors import (
+    AnswerRejected,
+    FallbackConfigError,
+    TargetUnavailable,
+    require_text,
+    require_type,
+)
+from honcho_fallback._core.failure import KINDS, Failure, FailureKind
+from honcho_fallback._core.observers import logger
+from honcho_fallback._core.record import OUTCOMES, AttemptRecord, CallRecord
+from honcho_fallback._core.target import Attempt, Target
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Generator, Iterable, Mapping, Sequence
+
+    from honcho_fallback._core.config import FallbackConfig
+    from honcho_fallback._core.observers import Observers
+    from honcho_fallback._core.record import Outcome
+    from honcho_fallback._core.recovery import PendingAction
+    from honcho_fallback._core.turn import Turn
+
+T = TypeVar("T")
+_NO_SKIPS: Mapping[int, str] = MappingProxyType({})
+
+
+class ResolvedPolicy:
+    """What every call on a policy shares, looked up once; nothing in it changes.
+
+    Args:
+        chain: As ``check_chain`` returns it.
+        config: The options.
+        agent: A label for logs and records.
+        observers: Who hears of calls, or None.
+
+    Raises:
+        FallbackConfigError: The label is empty.
+    """
+
+    def __init__(
+        self,
+        chain: tuple[Target, ...],
+        config: FallbackConfig,
+        agent: str,
+        observers: Observers | None,
+    ) -> None:
+        require_text("agent", agent, "pass a name or leave it out")
+        self.chain, self.config, self.agent, self.observers = chain, config, agent, observers
+        self.timeout, self.connect_timeout = config.timeout, config.connect_timeout
+        self.first_token_timeout, self.idle_timeout = config.first_token_timeout, config.idle_timeout
+        self.validate = config.validate_answer
+        self.check = check_response if config.check_responses else None
+        each = config.attempts_per_target
+        attempts = len(chain) * each if each else max(3, len(chain))
+        self.max_attempts = config.max_attempts or attempts
+        self.turn_scoped = config.reset == "turn"
+        self.grouped = config.on_exhausted == "group" and len(chain) > 1
+        fallbacks = 0 if config.must_not_degrade else config.max_fallbacks
+        self.usable_targets = len(chain) if fallbacks is None else min(len(chain), 1 + fallbacks)
+        # Only such a call looks at more than its own attempts before it asks.
+        limits = (config.cooldown, config.deadline, config.retry_budget, config.transport_recovery)
+        self.has_call_limits = any(option is not None for option in limits) or any(
+            target.credential is not None for target in chain
+        )
+        hooks = {"validate": self.validate, "classify": config.classify, "refine": config.refine}
+        self.async_hooks = frozenset(name for name, hook in hooks.items() if _is_async(hook))
+
+    def classification(
+        self, error: BaseException, base: Failure | None = None
+    ) -> HookSteps[Failure]:
+        """Say what an exception means under these options.
+
+        Args:
+            error: What was raised, or what stands for an answer that is not usable.
+            base: What it means unless the options say otherwise, where that is known already.
+        """
+        config = self.config
+        if base is not None and not isinstance(error, config.local_errors):
+            failure = base
+        else:
+            failure = classify(
+                error, local_errors=config.local_errors, provider_errors=config.provider_errors
+            )
+        # A cancellation never switches, whatever the config says; and a target that the program
+        # itself says it cannot ask is no matter of opinion.
+        if failure.kind is FailureKind.CANCELLED or isinstance(error, TargetUnavailable):
+            return failure
+        if config.classify is not None:
+            call = partial(config.classify, error)
+            failure = yield from _failure_from("classify", call, failure)
+        if config.refine is not None:
+            call = partial(config.refine, failure, error)
+            refined = yield from _failure_from("refine", call, failure)
+            if refined.kind is not failure.kind and refined[1:3] == failure[1:3]:
+                # A kind brings its answers with it: _replace(kind=...) keeps the old ones.
+                known = KINDS[refined.kind]
+                refined = refined._replace(transient=known.transient, switchable=known.switchable)
+            failure = refined
+        return failure
+
+    def examination(
+        self, answer: Any, target: Target, *, is_stream: bool
+    ) -> HookSteps[tuple[Exception, Failure] | None]:
+        """Say what is wrong with an answer: the error that stands for it and its meaning, or None.
+
+        Args:
+            answer: As the provider sent it; of a stream, the tuple of its chunks.
+            target: Who sent it.
+            is_stream: Whether it is one: ``validate`` is for whole answers.
+        """
+        error: Exception | None = None
+        failure = self.check(answer) if self.check is not None else None
+        if failure is not None:
+            error = AnswerRejected(failure)
+            failure = failure._replace(error=AnswerRejected.__name__)
+        elif is_stream:
+            if not answer:
+                error = AnswerRejected(f"{target.name} sent a stream without a single chunk")
+        elif self.validate is not None:
+            try:
+                verdict = yield HookStep("validate", self.validate(answer))
+            except Exception as raised:  # noqa: BLE001 # whatever a validator raises says no
+                error = raised
+            else:
+                if verdict is False:
+                    error = AnswerRejected(f"validate said no to the answer of {target.name}")
+        if error is None:
+            return None
+        if failure is None:
+            name, reason = type(error).__name__, "the answer was not acceptable"
+            failure = Failure.of(FailureKind.MALFORMED_RESPONSE, reason=reason, error=name)
+        return error, (yield from self.classification(error, failure))
+
+
+class HookStep(NamedTuple):
+    """What a hook of the user's returned: its result, or something to await for it."""
+
+    hook: str
+    result: Any
+
+
+# Yields each hook's step and is sent the result; so that hooks may be sync or async and what is
+# done with their results stands once.
+HookSteps: TypeAlias = "Generator[HookStep, Any, T]"
+
+
+def run_hooks(steps: HookSteps[T]) -> T:
+    """Go through the steps in a thread.
+
+    Raises:
+        FallbackConfigError: A hook is async.
+    """
+    try:
+        step = next(steps)
+        while True:
+            if inspect.isawaitable(step.result):
+                getattr(step.result, "close", bool)()  # a coroutine that nobody will await
+                raise FallbackConfigError.about(step.hook, "it is async", "use acall or astream")
+            step = steps.send(step.result)
+    except StopIteration as end:
+        result: T = end.value
+        return result
+
+
+async def arun_hooks(steps: HookSteps[T]) -> T:
+    """Go through the steps in a task, and await what a hook returned for that."""
+    try:
+        step = next(steps)
+        while True:
+            if not inspect.isawaitable(step.result):
+                step = steps.send(step.result)
+                continue
+            try:
+                result = await step.result
+            except Exception as error:  # noqa: BLE001 # for the step, as where a sync hook raises
+                step = steps.throw(error)
+            else:
+                step = steps.send(result)
+    except StopIteration as end:
+        final: T = end.value
+        return final
+
+
+def _failure_from(
+    hook: str, call: Callable[[], Any], before: Failure
+) -> HookSteps[Failure]:
+    """Ask a hook for a failure; where it breaks, an outage is no time to lose the error."""
+    try:
+        result = yield HookStep(hook, call())
+    except Exception as broken:  # noqa: BLE001 # see above
+        logger.error("%s raised %s; it is passed over", hook, type(broken).__name__)  # noqa: TRY400 # its frames could show what a call carries
+        return before
+    if isinstance(result, Failure):
+        return result
+    logger.error("%s returned no Failure; it is passed over", hook)
+    return before
+
+
+def _is_async(hook: object) -> bool:
+    return inspect.iscoroutinefunction(hook) or inspect.iscoroutinefunction(
+        getattr(hook, "__call__", None)  # noqa: B004 # its kind matters, not whether it is there
+    )
+
+
+def check_chain(targets: Iterable[Target]) -> tuple[Target, ...]:
+    """Return the chain as a tuple.
+
+    Args:
+        targets: The targets, the primary first.
+
+    Raises:
+        FallbackConfigError: It is empty, holds something else, or two targets share a name.
+    """
+    if isinstance(targets, str | Target):
+        found = f"got a single {type(targets).__name__}"
+        raise FallbackConfigError.about("targets", found, "pass a list of Target objects")
+    chain = tuple(targets)
+    if not chain:
+        fix = "pass at least one Target"
+        raise FallbackConfigError.about("targets", "the chain is empty", fix)
+    for position, target in enumerate(chain):
+        fix = "pass a Target, such as Target('gpt-5.5', provider='openai')"
+        require_type(f"targets[{position}]", target, Target, fix)
+        name = target.name
+        if name in [one.name for one in chain[:position]]:
+            field, found = f"targets[{position}].name", f"{name!r} is in the chain twice"
+            raise FallbackConfigError.about(field, found, "give one of them another name=")
+    return chain
+
+
+class PastAttempt(NamedTuple):
+    """One attempt that came to an end; times on the clock's scale."""
+
+    attempt: Attempt
+    began: float
+    ended: float
+    failure: Failure | None
+    note: str = ""
+    usage: Mapping[str, Any] | None = None
+
+
+class CallState:
+    """Everything that one call knows; written by its run, read by the rules.
+
+    Attributes:
+        attempt: The attempt at hand, or the last one.
+        outcome: How the call ended, or ``"running"``.
+        started: The call's start on the clock's scale, and ``started_at`` since the epoch.
+        began: When the attempt at hand begins or began.
+        past: The attempts that failed, in order; ``errors`` holds what they raised.
+        failures_here: How often the target at hand has failed in a row.
+        content_at: When the first content of a stream was handed out.
+        usage: What the answer at hand cost, as far as somebody said.
+        note: What is particular about the attempt at hand.
+        pending: I/O that comes before the attempt at hand, or after the end of the call.
+        positions_after_pending: Whom the attempt may go to once that is done.
+        extra_attempts: Requests on top of max_attempts: those after a recovery.
+        refreshed: Whether the target at hand had its new credential (Hermes: one-shot guards).
+        transport_recovered: Whether it had its new transport.
+        generation: Of its credential, when it was first asked.
+        clients: New clients of targets whose transport was rebuilt, by position.
+        permit: The probe that this call is, or None.
+        all_cooling: Whether every target cools down and this one was due first.
+        passed: Who was passed over in a cooldown and why, by position; ``skipped`` likewise for
+            those that a framework took out of rotation.
+        deadline_at: When the call's time is over; infinite where it has no deadline.
+        out_of_time: Whether time alone forbade more, and ``why`` more was not asked.
+    """
+
+    __slots__ = (
+        "all_cooling",
+        "attempt",
+        "began",
+        "clients",
+        "content_at",
+        "deadline_at",
+        "ended",
+        "errors",
+        "extra_attempts",
+        "failures_here",
+        "generation",
+        "note",
+        "out_of_time",
+        "outcome",
+        "passed",
+        "past",
+        "pending",
+        "permit",
+        "policy",
+        "positions_after_pending",
+        "refreshed",
+        "skipped",
+        "started",
+        "started_at",
+        "transport_recovered",
+        "turn",
+        "usage",
+        "why",
+    )
+
+    def __init__(
+        self, policy: ResolvedPolicy, turn: Turn | None, call_id: str, now: float, started_at: float
+    ) -> None:
+        self.policy = policy
+        self.turn = turn
+        self.started = self.began = now
+        self.started_at = started_at
+        position = 0 if turn is None or policy.usable_targets == 1 else turn.position
+        self.attempt = Attempt(
+            policy.chain[position],
+            1,
+            position,
+            policy.timeout,
+            policy.connect_timeout,
+            0.0,
+            call_id,
+            policy.first_token_timeout,
+            policy.idle_timeout,
+        )
+        deadline = policy.config.deadline
+        self.deadline_at = inf if deadline is None else now + deadline
+        self.outcome: Outcome = "running"
+        self.ended = 0.0
+        self.past: tuple[PastAttempt, ...] = ()
+        self.errors: tuple[Exception, ...] = ()
+        self.failures_here = 0
+        self.content_at: float | None = None
+        self.usage: Mapping[str, Any] | None = None
+        self.note = ""
+        self.pending: PendingAction | None = None
+        self.positions_after_pending: Sequence[int] = ()
+        self.extra_attempts = 0
+        self.refreshed = self.transport_recovered = False
+        self.generation = 0
+        self.clients: Mapping[int, Any] = _NO_SKIPS
+        self.permit: str | None = None
+        self.all_cooling = False
+        self.passed: Mapping[int, str] = _NO_SKIPS
+        self.skipped: Mapping[int, str] = _NO_SKIPS
+        self.out_of_time = False
+        self.why: str | None = None
+
+    def record(self, now: float) -> CallRecord:
+        """Build the record of what has happened so far; complete once the call is over.
+
+        Args:
+            now: The time on the clock's scale, for a call that is still running.
+        """
+        attempt, outcome, policy = self.attempt, self.outcome, self.policy
+        ended = now if outcome == "running" else self.ended
+        past, content_at = [*self.past], self.content_at
+        answered = outcome == "success" or (outcome == "abandoned" and content_at is not None)
+        # A call that was cancelled while it waited had not asked again.
+        if answered or (outcome in {"cancelled", "abandoned"} and ended >= self.began):
+            failure = None if answered else Failure.of(FailureKind.CANCELLED)
+            past.append(PastAttempt(attempt, self.began, ended, failure, self.note, self.usage))
+        return CallRecord(
+            call_id=attempt.call_id,
+            agent=policy.agent,
+            chain=tuple(target.name for target in policy.chain),
+            attempts=tuple(_attempt_record(one, self.started) for one in past),
+            outcome=outcome,
+            answered_by=attempt.target.name if answered else None,
+            is_fallback=answered and attempt.is_fallback,
+            started_at=self.started_at,
+            seconds=max(0.0, ended - self.started),
+            # What a rejected answer cost stands in its attempt: nobody got it.
+            usage=self.usage,
+            time_to_first_token=None if content_at is None else content_at - self.started,
+            untried=self._untried({one.attempt.position for one in past}),
+            why=self.why if outcome == "exhausted" else None,
+        )
+
+    def _untried(self, tried: set[int]) -> tuple[tuple[str, str], ...]:
+        """Say of each target that was never asked why; what is said last counts."""
+        policy, here = self.policy, self.attempt.position
+        chain, usable = policy.chain, policy.usable_targets
+        beyond = (
+            "the call must not degrade"
+            if policy.config.must_not_degrade
+            else f"the policy asks at most {usable - 1} of the fallbacks"
+        )
+        why = dict.fromkeys(range(len(chain)), OUTCOMES[self.outcome].untried)
+        why |= dict.fromkeys(range(here), "its context window is not larger")
+        why |= dict.fromkeys(range(min(tried, default=here)), "the turn had already left it")
+        why |= dict.fromkeys(range(usable, len(chain)), beyond)
+        failed = {one.attempt.target.identity for one in self.past}
+        same = [n for n, target in enumerate(chain) if target.identity in failed]
+        why |= dict.fromkeys(same, "it had failed under another name")
+        why |= {**self.skipped, **self.passed}
+        return tuple((chain[n].name, reason) for n, reason in why.items() if n not in tried)
+
+
+def _attempt_record(past: PastAttempt, started: float) -> AttemptRecord:
+    attempt, failure, target = past.attempt, past.failure, past.attempt.target
+    return AttemptRecord(
+        target=target.name,
+        model=target.model,
+        provider=target.provider,
+        number=attempt.number,
+        position=attempt.position,
+        started=past.began - started,
+        seconds=max(0.0, past.ended - past.began),
+        wait=attempt.wait,
+        kind=failure.kind if failure else None,
+        status=failure.status if failure else None,
+        code=failure.code if failure else None,
+        error=(failure.error or None) if failure else None,
+        retry_after=failure.retry_after if failure else None,
+        next_action=failure.next_action if failure else None,
+        note=past.note or None,
+        usage=past.usage,
+    )
+

@@ -1,0 +1,160 @@
+"""The two values that ``ask`` sees: a target, and one attempt at it."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field, fields
+from functools import partial
+from hashlib import sha256
+from os import urandom
+from types import MappingProxyType
+from typing import Any, NamedTuple, Protocol, runtime_checkable
+
+from honcho_fallback._core.errors import FallbackConfigError, require_text, require_type
+
+# How a computed identity begins: this process alone knows the target, or every process does.
+_PRIVATE, _KNOWN = "here:", "known:"
+
+
+@runtime_checkable
+class Credential(Protocol):
+    """Hold what a target is asked with; ``ask`` takes it from ``attempt.target.credential``.
+
+    Where ``fingerprint`` (a string that tells keys apart without showing them) is there too, other
+    processes know the target as the same. However many calls wait for a ``refresh``, one of them
+    makes it, and a call that was refused with an older credential does not make another.
+    """
+
+    def get(self) -> Any:
+        """Return what is at hand; sync or async, as ``ask`` expects it."""
+
+    def refresh(self) -> Any:
+        """Fetch a new one, for ``get`` to return; sync (in a thread under a loop) or async."""
+
+
+@dataclass(frozen=True, slots=True)
+class Target:
+    """Describe one model endpoint that can answer, complete in itself.
+
+    Nothing of one target reaches a request to another (Honcho's pull request 692: a fallback
+    inherits no parameter, no key and no address from the primary).
+
+    Args:
+        model: The model's name as its provider knows it.
+        provider: The provider's name, or None.
+        name: What logs and records call it; default ``provider/model``. Unique in a chain.
+        client: Any object of yours (an SDK client, a chat model); never touched, never shown.
+        params: What this target's requests carry; copied with all they hold, never shown.
+        context_window: The largest input in tokens, or None when unknown.
+        endpoint: The address that is asked, such as a ``base_url``, or None when unknown.
+        credential: What it is asked with: an object with ``get`` and ``refresh``; never shown.
+        identity: What tells whether two targets are one to their provider: they cool down
+            together, and a call asks only one of them once it has failed. By default made of
+            provider, model, endpoint and the credential's fingerprint; where one of them is
+            unknown the target is like no other but its own copies.
+
+    Raises:
+        FallbackConfigError: A field is empty, of the wrong type or out of range.
+    """
+
+    model: str
+    provider: str | None = None
+    name: str = ""
+    client: Any = field(default=None, repr=False, compare=False)
+    params: Mapping[str, Any] = field(default_factory=dict[str, Any], repr=False, compare=False)
+    context_window: int | None = None
+    endpoint: str | None = None
+    credential: Credential | None = field(default=None, repr=False, compare=False)
+    identity: str = field(default="", repr=False, compare=False)
+
+    def __post_init__(self) -> None:
+        require_text("model", self.model, "name the model, such as Target('gpt-5.5')")
+        if self.provider is not None:
+            require_text("provider", self.provider, "name the provider or leave it out")
+        require_type("name", self.name, str, "pass a string or leave it out")
+        window = self.context_window
+        if window is not None and (type(window) is not int or window <= 0):
+            fix = "pass a positive number of tokens or None"
+            raise FallbackConfigError.about("context_window", f"got {window!r}", fix)
+        if self.endpoint is not None:
+            require_text("endpoint", self.endpoint, "pass an address or leave it out")
+        if self.credential is not None:
+            fix = "pass an object with get and refresh"
+            require_type("credential", self.credential, Credential, fix)
+        require_type("params", self.params, Mapping, "pass a mapping of parameters")
+        require_type("identity", self.identity, str, "pass a string or leave it out")
+        if not self.name:
+            name = f"{self.provider}/{self.model}" if self.provider else self.model
+            object.__setattr__(self, "name", name)
+        params = {key: _copy(value) for key, value in self.params.items()}
+        object.__setattr__(self, "params", MappingProxyType(params))
+        object.__setattr__(self, "identity", self._identity())
+
+    def _identity(self) -> str:
+        """Compute it, unless it was given, or computed for a target like this one."""
+        if self.identity and not self.identity.startswith((_PRIVATE, _KNOWN)):
+            return self.identity
+        fingerprint: str | None = getattr(self.credential, "fingerprint", None)
+        provider, endpoint = (self.provider or "").lower(), (self.endpoint or "").rstrip("/")
+        if provider and endpoint and fingerprint:
+            return _KNOWN + _digest(provider, self.model, endpoint, fingerprint)
+        # A copy is the same target; what dataclasses.replace makes under another name is not.
+        seal = _digest(provider, self.model, endpoint, fingerprint or "", self.name)
+        if self.identity.startswith(_PRIVATE) and self.identity.endswith(seal):
+            return self.identity
+        return f"{_PRIVATE}{urandom(12).hex()}:{seal}"
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        # A mappingproxy cannot be pickled or deep-copied.
+        values = {one.name: getattr(self, one.name) for one in fields(self)}
+        return partial(Target, **values | {"params": dict(self.params)}), ()
+
+
+class Attempt(NamedTuple):
+    """Tell ``ask`` which target to ask, and under which terms; immutable.
+
+    Args:
+        target: The target to ask.
+        number: 1-based in the call.
+        position: 0-based in the chain.
+        timeout: Seconds for this attempt, or None; for a stream up to its first content.
+        connect_timeout: Seconds to connect, or None; for SDKs that tell the two apart.
+        wait: Seconds to wait before asking; 0 on a switch.
+        call_id: Unique for the call, the same in all its attempts.
+        first_token_timeout: Seconds up to a stream's first content, or None.
+        idle_timeout: Seconds that a stream may be silent after that, or None.
+    """
+
+    target: Target
+    number: int
+    position: int
+    timeout: float | None
+    connect_timeout: float | None
+    wait: float
+    call_id: str
+    first_token_timeout: float | None = None
+    idle_timeout: float | None = None
+
+    @property
+    def is_fallback(self) -> bool:
+        """Tell whether this is not the primary."""
+        return self.position > 0
+
+    @property
+    def stream_timeout(self) -> float | None:
+        """Return the seconds up to a stream's first content: the shorter of the two limits."""
+        first, timeout = self.first_token_timeout, self.timeout
+        return timeout if first is None or (timeout or first) < first else first
+
+
+def _copy(value: Any) -> Any:
+    """Copy containers and what they contain; anything else is the caller's own object."""
+    if isinstance(value, Mapping):
+        return {key: _copy(inner) for key, inner in value.items()}  # pyright: ignore[reportUnknownVariableType] # anybody's mapping
+    if type(value) in {list, tuple, set, frozenset}:
+        return type(value)(map(_copy, value))
+    return value
+
+
+def _digest(*parts: str) -> str:
+    return sha256("\0".join(parts).encode()).hexdigest()[:32]
