@@ -3,18 +3,21 @@
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Mapping
-from typing import Annotated, Any, Literal, Self, Unpack
+from typing import TYPE_CHECKING, Annotated, Any, Literal, Self, Unpack
 
 import tenacity
 from pydantic import BaseModel, ConfigDict, Field, InstanceOf, ValidationError, field_validator
 from pydantic_core import PydanticCustomError
 
+from honcho_fallback._classify._redact import redact
 from honcho_fallback._core import presets
 from honcho_fallback._core.errors import FallbackConfigError, nearest, unknown_name
 from honcho_fallback._core.failure import KINDS, Failure, FailureKind
-from honcho_fallback._core.presets import ConfigOptions
 from honcho_fallback._core.recovery import TransportRecovery
 from honcho_fallback._core.shared import CooldownStore, RetryBudget
+
+if TYPE_CHECKING:
+    from honcho_fallback._core.presets import ConfigOptions
 
 Seconds = Annotated[float, Field(gt=0, allow_inf_nan=False, strict=True)]
 SecondsOrNone = Annotated[float, Field(ge=0, allow_inf_nan=False, strict=True)]
@@ -157,7 +160,11 @@ class FallbackConfig(BaseModel):
             super().__init__(**options)
         except ValidationError as error:
             raise FallbackConfigError(_explain(error, {**options})) from None
-        if self.reserve is not None and self.deadline is not None and self.reserve >= self.deadline:
+        if (
+            self.reserve is not None
+            and self.deadline is not None
+            and self.reserve >= self.deadline
+        ):
             found = f"got {self.reserve:g} with a deadline of {self.deadline:g}"
             fix = "keep less than the deadline for the fallbacks"
             raise FallbackConfigError.about("reserve", found, fix)
@@ -198,7 +205,7 @@ class FallbackConfig(BaseModel):
         Args:
             **options: Further options, as for the constructor.
         """
-        return cls(**{**presets.honcho(), **options})
+        return cls._from_preset(presets.honcho(), options)
 
     @classmethod
     def honcho_main(cls, **options: Unpack[ConfigOptions]) -> Self:
@@ -210,7 +217,7 @@ class FallbackConfig(BaseModel):
         Args:
             **options: Further options, as for the constructor.
         """
-        return cls(**{**presets.honcho_main(options.get("max_attempts")), **options})
+        return cls._from_preset(presets.honcho_main(options.get("max_attempts")), options)
 
     @classmethod
     def hermes(cls, **options: Unpack[ConfigOptions]) -> Self:
@@ -221,7 +228,7 @@ class FallbackConfig(BaseModel):
         Args:
             **options: Further options, as for the constructor.
         """
-        return cls(**{**presets.hermes(), **options})
+        return cls._from_preset(presets.hermes(), options)
 
     @classmethod
     def resilient(cls, **options: Unpack[ConfigOptions]) -> Self:
@@ -242,7 +249,12 @@ class FallbackConfig(BaseModel):
         Args:
             **options: Further options, as for the constructor.
         """
-        return cls(**{**presets.resilient(), **options})
+        return cls._from_preset(presets.resilient(), options)
+
+    @classmethod
+    def _from_preset(cls, preset: ConfigOptions, options: ConfigOptions) -> Self:
+        merged: Any = {**preset, **options}
+        return cls(**merged)
 
 
 def _explain(error: ValidationError, options: dict[str, Any]) -> str:
@@ -271,9 +283,11 @@ def _nearest_words(given: object, words: tuple[str, ...]) -> str:
 def shown(value: object) -> str:
     """Show a wrong value: numbers, short texts and plain containers of them, else its type."""
     if isinstance(value, str | int | float | None) and len(repr(value)) <= 60:
-        return f"{value!r} ({type(value).__name__})" if isinstance(value, str) else repr(value)
+        # A key in the wrong place is not shown either.
+        return f"{redact(value)!r} (str)" if isinstance(value, str) else repr(value)
     if isinstance(value, set | frozenset | list | tuple | dict):
-        text = repr(value)
-        if len(text) <= 120 and all(isinstance(part, str | int | float) for part in value):  # pyright: ignore[reportUnknownVariableType] # anybody's container
-            return text
-    return f"a {type(value).__name__}"
+        parts: list[object] = list(value)  # pyright: ignore[reportUnknownArgumentType] # anybody's container
+        text = repr(value)  # pyright: ignore[reportUnknownArgumentType] # as above
+        if len(text) <= 120 and all(isinstance(part, str | int | float) for part in parts):
+            return redact(text)
+    return f"a {type(value).__name__}"  # pyright: ignore[reportUnknownArgumentType] # as above

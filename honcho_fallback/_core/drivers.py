@@ -14,7 +14,7 @@ import asyncio
 import inspect
 from collections.abc import AsyncIterable, Awaitable
 from types import AsyncGeneratorType, CoroutineType, GeneratorType
-from typing import TYPE_CHECKING, Any, Generic, TypeAlias, TypeVar
+from typing import TYPE_CHECKING, Any, Generic, NoReturn, TypeAlias, TypeVar
 
 from honcho_fallback._core.errors import FallbackConfigError
 from honcho_fallback._core.observers import logger
@@ -52,7 +52,7 @@ def call(run: FallbackRun, ask: Ask[T], sleep: Sleep) -> T:
                     attempt = perform(run)
                 answer = ask(attempt)
                 if type(answer) in _LAZY:
-                    raise _refusal("call", answer)
+                    _refuse("call", answer)
             except BaseException as error:  # noqa: BLE001 # the run raises what it does not handle
                 attempt = run.fail(error)
             else:
@@ -78,11 +78,11 @@ async def acall(run: FallbackRun, ask: Ask[Awaitable[T]], sleep: AsyncSleep) -> 
                     if run.pending is not None:
                         attempt = await aperform(run)
                     awaitable = ask(attempt)
-                    if not isinstance(awaitable, Awaitable):
-                        raise _refusal("acall", awaitable)
+                    if not isinstance(awaitable, Awaitable):  # pyright: ignore[reportUnnecessaryIsInstance] # users without a type checker
+                        _refuse("acall", awaitable)
                     answer = await awaitable
                     if type(answer) in _LAZY:
-                        raise _refusal("acall", answer)
+                        _refuse("acall", answer)
             except BaseException as error:  # noqa: BLE001 # the run raises what it does not handle
                 attempt = await _afail(run, scope.read(error))
             else:
@@ -118,8 +118,8 @@ def stream(
                         sleep(attempt.wait)
                     attempt = perform(run)
                     source = ask(attempt._replace(timeout=attempt.stream_timeout))
-                    if isinstance(source, CoroutineType | AsyncGeneratorType):
-                        raise _refusal("stream", source)
+                    if isinstance(source, CoroutineType | AsyncGeneratorType):  # pyright: ignore[reportUnnecessaryIsInstance] # as in acall
+                        _refuse("stream", source)
                     chunks = iter(source)
                 chunk = next(chunks, _END)
                 ready = reading.take(chunk)
@@ -297,7 +297,7 @@ async def _open(
     opened = ask(attempt._replace(timeout=attempt.stream_timeout))
     source = await opened if isinstance(opened, Awaitable) else opened
     if not isinstance(source, AsyncIterable):  # pyright: ignore[reportUnnecessaryIsInstance] # users without a type checker
-        raise _refusal("astream", source)
+        _refuse("astream", source)
     return source
 
 
@@ -330,7 +330,7 @@ async def _aaccept(run: FallbackRun, answer: Any, *, stream: bool = False) -> At
     return run._settle(answer, refused, stream=stream)  # noqa: SLF001 # see the top
 
 
-def _refusal(verb: str, returned: object) -> FallbackConfigError:
+def _refuse(verb: str, returned: object) -> NoReturn:
     """Say which verb takes what ``ask`` returned instead of an answer."""
     if isinstance(returned, CoroutineType):
         fits, what = {"call": "acall", "stream": "astream"}.get(verb, verb), "a coroutine"
@@ -344,7 +344,7 @@ def _refusal(verb: str, returned: object) -> FallbackConfigError:
         fits = {"acall": "call", "astream": "stream"}.get(verb, verb)
         what = f"a {type(returned).__name__}"
     fix = f"use policy.{fits} for such a function" if fits != verb else "await it in ask"
-    return FallbackConfigError.about("ask", f"it returned {what} to policy.{verb}", fix)
+    raise FallbackConfigError.about("ask", f"it returned {what} to policy.{verb}", fix)
 
 
 def _close(source: object) -> None:

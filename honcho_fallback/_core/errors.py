@@ -166,7 +166,7 @@ def nearest(name: str, names: Iterable[str]) -> str | None:
     # Imported for an error only: it costs more than the rest of this module.
     from difflib import get_close_matches  # noqa: PLC0415
 
-    return next(iter(get_close_matches(name, list(names), n=1)), None)
+    return next(iter(get_close_matches(name, list(names), n=1, cutoff=0.7)), None)
 
 
 def unknown_name(name: str, names: Iterable[str]) -> str:

@@ -102,7 +102,9 @@ _TABLE = {
         health="down",
         severity=15,
         cause="The connection to the provider could not be made or was lost.",
-        next_action="Check the network, the endpoint's address and, locally, that the server runs.",
+        next_action=(
+            "Check the network, the endpoint's address and, locally, that the server runs."
+        ),
     ),
     FailureKind.MALFORMED_RESPONSE: KindFacts(
         transient=True,

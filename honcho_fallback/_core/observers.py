@@ -171,7 +171,7 @@ class Observers:
                     self._reported.add(id(observer))
                     # No traceback: its frames could show what a call carries.
                     logger.error(  # noqa: TRY400 # see above
-                        "observer %s raised %s in %s; it goes on being called, this is logged once",
+                        "observer %s raised %s in %s; it is still called, this is logged once",
                         type(observer).__name__,
                         type(error).__name__,
                         method,

@@ -72,7 +72,7 @@ class FallbackPolicy:
 
     __slots__ = ("_owner", "_policy", "_runtime", "_unwarned")
 
-    def __init__(
+    def __init__(  # noqa: PLR0913 # each is a part of what a policy is
         self,
         targets: Iterable[Target],
         config: FallbackConfig | None = None,
@@ -99,7 +99,7 @@ class FallbackPolicy:
             if len(turns_of.targets) != len(chain):
                 fix = "pass a policy over the same targets"
                 raise FallbackConfigError.about("turns_of", "its chain is of another length", fix)
-            self._owner = turns_of._owner
+            self._owner = turns_of._owner  # noqa: SLF001 # its own class
         for target in chain:
             _warn_of_own_retries(target)
 
@@ -255,7 +255,9 @@ class FallbackPolicy:
     def _start(self, options: CallOptions) -> FallbackRun:
         if options:
             return self._starter(options)()
-        return self._begin(self._policy, self._current_turn() if self._policy.turn_scoped else None)
+        return self._begin(
+            self._policy, self._current_turn() if self._policy.turn_scoped else None
+        )
 
     def _starter(self, options: CallOptions) -> Start:
         # A generator's body runs when it is first read, perhaps in another context: which turn it
@@ -317,8 +319,8 @@ def _warn_of_own_retries(target: Target) -> None:
     retries = getattr(target.client, "max_retries", None)
     if type(retries) is int and retries > 0 and hasattr(target.client, "with_options"):
         warnings.warn(
-            f"{target.name}: its client makes up to {retries} retries of its own before the policy "
-            f"hears of a failure; pass client.with_options(max_retries=0)",
+            f"{target.name}: its client makes up to {retries} retries of its own before the "
+            f"policy hears of a failure; pass client.with_options(max_retries=0)",
             stacklevel=3,
         )
 

@@ -1,6 +1,7 @@
-"""The options by name, and the sets of them that have one: honcho, honcho_main, hermes, resilient.
+"""The options by name, and four sets of them that have one.
 
-Each function returns options; ``FallbackConfig.honcho(**more)`` and its like make a config of them.
+Each function returns options; ``FallbackConfig.honcho(**more)`` and its like make a config of
+them.
 """
 
 from __future__ import annotations
@@ -89,7 +90,7 @@ def honcho_main(max_attempts: int | None) -> ConfigOptions:
 
 def hermes() -> ConfigOptions:
     """Return hermes-agent's options: what may pass is tried three times, the rest left at once."""
-    tries = dict.fromkeys(
+    tries: dict[FailureKind, int] = dict.fromkeys(
         (
             FailureKind.OVERLOADED,
             FailureKind.SERVER_ERROR,

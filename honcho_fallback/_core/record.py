@@ -155,7 +155,7 @@ class CallRecord:
         return values
 
     def explain(self) -> str:
-        """Tell in plain words who was asked, with which result, and who was never tried and why."""
+        """Tell in plain words who was asked, with which result, and who never was and why."""
         lines = [f"Call {self.call_id} of agent {self.agent}: {self._ending()}"]
         for attempt in self.attempts:
             before = f" after a wait of {attempt.wait:.2f} s" if attempt.wait else ""

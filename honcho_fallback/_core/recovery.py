@@ -159,7 +159,7 @@ class SharedRefresh:
                 if inspect.isawaitable(result):
                     getattr(result, "close", bool)()
                     fix = "define it with async def"
-                    raise FallbackConfigError.about("refresh", "it returned an awaitable", fix)
+                    raise FallbackConfigError.about("refresh", "it returned an awaitable", fix)  # noqa: TRY301 # whoever waits gets it, too
                 self.generation += 1
         except BaseException as error:
             failed = error

@@ -393,7 +393,7 @@ class FallbackRun:
         call = self._call
         try:
             if isinstance(error, FallbackConfigError):
-                # The program uses this package wrongly: no preset makes a provider's failure of it.
+                # A wrong use of this package: no preset makes a provider's failure of it.
                 self._raise_final("rejected", error, now)
             for option in rules.options(call.policy, call, failure, error):
                 if not self._permits(option, now):

@@ -58,7 +58,10 @@ class ResolvedPolicy:
         require_text("agent", agent, "pass a name or leave it out")
         self.chain, self.config, self.agent, self.observers = chain, config, agent, observers
         self.timeout, self.connect_timeout = config.timeout, config.connect_timeout
-        self.first_token_timeout, self.idle_timeout = config.first_token_timeout, config.idle_timeout
+        self.first_token_timeout, self.idle_timeout = (
+            config.first_token_timeout,
+            config.idle_timeout,
+        )
         self.validate = config.validate_answer
         self.check = check_response if config.check_responses else None
         each = config.attempts_per_target
@@ -192,14 +195,14 @@ async def arun_hooks(steps: HookSteps[T]) -> T:
         return final
 
 
-def _failure_from(
-    hook: str, call: Callable[[], Any], before: Failure
-) -> HookSteps[Failure]:
+def _failure_from(hook: str, call: Callable[[], Any], before: Failure) -> HookSteps[Failure]:
     """Ask a hook for a failure; where it breaks, an outage is no time to lose the error."""
     try:
         result = yield HookStep(hook, call())
     except Exception as broken:  # noqa: BLE001 # see above
-        logger.error("%s raised %s; it is passed over", hook, type(broken).__name__)  # noqa: TRY400 # its frames could show what a call carries
+        logger.error(
+            "%s raised %s; it is passed over", hook, type(broken).__name__
+        )  # its frames could show what a call carries
         return before
     if isinstance(result, Failure):
         return result
@@ -310,7 +313,12 @@ class CallState:
     )
 
     def __init__(
-        self, policy: ResolvedPolicy, turn: Turn | None, call_id: str, now: float, started_at: float
+        self,
+        policy: ResolvedPolicy,
+        turn: Turn | None,
+        call_id: str,
+        now: float,
+        started_at: float,
     ) -> None:
         self.policy = policy
         self.turn = turn
@@ -422,4 +430,3 @@ def _attempt_record(past: PastAttempt, started: float) -> AttemptRecord:
         note=past.note or None,
         usage=past.usage,
     )
-

@@ -87,7 +87,8 @@ def plan(settings: HonchoSettings, agent: str, fails: Sequence[str], preset: str
         raise FallbackConfigError.about(
             "--fail", f"given {len(errors)} times", f"{agent} has {len(targets)} targets"
         )
-    run = FallbackPolicy(targets, PRESETS[preset](), agent=agent).start()
+    policy = FallbackPolicy(targets, PRESETS[preset](), agent=agent)
+    run = policy.start(turn=policy.turn())
     asked: list[Asked] = []
     attempt = run.attempt
     with kept_log_lines():

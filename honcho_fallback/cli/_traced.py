@@ -79,7 +79,7 @@ def _call(stage: Stage, client: Any) -> bool:
     stage.break_primary(lambda primary: primary.fail(503, times=None))
     policy = FallbackPolicy(stage.chain, agent="demo", observers=[handler])
     run = policy.start()
-    run.tell(input=[{"role": "user", "content": _PROMPT}])
+    run.report(input=[{"role": "user", "content": _PROMPT}])
     # How the call ends is what the generation shows.
     with kept_log_lines(), suppress(Exception):
         # The SDK's own answer, not its text alone: it tells the usage.

@@ -301,7 +301,7 @@ def _sending(request: Request, attempt: Attempt, run: FallbackRun | None = None)
     wire = _WIRES[endpoint.wire]
     asked: dict[str, Any] = wire.render(request, attempt, endpoint)
     if run is not None:
-        run.tell(input=list(request.messages), parameters=request.params(attempt, endpoint))
+        run.report(input=list(request.messages), parameters=request.params(attempt, endpoint))
     # The client has the target's own timeout; what is left of the call's may be less.
     if attempt.timeout is not None and attempt.timeout < endpoint.timeout:
         wire.bound(asked, attempt.timeout)

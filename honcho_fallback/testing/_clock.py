@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import asyncio
 from contextlib import contextmanager
+from dataclasses import replace
 from heapq import heapify, heappop, heappush
 from itertools import count
-from dataclasses import replace
 from typing import TYPE_CHECKING, Self
 
 from honcho_fallback import Runtime

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import copy
+import logging
 import threading
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any
@@ -13,6 +14,7 @@ from scripted import DRIVERS, ProviderError, Script
 
 from honcho_fallback import (
     Cooldown,
+    CooldownReport,
     FallbackConfig,
     FallbackConfigError,
     FallbackExhausted,
@@ -20,7 +22,6 @@ from honcho_fallback import (
     Target,
     classify,
 )
-from honcho_fallback._cooldown import Report
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -116,14 +117,14 @@ def test_the_providers_own_reset_time_wins_up_to_the_cap(clock: Clock) -> None:
     assert policy.start().attempt.position == 0
 
 
-@pytest.mark.parametrize("how", ["cancel", "abandon", "interrupt", "local"])
+@pytest.mark.parametrize("how", ["cancelled", "abandoned", "interrupt", "local"])
 def test_a_probe_that_learned_nothing_gives_its_permit_back(clock: Clock, how: str) -> None:
     """AN-021: a cancelled probe closes nothing and blocks nobody."""
     policy = pair()
     policy.call(Script(primary=[DOWN], fallback=["hello"]).ask)
     clock.now += 60
     probe = policy.start()
-    assert policy.start().attempt.position == 1
+    assert [probe.attempt.position, policy.start().attempt.position] == [0, 1]
     if how == "interrupt":
         with pytest.raises(asyncio.CancelledError):
             probe.fail(asyncio.CancelledError())
@@ -131,7 +132,7 @@ def test_a_probe_that_learned_nothing_gives_its_permit_back(clock: Clock, how: s
         with pytest.raises(KeyError):
             probe.fail(KeyError("bug"))
     else:
-        getattr(probe, how)()
+        probe.cancel(how)  # type: ignore[arg-type] # one of the two
     again = policy.start()
     assert again.attempt.position == 0
     assert policy.start().attempt.position == 1
@@ -210,6 +211,32 @@ def test_when_all_cool_down_the_one_due_first_is_asked(clock: Clock) -> None:
     assert run.record.attempts[0].note == "all were cooling down, it was due first"
 
 
+def test_when_all_cool_down_a_call_asks_only_once(clock: Clock) -> None:
+    """HRC-042: the one due first shows that nobody is back; asking the others would be a storm."""
+    chain = [*CHAIN, Target("third")]
+    policy = FallbackPolicy(chain, FallbackConfig(wait=0, cooldown=Cooldown(), max_attempts=9))
+    script = Script(primary=[DOWN], fallback=[DOWN], third=[DOWN])
+    with pytest.raises(FallbackExhausted):
+        policy.call(script.ask)
+    script.asked.clear()
+    run = policy.start()
+    with pytest.raises(FallbackExhausted, match=r"no answer from primary \(overloaded\)"):
+        policy.call(script.ask, run=run)
+    assert script.asked == ["primary"]
+    assert [name for name, _ in run.record.untried] == ["fallback", "third"]
+    assert "never asked, it was cooling down for another" in run.record.explain()
+
+
+def test_starting_a_call_takes_no_probe(clock: Clock) -> None:
+    """A run that is never driven must not keep everybody else away from a primary that is back."""
+    policy = pair()
+    policy.call(Script(primary=[DOWN], fallback=["hello"]).ask)
+    clock.now += 60
+    idle = policy.start()
+    assert policy.start().attempt.position == 0
+    assert idle.attempt.position == 1
+
+
 def test_every_entry_expires(clock: Clock) -> None:
     """HRC-022: one that nobody came back for is forgotten, with its count of failures."""
     cooldown = Cooldown(base=10, cap=100)
@@ -273,7 +300,8 @@ def test_identity_is_all_that_is_known_and_unknown_is_never_equal() -> None:
 def test_a_turn_that_starts_beside_a_cooling_primary_stays_there(clock: Clock) -> None:
     """Within a turn the target does not change back in the middle; the next turn probes."""
     policy = pair(reset="turn")
-    policy.call(Script(primary=[DOWN], fallback=["hello"]).ask)
+    with policy.turn():
+        policy.call(Script(primary=[DOWN], fallback=["hello"]).ask)
     with policy.turn():
         assert policy.start().attempt.position == 1
         clock.now += 60
@@ -326,8 +354,9 @@ class Notebook:
         self.restored.append(restore)
 
 
-def test_the_end_of_an_outage_is_told(clock: Clock) -> None:
-    """G-43, PraisonAI#3820: on_restore says that the primary is back, and after what."""
+def test_the_end_of_an_outage_is_told(clock: Clock, caplog: pytest.LogCaptureFixture) -> None:
+    """G-43, PraisonAI#3820: on_restore and one INFO say that the primary is back."""
+    caplog.set_level(logging.INFO)
     notebook = Notebook()
     policy = FallbackPolicy(
         CHAIN, FallbackConfig(wait=0, cooldown=Cooldown()), agent="x", observers=[notebook]
@@ -339,6 +368,10 @@ def test_the_end_of_an_outage_is_told(clock: Clock) -> None:
     policy.call(script.ask, run=run)
     policy.call(script.ask)
     (restore,) = notebook.restored
+    (line,) = [r for r in caplog.records if r.levelno == logging.INFO]
+    assert line.getMessage() == (
+        f"agent=x primary=primary restored=after_cooldown call_id={run.record.call_id}"
+    )
     assert (restore.after, restore.primary, restore.agent) == ("cooldown", CHAIN[0], "x")
     assert restore.call_id == run.record.call_id
 
@@ -383,14 +416,15 @@ def test_the_headers_of_a_used_up_limit_say_when_it_is_back(
 
 
 @pytest.mark.timeout(20)
-def test_a_call_may_end_in_the_middle_of_another_ones_exchange() -> None:
+def test_a_call_may_end_in_the_middle_of_another_ones_update() -> None:
     """The garbage collector ends forgotten streams wherever it runs, in that very thread."""
     cooldown = Cooldown()
 
-    class Collected(list[Report]):
-        def __iter__(self) -> Iterator[Report]:
-            cooldown.exchange([Report("one", "down")], (), 0.0)
+    class Collected(list[CooldownReport]):
+        def __iter__(self) -> Iterator[CooldownReport]:
+            cooldown.update_and_select([CooldownReport("one", "down")], (), 0.0)
             return super().__iter__()
 
-    choice = cooldown.exchange(Collected([Report("two", "down")]), ["one", "two", "three"], 1.0)
+    reports = Collected([CooldownReport("two", "down")])
+    choice = cooldown.update_and_select(reports, ["one", "two", "three"], 1.0)
     assert choice.place == 2

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import asyncio
 import os
-from typing import Any
+from time import monotonic
+from typing import TYPE_CHECKING, Any
 
 import pytest
 from hypothesis import settings
@@ -26,6 +27,9 @@ from honcho_fallback import (
     Target,
 )
 
+if TYPE_CHECKING:
+    from honcho_fallback.testing import Clock
+
 DOWN = ProviderError(503)
 
 
@@ -45,7 +49,7 @@ def test_a_run_is_driven_by_hand() -> None:
     assert run.record.usage == {"input": 3}
 
 
-@pytest.mark.parametrize("step", ["attempt", "accept", "succeed", "content", "fail", "reject"])
+@pytest.mark.parametrize("step", ["attempt", "accept", "succeed", "commit", "fail", "skip"])
 def test_a_step_after_the_end_is_an_error(step: str) -> None:
     """An illegal order raises and says what to do; the record stays as it was."""
     run = pair().start()
@@ -55,9 +59,9 @@ def test_a_step_after_the_end_is_an_error(step: str) -> None:
         "attempt": lambda: run.attempt,
         "accept": lambda: run.accept("late"),
         "succeed": run.succeed,
-        "content": run.content,
+        "commit": run.commit,
         "fail": lambda: run.fail(DOWN),
-        "reject": lambda: run.reject(DOWN),
+        "skip": lambda: run.skip(1, "paused"),
     }
     with pytest.raises(RuntimeError, match="has ended"):
         steps[step]()
@@ -86,10 +90,10 @@ def test_a_cancellation_goes_out_as_it_is(error: BaseException) -> None:
     assert [attempt.kind for attempt in run.record.attempts] == ["cancelled"]
 
 
-def test_time_comes_in_as_now() -> None:
+def test_time_comes_in_as_now(clock: Clock) -> None:
     """Durations come from the caller's clock, waits go out in the attempt."""
     run = pair(wait=2.0).start()
-    start = run._started
+    start = clock.now
     run.fail(DOWN, now=start + 1)
     following = run.fail(DOWN, now=start + 3)
     assert (following.target.name, following.wait) == ("fallback", 2.0)
@@ -115,11 +119,11 @@ def test_a_switch_waits_nothing_whatever_the_strategy_says() -> None:
     assert run.fail(ProviderError(429, retry_after="60")).wait == 0
 
 
-def test_content_closes_the_way_to_the_fallback() -> None:
-    """After content() a failure ends the call with what was received."""
+def test_content_closes_the_way_to_the_fallback(clock: Clock) -> None:
+    """After commit() a failure ends the call with what was received."""
     run = pair().start()
-    run.commit(now=run._started + 1)
-    run.commit(now=run._started + 2)
+    run.commit(now=clock.now + 1)
+    run.commit(now=clock.now + 2)
     with pytest.raises(StreamInterrupted) as caught:
         run.fail(DOWN, partial=("hel",))
     assert caught.value.partial == ("hel",)
@@ -211,7 +215,7 @@ class Histories(RuleBasedStateMachine):
         self.limit = max_attempts or max(3, length)
         self.run = policy.start()
         self.twin = policy.start()
-        self.now = self.run._started
+        self.now = monotonic()
         self.asked: list[Attempt] = [self.run.attempt]
         self.over = False
 
@@ -256,10 +260,10 @@ class Histories(RuleBasedStateMachine):
             self.over = True
 
     @precondition(lambda self: not self.over)
-    @rule(how=st.sampled_from(["succeed", "cancel", "abandon"]))
+    @rule(how=st.sampled_from(["succeed", "cancelled", "abandoned"]))
     def end(self, how: str) -> None:
-        getattr(self.run, how)()
-        getattr(self.twin, how)()
+        for run in (self.run, self.twin):
+            run.succeed() if how == "succeed" else run.cancel(how)  # type: ignore[arg-type] # one of the two
         self.over = True
 
     @precondition(lambda self: not self.over)

@@ -14,6 +14,7 @@ from honcho_fallback import (
     CallRecord,
     CallStart,
     FallbackConfig,
+    FallbackExhausted,
     FallbackObserver,
     FallbackPolicy,
     StreamInterrupted,
@@ -87,14 +88,52 @@ def test_observers_hear_start_switches_and_end_in_order(driver: str) -> None:
 
 def test_one_warning_per_switch_names_who_failed(caplog: pytest.LogCaptureFixture) -> None:
     """HON-072 to HON-074: agent, primary, the target that failed, the next one, and why."""
-    policy().call(failing_twice().ask)
+    asked = policy()
+    asked.call(failing_twice().ask, run=(run := asked.start()))
     warnings = [r.getMessage() for r in caplog.records if r.name == "honcho_fallback"]
-    head = "agent=deriver primary=openai/one"
+    head, call_id = "agent=deriver primary=openai/one", run.record.call_id
     assert warnings == [
-        f"{head} failed=openai/one fallback=anthropic/two reason=rate_limit ProviderError 429",
-        f"{head} failed=anthropic/two fallback=local/three reason=timeout TimeoutError",
+        f"{head} failed=openai/one fallback=anthropic/two "
+        f"reason=rate_limit,ProviderError,429 call_id={call_id}",
+        f"{head} failed=anthropic/two fallback=local/three "
+        f"reason=timeout,TimeoutError call_id={call_id}",
     ]
     assert all(record.levelno == logging.WARNING for record in caplog.records)
+
+
+def test_a_log_line_can_be_split_at_its_spaces(caplog: pytest.LogCaptureFixture) -> None:
+    """No value has a space in it, and the record carries the same facts as attributes."""
+    chain = [Target("my model", name="my model"), Target("two")]
+    script = Script(**{"my model": [ProviderError(503)], "two": ["hello"]})
+    FallbackPolicy(chain, agent="my  agent").call(script.ask)
+    (record,) = caplog.records
+    facts = dict(part.split("=", 1) for part in record.getMessage().split(" "))
+    assert facts["agent"] == "my_agent"
+    assert facts["failed"] == "my_model"
+    assert {name: getattr(record, name) for name in facts} == facts
+
+
+def test_a_call_that_nobody_answered_logs_one_error(caplog: pytest.LogCaptureFixture) -> None:
+    """Who failed with what, how long it took, and which call: one line, and no text of anybody's."""
+    script = Script(
+        **{"openai/one": [ProviderError(429)], "anthropic/two": [TimeoutError(PROMPT)]}
+    )
+    asked = policy(targets=2)
+    run = asked.start(max_attempts=2)
+    with pytest.raises(FallbackExhausted):
+        asked.call(script.ask, run=run)
+    (line,) = [r.getMessage() for r in caplog.records if r.levelno == logging.ERROR]
+    assert line.startswith("agent=deriver primary=openai/one outcome=exhausted ")
+    assert " attempts=openai/one:rate_limit,anthropic/two:timeout seconds=0." in line
+    assert line.endswith(f" call_id={run.record.call_id}")
+    assert PROMPT not in caplog.text
+
+
+def test_a_callers_own_bug_is_no_outage_in_the_log(caplog: pytest.LogCaptureFixture) -> None:
+    """What no other target could help with goes to the caller and not into the log."""
+    with pytest.raises(ProviderError):
+        policy().call(Script(**{"openai/one": [ProviderError(400)]}).ask)
+    assert caplog.records == []
 
 
 def test_a_happy_call_and_a_repeat_log_nothing(caplog: pytest.LogCaptureFixture) -> None:
@@ -191,18 +230,16 @@ def test_explain_tells_the_story() -> None:
     """A person reads who was asked, what each said, how long it took, and what to do."""
     asked = policy()
     run = asked.start()
-    with pytest.raises(ProviderError):
+    with pytest.raises(KeyError):
         asked.call(
-            Script(
-                **{"openai/one": [ProviderError(429)], "anthropic/two": [ProviderError(400)]}
-            ).ask,
+            Script(**{"openai/one": [ProviderError(429)], "anthropic/two": [KeyError()]}).ask,
             run=run,
         )
     lines = run.record.explain().splitlines()
     assert "of agent deriver: Nobody answered" in lines[0]
     assert lines[1].startswith("  1. openai/one: rate_limit (429, ProviderError) in ")
     assert lines[2].startswith("     What to do: Send fewer requests")
-    assert lines[3].startswith("  2. anthropic/two: invalid_request (400, ProviderError) in ")
+    assert lines[3].startswith("  2. anthropic/two: local (KeyError) in ")
     assert lines[5].startswith("  -. local/three: never asked, ")
     asked.call(failing_twice().ask, run=(run := asked.start()))
     assert "the fallback local/three answered after" in run.record.explain()
@@ -234,7 +271,7 @@ def test_content_reaches_only_those_who_ask_for_it() -> None:
     reader, notebook = Reader(), Notebook()
     asking = policy(reader, notebook)
     run = asking.start()
-    assert run.wants_content
+    assert asking.wants_content
     run.report(input=PROMPT, parameters={"temperature": 0.5})
     asking.call(lambda _: PROMPT, run=run)
     told = [heard for heard in reader.heard if isinstance(heard, CallContent)]
@@ -243,7 +280,7 @@ def test_content_reaches_only_those_who_ask_for_it() -> None:
     assert told[0].parameters == {"temperature": 0.5}
     assert not any(isinstance(heard, CallContent) for heard in notebook.heard)
     assert PROMPT not in repr(told) + repr(run.record)
-    assert not policy(notebook).start().wants_content
+    assert not policy(notebook).wants_content
     assert isinstance(reader.heard[-1], CallRecord)
 
 

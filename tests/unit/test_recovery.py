@@ -4,7 +4,10 @@ from __future__ import annotations
 
 import asyncio
 import pickle
+import ssl
+import threading
 from collections import Counter
+from concurrent.futures import ThreadPoolExecutor
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -12,12 +15,12 @@ from scripted import DRIVERS, ProviderError, Script
 
 from honcho_fallback import (
     Cooldown,
+    Failure,
     FailureKind,
     FallbackConfig,
     FallbackConfigError,
     FallbackExhausted,
     FallbackPolicy,
-    RecoveryGuards,
     RetryBudget,
     Target,
     TransportRecovery,
@@ -147,19 +150,9 @@ def test_each_target_has_its_own_refresh() -> None:
     chain = [Target("primary", credential=keys[0]), Target("fallback", credential=keys[1])]
     policy = FallbackPolicy(chain, FallbackConfig(wait=0))
     script = Script(primary=[DENIED], fallback=[DENIED, "hello", DENIED, "again"])
-    run = policy.start()
-    assert dict(run.guards) == {"credential_refresh": False, "transport_recovery": False}
-    assert policy.call(script.ask, run=run) == "hello"
+    assert policy.call(script.ask) == "hello"
     assert policy.call(script.ask) == "again"
     assert [key.generation for key in keys] == [2, 2]
-
-
-def test_guards_tell_their_names_in_order() -> None:
-    """HRT-002, HRT-005 to HRT-007: a plain dataclass, all False, iterable as name and value."""
-    guards = RecoveryGuards()
-    assert list(guards) == [("credential_refresh", False), ("transport_recovery", False)]
-    guards.transport_recovery = True
-    assert dict(guards)["transport_recovery"]
 
 
 async def test_a_cancelled_refresh_is_a_cancelled_call() -> None:
@@ -218,6 +211,81 @@ def test_the_time_of_a_refresh_is_gone_from_the_deadline(clock: Clock) -> None:
     assert [attempt.timeout for attempt in script.attempts] == pytest.approx([20, 15])
 
 
+def test_calls_that_wait_share_one_refresh() -> None:
+    """HON-081: of ten threads that were refused together one refreshes, over two policies."""
+    refused, refreshing = threading.Barrier(10), threading.Event()
+
+    class Slow(Key):
+        def refresh(self) -> None:
+            refreshing.wait(5)
+            Key.refresh(self)
+
+    key = Slow()
+    chains = [[Target("primary", credential=key)], [Target("other", credential=key)]]
+    policies = [FallbackPolicy(chain, wait=0) for chain in chains]
+
+    def ask(attempt: Attempt) -> str:
+        token = str(key.get())
+        if token == "token-0":
+            if attempt.number == 1:
+                refused.wait(5)
+                refreshing.set()
+            raise DENIED
+        return token
+
+    with ThreadPoolExecutor(10) as pool:
+        answers = [pool.submit(policies[n % 2].call, ask) for n in range(10)]
+        assert {answer.result(10) for answer in answers} == {"token-1"}
+    assert key.generation == 1
+
+
+@pytest.mark.parametrize("kind", [Key, AsyncKey])
+async def test_tasks_that_wait_share_one_refresh(kind: type[Key]) -> None:
+    """HON-081: the same for a hundred tasks, whether the refresh is sync or async."""
+    key = kind()
+    policy = FallbackPolicy([Target("primary", credential=key)], wait=0)
+
+    async def ask(_: Attempt) -> str:
+        token = str(key.get())
+        await asyncio.sleep(0)
+        if token == "token-0":
+            raise DENIED
+        return token
+
+    answers = await asyncio.gather(*(policy.acall(ask) for _ in range(100)))
+    assert {*answers} == {"token-1"}
+    assert key.generation == 1
+
+
+async def test_a_refresh_goes_on_where_its_leader_is_cancelled() -> None:
+    """Whoever waited for it leads the next one: a cancelled call takes no other with it."""
+    begun, gate = asyncio.Event(), asyncio.Event()
+
+    class Gated(Key):
+        async def refresh(self) -> None:  # type: ignore[override] # either form will do
+            begun.set()
+            await gate.wait()
+            Key.refresh(self)
+
+    key = Gated()
+    policy = FallbackPolicy([Target("primary", credential=key)], wait=0)
+
+    async def ask(_: Attempt) -> str:
+        if key.get() == "token-0":
+            raise DENIED
+        return str(key.get())
+
+    leader = asyncio.create_task(policy.acall(ask))
+    await begun.wait()
+    follower = asyncio.create_task(policy.acall(ask))
+    await asyncio.sleep(0)
+    leader.cancel()
+    gate.set()
+    assert await follower == "token-1"
+    with pytest.raises(asyncio.CancelledError):
+        await leader
+
+
 # Transport recovery
 
 
@@ -237,7 +305,7 @@ def test_a_lost_connection_gets_one_more_chance(clock: Clock, error: Any, provid
     script = Script(primary=[error, "hello"], fallback=["no"])
     run = policy.start()
     assert policy.call(script.ask, run=run) == "hello"
-    assert (clock.slept, [target.name for target in rebuilt]) == ([3.0], ["primary"])
+    assert (clock.slept, [target.name for target in rebuilt]) == ([4.0], ["primary"])
     assert run.record.attempts[1].note == "after time for its transport"
     script = Script(primary=[error], fallback=["hello"])
     assert policy.call(script.ask) == "hello"
@@ -246,10 +314,11 @@ def test_a_lost_connection_gets_one_more_chance(clock: Clock, error: Any, provid
 
 @pytest.mark.parametrize(("retries", "wait"), [(0, 3), (3, 6), (5, 8), (10, 8)])
 def test_the_wait_grows_with_the_retries_up_to_eight_seconds(retries: int, wait: float) -> None:
-    """HRS-012: min(3 + retries, 8) seconds."""
-    errand = TransportRecovery().errand(Target("gpt-5.5"), FailureKind.TIMEOUT, retries)
-    assert errand is not None
-    assert errand.wait == wait
+    """HRS-012: min(3 + retries, 8) seconds, the failed request that led here counted."""
+    failure = Failure.of(FailureKind.TIMEOUT)
+    action = TransportRecovery().action(Target("gpt-5.5"), failure, retries)
+    assert action is not None
+    assert action.wait == wait
 
 
 def test_recovery_comes_after_the_ordinary_retries(clock: Clock) -> None:
@@ -258,12 +327,18 @@ def test_recovery_comes_after_the_ordinary_retries(clock: Clock) -> None:
     script = Script(primary=[TimeoutError()], fallback=["hello"])
     assert policy.call(script.ask) == "hello"
     assert script.asked == ["primary"] * 4 + ["fallback"]
-    assert clock.slept == [5.0]
+    assert clock.slept == [6.0]
 
 
-@pytest.mark.parametrize("error", [DOWN, ProviderError(429), DENIED, ProviderError(404)])
-def test_other_kinds_recover_nothing(clock: Clock, error: Exception) -> None:
-    """HRS-014: only connections and timeouts are a matter of transport."""
+CERTIFICATE = ssl.SSLCertVerificationError(1, "certificate verify failed")
+
+
+@pytest.mark.parametrize(
+    "error",
+    [DOWN, ProviderError(429), DENIED, ProviderError(404), ProviderError(504), CERTIFICATE],
+)
+def test_other_failures_recover_nothing(clock: Clock, error: Exception) -> None:
+    """HRS-014: only a lost connection is one of transport; not a status, not a certificate."""
     script = Script(primary=[error], fallback=["hello"])
     recovering().call(script.ask)
     assert (script.asked, clock.slept) == (["primary", "fallback"], [])
@@ -275,6 +350,30 @@ def test_aggregators_are_left_at_once(clock: Clock, provider: str) -> None:
     script = Script(primary=[TimeoutError()], fallback=["hello"])
     recovering(None, provider).call(script.ask)
     assert (script.asked, clock.slept) == (["primary", "fallback"], [])
+
+
+@pytest.mark.parametrize("host", ["https://openrouter.ai/api/v1", "https://api.openrouter.ai"])
+def test_aggregators_are_known_by_their_host(clock: Clock, host: str) -> None:
+    """HRS-015: an OpenAI client with an aggregator's address is one of them."""
+    recovery = FallbackConfig(wait=0, transport_recovery=TransportRecovery())
+    chain = [Target("primary", endpoint=host), Target("fallback")]
+    script = Script(primary=[TimeoutError()], fallback=["hello"])
+    FallbackPolicy(chain, recovery).call(script.ask)
+    assert (script.asked, clock.slept) == (["primary", "fallback"], [])
+
+
+def test_the_next_attempt_gets_the_client_that_a_rebuild_returned(clock: Clock) -> None:
+    """A frozen target cannot be given a new client by hand; what stays is everything else."""
+    old, new = object(), object()
+    recovery = TransportRecovery(rebuild=lambda _: new)
+    chain = [Target("primary", client=old, params={"seed": 1}), Target("fallback")]
+    policy = FallbackPolicy(chain, transport_recovery=recovery)
+    script = Script(primary=[TimeoutError(), "hello"], fallback=["no"])
+    assert policy.call(script.ask) == "hello"
+    first, second = (attempt.target for attempt in script.attempts)
+    assert (first.client, second.client) == (old, new)
+    assert (second.identity, second.params) == (first.identity, {"seed": 1})
+    assert policy.targets[0].client is old
 
 
 def test_a_fallback_does_not_recover(clock: Clock) -> None:
@@ -315,7 +414,7 @@ async def test_a_rebuild_may_be_async() -> None:
 
 
 def test_a_recovery_that_does_not_fit_the_deadline_is_left_out(clock: Clock) -> None:
-    """Three seconds that the fallback needs are not spent on the primary."""
+    """Seconds that the fallback needs are not spent on the primary."""
     script = Script(primary=[TimeoutError()], fallback=["hello"])
     recovering(deadline=4).call(script.ask)
     assert (script.asked, clock.slept) == (["primary", "fallback"], [])

@@ -92,10 +92,23 @@ SCENARIOS = [
         outcome="exhausted",
     ),
     Scenario(
-        "a caller's bug on the fallback comes out as its own error",
+        "G-22 what a fallback calls a caller's bug goes on to the next target",
+        {P: [ERROR_503], F: [ERROR_400], G: ["hello"]},
+        [P, F, G],
+        "hello",
+    ),
+    Scenario(
+        "G-22 at the chain's end a fallback's 400 comes out inside the group",
         {P: [ERROR_503], F: [ERROR_400]},
         [P, F],
-        error=ProviderError,
+        error=FallbackExhausted,
+        outcome="exhausted",
+    ),
+    Scenario(
+        "a fallback's own bug ends the call even where another target is free",
+        {P: [ERROR_503], F: [KeyError("x")], G: ["no"]},
+        [P, F],
+        error=KeyError,
         outcome="rejected",
     ),
     Scenario(

@@ -18,6 +18,9 @@ from honcho_fallback import (
     Target,
 )
 
+# Calls between the turns of these tests are meant to stand alone.
+pytestmark = pytest.mark.filterwarnings("ignore:.*has no effect outside of a turn:UserWarning")
+
 DOWN = ProviderError(503)
 
 
@@ -58,10 +61,14 @@ def test_a_turn_that_exhausted_the_chain_leaves_the_next_one_whole() -> None:
 
 
 def test_without_a_turn_each_call_is_one() -> None:
-    """reset="turn" outside of policy.turn() remembers nothing."""
+    """reset="turn" outside of policy.turn() remembers nothing, and says so once."""
     policy, script = pair("turn"), Script(primary=[DOWN], fallback=["hello"])
-    policy.call(script.ask)
-    policy.call(script.ask)
+    with pytest.warns(UserWarning, match="open one with policy.turn") as warned:
+        policy.call(script.ask)
+        policy.call(script.ask)
+        policy.start()
+    assert len(warned) == 1
+    assert warned[0].filename == __file__
     assert script.asked == ["primary", "fallback"] * 2
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import copy
 import pickle
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -21,7 +22,6 @@ from honcho_fallback import (
     FallbackPolicy,
     StreamInterrupted,
     Target,
-    classify,
 )
 
 SECRET = "sk-not-a-real-key"
@@ -54,17 +54,31 @@ def through_pickle(value: Any) -> Any:
             lambda: FallbackPolicy([Target("m")], observers=[NOBODY]),
             "observers: got a object",
         ),
-        (lambda: FallbackConfig(timeout=-1), "timeout: Input should be greater than 0"),
-        (lambda: FallbackConfig(timeout=float("nan")), "timeout: Input should be a finite number"),
+        (lambda: FallbackConfig(timeout=-1), "timeout: got -1; pass seconds as a number above 0"),
+        (lambda: FallbackConfig(timeout=float("nan")), "timeout: got nan; pass seconds"),
         (lambda: FallbackConfig(retry_after_cap=-1), "retry_after_cap: "),
-        (lambda: FallbackConfig(wait=-1), "wait: .*pass 0 or more seconds"),
-        (lambda: FallbackConfig(wait=None), "wait: Input should be callable"),  # type: ignore[arg-type] # the point
+        (
+            lambda: FallbackConfig(wait=-1),
+            "wait: got -1; pass a tenacity wait strategy, or seconds",
+        ),
+        (lambda: FallbackConfig(wait=None), "wait: got None; pass a tenacity wait"),  # type: ignore[arg-type] # the point
         (lambda: FallbackConfig(max_attempts=0), "max_attempts: "),
         (lambda: FallbackConfig(switch_after=0), "switch_after"),
         (lambda: FallbackConfig(switch_after={"nonsense": 2}), "switch_after"),  # type: ignore[dict-item] # the point
+        (lambda: FallbackConfig(timeout="3"), r"timeout: got '3' \(str\); pass seconds"),  # type: ignore[arg-type] # the point
         (lambda: FallbackConfig(reset="session"), "reset: .*'iteration' or 'turn'"),  # type: ignore[arg-type] # the point
-        (lambda: FallbackConfig(fallback_on={"cancelled"}), "a cancelled call stays cancelled"),
-        (lambda: FallbackConfig(retries=3), "retries: no such option; choose from fallback_on,"),  # type: ignore[call-arg] # the point
+        (lambda: FallbackConfig(reset="turns"), "reset: .*; did you mean turn[?] pass"),  # type: ignore[arg-type] # the point
+        (lambda: FallbackConfig(fallback_on={"cancelled"}), "fallback_on: .*without 'cancelled'"),
+        (lambda: FallbackConfig(fallback_on={"timeouts"}), "did you mean timeout[?]"),
+        (lambda: FallbackConfig(tries=3), "tries: no such option; choose from fallback_on,"),  # type: ignore[call-arg] # the point
+        (lambda: FallbackConfig(timout=3), "timout: no such option; did you mean timeout[?]"),  # type: ignore[call-arg] # the point
+        (lambda: FallbackPolicy([Target("m")], timout=3), "did you mean timeout[?]"),  # type: ignore[call-arg] # the point
+        (lambda: FallbackPolicy([Target("m")]).start(agnt="x"), "did you mean agent[?]"),  # type: ignore[call-arg] # the point
+        (
+            lambda: FallbackConfig(deadline=5, reserve=6),
+            "reserve: got 6 with a deadline of 5; keep less than the deadline",
+        ),
+        (lambda: FallbackConfig(classify="os:system"), "classify: got 'os:system'"),  # type: ignore[arg-type] # the point
     ],
 )
 def test_bad_input_names_the_field_and_the_fix(build: Any, message: str) -> None:
@@ -232,9 +246,61 @@ def test_resilient_is_what_it_says_and_can_be_varied() -> None:
     assert config.replace(timeout=5).cooldown is config.cooldown
 
 
-def test_a_function_may_be_named() -> None:
-    """Where an option takes a function, its name does too: a file can hold the whole config."""
-    named = FallbackConfig(classify="honcho_fallback:classify", wait="tenacity:wait_none")  # type: ignore[arg-type] # the point
-    assert named.classify is classify
-    with pytest.raises(FallbackConfigError, match="refine: Invalid python path"):
-        FallbackConfig(refine="honcho_fallback.presets:nothing_like_it")  # type: ignore[arg-type] # the point
+def test_no_text_of_pydantic_comes_out() -> None:
+    """Whatever is wrong with whichever option, what is said is ours."""
+    for name in FallbackConfig.model_fields:
+        option = "validate" if name == "validate_answer" else name
+        for wrong in (object(), -1, "nonsense", [()]):
+            try:
+                FallbackConfig(**{option: wrong})  # type: ignore[arg-type] # the point
+            except FallbackConfigError as error:
+                text = str(error)
+                assert text.startswith(f"{option}: got "), text
+                assert "; " in text
+                assert "Input should" not in text
+                assert "pydantic" not in text
+
+
+def test_options_may_be_given_to_the_policy() -> None:
+    """A single option needs no config; with one, it comes on top."""
+    policy = FallbackPolicy([Target("m")], timeout=3)
+    assert (policy.config.timeout, policy.config.max_attempts) == (3, None)
+    config = FallbackConfig(timeout=9, max_attempts=2)
+    both = FallbackPolicy([Target("m")], config, timeout=3)
+    assert (both.config.timeout, both.config.max_attempts, config.timeout) == (3, 2, 9)
+
+
+class Key:
+    """A credential without a fingerprint."""
+
+    def get(self) -> str:
+        return "key"
+
+    def refresh(self) -> None:
+        """Fetch nothing."""
+
+
+@pytest.mark.parametrize("again", [copy.copy, copy.deepcopy, through_pickle])
+@pytest.mark.parametrize("fields", [{}, {"credential": Key()}, {"identity": "ours"}])
+def test_a_copy_is_the_same_target(again: Any, fields: dict[str, Any]) -> None:
+    """Whatever is known of it, a copy has the identity of what was copied."""
+    target = Target("m", provider="p", endpoint="https://x/v1", **fields)
+    assert again(target).identity == target.identity
+
+
+def test_a_replaced_target_is_another_one() -> None:
+    """dataclasses.replace does not carry a computed identity over to another model or name."""
+    target = Target("m", provider="p")
+    others = [replace(target, model="n"), replace(target, provider="q"), replace(target, name="x")]
+    assert len({one.identity for one in (target, *others)}) == 4
+    assert replace(target, params={"seed": 1}).identity == target.identity
+    assert Target("m", identity="ours").identity == replace(target, identity="ours").identity
+
+
+def test_parameters_are_copied_with_all_they_hold() -> None:
+    """AN-002: what is changed later inside a parameter reaches no request."""
+    params: dict[str, Any] = {"extra_body": {"stop": ["a"]}, "tools": [{"name": "x"}]}
+    target = Target("m", params=params)
+    params["extra_body"]["stop"].append("b")
+    params["tools"][0]["name"] = "y"
+    assert target.params == {"extra_body": {"stop": ["a"]}, "tools": [{"name": "x"}]}
