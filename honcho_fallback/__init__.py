@@ -25,7 +25,7 @@ from honcho_fallback._core.observers import (
 )
 from honcho_fallback._core.policy import CallOptions, FallbackPolicy
 from honcho_fallback._core.presets import ConfigOptions
-from honcho_fallback._core.record import AttemptRecord, CallRecord
+from honcho_fallback._core.record import AttemptRecord, CallRecord, Outcome
 from honcho_fallback._core.recovery import PendingAction, TransportRecovery
 from honcho_fallback._core.run import FallbackRun
 from honcho_fallback._core.runtime import Runtime
@@ -64,6 +64,7 @@ __all__ = [
     "FallbackObserver",
     "FallbackPolicy",
     "FallbackRun",
+    "Outcome",
     "PendingAction",
     "Restore",
     "RetryBudget",

@@ -21,10 +21,10 @@ from __future__ import annotations
 import sys
 from typing import TYPE_CHECKING, Any
 
+from honcho_fallback._observer import logger
 from litellm.integrations.custom_logger import CustomLogger
 
 from honcho_fallback import FallbackConfigError
-from honcho_fallback._observer import logger
 from honcho_fallback_litellm._chain import id_of, in_order
 from honcho_fallback_litellm._router import attempt_in
 from honcho_fallback_litellm._strategy import FallbackRoutingStrategy

@@ -10,9 +10,9 @@ from collections import defaultdict
 from typing import TYPE_CHECKING, Any
 
 import litellm
+from honcho_fallback._observer import logger
 
 from honcho_fallback import FallbackConfigError
-from honcho_fallback._observer import logger
 from honcho_fallback_litellm._chain import RANK, name_of, rank_of
 from honcho_fallback_litellm._gates import OPTIONAL
 from honcho_fallback_litellm._router import own, setting

@@ -15,8 +15,9 @@ from honcho_fallback_litellm._chain import provider_of
 from honcho_fallback_litellm._router import setting
 
 if TYPE_CHECKING:
-    from honcho_fallback import FallbackConfig
     from honcho_fallback._config import ConfigOptions
+
+    from honcho_fallback import FallbackConfig
     from honcho_fallback_litellm._chain import Chain
     from honcho_fallback_litellm._router import Deployment
 

@@ -9,12 +9,12 @@ from __future__ import annotations
 import weakref
 from typing import TYPE_CHECKING, Any
 
+from honcho_fallback._observer import logger
 from litellm.types.router import (  # pyright: ignore[reportMissingTypeStubs] # a package with one stub
     CustomRoutingStrategyBase,
 )
 
 from honcho_fallback import FallbackConfig
-from honcho_fallback._observer import logger
 from honcho_fallback_litellm._call import CURRENT, Call
 from honcho_fallback_litellm._chain import Chains, id_of, in_order
 from honcho_fallback_litellm._failures import classifier_for

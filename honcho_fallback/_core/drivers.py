@@ -24,7 +24,6 @@ if TYPE_CHECKING:
     from collections.abc import AsyncGenerator, Callable, Generator, Iterable
 
     from honcho_fallback._core.run import FallbackRun
-    from honcho_fallback._core.runtime import AsyncSleep, Sleep
     from honcho_fallback._core.target import Attempt
 
 T = TypeVar("T")
@@ -40,9 +39,10 @@ _END: Any = object()
 _LAZY = frozenset({CoroutineType, GeneratorType, AsyncGeneratorType})
 
 
-def call(run: FallbackRun, ask: Ask[T], sleep: Sleep) -> T:
+def call(run: FallbackRun, ask: Ask[T]) -> T:
     """Ask in this thread until the run is over; what ``ask`` raises is a failure."""
-    attempt = run.attempt
+    _require_sync_hooks(run)
+    attempt, sleep = run.attempt, run._runtime.sleep
     try:
         while True:
             try:
@@ -65,15 +65,15 @@ def call(run: FallbackRun, ask: Ask[T], sleep: Sleep) -> T:
             perform(run)
 
 
-async def acall(run: FallbackRun, ask: Ask[Awaitable[T]], sleep: AsyncSleep) -> T:
+async def acall(run: FallbackRun, ask: Ask[Awaitable[T]]) -> T:
     """Ask in this task until the run is over, each attempt within its timeout."""
-    attempt = run.attempt
+    attempt, asleep = run.attempt, run._runtime.asleep
     scope = TaskScope()
     try:
         while True:
             try:
                 if attempt.wait:
-                    await sleep(attempt.wait)
+                    await asleep(attempt.wait)
                 async with scope.limit(attempt, attempt.timeout):
                     if run.pending is not None:
                         attempt = await aperform(run)
@@ -96,7 +96,7 @@ async def acall(run: FallbackRun, ask: Ask[Awaitable[T]], sleep: AsyncSleep) -> 
 
 
 def stream(
-    start: Start, ask: Ask[Iterable[T]], has_content: HasContent[T], sleep: Sleep
+    start: Start, ask: Ask[Iterable[T]], has_content: HasContent[T]
 ) -> Generator[T, None, None]:
     """Hand out the chunks of the first target that brings content.
 
@@ -104,9 +104,10 @@ def stream(
         start: Gives the run; called with the first chunk's reading, not before.
         ask: Asks one target for an iterable of chunks.
         has_content: Tells whether a chunk is worth handing out; no switch after that.
-        sleep: Waits so many seconds.
     """
     run = start()
+    _require_sync_hooks(run)
+    sleep = run._runtime.sleep
     reading = _Reading(run, has_content)
     source = chunks = None
     try:
@@ -144,7 +145,6 @@ async def astream(
     start: Start,
     ask: Ask[AsyncIterable[T] | Awaitable[AsyncIterable[T]]],
     has_content: HasContent[T],
-    sleep: AsyncSleep,
 ) -> AsyncGenerator[T, None]:
     """Hand out the chunks of the first target that brings content, within its timeouts.
 
@@ -152,9 +152,9 @@ async def astream(
         start: Gives the run; called with the first chunk's reading, not before.
         ask: Asks one target for an async iterable of chunks, or an awaitable of one.
         has_content: Tells whether a chunk is worth handing out; no switch after that.
-        sleep: Waits so many seconds.
     """
     run = start()
+    asleep = run._runtime.asleep
     reading = _Reading(run, has_content)
     source = chunks = None
     try:
@@ -165,7 +165,7 @@ async def astream(
                 if chunks is None:
                     seconds = attempt.stream_timeout
                     if attempt.wait:
-                        await sleep(attempt.wait)
+                        await asleep(attempt.wait)
                 async with scope.limit(attempt, seconds):
                     if chunks is None:
                         source = await _open(ask, await aperform(run))
@@ -191,6 +191,14 @@ async def astream(
         await aperform(run)
 
 
+def _require_sync_hooks(run: FallbackRun) -> None:
+    """Refuse options that only a task can serve, before anything is asked."""
+    hooks = run._call.policy.async_hooks
+    if hooks:
+        run.cancel()
+        raise FallbackConfigError.about(min(hooks), "it is async", "use acall or astream")
+
+
 def perform(run: FallbackRun) -> Attempt:
     """Do in this thread what the run wants done, and return the attempt to make.
 
@@ -199,7 +207,7 @@ def perform(run: FallbackRun) -> Attempt:
     """
     while (action := run.pending) is not None:
         run.resume(action.call())
-    return run._call.attempt  # noqa: SLF001 # also after the end, where run.attempt refuses
+    return run._call.attempt
 
 
 async def aperform(run: FallbackRun) -> Attempt:
@@ -210,7 +218,7 @@ async def aperform(run: FallbackRun) -> Attempt:
     """
     while (action := run.pending) is not None:
         run.resume(await action.acall())
-    return run._call.attempt  # noqa: SLF001 # as in perform
+    return run._call.attempt
 
 
 class TaskScope:
@@ -305,7 +313,7 @@ async def _afail(
     run: FallbackRun, error: BaseException, *, partial: tuple[Any, ...] = ()
 ) -> Attempt:
     """Report a failure; the hooks that classify it may be async."""
-    policy = run._call.policy  # noqa: SLF001 # see the top
+    policy = run._call.policy
     if not policy.async_hooks or run.pending is not None:
         return run.fail(error, partial=partial)
     try:
@@ -318,7 +326,7 @@ async def _afail(
 
 async def _aaccept(run: FallbackRun, answer: Any, *, stream: bool = False) -> Attempt | None:
     """Hand in an answer; the hooks that look at it may be async."""
-    policy = run._call.policy  # noqa: SLF001 # see the top
+    policy = run._call.policy
     if not policy.async_hooks:
         return run.accept(answer, stream=stream)
     try:
@@ -327,7 +335,7 @@ async def _aaccept(run: FallbackRun, answer: Any, *, stream: bool = False) -> At
     except BaseException:
         run.cancel()
         raise
-    return run._settle(answer, refused, stream=stream)  # noqa: SLF001 # see the top
+    return run._settle(answer, refused, stream=stream)
 
 
 def _refuse(verb: str, returned: object) -> NoReturn:

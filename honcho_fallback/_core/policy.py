@@ -143,9 +143,7 @@ class FallbackPolicy:
                 async.
             Exception: The provider's own where no other target could help, or with one target.
         """
-        run = self._start(options)
-        self._require_sync_hooks(run)
-        return drivers.call(run, ask, self._time().sleep)
+        return drivers.call(self._start(options), ask)
 
     async def acall(self, ask: Ask[Awaitable[T]], **options: Unpack[CallOptions]) -> T:
         """Ask in this task and return the answer; each attempt ends at its timeout.
@@ -160,7 +158,7 @@ class FallbackPolicy:
             FallbackConfigError: An option is unknown or out of range, or ``ask`` is not async.
             Exception: The provider's own where no other target could help, or with one target.
         """
-        return await drivers.acall(self._start(options), ask, self._time().asleep)
+        return await drivers.acall(self._start(options), ask)
 
     def stream(
         self,
@@ -186,14 +184,7 @@ class FallbackPolicy:
                 async.
             Exception: The provider's own where no other target could help, or with one target.
         """
-        start = self._starter(options)
-
-        def start_with_sync_hooks() -> FallbackRun:
-            run = start()
-            self._require_sync_hooks(run)
-            return run
-
-        return drivers.stream(start_with_sync_hooks, ask, has_content, self._time().sleep)
+        return drivers.stream(self._starter(options), ask, has_content)
 
     def astream(
         self,
@@ -216,7 +207,7 @@ class FallbackPolicy:
             FallbackConfigError: An option is unknown or out of range, or ``ask`` is not async.
             Exception: The provider's own where no other target could help, or with one target.
         """
-        return drivers.astream(self._starter(options), ask, has_content, self._time().asleep)
+        return drivers.astream(self._starter(options), ask, has_content)
 
     def turn(self) -> Turn:
         """Open a user turn, for ``with`` or ``async with``: what a switch lasts for.
@@ -289,9 +280,6 @@ class FallbackPolicy:
     def _begin(self, policy: ResolvedPolicy, turn: Turn | None) -> FallbackRun:
         return FallbackRun(policy, turn, next(CALL_IDS), self._runtime)
 
-    def _time(self) -> Runtime:
-        return self._runtime or Runtime.current()
-
     def _current_turn(self) -> Turn | None:
         turn = Turn.current(self._owner)
         # One iterator step: of all threads one warns, once for each policy.
@@ -303,14 +291,6 @@ class FallbackPolicy:
                 stacklevel=4,
             )
         return turn
-
-    @staticmethod
-    def _require_sync_hooks(run: FallbackRun) -> None:
-        hooks = run._call.policy.async_hooks  # noqa: SLF001 # pyright: ignore[reportPrivateUsage] # the policy made the run
-        if hooks:
-            name = min(hooks)
-            run.cancel()
-            raise FallbackConfigError.about(name, "it is async", "use acall or astream")
 
 
 def _warn_of_own_retries(target: Target) -> None:

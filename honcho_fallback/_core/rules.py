@@ -28,7 +28,6 @@ and ``dry-run`` show.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from math import inf
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import tenacity
@@ -234,8 +233,6 @@ def share_of_time(policy: ResolvedPolicy, call: CallState, position: int, now: f
     What is reserved for the targets behind it is left out; where the reserves would leave it
     less, the targets share what is left alike.
     """
-    if call.deadline_at == inf:
-        return inf
     config = policy.config
     behind = policy.usable_targets - 1 - position
     left = call.deadline_at - now
@@ -243,13 +240,10 @@ def share_of_time(policy: ResolvedPolicy, call: CallState, position: int, now: f
     return left - min(behind * reserve, left * behind / (behind + 1))
 
 
-def attempt_timeout(
-    policy: ResolvedPolicy, call: CallState, position: int, now: float
-) -> float | None:
-    """Tell how long an attempt that begins then may take, or None for ever."""
+def attempt_timeout(policy: ResolvedPolicy, call: CallState, position: int, now: float) -> float:
+    """Tell how long an attempt of a call with a deadline may take, if it begins then."""
     share = share_of_time(policy, call, position, now)
-    limit = min(share, inf if policy.timeout is None else policy.timeout)
-    return None if limit == inf else limit
+    return share if policy.timeout is None else min(share, policy.timeout)
 
 
 def cooldown_reports(

@@ -37,6 +37,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import replace
 from functools import partial
+from math import inf
 from typing import TYPE_CHECKING, Any, Literal, NoReturn
 
 from honcho_fallback._classify._answers import usage_of
@@ -60,7 +61,7 @@ from honcho_fallback._core.observers import (
     log_switch,
 )
 from honcho_fallback._core.recovery import REFRESHES, PendingAction
-from honcho_fallback._core.runtime import Runtime
+from honcho_fallback._core.runtime import process
 from honcho_fallback._core.state import CallState, PastAttempt, run_hooks
 from honcho_fallback._core.target import Attempt
 
@@ -68,6 +69,7 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from honcho_fallback._core.record import CallRecord, Outcome
+    from honcho_fallback._core.runtime import Runtime
     from honcho_fallback._core.state import ResolvedPolicy
     from honcho_fallback._core.turn import Turn
 
@@ -93,9 +95,8 @@ class FallbackRun:
     def __init__(
         self, policy: ResolvedPolicy, turn: Turn | None, call_id: str, runtime: Runtime | None
     ) -> None:
-        self._runtime = runtime
-        clock = runtime or Runtime.current()
-        self._call = call = CallState(policy, turn, call_id, clock.monotonic(), clock.time())
+        self._runtime = runtime = runtime or process.runtime
+        self._call = call = CallState(policy, turn, call_id, runtime.monotonic(), runtime.time())
         self._observers = policy.observers and policy.observers.listening()
         if self._observers is not None:
             self._observers.emit("on_start", CallStart(call_id, policy.agent, policy.chain))
@@ -418,7 +419,7 @@ class FallbackRun:
         """Veto what the deadline has no time for, and repeats that the budget does not allow."""
         call = self._call
         attempt, policy = call.attempt, call.policy
-        most = (self._runtime or Runtime.current()).max_attempts
+        most = self._runtime.max_attempts
         match option:
             case rules.Stop():
                 return True
@@ -437,7 +438,7 @@ class FallbackRun:
 
     def _is_in_time(self, position: int, now: float, wait: float = 0.0) -> bool:
         call = self._call
-        if rules.is_in_time(call.policy, call, position, now, wait):
+        if call.deadline_at == inf or rules.is_in_time(call.policy, call, position, now, wait):
             return True
         call.out_of_time = True
         call.why = f"the deadline of {call.policy.config.deadline:g} s left no time for more"
@@ -528,16 +529,19 @@ class FallbackRun:
     def _next(self, position: int, wait: float, now: float, number: int) -> Attempt:
         call = self._call
         policy = call.policy
-        if not (self._runtime or Runtime.current()).waits:
+        if not self._runtime.waits:
             wait = 0.0
         target = policy.chain[position]
         if position in call.clients:
             target = replace(target, client=call.clients[position])
+        timeout = policy.timeout
+        if call.deadline_at != inf:
+            timeout = rules.attempt_timeout(policy, call, position, now + wait)
         return Attempt(
             target,
             number,
             position,
-            rules.attempt_timeout(policy, call, position, now + wait),
+            timeout,
             policy.connect_timeout,
             wait,
             call.attempt.call_id,
@@ -596,7 +600,7 @@ class FallbackRun:
             log_exhausted(self.record)
         if self._observers is not None:
             self._observers.emit("on_finish", self.record)
-        on_finish = (self._runtime or Runtime.current()).on_finish
+        on_finish = self._runtime.on_finish
         if on_finish is not None:
             on_finish(self)
 
@@ -623,7 +627,7 @@ class FallbackRun:
     # Small things.
 
     def _now(self, now: Time) -> float:
-        return (self._runtime or Runtime.current()).monotonic() if now is None else now
+        return self._runtime.monotonic() if now is None else now
 
     def _pull(self, offered: Sequence[int]) -> PendingAction | None:
         """Return the look at what other processes know of some targets."""

@@ -49,17 +49,17 @@ class Runtime:
         Policies that were made before count too, in threads and in tasks; asyncio's own timeouts
         (``acall`` and ``astream`` bound an attempt by the event loop's time) stay what they are.
         """
-        before = _process.runtime
-        _process.runtime = self
+        before = process.runtime
+        process.runtime = self
         try:
             yield self
         finally:
-            _process.runtime = before
+            process.runtime = before
 
     @staticmethod
     def current() -> Runtime:
         """Return the runtime of the process: real time, unless a test installed another."""
-        return _process.runtime
+        return process.runtime
 
 
 class _Process:
@@ -73,4 +73,4 @@ class _Process:
 
 # The package's only mutable global besides the names of calls, and the reason why nothing else has
 # to be patched in tests. A parameter alone would have to be passed by the very code under test.
-_process = _Process()
+process = _Process()

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, get_args
 import typer
 from rich.text import Text
 
-from honcho_fallback._core.record import Outcome
+from honcho_fallback import Outcome
 from honcho_fallback.display import Summary, read_records, write_page
 
 if TYPE_CHECKING:

@@ -21,6 +21,7 @@ from honcho_fallback.testing._fault import FaultInjector, fault_injector
 from honcho_fallback.testing._faults import FaultSimulator, SeenRequest, fault_simulator
 from honcho_fallback.testing._gguf import write_tiny_gguf
 from honcho_fallback.testing._local import LocalModel, local_model_server
+from honcho_fallback.testing._mode import is_testing, testing_mode
 from honcho_fallback.testing._otlp import (
     OtlpExport,
     OtlpReceiver,
@@ -58,8 +59,10 @@ __all__ = [
     "bar_chart",
     "fault_injector",
     "fault_simulator",
+    "is_testing",
     "local_model_server",
     "otlp_receiver",
     "recorded",
+    "testing_mode",
     "write_tiny_gguf",
 ]

@@ -76,7 +76,7 @@ def recorded() -> Generator[Records, None, None]:
     calls of the adapters. A call that its program never ends, such as a stream that is neither
     read to its end nor closed, has no record.
 
-    A context variable would miss other threads and the loops of test runners, and an observer would
+    A context variable would miss other threads and the loops of test runners, an observer would
     have to be passed by the code under test: the runtime of the process hears of every end.
     """
     records = Records()

@@ -11,8 +11,7 @@ from display_calls import EVERY_OUTCOME, HOSTILE, HOSTILE_CALL, WAITED
 from hypothesis import given
 from hypothesis import strategies as st
 
-from honcho_fallback import AttemptRecord, CallRecord, FailureKind
-from honcho_fallback._core.record import Outcome
+from honcho_fallback import AttemptRecord, CallRecord, FailureKind, Outcome
 from honcho_fallback.display import RecordError, read_records
 
 if TYPE_CHECKING:

@@ -63,7 +63,7 @@ def test_a_turn_that_exhausted_the_chain_leaves_the_next_one_whole() -> None:
 def test_without_a_turn_each_call_is_one() -> None:
     """reset="turn" outside of policy.turn() remembers nothing, and says so once."""
     policy, script = pair("turn"), Script(primary=[DOWN], fallback=["hello"])
-    with pytest.warns(UserWarning, match="open one with policy.turn") as warned:
+    with pytest.warns(UserWarning, match="open one with policy.turn") as warned:  # noqa: PT031 # of several calls one warns
         policy.call(script.ask)
         policy.call(script.ask)
         policy.start()

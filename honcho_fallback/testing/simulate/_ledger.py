@@ -9,7 +9,7 @@ from honcho_fallback import AttemptRecord, CallRecord, Failure, classify
 if TYPE_CHECKING:
     from collections.abc import Generator
 
-    from honcho_fallback._core.record import Outcome
+    from honcho_fallback import Outcome
     from honcho_fallback.testing.simulate._exchange import Limits
     from honcho_fallback.testing.simulate._world import World
 
