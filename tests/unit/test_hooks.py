@@ -1,0 +1,269 @@
+"""The user's own hooks: what they decide, where they may be async, and what breaks in them."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import TYPE_CHECKING, Any
+
+import pytest
+from scripted import DRIVERS, ProviderError, Script
+
+from honcho_fallback import (
+    AnswerRejected,
+    Failure,
+    FailureKind,
+    FallbackConfig,
+    FallbackConfigError,
+    FallbackPolicy,
+    Target,
+)
+
+if TYPE_CHECKING:
+    from honcho_fallback import Attempt
+
+P, F = "primary", "fallback"
+LATE = {"error": {"message": "Overloaded", "type": "overloaded_error"}, "type": "error"}
+
+
+def pair(**options: Any) -> FallbackPolicy:
+    return FallbackPolicy([Target(P), Target(F)], FallbackConfig(wait=0, **options))
+
+
+async def is_good(answer: str) -> bool:
+    await asyncio.sleep(0)
+    return answer == "good"
+
+
+async def chokes(answer: str) -> None:
+    await asyncio.sleep(0)
+    if answer != "good":
+        raise ValueError(answer)
+
+
+@pytest.mark.parametrize(
+    ("validate", "error"), [(is_good, "AnswerRejected"), (chokes, "ValueError")]
+)
+async def test_an_async_validator_is_awaited(validate: Any, error: str) -> None:
+    """What it returns or raises counts as that of a sync one does."""
+    policy, script = pair(validate=validate), Script(primary=["bad"], fallback=["good"])
+    run = policy.start()
+    assert await policy.acall(script.aask, run=run) == "good"
+    first = run.record.attempts[0]
+    assert (first.kind, first.error) == ("malformed_response", error)
+
+
+async def is_a_limit(failure: Failure, _: BaseException) -> Failure:
+    await asyncio.sleep(0)
+    return failure._replace(kind=FailureKind.RATE_LIMIT)
+
+
+async def a_limit(_: BaseException) -> Failure:
+    await asyncio.sleep(0)
+    return Failure.of(FailureKind.RATE_LIMIT)
+
+
+async def breaks(*_: Any) -> Failure:
+    await asyncio.sleep(0)
+    raise ZeroDivisionError
+
+
+@pytest.mark.parametrize("options", [{"refine": is_a_limit}, {"classify": a_limit}])
+@pytest.mark.parametrize("driver", ["acall", "astream"])
+def test_an_async_classifier_is_awaited(options: Any, driver: str) -> None:
+    """A 400 that it takes for a rate limit switches, in whole answers and in streams."""
+    script = Script(primary=[ProviderError(400)], fallback=["hello"])
+    policy = pair(**options)
+    run = policy.start()
+    assert DRIVERS[driver](policy, script, run) == "hello"
+    assert run.record.attempts[0].kind == "rate_limit"
+
+
+async def test_an_async_hook_that_breaks_is_passed_over(caplog: Any) -> None:
+    """An outage is no time to lose the provider's error, whoever classifies."""
+    for options in ({"refine": breaks}, {"classify": breaks}):
+        script = Script(primary=[ProviderError(503)], fallback=["hello"])
+        assert await pair(**options).acall(script.aask) == "hello"
+    assert "refine raised ZeroDivisionError" in caplog.text
+    assert "classify raised ZeroDivisionError" in caplog.text
+
+
+@pytest.mark.parametrize("name", ["validate", "refine", "classify"])
+@pytest.mark.parametrize("driver", ["call", "stream"])
+def test_an_async_hook_is_refused_in_a_thread(name: str, driver: str) -> None:
+    """Before anything is asked, with the verbs that would await it; and the record is closed."""
+    hooks: dict[str, Any] = {"validate": is_good, "refine": is_a_limit, "classify": a_limit}
+    policy, script = pair(**{name: hooks[name]}), Script(primary=["x"])
+    run = policy.start()
+    with pytest.raises(FallbackConfigError, match=f"{name}: it is async; use acall or astream"):
+        DRIVERS[driver](policy, script, run)
+    assert (script.asked, run.record.outcome) == ([], "cancelled")
+
+
+class LooksSync:
+    """A callable whose coroutine shows only when it is called."""
+
+    def __call__(self, *_: Any) -> Any:
+        return is_good("bad")
+
+
+def test_a_hook_that_turns_out_to_be_async_is_refused_as_well() -> None:
+    """A validator that accepts everything, because nobody awaited it, would be the worst."""
+    policy, script = pair(validate=LooksSync()), Script(primary=["bad"], fallback=["no"])
+    with pytest.raises(FallbackConfigError, match="validate: it is async"):
+        policy.call(script.ask)
+
+
+async def test_a_cancelled_hook_is_a_cancelled_call() -> None:
+    """Nobody else is asked where the caller leaves while an answer is looked at."""
+    reached = asyncio.Event()
+
+    async def waits(_: Any) -> None:
+        reached.set()
+        await asyncio.Event().wait()
+
+    policy, script = pair(validate=waits), Script(primary=["x"], fallback=["no"])
+    run = policy.start()
+    task = asyncio.create_task(policy.acall(script.aask, run=run))
+    await reached.wait()
+    task.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await task
+    assert (run.record.outcome, script.asked) == ("cancelled", [P])
+
+
+@pytest.mark.parametrize(
+    ("kind", "switches"),
+    [(FailureKind.OVERLOADED, True), (FailureKind.QUOTA, True), (FailureKind.LOCAL, False)],
+)
+def test_a_kind_brings_its_answers(kind: FailureKind, switches: bool) -> None:
+    """`refine` that only replaces the kind means all that the kind means."""
+    policy = pair(refine=lambda failure, _: failure._replace(kind=kind))
+    first = ProviderError(400 if switches else 503)
+    script = Script(primary=[first], fallback=["hello"])
+    run = policy.start()
+    if switches:
+        assert policy.call(script.ask, run=run) == "hello"
+    else:
+        with pytest.raises(ProviderError):
+            policy.call(script.ask, run=run)
+    assert run.record.attempts[0].kind == kind
+
+
+def test_answers_that_refine_gives_itself_stay() -> None:
+    """A kind with other answers than its own is what the presets are made of."""
+
+    def refine(failure: Failure, _: BaseException) -> Failure:
+        return failure._replace(kind=FailureKind.LOCAL, switchable=True)
+
+    script = Script(primary=[ProviderError(400)], fallback=["hello"])
+    policy = pair(refine=refine, fallback_on={"local"})
+    assert policy.call(script.ask) == "hello"
+
+
+def judge(failure: Failure, error: BaseException) -> Failure:
+    assert isinstance(error, AnswerRejected | ValueError)
+    return failure._replace(kind=FailureKind.LOCAL)
+
+
+REJECTIONS: list[tuple[Any, dict[str, Any]]] = [
+    ("bad", {"validate": lambda answer: answer != "bad"}),
+    (LATE, {}),
+]
+
+
+@pytest.mark.parametrize(("answer", "options"), REJECTIONS)
+def test_a_refused_answer_is_refined_like_an_exception(answer: Any, options: Any) -> None:
+    """HON-025: an object that failed under HTTP 200 and one that `validate` refused go through."""
+    script = Script(primary=[answer], fallback=["no"])
+    policy = pair(refine=judge, **options)
+    with pytest.raises(AnswerRejected):
+        policy.call(script.ask)
+    assert script.asked == [P]
+
+
+@pytest.mark.parametrize(("answer", "options"), REJECTIONS)
+def test_a_refused_answer_is_classified_like_an_exception(answer: Any, options: Any) -> None:
+    """Whoever replaces the classifier is asked about answers, too."""
+    script = Script(primary=[answer], fallback=["no"])
+    policy = pair(classify=lambda _: Failure.of(FailureKind.INVALID_REQUEST), **options)
+    with pytest.raises(AnswerRejected):
+        policy.call(script.ask)
+    assert script.asked == [P]
+
+
+def test_local_errors_settle_what_a_validator_raises() -> None:
+    """A class of the program's own is its own also where `validate` raised it."""
+
+    def validate(_: str) -> None:
+        raise KeyError("a bug in the validator")
+
+    script = Script(primary=["x"], fallback=["no"])
+    with pytest.raises(KeyError):
+        pair(validate=validate, local_errors=(KeyError,)).call(script.ask)
+    assert script.asked == [P]
+
+
+def test_a_preset_means_the_same_for_answers() -> None:
+    """HON-025: the pull request's table names no answer that a validator refused."""
+    config = FallbackConfig.honcho(validate=lambda answer: answer != "bad")
+    policy = FallbackPolicy([Target(P), Target(F)], config)
+    with pytest.raises(AnswerRejected):
+        policy.call(Script(primary=["bad"], fallback=["no"]).ask)
+    script = Script(primary=[LATE], fallback=["hello"])
+    assert policy.call(script.ask) == "hello"
+
+
+def ask_plainly(_: Attempt) -> str:
+    return "hello"
+
+
+async def ask_async(_: Attempt) -> str:
+    return "hello"
+
+
+def ask_chunks(_: Attempt) -> Any:
+    yield "hello"
+
+
+async def ask_chunks_async(_: Attempt) -> Any:
+    yield "hello"
+
+
+@pytest.mark.parametrize(
+    ("verb", "ask", "fits"),
+    [
+        ("call", ask_async, "policy.acall"),
+        ("call", ask_chunks, "policy.stream"),
+        ("call", ask_chunks_async, "policy.astream"),
+        ("acall", ask_plainly, "policy.call"),
+        ("acall", ask_chunks, "policy.stream"),
+        ("acall", ask_chunks_async, "policy.astream"),
+        ("stream", ask_async, "policy.astream"),
+        ("stream", ask_chunks_async, "policy.astream"),
+        ("astream", ask_plainly, "policy.stream"),
+        ("astream", ask_chunks, "policy.stream"),
+    ],
+)
+def test_the_wrong_verb_is_refused_with_the_right_one(verb: str, ask: Any, fits: str) -> None:
+    """A coroutine recorded as a success is a failure that nobody sees; even honcho_main asks on."""
+    config = FallbackConfig.honcho_main(wait=0, switch_wait=0)
+    policy = FallbackPolicy([Target(P), Target(F)], config)
+    run = policy.start()
+
+    async def read() -> None:
+        async for _ in policy.astream(ask, run=run):
+            pass
+
+    with pytest.raises(FallbackConfigError, match=rf"ask: it returned .*; use {fits} ") as caught:
+        match verb:
+            case "call":
+                policy.call(ask, run=run)
+            case "acall":
+                asyncio.run(policy.acall(ask, run=run))
+            case "stream":
+                list(policy.stream(ask, run=run))
+            case _:
+                asyncio.run(read())
+    assert f"to policy.{verb};" in str(caught.value)
+    assert run.record.outcome == "rejected"
+    assert len(run.record.attempts) == 1

@@ -1,0 +1,370 @@
+"""What may be done about a failure, read off the list of options itself and off whole calls."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+import tenacity
+from scripted import DRIVERS, ProviderError, Script
+
+from honcho_fallback import (
+    Failure,
+    FailureKind,
+    FallbackConfig,
+    FallbackExhausted,
+    FallbackPolicy,
+    FallbackRun,
+    Target,
+    TargetUnavailable,
+    TransportRecovery,
+)
+from honcho_fallback._core import rules
+from honcho_fallback._core.rules import Recover, Retry, Stop, Switch
+from honcho_fallback._core.state import CallState, PastAttempt, ResolvedPolicy
+
+P, F, G = "primary", "fallback", "third"
+DOWN = ProviderError(503)
+
+
+class Key:
+    """A credential that does nothing."""
+
+    def get(self) -> str:
+        return "key"
+
+    def refresh(self) -> None:
+        """Fetch nothing."""
+
+
+def listed(
+    failure: Failure,
+    *targets: Target,
+    failures: int = 1,
+    number: int = 1,
+    at: int = 0,
+    **options: Any,
+) -> list[Any]:
+    """List what may be done after so many failures of the target at a position."""
+    policy = ResolvedPolicy(targets, FallbackConfig(**{"wait": 2.0, **options}), "test", None)
+    call = CallState(policy, None, "call", 0.0, 0.0)
+    call.attempt = call.attempt._replace(target=targets[at], position=at, number=number)
+    call.past = (PastAttempt(call.attempt, 0.0, 1.0, failure),)
+    call.failures_here = failures
+    return list(rules.options(policy, call, failure, DOWN))
+
+
+def kinds(options: list[Any]) -> list[str]:
+    return [type(option).__name__ for option in options]
+
+
+BUSY = Failure.of(FailureKind.OVERLOADED)
+DENIED = Failure.of(FailureKind.AUTHENTICATION)
+BUG = Failure.of(FailureKind.INVALID_REQUEST)
+LOST = Failure.of(FailureKind.CONNECTION)
+ONE, TWO, THREE = Target(P), Target(F), Target(G)
+
+
+def test_the_whole_list_in_its_order() -> None:
+    """Recover, Retry, Recover, Switch, Stop: each where the options allow it, the best first."""
+    lost_key = Failure.of(FailureKind.AUTHENTICATION, transient=True)
+    target = Target(P, credential=Key())
+    recovery = TransportRecovery()
+    options = {"switch_after": 2, "transport_recovery": recovery}
+    assert kinds(listed(lost_key, target, TWO, **options)) == [
+        "Recover",
+        "Retry",
+        "Switch",
+        "Stop",
+    ]
+    assert kinds(listed(LOST, ONE, TWO, **options)) == ["Retry", "Recover", "Switch", "Stop"]
+
+
+@pytest.mark.parametrize(
+    ("failure", "targets", "options", "wanted"),
+    [
+        (BUSY, (ONE, TWO), {}, [Switch([1], 0.0), Stop("exhausted")]),
+        (BUSY, (ONE, TWO, THREE), {}, [Switch([1, 2], 0.0), Stop("exhausted")]),
+        (BUSY, (ONE,), {}, [Retry(2.0), Stop("exhausted")]),
+        (BUSY, (ONE, TWO), {"max_attempts": 1}, [Stop("exhausted")]),
+        (BUSY, (ONE,), {"max_attempts": 1}, [Stop("exhausted")]),
+        (BUSY, (ONE, TWO), {"switch_wait": 3.0}, [Switch([1], 3.0), Stop("exhausted")]),
+        (BUSY, (ONE, TWO), {"must_not_degrade": True}, [Retry(2.0), Stop("exhausted")]),
+        (BUSY, (ONE, TWO, THREE), {"max_fallbacks": 1}, [Switch([1], 0.0), Stop("exhausted")]),
+        (BUSY, (ONE, TWO), {"fallback_on": {"timeout"}}, [Stop("rejected")]),
+        (BUG, (ONE, TWO), {}, [Stop("rejected")]),
+        (BUG, (ONE,), {}, [Stop("rejected")]),
+        (DENIED, (ONE,), {}, [Stop("exhausted")]),
+        (DENIED, (ONE, TWO), {}, [Switch([1], 0.0), Stop("exhausted")]),
+        (BUG, (ONE, TWO), {"fallback_on": {"invalid_request"}}, [Switch([1], 0.0), Stop("exhausted")]),
+    ],
+)  # fmt: skip
+def test_what_may_be_done_about_a_first_failure(
+    failure: Failure, targets: tuple[Target, ...], options: Any, wanted: list[Any]
+) -> None:
+    """The list is the specification, one row each."""
+    assert listed(failure, *targets, **options) == wanted
+
+
+@pytest.mark.parametrize(
+    ("failures", "options", "wanted"),
+    [
+        (1, {"switch_after": 3}, ["Retry", "Switch", "Stop"]),
+        (2, {"switch_after": 3}, ["Retry", "Switch", "Stop"]),
+        (3, {"switch_after": 3}, ["Switch", "Stop"]),
+        (1, {"switch_after": {"overloaded": 2}}, ["Retry", "Switch", "Stop"]),
+        (1, {"switch_after": {"timeout": 2}}, ["Switch", "Stop"]),
+        (1, {"switch_after": 3, "attempts_per_target": 1}, ["Switch", "Stop"]),
+        (1, {"switch_after": 3, "attempts_per_target": 2}, ["Retry", "Switch", "Stop"]),
+    ],
+)
+def test_how_long_a_target_is_kept(failures: int, options: Any, wanted: list[str]) -> None:
+    """`switch_after` and `attempts_per_target` count the failures of the target at hand."""
+    assert kinds(listed(BUSY, ONE, TWO, failures=failures, **options)) == wanted
+
+
+def test_the_last_target_has_its_attempts_and_no_more() -> None:
+    """`attempts_per_target` bounds the chain's end, as `max_attempts` does."""
+    assert kinds(listed(BUSY, ONE, failures=2, attempts_per_target=2, max_attempts=9)) == ["Stop"]
+    assert kinds(listed(BUSY, ONE, number=3)) == ["Stop"]
+    assert kinds(listed(BUSY, ONE, number=2)) == ["Retry", "Stop"]
+
+
+@pytest.mark.parametrize(
+    ("stated", "options", "wanted"),
+    [
+        (1.0, {}, Retry(1.0)),
+        (7.0, {}, Retry(7.0)),
+        (700.0, {}, Retry(30.0)),
+        (700.0, {"retry_after_cap": 5}, Retry(5.0)),
+    ],
+)
+def test_a_stated_wait_is_obeyed_where_nobody_else_is_free(
+    stated: float, options: Any, wanted: Retry
+) -> None:
+    """Up to its cap, whatever the strategy says."""
+    failure = Failure.of(FailureKind.RATE_LIMIT, retry_after=stated)
+    assert listed(failure, ONE, **options)[0] == wanted
+
+
+@pytest.mark.parametrize(("stated", "first"), [(1.0, Retry(2.0)), (2.0, Retry(2.0)), (2.1, None)])
+def test_a_stated_wait_is_never_sat_out_while_another_target_is_free(
+    stated: float, first: Retry | None
+) -> None:
+    """With `switch_after` the target is asked again only where it said it may be by then."""
+    failure = Failure.of(FailureKind.RATE_LIMIT, retry_after=stated)
+    options = listed(failure, ONE, TWO, switch_after=2)
+    assert options[0] == (first or Switch([1], 0.0))
+
+
+def test_a_strategy_is_asked_with_the_failures_of_the_target() -> None:
+    """A wait may be a number, a time delta or anything below nothing; it sees count and error."""
+    seen: list[Any] = []
+
+    def strategy(state: tenacity.RetryCallState) -> float:
+        assert state.outcome is not None
+        seen.append((state.attempt_number, state.outcome.exception()))
+        return -1.0
+
+    assert listed(BUSY, ONE, failures=2, wait=strategy)[0] == Retry(0.0)
+    assert seen == [(2, DOWN)]
+
+
+@pytest.mark.parametrize(
+    ("windows", "positions"),
+    [
+        ([100, 100, None, 200], [3]),
+        ([100, 101, 99, 200], [1, 3]),
+        ([None, 100, 200, 300], None),
+        ([100, 100, 50, None], None),
+    ],
+)
+@pytest.mark.parametrize("kind", [FailureKind.CONTEXT_OVERFLOW, FailureKind.PAYLOAD_TOO_LARGE])
+def test_too_long_goes_to_larger_windows_only(
+    windows: list[int | None], positions: list[int] | None, kind: FailureKind
+) -> None:
+    """Unknown is never larger, and never smaller."""
+    chain = [Target(f"t{n}", context_window=window) for n, window in enumerate(windows)]
+    options = listed(Failure.of(kind), *chain)
+    wanted = [Stop("rejected")] if positions is None else [Switch(positions, 0), Stop("exhausted")]
+    assert options == wanted
+
+
+def test_an_invalid_request_goes_on_from_a_fallback() -> None:
+    """G-22: what the primary would have taken another provider may not, and the next one may."""
+    assert listed(BUG, ONE, TWO, THREE, at=1) == [Switch([2], 0.0), Stop("exhausted")]
+    assert listed(BUG, ONE, TWO, at=1) == [Stop("exhausted")]
+    refused = Failure.of(FailureKind.CONTENT_POLICY)
+    assert listed(refused, ONE, TWO, THREE, at=1) == [Stop("rejected")]
+
+
+def test_a_transport_recovers_on_the_primary_only() -> None:
+    """HRS-013: by the time a fallback is asked, the call has waited long enough."""
+    recovery = {"transport_recovery": TransportRecovery()}
+    first = listed(LOST, ONE, TWO, failures=2, **recovery)
+    assert kinds(first) == ["Recover", "Switch", "Stop"]
+    assert first[0].action.wait == 5.0
+    assert kinds(listed(LOST, ONE, TWO, THREE, at=1, **recovery)) == ["Switch", "Stop"]
+    alone = listed(LOST, ONE, number=3, **recovery)
+    assert kinds(alone) == ["Recover", "Stop"]
+
+
+def test_a_recovery_is_listed_once() -> None:
+    """The guards of the call say what was tried; each is tried once on a target."""
+    policy = ResolvedPolicy((Target(P, credential=Key()), TWO), FallbackConfig(), "test", None)
+    call = CallState(policy, None, "call", 0.0, 0.0)
+    assert kinds(list(rules.options(policy, call, DENIED, DOWN))) == ["Recover", "Switch", "Stop"]
+    call.refreshed = True
+    assert kinds(list(rules.options(policy, call, DENIED, DOWN))) == ["Switch", "Stop"]
+
+
+def test_requests_after_a_recovery_are_extra() -> None:
+    """HRC-066: they do not use up max_attempts."""
+    policy = ResolvedPolicy((ONE, TWO), FallbackConfig(max_attempts=1), "test", None)
+    call = CallState(policy, None, "call", 0.0, 0.0)
+    call.failures_here = 1
+    assert kinds(list(rules.options(policy, call, BUSY, DOWN))) == ["Stop"]
+    call.extra_attempts = 1
+    assert kinds(list(rules.options(policy, call, BUSY, DOWN))) == ["Switch", "Stop"]
+
+
+def test_options_have_no_effects() -> None:
+    """Listing them twice lists the same: nothing is written, waited for or told."""
+    policy = ResolvedPolicy(
+        (Target(P, credential=Key()), TWO), FallbackConfig(wait=1), "test", None
+    )
+    call = CallState(policy, None, "call", 0.0, 0.0)
+    before = {name: getattr(call, name) for name in CallState.__slots__}
+    first = kinds(list(rules.options(policy, call, DENIED, DOWN)))
+    assert first == kinds(list(rules.options(policy, call, DENIED, DOWN)))
+    assert before == {name: getattr(call, name) for name in CallState.__slots__}
+
+
+@pytest.mark.parametrize(
+    ("deadline", "options", "shares"),
+    [
+        (30.0, {}, [10.0, 20.0, 30.0]),
+        (30.0, {"reserve": 2.0}, [26.0, 28.0, 30.0]),
+        (30.0, {"reserve": 29.0}, [10.0, 15.0, 30.0]),
+        (1.5, {}, [0.5, 0.75, 1.5]),
+        (30.0, {"timeout": 12.0}, [10.0, 12.0, 12.0]),
+        (30.0, {"timeout": None}, [10.0, 20.0, 30.0]),
+    ],
+)
+def test_how_a_deadline_is_shared(deadline: float, options: Any, shares: list[float]) -> None:
+    """A third, at least a second, is kept for each fallback; what is not there is shared alike."""
+    config = FallbackConfig(deadline=deadline, **options)
+    policy = ResolvedPolicy((ONE, TWO, THREE), config, "test", None)
+    call = CallState(policy, None, "call", 100.0, 0.0)
+    limits = [rules.attempt_timeout(policy, call, position, 100.0) for position in range(3)]
+    assert limits == pytest.approx(shares)
+
+
+def test_what_is_in_time() -> None:
+    """An attempt begins before the deadline and after a wait that leaves it some of its share."""
+    policy = ResolvedPolicy((ONE, TWO), FallbackConfig(deadline=30.0), "test", None)
+    call = CallState(policy, None, "call", 0.0, 0.0)
+    assert rules.is_in_time(policy, call, 0, 0.0, 19.9)
+    assert not rules.is_in_time(policy, call, 0, 0.0, 20.0)
+    assert rules.is_in_time(policy, call, 1, 29.9, 0.0)
+    assert not rules.is_in_time(policy, call, 1, 30.0, 0.0)
+
+
+# The same through whole calls.
+
+
+@pytest.mark.parametrize("driver", DRIVERS)
+def test_a_target_that_cannot_be_asked_is_passed_over(driver: str) -> None:
+    """HRC-016: a host's own look-up that finds no client goes on, under every preset."""
+    for config in (
+        FallbackConfig(),
+        FallbackConfig.honcho(),
+        FallbackConfig.hermes(reset="iteration"),
+    ):
+        gone = TargetUnavailable("no key for primary")
+        policy = FallbackPolicy([Target(P), Target(F)], config)
+        run = policy.start()
+        script = Script(primary=[gone], fallback=["hello"])
+        assert DRIVERS[driver](policy, script, run) == "hello"
+        first = run.record.attempts[0]
+        assert (first.kind, first.error) == ("model_unavailable", "TargetUnavailable")
+
+
+def test_one_identity_is_asked_once_per_call() -> None:
+    """HRC-013: a target that failed is not asked again under another name."""
+    same: dict[str, Any] = {"provider": "openai", "identity": "one backend"}
+    chain = [Target("m", name=P, **same), Target("m", name=F, **same), Target(G)]
+    script = Script(primary=[DOWN], third=["hello"])
+    policy = FallbackPolicy(chain)
+    run = policy.start()
+    assert policy.call(script.ask, run=run) == "hello"
+    assert script.asked == [P, G]
+    assert run.record.untried == ((F, "it had failed under another name"),)
+
+
+def test_a_chain_of_one_identity_ends_as_one_target_does() -> None:
+    """HRC-013: where all that is left is the same backend, it is asked again after a wait."""
+    same: dict[str, Any] = {"identity": "one backend"}
+    policy = FallbackPolicy([Target("m", name=P, **same), Target("m", name=F, **same)], wait=0)
+    script = Script(primary=[DOWN, DOWN, "back"])
+    assert policy.call(script.ask) == "back"
+    assert script.asked == [P, P, P]
+
+
+def test_honcho_asks_one_fallback() -> None:
+    """HON-008: the chain of the pull request ends with the first fallback, however long it is."""
+    policy = FallbackPolicy([ONE, TWO, THREE], FallbackConfig.honcho(wait=0))
+    script = Script(primary=[DOWN], fallback=[DOWN], third=["never"])
+    run = policy.start()
+    with pytest.raises(FallbackExhausted):
+        policy.call(script.ask, run=run)
+    assert script.asked == [P, F, F]
+    assert run.record.untried == ((G, "the policy asks at most 1 of the fallbacks"),)
+
+
+class StainlessClient:
+    """Has what the generated SDKs' clients have."""
+
+    def __init__(self, max_retries: int) -> None:
+        self.max_retries = max_retries
+
+    def with_options(self, *, max_retries: int) -> StainlessClient:
+        return StainlessClient(max_retries)
+
+
+def test_a_client_with_retries_of_its_own_is_warned_of() -> None:
+    """G-34: three requests to a dead primary before the policy hears of one are said once."""
+    with pytest.warns(UserWarning, match=r"primary: its client makes up to 2 retries") as warned:
+        policy = FallbackPolicy([Target(P, client=StainlessClient(2))])
+    assert warned[0].filename == __file__
+    assert policy.call(lambda _: "hello") == "hello"
+    FallbackPolicy([Target(P, client=StainlessClient(2).with_options(max_retries=0))])
+
+
+def test_exhaustion_names_each_target_with_its_kind() -> None:
+    """The message alone says who failed with what."""
+    script = Script(primary=[ProviderError(429)], fallback=[ProviderError(401)])
+    with pytest.raises(
+        FallbackExhausted,
+        match=r"^no answer from primary \(rate_limit\), fallback \(authentication\)$",
+    ):
+        FallbackPolicy([ONE, TWO]).call(script.ask)
+
+
+def test_a_policy_takes_part_in_the_turns_of_another() -> None:
+    """What was derived from a policy goes on where its turn is; a chain of another length not."""
+    first = FallbackPolicy([ONE, TWO], reset="turn")
+    derived = FallbackPolicy([ONE, TWO], reset="turn", turns_of=first)
+    with first.turn():
+        first.call(Script(primary=[DOWN], fallback=["hello"]).ask)
+        assert derived.start().attempt.position == 1
+    with pytest.raises(ValueError, match="turns_of: its chain is of another length"):
+        FallbackPolicy([ONE], turns_of=first)
+
+
+def test_a_run_is_not_begun_by_being_shown() -> None:
+    """repr and record look at a run without taking its first attempt."""
+    run = FallbackPolicy([ONE, TWO], deadline=9).start()
+    assert isinstance(run, FallbackRun)
+    assert "running" in repr(run)
+    assert run.record.outcome == "running"
