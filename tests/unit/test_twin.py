@@ -228,6 +228,9 @@ class Before:
     def silence(self, run: Any) -> Any:
         return self.plain([run.silence(run.latest), run.idle_timeout, run.wants_content])
 
+    def guards(self, run: Any) -> Any:
+        return dict(run.guards)
+
     def errand(self, run: Any) -> Any:
         errand = run.errand
         if errand is None:
@@ -420,6 +423,8 @@ KINDS = [
 def refuses_junk(answer: Any) -> bool:
     if answer == "odd":
         raise ValueError(answer)
+    if answer == "stop":
+        raise asyncio.CancelledError
     return answer != "junk"
 
 
@@ -457,10 +462,19 @@ OPTIONS: dict[str, st.SearchStrategy[Any]] = {
 PRESETS = [None, None, None, "honcho", "honcho_main", "hermes", "resilient"]
 
 
+# What says little without the other, and what a single draw would find too seldom.
+TOGETHER = [
+    *((), ("cooldown",), ("cooldown", "reset"), ("deadline", "reserve"), ("validate",)),
+    ("transport_recovery", "switch_after"),
+    ("retry_budget", "switch_after", "max_attempts"),
+]
+
+
 @st.composite
 def options(draw: Any, most: int) -> dict[str, Any]:
     # A few at a time: with half of them most histories would end after one step.
-    names = draw(st.lists(st.sampled_from(sorted(OPTIONS)), unique=True, max_size=most))
+    alone = draw(st.lists(st.sampled_from(sorted(OPTIONS)), unique=True, max_size=most))
+    names = dict.fromkeys([*draw(st.sampled_from(TOGETHER)), *alone])
     return {name: draw(OPTIONS[name]) for name in names}
 
 
@@ -494,7 +508,15 @@ ERRORS: dict[str, Callable[[], BaseException]] = {
 }
 STATUSES = st.sampled_from([400, 401, 402, 403, 404, 408, 413, 422, 429, 500, 503, 529])
 ANSWERS = st.sampled_from(
-    ["hello", "junk", "odd", {"error": {"message": "busy", "type": "overloaded_error"}}, {}, None]
+    [
+        "hello",
+        "junk",
+        "odd",
+        "stop",
+        {"error": {"message": "busy", "type": "overloaded_error"}},
+        {},
+        None,
+    ]
 )
 USAGES = st.sampled_from([None, {"input": 3}])
 CHUNKS = st.sampled_from([(), ("hel",), ("hel", "lo")])
@@ -530,7 +552,7 @@ class Twin(RuleBasedStateMachine):
     @initialize(
         chain=chains(),
         preset=st.sampled_from(PRESETS),
-        more=options(5),
+        more=options(4),
         wait=st.sampled_from([0.0, 0.5, 1.5, 4.0]),
         observer=st.sampled_from([None, None, *OBSERVERS]),
     )
@@ -622,6 +644,8 @@ class Twin(RuleBasedStateMachine):
             "lines": side.lines[:],
         }
         side.lines.clear()
+        if shown["outcome"] != "running":  # to look at them may make what holds them
+            shown["guards"] = side.guards(run)
         return shown
 
     def compare(self, shown: Sequence[Seen]) -> None:
@@ -745,7 +769,7 @@ class Twin(RuleBasedStateMachine):
 
     @rule(
         which=WHICH,
-        kind=st.sampled_from(sorted(ERRORS)),
+        kind=st.sampled_from(["timeout", "connection", *sorted(ERRORS)]),
         fresh=st.booleans(),
         seconds=SECONDS,
         patient=st.booleans(),
@@ -870,7 +894,7 @@ class Twin(RuleBasedStateMachine):
 
     @rule(
         which=WHICH,
-        how=st.sampled_from(["fail", "cancel", "abandon", "content", "reject", "skip"]),
+        how=st.sampled_from(["fail", "cancel", "abandon", "content", "accept", "reject", "skip"]),
     )
     def come_late(self, which: int, how: str) -> None:
         calls = [call for call in self.calls if call.over]
@@ -879,6 +903,8 @@ class Twin(RuleBasedStateMachine):
         arguments: dict[str, Any] = {}
         if how in {"fail", "reject"}:
             arguments["error"] = ("timeout", True)
+        if how == "accept":
+            arguments["answer"] = "late"
         if how == "skip":
             arguments |= {"position": 0, "among": ()}
         self.step(calls[-1 - which % len(calls)], how, **arguments)
@@ -893,13 +919,13 @@ class Twin(RuleBasedStateMachine):
             for turn in self.turn:
                 turn.__enter__()
 
-    @rule(how=st.sampled_from(["completed", "failed", "cancelled"]))
-    def end_the_turn(self, how: str) -> None:
+    @rule(how=st.sampled_from(["completed", "failed", "cancelled"]), early=st.booleans())
+    def end_the_turn(self, how: str, early: bool) -> None:
         if self.diverged or not self.turn:
             return
         errors = {"failed": KeyError("x"), "cancelled": asyncio.CancelledError()}
         turn = self.turn
-        if self.entered:
+        if self.entered and not early:  # early: within its `with`
             error = errors.get(how)
             for one in reversed(turn):
                 one.__exit__(type(error) if error else None, error, None)
