@@ -473,6 +473,8 @@ TOGETHER = [
         ("switch_after",),
     ),
     ("transport_recovery", "switch_after"),
+    ("transport_recovery", "max_attempts"),
+    ("max_attempts",),
     ("retry_budget", "switch_after", "max_attempts"),
 ]
 
@@ -772,6 +774,7 @@ class Twin(RuleBasedStateMachine):
         seconds=SECONDS,
         patient=st.booleans(),
         by_clock=st.booleans(),
+        settled=st.booleans(),
     )
     def fail(
         self,
@@ -784,10 +787,12 @@ class Twin(RuleBasedStateMachine):
         seconds: float,
         patient: bool,
         by_clock: bool,
+        settled: bool,
     ) -> None:
         if self.diverged:
             return
-        call = self.one_open(which)
+        # What fails is the request, or what has to be done before it.
+        call = self.one_to_ask(which) if settled else self.one_open(which)
         self.later(call, seconds, patient=patient)
         error = ("status", fresh, status, code, retry_after)
         self.step(call, "fail", error=error, partial=partial, by_clock=by_clock)
@@ -798,13 +803,14 @@ class Twin(RuleBasedStateMachine):
         fresh=st.booleans(),
         seconds=SECONDS,
         patient=st.booleans(),
+        settled=st.booleans(),
     )
     def fail_without_a_status(
-        self, which: int, kind: str, fresh: bool, seconds: float, patient: bool
+        self, which: int, kind: str, fresh: bool, seconds: float, patient: bool, settled: bool
     ) -> None:
         if self.diverged:
             return
-        call = self.one_open(which)
+        call = self.one_to_ask(which) if settled else self.one_open(which)
         self.later(call, seconds, patient=patient)
         self.step(call, "fail", error=(kind, fresh))
 
