@@ -420,7 +420,7 @@ KINDS = [
 ]
 
 
-def refuses_junk(answer: Any) -> bool:
+def refuses_junk(answer: object) -> bool:
     if answer == "odd":
         raise ValueError(answer)
     if answer == "stop":
