@@ -531,8 +531,8 @@ ANSWERS = st.sampled_from(
 )
 USAGES = st.sampled_from([None, {"input": 3}])
 CHUNKS = st.sampled_from([(), ("hel",), ("hel", "lo")])
-# Eighths and whole seconds: the order of an addition must not decide. Some are as long as a rest, a
-# deadline or a window, so that what ends in that very moment is looked at, too.
+# Eighths and whole seconds: the order of an addition must not decide. Some are as long as a rest,
+# a deadline or a window, so that what ends in that very moment is looked at, too.
 SECONDS = st.sampled_from([0.0, 0.0, 0.125, 1.0, 2.5, 5.0, 10.0, 20.0, 60.0, 300.0])
 WHICH = st.integers(0, 2)
 NONE: Mapping[str, Any] = MappingProxyType({})
