@@ -476,6 +476,7 @@ TOGETHER = [
     ("transport_recovery", "max_attempts"),
     ("max_attempts",),
     ("retry_budget", "switch_after", "max_attempts"),
+    ("retry_budget", "deadline", "switch_after"),
 ]
 
 
