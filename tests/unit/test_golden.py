@@ -18,6 +18,9 @@ from test_scenarios import SCENARIOS, Scenario
 from honcho_fallback import FallbackConfig, FallbackConfigError, FallbackPolicy, Target
 from honcho_fallback.testing import Clock
 
+# A single call of a preset that is turn-scoped stands alone here.
+pytestmark = pytest.mark.filterwarnings("ignore:.*has no effect outside of a turn:UserWarning")
+
 GOLDEN = Path(__file__).with_name("golden.json")
 PRESETS = ["plain", "honcho", "honcho_main", "hermes", "resilient"]
 # Different in each call, or in streams only, or what another field says already.
