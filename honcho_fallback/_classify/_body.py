@@ -34,12 +34,7 @@ class Document:
         self.waits: list[Any] = []
 
     def read(self, body: Any, depth: int = 0) -> None:
-        """Read a document, parsed or not, or a part of one.
-
-        Args:
-            body: What somebody sent; what is no document and no text says nothing.
-            depth: How deep it lies.
-        """
+        """Read a document, parsed or not, or a part of one."""
         if isinstance(body, (str, bytes)) and not depth:
             self.hear(body if isinstance(body, str) else body.decode("utf-8", "replace"))
         elif isinstance(body, list) and depth <= _DEPTH:
@@ -58,24 +53,14 @@ class Document:
                 self.read(body[key], depth + 1)
 
     def note(self, code: Any) -> None:
-        """Keep a code if it is one: a short string or a number, never a bool.
-
-        Args:
-            code: Whatever the key held.
-        """
+        """Keep a code if it is one: a short string or a number, never a bool."""
         if isinstance(code, int) and not isinstance(code, bool):
             code = str(int(code))
         if isinstance(code, str) and 0 < len(code) <= _CODE_CAP and code != "None":
             self.codes.append(code)
 
     def hear(self, text: Any, depth: int = 0) -> None:
-        """Keep a text, and read the documents in it instead where it is nothing else.
-
-        Args:
-            text: What somebody said, if it is one; gateways pass the provider's own error on
-                inside of it.
-            depth: How deep such a document lies.
-        """
+        """Keep a text, and read the documents in it instead where it is nothing else."""
         if not isinstance(text, str) or not text or text in self.texts:
             return
         before, start, documents = len(self.texts), text.find("{"), None

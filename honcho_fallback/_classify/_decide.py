@@ -31,13 +31,7 @@ _QUOTED = re.compile(
 
 
 def decide(exc: BaseException, facts: Facts, *, named: bool) -> tuple[Row | None, int | None]:
-    """Find the row that the facts lead to, or None when they decide nothing, and the status.
-
-    Args:
-        exc: The exception, for what only its class offers.
-        facts: What it carries.
-        named: Is its class one of ``provider_errors``?
-    """
+    """Find the row that the facts lead to, or None when they decide nothing, and the status."""
     row, status, error, text = facts.row, facts.status, facts.error, facts.message.lower()
     if row is not None and row.strong:
         said = by_text(text, 0) if row.wraps else None

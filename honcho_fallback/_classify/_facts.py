@@ -46,11 +46,7 @@ class Facts(NamedTuple):
 
 
 def read_facts(exc: BaseException) -> Facts:
-    """Read what an exception carries; what cannot be read counts as absent.
-
-    Args:
-        exc: The exception.
-    """
+    """Read what an exception carries; what cannot be read counts as absent."""
     cls: Any = type(exc)
     own = fields(exc, ATTRIBUTES)
     answer = _answer(own.get("response"))
@@ -94,11 +90,7 @@ def _answer(response: Any) -> dict[str, Any]:
 
 
 def as_status(value: Any) -> int | None:
-    """Read a status from an int or a digit string of 100 to 599; a bool is none.
-
-    Args:
-        value: Whatever the attribute held.
-    """
+    """Read a status from an int or a digit string of 100 to 599; a bool is none."""
     if isinstance(value, str) and _STATUS.fullmatch(value):
         value = int(value)
     known = isinstance(value, int) and not isinstance(value, bool) and 100 <= value <= 599
@@ -115,11 +107,7 @@ def _spoken(exc: BaseException) -> str:
 
 @lru_cache(maxsize=512)
 def class_row(cls: type) -> Row | None:
-    """Find the row of the nearest class that a table names, by its whole name or by its end.
-
-    Args:
-        cls: The class of an exception.
-    """
+    """Find the row of the nearest class that a table names, by its whole name or by its end."""
     for name in (c.__name__ for c in cls.__mro__):
         row = NAMES.get(name) or next((row for row in ENDINGS if name.endswith(row.name)), None)
         if row is not None:
@@ -129,11 +117,7 @@ def class_row(cls: type) -> Row | None:
 
 @lru_cache(maxsize=512)
 def origin(cls: type) -> Row | None:
-    """Find the row that decides whatever an instance carries: a cancellation before anything else.
-
-    Args:
-        cls: The class of an exception.
-    """
+    """Find the row that decides whatever an instance carries; a cancellation comes first."""
     if not issubclass(cls, Exception | BaseExceptionGroup):
         return ORIGINS["BaseException"]
     packages = ((c, c.__module__.partition(".")[0]) for c in cls.__mro__)

@@ -15,12 +15,7 @@ _lock = threading.RLock()
 
 
 def fields(obj: Any, names: frozenset[str]) -> dict[str, Any]:
-    """Return what an object holds, with those of the names that only its class offers.
-
-    Args:
-        obj: Any object.
-        names: Attributes.
-    """
+    """Return what an object holds, with those of the names that only its class offers."""
     own: dict[str, Any] = plain(obj, "__dict__") or {}
     cls: Any = type(obj)
     asked = _offered(cls, names).difference(own)
@@ -39,12 +34,7 @@ def _offered(cls: type, names: frozenset[str]) -> frozenset[str]:
 
 
 def plain(obj: Any, name: str) -> Any:
-    """Read an attribute, or None.
-
-    Args:
-        obj: Any object.
-        name: The attribute.
-    """
+    """Read an attribute, or None."""
     try:
         return getattr(obj, name, None)
     except Exception:  # noqa: BLE001  a property that raises counts as absent
@@ -52,12 +42,7 @@ def plain(obj: Any, name: str) -> Any:
 
 
 def called(obj: Any, name: str) -> Any:
-    """Call a method without arguments, or None.
-
-    Args:
-        obj: Any object.
-        name: The method.
-    """
+    """Call a method without arguments, or None."""
     method = plain(obj, name)
     try:
         return method() if callable(method) else None
@@ -66,12 +51,7 @@ def called(obj: Any, name: str) -> Any:
 
 
 def children(exc: BaseException, *, follow_context: bool) -> list[BaseException]:
-    """Name the exceptions that one exception was raised for, the most certain first.
-
-    Args:
-        exc: The exception.
-        follow_context: Is it a known wrapper, whose implicit context counts?
-    """
+    """Name the exceptions that one exception was raised for, the most certain first."""
     own: dict[str, Any] = plain(exc, "__dict__") or {}
     attempt, args = own.get("last_attempt"), plain(exc, "args")  # the former is tenacity's
     found = (

@@ -29,11 +29,7 @@ _HINTS = WORDS["secret_hints"]
 
 
 def redact(message: str) -> str:
-    """Return one line of at most 200 characters without anything that looks like a secret.
-
-    Args:
-        message: What the provider said.
-    """
+    """Return one line of at most 200 characters without anything that looks like a secret."""
     words = message[:_READ].split()
     if len(message) > _READ and len(words) > 1:
         words.pop()  # cut in the middle, so no longer recognisable

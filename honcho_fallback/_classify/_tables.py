@@ -55,29 +55,17 @@ def read(name: str) -> dict[str, Any]:
 
 
 def frozen(row: dict[str, Any]) -> dict[str, Any]:
-    """Return a row with its lists as tuples.
-
-    Args:
-        row: As it stands in the file.
-    """
+    """Return a row with its lists as tuples."""
     return {key: tuple(value) if isinstance(value, list) else value for key, value in row.items()}
 
 
 def rows(raw: list[dict[str, Any]]) -> tuple[Row, ...]:
-    """Build the rows of a table.
-
-    Args:
-        raw: As they stand in a file.
-    """
+    """Build the rows of a table."""
     return tuple(Row(**frozen(row | {"kind": FailureKind(row["kind"])})) for row in raw)
 
 
 def by_key(raw: list[dict[str, Any]]) -> dict[Any, Row]:
-    """Give each key its row.
-
-    Args:
-        raw: As they stand in a file; no key twice.
-    """
+    """Give each key its row."""
     return {key: row for row in rows(raw) for key in row.keys}
 
 
@@ -114,12 +102,7 @@ for _row in TEXTS:
 
 
 def by_text(text: str, status: int) -> Row | None:
-    """Find the first row that a message fits, or None.
-
-    Args:
-        text: Lower case.
-        status: The status it may refine; 0 for none.
-    """
+    """Find the first row that a message fits, or None."""
     table = NEEDLES.get(status, {})
     for needle in filter(text.__contains__, table):
         for row in table[needle]:

@@ -29,12 +29,7 @@ _EPOCH = 1e9  # no wait lasts that long: a larger number is a time since the epo
 
 
 def read_waits(headers: Any, said: list[Any]) -> tuple[float | None, bool]:
-    """Read when and whether to ask again: headers first, then the body.
-
-    Args:
-        headers: The answer's headers, in whatever mapping.
-        said: What the body holds where waits stand.
-    """
+    """Read when and whether to ask again: headers first, then the body."""
     found = _wanted(headers) if headers else {}
     exact = found.get("retry-after-ms")
     told = (f"{exact}ms" if exact else None, found.get("retry-after"), *said)
@@ -47,11 +42,7 @@ def read_waits(headers: Any, said: list[Any]) -> tuple[float | None, bool]:
 
 
 def in_text(text: str) -> float | None:
-    """Read "try again in 9m38.5s" and its like, in seconds, or None.
-
-    Args:
-        text: Lower case.
-    """
+    """Read "try again in 9m38.5s" and its like, in seconds, or None."""
     for lead in WORDS["wait_leads"]:
         at = text.find(lead)
         found = _DURATION.match(text, at + len(lead)) if at >= 0 else None
@@ -61,11 +52,7 @@ def in_text(text: str) -> float | None:
 
 
 def seconds(value: Any) -> float | None:
-    """Read a wait: seconds, a duration such as 6m0s, a time since the epoch, or a date.
-
-    Args:
-        value: Whatever a header or a key held.
-    """
+    """Read a wait: seconds, a duration such as 6m0s, a time since the epoch, or a date."""
     if isinstance(value, bool) or not isinstance(value, (str, int, float)):
         return None
     with suppress(ValueError, OverflowError):

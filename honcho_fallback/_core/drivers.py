@@ -98,13 +98,7 @@ async def acall(run: FallbackRun, ask: Ask[Awaitable[T]]) -> T:
 def stream(
     start: Start, ask: Ask[Iterable[T]], has_content: HasContent[T]
 ) -> Generator[T, None, None]:
-    """Hand out the chunks of the first target that brings content.
-
-    Args:
-        start: Gives the run; called with the first chunk's reading, not before.
-        ask: Asks one target for an iterable of chunks.
-        has_content: Tells whether a chunk is worth handing out; no switch after that.
-    """
+    """Hand out the chunks of the first target that brings content."""
     run = start()
     _require_sync_hooks(run)
     sleep = run._runtime.sleep
@@ -146,13 +140,7 @@ async def astream(
     ask: Ask[AsyncIterable[T] | Awaitable[AsyncIterable[T]]],
     has_content: HasContent[T],
 ) -> AsyncGenerator[T, None]:
-    """Hand out the chunks of the first target that brings content, within its timeouts.
-
-    Args:
-        start: Gives the run; called with the first chunk's reading, not before.
-        ask: Asks one target for an async iterable of chunks, or an awaitable of one.
-        has_content: Tells whether a chunk is worth handing out; no switch after that.
-    """
+    """Hand out the chunks of the first target that brings content, within its timeouts."""
     run = start()
     asleep = run._runtime.asleep
     reading = _Reading(run, has_content)

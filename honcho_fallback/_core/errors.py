@@ -129,32 +129,20 @@ class TargetUnavailable(FallbackError):  # noqa: N818 # in line with the others
 
 
 def require_text(field: str, value: object, fix: str) -> None:
-    """Refuse anything but a string with something in it.
-
-    Raises:
-        FallbackConfigError: It is not.
-    """
+    """Refuse anything but a string with something in it."""
     if not isinstance(value, str) or not value.strip():
         found = repr(value) if isinstance(value, str | None) else f"a {type(value).__name__}"
         raise FallbackConfigError.about(field, f"got {found}", fix)
 
 
 def require_type(field: str, value: object, kind: type, fix: str) -> None:
-    """Refuse a value of another type; the value itself is never shown.
-
-    Raises:
-        FallbackConfigError: It has another.
-    """
+    """Refuse a value of another type; the value itself is never shown."""
     if not isinstance(value, kind):
         raise FallbackConfigError.about(field, f"got a {type(value).__name__}", fix)
 
 
 def require_number(field: str, value: object, least: float, unit: str = "seconds") -> float:
-    """Refuse anything but a finite number that is large enough.
-
-    Raises:
-        FallbackConfigError: It is not one.
-    """
+    """Refuse anything but a finite number that is large enough."""
     number = value if isinstance(value, int | float) and not isinstance(value, bool) else math.nan
     if not least <= number < math.inf:
         raise FallbackConfigError.about(field, f"got {value!r}", f"pass {unit}, {least:g} or more")

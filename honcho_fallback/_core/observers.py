@@ -137,11 +137,7 @@ class Observers:
 
     @classmethod
     def of(cls, observers: Iterable[FallbackObserver]) -> Self | None:
-        """Return None where nobody observes, so that a call need not even look.
-
-        Raises:
-            FallbackConfigError: One of them lacks a method.
-        """
+        """Return None where nobody observes, so that a call need not even look."""
         made = cls(observers)
         return made if made._observers else None
 
@@ -157,12 +153,7 @@ class Observers:
         return self._wants_content and any(map(_listens, self._optional["on_content"]))
 
     def emit(self, method: str, event: object) -> None:
-        """Call one method of every observer that has it.
-
-        Args:
-            method: ``on_start``, ``on_switch``, ``on_finish``, ``on_content`` or ``on_restore``.
-            event: Its argument.
-        """
+        """Call one method of every observer that has it."""
         for observer in self._optional.get(method, self._observers):
             try:
                 getattr(observer, method)(event)

@@ -98,11 +98,8 @@ def options(
 ) -> Iterator[Option]:
     """Yield what may be done about a failure, the best first; the last one is always a Stop.
 
-    Args:
-        policy: The chain and its options.
-        call: What the call knows; the failed attempt is the last of ``call.past``.
-        failure: What the error means.
-        error: What was raised, for wait strategies that look at it.
+    The failed attempt is the last of ``call.past``; the error is for wait strategies that look at
+    it.
     """
     attempt = call.attempt
     if (refresh := credential_refresh(call, failure)) is not None:

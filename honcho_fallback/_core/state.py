@@ -84,9 +84,8 @@ class ResolvedPolicy:
     ) -> HookSteps[Failure]:
         """Say what an exception means under these options.
 
-        Args:
-            error: What was raised, or what stands for an answer that is not usable.
-            base: What it means unless the options say otherwise, where that is known already.
+        ``base`` is what it means unless the options say otherwise, where that is known already:
+        for an error that stands for an answer.
         """
         config = self.config
         if base is not None and not isinstance(error, config.local_errors):
@@ -115,12 +114,10 @@ class ResolvedPolicy:
     def examination(
         self, answer: Any, target: Target, *, is_stream: bool
     ) -> HookSteps[tuple[Exception, Failure] | None]:
-        """Say what is wrong with an answer: the error that stands for it and its meaning, or None.
+        """Say what is wrong with an answer: the error that stands for it and its meaning.
 
-        Args:
-            answer: As the provider sent it; of a stream, the tuple of its chunks.
-            target: Who sent it.
-            is_stream: Whether it is one: ``validate`` is for whole answers.
+        Of a stream the answer is the tuple of its chunks, and ``validate`` is not asked: it is for
+        whole answers.
         """
         error: Exception | None = None
         failure = self.check(answer) if self.check is not None else None
@@ -159,11 +156,7 @@ HookSteps: TypeAlias = "Generator[HookStep, Any, T]"
 
 
 def run_hooks(steps: HookSteps[T]) -> T:
-    """Go through the steps in a thread.
-
-    Raises:
-        FallbackConfigError: A hook is async.
-    """
+    """Go through the steps in a thread."""
     try:
         step = next(steps)
         while True:
@@ -217,14 +210,7 @@ def _is_async(hook: object) -> bool:
 
 
 def check_chain(targets: Iterable[Target]) -> tuple[Target, ...]:
-    """Return the chain as a tuple.
-
-    Args:
-        targets: The targets, the primary first.
-
-    Raises:
-        FallbackConfigError: It is empty, holds something else, or two targets share a name.
-    """
+    """Return the chain as a tuple."""
     if isinstance(targets, str | Target):
         found = f"got a single {type(targets).__name__}"
         raise FallbackConfigError.about("targets", found, "pass a list of Target objects")
@@ -360,11 +346,7 @@ class CallState:
         self.why: str | None = None
 
     def record(self, now: float) -> CallRecord:
-        """Build the record of what has happened so far; complete once the call is over.
-
-        Args:
-            now: The time on the clock's scale, for a call that is still running.
-        """
+        """Build the record of what has happened so far; complete once the call is over."""
         attempt, outcome, policy = self.attempt, self.outcome, self.policy
         ended = now if outcome == "running" else self.ended
         past, content_at = [*self.past], self.content_at

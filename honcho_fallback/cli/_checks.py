@@ -14,11 +14,7 @@ if TYPE_CHECKING:
 
 
 def check_answered(calls: Sequence[Call]) -> list[Check]:
-    """Expect an answer to every call, whoever gave it.
-
-    Args:
-        calls: What was called.
-    """
+    """Expect an answer to every call, whoever gave it."""
     return [Check("every call answered", ["success"] * len(calls), _outcomes(calls))]
 
 
@@ -56,11 +52,7 @@ def check_loop(seen: Sequence[int]) -> Callable[[Sequence[Call]], list[Check]]:
 
 
 def check_restored(calls: Sequence[Call]) -> list[Check]:
-    """Expect one failure, a call that leaves the primary alone, a probe, and the primary again.
-
-    Args:
-        calls: What was called.
-    """
+    """Expect one failure, a call that leaves the primary alone, a probe, and the primary again."""
     primary, fallback = (calls[0].record.chain[place] for place in (0, -1))
     notes = [call.record.attempts[-1].note for call in calls]
     answered = [call.record.answered_by for call in calls]

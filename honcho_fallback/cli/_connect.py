@@ -18,12 +18,7 @@ if TYPE_CHECKING:
 
 
 def connect(endpoint: Endpoint, stack: ExitStack) -> Target:
-    """Make a target whose client is a speaker.
-
-    Args:
-        endpoint: Where and how.
-        stack: Closes what is opened.
-    """
+    """Make a target whose client is a speaker."""
     return Target(
         endpoint.model,
         provider=endpoint.provider,

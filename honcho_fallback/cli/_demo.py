@@ -28,18 +28,7 @@ _ROUTED = ("litellm", "proxy")  # they own their loop, and have a stage of their
 
 
 def run(primary: str | None, fallback: str | None, console: Console, via: str = CORE) -> int:
-    """Play everything and return the exit status.
-
-    Args:
-        primary: ``provider/model`` of a real primary, or None for the simulated one.
-        fallback: ``provider/model`` of a real fallback, or None for the local model.
-        console: Where to.
-        via: What the calls go through: ``core``, or an adapter by its entry point.
-
-    Raises:
-        DemoError: The targets cannot be used, or there is no such adapter.
-        ImportError: An extra is not installed.
-    """
+    """Play everything and return the exit status."""
     need_sdk("openai")
     if via in _ROUTED:
         from honcho_fallback.cli import _via  # noqa: PLC0415 # needs the extra

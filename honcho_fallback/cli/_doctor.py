@@ -48,13 +48,7 @@ class Probe(NamedTuple):
 
 
 def examine(settings: HonchoSettings, console: Console, *, probe: bool) -> int:
-    """Print what there is and what is wrong with it; return the exit status.
-
-    Args:
-        settings: What was read.
-        console: Where to.
-        probe: Whether to send one tiny request to each target.
-    """
+    """Print what there is and what is wrong with it; return the exit status."""
     _show_chains(settings, console)
     _show_origins(settings, console)
     _show_notices(settings.notices, console)
@@ -80,13 +74,7 @@ def examine(settings: HonchoSettings, console: Console, *, probe: bool) -> int:
 
 
 def origin(path: tuple[str, ...], slot: Slot, sources: Sources) -> str:
-    """Say where a value of an agent's model came from.
-
-    Args:
-        path: Below the agent's own table, such as ``("fallback", "model")``.
-        slot: The agent's.
-        sources: What was read.
-    """
+    """Say where a value of an agent's model came from."""
     for depth in range(len(path), -1, -1):
         name = "__".join((slot.env, *path[:depth])).upper()
         if name in sources.environ:

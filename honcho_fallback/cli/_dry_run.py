@@ -60,18 +60,7 @@ class DryRun(NamedTuple):
 
 
 def plan(settings: HonchoSettings, agent: str, fails: Sequence[str], preset: str) -> DryRun:
-    """Ask a real run of the agent's policy what it would do.
-
-    Args:
-        settings: What was read.
-        agent: Such as ``deriver``.
-        fails: What the targets say, in the order of the chain; those beyond answer. A status,
-            ``timeout``, ``connection`` or ``ok``.
-        preset: One of ``PRESETS``.
-
-    Raises:
-        FallbackConfigError: The agent, a failure or the preset is unknown.
-    """
+    """Ask a real run of the agent's policy what it would do."""
     chains = {one.slot.name: one.chain for one in settings.agents}
     if agent not in chains:
         raise FallbackConfigError.about(
@@ -109,12 +98,7 @@ def plan(settings: HonchoSettings, agent: str, fails: Sequence[str], preset: str
 
 
 def show(dry_run: DryRun, console: Console) -> None:
-    """Print it for a person.
-
-    Args:
-        dry_run: From ``plan``.
-        console: Where to.
-    """
+    """Print it for a person."""
     table = Table(box=None, padding=(0, 1), pad_edge=False)
     for head in ("", "asked", "after", "says"):
         table.add_column(head, style="dim", overflow="fold")

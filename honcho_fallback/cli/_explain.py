@@ -66,11 +66,7 @@ class Explanation(NamedTuple):
 
 
 def explain(facts: Facts) -> Explanation:
-    """Ask the classifier, and a real run of the default policy per chain.
-
-    Args:
-        facts: What is known of the response.
-    """
+    """Ask the classifier, and a real run of the default policy per chain."""
     failure = classify(ProviderError(facts))
     with kept_log_lines():
         alone, plain, larger = (_verdict(words, facts) for words in _CHAINS)
@@ -80,23 +76,14 @@ def explain(facts: Facts) -> Explanation:
 
 
 def to_json(explanation: Explanation) -> str:
-    """Return the explanation as a JSON object.
-
-    Args:
-        explanation: From ``explain``.
-    """
+    """Return the explanation as a JSON object."""
     policy = {verdict.chain: verdict._asdict() for verdict in explanation.verdicts}
     told = {**_told(explanation.failure), "policy": policy}
     return json.dumps(told, indent=2, ensure_ascii=False)
 
 
 def show(explanation: Explanation, console: Console) -> None:
-    """Print the explanation for a person.
-
-    Args:
-        explanation: From ``explain``.
-        console: Where to.
-    """
+    """Print the explanation for a person."""
     table = Table.grid(padding=(0, 2))
     table.add_column(style="bold", no_wrap=True)
     table.add_column(overflow="fold")

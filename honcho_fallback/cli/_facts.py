@@ -62,18 +62,7 @@ def read_facts(
     header: Sequence[str],
     headers: str | None,
 ) -> Facts:
-    """Read the facts from standard input or from the options, not from both.
-
-    Args:
-        source: ``-`` for standard input, or None.
-        status: HTTP status.
-        body: JSON.
-        header: Lines such as ``retry-after: 30``.
-        headers: A JSON object.
-
-    Raises:
-        FactsError: Nothing is given, or what is given cannot be.
-    """
+    """Read the facts from standard input or from the options, not from both."""
     given = {"status": status, "body": body, "header": header or None, "headers": headers}
     options = [f"--{name}" for name, value in given.items() if value is not None]
     if source is not None:

@@ -10,13 +10,6 @@ class DemoError(ValueError):
 
 
 def need_sdk(name: str) -> None:
-    """Make sure that an SDK is there.
-
-    Args:
-        name: The module's.
-
-    Raises:
-        DemoError: It is not; the message names the extra.
-    """
+    """Make sure that an SDK is there."""
     if find_spec(name) is None:
         raise DemoError(f"{name} is not installed: pip install 'honcho-fallback[demo]'")

@@ -14,12 +14,7 @@ if TYPE_CHECKING:
 
 
 def play(scenario: Scenario, stage: Stage) -> Played:
-    """Make a scenario's calls and judge them.
-
-    Args:
-        scenario: Which.
-        stage: Where.
-    """
+    """Make a scenario's calls and judge them."""
     with kept_log_lines() as log:
         calls = scenario.play(stage)
     # What a real provider does is not ours to say: there, every call is to be answered.

@@ -125,9 +125,5 @@ class Played(NamedTuple):
 
 
 def exit_status(played: Sequence[Played]) -> int:
-    """Return 0 only if something was played and all of it ended as it should.
-
-    Args:
-        played: Everything.
-    """
+    """Return 0 only if something was played and all of it ended as it should."""
     return 0 if played and all(one.ok for one in played) else 1

@@ -15,16 +15,7 @@ if TYPE_CHECKING:
 
 
 def read_honcho(env_file: Path | None, toml: Path | None) -> HonchoSettings:
-    """Read the settings as Honcho would, where the .env file wins over the environment.
-
-    Args:
-        env_file: A .env file, or None.
-        toml: A config.toml, or None.
-
-    Raises:
-        FallbackConfigError: A file cannot be read, or a value cannot be used.
-        ImportError: The extra ``settings`` is not installed.
-    """
+    """Read the settings as Honcho would, where the .env file wins over the environment."""
     from honcho_fallback.settings._load import (  # noqa: PLC0415 # only these commands need it
         read_settings,
     )

@@ -34,19 +34,7 @@ def show(
     outcomes: Collection[str],
     last: int | None,
 ) -> int:
-    """Read the calls, draw them, and return the exit status.
-
-    Args:
-        source: A file's path, or ``-`` for standard input.
-        console: Where to, unless there is a page.
-        html: Where the page goes, or None.
-        outcomes: Show these only; all if there are none.
-        last: Show the last so many only, or None.
-
-    Raises:
-        ShowError: There is no such outcome.
-        OSError: A file cannot be read or written.
-    """
+    """Read the calls, draw them, and return the exit status."""
     known: tuple[str, ...] = get_args(Outcome)
     for outcome in outcomes:
         if outcome not in known:

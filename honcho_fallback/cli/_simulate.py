@@ -45,33 +45,17 @@ def played(source: str, policies: Sequence[str], seed: int, calls: int | None) -
 
 
 def show(comparison: Comparison, console: Console) -> None:
-    """Print a comparison for a person.
-
-    Args:
-        comparison: What is shown.
-        console: Where to.
-    """
+    """Print a comparison for a person."""
     console.print(comparison)
 
 
 def to_json(comparison: Comparison) -> str:
-    """Return a comparison as a JSON object.
-
-    Args:
-        comparison: What is shown.
-    """
+    """Return a comparison as a JSON object."""
     return json.dumps(comparison.to_dict(), indent=2, ensure_ascii=False)
 
 
 def check_folder(path: Path) -> None:
-    """Look that the page's folder is there, before a long play for nothing.
-
-    Args:
-        path: Where the page will go.
-
-    Raises:
-        FallbackConfigError: There is no such folder.
-    """
+    """Look that the page's folder is there, before a long play for nothing."""
     if not path.parent.is_dir():
         raise FallbackConfigError.about(
             "--html", f"{path.parent} is no folder", "make it, or name another file"
@@ -98,11 +82,7 @@ def write_page(comparison: Comparison, path: Path) -> None:
 
 
 def show_shipped(console: Console) -> None:
-    """Print the scenarios that come with the package.
-
-    Args:
-        console: Where to.
-    """
+    """Print the scenarios that come with the package."""
     table = Table.grid(padding=(0, 2))
     for name in shipped():
         table.add_row(Text(name, "bold"), Text(load_scenario(name).summary))

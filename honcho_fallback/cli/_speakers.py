@@ -107,11 +107,7 @@ class OpenAISpeaker:
 
 
 def use_tool(arguments: dict[str, Any]) -> ToolUse:
-    """Do what the model asked for.
-
-    Args:
-        arguments: What the model passed.
-    """
+    """Do what the model asked for."""
     return ToolUse(arguments, f"{len(str(arguments.get('city', '')))} degrees")
 
 

@@ -55,14 +55,7 @@ class Stage:
 def simulated_stage(
     connect: Callable[[Endpoint, ExitStack], Target],
 ) -> Generator[Stage, None, None]:
-    """Start the simulator and the local model; stop both on the way out.
-
-    Args:
-        connect: Makes a target of an endpoint.
-
-    Raises:
-        ImportError: The extra ``demo`` is not installed.
-    """
+    """Start the simulator and the local model; stop both on the way out."""
     with ExitStack() as stack:
         simulator = stack.enter_context(fault_simulator())
         local = stack.enter_context(local_model_server())
@@ -99,16 +92,7 @@ def simulated_stage(
 def real_stage(
     connect: Callable[[Endpoint, ExitStack], Target], primary: str, fallback: str
 ) -> Generator[Stage, None, None]:
-    """Speak to real providers, with the keys of the environment.
-
-    Args:
-        connect: Makes a target of an endpoint.
-        primary: Such as ``openai/gpt-5.5``.
-        fallback: Such as ``anthropic/claude-sonnet-5``.
-
-    Raises:
-        DemoError: A provider is unknown, its key is missing, or both targets are the same.
-    """
+    """Speak to real providers, with the keys of the environment."""
     if primary == fallback:
         raise DemoError(f"--fallback: {fallback} is the primary; name another model")
     with ExitStack() as stack:

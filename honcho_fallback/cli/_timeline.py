@@ -20,12 +20,7 @@ _LONGEST_SAID = 60
 
 
 def show(console: Console, played: Played) -> None:
-    """Print what became of one scenario.
-
-    Args:
-        console: Where to.
-        played: What became of it.
-    """
+    """Print what became of one scenario."""
     console.print()
     scenario = played.scenario
     title = f"{scenario.title}: {scenario.fault}" if played.simulated else scenario.title
@@ -39,12 +34,7 @@ def show(console: Console, played: Played) -> None:
 
 
 def show_end(console: Console, played: Sequence[Played]) -> None:
-    """Print the last call's own explanation, and whether all went as it should.
-
-    Args:
-        console: Where to.
-        played: Everything.
-    """
+    """Print the last call's own explanation, and whether all went as it should."""
     console.print()
     last = played[-1].calls[-1].record
     console.print(Panel(Text(last.explain()), title="record.explain()", title_align="left"))

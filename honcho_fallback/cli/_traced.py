@@ -38,10 +38,6 @@ def show_generation(console: Console, stage: Stage) -> None:
     """Make a call that fails over, and show the generation that Langfuse got of it.
 
     With ``LANGFUSE_PUBLIC_KEY`` and ``LANGFUSE_SECRET_KEY`` it goes to the real server.
-
-    Args:
-        console: Where to.
-        stage: Whom to ask.
     """
     has_keys = all(os.environ.get(name) for name in _KEYS)
     if stage.simulator is None and not has_keys:

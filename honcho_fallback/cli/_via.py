@@ -92,15 +92,7 @@ _CASES = (
 
 
 def run(via: str, console: Console) -> int:
-    """Play the cases and return the exit status.
-
-    Args:
-        via: ``litellm`` or ``proxy``.
-        console: Where to.
-
-    Raises:
-        DemoError: LiteLLM is not installed, or the Proxy does not start.
-    """
+    """Play the cases and return the exit status."""
     routes = {"litellm": _router, "proxy": _proxy}
     if via not in routes:
         raise DemoError(f"--via: got {via!r}; pass one of {', '.join(routes)}")

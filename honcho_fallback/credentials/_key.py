@@ -8,11 +8,7 @@ from honcho_fallback.credentials._errors import CredentialError
 
 
 def fingerprint(*parts: str) -> str:
-    """Tell credentials apart without showing them.
-
-    Args:
-        parts: What makes one.
-    """
+    """Tell credentials apart without showing them."""
     return sha256("\0".join(parts).encode()).hexdigest()[:16]
 
 

@@ -31,11 +31,7 @@ class FileStore:
         self._path = path
 
     def read(self) -> dict[str, Any]:
-        """Return the state, empty where there is none.
-
-        Raises:
-            CredentialError: The file is not one of ours.
-        """
+        """Return the state, empty where there is none."""
         try:
             state = json.loads(self._path.read_text(encoding="utf-8"))
         except FileNotFoundError:
@@ -47,11 +43,7 @@ class FileStore:
         return {str(key): value for key, value in state.items()}  # pyright: ignore[reportUnknownVariableType, reportUnknownArgumentType] # JSON
 
     def write(self, state: dict[str, Any]) -> None:
-        """Replace the state.
-
-        Args:
-            state: What to keep.
-        """
+        """Replace the state."""
         # mkstemp creates with 0600, so that there is no moment in which others could read it.
         handle, name = tempfile.mkstemp(prefix=self._path.name, dir=self._path.parent)
         try:
@@ -66,11 +58,7 @@ class FileStore:
 
     @contextmanager
     def locked(self) -> Generator[None, None, None]:
-        """Keep other processes out while a refresh token is being spent.
-
-        Raises:
-            CredentialError: The system has no file locks of this kind.
-        """
+        """Keep other processes out while a refresh token is being spent."""
         if fcntl is None:
             raise CredentialError("a store needs POSIX file locks; leave store= out here")
         self._path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)

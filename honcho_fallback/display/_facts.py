@@ -24,11 +24,7 @@ TARGET_HEADS = ("", "target", "model", "provider", "context window")
 
 
 def failure_facts(failure: Failure) -> Facts:
-    """Say what a failure means; what the provider wrote is left out.
-
-    Args:
-        failure: From ``classify``.
-    """
+    """Say what a failure means; what the provider wrote is left out."""
     wait = failure.retry_after
     return [
         ("kind", failure.kind.value),
@@ -45,12 +41,7 @@ def failure_facts(failure: Failure) -> Facts:
 
 
 def target_facts(position: int, target: Target) -> tuple[str, ...]:
-    """Say what a target is, under TARGET_HEADS: no client, parameter, address or key.
-
-    Args:
-        position: Its place in the chain, 0-based.
-        target: The target.
-    """
+    """Say what a target is, under TARGET_HEADS: no client, parameter, address or key."""
     window = target.context_window
     return (
         "primary" if position == 0 else f"fallback {position}",
@@ -62,11 +53,7 @@ def target_facts(position: int, target: Target) -> tuple[str, ...]:
 
 
 def option_facts(policy: FallbackPolicy) -> Facts:
-    """Say which options differ from the defaults.
-
-    Args:
-        policy: The policy.
-    """
+    """Say which options differ from the defaults."""
     usual, config = FallbackConfig(), policy.config
     found: Facts = []
     for name, field in FallbackConfig.model_fields.items():
@@ -77,11 +64,7 @@ def option_facts(policy: FallbackPolicy) -> Facts:
 
 
 def summary_facts(summary: Summary) -> Facts:
-    """Say what a number of calls came to.
-
-    Args:
-        summary: The figures.
-    """
+    """Say what a number of calls came to."""
     answered = sum(summary.answered_by.values())
     return [
         ("calls", f"{summary.calls:,}"),

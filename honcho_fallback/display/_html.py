@@ -55,14 +55,7 @@ def html_of(value: object) -> str:
 
 @singledispatch
 def unstyled(value: object) -> str:
-    """Return the fragment without its style sheet, for a page that has it.
-
-    Args:
-        value: What to draw.
-
-    Raises:
-        TypeError: It cannot be drawn.
-    """
+    """Return the fragment without its style sheet, for a page that has it."""
     raise undrawable(value)
 
 

@@ -49,11 +49,7 @@ OUTCOMES: Mapping[str, Mark] = {
 
 
 def mark_of(attempt: AttemptRecord) -> Mark:
-    """Tell how an attempt is marked.
-
-    Args:
-        attempt: What became of it.
-    """
+    """Tell how an attempt is marked."""
     if attempt.kind is None:
         return ANSWERED
     return STOPPED if attempt.kind is FailureKind.CANCELLED else FAILED

@@ -31,9 +31,6 @@ def spans(record: CallRecord) -> tuple[float, list[Span]]:
     """Return the time line's length in seconds, and every attempt's place on it.
 
     Whatever the figures are, all lies between 0 and 1.
-
-    Args:
-        record: The call.
     """
     ends = [_sane(each.started) + _sane(each.seconds) for each in record.attempts]
     whole = max([_sane(record.seconds), *ends])

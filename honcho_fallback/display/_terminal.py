@@ -44,14 +44,7 @@ _BAR = 20
 
 @singledispatch
 def drawn(value: object) -> RenderableType:
-    """Return what rich prints.
-
-    Args:
-        value: What to draw.
-
-    Raises:
-        TypeError: It cannot be drawn.
-    """
+    """Return what rich prints."""
     raise undrawable(value)
 
 

@@ -19,11 +19,7 @@ _TURNING = {"LRE", "RLE", "LRO", "RLO", "PDF", "LRI", "RLI", "FSI", "PDI"}
 
 
 def undrawable(value: object) -> TypeError:
-    """Return what is raised for a value that cannot be drawn.
-
-    Args:
-        value: What it is.
-    """
+    """Return what is raised for a value that cannot be drawn."""
     return TypeError(
         f"cannot draw {type(value).__name__}: "
         "pass a CallRecord, Failure, FallbackPolicy, Calls or Summary"
@@ -31,11 +27,7 @@ def undrawable(value: object) -> TypeError:
 
 
 def plain(text: str) -> str:
-    """Return a text on one line, without what could act on a terminal or on its surroundings.
-
-    Args:
-        text: Such as a target's name.
-    """
+    """Return a text on one line, without what could act on a terminal or on its surroundings."""
     if text.isascii() and text.isprintable():
         return text
     return "".join(map(_safe, text))
@@ -49,11 +41,7 @@ def _safe(character: str) -> str:
 
 
 def duration(seconds: float) -> str:
-    """Say how long something took, to three figures at most.
-
-    Args:
-        seconds: Seconds; what is no time at all is shown as missing.
-    """
+    """Say how long something took, to three figures at most."""
     if not isfinite(seconds) or seconds < 0:
         return MISSING
     if not seconds:
@@ -70,11 +58,7 @@ def duration(seconds: float) -> str:
 
 
 def said(attempt: AttemptRecord) -> str:
-    """Say in a few words what a target said.
-
-    Args:
-        attempt: What became of it.
-    """
+    """Say in a few words what a target said."""
     told = [" ".join(str(fact) for fact in (attempt.status, attempt.kind or "answered") if fact)]
     if attempt.retry_after is not None:
         told.append(f"wait {attempt.retry_after:g} s")
@@ -82,20 +66,12 @@ def said(attempt: AttemptRecord) -> str:
 
 
 def headline(record: CallRecord) -> str:
-    """Say how a call ended, in the record's own words.
-
-    Args:
-        record: The call.
-    """
+    """Say how a call ended, in the record's own words."""
     return plain(replace(record, attempts=(), untried=()).explain())
 
 
 def what_to_do(record: CallRecord) -> list[str]:
-    """List what a person should do about a call that nobody answered, each thing once.
-
-    Args:
-        record: The call.
-    """
+    """List what a person should do about a call that nobody answered, each thing once."""
     if record.answered_by is not None:
         return []
     failed = (each for each in record.attempts if mark_of(each) is FAILED)

@@ -53,15 +53,7 @@ class _Node(NamedTuple):
 
 
 def build_chain(slot: Slot, sources: Sources) -> tuple[tuple[PlannedTarget, ...], list[Notice]]:
-    """Build an agent's chain; what cannot be used is left out and said.
-
-    Args:
-        slot: The agent's.
-        sources: What was read.
-
-    Raises:
-        FallbackConfigError: A value is not one that the target could use.
-    """
+    """Build an agent's chain; what cannot be used is left out and said."""
     chain: list[PlannedTarget] = []
     notices: list[Notice] = []
     for node in _nodes(sources.model_of(slot), slot.env):

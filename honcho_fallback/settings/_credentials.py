@@ -44,14 +44,7 @@ class Credential(NamedTuple):
 def find_credential(
     settings: ModelSettings, transport: str, env: str, sources: Sources
 ) -> Credential:
-    """Find a target's address, and the key that was given for it.
-
-    Args:
-        settings: What is configured for the target.
-        transport: Its transport.
-        env: The prefix of its variables.
-        sources: What was read.
-    """
+    """Find a target's address, and the key that was given for it."""
     notices: list[Notice] = []
     own_key = _own_key(settings, env, sources, notices)
     base_url = _address(settings, transport, env, sources, notices, has_key=own_key is not None)

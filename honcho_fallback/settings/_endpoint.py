@@ -106,15 +106,7 @@ class MissingKeyError(FallbackConfigError):
 
 
 def endpoint_of(target: Target) -> Endpoint:
-    """Return where a target is.
-
-    Args:
-        target: From ``load_policies``, or with an ``Endpoint`` as its client.
-
-    Raises:
-        FallbackConfigError: It carries none.
-        MissingKeyError: It has no key and needs one.
-    """
+    """Return where a target is."""
     endpoint = target.client
     if not isinstance(endpoint, Endpoint):
         raise FallbackConfigError.about(

@@ -53,16 +53,7 @@ class HonchoSettings:
 def read_settings(
     environ: Mapping[str, str], toml: str | os.PathLike[str] | Mapping[str, Any] | None = None
 ) -> HonchoSettings:
-    """Read every agent's chain; say what is wrong instead of logging it.
-
-    Args:
-        environ: Environment variables.
-        toml: Path of a ``config.toml``, or its content as a mapping.
-
-    Raises:
-        FallbackConfigError: A value is not one that could be used.
-        ImportError: The extra ``settings`` is not installed.
-    """
+    """Read every agent's chain; say what is wrong instead of logging it."""
     sources = read_sources(environ, toml)
     check_levels(sources)
     names = [*sources.environ, *toml_names(sources.toml)]

@@ -65,14 +65,7 @@ class Message:
 
 
 def canonical(messages: Iterable[Message | Mapping[str, Any]]) -> tuple[Message, ...]:
-    """Return a history in neutral form.
-
-    Args:
-        messages: Messages, or mappings as OpenAI's chat wire has them.
-
-    Raises:
-        FallbackConfigError: One of them is neither.
-    """
+    """Return a history in neutral form."""
     return tuple(
         one if isinstance(one, Message) else _from_mapping(position, one)
         for position, one in enumerate(messages)
@@ -80,20 +73,12 @@ def canonical(messages: Iterable[Message | Mapping[str, Any]]) -> tuple[Message,
 
 
 def called_names(messages: Sequence[Message]) -> dict[str, str]:
-    """Name the tool of each call in a history, by the call's id.
-
-    Args:
-        messages: The history.
-    """
+    """Name the tool of each call in a history, by the call's id."""
     return {call.id: call.name for message in messages for call in message.calls}
 
 
 def arguments_of(text: str | None) -> Mapping[str, Any]:
-    """Read the arguments that a model wrote as JSON; what is no object is handed on as text.
-
-    Args:
-        text: What it wrote.
-    """
+    """Read the arguments that a model wrote as JSON; what is no object is handed on as text."""
     try:
         parsed = json.loads(text or "{}")
     except ValueError:

@@ -42,22 +42,13 @@ _LOOSE, _CLOSE = 0.75, 0.9
 
 
 def nearest(wrong: str, names: Sequence[str]) -> str | None:
-    """Find the name that was probably meant, or None.
-
-    Args:
-        wrong: What was written.
-        names: What there is.
-    """
+    """Find the name that was probably meant, or None."""
     begun = [name for name in names if name.startswith(f"{wrong}_")]
     return next(iter([*get_close_matches(wrong, names, n=1, cutoff=_LOOSE), *begun]), None)
 
 
 def find_misnamed(names: Iterable[str]) -> Iterator[Notice]:
-    """Name each variable that is meant for an agent's model and that nothing reads.
-
-    Args:
-        names: Of the variables that are set.
-    """
+    """Name each variable that is meant for an agent's model and that nothing reads."""
     for name in sorted({name.upper() for name in names}):
         fix = None if _is_read(name) else _right_name(name)
         if fix is not None:
@@ -66,11 +57,7 @@ def find_misnamed(names: Iterable[str]) -> Iterator[Notice]:
 
 
 def toml_names(file: Mapping[str, Any]) -> Iterator[str]:
-    """Name the variables that stand for the keys of a ``config.toml``.
-
-    Args:
-        file: Its content.
-    """
+    """Name the variables that stand for the keys of a ``config.toml``."""
     for section, table in file.items():
         if isinstance(table, Mapping):
             for key, value in cast("Mapping[str, Any]", table).items():

@@ -33,11 +33,7 @@ class Notice(NamedTuple):
 
 
 def merged(notices: list[Notice]) -> tuple[Notice, ...]:
-    """Say the same thing once, for all the agents that it concerns.
-
-    Args:
-        notices: In the order in which they were found.
-    """
+    """Say the same thing once, for all the agents that it concerns."""
     by_text: dict[tuple[str, str, str], Notice] = {}
     for notice in notices:
         key = (notice.name, notice.found, notice.fix)

@@ -62,13 +62,7 @@ class Rendered(NamedTuple):
 
 
 def render(settings: ModelSettings, endpoint: Endpoint, default_max_tokens: int) -> Rendered:
-    """Turn a model's parameters into keywords for the SDK's call.
-
-    Args:
-        settings: What is configured.
-        endpoint: Where it goes.
-        default_max_tokens: Where the target has no MAX_OUTPUT_TOKENS of its own.
-    """
+    """Turn a model's parameters into keywords for the SDK's call."""
     wire = endpoint.wire
     given: dict[str, Any] = {name: getattr(settings, name) for name in _NAMES}
     given = {name: value for name, value in given.items() if value is not None}
@@ -98,13 +92,7 @@ def render(settings: ModelSettings, endpoint: Endpoint, default_max_tokens: int)
 def thinking_params(
     wire: str, effort: str | None, budget: int | None
 ) -> tuple[dict[str, Any], tuple[str, ...]]:
-    """Say how much to think, as a wire wants it, and name what it does not have.
-
-    Args:
-        wire: Whose.
-        effort: Honcho's THINKING_EFFORT or None.
-        budget: Honcho's THINKING_BUDGET_TOKENS or None.
-    """
+    """Say how much to think, as a wire wants it, and name what it does not have."""
     return _THINKING[wire](effort, budget)
 
 

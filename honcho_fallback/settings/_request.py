@@ -90,12 +90,7 @@ class Request:
         return {"type": "object"}
 
     def params(self, attempt: Attempt, endpoint: Endpoint) -> dict[str, Any]:
-        """Return a target's parameters with those of the call over them (HON-010 to HON-013).
-
-        Args:
-            attempt: Whom it goes to.
-            endpoint: Where that is.
-        """
+        """Return a target's parameters with those of the call over them (HON-010 to HON-013)."""
         params = dict(attempt.target.params)
         wire = endpoint.wire
         if wire == "anthropic":  # which answers nobody who does not say how long
@@ -152,12 +147,7 @@ class Reply(NamedTuple):
 
 
 def parsed(text: str, response_model: type[Any]) -> tuple[Any, str]:
-    """Parse an answer; return the value, or None and why not.
-
-    Args:
-        text: What the model said.
-        response_model: What it should be.
-    """
+    """Parse an answer; return the value, or None and why not."""
     fenced = _FENCED.match(text)
     try:
         raw = json.loads(fenced[1] if fenced else text)

@@ -103,20 +103,12 @@ SUFFIXES = (
 
 
 def key_name(transport: str) -> str:
-    """Name the variable with a transport's default key.
-
-    Args:
-        transport: One of ``TRANSPORTS``.
-    """
+    """Name the variable with a transport's default key."""
     return f"LLM_{transport.upper()}_API_KEY"
 
 
 def url_name(transport: str) -> str:
-    """Name the variable with a transport's default address.
-
-    Args:
-        transport: One of ``TRANSPORTS``.
-    """
+    """Name the variable with a transport's default address."""
     return f"LLM_{transport.upper()}_BASE_URL"
 
 
@@ -128,11 +120,7 @@ GLOBALS = (
 
 
 def host_of(base_url: str) -> str:
-    """Return host and port of an address, fit to be shown: no user, no password, no path.
-
-    Args:
-        base_url: The address.
-    """
+    """Return host and port of an address, fit to be shown: no user, no password, no path."""
     try:
         parts = urlsplit(base_url)
         port = parts.port
@@ -142,11 +130,7 @@ def host_of(base_url: str) -> str:
 
 
 def is_address(base_url: str) -> bool:
-    """Tell whether something is an address that a request can be sent to.
-
-    Args:
-        base_url: What was given.
-    """
+    """Tell whether something is an address that a request can be sent to."""
     try:
         parts = urlsplit(base_url)
         return parts.scheme in {"http", "https"} and bool(parts.hostname) and parts.port != 0
@@ -155,21 +139,12 @@ def is_address(base_url: str) -> bool:
 
 
 def same_origin(one: str, other: str) -> bool:
-    """Tell whether two addresses lead to the same server: scheme, host and port.
-
-    Args:
-        one: An address.
-        other: Another.
-    """
+    """Tell whether two addresses lead to the same server: scheme, host and port."""
     return _origin(one) == _origin(other)
 
 
 def is_loopback(base_url: str) -> bool:
-    """Tell whether an address leads to this machine.
-
-    Args:
-        base_url: The address.
-    """
+    """Tell whether an address leads to this machine."""
     host = urlsplit(base_url).hostname or ""
     return host in {"localhost", "::1"} or (
         host.startswith("127.") and host.replace(".", "").isdigit()

@@ -48,11 +48,7 @@ class Sources:
     tree: Any = field(repr=False)
 
     def model_of(self, slot: Slot) -> ModelSettings:
-        """Return what an agent's slot says.
-
-        Args:
-            slot: The agent's.
-        """
+        """Return what an agent's slot says."""
         if slot.toml[:2] == ("dialectic", "levels"):
             levels: dict[str, Level] = self.tree.dialectic_levels
             level = levels.get(slot.toml[2])
@@ -61,20 +57,12 @@ class Sources:
         return found
 
     def key(self, transport: str) -> SecretStr | None:
-        """Return a transport's default key.
-
-        Args:
-            transport: One of ``TRANSPORTS``.
-        """
+        """Return a transport's default key."""
         found: SecretStr | None = getattr(self.tree, key_name(transport).lower())
         return found
 
     def url(self, transport: str) -> str | None:
-        """Return a transport's configured address, or None.
-
-        Args:
-            transport: One of ``TRANSPORTS``.
-        """
+        """Return a transport's configured address, or None."""
         found: str | None = getattr(self.tree, url_name(transport).lower())
         return found
 
@@ -92,16 +80,7 @@ class Sources:
 def read_sources(
     environ: Mapping[str, str], toml: str | os.PathLike[str] | Mapping[str, Any] | None
 ) -> Sources:
-    """Read and check everything; the environment wins over the file, key by key.
-
-    Args:
-        environ: Environment variables.
-        toml: Path of a ``config.toml``, or its content as a mapping, or None.
-
-    Raises:
-        FallbackConfigError: A value is not one that Honcho could use, or the file cannot be read.
-        ImportError: The extra ``settings`` is not installed.
-    """
+    """Read and check everything; the environment wins over the file, key by key."""
     settings = _pydantic_settings()
     # In order of their names, so that a nested name comes after the JSON value that it refines.
     named = {name.upper(): environ[name] for name in sorted(environ, key=str.upper)}
@@ -192,11 +171,7 @@ def _flat(file: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def env_name(path: tuple[str, ...]) -> str:
-    """Name the variable for a path in the tree.
-
-    Args:
-        path: Such as ``("deriver_model_config", "fallback", "model")``.
-    """
+    """Name the variable for a path in the tree."""
     return "__".join(path).upper()
 
 
@@ -215,14 +190,7 @@ def _unparsed(message: str) -> str:
 
 
 def check_levels(sources: Sources) -> None:
-    """Refuse dialectic levels that Honcho does not have.
-
-    Args:
-        sources: What was read.
-
-    Raises:
-        FallbackConfigError: There is such a level.
-    """
+    """Refuse dialectic levels that Honcho does not have."""
     unknown = [name for name in sources.tree.dialectic_levels if name not in LEVELS]
     if unknown:
         raise FallbackConfigError.about(

@@ -20,13 +20,7 @@ _THOUGHT = frozenset({"thinking", "redacted_thinking"})
 
 
 def render(request: Request, attempt: Attempt, endpoint: Endpoint) -> dict[str, Any]:
-    """Return the keywords for ``messages.create``.
-
-    Args:
-        request: What is asked.
-        attempt: Whom.
-        endpoint: Where that is.
-    """
+    """Return the keywords for ``messages.create``."""
     asked: dict[str, Any] = {
         "model": attempt.target.model,
         "messages": _turns(request.messages, endpoint.origin),
@@ -56,33 +50,17 @@ def render(request: Request, attempt: Attempt, endpoint: Endpoint) -> dict[str, 
 
 
 def send(client: Any, asked: dict[str, Any], *, stream: bool) -> Any:
-    """Send it; with an async client this is an awaitable.
-
-    Args:
-        client: The SDK's.
-        asked: From ``render``.
-        stream: Whether chunks are wanted.
-    """
+    """Send it; with an async client this is an awaitable."""
     return client.messages.create(**asked, **({"stream": True} if stream else {}))
 
 
 def bound(asked: dict[str, Any], seconds: float) -> None:
-    """Bound the time that a request may take.
-
-    Args:
-        asked: From ``render``; changed.
-        seconds: How long.
-    """
+    """Bound the time that a request may take."""
     asked["timeout"] = seconds
 
 
 def read(answer: Any, endpoint: Endpoint) -> tuple[Message, dict[str, int]]:
-    """Read an answer into neutral form, with what it cost.
-
-    Args:
-        answer: The SDK's.
-        endpoint: Where it came from.
-    """
+    """Read an answer into neutral form, with what it cost."""
     text = "".join(block.text for block in answer.content if block.type == "text")
     calls = tuple(
         ToolCall(block.id, block.name, dict(block.input))
@@ -98,11 +76,7 @@ def read(answer: Any, endpoint: Endpoint) -> tuple[Message, dict[str, int]]:
 
 
 def piece(chunk: Any) -> str:
-    """Return the text of an event, perhaps none.
-
-    Args:
-        chunk: The SDK's.
-    """
+    """Return the text of an event, perhaps none."""
     return getattr(getattr(chunk, "delta", None), "text", None) or ""
 
 

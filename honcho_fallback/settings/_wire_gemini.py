@@ -15,13 +15,7 @@ _CHOICES = {"auto": "AUTO", "none": "NONE", "any": "ANY", "required": "ANY"}
 
 
 def render(request: Request, attempt: Attempt, endpoint: Endpoint) -> dict[str, Any]:
-    """Return the keywords for ``models.generate_content``.
-
-    Args:
-        request: What is asked.
-        attempt: Whom.
-        endpoint: Where that is.
-    """
+    """Return the keywords for ``models.generate_content``."""
     config = request.params(attempt, endpoint)
     system = [message.text for message in request.messages if message.role == "system"]
     if system:
@@ -55,35 +49,19 @@ def render(request: Request, attempt: Attempt, endpoint: Endpoint) -> dict[str, 
 
 
 def send(client: Any, asked: dict[str, Any], *, stream: bool) -> Any:
-    """Send it; with an async client this is an awaitable.
-
-    Args:
-        client: The SDK's, or its ``aio``.
-        asked: From ``render``.
-        stream: Whether chunks are wanted.
-    """
+    """Send it; with an async client this is an awaitable."""
     models = client.models
     return (models.generate_content_stream if stream else models.generate_content)(**asked)
 
 
 def bound(asked: dict[str, Any], seconds: float) -> None:
-    """Bound the time that a request may take.
-
-    Args:
-        asked: From ``render``; changed.
-        seconds: How long.
-    """
+    """Bound the time that a request may take."""
     config = asked["config"]
     config["http_options"] = {**config.get("http_options", {}), "timeout": int(seconds * 1000)}
 
 
 def read(answer: Any, endpoint: Endpoint) -> tuple[Message, dict[str, int]]:
-    """Read an answer into neutral form, with what it cost.
-
-    Args:
-        answer: The SDK's.
-        endpoint: Where it came from.
-    """
+    """Read an answer into neutral form, with what it cost."""
     content: Any = answer.candidates[0].content
     parts: list[Any] = list(content.parts or ()) if content is not None else []
     text = "".join(part.text for part in parts if part.text and not part.thought)
@@ -105,11 +83,7 @@ def read(answer: Any, endpoint: Endpoint) -> tuple[Message, dict[str, int]]:
 
 
 def piece(chunk: Any) -> str:
-    """Return the text of a chunk, perhaps none.
-
-    Args:
-        chunk: The SDK's.
-    """
+    """Return the text of a chunk, perhaps none."""
     parts: list[Any] = [
         part
         for candidate in chunk.candidates or ()

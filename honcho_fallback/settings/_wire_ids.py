@@ -10,11 +10,7 @@ _FINE = re.compile(r"[A-Za-z0-9_-]{1,40}")
 
 
 def wire_id(call_id: str) -> str:
-    """Return an id as it is, or one made from it; the same each time.
-
-    Args:
-        call_id: As its provider gave it.
-    """
+    """Return an id as it is, or one made from it; the same each time."""
     if _FINE.fullmatch(call_id):
         return call_id
     return f"call_{hashlib.sha256(call_id.encode('utf-8', 'replace')).hexdigest()[:24]}"

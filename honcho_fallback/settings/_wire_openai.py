@@ -17,13 +17,7 @@ _CHOICES = {"auto": "auto", "none": "none", "any": "required", "required": "requ
 
 
 def render(request: Request, attempt: Attempt, endpoint: Endpoint) -> dict[str, Any]:
-    """Return the keywords for ``chat.completions.create``.
-
-    Args:
-        request: What is asked.
-        attempt: Whom.
-        endpoint: Where that is.
-    """
+    """Return the keywords for ``chat.completions.create``."""
     asked: dict[str, Any] = {
         "model": attempt.target.model,
         "messages": [_message(message) for message in request.messages],
@@ -52,42 +46,22 @@ def render(request: Request, attempt: Attempt, endpoint: Endpoint) -> dict[str, 
 
 
 def json_wanted(schema: dict[str, Any]) -> str:
-    """Ask in words for JSON, where the wire has no other way.
-
-    Args:
-        schema: Of the answer.
-    """
+    """Ask in words for JSON, where the wire has no other way."""
     return f"Answer with one JSON object and nothing else. Its JSON schema: {json.dumps(schema)}"
 
 
 def send(client: Any, asked: dict[str, Any], *, stream: bool) -> Any:
-    """Send it; with an async client this is an awaitable.
-
-    Args:
-        client: The SDK's.
-        asked: From ``render``.
-        stream: Whether chunks are wanted.
-    """
+    """Send it; with an async client this is an awaitable."""
     return client.chat.completions.create(**asked, **({"stream": True} if stream else {}))
 
 
 def bound(asked: dict[str, Any], seconds: float) -> None:
-    """Bound the time that a request may take.
-
-    Args:
-        asked: From ``render``; changed.
-        seconds: How long.
-    """
+    """Bound the time that a request may take."""
     asked["timeout"] = seconds
 
 
 def read(answer: Any, endpoint: Endpoint) -> tuple[Message, dict[str, int]]:
-    """Read an answer into neutral form, with what it cost.
-
-    Args:
-        answer: The SDK's.
-        endpoint: Where it came from.
-    """
+    """Read an answer into neutral form, with what it cost."""
     message = answer.choices[0].message
     calls = tuple(
         ToolCall(call.id, call.function.name, arguments_of(call.function.arguments))
@@ -104,11 +78,7 @@ def read(answer: Any, endpoint: Endpoint) -> tuple[Message, dict[str, int]]:
 
 
 def piece(chunk: Any) -> str:
-    """Return the text of a chunk, perhaps none.
-
-    Args:
-        chunk: The SDK's.
-    """
+    """Return the text of a chunk, perhaps none."""
     return "".join(choice.delta.content or "" for choice in chunk.choices if choice.delta)
 
 

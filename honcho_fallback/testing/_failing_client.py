@@ -11,21 +11,12 @@ if TYPE_CHECKING:
 
 
 def is_sdk_client(subject: object) -> bool:
-    """Tell the clients of openai, anthropic and groq, without importing them.
-
-    Args:
-        subject: Anything.
-    """
+    """Tell the clients of openai, anthropic and groq, without importing them."""
     return provider_of(type(subject)) is not None and hasattr(subject, "with_options")
 
 
 def failing_client(client: Any, failing: Failing[Any]) -> Any:
-    """Return a copy of a client; what does not fail goes out by the original's connections.
-
-    Args:
-        client: An SDK's client, sync or async.
-        failing: The schedule; the SDK's own retries are requests, too.
-    """
+    """Return a copy of a client; what does not fail goes out by the original's connections."""
     healthy = client._client  # noqa: SLF001 # the HTTP client, which the SDKs show nowhere else
     kind: type[Any] = client.__class__
     transport, provider = transport_of(healthy.__class__), str(provider_of(kind))

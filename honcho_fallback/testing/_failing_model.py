@@ -22,11 +22,7 @@ _inside: ContextVar[bool] = ContextVar("honcho_fallback_testing_inside", default
 
 
 def is_chat_model(subject: object) -> bool:
-    """Tell LangChain's chat models, without importing LangChain.
-
-    Args:
-        subject: Anything.
-    """
+    """Tell LangChain's chat models, without importing LangChain."""
     return _base_of(type(subject)) is not None
 
 
@@ -35,10 +31,6 @@ def failing_model(model: Any, failing: Failing[Any]) -> Any:
 
     Its class is a subclass of the model's own, so what looks at classes, copies it, or binds tools
     to it finds what it finds on the original, which stays as it is.
-
-    Args:
-        model: A LangChain chat model.
-        failing: The schedule.
     """
     kind: type[Any] = model.__class__
     ours = {

@@ -17,11 +17,7 @@ if TYPE_CHECKING:
 
 
 def is_router(subject: object) -> bool:
-    """Tell LiteLLM's Routers, without importing LiteLLM.
-
-    Args:
-        subject: Anything.
-    """
+    """Tell LiteLLM's Routers, without importing LiteLLM."""
     return any(
         base.__name__ == "Router" and base.__module__.startswith("litellm.")
         for base in type(subject).__mro__
@@ -38,14 +34,6 @@ def failing_deployment(
     LiteLLM by its own ``mock_response`` what to take for the provider's error. So its mapping of
     errors, its callbacks, cooldowns and retries are the real ones. Other endpoints than chat, and
     streams that have begun, do not fail.
-
-    Args:
-        router: A ``litellm.Router``.
-        deployment: The ``id`` of one, or the ``model_name`` of one or more.
-        failing: The schedule.
-
-    Raises:
-        FallbackConfigError: The Router has no such deployment.
     """
     litellm = need("litellm", "litellm")
     ids = _ids(router, deployment)

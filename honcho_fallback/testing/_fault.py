@@ -36,14 +36,6 @@ class FaultInjector:
 
         Errors are those that production would see: an SDK makes them from a response of the
         fault's status, LangChain's integrations and LiteLLM make of them what they always do.
-
-        Args:
-            subject: A LangChain chat model, a client of openai, anthropic or groq (``subject`` is
-                then a copy), or a ``litellm.Router``, which fails itself until the test ends.
-            deployment: Of a Router: the ``id`` of one deployment, or a ``model_name``.
-
-        Raises:
-            FallbackConfigError: It is none of these, or the Router has no such deployment.
         """
         failing: Failing[SubjectT] = Failing(self._clock, streams=is_chat_model(subject))
         if is_router(subject):

@@ -7,15 +7,7 @@ from typing import Any
 
 
 def need(module: str, extra: str = "demo") -> Any:
-    """Import a module of an extra.
-
-    Args:
-        module: Its dotted name.
-        extra: The extra that brings it.
-
-    Raises:
-        ImportError: It is not installed; the message names the extra.
-    """
+    """Import a module of an extra."""
     try:
         return import_module(module)
     except ModuleNotFoundError as missing:

@@ -48,11 +48,7 @@ class Always:
 
 
 def say(said: Any) -> Any:
-    """Return what a step says, or raise it.
-
-    Args:
-        said: Without its delay.
-    """
+    """Return what a step says, or raise it."""
     if isinstance(said, Status):
         raise StatusError(said.status, retry_after=said.retry_after, code=said.code)
     if isinstance(said, BaseException):
@@ -64,11 +60,7 @@ def say(said: Any) -> Any:
 
 
 def fail(message: str) -> NoReturn:
-    """Fail the test, past everything that handles a provider's failures.
-
-    Args:
-        message: What was wrong, and what to do.
-    """
+    """Fail the test, past everything that handles a provider's failures."""
     # No policy takes pytest's own failure for a provider's, whatever it falls back on: it is no
     # Exception, and so goes through drivers, frameworks and the service's own handlers.
     import pytest  # noqa: PLC0415 # scripts are pytest's; the rest of the kit is not

@@ -36,14 +36,7 @@ class Scripted:
         strict: bool = False,
         **more: Iterable[Any],
     ) -> Script:
-        """Return a script.
-
-        Args:
-            said: What each target says, by target or by name; names that are identifiers may come
-                as keywords.
-            strict: Whether the test fails where a script was not played to its end.
-            **more: As ``said``.
-        """
+        """Return a script."""
         steps: dict[str | Target, Iterable[Any]] = {}
         steps.update(said or {})
         steps.update(more)

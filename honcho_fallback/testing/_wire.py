@@ -55,14 +55,7 @@ class Fault(NamedTuple):
 
     @classmethod
     def of(cls, options: FaultOptions) -> Fault:
-        """Check what may go wrong.
-
-        Args:
-            options: As a test writes them.
-
-        Raises:
-            FallbackConfigError: They say nothing, or too much.
-        """
+        """Check what may go wrong."""
         fault = cls(**options)
         status, error = fault.status, fault.error
         if (status is None) == (error is None):
@@ -78,13 +71,7 @@ class Fault(NamedTuple):
         return fault
 
     def respond(self, provider: str, transport: Any, request: Any) -> Any:
-        """Return the HTTP response of a provider that fails so, or raise.
-
-        Args:
-            provider: Whose form the body has.
-            transport: The module ``httpx`` or ``httpx2``.
-            request: What was asked.
-        """
+        """Return the HTTP response of a provider that fails so, or raise."""
         if self.error == "timeout":
             raise transport.ReadTimeout(_MESSAGE, request=request)
         if self.error == "connection":
@@ -96,12 +83,7 @@ class Fault(NamedTuple):
         )
 
     def exception(self, provider: str | None) -> BaseException:
-        """Return what a provider's own SDK raises, where there is one and it is installed.
-
-        Args:
-            provider: ``openai``, ``anthropic`` or ``groq``; for any other a stand-in with status
-                and headers, a TimeoutError or a ConnectionError.
-        """
+        """Return what a provider's own SDK raises, where there is one and it is installed."""
         if isinstance(self.error, BaseException):
             return self.error
         if provider in _CLIENTS:
@@ -137,21 +119,13 @@ class Fault(NamedTuple):
 
 
 def transport_of(kind: type[Any]) -> Any:
-    """Return the module that an HTTP client comes from: the SDKs use two lineages of httpx.
-
-    Args:
-        kind: The client's class.
-    """
+    """Return the module that an HTTP client comes from: the SDKs use two lineages of httpx."""
     roots = [base.__module__.partition(".")[0] for base in kind.__mro__]
     return sys.modules[next(root for root in roots if root in {"httpx", "httpx2"})]
 
 
 def provider_of(kind: type[Any]) -> str | None:
-    """Return whose SDK a client or a LangChain chat model stands on, or None.
-
-    Args:
-        kind: Its class; that of a subclass does as well.
-    """
+    """Return whose SDK a client or a LangChain chat model stands on, or None."""
     for base in kind.__mro__:
         name = base.__module__.partition(".")[0].removeprefix("langchain_")
         if name in _CLIENTS:

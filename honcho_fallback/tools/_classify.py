@@ -64,11 +64,7 @@ def classify_tool_failure(error: BaseException | str, timed_out: bool = False) -
 
 
 def text_of(error: BaseException) -> str:
-    """Return what an exception says, a subprocess's own complaint included.
-
-    Args:
-        error: The exception.
-    """
+    """Return what an exception says, a subprocess's own complaint included."""
     try:
         said = str(error)
         if isinstance(error, subprocess.CalledProcessError) and error.stderr:

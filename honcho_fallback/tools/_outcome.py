@@ -93,20 +93,12 @@ class ToolOutcome(NamedTuple):
 
 
 def batch_digest(uses: Iterable[ToolUse | ToolOutcome]) -> str:
-    """Digest the calls of one batch, in whatever order they were made.
-
-    Args:
-        uses: The calls.
-    """
+    """Digest the calls of one batch, in whatever order they were made."""
     return digest(*sorted(f"{use.tool} {canonical(use.arguments)}" for use in uses))
 
 
 def canonical(arguments: Any) -> str:
-    """Return arguments as JSON with sorted keys, the same however the model wrote them.
-
-    Args:
-        arguments: A mapping, JSON, or anything.
-    """
+    """Return arguments as JSON with sorted keys, the same however the model wrote them."""
     if isinstance(arguments, str):
         written = arguments
         try:
@@ -121,10 +113,6 @@ def canonical(arguments: Any) -> str:
 
 
 def digest(*parts: str) -> str:
-    """Digest some texts.
-
-    Args:
-        *parts: In order.
-    """
+    """Digest some texts."""
     joined = "\0".join(parts).encode("utf-8", "replace")
     return hashlib.sha256(joined).hexdigest()[:_DIGEST]

@@ -131,12 +131,7 @@ class ToolLoopState:
 
 
 def counted(counts: Mapping[str, int], signature: str) -> tuple[Mapping[str, int], int]:
-    """Count one more, forgetting the oldest where there are too many.
-
-    Args:
-        counts: By signature, the latest last.
-        signature: Of what happened.
-    """
+    """Count one more, forgetting the oldest where there are too many."""
     number = counts.get(signature, 0) + 1
     kept = [item for item in counts.items() if item[0] != signature][-(_KEPT - 1) :]
     return {**dict(kept), signature: number}, number

@@ -42,11 +42,7 @@ _SETTINGS = frozenset(
 
 
 def terminal_text(text: str) -> Terminal | None:
-    """Read a tool's text for a delegated call that cannot succeed.
-
-    Args:
-        text: Lower case.
-    """
+    """Read a tool's text for a delegated call that cannot succeed."""
     if _ENVELOPE.search(text) is None:
         return None
     if any(words in text for words in _BUDGET):
@@ -55,11 +51,7 @@ def terminal_text(text: str) -> Terminal | None:
 
 
 def terminal_error(error: BaseException) -> Terminal | None:
-    """Read an exception for the same: a policy of ours whose every target is gone for good.
-
-    Args:
-        error: What a tool raised.
-    """
+    """Read an exception for the same: a policy of ours whose every target is gone for good."""
     found: FallbackError | None = None
     seen: set[int] = set()
     below: BaseException | None = error

@@ -156,11 +156,7 @@ _PASSING = (
 
 
 def marked(text: str) -> Kind | None:
-    """Read the host's own markers, which beat everything.
-
-    Args:
-        text: Lower case.
-    """
+    """Read the host's own markers, which beat everything."""
     if POLICY_BLOCKED_MARKER in text:
         return Kind.BLOCKED_BY_POLICY
     if POLICY_DENIED_MARKER in text:
@@ -170,11 +166,7 @@ def marked(text: str) -> Kind | None:
 
 
 def kind_of_text(text: str) -> Kind:
-    """Say what a tool's text means.
-
-    Args:
-        text: Lower case.
-    """
+    """Say what a tool's text means."""
     statuses = frozenset(map(int, _STATUS.findall(text)))
     if statuses & TIMEOUT_STATUSES or _WAITED.search(_NO_TIMEOUT.sub(" ", text)):
         return Kind.TIMEOUT
@@ -182,18 +174,10 @@ def kind_of_text(text: str) -> Kind:
 
 
 def passes(text: str) -> bool:
-    """Tell whether a text speaks of something that passes by itself.
-
-    Args:
-        text: Lower case.
-    """
+    """Tell whether a text speaks of something that passes by itself."""
     return any(words in text for words in _PASSING)
 
 
 def lowered(text: str) -> str:
-    """Return what is read of a text.
-
-    Args:
-        text: Any.
-    """
+    """Return what is read of a text."""
     return text[:_READ].lower()

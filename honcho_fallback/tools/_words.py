@@ -29,47 +29,24 @@ TERMINAL: Mapping[str, str] = {
 
 
 def failed_alike(tool: str, failure: ToolFailure, times: int) -> str:
-    """Tell the person that the same call failed the same way.
-
-    Args:
-        tool: Which.
-        failure: How.
-        times: How often.
-    """
+    """Tell the person that the same call failed the same way."""
     return _summary(f"I stopped: {_name(tool)} failed {times} times in the same way.", failure)
 
 
 def failed_in_a_row(tool: str, failure: ToolFailure, times: int) -> str:
-    """Tell the person that call after call failed.
-
-    Args:
-        tool: The last one.
-        failure: Its failure.
-        times: How many.
-    """
+    """Tell the person that call after call failed."""
     told = f"I stopped: {times} calls of tools failed in a row, the last one of {_name(tool)}."
     return _summary(told, failure)
 
 
 def refused(tool: str, failure: ToolFailure, times: int) -> str:
-    """Tell the person that what the model wants is not allowed.
-
-    Args:
-        tool: The last one.
-        failure: Why.
-        times: How often.
-    """
+    """Tell the person that what the model wants is not allowed."""
     told = f"I stopped: {_name(tool)} was not allowed, after {times} refusals in a row."
     return _summary(told, failure)
 
 
 def same_batch(tools: Sequence[str], times: int) -> str:
-    """Tell the person that the same calls succeeded again and again.
-
-    Args:
-        tools: Which.
-        times: How often.
-    """
+    """Tell the person that the same calls succeeded again and again."""
     names = ", ".join(_name(tool) for tool in tools[:_SHOWN_NAMES])
     more = f" and {len(tools) - _SHOWN_NAMES} more" if len(tools) > _SHOWN_NAMES else ""
     return _cut(
@@ -79,11 +56,7 @@ def same_batch(tools: Sequence[str], times: int) -> str:
 
 
 def same_output(times: int) -> str:
-    """Tell the person that the model repeats itself.
-
-    Args:
-        times: How often.
-    """
+    """Tell the person that the model repeats itself."""
     return (
         f"I stopped: I have asked for the same thing {times} times in a row. "
         "Tell me what is missing, or ask in another way."
@@ -91,11 +64,7 @@ def same_output(times: int) -> str:
 
 
 def too_many_iterations(cap: int) -> str:
-    """Tell the person that the run has become too long.
-
-    Args:
-        cap: How many rounds it may have.
-    """
+    """Tell the person that the run has become too long."""
     return (
         f"I stopped after {cap} rounds of tool calls, the most that a run may have. "
         "What I found so far stands above; ask me to go on if it is not enough."
@@ -103,13 +72,7 @@ def too_many_iterations(cap: int) -> str:
 
 
 def nudge_alike(tool: str, failure: ToolFailure, times: int) -> str:
-    """Tell the model not to make the same call again.
-
-    Args:
-        tool: Which.
-        failure: How it failed.
-        times: How often.
-    """
+    """Tell the model not to make the same call again."""
     return _cut(
         f"{_name(tool)} has failed {times} times in the same way with the same arguments. "
         f"{failure.cause} Do not make this call again: change the arguments, use another tool, or "
@@ -118,12 +81,7 @@ def nudge_alike(tool: str, failure: ToolFailure, times: int) -> str:
 
 
 def nudge_in_a_row(failure: ToolFailure, times: int) -> str:
-    """Tell the model to try something else.
-
-    Args:
-        failure: The last one.
-        times: How many in a row.
-    """
+    """Tell the model to try something else."""
     return _cut(
         f"The last {times} calls of tools have all failed. {failure.cause} Stop and think: take "
         "another way, or say what is in the way and what you need."

@@ -11,13 +11,7 @@ if TYPE_CHECKING:
 
 
 def explain(error: ValidationError, source: str, model: type[BaseModel]) -> str:
-    """Tell each mistake on a line of its own.
-
-    Args:
-        error: Pydantic's.
-        source: The file.
-        model: What was to be read.
-    """
+    """Tell each mistake on a line of its own."""
     lines: list[str] = []
     details = error.errors(include_url=False, include_input=False)
     deep = {detail["loc"][:1] for detail in details if len(detail["loc"]) > 1}

@@ -29,11 +29,7 @@ class VirtualClock:
         return self.now
 
     def spawn(self, process: Process) -> None:
-        """Start a process at the present moment, after those that are due now.
-
-        Args:
-            process: The generator.
-        """
+        """Start a process at the present moment, after those that are due now."""
         heappush(self._events, (self.now, next(self._order), process))
 
     def run(self) -> None:

@@ -55,13 +55,7 @@ class Exchange(NamedTuple):
 
 
 def seen(target: str, reply: Reply, limits: Limits) -> Exchange:
-    """Tell what a caller with limited patience sees of a reply.
-
-    Args:
-        target: The target's name.
-        reply: What the provider does.
-        limits: The caller's patience.
-    """
+    """Tell what a caller with limited patience sees of a reply."""
     timeout = _bound(limits.timeout)
     if not reply.connected:
         timeout = min(timeout, _bound(limits.connect_timeout))

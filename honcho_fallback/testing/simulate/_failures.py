@@ -46,13 +46,7 @@ def unreadable() -> Exception:
 
 
 def late(target: str, seconds: float, *, connected: bool = True) -> Exception:
-    """Return what a caller sees when its own time runs out.
-
-    Args:
-        target: The target's name.
-        seconds: How long it waited.
-        connected: Whether there was a connection.
-    """
+    """Return what a caller sees when its own time runs out."""
     if not connected:
         return ConnectTimeoutError(f"{target} made no connection within {seconds:g} s")
     return TimeoutError(f"{target} gave no answer within {seconds:g} s")
@@ -61,17 +55,7 @@ def late(target: str, seconds: float, *, connected: bool = True) -> Exception:
 def again(
     kind: FailureKind, status: int | None, code: str | None, retry_after: float | None
 ) -> Exception | None:
-    """Return an exception that ``classify`` reads as the kind on record.
-
-    Args:
-        kind: On record.
-        status: On record, or None.
-        code: On record, or None.
-        retry_after: On record, or None.
-
-    Returns:
-        None for what says nothing about a provider: a cancellation, a bug of the caller's.
-    """
+    """Return an exception that ``classify`` reads as the kind on record."""
     if kind in _BARE and status is None:
         return _BARE[kind]()
     told = _told(kind, status, code)

@@ -15,20 +15,12 @@ _MONEY = ("money", "lost")
 
 
 def heads(comparison: Comparison) -> tuple[str, ...]:
-    """Name the columns.
-
-    Args:
-        comparison: What is shown.
-    """
+    """Name the columns."""
     return _HEADS + (_MONEY if _priced(comparison) else ())
 
 
 def rows(comparison: Comparison) -> Iterator[tuple[str, ...]]:
-    """Yield a row for each policy.
-
-    Args:
-        comparison: What is shown.
-    """
+    """Yield a row for each policy."""
     for one in comparison.reports:
         money = _amounts(one) if _priced(comparison) else ()
         requests = "+".join(str(one.requests.get(name, 0)) for name in _targets(comparison))
@@ -38,11 +30,7 @@ def rows(comparison: Comparison) -> Iterator[tuple[str, ...]]:
 
 
 def note(comparison: Comparison) -> str:
-    """Say what the columns of requests and money hold.
-
-    Args:
-        comparison: What is shown.
-    """
+    """Say what the columns of requests and money hold."""
     told = f"requests: {' + '.join(_targets(comparison))}; wasted: failed, or answered too late"
     money = "; money: of all that was written; lost: of what nobody got"
     return told + (money if _priced(comparison) else "")
@@ -67,11 +55,7 @@ class Plot(NamedTuple):
 
 
 def plots(comparison: Comparison) -> tuple[Plot, Plot]:
-    """Return the share of answered calls, and how long calls took.
-
-    Args:
-        comparison: What is shown.
-    """
+    """Return the share of answered calls, and how long calls took."""
     windows = {one.name: one.windows for one in comparison.reports}
     took = [one.p95 for held in windows.values() for one in held if one.p95]
     least, most = (min(took), max(took)) if took else (1.0, 1.0)
@@ -92,11 +76,7 @@ def plots(comparison: Comparison) -> tuple[Plot, Plot]:
 
 
 def assumptions(comparison: Comparison) -> tuple[str, ...]:
-    """Return what the scenario takes for granted, once.
-
-    Args:
-        comparison: What is shown.
-    """
+    """Return what the scenario takes for granted, once."""
     return tuple(dict.fromkeys(line for one in comparison.reports for line in one.assumptions))
 
 

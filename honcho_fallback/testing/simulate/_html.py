@@ -27,11 +27,7 @@ _WIDTH, _HEIGHT, _LEFT, _TOP = 720, 150, 52, 10
 
 
 def fragment(comparison: Comparison) -> str:
-    """Return a part of a page, for a notebook.
-
-    Args:
-        comparison: What is shown.
-    """
+    """Return a part of a page, for a notebook."""
     return "".join(
         (
             '<div style="font-family:system-ui,sans-serif;font-size:14px">',
@@ -46,11 +42,7 @@ def fragment(comparison: Comparison) -> str:
 
 
 def page(comparison: Comparison) -> str:
-    """Return a page that stands alone.
-
-    Args:
-        comparison: What is shown.
-    """
+    """Return a page that stands alone."""
     return (
         '<!DOCTYPE html><html lang="en"><head><meta charset="utf-8"/>'
         '<meta name="color-scheme" content="light dark"/>'

@@ -76,12 +76,7 @@ class LangChainSession:
         """Open a turn: it makes no difference."""
 
     def call(self, call_id: str, turn: None, /) -> Call:  # noqa: ARG002 # the protocol's
-        """Make one call.
-
-        Args:
-            call_id: Its name.
-            turn: Of no use here.
-        """
+        """Make one call."""
         chain = self._world.scenario.names
         ledger = Ledger(self._world, "langchain-like", call_id, chain)
         for position in range(len(chain)):
@@ -159,12 +154,7 @@ class LiteLLMSession:
         """Open a turn: it makes no difference."""
 
     def call(self, call_id: str, turn: None, /) -> Call:  # noqa: ARG002 # the protocol's
-        """Make one call.
-
-        Args:
-            call_id: Its name.
-            turn: Of no use here.
-        """
+        """Make one call."""
         chain = self._world.scenario.names
         ledger = Ledger(self._world, "litellm-like", call_id, chain)
         for position in range(len(chain)):

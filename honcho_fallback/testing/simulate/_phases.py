@@ -55,24 +55,12 @@ class Request(NamedTuple):
     taken: Taken
 
     def answered(self, latency: Latency | None = None, factor: float = 1.0) -> Reply:
-        """Return an answer.
-
-        Args:
-            latency: Another than the usual one.
-            factor: How many times slower.
-        """
+        """Return an answer."""
         seconds = (latency or self.latency).seconds(self.normal, factor)
         return Reply(seconds, None, seconds * self.first if self.stream else None)
 
     def broken(self, after: float, error: Exception, *, late: bool, quiet: bool = False) -> Reply:
-        """Return a failure.
-
-        Args:
-            after: Seconds until it shows.
-            error: What shows.
-            late: Whether a stream has brought content before.
-            quiet: Whether nothing else comes in between.
-        """
+        """Return a failure."""
         if not (late and self.stream):
             return Reply(after, error)
         first = self.latency.seconds(self.normal) * self.first

@@ -36,14 +36,7 @@ class PolicyCaller:
         self.policy = policy
 
     def open(self, world: World, /) -> PolicySession:
-        """Start afresh.
-
-        Args:
-            world: Where.
-
-        Raises:
-            FallbackConfigError: The scenario does not know one of the targets.
-        """
+        """Start afresh."""
         world.scenario.require(target.name for target in self.policy.targets)
         return PolicySession(self.policy, world)
 
@@ -69,12 +62,7 @@ class PolicySession:
         return self._policy.turn() if self._policy.config.reset == "turn" else None
 
     def call(self, call_id: str, turn: Turn | None, /) -> Call:
-        """Make one call.
-
-        Args:
-            call_id: Its name.
-            turn: From ``turn``.
-        """
+        """Make one call."""
         run = self._policy.start(turn=turn)
         try:
             yield from _drive(run, self._world)

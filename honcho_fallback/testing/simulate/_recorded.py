@@ -21,11 +21,7 @@ _FOR_EVER = 7200.0  # as Linux: tcp_keepalive_time
 
 
 def moment(at: float) -> float:
-    """Return a time in whole microseconds, so that sums of the same seconds are the same.
-
-    Args:
-        at: Seconds.
-    """
+    """Return a time in whole microseconds, so that sums of the same seconds are the same."""
     return round(at, 6)
 
 

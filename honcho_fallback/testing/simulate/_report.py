@@ -116,14 +116,7 @@ class Comparison:
     reports: tuple[Report, ...]
 
     def __getitem__(self, name: str) -> Report:
-        """Return a policy's report.
-
-        Args:
-            name: The policy's.
-
-        Raises:
-            KeyError: There is none of that name.
-        """
+        """Return a policy's report."""
         for report in self.reports:
             if report.name == name:
                 return report
@@ -158,14 +151,7 @@ def _fragment(comparison: Comparison) -> str:
 
 
 def report(name: str, world: World, seed: int, records: Sequence[CallRecord]) -> Report:
-    """Count.
-
-    Args:
-        name: The policy's.
-        world: The providers' side.
-        seed: What it was played with.
-        records: Of all calls, in the order in which they began.
-    """
+    """Count."""
     scenario, meters = world.scenario, world.meters
     took = sorted(record.seconds for record in records)
     answered = sum(record.outcome == "success" for record in records)
@@ -192,12 +178,7 @@ def report(name: str, world: World, seed: int, records: Sequence[CallRecord]) ->
 
 
 def percentile(ordered: Sequence[float], share: float) -> float:
-    """Return the nearest-rank percentile, 0 of nothing.
-
-    Args:
-        ordered: Values in ascending order.
-        share: Between 0 and 1.
-    """
+    """Return the nearest-rank percentile, 0 of nothing."""
     return ordered[max(0, ceil(share * len(ordered)) - 1)] if ordered else 0.0
 
 

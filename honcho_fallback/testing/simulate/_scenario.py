@@ -210,15 +210,7 @@ def load_scenario(source: str | Path) -> Scenario:
 
 
 def read_toml(source: str | Path, what: str) -> dict[str, Any]:
-    """Read a TOML file.
-
-    Args:
-        source: Where it is.
-        what: What it should hold, for messages.
-
-    Raises:
-        FallbackConfigError: It cannot be read, or is no TOML.
-    """
+    """Read a TOML file."""
     try:
         return tomllib.loads(Path(source).read_text(encoding="utf-8"))
     except (OSError, UnicodeDecodeError) as error:

@@ -46,12 +46,7 @@ class Meter:
         self._random = _luck(seed, f"target {target.name}")
 
     def ask(self, now: float, limits: Limits) -> Exchange:
-        """Answer one request.
-
-        Args:
-            now: The virtual time.
-            limits: The caller's patience.
-        """
+        """Answer one request."""
         reply = self._reply(now)
         exchange = seen(self._target.name, reply, limits)
         self.requests += 1
