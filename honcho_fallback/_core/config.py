@@ -165,9 +165,9 @@ class FallbackConfig(BaseModel):
             and self.deadline is not None
             and self.reserve >= self.deadline
         ):
-            found = f"got {self.reserve:g} with a deadline of {self.deadline:g}"
+            problem = f"got {self.reserve:g} with a deadline of {self.deadline:g}"
             fix = "keep less than the deadline for the fallbacks"
-            raise FallbackConfigError.about("reserve", found, fix)
+            raise FallbackConfigError.about("reserve", problem, fix)
 
     @field_validator("wait", "switch_wait", mode="before")
     @classmethod

@@ -31,15 +31,15 @@ class FallbackConfigError(FallbackError, ValueError):
     """Refuse bad input, with the field, what was found and the fix in the message."""
 
     @classmethod
-    def about(cls, field: str, found: str, fix: str) -> FallbackConfigError:
+    def about(cls, field: str, problem: str, fix: str) -> FallbackConfigError:
         """Say what is wrong with one field.
 
         Args:
             field: Its name.
-            found: What was found there, without secrets.
+            problem: What is wrong with it, without secrets.
             fix: What to do, in the imperative.
         """
-        return cls(f"{field}: {found}; {fix}")
+        return cls(f"{field}: {problem}; {fix}")
 
 
 class FallbackExhausted(FallbackError, ExceptionGroup[Exception]):  # noqa: N818 # the design's word
@@ -131,8 +131,8 @@ class TargetUnavailable(FallbackError):  # noqa: N818 # in line with the others
 def require_text(field: str, value: object, fix: str) -> None:
     """Refuse anything but a string with something in it."""
     if not isinstance(value, str) or not value.strip():
-        found = repr(value) if isinstance(value, str | None) else f"a {type(value).__name__}"
-        raise FallbackConfigError.about(field, f"got {found}", fix)
+        shown = repr(value) if isinstance(value, str | None) else f"a {type(value).__name__}"
+        raise FallbackConfigError.about(field, f"got {shown}", fix)
 
 
 def require_type(field: str, value: object, kind: type, fix: str) -> None:
@@ -181,16 +181,16 @@ def shorten_tracebacks(errors: Iterable[BaseException]) -> None:
 
 
 def _with_causes(errors: Iterable[BaseException]) -> list[BaseException]:
-    found: dict[int, BaseException] = {}
+    linked_errors: dict[int, BaseException] = {}
     pending = list(errors)
     while pending:
         error = pending.pop()
-        if id(error) in found:
+        if id(error) in linked_errors:
             continue
-        found[id(error)] = error
-        linked = (error.__cause__, None if error.__suppress_context__ else error.__context__)
-        pending += [link for link in linked if link is not None]
-    return list(found.values())
+        linked_errors[id(error)] = error
+        links = (error.__cause__, None if error.__suppress_context__ else error.__context__)
+        pending += [link for link in links if link is not None]
+    return list(linked_errors.values())
 
 
 def _frames(traceback: TracebackType | None) -> Iterator[TracebackType]:

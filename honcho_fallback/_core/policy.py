@@ -257,8 +257,8 @@ class FallbackPolicy:
         run, turn, agent = (overrides.pop(name, None) for name in ("run", "turn", "agent"))
         if run is not None:
             if turn is not None or agent is not None or overrides:
-                found = "it came with options for the call"
-                raise FallbackConfigError.about("run", found, "pass those to start()")
+                problem = "it came with options for the call"
+                raise FallbackConfigError.about("run", problem, "pass those to start()")
             return lambda: run
         if agent is not None or overrides:
             unknown = sorted(overrides.keys() - ConfigOptions.__annotations__.keys())

@@ -212,8 +212,8 @@ def _is_async(hook: object) -> bool:
 def check_chain(targets: Iterable[Target]) -> tuple[Target, ...]:
     """Return the chain as a tuple."""
     if isinstance(targets, str | Target):
-        found = f"got a single {type(targets).__name__}"
-        raise FallbackConfigError.about("targets", found, "pass a list of Target objects")
+        problem = f"got a single {type(targets).__name__}"
+        raise FallbackConfigError.about("targets", problem, "pass a list of Target objects")
     chain = tuple(targets)
     if not chain:
         fix = "pass at least one Target"
@@ -223,8 +223,8 @@ def check_chain(targets: Iterable[Target]) -> tuple[Target, ...]:
         require_type(f"targets[{position}]", target, Target, fix)
         name = target.name
         if name in [one.name for one in chain[:position]]:
-            field, found = f"targets[{position}].name", f"{name!r} is in the chain twice"
-            raise FallbackConfigError.about(field, found, "give one of them another name=")
+            field, problem = f"targets[{position}].name", f"{name!r} is in the chain twice"
+            raise FallbackConfigError.about(field, problem, "give one of them another name=")
     return chain
 
 

@@ -138,11 +138,12 @@ DIFFERENCES: tuple[Difference, ...] = (
     Difference("HRC-013", "one identity is asked once per call", applies=_one_identity),
     Difference(
         "HRS-014",
-        "transport recovery is not for a status",
+        "transport recovery is not for a status, nor for what is not transient",
         applies=lambda history: (
             _given(history, "transport_recovery")
             and any(
-                one["kind"] in {"timeout", "connection"} and one["status"]
+                one["kind"] in {"timeout", "connection"}
+                and (one["status"] or _given(history, "classify", "refine"))
                 for one in _attempts(history)
             )
         ),
