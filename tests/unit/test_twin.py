@@ -133,6 +133,11 @@ DIFFERENCES: tuple[Difference, ...] = (
         "where all cool down one is asked once",
         applies=lambda history: (
             any("all were cooling down" in (one["note"] or "") for one in _attempts(history))
+            # The note of a refresh that failed takes its place.
+            or any(
+                one["why"].startswith("it was cooling down")
+                for one in history.now.get("record", {}).get("untried", ())
+            )
         ),
     ),
     Difference("HRC-013", "one identity is asked once per call", applies=_one_identity),
