@@ -5,6 +5,12 @@ PYTEST_DONT_REWRITE: pytest would rewrite and watch a whole distribution that br
 
 from honcho_fallback._budget import RetryBudget
 from honcho_fallback._classify import classify
+from honcho_fallback._classify._answers import (
+    Answer,
+    check_response,
+    has_content,
+    read_answer,
+)
 from honcho_fallback._config import ConfigOptions, FallbackConfig
 from honcho_fallback._cooldown import Cooldown, CooldownStore
 from honcho_fallback._errors import (
@@ -21,11 +27,11 @@ from honcho_fallback._observer import CallContent, CallStart, FallbackObserver, 
 from honcho_fallback._policy import FallbackPolicy
 from honcho_fallback._record import AttemptRecord, CallRecord
 from honcho_fallback._recovery import Credential, RecoveryGuards, TransportRecovery
-from honcho_fallback._response import check_response
 from honcho_fallback._target import Attempt, Target
 from honcho_fallback._turn import Turn
 
 __all__ = [
+    "Answer",
     "AnswerRejected",
     "Attempt",
     "AttemptRecord",
@@ -56,4 +62,6 @@ __all__ = [
     "Turn",
     "check_response",
     "classify",
+    "has_content",
+    "read_answer",
 ]

@@ -8,10 +8,10 @@ from typing import TYPE_CHECKING
 
 from honcho_fallback._checks import require_text, require_type
 from honcho_fallback._classify import classify
+from honcho_fallback._classify._answers import check_response
 from honcho_fallback._errors import FallbackConfigError
 from honcho_fallback._failure import KINDS, Failure, FailureKind
 from honcho_fallback._observer import Observers, logger
-from honcho_fallback._response import check_response
 from honcho_fallback._target import Target
 
 if TYPE_CHECKING:

@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Any
-
-from honcho_fallback_langfuse._shape import is_mapping, is_sequence, part
 
 # Larger texts cost milliseconds each and are read by nobody.
 MOST_CHARACTERS = 1_000_000
@@ -73,9 +72,10 @@ def _plain(value: Any, budget: _Budget, depth: int) -> Any:
     budget.items -= 1
     if depth > _DEEPEST or budget.items < 0:
         return f"<{type(value).__name__}>"
-    if is_mapping(value):
+    # Asking the abstract class costs ten times as much as looking at the type.
+    if type(value) is dict or isinstance(value, Mapping):
         return {_key(key): _plain(one, budget, depth + 1) for key, one in value.items()}
-    if is_sequence(value):
+    if isinstance(value, list | tuple):
         return _items(value, budget, depth)
     opened = _opened(value)
     # What is left the SDK's serializer knows: dates, paths, dataclasses and the like.
@@ -112,14 +112,13 @@ def as_message(value: Any) -> dict[str, Any] | None:
     Args:
         value: Anything.
     """
-    kind, content = part(value, "type"), part(value, "content")
-    if is_mapping(value) or not isinstance(kind, str):
-        return None
-    if content is None or not is_mapping(part(value, "additional_kwargs")):
+    kind, content = getattr(value, "type", None), getattr(value, "content", None)
+    more = getattr(value, "additional_kwargs", None)
+    if not isinstance(kind, str) or content is None or not isinstance(more, dict):
         return None
     message: dict[str, Any] = {"role": _ROLES.get(kind, kind), "content": content}
     for name in ("tool_calls", "tool_call_id", "name"):
-        found = part(value, name)
-        if found:
-            message[name] = found
+        detail = getattr(value, name, None)
+        if detail:
+            message[name] = detail
     return message

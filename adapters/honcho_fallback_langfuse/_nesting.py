@@ -7,7 +7,6 @@ from contextvars import ContextVar
 from typing import TYPE_CHECKING, NamedTuple
 
 from honcho_fallback_langfuse._safe import attempted
-from honcho_fallback_langfuse._shape import is_mapping
 
 if TYPE_CHECKING:
     from collections.abc import Generator, Iterable
@@ -64,7 +63,7 @@ def _observation_of(handlers: Iterable[object], run_id: object) -> Parent | None
     for handler in handlers:
         # The handler tells nobody else which observation belongs to a run.
         runs = getattr(handler, "_runs", None)
-        observation = runs.get(run_id) if is_mapping(runs) else None
+        observation = runs.get(run_id) if isinstance(runs, dict) else None
         if observation is not None:
             return Parent(observation.trace_id, observation.id)
     return None

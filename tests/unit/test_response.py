@@ -16,7 +16,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from honcho_fallback import FailureKind, check_response
-from honcho_fallback._response import BROKEN, EMPTY, SHAPES
+from honcho_fallback._classify._answers import BROKEN, EMPTY, SHAPES
 
 Kind = FailureKind
 
