@@ -1,4 +1,4 @@
-"""What the chunks of a stream are to a call: an end, a whole to report."""
+"""What the chunks of a stream are to a call: content, an end, a whole to report."""
 
 from __future__ import annotations
 
@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any, Final
 from langchain_core.messages import AIMessage, AIMessageChunk
 from langchain_core.messages.ai import add_ai_message_chunks
 
+from honcho_fallback import has_content as carries_content
 from honcho_fallback_langchain._misread import MISREAD, check_misread
 
 if TYPE_CHECKING:
@@ -27,6 +28,17 @@ class _Nothing:
 
 
 NOTHING: Final = _Nothing()
+
+
+def has_content(chunk: Any) -> bool:
+    """Tell whether a chunk says anything yet; what a chain makes of an answer is whole.
+
+    Args:
+        chunk: Of a message or of whatever a chain produces.
+    """
+    if isinstance(chunk, AIMessage) and not isinstance(chunk, AIMessageChunk):
+        return True
+    return isinstance(chunk, int | float) or carries_content(chunk)
 
 
 def ends_message(chunk: Any) -> bool:

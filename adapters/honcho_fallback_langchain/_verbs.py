@@ -8,9 +8,8 @@ from typing import TYPE_CHECKING, Any, Generic, TypeVar
 from langchain_core.callbacks import AsyncCallbackManager, CallbackManager
 from langchain_core.runnables.utils import Input, Output
 
-from honcho_fallback import has_content
 from honcho_fallback_langchain._call import Call
-from honcho_fallback_langchain._chunks import NOTHING, merged
+from honcho_fallback_langchain._chunks import NOTHING, has_content, merged
 from honcho_fallback_langchain._over_chain import OverChain
 from honcho_fallback_langchain._sdk_timeouts import in_time, in_time_to_start
 

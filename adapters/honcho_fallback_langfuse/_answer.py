@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
+from honcho_fallback_langfuse._content import is_sequence
+
 if TYPE_CHECKING:
     from honcho_fallback import Answer
 
@@ -15,10 +17,11 @@ def shown(output: Any, answer: Answer) -> Any:
         output: An SDK's answer, or the tuple of a stream's chunks.
         answer: What was read in it.
     """
-    content = answer.content
-    if content is None or type(output) is list:  # a list is no stream here
-        return list(output) if isinstance(output, tuple) else output
-    first = output[0] if isinstance(output, tuple) and output else output
-    if isinstance(content, str) and content is not output and not isinstance(first, str | tuple):
-        return {"role": "assistant", "content": content}
-    return content
+    if type(output) is list:  # an answer of its own kind, no stream
+        return output
+    pieces = output if is_sequence(output) else (output,)
+    if answer.content is None:
+        return list(pieces) if is_sequence(output) else output
+    if not isinstance(answer.content, str) or all(isinstance(piece, str) for piece in pieces):
+        return answer.content
+    return {"role": "assistant", "content": answer.content}

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any
+from typing import Any, TypeGuard
 
 # Larger texts cost milliseconds each and are read by nobody.
 MOST_CHARACTERS = 1_000_000
@@ -13,6 +13,25 @@ _SCALARS = frozenset({bool, int, float, type(None)})
 
 # LangChain names who speaks otherwise than everybody else.
 _ROLES = {"human": "user", "ai": "assistant", "AIMessageChunk": "assistant"}
+
+
+def is_mapping(value: object) -> TypeGuard[Mapping[Any, Any]]:
+    """Tell whether a value has keys.
+
+    Args:
+        value: Anything.
+    """
+    # Asking the abstract class costs ten times as much as looking at the type.
+    return type(value) is dict or isinstance(value, Mapping)
+
+
+def is_sequence(value: object) -> TypeGuard[list[Any] | tuple[Any, ...]]:
+    """Tell whether a value is a list or a tuple.
+
+    Args:
+        value: Anything.
+    """
+    return isinstance(value, list | tuple)
 
 
 class _Budget:
@@ -72,10 +91,9 @@ def _plain(value: Any, budget: _Budget, depth: int) -> Any:
     budget.items -= 1
     if depth > _DEEPEST or budget.items < 0:
         return f"<{type(value).__name__}>"
-    # Asking the abstract class costs ten times as much as looking at the type.
-    if type(value) is dict or isinstance(value, Mapping):
+    if is_mapping(value):
         return {_key(key): _plain(one, budget, depth + 1) for key, one in value.items()}
-    if isinstance(value, list | tuple):
+    if is_sequence(value):
         return _items(value, budget, depth)
     opened = _opened(value)
     # What is left the SDK's serializer knows: dates, paths, dataclasses and the like.

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 from honcho_fallback import read_answer
 from honcho_fallback_langfuse import _facts
 from honcho_fallback_langfuse._answer import shown
-from honcho_fallback_langfuse._content import clean, plain
+from honcho_fallback_langfuse._content import clean, is_sequence, plain
 from honcho_fallback_langfuse._safe import attempted
 from honcho_fallback_langfuse._usage import read_usage
 
@@ -169,6 +169,6 @@ def parameters(held: CallInFlight, target: Target) -> dict[str, Any] | None:
 def _is_plain(value: Any) -> bool:
     if isinstance(value, str):
         return len(value) <= _LONGEST_PARAMETER
-    if isinstance(value, list | tuple):
+    if is_sequence(value):
         return len(value) <= _LONGEST_PARAMETER and all(isinstance(one, str) for one in value)
     return isinstance(value, bool | int | float)

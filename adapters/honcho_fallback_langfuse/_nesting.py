@@ -6,6 +6,7 @@ from contextlib import contextmanager
 from contextvars import ContextVar
 from typing import TYPE_CHECKING, NamedTuple
 
+from honcho_fallback_langfuse._content import is_mapping
 from honcho_fallback_langfuse._safe import attempted
 
 if TYPE_CHECKING:
@@ -63,7 +64,7 @@ def _observation_of(handlers: Iterable[object], run_id: object) -> Parent | None
     for handler in handlers:
         # The handler tells nobody else which observation belongs to a run.
         runs = getattr(handler, "_runs", None)
-        observation = runs.get(run_id) if isinstance(runs, dict) else None
+        observation = runs.get(run_id) if is_mapping(runs) else None
         if observation is not None:
             return Parent(observation.trace_id, observation.id)
     return None

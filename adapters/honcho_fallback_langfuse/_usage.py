@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 
 from honcho_fallback import read_answer
+from honcho_fallback_langfuse._content import is_mapping
 
 if TYPE_CHECKING:
+    from collections.abc import Mapping
+
     from honcho_fallback import Answer
 
 Source = Literal["provider", "estimated", "none"]
@@ -59,7 +61,7 @@ def read_usage(reported: Any, answer: Answer) -> Usage | None:
         reported: What the caller passed to ``succeed(usage=...)``, or None.
         answer: What was read in the answer; the caller's report goes before it.
     """
-    counted = dict(reported) if isinstance(reported, Mapping) else {}
+    counted = dict(reported) if is_mapping(reported) else {}
     report = read_answer({"usage": counted or reported})
     if report.usage is None:
         return None if answer.usage is None else Usage(answer.usage, answer.cost)

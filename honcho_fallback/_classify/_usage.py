@@ -113,7 +113,10 @@ def _merged(chunks: Sequence[Any]) -> _Counts:
 
 def _one(item: Any) -> tuple[_Dialect | None, _Counts, str]:
     """Find the counts of one answer, chunk or event, in whose dialect and where."""
-    fields = fields_of(item)
+    try:
+        fields = fields_of(item)
+    except AttributeError:
+        return _NOTHING
     for step, place in _PLACES:
         # Most of the steps lead nowhere, and most chunks have no usage.
         if step not in fields and step != _HIDDEN:
@@ -143,7 +146,7 @@ def _read(value: Any) -> tuple[_Dialect | None, _Counts]:
 
 def _counts(fields: dict[str, Any], dialect: _Dialect) -> _Counts:
     counts: _Counts = {}
-    for name, key in zip(_SIDES, dialect, strict=False):
+    for name, key in zip(_SIDES, dialect[:3], strict=True):
         count = _count(fields.get(key))
         if count is not None:
             counts[name] = count
@@ -151,10 +154,10 @@ def _counts(fields: dict[str, Any], dialect: _Dialect) -> _Counts:
         return {}
     for place, leaves in dialect.details:
         part = fields.get(place) if place else fields
-        if part is not fields and part is not None:
-            part = fields_of(part) if hasattr(part, "__dict__") or isinstance(part, dict) else {}
-        for leaf, name in leaves if part else ():
-            count = _count(part.get(leaf))
+        known = isinstance(part, dict) or hasattr(part, "__dict__")
+        part_fields = fields_of(part) if known else {}
+        for leaf, name in leaves if part_fields else ():
+            count = _count(part_fields.get(leaf))
             if count is not None:
                 counts[name] = counts.get(name, 0) + count
     return counts
