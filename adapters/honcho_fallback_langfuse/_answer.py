@@ -17,11 +17,10 @@ def shown(output: Any, answer: Answer) -> Any:
         output: An SDK's answer, or the tuple of a stream's chunks.
         answer: What was read in it.
     """
-    if type(output) is list:  # an answer of its own kind, no stream
-        return output
     pieces = output if is_sequence(output) else (output,)
-    if answer.content is None:
-        return list(pieces) if is_sequence(output) else output
+    # A list is an answer of its own kind, no stream.
+    if answer.content is None or type(output) is list:
+        return [*pieces] if is_sequence(output) else output
     if not isinstance(answer.content, str) or all(isinstance(piece, str) for piece in pieces):
         return answer.content
     return {"role": "assistant", "content": answer.content}

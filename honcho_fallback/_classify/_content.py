@@ -57,12 +57,11 @@ def content_of(item: Any) -> Any:
 
 def _message(item: Any, part: Any, shape: Shape) -> Any:
     """Return a part's text where it is nothing but one, else the message around it."""
-    paths = (*shape.content, *shape.refusal, *shape.partial)
-    values = [value for path in paths if carries(value := find(part, path))]
-    if not values:
-        empty = [value for path in shape.content if (value := find(part, path)) is not None]
-        return "" if empty else None
-    text = _text(values[0]) if len(values) == 1 else None
+    values = [value for path in shape.content if carries(value := find(part, path))]
+    beside = any(carries(find(part, path)) for path in (*shape.refusal, *shape.partial))
+    if not values and not beside:
+        return "" if first(part, shape.content) is not None else None
+    text = _text(values[0]) if len(values) == 1 and not beside else None
     if text is not None:
         return text
     if not shape.message:

@@ -72,7 +72,7 @@ def usage_of(answer: Any) -> dict[str, int] | None:
 
 def cost_of(answer: Any) -> float | None:
     """Read the US dollars that an answer names, or None; never raise."""
-    stream = isinstance(answer, list | tuple)
+    stream = type(answer) in {list, tuple}
     for item in reversed(ends(answer)) if stream else (answer,):
         for path in _COSTS if type(item) not in _NO_USAGE else ():
             with suppress(Exception):
