@@ -4,7 +4,7 @@ PYTEST_DONT_REWRITE: pytest would rewrite and watch a whole distribution that br
 """
 
 from honcho_fallback._classify import classify
-from honcho_fallback._classify._answers import check_response
+from honcho_fallback._classify._answers import Answer, check_response, has_content, read_answer
 from honcho_fallback._core.config import FallbackConfig
 from honcho_fallback._core.errors import (
     AnswerRejected,
@@ -41,6 +41,7 @@ from honcho_fallback._core.target import Attempt, Credential, Target
 from honcho_fallback._core.turn import Turn
 
 __all__ = [
+    "Answer",
     "AnswerRejected",
     "Attempt",
     "AttemptRecord",
@@ -78,6 +79,8 @@ __all__ = [
     "Turn",
     "check_response",
     "classify",
+    "has_content",
+    "read_answer",
 ]
 
 # A traceback names an error as users import it, not by the room that it lives in.

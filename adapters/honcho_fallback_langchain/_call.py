@@ -8,7 +8,6 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, cast
 
-from langchain_core.messages.ai import add_usage
 from langchain_core.runnables.config import ensure_config
 
 from honcho_fallback_langchain._candidates import may_be_asked_for_usage, parameters_of
@@ -29,7 +28,6 @@ if TYPE_CHECKING:
         CallbackManager,
         CallbackManagerForChainRun,
     )
-    from langchain_core.messages.ai import UsageMetadata
     from langchain_core.runnables import RunnableConfig
 
     from honcho_fallback import Attempt, FallbackRun
@@ -69,7 +67,7 @@ class Call:
         self.run_name = self.config.pop("run_name", None)
         self.run_id = self.config.pop("run_id", None)
         self.manager: Manager | None = None
-        self.usage: UsageMetadata | None = None
+        self.usage: dict[str, int] = {}
         # Langfuse's own handlers that an observer stands in for, and the run they were given to.
         self.replaced: tuple[list[object], object] = ([], None)
 
@@ -144,7 +142,7 @@ class Call:
         """Note what an answer cost, and return it marked."""
         usage = usage_of(answer)
         if usage is not None:
-            self.run.tell(usage=dict(usage))
+            self.run.tell(usage=usage)
         return mark(answer, describe(self.run, attempt))
 
     def ask(self, attempt: Attempt) -> Any:
@@ -193,8 +191,10 @@ class Call:
         """Note what a chunk says of its cost, and mark the message's last."""
         usage = usage_of(chunk)
         if usage is not None:
-            self.usage = add_usage(self.usage, usage)
-            self.run.tell(usage=dict(self.usage))
+            # Each chunk of a message carries its share.
+            before = self.usage
+            self.usage = before | {name: before.get(name, 0) + usage[name] for name in usage}
+            self.run.tell(usage=self.usage)
         if ends_message(chunk):
             return mark(chunk, describe(self.run, self.run.attempt))
         return chunk

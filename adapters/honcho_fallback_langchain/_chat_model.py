@@ -10,6 +10,7 @@ from langchain_core.messages import AIMessage, AIMessageChunk, BaseMessage
 from langchain_core.runnables import Runnable
 from pydantic import ConfigDict, Field, InstanceOf
 
+from honcho_fallback import has_content
 from honcho_fallback_langchain._binding import FallbackBinding
 from honcho_fallback_langchain._candidates import chat_model_of, given_candidates
 from honcho_fallback_langchain._messages import for_provider, settings_for
@@ -18,7 +19,7 @@ from honcho_fallback_langchain._profile import joined_profile
 from honcho_fallback_langchain._rebound import configurable, each, rebound
 from honcho_fallback_langchain._runnable import FallbackRunnable
 from honcho_fallback_langchain._sdk_timeouts import in_time, in_time_to_start
-from honcho_fallback_langchain._silent import Silent, says_something
+from honcho_fallback_langchain._silent import Silent
 from honcho_fallback_langchain._verbs import Verbs
 
 if TYPE_CHECKING:
@@ -242,7 +243,7 @@ class FallbackChatModel(Verbs[LanguageModelInput, AIMessage, AIMessageChunk], Ba
     ) -> Iterator[ChatGenerationChunk]:
         silent = self._silent(messages, stop, kwargs)
         ask = in_time_to_start(silent.stream)
-        return self.policy.stream(ask, has_content=says_something, run=silent.run)
+        return self.policy.stream(ask, has_content=has_content, run=silent.run)
 
     def _astream(
         self,
@@ -252,7 +253,7 @@ class FallbackChatModel(Verbs[LanguageModelInput, AIMessage, AIMessageChunk], Ba
         **kwargs: Any,
     ) -> AsyncIterator[ChatGenerationChunk]:
         silent = self._silent(messages, stop, kwargs)
-        return self.policy.astream(silent.astream, has_content=says_something, run=silent.run)
+        return self.policy.astream(silent.astream, has_content=has_content, run=silent.run)
 
     def _silent(
         self, messages: list[BaseMessage], stop: list[str] | None, kwargs: dict[str, Any]

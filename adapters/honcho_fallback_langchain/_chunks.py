@@ -10,17 +10,18 @@ from typing import TYPE_CHECKING, Any, Final
 from langchain_core.messages import AIMessage, AIMessageChunk
 from langchain_core.messages.ai import add_ai_message_chunks
 
+from honcho_fallback import has_content as carries_content
 from honcho_fallback_langchain._misread import MISREAD, check_misread
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Iterator
 
-# Of a content block, what is there before the model has said anything.
-_FRAME = frozenset({"id", "index", "type"})
-
 
 class _Nothing:
     """Stand for a stream that ended without a chunk: an answer for a chain, not a failure."""
+
+    def __bool__(self) -> bool:
+        return False
 
     def __repr__(self) -> str:
         return "<no chunk>"
@@ -30,23 +31,14 @@ NOTHING: Final = _Nothing()
 
 
 def has_content(chunk: Any) -> bool:
-    """Tell whether a chunk says anything yet.
-
-    OpenAI, Anthropic and LiteLLM send an empty first chunk, and an overloaded provider may say so
-    right after it.
+    """Tell whether a chunk says anything yet; what a chain makes of an answer is whole.
 
     Args:
         chunk: Of a message or of whatever a chain produces.
     """
-    if isinstance(chunk, AIMessageChunk):
-        return bool(
-            chunk.tool_call_chunks
-            or chunk.additional_kwargs
-            or any(_says(block) for block in chunk.content)
-        )
-    if isinstance(chunk, str | list | dict | tuple):
-        return bool(chunk)
-    return chunk is not None and chunk is not NOTHING
+    if isinstance(chunk, AIMessage) and not isinstance(chunk, AIMessageChunk):
+        return True
+    return isinstance(chunk, int | float) or carries_content(chunk)
 
 
 def ends_message(chunk: Any) -> bool:
@@ -115,9 +107,3 @@ def merged(chunks: list[Any]) -> Any:
         return reduce(add, chunks)
     except TypeError:  # as everywhere in LangChain
         return chunks[-1]
-
-
-def _says(block: str | dict[str, Any]) -> bool:
-    if isinstance(block, str):
-        return bool(block)
-    return any(value for key, value in block.items() if key not in _FRAME)

@@ -6,10 +6,10 @@ from typing import TYPE_CHECKING, Any
 
 from langchain_core.messages import AIMessage
 
+from honcho_fallback import read_answer
+
 if TYPE_CHECKING:
     from collections.abc import Mapping
-
-    from langchain_core.messages.ai import UsageMetadata
 
     from honcho_fallback import Attempt, AttemptRecord, FallbackRun, Target
 
@@ -75,7 +75,7 @@ def attempt_metadata(run: FallbackRun, attempt: Attempt, primary: Target) -> dic
     }
 
 
-def usage_of(answer: Any) -> UsageMetadata | None:
+def usage_of(answer: Any) -> Mapping[str, int] | None:
     """Find what an answer cost, as the provider reported it, or None.
 
     Args:
@@ -83,7 +83,7 @@ def usage_of(answer: Any) -> UsageMetadata | None:
     """
     if isinstance(answer, dict):
         answer = answer.get("raw")
-    return getattr(answer, "usage_metadata", None) or None
+    return read_answer(answer).usage if isinstance(answer, AIMessage) else None
 
 
 def _failed(attempt: AttemptRecord) -> dict[str, Any]:

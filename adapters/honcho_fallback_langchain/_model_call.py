@@ -109,7 +109,7 @@ class ModelCall:
         for message in result:
             usage = usage_of(message)
             if usage is not None:
-                self.run.tell(usage=dict(usage))
+                self.run.tell(usage=usage)
         return replace(response, result=result)
 
     def told(

@@ -21,7 +21,6 @@ from langchain_core.runnables.base import RunnableBindingBase
 from langchain_core.runnables.config import ensure_config
 from langchain_core.utils.utils import LC_ID_PREFIX
 
-from honcho_fallback_langchain._chunks import has_content
 from honcho_fallback_langchain._marks import describe, mark, usage_of
 from honcho_fallback_langchain._misread import MISREAD, check_misread, unreadable
 from honcho_fallback_langchain._options import for_this_call
@@ -147,7 +146,7 @@ class Silent:
         ]
         usage = usage_of(generations[0].message)
         if usage is not None:
-            self.run.tell(usage=dict(usage))
+            self.run.tell(usage=usage)
         return result.model_copy(update={"generations": generations})
 
 
@@ -203,15 +202,6 @@ def unheard(candidate: object, asked: Any, kwargs: dict[str, Any]) -> Unheard | 
     if not _FOR_TRACING.isdisjoint(kwargs):
         kwargs = {name: value for name, value in kwargs.items() if name not in _FOR_TRACING}
     return Unheard(candidate, asked, kwargs)
-
-
-def says_something(chunk: ChatGenerationChunk) -> bool:
-    """Tell whether a generation's chunk says anything yet.
-
-    Args:
-        chunk: Of a stream.
-    """
-    return has_content(chunk.message)
 
 
 def _check_generations(result: ChatResult) -> None:

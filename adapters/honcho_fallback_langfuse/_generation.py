@@ -6,17 +6,17 @@ from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
 from typing import TYPE_CHECKING, Any, NamedTuple
 
+from honcho_fallback import read_answer
 from honcho_fallback_langfuse import _facts
-from honcho_fallback_langfuse._answer import answer
-from honcho_fallback_langfuse._content import clean, plain
+from honcho_fallback_langfuse._answer import shown
+from honcho_fallback_langfuse._content import clean, is_sequence, plain
 from honcho_fallback_langfuse._safe import attempted
-from honcho_fallback_langfuse._shape import is_sequence
 from honcho_fallback_langfuse._usage import read_usage
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
 
-    from honcho_fallback import CallRecord, Target
+    from honcho_fallback import Answer, CallRecord, Target
     from honcho_fallback_langfuse._in_flight import CallInFlight
     from honcho_fallback_langfuse._usage import Usage
 
@@ -91,6 +91,7 @@ class _Told(NamedTuple):
     held: CallInFlight
     record: CallRecord
     shown: Shown
+    answer: Answer
     usage: Usage | None
     target: Target
 
@@ -103,14 +104,15 @@ def generation(held: CallInFlight, record: CallRecord, shown: Shown) -> dict[str
         record: How it ended.
         shown: What of it is shown.
     """
-    usage = attempted(read_usage, "reading the usage", record.usage, held.output)
-    told = _Told(held, record, shown, usage, _facts.named_target(held, record))
+    answer = read_answer(held.output)
+    usage = attempted(read_usage, "reading the usage", record.usage, answer)
+    told = _Told(held, record, shown, answer, usage, _facts.named_target(held, record))
     fields = {name: attempted(make, name, told) for name, make in _FIELDS.items()}
     return {name: value for name, value in fields.items() if value is not None}
 
 
 def _output(told: _Told) -> Any:
-    return told.shown.content(answer(told.held.output)) if told.shown.output else None
+    return told.shown.content(shown(told.held.output, told.answer)) if told.shown.output else None
 
 
 def _buckets(told: _Told) -> dict[str, int] | None:

@@ -6,8 +6,8 @@ from contextlib import contextmanager
 from contextvars import ContextVar
 from typing import TYPE_CHECKING, NamedTuple
 
+from honcho_fallback_langfuse._content import is_mapping
 from honcho_fallback_langfuse._safe import attempted
-from honcho_fallback_langfuse._shape import is_mapping
 
 if TYPE_CHECKING:
     from collections.abc import Generator, Iterable

@@ -12,18 +12,18 @@ from typing import TYPE_CHECKING, Any
 
 from opentelemetry import trace
 
+from honcho_fallback import read_answer
 from honcho_fallback_langfuse import _facts
 from honcho_fallback_langfuse._content import clean
 from honcho_fallback_langfuse._generation import parameters
 from honcho_fallback_langfuse._observer import SpanObserver
 from honcho_fallback_langfuse._safe import attempted
-from honcho_fallback_langfuse._shape import part, parts, pieces, text
 from honcho_fallback_langfuse._usage import Usage, read_usage
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from honcho_fallback import AttemptRecord, CallRecord, CallStart
+    from honcho_fallback import Answer, AttemptRecord, CallRecord, CallStart
     from honcho_fallback_langfuse._in_flight import CallInFlight
 
 _OPERATION = "chat"
@@ -42,6 +42,14 @@ _REQUEST = {
     "presence_penalty": "presence_penalty",
     "seed": "seed",
     "stop_sequences": "stop_sequences",
+}
+
+_USAGE = {
+    "gen_ai.usage.input_tokens": "input_tokens",
+    "gen_ai.usage.output_tokens": "output_tokens",
+    "gen_ai.usage.cache_read.input_tokens": "cache_read_tokens",
+    "gen_ai.usage.cache_creation.input_tokens": "cache_write_tokens",
+    "gen_ai.usage.reasoning.output_tokens": "reasoning_tokens",
 }
 
 # The caller who leaves is no error of the operation.
@@ -84,13 +92,14 @@ class OpenTelemetryHandler(SpanObserver):
     def _end(self, held: CallInFlight, record: CallRecord) -> None:
         span: trace.Span = held.span
         try:
-            usage = attempted(read_usage, "reading the usage", record.usage, held.output)
+            answer = read_answer(held.output)
+            usage = attempted(read_usage, "reading the usage", record.usage, answer)
             makers: tuple[Callable[[], dict[str, Any]], ...] = (
-                lambda: _answerer(held, record),
+                lambda: _answerer(held, record, answer),
                 lambda: _request(held, record),
                 lambda: _tokens(usage),
                 lambda: _facts_of(record, usage),
-                lambda: {"gen_ai.response.finish_reasons": _finish_reasons(held.output)},
+                lambda: {"gen_ai.response.finish_reasons": _finish_reasons(answer)},
             )
             for make in makers:
                 made = attempted(make, "an attribute") or {}
@@ -111,11 +120,11 @@ class OpenTelemetryHandler(SpanObserver):
             span.end()
 
 
-def _answerer(held: CallInFlight, record: CallRecord) -> dict[str, Any]:
+def _answerer(held: CallInFlight, record: CallRecord, answer: Answer) -> dict[str, Any]:
     named = _facts.named_target(held, record)
     told = {"gen_ai.provider.name": clean(named.provider or _OTHER)}
     if record.answered_by is not None:
-        told["gen_ai.response.model"] = clean(text(held.output, "model") or named.model)
+        told["gen_ai.response.model"] = clean(answer.model or named.model)
     return told
 
 
@@ -134,13 +143,7 @@ def _request(held: CallInFlight, record: CallRecord) -> dict[str, Any]:
 def _tokens(usage: Usage | None) -> dict[str, Any]:
     if usage is None:
         return {}
-    return {
-        "gen_ai.usage.input_tokens": usage.input,
-        "gen_ai.usage.output_tokens": usage.output,
-        "gen_ai.usage.cache_read.input_tokens": usage.cached,
-        "gen_ai.usage.cache_creation.input_tokens": usage.cache_creation,
-        "gen_ai.usage.reasoning.output_tokens": usage.reasoning,
-    }
+    return {name: usage.counts.get(count) for name, count in _USAGE.items()}
 
 
 def _facts_of(record: CallRecord, usage: Usage | None) -> dict[str, Any]:
@@ -154,13 +157,8 @@ def _facts_of(record: CallRecord, usage: Usage | None) -> dict[str, Any]:
     }
 
 
-def _finish_reasons(output: Any) -> list[str]:
-    told: list[str] = []
-    # The last chunk of a stream may hold nothing but the usage.
-    for piece in pieces(output)[-3:]:
-        told += [text(choice, "finish_reason") for choice in parts(piece, "choices")]
-        told += [text(piece, "stop_reason"), text(part(piece, "delta"), "stop_reason")]
-    return [reason for reason in told if reason]
+def _finish_reasons(answer: Answer) -> list[str]:
+    return [answer.finish_reason] if answer.finish_reason else []
 
 
 def _error_type(record: CallRecord) -> str:

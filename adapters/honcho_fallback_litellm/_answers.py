@@ -1,4 +1,4 @@
-"""What an answer carries: the record, and on the Proxy the headers; what it cost."""
+"""What an answer carries: the record, and on the Proxy the headers."""
 
 # LiteLLM's objects and dicts have whatever shape they have; what comes out of here is typed.
 # pyright: reportUnknownArgumentType=false, reportUnknownMemberType=false
@@ -12,19 +12,6 @@ if TYPE_CHECKING:
     from honcho_fallback import CallRecord
 
 RECORD = "fallback"
-_USAGE = (
-    "prompt_tokens",
-    "completion_tokens",
-    "total_tokens",
-    "prompt_tokens_details",
-    "completion_tokens_details",
-    "input_tokens",
-    "output_tokens",
-    "input_tokens_details",
-    "output_tokens_details",
-    "cache_creation_input_tokens",
-    "cache_read_input_tokens",
-)
 
 
 def attach(carrier: Any, record: CallRecord, answering: str | None = None) -> None:
@@ -82,44 +69,6 @@ def headers_of(record: CallRecord, answering: str | None = None) -> dict[str, st
     if failed:
         headers["x-honcho-fallback-reason"] = ", ".join(str(one.kind) for one in failed)
     return {name: _printable(value) for name, value in headers.items()}
-
-
-def usage_of(answer: Any) -> dict[str, Any] | None:
-    """Read what an answer or a chunk says that it cost, as plain values, nothing added.
-
-    Args:
-        answer: A response object, a mapping or a chunk.
-    """
-    found = answer.get("usage") if isinstance(answer, dict) else getattr(answer, "usage", None)
-    if found is None:
-        found = getattr(getattr(answer, "response", None), "usage", None)
-    told = _plain(found)
-    if not isinstance(told, dict):
-        return None
-    usage = {name: told[name] for name in _USAGE if told.get(name) is not None}
-    return usage or None
-
-
-def usage_of_chunk(chunk: Any) -> dict[str, Any] | None:
-    """Read what a stream's chunk says that it cost.
-
-    LiteLLM keeps the figures of providers that send them unasked with the last chunk, out of
-    sight; zeros there mean that none came.
-
-    Args:
-        chunk: Of a chat, or an event.
-    """
-    usage = usage_of(chunk)
-    if usage is not None:
-        return usage
-    hidden = getattr(chunk, "_hidden_params", None)
-    usage = usage_of(hidden) if isinstance(hidden, dict) else None
-    return usage if usage is not None and usage.get("total_tokens") else None
-
-
-def _plain(value: Any) -> Any:
-    dump = getattr(value, "model_dump", None)
-    return dump(exclude_none=True) if callable(dump) else value
 
 
 def _hidden_params(carrier: Any) -> dict[str, Any] | None:

@@ -6,8 +6,8 @@ from contextlib import suppress
 from contextvars import ContextVar
 from typing import TYPE_CHECKING, Any
 
-from honcho_fallback import AnswerRejected, FallbackPolicy
-from honcho_fallback_litellm._answers import attach, usage_of
+from honcho_fallback import AnswerRejected, FallbackPolicy, read_answer
+from honcho_fallback_litellm._answers import attach
 from honcho_fallback_litellm._failures import forget_loop_lookup, provider_error
 from honcho_fallback_litellm._patience import Patience
 
@@ -221,7 +221,7 @@ class Call:
         """
         name = self.run.attempt.target.name
         try:
-            following = self.run.accept(answer, usage=usage_of(answer))
+            following = self.run.accept(answer, usage=read_answer(answer).usage)
         except Exception as error:
             self._reported, self._goes_on = error, False
             raise

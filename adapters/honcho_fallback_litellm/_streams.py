@@ -15,24 +15,14 @@ from contextlib import suppress
 from functools import cache
 from typing import TYPE_CHECKING, Any
 
-from honcho_fallback_litellm._answers import renew, usage_of_chunk
+from honcho_fallback import has_content, read_answer
+from honcho_fallback_litellm._answers import renew
 from honcho_fallback_litellm._call import CURRENT
 from honcho_fallback_litellm._failures import provider_error
 
 if TYPE_CHECKING:
     from honcho_fallback_litellm._call import Call
     from honcho_fallback_litellm._gates import Gates
-
-_SAID = (
-    "content",
-    "tool_calls",
-    "function_call",
-    "reasoning_content",
-    "thinking_blocks",
-    "refusal",
-    "audio",
-    "images",
-)
 
 
 def is_stream(answer: Any) -> bool:
@@ -64,7 +54,7 @@ def managed_stream(inner: Any, call: Call, gates: Gates) -> Any:
 class _Reading:
     """Hold what is known of a stream between two chunks."""
 
-    __slots__ = ("attempt", "call", "gates", "held", "inner", "kept", "over", "ready", "usage")
+    __slots__ = ("attempt", "call", "counted", "gates", "held", "inner", "kept", "over", "ready")
 
     def __init__(self, inner: Any, call: Call, gates: Gates) -> None:
         self.inner = inner
@@ -75,7 +65,7 @@ class _Reading:
         self.held: list[Any] | None = []
         self.ready: deque[Any] = deque()
         self.over = False
-        self.usage: dict[str, Any] | None = None
+        self.counted: list[Any] = []  # the chunks that say what it cost
         self.kept: list[Any] = []
 
     def be_patient(self) -> None:
@@ -89,10 +79,10 @@ class _Reading:
         if self.held is not None and not call.ended and call.run.attempt.number != self.attempt:
             self.attempt = call.run.attempt.number
             self.forget()  # another target has been asked
-        usage = usage_of_chunk(chunk)
-        if usage is not None:
-            self.usage = usage
-            if call.hides_usage and not _says_anything(chunk):
+        answer = read_answer(chunk)
+        if answer.usage is not None:
+            self.counted.append(chunk)
+            if call.hides_usage and answer.finish_reason is None and not carries(chunk):
                 return
         if call.run.wants_content:
             self.kept.append(chunk)
@@ -100,7 +90,7 @@ class _Reading:
             self.ready.append(chunk)
             return
         self.held.append(chunk)
-        if has_content(chunk):
+        if carries(chunk):
             if not call.ended:
                 call.run.content()
             self.release()
@@ -110,7 +100,7 @@ class _Reading:
         if self.held is not None:
             self.held.clear()
         self.kept.clear()
-        self.usage = None
+        self.counted.clear()
 
     def release(self) -> None:
         self.ready.extend(self.held or ())
@@ -123,7 +113,7 @@ class _Reading:
         if not self.call.ended:
             if run.wants_content:
                 run.tell(output=tuple(self.kept))
-            run.succeed(usage=self.usage)
+            run.succeed(usage=read_answer(self.counted).usage)
         renew(stream, self.call.record)
 
     def fail(self, error: BaseException) -> BaseException | None:
@@ -268,27 +258,11 @@ def _cause_of_restart(error: Exception) -> Exception:
     return below if isinstance(below, Exception) else error
 
 
-def has_content(chunk: Any) -> bool:
+def carries(chunk: Any) -> bool:
     """Tell whether a chunk is worth handing out; no other target is asked after that.
 
     Args:
         chunk: Of a chat, of Responses, of Messages, or of anything else.
     """
-    choices = getattr(chunk, "choices", None)
-    if choices is not None:
-        return any(_said(getattr(choice, "delta", choice)) for choice in choices)
-    if isinstance(chunk, bytes):
-        return b"content_block_delta" in chunk
-    kind = chunk.get("type") if isinstance(chunk, dict) else getattr(chunk, "type", None)
-    if kind is None:
-        return True
-    return str(getattr(kind, "value", kind)).endswith((".delta", "content_block_delta"))
-
-
-def _said(delta: Any) -> bool:
-    return any(getattr(delta, name, None) for name in _SAID) or bool(getattr(delta, "text", None))
-
-
-def _says_anything(chunk: Any) -> bool:
-    choices = getattr(chunk, "choices", None) or ()
-    return has_content(chunk) or any(getattr(one, "finish_reason", None) for one in choices)
+    # What Anthropic sends is passed on to Messages as it came over the wire.
+    return b"content_block_delta" in chunk if isinstance(chunk, bytes) else has_content(chunk)

@@ -1,7 +1,7 @@
-"""Say what fails under HTTP 200: bodies and streams that no SDK raises for.
+"""Say what an answer holds, in one place for all: text, cost, end, and failure under HTTP 200.
 
 The shapes are a table of paths. Objects are read through what they hold, never through their
-properties, and only if their class comes from a library that the table names.
+properties; those that are judged come from a library that the table names.
 """
 
 # What is read here has whatever shape a stranger gave it; what comes out is typed.
@@ -10,41 +10,68 @@ properties, and only if their class comes from a library that the table names.
 
 from __future__ import annotations
 
-from functools import lru_cache, partial
-from typing import Any, NamedTuple
+from contextlib import suppress
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from honcho_fallback._classify import classify
-from honcho_fallback._classify._tables import by_key, frozen, read
+from honcho_fallback._classify._content import carries, content_of, joined
+from honcho_fallback._classify._paths import find, first
+from honcho_fallback._classify._shapes import (
+    SHAPES,
+    TABLES,
+    at_of,
+    is_known,
+    opened,
+    parts_of,
+    shape_of,
+    word,
+)
+from honcho_fallback._classify._tables import by_key
+from honcho_fallback._classify._usage import cost_of, ends, usage_of
 from honcho_fallback._core.failure import Failure
 
+if TYPE_CHECKING:
+    from collections.abc import Mapping
 
-class Shape(NamedTuple):
-    """Say where answers of one shape keep what they say; the file says what the fields mean."""
-
-    values: tuple[str, ...] = ()
-    fields: tuple[str, ...] = ()
-    marks: tuple[str, ...] = ()
-    at: str = ""
-    inside: tuple[str, ...] = ()
-    error: tuple[str, ...] = ()
-    finish: tuple[str, ...] = ()
-    blocked: tuple[str, ...] = ()
-    said: tuple[str, ...] = ()
-    refused: tuple[str, ...] = ()
-    needs: tuple[str, ...] = ()
-    ends: bool = False
+__all__ = [
+    "BROKEN",
+    "EMPTY",
+    "SHAPES",
+    "Answer",
+    "check_response",
+    "has_content",
+    "read_answer",
+    "usage_of",
+]
 
 
-_TABLES = read("responses")
-_MODULES, _TEXTS, _SILENT = (frozenset(_TABLES[key]) for key in ("modules", "texts", "silent"))
-_ERROR = _TABLES["error"]
-BROKEN, EMPTY = by_key(_TABLES["broken"]), by_key(_TABLES["empty"])
-_SIGNS = EMPTY | BROKEN
+class Answer(NamedTuple):
+    """Say what an answer holds; None where it does not say.
+
+    Args:
+        content: A text where it is nothing but one, else the message, as the provider wrote it or
+            put together from a stream's chunks; a list of them where there are several.
+        usage: Token counts: ``input_tokens``, ``output_tokens``, ``total_tokens``, and of these
+            ``cache_read_tokens``, ``cache_write_tokens`` and ``reasoning_tokens``.
+        finish_reason: The provider's word, lower case.
+        model: As the provider names it.
+        cost: US dollars, where the provider or LiteLLM counts them.
+    """
+
+    content: Any = None
+    usage: Mapping[str, int] | None = None
+    finish_reason: str | None = None
+    model: str | None = None
+    cost: float | None = None
+
+
+_MODELS = tuple(TABLES["models"])
+_TEXTS, _SILENT = frozenset(TABLES["texts"]), frozenset(TABLES["silent"])
+_ERROR = TABLES["error"]
 _BODIES = [frozenset(keys) for keys in _ERROR["bodies"]]
-SHAPES = tuple(Shape(**frozen(row)) for row in _TABLES["shape"])
-_BY_VALUE = {value: shape for shape in SHAPES for value in shape.values}
-_BY_FIELD = {field: shape for shape in SHAPES for field in shape.fields}
-_steps = lru_cache(maxsize=512)(partial(str.split, sep="."))
+BROKEN, EMPTY = by_key(TABLES["broken"]), by_key(TABLES["empty"])
+_SIGNS = EMPTY | BROKEN
+_SCALARS = frozenset({str, bytes, int, float, bool, type(None)})
 
 
 class ErrorInAnswer(Exception):  # noqa: N818 # its name is a row of the table
@@ -67,20 +94,72 @@ def check_response(response: Any) -> Failure | None:
     cls = type(response)
     if cls is str or response is None:
         return None
-    said, stream = _Said(), cls is list or cls is tuple
+    verdict, stream = _Verdict(), cls is list or cls is tuple
     try:
         for item in reversed(response) if stream else (response,):  # the end tells most
-            if not said.read(item):
+            if not verdict.read(item):
                 return None
-            if said.answered and said.finish and said.finish not in BROKEN and not said.body:
+            answered = verdict.answered and verdict.finish
+            if answered and verdict.finish not in BROKEN and not verdict.body:
                 return None
-        return said.verdict(stream=stream)
+        return verdict.failure(stream=stream)
     except Exception:  # noqa: BLE001  what cannot be read is not known
         return None
 
 
-class _Said:
-    """Gather what an answer says, over all its chunks."""
+def read_answer(answer: Any) -> Answer:
+    """Read what an answer holds: its content, what it cost and how it ended; never raise.
+
+    Args:
+        answer: As for ``check_response``; of other classes, too, what they hold under the same
+            names is read.
+    """
+    cls = type(answer)
+    if cls is str:
+        return Answer(answer)
+    if cls in _SCALARS:
+        return Answer()
+    stream = cls is list or cls is tuple
+    content = finish = model = None
+    if stream:
+        with suppress(Exception):
+            content = joined(answer)
+    for item in ends(answer) if stream else (answer,):
+        with suppress(Exception):
+            shape, part = opened(item)
+            model = model or _model(part)
+            if shape is not None:
+                finish = word(first(at_of(part, shape), shape.finish)) or finish
+                content = content if stream else content_of(item)
+    return Answer(content, usage_of(answer), finish or None, model, cost_of(answer))
+
+
+def has_content(chunk: Any) -> bool:
+    """Tell whether a chunk of a stream carries content: text, reasoning, a call, a refusal, media.
+
+    A first chunk that only names the role, a sign of life, usage and an end carry none. Of what is
+    no chunk or event of openai, anthropic, google-genai, LiteLLM or LangChain, nor a dict of such
+    a shape, everything true is content.
+
+    Args:
+        chunk: Of any stream.
+    """
+    cls: Any = type(chunk)
+    try:
+        if isinstance(chunk, dict) or (cls not in _SCALARS and is_known(cls)):
+            shape, part = opened(chunk)
+            if shape is not None:
+                paths = (*shape.content, *shape.refusal, *shape.partial)
+                return any(
+                    carries(find(at, path)) for at in parts_of(part, shape) for path in paths
+                )
+        return bool(chunk)
+    except Exception:  # noqa: BLE001  what has no truth, as an array, is no empty chunk
+        return True
+
+
+class _Verdict:
+    """Gather what an answer says of its own health, over all its chunks."""
 
     # What most answers never say stands on the class.
     body: Any = None  # the error inside it
@@ -91,44 +170,44 @@ class _Said:
         """Read an answer or a chunk; False if it is neither."""
         cls: Any = type(item)
         plain = isinstance(item, dict)
-        if not plain and not _is_known(cls):
+        if not plain and not is_known(cls):
             return False
         fields: dict[str, Any] = item if plain else item.__dict__
         self.body = self.body or _error(item, fields)
-        shape = _shape(fields, plain=plain)
+        shape = shape_of(fields, plain=plain)
         if shape is None:
             return self.body is not None
         if shape.inside:
-            return self.read(_first(item, shape.inside))
-        part = _find(item, shape.at) if shape.at else item
-        self.body = self.body or _document(_first(part, shape.error))
-        self.finish = self.finish or _word(_first(part, shape.finish))
-        if _word(_first(part, shape.blocked)):
+            return self.read(first(item, shape.inside))
+        part = at_of(item, shape)
+        self.body = self.body or _document(first(part, shape.error))
+        self.finish = self.finish or word(first(part, shape.finish))
+        if word(first(part, shape.blocked)):
             self.finish = "(blocked)"
-        for path in shape.said:
+        for path in shape.content:
             if not self.answered:
-                self.hear(_find(part, path))
+                self.weigh(find(part, path))
         if not self.answered:
-            self.refused |= _first(part, shape.refused) is not None
-            self.lacking |= bool(shape.needs) and _first(part, shape.needs) is None
+            self.refused |= first(part, shape.refusal) is not None
+            self.lacking |= bool(shape.required) and first(part, shape.required) is None
         self.ends |= shape.ends
         return True
 
-    def hear(self, content: Any) -> None:
+    def weigh(self, content: Any) -> None:
         """Find out whether content holds a text, a call or anything else to use."""
         for block in content if isinstance(content, list) else (content,):
             if not block or isinstance(block, str):
                 self.answered |= bool(block)
                 continue
-            kind, text = _find(block, "type"), _find(block, "text")
+            kind, text = find(block, "type"), find(block, "text")
             if kind == "message":
-                self.hear(_find(block, "content"))
+                self.weigh(find(block, "content"))
             elif kind == "refusal":
                 self.refused = True
-            elif kind not in _SILENT and not (kind is None and _find(block, "thought")):
+            elif kind not in _SILENT and not (kind is None and find(block, "thought")):
                 self.answered |= bool(text) or (text is None and kind not in _TEXTS)
 
-    def verdict(self, *, stream: bool) -> Failure | None:
+    def failure(self, *, stream: bool) -> Failure | None:
         """Say what all of it means."""
         if self.body:
             error = ErrorInAnswer()
@@ -145,73 +224,28 @@ class _Said:
         return row and Failure.of(row.kind, reason=row.reason, error=ErrorInAnswer.__name__)
 
 
-@lru_cache(maxsize=512)
-def _is_known(cls: Any) -> bool:
-    return any(base.__module__.partition(".")[0] in _MODULES for base in cls.__mro__)
-
-
-def _shape(fields: dict[str, Any], *, plain: bool) -> Shape | None:
-    for word in (fields.get("type"), fields.get("object")):
-        if isinstance(word, str):
-            shape = _BY_VALUE.get(word) or _BY_VALUE.get(f"{word.partition('.')[0]}.")
-            if shape is not None:
-                return shape
-    sure = not plain or len(fields) == 1
-    for name, shape in _BY_FIELD.items():
-        if name in fields and (sure or not fields.keys().isdisjoint(shape.marks)):
-            return shape
+def _model(item: Any) -> str | None:
+    for path in _MODELS:
+        with suppress(AttributeError):
+            name = find(item, path)
+            if name and isinstance(name, str):
+                return name
     return None
-
-
-def _find(part: Any, path: str) -> Any:
-    for step in _steps(path):
-        if isinstance(part, dict):
-            part = part.get(step)
-        elif step == "0":
-            part = part[0] if isinstance(part, list) and part else None
-        elif part is not None:
-            held = part.__dict__
-            # What a class does not name; of LiteLLM's chunks everything.
-            more = None if step in held else getattr(part, "__pydantic_extra__", None)
-            part = (more or held).get(step)
-    return part
-
-
-def _first(part: Any, paths: tuple[str, ...]) -> Any:
-    for path in paths:
-        found = _find(part, path)
-        if found is not None:
-            return found
-    return None
-
-
-def _word(value: Any) -> str:
-    # Google's are enums, and strings, too.
-    known = isinstance(value, str) and not value.endswith("UNSPECIFIED")
-    return str.lower(value) if known else ""
 
 
 def _error(item: Any, fields: dict[str, Any]) -> Any:
     for name in _ERROR["names"]:
-        error = _find(item, name)
+        error = find(item, name)
         # A sentence alone may be anybody's field.
         if error and (not isinstance(error, str) or len(fields) == 1 or "choices" in fields):
             return _document(error)
-    told = any(map(fields.keys().__ge__, _BODIES)) and not fields.get("success")
-    return dict(fields) if told else None
+    complete = any(map(fields.keys().__ge__, _BODIES)) and not fields.get("success")
+    return dict(fields) if complete else None
 
 
 def _document(error: Any) -> Any:
     if not error or isinstance(error, str):
         return error and {"error": error}
     fields = error if isinstance(error, dict) else error.__dict__
-    told = fields.get("status_code") != 0 and any(key in fields for key in _ERROR["keys"])
-    return {"error": dict(fields)} if told else None
-
-
-def has_content(chunk: Any) -> bool:
-    return bool(chunk)
-
-
-def usage_of(answer: Any) -> None:
-    return None
+    known = fields.get("status_code") != 0 and any(key in fields for key in _ERROR["keys"])
+    return {"error": dict(fields)} if known else None

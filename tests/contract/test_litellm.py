@@ -123,7 +123,7 @@ async def test_anthropic_stands_in_for_openai(asker: Asker) -> None:
     assert asker.record is not None
     assert asker.record.attempts[0].retry_after == 20
     assert asker.record.usage is not None
-    assert asker.record.usage["completion_tokens"] > 0
+    assert asker.record.usage["output_tokens"] > 0
 
 
 @pytest.mark.upstream("anthropic_overloaded", "openai_chat")

@@ -11,9 +11,11 @@ from openai.types.chat import ChatCompletion, ChatCompletionChunk
 from openai.types.responses import Response
 from pydantic import TypeAdapter
 
-from honcho_fallback_langfuse._answer import answer
+from honcho_fallback import read_answer
+from honcho_fallback_langfuse._answer import shown
 from honcho_fallback_langfuse._content import plain
-from honcho_fallback_langfuse._usage import Usage, read_usage
+from honcho_fallback_langfuse._usage import Usage
+from honcho_fallback_langfuse._usage import read_usage as read_from
 
 CHAT_USAGE: dict[str, Any] = {
     "prompt_tokens": 12,
@@ -164,6 +166,16 @@ ANSWERS: dict[str, tuple[Any, dict[str, int]]] = {
     "google-genai": (GenerateContentResponse.model_validate(GEMINI), BUCKETS),
     "google-genai, streamed": (gemini_chunks(), BUCKETS),
 }
+
+
+def answer(output: Any) -> Any:
+    """Return what is shown of an answer."""
+    return shown(output, read_answer(output))
+
+
+def read_usage(reported: Any, output: Any) -> Usage | None:
+    """Read what a call cost."""
+    return read_from(reported, read_answer(output))
 
 
 def said(output: Any) -> Any:
@@ -323,7 +335,7 @@ def test_nothing_is_invented(reported: Any) -> None:
 def test_what_a_caller_reports_goes_before_the_answer() -> None:
     """The caller knows best; where its report says nothing, the answer is read."""
     usage = read_usage({"output_tokens": 1}, CHAT)
-    assert usage == Usage(output=1)
+    assert usage == Usage({"output_tokens": 1})
     fallen_back = read_usage({"note": "nothing"}, CHAT)
     assert fallen_back is not None
     assert fallen_back.buckets() == BUCKETS

@@ -83,7 +83,7 @@ def test_embeddings_reach_each_target_once(
 
     assert answer.data[0]["embedding"] == [0.5, 0.5]
     assert providers.order == ["primary", "backup"]
-    assert listener.record.usage == {"prompt_tokens": 3, "total_tokens": 3, "completion_tokens": 0}
+    assert listener.record.usage == {"input_tokens": 3, "output_tokens": 0, "total_tokens": 3}
 
 
 @pytest.mark.parametrize("status", [429, 500])
@@ -224,7 +224,7 @@ def test_the_answer_carries_the_record(bench: Any, providers: Any, ask: Any) -> 
 
     told = answer._hidden_params["fallback"]
     assert told == listener.record.to_dict()
-    assert told["usage"] == {"prompt_tokens": 3, "completion_tokens": 4, "total_tokens": 7}
+    assert told["usage"] == {"input_tokens": 3, "output_tokens": 4, "total_tokens": 7}
     assert told["attempts"][0]["retry_after"] == 3
     headers = answer._hidden_params["additional_headers"]
     assert headers["x-honcho-fallback-answered-by"] == "backup"

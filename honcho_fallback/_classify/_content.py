@@ -1,0 +1,165 @@
+"""What an answer holds for whoever shows it: a text, or the message around it."""
+
+# What is read here has whatever shape a stranger gave it; what comes out is typed.
+# pyright: reportUnknownArgumentType=false, reportUnknownMemberType=false
+# pyright: reportUnknownVariableType=false
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from honcho_fallback._classify._paths import fields_of, find, first
+from honcho_fallback._classify._shapes import (
+    TABLES,
+    Shape,
+    at_of,
+    opened,
+    parts_of,
+    shape_of,
+    siblings,
+)
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+_TEXTS, _FRAME = frozenset(TABLES["texts"]), frozenset(TABLES["frame"])
+_INDEX, _NAME, _ARGUMENTS = (tuple(TABLES["call"][key]) for key in ("index", "name", "arguments"))
+_ASSISTANT = "assistant"
+
+
+def joined(chunks: Iterable[Any]) -> Any:
+    """Return what all chunks of a stream say together, or None where one is not known."""
+    pieces = _Pieces()
+    for chunk in chunks:
+        if isinstance(chunk, str):
+            pieces.texts.append(chunk)
+            continue
+        shape, part = opened(chunk)
+        if shape is None:
+            return None
+        pieces.add(part, shape)
+    return pieces.message()
+
+
+def content_of(item: Any) -> Any:
+    """Return the content of one answer, or None; a list where it has several messages."""
+    shape = shape_of(fields_of(item), plain=isinstance(item, dict))
+    if shape is None:
+        return None
+    for path in shape.inside:
+        messages = siblings(item, path)
+        if messages:
+            contents = [content_of(message) or message for message in messages]
+            return contents[0] if len(contents) == 1 else contents
+    contents = [_message(item, part, shape) for part in parts_of(item, shape)]
+    return contents[0] if len(contents) == 1 else contents or None
+
+
+def _message(item: Any, part: Any, shape: Shape) -> Any:
+    """Return a part's text where it is nothing but one, else the message around it."""
+    values = [value for path in shape.content if carries(value := find(part, path))]
+    beside = any(carries(find(part, path)) for path in (*shape.refusal, *shape.partial))
+    if not values and not beside:
+        return "" if first(part, shape.content) is not None else None
+    text = _text(values[0]) if len(values) == 1 and not beside else None
+    if text is not None:
+        return text
+    if not shape.message:
+        pieces = _Pieces()
+        pieces.add(item, shape)
+        return pieces.message()
+    message = first(part, shape.message)
+    return {"role": _ASSISTANT, "content": message} if isinstance(message, list) else message
+
+
+def _text(content: Any) -> str | None:
+    """Return content as a text, or None where it is more than that."""
+    if isinstance(content, str):
+        return content
+    texts: list[str] = []
+    for block in content if isinstance(content, list) else ():
+        text = block if isinstance(block, str) else _text_of(block)
+        if text is None:
+            return None
+        texts.append(text)
+    return "".join(texts) if texts else None
+
+
+def _text_of(block: Any) -> str | None:
+    kind = find(block, "type")
+    if kind == "message":
+        return _text(find(block, "content"))
+    if kind == "reasoning" or (kind is None and find(block, "thought") is True):
+        return ""
+    text = find(block, "text")
+    known = isinstance(text, str) and (kind is None or kind in _TEXTS)
+    return text if known and sum(map(bool, _written(block))) <= 1 else None
+
+
+def carries(value: Any) -> bool:
+    """Tell whether a value is more than the frame around what the model will write."""
+    if isinstance(value, list):
+        return any(map(carries, value))
+    if isinstance(value, dict) or hasattr(value, "__dict__"):
+        return any(_written(value))
+    return bool(value)
+
+
+def _written(block: Any) -> Iterable[Any]:
+    return (value for name, value in fields_of(block).items() if name not in _FRAME)
+
+
+class _Pieces:
+    """Put a message together from what a stream's chunks, or an answer's parts, bring."""
+
+    def __init__(self) -> None:
+        self.texts: list[str] = []
+        self.calls: dict[Any, dict[str, Any]] = {}
+        self.last: Any = None  # where a piece that names no place belongs
+
+    def add(self, part: Any, shape: Shape) -> None:
+        """Take what a chunk brings."""
+        at = at_of(part, shape)
+        text = next(filter(None, (find(at, path) for path in shape.texts)), None)
+        for block in text if isinstance(text, list) else (text,):
+            if isinstance(block, str):
+                self.texts.append(block)
+            elif block:
+                self.add_block(block)
+        calls = next(filter(None, (find(at, path) for path in shape.calls)), None)
+        if calls:
+            index = first(part, _INDEX)
+            for call in calls if isinstance(calls, list) else (calls,):
+                self.add_call(call, index)
+
+    def add_block(self, block: Any) -> None:
+        """Take a block of content: its text, or Gemini's call."""
+        text, call = find(block, "text"), first(block, ("function_call", "functionCall"))
+        if isinstance(text, str) and find(block, "thought") is not True:
+            self.texts.append(text)
+        if call is not None:
+            self.add_call(call, None)
+
+    def add_call(self, call: Any, index: Any) -> None:
+        """Take a piece of a tool call."""
+        name, arguments = first(call, _NAME), first(call, _ARGUMENTS)
+        if name is None and arguments is None:
+            return
+        place = first(call, _INDEX)
+        place = index if place is None else place
+        if place is None:
+            place = self.last if name is None else len(self.calls)
+        self.last = place
+        whole = self.calls.setdefault(place, {"name": "", "arguments": ""})
+        whole["name"] += name if isinstance(name, str) else ""
+        if isinstance(arguments, str):
+            whole["arguments"] += arguments
+        elif arguments:
+            whole["arguments"] = arguments
+
+    def message(self) -> Any:
+        """Return all of it: a text, or a message with its calls."""
+        text = "".join(self.texts)
+        if not self.calls:
+            return text
+        return {"role": _ASSISTANT, "content": text, "tool_calls": [*self.calls.values()]}

@@ -1,0 +1,93 @@
+"""The shapes of answers: which one an answer has, and where its parts are."""
+
+# What is read here has whatever shape a stranger gave it; what comes out is typed.
+# pyright: reportUnknownArgumentType=false, reportUnknownMemberType=false
+# pyright: reportUnknownVariableType=false
+
+from __future__ import annotations
+
+from functools import lru_cache
+from typing import Any, NamedTuple
+
+from honcho_fallback._classify._paths import find, first
+from honcho_fallback._classify._tables import frozen, read
+
+
+class Shape(NamedTuple):
+    """Say where answers of one shape keep what they say; the file says what the fields mean."""
+
+    values: tuple[str, ...] = ()
+    fields: tuple[str, ...] = ()
+    marks: tuple[str, ...] = ()
+    at: str = ""
+    inside: tuple[str, ...] = ()
+    error: tuple[str, ...] = ()
+    finish: tuple[str, ...] = ()
+    blocked: tuple[str, ...] = ()
+    content: tuple[str, ...] = ()
+    refusal: tuple[str, ...] = ()
+    partial: tuple[str, ...] = ()
+    message: tuple[str, ...] = ()
+    texts: tuple[str, ...] = ()
+    calls: tuple[str, ...] = ()
+    required: tuple[str, ...] = ()
+    ends: bool = False
+
+
+TABLES = read("responses")
+_MODULES = frozenset(TABLES["modules"])
+SHAPES = tuple(Shape(**frozen(row)) for row in TABLES["shape"])
+_BY_VALUE = {value: shape for shape in SHAPES for value in shape.values}
+_BY_FIELD = {field: shape for shape in SHAPES for field in shape.fields}
+
+
+@lru_cache(maxsize=512)
+def is_known(cls: Any) -> bool:
+    return any(base.__module__.partition(".")[0] in _MODULES for base in cls.__mro__)
+
+
+def shape_of(fields: dict[str, Any], *, plain: bool) -> Shape | None:
+    for word in (fields.get("type"), fields.get("object")):
+        if isinstance(word, str):
+            shape = _BY_VALUE.get(word) or _BY_VALUE.get(f"{word.partition('.')[0]}.")
+            if shape is not None and (
+                not plain or not shape.marks or not fields.keys().isdisjoint(shape.marks)
+            ):
+                return shape
+    sure = not plain or len(fields) == 1
+    for name, shape in _BY_FIELD.items():
+        if name in fields and (sure or not fields.keys().isdisjoint(shape.marks)):
+            return shape
+    return None
+
+
+def opened(item: Any) -> tuple[Shape | None, Any]:
+    """Return the shape of what an answer, chunk or event holds in the end, and that."""
+    shape = shape_of(
+        item if isinstance(item, dict) else item.__dict__, plain=isinstance(item, dict)
+    )
+    within = first(item, shape.inside) if shape and shape.inside else None
+    return (shape, item) if within is None else opened(within)
+
+
+def at_of(item: Any, shape: Shape) -> Any:
+    return find(item, shape.at) if shape.at else item
+
+
+def parts_of(item: Any, shape: Shape) -> list[Any]:
+    return siblings(item, shape.at) if shape.at else [item]
+
+
+def siblings(item: Any, path: str) -> list[Any]:
+    """Return all that stands beside what a path leads to."""
+    if path.endswith(".0"):
+        values = find(item, path[:-2])
+        return values if isinstance(values, list) else []
+    value = find(item, path)
+    return [] if value is None else [value]
+
+
+def word(value: Any) -> str:
+    # Google's are enums, and strings, too.
+    known = isinstance(value, str) and not value.endswith("UNSPECIFIED")
+    return str.lower(value) if known else ""

@@ -1,0 +1,859 @@
+"""What read_answer and has_content make of real answers, chunks and events, and of dicts alike."""
+
+from __future__ import annotations
+
+import warnings
+from typing import Any
+
+import anthropic.types
+import openai.types.chat
+import openai.types.responses
+import pytest
+from anthropic.lib.streaming import TextEvent
+from google.genai import types as genai
+from hypothesis import given
+from hypothesis import strategies as st
+from openai.lib.streaming.chat import ChunkEvent, ContentDeltaEvent
+from openai.types.completion import Completion
+from pydantic import BaseModel, TypeAdapter
+
+from honcho_fallback import Answer, has_content, read_answer
+from honcho_fallback._classify._answers import SHAPES, usage_of
+
+CHAT_EVENT: TypeAdapter[Any] = TypeAdapter(openai.types.chat.ChatCompletionChunk)
+RESPONSE_EVENT: TypeAdapter[Any] = TypeAdapter(openai.types.responses.ResponseStreamEvent)
+MESSAGE_EVENT: TypeAdapter[Any] = TypeAdapter(anthropic.types.RawMessageStreamEvent)
+GEMINI: TypeAdapter[Any] = TypeAdapter(genai.GenerateContentResponse)
+
+CHAT_USAGE: dict[str, Any] = {
+    "prompt_tokens": 12,
+    "completion_tokens": 7,
+    "total_tokens": 19,
+    "prompt_tokens_details": {"cached_tokens": 4},
+    "completion_tokens_details": {"reasoning_tokens": 2},
+}
+COUNTS = {
+    "input_tokens": 12,
+    "output_tokens": 7,
+    "total_tokens": 19,
+    "cache_read_tokens": 4,
+    "reasoning_tokens": 2,
+}
+CLAUDE_USAGE = {
+    "input_tokens": 8,
+    "cache_read_input_tokens": 4,
+    "cache_creation_input_tokens": 3,
+    "output_tokens": 7,
+}
+CLAUDE_COUNTS = {
+    "input_tokens": 15,
+    "output_tokens": 7,
+    "total_tokens": 22,
+    "cache_read_tokens": 4,
+    "cache_write_tokens": 3,
+}
+GEMINI_USAGE = {
+    "prompt_token_count": 12,
+    "cached_content_token_count": 4,
+    "candidates_token_count": 5,
+    "thoughts_token_count": 2,
+    "total_token_count": 19,
+}
+LANGCHAIN_USAGE: dict[str, Any] = {
+    "input_tokens": 12,
+    "output_tokens": 7,
+    "total_tokens": 19,
+    "input_token_details": {"cache_read": 4},
+    "output_token_details": {"reasoning": 2},
+}
+CLOCK = {"name": "clock", "arguments": '{"city": "Rome"}'}
+
+
+def message(**fields: Any) -> dict[str, Any]:
+    return {"role": "assistant", "content": None, **fields}
+
+
+def chat(finish: str | None = "stop", **fields: Any) -> dict[str, Any]:
+    choice = {"index": 0, "finish_reason": finish, "message": message(**fields)}
+    document = {"id": "1", "object": "chat.completion", "created": 1, "model": "m"}
+    return {**document, "choices": [choice], "usage": CHAT_USAGE}
+
+
+def chunk(finish: str | None = None, **delta: Any) -> dict[str, Any]:
+    document = {"id": "1", "object": "chat.completion.chunk", "created": 1, "model": "m"}
+    return {**document, "choices": [{"index": 0, "delta": delta, "finish_reason": finish}]}
+
+
+def completion(text: str) -> dict[str, Any]:
+    choice = {"index": 0, "text": text, "finish_reason": "stop", "logprobs": None}
+    document = {"id": "1", "object": "text_completion", "created": 1, "model": "m"}
+    return {**document, "choices": [choice], "usage": CHAT_USAGE}
+
+
+USAGE_CHUNK = {**chunk(), "choices": [], "usage": CHAT_USAGE}
+
+
+def claude(*content: dict[str, Any], stop: str | None = "end_turn") -> dict[str, Any]:
+    document = {"id": "1", "type": "message", "role": "assistant", "model": "m"}
+    ending = {"stop_reason": stop, "stop_sequence": None, "usage": CLAUDE_USAGE}
+    return {**document, "content": [*content], **ending}
+
+
+def block(index: int = 0, **fields: Any) -> dict[str, Any]:
+    return {"type": "content_block_start", "index": index, "content_block": fields}
+
+
+def delta(index: int = 0, **fields: Any) -> dict[str, Any]:
+    return {"type": "content_block_delta", "index": index, "delta": fields}
+
+
+START = {
+    "type": "message_start",
+    "message": {**claude(stop=None), "usage": {**CLAUDE_USAGE, "output_tokens": 1}},
+}
+STOP = {
+    "type": "message_delta",
+    "delta": {"stop_reason": "end_turn", "stop_sequence": None},
+    "usage": {"output_tokens": 7},
+}
+
+
+def gemini(*parts: dict[str, Any], finish: str | None = "STOP") -> dict[str, Any]:
+    candidate = {"content": {"role": "model", "parts": [*parts]}, "finish_reason": finish}
+    return {"candidates": [candidate], "model_version": "m", "usage_metadata": GEMINI_USAGE}
+
+
+def reply(*output: dict[str, Any], status: str = "completed") -> dict[str, Any]:
+    return {
+        "id": "1",
+        "object": "response",
+        "created_at": 1,
+        "model": "m",
+        "status": status,
+        "output": [*output],
+        "parallel_tool_calls": False,
+        "tool_choice": "auto",
+        "tools": [],
+        "usage": {
+            "input_tokens": 12,
+            "output_tokens": 7,
+            "total_tokens": 19,
+            "input_tokens_details": {"cached_tokens": 4, "cache_write_tokens": 0},
+            "output_tokens_details": {"reasoning_tokens": 2},
+        },
+    }
+
+
+def spoken(text: str | None) -> dict[str, Any]:
+    content = [] if text is None else [{"type": "output_text", "text": text, "annotations": []}]
+    item = {"id": "m", "type": "message", "role": "assistant", "status": "completed"}
+    return {**item, "content": content}
+
+
+def item(place: str, **fields: Any) -> dict[str, Any]:
+    event = {"type": f"response.output_item.{place}", "output_index": 0, "sequence_number": 1}
+    return {**event, "item": {"id": "i", "status": "in_progress", **fields}}
+
+
+def event(kind: str, **fields: Any) -> dict[str, Any]:
+    where = {"item_id": "i", "output_index": 0, "content_index": 0, "sequence_number": 1}
+    return {"type": f"response.{kind}", **where, **fields}
+
+
+CALL = {"id": "c", "type": "function", "function": CLOCK}
+THOUGHT = {"id": "r", "type": "reasoning", "summary": []}
+WEATHER = {"type": "function_call", "call_id": "c", **CLOCK}
+
+
+# --- whole answers
+
+WHOLE: dict[str, tuple[Any, Any, Answer]] = {
+    "openai chat": (
+        openai.types.chat.ChatCompletion,
+        chat(content="hello"),
+        Answer("hello", COUNTS, "stop", "m"),
+    ),
+    "openai, legacy": (Completion, completion("hello"), Answer("hello", COUNTS, "stop", "m")),
+    "openai chat, empty": (
+        openai.types.chat.ChatCompletion,
+        chat(content=""),
+        Answer("", COUNTS, "stop", "m"),
+    ),
+    "openai responses": (
+        openai.types.responses.Response,
+        reply(THOUGHT, spoken("hello")),
+        Answer("hello", COUNTS, "completed", "m"),
+    ),
+    "anthropic": (
+        anthropic.types.Message,
+        claude({"type": "text", "text": "hello"}),
+        Answer("hello", CLAUDE_COUNTS, "end_turn", "m"),
+    ),
+    "google-genai": (
+        genai.GenerateContentResponse,
+        gemini({"text": "hm", "thought": True}, {"text": "hello"}),
+        Answer("hello", COUNTS, "stop", "m"),
+    ),
+    "google-genai, a call": (
+        genai.GenerateContentResponse,
+        gemini({"function_call": {"name": "clock", "args": {"city": "Rome"}}}),
+        Answer(
+            message(content="", tool_calls=[{"name": "clock", "arguments": {"city": "Rome"}}]),
+            COUNTS,
+            "stop",
+            "m",
+        ),
+    ),
+}
+
+
+@pytest.mark.parametrize("name", WHOLE)
+def test_an_answer_is_read(name: str) -> None:
+    """The SDK's object and the document it is made from say the same."""
+    cls, document, answer = WHOLE[name]
+    assert read_answer(cls.model_validate(document)) == answer
+    assert read_answer(document) == answer
+    assert usage_of(cls.model_validate(document)) == answer.usage
+
+
+MORE: dict[str, tuple[Any, Any]] = {
+    "a call": (openai.types.chat.ChatCompletion, chat("tool_calls", tool_calls=[CALL])),
+    "a refusal": (openai.types.chat.ChatCompletion, chat(refusal="I will not")),
+    "a text with its reasoning": (
+        openai.types.chat.ChatCompletion,
+        chat(content="hello", reasoning_content="hm"),
+    ),
+    "a text and a block": (
+        anthropic.types.Message,
+        claude(
+            {"type": "text", "text": "hello"},
+            {"type": "tool_use", "id": "t", "name": "clock", "input": {"city": "Rome"}},
+        ),
+    ),
+    "a cited text": (
+        openai.types.responses.Response,
+        reply(
+            {
+                **spoken(None),
+                "content": [
+                    {
+                        "type": "output_text",
+                        "text": "hello",
+                        "annotations": [{"type": "file_path", "file_id": "f", "index": 0}],
+                    }
+                ],
+            }
+        ),
+    ),
+    "a text and a call of a response": (
+        openai.types.responses.Response,
+        reply(spoken("hello"), WEATHER),
+    ),
+}
+
+
+@pytest.mark.parametrize("name", MORE)
+def test_more_than_a_text_is_shown_as_it_was_written(name: str) -> None:
+    """A message that carries anything beside its text is the content, nothing left out."""
+    cls, document = MORE[name]
+    whole = (
+        document["choices"][0]["message"]
+        if "choices" in document
+        else message(content=document.get("content") or document.get("output"))
+    )
+    assert read_answer(document).content == whole
+    content = read_answer(cls.model_validate(document)).content
+    blocks = content["content"] if isinstance(content, dict) else None
+    written = blocks or [content]
+    assert all(isinstance(one, BaseModel) for one in written)
+    shown = [one.model_dump(exclude_unset=True) for one in written]
+    assert (shown if blocks else shown[0]) == (whole["content"] if blocks else whole)
+
+
+def test_several_choices_are_a_list() -> None:
+    """Each choice stands for itself, the finish reason is the first one's."""
+    document = chat(content="one")
+    document["choices"].append(
+        {"index": 1, "finish_reason": "length", "message": message(content="two")}
+    )
+    whole = openai.types.chat.ChatCompletion.model_validate(document)
+    assert read_answer(whole).content == ["one", "two"]
+    assert read_answer(whole).finish_reason == "stop"
+
+
+def test_what_no_answer_says_is_none() -> None:
+    """Neither an empty content nor a model is invented."""
+    assert read_answer(chat(content=None)).content is None
+    for nothing in (None, 42, b"hello", object(), {}, {"a": 1}, {"usage": None}, [{"a": 1}]):
+        assert read_answer(nothing) == Answer()
+    assert read_answer("hello") == Answer("hello")
+    assert read_answer(("hel", "lo")) == Answer("hello")
+    assert read_answer(("hel", {"a": 1})) == Answer()
+
+
+# --- streams
+
+STREAMS: dict[str, tuple[Any, list[Any], Answer]] = {
+    "openai chat": (
+        CHAT_EVENT,
+        [
+            chunk(role="assistant", content=""),
+            chunk(content="hel"),
+            chunk(content="lo"),
+            chunk("stop"),
+            USAGE_CHUNK,
+        ],
+        Answer("hello", COUNTS, "stop", "m"),
+    ),
+    "openai chat, calls": (
+        CHAT_EVENT,
+        [
+            chunk(
+                role="assistant",
+                tool_calls=[
+                    {"index": 0, "id": "a", "function": {"name": "clock", "arguments": ""}}
+                ],
+            ),
+            chunk(tool_calls=[{"index": 0, "function": {"arguments": '{"city": '}}]),
+            chunk(tool_calls=[{"index": 0, "function": {"arguments": '"Rome"}'}}]),
+            chunk(
+                tool_calls=[
+                    {"index": 1, "id": "b", "function": {"name": "look", "arguments": "{}"}}
+                ]
+            ),
+            chunk("tool_calls"),
+        ],
+        Answer(
+            message(content="", tool_calls=[CLOCK, {"name": "look", "arguments": "{}"}]),
+            None,
+            "tool_calls",
+            "m",
+        ),
+    ),
+    "openai chat, a legacy call": (
+        CHAT_EVENT,
+        [
+            chunk(role="assistant", function_call={"name": "clock", "arguments": ""}),
+            chunk(function_call={"arguments": '{"city": "Rome"}'}),
+            chunk("function_call"),
+        ],
+        Answer(message(content="", tool_calls=[CLOCK]), None, "function_call", "m"),
+    ),
+    "openai responses": (
+        RESPONSE_EVENT,
+        [
+            event("created", response={**reply(status="in_progress"), "usage": None}),
+            event("output_text.delta", delta="hel", logprobs=[]),
+            event("output_text.delta", delta="lo", logprobs=[]),
+            event("completed", response=reply(spoken("hello"))),
+        ],
+        Answer("hello", COUNTS, "completed", "m"),
+    ),
+    "openai responses, a call": (
+        RESPONSE_EVENT,
+        [
+            event("created", response={**reply(status="in_progress"), "usage": None}),
+            item("added", **{**WEATHER, "arguments": ""}),
+            event("function_call_arguments.delta", delta='{"city": "Rome"}'),
+            item("done", **WEATHER),
+            event("completed", response=reply(WEATHER)),
+        ],
+        Answer(message(content="", tool_calls=[CLOCK]), COUNTS, "completed", "m"),
+    ),
+    "anthropic": (
+        MESSAGE_EVENT,
+        [
+            START,
+            block(type="thinking", thinking="", signature=""),
+            delta(type="thinking_delta", thinking="hm"),
+            block(1, type="text", text=""),
+            delta(1, type="text_delta", text="hello"),
+            {"type": "content_block_stop", "index": 1},
+            STOP,
+            {"type": "message_stop"},
+        ],
+        Answer("hello", CLAUDE_COUNTS, "end_turn", "m"),
+    ),
+    "anthropic, a call": (
+        MESSAGE_EVENT,
+        [
+            START,
+            block(type="tool_use", id="t", name="clock", input={}),
+            delta(type="input_json_delta", partial_json='{"city": '),
+            delta(type="input_json_delta", partial_json='"Rome"}'),
+            STOP,
+        ],
+        Answer(message(content="", tool_calls=[CLOCK]), CLAUDE_COUNTS, "end_turn", "m"),
+    ),
+    "google-genai": (
+        GEMINI,
+        [
+            gemini({"text": "hm", "thought": True}, finish=None),
+            gemini({"text": "hel"}, finish=None),
+            gemini({"text": "lo"}),
+        ],
+        Answer("hello", COUNTS, "stop", "m"),
+    ),
+}
+
+
+@pytest.mark.parametrize("name", STREAMS)
+def test_a_stream_is_put_together(name: str) -> None:
+    """Its chunks say together what the whole answer would have said."""
+    adapter, documents, answer = STREAMS[name]
+    events = [adapter.validate_python(document) for document in documents]
+    assert read_answer(events) == answer
+    assert read_answer(tuple(events)) == answer
+    assert read_answer(documents) == answer
+
+
+def test_a_long_stream_is_read_whole_and_its_usage_at_the_ends() -> None:
+    """All text counts; a share of usage that only one provider sends in between does not."""
+    words = [chunk(content="a") for _ in range(100)]
+    words[50]["usage"] = {**CHAT_USAGE, "completion_tokens": 1}
+    assert read_answer([*words, USAGE_CHUNK]) == Answer("a" * 100, COUNTS, None, "m")
+    assert read_answer(words).usage is None
+
+
+# --- LiteLLM and LangChain
+
+
+@pytest.fixture
+def litellm(monkeypatch: pytest.MonkeyPatch) -> Any:
+    monkeypatch.setenv("LITELLM_LOCAL_MODEL_COST_MAP", "True")  # asks the network otherwise
+    return pytest.importorskip("litellm")
+
+
+@pytest.mark.filterwarnings("ignore::UserWarning")  # LiteLLM's import warns of its own types
+def test_litellm_s_objects_are_read(litellm: Any) -> None:
+    """Its usage is OpenAI's, its cost and what came unasked stand beside the answer."""
+    whole = litellm.ModelResponse(**chat(content="hello"))
+    whole._hidden_params = {"response_cost": 0.25}
+    assert read_answer(whole) == Answer("hello", COUNTS, "stop", "m", 0.25)
+    part = litellm.ModelResponseStream
+    first = part(**chunk(role="assistant", content="hello"))
+    last = part(**chunk("stop"))
+    unasked = part(**chunk("stop"))
+    last._hidden_params = {"usage": litellm.Usage()}
+    unasked._hidden_params = {"usage": litellm.Usage(**CHAT_USAGE)}
+    asked = part(**{**USAGE_CHUNK, "usage": litellm.Usage(**CHAT_USAGE)})
+    assert read_answer((first, last)) == Answer("hello", None, "stop", "m")
+    assert read_answer((first, unasked)) == Answer("hello", COUNTS, "stop", "m")
+    assert read_answer((first, last, asked)) == Answer("hello", COUNTS, "stop", "m")
+
+
+@pytest.mark.filterwarnings("ignore::UserWarning")
+def test_litellm_s_chunks_are_told_apart(litellm: Any) -> None:
+    """Those that only open or end a stream carry nothing."""
+    part = litellm.ModelResponseStream
+    assert not has_content(part(**chunk(role="assistant", content="")))
+    assert not has_content(part(**chunk("stop")))
+    assert not has_content(part(**{**USAGE_CHUNK, "usage": litellm.Usage(**CHAT_USAGE)}))
+    assert has_content(part(**chunk(content="we")))
+    assert has_content(part(**chunk(reasoning_content="hm")))
+    assert has_content(part(**chunk(tool_calls=[{**CALL, "index": 0}])))
+    responses = litellm.types.llms.openai
+    words = responses.OutputTextDeltaEvent(**event("output_text.delta", delta="we"))
+    assert has_content(words)
+    assert not has_content(responses.OutputTextDeltaEvent(**event("output_text.delta", delta="")))
+    begun = {**reply(status="in_progress"), "usage": None}
+    assert not has_content(responses.ResponseCreatedEvent(**event("created", response=begun)))
+
+
+@pytest.fixture
+def messages() -> Any:
+    return pytest.importorskip("langchain_core.messages")
+
+
+@pytest.fixture
+def outputs() -> Any:
+    return pytest.importorskip("langchain_core.outputs")
+
+
+def test_langchain_s_messages_are_read(messages: Any, outputs: Any) -> None:
+    """Bare, in a generation, in a result and in what a middleware passes on, it is the same."""
+    ending = {"finish_reason": "stop", "model_name": "m"}
+    whole = messages.AIMessage("hello", usage_metadata=LANGCHAIN_USAGE, response_metadata=ending)
+    generation = outputs.ChatGeneration(message=whole)
+    passed_on = pytest.importorskip("langchain.agents.middleware.types")
+    for answer in (
+        whole,
+        generation,
+        outputs.ChatResult(generations=[generation]),
+        outputs.LLMResult(generations=[[generation]]),
+        passed_on.ModelResponse(result=[whole]),
+    ):
+        assert read_answer(answer) == Answer("hello", COUNTS, "stop", "m")
+    calling = messages.AIMessage("", tool_calls=[{"name": "clock", "args": {}, "id": "c"}])
+    assert read_answer(calling).content is calling
+    tool = messages.ToolMessage("noon", tool_call_id="c")
+    assert read_answer(passed_on.ModelResponse(result=[calling, tool])).content == [calling, tool]
+    assert read_answer(outputs.LLMResult(generations=[[outputs.Generation(text="hi")]])) == (
+        Answer("hi")
+    )
+    older = outputs.ChatResult(generations=[], llm_output={"token_usage": CHAT_USAGE})
+    assert read_answer(older).usage == COUNTS
+
+
+def test_langchain_s_chunks_are_added_up(messages: Any, outputs: Any) -> None:
+    """Each carries its share of usage, wherever it stands in a long stream."""
+    share = {"input_tokens": 12, "output_tokens": 0, "total_tokens": 12}
+    rest = {"input_tokens": 0, "output_tokens": 7, "total_tokens": 7}
+    part = messages.AIMessageChunk
+    chunks = [
+        part("hel", usage_metadata={**share, "input_token_details": {"cache_read": 4}}),
+        *[part("")] * 20,
+        part("lo", usage_metadata={**rest, "output_token_details": {"reasoning": 2}}),
+        *[part("")] * 20,
+        part("", response_metadata={"finish_reason": "stop", "model_name": "m"}),
+    ]
+    answer = Answer("hello", COUNTS, "stop", "m")
+    assert read_answer(chunks) == answer
+    assert read_answer([outputs.ChatGenerationChunk(message=one) for one in chunks]) == answer
+    pieces = [
+        part("", tool_call_chunks=[{"name": "clock", "args": "", "id": "c", "index": 0}]),
+        part(
+            "",
+            tool_call_chunks=[{"name": None, "args": CLOCK["arguments"], "id": None, "index": 0}],
+        ),
+    ]
+    assert read_answer(pieces).content == message(content="", tool_calls=[CLOCK])
+
+
+# --- has_content
+
+FRAMES: dict[str, tuple[Any, Any]] = {
+    "openai, a role": (CHAT_EVENT, chunk(role="assistant", content="")),
+    "openai, a role and no content": (CHAT_EVENT, chunk(role="assistant", content=None)),
+    "openai, a role and no refusal": (
+        CHAT_EVENT,
+        chunk(role="assistant", content="", refusal=None),
+    ),
+    "openai, no reasoning": (CHAT_EVENT, chunk(reasoning_content="", reasoning=None)),
+    "openai, an empty delta": (CHAT_EVENT, chunk()),
+    "openai, an end": (CHAT_EVENT, chunk("stop")),
+    "openai, usage": (CHAT_EVENT, USAGE_CHUNK),
+    "openai, audio to come": (CHAT_EVENT, chunk(audio={"id": "a"})),
+    "openai, a filter's report": (
+        CHAT_EVENT,
+        {**chunk(), "choices": [], "prompt_filter_results": [{"prompt_index": 0}]},
+    ),
+    "openai, legacy": (TypeAdapter(Completion), completion("")),
+    "responses, created": (RESPONSE_EVENT, event("created", response=reply(status="queued"))),
+    "responses, in progress": (RESPONSE_EVENT, event("in_progress", response=reply())),
+    "responses, an empty delta": (
+        RESPONSE_EVENT,
+        event("output_text.delta", delta="", logprobs=[]),
+    ),
+    "responses, an item to come": (
+        RESPONSE_EVENT,
+        item("added", **{**spoken(None), "status": "in_progress"}),
+    ),
+    "responses, thoughts to come": (RESPONSE_EVENT, item("added", type="reasoning", summary=[])),
+    "responses, a part to come": (
+        RESPONSE_EVENT,
+        event("content_part.added", part={"type": "output_text", "text": "", "annotations": []}),
+    ),
+    "responses, an empty end": (RESPONSE_EVENT, event("completed", response=reply())),
+    "anthropic, a start": (MESSAGE_EVENT, START),
+    "anthropic, a text to come": (MESSAGE_EVENT, block(type="text", text="")),
+    "anthropic, thoughts to come": (
+        MESSAGE_EVENT,
+        block(type="thinking", thinking="", signature=""),
+    ),
+    "anthropic, an empty delta": (MESSAGE_EVENT, delta(type="text_delta", text="")),
+    "anthropic, an end": (MESSAGE_EVENT, STOP),
+    "anthropic, the end": (MESSAGE_EVENT, {"type": "message_stop"}),
+    "google, no parts": (GEMINI, gemini(finish=None)),
+    "google, an empty text": (GEMINI, gemini({"text": ""}, finish=None)),
+    "google, a signature": (GEMINI, gemini({"text": "", "thought_signature": b"x"})),
+    "google, usage": (GEMINI, {"candidates": [], "usage_metadata": GEMINI_USAGE}),
+}
+CARRYING: dict[str, tuple[Any, Any]] = {
+    "openai, a text": (CHAT_EVENT, chunk(content=" ")),
+    "openai, a refusal": (CHAT_EVENT, chunk(refusal="I")),
+    "openai, a call": (CHAT_EVENT, chunk(tool_calls=[{**CALL, "index": 0}])),
+    "openai, a legacy call": (CHAT_EVENT, chunk(function_call={"name": "clock"})),
+    "openai, audio": (CHAT_EVENT, chunk(audio={"id": "a", "transcript": "we"})),
+    "openai, images": (CHAT_EVENT, chunk(images=[{"image_url": {"url": "data:"}}])),
+    "openai, reasoning": (CHAT_EVENT, chunk(role="assistant", content="", reasoning="hm")),
+    "openai, reasoning content": (CHAT_EVENT, chunk(reasoning_content="hm")),
+    "openai, the second choice": (
+        CHAT_EVENT,
+        {
+            **chunk(),
+            "choices": [{"index": 0, "delta": {}}, {"index": 1, "delta": {"content": "we"}}],
+        },
+    ),
+    "openai, legacy": (TypeAdapter(Completion), completion("we")),
+    "responses, a text": (RESPONSE_EVENT, event("output_text.delta", delta="we", logprobs=[])),
+    "responses, a refusal": (RESPONSE_EVENT, event("refusal.delta", delta="I")),
+    "responses, arguments": (RESPONSE_EVENT, event("function_call_arguments.delta", delta="{")),
+    "responses, a call": (RESPONSE_EVENT, item("added", **{**WEATHER, "arguments": ""})),
+    "responses, audio": (RESPONSE_EVENT, event("audio.delta", delta="AAAA")),
+    "responses, thoughts": (
+        RESPONSE_EVENT,
+        event("reasoning_summary_text.delta", delta="hm", summary_index=0),
+    ),
+    "responses, an image": (
+        RESPONSE_EVENT,
+        event("image_generation_call.partial_image", partial_image_b64="A", partial_image_index=0),
+    ),
+    "responses, an end with all": (RESPONSE_EVENT, event("completed", response=reply(WEATHER))),
+    "anthropic, a text": (MESSAGE_EVENT, delta(type="text_delta", text="we")),
+    "anthropic, a call": (
+        MESSAGE_EVENT,
+        block(type="tool_use", id="t", name="clock", input={}),
+    ),
+    "anthropic, arguments": (MESSAGE_EVENT, delta(type="input_json_delta", partial_json="{")),
+    "anthropic, thoughts": (MESSAGE_EVENT, delta(type="thinking_delta", thinking="hm")),
+    "anthropic, hidden thoughts": (MESSAGE_EVENT, block(type="redacted_thinking", data="x")),
+    "google, a text": (GEMINI, gemini({"text": "we"}, finish=None)),
+    "google, thoughts": (GEMINI, gemini({"text": "hm", "thought": True}, finish=None)),
+    "google, a call": (GEMINI, gemini({"function_call": {"name": "clock"}}, finish=None)),
+    "google, media": (
+        GEMINI,
+        gemini({"inline_data": {"data": b"x", "mime_type": "image/png"}}, finish=None),
+    ),
+}
+
+
+@pytest.mark.parametrize("name", FRAMES)
+def test_a_frame_is_no_content(name: str) -> None:
+    """An empty first chunk is never content, nor is a sign of life, usage or an end."""
+    adapter, document = FRAMES[name]
+    assert has_content(document) is False
+    assert has_content(adapter.validate_python(document)) is False
+
+
+@pytest.mark.parametrize("name", CARRYING)
+def test_what_the_model_wrote_is_content(name: str) -> None:
+    """Text, calls, refusals, media; thoughts too, as callers are shown them."""
+    adapter, document = CARRYING[name]
+    assert has_content(document) is True
+    assert has_content(adapter.validate_python(document)) is True
+
+
+@pytest.mark.parametrize("document", [{"type": "ping"}, {"type": "keepalive"}])
+def test_a_sign_of_life_is_no_content(document: Any) -> None:
+    """The SDKs have no class for it and build what they can."""
+    assert has_content(document) is False
+
+
+def test_the_sdks_own_helpers_are_read() -> None:
+    """What they put around chunks, and add to events, counts as what is in it."""
+    empty = CHAT_EVENT.validate_python(chunk(role="assistant", content=""))
+    word = CHAT_EVENT.validate_python(chunk(content="we"))
+    whole = openai.types.chat.ChatCompletion.model_validate(chat(content="we"))
+    assert not has_content(ChunkEvent.construct(type="chunk", chunk=empty, snapshot=whole))
+    assert has_content(ChunkEvent.construct(type="chunk", chunk=word, snapshot=whole))
+    adding = ContentDeltaEvent.construct(type="content.delta", delta="we", snapshot="we")
+    assert has_content(adding)
+    assert has_content(TextEvent(type="text", text="we", snapshot="we"))
+    assert not has_content(TextEvent(type="text", text="", snapshot=""))
+
+
+def test_langchain_s_chunks_are_told_apart(messages: Any, outputs: Any) -> None:
+    """Bare or in a generation; frames of blocks, usage and metadata are nothing yet."""
+    part = messages.AIMessageChunk
+    frame = {"type": "text", "text": "", "index": 0, "id": "b"}
+    call = {"name": "clock", "args": "", "id": "c", "index": 0}
+    empty = [
+        part(""),
+        part([]),
+        part([frame]),
+        part("", usage_metadata=LANGCHAIN_USAGE),
+        part("", response_metadata={"finish_reason": "stop"}),
+        part("", chunk_position="last"),
+    ]
+    carrying = [
+        part("we"),
+        part([{**frame, "text": "we"}]),
+        part([{"type": "thinking", "thinking": "hm", "index": 0}]),
+        part("", tool_call_chunks=[call]),
+        part("", additional_kwargs={"reasoning_content": "hm"}),
+    ]
+    for chunks, carries in ((empty, False), (carrying, True)):
+        for one in chunks:
+            assert has_content(one) is carries
+            assert has_content(outputs.ChatGenerationChunk(message=one)) is carries
+    assert has_content(outputs.GenerationChunk(text="we"))
+    assert not has_content(outputs.GenerationChunk(text=""))
+    assert has_content(messages.HumanMessage("hi"))
+
+
+class Own:
+    """Have a name that an SDK's chunks have, too."""
+
+    def __init__(self) -> None:
+        self.type, self.delta, self.choices = "message_start", "", list[Any]()
+
+
+class Array:
+    def __bool__(self) -> bool:
+        raise ValueError("the truth of an array is ambiguous")
+
+
+@pytest.mark.parametrize(
+    ("chunk", "carries"),
+    [
+        ("", False),
+        (" ", True),
+        (b"", False),
+        (b"a", True),
+        (None, False),
+        (0, False),
+        (1, True),
+        ([], False),
+        ([0], True),
+        ((), False),
+        ({}, False),
+        ({"a": None}, True),
+        ({"type": "text", "content": "hello"}, True),
+        ({"type": "text", "text": "hello"}, True),
+        ({"query": "who?", "candidates": []}, True),
+        (Own(), True),
+        (object(), True),
+        (Array(), True),
+    ],
+    ids=repr,
+)
+def test_of_everything_else_its_truth_decides(chunk: Any, carries: bool) -> None:
+    """A class of the user's own, and a dict of no known shape, is content where it is true."""
+    assert has_content(chunk) is carries
+
+
+# --- usage
+
+OTHERS: dict[str, tuple[Any, dict[str, int]]] = {
+    "no details": (
+        {"prompt_tokens": 3, "completion_tokens": 2},
+        {"input_tokens": 3, "output_tokens": 2, "total_tokens": 5},
+    ),
+    "only the output": ({"output_tokens": 2}, {"output_tokens": 2}),
+    "an embedding": (
+        {"prompt_tokens": 3, "total_tokens": 3},
+        {"input_tokens": 3, "total_tokens": 3},
+    ),
+    "bedrock": (
+        {
+            "inputTokens": 8,
+            "outputTokens": 7,
+            "totalTokens": 22,
+            "cacheReadInputTokens": 4,
+            "cacheWriteInputTokens": 3,
+        },
+        CLAUDE_COUNTS,
+    ),
+    "gemini over REST": (
+        {
+            "promptTokenCount": 10,
+            "toolUsePromptTokenCount": 2,
+            "cachedContentTokenCount": 4,
+            "candidatesTokenCount": 5,
+            "thoughtsTokenCount": 2,
+            "totalTokenCount": 19,
+        },
+        COUNTS,
+    ),
+    "ollama": (
+        {"prompt_eval_count": 3, "eval_count": 2},
+        {"input_tokens": 3, "output_tokens": 2, "total_tokens": 5},
+    ),
+    "reasoning outside of the output": ({**CHAT_USAGE, "completion_tokens": 5}, COUNTS),
+    "langchain": (LANGCHAIN_USAGE, COUNTS),
+    "langchain's split cache": (
+        {
+            **LANGCHAIN_USAGE,
+            "input_token_details": {
+                "cache_creation": 0,
+                "ephemeral_5m_input_tokens": 2,
+                "ephemeral_1h_input_tokens": 1,
+            },
+            "output_token_details": {},
+        },
+        {"input_tokens": 12, "output_tokens": 7, "total_tokens": 19, "cache_write_tokens": 3},
+    ),
+    "our own form": (COUNTS, COUNTS),
+    "our own form of what others leave out": (CLAUDE_COUNTS, CLAUDE_COUNTS),
+}
+
+
+@pytest.mark.parametrize("name", OTHERS)
+def test_usage_has_one_form(name: str) -> None:
+    """By itself or inside an answer; what is in that form already stays as it is."""
+    usage, counts = OTHERS[name]
+    assert usage_of({"usage": usage}) == counts
+    assert usage_of(usage) == counts
+    assert read_answer({"usage": usage}).usage == counts
+
+
+@pytest.mark.parametrize(
+    "usage", [{}, {"prompt_tokens": True}, {"prompt_tokens": -1}, {"input_tokens": "12"}, "12", 12]
+)
+def test_no_count_is_invented(usage: Any) -> None:
+    """A bool, a text or a negative is no count."""
+    assert usage_of({"usage": usage}) is None
+
+
+@pytest.mark.parametrize(("cost", "known"), [(0.5, 0.5), (0, None), (-1, None), ("1", None)])
+def test_a_cost_is_taken_where_it_is_one(cost: Any, known: float | None) -> None:
+    """OpenRouter puts it into the usage."""
+    assert read_answer({"usage": {**CHAT_USAGE, "cost": cost}}).cost == known
+
+
+# --- what they promise
+
+
+class Hostile:
+    """Claim to be an SDK's object, and raise or warn wherever it is touched."""
+
+    __module__ = "openai.types"
+
+    def __getattribute__(self, name: str) -> Any:
+        raise RuntimeError(name)
+
+
+class Trapped:
+    """Claim the same, and have a property that nobody may run."""
+
+    __module__ = "openai.types"
+
+    def __init__(self) -> None:
+        self.choices, self.usage, self.message = [self], self, self
+
+    @property
+    def content(self) -> Any:
+        warnings.warn("never ask", DeprecationWarning, stacklevel=2)
+        raise RuntimeError("never ask")
+
+
+def test_hostile_objects_are_survived_and_unasked() -> None:
+    """No property runs, and what raises all the same says nothing."""
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        for answer in (Hostile(), [Hostile()], (Hostile(), "a")):
+            assert read_answer(answer) == Answer()
+        assert read_answer(Trapped()).usage is None
+        assert has_content(Hostile()) is True
+        assert has_content(Trapped()) in {True, False}
+
+
+_leaves = st.none() | st.booleans() | st.integers() | st.floats() | st.text(max_size=12)
+_leaves |= st.sampled_from([value for shape in SHAPES for value in shape.values])
+_steps = {step for s in SHAPES for field in s[1:-1] for p in field for step in p.split(".")}
+_keys = st.sampled_from([*sorted(_steps), "type", "object", "usage", "prompt_tokens", "name"])
+_values = st.recursive(
+    _leaves,
+    lambda inner: st.lists(inner, max_size=3) | st.dictionaries(_keys, inner, max_size=5),
+    max_leaves=12,
+)
+
+
+@given(answer=_values)
+def test_neither_ever_raises(answer: Any) -> None:
+    """Whatever an answer holds, an Answer comes out, and a yes or no."""
+    within = openai.types.chat.ChatCompletion.construct(choices=answer, usage=answer)
+    for one in (answer, [answer], (answer, answer), within):
+        assert type(read_answer(one)) is Answer
+        assert type(has_content(one)) is bool
