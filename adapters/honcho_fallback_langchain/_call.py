@@ -50,6 +50,7 @@ class Call:
         "run_id",
         "run_name",
         "usage",
+        "wants_content",
     )
 
     def __init__(
@@ -112,15 +113,15 @@ class Call:
         policy, turn = for_this_call(self.config, self.chained.policy, observers)
         with in_place_of(*self.replaced, observers):
             self.run = run = policy.start(turn=turn)
-        if run.wants_content:
-            run.tell(input=self.input)
+        self.wants_content = policy.wants_content
+        run.report(input=self.input)
         return run
 
     def prepare(self, attempt: Attempt) -> tuple[Any, RunnableConfig, dict[str, Any]]:
         """Return the input, config and keywords for a candidate."""
         asked, kwargs = self.chained.ask_for(attempt, self.input, self.kwargs)
-        if self.run.wants_content:
-            self.run.tell(parameters=parameters_of(attempt.target.client, kwargs))
+        if self.wants_content:
+            self.run.report(parameters=parameters_of(attempt.target.client, kwargs))
         config = self.config
         if self.manager is not None:
             child = self.manager.get_child()
@@ -134,7 +135,7 @@ class Call:
     def prepare_stream(self, attempt: Attempt) -> tuple[Any, RunnableConfig, dict[str, Any]]:
         """Prepare a stream, which is asked what it cost where somebody wants to know."""
         asked, config, kwargs = self.prepare(attempt)
-        if self.run.wants_content and may_be_asked_for_usage(attempt.target.client):
+        if self.wants_content and may_be_asked_for_usage(attempt.target.client):
             kwargs = {"stream_usage": True, **kwargs}
         return asked, config, kwargs
 
@@ -142,7 +143,7 @@ class Call:
         """Note what an answer cost, and return it marked."""
         usage = usage_of(answer)
         if usage is not None:
-            self.run.tell(usage=usage)
+            self.run.report(usage=usage)
         return mark(answer, describe(self.run, attempt))
 
     def ask(self, attempt: Attempt) -> Any:
@@ -194,7 +195,7 @@ class Call:
             # Each chunk of a message carries its share.
             before = self.usage
             self.usage = before | {name: before.get(name, 0) + usage[name] for name in usage}
-            self.run.tell(usage=self.usage)
+            self.run.report(usage=self.usage)
         if ends_message(chunk):
             return mark(chunk, describe(self.run, self.run.attempt))
         return chunk

@@ -141,6 +141,11 @@ def targets_of(
         if credential is not None:
             check_takes_keys(candidate, position)
         inside = _first_chat_model(candidate)
+        before = known[position] if position < len(known) else None
+        # A model's own key is no credential: nobody can refresh it.
+        identity = None if credential else identity_of(inside, model, provider)
+        if identity is None and before is not None and before.credential is credential:
+            identity = before.identity
         target = Target(
             model,
             provider,
@@ -149,14 +154,8 @@ def targets_of(
             context_window=window,
             endpoint=public_endpoint_of(inside),
             credential=credential,
+            identity=identity or "",
         )
-        before = known[position] if position < len(known) else None
-        identity = None if credential else identity_of(inside, model, provider)
-        if identity is None and before is not None and before.credential is credential:
-            identity = before.identity
-        if identity is not None:
-            # A model's own key is no credential: nobody can refresh it.
-            object.__setattr__(target, "identity", identity)
         targets.append(target)
     return targets
 

@@ -23,13 +23,12 @@ def describe(run: FallbackRun, attempt: Attempt) -> dict[str, Any]:
         run: The call, still running.
         attempt: The one that answered.
     """
-    told = [_failed(one) for one in run.failed]
-    told.append(_asked(attempt.target.name, attempt.target.model, attempt.target.provider))
-    return {
-        "is_fallback": attempt.position > 0,
-        "model": attempt.target.model,
-        "attempts": told,
-    }
+    target = attempt.target
+    attempts = [
+        *_failed_attempts(run, attempt),
+        _asked(target.name, target.model, target.provider),
+    ]
+    return {"is_fallback": attempt.is_fallback, "model": target.model, "attempts": attempts}
 
 
 def mark(answer: Any, told: Mapping[str, Any]) -> Any:
@@ -71,7 +70,7 @@ def attempt_metadata(run: FallbackRun, attempt: Attempt, primary: Target) -> dic
         "fallback_attempt": attempt.number,
         "fallback_call_id": attempt.call_id,
         "fallback_primary": primary.name,
-        "fallback_attempts": [_failed(one) for one in run.failed],
+        "fallback_attempts": _failed_attempts(run, attempt),
     }
 
 
@@ -84,6 +83,11 @@ def usage_of(answer: Any) -> Mapping[str, int] | None:
     if isinstance(answer, dict):
         answer = answer.get("raw")
     return read_answer(answer).usage if isinstance(answer, AIMessage) else None
+
+
+def _failed_attempts(run: FallbackRun, attempt: Attempt) -> list[dict[str, Any]]:
+    # Of a call that is still running the record holds those that failed.
+    return [_failed(one) for one in run.record.attempts] if attempt.number > 1 else []
 
 
 def _failed(attempt: AttemptRecord) -> dict[str, Any]:

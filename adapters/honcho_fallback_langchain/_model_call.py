@@ -59,15 +59,15 @@ class ModelCall:
         self.surroundings = around = surroundings(observers)
         with in_place_of(around.handlers, around.parent_run_id, observers):
             self.run = self.policy.start(turn=turn)
-        if self.run.wants_content:
+        if self.policy.wants_content:
             system = request.system_message
-            self.run.tell(input=[*([system] if system else []), *request.messages])
+            self.run.report(input=[*([system] if system else []), *request.messages])
 
     def request_for(self, attempt: Attempt, model: BaseChatModel) -> ModelRequest[Any]:
         """Return the request as an attempt's provider takes it."""
         request, target = self.request, attempt.target
-        if self.run.wants_content:
-            self.run.tell(parameters=parameters_of(target.client, request.model_settings))
+        if self.policy.wants_content:
+            self.run.report(parameters=parameters_of(target.client, request.model_settings))
         changes: dict[str, Any] = {}
         if attempt.number > 1:
             metadata = attempt_metadata(self.run, attempt, self.policy.targets[0])
@@ -109,7 +109,7 @@ class ModelCall:
         for message in result:
             usage = usage_of(message)
             if usage is not None:
-                self.run.tell(usage=usage)
+                self.run.report(usage=usage)
         return replace(response, result=result)
 
     def told(

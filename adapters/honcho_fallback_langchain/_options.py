@@ -129,13 +129,13 @@ def policy_over(
     if options.sdk_retries == "off":
         candidates = [within_attempts(without_sdk_retries(one)) for one in candidates]
     known = () if before is None else (*[None] * replaced, *before.targets[replaced:])
-    policy = FallbackPolicy(
+    return FallbackPolicy(
         targets_of(candidates, options.credentials, known),
         options.config,
         agent=options.agent,
         observers=options.observers,
+        turns_of=before,
     )
-    return policy if before is None else policy.sharing_turns_with(before)
 
 
 def for_this_call(
@@ -152,6 +152,6 @@ def for_this_call(
     own, turn = configurable.get(CONFIG_KEY), configurable.get(TURN_KEY)
     if isinstance(own, FallbackConfig):
         policy = FallbackPolicy(
-            policy.targets, own, agent=policy.agent, observers=observers
-        ).sharing_turns_with(policy)
+            policy.targets, own, agent=policy.agent, observers=observers, turns_of=policy
+        )
     return policy, turn if isinstance(turn, Turn) else None

@@ -69,8 +69,7 @@ class Silent:
         # LangChain hands no config on; what a graph or a chain runs in is around us.
         policy, turn = for_this_call(ensure_config(), policy, observers)
         self.run: FallbackRun = policy.start(turn=turn)
-        if self.run.wants_content:
-            self.run.tell(input=messages)
+        self.run.report(input=messages)
 
     def generate(self, attempt: Attempt) -> ChatResult:
         """Ask one candidate."""
@@ -146,7 +145,7 @@ class Silent:
         ]
         usage = usage_of(generations[0].message)
         if usage is not None:
-            self.run.tell(usage=usage)
+            self.run.report(usage=usage)
         return result.model_copy(update={"generations": generations})
 
 

@@ -129,9 +129,9 @@ class Call:
         Raises:
             Exception: The provider's own, where that could not be done and the call is over.
         """
-        while self.run.errand is not None:
+        while self.run.pending is not None:
             try:
-                FallbackPolicy.settle(self.run)
+                FallbackPolicy.perform(self.run)
             except Exception as error:  # noqa: BLE001 # the run knows what it means
                 self._undone(error)
 
@@ -141,9 +141,9 @@ class Call:
         Raises:
             Exception: The provider's own, where that could not be done and the call is over.
         """
-        while self.run.errand is not None:
+        while self.run.pending is not None:
             try:
-                await FallbackPolicy.asettle(self.run)
+                await FallbackPolicy.aperform(self.run)
             except Exception as error:  # noqa: BLE001 # the run knows what it means
                 self._undone(error)
 
@@ -153,7 +153,7 @@ class Call:
         run, config = self.run, self.chain.policy.config
         if self.request.get("stream") is True:
             bound = config.deadline or config.first_token_timeout
-            return run.silence(run.attempt) if bound else None
+            return run.attempt.stream_timeout if bound else None
         return run.attempt.timeout if config.deadline else None
 
     def be_patient(self) -> None:
@@ -176,12 +176,12 @@ class Call:
         """Tell other processes what the call has learned, where it is over."""
         if self.blocking:  # this loop is gone in a moment, and a connection with it
             self.leave_here()
-        elif self.ended and self.run.errand is not None:
+        elif self.ended and self.run.pending is not None:
             await self.asettle()
 
     def leave_here(self) -> None:
         """Do so in this thread."""
-        if self.ended and self.run.errand is not None:
+        if self.ended and self.run.pending is not None:
             self.settle()
 
     def _undone(self, error: Exception) -> None:

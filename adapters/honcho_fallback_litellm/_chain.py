@@ -141,10 +141,10 @@ def targets_of(deployments: Sequence[Deployment]) -> list[Target]:
         name = name_of(one)
         if name in {target.name for target in targets}:
             name = f"{name}#{position}"
-        target = Target(model, provider=provider, name=name, context_window=_window_of(one))
         # Not through credential=: the key is LiteLLM's, there is nothing here to refresh.
-        object.__setattr__(target, "identity", identity_of(one, model, provider))
-        targets.append(target)
+        identity = identity_of(one, model, provider)
+        window = _window_of(one)
+        targets.append(Target(model, provider, name, context_window=window, identity=identity))
     return targets
 
 

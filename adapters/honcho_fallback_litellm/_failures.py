@@ -7,7 +7,7 @@ lost connection into 500, and a bug of the program into 500 as well. The truth h
 from __future__ import annotations
 
 from functools import partial
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, cast
 
 from honcho_fallback import Failure, FailureKind, classify
 
@@ -33,7 +33,8 @@ def classifier_for(config: FallbackConfig) -> Callable[[BaseException], Failure]
     built_in = partial(
         classify, local_errors=config.local_errors, provider_errors=config.provider_errors
     )
-    return partial(_classify, config.classify or built_in)
+    own = cast("Callable[[BaseException], Failure] | None", config.classify)  # never async here
+    return partial(_classify, own or built_in)
 
 
 def provider_error(error: BaseException) -> BaseException:

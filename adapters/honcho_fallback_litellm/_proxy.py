@@ -18,10 +18,10 @@ documented hooks only (``proxy_filter``, and what ``proxy_handler`` falls back t
 
 from __future__ import annotations
 
+import logging
 import sys
 from typing import TYPE_CHECKING, Any
 
-from honcho_fallback._observer import logger
 from litellm.integrations.custom_logger import CustomLogger
 
 from honcho_fallback import FallbackConfigError
@@ -34,6 +34,9 @@ if TYPE_CHECKING:
 
     from honcho_fallback import FallbackConfig, FallbackObserver
     from honcho_fallback_litellm._router import Deployment
+
+
+logger = logging.getLogger("honcho_fallback")
 
 
 class FallbackDeploymentFilter(CustomLogger):
@@ -112,9 +115,7 @@ class FallbackProxyHandler(FallbackDeploymentFilter):
             self._strategy.register(router)
         except FallbackConfigError as error:
             self._refused = router
-            logger.error(  # the message says it all
-                "no chain on this Proxy: %s", error
-            )
+            logger.error("no chain on this Proxy: %s", error)  # noqa: TRY400 # the message says it all
             return False
         self._attached = router
         return True

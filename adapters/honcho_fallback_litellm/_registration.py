@@ -6,11 +6,12 @@
 
 from __future__ import annotations
 
+import logging
 from collections import defaultdict
+from inspect import iscoroutinefunction
 from typing import TYPE_CHECKING, Any
 
 import litellm
-from honcho_fallback._observer import logger
 
 from honcho_fallback import FallbackConfigError
 from honcho_fallback_litellm._chain import RANK, name_of, rank_of
@@ -22,6 +23,8 @@ if TYPE_CHECKING:
 
     from honcho_fallback import FallbackConfig
     from honcho_fallback_litellm._router import Deployment
+
+logger = logging.getLogger("honcho_fallback")
 
 _REFUSED = {
     "connect_timeout": "LiteLLM has one timeout for an attempt; set timeout instead",
@@ -50,6 +53,11 @@ def check_config(config: FallbackConfig) -> None:
         value = getattr(config, field)
         if value != possible.get(field):
             raise FallbackConfigError.about(field, f"{value!r} cannot work here", _REFUSED[field])
+    hooks = {"validate": config.validate_answer, "classify": config.classify}
+    for name, hook in {**hooks, "refine": config.refine}.items():
+        if iscoroutinefunction(hook):
+            fix = "pass a plain function: the Router's sync methods cannot await it"
+            raise FallbackConfigError.about(name, "it is async", fix)
 
 
 def check_router(core: Any, taken: Any) -> None:

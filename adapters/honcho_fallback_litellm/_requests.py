@@ -15,9 +15,7 @@ from honcho_fallback_litellm._chain import provider_of
 from honcho_fallback_litellm._router import setting
 
 if TYPE_CHECKING:
-    from honcho_fallback._config import ConfigOptions
-
-    from honcho_fallback import FallbackConfig
+    from honcho_fallback import ConfigOptions, FallbackConfig
     from honcho_fallback_litellm._chain import Chain
     from honcho_fallback_litellm._router import Deployment
 
@@ -68,10 +66,10 @@ def begin(core: Any, chain: Chain, request: dict[str, Any]) -> Call:
     config = chain.policy.config
     options = _options_of(request, config)
     run = chain.policy.start(**options) if options else chain.policy.start()
-    if run.wants_content:
-        told = request.get("messages")
-        run.tell(
-            input=request.get("input", request.get("prompt")) if told is None else told,
+    if chain.policy.wants_content:
+        messages = request.get("messages")
+        run.report(
+            input=request.get("input", request.get("prompt")) if messages is None else messages,
             parameters={name: request[name] for name in _PARAMETERS if name in request},
         )
     limit = options.get("max_attempts", config.max_attempts) or 1
@@ -156,7 +154,7 @@ def _give_time(call: Call, core: Any, params: dict[str, Any], request: dict[str,
     streaming = request.get("stream") is True
     seconds, is_short = attempt.timeout, config.deadline is not None
     if streaming and call.blocking and config.first_token_timeout is not None:
-        seconds, is_short = call.run.silence(attempt), True
+        seconds, is_short = attempt.stream_timeout, True
     names = ("stream_timeout", *_TIMEOUTS) if streaming else _TIMEOUTS
     theirs = _timeout_of(core, names, params, request)
     if seconds is None or (theirs is not None and not (is_short and _is_longer(theirs, seconds))):

@@ -6,10 +6,10 @@
 
 from __future__ import annotations
 
+import logging
 import weakref
 from typing import TYPE_CHECKING, Any
 
-from honcho_fallback._observer import logger
 from litellm.types.router import (  # pyright: ignore[reportMissingTypeStubs] # a package with one stub
     CustomRoutingStrategyBase,
 )
@@ -41,6 +41,9 @@ if TYPE_CHECKING:
     from honcho_fallback import FallbackObserver
     from honcho_fallback_litellm._chain import Chain
     from honcho_fallback_litellm._router import Deployment
+
+
+logger = logging.getLogger("honcho_fallback")
 
 
 class FallbackRoutingStrategy(CustomRoutingStrategyBase):

@@ -71,8 +71,8 @@ class _Reading:
     def be_patient(self) -> None:
         """Bound the silence after the first content; before it the attempt's own time runs."""
         if self.held is None and self.call.patience is not None and not self.call.ended:
-            run = self.call.run
-            self.call.patience.give(run.idle_timeout, run.attempt.target)
+            attempt = self.call.run.attempt
+            self.call.patience.give(attempt.idle_timeout, attempt.target)
 
     def take(self, chunk: Any) -> None:
         call = self.call
@@ -84,7 +84,7 @@ class _Reading:
             self.counted.append(chunk)
             if call.hides_usage and answer.finish_reason is None and not carries(chunk):
                 return
-        if call.run.wants_content:
+        if call.chain.policy.wants_content:
             self.kept.append(chunk)
         if self.held is None:
             self.ready.append(chunk)
@@ -92,7 +92,7 @@ class _Reading:
         self.held.append(chunk)
         if carries(chunk):
             if not call.ended:
-                call.run.content()
+                call.run.commit()
             self.release()
 
     def forget(self) -> None:
@@ -111,8 +111,8 @@ class _Reading:
         self.release()
         run = self.call.run
         if not self.call.ended:
-            if run.wants_content:
-                run.tell(output=tuple(self.kept))
+            if self.kept:
+                run.report(output=tuple(self.kept))
             run.succeed(usage=read_answer(self.counted).usage)
         renew(stream, self.call.record)
 
@@ -132,7 +132,7 @@ class _Reading:
 
     def abandon(self) -> None:
         self.over = True
-        self.call.run.abandon(partial=tuple(self.kept))
+        self.call.run.cancel("abandoned", partial=tuple(self.kept))
 
 
 class ManagedStream:

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+import logging
 from importlib import import_module
 
-from honcho_fallback._observer import logger
-
 # Each pulls in the rest. Measured by what a first failing call adds to sys.modules.
+logger = logging.getLogger("honcho_fallback")
+
 _LATE = (
     "openai.resources.chat.completions",
     "openai.resources.embeddings",

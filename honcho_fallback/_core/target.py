@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field, fields
 from functools import partial
@@ -12,8 +13,8 @@ from typing import Any, NamedTuple, Protocol, runtime_checkable
 
 from honcho_fallback._core.errors import FallbackConfigError, require_text, require_type
 
-# How a computed identity begins: this process alone knows the target, or every process does.
-_PRIVATE, _KNOWN = "here:", "known:"
+# What is computed: every process knows the target, or this one alone, sealed with what it is.
+_COMPUTED = re.compile(r"known:[0-9a-f]{32}|here:[0-9a-f]{24}:(?P<seal>[0-9a-f]{32})")
 
 
 @runtime_checkable
@@ -92,17 +93,16 @@ class Target:
 
     def _identity(self) -> str:
         """Compute it, unless it was given, or computed for a target like this one."""
-        if self.identity and not self.identity.startswith((_PRIVATE, _KNOWN)):
-            return self.identity
+        given, computed = self.identity, _COMPUTED.fullmatch(self.identity)
         fingerprint: str | None = getattr(self.credential, "fingerprint", None)
         provider, endpoint = (self.provider or "").lower(), (self.endpoint or "").rstrip("/")
         if provider and endpoint and fingerprint:
-            return _KNOWN + _digest(provider, self.model, endpoint, fingerprint)
+            known = "known:" + _digest(provider, self.model, endpoint, fingerprint)
+            return given if given and computed is None else known
         # A copy is the same target; what dataclasses.replace makes under another name is not.
         seal = _digest(provider, self.model, endpoint, fingerprint or "", self.name)
-        if self.identity.startswith(_PRIVATE) and self.identity.endswith(seal):
-            return self.identity
-        return f"{_PRIVATE}{urandom(12).hex()}:{seal}"
+        is_another = computed is not None and computed["seal"] not in {None, seal}
+        return given if given and not is_another else f"here:{urandom(12).hex()}:{seal}"
 
     def __reduce__(self) -> tuple[Any, ...]:
         # A mappingproxy cannot be pickled or deep-copied.

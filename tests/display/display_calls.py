@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from contextlib import suppress
 from dataclasses import replace
+from time import monotonic
 from typing import TYPE_CHECKING, Any
 
 from scripted import ProviderError
@@ -25,7 +26,7 @@ CHAIN = (
 )
 POLICY = FallbackPolicy(CHAIN, agent="greeter")
 
-Step = tuple[str, float] | tuple[str, float, Exception]
+Step = tuple[str, float] | tuple[str, float, Any]
 
 
 def call(
@@ -39,10 +40,11 @@ def call(
         waits: Seconds before a target is asked again.
         switch_after: Failures of one target before the next is asked.
     """
+    started = monotonic()
     run = policy.start(wait=waits, switch_after=switch_after)
     for method, at, *given in steps:
         with suppress(ProviderError, FallbackError):
-            getattr(run, method)(*given, now=run._started + at)
+            getattr(run, method)(*given, now=started + at)
     return run.record
 
 
@@ -53,8 +55,8 @@ CALLS: Mapping[str, Sequence[Step]] = {
     "exhausted": [("fail", 1, DOWN), ("fail", 2, DOWN), ("fail", 5, ProviderError(401))],
     "rejected": [("fail", 2, ProviderError(400))],
     "cancelled": [("fail", 1, DOWN), ("cancel", 3)],
-    "interrupted": [("fail", 1, DOWN), ("content", 2), ("fail", 4, DOWN)],
-    "abandoned": [("content", 1), ("abandon", 2)],
+    "interrupted": [("fail", 1, DOWN), ("commit", 2), ("fail", 4, DOWN)],
+    "abandoned": [("commit", 1), ("cancel", 2, "abandoned")],
     "running": [("fail", 1, DOWN)],
 }
 EVERY_OUTCOME = {outcome: call(*steps) for outcome, steps in CALLS.items()}

@@ -16,7 +16,7 @@ from langchain_core.runnables import RunnableLambda
 from loopback import Provider
 
 from honcho_fallback import FallbackConfigError
-from honcho_fallback.credentials import CredentialError, SingleFlight
+from honcho_fallback.credentials import CredentialError
 from honcho_fallback_langchain import FallbackChatModel, FallbackMiddleware, with_fallback_config
 
 if TYPE_CHECKING:
@@ -183,7 +183,7 @@ async def _invoked(model: Any, given: Any) -> Any:
 async def test_many_calls_refresh_once(httpserver: HTTPServer) -> None:
     """Five at once are refused, one refreshes, five are answered."""
     up, credential = Provider(httpserver, "anthropic", "hello", key=NEW), Awaited()
-    model = FallbackChatModel(up.model(), alive(), credentials=[SingleFlight(credential)])
+    model = FallbackChatModel(up.model(), alive(), credentials=[credential])
     answers = await asyncio.gather(*(model.ainvoke("hi") for _ in range(5)))
     assert [answer.text for answer in answers] == ["hello"] * 5
     assert credential.refreshed == 1

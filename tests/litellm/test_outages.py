@@ -43,8 +43,10 @@ class Later(Cooldown):
 
     ahead = 0.0
 
-    def exchange(self, reports: Sequence[Any], offered: Sequence[str], now: float, /) -> Any:
-        return super().exchange(reports, offered, now + self.ahead)
+    def update_and_select(
+        self, reports: Sequence[Any], offered: Sequence[str], now: float, /
+    ) -> Any:
+        return super().update_and_select(reports, offered, now + self.ahead)
 
 
 @pytest.fixture

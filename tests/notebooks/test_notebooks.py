@@ -153,8 +153,8 @@ def test_the_readme_lists_them() -> None:
 @pytest.mark.parametrize(
     "source",
     [
-        "import honcho_fallback._machine",
-        "from honcho_fallback._machine import FallbackRun",
+        "import honcho_fallback._core.run",
+        "from honcho_fallback._core.run import FallbackRun",
         "from honcho_fallback.testing import _need",
         "from honcho_fallback import annotations",
         "from litellm import _logging",

@@ -19,7 +19,7 @@ from scripted import ProviderError
 from werkzeug import Response
 
 from honcho_fallback import Credential, FallbackConfig, FallbackConfigError, FallbackPolicy, Target
-from honcho_fallback.credentials import ApiKey, CredentialError, OAuthCredential, SingleFlight
+from honcho_fallback.credentials import ApiKey, CredentialError, OAuthCredential
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -284,8 +284,7 @@ class Slow:
 async def test_where_the_one_who_led_is_cancelled_the_next_leads() -> None:
     """AN-021: a cancelled refresh cancels nobody else, and leaves nothing behind."""
     slow = Slow()
-    flight = SingleFlight(slow)
-    policy = FallbackPolicy([Target("primary", credential=flight)])
+    policy = FallbackPolicy([Target("primary", credential=slow)])
 
     async def ask(_: Attempt) -> int:
         if not slow.refreshed:
@@ -299,33 +298,7 @@ async def test_where_the_one_who_led_is_cancelled_the_next_leads() -> None:
         await tasks[0]
     slow.gate.set()
     assert await asyncio.gather(*tasks[1:]) == [1, 1]
-    assert (slow.refreshed, flight.generation, flight._flying) == (1, 1, None)
-
-
-def test_a_plain_credential_in_a_single_flight_refreshes_once() -> None:
-    """Any credential can be wrapped; its failure is everybody's."""
-
-    class Plain:
-        refreshed = 0
-        fingerprint = "f"
-
-        def get(self) -> int:
-            return self.refreshed
-
-        def refresh(self) -> None:
-            self.refreshed += 1
-
-    plain = Plain()
-    flight = SingleFlight(plain)
-    barrier = threading.Barrier(16)
-
-    def one(_: int) -> None:
-        barrier.wait()
-        flight.renew(0)
-
-    with ThreadPoolExecutor(16) as pool:
-        list(pool.map(one, range(16)))
-    assert (plain.refreshed, flight.get(), flight.fingerprint) == (1, 1, "f")
+    assert slow.refreshed == 1
 
 
 def test_a_static_key_says_that_it_has_no_refresh() -> None:

@@ -124,13 +124,13 @@ def test_one_process_probes_and_the_others_stay(
     one.call(Script(primary=[DOWN], fallback=["hello"]).ask)
     make_due(redis_client)
     probe, other, sibling = one.start(), two.start(), one.start()
-    for asked, run in ((one, probe), (two, other), (one, sibling)):
-        asked.settle(run)
+    for owner, run in ((one, probe), (two, other), (one, sibling)):
+        owner.perform(run)
     assert [run.attempt.position for run in (probe, other, sibling)] == [0, 1, 1]
     assert other.record.untried[0][1].startswith("another call was probing it")
     probe.fail(DOWN)
     probe.succeed()
-    one.settle(probe)
+    one.perform(probe)
     assert held(redis_client)["failures"] == "1"
     script = Script(fallback=["hello"])
     two.call(script.ask)
@@ -146,10 +146,10 @@ def test_a_probe_that_ends_without_news_blocks_nobody(
     one.call(Script(primary=[DOWN], fallback=["hello"]).ask)
     make_due(redis_client)
     probe = one.start()
-    one.settle(probe)
+    one.perform(probe)
     if how == "cancel":
         probe.cancel()
-        one.settle(probe)
+        one.perform(probe)
     else:
         redis_client.hset(PREFIX + chain()[0].identity, "leased", 0)
     assert two.call(Script(primary=["back"]).ask) == "back"

@@ -13,7 +13,14 @@ from typing import TYPE_CHECKING, Any
 import pytest
 from incidents import failing
 
-from honcho_fallback import Attempt, CallRecord, Cooldown, FallbackConfig, FallbackPolicy
+from honcho_fallback import (
+    Attempt,
+    CallRecord,
+    Cooldown,
+    FallbackConfig,
+    FallbackPolicy,
+    Runtime,
+)
 from honcho_fallback.testing.simulate import Scenario, simulate
 from honcho_fallback.testing.simulate._clock import VirtualClock
 from honcho_fallback.testing.simulate._failures import ConnectTimeoutError
@@ -109,14 +116,12 @@ def driven(scenario: Scenario, config: FallbackConfig) -> list[CallRecord]:
     async def all_turns() -> list[list[CallRecord]]:
         loop = asyncio.get_running_loop()
         providers = Providers(scenario, loop.time)
-        policy = FallbackPolicy(scenario.chain(), config)
+        runtime = Runtime(monotonic=loop.time, time=loop.time)
+        policy = FallbackPolicy(scenario.chain(), config, runtime=runtime)
         luck = World(scenario, VirtualClock(), seed=0).luck("traffic")
         times = list(scenario.traffic.times(scenario.seconds, luck))
-        with pytest.MonkeyPatch.context() as patch:
-            patch.setattr("honcho_fallback._policy.monotonic", loop.time)
-            patch.setattr("honcho_fallback._policy.time", loop.time)
-            turns = (turn(policy, scenario, providers, at) for at in times)
-            return await asyncio.gather(*turns)
+        turns = (turn(policy, scenario, providers, at) for at in times)
+        return await asyncio.gather(*turns)
 
     with asyncio.Runner(loop_factory=VirtualLoop) as runner:
         turns = runner.run(all_turns())

@@ -22,6 +22,7 @@ from honcho_fallback import (
     FallbackConfigError,
     FallbackPolicy,
     RetryBudget,
+    Runtime,
     Target,
 )
 from honcho_fallback.credentials import ApiKey
@@ -301,16 +302,14 @@ def driven(
         return "answer"
 
     records: list[CallRecord] = []
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr("honcho_fallback._policy.monotonic", lambda: now)
-        patch.setattr("honcho_fallback._policy.sleep", take)
-        policy = FallbackPolicy(incident().chain(), config)
-        for number in range(calls):
-            now = max(now, number * 10.0)
-            run = policy.start()
-            with suppress(Exception):  # how it ended is in the record
-                policy.call(ask, run=run)
-            records.append(run.record)
+    runtime = Runtime(monotonic=lambda: now, sleep=take)
+    policy = FallbackPolicy(incident().chain(), config, runtime=runtime)
+    for number in range(calls):
+        now = max(now, number * 10.0)
+        run = policy.start()
+        with suppress(Exception):  # how it ended is in the record
+            policy.call(ask, run=run)
+        records.append(run.record)
     return records
 
 

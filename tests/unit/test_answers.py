@@ -716,7 +716,7 @@ class Array:
         (object(), True),
         (Array(), True),
     ],
-    ids=repr,
+    ids=lambda value: type(value).__name__,
 )
 def test_of_everything_else_its_truth_decides(chunk: Any, carries: bool) -> None:
     """A class of the user's own, and a dict of no known shape, is content where it is true."""

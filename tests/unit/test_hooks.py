@@ -245,7 +245,7 @@ async def ask_chunks_async(_: Attempt) -> Any:
     ],
 )
 def test_the_wrong_verb_is_refused_with_the_right_one(verb: str, ask: Any, fits: str) -> None:
-    """A coroutine recorded as a success is a failure that nobody sees; even honcho_main asks on."""
+    """A coroutine recorded as a success is a failure that nobody sees; under every preset."""
     config = FallbackConfig.honcho_main(wait=0, switch_wait=0)
     policy = FallbackPolicy([Target(P), Target(F)], config)
     run = policy.start()

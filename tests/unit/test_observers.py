@@ -105,7 +105,8 @@ def test_one_warning_per_switch_names_who_failed(caplog: pytest.LogCaptureFixtur
 def test_a_log_line_can_be_split_at_its_spaces(caplog: pytest.LogCaptureFixture) -> None:
     """No value has a space in it, and the record carries the same facts as attributes."""
     chain = [Target("my model", name="my model"), Target("two")]
-    script = Script(**{"my model": [ProviderError(503)], "two": ["hello"]})
+    said: dict[str, Any] = {"my model": [ProviderError(503)], "two": ["hello"]}
+    script = Script(**said)
     FallbackPolicy(chain, agent="my  agent").call(script.ask)
     (record,) = caplog.records
     facts = dict(part.split("=", 1) for part in record.getMessage().split(" "))
@@ -116,9 +117,11 @@ def test_a_log_line_can_be_split_at_its_spaces(caplog: pytest.LogCaptureFixture)
 
 def test_a_call_that_nobody_answered_logs_one_error(caplog: pytest.LogCaptureFixture) -> None:
     """Who failed with what, how long it took, which call: one line, and no text of anybody's."""
-    script = Script(
-        **{"openai/one": [ProviderError(429)], "anthropic/two": [TimeoutError(PROMPT)]}
-    )
+    said: dict[str, Any] = {
+        "openai/one": [ProviderError(429)],
+        "anthropic/two": [TimeoutError(PROMPT)],
+    }
+    script = Script(**said)
     asked = policy(targets=2)
     run = asked.start(max_attempts=2)
     with pytest.raises(FallbackExhausted):

@@ -95,7 +95,7 @@ def _attempts(history: History) -> list[Any]:
 def _given(history: History, *names: str) -> bool:
     """Tell whether one of these options was given, to the policy or to a call."""
     options = [history.options, *(step.get("overrides", {}) for _, step in history.steps)]
-    return any(name in one for one in options for name in names)
+    return any(name in [*one] for one in options for name in names)
 
 
 def _without_message(seen: Seen) -> Seen:
@@ -115,9 +115,7 @@ def _one_identity(history: History) -> bool:
 
 
 DIFFERENCES: tuple[Difference, ...] = (
-    Difference(
-        "the message of FallbackExhausted", "it names kinds", normalise=_without_message
-    ),
+    Difference("the message of FallbackExhausted", "it names kinds", normalise=_without_message),
     Difference(
         "guards", "set where a recovery is made", normalise=_without_guards_of_other_targets
     ),
@@ -164,9 +162,9 @@ DIFFERENCES: tuple[Difference, ...] = (
         "HON-025",
         "answers go through classify, refine and local_errors",
         applies=lambda history: (
-            _given(history, "classify", "refine", "local_errors") or history.preset is not None
-        )
-        and any(name in {"accept", "accept_answer"} for name, _ in history.steps),
+            (_given(history, "classify", "refine", "local_errors") or history.preset is not None)
+            and any(name in {"accept", "accept_answer"} for name, _ in history.steps)
+        ),
     ),
     Difference(
         "F2",
