@@ -234,11 +234,9 @@ def test_explain_tells_the_story() -> None:
     """A person reads who was asked, what each said, how long it took, and what to do."""
     asked = policy()
     run = asked.start()
+    said: dict[str, Any] = {"openai/one": [ProviderError(429)], "anthropic/two": [KeyError()]}
     with pytest.raises(KeyError):
-        asked.call(
-            Script(**{"openai/one": [ProviderError(429)], "anthropic/two": [KeyError()]}).ask,
-            run=run,
-        )
+        asked.call(Script(**said).ask, run=run)
     lines = run.record.explain().splitlines()
     assert "of agent deriver: Nobody answered" in lines[0]
     assert lines[1].startswith("  1. openai/one: rate_limit (429, ProviderError) in ")

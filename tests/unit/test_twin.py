@@ -111,7 +111,7 @@ def _without_guards_of_other_targets(seen: Seen) -> Seen:
 
 
 def _one_identity(history: History) -> bool:
-    return sum(facts["key"] == "shared" for facts in history.chain) > 1
+    return len([facts for facts in history.chain if facts["key"] == "shared"]) > 1
 
 
 DIFFERENCES: tuple[Difference, ...] = (
