@@ -19,7 +19,7 @@ def shown(output: Any, answer: Answer) -> Any:
     """
     pieces = output if is_sequence(output) else (output,)
     # A list is an answer of its own kind, no stream.
-    if answer.content is None or type(output) is list:
+    if answer.content is None or isinstance(pieces, list):
         return [*pieces] if is_sequence(output) else output
     if not isinstance(answer.content, str) or all(isinstance(piece, str) for piece in pieces):
         return answer.content

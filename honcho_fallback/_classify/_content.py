@@ -49,7 +49,10 @@ def content_of(item: Any) -> Any:
     for path in shape.inside:
         messages = siblings(item, path)
         if messages:
-            contents = [content_of(message) or message for message in messages]
+            contents = [content_of(message) for message in messages]
+            if len(contents) > 1:  # among them what has no shape, a tool's message
+                pairs = zip(contents, messages, strict=True)
+                contents = [message if content is None else content for content, message in pairs]
             return contents[0] if len(contents) == 1 else contents
     contents = [_message(item, part, shape) for part in parts_of(item, shape)]
     return contents[0] if len(contents) == 1 else contents or None

@@ -484,6 +484,8 @@ def test_langchain_s_messages_are_read(messages: Any, outputs: Any) -> None:
         passed_on.ModelResponse(result=[whole]),
     ):
         assert read_answer(answer) == Answer("hello", COUNTS, "stop", "m")
+    empty = outputs.ChatGeneration(message=messages.AIMessage(""))
+    assert read_answer(outputs.ChatResult(generations=[empty])).content == ""
     calling = messages.AIMessage("", tool_calls=[{"name": "clock", "args": {}, "id": "c"}])
     assert read_answer(calling).content is calling
     tool = messages.ToolMessage("noon", tool_call_id="c")
@@ -716,7 +718,7 @@ class Array:
         (object(), True),
         (Array(), True),
     ],
-    ids=lambda value: type(value).__name__,
+    ids=lambda value: repr(value).partition(" at ")[0],
 )
 def test_of_everything_else_its_truth_decides(chunk: Any, carries: bool) -> None:
     """A class of the user's own, and a dict of no known shape, is content where it is true."""
