@@ -21,7 +21,7 @@ from honcho_fallback.testing._fault import FaultInjector, fault_injector
 from honcho_fallback.testing._faults import FaultSimulator, SeenRequest, fault_simulator
 from honcho_fallback.testing._gguf import write_tiny_gguf
 from honcho_fallback.testing._local import LocalModel, local_model_server
-from honcho_fallback.testing._mode import is_testing, testing_mode
+from honcho_fallback.testing._mode import is_testing, set_testing
 from honcho_fallback.testing._otlp import (
     OtlpExport,
     OtlpReceiver,
@@ -63,6 +63,6 @@ __all__ = [
     "local_model_server",
     "otlp_receiver",
     "recorded",
-    "testing_mode",
+    "set_testing",
     "write_tiny_gguf",
 ]

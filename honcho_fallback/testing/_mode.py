@@ -13,7 +13,7 @@ if TYPE_CHECKING:
 
 
 @contextmanager
-def testing_mode(*, max_attempts: int | None = None) -> Generator[None, None, None]:
+def set_testing(*, max_attempts: int | None = None) -> Generator[None, None, None]:
     """Let no policy of this process wait, and none make more attempts, until the block ends.
 
     For an autouse fixture of a test session, as stamina's ``set_testing``: code under test that
@@ -34,5 +34,5 @@ def testing_mode(*, max_attempts: int | None = None) -> Generator[None, None, No
 
 
 def is_testing() -> bool:
-    """Tell whether the process is in ``testing_mode``."""
+    """Tell whether the process is in ``set_testing``."""
     return not Runtime.current().waits

@@ -1,0 +1,142 @@
+"""What answers cost: with the attempt that brought them, and with the call if they were taken."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import Any
+
+import pytest
+from openai.types.chat import ChatCompletion
+from scripted import DRIVERS, ProviderError, Script
+
+from honcho_fallback import FallbackExhausted, FallbackPolicy, StreamInterrupted, Target
+
+P, F = "primary", "fallback"
+DOWN = ProviderError(503)
+
+
+def completion(tokens: int, content: str | None = "hello") -> ChatCompletion:
+    """Return an answer of OpenAI's SDK that cost so many tokens."""
+    message = {"role": "assistant", "content": content}
+    return ChatCompletion.model_validate(
+        {
+            "id": "x",
+            "object": "chat.completion",
+            "created": 1,
+            "model": "gpt-5.5",
+            "choices": [{"index": 0, "finish_reason": "stop", "message": message}],
+            "usage": {"prompt_tokens": tokens, "completion_tokens": 1, "total_tokens": tokens + 1},
+        }
+    )
+
+
+def pair(**options: Any) -> FallbackPolicy:
+    return FallbackPolicy([Target(P), Target(F)], wait=0, **options)
+
+
+@pytest.mark.parametrize("driver", ["call", "acall"])
+def test_the_answer_itself_says_what_it_cost(driver: str) -> None:
+    """No driver has to be told: the reader of answers finds the usage of an SDK's object."""
+    policy, script = pair(), Script(primary=[DOWN], fallback=[completion(5)])
+    run = policy.start()
+    DRIVERS[driver](policy, script, run)
+    usage = {"input_tokens": 5, "output_tokens": 1, "total_tokens": 6}
+    assert run.record.usage == usage
+    assert [attempt.usage for attempt in run.record.attempts] == [None, usage]
+    assert run.record.to_dict()["attempts"][1]["usage"] == usage
+
+
+def test_the_usage_of_a_refused_answer_stays_with_its_attempt() -> None:
+    """What the caller never got is not what the answer cost."""
+    script = Script(primary=[completion(99)], fallback=["no usage known"])
+    policy = pair(validate=lambda answer: isinstance(answer, str))
+    run = policy.start()
+    assert policy.call(script.ask, run=run) == "no usage known"
+    first, second = run.record.attempts
+    assert first.usage == {"input_tokens": 99, "output_tokens": 1, "total_tokens": 100}
+    assert (second.usage, run.record.usage) == (None, None)
+
+
+def test_what_was_reported_before_a_failure_stays_with_the_attempt() -> None:
+    """An adapter that reports usage before the answer is refused does not bill the fallback."""
+    run = pair().start()
+    run.report(usage={"input_tokens": 99})
+    run.fail(DOWN)
+    assert run.record.usage is None
+    run.accept("hello", usage={"input_tokens": 3})
+    assert [attempt.usage for attempt in run.record.attempts] == [
+        {"input_tokens": 99},
+        {"input_tokens": 3},
+    ]
+    assert run.record.usage == {"input_tokens": 3}
+
+
+def test_a_call_that_nobody_answered_cost_nobody_an_answer() -> None:
+    """Attempts keep theirs; the call has none."""
+    policy = pair(validate=lambda _: False, max_attempts=2)
+    script = Script(primary=[completion(5)], fallback=[completion(7)])
+    with pytest.raises(FallbackExhausted) as caught:
+        policy.call(script.ask)
+    record = caught.value.record
+    assert [attempt.usage and attempt.usage["input_tokens"] for attempt in record.attempts] == [
+        5,
+        7,
+    ]
+    assert record.usage is None
+
+
+def chunk(content: str | None = None, **more: Any) -> dict[str, Any]:
+    """Return a chunk as OpenAI's protocol has it."""
+    delta = {"role": "assistant"} if content is None else {"content": content}
+    choice = {"index": 0, "delta": delta, "finish_reason": None}
+    return {"object": "chat.completion.chunk", "model": "m", "choices": [choice], **more}
+
+
+END = {
+    **chunk(),
+    "choices": [{"index": 0, "delta": {}, "finish_reason": "stop"}],
+    "usage": {"prompt_tokens": 4, "completion_tokens": 2, "total_tokens": 6},
+}
+
+
+@pytest.mark.parametrize("driver", ["stream", "astream"])
+def test_a_first_chunk_without_content_leaves_the_switch_open(driver: str) -> None:
+    """An SDK's role-only chunk is an object and yet no content: the next model can be asked."""
+    policy = pair()
+    script = Script(primary=[[chunk(), DOWN]], fallback=[[chunk(), chunk("hello"), END]])
+    run = policy.start()
+    chunks = read(policy, script, run, driver)
+    assert [one["choices"][0]["delta"].get("content") for one in chunks] == [None, "hello", None]
+    assert script.asked == [P, F]
+    assert run.record.usage == {"input_tokens": 4, "output_tokens": 2, "total_tokens": 6}
+
+
+@pytest.mark.parametrize("driver", ["stream", "astream"])
+def test_after_content_a_stream_is_interrupted(driver: str) -> None:
+    """With the first text the target is settled, whatever held it back before."""
+    policy = pair()
+    script = Script(primary=[[chunk(), chunk("hel"), DOWN]], fallback=["no"])
+    with pytest.raises(StreamInterrupted) as caught:
+        read(policy, script, policy.start(), driver)
+    assert caught.value.partial == (chunk(), chunk("hel"))
+
+
+@pytest.mark.parametrize("driver", ["stream", "astream"])
+def test_a_stream_without_an_end_is_none(driver: str) -> None:
+    """A provider that closes before its finish reason has not answered."""
+    policy = pair()
+    script = Script(primary=[[chunk()]], fallback=[[chunk("hello"), END]])
+    run = policy.start()
+    assert len(read(policy, script, run, driver)) == 2
+    assert run.record.attempts[0].kind == "malformed_response"
+
+
+def read(policy: FallbackPolicy, script: Script, run: Any, driver: str) -> list[Any]:
+    """Read a stream to its end."""
+    if driver == "stream":
+        return list(policy.stream(script.stream, run=run))
+
+    async def all_chunks() -> list[Any]:
+        return [one async for one in policy.astream(script.astream, run=run)]
+
+    return asyncio.run(all_chunks())
