@@ -129,14 +129,7 @@ DIFFERENCES: tuple[Difference, ...] = (
     Difference(
         "HRC-042",
         "where all cool down one is asked once",
-        applies=lambda history: (
-            any("all were cooling down" in (one["note"] or "") for one in _attempts(history))
-            # The note of a refresh that failed takes its place.
-            or any(
-                one["why"].startswith("it was cooling down")
-                for one in history.now.get("record", {}).get("untried", ())
-            )
-        ),
+        applies=lambda history: history.now.get("all_cooling", False),
     ),
     Difference("HRC-013", "one identity is asked once per call", applies=_one_identity),
     Difference(
@@ -887,11 +880,13 @@ class Twin(RuleBasedStateMachine):
         if self.diverged:
             return
         before, now = shown
+        cooling = any(call.runs[1]._call.all_cooling for call in self.calls)
         for difference in DIFFERENCES:
             before, now = difference.normalise(before), difference.normalise(now)
         if before == now:
             return
-        history = History(self.chain, self.preset, self.options, self.steps, before, now)
+        seen = {**now, "all_cooling": cooling}
+        history = History(self.chain, self.preset, self.options, self.steps, before, seen)
         for difference in DIFFERENCES:
             if difference.applies(history):
                 event(f"difference: {difference.name}")
