@@ -1,6 +1,6 @@
 """One agent's model as Honcho configures it; values are checked, never shown."""
 
-# What is read here has whatever shape a stranger gave it; what comes out is typed.
+# The input is untyped, in whatever shape an operator writes it; the output is typed.
 # pyright: reportUnknownVariableType=false
 
 from __future__ import annotations

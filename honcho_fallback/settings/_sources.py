@@ -1,6 +1,6 @@
 """The environment and ``config.toml`` as one checked tree, on pydantic-settings."""
 
-# What is read here has whatever shape a stranger gave it; what comes out is typed.
+# The input is untyped, in whatever shape an operator writes it; the output is typed.
 # pyright: reportUnknownArgumentType=false, reportUnknownVariableType=false
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
 """Say what a tool's failure means; structured facts first, then its text, never raise."""
 
-# What is read here has whatever shape a stranger gave it; what comes out is typed.
+# The input is untyped, in whatever shape an SDK or a tool gives it; the output is typed.
 # pyright: reportUnknownArgumentType=false, reportUnknownVariableType=false
 
 from __future__ import annotations
