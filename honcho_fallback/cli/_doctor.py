@@ -156,7 +156,7 @@ def _show_notices(notices: Iterable[Notice], console: Console) -> None:
         agents = f" ({', '.join(notice.agents)})" if notice.agents else ""
         style = "red" if notice.breaks_fallback else _STYLES.get(notice.kind, "red")
         console.print()
-        console.print(Text(f"{notice.name}: {notice.found}{agents}", style=style))
+        console.print(Text(f"{notice.name}: {notice.problem}{agents}", style=style))
         console.print(Text(f"  {notice.fix}"))
 
 
