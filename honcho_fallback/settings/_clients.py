@@ -85,7 +85,7 @@ class _Clients:
                 built = _BUILDERS[endpoint.wire](endpoint, asynchronous)
             kept[endpoint] = built
             if len(kept) > _KEPT:
-                kept.popitem(last=False)  # not closed: somebody may be asking it
+                kept.popitem(last=False)  # not closed: a call may be using it
         return built.client
 
     def taken(self, loop: asyncio.AbstractEventLoop | None) -> list[_Built]:

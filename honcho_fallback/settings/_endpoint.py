@@ -82,7 +82,7 @@ class Endpoint:
 
     @property
     def needs_key(self) -> bool:
-        """Tell whether nobody answers there without a key."""
+        """Tell whether the endpoint requires a key."""
         local = self.transport == "openai_compatible" and is_loopback(self.base_url)
         return TRANSPORTS[self.transport].needs_key and not local
 
