@@ -1,6 +1,6 @@
 """Say what an exception means for the policy; import no SDK, never raise."""
 
-# What is read here has whatever shape a stranger gave it; what comes out is typed.
+# The input is untyped, in whatever shape an SDK or a provider gives it; the output is typed.
 # pyright: reportUnknownArgumentType=false, reportUnknownMemberType=false
 # pyright: reportUnknownVariableType=false
 
@@ -48,62 +48,62 @@ def classify(
     error = type(exc).__name__
     reason = "nothing says more"
     try:
-        failure = _Walk(error, local_errors, provider_errors, set()).judge(exc, 0)
-    except Exception:  # noqa: BLE001  a classifier that raises would hide the error it was asked
+        failure = _CauseWalk(error, local_errors, provider_errors, set()).classify(exc, 0)
+    except Exception:  # noqa: BLE001  a classifier that raises would hide the error that it got
         failure, reason = None, "the exception could not be read"
     return failure or Failure.of(Kind.LOCAL, reason=reason, error=error)
 
 
-class _Walk(NamedTuple):
-    """Judge one exception and what it was raised for."""
+class _CauseWalk(NamedTuple):
+    """Classify one exception, and its causes where its own class does not decide."""
 
     error: str
     local: _Errors
     provider: _Errors
     seen: set[int]
 
-    def judge(self, exc: BaseException, depth: int) -> Failure | None:
+    def classify(self, exc: BaseException, depth: int) -> Failure | None:
         self.seen.add(id(exc))
         if isinstance(exc, self.local):
-            return self._bare(Kind.LOCAL, "named in local_errors")
+            return self._plain_failure(Kind.LOCAL, "named in local_errors")
         if isinstance(exc, AnswerRejected) and exc.failure is not None:
             return exc.failure._replace(error=self.error)
         ended = exc.__cause__  # where a coroutine or a generator let one out (PEP 479)
         if type(exc) is RuntimeError and isinstance(ended, StopIteration | StopAsyncIteration):
-            return self.judge(ended, depth)
+            return self.classify(ended, depth)
         cls: Any = type(exc)
         settled = origin(cls)
         if settled is not None:
-            return self._bare(settled.kind, settled.reason)
+            return self._plain_failure(settled.kind, settled.reason)
         if isinstance(exc, BaseExceptionGroup):
-            nothing = self._bare(Kind.LOCAL, "nothing says more")
+            nothing = self._plain_failure(Kind.LOCAL, "nothing says more")
             members = self._unseen(exc.exceptions, depth)
-            told = [self.judge(member, depth + 1) or nothing for member in members]
-            return min(told, key=lambda failure: KINDS[failure.kind].severity, default=None)
+            failures = [self.classify(member, depth + 1) or nothing for member in members]
+            return min(failures, key=lambda failure: KINDS[failure.kind].severity, default=None)
         facts = read_facts(exc)
         named = isinstance(exc, self.provider)
         row, status = decide(exc, facts, named=named)
-        inner = self._below(exc, row, depth) if row is None or row.wraps else None
+        inner = self._cause_failure(exc, row, depth) if row is None or row.wraps else None
         if row is None and named:
             row = Row(Kind.SERVER_ERROR, "named in provider_errors")
-        return inner or (row and self._told(row, status, facts))
+        return inner or (row and self._failure(row, status, facts))
 
-    def _below(self, exc: BaseException, row: Row | None, depth: int) -> Failure | None:
+    def _cause_failure(self, exc: BaseException, row: Row | None, depth: int) -> Failure | None:
         opaque = row is None or row.opaque
         counts = _UNDER_ANOTHER if opaque else _UNDER_A_CONNECTION
         for child in self._unseen(children(exc, follow_context=row is not None), depth):
-            told = self.judge(child, depth + 1)
-            if told is None and not opaque and isinstance(child, _PROGRAM):
+            failure = self.classify(child, depth + 1)
+            if failure is None and not opaque and isinstance(child, _PROGRAM):
                 reason = "a connection class that hides a mistake of the program"
-                return self._bare(Kind.LOCAL, reason)
-            if told is not None and told.kind in counts:
-                return told
+                return self._plain_failure(Kind.LOCAL, reason)
+            if failure is not None and failure.kind in counts:
+                return failure
         return None
 
     def _unseen(self, errors: Iterable[BaseException], depth: int) -> Iterator[BaseException]:
         return (e for e in errors if depth < _DEPTH and id(e) not in self.seen)
 
-    def _told(self, row: Row, status: int | None, facts: Facts) -> Failure:
+    def _failure(self, row: Row, status: int | None, facts: Facts) -> Failure:
         kind, reason = row.kind, row.reason
         wait, again = None, True
         if KINDS[kind].states_wait:
@@ -123,5 +123,5 @@ class _Walk(NamedTuple):
             transient=row.transient if again else False,
         )
 
-    def _bare(self, kind: Kind, reason: str) -> Failure:
+    def _plain_failure(self, kind: Kind, reason: str) -> Failure:
         return Failure.of(kind, reason=reason, error=self.error)

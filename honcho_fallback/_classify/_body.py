@@ -1,6 +1,6 @@
-"""Error documents: where each provider keeps its codes, its words and its waits."""
+"""Error documents: where each provider keeps its codes, its texts and its waits."""
 
-# What is read here has whatever shape a stranger gave it; what comes out is typed.
+# The input is untyped, in whatever shape an SDK or a provider gives it; the output is typed.
 # pyright: reportUnknownArgumentType=false, reportUnknownMemberType=false
 # pyright: reportUnknownVariableType=false
 
@@ -24,7 +24,7 @@ _is_inner, _is_code, _is_text, _is_wait, _is_nested = (
 
 
 class Document:
-    """Collect what an error document says, the innermost error first: it is the one that knows."""
+    """Collect codes, texts and waits of an error document, the innermost error first."""
 
     __slots__ = ("codes", "texts", "waits")
 
@@ -36,31 +36,31 @@ class Document:
     def read(self, body: Any, depth: int = 0) -> None:
         """Read a document, parsed or not, or a part of one."""
         if isinstance(body, (str, bytes)) and not depth:
-            self.hear(body if isinstance(body, str) else body.decode("utf-8", "replace"))
+            self.add_text(body if isinstance(body, str) else body.decode("utf-8", "replace"))
         elif isinstance(body, list) and depth <= _DEPTH:
             for item in body[:_ITEMS]:
                 self.read(item, depth + 1)
         elif isinstance(body, dict) and depth <= _DEPTH:
             for key in filter(_is_inner, body):
                 self.read(body[key], depth + 1)
-            self.note(body.get("code"))
+            self.add_code(body.get("code"))
             for key in filter(_is_code, body):
-                self.note(body[key])
+                self.add_code(body[key])
             for key in filter(_is_text, body):
-                self.hear(body[key], depth + 1)
+                self.add_text(body[key], depth + 1)
             self.waits += map(body.get, filter(_is_wait, body))
             for key in filter(_is_nested, body):
                 self.read(body[key], depth + 1)
 
-    def note(self, code: Any) -> None:
+    def add_code(self, code: Any) -> None:
         """Keep a code if it is one: a short string or a number, never a bool."""
         if isinstance(code, int) and not isinstance(code, bool):
             code = str(int(code))
         if isinstance(code, str) and 0 < len(code) <= _CODE_CAP and code != "None":
             self.codes.append(code)
 
-    def hear(self, text: Any, depth: int = 0) -> None:
-        """Keep a text, and read the documents in it instead where it is nothing else."""
+    def add_text(self, text: Any, depth: int = 0) -> None:
+        """Add a text; a text that is nothing but documents adds their contents instead."""
         if not isinstance(text, str) or not text or text in self.texts:
             return
         before, start, documents = len(self.texts), text.find("{"), None
@@ -68,7 +68,8 @@ class Document:
             with suppress(ValueError, RecursionError):
                 documents = json.loads(f"[{text[start : text.rfind('}') + 1]}]")
             self.read(documents, depth - 1)
-        # A body that is a document and says nothing leaves the word to the exception.
-        told = len(self.texts) > before or not depth
-        if documents is None or not told or text[:start].strip("[ \t\r\n"):
+        # A whole body that is a document without texts adds none: then the exception's own
+        # message counts.
+        has_text = len(self.texts) > before or not depth
+        if documents is None or not has_text or text[:start].strip("[ \t\r\n"):
             self.texts.append(text[:TEXT_CAP])

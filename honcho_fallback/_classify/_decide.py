@@ -12,7 +12,7 @@ from honcho_fallback._core.failure import FailureKind as Kind
 if TYPE_CHECKING:
     from honcho_fallback._classify._facts import Facts
 
-# What a bug in the program raises: never a provider's word, so their texts are not read.
+# What a bug in the program raises: no provider wrote these texts, so they are not read.
 _BUGS: tuple[type[Exception], ...] = tuple(getattr(builtins, name) for name in WORDS["bugs"])
 _PARTS = WORDS["parts"]
 _MACHINE = Row(Kind.LOCAL, "an OSError of the machine itself")
@@ -34,27 +34,28 @@ def decide(exc: BaseException, facts: Facts, *, named: bool) -> tuple[Row | None
     """Find the row that the facts lead to, or None when they decide nothing, and the status."""
     row, status, error, text = facts.row, facts.status, facts.error, facts.message.lower()
     if row is not None and row.strong:
-        said = by_text(text, 0) if row.wraps else None
-        return (row if said is None or said.kind is Kind.CONNECTION else said), status
+        text_row = by_text(text, 0) if row.wraps else None
+        decided = row if text_row is None or text_row.kind is Kind.CONNECTION else text_row
+        return decided, status
     number = error or next(filter(None, map(GENERIC.get, facts.codes)), None)
-    found = _coded(facts.codes, error or 200) or (number and _numbered(number, text))
-    if found:
-        return found, error or status
+    code_row = _coded(facts.codes, error or 200) or (number and _numbered(number, text))
+    if code_row:
+        return code_row, error or status
     if row is not None and row.kind is not Kind.SERVER_ERROR:
         return (None if named and row.kind is Kind.LOCAL else row), status
     if row is None and isinstance(exc, OSError):
         return ERRNOS.get(exc.errno, _MACHINE), None
     if isinstance(exc, _BUGS):
         return _missing_part(exc), None
-    # Surely a provider's words where the class has a row, as behind a 500.
-    found = by_text(text, 0) or (by_text(text, 500) if row else None)
-    stated = None if found else _STATED.search(text)
+    # Where the class has a row, the text is a provider's, as under a 500.
+    text_row = by_text(text, 0) or (by_text(text, 500) if row else None)
+    stated = None if text_row else _STATED.search(text)
     if stated is not None:
         status = int(next(filter(None, stated.groups())))
-        found = _numbered(status, text)
-    if not (found or row) and status is not None:
-        found = Row(Kind.MALFORMED_RESPONSE, f"an error under status {status}")
-    return found or row, status
+        text_row = _numbered(status, text)
+    if not (text_row or row) and status is not None:
+        row = Row(Kind.MALFORMED_RESPONSE, f"an error under status {status}")
+    return text_row or row, status
 
 
 def _coded(codes: list[str], status: int) -> Row | None:
@@ -67,8 +68,8 @@ def _coded(codes: list[str], status: int) -> Row | None:
 
 def _numbered(error: int, text: str) -> Row:
     quoted = [code.strip() for code in _QUOTED.findall(text)] if "{" in text else []
-    found = _coded(quoted, error) or by_text(text, error) or STATUSES.get(error)
-    return found or STATUSES[error // 100 * 100]
+    row = _coded(quoted, error) or by_text(text, error) or STATUSES.get(error)
+    return row or STATUSES[error // 100 * 100]
 
 
 def _missing_part(exc: BaseException) -> Row | None:

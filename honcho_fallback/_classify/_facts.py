@@ -1,6 +1,6 @@
 """The facts one exception carries: status, codes, message, waits. No network, no SDK, no raise."""
 
-# What is read here has whatever shape a stranger gave it; what comes out is typed.
+# The input is untyped, in whatever shape an SDK or a provider gives it; the output is typed.
 # pyright: reportUnknownArgumentType=false, reportUnknownMemberType=false
 # pyright: reportUnknownVariableType=false
 
@@ -30,7 +30,7 @@ class Facts(NamedTuple):
         error: The status that decides: that one, or one in the body, 400 to 599, or None.
         codes: The provider's codes and types, lower case, the most telling first.
         code: The code to show: as the provider wrote it.
-        message: What the provider said.
+        message: The provider's own text.
         headers: The answer's headers, unread.
         waits: How long to wait, as the body says it.
     """
@@ -56,11 +56,11 @@ def read_facts(exc: BaseException) -> Facts:
             document.read(body)
             break
     for name in filter(own.__contains__, ("code", "type", "status", "error_code")):
-        document.note(own[name])
+        document.add_code(own[name])
     if callable(own.get("code")):  # gRPC
-        document.note(plain(called(exc, "code"), "name"))
-        document.hear(called(exc, "details"))
-    message = " ".join(document.texts) or _spoken(exc)
+        document.add_code(plain(called(exc, "code"), "name"))
+        document.add_text(called(exc, "details"))
+    message = " ".join(document.texts) or _message(exc)
     stated = (*map(own.get, _STATUSES), answer.get("status_code"), answer.get("status"))
     numbers = (as_status(value) for value in stated if value is not None)
     status = next(filter(None, numbers), None)
@@ -97,7 +97,7 @@ def as_status(value: Any) -> int | None:
     return int(value) if known else None
 
 
-def _spoken(exc: BaseException) -> str:
+def _message(exc: BaseException) -> str:
     try:
         args = exc.args
         return args[0] if len(args) == 1 and type(args[0]) is str else str(exc)
@@ -122,5 +122,5 @@ def origin(cls: type) -> Row | None:
         return ORIGINS["BaseException"]
     packages = ((c, c.__module__.partition(".")[0]) for c in cls.__mro__)
     keys = (key for c, top in packages for key in (top, c.__module__, f"{top}.{c.__name__}"))
-    found = [ORIGINS[key] for key in keys if key in ORIGINS]
-    return min(found, key=lambda row: KINDS[row.kind].severity, default=None)
+    rows = [ORIGINS[key] for key in keys if key in ORIGINS]
+    return min(rows, key=lambda row: KINDS[row.kind].severity, default=None)

@@ -1,6 +1,6 @@
 """Reading objects that may be hostile: what raises counts as absent."""
 
-# What is read here has whatever shape a stranger gave it; what comes out is typed.
+# The input is untyped, in whatever shape an SDK or a provider gives it; the output is typed.
 # pyright: reportUnknownArgumentType=false, reportUnknownMemberType=false
 # pyright: reportUnknownVariableType=false
 
@@ -15,22 +15,22 @@ _lock = threading.RLock()
 
 
 def fields(obj: Any, names: frozenset[str]) -> dict[str, Any]:
-    """Return what an object holds, with those of the names that only its class offers."""
+    """Return an object's own attributes, and those of the names that only its class has."""
     own: dict[str, Any] = plain(obj, "__dict__") or {}
     cls: Any = type(obj)
-    asked = _offered(cls, names).difference(own)
-    if not asked:
+    inherited = _class_attributes(cls, names).difference(own)
+    if not inherited:
         return own
     # A property may warn. The lock keeps two threads from undoing each other's warning filters.
     with _lock, warnings.catch_warnings():
         warnings.simplefilter("ignore")
-        return {**own, **{name: plain(obj, name) for name in asked}}
+        return {**own, **{name: plain(obj, name) for name in inherited}}
 
 
 @lru_cache(maxsize=512)
-def _offered(cls: type, names: frozenset[str]) -> frozenset[str]:
-    held = {name for c in cls.__mro__ if c.__module__ != "builtins" for name in vars(c)}
-    return names if held & {"__getattr__", "__getattribute__"} else names & held
+def _class_attributes(cls: type, names: frozenset[str]) -> frozenset[str]:
+    defined = {name for c in cls.__mro__ if c.__module__ != "builtins" for name in vars(c)}
+    return names if defined & {"__getattr__", "__getattribute__"} else names & defined
 
 
 def plain(obj: Any, name: str) -> Any:
@@ -54,7 +54,7 @@ def children(exc: BaseException, *, follow_context: bool) -> list[BaseException]
     """Name the exceptions that one exception was raised for, the most certain first."""
     own: dict[str, Any] = plain(exc, "__dict__") or {}
     attempt, args = own.get("last_attempt"), plain(exc, "args")  # the former is tenacity's
-    found = (
+    candidates = (
         exc.__cause__,
         exc.__context__ if follow_context and not exc.__suppress_context__ else None,
         # Asking a pending future for its exception would wait for it.
@@ -62,4 +62,4 @@ def children(exc: BaseException, *, follow_context: bool) -> list[BaseException]
         *(own.get(name) for name in ("reason", "original_exception", "os_error")),
         *(args[:2] if isinstance(args, tuple) else ()),
     )
-    return [error for error in found if isinstance(error, BaseException)]
+    return [error for error in candidates if isinstance(error, BaseException)]

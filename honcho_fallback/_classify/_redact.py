@@ -1,4 +1,4 @@
-"""What the provider said, fit for a log line: no key, no control character, one short line."""
+"""A provider's message, fit for a log: one short line without keys and control characters."""
 
 from __future__ import annotations
 
@@ -7,8 +7,8 @@ import re
 from honcho_fallback._classify._tables import WORDS
 
 _CAP = 200
-_READ = 400  # more than is shown, so that a secret at the cut is still seen whole
-_LONG = 12  # no secret worth the name is shorter than this
+_READ = 400  # more than is shown, so that a secret at the cut is still recognised
+_LONG = 12  # no real secret is shorter than this
 _CERTAIN = 20  # without a dash, only what is as long as this
 _MARK = "[redacted]"
 _SECRET = re.compile(
@@ -38,7 +38,7 @@ def redact(message: str) -> str:
         text = "".join(filter(str.isprintable, text))
     lowered = text.lower()
     if any(map(lowered.__contains__, _HINTS)):
-        text = _AFTER.sub(lambda found: found[1] + _MARK, text)
+        text = _AFTER.sub(lambda match: match[1] + _MARK, text)
     for word in text.split(" "):
         if len(word) >= _LONG and (len(word) >= _CERTAIN or "-" in word or "_" in word):
             clean = _SECRET.sub(_MARK, word)

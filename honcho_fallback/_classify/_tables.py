@@ -1,6 +1,6 @@
 """The tables: data in ``tables/*.toml``, one row for each thing that decides."""
 
-# What is read here has whatever shape a stranger gave it; what comes out is typed.
+# The input is untyped, in whatever shape an SDK or a provider gives it; the output is typed.
 # pyright: reportUnknownArgumentType=false, reportUnknownMemberType=false
 # pyright: reportUnknownVariableType=false
 

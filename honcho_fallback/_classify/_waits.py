@@ -1,6 +1,6 @@
-"""How long the provider asks to wait: headers, bodies, and the messages that say it instead."""
+"""How long the provider asks to wait: in headers, in bodies, or in the message's text."""
 
-# What is read here has whatever shape a stranger gave it; what comes out is typed.
+# The input is untyped, in whatever shape an SDK or a provider gives it; the output is typed.
 # pyright: reportUnknownArgumentType=false, reportUnknownMemberType=false
 # pyright: reportUnknownVariableType=false
 
@@ -24,30 +24,30 @@ _DURATION = re.compile(
 _PART = re.compile(r"(\d+(?:\.\d+)?) ?(ms|mi?l?|d|h|m|s)")
 _UNIT = {"ms": 0.001, "mil": 0.001, "d": 86400.0, "h": 3600.0, "mi": 60.0, "m": 60.0, "s": 1.0}
 _RESETS = {name: name.replace("reset", "remaining") for name in WORDS["reset_headers"]}
-_WANTED = {"retry-after", "retry-after-ms", "x-should-retry", *_RESETS, *_RESETS.values()}
+_HEADERS = {"retry-after", "retry-after-ms", "x-should-retry", *_RESETS, *_RESETS.values()}
 _EPOCH = 1e9  # no wait lasts that long: a larger number is a time since the epoch
 
 
-def read_waits(headers: Any, said: list[Any]) -> tuple[float | None, bool]:
-    """Read when and whether to ask again: headers first, then the body."""
-    found = _wanted(headers) if headers else {}
-    exact = found.get("retry-after-ms")
-    told = (f"{exact}ms" if exact else None, found.get("retry-after"), *said)
-    wait = next((wait for wait in map(seconds, told) if wait is not None), None)
-    if wait is None and found:
-        # When the limits that are used up are filled again; the longest of them counts.
-        used = [found.get(reset) for reset, left in _RESETS.items() if found.get(left) == "0"]
-        wait = max((wait for wait in map(seconds, used) if wait is not None), default=None)
-    return wait, found.get("x-should-retry", "").strip().lower() != "false"
+def read_waits(headers: Any, body_waits: list[Any]) -> tuple[float | None, bool]:
+    """Read how long to wait and whether to retry at all: headers first, then the body."""
+    values = _wait_headers(headers) if headers else {}
+    exact = values.get("retry-after-ms")
+    stated = (f"{exact}ms" if exact else None, values.get("retry-after"), *body_waits)
+    wait = next((wait for wait in map(seconds, stated) if wait is not None), None)
+    if wait is None and values:
+        # The resets of the limits that are used up; the longest of them counts.
+        resets = [values.get(name) for name, rest in _RESETS.items() if values.get(rest) == "0"]
+        wait = max((wait for wait in map(seconds, resets) if wait is not None), default=None)
+    return wait, values.get("x-should-retry", "").strip().lower() != "false"
 
 
 def in_text(text: str) -> float | None:
     """Read "try again in 9m38.5s" and its like, in seconds, or None."""
     for lead in WORDS["wait_leads"]:
         at = text.find(lead)
-        found = _DURATION.match(text, at + len(lead)) if at >= 0 else None
-        if found is not None:
-            return _sum(found[1])
+        match = _DURATION.match(text, at + len(lead)) if at >= 0 else None
+        if match is not None:
+            return _sum(match[1])
     return None
 
 
@@ -60,8 +60,8 @@ def seconds(value: Any) -> float | None:
         wait = number if number < _EPOCH else number - time.time()
         return max(0.0, wait) if math.isfinite(number) and number >= 0 else None
     text = value if isinstance(value, str) else ""
-    if found := _DURATION.fullmatch(text):
-        return _sum(found[1])
+    if match := _DURATION.fullmatch(text):
+        return _sum(match[1])
     for parse in (datetime.fromisoformat, parsedate_to_datetime):
         with suppress(ValueError, TypeError, OverflowError, IndexError):
             return max(0.0, parse(text).timestamp() - time.time())
@@ -72,16 +72,16 @@ def _sum(text: str) -> float:
     return sum(float(amount) * _UNIT[unit] for amount, unit in _PART.findall(text))
 
 
-def _wanted(headers: Any) -> dict[str, str]:
-    found: dict[str, str] = {}
+def _wait_headers(headers: Any) -> dict[str, str]:
+    values: dict[str, str] = {}
     with suppress(Exception):  # an odd mapping has no headers
-        # Of httpx's own mapping every look costs more than one pass over what it holds.
+        # A lookup in httpx's own mapping costs more than one pass over its raw pairs.
         raw = getattr(headers, "raw", None)
         for key, value in raw if isinstance(raw, list) else headers.items():
             name = _text(key).lower()
-            if name in _WANTED:
-                found.setdefault(name, _text(value))
-    return found
+            if name in _HEADERS:
+                values.setdefault(name, _text(value))
+    return values
 
 
 def _text(value: Any) -> str:

@@ -21,8 +21,8 @@ app = typer.Typer(
 )
 
 
-def _show_version(asked: bool) -> None:  # noqa: FBT001 # how typer calls it
-    if asked:
+def _show_version(requested: bool) -> None:  # noqa: FBT001 # how typer calls it
+    if requested:
         typer.echo(f"honcho-fallback {installed_version('honcho-fallback')}")
         raise typer.Exit
 

@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 
 
 def check_answered(calls: Sequence[Call]) -> list[Check]:
-    """Expect an answer to every call, whoever gave it."""
+    """Expect an answer to every call, from any target."""
     return [Check("every call answered", ["success"] * len(calls), _outcomes(calls))]
 
 
@@ -45,8 +45,8 @@ def check_loop(seen: Sequence[int]) -> Callable[[Sequence[Call]], list[Check]]:
     """
 
     def check(calls: Sequence[Call]) -> list[Check]:
-        found = [call.seen for call in calls]
-        return [*_by_fallback(calls), Check("requests at the primary", list(seen), found)]
+        requests = [call.seen for call in calls]
+        return [*_by_fallback(calls), Check("requests at the primary", list(seen), requests)]
 
     return check
 

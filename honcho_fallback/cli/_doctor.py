@@ -30,7 +30,7 @@ _PROBE_SECONDS = 20.0
 
 
 class Probe(NamedTuple):
-    """Hold what one tiny request said.
+    """Hold the result of one tiny request.
 
     Args:
         target: The target's name.
@@ -48,7 +48,7 @@ class Probe(NamedTuple):
 
 
 def examine(settings: HonchoSettings, console: Console, *, probe: bool) -> int:
-    """Print what there is and what is wrong with it; return the exit status."""
+    """Print the chains and what is wrong with them; return the exit status."""
     _show_chains(settings, console)
     _show_origins(settings, console)
     _show_notices(settings.notices, console)
@@ -106,10 +106,10 @@ def _show_origins(settings: HonchoSettings, console: Console) -> None:
     for agent in settings.agents:
         for path in _leaves(sources.model_of(agent.slot)):
             # An alias is written otherwise than the field that it fills.
-            found = origin(path, agent.slot, sources) or origin(
+            source = origin(path, agent.slot, sources) or origin(
                 (*path[:-1], "reasoning_effort"), agent.slot, sources
             )
-            table.add_row(Text(agent.slot.name), Text(".".join(path)), Text(found))
+            table.add_row(Text(agent.slot.name), Text(".".join(path)), Text(source))
     named = [name for name in GLOBALS if name in sources.environ]
     for name in named:
         table.add_row(Text("all"), Text(name.removeprefix("LLM_").lower()), Text(name))
@@ -156,7 +156,7 @@ def _show_notices(notices: Iterable[Notice], console: Console) -> None:
         agents = f" ({', '.join(notice.agents)})" if notice.agents else ""
         style = "red" if notice.breaks_fallback else _STYLES.get(notice.kind, "red")
         console.print()
-        console.print(Text(f"{notice.name}: {notice.found}{agents}", style=style))
+        console.print(Text(f"{notice.name}: {notice.problem}{agents}", style=style))
         console.print(Text(f"  {notice.fix}"))
 
 
@@ -180,7 +180,7 @@ def _probed(planned: PlannedTarget) -> Probe:
         problem, advice = "no SDK", str(error)
     except FallbackError as error:
         problem, advice = type(error).__name__, "see above"
-    except Exception as error:  # noqa: BLE001 # what a provider says is what is reported
+    except Exception as error:  # noqa: BLE001 # the report shows any error of a provider
         failure = classify(error)
         facts = (failure.kind.value, failure.status, failure.error)
         problem = " ".join(str(fact) for fact in facts if fact)
@@ -195,7 +195,9 @@ def _show_probes(probes: Iterable[Probe], console: Console) -> None:
     for head in ("probed", "host", "said", "ms", "what to do"):
         table.add_column(head, style="dim", overflow="fold")
     for probe in probes:
-        said = Text(probe.problem or "answered", style="red" if probe.problem else "green")
+        result = Text(probe.problem or "answered", style="red" if probe.problem else "green")
         milliseconds = Text(f"{probe.seconds * 1000:.0f}")
-        table.add_row(Text(probe.target), Text(probe.host), said, milliseconds, Text(probe.advice))
+        table.add_row(
+            Text(probe.target), Text(probe.host), result, milliseconds, Text(probe.advice)
+        )
     console.print(table)

@@ -1,4 +1,4 @@
-"""A call that is not made: who would be asked, in which order, after which waits."""
+"""A call that is not made: its requests, in which order and after which waits."""
 
 from __future__ import annotations
 
@@ -31,30 +31,30 @@ _WORDS: dict[str, Callable[[], Exception]] = {
 }
 
 
-class Asked(NamedTuple):
+class PlannedRequest(NamedTuple):
     """Hold one request that would be made.
 
     Args:
-        target: Its name.
-        wait: Seconds before it.
-        said: What it would be told, in a few words.
+        target: The target's name.
+        wait: Seconds before the request.
+        result: The target's answer or failure, in a few words.
     """
 
     target: str
     wait: float
-    said: str
+    result: str
 
 
 class DryRun(NamedTuple):
     """Hold a call that was not made.
 
     Args:
-        asked: The requests in order.
+        requests: The requests in order.
         end: How it would end, in words.
-        answered: Whether somebody would answer.
+        answered: Whether a target would answer.
     """
 
-    asked: tuple[Asked, ...]
+    requests: tuple[PlannedRequest, ...]
     end: str
     answered: bool
 
@@ -70,7 +70,7 @@ def plan(settings: HonchoSettings, agent: str, fails: Sequence[str], preset: str
         raise FallbackConfigError.about(
             "--preset", f"got {preset!r}", f"choose from {', '.join(PRESETS)}"
         )
-    errors = [_error(given) for given in fails]
+    errors = [_error(outcome) for outcome in fails]
     targets = [planned.target for planned in chains[agent]]
     if len(errors) > len(targets):
         raise FallbackConfigError.about(
@@ -78,23 +78,24 @@ def plan(settings: HonchoSettings, agent: str, fails: Sequence[str], preset: str
         )
     policy = FallbackPolicy(targets, PRESETS[preset](), agent=agent)
     run = policy.start(turn=policy.turn())
-    asked: list[Asked] = []
+    requests: list[PlannedRequest] = []
     attempt = run.attempt
     with kept_log_lines():
         while True:
             error = errors[attempt.position] if attempt.position < len(errors) else None
             if error is None:
                 run.succeed()
-                asked.append(Asked(attempt.target.name, attempt.wait, "answers"))
-                return DryRun(tuple(asked), f"{attempt.target.name} answers.", answered=True)
+                requests.append(PlannedRequest(attempt.target.name, attempt.wait, "answers"))
+                end = f"{attempt.target.name} answers."
+                return DryRun(tuple(requests), end, answered=True)
             failure = classify(error)
-            said = " ".join(str(fact) for fact in (failure.status, failure.kind.value) if fact)
-            asked.append(Asked(attempt.target.name, attempt.wait, said))
+            result = " ".join(str(fact) for fact in (failure.status, failure.kind.value) if fact)
+            requests.append(PlannedRequest(attempt.target.name, attempt.wait, result))
             try:
                 attempt = run.fail(error)
-            except Exception as raised:  # noqa: BLE001 # how it ends is what is shown
+            except Exception as raised:  # noqa: BLE001 # the dry run shows any end
                 end = f"Nobody answers: {run.record.outcome}, the caller gets {_name(raised)}."
-                return DryRun(tuple(asked), end, answered=False)
+                return DryRun(tuple(requests), end, answered=False)
 
 
 def show(dry_run: DryRun, console: Console) -> None:
@@ -102,23 +103,25 @@ def show(dry_run: DryRun, console: Console) -> None:
     table = Table(box=None, padding=(0, 1), pad_edge=False)
     for head in ("", "asked", "after", "says"):
         table.add_column(head, style="dim", overflow="fold")
-    for number, one in enumerate(dry_run.asked, start=1):
-        style = "green" if one.said == "answers" else "red"
-        wait = Text(f"{one.wait:.2f} s" if one.wait else "0 s")
-        table.add_row(Text(str(number)), Text(one.target), wait, Text(one.said, style=style))
+    for number, request in enumerate(dry_run.requests, start=1):
+        style = "green" if request.result == "answers" else "red"
+        wait = Text(f"{request.wait:.2f} s" if request.wait else "0 s")
+        table.add_row(
+            Text(str(number)), Text(request.target), wait, Text(request.result, style=style)
+        )
     console.print(table)
     console.print(Text(dry_run.end, style="bold green" if dry_run.answered else "bold red"))
 
 
-def _error(given: str) -> Exception | None:
-    if given == "ok":
+def _error(outcome: str) -> Exception | None:
+    if outcome == "ok":
         return None
-    if given in _WORDS:
-        return _WORDS[given]()
-    if given.isascii() and given.isdigit() and 400 <= int(given) <= 599:
-        return ProviderError(Facts(status=int(given)))
+    if outcome in _WORDS:
+        return _WORDS[outcome]()
+    if outcome.isascii() and outcome.isdigit() and 400 <= int(outcome) <= 599:
+        return ProviderError(Facts(status=int(outcome)))
     raise FallbackConfigError.about(
-        "--fail", f"got {given!r}", f"pass 400 to 599, {', '.join(_WORDS)} or ok"
+        "--fail", f"got {outcome!r}", f"pass 400 to 599, {', '.join(_WORDS)} or ok"
     )
 
 

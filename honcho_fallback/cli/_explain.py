@@ -1,4 +1,4 @@
-"""What a provider's error means: its facts in, the policy's own verdict out."""
+"""What a provider's error means: from its facts to the policy's own verdict."""
 
 from __future__ import annotations
 
@@ -78,8 +78,8 @@ def explain(facts: Facts) -> Explanation:
 def to_json(explanation: Explanation) -> str:
     """Return the explanation as a JSON object."""
     policy = {verdict.chain: verdict._asdict() for verdict in explanation.verdicts}
-    told = {**_told(explanation.failure), "policy": policy}
-    return json.dumps(told, indent=2, ensure_ascii=False)
+    document = {**_failure_fields(explanation.failure), "policy": policy}
+    return json.dumps(document, indent=2, ensure_ascii=False)
 
 
 def show(explanation: Explanation, console: Console) -> None:
@@ -88,7 +88,7 @@ def show(explanation: Explanation, console: Console) -> None:
     table.add_column(style="bold", no_wrap=True)
     table.add_column(overflow="fold")
     rows = {
-        **{name: _words(value) for name, value in _told(explanation.failure).items()},
+        **{name: _words(value) for name, value in _failure_fields(explanation.failure).items()},
         **{verdict.chain: str(verdict) for verdict in explanation.verdicts},
     }
     for name, value in rows.items():
@@ -99,17 +99,17 @@ def show(explanation: Explanation, console: Console) -> None:
 
 def _verdict(words: str, facts: Facts) -> Verdict:
     run = FallbackPolicy(_CHAINS[words], agent="explain").start()
-    asked = run.attempt
+    attempt = run.attempt
     try:
         following = run.fail(ProviderError(facts))
     except Exception as error:  # noqa: BLE001 # whatever comes out is what the caller would get
         return Verdict(words, "raise", None, type(error).__name__)
     run.cancel()
-    action = "switch" if following.position > asked.position else "retry"
+    action = "switch" if following.position > attempt.position else "retry"
     return Verdict(words, action, following.wait, None)
 
 
-def _told(failure: Failure) -> dict[str, Any]:
+def _failure_fields(failure: Failure) -> dict[str, Any]:
     return {
         "kind": failure.kind.value,
         "transient": failure.transient,

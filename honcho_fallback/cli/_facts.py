@@ -63,8 +63,8 @@ def read_facts(
     headers: str | None,
 ) -> Facts:
     """Read the facts from standard input or from the options, not from both."""
-    given = {"status": status, "body": body, "header": header or None, "headers": headers}
-    options = [f"--{name}" for name, value in given.items() if value is not None]
+    values = {"status": status, "body": body, "header": header or None, "headers": headers}
+    options = [f"--{name}" for name, value in values.items() if value is not None]
     if source is not None:
         if source != "-":
             raise FactsError(f"{source!r}: the only argument is -, for standard input")

@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 
 
 class ShowError(ValueError):
-    """Refuse what cannot be shown as asked."""
+    """Refuse an option that the records cannot have."""
 
 
 def show(

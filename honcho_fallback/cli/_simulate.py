@@ -72,7 +72,7 @@ def write_page(comparison: Comparison, path: Path) -> None:
     Raises:
         FallbackConfigError: It cannot be written.
     """
-    from honcho_fallback.testing.simulate._html import page  # noqa: PLC0415 # only where asked for
+    from honcho_fallback.testing.simulate._html import page  # noqa: PLC0415 # only --html needs it
 
     try:
         path.write_text(page(comparison), encoding="utf-8")

@@ -28,7 +28,7 @@ class KeyMint:
     """Say where an access token is exchanged for a key.
 
     Args:
-        url: Asked with the access token as bearer; answers with ``api_key`` and ``expires_in``.
+        url: Takes the access token as bearer; answers with ``api_key`` and ``expires_in``.
         min_ttl: Seconds that the key has to be valid.
     """
 
@@ -39,16 +39,16 @@ class KeyMint:
 class OAuthCredential:
     """Hold a token that is refreshed where it is refused or has run out; one refresh at a time.
 
-    Refresh tokens are often spent by being used, so threads, tasks and (where ``store`` is given)
-    processes take turns, and whoever was waiting takes what the one before has brought. Nothing is
-    written unless ``store`` is given, and then to that file alone.
+    A provider often accepts a refresh token only once, so threads, tasks and (where ``store`` is
+    given) processes take turns, and those that waited use the token that the first one fetched.
+    Nothing is written unless ``store`` is given, and then to that file alone.
 
     Args:
         token_url: The provider's token endpoint.
         client_id: This client's name there.
         refresh_token: The first one; what ``store`` holds is newer and wins.
         store: A file for the state, shared by processes, or None.
-        scope: What is asked for, or None.
+        scope: The scope of the token, or None.
         mint: Where access tokens are exchanged for keys, or None.
         timeout: Seconds for each request.
 
@@ -78,8 +78,8 @@ class OAuthCredential:
         self._state: dict[str, Any] = {"refresh_token": refresh_token}
         self._lock = threading.Lock()
         self.generation = 0
-        held = str(path.absolute()) if path else refresh_token or ""
-        self.fingerprint = fingerprint(token_url, client_id, held)
+        identity = str(path.absolute()) if path else refresh_token or ""
+        self.fingerprint = fingerprint(token_url, client_id, identity)
 
     @classmethod
     def nous(
@@ -121,7 +121,7 @@ class OAuthCredential:
         self.renew(self.generation)
 
     def renew(self, generation: object) -> None:
-        """Fetch a new token unless somebody has done so since.
+        """Fetch a new token, unless another thread or process has done so since.
 
         Args:
             generation: The one that was refused.
@@ -138,12 +138,12 @@ class OAuthCredential:
             self.generation += 1
 
     def _adopt(self, stored: dict[str, Any]) -> bool:
-        """Take what another process left; tell whether it is a token that we did not have."""
+        """Take the state that another process stored; tell whether its token is new."""
         if not stored.get("refresh_token"):
             return False
-        news = _valid(stored) and stored.get("token") != self._state.get("token")
+        is_new = _valid(stored) and stored.get("token") != self._state.get("token")
         self._state = stored
-        return news
+        return is_new
 
     def _fetch(self) -> None:
         form = {
@@ -177,7 +177,7 @@ class OAuthCredential:
         request = urllib.request.Request(url, body, headers)  # noqa: S310 # the operator's own address
         try:
             with urllib.request.urlopen(request, timeout=self._timeout) as answer:  # noqa: S310 # as above
-                told = json.loads(answer.read())
+                document = json.loads(answer.read())
         except urllib.error.HTTPError as error:
             with error:
                 raise CredentialError(
@@ -185,9 +185,9 @@ class OAuthCredential:
                 ) from None
         except (OSError, ValueError) as error:
             raise CredentialError(f"{url}: {type(error).__name__}") from None
-        if not isinstance(told, dict):
+        if not isinstance(document, dict):
             raise CredentialError(f"{url} answered with no JSON object")
-        return {str(key): value for key, value in told.items()}  # pyright: ignore[reportUnknownVariableType, reportUnknownArgumentType] # JSON
+        return {str(key): value for key, value in document.items()}  # pyright: ignore[reportUnknownVariableType, reportUnknownArgumentType] # JSON
 
 
 def _valid(state: dict[str, Any]) -> bool:

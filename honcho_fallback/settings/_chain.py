@@ -53,7 +53,7 @@ class _Node(NamedTuple):
 
 
 def build_chain(slot: Slot, sources: Sources) -> tuple[tuple[PlannedTarget, ...], list[Notice]]:
-    """Build an agent's chain; what cannot be used is left out and said."""
+    """Build an agent's chain without unusable targets, and list what is wrong with it."""
     chain: list[PlannedTarget] = []
     notices: list[Notice] = []
     for node in _nodes(sources.model_of(slot), slot.env):
@@ -68,9 +68,9 @@ def build_chain(slot: Slot, sources: Sources) -> tuple[tuple[PlannedTarget, ...]
         if twin is None:
             chain.append(_with_own_name(planned, chain))
         else:
-            found = f"the same model at the same address with the same key as {twin.env}"
+            problem = f"the same model at the same address with the same key as {twin.env}"
             fix = "name another model or address"
-            notices.append(Notice("target", planned.env, found, fix, breaks_fallback=True))
+            notices.append(Notice("target", planned.env, problem, fix, breaks_fallback=True))
     return tuple(chain), [notice._replace(agents=(slot.name,)) for notice in notices]
 
 
@@ -88,12 +88,12 @@ def _named(node: _Node, notices: list[Notice]) -> tuple[str, str] | None:
     shorthand = transport is None and bool(slash and rest) and prefix in TRANSPORTS
     if not node.is_fallback:
         if shorthand:
-            found = f"read as a model of transport {DEFAULT_TRANSPORT}, as Honcho reads it"
+            problem = f"read as a model of transport {DEFAULT_TRANSPORT}, as Honcho reads it"
             fix = f"set {node.env}__TRANSPORT={prefix} and take the prefix off, if that is meant"
-            notices.append(Notice("target", f"{node.env}__MODEL", found, fix))
+            notices.append(Notice("target", f"{node.env}__MODEL", problem, fix))
         elif transport not in {None, DEFAULT_TRANSPORT} and model is None:
-            found = f"missing, so {transport} is asked for Honcho's default, {DEFAULT_MODEL}"
-            notices.append(Notice("target", f"{node.env}__MODEL", found, "name the model"))
+            problem = f"missing, so {transport} is asked for Honcho's default, {DEFAULT_MODEL}"
+            notices.append(Notice("target", f"{node.env}__MODEL", problem, "name the model"))
         return transport or DEFAULT_TRANSPORT, model or DEFAULT_MODEL
     if shorthand:
         return prefix, rest
@@ -104,9 +104,9 @@ def _named(node: _Node, notices: list[Notice]) -> tuple[str, str] | None:
         for name, value in (("TRANSPORT", transport), ("MODEL", model))
         if value is None
     )
-    found = f"the fallback is ignored, {missing} is missing"
+    problem = f"the fallback is ignored, {missing} is missing"
     fix = "set both TRANSPORT and MODEL, or MODEL=transport/model, or neither"
-    notices.append(Notice("partial", node.env, found, fix, breaks_fallback=True))
+    notices.append(Notice("partial", node.env, problem, fix, breaks_fallback=True))
     return None
 
 
@@ -114,12 +114,12 @@ def _planned(
     node: _Node, transport: str, model: str, sources: Sources, notices: list[Notice]
 ) -> PlannedTarget | None:
     settings = node.settings
-    found = find_credential(settings, transport, node.env, sources)
+    credential = find_credential(settings, transport, node.env, sources)
     notices += [
         notice._replace(breaks_fallback=notice.breaks_fallback and node.is_fallback)
-        for notice in found.notices
+        for notice in credential.notices
     ]
-    if found.base_url is None:
+    if credential.base_url is None:
         notices.append(
             Notice(
                 "target",
@@ -135,8 +135,8 @@ def _planned(
     params = settings.overrides.provider_params
     endpoint = Endpoint(
         transport,
-        found.base_url,
-        found.key,
+        credential.base_url,
+        credential.key,
         params.timeout or sources.timeout,
         settings.structured_output_mode or "json_schema",
     )

@@ -1,8 +1,8 @@
 """SDK clients for targets: no retries of their own, one per endpoint and credential.
 
 The SDKs read more from the environment than a key: other credentials, headers, addresses. None of
-it was given for the endpoint at hand, so everything is said explicitly, and what a redirect asks
-for is not followed with a key in hand.
+it belongs to the endpoint at hand, so every option is passed explicitly, and no client follows a
+redirect with a key.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ def build_client(target: Target, *, asynchronous: bool = False) -> Any:
     """Return the SDK client for a target, from the cache where there is one.
 
     Retries are off, since the policy decides; the timeout is the target's; a key goes to the
-    endpoint that it was given for.
+    endpoint that it belongs to.
 
     Args:
         target: From ``load_policies``, or with an ``Endpoint`` as its client.
@@ -85,7 +85,7 @@ class _Clients:
                 built = _BUILDERS[endpoint.wire](endpoint, asynchronous)
             kept[endpoint] = built
             if len(kept) > _KEPT:
-                kept.popitem(last=False)  # not closed: somebody may be asking it
+                kept.popitem(last=False)  # not closed: a call may be using it
         return built.client
 
     def taken(self, loop: asyncio.AbstractEventLoop | None) -> list[_Built]:

@@ -25,8 +25,8 @@ class Endpoint:
         base_url: Its address; default: the transport's own.
         api_key: Its key; never shown, and never sent anywhere else.
         timeout: Seconds per request.
-        structured_output_mode: How OpenAI's wire is asked for JSON: ``json_schema`` or
-            ``json_object``.
+        structured_output_mode: The form in which OpenAI's wire takes a request for JSON:
+            ``json_schema`` or ``json_object``.
 
     Raises:
         FallbackConfigError: The transport is unknown or has no address.
@@ -82,7 +82,7 @@ class Endpoint:
 
     @property
     def needs_key(self) -> bool:
-        """Tell whether nobody answers there without a key."""
+        """Tell whether the endpoint requires a key."""
         local = self.transport == "openai_compatible" and is_loopback(self.base_url)
         return TRANSPORTS[self.transport].needs_key and not local
 

@@ -53,16 +53,16 @@ class HonchoSettings:
 def read_settings(
     environ: Mapping[str, str], toml: str | os.PathLike[str] | Mapping[str, Any] | None = None
 ) -> HonchoSettings:
-    """Read every agent's chain; say what is wrong instead of logging it."""
+    """Read every agent's chain; return what is wrong as notices instead of logging it."""
     sources = read_sources(environ, toml)
     check_levels(sources)
     names = [*sources.environ, *toml_names(sources.toml)]
     notices = [*find_misnamed(names), *_unknown_in_levels(sources)]
     agents: list[AgentSettings] = []
     for slot in SLOTS:
-        chain, found = build_chain(slot, sources)
+        chain, problems = build_chain(slot, sources)
         agents.append(AgentSettings(slot, chain))
-        notices += found
+        notices += problems
     return HonchoSettings(tuple(agents), merged(notices), sources)
 
 
@@ -86,7 +86,7 @@ def load_policies(  # two sources, and what the policies should be
         strict: Whether to refuse what is otherwise a warning.
         config: Options of all the policies; default ``FallbackConfig.honcho()``. Without a
             timeout of its own it takes LLM_DEFAULT_TIMEOUT.
-        observers: Whom to tell.
+        observers: The observers of all the policies.
 
     Returns:
         Policies by ``deriver``, ``dialectic.minimal`` to ``dialectic.max``, ``summary``,
@@ -105,13 +105,13 @@ def load_policies(  # two sources, and what the policies should be
         agents = f" ({', '.join(notice.agents)})" if notice.agents else ""
         _logger.warning("%s%s", notice, agents)
     config = FallbackConfig.honcho() if config is None else config
-    told = tuple(observers)
+    observers = tuple(observers)
     return {
         agent.slot.name: FallbackPolicy(
             [planned.target for planned in agent.chain],
             _timed(config, agent),
             agent=agent.slot.name,
-            observers=told,
+            observers=observers,
         )
         for agent in settings.agents
     }

@@ -1,6 +1,6 @@
 """One agent's model as Honcho configures it; values are checked, never shown."""
 
-# What is read here has whatever shape a stranger gave it; what comes out is typed.
+# The input is untyped, in whatever shape an operator writes it; the output is typed.
 # pyright: reportUnknownVariableType=false
 
 from __future__ import annotations
@@ -54,10 +54,10 @@ class Section(BaseModel):
 
     @model_validator(mode="before")
     @classmethod
-    def _lower_keys_without_empty_values(cls, given: Any) -> Any:
-        if not isinstance(given, Mapping):
-            return given
-        table: Mapping[Any, Any] = given
+    def _lower_keys_without_empty_values(cls, raw: Any) -> Any:
+        if not isinstance(raw, Mapping):
+            return raw
+        table: Mapping[Any, Any] = raw
         return {str(key).lower(): value for key, value in table.items() if value != ""}
 
     @property

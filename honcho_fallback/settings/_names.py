@@ -75,7 +75,7 @@ def _leaves(name: str, value: object) -> Iterator[str]:
 def _is_read(name: str) -> bool:
     if name in GLOBALS or name == "DIALECTIC_LEVELS":
         return True
-    # What stands below an agent's prefix was read; an unknown key there is found in the tree.
+    # What stands below an agent's prefix was read; the tree reports its unknown keys.
     return any(name == slot or name.startswith(f"{slot}__") for slot in _prefixes())
 
 
@@ -93,9 +93,9 @@ def _known() -> tuple[str, ...]:
 
 def _right_name(name: str) -> str | None:
     for pattern, right in _FAMILIES:
-        found = pattern.fullmatch(name)
-        if found is not None:
-            parts = found.groupdict()
+        match = pattern.fullmatch(name)
+        if match is not None:
+            parts = match.groupdict()
             names = " and ".join(
                 prefix.replace("{which}", parts.get("which") or "") + parts["rest"]
                 for prefix in right
@@ -104,8 +104,8 @@ def _right_name(name: str) -> str | None:
     about = _ABOUT_A_MODEL.search(name) is not None
     for prefix, advice in _NOWHERE.items():
         if name.startswith(prefix):
-            wanted = "FALLBACK" in name if prefix == "EMBEDDING_" else about
-            return advice if wanted else None
+            applies = "FALLBACK" in name if prefix == "EMBEDDING_" else about
+            return advice if applies else None
     if name.startswith("LLM_"):
         close = get_close_matches(name, GLOBALS, n=1, cutoff=_CLOSE)
     elif about and _mentions_an_agent(name):

@@ -12,31 +12,31 @@ class Notice(NamedTuple):
 
     Args:
         kind: ``ignored``: a name that nothing reads; ``partial``: a fallback that is not complete;
-            ``key``: a key that is missing or kept back; ``target``: a target that cannot help;
+            ``key``: a key that is missing or withheld; ``target``: a target that cannot help;
             ``note``: nothing is wrong.
         name: The variable.
-        found: What is wrong.
+        problem: What is wrong.
         fix: What to do.
-        agents: Whom it concerns.
+        agents: The agents that it concerns.
         breaks_fallback: Whether a fallback could not work for it.
     """
 
     kind: Kind
     name: str
-    found: str
+    problem: str
     fix: str
     agents: tuple[str, ...] = ()
     breaks_fallback: bool = False
 
     def __str__(self) -> str:
-        return f"{self.name}: {self.found}; {self.fix}"
+        return f"{self.name}: {self.problem}; {self.fix}"
 
 
 def merged(notices: list[Notice]) -> tuple[Notice, ...]:
-    """Say the same thing once, for all the agents that it concerns."""
+    """Merge equal notices into one, for all the agents that they concern."""
     by_text: dict[tuple[str, str, str], Notice] = {}
     for notice in notices:
-        key = (notice.name, notice.found, notice.fix)
+        key = (notice.name, notice.problem, notice.fix)
         known = by_text.get(key)
         if known is not None:
             agents = tuple(dict.fromkeys((*known.agents, *notice.agents)))

@@ -64,12 +64,12 @@ class Rendered(NamedTuple):
 def render(settings: ModelSettings, endpoint: Endpoint, default_max_tokens: int) -> Rendered:
     """Turn a model's parameters into keywords for the SDK's call."""
     wire = endpoint.wire
-    given: dict[str, Any] = {name: getattr(settings, name) for name in _NAMES}
-    given = {name: value for name, value in given.items() if value is not None}
-    params = {name: given.pop(name) for name in _PLAIN[wire] if name in given}
-    in_body = {name: given.pop(name) for name in _IN_BODY[wire] if name in given}
-    if wire == "openai" and endpoint.transport != "openai" and "top_k" in given:
-        in_body["top_k"] = given.pop("top_k")  # local servers know it
+    values: dict[str, Any] = {name: getattr(settings, name) for name in _NAMES}
+    values = {name: value for name, value in values.items() if value is not None}
+    params = {name: values.pop(name) for name in _PLAIN[wire] if name in values}
+    in_body = {name: values.pop(name) for name in _IN_BODY[wire] if name in values}
+    if wire == "openai" and endpoint.transport != "openai" and "top_k" in values:
+        in_body["top_k"] = values.pop("top_k")  # local servers know it
     if settings.stop_sequences:
         params[_STOP[wire]] = list(settings.stop_sequences)
     thinking, unknown = thinking_params(
@@ -79,7 +79,7 @@ def render(settings: ModelSettings, endpoint: Endpoint, default_max_tokens: int)
     # Where there is a budget for thinking, it counts towards the length of the answer.
     budget = 0 if wire == "openai" else settings.thinking_budget_tokens or 0
     params[endpoint.max_tokens_name] = settings.max_output_tokens or default_max_tokens + budget
-    dropped = [*given, *unknown]
+    dropped = [*values, *unknown]
     if settings.cache_policy is not None and settings.cache_policy.mode != "none":
         cached = _cache(wire, settings.cache_policy)
         params |= cached
@@ -92,7 +92,7 @@ def render(settings: ModelSettings, endpoint: Endpoint, default_max_tokens: int)
 def thinking_params(
     wire: str, effort: str | None, budget: int | None
 ) -> tuple[dict[str, Any], tuple[str, ...]]:
-    """Say how much to think, as a wire wants it, and name what it does not have."""
+    """Return the thinking parameters of a wire, and the names that it does not have."""
     return _THINKING[wire](effort, budget)
 
 
@@ -145,12 +145,12 @@ def _cache(wire: str, policy: CachePolicy) -> dict[str, Any]:
 
 
 def _extras(wire: str, settings: ModelSettings, in_body: dict[str, Any]) -> dict[str, Any]:
-    given = settings.overrides.provider_params
-    body = {**in_body, **(given.extra_body or {})}
+    params = settings.overrides.provider_params
+    body = {**in_body, **(params.extra_body or {})}
     extras: dict[str, Any] = {
         "extra_body": body,
-        "extra_headers": dict(given.extra_headers or {}),
-        "extra_query": dict(given.extra_query or {}),
+        "extra_headers": dict(params.extra_headers or {}),
+        "extra_query": dict(params.extra_query or {}),
     }
     if wire == "gemini":
         options = {"extra_body": body, "headers": extras["extra_headers"]}

@@ -45,7 +45,7 @@ class Transport(NamedTuple):
     Args:
         wire: Whose protocol it speaks: ``openai``, ``anthropic`` or ``gemini``.
         base_url: Where it is, unless configured otherwise; None where only the user knows.
-        needs_key: Whether it answers nobody without a key.
+        needs_key: Whether it requires a key.
         honcho: Whether Honcho itself knows it.
     """
 

@@ -1,6 +1,6 @@
 """The environment and ``config.toml`` as one checked tree, on pydantic-settings."""
 
-# What is read here has whatever shape a stranger gave it; what comes out is typed.
+# The input is untyped, in whatever shape an operator writes it; the output is typed.
 # pyright: reportUnknownArgumentType=false, reportUnknownVariableType=false
 
 from __future__ import annotations
@@ -48,23 +48,23 @@ class Sources:
     tree: Any = field(repr=False)
 
     def model_of(self, slot: Slot) -> ModelSettings:
-        """Return what an agent's slot says."""
+        """Return the model settings of an agent's slot."""
         if slot.toml[:2] == ("dialectic", "levels"):
             levels: dict[str, Level] = self.tree.dialectic_levels
             level = levels.get(slot.toml[2])
             return ModelSettings() if level is None else level.agent_model
-        found: ModelSettings = getattr(self.tree, slot.env.lower())
-        return found
+        model: ModelSettings = getattr(self.tree, slot.env.lower())
+        return model
 
     def key(self, transport: str) -> SecretStr | None:
         """Return a transport's default key."""
-        found: SecretStr | None = getattr(self.tree, key_name(transport).lower())
-        return found
+        key: SecretStr | None = getattr(self.tree, key_name(transport).lower())
+        return key
 
     def url(self, transport: str) -> str | None:
         """Return a transport's configured address, or None."""
-        found: str | None = getattr(self.tree, url_name(transport).lower())
-        return found
+        url: str | None = getattr(self.tree, url_name(transport).lower())
+        return url
 
     @property
     def timeout(self) -> float:
@@ -86,18 +86,20 @@ def read_sources(
     named = {name.upper(): environ[name] for name in sorted(environ, key=str.upper)}
     known = {name: value for name, value in named.items() if value.strip()}
     from_file = _file(toml)
-    refused = ""
+    problems = ""
     try:
         tree = _settings_class(settings, known, _flat(from_file))()
     except ValidationError as error:
-        refused = "\n".join(_told(detail, known) for detail in error.errors(include_input=False))
+        problems = "\n".join(
+            _message(detail, known) for detail in error.errors(include_input=False)
+        )
     except settings.SettingsError as error:
-        name = _unparsed(str(error))
-        refused = f"{name} (or a name below it): not JSON; pass JSON or use the nested names"
+        name = _unparsed_name(str(error))
+        problems = f"{name} (or a name below it): not JSON; pass JSON or use the nested names"
     else:
         return Sources(known, from_file, tree)
-    # Raised out here: the error that was caught refers to the values.
-    raise FallbackConfigError(refused)
+    # Raised outside of the except block: the error that was caught refers to the values.
+    raise FallbackConfigError(problems)
 
 
 def _pydantic_settings() -> Any:
@@ -175,7 +177,7 @@ def env_name(path: tuple[str, ...]) -> str:
     return "__".join(path).upper()
 
 
-def _told(detail: Any, environ: Mapping[str, str]) -> str:
+def _message(detail: Any, environ: Mapping[str, str]) -> str:
     path = tuple(str(part) for part in detail["loc"])
     message = str(detail["msg"]).removeprefix("Value error, ")
     name = env_name(path)
@@ -183,7 +185,7 @@ def _told(detail: Any, environ: Mapping[str, str]) -> str:
     return f"{where}: {message}"
 
 
-def _unparsed(message: str) -> str:
+def _unparsed_name(message: str) -> str:
     # 'error parsing value for field "dialectic_levels" from source "EnvSettingsSource"'
     quoted = message.split('"')
     return quoted[1].upper() if len(quoted) > 1 else "a value"

@@ -1,4 +1,4 @@
-"""Assertions on records; what they raise tells the whole call."""
+"""Assertions on records; their errors carry the explanation of the whole call."""
 
 from __future__ import annotations
 
@@ -15,31 +15,31 @@ def assert_switched(
     to: str | Target | None = None,
     kind: FailureKind | str | None = None,
 ) -> None:
-    """Check that a call went from one target to another; what is left out may be anything.
+    """Check that a call went from one target to another; an argument left out matches any.
 
     Args:
         record: Of the call.
         from_: The target that failed, or its name.
-        to: The target that was asked next, or its name.
+        to: The next target, or its name.
         kind: What the failure was.
 
     Raises:
-        AssertionError: It did not; the message tells what it did.
+        AssertionError: It did not; the message lists the switches that it made.
     """
     __tracebackhide__ = True
     switches = _switches(record)
-    for failed, asked in switches:
+    for failed, following in switches:
         wrong = (from_ is not None and failed.target != _name(from_)) or (
-            to is not None and asked.target != _name(to)
+            to is not None and following.target != _name(to)
         )
         if not wrong and (kind is None or _kind(failed.kind) == _kind(kind)):
             return
-    wanted = f"from {_name(from_)} to {_name(to)}" + (f" for {_kind(kind)}" if kind else "")
-    _fail(record, f"expected a switch {wanted}, but {_told(switches)}")
+    expected = f"from {_name(from_)} to {_name(to)}" + (f" for {_kind(kind)}" if kind else "")
+    _fail(record, f"expected a switch {expected}, but {_described(switches)}")
 
 
 def assert_not_switched(record: CallRecord) -> None:
-    """Check that a call asked no other target than its first.
+    """Check that a call sent requests to no other target than its first.
 
     Args:
         record: Of the call.
@@ -50,7 +50,7 @@ def assert_not_switched(record: CallRecord) -> None:
     __tracebackhide__ = True
     switches = _switches(record)
     if switches:
-        _fail(record, f"expected no switch, but {_told(switches)}")
+        _fail(record, f"expected no switch, but {_described(switches)}")
 
 
 def assert_answered(record: CallRecord, *, by: str | Target | None = None) -> None:
@@ -58,7 +58,7 @@ def assert_answered(record: CallRecord, *, by: str | Target | None = None) -> No
 
     Args:
         record: Of the call.
-        by: The target, or its name; left out, anybody.
+        by: The target, or its name; left out, any target.
 
     Raises:
         AssertionError: It was not, or by another target.
@@ -99,12 +99,12 @@ def _kind(kind: FailureKind | str | None) -> str:
     return str(getattr(kind, "value", kind))
 
 
-def _told(switches: list[tuple[AttemptRecord, AttemptRecord]]) -> str:
-    told = [
-        f"from {failed.target} to {asked.target} for {_kind(failed.kind)}"
-        for failed, asked in switches
+def _described(switches: list[tuple[AttemptRecord, AttemptRecord]]) -> str:
+    descriptions = [
+        f"from {failed.target} to {following.target} for {_kind(failed.kind)}"
+        for failed, following in switches
     ]
-    return f"it switched {', then '.join(told)}" if told else "there was no switch"
+    return f"it switched {', then '.join(descriptions)}" if descriptions else "there was no switch"
 
 
 def _fail(record: CallRecord, what: str) -> NoReturn:

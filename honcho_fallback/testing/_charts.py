@@ -26,15 +26,15 @@ class Chart:
     """Hold a picture that a notebook shows by itself.
 
     Args:
-        svg: What is drawn.
-        told: The same in words, for who cannot see it.
+        svg: The picture.
+        text: The same in words, for readers who cannot see the picture.
     """
 
     svg: str
-    told: str
+    text: str
 
     def __repr__(self) -> str:
-        return self.told
+        return self.text
 
     def _repr_svg_(self) -> str:
         return self.svg
@@ -49,7 +49,7 @@ def bar_chart(title: str, bars: Mapping[str, float], unit: str = "") -> Chart:
         unit: What stands behind each figure, such as ``s``.
     """
     most = max(bars.values(), default=0) or 1
-    told = {label: f"{figure:g} {unit}".strip() for label, figure in bars.items()}
+    figures = {label: f"{figure:g} {unit}".strip() for label, figure in bars.items()}
     drawn: list[str] = []
     for row, (label, figure) in enumerate(bars.items()):
         top = _ROW * (row + 1) + 10
@@ -57,14 +57,14 @@ def bar_chart(title: str, bars: Mapping[str, float], unit: str = "") -> Chart:
         drawn += [
             _text(_LABELS - 10, top + 14, label, anchor="end"),
             f'<rect x="{_LABELS}" y="{top}" width="{width:.0f}" height="20" fill="{_BLUE}"/>',
-            _text(_LABELS + width + 8, top + 14, told[label]),
+            _text(_LABELS + width + 8, top + 14, figures[label]),
         ]
-    words = ", ".join(f"{label} {figure}" for label, figure in told.items())
+    words = ", ".join(f"{label} {figure}" for label, figure in figures.items())
     return _chart(title, drawn, len(bars), words)
 
 
 def attempts_chart(title: str, loops: Mapping[str, Sequence[CallRecord]]) -> Chart:
-    """Draw a line for each loop and a column for each call: who was asked, and who answered.
+    """Draw a line for each loop and a column for each call, with failures and the answer.
 
     Args:
         title: What is compared.
@@ -87,11 +87,11 @@ def attempts_chart(title: str, loops: Mapping[str, Sequence[CallRecord]]) -> Cha
     ):
         drawn += [_shape(x, y, shape), _text(x + 14, y + 5, words)]
         x += 50 + 7 * len(words)
-    told = "; ".join(
+    rows = "; ".join(
         f"{label}: " + " ".join(_letters(record.attempts) for record in records)
         for label, records in loops.items()
     )
-    words = f"x failed, P primary, F fallback. {told}"
+    words = f"x failed, P primary, F fallback. {rows}"
     width = _LABELS + 12 + _CALL * max(map(len, loops.values()), default=0)
     return _chart(title, drawn, len(loops) + 1, words, max(_WIDTH, width))
 

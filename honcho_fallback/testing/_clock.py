@@ -1,4 +1,4 @@
-"""Time for tests: it stands still until somebody waits or the test moves it."""
+"""Time for tests: it stands still until a policy waits or the test moves it."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ _MONOTONIC, _EPOCH = 1000.0, 1_767_225_600.0  # 2026-01-01T00:00:00Z
 
 
 class Clock:
-    """Stand for the time that policies see; whoever waits on it moves it, and nobody waits.
+    """Stand for the time that policies see; a wait moves it and takes no real time.
 
     ``with clock.installed():`` gives it to every policy of the process, also to those that were
     made before, in threads and in tasks. Not moved by it: asyncio's own timeouts (``acall`` and
@@ -70,7 +70,7 @@ class Clock:
         heappush(self._waiting, due)
         try:
             while True:
-                await asyncio.sleep(0)  # whoever can go on goes on first
+                await asyncio.sleep(0)  # the tasks that can go on go first
                 if self._waiting[0] == due:
                     break
         except BaseException:

@@ -24,8 +24,8 @@ class _Rule(NamedTuple):
 class Failing(Generic[SubjectT]):
     """Schedule the faults of a chat model, a client or a deployment; made by ``fault(...)``.
 
-    Requests are numbered from 1; of several rules that apply the first counts. What no rule
-    applies to is asked as if nothing were.
+    Requests are numbered from 1; of several rules that apply the first counts. A request
+    to which no rule applies goes out as usual.
 
     Args:
         clock: What ``for_seconds`` reads.

@@ -40,8 +40,8 @@ def failing_model(model: Any, failing: Failing[Any]) -> Any:
         "_astream": _astream,
     }
     base = _base_of(kind)
-    # What LangChain's base class does by itself ends in one of the others; whether a model streams
-    # is told by which of them it has.
+    # The methods of LangChain's base class call one of the others. LangChain sees by a model's own
+    # methods whether it streams.
     methods = {
         name: make(kind, failing)
         for name, make in ours.items()
@@ -55,7 +55,7 @@ def failing_model(model: Any, failing: Failing[Any]) -> Any:
         **methods,
     }
     copy = model.model_copy()
-    failing_kind = new_class(kind.__name__, (kind,), exec_body=lambda held: held.update(names))
+    failing_kind = new_class(kind.__name__, (kind,), exec_body=lambda body: body.update(names))
     object.__setattr__(copy, "__class__", failing_kind)
     return copy
 
@@ -75,16 +75,17 @@ def _raised(kind: type[Any], fault: Fault) -> BaseException:
     for base in kind.__mro__:
         # langchain-openai and langchain-anthropic turn errors into classes of their own in two
         # functions each; an integration without them lets the SDK's error out.
-        held = vars(sys.modules.get(base.__module__, sys))
+        functions = vars(sys.modules.get(base.__module__, sys))
         ends = ("_bad_request",) if fault.status == 400 else ("_api_error",)
-        for name in [name for name in held if name.startswith("_handle_") and name.endswith(ends)]:
+        names = [name for name in functions if name.startswith("_handle_") and name.endswith(ends)]
+        for name in names:
             try:
                 try:
                     raise error
                 except type(error):
-                    held[name](error)
-            except Exception as theirs:  # noqa: BLE001 # whatever they make of it
-                return theirs.with_traceback(None)
+                    functions[name](error)
+            except Exception as converted:  # noqa: BLE001 # of whatever class
+                return converted.with_traceback(None)
     return error
 
 
@@ -120,13 +121,13 @@ def _stream(kind: Any, failing: Failing[Any]) -> Any:
     def stream(self: Any, *args: Any, **kwargs: Any) -> Iterator[Any]:
         fault = None if _inside.get() else failing.next()
         if fault is None or fault.after_chunks:
-            left = fault.after_chunks if fault else -1
+            remaining = fault.after_chunks if fault else -1
             chunks = kind._stream(self, *args, **kwargs)  # noqa: SLF001 # what integrations override
             with closing(chunks) if hasattr(chunks, "close") else nullcontext():
                 for chunk in chunks:
                     yield chunk
-                    left -= 1
-                    if not left:
+                    remaining -= 1
+                    if not remaining:
                         break
         if fault is not None:
             raise _raised(kind, fault)
@@ -138,13 +139,13 @@ def _astream(kind: Any, failing: Failing[Any]) -> Any:
     async def astream(self: Any, *args: Any, **kwargs: Any) -> AsyncIterator[Any]:
         fault = None if _inside.get() else failing.next()
         if fault is None or fault.after_chunks:
-            left = fault.after_chunks if fault else -1
+            remaining = fault.after_chunks if fault else -1
             chunks = kind._astream(self, *args, **kwargs)  # noqa: SLF001 # what integrations override
             async with aclosing(chunks) if hasattr(chunks, "aclose") else nullcontext():
                 async for chunk in chunks:
                     yield chunk
-                    left -= 1
-                    if not left:
+                    remaining -= 1
+                    if not remaining:
                         break
         if fault is not None:
             raise _raised(kind, fault)

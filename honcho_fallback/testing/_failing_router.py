@@ -67,13 +67,13 @@ def _mapped(litellm: Any, fault: Fault) -> BaseException:
 def _ids(router: Any, deployment: str) -> set[str]:
     listed: list[dict[str, Any]] = router.get_model_list() or []
     ids = [(str(one["model_info"]["id"]), str(one["model_name"])) for one in listed]
-    found = {number for number, name in ids if deployment in {number, name}}
-    if not found:
+    matches = {number for number, name in ids if deployment in {number, name}}
+    if not matches:
         known = ", ".join(sorted({part for both in ids for part in both}))
         raise FallbackConfigError.about(
             "deployment", f"got {deployment!r}", f"pass a model_name or an id: {known}"
         )
-    return found
+    return matches
 
 
 def _id_in(kwargs: Mapping[str, Any]) -> str | None:

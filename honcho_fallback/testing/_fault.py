@@ -1,4 +1,4 @@
-"""The fault fixture: finds out what it is given, and undoes at the end what it did."""
+"""The fault fixture: it recognises its subject, and removes every fault at the end."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ class FaultInjector:
 
     Args:
         clock: What ``for_seconds`` reads.
-        stack: What is undone at the end.
+        stack: Removes the faults at the end.
     """
 
     def __init__(self, clock: Clock, stack: ExitStack) -> None:

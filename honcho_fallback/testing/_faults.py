@@ -10,7 +10,7 @@ from honcho_fallback.testing._need import need
 if TYPE_CHECKING:
     from collections.abc import Generator
 
-# A stream that was cut may still be closing on the server's side when it is asked about.
+# A stream that was cut may still be closing on the server's side when its record is read.
 _IN_FLIGHT_SECONDS = 2.0
 
 
@@ -19,9 +19,9 @@ class SeenRequest(NamedTuple):
 
     Args:
         provider: Which provider's wire it came over.
-        model: The model asked for, or None.
-        status: What was answered.
-        stream: Whether a stream was asked for.
+        model: The model in the request, or None.
+        status: The status of the answer.
+        stream: Whether it was a request for a stream.
     """
 
     provider: str

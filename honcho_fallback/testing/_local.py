@@ -61,7 +61,7 @@ def local_model_server(model: str = "tiny-local") -> Generator[LocalModel, None,
         params.verbosity = _SILENT
         server: Any = None
         try:
-            with _interrupts_held_back():
+            with _deferred_interrupts():
                 server = xllamacpp.Server(params)
             yield LocalModel(server.listening_address, model)
         finally:
@@ -70,17 +70,17 @@ def local_model_server(model: str = "tiny-local") -> Generator[LocalModel, None,
 
 
 @contextmanager
-def _interrupts_held_back() -> Generator[None, None, None]:
+def _deferred_interrupts() -> Generator[None, None, None]:
     # Ctrl-C in the middle of the server's start would leave one that hangs.
     before = signal.getsignal(signal.SIGINT)
     if before is None or threading.current_thread() is not threading.main_thread():
         yield  # nothing is raised here
         return
-    held: list[int] = []
-    signal.signal(signal.SIGINT, lambda number, _frame: held.append(number))
+    signals: list[int] = []
+    signal.signal(signal.SIGINT, lambda number, _frame: signals.append(number))
     try:
         yield
     finally:
         signal.signal(signal.SIGINT, before)
-    if held:
+    if signals:
         signal.raise_signal(signal.SIGINT)

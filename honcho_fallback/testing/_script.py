@@ -1,4 +1,4 @@
-"""Targets that play a script: what each says, in order, who was asked and what."""
+"""Targets that play a script: the replies of each in order, and the requests that came."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 from honcho_fallback import Target
-from honcho_fallback.testing._script_steps import After, Always, fail, say
+from honcho_fallback.testing._script_steps import After, Always, fail, play
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Iterable, Iterator, Mapping
@@ -23,8 +23,8 @@ class ScriptedRequest:
 
     Args:
         attempt: The attempt that was made, with target, number and timeout.
-        args: What else ``ask`` was given by position.
-        kwargs: What else ``ask`` was given by name.
+        args: The other positional arguments of ``ask``.
+        kwargs: The keyword arguments of ``ask``.
         at: When, in seconds after the script was made.
     """
 
@@ -39,41 +39,41 @@ class Script:
 
     ``policy.call(script.ask)``, ``await policy.acall(script.aask)``,
     ``policy.stream(script.stream)``, ``policy.astream(script.astream)``. Each of the four takes
-    whatever else your own ``ask`` would be given, and keeps it in ``requests``.
+    the further arguments of your own ``ask``, and keeps them in ``requests``.
 
     Args:
-        said: For each target (or its name, ``provider/model`` or any other) what it says, in
+        steps: For each target (or its name, ``provider/model`` or any other) its replies in
             order: an answer, an exception to raise, or what ``Scripted`` makes of one. For streams
             an entry is a list of these, chunk by chunk.
-        clock: What delays move.
+        clock: The clock that delays move.
 
     Attributes:
-        targets: The chain, in the order of ``said``.
-        requests: What was asked, in order.
+        targets: The chain, in the order of ``steps``.
+        requests: The requests, in order.
         closed: How many streams of each target were closed or ended, by name.
     """
 
-    def __init__(self, said: Mapping[str | Target, Iterable[Any]], clock: Clock) -> None:
-        self._left = {_target(name).name: deque(steps) for name, steps in said.items()}
+    def __init__(self, steps: Mapping[str | Target, Iterable[Any]], clock: Clock) -> None:
+        self._steps = {_target(name).name: deque(replies) for name, replies in steps.items()}
         self._clock = clock
         self._began = clock()
-        self.targets = tuple(_target(name) for name in said)
+        self.targets = tuple(_target(name) for name in steps)
         self.requests: list[ScriptedRequest] = []
         self.closed: Counter[str] = Counter()
 
     @property
     def asked(self) -> list[str]:
-        """Return the names of the targets that were asked, in order."""
+        """Return the name of each request's target, in order."""
         return [request.attempt.target.name for request in self.requests]
 
     @property
     def unplayed(self) -> dict[str, list[Any]]:
-        """Return what is left to be said, by target; what is said always is never left."""
-        left = {
+        """Return the steps that were not played, by target; without those of ``always``."""
+        unplayed = {
             name: [step for step in steps if not isinstance(step, Always)]
-            for name, steps in self._left.items()
+            for name, steps in self._steps.items()
         }
-        return {name: steps for name, steps in left.items() if steps}
+        return {name: steps for name, steps in unplayed.items() if steps}
 
     def ask(self, attempt: Attempt, /, *args: Any, **kwargs: Any) -> Any:
         """Play a target's next step in this thread.
@@ -83,9 +83,9 @@ class Script:
             *args: Kept in ``requests``.
             **kwargs: Kept in ``requests``.
         """
-        seconds, said = self._timed(attempt, self._next(attempt, args, kwargs))
+        seconds, reply = self._timed(attempt, self._next(attempt, args, kwargs))
         self._clock.advance(seconds)
-        return say(said)
+        return play(reply)
 
     async def aask(self, attempt: Attempt, /, *args: Any, **kwargs: Any) -> Any:
         """Play a target's next step in this task.
@@ -95,12 +95,12 @@ class Script:
             *args: Kept in ``requests``.
             **kwargs: Kept in ``requests``.
         """
-        seconds, said = self._timed(attempt, self._next(attempt, args, kwargs))
+        seconds, reply = self._timed(attempt, self._next(attempt, args, kwargs))
         await self._clock.elapse(seconds)
-        return say(said)
+        return play(reply)
 
     def stream(self, attempt: Attempt, /, *args: Any, **kwargs: Any) -> Iterator[Any]:
-        """Play a target's next step chunk by chunk; asked with the first chunk's reading.
+        """Play a target's next step chunk by chunk; the request counts with the first read.
 
         Args:
             attempt: As a policy makes it.
@@ -109,14 +109,14 @@ class Script:
         """
         try:
             for chunk in _chunks(self._next(attempt, args, kwargs)):
-                seconds, said = self._timed(attempt, chunk)
+                seconds, reply = self._timed(attempt, chunk)
                 self._clock.advance(seconds)
-                yield say(said)
+                yield play(reply)
         finally:
             self.closed[attempt.target.name] += 1
 
     async def astream(self, attempt: Attempt, /, *args: Any, **kwargs: Any) -> AsyncIterator[Any]:
-        """Play a target's next step chunk by chunk; asked with the first chunk's reading.
+        """Play a target's next step chunk by chunk; the request counts with the first read.
 
         Args:
             attempt: As a policy makes it.
@@ -125,30 +125,30 @@ class Script:
         """
         try:
             for chunk in _chunks(self._next(attempt, args, kwargs)):
-                seconds, said = self._timed(attempt, chunk)
+                seconds, reply = self._timed(attempt, chunk)
                 await self._clock.elapse(seconds)
-                yield say(said)
+                yield play(reply)
         finally:
             self.closed[attempt.target.name] += 1
 
     def _next(self, attempt: Attempt, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
         name = attempt.target.name
-        if name not in self._left:
-            known = ", ".join(self._left)
+        if name not in self._steps:
+            known = ", ".join(self._steps)
             fail(f"the script knows no target {name}, only {known}: pass its steps to scripted()")
         before = self.asked
         at = self._clock() - self._began
         self.requests.append(ScriptedRequest(attempt, args, kwargs, at))
-        steps = self._left[name]
+        steps = self._steps[name]
         if not steps:
             times = before.count(name)
-            asked = ", ".join(before) or "nobody"
+            names = ", ".join(before) or "nobody"
             fail(
                 f"the script of {name} ran out: it was asked for step {times + 1} of {times} "
-                f"(asked before: {asked}); add a step, or end it with scripted.always(...)"
+                f"(asked before: {names}); add a step, or end it with scripted.always(...)"
             )
         if isinstance(steps[0], Always):
-            return steps[0].said
+            return steps[0].reply
         return steps.popleft()
 
     def _timed(self, attempt: Attempt, step: Any) -> tuple[float, Any]:
@@ -159,7 +159,7 @@ class Script:
             return limit, TimeoutError(f"{name} gave no answer within {limit:g} s")
         if math.isinf(step.seconds):
             fail(f"{name} hangs for ever: the attempt has no timeout; give the policy one")
-        return step.seconds, step.said
+        return step.seconds, step.reply
 
 
 def _target(name: str | Target) -> Target:

@@ -10,7 +10,7 @@ from honcho_fallback.testing._status_error import StatusError
 
 @dataclass(frozen=True, slots=True)
 class Status:
-    """Say an HTTP error; see ``Scripted.status``.
+    """Reply with an HTTP error; see ``Scripted.status``.
 
     Args:
         status: HTTP status.
@@ -25,38 +25,38 @@ class Status:
 
 @dataclass(frozen=True, slots=True)
 class After:
-    """Say something late, or nothing at all; see ``Scripted.after`` and ``Scripted.hang``.
+    """Reply late, or not at all; see ``Scripted.after`` and ``Scripted.hang``.
 
     Args:
         seconds: How late; infinite for never.
-        said: What.
+        reply: An answer, an exception or a ``Status``.
     """
 
     seconds: float
-    said: Any = None
+    reply: Any = None
 
 
 @dataclass(frozen=True, slots=True)
 class Always:
-    """Say something again and again; see ``Scripted.always``.
+    """Reply the same again and again; see ``Scripted.always``.
 
     Args:
-        said: What.
+        reply: An answer, an exception or a ``Status``.
     """
 
-    said: Any
+    reply: Any
 
 
-def say(said: Any) -> Any:
-    """Return what a step says, or raise it."""
-    if isinstance(said, Status):
-        raise StatusError(said.status, retry_after=said.retry_after, code=said.code)
-    if isinstance(said, BaseException):
-        raise said
-    kind: Any = said
-    if isinstance(said, type) and issubclass(kind, BaseException):
+def play(reply: Any) -> Any:
+    """Return a reply, or raise it where it is an error."""
+    if isinstance(reply, Status):
+        raise StatusError(reply.status, retry_after=reply.retry_after, code=reply.code)
+    if isinstance(reply, BaseException):
+        raise reply
+    kind: Any = reply
+    if isinstance(reply, type) and issubclass(kind, BaseException):
         raise kind
-    return said
+    return reply
 
 
 def fail(message: str) -> NoReturn:

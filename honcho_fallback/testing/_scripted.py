@@ -21,7 +21,7 @@ class Scripted:
     """Make scripts and their steps; what the fixture ``scripted`` is.
 
     Args:
-        clock: What delays move.
+        clock: The clock that delays move.
     """
 
     def __init__(self, clock: Clock) -> None:
@@ -30,17 +30,17 @@ class Scripted:
 
     def __call__(
         self,
-        said: Mapping[str | Target, Iterable[Any]] | None = None,
+        steps: Mapping[str | Target, Iterable[Any]] | None = None,
         /,
         *,
         strict: bool = False,
         **more: Iterable[Any],
     ) -> Script:
         """Return a script."""
-        steps: dict[str | Target, Iterable[Any]] = {}
-        steps.update(said or {})
-        steps.update(more)
-        script = Script(steps, self._clock)
+        merged: dict[str | Target, Iterable[Any]] = {}
+        merged.update(steps or {})
+        merged.update(more)
+        script = Script(merged, self._clock)
         if strict:
             self._strict.append(script)
         return script
@@ -59,14 +59,14 @@ class Scripted:
         return Status(status, retry_after, code)
 
     @staticmethod
-    def after(seconds: float, said: Any) -> After:
+    def after(seconds: float, reply: Any) -> After:
         """Return a step, or a chunk, that comes late; beyond the attempt's timeout, a timeout.
 
         Args:
             seconds: How late, on the clock.
-            said: What comes: an answer, an exception, a status.
+            reply: An answer, an exception or a status.
         """
-        return After(seconds, said)
+        return After(seconds, reply)
 
     @staticmethod
     def hang() -> After:
@@ -74,24 +74,24 @@ class Scripted:
         return After(math.inf)
 
     @staticmethod
-    def always(said: Any) -> Always:
-        """Return a last step that is played as often as it is asked for.
+    def always(reply: Any) -> Always:
+        """Return a last step that is played for every further request.
 
         Args:
-            said: What comes.
+            reply: An answer, an exception or a status.
         """
-        return Always(said)
+        return Always(reply)
 
     def check(self) -> None:
         """Fail where a strict script was not played to its end; done at the test's teardown."""
         for script in self._strict:
-            left = [
+            unplayed = [
                 f"{name} has {len(steps)} left, the next is {_short(steps[0])}"
                 for name, steps in script.unplayed.items()
             ]
-            if left:
-                left.append(f"asked was {', '.join(script.asked) or 'nobody'}")
-                fail(f"a strict script was not played to its end: {'; '.join(left)}")
+            if unplayed:
+                unplayed.append(f"asked was {', '.join(script.asked) or 'nobody'}")
+                fail(f"a strict script was not played to its end: {'; '.join(unplayed)}")
 
 
 def _short(step: Any) -> str:

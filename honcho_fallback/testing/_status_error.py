@@ -1,4 +1,4 @@
-"""An HTTP error as SDKs raise it, where no SDK is asked."""
+"""An HTTP error as SDKs raise it, without an SDK."""
 
 from __future__ import annotations
 

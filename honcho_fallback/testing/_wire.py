@@ -93,7 +93,7 @@ class Fault(NamedTuple):
         return TimeoutError(_MESSAGE) if self.error == "timeout" else ConnectionError(_MESSAGE)
 
     def _from_sdk(self, provider: str) -> BaseException:
-        # Asked over a transport that fails so, the SDK makes its own error: class, headers, body.
+        # Over a transport that fails so, the SDK makes its own error: class, headers, body.
         sdk = need(provider, "providers")
         transport = transport_of(sdk.DefaultHttpxClient)
         answer: Callable[[Any], Any] = lambda request: self.respond(provider, transport, request)  # noqa: E731 # one line

@@ -1,6 +1,6 @@
 """Say what a tool's failure means; structured facts first, then its text, never raise."""
 
-# What is read here has whatever shape a stranger gave it; what comes out is typed.
+# The input is untyped, in whatever shape an SDK or a tool gives it; the output is typed.
 # pyright: reportUnknownArgumentType=false, reportUnknownVariableType=false
 
 from __future__ import annotations
@@ -49,8 +49,8 @@ def classify_tool_failure(error: BaseException | str, timed_out: bool = False) -
 
     Args:
         error: What the tool raised, or the text that it returned instead of a result.
-        timed_out: Whether whoever ran it stopped it for taking too long; beats all but the
-            host's own policy and its user.
+        timed_out: Whether the host stopped the tool for taking too long; only a verdict of the
+            host's own policy or of its user counts for more.
     """
     if isinstance(error, str):
         text = lowered(error)
@@ -64,15 +64,17 @@ def classify_tool_failure(error: BaseException | str, timed_out: bool = False) -
 
 
 def text_of(error: BaseException) -> str:
-    """Return what an exception says, a subprocess's own complaint included."""
+    """Return an exception's text, with a subprocess's standard error."""
     try:
-        said = str(error)
+        text = str(error)
         if isinstance(error, subprocess.CalledProcessError) and error.stderr:
-            told = error.stderr
-            said += "\n" + (told.decode("utf-8", "replace") if isinstance(told, bytes) else told)
+            stderr = error.stderr
+            text += "\n" + (
+                stderr.decode("utf-8", "replace") if isinstance(stderr, bytes) else stderr
+            )
     except Exception:  # noqa: BLE001 # a hostile exception says nothing
         return ""
-    return said
+    return text
 
 
 def _first_known(texts: list[str]) -> Kind:

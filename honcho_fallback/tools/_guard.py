@@ -83,15 +83,15 @@ class ToolLoopGuard:
         return verdict
 
     def after_model(self, text: str, uses: Iterable[ToolUse] = ()) -> Verdict:
-        """Take in what the model said, before its calls are made.
+        """Count one output of the model, before its calls are made.
 
         Args:
-            text: What it said.
-            uses: What it wants to call.
+            text: The output's text.
+            uses: The calls in it.
         """
-        wanted = list(uses)
+        calls = list(uses)
         with self._lock:
             self._state, verdict = after_model(
-                self._state, text, wanted, self._limits, autonomous=self._autonomous
+                self._state, text, calls, self._limits, autonomous=self._autonomous
             )
         return verdict

@@ -1,4 +1,4 @@
-"""What a guard is told of: calls of tools and what came of them, reduced to digests."""
+"""The input of a guard: calls of tools and their outcomes, reduced to digests."""
 
 from __future__ import annotations
 
@@ -68,26 +68,26 @@ class ToolOutcome(NamedTuple):
     @property
     def terminal(self) -> Terminal | None:
         """Say why a model that the tool hands its work to is gone for good, or None."""
-        found = TERMINALS.get(self.known_terminal) or terminal_text(lowered(self.text))
-        if found is None and isinstance(self.error, BaseException):
+        terminal = TERMINALS.get(self.known_terminal) or terminal_text(lowered(self.text))
+        if terminal is None and isinstance(self.error, BaseException):
             return terminal_error(self.error)
-        return found
+        return terminal
 
     @property
     def text(self) -> str:
-        """Return what it said."""
+        """Return the text of its error."""
         if isinstance(self.error, BaseException):
             return text_of(self.error)
         return self.error or ""
 
     @property
     def shown(self) -> str:
-        """Return the first lines of what it said, without anything that looks like a secret."""
+        """Return the first lines of its text, without anything that looks like a secret."""
         return "\n".join(map(redact, self.text.strip().splitlines()[:_SHOWN]))
 
     @property
     def signature(self) -> str:
-        """Digest the tool, its arguments and the first line of what it said."""
+        """Digest the tool, its arguments and the first line of its text."""
         first = self.text.strip().partition("\n")[0]
         return digest(self.tool, canonical(self.arguments), first)
 

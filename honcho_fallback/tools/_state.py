@@ -119,15 +119,15 @@ class ToolLoopState:
         Raises:
             FallbackConfigError: They are not.
         """
-        given = dict(values or {})
+        state = dict(values or {})
         known = {count.name for count in fields(cls)}
-        for name, value in given.items():
+        for name, value in state.items():
             default = getattr(cls(), name, None) if name in known else None
             if default is None or isinstance(default, Mapping) != isinstance(value, Mapping):
                 raise FallbackConfigError.about(
                     f"state.{name}", "it is not from to_dict()", "pass what to_dict() returned"
                 )
-        return cls(**given)
+        return cls(**state)
 
 
 def counted(counts: Mapping[str, int], signature: str) -> tuple[Mapping[str, int], int]:

@@ -1,14 +1,11 @@
-"""Delegated inference that cannot succeed: a model call inside a tool, gone for good."""
+"""Delegated inference that cannot succeed: a tool calls a model that is gone for good."""
 
 from __future__ import annotations
 
 import re
-from typing import TYPE_CHECKING, Literal, get_args
+from typing import Literal, get_args
 
 from honcho_fallback import FailureKind, FallbackExhausted
-
-if TYPE_CHECKING:
-    from honcho_fallback import FallbackError
 
 Terminal = Literal["budget_exhausted", "provider_config"]
 TERMINALS: dict[str, Terminal] = {name: name for name in get_args(Terminal)}
@@ -52,18 +49,18 @@ def terminal_text(text: str) -> Terminal | None:
 
 def terminal_error(error: BaseException) -> Terminal | None:
     """Read an exception for the same: a policy of ours whose every target is gone for good."""
-    found: FallbackError | None = None
+    exhausted: FallbackExhausted | None = None
     seen: set[int] = set()
     below: BaseException | None = error
     while below is not None and id(below) not in seen:
         seen.add(id(below))
         if isinstance(below, FallbackExhausted):
-            found = below
+            exhausted = below
             break
         below = below.__cause__ or (None if below.__suppress_context__ else below.__context__)
-    if not isinstance(found, FallbackExhausted):
+    if exhausted is None:
         return None
-    kinds = {attempt.kind for attempt in found.attempts}
+    kinds = {attempt.kind for attempt in exhausted.attempts}
     if FailureKind.QUOTA in kinds and kinds <= {FailureKind.QUOTA, *_SETTINGS}:
         return "budget_exhausted"
     return "provider_config" if kinds and kinds <= _SETTINGS else None

@@ -72,12 +72,12 @@ def after_model(
     *,
     autonomous: bool = False,
 ) -> tuple[ToolLoopState, Verdict]:
-    """Take in what the model said, before its calls are made.
+    """Count one output of the model, before its calls are made.
 
     Args:
         state: Of the run so far.
-        text: What it said.
-        uses: What it wants to call; nothing ends the run by itself.
+        text: The output's text.
+        uses: The calls in it; without any the run ends by itself.
         limits: When to halt.
         autonomous: Whether nobody watches the run.
     """
@@ -86,11 +86,11 @@ def after_model(
     cap = limits.iteration_cap(autonomous=autonomous)
     if cap is not None and state.iterations >= cap:
         return _START, Verdict("halt", _words.too_many_iterations(cap), "max_iterations")
-    said = digest(text, batch_digest(uses))
-    number = state.outputs + 1 if said == state.output else 1
+    output = digest(text, batch_digest(uses))
+    number = state.outputs + 1 if output == state.output else 1
     if number >= limits.identical_outputs:
         return _START, Verdict("halt", _words.same_output(number), "identical_outputs")
-    state = replace(state, output=said, outputs=number, iterations=state.iterations + 1)
+    state = replace(state, output=output, outputs=number, iterations=state.iterations + 1)
     return state, CONTINUE
 
 

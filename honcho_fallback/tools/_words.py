@@ -1,4 +1,4 @@
-"""What is said: to the model as a nudge, to the person as a summary; no tool's own text in it."""
+"""Messages: nudges for the model and summaries for the person, without any text of a tool."""
 
 from __future__ import annotations
 
@@ -35,14 +35,14 @@ def failed_alike(tool: str, failure: ToolFailure, times: int) -> str:
 
 def failed_in_a_row(tool: str, failure: ToolFailure, times: int) -> str:
     """Tell the person that call after call failed."""
-    told = f"I stopped: {times} calls of tools failed in a row, the last one of {_name(tool)}."
-    return _summary(told, failure)
+    event = f"I stopped: {times} calls of tools failed in a row, the last one of {_name(tool)}."
+    return _summary(event, failure)
 
 
 def refused(tool: str, failure: ToolFailure, times: int) -> str:
     """Tell the person that what the model wants is not allowed."""
-    told = f"I stopped: {_name(tool)} was not allowed, after {times} refusals in a row."
-    return _summary(told, failure)
+    event = f"I stopped: {_name(tool)} was not allowed, after {times} refusals in a row."
+    return _summary(event, failure)
 
 
 def same_batch(tools: Sequence[str], times: int) -> str:
@@ -88,13 +88,13 @@ def nudge_in_a_row(failure: ToolFailure, times: int) -> str:
     )
 
 
-def _summary(told: str, failure: ToolFailure) -> str:
-    asked = failure.category is ToolFailureCategory.NEEDS_USER_CONFIRMATION
-    advice = f"I need your help: {failure.next_action}" if asked else failure.next_action
+def _summary(event: str, failure: ToolFailure) -> str:
+    needs_person = failure.category is ToolFailureCategory.NEEDS_USER_CONFIRMATION
+    advice = f"I need your help: {failure.next_action}" if needs_person else failure.next_action
     # "It is tried again" is true of one failure, not of a run that was stopped.
     if failure.recoverable:
         advice = "Ask again later, or look into what the tool needs."
-    return _cut(f"{told} {failure.cause} {advice}")
+    return _cut(f"{event} {failure.cause} {advice}")
 
 
 def _name(tool: str) -> str:
