@@ -140,7 +140,8 @@ def test_every_example_runs(
     assert "primary failed (overloaded ServiceUnavailableError 503), asking backup" in shown
     assert "openai/gpt-5.5 failed (overloaded Overloaded 503), asking" in shown
     assert (tmp_path / "calls.html").read_text("utf-8").count('aria-label="call"') == 1
-    assert TEXT[1].strip() in caplog.messages
+    logged = {message.partition(" call_id=")[0] for message in caplog.messages}
+    assert TEXT[1].partition(" call_id=")[0].strip() in logged
     asked = [request.path for request, _ in providers.log]
     # The SDK's call, its stream, a tool loop of two iterations, a resilient call, one that must
     # not degrade and the one after it (which leaves the primary alone), a loop of one's own;

@@ -34,7 +34,8 @@ _WAIT = "a tenacity wait strategy, or seconds as a number such as 1.5"
 _ERRORS = "a tuple of exception classes, such as (MyClientError,)"
 # What each option takes: the second half of the sentence that refuses something else.
 _ALLOWED = {
-    "fallback_on": "a set of kinds such as {'rate_limit', 'timeout'}, without 'cancelled'",
+    "fallback_on": "a set of kinds such as {'rate_limit', 'timeout'}, without 'cancelled': "
+    "a cancelled call stays cancelled",
     "switch_after": "a whole number, 1 or more, or one per kind, such as {'timeout': 2}",
     "max_attempts": _COUNT,
     "attempts_per_target": _COUNT,

@@ -16,7 +16,7 @@ from collections.abc import AsyncIterable, Awaitable
 from types import AsyncGeneratorType, CoroutineType, GeneratorType
 from typing import TYPE_CHECKING, Any, Generic, NoReturn, TypeAlias, TypeVar
 
-from honcho_fallback._core.errors import FallbackConfigError
+from honcho_fallback._core.errors import FallbackConfigError, WrongVerbError
 from honcho_fallback._core.observers import logger
 from honcho_fallback._core.state import arun_hooks
 
@@ -340,7 +340,7 @@ def _refuse(verb: str, returned: object) -> NoReturn:
         fits = {"acall": "call", "astream": "stream"}.get(verb, verb)
         what = f"a {type(returned).__name__}"
     fix = f"use policy.{fits} for such a function" if fits != verb else "await it in ask"
-    raise FallbackConfigError.about("ask", f"it returned {what} to policy.{verb}", fix)
+    raise WrongVerbError.about("ask", f"it returned {what} to policy.{verb}", fix)
 
 
 def _close(source: object) -> None:

@@ -31,7 +31,7 @@ class FallbackConfigError(FallbackError, ValueError):
     """Refuse bad input, with the field, what was found and the fix in the message."""
 
     @classmethod
-    def about(cls, field: str, problem: str, fix: str) -> FallbackConfigError:
+    def about(cls, field: str, problem: str, fix: str) -> Self:
         """Say what is wrong with one field.
 
         Args:
@@ -40,6 +40,10 @@ class FallbackConfigError(FallbackError, ValueError):
             fix: What to do, in the imperative.
         """
         return cls(f"{field}: {problem}; {fix}")
+
+
+class WrongVerbError(FallbackConfigError):
+    """Refuse what ``ask`` returned: a coroutine, a generator, or nothing to await."""
 
 
 class FallbackExhausted(FallbackError, ExceptionGroup[Exception]):  # noqa: N818 # the design's word

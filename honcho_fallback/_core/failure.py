@@ -31,6 +31,9 @@ class FailureKind(StrEnum):
     LOCAL = "local"
 
 
+# The reason of a failure that an answer is: one that ``validate`` refused.
+NOT_ACCEPTABLE = "the answer was not acceptable"
+
 # What a failure says of its target: it is down, it is up and answered, or nothing.
 Health = Literal["down", "up", "unknown"]
 

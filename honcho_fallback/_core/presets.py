@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, Literal, TypedDict
 
 import tenacity
 
-from honcho_fallback._core.failure import Failure, FailureKind
+from honcho_fallback._core.failure import NOT_ACCEPTABLE, Failure, FailureKind
 from honcho_fallback._core.shared import Cooldown, RetryBudget
 
 if TYPE_CHECKING:
@@ -126,7 +126,8 @@ def resilient() -> ConfigOptions:
 
 def _refine_as_honcho(failure: Failure, _: BaseException) -> Failure:
     """Switch on 408, 429, 5xx, timeouts and lost connections only."""
-    if failure.kind is FailureKind.LOCAL:
+    # An answer that a validator refused is meant to engage the fallback there, as junk is.
+    if failure.kind is FailureKind.LOCAL or failure.reason == NOT_ACCEPTABLE:
         return failure
     status = failure.status
     # Under an HTTP 200 stream the status says nothing about the error event inside it.

@@ -44,10 +44,10 @@ from honcho_fallback._classify._answers import usage_of
 from honcho_fallback._core import rules
 from honcho_fallback._core.errors import (
     DeadlineExceeded,
-    FallbackConfigError,
     FallbackError,
     FallbackExhausted,
     StreamInterrupted,
+    WrongVerbError,
     shorten_tracebacks,
 )
 from honcho_fallback._core.failure import Failure, FailureKind
@@ -393,7 +393,7 @@ class FallbackRun:
         """Take the first option that is permitted; a Stop raises."""
         call = self._call
         try:
-            if isinstance(error, FallbackConfigError):
+            if isinstance(error, WrongVerbError):
                 # A wrong use of this package: no preset makes a provider's failure of it.
                 self._raise_final("rejected", error, now)
             for option in rules.options(call.policy, call, failure, error):

@@ -17,7 +17,7 @@ from honcho_fallback._core.errors import (
     require_text,
     require_type,
 )
-from honcho_fallback._core.failure import KINDS, Failure, FailureKind
+from honcho_fallback._core.failure import KINDS, NOT_ACCEPTABLE, Failure, FailureKind
 from honcho_fallback._core.observers import logger
 from honcho_fallback._core.record import OUTCOMES, AttemptRecord, CallRecord
 from honcho_fallback._core.target import Attempt, Target
@@ -138,8 +138,8 @@ class ResolvedPolicy:
         if error is None:
             return None
         if failure is None:
-            name, reason = type(error).__name__, "the answer was not acceptable"
-            failure = Failure.of(FailureKind.MALFORMED_RESPONSE, reason=reason, error=name)
+            kind, name = FailureKind.MALFORMED_RESPONSE, type(error).__name__
+            failure = Failure.of(kind, reason=NOT_ACCEPTABLE, error=name)
         return error, (yield from self.classification(error, failure))
 
 

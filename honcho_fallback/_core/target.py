@@ -157,4 +157,4 @@ def _copy(value: Any) -> Any:
 
 
 def _digest(*parts: str) -> str:
-    return sha256("\0".join(parts).encode()).hexdigest()[:32]
+    return sha256("\0".join(parts).encode(errors="surrogatepass")).hexdigest()[:32]

@@ -12,6 +12,9 @@ from langchain_core.runnables import ConfigurableField, RunnableLambda
 from honcho_fallback import FallbackConfigError
 from honcho_fallback_langchain import FallbackChatModel, FallbackRunnable, with_fallback_config
 
+# Single calls outside of turns are meant to stand alone here.
+pytestmark = pytest.mark.filterwarnings("ignore:.*has no effect outside of a turn:UserWarning")
+
 MODEL: Any = alive()
 CHAIN: Any = RunnableLambda(str)
 # Untyped, as a user's call may be.

@@ -33,6 +33,9 @@ from scripted import ProviderError
 from honcho_fallback import FallbackConfigError
 from honcho_fallback_langchain import FallbackChatModel, FallbackRunnable, with_fallback_config
 
+# Single calls outside of turns are meant to stand alone here.
+pytestmark = pytest.mark.filterwarnings("ignore:.*has no effect outside of a turn:UserWarning")
+
 
 @pytest.mark.parametrize("verb", VERBS)
 async def test_tools_are_bound_to_each_in_its_own_format(verb: str) -> None:

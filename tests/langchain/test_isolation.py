@@ -32,6 +32,9 @@ from honcho_fallback_langchain import FallbackChatModel, FallbackRunnable
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
+# Single calls outside of turns are meant to stand alone here.
+pytestmark = pytest.mark.filterwarnings("ignore:.*has no effect outside of a turn:UserWarning")
+
 
 class Half(ScriptedChat):
     """Fail for whoever asks for it."""

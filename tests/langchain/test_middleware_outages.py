@@ -26,6 +26,9 @@ from honcho_fallback_langchain import FallbackChatModel, FallbackMiddleware
 if TYPE_CHECKING:
     from pytest_httpserver import HTTPServer
 
+# Single calls outside of turns are meant to stand alone here.
+pytestmark = pytest.mark.filterwarnings("ignore:.*has no effect outside of a turn:UserWarning")
+
 
 VERBS = pytest.mark.parametrize("verb", ["invoke", "ainvoke"])
 

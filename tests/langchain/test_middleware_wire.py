@@ -35,6 +35,9 @@ if TYPE_CHECKING:
 
     Json = dict[str, Any]
 
+# Single calls outside of turns are meant to stand alone here.
+pytestmark = pytest.mark.filterwarnings("ignore:.*has no effect outside of a turn:UserWarning")
+
 VERBS = pytest.mark.parametrize("verb", ["invoke", "ainvoke"])
 
 

@@ -42,7 +42,11 @@ if TYPE_CHECKING:
     from honcho_fallback import Target
     from honcho_fallback.testing import Clock
 
-pytestmark = pytest.mark.filterwarnings("ignore::langchain_core._api.LangChainBetaWarning")
+pytestmark = [
+    pytest.mark.filterwarnings("ignore::langchain_core._api.LangChainBetaWarning"),
+    # Single calls outside of turns are meant to stand alone here.
+    pytest.mark.filterwarnings("ignore:.*has no effect outside of a turn:UserWarning"),
+]
 
 EVERY_VERB = VERBS | SILENT_VERBS
 every_verb = pytest.mark.parametrize("verb", EVERY_VERB)

@@ -21,7 +21,11 @@ from langchain_openai import ChatOpenAI
 from honcho_fallback_langchain import FallbackChatModel, FallbackRunnable, with_fallback_config
 
 # load() is in beta.
-pytestmark = pytest.mark.filterwarnings("ignore::langchain_core._api.LangChainBetaWarning")
+pytestmark = [
+    pytest.mark.filterwarnings("ignore::langchain_core._api.LangChainBetaWarning"),
+    # Single calls outside of turns are meant to stand alone here.
+    pytest.mark.filterwarnings("ignore:.*has no effect outside of a turn:UserWarning"),
+]
 
 SECRETS = {"OPENAI_API_KEY": "sk-openai-secret", "ANTHROPIC_API_KEY": "sk-anthropic-secret"}
 NAMESPACES = ["honcho_fallback_langchain", "langchain", "langchain_core", "langchain_openai"]

@@ -27,6 +27,9 @@ if TYPE_CHECKING:
 
     from honcho_fallback import Attempt, FallbackRun
 
+# Single calls outside of turns are meant to stand alone here.
+pytestmark = pytest.mark.filterwarnings("ignore:.*has no effect outside of a turn:UserWarning")
+
 ANSWER = {
     "choices": [{"message": {"role": "assistant", "content": TEXT}}],
     "usage": {"prompt_tokens": 3, "completion_tokens": 2, "total_tokens": 5},

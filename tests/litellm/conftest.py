@@ -71,6 +71,7 @@ class Say:
         headers: Beyond the content type.
         chunks: For a stream: the events' data, in order.
         cut: Whether the connection drops after the chunks.
+        drop: Whether it drops before any answer.
         hold: Waits for this before it answers.
         stall: Waits for this after the chunks, and keeps the connection alive meanwhile,
         drip: with this.
@@ -81,6 +82,7 @@ class Say:
     headers: dict[str, str] = field(default_factory=dict)
     chunks: list[str] | None = None
     cut: bool = False
+    drop: bool = False
     hold: threading.Event | None = None
     stall: threading.Event | None = None
     drip: str = ": ping"
@@ -163,6 +165,9 @@ class Providers:
         self.seen[name].append(Seen(path, body, headers, time.monotonic()))
         self.order.append(name)
         said = self.said[name].pop(0) if self.said[name] else self.always.get(name, Say())
+        if said.drop:
+            handler.close_connection = True
+            return
         if said.hold is not None:
             said.hold.wait(10)
         try:

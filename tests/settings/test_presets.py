@@ -12,6 +12,9 @@ from scripted import ProviderError, Script
 
 from honcho_fallback import FallbackConfig, FallbackExhausted, FallbackPolicy, Target
 
+# Single calls outside of turns are meant to stand alone here.
+pytestmark = pytest.mark.filterwarnings("ignore:.*has no effect outside of a turn:UserWarning")
+
 HTTP = {status: ProviderError(status) for status in (400, 401, 402, 403, 404, 408, 413, 500, 503)}
 LIMITED = ProviderError(429, retry_after="30")
 QUOTA = ProviderError(429, code="insufficient_quota")

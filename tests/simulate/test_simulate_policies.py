@@ -38,6 +38,9 @@ from honcho_fallback.testing.simulate._failures import again
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
+# Single calls outside of turns are meant to stand alone here.
+pytestmark = pytest.mark.filterwarnings("ignore:.*has no effect outside of a turn:UserWarning")
+
 BOTH_DOWN: dict[str, Any] = {"fallback": (failing(529),)}
 
 

@@ -203,14 +203,16 @@ def test_local_errors_settle_what_a_validator_raises() -> None:
     assert script.asked == [P]
 
 
-def test_a_preset_means_the_same_for_answers() -> None:
-    """HON-025: the pull request's table names no answer that a validator refused."""
-    config = FallbackConfig.honcho(validate=lambda answer: answer != "bad")
+def test_the_pull_requests_table_holds_for_answers() -> None:
+    """HON-025, HOM-060: junk engages the fallback; under HTTP 200 the table decides."""
+    config = FallbackConfig.honcho(wait=0, validate=lambda answer: answer != "bad")
     policy = FallbackPolicy([Target(P), Target(F)], config)
+    for bad in ("bad", LATE):
+        script = Script(primary=[bad], fallback=["hello"])
+        assert policy.call(script.ask) == "hello"
+    blocked = {"candidates": [], "promptFeedback": {"blockReason": "SAFETY"}}
     with pytest.raises(AnswerRejected):
-        policy.call(Script(primary=["bad"], fallback=["no"]).ask)
-    script = Script(primary=[LATE], fallback=["hello"])
-    assert policy.call(script.ask) == "hello"
+        policy.call(Script(primary=[blocked], fallback=["no"]).ask)
 
 
 def ask_plainly(_: Attempt) -> str:

@@ -168,13 +168,6 @@ DIFFERENCES: tuple[Difference, ...] = (
         ),
     ),
     Difference(
-        "a misuse of this package ends the call",
-        "no preset takes it for a provider's failure",
-        applies=lambda history: any(
-            "error" in step and step["error"][0] == "config" for _, step in history.steps
-        ),
-    ),
-    Difference(
         "reserve",
         "one that eats the deadline is refused",
         applies=lambda history: "reserve: got" in str(history.now.get("raised")),
