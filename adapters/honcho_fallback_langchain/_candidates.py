@@ -145,7 +145,8 @@ def targets_of(
         # A model's own key is no credential: nobody can refresh it.
         identity = None if credential else identity_of(inside, model, provider)
         if identity is None and before is not None and before.credential is credential:
-            identity = before.identity
+            # Without its seal: what is bound anew may have another name and is the same model.
+            identity = ":".join(before.identity.split(":")[:2])
         target = Target(
             model,
             provider,

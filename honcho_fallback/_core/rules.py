@@ -183,7 +183,8 @@ def candidates(
     window = call.attempt.target.context_window
     if window is None:  # unknown is never smaller than anything
         return ()
-    return [n for n in remaining if (policy.chain[n].context_window or 0) > window]
+    windows = {n: policy.chain[n].context_window for n in remaining}
+    return [n for n, size in windows.items() if size is not None and size > window]
 
 
 def retry_wait(
@@ -217,9 +218,10 @@ def switch_after(policy: ResolvedPolicy, kind: FailureKind) -> int:
 
 def strategy_wait(strategy: Callable[[Any], Any], call: CallState, error: BaseException) -> float:
     """Ask a tenacity wait strategy, or any callable on its RetryCallState, for seconds."""
-    state = tenacity.RetryCallState(tenacity.Retrying(reraise=True), None, (), {})
-    state.attempt_number = call.failures_here
-    state.set_exception((type(error), error, error.__traceback__))
+    failures = call.failures_here
+    state = tenacity.RetryCallState(tenacity.Retrying(), None, (), {})
+    state.attempt_number = failures
+    state.outcome = tenacity.Future.construct(failures, error, has_exception=True)
     wait = strategy(state)
     return max(0.0, wait.total_seconds() if hasattr(wait, "total_seconds") else float(wait))
 
@@ -230,10 +232,11 @@ def share_of_time(policy: ResolvedPolicy, call: CallState, position: int, now: f
     What is reserved for the targets behind it is left out; where the reserves would leave it
     less, the targets share what is left alike.
     """
-    config = policy.config
     behind = policy.usable_targets - 1 - position
     left = call.deadline_at - now
-    reserve = max(1.0, (config.deadline or 0.0) / 3) if config.reserve is None else config.reserve
+    reserve = policy.config.reserve
+    if reserve is None:
+        reserve = max(1.0, (call.deadline_at - call.started) / 3)
     return left - min(behind * reserve, left * behind / (behind + 1))
 
 
@@ -260,4 +263,4 @@ def is_in_time(
     policy: ResolvedPolicy, call: CallState, position: int, now: float, wait: float
 ) -> bool:
     """Tell whether an attempt that begins after a wait has any time."""
-    return now < call.deadline_at and wait < share_of_time(policy, call, position, now)
+    return wait < share_of_time(policy, call, position, now)

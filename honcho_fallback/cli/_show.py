@@ -10,7 +10,7 @@ import typer
 from rich.text import Text
 
 from honcho_fallback import Outcome
-from honcho_fallback.display import Summary, read_records, write_page
+from honcho_fallback.display import Summary, read_records, rich_of, write_page
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterable, Iterator
@@ -64,6 +64,6 @@ def show(
 
 def _printed(records: Iterable[CallRecord], console: Console) -> Iterator[CallRecord]:
     for record in records:
-        console.print(record)
+        console.print(rich_of(record))
         console.print()
         yield record

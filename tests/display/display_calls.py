@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from contextlib import suppress
 from dataclasses import replace
-from time import monotonic
 from typing import TYPE_CHECKING, Any
 
 from scripted import ProviderError
 
 from honcho_fallback import FallbackError, FallbackPolicy, Target
+from honcho_fallback.testing import Clock
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -40,12 +40,12 @@ def call(
         waits: Seconds before a target is asked again.
         switch_after: Failures of one target before the next is asked.
     """
-    started = monotonic()
-    run = policy.start(wait=waits, switch_after=switch_after)
-    for method, at, *given in steps:
-        with suppress(ProviderError, FallbackError):
-            getattr(run, method)(*given, now=started + at)
-    return run.record
+    with Clock().installed() as clock:
+        run = policy.start(wait=waits, switch_after=switch_after)
+        for method, at, *given in steps:
+            with suppress(ProviderError, FallbackError):
+                getattr(run, method)(*given, now=clock.now + at)
+        return run.record
 
 
 LIMITED, DOWN = ProviderError(429, retry_after="2"), ProviderError(503)

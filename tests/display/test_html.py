@@ -236,7 +236,8 @@ def test_a_policy_shows_its_chain_and_what_is_special() -> None:
         "switch_wait": "wait_exponential",
         "timeout": "12.5",
         "local_errors": "KeyError",
-        "refine": "refine_as_honcho_main",
+        "refine": "_refine_as_honcho_main",
+        "max_fallbacks": "1",
     }
 
 

@@ -17,7 +17,7 @@ from display_calls import (
 from rich.console import Console
 
 from honcho_fallback import Failure, FailureKind, FallbackPolicy, Target
-from honcho_fallback.display import Calls
+from honcho_fallback.display import Calls, rich_of
 
 
 def told(value: object, width: int = 120, *, colour: bool = False) -> str:
@@ -28,7 +28,7 @@ def told(value: object, width: int = 120, *, colour: bool = False) -> str:
         force_terminal=colour,
         color_system="truecolor" if colour else None,
     )
-    console.print(value)
+    console.print(rich_of(value))
     shown: str = console.file.getvalue()  # type: ignore[attr-defined] # a StringIO
     return shown
 

@@ -26,6 +26,7 @@ from strict_providers import (
 )
 from werkzeug import Response
 
+from honcho_fallback import FallbackExhausted
 from honcho_fallback_langchain import FallbackMiddleware
 
 if TYPE_CHECKING:
@@ -86,12 +87,12 @@ async def test_a_name_stands_for_a_model(
 
 @VERBS
 async def test_the_last_fallback_asks_once_too(httpserver: HTTPServer, verb: str) -> None:
-    """Nobody's SDK retries, and what nobody else could help with comes out of its own class."""
+    """Nobody's SDK retries; G-22: a fallback's 400 comes out inside the group, as it is."""
     dead = Provider(httpserver, "openai", status=503)
     refusing = Provider(httpserver, "anthropic", status=400)
-    with pytest.raises(Exception, match="400") as caught:
+    with pytest.raises(FallbackExhausted) as caught:
         await run(verb, agent(dead.model(), FallbackMiddleware(refusing.model())))
-    assert type(caught.value).__name__ == "AnthropicInvalidRequestError"
+    assert type(caught.value.exceptions[1]).__name__ == "AnthropicInvalidRequestError"
     assert (dead.requests, refusing.requests) == (1, 1)
 
 

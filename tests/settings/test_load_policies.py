@@ -528,10 +528,12 @@ def test_the_options_are_the_pull_requests_unless_others_are_given() -> None:
     policies = load_policies(
         environ, config=FallbackConfig(reset="turn"), observers=iter([ledger])
     )
-    assert policies["deriver"].start().fail(ProviderError(401)).is_fallback
+    with pytest.warns(UserWarning, match="outside of a turn"):
+        run = policies["deriver"].start()
+    assert run.fail(ProviderError(401)).is_fallback
     assert policies["summary"].config.reset == "turn"
     assert policies["summary"].config.timeout == 180
-    with pytest.raises(ProviderError):
+    with policies["summary"].turn(), pytest.raises(ProviderError):
         policies["summary"].start().fail(ProviderError(400))
     assert ledger.agents == ["deriver", "summary"]
 

@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+from datetime import timedelta
 from typing import TYPE_CHECKING, Any
 
 import pytest
 from scripted import DRIVERS, ProviderError, Script
+from tenacity import BaseRetrying
 
 from honcho_fallback import (
+    CooldownReport,
     Failure,
     FailureKind,
     FallbackConfig,
@@ -165,11 +168,15 @@ def test_a_strategy_is_asked_with_the_failures_of_the_target() -> None:
 
     def strategy(state: tenacity.RetryCallState) -> float:
         assert state.outcome is not None
+        assert (state.args, state.kwargs, state.outcome.attempt_number) == ((), {}, 2)
+        assert isinstance(state.retry_object, BaseRetrying)
         seen.append((state.attempt_number, state.outcome.exception()))
         return -1.0
 
     assert listed(BUSY, ONE, failures=2, wait=strategy)[0] == Retry(0.0)
     assert seen == [(2, DOWN)]
+    delta = timedelta(minutes=1)
+    assert listed(BUSY, ONE, wait=lambda _: delta)[0] == Retry(60.0)
 
 
 @pytest.mark.parametrize(
@@ -249,6 +256,7 @@ def test_options_have_no_effects() -> None:
         (30.0, {"reserve": 2.0}, [26.0, 28.0, 30.0]),
         (30.0, {"reserve": 29.0}, [10.0, 15.0, 30.0]),
         (1.5, {}, [0.5, 0.75, 1.5]),
+        (2.4, {}, [0.8, 1.4, 2.4]),
         (30.0, {"timeout": 12.0}, [10.0, 12.0, 12.0]),
         (30.0, {"timeout": None}, [10.0, 20.0, 30.0]),
     ],
@@ -270,6 +278,35 @@ def test_what_is_in_time() -> None:
     assert not rules.is_in_time(policy, call, 0, 0.0, 20.0)
     assert rules.is_in_time(policy, call, 1, 29.9, 0.0)
     assert not rules.is_in_time(policy, call, 1, 30.0, 0.0)
+    assert not rules.is_in_time(policy, call, 0, 31.0, 0.0)
+
+
+@pytest.mark.parametrize(
+    ("failure", "outcome", "permit", "health", "seconds"),
+    [
+        (None, "success", "p", "up", None),
+        (None, "success", None, None, None),
+        (None, "cancelled", "p", "unknown", None),
+        (None, "cancelled", None, None, None),
+        (BUSY._replace(retry_after=7.0), "exhausted", None, "down", 7.0),
+        (BUSY, "interrupted", None, "down", None),
+        (BUSY, "rejected", None, "down", None),
+        (BUSY, "cancelled", "p", "unknown", None),
+        (BUSY, "success", "p", "up", None),
+        (BUG, "rejected", "p", "up", None),
+        (BUG, "rejected", None, None, None),
+    ],
+)
+def test_what_a_cooldown_learns(
+    failure: Failure | None, outcome: Any, permit: Any, health: Any, seconds: Any
+) -> None:
+    """Only news: who is down, and what became of a probe."""
+    policy = ResolvedPolicy((ONE, TWO), FallbackConfig(), "test", None)
+    call = CallState(policy, None, "call", 0.0, 0.0)
+    call.permit = permit
+    report = CooldownReport(ONE.identity, health, seconds, permit)
+    wanted = () if health is None else (report,)
+    assert rules.cooldown_reports(call, ONE, failure, outcome) == wanted
 
 
 # The same through whole calls.
