@@ -179,6 +179,16 @@ def test_a_strategy_is_asked_with_the_failures_of_the_target() -> None:
     assert listed(BUSY, ONE, wait=lambda _: delta)[0] == Retry(60.0)
 
 
+def test_a_strategy_before_a_switch_sees_the_error() -> None:
+    """`switch_wait` is asked as `wait` is, with what was raised."""
+
+    def strategy(state: tenacity.RetryCallState) -> float:
+        assert state.outcome is not None
+        return 5.0 if state.outcome.exception() is DOWN else 0.0
+
+    assert listed(BUSY, ONE, TWO, switch_wait=strategy)[0] == Switch([1], 5.0)
+
+
 @pytest.mark.parametrize(
     ("windows", "positions"),
     [
