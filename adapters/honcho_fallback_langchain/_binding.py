@@ -24,13 +24,6 @@ class FallbackBinding(RunnableBinding[Input, Output]):  # type: ignore[no-redef]
         return [*cls.get_lc_namespace(), "RunnableBinding"]
 
     def with_fallback_config(self, **options: Unpack[FallbackOptions]) -> Self:
-        """Return a copy with other options; what is bound stays.
-
-        Args:
-            **options: As for the runnable itself.
-
-        Raises:
-            FallbackConfigError: One is unknown, of the wrong type or out of range.
-        """
+        """Return a copy with other options; what is bound stays."""
         bound = cast("FallbackChatModel | FallbackRunnable[Any, Any]", self.bound)
         return self.model_copy(update={"bound": bound.with_fallback_config(**options)})

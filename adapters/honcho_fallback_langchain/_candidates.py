@@ -49,11 +49,7 @@ class Identity(NamedTuple):
 
 
 def chat_model_of(candidate: object) -> BaseChatModel | None:
-    """Find the chat model under bindings and retries, or None.
-
-    Args:
-        candidate: A chat model, or something that was bound to one.
-    """
+    """Find the chat model under bindings and retries, or None."""
     while isinstance(candidate, RunnableBindingBase | DynamicRunnable):
         candidate = (
             candidate.bound if isinstance(candidate, RunnableBindingBase) else candidate.default
@@ -62,11 +58,7 @@ def chat_model_of(candidate: object) -> BaseChatModel | None:
 
 
 def identify(candidate: Runnable[Any, Any]) -> Identity:
-    """Read a candidate's names as LangChain's tracing reads them.
-
-    Args:
-        candidate: A chat model, a chain with one inside, or any other runnable.
-    """
+    """Read a candidate's names as LangChain's tracing reads them."""
     model = _first_chat_model(candidate)
     if model is None:
         return Identity(candidate.get_name(), None, None)
@@ -80,12 +72,7 @@ def identify(candidate: Runnable[Any, Any]) -> Identity:
 
 
 def parameters_of(candidate: object, kwargs: Mapping[str, Any]) -> dict[str, Any]:
-    """Return what a candidate's model is told beside the messages, as far as tracing knows it.
-
-    Args:
-        candidate: A chat model, a chain with one inside, or any other runnable.
-        kwargs: Of the call.
-    """
+    """Return what a candidate's model is told beside the messages, as far as tracing knows it."""
     model = _first_chat_model(candidate)
     if model is None:
         return {}
@@ -97,9 +84,6 @@ def may_be_asked_for_usage(candidate: object) -> bool:
     """Tell whether a stream has a switch for its usage that the user left alone.
 
     LangChain leaves it off for OpenAI's protocol at any other address.
-
-    Args:
-        candidate: Of a chain.
     """
     model = chat_model_of(candidate)
     return (
@@ -114,17 +98,7 @@ def targets_of(
     credentials: Sequence[Credential | None] = (),
     known: Sequence[Target | None] = (),
 ) -> list[Target]:
-    """Make the targets of a chain, each with a name of its own.
-
-    Args:
-        candidates: The primary first.
-        credentials: What each of them is asked with, None where its own key is meant.
-        known: The targets of the chain that this one was derived from, None for one that was
-            not: where the facts do not tell that a candidate is the same, its place does.
-
-    Raises:
-        FallbackConfigError: A credential is none, or nothing can be done with it.
-    """
+    """Make the targets of a chain, each with a name of its own."""
     if len(credentials) > len(candidates):
         raise FallbackConfigError.about(
             "credentials", "there are more than candidates", "pass one for each, or None"
@@ -164,16 +138,7 @@ def targets_of(
 def given_candidates(
     candidates: tuple[object, ...], options: dict[str, Any], *, chat_models: bool
 ) -> list[Runnable[Any, Any]]:
-    """Return the candidates given to a constructor: by position, or by name as a file has them.
-
-    Args:
-        candidates: Those by position.
-        options: The keywords; ``candidates`` is taken out.
-        chat_models: As for ``check_candidates``.
-
-    Raises:
-        FallbackConfigError: As ``check_candidates``, or they came in both ways.
-    """
+    """Return the candidates given to a constructor: by position, or by name as a file has them."""
     named = options.pop("candidates", None)
     if candidates and named is not None:
         raise FallbackConfigError.about(
@@ -185,15 +150,7 @@ def given_candidates(
 def check_candidates(
     candidates: Iterable[object], *, chat_models: bool
 ) -> list[Runnable[Any, Any]]:
-    """Return the candidates as a list.
-
-    Args:
-        candidates: The primary first.
-        chat_models: Whether each has to be a chat model, or something bound to one.
-
-    Raises:
-        FallbackConfigError: There is none, or one is of the wrong type.
-    """
+    """Return the candidates as a list."""
     given = list(candidates)
     if not given:
         raise FallbackConfigError.about(

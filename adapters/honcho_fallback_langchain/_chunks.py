@@ -42,22 +42,14 @@ def has_content(chunk: Any) -> bool:
 
 
 def ends_message(chunk: Any) -> bool:
-    """Tell whether a chunk is the last of its message, or a whole message.
-
-    Args:
-        chunk: Of a stream.
-    """
+    """Tell whether a chunk is the last of its message, or a whole message."""
     if isinstance(chunk, AIMessageChunk):
         return chunk.chunk_position == "last"
     return isinstance(chunk, AIMessage)
 
 
 def to_its_end(chunks: Iterator[Any]) -> Iterator[Any]:
-    """Pass chunks on, or say that there was none.
-
-    Args:
-        chunks: What a candidate streams; closed with this.
-    """
+    """Pass chunks on, or say that there was none."""
     chunk = NOTHING
     try:
         for chunk in chunks:
@@ -73,11 +65,7 @@ def to_its_end(chunks: Iterator[Any]) -> Iterator[Any]:
 
 
 async def ato_its_end(chunks: AsyncIterator[Any]) -> AsyncIterator[Any]:
-    """Pass chunks on, or say that there was none.
-
-    Args:
-        chunks: What a candidate streams; closed with this.
-    """
+    """Pass chunks on, or say that there was none."""
     chunk = NOTHING
     try:
         async for chunk in chunks:
@@ -93,11 +81,7 @@ async def ato_its_end(chunks: AsyncIterator[Any]) -> AsyncIterator[Any]:
 
 
 def merged(chunks: list[Any]) -> Any:
-    """Add chunks up, for the end of a run; where they do not add up, the last stands for all.
-
-    Args:
-        chunks: What was handed out, in order.
-    """
+    """Add chunks up, for the end of a run; where they do not add up, the last stands for all."""
     if not chunks:
         return None
     first, *others = chunks

@@ -17,12 +17,7 @@ KEY = "fallback"
 
 
 def describe(run: FallbackRun, attempt: Attempt) -> dict[str, Any]:
-    """Tell who answers and who was asked before: classes and statuses, no provider's text.
-
-    Args:
-        run: The call, still running.
-        attempt: The one that answered.
-    """
+    """Tell who answers and who was asked before: classes and statuses, no provider's text."""
     target = attempt.target
     attempts = [
         *_failed_attempts(run, attempt),
@@ -32,13 +27,7 @@ def describe(run: FallbackRun, attempt: Attempt) -> dict[str, Any]:
 
 
 def mark(answer: Any, told: Mapping[str, Any]) -> Any:
-    """Return an answer that says who gave it; the object given may sit in a cache and stays.
-
-    Args:
-        answer: A message, a structured output with its ``raw`` message, or anything else, which
-            comes back as it is.
-        told: As ``describe`` returns it.
-    """
+    """Return an answer that says who gave it; the object given may sit in a cache and stays."""
     if isinstance(answer, AIMessage):
         inner = answer.response_metadata.get(KEY)
         metadata = {**answer.response_metadata, KEY: _around(inner, told) if inner else told}
@@ -58,13 +47,7 @@ def _around(inner: Mapping[str, Any], told: Mapping[str, Any]) -> dict[str, Any]
 
 
 def attempt_metadata(run: FallbackRun, attempt: Attempt, primary: Target) -> dict[str, Any]:
-    """Tell tracers, at the start of a later attempt, what went before it.
-
-    Args:
-        run: The call.
-        attempt: Its second attempt or a later one.
-        primary: The chain's first target.
-    """
+    """Tell tracers, at the start of a later attempt, what went before it."""
     return {
         "is_fallback": attempt.position > 0,
         "fallback_attempt": attempt.number,
@@ -75,11 +58,7 @@ def attempt_metadata(run: FallbackRun, attempt: Attempt, primary: Target) -> dic
 
 
 def usage_of(answer: Any) -> Mapping[str, int] | None:
-    """Find what an answer cost, as the provider reported it, or None.
-
-    Args:
-        answer: A message, a chunk of one, or a structured output with its ``raw`` message.
-    """
+    """Find what an answer cost, as the provider reported it, or None."""
     if isinstance(answer, dict):
         answer = answer.get("raw")
     return read_answer(answer).usage if isinstance(answer, AIMessage) else None

@@ -39,14 +39,6 @@ def for_provider(messages: list[BaseMessage], provider: str) -> list[BaseMessage
     neither; consecutive messages of a user are what every provider accepts. Cache markers go
     where they are known, and tool-call ids are made valid in calls and results alike. Answers of
     an unknown writer are left as they are, and so are the markers for an unknown reader.
-
-    Args:
-        messages: The history; neither the list nor a message in it is changed.
-        provider: Who reads it, as `provider_of` names it.
-
-    Returns:
-        The same list where there is nothing to do, and else one in which every message that
-        needs nothing is the same object.
     """
     reader = family_of(provider)
     ids = _new_ids(messages, reader)

@@ -24,24 +24,13 @@ _FIRST_OF_NONE: Final = re.compile("a?(invoke|stream|generate_from_stream)")
 
 
 def check_misread(error: Exception) -> None:
-    """Raise what an error stands for, if it was raised while an answer was read.
-
-    Args:
-        error: Raised by a candidate.
-
-    Raises:
-        AnswerRejected: The answer was malformed.
-    """
+    """Raise what an error stands for, if it was raised while an answer was read."""
     if _is_misread(_frames(error)):
         raise unreadable(f"the answer could not be read ({type(error).__name__})") from error
 
 
 def unreadable(why: str) -> AnswerRejected:
-    """Return what stands for an answer that is none.
-
-    Args:
-        why: What is wrong with it.
-    """
+    """Return what stands for an answer that is none."""
     return AnswerRejected(Failure.of(FailureKind.MALFORMED_RESPONSE, reason=why))
 
 

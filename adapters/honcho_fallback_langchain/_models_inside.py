@@ -17,12 +17,7 @@ _ASKED_WITH: Final = {"config", "config_factories", "kwargs"}  # of a binding; h
 
 
 def with_changed(part: Any, change: Callable[[Any], Any]) -> Any:
-    """Return a runnable over other chat models, or the same object where none was changed.
-
-    Args:
-        part: A runnable, or a part of one; never changed.
-        change: Makes of a chat model what stands in its place, or returns it as it is.
-    """
+    """Return a runnable over other chat models, or the same object where none was changed."""
     kind: type[Any] = part.__class__
     if issubclass(kind, BaseChatModel):
         return change(part)
@@ -40,22 +35,12 @@ def with_changed(part: Any, change: Callable[[Any], Any]) -> Any:
 
 
 def differ(new: Iterable[Any], old: Iterable[Any]) -> bool:
-    """Tell whether one of some objects was replaced.
-
-    Args:
-        new: What there is.
-        old: What there was, in the same order.
-    """
+    """Tell whether one of some objects was replaced."""
     return any(one is not other for one, other in zip(new, old, strict=True))
 
 
 def copied(model: Any, changes: dict[str, Any]) -> Any:
-    """Copy a model with other field values, and without what it computed from the old ones.
-
-    Args:
-        model: Of pydantic.
-        changes: By name.
-    """
+    """Copy a model with other field values, and without what it computed from the old ones."""
     copy: BaseModel = model.model_copy(update=changes)
     for name in list(vars(copy)):
         if isinstance(getattr(type(copy), name, None), cached_property):
@@ -64,15 +49,7 @@ def copied(model: Any, changes: dict[str, Any]) -> Any:
 
 
 def of_integration(model: Any, table: dict[tuple[str, str], Any]) -> Any:
-    """Look a chat model up by distribution and class: no provider's package is imported.
-
-    Args:
-        model: A chat model.
-        table: The first hit along the MRO counts, so subclasses are covered.
-
-    Returns:
-        What stands there, or None.
-    """
+    """Look a chat model up by distribution and class: no provider's package is imported."""
     for base in type(model).__mro__:
         found = table.get((base.__module__.partition(".")[0], base.__name__))
         if found is not None:
@@ -81,15 +58,7 @@ def of_integration(model: Any, table: dict[tuple[str, str], Any]) -> Any:
 
 
 def derived(client: Any, **options: Any) -> Any:
-    """Derive a client that shares the connections, from an SDK's client or a resource of one.
-
-    Args:
-        client: Never changed.
-        **options: As the SDK's ``with_options`` takes them.
-
-    Returns:
-        The same object where its SDK has no such thing.
-    """
+    """Derive a client that shares the connections, from an SDK's client or a resource of one."""
     owner = owner_of(client)
     if owner is None:
         return client
@@ -98,11 +67,7 @@ def derived(client: Any, **options: Any) -> Any:
 
 
 def owner_of(client: Any) -> Any:
-    """Return the SDK's client behind a resource like ``chat.completions``, or None.
-
-    Args:
-        client: A client or a resource of one.
-    """
+    """Return the SDK's client behind a resource like ``chat.completions``, or None."""
     for one in (client, getattr(client, "_client", None)):
         if hasattr(one, "with_options") and hasattr(one, "max_retries"):
             return one

@@ -63,14 +63,7 @@ class Options:
     sdk_retries: SdkRetries = "off"
 
     def updated(self, options: Mapping[str, Any]) -> Self:
-        """Return a copy with other options.
-
-        Args:
-            options: By name, as ``with_fallback_config`` takes them.
-
-        Raises:
-            FallbackConfigError: One is unknown, of the wrong type or out of range.
-        """
+        """Return a copy with other options."""
         beside = {name: options[name] for name in _BESIDE if name in options}
         for name in ("credentials", "observers"):
             if name in beside:
@@ -113,19 +106,7 @@ def policy_over(
     *,
     replaced: int = 0,
 ) -> FallbackPolicy:
-    """Make the policy over candidates, their SDKs' retries off where that is asked for.
-
-    Args:
-        candidates: The primary first.
-        options: The runnable's.
-        before: The policy over what they were derived from, or None: its turns hold here as well,
-            and its targets are the same to a cooldown.
-        replaced: How many of the first candidates are others than there.
-
-    Raises:
-        FallbackConfigError: An observer lacks a method, the agent's name is empty, or a credential
-            is of no use.
-    """
+    """Make the policy over candidates, their SDKs' retries off where that is asked for."""
     if options.sdk_retries == "off":
         candidates = [within_attempts(without_sdk_retries(one)) for one in candidates]
     known = () if before is None else (*[None] * replaced, *before.targets[replaced:])
@@ -141,13 +122,7 @@ def policy_over(
 def for_this_call(
     config: RunnableConfig, policy: FallbackPolicy, observers: Iterable[FallbackObserver]
 ) -> tuple[FallbackPolicy, Turn | None]:
-    """Return the policy and the turn that a config asks for, or the policy and no turn.
-
-    Args:
-        config: LangChain's.
-        policy: The runnable's.
-        observers: Whom to tell.
-    """
+    """Return the policy and the turn that a config asks for, or the policy and no turn."""
     configurable = config.get("configurable") or {}
     own, turn = configurable.get(CONFIG_KEY), configurable.get(TURN_KEY)
     if isinstance(own, FallbackConfig):

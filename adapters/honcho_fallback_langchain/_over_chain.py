@@ -54,19 +54,7 @@ class OverChain(Generic[Input, Output]):
         return self.options.observers
 
     def with_fallback_config(self, **options: Unpack[FallbackOptions]) -> Self:
-        """Return a copy with other options.
-
-        Args:
-            **options: Those of FallbackConfig, or a whole one as ``fallback_config``;
-                ``agent``, a label for logs and records; ``credentials``, one for each candidate
-                that is asked with a key that is refreshed, None for the others; ``observers``,
-                whom to tell; ``sdk_retries``: ``"off"`` (the default) uses candidates through
-                copies whose SDK does not retry and gives up when an attempt's time is over,
-                ``"keep"`` leaves them alone.
-
-        Raises:
-            FallbackConfigError: One is unknown, of the wrong type or out of range.
-        """
+        """Return a copy with other options."""
         return self._derived(self.candidates, self.options.updated(options))
 
     def turn(self) -> Turn:
@@ -81,12 +69,7 @@ class OverChain(Generic[Input, Output]):
     def with_config(
         self, config: RunnableConfig | None = None, **kwargs: Any
     ) -> FallbackBinding[Input, Output]:
-        """Bind a config; tags, metadata and callbacks reach every candidate.
-
-        Args:
-            config: LangChain's.
-            **kwargs: Keys of it.
-        """
+        """Bind a config; tags, metadata and callbacks reach every candidate."""
         merged: Any = {**(config or {}), **kwargs}
         return FallbackBinding(bound=cast("Runnable[Any, Any]", self), kwargs={}, config=merged)
 

@@ -14,9 +14,6 @@ def joined_profile(profiles: Sequence[ModelProfile | None]) -> ModelProfile | No
     """Join profiles conservatively: all for an ability, the smallest for a size.
 
     What one of them does not tell is not promised, and what they disagree on is left out.
-
-    Args:
-        profiles: One per candidate, None where it has none.
     """
     known = [cast("dict[str, Any]", profile) for profile in profiles if profile is not None]
     if not known or len(known) < len(profiles):

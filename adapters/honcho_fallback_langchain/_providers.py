@@ -28,11 +28,7 @@ def family_of(provider: str) -> str:
 
 
 def provider_of(model: Any) -> str | None:
-    """Name the provider that a chat model asks, as LangChain's traces name it.
-
-    Args:
-        model: A chat model, bound or not; anything else has no provider.
-    """
+    """Name the provider that a chat model asks, as LangChain's traces name it."""
     while isinstance(model, RunnableBindingBase):
         model = model.bound  # pyright: ignore[reportUnknownMemberType, reportUnknownVariableType]  # Runnable[Any, Any]
     if not isinstance(model, BaseChatModel):
@@ -47,10 +43,6 @@ def settings_for(provider: str, settings: Mapping[str, Any]) -> dict[str, Any]:
     A setting that only some providers know stays with them (`SETTINGS`), headers alike
     (`HEADERS`); what belongs to an account goes to nobody else. Other settings travel: tools,
     temperature, stop words, response formats, whatever is not in the tables.
-
-    Args:
-        provider: Who is asked, and not who the settings were written for.
-        settings: The keyword arguments of the call; never changed.
     """
     family = family_of(provider)
     kept = {
@@ -69,12 +61,7 @@ def settings_for(provider: str, settings: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def tools_for(provider: str, tools: list[Any]) -> list[Any]:
-    """Return tools without other providers' cache markers: the same list where there are none.
-
-    Args:
-        provider: Who is asked.
-        tools: Tools as dictionaries or objects (markers in `extras`); never changed.
-    """
+    """Return tools without other providers' cache markers: the same list where there are none."""
     markers = markers_unknown_to(family_of(provider))
     cleaned = [_tool_without(tool, markers) for tool in tools]
     same = all(new is old for new, old in zip(cleaned, tools, strict=True))

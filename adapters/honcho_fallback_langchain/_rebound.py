@@ -23,16 +23,7 @@ def rebound(
     change: Callable[[BaseChatModel], Runnable[Any, Any]],
     replaced: Collection[str] = (),
 ) -> Runnable[Any, Any]:
-    """Return a candidate whose chat model was changed, bindings and retries kept.
-
-    Args:
-        candidate: A chat model, or something that was bound to one.
-        change: Makes of a chat model what stands in its place.
-        replaced: Bound keywords that give way to the change.
-
-    Raises:
-        FallbackConfigError: A configurable model cannot be changed in this way.
-    """
+    """Return a candidate whose chat model was changed, bindings and retries kept."""
     if isinstance(candidate, RunnableBindingBase):
         kwargs = {key: value for key, value in candidate.kwargs.items() if key not in replaced}
         bound = rebound(candidate.bound, change, replaced)
@@ -48,17 +39,7 @@ def each(
     what: str,
     replaced: Collection[str] = (),
 ) -> list[Runnable[Any, Any]]:
-    """Change the chat model of every candidate.
-
-    Args:
-        candidates: The primary first.
-        change: As for ``rebound``.
-        what: What the change gives them, for the error.
-        replaced: As for ``rebound``.
-
-    Raises:
-        FallbackConfigError: A fallback cannot take the change; the primary raises its own error.
-    """
+    """Change the chat model of every candidate."""
     changed: list[Runnable[Any, Any]] = []
     for position, candidate in enumerate(candidates):
         try:
@@ -77,15 +58,7 @@ def each(
 def configurable(
     candidates: Sequence[Runnable[Any, Any]], fields: Mapping[str, AnyConfigurableField]
 ) -> list[Runnable[Any, Any]]:
-    """Make fields configurable in every candidate that has them.
-
-    Args:
-        candidates: The primary first.
-        fields: By name, as LangChain's ``configurable_fields`` takes them.
-
-    Raises:
-        FallbackConfigError: No candidate has one of them.
-    """
+    """Make fields configurable in every candidate that has them."""
     changed: list[Runnable[Any, Any]] = []
     unknown = set(fields)
     for candidate in candidates:

@@ -36,11 +36,7 @@ class Surroundings(NamedTuple):
 
 
 def surroundings(observers: Iterable[FallbackObserver]) -> Surroundings:
-    """Look at the config around us, for callers that are handed none.
-
-    Args:
-        observers: Whom the call tells.
-    """
+    """Look at the config around us, for callers that are handed none."""
     if not _somebody_stands_in(observers):
         return Surroundings()
     config = ensure_config()
@@ -56,15 +52,7 @@ def surroundings(observers: Iterable[FallbackObserver]) -> Surroundings:
 
 
 def take_out(manager: BaseCallbackManager, observers: Iterable[FallbackObserver]) -> list[object]:
-    """Take Langfuse's handlers out of a call's manager, where an observer stands in for them.
-
-    Args:
-        manager: The call's own, changed here.
-        observers: Whom the call tells.
-
-    Returns:
-        The handlers that were taken out.
-    """
+    """Take Langfuse's handlers out of a call's manager, where an observer stands in for them."""
     if not _somebody_stands_in(observers):
         return []
     taken = [one for one in manager.handlers if type(one).__module__.startswith("langfuse.")]
@@ -76,13 +64,7 @@ def take_out(manager: BaseCallbackManager, observers: Iterable[FallbackObserver]
 def in_place_of(
     handlers: list[object], parent_run_id: object, observers: Iterable[FallbackObserver]
 ) -> ExitStack:
-    """Return a context to start a call in: its observation stands where the handlers' would have.
-
-    Args:
-        handlers: As ``take_out`` returned them.
-        parent_run_id: LangChain's id of the run that the call belongs to, or None.
-        observers: Whom the call tells.
-    """
+    """Return a context to start a call in: its observation stands where the handlers' would have."""
     stack = ExitStack()
     for observer in observers if handlers else ():
         stands_in: Any = getattr(observer, "in_place_of", None)

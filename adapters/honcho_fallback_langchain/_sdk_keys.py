@@ -31,15 +31,7 @@ if TYPE_CHECKING:
 
 
 def check_takes_keys(candidate: Runnable[Any, Any], position: int) -> None:
-    """Refuse a credential for a model that cannot be given its key.
-
-    Args:
-        candidate: Of a chain.
-        position: Its place there.
-
-    Raises:
-        FallbackConfigError: There is no telling how.
-    """
+    """Refuse a credential for a model that cannot be given its key."""
 
     def check(model: Any) -> Any:
         if of_integration(model, _KEYS) is None:
@@ -54,14 +46,7 @@ def check_takes_keys(candidate: Runnable[Any, Any], position: int) -> None:
 
 
 def with_key(target: Target) -> Any:
-    """Return a target's candidate with the key that its credential gives.
-
-    Args:
-        target: Of a chain.
-
-    Raises:
-        FallbackConfigError: The credential can only be awaited.
-    """
+    """Return a target's candidate with the key that its credential gives."""
     credential = target.credential
     if credential is None:
         return target.client
@@ -75,11 +60,7 @@ def with_key(target: Target) -> Any:
 
 
 async def awith_key(target: Target) -> Any:
-    """Return a target's candidate with the key that its credential gives.
-
-    Args:
-        target: Of a chain.
-    """
+    """Return a target's candidate with the key that its credential gives."""
     credential = target.credential
     if credential is None:
         return target.client
@@ -88,13 +69,7 @@ async def awith_key(target: Target) -> Any:
 
 
 def identity_of(model: BaseChatModel | None, name: str, provider: str | None) -> str | None:
-    """Tell as whom cooldowns know a model: the same wherever it is made, None where facts lack.
-
-    Args:
-        model: The chat model inside a candidate, or None.
-        name: As its provider knows it.
-        provider: The provider's name, or None.
-    """
+    """Tell as whom cooldowns know a model: the same wherever it is made, None where facts lack."""
     if model is None or provider is None:
         return None
     endpoint, secrets = _endpoint_of(model), _secrets_of(model)
@@ -104,11 +79,7 @@ def identity_of(model: BaseChatModel | None, name: str, provider: str | None) ->
 
 
 def public_endpoint_of(model: BaseChatModel | None) -> str | None:
-    """Return where a model asks, without what an address may hold beside it.
-
-    Args:
-        model: The chat model inside a candidate, or None.
-    """
+    """Return where a model asks, without what an address may hold beside it."""
     endpoint = None if model is None else _endpoint_of(model)
     if endpoint is None:
         return None

@@ -48,20 +48,13 @@ def within_attempts(candidate: CandidateT) -> CandidateT:
 
     Known are the SDKs of OpenAI, Anthropic and Groq, and what is built on them. A timeout of the
     model's own stays where it is shorter; one that is given with a call stays as it is.
-
-    Args:
-        candidate: What a fallback chain asks; it and its clients are never changed.
     """
     bounded: CandidateT = with_changed(candidate, _bounded)
     return bounded
 
 
 def in_time(ask: Callable[[Attempt], T]) -> Callable[[Attempt], T]:
-    """Return an `ask` whose requests end with the attempt.
-
-    Args:
-        ask: Asks one candidate in this thread.
-    """
+    """Return an `ask` whose requests end with the attempt."""
 
     def bounded(attempt: Attempt) -> T:
         token = _limits.set(_inside(attempt))
@@ -76,11 +69,7 @@ def in_time(ask: Callable[[Attempt], T]) -> Callable[[Attempt], T]:
 def in_time_to_start(
     ask: Callable[[Attempt], Iterator[T]],
 ) -> Callable[[Attempt], Iterator[T]]:
-    """Return an `ask` for a stream, of which the request ends with the attempt.
-
-    Args:
-        ask: Asks one candidate, with the first chunk's reading.
-    """
+    """Return an `ask` for a stream, of which the request ends with the attempt."""
 
     def bounded(attempt: Attempt) -> Iterator[T]:
         chunks = ask(attempt)

@@ -181,11 +181,6 @@ def unheard(candidate: object, asked: Any, kwargs: dict[str, Any]) -> Unheard | 
 
     That is so where a class has verbs of its own, where handlers of its own listen, and where
     messages have blocks that LangChain rewrites first.
-
-    Args:
-        candidate: Of a chain.
-        asked: Its input.
-        kwargs: Its keywords.
     """
     while isinstance(candidate, RunnableBindingBase) and _is_transparent(candidate):
         kwargs = {**candidate.kwargs, **kwargs}

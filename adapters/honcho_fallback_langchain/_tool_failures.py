@@ -38,21 +38,12 @@ _is_invalid_resume: Callable[[BaseException], bool] = getattr(
 
 
 def is_failure(error: Exception) -> bool:
-    """Tell whether an exception is a tool's failure, which the model should hear of.
-
-    Args:
-        error: What came out of a call.
-    """
+    """Tell whether an exception is a tool's failure, which the model should hear of."""
     return not isinstance(error, _NO_FAILURES) and not _is_invalid_resume(error)
 
 
 def failure_message(call: ToolCall, error: Exception) -> ToolMessage:
-    """Tell the model of an exception that ends the run by default, redacted and explained.
-
-    Args:
-        call: What the model asked for.
-        error: What the tool raised.
-    """
+    """Tell the model of an exception that ends the run by default, redacted and explained."""
     outcome = ToolOutcome(call["name"], call["args"], error, isinstance(error, TimeoutError))
     # The tool's own words come first: the guard tells failures apart by their first line.
     said = ": ".join(filter(None, ("Error", type(error).__name__, outcome.shown)))
@@ -66,12 +57,7 @@ def failure_message(call: ToolCall, error: Exception) -> ToolMessage:
 
 
 def explained(call: ToolCall, result: Returned) -> Returned:
-    """Return what a tool gave back with its failures explained, in a Command or a list, too.
-
-    Args:
-        call: What the model asked for.
-        result: What came of it.
-    """
+    """Return what a tool gave back with its failures explained, in a Command or a list, too."""
     held: Any = result
     if isinstance(held, ToolMessage) and held.status == "error":
         held = _marked(held, ToolOutcome(call["name"], call["args"], str(held.text)))
@@ -84,12 +70,7 @@ def explained(call: ToolCall, result: Returned) -> Returned:
 
 
 def outcome_of(call: ToolCall, result: ToolMessage | None) -> ToolOutcome:
-    """Say what came of a call; nothing is a failure.
-
-    Args:
-        call: What the model asked for.
-        result: What the model is told of it, or None.
-    """
+    """Say what came of a call; nothing is a failure."""
     name, arguments = call["name"], call["args"]
     if result is None:
         return ToolOutcome(name, arguments, "")
@@ -110,11 +91,7 @@ def outcome_of(call: ToolCall, result: ToolMessage | None) -> ToolOutcome:
 
 
 def not_made(call: ToolCall) -> ToolMessage:
-    """Answer a call of a run that was stopped.
-
-    Args:
-        call: What the model asked for.
-    """
+    """Answer a call of a run that was stopped."""
     message = ToolMessage(
         _NOT_MADE,
         name=call["name"],

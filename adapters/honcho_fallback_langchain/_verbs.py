@@ -30,18 +30,7 @@ class Verbs(OverChain[Input, Output], Generic[Input, Output, Chunk_co]):
         config: RunnableConfig | None = None,
         **kwargs: Any,
     ) -> Output:
-        """Ask the chain for one answer.
-
-        Args:
-            input: As for each candidate.
-            config: LangChain's; ``configurable`` may hold ``fallback_config`` and
-                ``fallback_turn`` for this call.
-            **kwargs: As for each candidate.
-
-        Raises:
-            FallbackExhausted: Nobody answered.
-            Exception: The provider's own where no other candidate could help.
-        """
+        """Ask the chain for one answer."""
         call = Call(self, input, config, kwargs)
         manager = call.managed(CallbackManager)
         chain = manager and manager.on_chain_start(None, input, **call.named())
@@ -61,17 +50,7 @@ class Verbs(OverChain[Input, Output], Generic[Input, Output, Chunk_co]):
         config: RunnableConfig | None = None,
         **kwargs: Any,
     ) -> Output:
-        """Ask the chain for one answer, in this task.
-
-        Args:
-            input: As for each candidate.
-            config: As for ``invoke``.
-            **kwargs: As for each candidate.
-
-        Raises:
-            FallbackExhausted: Nobody answered.
-            Exception: The provider's own where no other candidate could help.
-        """
+        """Ask the chain for one answer, in this task."""
         call = Call(self, input, config, kwargs)
         manager = call.managed(AsyncCallbackManager)
         chain = manager and await manager.on_chain_start(None, input, **call.named())
@@ -91,18 +70,7 @@ class Verbs(OverChain[Input, Output], Generic[Input, Output, Chunk_co]):
         config: RunnableConfig | None = None,
         **kwargs: Any,
     ) -> Generator[Chunk_co, None, None]:
-        """Ask the chain for chunks; it may switch until the first with content.
-
-        Args:
-            input: As for each candidate.
-            config: As for ``invoke``.
-            **kwargs: As for each candidate.
-
-        Raises:
-            StreamInterrupted: The stream broke after its first content.
-            FallbackExhausted: Nobody answered.
-            Exception: The provider's own where no other candidate could help.
-        """
+        """Ask the chain for chunks; it may switch until the first with content."""
         call = Call(self, input, config, kwargs)
         manager = call.managed(CallbackManager)
         chain = manager and manager.on_chain_start(None, input, **call.named())
@@ -135,18 +103,7 @@ class Verbs(OverChain[Input, Output], Generic[Input, Output, Chunk_co]):
         config: RunnableConfig | None = None,
         **kwargs: Any,
     ) -> AsyncGenerator[Chunk_co, None]:
-        """Ask the chain for chunks, in this task; it may switch until the first with content.
-
-        Args:
-            input: As for each candidate.
-            config: As for ``invoke``.
-            **kwargs: As for each candidate.
-
-        Raises:
-            StreamInterrupted: The stream broke after its first content.
-            FallbackExhausted: Nobody answered.
-            Exception: The provider's own where no other candidate could help.
-        """
+        """Ask the chain for chunks, in this task; it may switch until the first with content."""
         call = Call(self, input, config, kwargs)
         manager = call.managed(AsyncCallbackManager)
         chain = manager and await manager.on_chain_start(None, input, **call.named())

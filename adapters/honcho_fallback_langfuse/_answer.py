@@ -11,12 +11,7 @@ if TYPE_CHECKING:
 
 
 def shown(output: Any, answer: Answer) -> Any:
-    """Return what was said; the output itself where nobody knows what it says.
-
-    Args:
-        output: An SDK's answer, or the tuple of a stream's chunks.
-        answer: What was read in it.
-    """
+    """Return what was said; the output itself where nobody knows what it says."""
     pieces = output if is_sequence(output) else (output,)
     # A list is an answer of its own kind, no stream.
     if answer.content is None or isinstance(pieces, list):

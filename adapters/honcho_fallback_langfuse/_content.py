@@ -16,21 +16,13 @@ _ROLES = {"human": "user", "ai": "assistant", "AIMessageChunk": "assistant"}
 
 
 def is_mapping(value: object) -> TypeGuard[Mapping[Any, Any]]:
-    """Tell whether a value has keys.
-
-    Args:
-        value: Anything.
-    """
+    """Tell whether a value has keys."""
     # Asking the abstract class costs ten times as much as looking at the type.
     return type(value) is dict or isinstance(value, Mapping)
 
 
 def is_sequence(value: object) -> TypeGuard[list[Any] | tuple[Any, ...]]:
-    """Tell whether a value is a list or a tuple.
-
-    Args:
-        value: Anything.
-    """
+    """Tell whether a value is a list or a tuple."""
     return isinstance(value, list | tuple)
 
 
@@ -58,11 +50,7 @@ class _Budget:
 
 
 def clean(value: str) -> str:
-    """Return an exact str that UTF-8 can carry: one lone surrogate would cost the whole field.
-
-    Args:
-        value: Any text, a subclass's included.
-    """
+    """Return an exact str that UTF-8 can carry: one lone surrogate would cost the whole field."""
     exact = str.__str__(value)
     if exact.isascii():
         return exact
@@ -74,12 +62,7 @@ def clean(value: str) -> str:
 
 
 def plain(value: Any, most: int = MOST_CHARACTERS) -> Any:
-    """Return a value of dicts, lists and scalars, cut where it is too large.
-
-    Args:
-        value: A prompt, messages, an SDK's object.
-        most: Characters, all strings together.
-    """
+    """Return a value of dicts, lists and scalars, cut where it is too large."""
     return _plain(value, _Budget(most), 0)
 
 
@@ -125,11 +108,7 @@ def _key(key: Any) -> str:
 
 
 def as_message(value: Any) -> dict[str, Any] | None:
-    """Return LangChain's message as everybody else writes it, or None for anything else.
-
-    Args:
-        value: Anything.
-    """
+    """Return LangChain's message as everybody else writes it, or None for anything else."""
     kind, content = getattr(value, "type", None), getattr(value, "content", None)
     more = getattr(value, "additional_kwargs", None)
     if not isinstance(kind, str) or content is None or not isinstance(more, dict):

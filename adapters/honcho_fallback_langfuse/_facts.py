@@ -17,22 +17,13 @@ _MOST_KEYS = 40
 
 
 def named_target(held: CallInFlight, record: CallRecord) -> Target:
-    """Return the target that answered, else the one that was asked last.
-
-    Args:
-        held: The call.
-        record: How it ended.
-    """
+    """Return the target that answered, else the one that was asked last."""
     last = record.attempts[-1].target if record.attempts else record.primary
     return held.target(record.answered_by or last) or held.start.chain[0]
 
 
 def fallback_reason(record: CallRecord) -> str | None:
-    """Say why the primary was left, in the words of the log line; None where it was not.
-
-    Args:
-        record: How the call ended.
-    """
+    """Say why the primary was left, in the words of the log line; None where it was not."""
     if not record.attempts or not record.attempts[-1].is_fallback:
         return None
     of_primary = [attempt for attempt in record.attempts if not attempt.is_fallback]
@@ -42,21 +33,13 @@ def fallback_reason(record: CallRecord) -> str | None:
 
 
 def attempt_reason(attempt: AttemptRecord) -> str:
-    """Say what went wrong in a few words: kind, class and status.
-
-    Args:
-        attempt: One that failed.
-    """
+    """Say what went wrong in a few words: kind, class and status."""
     kind = attempt.kind.value if attempt.kind else None
     return " ".join(str(fact) for fact in (kind, attempt.error, attempt.status) if fact)
 
 
 def attempt_facts(attempt: AttemptRecord) -> dict[str, Any]:
-    """Return what metadata tells of one attempt; without what is not known.
-
-    Args:
-        attempt: Which.
-    """
+    """Return what metadata tells of one attempt; without what is not known."""
     facts = {
         "provider": attempt.provider,
         "model": attempt.model,
@@ -71,15 +54,7 @@ def attempt_facts(attempt: AttemptRecord) -> dict[str, Any]:
 def metadata(
     start: CallStart, record: CallRecord, named: Target, source: Source, extra: dict[str, Any]
 ) -> dict[str, Any]:
-    """Return the metadata of a call's generation.
-
-    Args:
-        start: How the call began.
-        record: How it ended.
-        named: Who answered, or was asked last.
-        source: Who counted the tokens.
-        extra: What the application adds; our own keys win.
-    """
+    """Return the metadata of a call's generation."""
     primary = start.chain[0]
     facts: dict[str, Any] = {
         "is_fallback": record.is_fallback,
@@ -114,20 +89,12 @@ _LEVELS: dict[str, Level] = {
 
 
 def level(record: CallRecord) -> Level:
-    """Return WARNING where a fallback answered or the caller left, ERROR where nobody answered.
-
-    Args:
-        record: How the call ended.
-    """
+    """Return WARNING where a fallback answered or the caller left, ERROR where nobody answered."""
     return "WARNING" if record.is_fallback else _LEVELS.get(record.outcome, "ERROR")
 
 
 def status_message(record: CallRecord) -> str | None:
-    """Say in a line what was out of the ordinary; names and codes, never a provider's text.
-
-    Args:
-        record: How the call ended.
-    """
+    """Say in a line what was out of the ordinary; names and codes, never a provider's text."""
     answered = record.outcome == "success"
     if answered and not record.is_fallback:
         return None

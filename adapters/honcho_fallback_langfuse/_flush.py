@@ -12,12 +12,7 @@ if TYPE_CHECKING:
 
 
 def flushed(client: Langfuse, timeout: float) -> bool:
-    """Run the SDK's flush, which knows no timeout, and tell whether it was done in time.
-
-    Args:
-        client: Whose.
-        timeout: Seconds.
-    """
+    """Run the SDK's flush, which knows no timeout, and tell whether it was done in time."""
     # A daemon: a host that hangs may keep the thread, never the process.
     worker = Thread(
         target=attempted,

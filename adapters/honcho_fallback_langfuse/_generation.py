@@ -73,11 +73,7 @@ class Shown:
     metadata: dict[str, Any] = field(default_factory=dict[str, Any])
 
     def content(self, value: Any) -> Any:
-        """Return content as it may be shown.
-
-        Args:
-            value: What was asked or answered.
-        """
+        """Return content as it may be shown."""
         told = plain(value)
         if self.mask is None:
             return told
@@ -97,13 +93,7 @@ class _Told(NamedTuple):
 
 
 def generation(held: CallInFlight, record: CallRecord, shown: Shown) -> dict[str, Any]:
-    """Return the arguments for the SDK's ``update``.
-
-    Args:
-        held: The call, and what was told of it.
-        record: How it ended.
-        shown: What of it is shown.
-    """
+    """Return the arguments for the SDK's ``update``."""
     answer = read_answer(held.output)
     usage = attempted(read_usage, "reading the usage", record.usage, answer)
     told = _Told(held, record, shown, answer, usage, _facts.named_target(held, record))
@@ -154,12 +144,7 @@ _FIELDS: dict[str, Callable[[_Told], Any]] = {
 
 
 def parameters(held: CallInFlight, target: Target) -> dict[str, Any] | None:
-    """Return how the model was asked: the target's own parameters and those of the call.
-
-    Args:
-        held: The call.
-        target: Who was asked.
-    """
+    """Return how the model was asked: the target's own parameters and those of the call."""
     given: Mapping[str, Any] = {**target.params, **held.parameters}
     return {
         name: value for name, value in given.items() if name in _PARAMETERS and _is_plain(value)

@@ -30,12 +30,7 @@ class CallInFlight:
     parameters: dict[str, Any] = field(default_factory=dict[str, Any])
 
     def hear(self, content: CallContent, *, keep_input: bool) -> None:
-        """Take one part of what was asked or answered; the latest one counts.
-
-        Args:
-            content: The part.
-            keep_input: Whether the question is wanted.
-        """
+        """Take one part of what was asked or answered; the latest one counts."""
         if content.input is not None and keep_input:
             self.input = content.input
         if content.output is not None:
@@ -44,11 +39,7 @@ class CallInFlight:
             self.parameters.update(content.parameters)
 
     def target(self, name: str | None) -> Target | None:
-        """Return the target of a name.
-
-        Args:
-            name: As the record gives it, or None.
-        """
+        """Return the target of a name."""
         return next((one for one in self.start.chain if one.name == name), None)
 
 
@@ -72,9 +63,6 @@ class CallsInFlight:
         """Hold a call, and forget the oldest one where there are too many.
 
         A span that is forgotten is never ended and never exported: nobody knows how it went on.
-
-        Args:
-            call: What to hold.
         """
         self._calls[call.start.call_id] = call
         if len(self._calls) > self._most:
@@ -82,17 +70,9 @@ class CallsInFlight:
                 self._calls.popitem(last=False)
 
     def get(self, call_id: str) -> CallInFlight | None:
-        """Return a call that is held.
-
-        Args:
-            call_id: Which.
-        """
+        """Return a call that is held."""
         return self._calls.get(call_id)
 
     def take(self, call_id: str) -> CallInFlight | None:
-        """Return a call and hold it no longer.
-
-        Args:
-            call_id: Which.
-        """
+        """Return a call and hold it no longer."""
         return self._calls.pop(call_id, None)

@@ -35,11 +35,7 @@ def current_parent() -> Parent | None:
 
 @contextmanager
 def nested_under(parent: Parent | None) -> Generator[None, None, None]:
-    """Nest the calls that start inside; None changes nothing.
-
-    Args:
-        parent: Under what.
-    """
+    """Nest the calls that start inside; None changes nothing."""
     if parent is None:
         yield
         return
@@ -51,12 +47,7 @@ def nested_under(parent: Parent | None) -> Generator[None, None, None]:
 
 
 def observation_of(handlers: Iterable[object], run_id: object) -> Parent | None:
-    """Return the observation that one of Langfuse's LangChain handlers made for a run, or None.
-
-    Args:
-        handlers: LangChain callback handlers.
-        run_id: LangChain's id of the run.
-    """
+    """Return the observation that one of Langfuse's LangChain handlers made for a run, or None."""
     return attempted(_observation_of, "looking for LangChain's run", handlers, run_id)
 
 

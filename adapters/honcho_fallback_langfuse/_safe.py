@@ -18,14 +18,7 @@ _MOST_FAILURES = 20
 
 
 def attempted(do: Callable[P, T], what: str, *args: P.args, **kwargs: P.kwargs) -> T | None:
-    """Return what a callable returns, or None where it raises.
-
-    Args:
-        do: What to do.
-        what: Named in the log.
-        *args: For the callable.
-        **kwargs: For the callable.
-    """
+    """Return what a callable returns, or None where it raises."""
     try:
         return do(*args, **kwargs)
     except Exception as error:  # noqa: BLE001 # hostile values must cost their field, not the call
@@ -48,12 +41,7 @@ class Fuse:
         self._failures = 0
 
     def heat(self, error: Exception, what: str) -> None:
-        """Count a failure.
-
-        Args:
-            error: What was raised.
-            what: What was being done, for the log.
-        """
+        """Count a failure."""
         self._failures += 1
         logger.debug("%s raised %s", what, type(error).__name__)
         if self._failures == _MOST_FAILURES:

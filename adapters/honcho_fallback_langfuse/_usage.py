@@ -55,12 +55,7 @@ class Usage(NamedTuple):
 
 
 def read_usage(reported: Any, answer: Answer) -> Usage | None:
-    """Return what a call cost, or None where nobody said.
-
-    Args:
-        reported: What the caller passed to ``succeed(usage=...)``, or None.
-        answer: What was read in the answer; the caller's report goes before it.
-    """
+    """Return what a call cost, or None where nobody said."""
     counted = dict(reported) if is_mapping(reported) else {}
     report = read_answer({"usage": counted or reported})
     if report.usage is None:

@@ -19,11 +19,6 @@ def attach(carrier: Any, record: CallRecord, answering: str | None = None) -> No
 
     An answer has it as ``_hidden_params["fallback"]``, with headers that the Proxy passes on; an
     error as ``error.record``.
-
-    Args:
-        carrier: What the caller gets.
-        record: Of the call.
-        answering: Whose answer it is, where the call is still running.
     """
     if isinstance(carrier, BaseException):
         if getattr(carrier, "record", None) is None:
@@ -40,24 +35,14 @@ def attach(carrier: Any, record: CallRecord, answering: str | None = None) -> No
 
 
 def renew(carrier: Any, record: CallRecord) -> None:
-    """Replace the record of a stream, which was attached while it was still running.
-
-    Args:
-        carrier: The stream.
-        record: Of the call, now over.
-    """
+    """Replace the record of a stream, which was attached while it was still running."""
     hidden = _hidden_params(carrier)
     if hidden is not None:
         hidden[RECORD] = record.to_dict()
 
 
 def headers_of(record: CallRecord, answering: str | None = None) -> dict[str, str]:
-    """Say in HTTP headers who was asked and who answers.
-
-    Args:
-        record: Of the call.
-        answering: Whose answer it is, where the call is still running.
-    """
+    """Say in HTTP headers who was asked and who answers."""
     failed = [one for one in record.attempts if one.kind is not None]
     attempts = len(record.attempts) + (answering is not None)
     headers = {

@@ -52,12 +52,7 @@ class Chains:
         self._made: dict[tuple[Any, ...], Chain] = {}
 
     def of(self, group: str, deployments: Sequence[Deployment]) -> Chain | None:
-        """Return the chain of a group, or None when LiteLLM routes it.
-
-        Args:
-            group: The group's name.
-            deployments: All of its deployments.
-        """
+        """Return the chain of a group, or None when LiteLLM routes it."""
         ranked = in_order(deployments)
         if not ranked:
             return None
@@ -78,14 +73,7 @@ class Chains:
 
 
 def rank_of(deployment: Deployment) -> int | None:
-    """Return a deployment's rank, or None.
-
-    Args:
-        deployment: As the Router holds it.
-
-    Raises:
-        FallbackConfigError: It is not a number of 0 or more.
-    """
+    """Return a deployment's rank, or None."""
     rank = (deployment.get("model_info") or {}).get(RANK)
     if rank is None:
         return None
@@ -99,20 +87,12 @@ def rank_of(deployment: Deployment) -> int | None:
 
 
 def id_of(deployment: Deployment) -> str:
-    """Return a deployment's id.
-
-    Args:
-        deployment: As the Router holds it.
-    """
+    """Return a deployment's id."""
     return str((deployment.get("model_info") or {}).get("id", ""))
 
 
 def name_of(deployment: Deployment) -> str:
-    """Return what logs and records call a deployment: the id that it was given, or its model.
-
-    Args:
-        deployment: As the Router holds it.
-    """
+    """Return what logs and records call a deployment: the id that it was given, or its model."""
     given = id_of(deployment)
     if given and not _HASHED.fullmatch(given):
         return given
@@ -120,21 +100,13 @@ def name_of(deployment: Deployment) -> str:
 
 
 def in_order(deployments: Iterable[Deployment]) -> list[Deployment]:
-    """List the ranked deployments, the primary first.
-
-    Args:
-        deployments: Of one group.
-    """
+    """List the ranked deployments, the primary first."""
     ranked = [(rank, one) for one in deployments if (rank := rank_of(one)) is not None]
     return [one for _, one in sorted(ranked, key=lambda pair: pair[0])]
 
 
 def targets_of(deployments: Sequence[Deployment]) -> list[Target]:
-    """Describe deployments as targets: nothing secret, neither key nor address.
-
-    Args:
-        deployments: In order.
-    """
+    """Describe deployments as targets: nothing secret, neither key nor address."""
     targets: list[Target] = []
     for position, one in enumerate(deployments):
         model, provider = _model_of(one)
@@ -149,11 +121,7 @@ def targets_of(deployments: Sequence[Deployment]) -> list[Target]:
 
 
 def provider_of(deployment: Deployment) -> str | None:
-    """Name the provider of a deployment, or None.
-
-    Args:
-        deployment: As the Router holds it.
-    """
+    """Name the provider of a deployment, or None."""
     return _model_of(deployment)[1]
 
 

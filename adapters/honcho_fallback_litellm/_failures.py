@@ -25,11 +25,7 @@ _OUR_TROUBLE = frozenset({FailureKind.LOCAL, FailureKind.MALFORMED_RESPONSE})
 
 
 def classifier_for(config: FallbackConfig) -> Callable[[BaseException], Failure]:
-    """Return a classifier that looks below LiteLLM's exceptions, then asks the configured one.
-
-    Args:
-        config: Its ``classify``, ``local_errors`` and ``provider_errors`` apply.
-    """
+    """Return a classifier that looks below LiteLLM's exceptions, then asks the configured one."""
     built_in = partial(
         classify, local_errors=config.local_errors, provider_errors=config.provider_errors
     )
@@ -38,11 +34,7 @@ def classifier_for(config: FallbackConfig) -> Callable[[BaseException], Failure]
 
 
 def provider_error(error: BaseException) -> BaseException:
-    """Return the exception that LiteLLM made an error from: a stream's original, or itself.
-
-    Args:
-        error: As LiteLLM raised it.
-    """
+    """Return the exception that LiteLLM made an error from: a stream's original, or itself."""
     original = getattr(error, "original_exception", None)
     return original if isinstance(original, Exception) else error
 
@@ -53,9 +45,6 @@ def forget_loop_lookup(error: BaseException) -> None:
     Its sync methods run inside ``except RuntimeError`` ("no running event loop"), which Python
     then notes as the context of whatever goes wrong in there: a lost connection would look like
     one that a mistake of the program had caused.
-
-    Args:
-        error: As LiteLLM raised it; changed in place.
     """
     seen: set[int] = set()
     waiting: list[BaseException] = [error]

@@ -70,11 +70,7 @@ class Gates:
 
     @property
     def core(self) -> Any:
-        """Return the router's core.
-
-        Raises:
-            ReferenceError: The Router is gone.
-        """
+        """Return the router's core."""
         core = self._core()
         if core is None:
             # Not a RuntimeError: LiteLLM's sync wrapper would run the whole call again.
@@ -152,20 +148,12 @@ class Gates:
         return await own(self.core, "async_function_with_fallbacks")(*args, **kwargs)
 
     async def areopen(self, call: Call) -> Any:
-        """Ask the next target for a stream, in this task.
-
-        Args:
-            call: Whose stream broke before content.
-        """
+        """Ask the next target for a stream, in this task."""
         kwargs = dict(call.request)
         return await self._ask(call, (), kwargs)
 
     def reopen(self, call: Call) -> Any:
-        """Ask the next target for a stream, in this thread.
-
-        Args:
-            call: Whose stream broke before content.
-        """
+        """Ask the next target for a stream, in this thread."""
         return self.core.function_with_fallbacks(**call.request, **{_REOPENED: call})
 
     def should_retry_this_error(self, error: Exception, *args: Any, **kwargs: Any) -> Any:

@@ -24,11 +24,6 @@ def identity_of(deployment: Deployment, model: str, provider: str | None) -> str
 
     Where its address or its key is unknown (a role, a file, an environment variable that only
     LiteLLM reads) it is known in this process alone, by all of its parameters.
-
-    Args:
-        deployment: As the Router holds it.
-        model: As LiteLLM spells it to the provider.
-        provider: Its name, or None.
     """
     params = deployment["litellm_params"]
     endpoint = params.get("api_base") or params.get("base_url")
@@ -42,11 +37,7 @@ def identity_of(deployment: Deployment, model: str, provider: str | None) -> str
 
 
 def traits_of(deployment: Deployment) -> int:
-    """Tell apart what a deployment was and what it is, when the Router is given it anew.
-
-    Args:
-        deployment: As the Router holds it.
-    """
+    """Tell apart what a deployment was and what it is, when the Router is given it anew."""
     window = (deployment.get("model_info") or {}).get("max_input_tokens")
     told = [one for one in deployment["litellm_params"].values() if isinstance(one, str)]
     return hash((window, *told))

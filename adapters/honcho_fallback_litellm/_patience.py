@@ -30,12 +30,7 @@ class Patience:
         self._target: Target | None = None
 
     def give(self, seconds: float | None, target: Target) -> None:
-        """Start anew for an attempt, also from within ``bear``.
-
-        Args:
-            seconds: As much as it is given, or None.
-            target: Who is asked.
-        """
+        """Start anew for an attempt, also from within ``bear``."""
         self._left = self._seconds = seconds
         self._target = target
         if self._scope is not None:
@@ -43,14 +38,7 @@ class Patience:
             self._scope.reschedule(None if seconds is None else now + seconds)
 
     async def bear(self, asked: Awaitable[T]) -> T:
-        """Await something of the attempt.
-
-        Args:
-            asked: What is awaited.
-
-        Raises:
-            Timeout: LiteLLM's own, where its time is over.
-        """
+        """Await something of the attempt."""
         if self._scope is not None:  # LiteLLM goes on with another target within a chunk's reading
             return await asked
         self._scope = scope = asyncio.timeout(self._left)

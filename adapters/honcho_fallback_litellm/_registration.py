@@ -40,14 +40,7 @@ _TRACERS = frozenset({"langfuse", "langfuse_otel"})
 
 
 def check_config(config: FallbackConfig) -> None:
-    """Refuse the options that LiteLLM leaves no room for.
-
-    Args:
-        config: As the user gave it.
-
-    Raises:
-        FallbackConfigError: One is set to something else than here is possible.
-    """
+    """Refuse the options that LiteLLM leaves no room for."""
     possible = {"on_exhausted": "last", "reset": "iteration"}
     for field in sorted(config.model_fields_set & _REFUSED.keys()):
         value = getattr(config, field)
@@ -61,15 +54,7 @@ def check_config(config: FallbackConfig) -> None:
 
 
 def check_router(core: Any, taken: Any) -> None:
-    """Refuse a Router whose settings contradict the ranks; warn of what has no effect.
-
-    Args:
-        core: From ``core_of``.
-        taken: The core that the strategy serves already, or None.
-
-    Raises:
-        FallbackConfigError: It says what is wrong and how to put it right.
-    """
+    """Refuse a Router whose settings contradict the ranks; warn of what has no effect."""
     if taken is not None and taken is not core:
         raise FallbackConfigError.about(
             "router", "this strategy serves another Router", "make a strategy for each Router"
@@ -140,11 +125,7 @@ def _warn_about_settings(core: Any, managed: dict[str, list[Deployment]]) -> Non
 
 
 def warn_about_gates(missing: Iterable[str]) -> None:
-    """Say loudly what this LiteLLM has no more.
-
-    Args:
-        missing: Names of methods.
-    """
+    """Say loudly what this LiteLLM has no more."""
     gone = sorted(set(missing) - OPTIONAL)
     if gone:
         logger.error(
@@ -156,11 +137,7 @@ def warn_about_gates(missing: Iterable[str]) -> None:
 
 
 def warn_about_callbacks(*, observed: bool) -> bool:
-    """Say that a call would be traced twice, and tell whether it was said.
-
-    Args:
-        observed: Whether the strategy has observers.
-    """
+    """Say that a call would be traced twice, and tell whether it was said."""
     callbacks = [one for name in _CALLBACKS for one in getattr(litellm, name, None) or ()]
     on = sorted({name for one in callbacks if (name := _tracer(one)) is not None})
     if not observed or not on:

@@ -57,11 +57,6 @@ def begin(core: Any, chain: Chain, request: dict[str, Any]) -> Call:
     A request opts out of switching with ``num_retries=0`` or ``disable_fallbacks=True``, with
     ``must_not_degrade`` in its metadata of anything but the primary, and may ask for fewer
     attempts; more than the policy allows it cannot get.
-
-    Args:
-        core: The router's core.
-        chain: Whom to ask.
-        request: The keyword arguments of the call.
     """
     config = chain.policy.config
     options = _options_of(request, config)
@@ -98,12 +93,7 @@ def _options_of(request: dict[str, Any], config: FallbackConfig) -> ConfigOption
 
 
 def prepare(call: Call, request: dict[str, Any]) -> None:
-    """See to it that LiteLLM asks as often as the machine may want, and nobody else asks again.
-
-    Args:
-        call: Ours.
-        request: Its keyword arguments, as LiteLLM is about to take them; changed in place.
-    """
+    """See to it that LiteLLM asks as often as the machine may want, and nobody else asks again."""
     group = str(request.get("model"))
     request["num_retries"] = max(0, call.limit - call.run.attempt.number)
     request["max_retries"] = NO_RETRIES
@@ -112,12 +102,7 @@ def prepare(call: Call, request: dict[str, Any]) -> None:
 
 
 def restore(call: Call, request: dict[str, Any]) -> None:
-    """Undo what was changed, before the request goes to a group that is not ours.
-
-    Args:
-        call: Ours, now over.
-        request: Keyword arguments that LiteLLM goes on with; changed in place.
-    """
+    """Undo what was changed, before the request goes to a group that is not ours."""
     for name in ("num_retries", "max_retries", "model_group_retry_policy", "original_function"):
         if name in call.request:
             request[name] = call.request[name]
@@ -126,14 +111,7 @@ def restore(call: Call, request: dict[str, Any]) -> None:
 
 
 def equip(call: Call | None, core: Any, deployment: Deployment, request: dict[str, Any]) -> None:
-    """Add to a request what depends on the target: the timeout, and asking for a stream's usage.
-
-    Args:
-        call: Ours, or None.
-        core: The router's core.
-        deployment: That is asked.
-        request: The keyword arguments of this attempt; changed in place.
-    """
+    """Add to a request what depends on the target: the timeout, and asking for a stream's usage."""
     if call is None:
         return
     params = deployment["litellm_params"]

@@ -29,69 +29,37 @@ INTERNAL_KEYS = (
 
 
 def core_of(router: Any) -> Any:
-    """Return the object that routes: the core behind a facade, or the Router itself.
-
-    Args:
-        router: A ``litellm.Router``.
-    """
+    """Return the object that routes: the core behind a facade, or the Router itself."""
     return vars(router).get("_core", router)
 
 
 def own(core: Any, name: str) -> Callable[..., Any]:
-    """Return LiteLLM's own method, whatever replaces it on this instance.
-
-    Args:
-        core: From ``core_of``.
-        name: The method's name before 1.109.
-
-    Raises:
-        AttributeError: This LiteLLM has no such method.
-    """
+    """Return LiteLLM's own method, whatever replaces it on this instance."""
     kind = type(core)
     method = getattr(kind, f"_core_{name}", None) or getattr(kind, name)
     return MethodType(method, core)
 
 
 def setting(core: Any, name: str, default: Any = None) -> Any:
-    """Return a setting of the Router.
-
-    Args:
-        core: From ``core_of``.
-        name: Its name before 1.109.
-        default: Where there is none.
-    """
+    """Return a setting of the Router."""
     held = vars(core)
     return held.get(f"_core_{name}", held.get(name, default))
 
 
 def metadata_of(request: Mapping[str, Any]) -> dict[str, Any]:
-    """Return the metadata that LiteLLM writes into: for some endpoints a bucket of its own.
-
-    Args:
-        request: The keyword arguments of a call.
-    """
+    """Return the metadata that LiteLLM writes into: for some endpoints a bucket of its own."""
     found = request.get("litellm_metadata", request.get("metadata"))
     return found if isinstance(found, dict) else {}
 
 
 def deployments_of(core: Any, group: str, request: Mapping[str, Any]) -> list[Deployment]:
-    """List the deployments of a model group, those of the caller's team included.
-
-    Args:
-        core: From ``core_of``.
-        group: The group's name, or an alias of it.
-        request: The keyword arguments of the call.
-    """
+    """List the deployments of a model group, those of the caller's team included."""
     team = metadata_of(request).get("user_api_key_team_id")
     found: list[Deployment] | None = own(core, "get_model_list")(model_name=group, team_id=team)
     return found or []
 
 
 def attempt_in(request: Mapping[str, Any]) -> int:
-    """Read an attempt's number, from 0, where LiteLLM writes it just before it asks.
-
-    Args:
-        request: The keyword arguments of a call.
-    """
+    """Read an attempt's number, from 0, where LiteLLM writes it just before it asks."""
     number = metadata_of(request).get("attempted_retries")
     return number if type(number) is int and number > 0 else 0

@@ -26,22 +26,12 @@ if TYPE_CHECKING:
 
 
 def is_stream(answer: Any) -> bool:
-    """Tell a stream from an answer.
-
-    Args:
-        answer: What LiteLLM returned.
-    """
+    """Tell a stream from an answer."""
     return hasattr(type(answer), "__anext__") or hasattr(type(answer), "__next__")
 
 
 def managed_stream(inner: Any, call: Call, gates: Gates) -> Any:
-    """Return a stream like another one, under the call's control.
-
-    Args:
-        inner: LiteLLM's.
-        call: That it belongs to.
-        gates: Of its Router.
-    """
+    """Return a stream like another one, under the call's control."""
     attributes = getattr(inner, "__dict__", None)
     kind = ManagedStream if attributes is None else _like(_named_class(type(inner)))
     stream = kind.__new__(kind)
@@ -259,10 +249,6 @@ def _cause_of_restart(error: Exception) -> Exception:
 
 
 def carries(chunk: Any) -> bool:
-    """Tell whether a chunk is worth handing out; no other target is asked after that.
-
-    Args:
-        chunk: Of a chat, of Responses, of Messages, or of anything else.
-    """
+    """Tell whether a chunk is worth handing out; no other target is asked after that."""
     # What Anthropic sends is passed on to Messages as it came over the wire.
     return b"content_block_delta" in chunk if isinstance(chunk, bytes) else has_content(chunk)

@@ -188,22 +188,14 @@ def _require_sync_hooks(run: FallbackRun) -> None:
 
 
 def perform(run: FallbackRun) -> Attempt:
-    """Do in this thread what the run wants done, and return the attempt to make.
-
-    Args:
-        run: A run; what a pending action raises is for ``run.fail``.
-    """
+    """Do in this thread what the run wants done, and return the attempt to make."""
     while (action := run.pending) is not None:
         run.resume(action.call())
     return run._call.attempt
 
 
 async def aperform(run: FallbackRun) -> Attempt:
-    """Do in this task what the run wants done, and return the attempt to make.
-
-    Args:
-        run: A run; what a pending action raises is for ``run.fail``.
-    """
+    """Do in this task what the run wants done, and return the attempt to make."""
     while (action := run.pending) is not None:
         run.resume(await action.acall())
     return run._call.attempt
