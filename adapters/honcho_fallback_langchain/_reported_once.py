@@ -64,7 +64,7 @@ def take_out(manager: BaseCallbackManager, observers: Iterable[FallbackObserver]
 def in_place_of(
     handlers: list[object], parent_run_id: object, observers: Iterable[FallbackObserver]
 ) -> ExitStack:
-    """Return a context to start a call in: its observation stands where the handlers' would have."""
+    """Return a context for a call whose observation stands where the handlers' would have."""
     stack = ExitStack()
     for observer in observers if handlers else ():
         stands_in: Any = getattr(observer, "in_place_of", None)

@@ -111,7 +111,7 @@ def restore(call: Call, request: dict[str, Any]) -> None:
 
 
 def equip(call: Call | None, core: Any, deployment: Deployment, request: dict[str, Any]) -> None:
-    """Add to a request what depends on the target: the timeout, and asking for a stream's usage."""
+    """Add to a request what depends on the target: its timeout, and asking for usage."""
     if call is None:
         return
     params = deployment["litellm_params"]

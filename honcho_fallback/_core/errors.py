@@ -51,7 +51,7 @@ class FallbackExhausted(FallbackError, ExceptionGroup[Exception]):  # noqa: N818
 
     The members are the providers' own exceptions, in the order they came; ``__cause__`` is the
     last of them; ``record`` says what was asked, when and with which result. So that a traceback
-    can be read, each member keeps only the frames in which it was caught and raised.
+    can be read, each member keeps only the frame that raised it; its causes stay reachable.
     """
 
     def __new__(cls, message: str, exceptions: Sequence[Exception], record: CallRecord) -> Self:
@@ -170,31 +170,32 @@ def unknown_name(name: str, names: Iterable[str]) -> str:
 
 
 def shorten_tracebacks(errors: Iterable[BaseException]) -> None:
-    """Leave in each error, and in those it was raised for, the first and the last foreign frame.
+    """Leave in each error the frame that raised it, and none in those it was raised for.
 
     A group prints every member with all its causes: under LangChain 170 lines for two requests.
     The chain of causes stays as it is; only frames go, and with them the locals they keep alive.
     """
-    for error in _with_causes(errors):
-        frames = [tb for tb in _frames(error.__traceback__) if not _is_ours(tb)]
-        kept = frames[:1] + frames[-1:] if len(frames) > 1 else frames
-        shown: TracebackType | None = None
-        for tb in reversed(kept):
-            shown = TracebackType(shown, tb.tb_frame, tb.tb_lasti, tb.tb_lineno)
-        error.__traceback__ = shown
+    for error in errors:
+        foreign = [tb for tb in _frames(error.__traceback__) if not _is_ours(tb)]
+        for cause in _causes(error):
+            cause.__traceback__ = None
+        error.__traceback__ = None
+        if foreign:
+            last = foreign[-1]
+            error.__traceback__ = TracebackType(None, last.tb_frame, last.tb_lasti, last.tb_lineno)
 
 
-def _with_causes(errors: Iterable[BaseException]) -> list[BaseException]:
-    linked_errors: dict[int, BaseException] = {}
-    pending = list(errors)
+def _causes(error: BaseException) -> list[BaseException]:
+    causes: list[BaseException] = []
+    pending = [error]
     while pending:
-        error = pending.pop()
-        if id(error) in linked_errors:
-            continue
-        linked_errors[id(error)] = error
-        links = (error.__cause__, None if error.__suppress_context__ else error.__context__)
-        pending += [link for link in links if link is not None]
-    return list(linked_errors.values())
+        link = pending.pop()
+        context = None if link.__suppress_context__ else link.__context__
+        for cause in (link.__cause__, context):
+            if cause is not None and not any(cause is one for one in (error, *causes)):
+                causes.append(cause)
+                pending.append(cause)
+    return causes
 
 
 def _frames(traceback: TracebackType | None) -> Iterator[TracebackType]:

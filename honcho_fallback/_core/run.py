@@ -385,6 +385,8 @@ class FallbackRun:
                 what = f"{name} broke off after {len(partial_chunks)} chunks: {failure.kind.value}"
                 raise StreamInterrupted(what, partial_chunks, self.record) from error
             return self._choose(error, failure, now)
+        except FallbackExhausted as exhausted:
+            raise exhausted.with_traceback(None)  # noqa: B904 # without the frames in between
         finally:
             # What is raised refers to this frame; the frame must not refer to what is raised.
             del error

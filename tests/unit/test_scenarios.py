@@ -2,12 +2,19 @@
 
 from __future__ import annotations
 
-from typing import Any, NamedTuple
+import socket
+import traceback
+from typing import TYPE_CHECKING, Any, NamedTuple
 
+import httpx
+import openai
 import pytest
 from scripted import DRIVERS, ProviderError, Script
 
 from honcho_fallback import FallbackConfig, FallbackExhausted, FallbackPolicy, Target
+
+if TYPE_CHECKING:
+    from honcho_fallback import Attempt
 
 P, F, G = "primary", "fallback", "third"
 ERROR_429 = ProviderError(429, retry_after="30")
@@ -263,6 +270,28 @@ def test_exhaustion_carries_every_error_the_record_and_the_last_cause() -> None:
         "overloaded",
     ]
     assert error.split(lambda member: member is ERROR_429)[0].record is error.record  # type: ignore[union-attr] # it has such a member
+
+
+def test_the_traceback_of_an_exhaustion_can_be_read() -> None:
+    """Two SDKs that found nobody: who failed is on a page, and every cause is still there."""
+    with socket.socket() as unused:
+        unused.bind(("127.0.0.1", 0))
+        address = f"http://127.0.0.1:{unused.getsockname()[1]}"
+    client = openai.OpenAI(base_url=address, api_key="x", max_retries=0)
+
+    def ask(attempt: Attempt) -> Any:
+        return client.chat.completions.create(model=attempt.target.model, messages=[])
+
+    with client, pytest.raises(FallbackExhausted) as caught:
+        FallbackPolicy([Target(P), Target(F)], max_attempts=2).call(ask)
+    error = caught.value
+    shown = "".join(traceback.format_exception(error))
+    assert len(shown.splitlines()) < 60, shown
+    for member in error.exceptions:
+        assert isinstance(member, openai.APIConnectionError)
+        assert isinstance(member.__cause__, httpx.ConnectError)
+        assert member.__cause__.__cause__ is not None
+        assert member.__traceback__ is not None
 
 
 def test_an_untouched_error_tells_the_attempts_in_a_note() -> None:
