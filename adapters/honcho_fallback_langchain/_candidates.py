@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from secrets import token_hex
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from langchain_core.language_models import BaseChatModel
@@ -119,8 +120,10 @@ def targets_of(
         # A model's own key is no credential: nobody can refresh it.
         identity = None if credential else identity_of(inside, model, provider)
         if identity is None and before is not None and before.credential is credential:
-            # Without its seal: what is bound anew may have another name and is the same model.
-            identity = ":".join(before.identity.split(":")[:2])
+            identity = before.identity
+        elif identity is None and getattr(credential, "fingerprint", None) is None:
+            # Not left to the target: what is bound anew may have another name, and is the same.
+            identity = f"here:{token_hex(12)}"
         target = Target(
             model,
             provider,
