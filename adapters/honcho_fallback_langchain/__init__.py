@@ -45,5 +45,5 @@ def __getattr__(name: str) -> Any:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
     if find_spec("langchain") is None:
         raise ImportError(f"{name} needs langchain: pip install 'honcho-fallback[agents]'")
-    globals()[name] = found = getattr(import_module(_OF_AGENTS[name]), name)
-    return found
+    globals()[name] = attribute = getattr(import_module(_OF_AGENTS[name]), name)
+    return attribute

@@ -56,12 +56,12 @@ class Call:
     def __init__(
         self,
         chained: OverChain[Any, Any],
-        asked: Any,
+        call_input: Any,
         config: RunnableConfig | None,
         kwargs: dict[str, Any],
     ) -> None:
         self.chained = chained
-        self.input = asked
+        self.input = call_input
         self.kwargs = kwargs
         self.config = ensure_config(config)
         # Both are for this run and no child of it.
@@ -69,7 +69,7 @@ class Call:
         self.run_id = self.config.pop("run_id", None)
         self.manager: Manager | None = None
         self.usage: dict[str, int] = {}
-        # Langfuse's own handlers that an observer stands in for, and the run they were given to.
+        # The Langfuse handlers that an observer replaces, and the id of their run.
         self.replaced: tuple[list[object], object] = ([], None)
 
     def managed(self, kind: type[CallbackManager | AsyncCallbackManager]) -> Any:
@@ -88,9 +88,9 @@ class Call:
             config.get("metadata"),
             metadata,
         )
-        taken = take_out(manager, self.chained.observers)
-        if taken:
-            self.replaced = taken, manager.parent_run_id
+        handlers = take_out(manager, self.chained.observers)
+        if handlers:
+            self.replaced = handlers, manager.parent_run_id
             config["callbacks"] = manager
         if not manager.handlers:
             return None
@@ -119,7 +119,7 @@ class Call:
 
     def prepare(self, attempt: Attempt) -> tuple[Any, RunnableConfig, dict[str, Any]]:
         """Return the input, config and keywords for a candidate."""
-        asked, kwargs = self.chained.ask_for(attempt, self.input, self.kwargs)
+        candidate_input, kwargs = self.chained.ask_for(attempt, self.input, self.kwargs)
         if self.wants_content:
             self.run.report(parameters=parameters_of(attempt.target.client, kwargs))
         config = self.config
@@ -130,14 +130,14 @@ class Call:
                 child.add_metadata(attempt_metadata(self.run, attempt, primary))
                 child.add_tags([f"fallback:attempt:{attempt.number}"])
             config = cast("RunnableConfig", {**config, "callbacks": child})
-        return asked, config, kwargs
+        return candidate_input, config, kwargs
 
     def prepare_stream(self, attempt: Attempt) -> tuple[Any, RunnableConfig, dict[str, Any]]:
         """Prepare a stream, which is asked what it cost where somebody wants to know."""
-        asked, config, kwargs = self.prepare(attempt)
+        candidate_input, config, kwargs = self.prepare(attempt)
         if self.wants_content and may_be_asked_for_usage(attempt.target.client):
             kwargs = {"stream_usage": True, **kwargs}
-        return asked, config, kwargs
+        return candidate_input, config, kwargs
 
     def finish(self, attempt: Attempt, answer: Any) -> Any:
         """Note what an answer cost, and return it marked."""
@@ -149,13 +149,13 @@ class Call:
     def ask(self, attempt: Attempt) -> Any:
         """Ask one candidate."""
         candidate = with_key(attempt.target)
-        asked, config, kwargs = self.prepare(attempt)
-        silent = unheard(candidate, asked, kwargs) if self.manager is None else None
+        candidate_input, config, kwargs = self.prepare(attempt)
+        silent = unheard(candidate, candidate_input, kwargs) if self.manager is None else None
         try:
             if silent is not None:
                 answer = silent.invoke()
             else:
-                answer = candidate.invoke(asked, config, **kwargs)
+                answer = candidate.invoke(candidate_input, config, **kwargs)
         except MISREAD as error:
             check_misread(error)
             raise
@@ -164,13 +164,13 @@ class Call:
     async def aask(self, attempt: Attempt) -> Any:
         """Ask one candidate."""
         candidate = await awith_key(attempt.target)
-        asked, config, kwargs = self.prepare(attempt)
-        silent = unheard(candidate, asked, kwargs) if self.manager is None else None
+        candidate_input, config, kwargs = self.prepare(attempt)
+        silent = unheard(candidate, candidate_input, kwargs) if self.manager is None else None
         try:
             if silent is not None:
                 answer = await silent.ainvoke()
             else:
-                answer = await candidate.ainvoke(asked, config, **kwargs)
+                answer = await candidate.ainvoke(candidate_input, config, **kwargs)
         except MISREAD as error:
             check_misread(error)
             raise
@@ -179,14 +179,14 @@ class Call:
     def ask_for_stream(self, attempt: Attempt) -> Iterator[Any]:
         """Ask one candidate for its chunks."""
         candidate = with_key(attempt.target)
-        asked, config, kwargs = self.prepare_stream(attempt)
-        return to_its_end(candidate.stream(asked, config, **kwargs))
+        candidate_input, config, kwargs = self.prepare_stream(attempt)
+        return to_its_end(candidate.stream(candidate_input, config, **kwargs))
 
     async def ask_for_astream(self, attempt: Attempt) -> AsyncIterator[Any]:
         """Ask one candidate for its chunks."""
         candidate = await awith_key(attempt.target)
-        asked, config, kwargs = self.prepare_stream(attempt)
-        return ato_its_end(candidate.astream(asked, config, **kwargs))
+        candidate_input, config, kwargs = self.prepare_stream(attempt)
+        return ato_its_end(candidate.astream(candidate_input, config, **kwargs))
 
     def passing(self, chunk: Any) -> Any:
         """Note what a chunk says of its cost, and mark the message's last."""

@@ -73,7 +73,7 @@ def identify(candidate: Runnable[Any, Any]) -> Identity:
 
 
 def parameters_of(candidate: object, kwargs: Mapping[str, Any]) -> dict[str, Any]:
-    """Return what a candidate's model is told beside the messages, as far as tracing knows it."""
+    """Return the parameters of a candidate's model that LangChain's tracing knows."""
     model = _first_chat_model(candidate)
     if model is None:
         return {}
@@ -97,7 +97,7 @@ def may_be_asked_for_usage(candidate: object) -> bool:
 def targets_of(
     candidates: Sequence[Runnable[Any, Any]],
     credentials: Sequence[Credential | None] = (),
-    known: Sequence[Target | None] = (),
+    earlier_targets: Sequence[Target | None] = (),
 ) -> list[Target]:
     """Make the targets of a chain, each with a name of its own."""
     if len(credentials) > len(candidates):
@@ -105,18 +105,18 @@ def targets_of(
             "credentials", "there are more than candidates", "pass one for each, or None"
         )
     targets: list[Target] = []
-    taken: dict[str, int] = {}
+    name_counts: dict[str, int] = {}
     for position, candidate in enumerate(candidates):
         model, provider, window = identify(candidate)
         name = f"{provider}/{model}" if provider else model
-        taken[name] = taken.get(name, 0) + 1
-        if taken[name] > 1:  # the same model with another key, or another chain
-            name = f"{name}#{taken[name]}"
+        name_counts[name] = name_counts.get(name, 0) + 1
+        if name_counts[name] > 1:  # the same model with another key, or another chain
+            name = f"{name}#{name_counts[name]}"
         credential = credentials[position] if position < len(credentials) else None
         if credential is not None:
             check_takes_keys(candidate, position)
         inside = _first_chat_model(candidate)
-        before = known[position] if position < len(known) else None
+        before = earlier_targets[position] if position < len(earlier_targets) else None
         # A model's own key is no credential: nobody can refresh it.
         identity = None if credential else identity_of(inside, model, provider)
         if identity is None and before is not None and before.credential is credential:
@@ -141,31 +141,33 @@ def targets_of(
 def given_candidates(
     candidates: tuple[object, ...], options: dict[str, Any], *, chat_models: bool
 ) -> list[Runnable[Any, Any]]:
-    """Return the candidates given to a constructor: by position, or by name as a file has them."""
-    named = options.pop("candidates", None)
-    if candidates and named is not None:
+    """Return a constructor's candidates: by position, or by name as a saved file passes them."""
+    by_name = options.pop("candidates", None)
+    if candidates and by_name is not None:
         raise FallbackConfigError.about(
             "candidates", "they came by position and by name", "pass them by position"
         )
-    return check_candidates(candidates or named or (), chat_models=chat_models)
+    return check_candidates(candidates or by_name or (), chat_models=chat_models)
 
 
 def check_candidates(
     candidates: Iterable[object], *, chat_models: bool
 ) -> list[Runnable[Any, Any]]:
     """Return the candidates as a list."""
-    given = list(candidates)
-    if not given:
+    entries = list(candidates)
+    if not entries:
         raise FallbackConfigError.about(
             "candidates", "there is none", "pass the primary, then its fallbacks"
         )
     listed: list[Runnable[Any, Any]] = []
-    for position, candidate in enumerate(given):
+    for position, candidate in enumerate(entries):
         what = f"candidates[{position}]"
         if not isinstance(candidate, Runnable):
-            found = candidate.__name__ if isinstance(candidate, type) else type(candidate).__name__
+            class_name = (
+                candidate.__name__ if isinstance(candidate, type) else type(candidate).__name__
+            )
             raise FallbackConfigError.about(
-                what, f"got {found}, not a Runnable", "pass a chat model or a chain"
+                what, f"got {class_name}, not a Runnable", "pass a chat model or a chain"
             )
         if chat_models and chat_model_of(candidate) is None:
             raise FallbackConfigError.about(
@@ -185,6 +187,6 @@ def _first_chat_model(candidate: object) -> BaseChatModel | None:
         (candidate,) = candidate.steps__.values()
         return _first_chat_model(candidate)
     if isinstance(candidate, RunnableSequence):
-        found = (_first_chat_model(step) for step in candidate.steps)
-        return next((model for model in found if model is not None), None)
+        models = (_first_chat_model(step) for step in candidate.steps)
+        return next((model for model in models if model is not None), None)
     return chat_model_of(candidate)

@@ -74,14 +74,15 @@ class FallbackChatModel(Verbs[LanguageModelInput, AIMessage, AIMessageChunk], Ba
     def __init__(self, *candidates: Runnable[Any, Any], **options: Any) -> None:
         fields = type(self).model_fields
         listed = given_candidates(candidates, options, chat_models=True)
-        passed = {name: options.pop(name) for name in _PASSED_ON & options.keys()}
+        candidate_fields = {name: options.pop(name) for name in _PASSED_ON & options.keys()}
         own = {name: options.pop(name) for name in fields.keys() & options.keys()}
-        if passed:
+        if candidate_fields:
             listed = [
-                rebound(one, lambda model: model.model_copy(update=passed)) for one in listed
+                rebound(one, lambda model: model.model_copy(update=candidate_fields))
+                for one in listed
             ]
-        given = own.pop("options", Options()).updated(options)
-        own |= {"candidates": listed, "options": given}
+        updated_options = own.pop("options", Options()).updated(options)
+        own |= {"candidates": listed, "options": updated_options}
         super().__init__(**own)
         self._add_version("honcho-fallback", _VERSION)
         _ = self.policy  # what is wrong with the options is said here and now
@@ -110,7 +111,7 @@ class FallbackChatModel(Verbs[LanguageModelInput, AIMessage, AIMessageChunk], Ba
         def change(model: BaseChatModel) -> Runnable[Any, Any]:
             return model.bind_tools(tools, **kwargs)
 
-        changed = each(self._asked(), change, "tools", _BOUND_TOOLS)
+        changed = each(self._clients(), change, "tools", _BOUND_TOOLS)
         return self._derived(changed, self.options, prepared=True).bind()
 
     def with_structured_output(
@@ -129,7 +130,7 @@ class FallbackChatModel(Verbs[LanguageModelInput, AIMessage, AIMessageChunk], Ba
         def change(model: BaseChatModel) -> Runnable[Any, Any]:
             return model.with_structured_output(schema, **kwargs)
 
-        changed = each(self._asked(), change, "structured output", _BOUND_TOOLS)
+        changed = each(self._clients(), change, "structured output", _BOUND_TOOLS)
         return FallbackRunnable.over(changed, self.options, self.policy)
 
     def with_retry(self, **kwargs: Any) -> Self:
@@ -138,7 +139,7 @@ class FallbackChatModel(Verbs[LanguageModelInput, AIMessage, AIMessageChunk], Ba
         Args:
             **kwargs: As for any runnable.
         """
-        changed = [candidate.with_retry(**kwargs) for candidate in self._asked()]
+        changed = [candidate.with_retry(**kwargs) for candidate in self._clients()]
         return self._derived(changed, self.options, prepared=True)
 
     def configurable_fields(self, **fields: AnyConfigurableField) -> Self:
@@ -150,7 +151,7 @@ class FallbackChatModel(Verbs[LanguageModelInput, AIMessage, AIMessageChunk], Ba
         Raises:
             FallbackConfigError: No candidate has one of them.
         """
-        changed = configurable(self._asked(), fields)
+        changed = configurable(self._clients(), fields)
         return self._derived(changed, self.options, prepared=True)
 
     def own_callbacks(self) -> tuple[Any, bool, list[str] | None, dict[str, Any] | None]:
@@ -165,7 +166,7 @@ class FallbackChatModel(Verbs[LanguageModelInput, AIMessage, AIMessageChunk], Ba
         """Return the input and the keywords for one attempt, as its provider takes them.
 
         Args:
-            attempt: Whom to ask.
+            attempt: The attempt that calls a candidate.
             asked: The caller's input.
             kwargs: The caller's keywords.
         """
@@ -258,13 +259,13 @@ class FallbackChatModel(Verbs[LanguageModelInput, AIMessage, AIMessageChunk], Ba
     def _silent(
         self, messages: list[BaseMessage], stop: list[str] | None, kwargs: dict[str, Any]
     ) -> Silent:
-        given = {"stop": stop, **kwargs}
-        return Silent(self.policy, self.ask_for, messages, given, self.observers)
+        call_kwargs = {"stop": stop, **kwargs}
+        return Silent(self.policy, self.ask_for, messages, call_kwargs, self.observers)
 
     @property
     def _primary(self) -> BaseChatModel:
         return cast("BaseChatModel", chat_model_of(self.candidates[0]))
 
-    def _asked(self) -> list[Runnable[Any, Any]]:
-        """Return the candidates as they are asked, their SDKs' retries off."""
+    def _clients(self) -> list[Runnable[Any, Any]]:
+        """Return the candidates as the policy calls them, without the retries of their SDKs."""
         return [target.client for target in self.policy.targets]

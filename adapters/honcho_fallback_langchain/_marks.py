@@ -17,32 +17,35 @@ KEY = "fallback"
 
 
 def describe(run: FallbackRun, attempt: Attempt) -> dict[str, Any]:
-    """Tell who answers and who was asked before: classes and statuses, no provider's text."""
+    """Describe the attempt that answers and the failed ones, without any provider's text."""
     target = attempt.target
     attempts = [
         *_failed_attempts(run, attempt),
-        _asked(target.name, target.model, target.provider),
+        _entry_of(target.name, target.model, target.provider),
     ]
     return {"is_fallback": attempt.is_fallback, "model": target.model, "attempts": attempts}
 
 
-def mark(answer: Any, told: Mapping[str, Any]) -> Any:
-    """Return an answer that says who gave it; the object given may sit in a cache and stays."""
+def mark(answer: Any, description: Mapping[str, Any]) -> Any:
+    """Return an answer with its description: a copy, because a cache may hold the original."""
     if isinstance(answer, AIMessage):
         inner = answer.response_metadata.get(KEY)
-        metadata = {**answer.response_metadata, KEY: _around(inner, told) if inner else told}
+        metadata = {
+            **answer.response_metadata,
+            KEY: _around(inner, description) if inner else description,
+        }
         return answer.model_copy(update={"response_metadata": metadata})
     if isinstance(answer, dict) and isinstance(answer.get("raw"), AIMessage):
-        return {**answer, "raw": mark(answer["raw"], told)}
+        return {**answer, "raw": mark(answer["raw"], description)}
     return answer
 
 
-def _around(inner: Mapping[str, Any], told: Mapping[str, Any]) -> dict[str, Any]:
+def _around(inner: Mapping[str, Any], outer: Mapping[str, Any]) -> dict[str, Any]:
     # A candidate may be a chain of its own: who answered is who answered there.
     return {
-        "is_fallback": told["is_fallback"] or inner["is_fallback"],
+        "is_fallback": outer["is_fallback"] or inner["is_fallback"],
         "model": inner["model"],
-        "attempts": [*told["attempts"][:-1], *inner["attempts"]],
+        "attempts": [*outer["attempts"][:-1], *inner["attempts"]],
     }
 
 
@@ -70,13 +73,13 @@ def _failed_attempts(run: FallbackRun, attempt: Attempt) -> list[dict[str, Any]]
 
 
 def _failed(attempt: AttemptRecord) -> dict[str, Any]:
-    told = _asked(attempt.target, attempt.model, attempt.provider)
-    told["kind"] = attempt.kind.value if attempt.kind else None
-    told["status"] = attempt.status
-    told["error"] = attempt.error
-    told["milliseconds"] = round(attempt.seconds * 1000, 1)
-    return told
+    entry = _entry_of(attempt.target, attempt.model, attempt.provider)
+    entry["kind"] = attempt.kind.value if attempt.kind else None
+    entry["status"] = attempt.status
+    entry["error"] = attempt.error
+    entry["milliseconds"] = round(attempt.seconds * 1000, 1)
+    return entry
 
 
-def _asked(target: str, model: str, provider: str | None) -> dict[str, Any]:
+def _entry_of(target: str, model: str, provider: str | None) -> dict[str, Any]:
     return {"target": target, "model": model, "provider": provider}

@@ -43,18 +43,18 @@ def for_provider(messages: list[BaseMessage], provider: str) -> list[BaseMessage
     reader = family_of(provider)
     ids = _new_ids(messages, reader)
     markers = markers_unknown_to(reader)
-    sent: list[BaseMessage] = []
+    converted: list[BaseMessage] = []
     same = True
     for message in messages:
         changes = _changes(message, reader, ids, markers)
         if not changes:
-            sent.append(message)
+            converted.append(message)
             continue
         same = False
         copy = message.model_copy(update=changes)
         if not _says_nothing(copy):
-            sent.append(copy)
-    return messages if same else sent
+            converted.append(copy)
+    return messages if same else converted
 
 
 def _changes(
@@ -90,21 +90,21 @@ def _is_foreign(message: AIMessage, reader: str) -> bool:
 
 def _shared_by_all(message: AIMessage) -> dict[str, Any]:
     """Return what has to change for only text and tool calls to remain."""
-    wanted: dict[str, Any] = {}
+    fields: dict[str, Any] = {}
     text: Any = message.content
     if _has_blocks(message) and not all(map(_is_plain_text, _blocks(message))):
         text = "".join(map(_text_of, _blocks(message)))
-        wanted["tool_calls"] = [*message.tool_calls, *_calls_only_in_blocks(message)]
-        wanted["response_metadata"] = _without(message.response_metadata, "output_version")
+        fields["tool_calls"] = [*message.tool_calls, *_calls_only_in_blocks(message)]
+        fields["response_metadata"] = _without(message.response_metadata, "output_version")
     extra = message.additional_kwargs
-    if any(extra[name] for name in extra.keys() - _KEPT):
+    if any(extra[name] for name in extra.keys() - _SHARED_KWARGS):
         text = text or extra.get("refusal") or ""
-        wanted["additional_kwargs"] = _without(extra, *(extra.keys() - _KEPT))
+        fields["additional_kwargs"] = _without(extra, *(extra.keys() - _SHARED_KWARGS))
     if (message.id or "").startswith(_SERVER_IDS):
-        wanted["id"] = None
+        fields["id"] = None
     if isinstance(text, str) and not text.strip():
         text = ""  # some refuse blank text; none at all is no text block
-    return _changed(message, {"content": text, **wanted})
+    return _changed(message, {"content": text, **fields})
 
 
 def _without(entries: Mapping[str, Any], *names: str) -> dict[str, Any]:
@@ -162,23 +162,23 @@ def _new_ids(messages: Iterable[BaseMessage], reader: str) -> dict[str, str]:
 
 
 def _call_ids(message: AIMessage) -> list[str]:
-    calls = [call.get("id") for call in (*message.tool_calls, *message.invalid_tool_calls)]
-    used = [
+    listed_ids = [call.get("id") for call in (*message.tool_calls, *message.invalid_tool_calls)]
+    block_ids = [
         block.get("id") for block in _dicts(_blocks(message)) if block.get("type") == "tool_use"
     ]
-    return [found for found in (*calls, *used) if found]
+    return [call_id for call_id in (*listed_ids, *block_ids) if call_id]
 
 
 def _with_ids(
     message: BaseMessage, changes: Mapping[str, Any], ids: Mapping[str, str]
 ) -> dict[str, Any]:
-    wanted = {
+    fields = {
         name: _renamed(changes.get(name, getattr(message, name)), ids)
         for name in _CALL_FIELDS & type(message).model_fields.keys()
     }
     if isinstance(message, ToolMessage):
-        wanted["tool_call_id"] = ids.get(message.tool_call_id, message.tool_call_id)
-    return _changed(message, wanted, changes)
+        fields["tool_call_id"] = ids.get(message.tool_call_id, message.tool_call_id)
+    return _changed(message, fields, changes)
 
 
 def _renamed(value: Any, ids: Mapping[str, str]) -> Any:
@@ -188,18 +188,18 @@ def _renamed(value: Any, ids: Mapping[str, str]) -> Any:
 def _block_renamed(block: Any, ids: Mapping[str, str]) -> Any:
     if not is_block(block):
         return block
-    found = {name: str(block[name]) for name in _ID_KEYS & block.keys()}
-    return block | {name: ids[old] for name, old in found.items() if old in ids}
+    old_ids = {name: str(block[name]) for name in _ID_KEYS & block.keys()}
+    return block | {name: ids[old] for name, old in old_ids.items() if old in ids}
 
 
 def _changed(
-    message: BaseMessage, wanted: Mapping[str, Any], already: Mapping[str, Any] | None = None
+    message: BaseMessage, fields: Mapping[str, Any], changes: Mapping[str, Any] | None = None
 ) -> dict[str, Any]:
-    now = already or {}
+    current = changes or {}
     return {
         name: value
-        for name, value in wanted.items()
-        if value != now.get(name, getattr(message, name))
+        for name, value in fields.items()
+        if value != current.get(name, getattr(message, name))
     }
 
 
@@ -216,7 +216,8 @@ def _dicts(blocks: Iterable[str | dict[str, Any]]) -> Iterable[dict[str, Any]]:
     return (block for block in blocks if isinstance(block, dict))
 
 
-_KEPT: Final = frozenset({"name"})  # the one additional keyword that is no provider's own
+# The only additional keyword that is not specific to a provider.
+_SHARED_KWARGS: Final = frozenset({"name"})
 _SERVER_IDS: Final = ("msg_", "resp_")  # OpenAI looks for what such an id names
 _TEXT_IN: Final = {"text": "text", "output_text": "text", "refusal": "refusal"}
 _CALL_FIELDS: Final = frozenset({"content", "invalid_tool_calls", "tool_calls"})

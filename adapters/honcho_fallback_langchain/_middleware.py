@@ -76,11 +76,11 @@ class FallbackMiddleware(AgentMiddleware[Any, Any, Any]):
         self, *fallbacks: BaseChatModel | str, **options: Unpack[FallbackOptions]
     ) -> None:
         super().__init__()
-        held = Options().updated(options)
+        updated_options = Options().updated(options)
         self.fallbacks = [_chat_model(one, position) for position, one in enumerate(fallbacks)]
         if not self.fallbacks:
             raise FallbackConfigError.about("fallbacks", "there is none", "pass a chat model")
-        self._hold(held, None)
+        self._hold(updated_options, None)
 
     @property
     def name(self) -> str:
@@ -96,12 +96,14 @@ class FallbackMiddleware(AgentMiddleware[Any, Any, Any]):
         Raises:
             FallbackConfigError: One is unknown, of the wrong type or out of range.
         """
-        held = self.options.updated(options)
-        made = FallbackMiddleware(
-            *self.fallbacks, fallback_config=held.config, observers=held.observers
+        updated_options = self.options.updated(options)
+        middleware = FallbackMiddleware(
+            *self.fallbacks,
+            fallback_config=updated_options.config,
+            observers=updated_options.observers,
         )
-        made._hold(held, self._own)
-        return made
+        middleware._hold(updated_options, self._own)
+        return middleware
 
     def turn(self) -> Turn:
         """Open a user turn, for ``with``: what a switch lasts for, and how the turn ended.
@@ -131,17 +133,17 @@ class FallbackMiddleware(AgentMiddleware[Any, Any, Any]):
         config = call.surroundings.config
 
         def ask(attempt: Attempt) -> ModelResponse[Any]:
-            asked = call.request_for(attempt, with_key(attempt.target))
+            model_request = call.request_for(attempt, with_key(attempt.target))
             try:
                 if config is None:
-                    return call.finish(attempt, handler(asked))
+                    return call.finish(attempt, handler(model_request))
                 with set_config_context(config) as context:
-                    return call.finish(attempt, context.run(handler, asked))
+                    return call.finish(attempt, context.run(handler, model_request))
             except MISREAD as error:
                 check_misread(error)
                 raise
 
-        return call.told(call.policy.call(in_time(ask), run=call.run))
+        return call.with_position(call.policy.call(in_time(ask), run=call.run))
 
     async def awrap_model_call(
         self,
@@ -162,17 +164,19 @@ class FallbackMiddleware(AgentMiddleware[Any, Any, Any]):
         config = call.surroundings.config
 
         async def ask(attempt: Attempt) -> ModelResponse[Any]:
-            asked = call.request_for(attempt, await awith_key(attempt.target))
+            model_request = call.request_for(attempt, await awith_key(attempt.target))
             try:
                 if config is None:
-                    return call.finish(attempt, await handler(asked))
+                    return call.finish(attempt, await handler(model_request))
                 with set_config_context(config) as context:
-                    return call.finish(attempt, await coro_with_context(handler(asked), context))
+                    return call.finish(
+                        attempt, await coro_with_context(handler(model_request), context)
+                    )
             except MISREAD as error:
                 check_misread(error)
                 raise
 
-        return call.told(await call.policy.acall(ask, run=call.run))
+        return call.with_position(await call.policy.acall(ask, run=call.run))
 
     def _hold(self, options: Options, before: FallbackPolicy | None) -> None:
         if options.config.reset == "turn" and not isinstance(self, _TurnMiddleware):
@@ -182,23 +186,25 @@ class FallbackMiddleware(AgentMiddleware[Any, Any, Any]):
                 'use FallbackMiddleware itself, or reset="iteration"',
             )
         self.options = options
-        # Whose fallbacks and turns all policies share; there is no agent yet, and no primary.
-        nobody = replace(options, credentials=(None, *options.credentials[1:]))
-        self._own = policy_over([self.fallbacks[0], *self.fallbacks], nobody, before, replaced=1)
-        self._asked = [target.client for target in self._own.targets[1:]]
-        for model in self._asked:
+        # This policy has no primary: there is no agent yet. Others share its fallbacks and turns.
+        own_options = replace(options, credentials=(None, *options.credentials[1:]))
+        self._own = policy_over(
+            [self.fallbacks[0], *self.fallbacks], own_options, before, replaced=1
+        )
+        self._fallback_models = [target.client for target in self._own.targets[1:]]
+        for model in self._fallback_models:
             _ = model._serialized  # noqa: SLF001 # or each attempt's copy would make it anew
-        # By the model's id. Not a run's state: who is not found here is made anew.
+        # A cache by the model's id, not the state of a run: a missing policy is built again.
         self._policies: dict[int, tuple[BaseChatModel, FallbackPolicy]] = {}
 
     def _policy_of(self, primary: BaseChatModel) -> FallbackPolicy:
-        found = self._policies.get(id(primary))
-        if found is None:
-            candidates = [primary, *self._asked]
-            found = primary, policy_over(candidates, self.options, self._own, replaced=1)
+        entry = self._policies.get(id(primary))
+        if entry is None:
+            candidates = [primary, *self._fallback_models]
+            entry = primary, policy_over(candidates, self.options, self._own, replaced=1)
             latest = list(self._policies.items())[1 - _PRIMARIES :]
-            self._policies = {**dict(latest), id(primary): found}
-        return found[1]
+            self._policies = {**dict(latest), id(primary): entry}
+        return entry[1]
 
 
 class _TurnMiddleware(FallbackMiddleware):
@@ -245,12 +251,12 @@ def _kind_for(options: dict[str, Any]) -> type[FallbackMiddleware]:
     return _ToldTurnMiddleware if options.get("observers") else _TurnMiddleware
 
 
-def _chat_model(given: object, position: int) -> BaseChatModel:
-    model = init_chat_model(given) if isinstance(given, str) else given
+def _chat_model(fallback: object, position: int) -> BaseChatModel:
+    model = init_chat_model(fallback) if isinstance(fallback, str) else fallback
     if not isinstance(model, BaseChatModel):
         raise FallbackConfigError.about(
             f"fallbacks[{position}]",
-            f"got a {type(given).__name__}",
+            f"got a {type(fallback).__name__}",
             "pass a chat model without tools bound (the agent binds them) or its name",
         )
     return model

@@ -33,7 +33,7 @@ class ModelCall:
     Args:
         policy: Over the agent's model and the fallbacks.
         request: The agent's.
-        observers: Whom to tell.
+        observers: The observers of the call.
     """
 
     __slots__ = ("began_at", "policy", "request", "run", "surroundings", "turn")
@@ -49,13 +49,13 @@ class ModelCall:
         self.turn: Turn | None = None
         self.began_at = 0
         if self.policy.config.reset == "turn":
-            kept = self.policy.turn()
-            turn = turn or Turn.current(kept.owner)
+            graph_turn = self.policy.turn()
+            turn = turn or Turn.current(graph_turn.owner)
             if turn is None:  # the graph keeps it
                 position = cast("int", request.state.get(POSITION, 0))
-                kept.advance(min(position, len(policy.targets) - 1))
-                self.began_at = kept.position
-                self.turn = turn = kept
+                graph_turn.advance(min(position, len(policy.targets) - 1))
+                self.began_at = graph_turn.position
+                self.turn = turn = graph_turn
         self.surroundings = around = surroundings(observers)
         with in_place_of(around.handlers, around.parent_run_id, observers):
             self.run = self.policy.start(turn=turn)
@@ -80,9 +80,9 @@ class ModelCall:
         if model is not request.model:
             changes["model"] = model
         if target.provider is not None:
-            given = cast("list[BaseMessage]", request.messages)
-            messages = for_provider(given, target.provider)
-            if messages is not given:
+            history = cast("list[BaseMessage]", request.messages)
+            messages = for_provider(history, target.provider)
+            if messages is not history:
                 changes["messages"] = messages
             if target.provider != self.policy.targets[0].provider:
                 changes |= self._foreign(target.provider)
@@ -99,24 +99,22 @@ class ModelCall:
             (changes["system_message"],) = for_provider([request.system_message], provider)
         return changes
 
-    def finish(self, attempt: Attempt, answered: Any) -> ModelResponse[Any]:
+    def finish(self, attempt: Attempt, answer: Any) -> ModelResponse[Any]:
         """Note what an answer cost, and mark its message."""
-        response = (
-            ModelResponse(result=[answered]) if isinstance(answered, AIMessage) else answered
-        )
-        told = describe(self.run, attempt)
-        result = [mark(message, told) for message in response.result]
+        response = ModelResponse(result=[answer]) if isinstance(answer, AIMessage) else answer
+        description = describe(self.run, attempt)
+        result = [mark(message, description) for message in response.result]
         for message in result:
             usage = usage_of(message)
             if usage is not None:
                 self.run.report(usage=usage)
         return replace(response, result=result)
 
-    def told(
+    def with_position(
         self, response: ModelResponse[Any]
     ) -> ModelResponse[Any] | ExtendedModelResponse[Any]:
-        """Return the response, with the turn's new place for the graph's state."""
+        """Return the response, with the turn's position for the graph's state if it changed."""
         if self.turn is None or self.turn.position == self.began_at:
             return response
-        kept = {POSITION: self.turn.position, PRIMARY: self.policy.targets[0].name}
-        return ExtendedModelResponse(response, Command(update=kept))
+        state_update = {POSITION: self.turn.position, PRIMARY: self.policy.targets[0].name}
+        return ExtendedModelResponse(response, Command(update=state_update))

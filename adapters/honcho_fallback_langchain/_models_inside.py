@@ -13,7 +13,8 @@ if TYPE_CHECKING:
 
     from pydantic import BaseModel
 
-_ASKED_WITH: Final = {"config", "config_factories", "kwargs"}  # of a binding; holds no candidate
+# Fields of a binding that contain no candidate.
+_BINDING_FIELDS: Final = {"config", "config_factories", "kwargs"}
 
 
 def with_changed(part: Any, change: Callable[[Any], Any]) -> Any:
@@ -22,7 +23,7 @@ def with_changed(part: Any, change: Callable[[Any], Any]) -> Any:
     if issubclass(kind, BaseChatModel):
         return change(part)
     if _is_composite(kind):
-        fields = {name: getattr(part, name) for name in kind.model_fields.keys() - _ASKED_WITH}
+        fields = {name: getattr(part, name) for name in kind.model_fields.keys() - _BINDING_FIELDS}
         changed = {name: with_changed(value, change) for name, value in fields.items()}
         return copied(part, changed) if differ(changed.values(), fields.values()) else part
     if kind in {list, tuple}:
@@ -51,9 +52,9 @@ def copied(model: Any, changes: dict[str, Any]) -> Any:
 def of_integration(model: Any, table: dict[tuple[str, str], Any]) -> Any:
     """Look a chat model up by distribution and class: no provider's package is imported."""
     for base in type(model).__mro__:
-        found = table.get((base.__module__.partition(".")[0], base.__name__))
-        if found is not None:
-            return found
+        entry = table.get((base.__module__.partition(".")[0], base.__name__))
+        if entry is not None:
+            return entry
     return None
 
 
@@ -62,8 +63,8 @@ def derived(client: Any, **options: Any) -> Any:
     owner = owner_of(client)
     if owner is None:
         return client
-    made = owner.with_options(**options)
-    return made if owner is client else type(client)(made)
+    new_client = owner.with_options(**options)
+    return new_client if owner is client else type(client)(new_client)
 
 
 def owner_of(client: Any) -> Any:

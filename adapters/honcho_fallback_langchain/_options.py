@@ -51,7 +51,7 @@ class Options:
         config: The policy's.
         agent: A label for logs and records.
         credentials: What each candidate is asked with; None, or nothing, for its own key.
-        observers: Whom to tell.
+        observers: The observers of each call.
         sdk_retries: ``"off"`` uses candidates through copies whose SDK does not retry by itself,
             and gives up when an attempt's time is over; ``"keep"`` leaves them alone.
     """
@@ -83,17 +83,17 @@ class Options:
 
     def plain(self) -> dict[str, Any]:
         """Return what differs from the defaults and is a plain value, in a fixed order."""
-        told: dict[str, Any] = {}
+        values: dict[str, Any] = {}
         for name in sorted(self.config.model_fields_set):
             value = getattr(self.config, name)
             if isinstance(value, frozenset):
                 value = sorted(value)
             if value is None or isinstance(value, str | int | float | list):
-                told[name] = value
+                values[name] = value
         for name in ("agent", "sdk_retries"):
             if getattr(self, name) != getattr(_DEFAULTS, name):
-                told[name] = getattr(self, name)
-        return told
+                values[name] = getattr(self, name)
+        return values
 
 
 _DEFAULTS = Options()
@@ -109,9 +109,9 @@ def policy_over(
     """Make the policy over candidates, their SDKs' retries off where that is asked for."""
     if options.sdk_retries == "off":
         candidates = [within_attempts(without_sdk_retries(one)) for one in candidates]
-    known = () if before is None else (*[None] * replaced, *before.targets[replaced:])
+    earlier_targets = () if before is None else (*[None] * replaced, *before.targets[replaced:])
     return FallbackPolicy(
-        targets_of(candidates, options.credentials, known),
+        targets_of(candidates, options.credentials, earlier_targets),
         options.config,
         agent=options.agent,
         observers=options.observers,

@@ -50,7 +50,7 @@ class OverChain(Generic[Input, Output]):
 
     @property
     def observers(self) -> tuple[FallbackObserver, ...]:
-        """Return whom to tell."""
+        """Return the observers of the chain's calls."""
         return self.options.observers
 
     def with_fallback_config(self, **options: Unpack[FallbackOptions]) -> Self:
@@ -97,8 +97,8 @@ class OverChain(Generic[Input, Output]):
 
     def __getstate__(self) -> dict[Any, Any]:
         state: Any = super().__getstate__()
-        held = {name: value for name, value in state["__dict__"].items() if name not in _CACHED}
-        return {**state, "__dict__": held}
+        fields = {name: value for name, value in state["__dict__"].items() if name not in _CACHED}
+        return {**state, "__dict__": fields}
 
     def __deepcopy__(self, memo: dict[int, Any] | None = None) -> Self:
         copied = [deepcopy(candidate, memo) for candidate in self.candidates]
@@ -107,8 +107,8 @@ class OverChain(Generic[Input, Output]):
     def _derived(
         self, candidates: list[Runnable[Any, Any]], options: Options, *, prepared: bool = False
     ) -> Self:
-        asked = options if not prepared else replace(options, sdk_retries="keep")
-        policy = policy_over(candidates, asked, self.policy)
+        policy_options = options if not prepared else replace(options, sdk_retries="keep")
+        policy = policy_over(candidates, policy_options, self.policy)
         changes = {"candidates": candidates, "options": options, "policy": policy}
         derived: Self = cast("Any", self).model_copy(update=changes)
         vars(derived).pop("_serialized", None)

@@ -15,13 +15,13 @@ def joined_profile(profiles: Sequence[ModelProfile | None]) -> ModelProfile | No
 
     What one of them does not tell is not promised, and what they disagree on is left out.
     """
-    known = [cast("dict[str, Any]", profile) for profile in profiles if profile is not None]
-    if not known or len(known) < len(profiles):
+    entries = [cast("dict[str, Any]", profile) for profile in profiles if profile is not None]
+    if not entries or len(entries) < len(profiles):
         return None
-    shared = set(known[0]).intersection(*known[1:])
-    joined = {name: _join([profile[name] for profile in known]) for name in sorted(shared)}
-    kept = {name: value for name, value in joined.items() if value is not None}
-    return cast("ModelProfile", kept)
+    shared = set(entries[0]).intersection(*entries[1:])
+    joined = {name: _join([profile[name] for profile in entries]) for name in sorted(shared)}
+    fields = {name: value for name, value in joined.items() if value is not None}
+    return cast("ModelProfile", fields)
 
 
 def _join(values: list[Any]) -> Any:

@@ -33,7 +33,7 @@ def provider_of(model: Any) -> str | None:
         model = model.bound  # pyright: ignore[reportUnknownMemberType, reportUnknownVariableType]  # Runnable[Any, Any]
     if not isinstance(model, BaseChatModel):
         return None
-    # Public in all but name: integrations are told to override it.
+    # Public in all but name: LangChain asks integrations to override it.
     return model._get_ls_params().get("ls_provider")  # noqa: SLF001  # pyright: ignore[reportPrivateUsage]
 
 
@@ -45,19 +45,19 @@ def settings_for(provider: str, settings: Mapping[str, Any]) -> dict[str, Any]:
     temperature, stop words, response formats, whatever is not in the tables.
     """
     family = family_of(provider)
-    kept = {
+    family_settings = {
         name: value
         for name, value in settings.items()
         if name not in SETTINGS or family in SETTINGS[name]
     }
-    for name in HEADER_SETTINGS & kept.keys():
-        kept[name] = _headers_for(family, kept[name])
-        if not kept[name]:
-            del kept[name]
-    tools = kept.get("tools")
+    for name in HEADER_SETTINGS & family_settings.keys():
+        family_settings[name] = _headers_for(family, family_settings[name])
+        if not family_settings[name]:
+            del family_settings[name]
+    tools = family_settings.get("tools")
     if is_list(tools):
-        kept["tools"] = tools_for(provider, tools)
-    return kept
+        family_settings["tools"] = tools_for(provider, tools)
+    return family_settings
 
 
 def tools_for(provider: str, tools: list[Any]) -> list[Any]:
@@ -72,7 +72,7 @@ def markers_unknown_to(family: str) -> frozenset[str]:
     """Name the markers that a provider refuses; none for a provider that is not known here."""
     if family not in KNOWN:
         return frozenset()
-    return frozenset(name for name, known_to in MARKERS.items() if family not in known_to)
+    return frozenset(name for name, families in MARKERS.items() if family not in families)
 
 
 def without_markers(block: dict[str, Any], markers: frozenset[str]) -> dict[str, Any]:
@@ -121,8 +121,8 @@ def _headers_for(family: str, headers: Any) -> Any:
         name: value
         for name, value in headers.items()
         if all(
-            family in known_to
-            for start, known_to in HEADERS.items()
+            family in families
+            for start, families in HEADERS.items()
             if str(name).lower().startswith(start)
         )
     }

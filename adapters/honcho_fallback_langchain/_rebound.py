@@ -62,11 +62,11 @@ def configurable(
     changed: list[Runnable[Any, Any]] = []
     unknown = set(fields)
     for candidate in candidates:
-        known = {name: fields[name] for name in fields.keys() & _fields_of(candidate)}
-        unknown -= known.keys()
-        if known:
+        own_fields = {name: fields[name] for name in fields.keys() & _fields_of(candidate)}
+        unknown -= own_fields.keys()
+        if own_fields:
             candidate = cast("RunnableSerializable[Any, Any]", candidate)  # it has fields
-            changed.append(candidate.configurable_fields(**known))
+            changed.append(candidate.configurable_fields(**own_fields))
         else:
             changed.append(candidate)
     if unknown:

@@ -44,27 +44,27 @@ def surroundings(observers: Iterable[FallbackObserver]) -> Surroundings:
     if not isinstance(manager, BaseCallbackManager):
         return Surroundings()
     manager = manager.copy()
-    taken = take_out(manager, observers)
-    if not taken:
+    handlers = take_out(manager, observers)
+    if not handlers:
         return Surroundings()
     config["callbacks"] = manager
-    return Surroundings(config, taken, manager.parent_run_id)
+    return Surroundings(config, handlers, manager.parent_run_id)
 
 
 def take_out(manager: BaseCallbackManager, observers: Iterable[FallbackObserver]) -> list[object]:
-    """Take Langfuse's handlers out of a call's manager, where an observer stands in for them."""
+    """Remove and return Langfuse's handlers of a call's manager if an observer replaces them."""
     if not _somebody_stands_in(observers):
         return []
-    taken = [one for one in manager.handlers if type(one).__module__.startswith("langfuse.")]
-    for handler in taken:
+    handlers = [one for one in manager.handlers if type(one).__module__.startswith("langfuse.")]
+    for handler in handlers:
         manager.remove_handler(handler)
-    return list(taken)
+    return list(handlers)
 
 
 def in_place_of(
     handlers: list[object], parent_run_id: object, observers: Iterable[FallbackObserver]
 ) -> ExitStack:
-    """Return a context for a call whose observation stands where the handlers' would have."""
+    """Return a context for the start of a call: it nests the call where the handlers would."""
     stack = ExitStack()
     for observer in observers if handlers else ():
         stands_in: Any = getattr(observer, "in_place_of", None)

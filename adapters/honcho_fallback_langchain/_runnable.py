@@ -41,8 +41,8 @@ class FallbackRunnable(Verbs[Input, Output, Output], RunnableSerializable[Input,
     def __init__(self, *candidates: Runnable[Input, Output], **options: Any) -> None:
         listed = given_candidates(candidates, options, chat_models=False)
         own = {name: options.pop(name) for name in ("name",) if name in options}
-        held = options.pop("options", Options()).updated(options)
-        own |= {"candidates": listed, "options": held}
+        updated_options = options.pop("options", Options()).updated(options)
+        own |= {"candidates": listed, "options": updated_options}
         super().__init__(**own)
         _ = self.policy  # what is wrong with the options is said here and now
 
@@ -57,9 +57,9 @@ class FallbackRunnable(Verbs[Input, Output, Output], RunnableSerializable[Input,
             options: The chat model's they were made from.
             before: The chat model's policy.
         """
-        made = cls(candidates=candidates, options=replace(options, sdk_retries="keep"))
-        vars(made)["policy"] = policy_over(candidates, made.options, before)
-        return made
+        runnable = cls(candidates=candidates, options=replace(options, sdk_retries="keep"))
+        vars(runnable)["policy"] = policy_over(candidates, runnable.options, before)
+        return runnable
 
     def bind(self, **kwargs: Any) -> FallbackBinding[Input, Output]:
         """Bind keywords for every candidate.
@@ -129,7 +129,7 @@ class FallbackRunnable(Verbs[Input, Output, Output], RunnableSerializable[Input,
         """Return the caller's input and keywords as they are.
 
         Args:
-            attempt: Whom to ask.
+            attempt: The attempt that calls a candidate.
             asked: The caller's input.
             kwargs: The caller's keywords.
         """

@@ -1,4 +1,4 @@
-"""Whose key a chat model asks with: told apart without showing it, and changed per attempt.
+"""The keys of chat models: compared without showing them, and replaced for one attempt.
 
 A credential that is refreshed gives a new key from one request to the next. What is asked then is
 a copy of the model with that key: a keyword or a header of the call would stand in its traces.
@@ -69,7 +69,7 @@ async def awith_key(target: Target) -> Any:
 
 
 def identity_of(model: BaseChatModel | None, name: str, provider: str | None) -> str | None:
-    """Tell as whom cooldowns know a model: the same wherever it is made, None where facts lack."""
+    """Return a model's identity for cooldowns, or None; models with equal facts share it."""
     if model is None or provider is None:
         return None
     endpoint, secrets = _endpoint_of(model), _secrets_of(model)
@@ -124,8 +124,8 @@ def _secrets_of(model: BaseChatModel) -> str | None:
         return None
     keys = [value.get_secret_value() for value in values if isinstance(value, SecretStr)]
     headers = getattr(model, "default_headers", None)
-    told = [*keys, *([repr(sorted(headers.items()))] if headers else [])]
-    return "\0".join(told) if any(keys) else None
+    secrets = [*keys, *([repr(sorted(headers.items()))] if headers else [])]
+    return "\0".join(secrets) if any(keys) else None
 
 
 _KEYS: Final = {

@@ -70,13 +70,13 @@ def _client_without(client: Any) -> Any:
     return derived(client, max_retries=0) if again else client
 
 
-def _held_clients(*names: str) -> Callable[[Any], Any]:
-    """Derive the clients that fields hold: max_retries was read when they were built."""
+def _field_clients(*names: str) -> Callable[[Any], Any]:
+    """Derive the clients in fields: each client read max_retries when it was built."""
 
     def turn_off(model: Any) -> Any:
-        held = {name: getattr(model, name) for name in names}
-        quiet = {name: _client_without(client) for name, client in held.items()}
-        if not differ(quiet.values(), held.values()):
+        clients = {name: getattr(model, name) for name in names}
+        quiet = {name: _client_without(client) for name, client in clients.items()}
+        if not differ(quiet.values(), clients.values()):
             return model
         return copied(model, {**quiet, "max_retries": 0})
 
@@ -106,8 +106,13 @@ def _counted_attempts(model: Any) -> Any:
 
 def _litellm(model: Any) -> Any:
     """Tell LiteLLM with each request: the field only counts LangChain's attempts around it."""
-    kept = {name: value for name, value in model.model_kwargs.items() if name != "retry_policy"}
-    changes = {"max_retries": 1, "model_kwargs": {**kept, "max_retries": 0, "num_retries": 0}}
+    model_kwargs = {
+        name: value for name, value in model.model_kwargs.items() if name != "retry_policy"
+    }
+    changes = {
+        "max_retries": 1,
+        "model_kwargs": {**model_kwargs, "max_retries": 0, "num_retries": 0},
+    }
     if all(getattr(model, name) == value for name, value in changes.items()):
         return model
     return copied(model, changes)
@@ -123,11 +128,11 @@ _RETRY_FIELDS: Final = ("max_retries", "num_retries", "retries")
 _TURN_OFF: Final[dict[tuple[str, str], Callable[[Any], Any]]] = {
     ("langchain_anthropic", "ChatAnthropic"): _lazy_clients("_client", "_async_client"),
     ("langchain_google_genai", "ChatGoogleGenerativeAI"): _counted_attempts,
-    ("langchain_groq", "ChatGroq"): _held_clients("client", "async_client"),
+    ("langchain_groq", "ChatGroq"): _field_clients("client", "async_client"),
     ("langchain_litellm", "ChatLiteLLM"): _litellm,
     ("langchain_litellm", "ChatLiteLLMRouter"): _untouched,
     ("langchain_mistralai", "ChatMistralAI"): _counted_attempts,
-    ("langchain_openai", "BaseChatOpenAI"): _held_clients(
+    ("langchain_openai", "BaseChatOpenAI"): _field_clients(
         "client", "async_client", "root_client", "root_async_client"
     ),
 }

@@ -137,10 +137,10 @@ def _bounded(model: Any) -> Any:
     if names is None:
         return model
     copy = model.model_copy()  # its client may be built right now, and not on the user's object
-    held = {name: getattr(copy, name) for name in names}
-    changed = {name: _client_bounded(client) for name, client in held.items()}
+    clients = {name: getattr(copy, name) for name in names}
+    changed = {name: _client_bounded(client) for name, client in clients.items()}
     vars(copy).update(changed)
-    return copy if differ(changed.values(), held.values()) else model
+    return copy if differ(changed.values(), clients.values()) else model
 
 
 def _client_bounded(client: Any) -> Any:

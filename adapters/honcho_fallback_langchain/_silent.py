@@ -38,7 +38,7 @@ if TYPE_CHECKING:
 
 # What an integration may have put between a caller and the model; where it has, it is asked.
 _VERBS = ("invoke", "ainvoke", "generate", "agenerate", "generate_prompt", "agenerate_prompt")
-_UNHEARD: RunnableConfig = {"callbacks": []}
+_NO_CALLBACKS: RunnableConfig = {"callbacks": []}
 _FOR_TRACING = frozenset({"ls_structured_output_format", "structured_output_format"})
 
 
@@ -46,11 +46,11 @@ class Silent:
     """Ask candidates by the methods that report nothing.
 
     Args:
-        policy: Whom to ask.
+        policy: The policy over the candidates.
         ask_for: Makes the input and the keywords for one attempt.
         messages: What is asked.
         kwargs: As for each candidate.
-        observers: Whom to tell.
+        observers: The observers of the call.
     """
 
     __slots__ = ("ask_for", "kwargs", "messages", "run")
@@ -78,7 +78,7 @@ class Silent:
             if isinstance(model, BaseChatModel):
                 result = model._generate_with_cache(messages, **kwargs)  # noqa: SLF001 # see above
             else:
-                result = _result(model.invoke(messages, _UNHEARD, **kwargs))
+                result = _result(model.invoke(messages, _NO_CALLBACKS, **kwargs))
         except MISREAD as error:
             check_misread(error)
             raise
@@ -91,7 +91,7 @@ class Silent:
             if isinstance(model, BaseChatModel):
                 result = await model._agenerate_with_cache(messages, **kwargs)  # noqa: SLF001 # see above
             else:
-                result = _result(await model.ainvoke(messages, _UNHEARD, **kwargs))
+                result = _result(await model.ainvoke(messages, _NO_CALLBACKS, **kwargs))
         except MISREAD as error:
             check_misread(error)
             raise
@@ -138,9 +138,9 @@ class Silent:
 
     def _finish(self, attempt: Attempt, result: ChatResult) -> ChatResult:
         _check_generations(result)
-        told = describe(self.run, attempt)
+        description = describe(self.run, attempt)
         generations = [
-            generation.model_copy(update={"message": mark(generation.message, told)})
+            generation.model_copy(update={"message": mark(generation.message, description)})
             for generation in result.generations
         ]
         usage = usage_of(generations[0].message)
@@ -153,7 +153,7 @@ class Unheard:
     """Ask one chat model for one answer; made by ``unheard``.
 
     Args:
-        model: Whom to ask.
+        model: The chat model.
         messages: What is asked.
         kwargs: As for the model.
     """
@@ -176,7 +176,7 @@ class Unheard:
         return _answer(await self.model._agenerate_with_cache(self.messages, **self.kwargs))  # noqa: SLF001 # see above
 
 
-def unheard(candidate: object, asked: Any, kwargs: dict[str, Any]) -> Unheard | None:
+def unheard(candidate: object, model_input: Any, kwargs: dict[str, Any]) -> Unheard | None:
     """Return a way to ask a candidate without a run, or None where only its verbs will do.
 
     That is so where a class has verbs of its own, where handlers of its own listen, and where
@@ -189,13 +189,15 @@ def unheard(candidate: object, asked: Any, kwargs: dict[str, Any]) -> Unheard | 
         return None
     if candidate.callbacks or candidate.verbose:
         return None
-    if isinstance(asked, str):
-        asked = [HumanMessage(asked)]
-    if type(asked) is not list or any(type(message.content) is not str for message in asked):
+    if isinstance(model_input, str):
+        model_input = [HumanMessage(model_input)]
+    if type(model_input) is not list or any(
+        type(message.content) is not str for message in model_input
+    ):
         return None
     if not _FOR_TRACING.isdisjoint(kwargs):
         kwargs = {name: value for name, value in kwargs.items() if name not in _FOR_TRACING}
-    return Unheard(candidate, asked, kwargs)
+    return Unheard(candidate, model_input, kwargs)
 
 
 def _check_generations(result: ChatResult) -> None:
@@ -227,8 +229,8 @@ def _result(message: BaseMessage) -> ChatResult:
 
 
 def _streams(model: BaseChatModel, kwargs: dict[str, Any], *, async_api: bool) -> bool:
-    asked: dict[str, Any] = {**kwargs, "stream": True}
-    return model._should_stream(async_api=async_api, **asked)  # noqa: SLF001 # see above
+    stream_kwargs: dict[str, Any] = {**kwargs, "stream": True}
+    return model._should_stream(async_api=async_api, **stream_kwargs)  # noqa: SLF001 # see above
 
 
 def _as_chunk(result: ChatResult) -> ChatGenerationChunk:

@@ -1,4 +1,4 @@
-"""A tool's failure in an agent's messages: what the model is told, and what the guard reads."""
+"""A tool's failure in an agent's messages: the text for the model, the marks for the guard."""
 
 from __future__ import annotations
 
@@ -46,9 +46,9 @@ def failure_message(call: ToolCall, error: Exception) -> ToolMessage:
     """Tell the model of an exception that ends the run by default, redacted and explained."""
     outcome = ToolOutcome(call["name"], call["args"], error, isinstance(error, TimeoutError))
     # The tool's own words come first: the guard tells failures apart by their first line.
-    said = ": ".join(filter(None, ("Error", type(error).__name__, outcome.shown)))
+    headline = ": ".join(filter(None, ("Error", type(error).__name__, outcome.shown)))
     message = ToolMessage(
-        f"{said}\n{outcome.failure.cause}",
+        f"{headline}\n{outcome.failure.cause}",
         name=call["name"],
         tool_call_id=cast("str", call["id"]),
         status="error",
@@ -58,15 +58,17 @@ def failure_message(call: ToolCall, error: Exception) -> ToolMessage:
 
 def explained(call: ToolCall, result: Returned) -> Returned:
     """Return what a tool gave back with its failures explained, in a Command or a list, too."""
-    held: Any = result
-    if isinstance(held, ToolMessage) and held.status == "error":
-        held = _marked(held, ToolOutcome(call["name"], call["args"], str(held.text)))
-    elif isinstance(held, list):
-        held = [explained(call, one) for one in held]
-    elif isinstance(held, Command) and isinstance(held.update, dict):
-        messages = explained(call, held.update.get("messages"))
-        held = replace(held, update={**held.update, "messages": messages}) if messages else held
-    return cast("Returned", held)
+    output: Any = result
+    if isinstance(output, ToolMessage) and output.status == "error":
+        output = _marked(output, ToolOutcome(call["name"], call["args"], str(output.text)))
+    elif isinstance(output, list):
+        output = [explained(call, one) for one in output]
+    elif isinstance(output, Command) and isinstance(output.update, dict):
+        messages = explained(call, output.update.get("messages"))
+        output = (
+            replace(output, update={**output.update, "messages": messages}) if messages else output
+        )
+    return cast("Returned", output)
 
 
 def outcome_of(call: ToolCall, result: ToolMessage | None) -> ToolOutcome:

@@ -81,16 +81,16 @@ class ToolLoopGuardMiddleware(AgentMiddleware[Any, Any, Any]):
         autonomous: bool = False,
     ) -> None:
         super().__init__()
-        held: Any = ToolLoopLimits() if limits is None else limits
-        if not isinstance(held, ToolLoopLimits):
+        checked_limits: Any = ToolLoopLimits() if limits is None else limits
+        if not isinstance(checked_limits, ToolLoopLimits):
             raise FallbackConfigError.about(
-                "limits", f"got a {type(held).__name__}", "pass ToolLoopLimits(...)"
+                "limits", f"got a {type(checked_limits).__name__}", "pass ToolLoopLimits(...)"
             )
         if isinstance(exempt_tools, str):
             raise FallbackConfigError.about(
                 "exempt_tools", "got a single string", "pass a list of names"
             )
-        self.limits = held
+        self.limits = checked_limits
         self.exempt_tools = frozenset(exempt_tools)
         self.autonomous = autonomous
 
@@ -134,8 +134,8 @@ class ToolLoopGuardMiddleware(AgentMiddleware[Any, Any, Any]):
 
     def before_agent(self, state: Any, runtime: Runtime[Any]) -> dict[str, Any]:  # noqa: ARG002 # LangGraph looks for these names
         """Forget the last turn, its unanswered calls included."""
-        asked, _ = _last_round(state)
-        return {COUNTS: ToolLoopState().to_dict(), COUNTED: _name_of(asked)}
+        message, _ = _last_round(state)
+        return {COUNTS: ToolLoopState().to_dict(), COUNTED: _name_of(message)}
 
     async def abefore_agent(self, state: Any, runtime: Runtime[Any]) -> dict[str, Any]:
         """Forget the last turn, its unanswered calls included."""
@@ -144,13 +144,13 @@ class ToolLoopGuardMiddleware(AgentMiddleware[Any, Any, Any]):
     @hook_config(can_jump_to=["end"])
     def before_model(self, state: Any, runtime: Runtime[Any]) -> dict[str, Any]:  # noqa: ARG002 # LangGraph looks for these names
         """Take in what came of the calls that the model made at once."""
-        asked, results = _last_round(state)
+        message, results = _last_round(state)
         # Once only, however often the hook runs before the model answers.
-        new = [] if _name_of(asked) == state.get(COUNTED, "") else _calls_of(asked)
+        new = [] if _name_of(message) == state.get(COUNTED, "") else _calls_of(message)
         outcomes = [outcome_of(call, results.get(call["id"])) for call in new]
         counts, verdict = after_tools(_counts(state), outcomes, self.limits, self.exempt_tools)
         update = _update(counts, verdict, [call for call in new if call["id"] not in results])
-        return {**update, COUNTED: _name_of(asked)}
+        return {**update, COUNTED: _name_of(message)}
 
     @hook_config(can_jump_to=["end"])
     async def abefore_model(self, state: Any, runtime: Runtime[Any]) -> dict[str, Any]:
@@ -160,15 +160,15 @@ class ToolLoopGuardMiddleware(AgentMiddleware[Any, Any, Any]):
     @hook_config(can_jump_to=["end"])
     def after_model(self, state: Any, runtime: Runtime[Any]) -> dict[str, Any] | None:  # noqa: ARG002 # LangGraph looks for these names
         """Take in what the model said, before its calls are made."""
-        asked, results = _last_round(state)
-        calls = _calls_of(asked)
+        message, results = _last_round(state)
+        calls = _calls_of(message)
         still_open = [call for call in calls if call["id"] not in results]
         # An answer in a schema may be a call, too, and it is the end of the run by itself.
-        if asked is None or (not still_open and state.get("structured_response") is not None):
+        if message is None or (not still_open and state.get("structured_response") is not None):
             return None
         uses = [ToolUse(call["name"], call["args"]) for call in calls]
         counts, verdict = after_model(
-            _counts(state), str(asked.text), uses, self.limits, autonomous=self.autonomous
+            _counts(state), str(message.text), uses, self.limits, autonomous=self.autonomous
         )
         return _update(counts, verdict, still_open)
 
@@ -193,12 +193,12 @@ def _counts(state: Any) -> ToolLoopState:
     return ToolLoopState.from_dict(state.get(COUNTS))
 
 
-def _name_of(asked: AIMessage | None) -> str:
-    return (asked and asked.id) or ""
+def _name_of(message: AIMessage | None) -> str:
+    return (message and message.id) or ""
 
 
-def _calls_of(asked: AIMessage | None) -> list[ToolCall]:
-    return asked.tool_calls if asked else []
+def _calls_of(message: AIMessage | None) -> list[ToolCall]:
+    return message.tool_calls if message else []
 
 
 def _update(

@@ -32,16 +32,16 @@ class Verbs(OverChain[Input, Output], Generic[Input, Output, Chunk_co]):
     ) -> Output:
         """Ask the chain for one answer."""
         call = Call(self, input, config, kwargs)
-        manager = call.managed(CallbackManager)
-        chain = manager and manager.on_chain_start(None, input, **call.named())
+        callbacks = call.managed(CallbackManager)
+        manager = callbacks and callbacks.on_chain_start(None, input, **call.named())
         try:
-            answer: Output = self.policy.call(in_time(call.ask), run=call.open(chain))
+            answer: Output = self.policy.call(in_time(call.ask), run=call.open(manager))
         except BaseException as error:
-            if chain is not None:
-                chain.on_chain_error(error)
+            if manager is not None:
+                manager.on_chain_error(error)
             raise
-        if chain is not None:
-            chain.on_chain_end(answer)
+        if manager is not None:
+            manager.on_chain_end(answer)
         return answer
 
     async def ainvoke(
@@ -52,16 +52,16 @@ class Verbs(OverChain[Input, Output], Generic[Input, Output, Chunk_co]):
     ) -> Output:
         """Ask the chain for one answer, in this task."""
         call = Call(self, input, config, kwargs)
-        manager = call.managed(AsyncCallbackManager)
-        chain = manager and await manager.on_chain_start(None, input, **call.named())
+        callbacks = call.managed(AsyncCallbackManager)
+        manager = callbacks and await callbacks.on_chain_start(None, input, **call.named())
         try:
-            answer: Output = await self.policy.acall(call.aask, run=call.open(chain))
+            answer: Output = await self.policy.acall(call.aask, run=call.open(manager))
         except BaseException as error:
-            if chain is not None:
-                await chain.on_chain_error(error)
+            if manager is not None:
+                await manager.on_chain_error(error)
             raise
-        if chain is not None:
-            await chain.on_chain_end(answer)
+        if manager is not None:
+            await manager.on_chain_end(answer)
         return answer
 
     def stream(
@@ -72,30 +72,30 @@ class Verbs(OverChain[Input, Output], Generic[Input, Output, Chunk_co]):
     ) -> Generator[Chunk_co, None, None]:
         """Ask the chain for chunks; it may switch until the first with content."""
         call = Call(self, input, config, kwargs)
-        manager = call.managed(CallbackManager)
-        chain = manager and manager.on_chain_start(None, input, **call.named())
-        seen: list[Any] = []  # filled only where somebody listens
+        callbacks = call.managed(CallbackManager)
+        manager = callbacks and callbacks.on_chain_start(None, input, **call.named())
+        output_chunks: list[Any] = []  # filled only where somebody listens
         try:
-            run = call.open(chain)
+            run = call.open(manager)
             ask = in_time_to_start(call.ask_for_stream)
             chunks = self.policy.stream(ask, has_content=has_content, run=run)
             with closing(chunks):
                 for chunk in chunks:
                     if chunk is not NOTHING:
-                        passed = call.passing(chunk)
-                        if chain is not None:
-                            seen.append(passed)
-                        yield passed
+                        output_chunk = call.passing(chunk)
+                        if manager is not None:
+                            output_chunks.append(output_chunk)
+                        yield output_chunk
         except GeneratorExit:  # the reader has enough; that is no error
-            if chain is not None:
-                chain.on_chain_end(merged(seen))
+            if manager is not None:
+                manager.on_chain_end(merged(output_chunks))
             raise
         except BaseException as error:
-            if chain is not None:
-                chain.on_chain_error(error)
+            if manager is not None:
+                manager.on_chain_error(error)
             raise
-        if chain is not None:
-            chain.on_chain_end(merged(seen))
+        if manager is not None:
+            manager.on_chain_end(merged(output_chunks))
 
     async def astream(
         self,
@@ -105,26 +105,26 @@ class Verbs(OverChain[Input, Output], Generic[Input, Output, Chunk_co]):
     ) -> AsyncGenerator[Chunk_co, None]:
         """Ask the chain for chunks, in this task; it may switch until the first with content."""
         call = Call(self, input, config, kwargs)
-        manager = call.managed(AsyncCallbackManager)
-        chain = manager and await manager.on_chain_start(None, input, **call.named())
-        seen: list[Any] = []  # filled only where somebody listens
+        callbacks = call.managed(AsyncCallbackManager)
+        manager = callbacks and await callbacks.on_chain_start(None, input, **call.named())
+        output_chunks: list[Any] = []  # filled only where somebody listens
         try:
-            run = call.open(chain)
+            run = call.open(manager)
             chunks = self.policy.astream(call.ask_for_astream, has_content=has_content, run=run)
             async with aclosing(chunks):
                 async for chunk in chunks:
                     if chunk is not NOTHING:
-                        passed = call.passing(chunk)
-                        if chain is not None:
-                            seen.append(passed)
-                        yield passed
+                        output_chunk = call.passing(chunk)
+                        if manager is not None:
+                            output_chunks.append(output_chunk)
+                        yield output_chunk
         except GeneratorExit:  # the reader has enough; that is no error
-            if chain is not None:
-                await chain.on_chain_end(merged(seen))
+            if manager is not None:
+                await manager.on_chain_end(merged(output_chunks))
             raise
         except BaseException as error:
-            if chain is not None:
-                await chain.on_chain_error(error)
+            if manager is not None:
+                await manager.on_chain_error(error)
             raise
-        if chain is not None:
-            await chain.on_chain_end(merged(seen))
+        if manager is not None:
+            await manager.on_chain_end(merged(output_chunks))

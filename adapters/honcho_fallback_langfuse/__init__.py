@@ -31,8 +31,8 @@ def __getattr__(name: str) -> Any:
     module, framework, extra = _CLASSES[name]
     if not _is_installed(framework):
         raise ImportError(f"{name} needs {framework}: pip install 'honcho-fallback[{extra}]'")
-    found = globals()[name] = getattr(import_module(f"{__name__}.{module}"), name)
-    return found
+    attribute = globals()[name] = getattr(import_module(f"{__name__}.{module}"), name)
+    return attribute
 
 
 def __dir__() -> list[str]:

@@ -84,10 +84,10 @@ def _plain(value: Any, budget: _Budget, depth: int) -> Any:
 
 
 def _items(value: list[Any] | tuple[Any, ...], budget: _Budget, depth: int) -> list[Any]:
-    kept = [_plain(one, budget, depth + 1) for one in value[:_MOST_ITEMS]]
+    items = [_plain(one, budget, depth + 1) for one in value[:_MOST_ITEMS]]
     if len(value) > _MOST_ITEMS:
-        kept.append(f"... ({len(value) - _MOST_ITEMS} items more)")
-    return kept
+        items.append(f"... ({len(value) - _MOST_ITEMS} items more)")
+    return items
 
 
 def _opened(value: Any) -> Any:

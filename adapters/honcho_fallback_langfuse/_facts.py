@@ -16,10 +16,10 @@ _MOST_ATTEMPTS = 20
 _MOST_KEYS = 40
 
 
-def named_target(held: CallInFlight, record: CallRecord) -> Target:
-    """Return the target that answered, else the one that was asked last."""
+def named_target(call: CallInFlight, record: CallRecord) -> Target:
+    """Return the target that answered, else the target of the last attempt."""
     last = record.attempts[-1].target if record.attempts else record.primary
-    return held.target(record.answered_by or last) or held.start.chain[0]
+    return call.target(record.answered_by or last) or call.start.chain[0]
 
 
 def fallback_reason(record: CallRecord) -> str | None:
@@ -52,17 +52,17 @@ def attempt_facts(attempt: AttemptRecord) -> dict[str, Any]:
 
 
 def metadata(
-    start: CallStart, record: CallRecord, named: Target, source: Source, extra: dict[str, Any]
+    start: CallStart, record: CallRecord, target: Target, source: Source, extra: dict[str, Any]
 ) -> dict[str, Any]:
     """Return the metadata of a call's generation."""
     primary = start.chain[0]
     facts: dict[str, Any] = {
         "is_fallback": record.is_fallback,
-        "provider": named.provider,
+        "provider": target.provider,
         "primary_provider": primary.provider,
         "primary_model": primary.model,
-        "fallback_provider": named.provider if record.is_fallback else None,
-        "fallback_model": named.model if record.is_fallback else None,
+        "fallback_provider": target.provider if record.is_fallback else None,
+        "fallback_model": target.model if record.is_fallback else None,
         "fallback_reason": fallback_reason(record),
         "attempts": [attempt_facts(attempt) for attempt in record.attempts[:_MOST_ATTEMPTS]],
         "attempt_count": len(record.attempts),
@@ -71,12 +71,12 @@ def metadata(
         "streaming": record.time_to_first_token is not None,
         "call_id": record.call_id,
     }
-    told = {name: fact for name, fact in facts.items() if fact is not None}
+    entries = {name: fact for name, fact in facts.items() if fact is not None}
     if not extra:
-        return told
-    room = _MOST_KEYS - len(told)
-    more = [(name, value) for name, value in extra.items() if name not in told][:room]
-    return {**dict(more), **told}
+        return entries
+    room = _MOST_KEYS - len(entries)
+    more = [(name, value) for name, value in extra.items() if name not in entries][:room]
+    return {**dict(more), **entries}
 
 
 Level = Literal["DEFAULT", "WARNING", "ERROR"]

@@ -51,9 +51,9 @@ _PARAMETERS = frozenset(
 )
 _LONGEST_PARAMETER = 200
 
-# Endings that left no answer, where a count of nothing is the truth: without one Langfuse would
-# tokenise the input and charge it.
-_NOTHING_SAID = frozenset({"exhausted", "rejected", "cancelled", "abandoned"})
+# Outcomes without an answer. Their token counts are zero: without counts Langfuse would tokenise
+# the input and charge it.
+_WITHOUT_ANSWER = frozenset({"exhausted", "rejected", "cancelled", "abandoned"})
 
 
 @dataclass(frozen=True, slots=True)
@@ -74,17 +74,17 @@ class Shown:
 
     def content(self, value: Any) -> Any:
         """Return content as it may be shown."""
-        told = plain(value)
+        plain_value = plain(value)
         if self.mask is None:
-            return told
+            return plain_value
         try:
-            return plain(self.mask(told))
+            return plain(self.mask(plain_value))
         except Exception:  # noqa: BLE001 # what cannot be masked is not shown
             return _MASKED
 
 
 class _Told(NamedTuple):
-    held: CallInFlight
+    call: CallInFlight
     record: CallRecord
     shown: Shown
     answer: Answer
@@ -92,62 +92,70 @@ class _Told(NamedTuple):
     target: Target
 
 
-def generation(held: CallInFlight, record: CallRecord, shown: Shown) -> dict[str, Any]:
+def generation(call: CallInFlight, record: CallRecord, shown: Shown) -> dict[str, Any]:
     """Return the arguments for the SDK's ``update``."""
-    answer = read_answer(held.output)
+    answer = read_answer(call.output)
     usage = attempted(read_usage, "reading the usage", record.usage, answer)
-    told = _Told(held, record, shown, answer, usage, _facts.named_target(held, record))
-    fields = {name: attempted(make, name, told) for name, make in _FIELDS.items()}
+    details = _Told(call, record, shown, answer, usage, _facts.named_target(call, record))
+    fields = {name: attempted(make, name, details) for name, make in _FIELDS.items()}
     return {name: value for name, value in fields.items() if value is not None}
 
 
-def _output(told: _Told) -> Any:
-    return told.shown.content(shown(told.held.output, told.answer)) if told.shown.output else None
+def _output(details: _Told) -> Any:
+    return (
+        details.shown.content(shown(details.call.output, details.answer))
+        if details.shown.output
+        else None
+    )
 
 
-def _buckets(told: _Told) -> dict[str, int] | None:
-    if told.usage is not None:
-        return told.usage.buckets()
-    if told.record.outcome in _NOTHING_SAID and told.held.output is None:
+def _buckets(details: _Told) -> dict[str, int] | None:
+    if details.usage is not None:
+        return details.usage.buckets()
+    if details.record.outcome in _WITHOUT_ANSWER and details.call.output is None:
         return {"input": 0, "output": 0, "total": 0}
     return None
 
 
-def _cost(told: _Told) -> dict[str, float] | None:
-    return {"total": told.usage.cost} if told.usage and told.usage.cost else None
+def _cost(details: _Told) -> dict[str, float] | None:
+    return {"total": details.usage.cost} if details.usage and details.usage.cost else None
 
 
-def _first_token(told: _Told) -> datetime | None:
-    seconds = told.record.time_to_first_token
+def _first_token(details: _Told) -> datetime | None:
+    seconds = details.record.time_to_first_token
     if seconds is None:
         return None
-    return datetime.fromtimestamp(told.record.started_at, UTC) + timedelta(seconds=seconds)
+    return datetime.fromtimestamp(details.record.started_at, UTC) + timedelta(seconds=seconds)
 
 
-def _metadata(told: _Told) -> dict[str, Any]:
-    source = told.usage.source if told.usage else "none"
-    return _facts.metadata(told.held.start, told.record, told.target, source, told.shown.metadata)
+def _metadata(details: _Told) -> dict[str, Any]:
+    source = details.usage.source if details.usage else "none"
+    return _facts.metadata(
+        details.call.start, details.record, details.target, source, details.shown.metadata
+    )
 
 
 _FIELDS: dict[str, Callable[[_Told], Any]] = {
-    "model": lambda told: clean(told.target.model),
-    "model_parameters": lambda told: parameters(told.held, told.target),
-    "input": lambda told: told.shown.content(told.held.input) if told.shown.input else None,
+    "model": lambda details: clean(details.target.model),
+    "model_parameters": lambda details: parameters(details.call, details.target),
+    "input": lambda details: (
+        details.shown.content(details.call.input) if details.shown.input else None
+    ),
     "output": _output,
     "usage_details": _buckets,
     "cost_details": _cost,
     "completion_start_time": _first_token,
     "metadata": _metadata,
-    "level": lambda told: _facts.level(told.record),
-    "status_message": lambda told: _facts.status_message(told.record),
+    "level": lambda details: _facts.level(details.record),
+    "status_message": lambda details: _facts.status_message(details.record),
 }
 
 
-def parameters(held: CallInFlight, target: Target) -> dict[str, Any] | None:
+def parameters(call: CallInFlight, target: Target) -> dict[str, Any] | None:
     """Return how the model was asked: the target's own parameters and those of the call."""
-    given: Mapping[str, Any] = {**target.params, **held.parameters}
+    settings: Mapping[str, Any] = {**target.params, **call.parameters}
     return {
-        name: value for name, value in given.items() if name in _PARAMETERS and _is_plain(value)
+        name: value for name, value in settings.items() if name in _PARAMETERS and _is_plain(value)
     } or None
 
 

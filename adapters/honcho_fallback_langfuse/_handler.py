@@ -149,10 +149,10 @@ class LangfuseCallbackHandler(SpanObserver):
         finally:
             context.detach(token)
 
-    def _end(self, held: CallInFlight, record: CallRecord) -> None:
-        observation = held.span
+    def _end(self, call: CallInFlight, record: CallRecord) -> None:
+        observation = call.span
         try:
-            observation.update(**generation(held, record, self._shown))
+            observation.update(**generation(call, record, self._shown))
             if self._per_attempt:
                 attempted(_tell_attempts, "the attempts' events", observation, record)
         finally:
@@ -195,13 +195,13 @@ def _is_foreign(enclosing: Span | None) -> bool:
 def _context_of(parent: Parent) -> Context:
     from opentelemetry import trace  # noqa: PLC0415 # comes with langfuse
 
-    where = trace.SpanContext(
+    span_context = trace.SpanContext(
         int(parent.trace_id, 16),
         int(parent.span_id, 16),
         is_remote=False,
         trace_flags=trace.TraceFlags(trace.TraceFlags.SAMPLED),
     )
-    return trace.set_span_in_context(trace.NonRecordingSpan(where))
+    return trace.set_span_in_context(trace.NonRecordingSpan(span_context))
 
 
 def _tell_attempts(observation: Any, record: CallRecord) -> None:

@@ -16,7 +16,7 @@ MOST_IN_FLIGHT = 4096
 
 @dataclass(slots=True, eq=False)
 class CallInFlight:
-    """Collect what is told of one call.
+    """Collect the content of one call.
 
     Args:
         start: The start.
@@ -70,9 +70,9 @@ class CallsInFlight:
                 self._calls.popitem(last=False)
 
     def get(self, call_id: str) -> CallInFlight | None:
-        """Return a call that is held."""
+        """Return a call in flight, or None."""
         return self._calls.get(call_id)
 
     def take(self, call_id: str) -> CallInFlight | None:
-        """Return a call and hold it no longer."""
+        """Remove a call and return it, or return None."""
         return self._calls.pop(call_id, None)

@@ -38,20 +38,20 @@ class SpanObserver(ABC):
 
     def on_content(self, content: CallContent, /) -> None:
         """Hear what was asked or answered."""
-        held = self._calls.get(content.call_id)
-        if held is not None:
-            held.hear(content, keep_input=self._keep_input)
+        call = self._calls.get(content.call_id)
+        if call is not None:
+            call.hear(content, keep_input=self._keep_input)
 
     def on_switch(self, switch: Switch, /) -> None:  # noqa: B027 # observers have it; nothing to do
         """Hear that a call goes to another target; the record tells it again at the end."""
 
     def on_finish(self, record: CallRecord, /) -> None:
         """Hear how a call ended."""
-        held = self._calls.take(record.call_id)
-        if held is None:
+        call = self._calls.take(record.call_id)
+        if call is None:
             return
         try:
-            self._end(held, record)
+            self._end(call, record)
         except Exception as error:  # noqa: BLE001 # as above
             self._fuse.heat(error, "ending a span")
 
@@ -60,5 +60,5 @@ class SpanObserver(ABC):
         """Open a span now, or return None where nobody would see it."""
 
     @abstractmethod
-    def _end(self, held: CallInFlight, record: CallRecord) -> None:
+    def _end(self, call: CallInFlight, record: CallRecord) -> None:
         """Fill the span and end it."""

@@ -89,22 +89,22 @@ class OpenTelemetryHandler(SpanObserver):
         )
         return span if span.is_recording() else None
 
-    def _end(self, held: CallInFlight, record: CallRecord) -> None:
-        span: trace.Span = held.span
+    def _end(self, call: CallInFlight, record: CallRecord) -> None:
+        span: trace.Span = call.span
         try:
-            answer = read_answer(held.output)
+            answer = read_answer(call.output)
             usage = attempted(read_usage, "reading the usage", record.usage, answer)
             makers: tuple[Callable[[], dict[str, Any]], ...] = (
-                lambda: _answerer(held, record, answer),
-                lambda: _request(held, record),
+                lambda: _answerer(call, record, answer),
+                lambda: _request(call, record),
                 lambda: _tokens(usage),
                 lambda: _facts_of(record, usage),
                 lambda: {"gen_ai.response.finish_reasons": _finish_reasons(answer)},
             )
             for make in makers:
-                made = attempted(make, "an attribute") or {}
+                attributes = attempted(make, "an attribute") or {}
                 span.set_attributes(
-                    {name: value for name, value in made.items() if value not in (None, [])}
+                    {name: value for name, value in attributes.items() if value not in (None, [])}
                 )
             for attempt in record.attempts:
                 if attempt.kind is not None and attempt.kind != "cancelled":
@@ -120,24 +120,26 @@ class OpenTelemetryHandler(SpanObserver):
             span.end()
 
 
-def _answerer(held: CallInFlight, record: CallRecord, answer: Answer) -> dict[str, Any]:
-    named = _facts.named_target(held, record)
-    told = {"gen_ai.provider.name": clean(named.provider or _OTHER)}
+def _answerer(call: CallInFlight, record: CallRecord, answer: Answer) -> dict[str, Any]:
+    target = _facts.named_target(call, record)
+    attributes = {"gen_ai.provider.name": clean(target.provider or _OTHER)}
     if record.answered_by is not None:
-        told["gen_ai.response.model"] = clean(answer.model or named.model)
-    return told
+        attributes["gen_ai.response.model"] = clean(answer.model or target.model)
+    return attributes
 
 
-def _request(held: CallInFlight, record: CallRecord) -> dict[str, Any]:
-    given = parameters(held, _facts.named_target(held, record)) or {}
-    told: dict[str, Any] = {
-        f"gen_ai.request.{name}": given[key] for key, name in _REQUEST.items() if key in given
+def _request(call: CallInFlight, record: CallRecord) -> dict[str, Any]:
+    settings = parameters(call, _facts.named_target(call, record)) or {}
+    attributes: dict[str, Any] = {
+        f"gen_ai.request.{name}": settings[key]
+        for key, name in _REQUEST.items()
+        if key in settings
     }
     first = record.time_to_first_token
     if first is not None:
-        told["gen_ai.request.stream"] = True
-        told["gen_ai.response.time_to_first_chunk"] = first
-    return told
+        attributes["gen_ai.request.stream"] = True
+        attributes["gen_ai.response.time_to_first_chunk"] = first
+    return attributes
 
 
 def _tokens(usage: Usage | None) -> dict[str, Any]:
