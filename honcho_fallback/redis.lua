@@ -1,6 +1,6 @@
 -- One exchange, atomic, on the server's clock. KEYS: first those of the reports, then those offered.
 -- ARGV: owner, base and cap and lease in milliseconds, number of reports, then per report its health,
--- the milliseconds asked for ("" for none) and whether it was a probe ("1").
+-- the milliseconds of the provider's Retry-After ("" for none) and whether it was a probe ("1").
 -- Returns for each key offered {} or {milliseconds left, failures, lease left, "1" if it is ours}.
 local owner, base, cap, lease = ARGV[1], tonumber(ARGV[2]), tonumber(ARGV[3]), tonumber(ARGV[4])
 local count = tonumber(ARGV[5])
@@ -8,10 +8,10 @@ local time = redis.call('TIME')
 local now = time[1] * 1000 + math.floor(time[2] / 1000)
 
 local function read(key)
-  local held = redis.call('HMGET', key, 'until', 'failures', 'owner', 'leased')
-  if not held[1] then return nil end
-  return {due = tonumber(held[1]), failures = tonumber(held[2]), owner = held[3] or '',
-          leased = tonumber(held[4] or 0)}
+  local fields = redis.call('HMGET', key, 'until', 'failures', 'owner', 'leased')
+  if not fields[1] then return nil end
+  return {due = tonumber(fields[1]), failures = tonumber(fields[2]), owner = fields[3] or '',
+          leased = tonumber(fields[4] or 0)}
 end
 
 local function write(key, entry)
@@ -22,15 +22,15 @@ end
 
 for number = 1, count do
   local key, at = KEYS[number], 5 + (number - 1) * 3
-  local health, asked, probe = ARGV[at + 1], tonumber(ARGV[at + 2]), ARGV[at + 3] == '1'
+  local health, retry_after, probe = ARGV[at + 1], tonumber(ARGV[at + 2]), ARGV[at + 3] == '1'
   local entry = read(key)
   local mine = entry ~= nil and probe and entry.owner == owner
   if health == 'down' then
     local failures = entry and entry.failures + (mine and 1 or 0) or 0
-    local rest = math.min(asked or base * 2 ^ math.min(failures, 40), cap)
+    local rest = math.min(retry_after or base * 2 ^ math.min(failures, 40), cap)
     if entry == nil or mine then
       write(key, {due = now + rest, failures = failures, owner = '', leased = 0})
-    elseif asked then
+    elseif retry_after then
       entry.due = math.max(entry.due, now + rest)
       write(key, entry)
     end
@@ -42,21 +42,21 @@ for number = 1, count do
   end
 end
 
-local told, wanted = {}, true
+local reply, probe_needed = {}, true
 for number = count + 1, #KEYS do
   local entry = read(KEYS[number])
   if entry == nil then
-    wanted = false -- a free target: nobody behind it needs a probe
-    told[#told + 1] = {}
+    probe_needed = false -- a free target: no target behind it needs a probe
+    reply[#reply + 1] = {}
   else
     local free = entry.owner == '' or entry.owner == owner or entry.leased <= now
-    if wanted and entry.due <= now and free then
-      entry.owner, entry.leased, wanted = owner, now + lease, false
+    if probe_needed and entry.due <= now and free then
+      entry.owner, entry.leased, probe_needed = owner, now + lease, false
       write(KEYS[number], entry)
     end
     local left = entry.owner == '' and 0 or math.max(0, entry.leased - now)
-    told[#told + 1] = {math.max(0, entry.due - now), entry.failures, left,
-                       entry.owner == owner and '1' or '0'}
+    reply[#reply + 1] = {math.max(0, entry.due - now), entry.failures, left,
+                         entry.owner == owner and '1' or '0'}
   end
 end
-return told
+return reply

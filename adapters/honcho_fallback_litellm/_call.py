@@ -29,7 +29,7 @@ class Call:
     """Resume one run of the machine from LiteLLM's hooks.
 
     Args:
-        chain: Whom to ask.
+        chain: The targets, in order.
         run: The machine.
         core: The router that the call belongs to.
         request: The keyword arguments that it began with.
@@ -99,9 +99,9 @@ class Call:
             among: Ids of what is in rotation.
         """
         left, here = {*among}, self.run.attempt.position
-        found = [self.chain.ids.index(one) for one in self.in_question if one in left]
-        # Before the first request none of them has failed: who cools down is better than nobody.
-        return [one for one in found if one >= here] or sorted(found)
+        positions = [self.chain.ids.index(one) for one in self.in_question if one in left]
+        # Before the first request no target has failed: one that cools down is better than none.
+        return [position for position in positions if position >= here] or sorted(positions)
 
     def choose(self, eligible: Mapping[str, Deployment]) -> Deployment | None:
         """Choose the deployment of the attempt at hand, or another one that may be asked.
@@ -161,16 +161,16 @@ class Call:
         if self.patience is not None:
             self.patience.give(self.seconds, self.run.attempt.target)
 
-    async def bear(self, asked: Awaitable[Any]) -> Any:
+    async def bear(self, awaitable: Awaitable[Any]) -> Any:
         """Await something of the attempt at hand, within its time.
 
         Args:
-            asked: What is awaited.
+            awaitable: LiteLLM's work for the attempt.
 
         Raises:
             Timeout: LiteLLM's own.
         """
-        return await (asked if self.patience is None else self.patience.bear(asked))
+        return await (awaitable if self.patience is None else self.patience.bear(awaitable))
 
     async def leave(self) -> None:
         """Tell other processes what the call has learned, where it is over."""

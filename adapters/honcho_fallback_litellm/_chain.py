@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from honcho_fallback_litellm._router import Deployment
 
 RANK = "fallback_rank"
-# LiteLLM hashes a deployment's parameters where no id is given; nobody would know it by that.
+# LiteLLM hashes the parameters of a deployment without an id; no reader recognizes the hash.
 _HASHED = re.compile(r"[0-9a-f]{64}")
 
 
@@ -42,7 +42,7 @@ class Chains:
 
     Args:
         config: The policy's options.
-        observers: Whom to tell.
+        observers: Objects that receive each call's events.
     """
 
     def __init__(self, config: FallbackConfig, observers: Iterable[FallbackObserver]) -> None:
@@ -92,10 +92,10 @@ def id_of(deployment: Deployment) -> str:
 
 
 def name_of(deployment: Deployment) -> str:
-    """Return what logs and records call a deployment: the id that it was given, or its model."""
-    given = id_of(deployment)
-    if given and not _HASHED.fullmatch(given):
-        return given
+    """Return what logs and records call a deployment: its configured id, or its model."""
+    deployment_id = id_of(deployment)
+    if deployment_id and not _HASHED.fullmatch(deployment_id):
+        return deployment_id
     return str(deployment["litellm_params"]["model"])
 
 
@@ -143,8 +143,8 @@ def _window_of(deployment: Deployment) -> int | None:
     window = (deployment.get("model_info") or {}).get("max_input_tokens")
     if window is None:
         model, provider = _model_of(deployment)
-        known = (
+        entry = (
             litellm.model_cost.get(f"{provider}/{model}") or litellm.model_cost.get(model) or {}
         )
-        window = known.get("max_input_tokens")
+        window = entry.get("max_input_tokens")
     return window if type(window) is int and window > 0 else None

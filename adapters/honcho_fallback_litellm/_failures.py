@@ -1,4 +1,4 @@
-"""What an exception out of LiteLLM means: read from what LiteLLM was told, not from what it made.
+"""What an exception out of LiteLLM means: the provider's own error decides, not LiteLLM's mapping.
 
 LiteLLM's mapping turns Anthropic's 529 into 500, a 400 that mentions a rate limit into 429, a
 lost connection into 500, and a bug of the program into 500 as well. The truth hangs below.
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 _DEPTH = 8
 # LiteLLM's names for "something went wrong and I do not know what".
 _CATCH_ALLS = frozenset({"APIConnectionError", "APIError", "InternalServerError"})
-# Raised where nobody is in rotation: no provider has said anything.
+# LiteLLM raises these where no deployment is in rotation: no provider has answered.
 _NOBODY = frozenset({"RouterRateLimitError", "RouterRateLimitErrorBasic"})
 _OUR_TROUBLE = frozenset({FailureKind.LOCAL, FailureKind.MALFORMED_RESPONSE})
 
@@ -73,13 +73,13 @@ def _classify(inner: Callable[[BaseException], Failure], error: BaseException) -
     native = _native(error)
     if native is None:
         return mapped
-    told = inner(native)
-    if told.kind is FailureKind.CANCELLED:
+    failure = inner(native)
+    if failure.kind is FailureKind.CANCELLED:
         return mapped
-    if told.kind in _OUR_TROUBLE and name not in _CATCH_ALLS:
+    if failure.kind in _OUR_TROUBLE and name not in _CATCH_ALLS:
         return mapped  # what happened while LiteLLM read the error is not the error
-    waits = told.retry_after if told.retry_after is not None else mapped.retry_after
-    return told._replace(error=name, retry_after=waits)
+    waits = failure.retry_after if failure.retry_after is not None else mapped.retry_after
+    return failure._replace(error=name, retry_after=waits)
 
 
 def _native(error: BaseException) -> BaseException | None:

@@ -90,8 +90,8 @@ class Gates:
 
     def installed(self) -> bool:
         """Tell whether they are in their places."""
-        held = vars(self.core).get("should_retry_this_error")
-        return getattr(held, "__self__", None) is self
+        method = vars(self.core).get("should_retry_this_error")
+        return getattr(method, "__self__", None) is self
 
     async def async_function_with_fallbacks(self, *args: Any, **kwargs: Any) -> Any:
         """Begin a call of ours, and end it."""
@@ -177,27 +177,27 @@ class Gates:
     ) -> Any:
         """Let the error out, or go on with a stream that broke before content."""
         call = self._current()
-        theirs = own(self.core, "async_function_with_fallbacks_common_utils")
+        original = own(self.core, "async_function_with_fallbacks_common_utils")
         if call is None:
-            return await theirs(e, *args, **kwargs)
+            return await original(e, *args, **kwargs)
         goes_on = call.report(e)
         if goes_on and call.streaming:
             return await self.areopen(call)
-        given = inspect.signature(theirs).bind(e, *args, **kwargs).arguments
-        if not goes_on and _fallbacks_apply(call, e, given):
-            restore(call, given["kwargs"])
-            return await theirs(e, *args, **kwargs)
+        arguments = inspect.signature(original).bind(e, *args, **kwargs).arguments
+        if not goes_on and _fallbacks_apply(call, e, arguments):
+            restore(call, arguments["kwargs"])
+            return await original(e, *args, **kwargs)
         raise call.last_error or e
 
     def filter_cooldown_deployments(
         self, healthy_deployments: list[Deployment], cooldown_deployments: Any
     ) -> list[Deployment]:
-        """Keep LiteLLM's cooldowns, unless told not to or nobody else could be asked."""
-        theirs = own(self.core, "_filter_cooldown_deployments")
-        kept: list[Deployment] = theirs(
+        """Apply LiteLLM's cooldowns, unless the strategy ignores them or no target is left."""
+        original = own(self.core, "_filter_cooldown_deployments")
+        available: list[Deployment] = original(
             healthy_deployments=healthy_deployments, cooldown_deployments=cooldown_deployments
         )
-        return self._strategy.in_rotation(healthy_deployments, kept, self._current())
+        return self._strategy.in_rotation(healthy_deployments, available, self._current())
 
     def reset_custom_routing_strategy(self) -> None:
         """Stay: a change of LiteLLM's own strategy is for the groups that are not ours."""
@@ -207,16 +207,16 @@ class Gates:
         return call if call is not None and call.core is self.core else None
 
 
-def _fallbacks_apply(call: Call, error: Exception, given: dict[str, Any]) -> bool:
+def _fallbacks_apply(call: Call, error: Exception, arguments: dict[str, Any]) -> bool:
     """Tell whether the user's own ``fallbacks`` to other groups are for this error."""
     if call.reach < len(call.chain.ids):
         return False  # it must not degrade
     kind = type(error).__name__
-    if kind == "ContextWindowExceededError" and given.get("context_window_fallbacks"):
+    if kind == "ContextWindowExceededError" and arguments.get("context_window_fallbacks"):
         return True
-    if kind == "ContentPolicyViolationError" and given.get("content_policy_fallbacks"):
+    if kind == "ContentPolicyViolationError" and arguments.get("content_policy_fallbacks"):
         return True
-    return call.record.outcome == "exhausted" and bool(given.get("fallbacks"))
+    return call.record.outcome == "exhausted" and bool(arguments.get("fallbacks"))
 
 
 def _reporting(call: Call, original: Callable[..., Any]) -> Callable[..., Any]:
@@ -234,10 +234,10 @@ def _reporting(call: Call, original: Callable[..., Any]) -> Callable[..., Any]:
     return ask
 
 
-async def _awaited(call: Call, asked: Any) -> Any:
+async def _awaited(call: Call, awaitable: Any) -> Any:
     try:
         call.be_patient()
-        answer = await call.bear(asked)
+        answer = await call.bear(awaitable)
     except Exception as error:
         call.report(error)
         raise

@@ -1,4 +1,4 @@
-"""How long LiteLLM is given for one attempt, where it runs in a task."""
+"""The time limit of one attempt, where LiteLLM runs in a task."""
 
 from __future__ import annotations
 
@@ -37,14 +37,14 @@ class Patience:
             now = asyncio.get_running_loop().time()
             self._scope.reschedule(None if seconds is None else now + seconds)
 
-    async def bear(self, asked: Awaitable[T]) -> T:
+    async def bear(self, awaitable: Awaitable[T]) -> T:
         """Await something of the attempt."""
         if self._scope is not None:  # LiteLLM goes on with another target within a chunk's reading
-            return await asked
+            return await awaitable
         self._scope = scope = asyncio.timeout(self._left)
         try:
             async with scope:
-                return await asked
+                return await awaitable
         except TimeoutError:
             if not scope.expired():
                 raise
@@ -57,5 +57,5 @@ class Patience:
     def _over(self) -> Timeout:
         assert self._target is not None  # noqa: S101 # for the type checker: nothing else expires
         name, provider = self._target.name, self._target.provider
-        told = f"{name} gave no answer within {self._seconds:g} s"
-        return Timeout(told, model=self._target.model, llm_provider=provider or "")
+        message = f"{name} gave no answer within {self._seconds:g} s"
+        return Timeout(message, model=self._target.model, llm_provider=provider or "")

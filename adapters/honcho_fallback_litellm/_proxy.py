@@ -63,9 +63,9 @@ class FallbackDeploymentFilter(CustomLogger):
         ranked = in_order(healthy_deployments)
         if not ranked or len(ranked) != len(healthy_deployments):
             return healthy_deployments
-        asked = attempt_in(request_kwargs or {})
+        attempt = attempt_in(request_kwargs or {})
         ranks = {id_of(one): one["model_info"]["fallback_rank"] for one in ranked}
-        later = [one for one in ranked if ranks[id_of(one)] >= asked]
+        later = [one for one in ranked if ranks[id_of(one)] >= attempt]
         return (later or ranked[-1:])[:1]
 
 
@@ -74,7 +74,7 @@ class FallbackProxyHandler(FallbackDeploymentFilter):
 
     Args:
         config: As for FallbackRoutingStrategy.
-        observers: Whom to tell.
+        observers: Objects that receive each call's events.
         respect_cooldown: As for FallbackRoutingStrategy.
 
     Raises:

@@ -53,9 +53,9 @@ def check_config(config: FallbackConfig) -> None:
             raise FallbackConfigError.about(name, "it is async", fix)
 
 
-def check_router(core: Any, taken: Any) -> None:
+def check_router(core: Any, registered: Any) -> None:
     """Refuse a Router whose settings contradict the ranks; warn of what has no effect."""
-    if taken is not None and taken is not core:
+    if registered is not None and registered is not core:
         raise FallbackConfigError.about(
             "router", "this strategy serves another Router", "make a strategy for each Router"
         )
@@ -63,9 +63,9 @@ def check_router(core: Any, taken: Any) -> None:
     for one in own(core, "get_model_list")() or []:
         groups[one["model_name"]].append(one)
     managed = {
-        group: found
-        for group, found in groups.items()
-        if any(rank_of(one) is not None for one in found)
+        group: deployments
+        for group, deployments in groups.items()
+        if any(rank_of(one) is not None for one in deployments)
     }
     if not managed:
         raise FallbackConfigError.about(
@@ -73,8 +73,8 @@ def check_router(core: Any, taken: Any) -> None:
             "no deployment of this Router has one",
             f"give the deployments of a model group model_info: {{{RANK}: 0}}, 1, and so on",
         )
-    for group, found in managed.items():
-        _check_group(group, found)
+    for group, deployments in managed.items():
+        _check_group(group, deployments)
     _warn_about_settings(core, managed)
 
 
@@ -137,7 +137,7 @@ def warn_about_gates(missing: Iterable[str]) -> None:
 
 
 def warn_about_callbacks(*, observed: bool) -> bool:
-    """Say that a call would be traced twice, and tell whether it was said."""
+    """Warn where LiteLLM would trace a call a second time; return whether it warned."""
     callbacks = [one for name in _CALLBACKS for one in getattr(litellm, name, None) or ()]
     on = sorted({name for one in callbacks if (name := _tracer(one)) is not None})
     if not observed or not on:

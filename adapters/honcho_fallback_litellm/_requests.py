@@ -77,14 +77,14 @@ def begin(core: Any, chain: Chain, request: dict[str, Any]) -> Call:
 def _options_of(request: dict[str, Any], config: FallbackConfig) -> ConfigOptions:
     """Read what a request wants otherwise."""
     options: ConfigOptions = {}
-    asked, limit = request.get("num_retries"), config.max_attempts or 1
-    if request.get("disable_fallbacks") is True or (isinstance(asked, int) and asked < 1):
+    retries, limit = request.get("num_retries"), config.max_attempts or 1
+    if request.get("disable_fallbacks") is True or (isinstance(retries, int) and retries < 1):
         options["max_attempts"], options["transport_recovery"] = 1, None
-    elif isinstance(asked, int) and asked + 1 < limit:
-        options["max_attempts"] = asked + 1
-    # LiteLLM keeps its own and the caller's apart for some endpoints.
-    told = [request.get(name) for name in ("metadata", "litellm_metadata")]
-    if any(isinstance(one, dict) and str(one.get(_STAYS)).lower() == "true" for one in told):
+    elif isinstance(retries, int) and retries + 1 < limit:
+        options["max_attempts"] = retries + 1
+    # LiteLLM keeps its own metadata and the caller's apart for some endpoints.
+    metadata = [request.get(name) for name in ("metadata", "litellm_metadata")]
+    if any(isinstance(one, dict) and str(one.get(_STAYS)).lower() == "true" for one in metadata):
         options["must_not_degrade"] = True
     if any(request.get(name) is not None for name in _CLIENTS_OWN):
         # What a caller's own key or address brings on says nothing of the deployment.
@@ -111,7 +111,7 @@ def restore(call: Call, request: dict[str, Any]) -> None:
 
 
 def equip(call: Call | None, core: Any, deployment: Deployment, request: dict[str, Any]) -> None:
-    """Add to a request what depends on the target: its timeout, and asking for usage."""
+    """Add to a request what depends on the target: its timeout, and the option for usage."""
     if call is None:
         return
     params = deployment["litellm_params"]
@@ -134,8 +134,10 @@ def _give_time(call: Call, core: Any, params: dict[str, Any], request: dict[str,
     if streaming and call.blocking and config.first_token_timeout is not None:
         seconds, is_short = attempt.stream_timeout, True
     names = ("stream_timeout", *_TIMEOUTS) if streaming else _TIMEOUTS
-    theirs = _timeout_of(core, names, params, request)
-    if seconds is None or (theirs is not None and not (is_short and _is_longer(theirs, seconds))):
+    timeout = _timeout_of(core, names, params, request)
+    if seconds is None or (
+        timeout is not None and not (is_short and _is_longer(timeout, seconds))
+    ):
         return
     # LiteLLM asks for the first of these names everywhere before it asks for the next.
     request[names[0]] = seconds
@@ -145,27 +147,27 @@ def _timeout_of(
     core: Any, names: tuple[str, ...], params: dict[str, Any], request: dict[str, Any]
 ) -> Any:
     """Find the timeout that LiteLLM would take."""
-    # The Router fills in LiteLLM's own default where it was given none.
+    # The Router fills in LiteLLM's own default where its user sets no timeout.
     default: Any = getattr(litellm, "request_timeout", None)
     for some in (names[:1], names[1:]) if len(names) > len(_TIMEOUTS) else (names,):
-        told = [place.get(name) for place in (request, params) for name in some]
-        told += [value for name in some if (value := setting(core, name)) != default]
-        for value in told:
+        timeouts = [place.get(name) for place in (request, params) for name in some]
+        timeouts += [value for name in some if (value := setting(core, name)) != default]
+        for value in timeouts:
             if value is not None:
                 return value
     return None
 
 
-def _is_longer(theirs: Any, seconds: float) -> bool:
+def _is_longer(timeout: Any, seconds: float) -> bool:
     try:
-        return float(theirs) > seconds
+        return float(timeout) > seconds
     except (TypeError, ValueError):
         return False  # an httpx.Timeout says more than one number
 
 
 def _may_tell_usage(call: Call, params: dict[str, Any], request: dict[str, Any]) -> bool:
-    asked = call.request
-    is_chat = "messages" in asked and "original_generic_function" not in asked
+    original = call.request
+    is_chat = "messages" in original and "original_generic_function" not in original
     return (
         is_chat
         and request.get("stream") is True
@@ -175,5 +177,5 @@ def _may_tell_usage(call: Call, params: dict[str, Any], request: dict[str, Any])
 
 def _knows_usage(deployment: Deployment) -> bool:
     model = str(deployment["litellm_params"]["model"])
-    known = litellm.get_supported_openai_params(model, provider_of(deployment)) or []
-    return "stream_options" in known
+    parameters = litellm.get_supported_openai_params(model, provider_of(deployment)) or []
+    return "stream_options" in parameters

@@ -1,4 +1,4 @@
-"""What this package touches of a Router, found by feature and not by version.
+"""What this package touches of a Router: it looks for features, not for versions.
 
 LiteLLM 1.109 keeps the routing in a core behind ``Router``, renames members and warns about the
 old names; before that they stand on the Router itself. Everything private is looked up here.
@@ -42,21 +42,23 @@ def own(core: Any, name: str) -> Callable[..., Any]:
 
 def setting(core: Any, name: str, default: Any = None) -> Any:
     """Return a setting of the Router."""
-    held = vars(core)
-    return held.get(f"_core_{name}", held.get(name, default))
+    attributes = vars(core)
+    return attributes.get(f"_core_{name}", attributes.get(name, default))
 
 
 def metadata_of(request: Mapping[str, Any]) -> dict[str, Any]:
     """Return the metadata that LiteLLM writes into: for some endpoints a bucket of its own."""
-    found = request.get("litellm_metadata", request.get("metadata"))
-    return found if isinstance(found, dict) else {}
+    metadata = request.get("litellm_metadata", request.get("metadata"))
+    return metadata if isinstance(metadata, dict) else {}
 
 
 def deployments_of(core: Any, group: str, request: Mapping[str, Any]) -> list[Deployment]:
     """List the deployments of a model group, those of the caller's team included."""
     team = metadata_of(request).get("user_api_key_team_id")
-    found: list[Deployment] | None = own(core, "get_model_list")(model_name=group, team_id=team)
-    return found or []
+    deployments: list[Deployment] | None = own(core, "get_model_list")(
+        model_name=group, team_id=team
+    )
+    return deployments or []
 
 
 def attempt_in(request: Mapping[str, Any]) -> int:

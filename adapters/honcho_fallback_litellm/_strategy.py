@@ -51,7 +51,7 @@ class FallbackRoutingStrategy(CustomRoutingStrategyBase):
 
     Args:
         config: The policy's options; those that LiteLLM leaves no room for are refused.
-        observers: Whom to tell.
+        observers: Objects that receive each call's events.
         respect_cooldown: Whether a deployment that LiteLLM cools down is passed over. By default
             it is, unless the config has a ``cooldown`` of its own; False without one starts every
             call on the primary.
@@ -126,9 +126,9 @@ class FallbackRoutingStrategy(CustomRoutingStrategyBase):
             register(self)
 
     def _is_selecting(self, core: Any) -> bool:
-        held = vars(core).get("get_available_deployment")
-        held = getattr(held, "__wrapped__", held)
-        return getattr(held, "__self__", None) is self
+        method = vars(core).get("get_available_deployment")
+        method = getattr(method, "__wrapped__", method)
+        return getattr(method, "__self__", None) is self
 
     def chain_of(self, core: Any, request: dict[str, Any]) -> Chain | None:
         """Return the chain that a call goes down, or None when it is LiteLLM's.
@@ -209,23 +209,25 @@ class FallbackRoutingStrategy(CustomRoutingStrategyBase):
             call.blocking = True
             call.settle()
         _forget_internals(request)
-        # LiteLLM has no sync list of the healthy ones; asked for one at a time, its own selection
-        # with all of its filters answers the same.
-        wanted = call.in_question if call else chain.ids[attempt_in(request) :] or chain.ids[-1:]
-        found: list[Deployment] = []
+        # LiteLLM's sync methods list no healthy deployments; its own selection, with all of its
+        # filters, returns the same when it gets one candidate at a time.
+        ids = call.in_question if call else chain.ids[attempt_in(request) :] or chain.ids[-1:]
+        healthy: list[Deployment] = []
         first: Exception | None = None
-        for one in wanted:
+        for one in ids:
             request["_excluded_deployment_ids"] = [other for other in chain.ids if other != one]
             try:
-                found.append(select(**options))
-            except Exception as error:  # noqa: BLE001 # LiteLLM's ways to say "nobody" are many
+                healthy.append(select(**options))
+            except Exception as error:  # noqa: BLE001 # LiteLLM has many errors for "no deployment"
                 first = first or error
             finally:
                 _forget_internals(request)
-            if found and (call is None or one == wanted[0]):
+            if healthy and (call is None or one == ids[0]):
                 break
         return (
-            self._chosen(core, chain, call, found, request) if found else self._nobody(call, first)
+            self._chosen(core, chain, call, healthy, request)
+            if healthy
+            else self._nobody(call, first)
         )
 
     async def async_get_available_deployment(
@@ -291,16 +293,16 @@ class FallbackRoutingStrategy(CustomRoutingStrategyBase):
     ) -> Deployment:
         eligible = {id_of(one): one for one in healthy}
         if call is None:
-            asked = attempt_in(request)
+            attempt = attempt_in(request)
             ordered = [one for one in chain.ids if one in eligible]
-            later = [one for one in ordered if chain.ids.index(one) >= asked]
-            found = eligible[(later or ordered[-1:])[0]] if ordered else None
+            later = [one for one in ordered if chain.ids.index(one) >= attempt]
+            deployment = eligible[(later or ordered[-1:])[0]] if ordered else None
         else:
-            found = call.choose(eligible)
-        if found is None:
+            deployment = call.choose(eligible)
+        if deployment is None:
             return self._nobody(call, None)
-        equip(call, core, found, request)
-        return found
+        equip(call, core, deployment, request)
+        return deployment
 
     def _nobody(self, call: Call | None, error: Exception | None) -> Deployment:
         if call is not None and call.last_error is not None:

@@ -42,44 +42,54 @@ def managed_stream(inner: Any, call: Call, gates: Gates) -> Any:
 
 
 class _Reading:
-    """Hold what is known of a stream between two chunks."""
+    """Hold the state of a stream between two chunks."""
 
-    __slots__ = ("attempt", "call", "counted", "gates", "held", "inner", "kept", "over", "ready")
+    __slots__ = (
+        "attempt",
+        "buffer",
+        "call",
+        "gates",
+        "inner",
+        "output",
+        "over",
+        "ready",
+        "usage_chunks",
+    )
 
     def __init__(self, inner: Any, call: Call, gates: Gates) -> None:
         self.inner = inner
         self.call = call
         self.gates = gates
         self.attempt = call.run.attempt.number
-        # Chunks without content, which nobody sees if the attempt fails.
-        self.held: list[Any] | None = []
+        # The chunks before the first content, dropped if the attempt fails; None after it.
+        self.buffer: list[Any] | None = []
         self.ready: deque[Any] = deque()
         self.over = False
-        self.counted: list[Any] = []  # the chunks that say what it cost
-        self.kept: list[Any] = []
+        self.usage_chunks: list[Any] = []
+        self.output: list[Any] = []
 
     def be_patient(self) -> None:
         """Bound the silence after the first content; before it the attempt's own time runs."""
-        if self.held is None and self.call.patience is not None and not self.call.ended:
+        if self.buffer is None and self.call.patience is not None and not self.call.ended:
             attempt = self.call.run.attempt
             self.call.patience.give(attempt.idle_timeout, attempt.target)
 
     def take(self, chunk: Any) -> None:
         call = self.call
-        if self.held is not None and not call.ended and call.run.attempt.number != self.attempt:
+        if self.buffer is not None and not call.ended and call.run.attempt.number != self.attempt:
             self.attempt = call.run.attempt.number
-            self.forget()  # another target has been asked
+            self.forget()  # LiteLLM has gone on to another target
         answer = read_answer(chunk)
         if answer.usage is not None:
-            self.counted.append(chunk)
+            self.usage_chunks.append(chunk)
             if call.hides_usage and answer.finish_reason is None and not carries(chunk):
                 return
         if call.chain.policy.wants_content:
-            self.kept.append(chunk)
-        if self.held is None:
+            self.output.append(chunk)
+        if self.buffer is None:
             self.ready.append(chunk)
             return
-        self.held.append(chunk)
+        self.buffer.append(chunk)
         if carries(chunk):
             if not call.ended:
                 call.run.commit()
@@ -87,23 +97,23 @@ class _Reading:
 
     def forget(self) -> None:
         """Drop what a failed attempt had sent."""
-        if self.held is not None:
-            self.held.clear()
-        self.kept.clear()
-        self.counted.clear()
+        if self.buffer is not None:
+            self.buffer.clear()
+        self.output.clear()
+        self.usage_chunks.clear()
 
     def release(self) -> None:
-        self.ready.extend(self.held or ())
-        self.held = None
+        self.ready.extend(self.buffer or ())
+        self.buffer = None
 
     def finish(self, stream: Any) -> None:
         self.over = True
         self.release()
         run = self.call.run
         if not self.call.ended:
-            if self.kept:
-                run.report(output=tuple(self.kept))
-            run.succeed(usage=read_answer(self.counted).usage)
+            if self.output:
+                run.report(output=tuple(self.output))
+            run.succeed(usage=read_answer(self.usage_chunks).usage)
         renew(stream, self.call.record)
 
     def fail(self, error: BaseException) -> BaseException | None:
@@ -111,8 +121,8 @@ class _Reading:
         broken = _cause_of_restart(error) if isinstance(error, Exception) else error
         if (
             isinstance(broken, Exception)
-            and self.call.report(broken, partial=tuple(self.kept))
-            and self.held is not None
+            and self.call.report(broken, partial=tuple(self.output))
+            and self.buffer is not None
         ):
             return None
         self.over = True
@@ -122,7 +132,7 @@ class _Reading:
 
     def abandon(self) -> None:
         self.over = True
-        self.call.run.cancel("abandoned", partial=tuple(self.kept))
+        self.call.run.cancel("abandoned", partial=tuple(self.output))
 
 
 class ManagedStream:

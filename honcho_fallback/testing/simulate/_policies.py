@@ -72,8 +72,8 @@ def load_policy(source: str | Path, scenario: Scenario) -> tuple[str, Contender]
         return name, _PEERS[name]()
     if name in named_policies():
         return name, FallbackPolicy(scenario.chain(), _preset(name, name)(), agent=name)
-    given = _read(source)
-    own = {key: given.pop(key) for key in _OWN if key in given}
+    options = _read(source)
+    own = {key: options.pop(key) for key in _OWN if key in options}
     name = own.get("name", Path(source).stem)
     if not isinstance(name, str) or not name:
         raise _about(source, "name", f"got {name!r}", "pass a text or leave it out")
@@ -83,11 +83,11 @@ def load_policy(source: str | Path, scenario: Scenario) -> tuple[str, Contender]
     except ValidationError:
         raise _about(source, "targets", "no list of texts", "pass names in order") from None
     try:
-        config = preset(**{key: _option(key, value) for key, value in given.items()})
+        config = preset(**{key: _option(key, value) for key, value in options.items()})
         return name, FallbackPolicy(scenario.chain(targets), config, agent=name)
     except FallbackConfigError as error:
-        told = "\n".join(f"{source}: {line}" for line in str(error).splitlines())
-        raise FallbackConfigError(told) from None
+        message = "\n".join(f"{source}: {line}" for line in str(error).splitlines())
+        raise FallbackConfigError(message) from None
 
 
 def _read(source: str | Path) -> dict[str, Any]:
@@ -126,9 +126,9 @@ def _option(key: str, value: Any) -> Any:
     try:
         return make(**value)
     except TypeError as error:
-        said = str(error).partition("() ")[2]
-        raise FallbackConfigError.about(key, said, "correct its table") from None
+        problem = str(error).partition("() ")[2]
+        raise FallbackConfigError.about(key, problem, "correct its table") from None
 
 
-def _about(source: str | Path, field: str, found: str, fix: str) -> FallbackConfigError:
-    return FallbackConfigError.about(f"{source}: {field}", found, fix)
+def _about(source: str | Path, field: str, problem: str, fix: str) -> FallbackConfigError:
+    return FallbackConfigError.about(f"{source}: {field}", problem, fix)

@@ -23,10 +23,10 @@ if TYPE_CHECKING:
 class PolicyCaller:
     """Make calls as a policy does.
 
-    Its observers are not told and its credentials not refreshed: nothing outside happens. Where
-    the machine has an errand (a refresh, a rebuild, a shared cooldown), it is taken for done at
-    once. A cooldown and a retry budget start empty, as copies: the policy's own learn nothing.
-    ``validate`` and ``check_responses`` are passed over, as there are no answers to look at.
+    It informs no observers and refreshes no credentials. Errands of the machine (a refresh, a
+    rebuild, a shared cooldown) count as done at once. The cooldown and the retry budget are empty
+    copies; those of the policy stay as they are. ``validate`` and ``check_responses`` have no
+    effect, as a simulation has no answers.
 
     Args:
         policy: The policy; its targets are the scenario's, by name.

@@ -108,9 +108,9 @@ class Scenario(Part):
     @model_validator(mode="after")
     def _names_are_unique(self) -> Self:
         names = [target.name for target in self.targets]
-        twice = next((name for name in names if names.count(name) > 1), None)
-        if twice is not None:
-            raise ValueError(f"targets: {twice!r} is there twice, give one another name")
+        duplicate = next((name for name in names if names.count(name) > 1), None)
+        if duplicate is not None:
+            raise ValueError(f"targets: {duplicate!r} is there twice, give one another name")
         return self
 
     @property
@@ -127,10 +127,10 @@ class Scenario(Part):
         Raises:
             FallbackConfigError: The scenario has no such target.
         """
-        known = {target.name: target for target in self.targets}
-        wanted = self.names if names is None else tuple(names)
-        self.require(wanted)
-        return tuple(known[name].target() for name in wanted)
+        targets = {target.name: target for target in self.targets}
+        selection = self.names if names is None else tuple(names)
+        self.require(selection)
+        return tuple(targets[name].target() for name in selection)
 
     def require(self, names: Iterable[str]) -> None:
         """Refuse targets whose behaviour nobody described.

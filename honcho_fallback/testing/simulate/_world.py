@@ -1,4 +1,4 @@
-"""The providers' side of a simulation: it answers requests and counts what it is asked."""
+"""The providers' side of a simulation: it answers requests and counts them."""
 
 from __future__ import annotations
 
