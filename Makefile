@@ -7,7 +7,7 @@ INSTALL = $(1)/python -m pip install --quiet --constraint constraints.txt
 # Tests reach this machine and nothing else; a cassette is played, never recorded.
 PYTEST := pytest --block-network --allowed-hosts=127.0.0.1,localhost,::1 --record-mode=none
 
-.PHONY: demo test twin test-langfuse test-litellm lint bench soak corpus wheel-test notebooks record clean
+.PHONY: demo test test-langfuse test-litellm lint bench soak corpus wheel-test notebooks record clean
 
 demo: .venv/.installed
 	$(BIN)/honcho-fallback demo $(ARGS)
@@ -16,20 +16,6 @@ demo: .venv/.installed
 WORKERS ?= auto
 test: .venv/.installed
 	$(BIN)/$(PYTEST) --numprocesses $(WORKERS) --dist loadfile $(ARGS)
-
-# The package as it was before its core was rewritten, under a name of its own, so that tests can run
-# both side by side; without it tests/unit/test_twin.py is skipped.
-BEFORE := 6c126e9
-twin: .venv/.installed
-	rm -rf build/twin build/twin-src build/twin-wheel
-	mkdir -p build/twin-src
-	git archive $(BEFORE) | tar -x -C build/twin-src
-	$(BIN)/python -m pip wheel --quiet --no-deps --wheel-dir build/twin-wheel build/twin-src
-	$(BIN)/python -m zipfile -e build/twin-wheel/*.whl build/twin
-	rm -rf build/twin/honcho_fallback_* build/twin/*.dist-info
-	mv build/twin/honcho_fallback build/twin/honcho_fallback_before
-	find build/twin \( -name '*.py' -o -name '*.toml' \) -exec \
-		perl -pi -e 's/\bhoncho_fallback\b/honcho_fallback_before/g' {} +
 
 # The Langfuse adapter on both major versions of its SDK; LiteLLM's own callback allows 4.x only.
 test-langfuse: .venv/.installed .venv-langfuse4/.installed
