@@ -68,6 +68,7 @@ def call(run: FallbackRun, ask: Ask[T]) -> T:
 async def acall(run: FallbackRun, ask: Ask[Awaitable[T]]) -> T:
     """Ask in this task until the run is over, each attempt within its timeout."""
     attempt, asleep = run.attempt, run._runtime.asleep
+    hooks = run._call.policy.async_hooks
     scope = TaskScope()
     try:
         while True:
@@ -86,7 +87,7 @@ async def acall(run: FallbackRun, ask: Ask[Awaitable[T]]) -> T:
             except BaseException as error:  # noqa: BLE001 # the run raises what it does not handle
                 attempt = await _afail(run, scope.read(error))
             else:
-                following = await _aaccept(run, answer)
+                following = await _aaccept(run, answer) if hooks else run.accept(answer)
                 if following is None:
                     return answer
                 attempt = following

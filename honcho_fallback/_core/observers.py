@@ -218,7 +218,9 @@ def _log(level: int, **facts: str) -> None:
     """Write facts as ``key=value``, and once more as attributes of the log record."""
     if not logger.isEnabledFor(level):
         return
-    # No spaces inside values: a log pipeline splits the line at them.
-    facts = {name: "_".join(value.split()) for name, value in facts.items()}
+    for name, value in facts.items():
+        # No spaces inside values: a log pipeline splits the line at them.
+        if " " in value or not value.isprintable():
+            facts[name] = "_".join(value.split())
     template = " ".join(f"{name}=%s" for name in facts)
     logger.log(level, template, *facts.values(), extra=facts)

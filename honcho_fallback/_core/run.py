@@ -262,7 +262,11 @@ class FallbackRun:
             if self._call.pending is not None and isinstance(error, Exception):
                 return self._pending_failed(self._call.pending, error, now)
             if failure is None:
-                failure = run_hooks(self._call.policy.classification(error))
+                policy = self._call.policy
+                plain = policy.classifies_plainly
+                failure = (
+                    policy.classify(error) if plain else run_hooks(policy.classification(error))
+                )
             return self._fail(error, failure, partial, now)
         finally:
             del error  # as in _fail

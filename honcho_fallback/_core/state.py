@@ -77,7 +77,16 @@ class ResolvedPolicy:
             target.credential is not None for target in chain
         )
         hooks = {"validate": self.validate, "classify": config.classify, "refine": config.refine}
+        # Most policies have neither: what they classify need not go through the steps of hooks.
+        self.classifies_plainly = config.classify is None and config.refine is None
         self.async_hooks = frozenset(name for name, hook in hooks.items() if _is_async(hook))
+
+    def classify(self, error: BaseException) -> Failure:
+        """Say what an exception means where no hook of the user's has a say."""
+        config = self.config
+        return classify(
+            error, local_errors=config.local_errors, provider_errors=config.provider_errors
+        )
 
     def classification(
         self, error: BaseException, base: Failure | None = None
@@ -91,9 +100,7 @@ class ResolvedPolicy:
         if base is not None and not isinstance(error, config.local_errors):
             failure = base
         else:
-            failure = classify(
-                error, local_errors=config.local_errors, provider_errors=config.provider_errors
-            )
+            failure = self.classify(error)
         # A cancellation never switches, whatever the config says; and a target that the program
         # itself says it cannot ask is no matter of opinion.
         if failure.kind is FailureKind.CANCELLED or isinstance(error, TargetUnavailable):
