@@ -78,6 +78,19 @@ def test_an_async_classifier_is_awaited(options: Any, driver: str) -> None:
     assert run.record.attempts[0].kind == "rate_limit"
 
 
+async def test_sync_and_async_hooks_go_together() -> None:
+    """An async validator and a plain refine: each is asked in its own way, in one call."""
+
+    def narrow(failure: Failure, _: BaseException) -> Failure:
+        return failure._replace(code="seen")
+
+    policy = pair(validate=is_good, refine=narrow, classify=a_limit)
+    script = Script(primary=["bad"], fallback=["good"])
+    run = policy.start()
+    assert await policy.acall(script.aask, run=run) == "good"
+    assert (run.record.attempts[0].kind, run.record.attempts[0].code) == ("rate_limit", "seen")
+
+
 async def test_an_async_hook_that_breaks_is_passed_over(caplog: Any) -> None:
     """An outage is no time to lose the provider's error, whoever classifies."""
     for options in ({"refine": breaks}, {"classify": breaks}):

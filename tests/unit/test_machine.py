@@ -345,6 +345,22 @@ def test_when_the_rest_is_out_of_rotation_the_call_is_exhausted() -> None:
     assert run.record.untried == (("second", "paused"),)
 
 
+def test_a_skip_has_its_time_and_its_error(clock: Clock) -> None:
+    """The record is as long as the caller's clock says; what comes out is the last error."""
+    targets = [Target("first"), Target("second"), Target("third")]
+    policy = FallbackPolicy(targets, FallbackConfig(on_exhausted="last"))
+    run = policy.start()
+    start = clock.now
+    run.skip(1, "paused", now=start + 1)
+    run.fail(DOWN, now=start + 3)
+    with pytest.raises(ProviderError) as caught:
+        run.skip(None, "paused too", now=start + 4)
+    assert caught.value is DOWN
+    record = run.record
+    assert (record.seconds, record.attempts[0].started, record.attempts[0].seconds) == (4, 1, 2)
+    assert record.untried == (("first", "paused"), ("third", "paused too"))
+
+
 def test_an_accepted_answer_may_come_with_its_usage() -> None:
     """What accept is told goes into the record, as with succeed."""
     run = pair().start()

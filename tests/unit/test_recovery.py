@@ -257,6 +257,87 @@ async def test_tasks_that_wait_share_one_refresh(kind: type[Key]) -> None:
     assert key.generation == 1
 
 
+class BrokenKey(Key):
+    """Fails in a thread once it may."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.tries = 0
+        self.gate = threading.Event()
+
+    def refresh(self) -> None:
+        self.gate.wait(5)
+        self.tries += 1
+        raise OSError("no")
+
+
+class BrokenAsyncKey(BrokenKey):
+    """Fails in a task once it may."""
+
+    async def refresh(self) -> None:  # type: ignore[override] # either form will do
+        while not self.gate.is_set():
+            await asyncio.sleep(0)
+        self.tries += 1
+        raise OSError("no")
+
+
+@pytest.mark.parametrize("kind", [BrokenKey, BrokenAsyncKey])
+async def test_a_refresh_that_fails_fails_for_all_who_waited(kind: type[BrokenKey]) -> None:
+    """HON-078: of many calls that were refused together one tries, and none tries again."""
+    key, refused = kind(), Counter[str]()
+
+    async def ask(attempt: Attempt) -> None:
+        await asyncio.sleep(0)
+        refused[attempt.target.name] += 1
+        if refused["primary"] == 10:  # once this task waits as well, all of them do
+            asyncio.get_running_loop().call_soon(key.gate.set)
+        raise DENIED
+
+    policy = FallbackPolicy([Target("primary", credential=key)], wait=0)
+    calls = (policy.acall(ask) for _ in range(10))
+    results = await asyncio.gather(*calls, return_exceptions=True)
+    assert results == [DENIED] * 10
+    assert (key.tries, refused["primary"]) == (1, 10)
+
+
+def test_a_refresh_that_turns_out_to_be_async_is_refused() -> None:
+    """A plain function that returns a coroutine: the record says how to define it."""
+
+    class Odd(Key):
+        def refresh(self) -> Any:
+            return AsyncKey.refresh(AsyncKey())
+
+    policy, script = with_key(Odd()), Script(primary=[DENIED], fallback=["hello"])
+    run = policy.start()
+    assert policy.call(script.ask, run=run) == "hello"
+    note = "its refresh failed: refresh: it returned an awaitable; define it with async def"
+    assert run.record.attempts[0].note == note
+
+
+def test_a_refresh_that_failed_used_up_no_attempt() -> None:
+    """HRC-066: the request that was meant to follow is not made, and no other in its place."""
+    policy = with_key(Key(works=False), max_attempts=2)
+    script = Script(primary=[DENIED], fallback=[DOWN])
+    run = policy.start()
+    with pytest.raises(FallbackExhausted):
+        policy.call(script.ask, run=run)
+    assert script.asked == ["primary", "fallback"]
+    assert [attempt.number for attempt in run.record.attempts] == [1, 2]
+    notes = [attempt.note for attempt in run.record.attempts]
+    assert notes == ["its refresh failed: OSError", None]
+
+
+def test_the_second_failure_of_a_target_keeps_the_note_of_its_refresh() -> None:
+    """What failed before the failed refresh stands in the record as it was."""
+    chain = [Target("primary"), Target("fallback", credential=Key(works=False))]
+    policy = FallbackPolicy(chain, wait=0)
+    run = policy.start()
+    with pytest.raises(FallbackExhausted):
+        policy.call(Script(primary=[DOWN], fallback=[DENIED]).ask, run=run)
+    notes = [(attempt.target, attempt.note) for attempt in run.record.attempts]
+    assert notes == [("primary", None), ("fallback", "its refresh failed: OSError")]
+
+
 async def test_a_refresh_goes_on_where_its_leader_is_cancelled() -> None:
     """Whoever waited for it leads the next one: a cancelled call takes no other with it."""
     begun, gate = asyncio.Event(), asyncio.Event()
@@ -396,6 +477,27 @@ def test_a_rebuild_that_fails_is_no_recovery(clock: Clock) -> None:
     assert policy.call(script.ask, run=run) == "hello"
     assert script.asked == ["primary", "fallback"]
     assert run.record.attempts[0].note == "its rebuild failed: OSError"
+
+
+def test_an_async_rebuild_is_refused_in_a_thread(clock: Clock) -> None:
+    """The call goes on without it, and the record says which verbs would await it."""
+
+    async def rebuild(_: Target) -> None:
+        raise AssertionError("nobody awaits it")
+
+    policy, script = recovering(rebuild), Script(primary=[TimeoutError()], fallback=["hello"])
+    run = policy.start()
+    assert policy.call(script.ask, run=run) == "hello"
+    note = "its rebuild failed: rebuild: it is async; use acall or astream"
+    assert run.record.attempts[0].note == note
+
+
+@pytest.mark.parametrize("rebuild", [None, lambda _: None, lambda _: "client"])
+async def test_a_task_recovers_with_any_rebuild(clock: Clock, rebuild: Any) -> None:
+    """None at all, one that returns nothing, one that returns a client: each gives one chance."""
+    policy, script = recovering(rebuild), Script(primary=[TimeoutError(), "hello"])
+    assert await policy.acall(script.aask) == "hello"
+    assert script.attempts[1].target.client == (rebuild and rebuild(None))
 
 
 async def test_a_rebuild_may_be_async() -> None:

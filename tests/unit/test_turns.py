@@ -200,7 +200,7 @@ class Notebook:
     def on_finish(self, _: Any, /) -> None: ...
 
     def on_restore(self, restore: Any, /) -> None:
-        self.heard.append(f"{restore.primary.name} after {restore.after}")
+        self.heard.append(f"{restore.agent}: {restore.primary.name} after {restore.after}")
 
 
 def test_the_end_of_a_turn_tells_that_the_primary_is_back() -> None:
@@ -215,7 +215,7 @@ def test_the_end_of_a_turn_tells_that_the_primary_is_back() -> None:
         policy.call(Script(primary=[DOWN], fallback=["hello"]).ask)
         policy.call(Script(fallback=["hello"]).ask)
     turn.end()
-    assert notebook.heard == ["to fallback", "primary after turn"]
+    assert notebook.heard == ["to fallback", "unknown: primary after turn"]
 
 
 def test_an_observer_without_on_restore_is_not_bothered() -> None:
