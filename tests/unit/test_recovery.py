@@ -275,8 +275,7 @@ class BrokenAsyncKey(BrokenKey):
     """Fails in a task once it may."""
 
     async def refresh(self) -> None:  # type: ignore[override] # either form will do
-        while not self.gate.is_set():
-            await asyncio.sleep(0)
+        await asyncio.to_thread(self.gate.wait, 5)
         self.tries += 1
         raise OSError("no")
 
