@@ -173,6 +173,51 @@ def test_answers_that_refine_gives_itself_stay() -> None:
     assert policy.call(script.ask) == "hello"
 
 
+def test_a_kind_with_answers_of_its_own_keeps_them() -> None:
+    """A rate limit that is said not to switch does not."""
+
+    def refine(failure: Failure, _: BaseException) -> Failure:
+        return failure._replace(kind=FailureKind.RATE_LIMIT, transient=False, switchable=False)
+
+    script = Script(primary=[ProviderError(503)], fallback=["no"])
+    with pytest.raises(ProviderError):
+        pair(refine=refine).call(script.ask)
+    assert script.asked == [P]
+
+
+def test_a_transient_kind_is_asked_again() -> None:
+    """The kind brings both answers: whether another helps, and whether the same may soon."""
+    policy = FallbackPolicy(
+        [Target(P)],
+        wait=0,
+        refine=lambda failure, _: failure._replace(kind=FailureKind.OVERLOADED),
+    )
+    assert policy.call(Script(primary=[ProviderError(400), "back"]).ask) == "back"
+
+
+def test_a_classifier_of_ones_own_is_given_what_was_raised() -> None:
+    """It sees the exception itself."""
+    seen: list[BaseException] = []
+    error = ProviderError(418)
+
+    def look(raised: BaseException) -> Failure:
+        seen.append(raised)
+        return Failure.of(FailureKind.OVERLOADED)
+
+    assert pair(classify=look).call(Script(primary=[error], fallback=["hello"]).ask) == "hello"
+    assert seen == [error]
+
+
+@pytest.mark.parametrize("options", [{"agent": "x"}, {"timeout": 3}, {"turn": True}])
+def test_a_run_comes_alone(options: dict[str, Any]) -> None:
+    """Options of a call that has begun already would be lost: where they go is said."""
+    policy = pair()
+    if "turn" in options:
+        options = {"turn": policy.turn()}
+    with pytest.raises(FallbackConfigError, match=r"run: it came with options.*start\(\)"):
+        policy.call(ask_plainly, run=policy.start(), **options)
+
+
 def judge(failure: Failure, error: BaseException) -> Failure:
     assert isinstance(error, AnswerRejected | ValueError)
     return failure._replace(kind=FailureKind.LOCAL)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import gc
 import pickle
 import ssl
 import threading
@@ -25,6 +26,7 @@ from honcho_fallback import (
     Target,
     TransportRecovery,
 )
+from honcho_fallback._core.recovery import SharedRefreshes
 
 if TYPE_CHECKING:
     from honcho_fallback import Attempt
@@ -366,6 +368,47 @@ async def test_a_refresh_goes_on_where_its_leader_is_cancelled() -> None:
         await leader
 
 
+def test_recoveries_of_two_targets_are_both_extra() -> None:
+    """HRC-066: with two attempts each target is refreshed and asked again."""
+    chain = [Target("primary", credential=Key()), Target("fallback", credential=Key())]
+    script = Script(primary=[DENIED], fallback=[DENIED, "hello"])
+    policy = FallbackPolicy(chain, wait=0, max_attempts=2)
+    run = policy.start()
+    assert policy.call(script.ask, run=run) == "hello"
+    assert script.asked == ["primary", "primary", "fallback", "fallback"]
+    assert [attempt.number for attempt in run.record.attempts] == [1, 2, 3, 4]
+
+
+class SlottedKey:
+    """A credential that no weak reference can point to."""
+
+    __slots__ = ("refreshed",)
+
+    def __init__(self) -> None:
+        self.refreshed = 0
+
+    def get(self) -> int:
+        return self.refreshed
+
+    def refresh(self) -> None:
+        self.refreshed += 1
+
+
+def test_each_credential_has_its_own_shared_refresh_for_as_long_as_it_lives() -> None:
+    """By object, not by equality; what is gone leaves nothing behind, what has slots is kept."""
+    one, two, slotted = Key(), Key(), SlottedKey()
+    refreshes = SharedRefreshes()
+    assert refreshes.of(one) is refreshes.of(one) is not refreshes.of(two)
+    assert refreshes.of(slotted) is refreshes.of(slotted)
+    assert len(refreshes._by_id) == 3
+    del one
+    gc.collect()
+    assert len(refreshes._by_id) == 2
+    policy = FallbackPolicy([Target("primary", credential=slotted)], wait=0)
+    assert policy.call(Script(primary=[DENIED, "hello"]).ask) == "hello"
+    assert slotted.refreshed == 1
+
+
 # Transport recovery
 
 
@@ -387,6 +430,7 @@ def test_a_lost_connection_gets_one_more_chance(clock: Clock, error: Any, provid
     assert policy.call(script.ask, run=run) == "hello"
     assert (clock.slept, [target.name for target in rebuilt]) == ([4.0], ["primary"])
     assert run.record.attempts[1].note == "after time for its transport"
+    assert run.record.attempts[1].wait == 4.0
     script = Script(primary=[error], fallback=["hello"])
     assert policy.call(script.ask) == "hello"
     assert script.asked == ["primary", "primary", "fallback"]

@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 import asyncio
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import pytest
 from openai.types.chat import ChatCompletion
 from scripted import DRIVERS, ProviderError, Script
 
 from honcho_fallback import FallbackExhausted, FallbackPolicy, StreamInterrupted, Target
+
+if TYPE_CHECKING:
+    from honcho_fallback.testing import Clock
 
 P, F = "primary", "fallback"
 DOWN = ProviderError(503)
@@ -85,6 +88,21 @@ def test_a_call_that_nobody_answered_cost_nobody_an_answer() -> None:
     assert record.usage is None
 
 
+def test_an_answer_that_is_looked_at_has_its_usage_and_its_time(clock: Clock) -> None:
+    """What the caller says of it counts as for one that needs no look, refused or taken."""
+    policy = pair(validate=lambda answer: answer != "bad", switch_after=2)
+    start = clock.now
+    run = policy.start()
+    run.accept("bad", usage={"n": 1}, now=start + 1)
+    assert run.accept("good", usage={"n": 2}, now=start + 3) is None
+    record = run.record
+    assert [attempt.usage for attempt in record.attempts] == [{"n": 1}, {"n": 2}]
+    assert ([attempt.seconds for attempt in record.attempts], record.seconds) == ([1, 2], 3)
+    plain = pair().start()
+    plain.accept("hello", now=start + 5)
+    assert plain.record.seconds == 5
+
+
 def chunk(content: str | None = None, **more: Any) -> dict[str, Any]:
     """Return a chunk as OpenAI's protocol has it."""
     delta = {"role": "assistant"} if content is None else {"content": content}
@@ -129,6 +147,21 @@ def test_a_stream_without_an_end_is_none(driver: str) -> None:
     run = policy.start()
     assert len(read(policy, script, run, driver)) == 2
     assert run.record.attempts[0].kind == "malformed_response"
+
+
+@pytest.mark.parametrize("driver", ["stream", "astream"])
+def test_a_stream_without_an_end_after_content_is_interrupted(driver: str) -> None:
+    """What was handed out comes with the error, as where the connection breaks."""
+    policy = pair()
+    script = Script(primary=[[chunk(), chunk("hel"), chunk("lo")]], fallback=["no"])
+    run = policy.start()
+    with pytest.raises(StreamInterrupted) as caught:
+        read(policy, script, run, driver)
+    assert caught.value.partial == (chunk(), chunk("hel"), chunk("lo"))
+    assert (run.record.outcome, run.record.attempts[0].kind) == (
+        "interrupted",
+        "malformed_response",
+    )
 
 
 def read(policy: FallbackPolicy, script: Script, run: Any, driver: str) -> list[Any]:
