@@ -24,6 +24,7 @@ if TYPE_CHECKING:
     from collections.abc import AsyncGenerator, Callable, Generator, Iterable
 
     from honcho_fallback._core.run import FallbackRun
+    from honcho_fallback._core.state import HookSteps
     from honcho_fallback._core.target import Attempt
 
 T = TypeVar("T")
@@ -297,11 +298,7 @@ async def _afail(
     policy = run._call.policy
     if not policy.async_hooks or run.pending is not None:
         return run.fail(error, partial=partial)
-    try:
-        failure = await arun_hooks(policy.classification(error))
-    except BaseException as interruption:
-        run.fail(interruption, partial=partial)
-        raise
+    failure = await _arun_hooks(run, policy.classification(error), partial=partial)
     return run.fail(error, failure=failure, partial=partial)
 
 
@@ -310,13 +307,19 @@ async def _aaccept(run: FallbackRun, answer: Any, *, stream: bool = False) -> At
     policy = run._call.policy
     if not policy.async_hooks:
         return run.accept(answer, stream=stream)
+    steps = policy.examination(answer, run.attempt.target, is_stream=stream)
+    return run._settle(answer, await _arun_hooks(run, steps), stream=stream)
+
+
+async def _arun_hooks(
+    run: FallbackRun, steps: HookSteps[T], *, partial: tuple[Any, ...] = ()
+) -> T:
+    """Go through the steps of the user's hooks; what leaves them ends the call."""
     try:
-        target = run.attempt.target
-        refused = await arun_hooks(policy.examination(answer, target, is_stream=stream))
+        return await arun_hooks(steps)
     except BaseException:
-        run.cancel()
+        run.cancel(partial=partial)
         raise
-    return run._settle(answer, refused, stream=stream)
 
 
 def _refuse(verb: str, returned: object) -> NoReturn:

@@ -38,7 +38,7 @@ from collections.abc import Mapping
 from dataclasses import replace
 from functools import partial
 from math import inf
-from typing import TYPE_CHECKING, Any, Literal, NoReturn
+from typing import TYPE_CHECKING, Any, Literal, NoReturn, TypeVar
 
 from honcho_fallback._classify._answers import usage_of
 from honcho_fallback._core import rules
@@ -70,8 +70,10 @@ if TYPE_CHECKING:
 
     from honcho_fallback._core.record import CallRecord, Outcome
     from honcho_fallback._core.runtime import Runtime
-    from honcho_fallback._core.state import ResolvedPolicy
+    from honcho_fallback._core.state import HookSteps, ResolvedPolicy
     from honcho_fallback._core.turn import Turn
+
+T = TypeVar("T")
 
 Chunks = tuple[Any, ...]
 Facts = Mapping[str, Any] | None
@@ -193,12 +195,8 @@ class FallbackRun:
         if type(answer) is str and policy.validate is None:  # nothing to look at
             self._take(answer, usage, now)
             return None
-        try:
-            target = call.attempt.target
-            refused = run_hooks(policy.examination(answer, target, is_stream=stream))
-        except BaseException:
-            self.cancel(now=now)
-            raise
+        steps = policy.examination(answer, call.attempt.target, is_stream=stream)
+        refused = self._run_hooks(steps, now)
         return self._settle(answer, refused, stream=stream, usage=usage, now=now)
 
     def succeed(self, *, usage: Facts = None, now: Time = None) -> None:
@@ -263,10 +261,10 @@ class FallbackRun:
                 return self._pending_failed(self._call.pending, error, now)
             if failure is None:
                 policy = self._call.policy
-                plain = policy.classifies_plainly
-                failure = (
-                    policy.classify(error) if plain else run_hooks(policy.classification(error))
-                )
+                if policy.classifies_plainly:
+                    failure = policy.classify(error)
+                else:
+                    failure = self._run_hooks(policy.classification(error), now)
             return self._fail(error, failure, partial, now)
         finally:
             del error  # as in _fail
@@ -350,6 +348,14 @@ class FallbackRun:
         return call.attempt
 
     # What follows an answer or a failure.
+
+    def _run_hooks(self, steps: HookSteps[T], now: Time) -> T:
+        """Go through the steps of the user's hooks; what leaves them ends the call."""
+        try:
+            return run_hooks(steps)
+        except BaseException:
+            self.cancel(now=now)
+            raise
 
     def _settle(
         self,

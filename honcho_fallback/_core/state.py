@@ -58,10 +58,8 @@ class ResolvedPolicy:
         require_text("agent", agent, "pass a name or leave it out")
         self.chain, self.config, self.agent, self.observers = chain, config, agent, observers
         self.timeout, self.connect_timeout = config.timeout, config.connect_timeout
-        self.first_token_timeout, self.idle_timeout = (
-            config.first_token_timeout,
-            config.idle_timeout,
-        )
+        self.first_token_timeout = config.first_token_timeout
+        self.idle_timeout = config.idle_timeout
         self.validate = config.validate_answer
         self.check = check_response if config.check_responses else None
         each = config.attempts_per_target
@@ -76,9 +74,9 @@ class ResolvedPolicy:
         self.has_call_limits = any(option is not None for option in limits) or any(
             target.credential is not None for target in chain
         )
-        hooks = {"validate": self.validate, "classify": config.classify, "refine": config.refine}
         # Most policies have neither: what they classify need not go through the steps of hooks.
         self.classifies_plainly = config.classify is None and config.refine is None
+        hooks = {"validate": self.validate, "classify": config.classify, "refine": config.refine}
         self.async_hooks = frozenset(name for name, hook in hooks.items() if _is_async(hook))
 
     def classify(self, error: BaseException) -> Failure:

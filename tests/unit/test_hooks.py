@@ -144,6 +144,32 @@ async def test_a_cancelled_hook_is_a_cancelled_call() -> None:
     assert (run.record.outcome, script.asked) == ("cancelled", [P])
 
 
+@pytest.mark.parametrize("name", ["classify", "refine"])
+@pytest.mark.parametrize("driver", DRIVERS)
+def test_ctrl_c_in_a_classifier_goes_out_and_closes_the_record(name: str, driver: str) -> None:
+    """An interrupt while a failure is looked at asks nobody else and leaves no call open."""
+
+    def interrupted(*_: Any) -> Failure:
+        raise KeyboardInterrupt
+
+    policy = pair(**{name: interrupted})
+    script = Script(primary=[ProviderError(503)], fallback=["no"])
+    run = policy.start()
+    with pytest.raises(KeyboardInterrupt):
+        DRIVERS[driver](policy, script, run)
+    assert (run.record.outcome, script.asked) == ("cancelled", [P])
+
+
+@pytest.mark.parametrize("name", ["classify", "refine"])
+def test_a_loop_of_ones_own_is_told_that_a_hook_is_async(name: str) -> None:
+    """It cannot await it: the error says so, and the call is closed."""
+    hooks: dict[str, Any] = {"refine": is_a_limit, "classify": a_limit}
+    run = pair(**{name: hooks[name]}).start()
+    with pytest.raises(FallbackConfigError, match=f"{name}: it is async"):
+        run.fail(ProviderError(503))
+    assert run.record.outcome == "cancelled"
+
+
 @pytest.mark.parametrize(
     ("kind", "switches"),
     [(FailureKind.OVERLOADED, True), (FailureKind.QUOTA, True), (FailureKind.LOCAL, False)],
