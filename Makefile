@@ -51,7 +51,7 @@ wheel-test: .venv/.installed
 	$(call INSTALL,.venv-wheel/bin) --group test "$$(echo build/wheel/*.whl)[cli]"
 	outside=$$(mktemp -d) && trap 'rm -rf "$$outside"' EXIT \
 		&& mkdir "$$outside/tests" && cp pyproject.toml "$$outside" \
-		&& cp -R tests/unit $(wildcard tests/conftest.py) "$$outside/tests" \
+		&& cp -R tests/unit tests/helpers tests/__init__.py tests/conftest.py "$$outside/tests" \
 		&& cd "$$outside" && "$(CURDIR)/.venv-wheel/bin/"$(PYTEST) $(ARGS)
 
 # The LiteLLM adapter's tests on the oldest, the pinned and the newest LiteLLM, each on its own.

@@ -1,0 +1,1 @@
+"""The tests, a package so that they find what they share: ``from tests.helpers import ...``."""
