@@ -10,7 +10,8 @@ import typer
 from rich.text import Text
 
 from honcho_fallback import Outcome
-from honcho_fallback.display import Summary, read_records, rich_of, write_page
+from honcho_fallback.display import Summary, rich_of, write_page
+from honcho_fallback.records import read_records
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterable, Iterator
@@ -19,7 +20,7 @@ if TYPE_CHECKING:
     from rich.console import Console
 
     from honcho_fallback import CallRecord
-    from honcho_fallback.display import RecordError
+    from honcho_fallback.records import RecordError
 
 
 class ShowError(ValueError):

@@ -9,14 +9,11 @@ from honcho_fallback.display._calls import Calls, Summary
 from honcho_fallback.display._draw import rich_of
 from honcho_fallback.display._html import html_of
 from honcho_fallback.display._page import write_page
-from honcho_fallback.display._read import RecordError, read_records
 
 __all__ = [
     "Calls",
-    "RecordError",
     "Summary",
     "html_of",
-    "read_records",
     "rich_of",
     "write_page",
 ]

@@ -9,7 +9,11 @@ from typing import TYPE_CHECKING
 
 import pytest
 from chromium import Box, Chromium, Picture, near
-from display_calls import (
+
+from honcho_fallback import Failure, FailureKind
+from honcho_fallback.display import html_of, write_page
+from honcho_fallback.display._marks import ANSWERED, MARKS, STOPPED, mark_of
+from tests.helpers.records import (
     EVERY_OUTCOME,
     HOSTILE,
     HOSTILE_CALL,
@@ -18,10 +22,6 @@ from display_calls import (
     of_many_attempts,
     with_attempts,
 )
-
-from honcho_fallback import Failure, FailureKind
-from honcho_fallback.display import html_of, write_page
-from honcho_fallback.display._marks import ANSWERED, MARKS, STOPPED, mark_of
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

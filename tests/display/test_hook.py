@@ -5,10 +5,10 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 import pytest
-from display_calls import EVERY_OUTCOME, POLICY
 
 from honcho_fallback import Failure, FailureKind
 from honcho_fallback.display import Calls, html_of, rich_of
+from tests.helpers.records import EVERY_OUTCOME, POLICY
 
 if TYPE_CHECKING:
     from honcho_fallback.display._shown import Shown

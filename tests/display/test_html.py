@@ -7,16 +7,6 @@ from dataclasses import replace
 from html.parser import HTMLParser
 
 import pytest
-from display_calls import (
-    CHAIN,
-    EVERY_OUTCOME,
-    HOSTILE,
-    HOSTILE_CALL,
-    POLICY,
-    WAITED,
-    of_many_attempts,
-    with_attempts,
-)
 from scripted import ProviderError
 
 from honcho_fallback import (
@@ -29,6 +19,16 @@ from honcho_fallback import (
 )
 from honcho_fallback.display import Calls, html_of
 from honcho_fallback.display._marks import OUTCOMES
+from tests.helpers.records import (
+    CHAIN,
+    EVERY_OUTCOME,
+    HOSTILE,
+    HOSTILE_CALL,
+    POLICY,
+    WAITED,
+    of_many_attempts,
+    with_attempts,
+)
 
 SECRET = "sk-secret-0123456789"
 TAGS = {

@@ -5,9 +5,9 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 import pytest
-from display_calls import EVERY_OUTCOME, WAITED
 
 from honcho_fallback.display import _page, html_of, write_page
+from tests.helpers.records import EVERY_OUTCOME, WAITED
 
 if TYPE_CHECKING:
     from pathlib import Path

@@ -11,10 +11,10 @@ from dataclasses import replace
 from typing import TYPE_CHECKING
 
 import pytest
-from display_calls import EVERY_OUTCOME, RIGHT_TO_LEFT, WAITED
 from typer.testing import CliRunner
 
 from honcho_fallback.cli._app import app
+from tests.helpers.records import EVERY_OUTCOME, RIGHT_TO_LEFT, WAITED
 
 if TYPE_CHECKING:
     from collections.abc import Iterable

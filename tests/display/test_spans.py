@@ -6,12 +6,12 @@ from dataclasses import replace
 from typing import TYPE_CHECKING
 
 import pytest
-from display_calls import EVERY_OUTCOME, WAITED, with_attempts
 from hypothesis import given
 from hypothesis import strategies as st
 
 from honcho_fallback.display._spans import spans
 from honcho_fallback.display._words import duration, plain
+from tests.helpers.records import EVERY_OUTCOME, WAITED, with_attempts
 
 if TYPE_CHECKING:
     from honcho_fallback import CallRecord

@@ -6,7 +6,11 @@ import io
 from dataclasses import replace
 
 import pytest
-from display_calls import (
+from rich.console import Console
+
+from honcho_fallback import Failure, FailureKind, FallbackPolicy, Target
+from honcho_fallback.display import Calls, rich_of
+from tests.helpers.records import (
     EVERY_OUTCOME,
     HOSTILE_CALL,
     POLICY,
@@ -14,10 +18,6 @@ from display_calls import (
     of_many_attempts,
     with_attempts,
 )
-from rich.console import Console
-
-from honcho_fallback import Failure, FailureKind, FallbackPolicy, Target
-from honcho_fallback.display import Calls, rich_of
 
 
 def told(value: object, width: int = 120, *, colour: bool = False) -> str:

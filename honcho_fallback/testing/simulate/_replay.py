@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 from pydantic import BaseModel, ConfigDict, ValidationError
 
 from honcho_fallback import CallRecord, FailureKind, FallbackConfigError
-from honcho_fallback.display import RecordError, read_records
+from honcho_fallback.records import RecordError, read_records
 from honcho_fallback.testing.simulate._border import explain
 from honcho_fallback.testing.simulate._latency import Latency, Moment
 from honcho_fallback.testing.simulate._recorded import Observation, Recorded, moment

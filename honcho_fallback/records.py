@@ -1,4 +1,4 @@
-"""Read saved records: lines of ``record.to_dict()`` in JSON."""
+"""Saved records of calls: lines of ``json.dumps(record.to_dict())``."""
 
 from __future__ import annotations
 
@@ -14,6 +14,8 @@ from honcho_fallback import AttemptRecord, CallRecord, FailureKind
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator
 
+__all__ = ["RecordError", "read_records"]
+
 
 class RecordError(ValueError):
     """Refuse a line that is no record.
@@ -28,17 +30,17 @@ class RecordError(ValueError):
         self.line = line
 
 
-def _model(told: type, **otherwise: Any) -> type[BaseModel]:
+def _model(dataclass: type, **replaced: Any) -> type[BaseModel]:
     # Built from the dataclass itself: a field that is added to it is read without further ado.
-    hints = get_type_hints(told, localns={"FailureKind": FailureKind, "Mapping": Mapping})
-    known: dict[str, Any] = {
+    hints = get_type_hints(dataclass, localns={"FailureKind": FailureKind, "Mapping": Mapping})
+    columns: dict[str, Any] = {
         field.name: (
-            otherwise.get(field.name, hints[field.name]),
+            replaced.get(field.name, hints[field.name]),
             ... if field.default is MISSING else field.default,
         )
-        for field in fields(told)
+        for field in fields(dataclass)
     }
-    return create_model(told.__name__, __config__=_CONFIG, **known)
+    return create_model(dataclass.__name__, __config__=_CONFIG, **columns)
 
 
 # What a later version may have added is passed over.
@@ -90,10 +92,10 @@ def read_records(
 
 
 def _record(line: str | bytes) -> CallRecord:
-    told = dict(_CALL.model_validate_json(line))
-    told["attempts"] = tuple(AttemptRecord(**dict(each)) for each in told["attempts"])
-    told["untried"] = tuple((each.target, each.why) for each in told["untried"])
-    return CallRecord(**told)
+    values = dict(_CALL.model_validate_json(line))
+    values["attempts"] = tuple(AttemptRecord(**dict(each)) for each in values["attempts"])
+    values["untried"] = tuple((each.target, each.why) for each in values["untried"])
+    return CallRecord(**values)
 
 
 def _explain(error: ValidationError) -> str:

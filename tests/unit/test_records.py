@@ -7,12 +7,12 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, get_args
 
 import pytest
-from display_calls import EVERY_OUTCOME, HOSTILE, HOSTILE_CALL, WAITED
 from hypothesis import given
 from hypothesis import strategies as st
 
 from honcho_fallback import AttemptRecord, CallRecord, FailureKind, Outcome
-from honcho_fallback.display import RecordError, read_records
+from honcho_fallback.records import RecordError, read_records
+from tests.helpers.records import EVERY_OUTCOME, HOSTILE, HOSTILE_CALL, WAITED
 
 if TYPE_CHECKING:
     from pathlib import Path
