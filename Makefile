@@ -1,4 +1,4 @@
-# Needs Python 3.11 to 3.13 and make; everything else goes into .venv on the first run.
+# Needs Python 3.11 or newer and make; everything else goes into .venv on the first run.
 PYTHON ?= python3
 ARGS ?=
 
@@ -7,7 +7,7 @@ INSTALL = $(1)/python -m pip install --quiet --constraint constraints.txt
 # Tests reach this machine and nothing else; a cassette is played, never recorded.
 PYTEST := pytest --block-network --allowed-hosts=127.0.0.1,localhost,::1 --record-mode=none
 
-.PHONY: demo test test-langfuse test-litellm lint bench soak corpus wheel-test notebooks record clean
+.PHONY: demo test test-langfuse test-litellm lint bench soak corpus resolve wheel-test notebooks record clean
 
 demo: .venv/.installed
 	$(BIN)/honcho-fallback demo $(ARGS)
@@ -36,6 +36,10 @@ bench: .venv-peers/.installed
 # Very many calls with faults and impatient readers; ARGS=--short is what CI runs.
 soak: .venv/.installed
 	PYTHONPATH=benchmarks $(BIN)/python -m soak $(ARGS)
+
+# Every extra installs beside LiteLLM's Proxy, which pins rich and others; nothing is installed here.
+resolve: .venv/.installed
+	$(BIN)/python -m pip install --quiet --dry-run --ignore-installed '.[all]' 'litellm[proxy]>=1.106'
 
 # Ask classify about real providers' errors, which lie beside this repository.
 CORPUS ?= ../shared/corpus

@@ -1,7 +1,4 @@
-"""A thin fallback policy for LLM calls: one failed request, no wait, the second model.
-
-PYTEST_DONT_REWRITE: pytest would rewrite and watch a whole distribution that brings a plugin.
-"""
+"""A thin fallback policy for LLM calls: one failed request, no wait, the second model."""
 
 from honcho_fallback._classify import classify
 from honcho_fallback._classify._answers import Answer, check_response, has_content, read_answer
@@ -39,6 +36,8 @@ from honcho_fallback._core.shared import (
 )
 from honcho_fallback._core.target import Attempt, Credential, Target
 from honcho_fallback._core.turn import Turn
+
+__version__ = "0.1.0"
 
 __all__ = [
     "Answer",

@@ -24,7 +24,8 @@ try:
     from redis.retry import Retry
 except ImportError as error:
     raise ImportError(
-        "honcho_fallback.redis needs redis-py; pip install 'honcho-fallback[redis]'"
+        "honcho_fallback.redis needs redis-py: pip install 'honcho-fallback[redis]', "
+        "in a checkout pip install '.[redis]'"
     ) from error
 
 if TYPE_CHECKING:

@@ -4,10 +4,13 @@ from __future__ import annotations
 
 import ast
 import tomllib
+from importlib.metadata import version
 from pathlib import Path
 from typing import Any
 
 import pytest
+
+import honcho_fallback
 
 ROOT = Path(__file__).resolve().parent.parent
 PROJECT: dict[str, Any] = tomllib.loads((ROOT / "pyproject.toml").read_text())
@@ -50,10 +53,17 @@ def test_every_package_is_typed(package: str) -> None:
 
 
 @pytest.mark.parametrize("package", PACKAGES)
-def test_pytest_leaves_the_packages_alone(package: str) -> None:
-    """As the wheel has a plugin, pytest rewrites its packages, or warns that it came too late."""
+def test_a_docstring_speaks_to_users(package: str) -> None:
+    """pytest's own marker stands in its plugin alone, not in what ``help`` shows."""
     source = (ROOT / package / "__init__.py").read_text(encoding="utf-8")
-    assert "PYTEST_DONT_REWRITE" in (ast.get_docstring(ast.parse(source)) or "")
+    is_marked = "PYTEST_DONT_REWRITE" in (ast.get_docstring(ast.parse(source)) or "")
+    assert is_marked is (package == "adapters/honcho_fallback_pytest")
+
+
+def test_the_version_stands_once() -> None:
+    """``__version__`` is what the distribution says of itself."""
+    assert PROJECT["project"]["dynamic"] == ["version"]
+    assert honcho_fallback.__version__ == version("honcho-fallback")
 
 
 def test_the_extras_are_the_documented_ones() -> None:

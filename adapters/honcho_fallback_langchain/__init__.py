@@ -1,7 +1,4 @@
-"""LangChain over the fallback policy.
-
-PYTEST_DONT_REWRITE: pytest would rewrite and watch a whole distribution that brings a plugin.
-"""
+"""LangChain over the fallback policy."""
 
 from __future__ import annotations
 
@@ -10,8 +7,10 @@ from importlib.util import find_spec
 from typing import TYPE_CHECKING, Any
 
 if find_spec("langchain_core") is None:
-    message = "honcho_fallback_langchain needs LangChain: pip install 'honcho-fallback[langchain]'"
-    raise ImportError(message)
+    raise ImportError(
+        "honcho_fallback_langchain needs LangChain: pip install 'honcho-fallback[langchain]', "
+        "in a checkout pip install '.[langchain]'"
+    )
 
 from honcho_fallback_langchain._chat_model import FallbackChatModel
 from honcho_fallback_langchain._factory import with_fallback_config
@@ -44,6 +43,9 @@ def __getattr__(name: str) -> Any:
     if name not in _OF_AGENTS:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
     if find_spec("langchain") is None:
-        raise ImportError(f"{name} needs langchain: pip install 'honcho-fallback[agents]'")
+        raise ImportError(
+            f"{name} needs langchain: pip install 'honcho-fallback[agents]', "
+            "in a checkout pip install '.[agents]'"
+        )
     globals()[name] = attribute = getattr(import_module(_OF_AGENTS[name]), name)
     return attribute

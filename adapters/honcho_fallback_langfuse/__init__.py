@@ -2,8 +2,6 @@
 
 Either class asks only for its own framework, and only when it is used: Langfuse needs the extra
 ``langfuse``, OpenTelemetry the extra ``otel``.
-
-PYTEST_DONT_REWRITE: pytest would rewrite and watch a whole distribution that brings a plugin.
 """
 
 from __future__ import annotations
@@ -30,7 +28,10 @@ def __getattr__(name: str) -> Any:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
     module, framework, extra = _CLASSES[name]
     if not _is_installed(framework):
-        raise ImportError(f"{name} needs {framework}: pip install 'honcho-fallback[{extra}]'")
+        raise ImportError(
+            f"{name} needs {framework}: pip install 'honcho-fallback[{extra}]', "
+            f"in a checkout pip install '.[{extra}]'"
+        )
     attribute = globals()[name] = getattr(import_module(f"{__name__}.{module}"), name)
     return attribute
 

@@ -1,7 +1,4 @@
-"""LiteLLM over the fallback policy.
-
-PYTEST_DONT_REWRITE: pytest would rewrite and watch a whole distribution that brings a plugin.
-"""
+"""LiteLLM over the fallback policy."""
 
 from __future__ import annotations
 
@@ -10,8 +7,10 @@ from importlib.util import find_spec
 from typing import TYPE_CHECKING
 
 if find_spec("litellm") is None:
-    message = "honcho_fallback_litellm needs LiteLLM: pip install 'honcho-fallback[litellm]'"
-    raise ImportError(message)
+    raise ImportError(
+        "honcho_fallback_litellm needs LiteLLM: pip install 'honcho-fallback[litellm]', "
+        "in a checkout pip install '.[litellm]'"
+    )
 
 if TYPE_CHECKING:
     from honcho_fallback_litellm._proxy import (

@@ -1,4 +1,4 @@
-"""The command line: ``honcho-fallback demo``, ``explain``, ``show`` and others."""
+"""The command line: ``honcho-fallback explain``, ``show``, ``simulate`` and others."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ def _app() -> Callable[..., object]:
             raise
         sys.stderr.write(
             f"honcho-fallback: {missing.name} is not installed: "
-            "pip install 'honcho-fallback[cli]'\n"
+            "pip install 'honcho-fallback[cli]', in a checkout pip install '.[cli]'\n"
         )
         sys.exit(2)
     return app

@@ -31,7 +31,8 @@ def _dotenv(path: Path) -> dict[str, str]:
         dotenv: Any = import_module("dotenv")  # comes with pydantic-settings
     except ModuleNotFoundError as missing:
         raise ImportError(
-            "python-dotenv is not installed: pip install 'honcho-fallback[settings]'",
+            "python-dotenv is not installed: pip install 'honcho-fallback[settings]', "
+            "in a checkout pip install '.[settings]'",
             name="dotenv",
         ) from missing
     try:

@@ -98,7 +98,9 @@ def _sdk(name: str) -> Any:
         return import_module(name)
     except ModuleNotFoundError as missing:
         raise ImportError(
-            f"{name} is not installed: pip install 'honcho-fallback[providers]'", name=name
+            f"{name} is not installed: pip install 'honcho-fallback[providers]', "
+            "in a checkout pip install '.[providers]'",
+            name=name,
         ) from missing
 
 

@@ -107,7 +107,8 @@ def _pydantic_settings() -> Any:
         return import_module("pydantic_settings")
     except ModuleNotFoundError as missing:
         raise ImportError(
-            "pydantic-settings is not installed: pip install 'honcho-fallback[settings]'",
+            "pydantic-settings is not installed: pip install 'honcho-fallback[settings]', "
+            "in a checkout pip install '.[settings]'",
             name="pydantic_settings",
         ) from missing
 

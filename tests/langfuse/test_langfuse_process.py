@@ -224,4 +224,5 @@ print(json.dumps([without("langfuse", *classes), without("opentelemetry", *class
     )
     for (*found, message), extra in zip(told, ("langfuse", "otel"), strict=True):
         assert found == [False, True, True]
-        assert message.endswith(f"pip install 'honcho-fallback[{extra}]'")
+        assert f"pip install 'honcho-fallback[{extra}]'" in message
+        assert message.endswith(f"in a checkout pip install '.[{extra}]'")

@@ -100,13 +100,14 @@ def test_import_loads_no_framework(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("name", ADAPTERS)
 def test_an_adapter_names_its_extra(name: str, tmp_path: Path) -> None:
-    """An adapter whose framework is missing raises ImportError with the command that helps."""
+    """Where an adapter's framework is missing, the ImportError says what to type, here and there."""
     framework, extra = ADAPTERS[name]
     done = run(f"import sys; sys.modules[{framework!r}] = None; from {name} import *", tmp_path)
     assert done.returncode == 1
     last = done.stderr.strip().splitlines()[-1]
     assert last.startswith("ImportError: ")
     assert f"pip install 'honcho-fallback[{extra}]'" in last
+    assert last.endswith(f"in a checkout pip install '.[{extra}]'")
 
 
 @pytest.mark.skipif(is_editable(), reason="the source tree holds the folder; a wheel must not")
