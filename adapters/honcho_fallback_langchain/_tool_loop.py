@@ -18,11 +18,10 @@ from langchain_core.messages import AIMessage, HumanMessage, ToolMessage
 
 from honcho_fallback import FallbackConfigError
 from honcho_fallback.tools import (
+    ToolLoopGuard,
     ToolLoopLimits,
     ToolLoopState,
     ToolUse,
-    after_model,
-    after_tools,
 )
 from honcho_fallback_langchain._tool_failures import (
     explained,
@@ -148,8 +147,9 @@ class ToolLoopGuardMiddleware(AgentMiddleware[Any, Any, Any]):
         # Once only, however often the hook runs before the model answers.
         new = [] if _name_of(message) == state.get(COUNTED, "") else _calls_of(message)
         outcomes = [outcome_of(call, results.get(call["id"])) for call in new]
-        counts, verdict = after_tools(_counts(state), outcomes, self.limits, self.exempt_tools)
-        update = _update(counts, verdict, [call for call in new if call["id"] not in results])
+        guard = self._guard(state)
+        verdict = guard.after_tools(outcomes)
+        update = _update(guard.state, verdict, [call for call in new if call["id"] not in results])
         return {**update, COUNTED: _name_of(message)}
 
     @hook_config(can_jump_to=["end"])
@@ -167,15 +167,20 @@ class ToolLoopGuardMiddleware(AgentMiddleware[Any, Any, Any]):
         if message is None or (not still_open and state.get("structured_response") is not None):
             return None
         uses = [ToolUse(call["name"], call["args"]) for call in calls]
-        counts, verdict = after_model(
-            _counts(state), str(message.text), uses, self.limits, autonomous=self.autonomous
-        )
-        return _update(counts, verdict, still_open)
+        guard = self._guard(state)
+        verdict = guard.after_model(str(message.text), uses)
+        return _update(guard.state, verdict, still_open)
 
     @hook_config(can_jump_to=["end"])
     async def aafter_model(self, state: Any, runtime: Runtime[Any]) -> dict[str, Any] | None:
         """Take in what the model said, before its calls are made."""
         return self.after_model(state, runtime)
+
+    def _guard(self, state: Any) -> ToolLoopGuard:
+        counts = ToolLoopState.from_dict(state.get(COUNTS))
+        return ToolLoopGuard(
+            self.limits, exempt_tools=self.exempt_tools, autonomous=self.autonomous, state=counts
+        )
 
 
 def _last_round(state: Any) -> tuple[AIMessage | None, dict[str | None, ToolMessage]]:
@@ -187,10 +192,6 @@ def _last_round(state: Any) -> tuple[AIMessage | None, dict[str | None, ToolMess
         if isinstance(message, ToolMessage):
             results.setdefault(message.tool_call_id, message)
     return None, results
-
-
-def _counts(state: Any) -> ToolLoopState:
-    return ToolLoopState.from_dict(state.get(COUNTS))
 
 
 def _name_of(message: AIMessage | None) -> str:

@@ -11,8 +11,7 @@ from typing import TYPE_CHECKING
 from honcho_fallback import FailureKind, FallbackError
 from honcho_fallback._classify._facts import read_facts
 from honcho_fallback._classify._read import children
-from honcho_fallback.tools._errors import ToolBlockedError, ToolDeniedError
-from honcho_fallback.tools._failure import ToolFailure
+from honcho_fallback.tools._failure import ToolBlockedError, ToolDeniedError, ToolFailure
 from honcho_fallback.tools._failure import ToolFailureKind as Kind
 from honcho_fallback.tools._text import (
     CREDENTIAL_STATUSES,

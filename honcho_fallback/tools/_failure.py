@@ -1,10 +1,12 @@
-"""What a tool's failure means: the kinds, and one sentence each for a person."""
+"""What a tool's failure means: the kinds, one sentence each for a person, and a host's errors."""
 
 from __future__ import annotations
 
 from enum import StrEnum
 from types import MappingProxyType
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING, ClassVar, NamedTuple
+
+from honcho_fallback import FallbackError
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -136,3 +138,29 @@ class ToolFailure(NamedTuple):
             "next_action": self.next_action,
             "recoverable": self.recoverable,
         }
+
+
+class ToolBlockedError(FallbackError):
+    """Tell that the host's own policy forbids a tool call.
+
+    A host that has only text to hand on writes ``marker`` into it.
+    """
+
+    marker: ClassVar[str] = "[policy-blocked]"
+
+
+class ToolDeniedError(FallbackError):
+    """Tell that a person refused a tool call, or did not answer.
+
+    A host that has only text to hand on writes ``marker`` into it.
+
+    Args:
+        message: For the log.
+        expired: Whether nobody answered in time.
+    """
+
+    marker: ClassVar[str] = "[policy-denied]"
+
+    def __init__(self, message: str = "", *, expired: bool = False) -> None:
+        super().__init__(message)
+        self.expired = expired

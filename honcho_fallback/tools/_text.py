@@ -10,7 +10,7 @@ from __future__ import annotations
 import re
 from typing import NamedTuple
 
-from honcho_fallback.tools._errors import POLICY_BLOCKED_MARKER, POLICY_DENIED_MARKER
+from honcho_fallback.tools._failure import ToolBlockedError, ToolDeniedError
 from honcho_fallback.tools._failure import ToolFailureKind as Kind
 
 _READ = 4000  # characters; what comes later is the tool's output, not its complaint
@@ -157,9 +157,9 @@ _PASSING = (
 
 def marked(text: str) -> Kind | None:
     """Read the host's own markers, which beat everything."""
-    if POLICY_BLOCKED_MARKER in text:
+    if ToolBlockedError.marker in text:
         return Kind.BLOCKED_BY_POLICY
-    if POLICY_DENIED_MARKER in text:
+    if ToolDeniedError.marker in text:
         expired = any(word in text for word in ("timed out", "timeout", "expired"))
         return Kind.APPROVAL_EXPIRED if expired else Kind.DENIED
     return None

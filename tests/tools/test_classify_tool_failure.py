@@ -14,8 +14,6 @@ from scripted import ProviderError, Script
 
 from honcho_fallback import FallbackExhausted, FallbackPolicy, Target
 from honcho_fallback.tools import (
-    POLICY_BLOCKED_MARKER,
-    POLICY_DENIED_MARKER,
     ToolBlockedError,
     ToolDeniedError,
     ToolFailure,
@@ -75,10 +73,10 @@ def test_every_rule(expected: str, text: str) -> None:
         ("provider error: connection refused", "model_connection"),
         ("permission denied: command not found", "missing_permission"),
         ("security policy: request timed out", "timeout"),
-        (f"{POLICY_DENIED_MARKER} approval timed out after 600s", "approval_expired"),
-        (f"{POLICY_DENIED_MARKER} the approval expired", "approval_expired"),
-        (f"{POLICY_DENIED_MARKER} by the user", "denied"),
-        (f"{POLICY_BLOCKED_MARKER} timed out, 401 unauthorized", "blocked_by_policy"),
+        (f"{ToolDeniedError.marker} approval timed out after 600s", "approval_expired"),
+        (f"{ToolDeniedError.marker} the approval expired", "approval_expired"),
+        (f"{ToolDeniedError.marker} by the user", "denied"),
+        (f"{ToolBlockedError.marker} timed out, 401 unauthorized", "blocked_by_policy"),
         ("", "unknown"),
         ("nothing we know", "unknown"),
     ],
@@ -167,7 +165,7 @@ def exhausted() -> BaseException:
         (ToolBlockedError("401, timed out"), "blocked_by_policy"),
         (ToolDeniedError("timed out"), "denied"),
         (ToolDeniedError(expired=True), "approval_expired"),
-        (RuntimeError(POLICY_BLOCKED_MARKER), "blocked_by_policy"),
+        (RuntimeError(ToolBlockedError.marker), "blocked_by_policy"),
         (raised(RuntimeError("wrapped"), ToolBlockedError()), "blocked_by_policy"),
         (TimeoutError(), "timeout"),
         (httpx.ReadTimeout("slow"), "timeout"),
@@ -213,7 +211,7 @@ def test_a_status_beats_the_text() -> None:
 def test_the_flag_beats_everything_but_policy(error: BaseException | str) -> None:
     """OH-002: whoever stopped the tool knows; only the host's own policy and user know better."""
     assert kind(error, timed_out=True) == "timeout"
-    assert kind(POLICY_BLOCKED_MARKER, timed_out=True) == "blocked_by_policy"
+    assert kind(ToolBlockedError.marker, timed_out=True) == "blocked_by_policy"
     assert kind(ToolDeniedError(), timed_out=True) == "denied"
 
 

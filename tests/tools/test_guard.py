@@ -14,8 +14,6 @@ from scripted import ProviderError, Script
 
 from honcho_fallback import FallbackConfigError, FallbackExhausted, FallbackPolicy, Target
 from honcho_fallback.tools import (
-    POLICY_BLOCKED_MARKER,
-    POLICY_DENIED_MARKER,
     ToolBlockedError,
     ToolDeniedError,
     ToolLoopGuard,
@@ -24,8 +22,6 @@ from honcho_fallback.tools import (
     ToolOutcome,
     ToolUse,
     Verdict,
-    after_model,
-    after_tools,
 )
 
 ORDINARY, PASSING = "no such row", "connection refused"
@@ -52,8 +48,8 @@ def varied(error: str, times: int) -> list[tuple[Any, ...]]:
         (varied(ORDINARY, 6), [GO, GO, GO, "nudge", GO, "halt"], "varied_failures"),
         (same(PASSING, 8), [GO] * 7 + ["halt"], "recoverable_identical"),
         (varied(PASSING, 12), [GO] * 11 + ["halt"], "recoverable_varied"),
-        (same(f"{POLICY_BLOCKED_MARKER} no", 2), [GO, "halt"], "policy_rejections"),
-        (same(f"{POLICY_DENIED_MARKER} no", 2), [GO, "halt"], "policy_rejections"),
+        (same(f"{ToolBlockedError.marker} no", 2), [GO, "halt"], "policy_rejections"),
+        (same(f"{ToolDeniedError.marker} no", 2), [GO, "halt"], "policy_rejections"),
         (
             [("read", 1, ToolBlockedError()), ("write", 2, ToolDeniedError(expired=True))],
             [GO, "halt"],
@@ -140,7 +136,7 @@ def test_alternating_failures_are_counted_each() -> None:
     [
         (same(ORDINARY, 2), [GO, "nudge", "halt"]),
         (varied(ORDINARY, 5), [GO, "nudge", "halt"]),
-        (same(f"{POLICY_BLOCKED_MARKER}", 1), [GO, "nudge", "halt"]),
+        (same(f"{ToolBlockedError.marker}", 1), [GO, "nudge", "halt"]),
     ],
 )
 def test_success_starts_the_counts_anew(before: list[Any], after: list[str]) -> None:
@@ -157,7 +153,7 @@ def test_a_success_forgives_refusals_and_failures_in_a_row_that_may_pass() -> No
         actions(guard, *varied(PASSING, 11), ("list", {}), *varied("timed out", 11)) == [GO] * 23
     )
     guard = ToolLoopGuard()
-    refusal = same(POLICY_BLOCKED_MARKER, 1)
+    refusal = same(ToolBlockedError.marker, 1)
     assert actions(guard, *refusal, ("list", {}), *refusal) == [GO] * 3
     guard = ToolLoopGuard()
     for number in range(7):
@@ -241,7 +237,9 @@ def test_a_batch_with_a_failure_starts_progress_anew() -> None:
 def test_no_batch_is_no_progress_and_no_failure() -> None:
     """An empty batch changes nothing."""
     state = ToolLoopState(batch="x", batches=2)
-    assert after_tools(state, [], ToolLoopLimits()) == (state, Verdict())
+    guard = ToolLoopGuard(state=state)
+    assert guard.after_tools([]) == Verdict()
+    assert guard.state == state
 
 
 def test_the_first_halt_of_a_batch_wins_over_its_nudges() -> None:
@@ -342,7 +340,7 @@ def test_a_nudge_comes_before_its_halt(nudge: str) -> None:
         ({"varied_failures": 3, "varied_nudge": 1}, varied(ORDINARY, 3), ["nudge", GO, "halt"]),
         ({"recoverable_identical": 2}, same(PASSING, 2), [GO, "halt"]),
         ({"recoverable_varied": 2}, varied(PASSING, 2), [GO, "halt"]),
-        ({"policy_rejections": 1}, same(POLICY_BLOCKED_MARKER, 1), ["halt"]),
+        ({"policy_rejections": 1}, same(ToolBlockedError.marker, 1), ["halt"]),
         ({"identical_batches": 2}, same(None, 2), [GO, "halt"]),
     ],
 )  # fmt: skip
@@ -370,7 +368,7 @@ SECRET = "sk-sentinel-7f3a9c2e51"
     st.lists(
         st.tuples(
             st.sampled_from(["read", "x" * 900, "tool\nwith\x00signs", ""]),
-            st.sampled_from([ORDINARY, PASSING, "401", POLICY_BLOCKED_MARKER, None]),
+            st.sampled_from([ORDINARY, PASSING, "401", ToolBlockedError.marker, None]),
         ),
         max_size=30,
     )
@@ -397,18 +395,18 @@ def test_a_blocker_that_a_person_can_remove_is_asked_for() -> None:
     assert verdict.failure.kind == "bad_credentials"
 
 
-@given(st.lists(st.sampled_from([ORDINARY, PASSING, None, POLICY_BLOCKED_MARKER]), max_size=12))
+@given(st.lists(st.sampled_from([ORDINARY, PASSING, None, ToolBlockedError.marker]), max_size=12))
 def test_the_state_survives_a_checkpoint(errors: list[Any]) -> None:
     """A run goes on from its state as JSON or as a pickle, wherever it was saved."""
     guard, saved = ToolLoopGuard(), ToolLoopState()
-    limits = ToolLoopLimits()
     for number, error in enumerate(errors):
         outcome = ToolOutcome("read", number % 2, error)
         through = ToolLoopState.from_dict(json.loads(json.dumps(saved.to_dict())))
         assert through == saved == pickle.loads(pickle.dumps(saved))  # noqa: S301 # our own bytes
-        saved, verdict = after_tools(through, [outcome], limits)
-        saved, _ = after_model(saved, "", [ToolUse("read", number)], limits)
-        assert verdict == guard.after_tools([outcome])
+        resumed = ToolLoopGuard(state=through)
+        assert resumed.after_tools([outcome]) == guard.after_tools([outcome])
+        resumed.after_model("", [ToolUse("read", number)])
+        saved = resumed.state
         guard.after_model("", [ToolUse("read", number)])
         assert guard.state == saved
     assert ToolLoopGuard(state=saved).state == saved

@@ -100,7 +100,7 @@ def test_import_loads_no_framework(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("name", ADAPTERS)
 def test_an_adapter_names_its_extra(name: str, tmp_path: Path) -> None:
-    """Where an adapter's framework is missing, the ImportError says what to type, here and there."""
+    """Where an adapter's framework is missing, the ImportError says what to type."""
     framework, extra = ADAPTERS[name]
     done = run(f"import sys; sys.modules[{framework!r}] = None; from {name} import *", tmp_path)
     assert done.returncode == 1
