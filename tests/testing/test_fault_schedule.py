@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 def statuses(schedule: FaultSchedule, number: int) -> list[int | None]:
     """Return the status with which each of so many requests fails."""
     faults = [schedule.next() for _ in range(number)]
-    return [fault and fault.status for fault in faults]
+    return [None if fault is None else fault.status for fault in faults]
 
 
 def test_the_first_rule_that_applies_counts() -> None:
