@@ -227,32 +227,23 @@ class FaultTransport(FaultSchedule, _Transport):
         fault = self.next()
         if fault is not None and not fault.after_chunks:
             return _response(fault, request)
-        inner = self._inner(_httpx_of(request).HTTPTransport)
-        if fault is None:
-            return inner.handle_request(request)
-        request.headers["accept-encoding"] = "identity"  # events are counted in plain text
-        response = inner.handle_request(request)
-        if not _is_event_stream(response):
-            response.close()
-            return _response(fault, request)
-        response.stream = _broken_stream(_httpx_of(request))(response.stream, fault, request)
-        return response
+        response = self._inner("HTTPTransport", request, fault).handle_request(request)
+        if fault is None or _breaks_off(response, fault, request):
+            return response
+        response.close()
+        return _response(fault, request)
 
     async def handle_async_request(self, request: Any) -> Any:
         """Answer a request of an async client, or raise; called by httpx."""
         fault = self.next()
         if fault is not None and not fault.after_chunks:
             return _response(fault, request)
-        inner = self._inner(_httpx_of(request).AsyncHTTPTransport)
-        if fault is None:
-            return await inner.handle_async_request(request)
-        request.headers["accept-encoding"] = "identity"  # events are counted in plain text
+        inner = self._inner("AsyncHTTPTransport", request, fault)
         response = await inner.handle_async_request(request)
-        if not _is_event_stream(response):
-            await response.aclose()
-            return _response(fault, request)
-        response.stream = _broken_stream(_httpx_of(request))(response.stream, fault, request)
-        return response
+        if fault is None or _breaks_off(response, fault, request):
+            return response
+        await response.aclose()
+        return _response(fault, request)
 
     def close(self) -> None:
         """Close the connections of sync clients; called by httpx."""
@@ -264,9 +255,13 @@ class FaultTransport(FaultSchedule, _Transport):
         for inner in self._inners("aclose"):
             await inner.aclose()
 
-    def _inner(self, kind: Any) -> Any:
+    def _inner(self, name: str, request: Any, fault: Fault | None) -> Any:
+        """Return what sends a request."""
+        if fault is not None:
+            request.headers["accept-encoding"] = "identity"  # events are counted in plain text
         if self._given is not None:
             return self._given
+        kind = getattr(_httpx_of(request), name)
         with self._lock:
             if kind not in self._opened:
                 self._opened[kind] = kind()
@@ -281,10 +276,6 @@ class FaultTransport(FaultSchedule, _Transport):
 def _httpx_of(request: Any) -> Any:
     """Return the module that a request is of: SDKs use httpx or its successor httpx2."""
     return sys.modules[type(request).__module__.partition(".")[0]]
-
-
-def _is_event_stream(response: Any) -> bool:
-    return "text/event-stream" in response.headers.get("content-type", "")
 
 
 def _response(fault: Fault, request: Any) -> Any:
@@ -360,6 +351,14 @@ def _broken_stream(httpx: Any) -> Any:
             await self._stream.aclose()
 
     return BrokenStream
+
+
+def _breaks_off(response: Any, fault: Fault, request: Any) -> bool:
+    """Let a response break off, if it is a stream of events."""
+    if "text/event-stream" not in response.headers.get("content-type", ""):
+        return False
+    response.stream = _broken_stream(_httpx_of(request))(response.stream, fault, request)
+    return True
 
 
 def _stream_end(fault: Fault, request: Any) -> bytes:

@@ -50,11 +50,7 @@ class Records(Sequence[CallRecord]):
         return self._records[0]
 
     def of(self, agent: str) -> Records:
-        """Return the records of one agent.
-
-        Args:
-            agent: The label of its policy or calls.
-        """
+        """Return the records of one agent, by the label of its policy or calls."""
         return Records(record for record in self if record.agent == agent)
 
     def explain(self) -> str:
@@ -99,7 +95,7 @@ def assert_switched(
     """Check that a call went from one target to another; an argument left out matches any.
 
     Args:
-        record: Of the call.
+        record: The record of the call.
         from_: The target that failed, or its name.
         to: The next target, or its name.
         kind: What the failure was.
@@ -120,13 +116,10 @@ def assert_switched(
 
 
 def assert_not_switched(record: CallRecord) -> None:
-    """Check that a call sent requests to no other target than its first.
-
-    Args:
-        record: Of the call.
+    """Check that a call sent requests to its first target only.
 
     Raises:
-        AssertionError: It did.
+        AssertionError: It switched; the message lists the switches that it made.
     """
     __tracebackhide__ = True
     switches = _switches(record)
@@ -138,7 +131,7 @@ def assert_answered(record: CallRecord, *, by: str | Target | None = None) -> No
     """Check that a call was answered.
 
     Args:
-        record: Of the call.
+        record: The record of the call.
         by: The target, or its name; left out, any target.
 
     Raises:
@@ -154,7 +147,7 @@ def assert_outcome(record: CallRecord, outcome: str) -> None:
     """Check how a call ended.
 
     Args:
-        record: Of the call.
+        record: The record of the call.
         outcome: Such as ``"exhausted"``; see ``CallRecord.outcome``.
 
     Raises:

@@ -69,14 +69,7 @@ class Always:
 
 @dataclass(frozen=True, slots=True)
 class ScriptedRequest:
-    """Hold one request that a script saw.
-
-    Args:
-        attempt: The attempt that was made, with target, number and timeout.
-        args: The other positional arguments of ``ask``.
-        kwargs: The keyword arguments of ``ask``.
-        at: When, in seconds after the script was made.
-    """
+    """Hold one request that a script saw; see ``Script.requests``."""
 
     attempt: Attempt
     args: tuple[Any, ...] = field(repr=False)
@@ -99,8 +92,8 @@ class Script:
 
     Attributes:
         targets: The chain, in the order of ``steps``.
-        requests: The requests, in order: ``attempt``, ``args``, ``kwargs`` and ``at``, the seconds
-            since the script was made.
+        requests: The requests, in order: each has its ``attempt``, the other ``args`` and
+            ``kwargs`` of ``ask``, and ``at``, the seconds since the script was made.
         closed: How many streams of each target were closed or ended, by name.
     """
 
