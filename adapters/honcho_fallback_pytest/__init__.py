@@ -1,4 +1,4 @@
-"""The pytest plugin: four fixtures over ``honcho_fallback.testing``.
+"""The pytest plugin: three fixtures over ``honcho_fallback.testing``.
 
 pytest imports this module at every start, in every project that has the package installed. Hence
 it stands beside the package and not in it, and imports the package when a fixture is used. Switch
@@ -16,9 +16,9 @@ import pytest
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from honcho_fallback.testing import Clock, FaultInjector, Records, Scripted
+    from honcho_fallback.testing import Clock, Records, Scripted
 
-__all__ = ["fallback_clock", "fallback_records", "fault", "scripted"]
+__all__ = ["fallback_clock", "fallback_records", "scripted"]
 
 
 @pytest.fixture
@@ -47,12 +47,3 @@ def fallback_records() -> Iterator[Records]:
 
     with recorded() as records:
         yield records
-
-
-@pytest.fixture
-def fault(fallback_clock: Clock) -> Iterator[FaultInjector]:
-    """Faults of what is healthy: ``fault(chat_model).on(1, status=429).subject``."""
-    from honcho_fallback.testing import fault_injector  # noqa: PLC0415 # see the module's docstring
-
-    with fault_injector(fallback_clock) as injector:
-        yield injector

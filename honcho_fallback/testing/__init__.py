@@ -1,68 +1,40 @@
-"""A test kit: simulated providers that break on demand, a real model server, a trace receiver.
+"""A test kit for your own code: scripted targets, a clock, records, faults of healthy providers.
 
-All on loopback. The first two need the extra ``demo``, the last the extra ``langfuse``, which is
-imported when one is started and not before. The charts are for notebooks and need nothing.
-
-For tests of your own code: scripted targets, a clock, assertions on records, faults of healthy
-models. With pytest they are the fixtures ``scripted``, ``fallback_clock``, ``fallback_records``
-and ``fault``, which need no import.
+With pytest the first three are the fixtures ``scripted``, ``fallback_clock`` and
+``fallback_records``, which need no import. ``FaultTransport`` makes any SDK over httpx fail on
+schedule. ``fault_simulator`` serves providers on loopback and needs the extra ``testing``.
 """
 
-from honcho_fallback.testing._asserts import (
+from honcho_fallback.testing._clock import Clock
+from honcho_fallback.testing._faults import Fault, FaultSchedule, FaultTransport
+from honcho_fallback.testing._mode import is_testing, set_testing
+from honcho_fallback.testing._records import (
+    Records,
     assert_answered,
     assert_not_switched,
     assert_outcome,
     assert_switched,
+    recorded,
 )
-from honcho_fallback.testing._charts import Chart, attempts_chart, bar_chart
-from honcho_fallback.testing._clock import Clock
-from honcho_fallback.testing._failing import Failing
-from honcho_fallback.testing._fault import FaultInjector, fault_injector
-from honcho_fallback.testing._faults import FaultSimulator, SeenRequest, fault_simulator
-from honcho_fallback.testing._gguf import write_tiny_gguf
-from honcho_fallback.testing._local import LocalModel, local_model_server
-from honcho_fallback.testing._mode import is_testing, set_testing
-from honcho_fallback.testing._otlp import (
-    OtlpExport,
-    OtlpReceiver,
-    ReceivedSpan,
-    otlp_receiver,
-)
-from honcho_fallback.testing._records import Records, recorded
-from honcho_fallback.testing._script import Script, ScriptedRequest
-from honcho_fallback.testing._scripted import Scripted
-from honcho_fallback.testing._status_error import StatusError
-from honcho_fallback.testing._wire import FaultOptions
+from honcho_fallback.testing._scripted import Script, Scripted, StatusError
+from honcho_fallback.testing._server import FaultSimulator, fault_simulator
 
 __all__ = [
-    "Chart",
     "Clock",
-    "Failing",
-    "FaultInjector",
-    "FaultOptions",
+    "Fault",
+    "FaultSchedule",
     "FaultSimulator",
-    "LocalModel",
-    "OtlpExport",
-    "OtlpReceiver",
-    "ReceivedSpan",
+    "FaultTransport",
     "Records",
     "Script",
     "Scripted",
-    "ScriptedRequest",
-    "SeenRequest",
     "StatusError",
     "assert_answered",
     "assert_not_switched",
     "assert_outcome",
     "assert_switched",
-    "attempts_chart",
-    "bar_chart",
-    "fault_injector",
     "fault_simulator",
     "is_testing",
-    "local_model_server",
-    "otlp_receiver",
     "recorded",
     "set_testing",
-    "write_tiny_gguf",
 ]

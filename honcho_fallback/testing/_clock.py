@@ -51,20 +51,13 @@ class Clock:
         return _EPOCH + self.now - self._began
 
     def advance(self, seconds: float) -> None:
-        """Let time pass.
-
-        Args:
-            seconds: How much.
-        """
+        """Let so many seconds pass."""
         self.now += seconds
 
     async def elapse(self, seconds: float) -> None:
-        """Let time pass for this task, while other tasks go through the same time.
+        """Let so many seconds pass for this task, while other tasks go through the same time.
 
         Tasks that wait at once come back in the order in which their waits end.
-
-        Args:
-            seconds: How much.
         """
         due = (self.now + seconds, next(self._numbers))
         heappush(self._waiting, due)
@@ -81,20 +74,12 @@ class Clock:
         self.now = max(self.now, due[0])
 
     def sleep(self, seconds: float) -> None:
-        """Wait as a policy does in a thread.
-
-        Args:
-            seconds: How long.
-        """
+        """Wait so many seconds as a policy does in a thread."""
         self.slept.append(seconds)
         self.advance(seconds)
 
     async def asleep(self, seconds: float) -> None:
-        """Wait as a policy does in a task.
-
-        Args:
-            seconds: How long.
-        """
+        """Wait so many seconds as a policy does in a task."""
         self.slept.append(seconds)
         await self.elapse(seconds)
 

@@ -1,182 +1,369 @@
-"""Simulated providers that break on demand; the one place that knows llmock."""
+"""When something healthy fails, and what goes wrong then: of any client that speaks by httpx."""
 
 from __future__ import annotations
 
-from contextlib import contextmanager
-from typing import TYPE_CHECKING, Any, NamedTuple
+import re
+import sys
+from dataclasses import dataclass
+from functools import cache
+from json import dumps
+from random import Random
+from threading import Lock
+from typing import TYPE_CHECKING, Any, Literal, Self, TypedDict, Unpack
 
-from honcho_fallback.testing._need import need
+from honcho_fallback import FallbackConfigError, Runtime
 
 if TYPE_CHECKING:
-    from collections.abc import Generator
+    from collections.abc import AsyncIterator, Callable, Iterator
 
-# A stream that was cut may still be closing on the server's side when its record is read.
-_IN_FLIGHT_SECONDS = 2.0
+    import httpx
+    import httpx2
+
+    class _Transport(
+        httpx.BaseTransport,
+        httpx.AsyncBaseTransport,
+        httpx2.BaseTransport,
+        httpx2.AsyncBaseTransport,
+    ):
+        def handle_request(self, request: Any) -> Any: ...
+        async def handle_async_request(self, request: Any) -> Any: ...
+else:
+    _Transport = object  # importing the kit imports no HTTP client
+
+_MESSAGE = "a fault of the test"
+_EVENT_END = re.compile(rb"\r?\n\r?\n")
+_ANTHROPIC_TYPES = {
+    400: "invalid_request_error",
+    401: "authentication_error",
+    403: "permission_error",
+    404: "not_found_error",
+    413: "request_too_large",
+    429: "rate_limit_error",
+    529: "overloaded_error",
+}
+_GOOGLE_STATUSES = {
+    400: "INVALID_ARGUMENT",
+    401: "UNAUTHENTICATED",
+    403: "PERMISSION_DENIED",
+    404: "NOT_FOUND",
+    429: "RESOURCE_EXHAUSTED",
+    503: "UNAVAILABLE",
+    504: "DEADLINE_EXCEEDED",
+}
 
 
-class SeenRequest(NamedTuple):
-    """Tell one request that a simulated provider saw.
+class FaultOptions(TypedDict, total=False):
+    """Name what goes wrong with a request; see ``FaultSchedule``."""
+
+    status: int | None
+    retry_after: float | None
+    code: str | None
+    error: BaseException | Literal["timeout", "connection"] | None
+    after_chunks: int
+
+
+@dataclass(frozen=True, slots=True)
+class Fault:
+    """Hold what goes wrong with a request; ``FaultSchedule`` describes the fields."""
+
+    status: int | None = None
+    retry_after: float | None = None
+    code: str | None = None
+    error: BaseException | Literal["timeout", "connection"] | None = None
+    after_chunks: int = 0
+
+    def __post_init__(self) -> None:
+        status, error = self.status, self.error
+        if (status is None) == (error is None):
+            raise FallbackConfigError.about(
+                "status", "not one of status and error", "pass status=503 or error='timeout'"
+            )
+        if status is not None and not 400 <= status <= 599:
+            raise FallbackConfigError.about("status", f"got {status}", "pass 400 to 599")
+        if isinstance(error, str) and error not in {"timeout", "connection"}:
+            raise FallbackConfigError.about(
+                "error", f"got {error!r}", "pass 'timeout', 'connection' or an exception"
+            )
+        if self.after_chunks < 0:
+            raise FallbackConfigError.about(
+                "after_chunks", f"got {self.after_chunks}", "pass 1 or more, or leave it out"
+            )
+
+
+class FaultSchedule:
+    """Say which requests fail, and how; the rules are tried in order, the first that applies wins.
+
+    Requests are numbered from 1. ``on``, ``every``, ``for_seconds`` and ``rate`` add a rule each
+    and return the schedule itself; any number of threads and tasks may ask it. Each of them takes
+    what goes wrong, one of ``status`` and ``error``:
+
+    - ``status``: an HTTP status, 400 to 599; ``retry_after``: seconds for its Retry-After header;
+      ``code``: the provider's error code, such as ``"insufficient_quota"``.
+    - ``error``: ``"timeout"``, ``"connection"``, or an exception to raise as it is.
+    - ``after_chunks``: break a stream off after so many chunks instead of failing at once; by
+      itself it means a lost connection.
+
+    Attributes:
+        requests: How many requests came, those that failed included.
+        failed: How many of them failed.
+    """
+
+    def __init__(self) -> None:
+        self._rules: list[tuple[Callable[[int], bool], Fault]] = []
+        self._lock = Lock()
+        self.requests = self.failed = 0
+
+    def __repr__(self) -> str:
+        return f"<{type(self).__name__}: {self.failed} of {self.requests} requests failed>"
+
+    def on(self, *numbers: int, **fault: Unpack[FaultOptions]) -> Self:
+        """Fail certain requests.
+
+        Args:
+            *numbers: Which, from 1.
+            **fault: What goes wrong: see the class.
+
+        Raises:
+            FallbackConfigError: No number, one below 1, or an option out of range.
+        """
+        if not numbers or min(numbers) < 1:
+            raise FallbackConfigError.about("numbers", f"got {numbers}", "count requests from 1")
+        return self._add(lambda number: number in numbers, fault)
+
+    def every(self, nth: int, **fault: Unpack[FaultOptions]) -> Self:
+        """Fail every so many-th request.
+
+        Args:
+            nth: 1 for all, 3 for the third, the sixth and so on.
+            **fault: What goes wrong: see the class.
+
+        Raises:
+            FallbackConfigError: The number is below 1, or an option out of range.
+        """
+        if nth < 1:
+            raise FallbackConfigError.about("nth", f"got {nth}", "pass 1 or more")
+        return self._add(lambda number: number % nth == 0, fault)
+
+    def for_seconds(self, seconds: float, **fault: Unpack[FaultOptions]) -> Self:
+        """Fail every request from now on, until so much time has passed.
+
+        Args:
+            seconds: How much, by the clock of ``Runtime.current()``: ``fallback_clock`` moves it,
+                if it was there before this rule.
+            **fault: What goes wrong: see the class.
+
+        Raises:
+            FallbackConfigError: An option is out of range.
+        """
+        until = Runtime.current().monotonic() + seconds
+        return self._add(lambda _: Runtime.current().monotonic() < until, fault)
+
+    def rate(self, share: float, *, seed: int = 0, **fault: Unpack[FaultOptions]) -> Self:
+        """Fail a share of the requests by chance, the same ones each time the test runs.
+
+        Args:
+            share: 0 to 1.
+            seed: Another number fails others.
+            **fault: What goes wrong: see the class.
+
+        Raises:
+            FallbackConfigError: The share or an option is out of range.
+        """
+        if not 0 <= share <= 1:
+            raise FallbackConfigError.about("share", f"got {share}", "pass 0 to 1")
+        # By its number, so that the order in which threads come here changes nothing.
+        return self._add(lambda number: Random(f"{seed} {number}").random() < share, fault)  # noqa: S311 # no secret
+
+    def next(self) -> Fault | None:
+        """Count a request, and return what goes wrong with it, or None."""
+        with self._lock:
+            self.requests += 1
+            for applies, fault in self._rules:
+                if applies(self.requests):
+                    self.failed += 1
+                    return fault
+        return None
+
+    def _add(self, applies: Callable[[int], bool], options: FaultOptions) -> Self:
+        if options.get("after_chunks") and options.get("status") is None:
+            options = {"error": "connection", **options}
+        self._rules.append((applies, Fault(**options)))
+        return self
+
+
+class FaultTransport(FaultSchedule, _Transport):
+    """Fail requests on schedule in the place where an HTTP client sends them.
+
+    It is a transport for the clients of httpx and httpx2, sync and async, and so for every SDK
+    that takes one: ``openai.OpenAI(http_client=httpx.Client(transport=FaultTransport().on(1,
+    status=503)))``. The SDK makes its own exception of it. Errors have the JSON form of the API
+    that was asked: Anthropic's, Google's, or else OpenAI's. With ``after_chunks`` a chunk is one
+    server-sent event, a ``status`` comes as an error event, a short stream breaks off before its
+    last event, and an answer that is no event stream fails as a whole.
 
     Args:
-        provider: Which provider's wire it came over.
-        model: The model in the request, or None.
-        status: The status of the answer.
-        stream: Whether it was a request for a stream.
+        transport: What sends the requests that do not fail; a real one if left out.
     """
 
-    provider: str
-    model: str | None
-    status: int
-    stream: bool
+    def __init__(self, transport: Any = None) -> None:
+        super().__init__()
+        self._given = transport
+        self._opened: dict[Any, Any] = {}
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+    async def __aenter__(self) -> Self:
+        return self
+
+    async def __aexit__(self, *_: object) -> None:
+        await self.aclose()
+
+    def handle_request(self, request: Any) -> Any:
+        """Answer a request of a sync client, or raise; called by httpx."""
+        fault = self.next()
+        if fault is not None and not fault.after_chunks:
+            return _response(fault, request)
+        response = self._inner("HTTPTransport", request, fault).handle_request(request)
+        if fault is None or _breaks_off(response, fault, request):
+            return response
+        response.close()
+        return _response(fault, request)
+
+    async def handle_async_request(self, request: Any) -> Any:
+        """Answer a request of an async client, or raise; called by httpx."""
+        fault = self.next()
+        if fault is not None and not fault.after_chunks:
+            return _response(fault, request)
+        inner = self._inner("AsyncHTTPTransport", request, fault)
+        response = await inner.handle_async_request(request)
+        if fault is None or _breaks_off(response, fault, request):
+            return response
+        await response.aclose()
+        return _response(fault, request)
+
+    def close(self) -> None:
+        """Close the connections of sync clients; called by httpx."""
+        for inner in self._inners("close"):
+            inner.close()
+
+    async def aclose(self) -> None:
+        """Close the connections of async clients; called by httpx."""
+        for inner in self._inners("aclose"):
+            await inner.aclose()
+
+    def _inner(self, name: str, request: Any, fault: Fault | None) -> Any:
+        """Return what sends a request."""
+        if fault is not None:
+            request.headers["accept-encoding"] = "identity"  # events are counted in plain text
+        if self._given is not None:
+            return self._given
+        kind = getattr(_httpx_of(request), name)
+        with self._lock:
+            if kind not in self._opened:
+                self._opened[kind] = kind()
+            return self._opened[kind]
+
+    def _inners(self, verb: str) -> list[Any]:
+        with self._lock:
+            inners = [self._given, *self._opened.values()]
+        return [inner for inner in inners if hasattr(inner, verb)]
 
 
-class FaultSimulator:
-    """Script what simulated providers do next; made by ``fault_simulator()``.
-
-    Args:
-        server: The running llmock server.
-    """
-
-    def __init__(self, server: Any) -> None:
-        self._server = server
-        self._scenarios = need("llmock.scenarios")
-
-    def base_url(self, provider: str = "openai") -> str:
-        """Tell the ``base_url`` that the provider's own SDK needs.
-
-        Args:
-            provider: Such as ``openai`` or ``anthropic``.
-        """
-        return str(self._server.base_url(provider))
-
-    def fail(
-        self,
-        status: int,
-        *,
-        times: int | None = 1,
-        retry_after: float | None = None,
-        code: str | None = None,
-        provider: str = "openai",
-    ) -> None:
-        """Answer requests with an HTTP error in the provider's own form.
-
-        Args:
-            status: 400 to 599.
-            times: How many requests; None for all of them, until ``reset``.
-            retry_after: Seconds for the Retry-After header.
-            code: The error code in the body, where not the provider's usual one.
-            provider: Whose requests.
-        """
-        match = self._scenarios.Match(provider=provider)
-        self._add("Fail", status, times=times, retry_after=retry_after, code=code, match=match)
-
-    def delay(self, seconds: float, *, times: int | None = 1, provider: str = "openai") -> None:
-        """Hold answers back; an HTTP error of ``fail`` comes at once all the same.
-
-        Args:
-            seconds: For how long.
-            times: How many answers; None for all of them, until ``reset``.
-            provider: Whose answers.
-        """
-        match = self._scenarios.Match(provider=provider)
-        self._add("Delay", seconds, times=times, match=match)
-
-    def cut_stream(
-        self, *, after_chunks: int = 1, times: int | None = 1, provider: str = "openai"
-    ) -> None:
-        """Drop the connection in the middle of a stream.
-
-        Args:
-            after_chunks: Where; OpenAI's and Anthropic's first chunk carries no content.
-            times: How many streams.
-            provider: Whose streams.
-        """
-        match = self._scenarios.Match(provider=provider, stream=True)
-        self._add("StreamFault", "disconnect", after_chunks=after_chunks, times=times, match=match)
-
-    def stall_stream(
-        self,
-        seconds: float,
-        *,
-        after_chunks: int = 1,
-        times: int | None = 1,
-        provider: str = "openai",
-    ) -> None:
-        """Stop sending in the middle of a stream, then go on.
-
-        Args:
-            seconds: For how long.
-            after_chunks: Where.
-            times: How many streams.
-            provider: Whose streams.
-        """
-        match = self._scenarios.Match(provider=provider, stream=True)
-        self._add(
-            "StreamFault",
-            "stall",
-            after_chunks=after_chunks,
-            stall_seconds=seconds,
-            times=times,
-            match=match,
-        )
-
-    def reply(self, text: str, *, times: int | None = 1, provider: str | None = "openai") -> None:
-        """Say a text.
-
-        Args:
-            text: What the model says.
-            times: How many times.
-            provider: Whose model; None for every one.
-        """
-        match = self._scenarios.Match(provider=provider)
-        self._add("Reply", text=text, times=times, match=match)
-
-    def call_tool(
-        self,
-        name: str,
-        arguments: dict[str, Any],
-        *,
-        times: int | None = 1,
-        provider: str | None = "openai",
-    ) -> None:
-        """Ask for a tool to be called, where tools are offered.
-
-        Args:
-            name: The tool's.
-            arguments: What it is passed.
-            times: How many times.
-            provider: Whose model; None for every one.
-        """
-        match = self._scenarios.Match(provider=provider, tools=True)
-        call = self._scenarios.ToolCall(name, arguments)
-        self._add("Reply", tool_calls=(call,), times=times, match=match)
-
-    def requests(self, provider: str | None = None) -> list[SeenRequest]:
-        """List the requests seen since the last ``reset``, in the order they came.
-
-        Args:
-            provider: Only those of one provider.
-        """
-        return [
-            SeenRequest(seen.provider, seen.model, seen.status, seen.stream)
-            for seen in self._server.state.journal.records(wait=_IN_FLIGHT_SECONDS)
-            if provider is None or seen.provider == provider
-        ]
-
-    def reset(self) -> None:
-        """Forget what was scripted and what was seen."""
-        self._server.state.reset()
-
-    def _add(self, behaviour: str, *args: Any, **options: Any) -> None:
-        self._server.state.scenarios.add(getattr(self._scenarios, behaviour)(*args, **options))
+def _httpx_of(request: Any) -> Any:
+    """Return the module that a request is of: SDKs use httpx or its successor httpx2."""
+    return sys.modules[type(request).__module__.partition(".")[0]]
 
 
-@contextmanager
-def fault_simulator() -> Generator[FaultSimulator, None, None]:
-    """Serve simulated providers on a free loopback port, in this process.
+def _response(fault: Fault, request: Any) -> Any:
+    httpx = _httpx_of(request)
+    if fault.status is None:
+        raise _transport_error(fault, request, httpx.ConnectError)
+    headers = {} if fault.retry_after is None else {"retry-after": f"{fault.retry_after:g}"}
+    return httpx.Response(fault.status, headers=headers, json=_body(fault, request))
 
-    Raises:
-        ImportError: The extra ``demo`` is not installed.
-    """
-    with need("llmock.testing").LLMockServer() as server:
-        yield FaultSimulator(server)
+
+def _transport_error(fault: Fault, request: Any, connection: Any) -> BaseException:
+    if isinstance(fault.error, BaseException):
+        return fault.error
+    kind = _httpx_of(request).ReadTimeout if fault.error == "timeout" else connection
+    error: BaseException = kind(_MESSAGE, request=request)
+    return error
+
+
+def _body(fault: Fault, request: Any) -> dict[str, Any]:
+    path, status = request.url.path, fault.status or 0
+    if "/v1/messages" in path:
+        kind = fault.code or _ANTHROPIC_TYPES.get(status, "api_error")
+        return {"type": "error", "error": {"type": kind, "message": _MESSAGE}}
+    if path.endswith((":generateContent", ":streamGenerateContent")):
+        name = fault.code or _GOOGLE_STATUSES.get(status, "INTERNAL")
+        return {"error": {"code": status, "message": _MESSAGE, "status": name}}
+    return {"error": {"message": _MESSAGE, "type": None, "param": None, "code": fault.code}}
+
+
+class _Events:
+    """Take so many server-sent events off a stream of bytes, and never its last."""
+
+    def __init__(self, number: int) -> None:
+        self.left = number
+        self._last: list[bytes] = []
+        self._rest = b""
+
+    def take(self, data: bytes) -> bytes:
+        *events, self._rest = _EVENT_END.split(self._rest + data)
+        events = [*self._last, *events]
+        self._last = events[-1:]  # SDKs stop reading there, and would miss what is to go wrong
+        taken = events[:-1][: self.left]
+        self.left -= len(taken)
+        return b"".join(event + b"\n\n" for event in taken)
+
+
+@cache  # one class per httpx, whose clients take streams of their own classes only
+def _broken_stream(httpx: Any) -> Any:
+    class BrokenStream(httpx.SyncByteStream, httpx.AsyncByteStream):  # type: ignore[misc] # of either httpx
+        def __init__(self, stream: Any, fault: Fault, request: Any) -> None:
+            self._stream, self._fault, self._request = stream, fault, request
+
+        def __iter__(self) -> Iterator[bytes]:
+            events = _Events(self._fault.after_chunks)
+            for data in self._stream:
+                yield events.take(data)
+                if events.left <= 0:
+                    break
+            yield _stream_end(self._fault, self._request)
+
+        async def __aiter__(self) -> AsyncIterator[bytes]:
+            events = _Events(self._fault.after_chunks)
+            async for data in self._stream:
+                yield events.take(data)
+                if events.left <= 0:
+                    break
+            yield _stream_end(self._fault, self._request)
+
+        def close(self) -> None:
+            self._stream.close()
+
+        async def aclose(self) -> None:
+            await self._stream.aclose()
+
+    return BrokenStream
+
+
+def _breaks_off(response: Any, fault: Fault, request: Any) -> bool:
+    """Let a response break off, if it is a stream of events."""
+    if "text/event-stream" not in response.headers.get("content-type", ""):
+        return False
+    response.stream = _broken_stream(_httpx_of(request))(response.stream, fault, request)
+    return True
+
+
+def _stream_end(fault: Fault, request: Any) -> bytes:
+    if fault.status is None:
+        raise _transport_error(fault, request, _httpx_of(request).ReadError)
+    body = _body(fault, request)
+    name = "event: error\n" if "type" in body else ""  # Anthropic names its events
+    return f"{name}data: {dumps(body)}\n\n".encode()

@@ -11,7 +11,7 @@ from opentelemetry.sdk.trace import TracerProvider
 from opentelemetry.sdk.trace.export.in_memory_span_exporter import InMemorySpanExporter
 from providers import serve
 
-from honcho_fallback.testing import OtlpReceiver, otlp_receiver
+from tests.helpers.otlp import OtlpReceiver, otlp_receiver
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

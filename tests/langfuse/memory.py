@@ -10,7 +10,7 @@ if TYPE_CHECKING:
     from langfuse import Langfuse
     from opentelemetry.sdk.trace.export.in_memory_span_exporter import InMemorySpanExporter
 
-    from honcho_fallback.testing import ReceivedSpan
+    from tests.helpers.otlp import ReceivedSpan
 
 
 class Memory:

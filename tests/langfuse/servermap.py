@@ -9,7 +9,7 @@ import json
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from honcho_fallback.testing import ReceivedSpan
+from tests.helpers.otlp import ReceivedSpan
 
 if TYPE_CHECKING:
     from collections.abc import Mapping

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import subprocess
 import sys
 from typing import TYPE_CHECKING, Any
@@ -12,7 +13,7 @@ from servermap import stored
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from honcho_fallback.testing import OtlpReceiver
+    from tests.helpers.otlp import OtlpReceiver
 
 PREAMBLE = """
 import atexit, json, logging, os, socket, sys
@@ -41,7 +42,12 @@ def run(code: str, folder: Path, **environment: str) -> Any:
         text=True,
         cwd=folder,
         check=False,
-        env={"PATH": "/usr/bin:/bin", "NO_PROXY": "127.0.0.1", **environment},
+        env={
+            "PATH": "/usr/bin:/bin",
+            "PYTHONPATH": os.pathsep.join(sys.path),
+            "NO_PROXY": "127.0.0.1",
+            **environment,
+        },
         timeout=50,
     )
     assert done.returncode == 0, done.stderr
@@ -164,7 +170,7 @@ def test_an_ill_server_harms_no_call(tmp_path: Path, wire: OtlpReceiver) -> None
         """
 from langfuse import Langfuse
 from opentelemetry.sdk.trace import TracerProvider
-from honcho_fallback.testing import otlp_receiver
+from tests.helpers.otlp import otlp_receiver
 
 logging.disable()
 closed = socket.socket()

@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from langfuse import Langfuse
     from memory import Memory
 
-    from honcho_fallback.testing import OtlpReceiver
+    from tests.helpers.otlp import OtlpReceiver
 
 SPEAKERS = {"openai": RawOpenAI, "anthropic": RawAnthropic}
 

@@ -6,12 +6,14 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from honcho_fallback.testing import fault_simulator, local_model_server
+from honcho_fallback.testing import fault_simulator
+from tests.helpers.local_model import local_model_server
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from honcho_fallback.testing import FaultSimulator, LocalModel
+    from honcho_fallback.testing import FaultSimulator
+    from tests.helpers.local_model import LocalModel
 
 
 @pytest.fixture(scope="session")

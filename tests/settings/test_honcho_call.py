@@ -41,7 +41,8 @@ from honcho_fallback.settings import (
     honcho_stream,
     load_policies,
 )
-from honcho_fallback.testing import fault_simulator, local_model_server
+from honcho_fallback.testing import fault_simulator
+from tests.helpers.local_model import local_model_server
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
@@ -49,7 +50,8 @@ if TYPE_CHECKING:
     from pytest_httpserver import HTTPServer
     from werkzeug import Request
 
-    from honcho_fallback.testing import FaultSimulator, LocalModel
+    from honcho_fallback.testing import FaultSimulator
+    from tests.helpers.local_model import LocalModel
 
 F = "DERIVER_MODEL_CONFIG__FALLBACK"
 ASKED = [

@@ -74,7 +74,7 @@ def test_fixtures_are_there_without_an_import(pytester: pytest.Pytester, run: Ru
     pytester.makepyfile(SCRIPTED)
     run("-W", "error").assert_outcomes(passed=1)
     listed = run("--fixtures").stdout.str()
-    for name in ("fallback_clock", "fallback_records", "fault", "scripted"):
+    for name in ("fallback_clock", "fallback_records", "scripted"):
         assert f"\n{name} -- " in listed
 
 
@@ -119,7 +119,7 @@ def test_scripts_that_were_not_played_fail_at_teardown(
 
 
 def test_no_test_sees_anothers(pytester: pytest.Pytester, run: Run) -> None:
-    """Clock, records and faults end with the test that used them."""
+    """Clock and records end with the test that used them."""
     pytester.makepyfile("""
         import time
         from honcho_fallback import FallbackPolicy, Target
@@ -215,15 +215,15 @@ def test_workers_share_nothing(pytester: pytest.Pytester, run: Run) -> None:
 
 
 def test_a_users_fixture_of_the_same_name_wins(pytester: pytest.Pytester, run: Run) -> None:
-    """Names as plain as ``fault`` may be taken already; the plugin stands back."""
+    """A name as plain as ``scripted`` may be taken already; the plugin stands back."""
     pytester.makeconftest("""
         import pytest
 
         @pytest.fixture
-        def fault():
+        def scripted():
             return "mine"
     """)
-    pytester.makepyfile("def test_it(fault): assert fault == 'mine'")
+    pytester.makepyfile("def test_it(scripted): assert scripted == 'mine'")
     run().assert_outcomes(passed=1)
 
 

@@ -5,6 +5,9 @@ from __future__ import annotations
 from collections.abc import AsyncGenerator, AsyncIterator, Generator, Iterator
 from typing import assert_type
 
+import httpx
+import httpx2
+
 from honcho_fallback import (
     Attempt,
     AttemptRecord,
@@ -23,6 +26,7 @@ from honcho_fallback import (
     Turn,
     classify,
 )
+from honcho_fallback.testing import FaultTransport
 
 
 class Answer:
@@ -139,3 +143,14 @@ def errors() -> None:
         assert_type(exhausted.record, CallRecord)
     except StreamInterrupted as interrupted:
         assert_type(interrupted.record, CallRecord)
+
+
+# A transport fits the clients of both lineages of httpx, sync and async.
+faults = assert_type(FaultTransport().on(1, status=503).every(2, error="timeout"), FaultTransport)
+clients = (
+    httpx.Client(transport=faults),
+    httpx.AsyncClient(transport=faults),
+    httpx2.Client(transport=faults),
+    httpx2.AsyncClient(transport=faults),
+)
+faults.rate(0.1, error="slow")  # type: ignore[arg-type] # pyright: ignore[reportArgumentType] # no such fault

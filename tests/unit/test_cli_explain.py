@@ -177,25 +177,3 @@ def test_a_missing_extra_is_named(missing: str) -> None:
     assert done.returncode == 2
     assert "pip install 'honcho-fallback[cli]'" in done.stderr
     assert "Traceback" not in done.stderr
-
-
-def test_the_test_kit_imports_no_server() -> None:
-    """Importing the kit is free: what it needs is imported when a server is started."""
-    servers = {"llmock", "xllamacpp", "gguf", "numpy"}
-    code = f"import sys, honcho_fallback.testing; print({servers} & set(sys.modules))"
-    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
-    assert done.stdout.strip() == "set()"
-
-
-@pytest.mark.parametrize(
-    ("missing", "start"),
-    [("llmock.testing", "fault_simulator"), ("xllamacpp", "local_model_server")],
-)
-def test_the_test_kit_names_its_extra(missing: str, start: str) -> None:
-    """A server whose package is missing says what to install."""
-    code = (
-        f"import sys; sys.modules[{missing!r}] = None; import honcho_fallback.testing as kit\n"
-        f"try:\n    kit.{start}().__enter__()\nexcept ImportError as error:\n    print(error)"
-    )
-    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
-    assert "pip install 'honcho-fallback[demo]'" in done.stdout

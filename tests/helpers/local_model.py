@@ -1,17 +1,23 @@
-"""A model small enough to be written at start-up: random weights that speak plain words.
+"""A real model server on this machine: llama.cpp's own, on random weights that speak plain words.
 
-llama.cpp reads it as it reads any Llama. Nothing is learnt, so the words mean nothing; the
-shape, the tokenizer, the sampling and the grammar-bound tool calls are the real ones.
+The model is small enough to be written at start-up, and llama.cpp reads it as it reads any Llama.
+Nothing is learnt, so the words mean nothing; the shape, the tokenizer, the sampling and the
+grammar-bound tool calls are the real ones.
 """
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from contextlib import contextmanager
+from pathlib import Path
+from tempfile import TemporaryDirectory
+from typing import TYPE_CHECKING, Any, NamedTuple
 
-from honcho_fallback.testing._need import need
+import gguf
+import numpy as np
+import xllamacpp  # type: ignore[import-untyped] # ships no types
 
 if TYPE_CHECKING:
-    from pathlib import Path
+    from collections.abc import Iterator
 
 _WORDS = """
 the a this that one other first second next same call answer question model provider server key
@@ -47,18 +53,49 @@ Call a tool by <tool_call>{"name": ..., "arguments": {...}}</tool_call>. Tools:
 # The output head sees one coordinate that never changes, so its column is a bias per token.
 _BIAS_WORD, _BIAS_END, _BIAS_CALL, _BIAS_CLOSE, _BIAS_BYTE, _BIAS_NEVER = 1, 0.5, 0, -0.5, -1, -4
 _URGE_TO_CALL = 4.0
+_SILENT, _SEED = -1, 20
+_SLOTS, _LONGEST_ANSWER = 2, 256
+
+
+class LocalModel(NamedTuple):
+    """Where the local model is served: the server's root without ``/v1``, and its name there."""
+
+    url: str
+    model: str
+
+    @property
+    def base_url(self) -> str:
+        """The ``base_url`` of an OpenAI client."""
+        return f"{self.url}/v1"
+
+
+@contextmanager
+def local_model_server(model: str = "tiny-local") -> Iterator[LocalModel]:
+    """Serve the tiny model on a free loopback port; it speaks OpenAI's and Anthropic's wire.
+
+    The model talks nonsense. Offered tools, it calls one with ``tool_choice="required"``; left to
+    choose by itself, the server answers 500, as the model has no words to begin a call with.
+    """
+    with TemporaryDirectory(prefix="honcho-fallback-") as folder:
+        params = xllamacpp.CommonParams()
+        params.model.path = str(write_tiny_gguf(Path(folder) / "tiny.gguf"))
+        params.hostnames, params.port = ["127.0.0.1"], 0
+        params.n_parallel, params.n_ctx, params.n_predict = _SLOTS, _CONTEXT, _LONGEST_ANSWER
+        params.warmup, params.model_alias = False, {model}
+        params.sampling.temp, params.sampling.seed = 1.0, _SEED
+        params.use_jinja = True
+        params.verbosity = _SILENT
+        server: Any = None
+        try:
+            server = xllamacpp.Server(params)
+            yield LocalModel(server.listening_address, model)
+        finally:
+            # The server stops when its last reference goes.
+            del server
 
 
 def write_tiny_gguf(path: Path) -> Path:
-    """Write the model; the same bytes every time.
-
-    Args:
-        path: Where to; its folder exists.
-
-    Raises:
-        ImportError: The extra ``demo`` is not installed.
-    """
-    gguf, np = need("gguf"), need("numpy")
+    """Write the model; the same bytes every time."""
     kinds = gguf.TokenType
     tokens = [*_SPECIAL, *(f"<0x{byte:02X}>" for byte in _BYTES), *("▁" + word for word in _WORDS)]
     types = [kinds.UNKNOWN, kinds.CONTROL, kinds.CONTROL, kinds.USER_DEFINED]
@@ -84,7 +121,7 @@ def write_tiny_gguf(path: Path) -> Path:
     # With a space before it the prompt would not match the grammar of tool calls.
     writer.add_add_space_prefix(False)
     writer.add_chat_template(_CHAT)
-    for name, tensor in _weights(np, len(tokens)).items():
+    for name, tensor in _weights(len(tokens)).items():
         writer.add_tensor(name, tensor)
     writer.write_header_to_file()
     writer.write_kv_data_to_file()
@@ -93,7 +130,7 @@ def write_tiny_gguf(path: Path) -> Path:
     return path
 
 
-def _weights(np: Any, vocabulary: int) -> dict[str, Any]:
+def _weights(vocabulary: int) -> dict[str, Any]:
     random = np.random.default_rng(20)
 
     def matrix(rows: int, columns: int) -> Any:

@@ -1,0 +1,101 @@
+"""Langfuse's side of the wire: takes OpenTelemetry's exports and keeps their spans."""
+
+from __future__ import annotations
+
+import gzip
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from threading import Event
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+from opentelemetry.proto.collector.trace.v1.trace_service_pb2 import ExportTraceServiceRequest
+from pytest_httpserver import HTTPServer
+from werkzeug import Response
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Mapping
+
+    from werkzeug import Request
+    from werkzeug.datastructures import Headers
+
+
+class ReceivedSpan(NamedTuple):
+    name: str
+    trace_id: str
+    span_id: str
+    parent_id: str | None
+    start: int  # nanoseconds since the epoch, as the end
+    end: int
+    attributes: Mapping[str, Any]
+    status: str  # unset, ok or error
+    status_message: str
+    scope: str
+
+
+class OtlpExport(NamedTuple):
+    headers: Headers
+    credentials: tuple[str | None, str | None] | None  # user and password
+    spans: tuple[ReceivedSpan, ...]
+
+
+@dataclass
+class OtlpReceiver:
+    base_url: str  # for LANGFUSE_BASE_URL
+    exports: list[OtlpExport] = field(default_factory=list[OtlpExport])
+    status: int = 200  # what is answered
+    silent: bool = False  # requests are taken and never answered
+
+    @property
+    def spans(self) -> list[ReceivedSpan]:
+        return [span for export in self.exports for span in export.spans]
+
+    def clear(self) -> None:
+        self.exports.clear()
+        self.status, self.silent = 200, False
+
+    def answer(self, request: Request) -> Response:
+        body, login = request.get_data(), request.authorization
+        if request.headers.get("content-encoding") == "gzip":
+            body = gzip.decompress(body)
+        credentials = (login.username, login.password) if login else None
+        self.exports.append(OtlpExport(request.headers, credentials, _spans(body)))
+        if self.silent:
+            Event().wait()  # in a thread that the process does not wait for
+        return Response(status=self.status)
+
+
+@contextmanager
+def otlp_receiver() -> Iterator[OtlpReceiver]:
+    """Receive exports on a free loopback port, in this process."""
+    with HTTPServer(host="127.0.0.1", threaded=True) as server:
+        receiver = OtlpReceiver(server.url_for("").rstrip("/"))
+        traces = server.expect_request("/api/public/otel/v1/traces", method="POST")
+        traces.respond_with_handler(receiver.answer)
+        yield receiver
+
+
+def _spans(body: bytes) -> tuple[ReceivedSpan, ...]:
+    return tuple(
+        ReceivedSpan(
+            name=span.name,
+            trace_id=span.trace_id.hex(),
+            span_id=span.span_id.hex(),
+            parent_id=span.parent_span_id.hex() or None,
+            start=span.start_time_unix_nano,
+            end=span.end_time_unix_nano,
+            attributes={one.key: _value(one.value) for one in span.attributes},
+            status=("unset", "ok", "error")[int(span.status.code)],
+            status_message=span.status.message,
+            scope=scoped.scope.name,
+        )
+        for resource in ExportTraceServiceRequest.FromString(body).resource_spans
+        for scoped in resource.scope_spans
+        for span in scoped.spans
+    )
+
+
+def _value(value: Any) -> Any:
+    kind = value.WhichOneof("value")
+    if kind == "array_value":
+        return [_value(one) for one in value.array_value.values]
+    return kind and getattr(value, kind)

@@ -1,0 +1,110 @@
+"""A schedule says which requests fail, whoever asks it; and the kit is free until it is used."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from concurrent.futures import ThreadPoolExecutor
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from honcho_fallback import FallbackConfigError
+from honcho_fallback.testing import FaultSchedule
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from honcho_fallback.testing import Clock
+
+
+def statuses(schedule: FaultSchedule, number: int) -> list[int | None]:
+    """Return the status with which each of so many requests fails."""
+    faults = [schedule.next() for _ in range(number)]
+    return [None if fault is None else fault.status for fault in faults]
+
+
+def test_the_first_rule_that_applies_counts() -> None:
+    """Rules stand in an order, and every third is the third, the sixth and so on."""
+    schedule = FaultSchedule().on(3, 4, status=401).every(3, status=503)
+    assert statuses(schedule, 7) == [None, None, 401, 401, None, 503, None]
+    assert (schedule.requests, schedule.failed) == (7, 3)
+    assert repr(schedule) == "<FaultSchedule: 3 of 7 requests failed>"
+
+
+def test_an_outage_lasts_as_long_as_the_clock_says(fallback_clock: Clock) -> None:
+    """It ends when the clock has moved on by its seconds, and not before."""
+    schedule = FaultSchedule().for_seconds(60, status=503)
+    assert statuses(schedule, 1) == [503]
+    fallback_clock.advance(59.5)
+    assert statuses(schedule, 1) == [503]
+    fallback_clock.advance(0.5)
+    assert statuses(schedule, 1) == [None]
+
+
+def test_a_rate_fails_the_same_requests_again() -> None:
+    """The share is kept, a seed always means the same requests, and another means others."""
+    first, again, other = (
+        statuses(FaultSchedule().rate(0.1, seed=seed, status=500), 2000) for seed in (1, 1, 2)
+    )
+    assert first == again != other
+    assert 150 < first.count(500) < 250
+    assert statuses(FaultSchedule().rate(0, status=500), 100) == [None] * 100
+    assert statuses(FaultSchedule().rate(1, status=500), 100) == [500] * 100
+
+
+def test_threads_share_the_numbers() -> None:
+    """A hundred requests at once have a hundred numbers: as many fail as one after the other."""
+    schedule = FaultSchedule().every(3, status=503).rate(0.5, status=429)
+    with ThreadPoolExecutor(16) as pool:
+        together = [*pool.map(lambda _: statuses(schedule, 100), range(100))]
+    counts = [sum(one.count(status) for one in together) for status in (503, 429)]
+    alone = statuses(FaultSchedule().every(3, status=503).rate(0.5, status=429), 10_000)
+    assert counts == [alone.count(503), alone.count(429)]
+    assert (schedule.requests, schedule.failed) == (10_000, sum(counts))
+
+
+@pytest.mark.parametrize(
+    ("write", "message"),
+    [
+        (lambda schedule: schedule.on(status=500), "count requests from 1"),
+        (lambda schedule: schedule.on(0, status=500), "count requests from 1"),
+        (lambda schedule: schedule.every(0, status=500), "nth: got 0"),
+        (lambda schedule: schedule.rate(1.5, status=500), "share: got 1.5; pass 0 to 1"),
+        (lambda schedule: schedule.on(1), "not one of status and error"),
+        (lambda schedule: schedule.on(1, status=500, error="timeout"), "not one of status and"),
+        (lambda schedule: schedule.on(1, status=200), "status: got 200"),
+        (lambda schedule: schedule.on(1, error="slow"), "error: got 'slow'"),
+        (lambda schedule: schedule.on(1, after_chunks=-1), "after_chunks: got -1"),
+    ],
+)
+def test_bad_rules_are_refused(write: Callable[[Any], Any], message: str) -> None:
+    """A rule that could never do what it says is refused where it is written."""
+    with pytest.raises(FallbackConfigError, match=message):
+        write(FaultSchedule())
+
+
+def output_of(code: str) -> str:
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    return done.stdout.strip()
+
+
+def test_the_kit_imports_nothing_that_it_may_not_need() -> None:
+    """No SDK, HTTP client, server or framework is loaded before something of the kit uses it."""
+    heavy = {"anthropic", "groq", "httpx", "httpx2", "langchain_core", "llmock", "openai"}
+    code = f"import sys, honcho_fallback.testing; print({heavy} & {{*sys.modules}})"
+    assert output_of(code) == "set()"
+
+
+def test_the_simulator_names_its_extra() -> None:
+    """Without llmock the error says what to install."""
+    shown = output_of("""
+import sys
+sys.modules["llmock"] = None
+from honcho_fallback.testing import fault_simulator
+try:
+    fault_simulator().__enter__()
+except ImportError as error:
+    print(error)
+""")
+    assert shown == "llmock is not installed: pip install 'honcho-fallback[testing]'"

@@ -1,0 +1,338 @@
+"""SDKs over a transport that fails on schedule: their own exceptions, their own streams."""
+
+from __future__ import annotations
+
+import asyncio
+from concurrent.futures import ThreadPoolExecutor
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+import anthropic
+import google.genai
+import groq
+import httpx
+import httpx2
+import openai
+import pytest
+
+from honcho_fallback import FailureKind, FallbackPolicy, Target, classify
+from honcho_fallback.testing import FaultTransport, assert_switched, fault_simulator
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from honcho_fallback import Attempt
+    from honcho_fallback.testing import Clock, FaultSimulator, Records
+
+MESSAGES: Any = [{"role": "user", "content": "hi"}]
+
+
+@pytest.fixture(scope="module")
+def _simulator() -> Iterator[FaultSimulator]:
+    with fault_simulator() as simulator:
+        yield simulator
+
+
+@pytest.fixture
+def simulator(_simulator: FaultSimulator) -> FaultSimulator:
+    """Healthy providers on loopback."""
+    _simulator.reset()
+    return _simulator
+
+
+class Sdk(NamedTuple):
+    """An SDK, and the classes of its clients; each has them by other names."""
+
+    module: Any
+    client: Any
+    async_client: Any
+
+    @property
+    def name(self) -> str:
+        return str(self.module.__name__)
+
+    def error(self, name: str) -> type[Exception]:
+        kind: type[Exception] = getattr(self.module, name)
+        return kind
+
+
+SDKS = [
+    Sdk(openai, openai.OpenAI, openai.AsyncOpenAI),
+    Sdk(groq, groq.Groq, groq.AsyncGroq),
+    Sdk(anthropic, anthropic.Anthropic, anthropic.AsyncAnthropic),
+]
+sdks = pytest.mark.parametrize("sdk", SDKS, ids=lambda sdk: sdk.name)
+either = pytest.mark.parametrize("asynchronous", [False, True], ids=["sync", "async"])
+
+
+class Asking:
+    """Ask by an SDK, whose every request goes through a transport; sync or async."""
+
+    def __init__(
+        self, sdk: Sdk, transport: FaultTransport, simulator: FaultSimulator, *, asynchronous: bool
+    ) -> None:
+        self.sdk, self.transport, self.asynchronous = sdk, transport, asynchronous
+        self.options: dict[str, Any] = {
+            "api_key": "none",
+            "max_retries": 0,
+            # Groq's SDK has this path in its own requests.
+            "base_url": simulator.base_url(sdk.name).removesuffix("/openai/v1"),
+        }
+        self.chunks = 0
+
+    def __call__(self, *, stream: bool = False) -> None:
+        self.chunks = 0
+        if self.asynchronous:
+            asyncio.run(self._aask(stream=stream))
+            return
+        with self.sdk.module.DefaultHttpxClient(transport=self.transport) as http_client:
+            answer = self._create(self.sdk.client, http_client, stream=stream)
+            for _ in answer if stream else ():
+                self.chunks += 1
+
+    async def _aask(self, *, stream: bool) -> None:
+        async with self.sdk.module.DefaultAsyncHttpxClient(
+            transport=self.transport
+        ) as http_client:
+            answer = await self._create(self.sdk.async_client, http_client, stream=stream)
+            if stream:
+                async for _ in answer:
+                    self.chunks += 1
+
+    def _create(self, kind: Any, http_client: Any, *, stream: bool) -> Any:
+        client = kind(http_client=http_client, **self.options)
+        if self.sdk.module is anthropic:
+            return client.messages.create(
+                model="m", messages=MESSAGES, max_tokens=9, stream=stream
+            )
+        return client.chat.completions.create(model="m", messages=MESSAGES, stream=stream)
+
+
+FAULTS: list[tuple[dict[str, Any], str, FailureKind]] = [
+    ({"status": 400}, "BadRequestError", FailureKind.INVALID_REQUEST),
+    ({"status": 401}, "AuthenticationError", FailureKind.AUTHENTICATION),
+    ({"status": 403}, "PermissionDeniedError", FailureKind.PERMISSION),
+    ({"status": 404}, "NotFoundError", FailureKind.MODEL_UNAVAILABLE),
+    ({"status": 429, "retry_after": 7}, "RateLimitError", FailureKind.RATE_LIMIT),
+    ({"status": 500}, "InternalServerError", FailureKind.SERVER_ERROR),
+    ({"status": 503}, "InternalServerError", FailureKind.OVERLOADED),
+    ({"error": "timeout"}, "APITimeoutError", FailureKind.TIMEOUT),
+    ({"error": "connection"}, "APIConnectionError", FailureKind.CONNECTION),
+]
+
+
+@either
+@sdks
+@pytest.mark.parametrize(("fault", "name", "kind"), FAULTS)
+def test_the_sdks_own_exception_comes_out(
+    sdk: Sdk,
+    fault: dict[str, Any],
+    name: str,
+    kind: FailureKind,
+    asynchronous: bool,
+    simulator: FaultSimulator,
+) -> None:
+    """Its class is the SDK's for that status, classify reads it right, and the rest is healthy."""
+    transport = FaultTransport().on(1, **fault)
+    ask = Asking(sdk, transport, simulator, asynchronous=asynchronous)
+    with pytest.raises(sdk.error(name)) as caught:
+        ask()
+    assert type(caught.value).__module__.partition(".")[0] == sdk.name
+    failure = classify(caught.value)
+    assert failure.kind is kind
+    assert failure.retry_after == fault.get("retry_after")
+    assert simulator.requests() == []
+    ask()
+    assert [seen.status for seen in simulator.requests(sdk.name)] == [200]
+    assert (transport.requests, transport.failed) == (2, 1)
+
+
+@either
+@sdks
+@pytest.mark.parametrize(
+    ("fault", "kind"),
+    [
+        ({}, FailureKind.CONNECTION),
+        ({"error": "timeout"}, FailureKind.TIMEOUT),
+        ({"status": 529, "code": "overloaded_error"}, FailureKind.OVERLOADED),
+    ],
+)
+def test_a_stream_breaks_off_after_its_chunks(
+    sdk: Sdk,
+    fault: dict[str, Any],
+    kind: FailureKind,
+    asynchronous: bool,
+    simulator: FaultSimulator,
+) -> None:
+    """So many events come, then the connection is lost or an error event ends the stream."""
+    transport = FaultTransport().on(1, after_chunks=2, **fault)
+    ask = Asking(sdk, transport, simulator, asynchronous=asynchronous)
+    with pytest.raises(Exception) as caught:
+        ask(stream=True)
+    assert ask.chunks == 2
+    assert classify(caught.value).kind is kind
+    ask(stream=True)
+    assert ask.chunks > 2
+
+
+def test_a_short_stream_breaks_off_at_its_end(simulator: FaultSimulator) -> None:
+    """A fault that was due is not lost because the stream was shorter."""
+    ask = Asking(SDKS[0], FaultTransport().on(1, after_chunks=1000), simulator, asynchronous=False)
+    with pytest.raises(httpx.ReadError):
+        ask(stream=True)
+
+
+@either
+def test_what_is_no_stream_fails_as_a_whole(simulator: FaultSimulator, asynchronous: bool) -> None:
+    """There are no chunks to wait for, and the fault is not lost."""
+    transport = FaultTransport().on(1, status=503, after_chunks=2)
+    with pytest.raises(openai.InternalServerError):
+        Asking(SDKS[0], transport, simulator, asynchronous=asynchronous)()
+
+
+def test_events_are_counted_wherever_packets_end() -> None:
+    """An event may come in pieces, several in one piece, with either line ending."""
+    pieces = [b"data: 1\r", b"\n\r\nda", b"ta: 2\r\n\r\ndata: 3\n", b"\ndata: 4\n\nda"]
+    inner = httpx.MockTransport(
+        lambda _: httpx.Response(
+            200, headers={"content-type": "text/event-stream"}, content=iter(pieces)
+        )
+    )
+    received = b""
+    transport = FaultTransport(inner).on(1, after_chunks=3)
+    with (
+        httpx.Client(transport=transport) as client,
+        client.stream("GET", "http://localhost/") as response,
+        pytest.raises(httpx.ReadError),
+    ):
+        for chunk in response.iter_bytes():
+            received += chunk
+    assert received == b"data: 1\n\ndata: 2\n\ndata: 3\n\n"
+
+
+def test_codes_reach_the_classifier(simulator: FaultSimulator) -> None:
+    """A 429 with the code of an empty account is a quota; Anthropic's 529 has its own type."""
+    transport = FaultTransport().on(1, status=429, code="insufficient_quota")
+    with pytest.raises(openai.RateLimitError) as quota:
+        Asking(SDKS[0], transport, simulator, asynchronous=False)()
+    assert quota.value.code == "insufficient_quota"
+    assert classify(quota.value).kind is FailureKind.QUOTA
+    transport = FaultTransport().on(1, status=529)
+    with pytest.raises(anthropic.APIStatusError, match="overloaded_error") as overloaded:
+        Asking(SDKS[2], transport, simulator, asynchronous=False)()
+    assert type(overloaded.value).__name__ == "OverloadedError"
+
+
+def test_google_fails_in_its_own_form(simulator: FaultSimulator) -> None:
+    """Its SDK reads status and code from a body of its own, in answers and in streams."""
+    transport = FaultTransport().on(1, status=429).on(2, status=503, after_chunks=1)
+    with httpx.Client(transport=transport) as http_client:
+        options = google.genai.types.HttpOptions(
+            base_url=simulator.base_url("gemini"), httpx_client=http_client
+        )
+        models = google.genai.Client(api_key="none", http_options=options).models
+        with pytest.raises(google.genai.errors.ClientError, match="429 RESOURCE_EXHAUSTED"):
+            models.generate_content(model="gemini-2.5-flash", contents="hi")
+        with pytest.raises(google.genai.errors.ServerError, match="503 UNAVAILABLE"):
+            list(models.generate_content_stream(model="gemini-2.5-flash", contents="hi"))
+        assert models.generate_content(model="gemini-2.5-flash", contents="hi").text
+
+
+def test_an_exception_of_ones_own_is_raised_as_it_is() -> None:
+    """The HTTP client lets it out; what an SDK makes of it is the SDK's matter."""
+    error = KeyError("a bug")
+    with (
+        httpx.Client(transport=FaultTransport().on(1, error=error)) as client,
+        pytest.raises(KeyError) as caught,
+    ):
+        client.get("http://localhost/")
+    assert caught.value is error
+
+
+def test_clients_of_both_lineages_may_share_one(simulator: FaultSimulator) -> None:
+    """One schedule counts the requests of several clients, whichever httpx they are of."""
+    transport = FaultTransport().on(2, status=503)
+    url = f"{simulator.base_url()}/models"
+    statuses: list[int] = []
+    for module in (httpx, httpx2, httpx, httpx2):
+        client: Any = module.Client(transport=transport)
+        with client:
+            statuses.append(client.get(url).status_code)
+    assert statuses == [200, 503, 200, 200]
+
+
+def test_the_transport_inside_is_asked_and_closed() -> None:
+    """What does not fail goes out by the transport that was given, which ends with the client."""
+    closed: list[str] = []
+
+    class Inside(httpx.BaseTransport):
+        def handle_request(self, request: httpx.Request) -> httpx.Response:
+            return httpx.Response(200, text="inside")
+
+        def close(self) -> None:
+            closed.append("inside")
+
+    with httpx.Client(transport=FaultTransport(Inside()).on(1, status=503)) as client:
+        assert [client.get("http://localhost/").status_code for _ in range(2)] == [503, 200]
+    assert closed == ["inside"]
+
+
+def test_the_sdks_own_retries_are_requests(simulator: FaultSimulator) -> None:
+    """A client that retries by itself shows that it does."""
+    transport = FaultTransport().on(1, status=503, retry_after=0.01)
+    ask = Asking(SDKS[0], transport, simulator, asynchronous=False)
+    ask.options["max_retries"] = 1
+    ask()
+    assert (transport.requests, transport.failed) == (2, 1)
+
+
+@either
+def test_a_hundred_calls_at_once(simulator: FaultSimulator, asynchronous: bool) -> None:
+    """Each request has a number of its own: exactly every fifth fails."""
+    transport = FaultTransport().every(5, status=503)
+    url = f"{simulator.base_url()}/models"
+    if asynchronous:
+
+        async def main() -> list[int]:
+            async with httpx.AsyncClient(transport=transport, timeout=30) as client:
+                answers = await asyncio.gather(*(client.get(url) for _ in range(100)))
+            return [answer.status_code for answer in answers]
+
+        statuses = asyncio.run(main())
+    else:
+        with (
+            httpx.Client(transport=transport, timeout=30) as client,
+            ThreadPoolExecutor(16) as pool,
+        ):
+            statuses = [*pool.map(lambda _: client.get(url).status_code, range(100))]
+    assert (transport.requests, transport.failed, statuses.count(503)) == (100, 20, 20)
+
+
+def test_a_raw_loop_goes_on_when_the_outage_ends(
+    simulator: FaultSimulator, fallback_clock: Clock, fallback_records: Records
+) -> None:
+    """The README's example: the primary is down for a minute of the test's clock."""
+    url = simulator.base_url("openai")
+    outage = FaultTransport().for_seconds(60, status=503)
+    primary = openai.OpenAI(
+        base_url=url,
+        api_key="none",
+        max_retries=0,
+        http_client=openai.DefaultHttpxClient(transport=outage),
+    )
+    backup = openai.OpenAI(base_url=url, api_key="none", max_retries=0)
+    policy = FallbackPolicy(
+        [Target("m", provider="openai", client=primary), Target("n", client=backup)]
+    )
+
+    def ask(attempt: Attempt) -> str | None:
+        client: openai.OpenAI = attempt.target.client
+        completion = client.chat.completions.create(model=attempt.target.model, messages=MESSAGES)
+        return completion.choices[0].message.content
+
+    with primary, backup:
+        policy.call(ask)
+        fallback_clock.advance(60)
+        policy.call(ask)
+    assert_switched(fallback_records[0], from_="openai/m", to="n", kind="overloaded")
+    assert [record.is_fallback for record in fallback_records] == [True, False]
+    assert [seen.model for seen in simulator.requests()] == ["n", "m"]
