@@ -15,7 +15,6 @@ EXTRAS = {
     "agents",
     "all",
     "cli",
-    "demo",
     "langchain",
     "langfuse",
     "litellm",
@@ -23,6 +22,7 @@ EXTRAS = {
     "providers",
     "redis",
     "settings",
+    "testing",
 }
 
 PACKAGES: list[str] = PROJECT["tool"]["hatch"]["build"]["targets"]["wheel"]["packages"]

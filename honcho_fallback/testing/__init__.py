@@ -1,7 +1,7 @@
 """A test kit: simulated providers that break on demand, a real model server, a trace receiver.
 
-All on loopback. The first two need the extra ``demo``, the last the extra ``langfuse``, which is
-imported when one is started and not before. The charts are for notebooks and need nothing.
+All on loopback. The first needs the extra ``testing``, the second gguf and xllamacpp, the last the
+extra ``langfuse``; each is imported when it is started. The charts are for notebooks.
 
 For tests of your own code: scripted targets, a clock, assertions on records, faults of healthy
 models. With pytest they are the fixtures ``scripted``, ``fallback_clock``, ``fallback_records``

@@ -176,7 +176,7 @@ def fault_simulator() -> Generator[FaultSimulator, None, None]:
     """Serve simulated providers on a free loopback port, in this process.
 
     Raises:
-        ImportError: The extra ``demo`` is not installed.
+        ImportError: The extra ``testing`` is not installed.
     """
     with need("llmock.testing").LLMockServer() as server:
         yield FaultSimulator(server)

@@ -56,7 +56,7 @@ def write_tiny_gguf(path: Path) -> Path:
         path: Where to; its folder exists.
 
     Raises:
-        ImportError: The extra ``demo`` is not installed.
+        ImportError: The extra ``testing`` is not installed.
     """
     gguf, np = need("gguf"), need("numpy")
     kinds = gguf.TokenType

@@ -47,7 +47,7 @@ def local_model_server(model: str = "tiny-local") -> Generator[LocalModel, None,
         model: The name to answer to.
 
     Raises:
-        ImportError: The extra ``demo`` is not installed.
+        ImportError: The extra ``testing`` is not installed.
     """
     xllamacpp = need("xllamacpp")
     with TemporaryDirectory(prefix="honcho-fallback-") as folder:

@@ -6,7 +6,7 @@ from importlib import import_module
 from typing import Any
 
 
-def need(module: str, extra: str = "demo") -> Any:
+def need(module: str, extra: str = "testing") -> Any:
     """Import a module of an extra."""
     try:
         return import_module(module)
