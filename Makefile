@@ -9,7 +9,7 @@ PYTEST := pytest --block-network --allowed-hosts=127.0.0.1,localhost,::1 --recor
 
 .PHONY: demo test test-langfuse test-litellm lint bench soak corpus wheel-test notebooks record clean
 
-# The demo needs two SDKs and a simulated provider, another example (ARGS=raw_sdk) all of .venv.
+# The demo needs one SDK and the simulated providers, another example (ARGS=raw_sdk) all of .venv.
 demo: $(if $(ARGS),.venv,.venv-demo)/.installed
 	@$(<D)/bin/python examples $(ARGS)
 
@@ -93,7 +93,7 @@ clean:
 
 .venv-demo/.installed: pyproject.toml constraints.txt
 	$(PYTHON) -m venv $(@D)
-	$(call INSTALL,$(@D)/bin) --editable '.[providers,testing]'
+	$(call INSTALL,$(@D)/bin) --editable '.[testing]' openai
 	touch $@
 
 .venv/.linters: .venv/.installed

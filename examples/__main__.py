@@ -6,7 +6,9 @@ Ctrl-C ends it quietly with status 130; a package that is missing is named with 
 from __future__ import annotations
 
 import ast
+import os
 import runpy
+import signal
 import sys
 from pathlib import Path
 
@@ -19,10 +21,11 @@ def main(name: str = "demo") -> None:
     if not path.is_file():
         known = sorted(one.stem for one in HERE.glob("[a-z]*.py") if one.stem != "endpoints")
         sys.exit(f"There is no example {name!r}; choose from {', '.join(known)}")
+    # A KeyboardInterrupt would come out of a half-finished import as some other error. A terminal
+    # interrupts processes that the example started as well.
+    signal.signal(signal.SIGINT, lambda *_: os._exit(130))
     try:
         runpy.run_path(str(path), run_name="__main__")
-    except KeyboardInterrupt:
-        sys.exit(130)
     except ImportError as missing:
         sys.exit(f"{name}: {missing}\n{how_to_install(path)}")
 

@@ -63,7 +63,7 @@ def simulated_endpoints() -> Iterator[FaultSimulator]:
         # Without retry_after the fault server would have SDKs wait for a second.
         simulator.fail(503, times=None, retry_after=0, provider="openai")
         simulator.call_tool("clock", {}, provider="anthropic")
-        simulator.reply("Good morning!", times=None, provider="anthropic")
+        simulator.reply("Good morning!", times=None, provider=None)
         yield simulator
 
 
