@@ -9,8 +9,9 @@ PYTEST := pytest --block-network --allowed-hosts=127.0.0.1,localhost,::1 --recor
 
 .PHONY: demo test test-langfuse test-litellm lint bench soak corpus resolve wheel-test notebooks record clean
 
-demo: .venv/.installed
-	$(BIN)/honcho-fallback demo $(ARGS)
+# The demo needs one SDK and the simulated providers, another example (ARGS=raw_sdk) all of .venv.
+demo: $(if $(ARGS),.venv,.venv-demo)/.installed
+	@$(<D)/bin/python examples $(ARGS)
 
 # Much of the time is spent waiting for somebody else's timeout, so one worker per core.
 WORKERS ?= auto
@@ -70,7 +71,7 @@ test-litellm: $(LITELLMS:%=.venv-litellm-%/.installed)
 .venv-litellm-%/.installed: pyproject.toml constraints.txt
 	$(PYTHON) -m venv $(@D)
 	$(@D)/bin/python -m pip install --quiet --upgrade 'pip>=25.1'
-	$(call INSTALL,$(@D)/bin) --group test --group integrations --editable '.[demo,litellm,redis]'
+	$(call INSTALL,$(@D)/bin) --group test --group integrations --editable '.[litellm,redis,testing]'
 	$(@D)/bin/python -m pip install --quiet --no-deps litellm==$*
 	touch $@
 
@@ -82,7 +83,7 @@ record: .venv/.installed
 	$(BIN)/python recording/record.py $(ARGS)
 
 clean:
-	rm -rf .venv .venv-corpus .venv-langfuse4 .venv-litellm-* .venv-peers .venv-record .venv-wheel build dist \
+	rm -rf .venv .venv-corpus .venv-demo .venv-langfuse4 .venv-litellm-* .venv-peers .venv-record .venv-wheel build dist \
 		.hypothesis .*_cache
 
 # pip 25.1 is the first that knows --group.
@@ -90,8 +91,13 @@ clean:
 	$(PYTHON) -m venv .venv
 	$(BIN)/python -m pip install --quiet --upgrade 'pip>=25.1'
 	$(call INSTALL,$(BIN)) --group test --group integrations --group notebooks \
-		--editable '.[agents,cli,demo,langfuse,litellm,providers,redis,settings]'
+		--editable '.[agents,cli,langfuse,litellm,providers,redis,settings,testing]'
 	$(call INSTALL,$(BIN)) --no-deps langchain-tests==1.1.9
+	touch $@
+
+.venv-demo/.installed: pyproject.toml constraints.txt
+	$(PYTHON) -m venv $(@D)
+	$(call INSTALL,$(@D)/bin) --editable '.[testing]' openai
 	touch $@
 
 .venv/.linters: .venv/.installed
@@ -103,7 +109,7 @@ clean:
 	.venv-langfuse4/bin/python -m pip install --quiet --upgrade 'pip>=25.1'
 	sed '/^langfuse==/d' constraints.txt > .venv-langfuse4/constraints.txt
 	.venv-langfuse4/bin/python -m pip install --quiet --constraint .venv-langfuse4/constraints.txt \
-		--group test --group integrations --editable '.[agents,demo,langfuse]' \
+		--group test --group integrations --editable '.[agents,langfuse,testing]' \
 		'langfuse<5'
 	touch $@
 

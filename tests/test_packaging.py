@@ -18,7 +18,6 @@ EXTRAS = {
     "agents",
     "all",
     "cli",
-    "demo",
     "langchain",
     "langfuse",
     "litellm",
@@ -26,6 +25,7 @@ EXTRAS = {
     "providers",
     "redis",
     "settings",
+    "testing",
 }
 
 PACKAGES: list[str] = PROJECT["tool"]["hatch"]["build"]["targets"]["wheel"]["packages"]

@@ -10,10 +10,11 @@ import typer
 from rich.console import Console
 
 from honcho_fallback import FallbackConfigError
-from honcho_fallback.cli import _demo, _explain, _facts
+from honcho_fallback.cli import _explain, _facts
+from honcho_fallback.cli._plugins import add_commands
 
 app = typer.Typer(
-    help="A fallback policy for LLM calls: see it work, and what saved calls and errors mean.",
+    help="A fallback policy for LLM calls: what errors, saved calls and incidents come to.",
     no_args_is_help=True,
     add_completion=False,
     pretty_exceptions_enable=False,
@@ -38,36 +39,6 @@ def options(
     ] = False,
 ) -> None:
     """Take the options that stand before a command."""
-
-
-@app.command()
-def demo(
-    primary: Annotated[
-        str | None, typer.Option(metavar="PROVIDER/MODEL", help="A real primary.")
-    ] = None,
-    fallback: Annotated[
-        str | None, typer.Option(metavar="PROVIDER/MODEL", help="A real fallback.")
-    ] = None,
-    via: Annotated[
-        str,
-        typer.Option(
-            metavar="NAME", help="What the calls go through: core, langchain, litellm or proxy."
-        ),
-    ] = _demo.CORE,
-) -> None:
-    """Run a few calls against a failing provider and a local model; no key, no network.
-
-    With --primary and --fallback the same calls go to real providers, whose keys are read from
-    the environment. Exit status 0 only if every call ended as it should.
-    """
-    try:
-        status = _demo.run(primary, fallback, Console(), via)
-    except (_demo.DemoError, ImportError) as error:
-        _refuse(error)
-    except KeyboardInterrupt:
-        # Everything has been stopped on the way up; 130 is what a shell expects.
-        status = 130
-    raise typer.Exit(status)
 
 
 @app.command()
@@ -233,3 +204,6 @@ def simulate(  # noqa: PLR0913 # one per option
 def _refuse(error: Exception) -> NoReturn:
     typer.echo(f"honcho-fallback: {error}", err=True)
     raise typer.Exit(2)
+
+
+add_commands(app)

@@ -8,8 +8,7 @@ from rich.table import Table
 from rich.text import Text
 
 from honcho_fallback import FallbackConfig, FallbackConfigError, FallbackPolicy, classify
-from honcho_fallback.cli._facts import Facts, ProviderError
-from honcho_fallback.cli._log import kept_log_lines
+from honcho_fallback.cli._facts import Facts, ProviderError, without_log_lines
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -80,7 +79,7 @@ def plan(settings: HonchoSettings, agent: str, fails: Sequence[str], preset: str
     run = policy.start(turn=policy.turn())
     requests: list[PlannedRequest] = []
     attempt = run.attempt
-    with kept_log_lines():
+    with without_log_lines():
         while True:
             error = errors[attempt.position] if attempt.position < len(errors) else None
             if error is None:

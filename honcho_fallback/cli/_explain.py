@@ -9,8 +9,7 @@ from rich.table import Table
 from rich.text import Text
 
 from honcho_fallback import Failure, FallbackPolicy, Target, classify
-from honcho_fallback.cli._facts import ProviderError
-from honcho_fallback.cli._log import kept_log_lines
+from honcho_fallback.cli._facts import ProviderError, without_log_lines
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -68,7 +67,7 @@ class Explanation(NamedTuple):
 def explain(facts: Facts) -> Explanation:
     """Ask the classifier, and a real run of the default policy per chain."""
     failure = classify(ProviderError(facts))
-    with kept_log_lines():
+    with without_log_lines():
         alone, plain, larger = (_verdict(words, facts) for words in _CHAINS)
     # A larger window is worth a line only where it makes a difference.
     shown = (alone, plain) if plain[1:] == larger[1:] else (alone, plain, larger)

@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 import json
+import logging
 import sys
+from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any, NamedTuple, cast
 
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Generator, Sequence
 
 
 class FactsError(ValueError):
@@ -53,6 +55,17 @@ class ProviderError(Exception):
         self.status_code = facts.status
         self.body = facts.body
         self.response = _Response(facts.status, headers)
+
+
+@contextmanager
+def without_log_lines() -> Generator[None]:
+    """Keep what a trial run logs from standard error."""
+    logger, handler = logging.getLogger("honcho_fallback"), logging.NullHandler()
+    logger.addHandler(handler)
+    try:
+        yield
+    finally:
+        logger.removeHandler(handler)
 
 
 def read_facts(

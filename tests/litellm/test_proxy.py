@@ -29,7 +29,7 @@ for needed in ("apscheduler", "fastapi_sso", "uvicorn", "soundfile"):
 
 yaml: Any = import_module("yaml")  # LiteLLM's; it ships no types
 
-CONFIG = Path(__file__).resolve().parents[2] / "notebooks" / "proxy" / "config.yaml"
+CONFIG = Path(__file__).resolve().parents[2] / "examples" / "litellm_proxy" / "config.yaml"
 KEY = "sk-a-long-key-for-tests-on-loopback-only"
 STARTUP_SECONDS = 150.0
 MESSAGES: Any = [{"role": "user", "content": "hello"}]
@@ -133,8 +133,8 @@ def stop(proxies: list[Proxy]) -> None:
             proxy.process.wait()
 
 
-def notebook_config() -> Any:
-    """Read the notebook's config; cooldowns are off in its group so that tests do not meet."""
+def example_config() -> Any:
+    """Read the example's config; cooldowns are off in its group so that tests do not meet."""
     config = yaml.safe_load(CONFIG.read_text("utf-8"))
     for one in config["model_list"]:
         one["model_info"]["cooldown_time"] = 0
@@ -173,7 +173,7 @@ def upstream(make_providers: Any) -> Iterator[Any]:
 @pytest.fixture(scope="module")
 def proxies(upstream: Any, request: pytest.FixtureRequest) -> Iterator[dict[str, Proxy]]:
     """Run every Proxy that the module needs: together, since each imports for a long time."""
-    config = notebook_config()
+    config = example_config()
     hooks_only = {**config, **HOOKS_ONLY}
     if shutil.which("redis-server") is not None:
         config = sharing(config, request.getfixturevalue("redis_port"))
@@ -181,7 +181,7 @@ def proxies(upstream: Any, request: pytest.FixtureRequest) -> Iterator[dict[str,
     configs: dict[str, Any] = {
         "first": config,
         "second": config,
-        "remembering": {**notebook_config(), **remembering},
+        "remembering": {**example_config(), **remembering},
         "hooks only": hooks_only,
     }
     started: dict[str, Proxy] = {}

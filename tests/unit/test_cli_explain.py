@@ -132,27 +132,6 @@ def test_what_cannot_be_is_refused(args: list[str], stdin: str, words: str) -> N
 @pytest.mark.parametrize(
     ("args", "words"),
     [
-        (["--primary", "openai/m"], "--fallback: missing"),
-        (["--fallback", "openai/m"], "--primary: missing"),
-        (["--primary", "openai/m", "--fallback", "openai/m"], "name another model"),
-        (["--primary", "openai/m", "--fallback", "anthropic/m"], "OPENAI_API_KEY is not set"),
-        (["--primary", "other/m", "--fallback", "anthropic/m"], "pass one of openai/MODEL"),
-        (["--primary", "openai/", "--fallback", "anthropic/m"], "pass one of openai/MODEL"),
-    ],
-)
-def test_a_demo_that_cannot_be_played_is_refused(
-    args: list[str], words: str, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """A missing key, option or provider is named, with exit status 2."""
-    monkeypatch.delenv("OPENAI_API_KEY", raising=False)
-    result = CliRunner().invoke(app, ["demo", *args])
-    assert result.exit_code == 2
-    assert words in result.stderr
-
-
-@pytest.mark.parametrize(
-    ("args", "words"),
-    [
         (["--version"], "honcho-fallback 0."),
         (["-h"], "Usage: honcho-fallback"),
         (["show", "-h"], "Usage: honcho-fallback show"),
