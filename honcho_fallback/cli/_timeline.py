@@ -7,8 +7,6 @@ from typing import TYPE_CHECKING
 from rich.panel import Panel
 from rich.text import Text
 
-from honcho_fallback.display import Calls
-
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
@@ -25,7 +23,8 @@ def show(console: Console, played: Played) -> None:
     scenario = played.scenario
     title = f"{scenario.title}: {scenario.fault}" if played.simulated else scenario.title
     console.print(Text(title, style="bold"))
-    console.print(Calls(call.record for call in played.calls))
+    for call in played.calls:
+        console.print(call.record)
     _show_requests(console, played.calls)
     _show_said(console, played.calls)
     if played.log:
