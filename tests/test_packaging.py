@@ -19,6 +19,7 @@ EXTRAS = {
     "langchain",
     "langfuse",
     "litellm",
+    "notebooks",
     "otel",
     "providers",
     "redis",
