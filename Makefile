@@ -75,7 +75,7 @@ test-litellm: $(LITELLMS:%=.venv-litellm-%/.installed)
 	$(@D)/bin/python -m pip install --quiet --no-deps litellm==$*
 	touch $@
 
-# Run the notebooks and keep what they show; a name runs one: ARGS=notebooks/05_langfuse.ipynb.
+# Run the notebooks in place; a name runs one: ARGS=notebooks/05_langfuse.ipynb.
 notebooks: .venv/.installed
 	$(BIN)/python notebooks/rerun.py $(ARGS)
 
@@ -90,8 +90,8 @@ clean:
 .venv/.installed: pyproject.toml constraints.txt
 	$(PYTHON) -m venv .venv
 	$(BIN)/python -m pip install --quiet --upgrade 'pip>=25.1'
-	$(call INSTALL,$(BIN)) --group test --group integrations --group notebooks \
-		--editable '.[agents,cli,langfuse,litellm,providers,redis,settings,testing]'
+	$(call INSTALL,$(BIN)) --group test --group integrations \
+		--editable '.[agents,cli,langfuse,litellm,notebooks,providers,redis,settings,testing]'
 	$(call INSTALL,$(BIN)) --no-deps langchain-tests==1.1.9
 	touch $@
 

@@ -21,6 +21,7 @@ EXTRAS = {
     "langchain",
     "langfuse",
     "litellm",
+    "notebooks",
     "otel",
     "providers",
     "redis",

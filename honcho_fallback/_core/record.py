@@ -7,7 +7,7 @@ from html import escape
 from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Iterator, Mapping
 
     from honcho_fallback._core.failure import FailureKind
 
@@ -49,6 +49,39 @@ OUTCOMES: dict[Outcome, OutcomeTexts] = {
         "The reader stopped before the stream had ended.", "the reader stopped"
     ),
 }
+
+
+_JOINERS = "\u200c\u200d"  # invisible, but some scripts are misspelt without them
+_LABEL = "text-align:left;padding:0 1em 0 0"
+_FIGURE = "text-align:right;white-space:nowrap;padding:0 1em 0 0"
+_PIECE = '<span style="position:absolute;box-sizing:border-box;height:100%;{}"></span>'
+# Only the colour of the text around it, so that both light and dark notebooks are readable.
+_ANSWERED = "background:currentColor;opacity:.75"
+_FAILED = "border:1px solid currentColor;opacity:.75"
+_WAITED = "border-bottom:1px dotted currentColor;opacity:.75"
+
+
+def plain(text: str) -> str:
+    """Return a text on one line, without what could act on a terminal or turn its surroundings."""
+    if text.isascii() and text.isprintable():
+        return text
+    return "".join(
+        letter
+        if letter.isprintable() or letter in _JOINERS
+        else " "
+        if letter.isspace()
+        else "\ufffd"
+        for letter in text
+    )
+
+
+class _Span(NamedTuple):
+    """Place an attempt on its call's time line, in fractions of the call."""
+
+    attempt: AttemptRecord
+    waited_from: float
+    start: float
+    end: float
 
 
 @dataclass(frozen=True, slots=True)
@@ -156,22 +189,101 @@ class CallRecord:
 
     def explain(self) -> str:
         """Tell in plain words who was asked, with which result, and who never was and why."""
-        lines = [f"Call {self.call_id} of agent {self.agent}: {self._ending()}"]
+        lines = [f"Call {plain(self.call_id)} of agent {plain(self.agent)}: {self._ending()}"]
         for attempt in self.attempts:
             before = f" after a wait of {attempt.wait:.2f} s" if attempt.wait else ""
             before += f" ({attempt.note})" if attempt.note else ""
             result = f"{attempt.result()} in {attempt.seconds * 1000:.0f} ms"
-            lines.append(f"  {attempt.number}. {attempt.target}{before}: {result}")
+            lines.append(plain(f"  {attempt.number}. {attempt.target}{before}: {result}"))
             if attempt.next_action and self.answered_by is None:
-                lines.append(f"     What to do: {attempt.next_action}")
-        lines.extend(f"  -. {name}: never asked, {why}" for name, why in self.untried)
+                lines.append(plain(f"     What to do: {attempt.next_action}"))
+        lines.extend(plain(f"  -. {name}: never asked, {why}") for name, why in self.untried)
         return "\n".join(lines)
 
     def _ending(self) -> str:
         role = "the fallback" if self.is_fallback else "the primary"
         text = OUTCOMES[self.outcome].ending
         text = text.format(role=role, name=self.answered_by, ms=self.seconds * 1000)
-        return f"{text} It ended there because {self.why}." if self.why else text
+        return plain(f"{text} It ended there because {self.why}." if self.why else text)
+
+    def _spans(self) -> tuple[float, list[_Span]]:
+        """Return the time line's length in seconds, and where each attempt lies on it."""
+        # Zero comes first in each max: a figure that is not a number loses against it.
+        whole = max(0.0, self.seconds, *(each.started + each.seconds for each in self.attempts))
+
+        def place(seconds: float) -> float:
+            return min(1.0, max(0.0, seconds / (whole or 1.0)))
+
+        spans: list[_Span] = []
+        for each in self.attempts:
+            start = place(each.started)
+            end = max(start, place(each.started + each.seconds))
+            spans.append(_Span(each, min(start, place(each.started - each.wait)), start, end))
+        return whole, spans
 
     def _repr_html_(self) -> str:
-        return f"<pre>{escape(self.explain())}</pre>"
+        headline, *_ = self.explain().split("\n")
+        whole, spans = self._spans()
+        rows = [self._row(span) for span in spans] + [
+            f'<tr><td></td><td style="{_LABEL}"><bdi>{escape(plain(name))}</bdi></td>'
+            f'<td colspan="3" style="{_LABEL}">never asked: {escape(plain(why))}</td></tr>'
+            for name, why in self.untried
+        ]
+        actions = [] if self.answered_by is not None else [a.next_action for a in self.attempts]
+        advice = "".join(
+            f"<div>What to do: {escape(plain(action))}</div>"
+            for action in dict.fromkeys(filter(None, actions))
+        )
+        return (
+            f'<div dir="ltr"><div>{escape(headline)}</div>'
+            f'<table style="color:inherit;font:inherit">{"".join(rows)}'
+            f'<tr><td colspan="4"></td><td style="text-align:right;padding:0">'
+            f"{whole * 1000:.0f} ms</td></tr></table>{advice}</div>"
+        )
+
+    def _row(self, span: _Span) -> str:
+        each = span.attempt
+        bar = _ANSWERED if each.kind is None else _FAILED
+        pieces = [
+            (_WAITED, span.waited_from, span.start),
+            (f"min-width:2px;{bar}", min(span.start, 0.99), span.end),
+        ]
+        drawn = "".join(
+            _PIECE.format(f"left:{start:.1%};width:{max(0.0, end - start):.1%};{style}")
+            for style, start, end in pieces
+        )
+        note = f" ({each.note})" if each.note else ""
+        return (
+            f'<tr><td style="{_LABEL}">{each.number}</td>'
+            f'<td style="{_LABEL}"><bdi>{escape(plain(each.target))}</bdi></td>'
+            f'<td style="{_LABEL}">{escape(plain(each.result() + note))}</td>'
+            f'<td style="{_FIGURE}">{each.seconds * 1000:.0f} ms</td>'
+            f'<td style="padding:0;min-width:16em"><div role="img" '
+            f'aria-label="starts at {each.started * 1000:.0f} ms" '
+            f'style="position:relative;height:.9em">{drawn}</div></td></tr>'
+        )
+
+    def __rich_console__(self, console: Any, options: Any) -> Iterator[Any]:
+        """Yield what rich prints: the record in words, and a time line; rich is not imported."""
+
+        def line(text: str, style: str = "") -> Any:
+            return console.render_str(
+                text, style=style, markup=False, emoji=False, highlight=False
+            )
+
+        for text in self.explain().split("\n"):
+            yield line(text)
+        whole, spans = self._spans()
+        columns = max(1, min(60, options.max_width - 20))
+        for each, waited_from, start, end in spans:
+            first = min(round(start * columns), columns - 1)
+            last = max(round(end * columns), first + 1)
+            waited = min(round(waited_from * columns), first)
+            answered = each.kind is None
+            bar = ("=" if answered else "x") * (last - first)
+            dots = "." * (first - waited)
+            yield line(
+                f"{each.number:>4} {' ' * waited}{dots}{bar}", "green" if answered else "red"
+            )
+        if spans:
+            yield line(f"     {f'{whole * 1000:.0f} ms':>{columns}}", "dim")

@@ -69,7 +69,7 @@ def explain(  # noqa: PLR0913 # one per option
 
 
 @app.command()
-def show(
+def show(  # noqa: PLR0913 # one per option
     source: Annotated[
         str,
         typer.Argument(
@@ -77,30 +77,59 @@ def show(
             help="A file with one record.to_dict() in JSON per line; - reads stdin.",
         ),
     ],
-    html: Annotated[
-        Path | None, typer.Option(metavar="FILE", help="Write one self-contained page instead.")
+    *,
+    since: Annotated[
+        str | None,
+        typer.Option(
+            metavar="TIME",
+            help="Only calls from then on: 14:05, 2026-11-22T14:05, or 30m before the last call.",
+        ),
+    ] = None,
+    agent: Annotated[
+        list[str] | None, typer.Option(help="Only calls of this agent; may be repeated.")
     ] = None,
     outcome: Annotated[
         list[str] | None,
         typer.Option(help="Only calls that ended so, such as exhausted; may be repeated."),
     ] = None,
     last: Annotated[int | None, typer.Option(min=1, help="Only the last so many calls.")] = None,
+    call: Annotated[
+        str | None,
+        typer.Option(
+            metavar="ID", help="One call in detail, by its id or its number in the list."
+        ),
+    ] = None,
+    html: Annotated[
+        Path | None, typer.Option(metavar="FILE", help="Write one self-contained page instead.")
+    ] = None,
+    switched: Annotated[
+        bool, typer.Option("--switched", help="Only calls that switched to another target.")
+    ] = False,
+    as_json: Annotated[bool, typer.Option("--json", help="Print JSON for machines.")] = False,
+    utc: Annotated[bool, typer.Option("--utc", help="Times in UTC, not in local time.")] = False,
 ) -> None:
-    """Draw the time line of saved calls, and count switches, answers and outcomes.
+    """Say what saved calls came to: figures, when it happened, and a line for each call.
 
-    Lines that are no record are named on standard error; the others are shown all the same. Exit
-    status 1 if there was one.
+    Failed are calls that nobody answered, unless the caller ended them. Lines that are no record
+    are named on standard error; the others are shown all the same. Exit status 1 if there was one.
     """
     from honcho_fallback.cli import _show  # noqa: PLC0415 # only this command needs it
 
+    filters = _show.Filters(
+        since, tuple(agent or ()), tuple(outcome or ()), switched, last, call or None
+    )
     try:
-        status = _show.show(source, Console(), html=html, outcomes=outcome or (), last=last)
+        status = _show.show(source, Console(), filters, html=html, as_json=as_json, utc=utc)
+    except BrokenPipeError:
+        raise  # the reader has seen enough; typer ends quietly
     except OSError as error:
         _refuse(
             FallbackConfigError.about(str(error.filename), str(error.strerror), "check the path")
         )
     except _show.ShowError as error:
         _refuse(error)
+    except KeyboardInterrupt:
+        status = 130
     raise typer.Exit(status)
 
 
