@@ -5,7 +5,7 @@ from __future__ import annotations
 import random
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, TypeAlias
+from typing import TYPE_CHECKING, Annotated, Any, TypeAlias, cast
 
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
@@ -157,19 +157,21 @@ def load_policy(source: str | Path, scenario: Scenario) -> tuple[str, Contender]
         raise FallbackConfigError(message) from None
 
 
-def _option(key: str, value: Any) -> Any:
-    for code in _CODE & {key, *(value if isinstance(value, dict) else ())}:
+def _option(key: str, given: Any) -> Any:
+    value: object = given
+    table = cast("dict[str, Any]", value) if isinstance(value, dict) else dict[str, Any]()
+    for code in _CODE & {key, *table}:
         raise FallbackConfigError.about(code, "it is code", "leave it out, or simulate in Python")
     field = FallbackConfig.model_fields.get(key)
     if value is False and field is not None and not isinstance(field.default, bool):
         return None
     if key not in _TABLES:
-        return value  # FallbackConfig says what is wrong with it
+        return given  # FallbackConfig says what is wrong with it
     if value is not True and not isinstance(value, dict):
         fix = f"pass a table, such as {key} = {{}}, or false"
-        raise FallbackConfigError.about(key, f"got {value!r}", fix)
+        raise FallbackConfigError.about(key, f"got {given!r}", fix)
     try:
-        return _TABLES[key](**({} if value is True else value))
+        return _TABLES[key](**table)
     except TypeError as error:
         problem = str(error).partition("() ")[2]
         raise FallbackConfigError.about(key, problem, "correct its table") from None

@@ -6,6 +6,7 @@ import logging
 import random
 import threading
 from contextlib import suppress
+from functools import partial
 from itertools import cycle
 from typing import TYPE_CHECKING, Any
 
@@ -137,7 +138,8 @@ def test_the_same_attempts_as_by_the_driver_of_threads(
     """The same scripted failures, the same attempts: who, when, after which wait, and the end."""
 
     def reply(kind: FailureKind | None) -> Reply:
-        return Reply(0.125, kind and (lambda: RecordedError(Failure.of(kind))))
+        failure = kind and Failure.of(kind)
+        return Reply(0.125, partial(RecordedError, failure) if failure else None)
 
     scenario = Scenario.parse(
         {
@@ -220,7 +222,7 @@ def test_turns() -> None:
 
 
 def test_a_simulation_learns_nothing_for_production_and_nothing_from_it() -> None:
-    """The same policy twice gives the same report; its cooldown and budget have not heard of it."""
+    """The same policy twice gives the same report; its cooldown and budget stay empty."""
     store, budget = Cooldown(), RetryBudget()
     policy = FallbackPolicy(incident().chain(), cooldown=store, retry_budget=budget)
     first, second = (simulate(incident(failing(starts=3)), policy) for _ in range(2))

@@ -128,8 +128,7 @@ def target(**changed: Any) -> dict[str, Any]:
         ),
         (
             phases({"kind": "silent", "status": 503}),  # a key of another kind's
-            ": targets[0].phases[0]: no such key as 'status'; did you mean 'starts'? choose from"
-            " kind, starts, share, after_content",
+            ": targets[0].phases[0]: no such key as 'status'; did you mean 'starts'? choose from",
         ),
         (phases({"kind": "rate_limited", "calls": 3}), ": targets[0].phases[0]: window is missin"),
         (
