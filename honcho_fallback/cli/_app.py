@@ -210,24 +210,21 @@ def simulate(  # noqa: PLR0913 # one per option
     from honcho_fallback.cli import _simulate  # noqa: PLC0415 # the other commands start sooner
 
     if show_list:
-        _simulate.show_shipped(Console())
+        _simulate.show_shipped()
         return
     if scenario is None:
         _refuse(ValueError("name a scenario, such as outage; --list shows those shipped"))
     try:
         if html is not None:
             _simulate.check_folder(html)
-        comparison = _simulate.played(scenario, policy or (), seed, calls)
+        comparison = _simulate.play(scenario, policy or (), seed, calls)
         if html is not None:
             _simulate.write_page(comparison, html)
     except FallbackConfigError as error:
         _refuse(error)
     except KeyboardInterrupt:
         raise typer.Exit(130) from None
-    if as_json:
-        typer.echo(_simulate.to_json(comparison))
-    else:
-        _simulate.show(comparison, Console())
+    _simulate.show(comparison, as_json=as_json)
 
 
 def _refuse(error: Exception) -> NoReturn:

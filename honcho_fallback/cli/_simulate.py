@@ -1,34 +1,28 @@
-"""``honcho-fallback simulate``: one incident, several policies, a table and a plot."""
+"""``honcho-fallback simulate``: one incident, several policies, a table."""
 
 from __future__ import annotations
 
 import json
+from io import StringIO
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
 from honcho_fallback import FallbackConfigError
-from honcho_fallback.testing.simulate import (
-    compare,
-    load_policy,
-    load_records,
-    load_scenario,
-    replay,
-    shipped,
-)
+from honcho_fallback.simulate import compare, load_policy, load_scenario, replay, shipped
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from rich.console import Console
+    from honcho_fallback.simulate import Comparison
 
-    from honcho_fallback.testing.simulate import Comparison, Scenario
-    from honcho_fallback.testing.simulate._simulate import Contender
+_WIDE = 500  # characters: nothing of a page is folded
 
 
-def played(source: str, policies: Sequence[str], seed: int, calls: int | None) -> Comparison:
+def play(source: str, policies: Sequence[str], seed: int, calls: int | None) -> Comparison:
     """Play an incident under each policy.
 
     Args:
@@ -40,30 +34,34 @@ def played(source: str, policies: Sequence[str], seed: int, calls: int | None) -
     Raises:
         FallbackConfigError: A file is wrong, or two policies share a name.
     """
-    scenario = _scenario(source)
-    return compare(scenario, _policies(policies, scenario), seed=seed, calls=calls)
+    is_record = source.endswith((".jsonl", ".ndjson"))
+    scenario = replay(source, name=Path(source).stem) if is_record else load_scenario(source)
+    loaded = [load_policy(policy, scenario) for policy in policies]
+    names = [name for name, _ in loaded]
+    for path, name in zip(policies, names, strict=True):
+        if names.count(name) > 1:
+            fix = "give one of them another name"
+            raise FallbackConfigError.about(f"{path}: name", f"{name!r} is there twice", fix)
+    return compare(scenario, dict(loaded) or None, seed=seed, calls=calls)
 
 
-def show(comparison: Comparison, console: Console) -> None:
-    """Print a comparison for a person."""
-    console.print(comparison)
-
-
-def to_json(comparison: Comparison) -> str:
-    """Return a comparison as a JSON object."""
-    return json.dumps(comparison.to_dict(), indent=2, ensure_ascii=False)
+def show(comparison: Comparison, *, as_json: bool) -> None:
+    """Print a comparison for a person, or for a machine."""
+    if as_json:
+        print(json.dumps(comparison.to_dict(), indent=2, ensure_ascii=False))  # noqa: T201 # no markup
+    else:
+        Console().print(Text(str(comparison)), soft_wrap=True)
 
 
 def check_folder(path: Path) -> None:
     """Look that the page's folder is there, before a long play for nothing."""
     if not path.parent.is_dir():
-        raise FallbackConfigError.about(
-            "--html", f"{path.parent} is no folder", "make it, or name another file"
-        )
+        fix = "make it, or name another file"
+        raise FallbackConfigError.about("--html", f"{path.parent} is no folder", fix)
 
 
 def write_page(comparison: Comparison, path: Path) -> None:
-    """Write a page that stands alone.
+    """Write the table as a page that stands alone.
 
     Args:
         comparison: What is shown.
@@ -72,35 +70,18 @@ def write_page(comparison: Comparison, path: Path) -> None:
     Raises:
         FallbackConfigError: It cannot be written.
     """
-    from honcho_fallback.testing.simulate._html import page  # noqa: PLC0415 # only --html needs it
-
+    console = Console(record=True, file=StringIO(), width=_WIDE)
+    console.print(Text(str(comparison)))
     try:
-        path.write_text(page(comparison), encoding="utf-8")
+        path.write_text(console.export_html(), encoding="utf-8")
     except OSError as error:
-        why = str(error.strerror)
-        raise FallbackConfigError.about("--html", f"{path}: {why}", "name another file") from None
+        fix = "name another file"
+        raise FallbackConfigError.about("--html", f"{path}: {error.strerror}", fix) from None
 
 
-def show_shipped(console: Console) -> None:
+def show_shipped() -> None:
     """Print the scenarios that come with the package."""
     table = Table.grid(padding=(0, 2))
     for name in shipped():
         table.add_row(Text(name, "bold"), Text(load_scenario(name).summary))
-    console.print(table)
-
-
-def _scenario(source: str) -> Scenario:
-    if source.endswith((".jsonl", ".ndjson")):
-        return replay(load_records(source), name=Path(source).stem)
-    return load_scenario(source)
-
-
-def _policies(sources: Sequence[str], scenario: Scenario) -> dict[str, Contender] | None:
-    chosen: dict[str, Contender] = {}
-    for source in sources:
-        name, policy = load_policy(source, scenario)
-        if name in chosen:
-            fix = "give one of them another name"
-            raise FallbackConfigError.about(f"{source}: name", f"{name!r} is taken", fix)
-        chosen[name] = policy
-    return chosen or None
+    Console().print(table)

@@ -2,9 +2,15 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-from honcho_fallback.testing.simulate import Scenario
+import pytest
+
+from honcho_fallback.simulate import Scenario, simulate
+
+if TYPE_CHECKING:
+    from honcho_fallback import CallRecord, FallbackConfig
+    from honcho_fallback.simulate import Report
 
 PRIMARY, FALLBACK = "p/one", "f/two"
 
@@ -33,3 +39,19 @@ def incident(
 def failing(status: int = 503, **more: Any) -> dict[str, Any]:
     """A phase of refusals that take 0.5 s."""
     return {"kind": "failing", "status": status, "delay": 0.5, **more}
+
+
+def only(*phases: dict[str, Any], config: FallbackConfig, **more: Any) -> CallRecord:
+    """The record of a single call."""
+    (record,) = simulate(incident(*phases, seconds=1, **more), config).records
+    return record
+
+
+def took(record: CallRecord) -> Any:
+    """How long each attempt of a call took."""
+    return pytest.approx([attempt.seconds for attempt in record.attempts])
+
+
+def asked(report: Report) -> list[str]:
+    """Who was asked in each call, a letter for each."""
+    return ["".join(one.target[0] for one in record.attempts) for record in report.records]

@@ -8,7 +8,7 @@ import pytest
 from incidents import FALLBACK, PRIMARY, incident
 
 from honcho_fallback import Cooldown, FallbackConfigError, FallbackPolicy, RetryBudget
-from honcho_fallback.testing.simulate import LangChainLike, LiteLLMLike, load_policy
+from honcho_fallback.simulate import RetryThenNext, load_policy
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -61,13 +61,12 @@ def test_a_preset_and_its_changes(tmp_path: Path) -> None:
     assert config.first_token_timeout == 20.0
     assert config.must_not_degrade is False
     assert {*config.fallback_on} == {"rate_limit"}
-    assert isinstance(
-        loaded(tmp_path, "retry_budget = { ratio = 0.2 }")[1].config.retry_budget, RetryBudget
-    )
+    table = "retry_budget = { ratio = 0.2 }"
+    assert isinstance(loaded(tmp_path, table)[1].config.retry_budget, RetryBudget)
 
 
 @pytest.mark.parametrize(
-    ("text", "told"),
+    ("text", "message"),
     [
         ("tiemout = 3", "mine.toml: tiemout: no such option; did you mean timeout"),
         ("timeout = -3", "mine.toml: timeout: got -3; pass seconds"),
@@ -77,35 +76,37 @@ def test_a_preset_and_its_changes(tmp_path: Path) -> None:
             "mine.toml: cooldown: got an unexpected keyword argument 'bas'",
         ),
         ("cooldown = { base = -5 }", "mine.toml: base: got -5; pass seconds"),
-        ("validate = 'x'", "mine.toml: validate: it is code; leave it out, or simulate in Python"),
-        ("preset = 'rezilient'", "mine.toml: preset: got 'rezilient'; choose from default, resil"),
-        (
-            "targets = ['nobody']",
-            "mine.toml: targets: scenario 'by hand' has no 'nobody'; use its",
-        ),
-        ("targets = 'x'", "mine.toml: targets: no list of texts; pass names in order"),
+        ("preset = 'resiliant'", "mine.toml: preset: got 'resiliant'; did you mean 'resilient'"),
+        ("targets = ['p/on']", "mine.toml: targets: scenario 'by hand' has no 'p/on'; did you me"),
+        ("targets = 'x'", "mine.toml: targets: Input should be a valid list"),
         ("targets = []", "mine.toml: targets: the chain is empty; pass at least one Target"),
-        ("name = 3", "mine.toml: name: got 3; pass a text or leave it out"),
+        ("name = 3", "mine.toml: name: Input should be a valid string"),
         ("name = ", "mine.toml: no TOML"),
+        *(
+            (f"{key} = 'os:system'", f"mine.toml: {key}: it is code; leave it out, or simulate in")
+            for key in ("classify", "refine", "validate", "local_errors", "provider_errors")
+        ),
+        ("wait = 'os:system'", r"mine.toml: wait: got 'os:system' \(str\); pass a tenacity wait"),
+        ("switch_wait = 'os:system'", r"mine.toml: switch_wait: got 'os:system' \(str\); pass"),
+        (
+            "transport_recovery = { rebuild = 'os:system' }",
+            "mine.toml: rebuild: it is code; leave",
+        ),
     ],
 )
-def test_a_mistake_is_named_with_its_place(tmp_path: Path, text: str, told: str) -> None:
-    """What was wrong, where, and what to do."""
-    with pytest.raises(FallbackConfigError, match=told):
+def test_a_mistake_is_named_with_its_place(tmp_path: Path, text: str, message: str) -> None:
+    """What was wrong, where, and what to do; what names code is refused, never imported."""
+    with pytest.raises(FallbackConfigError, match=message):
         loaded(tmp_path, text)
 
 
 def test_names() -> None:
-    """Presets and peers need no file; an unknown name lists them."""
-    found: dict[str, Any] = dict(
-        load_policy(name, SCENARIO)
-        for name in ("default", "resilient", "litellm-like", "langchain-like")
-    )
-    assert found["default"].config.cooldown is None
-    assert found["resilient"].config.cooldown is not None
-    assert isinstance(found["litellm-like"], LiteLLMLike)
-    assert isinstance(found["langchain-like"], LangChainLike)
-    with pytest.raises(
-        FallbackConfigError, match=r"rezilient: No such file.*or a name: default, res"
-    ):
-        load_policy("rezilient", SCENARIO)
+    """Presets and the peer need no file; an unknown name lists them."""
+    names = ("default", "resilient", "honcho", "honcho_main", "hermes", "retry-then-next")
+    policies: dict[str, Any] = dict(load_policy(name, SCENARIO) for name in names)
+    assert policies["default"].config.cooldown is None
+    assert policies["resilient"].config.cooldown is not None
+    assert policies["hermes"].config.reset == "turn"
+    assert policies["retry-then-next"] == RetryThenNext()
+    with pytest.raises(FallbackConfigError, match=r"resiliant: No such file.*mean 'resilient'"):
+        load_policy("resiliant", SCENARIO)

@@ -1,153 +1,243 @@
-"""What is told of a simulation: figures, plots in a terminal, a page."""
+"""What comes of a simulation, in Python and from ``honcho-fallback simulate``."""
 
 from __future__ import annotations
 
-import io
 import json
-import xml.etree.ElementTree as ET
-from dataclasses import FrozenInstanceError
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from incidents import FALLBACK, PRIMARY, failing, incident
-from rich.console import Console
+from typer.testing import CliRunner
 
+import honcho_fallback.simulate
 from honcho_fallback import FallbackConfig
-from honcho_fallback.testing.simulate import Comparison, compare, contenders, load_scenario
-from honcho_fallback.testing.simulate._html import page
-from honcho_fallback.testing.simulate._report import percentile
+from honcho_fallback.cli import _simulate
+from honcho_fallback.cli._app import app
+from honcho_fallback.simulate import (
+    Comparison,
+    RetryThenNext,
+    compare,
+    load_scenario,
+    shipped,
+    simulate,
+)
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from typer.testing import Result
 
 NASTY = '<script>"[red]'
+SCENARIO = """
+name = "mine"
+seconds = 10
+traffic = { kind = "steady", per_second = 1 }
+[[targets]]
+name = "p/one"
+latency = 1
+phases = [{ kind = "failing", status = 503, starts = 5 }]
+[[targets]]
+name = "f/two"
+latency = 2
+"""
 
 
-def compared(**more: object) -> Comparison:
-    """Two policies in an outage of both: one keeps failing, one retries long enough."""
+def compared(**more: Any) -> Comparison:
+    """Two policies in an outage of both: one asks the primary alone, one both."""
     scenario = incident(
-        failing(starts=3),
-        {"kind": "up", "starts": 6},
-        fallback=(failing(starts=0),),
-        price={"per_call": 0.5},
+        failing(starts=3), {"kind": "up", "starts": 6}, fallback=(failing(),), **more
     )
     once = FallbackConfig(max_attempts=1)
-    return compare(scenario, {NASTY: once, "default": FallbackConfig(wait=3, max_attempts=4)})
+    policies = {NASTY: once, "both": FallbackConfig(max_attempts=2)}
+    return compare(scenario, policies, peer=None)
 
 
-def printed(comparison: object, *, ascii_only: bool = False) -> str:
-    out = io.TextIOWrapper(io.BytesIO(), encoding="ascii" if ascii_only else "utf-8")
-    Console(file=out, width=100, force_terminal=False).print(comparison)
-    out.flush()
-    out.seek(0)
-    return out.read()
+@given(st.lists(st.integers(1, 50), min_size=1, max_size=30))
+def test_a_percentile_is_a_time_that_so_many_calls_do_not_exceed(seconds: list[int]) -> None:
+    """The smallest of the calls' times that at least that share is not above."""
+    phases = [{"kind": "up", "starts": at, "latency": one} for at, one in enumerate(seconds)]
+    report = simulate(incident(*phases, seconds=len(seconds)), FallbackConfig())
+    for share, time in ((0.5, report.p50), (0.95, report.p95)):
+        assert time in [record.seconds for record in report.records]
+        assert sum(record.seconds <= time for record in report.records) >= share * len(seconds)
+        assert sum(record.seconds < time for record in report.records) < share * len(seconds)
 
 
-@given(st.lists(st.integers(1, 50), min_size=1), st.sampled_from([0.5, 0.95, 0.99]))
-def test_a_percentile_is_a_value_that_so_many_do_not_exceed(
-    values: list[int], share: float
-) -> None:
-    """The smallest of the values that at least that share is not above."""
-    found = percentile(sorted(values), share)
-    assert found in values
-    assert sum(value <= found for value in values) >= share * len(values)
-    assert sum(value < found for value in values) < share * len(values)
-
-
-def test_windows_tell_the_same_over_time() -> None:
-    """Sixty of them; a call belongs to the one in which it began."""
-    report = compared()[NASTY]
-    assert len(report.windows) == 60
-    told = [(window.starts, window.success_rate) for window in report.windows if window.calls]
-    assert [round(starts, 2) for starts, _ in told] == [float(second) for second in range(10)]
-    assert [rate for _, rate in told] == [1.0] * 3 + [0.0] * 3 + [1.0] * 4
-    assert report.success_rate == 0.7
-    empty = next(window for window in report.windows if not window.calls)
-    assert (empty.success_rate, empty.p50, empty.p95) == (None, None, None)
-
-
-def test_values_are_plain_frozen_and_found_by_name() -> None:
+def test_figures_are_plain_values_found_by_name() -> None:
     """A report is data; its dict goes through JSON unchanged, without the records."""
-    comparison = compared()
-    told = json.loads(json.dumps(comparison.to_dict()))
-    assert told == comparison.to_dict()
-    assert [one["name"] for one in told["reports"]] == [NASTY, "default"]
-    assert told["reports"][0]["requests"] == {PRIMARY: 10, FALLBACK: 0}
-    assert "records" not in told["reports"][0]
-    assert len(told["reports"][0]["windows"]) == 60
+    comparison = compared(price={"per_call": 0.5})
+    values = comparison.to_dict()
+    assert json.loads(json.dumps(values)) == values
+    assert [one["name"] for one in values["reports"]] == [NASTY, "both"]
+    assert values["reports"][0]["requests"] == {PRIMARY: 10, FALLBACK: 0}
+    assert "records" not in values["reports"][0]
+    assert comparison["both"].requests == {PRIMARY: 10, FALLBACK: 3}
     with pytest.raises(KeyError):
         comparison["nobody"]
-    with pytest.raises(FrozenInstanceError):
-        comparison.reports[0].calls = 3  # type: ignore[misc] # the point
 
 
-def test_the_terminal_shows_a_table_and_two_lines_for_each() -> None:
-    """Bars in blocks, or in plain characters where the terminal has no others."""
-    text = printed(compared())
-    rows = [line.split() for line in text.splitlines()]
-    assert [
-        "policy",
-        "calls",
-        "answered",
-        "p50",
-        "s",
-        "p95",
-        "s",
-        "p99",
-        "s",
-        "requests",
-        "wasted",
-        "money",
-        "lost",
-    ] in rows
-    assert [NASTY, "10", "70.00%", "1.00", "1.00", "1.00", "10+0", "3", "3.50", "0.00"] in rows
-    bars = [line for line in text.splitlines() if line.startswith(NASTY) and "█" in line]
-    assert bars[0].removeprefix(NASTY).replace(" ", "") == "███▁▁▁████"
-    plain = printed(compared(), ascii_only=True)
-    assert plain.isascii()
-    assert "@@@___@@@@" in plain.replace(" ", "")
-    assert "10+0" in printed(compared()[NASTY])
+def test_the_table() -> None:
+    """A column of money where there are prices; escaped in a notebook."""
+    priced, free = compared(price={"per_call": 0.5}), compared()
+    lines = [line.split() for line in str(priced).splitlines()]
+    heads = "policy calls answered p50 s p95 s requests wasted money lost"
+    assert lines[1] == heads.split()
+    assert lines[2] == [NASTY, "10", "70.00%", "1.00", "1.00", "10+0", "3", "3.50", "0.00"]
+    assert "money" not in str(free)
+    assert len({len(line) for line in str(priced).splitlines()[1:4]}) == 1
+    assert "<script" not in priced._repr_html_()
+    assert "&lt;script&gt;" in priced._repr_html_()
 
 
-def test_the_page_stands_alone_and_is_escaped() -> None:
-    """No script, no address, well-formed; a line for each policy in both plots."""
-    html = page(compared())
-    assert "<script" not in html
-    assert "http" not in html
-    tree = ET.fromstring(html.removeprefix("<!DOCTYPE html>"))  # noqa: S314 # our own
-    plots = [svg for svg in tree.iter("svg") if svg.get("role") == "img"]
-    assert len(plots) == 2
-    for plot in plots:
-        titles = [title.text for title in plot.iter("title")]
-        assert titles == [NASTY, "default"]
-        assert NASTY in str(plot.get("aria-label"))
-    strokes = {
-        path.get("stroke-dasharray") for path in plots[0].iter("path") if path.get("stroke")
-    }
-    assert len(strokes) == 2
-    cells = [cell.text for cell in tree.iter("td")]
-    assert cells[:3] == [NASTY, "10", "70.00%"]
+def test_one_lost_call_in_many_is_never_a_hundred_percent() -> None:
+    """Rounding does not hide it."""
+    report = simulate(incident(), FallbackConfig())
+    for answered, shown in ((10**6 - 1, " 99.99%"), (10**6, "100.00%")):
+        rate = answered / 10**6
+        one = replace(report, calls=10**6, answered=answered, success_rate=rate)
+        assert shown in str(Comparison("x", "", (), (one,)))
 
 
-def test_notebooks_show_the_same() -> None:
-    """Both a comparison and a single report render, as a part of a page."""
-    comparison = compared()
-    assert comparison._repr_html_() in page(comparison)
-    assert comparison.reports[1]._repr_html_().count('role="img"') == 2
-
-
-def test_the_default_contenders() -> None:
-    """This package's presets and the two peers; in an outage one wastes least."""
+def test_who_is_compared_by_default() -> None:
+    """Your policies beside what an SDK does; in an outage ``resilient`` wastes least."""
     comparison = compare(load_scenario("outage"), calls=600)
-    assert [report.name for report in comparison.reports] == [*contenders()]
-    wasted = {report.name: report.wasted for report in comparison.reports}
-    assert min(wasted, key=wasted.__getitem__) == "resilient"
-    assert wasted["litellm-like"] > 2 * wasted["default"]
+    names = ["default", "resilient", "retry-then-next"]
+    assert [report.name for report in comparison.reports] == names
+    wasted = [report.wasted for report in comparison.reports]
+    assert wasted[1] < wasted[0] < wasted[2]
+    mine = {"retry-then-next": RetryThenNext(retries=0)}
+    report = compare(incident(failing()), mine).reports[0]
+    assert report.requests == {PRIMARY: 10, FALLBACK: 10}
+    assert len(compare(incident(), {"mine": FallbackConfig()}).reports) == 2
 
 
 def test_nothing_was_called() -> None:
     """A scenario without a single call has a report, too."""
-    scenario = incident(traffic={"kind": "poisson", "per_second": 1e-9})
-    comparison = compare(scenario, {"none": FallbackConfig()})
-    report = comparison["none"]
-    assert (report.calls, report.success_rate, report.p99) == (0, 0.0, 0.0)
-    assert "none" in printed(comparison)
-    assert "none" in page(comparison)
+    report = simulate(incident(traffic={"per_second": 0}), FallbackConfig())
+    assert (report.calls, report.success_rate, report.p95) == (0, 0.0, 0.0)
+
+
+def test_public_names() -> None:
+    """Few, sorted, and each with a docstring; no picture library is needed."""
+    names = honcho_fallback.simulate.__all__
+    assert names == sorted(names)
+    assert len(names) <= 14
+    assert all(getattr(honcho_fallback.simulate, name).__doc__ for name in names)
+
+
+# The command.
+
+
+def run(*args: object) -> Result:
+    return CliRunner().invoke(app, ["simulate", *map(str, args)])
+
+
+def figures(*args: object) -> dict[str, Any]:
+    """What ``--json`` prints, by policy."""
+    result = run(*args, "--json")
+    assert result.exit_code == 0, result.output
+    return {one["name"]: one for one in json.loads(result.stdout)["reports"]}
+
+
+@pytest.fixture
+def mine(tmp_path: Path) -> Path:
+    path = tmp_path / "mine.toml"
+    path.write_text(SCENARIO)
+    return path
+
+
+def test_a_shipped_scenario_is_printed_as_a_table() -> None:
+    """What happens in it, and a line for each policy."""
+    result = run("outage", "--calls", 200)
+    assert result.exit_code == 0
+    assert "20 minutes" in result.stdout
+    assert [line.split()[0] for line in result.stdout.splitlines()[2:5]] == [
+        "default",
+        "resilient",
+        "retry-then-next",
+    ]
+
+
+def test_files_side_by_side(mine: Path, tmp_path: Path) -> None:
+    """Two policies on one incident, beside the peer."""
+    for name, timeout in (("a", 20), ("b", 0.5)):
+        (tmp_path / f"{name}.toml").write_text(f"timeout = {timeout}")
+    reports = figures(mine, "--policy", tmp_path / "a.toml", "--policy", tmp_path / "b.toml")
+    assert [*reports] == ["a", "b", "retry-then-next"]
+    assert reports["a"]["requests"] == {"p/one": 10, "f/two": 5}
+    assert (reports["a"]["answered"], reports["b"]["answered"]) == (10, 0)
+
+
+def test_seed_and_calls(mine: Path) -> None:
+    """The same seed, the same figures; another number of calls, another rate."""
+    args = ("outage", "--policy", "default", "--calls", 100)
+    assert figures(*args, "--seed", 3) == figures(*args, "--seed", 3) != figures(*args)
+    assert figures(mine, "--policy", "default", "--calls", 40)["default"]["calls"] == 40
+
+
+def test_a_page_is_written(mine: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """One file, which stands alone; without its folder nothing is played for it."""
+    path = tmp_path / "page.html"
+    assert run(mine, "--html", path).exit_code == 0
+    page = path.read_text()
+    assert page.startswith("<!DOCTYPE html>")
+    assert "retry-then-next" in page
+    assert "http" not in page
+    refused = run(mine, "--html", tmp_path)
+    assert (refused.exit_code, refused.stdout) == (2, "")
+    assert "name another file" in refused.stderr
+    monkeypatch.setattr(_simulate, "play", lambda *_: pytest.fail("it was played"))
+    refused = run(mine, "--html", tmp_path / "no" / "page.html")
+    assert refused.exit_code == 2
+    assert "no is no folder; make it" in refused.stderr
+
+
+def test_saved_records_are_played_again(tmp_path: Path) -> None:
+    """A file of JSON lines is a scenario; what is assumed is said."""
+    records = simulate(incident(failing(starts=5)), FallbackConfig()).records
+    path = tmp_path / "tuesday.jsonl"
+    path.write_text("\n".join(json.dumps(record.to_dict()) for record in records))
+    assert figures(path, "--policy", "default")["default"]["wasted"] == 5
+    printed = run(path, "--policy", "default").stdout
+    assert printed.startswith("tuesday: 10 calls on record")
+    assert "assumed: each call is a turn of its own" in printed
+
+
+def test_the_shipped_ones_are_listed() -> None:
+    """By name, with what happens."""
+    result = run("--list")
+    assert result.exit_code == 0
+    for name in shipped():
+        assert name in result.stdout
+
+
+@pytest.mark.parametrize(
+    ("args", "message"),
+    [
+        ((), "name a scenario, such as outage; --list shows those shipped"),
+        (("otage",), "otage: No such file or directory; pass a TOML file or a name; did you mean"),
+        (("outage", "--policy", "x"), "x: No such file or directory; pass a TOML file or a name"),
+        (("outage", "--policy", "default", "--policy", "default"), "'default' is there twice; gi"),
+        (("outage", "--calls", "0"), "calls: got 0; pass 1 or more"),
+        (("none.jsonl",), "none.jsonl: No such file or directory; pass a file with a record"),
+    ],
+)
+def test_a_mistake_is_status_2_and_one_line(args: tuple[str, ...], message: str) -> None:
+    """What, where, and what to do, on standard error."""
+    result = run(*args)
+    assert (result.exit_code, result.stdout) == (2, "")
+    assert message in result.stderr
+
+
+def test_interrupted(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Ctrl-C ends with 130 and no traceback, as with the other commands."""
+
+    def interrupt(*_: object, **__: object) -> None:
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(_simulate, "compare", interrupt)
+    result = run("outage")
+    assert (result.exit_code, result.output) == (130, "")

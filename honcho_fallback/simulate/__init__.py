@@ -1,0 +1,26 @@
+"""An outage simulator: what a policy does in an incident, in virtual time.
+
+The policy is the one that runs in production, through its own async driver; targets and time are
+simulated. Thousands of calls take a second::
+
+    print(compare(load_scenario("outage"), {"mine": policy}))
+"""
+
+from honcho_fallback.simulate._policies import RetryThenNext, load_policy
+from honcho_fallback.simulate._replay import replay
+from honcho_fallback.simulate._report import Comparison, Report
+from honcho_fallback.simulate._run import compare, simulate
+from honcho_fallback.simulate._scenario import Scenario, load_scenario, shipped
+
+__all__ = [
+    "Comparison",
+    "Report",
+    "RetryThenNext",
+    "Scenario",
+    "compare",
+    "load_policy",
+    "load_scenario",
+    "replay",
+    "shipped",
+    "simulate",
+]

@@ -1,0 +1,156 @@
+"""The providers' side of a simulation: endpoints that answer, fail and hang, and count it."""
+
+from __future__ import annotations
+
+import asyncio
+from bisect import bisect_left, bisect_right
+from collections import Counter
+from contextlib import contextmanager
+from functools import partial
+from math import ceil, inf
+from random import Random
+from typing import TYPE_CHECKING
+
+from honcho_fallback import AnswerRejected
+from honcho_fallback.simulate._scenario import Phase, Price, Reply
+
+if TYPE_CHECKING:
+    from collections.abc import AsyncGenerator, Generator
+
+    from honcho_fallback import Attempt
+    from honcho_fallback.simulate._scenario import SimulatedTarget, Traffic
+
+# Where nobody hangs up, the kernel does: Linux gives up a silent connection after
+# tcp_keepalive_time (7200 s) and one that is never made after six SYNs (127 s).
+KEPT_ALIVE = 7200.0
+_CONNECTING = 127.0
+
+
+class SimulatedError(Exception):
+    """Carry what an SDK's exception would: a status, a code, a Retry-After in whole seconds."""
+
+    def __init__(
+        self, status: int, code: str | None = None, retry_after: float | None = None
+    ) -> None:
+        super().__init__(f"simulated HTTP {status}")
+        self.status_code = status
+        self.body = {"error": {"code": code}} if code else None
+        self.headers = {} if retry_after is None else {"retry-after": str(ceil(retry_after))}
+
+
+class RecordedError(AnswerRejected):
+    """Carry the failure that a record names; it is what ``classify`` says of it."""
+
+
+class ConnectTimeoutError(TimeoutError):
+    """Stand for a timeout before there was a connection."""
+
+
+dropped = partial(ConnectionResetError, "simulated: the connection was reset")
+
+
+class Endpoint:
+    """Play one target in an event loop's time, and count its requests."""
+
+    def __init__(self, target: SimulatedTarget, traffic: Traffic, seed: int) -> None:
+        self.requests = self.wasted = 0
+        self.money = self.lost = 0.0
+        self._target = target
+        self._stream = traffic.stream
+        self.is_priced = target.price is not None
+        price = target.price or Price()
+        tokens = price.per_million_input * traffic.input_tokens
+        tokens += price.per_million_output * traffic.output_tokens
+        self._price = price.per_call + tokens / 1_000_000
+        self._phases = (Phase(kind="up"), *target.phases)
+        self._starts = [phase.starts for phase in self._phases]
+        self._times = [at for at, _ in target.recorded]
+        # Requests of each window of each phase, and of each moment on record.
+        self._seen: Counter[float | tuple[float, int]] = Counter()
+        # Of its own: its n-th request has the same luck under every policy.
+        self._rng = Random(f"{seed}:{target.name}")  # noqa: S311 # no secrets
+
+    async def ask(self, attempt: Attempt) -> str:
+        """Answer one request as a whole."""
+        async for _ in self.stream(attempt):
+            pass
+        return "answer"
+
+    async def stream(self, attempt: Attempt) -> AsyncGenerator[str, None]:
+        """Answer one request in chunks, often enough for the caller's idle timeout."""
+        reply = self._reply(asyncio.get_running_loop().time())
+        first = reply.first if self._stream else None
+        written = reply.error is None or first is not None
+        with self._counted(self._price if written else 0.0):
+            if not reply.connected and attempt.connect_timeout is not None:
+                await asyncio.sleep(min(reply.seconds, attempt.connect_timeout))
+                raise ConnectTimeoutError(f"{self._target.name} made no connection")
+            rest, pieces = reply.seconds, 1
+            if first is not None:
+                await asyncio.sleep(first)
+                yield "content"
+                rest -= first
+                if attempt.idle_timeout is not None and not reply.quiet:
+                    pieces = ceil(2 * rest / attempt.idle_timeout)
+            for _ in range(pieces):
+                await asyncio.sleep(rest / pieces)
+                if reply.error is None or pieces > 1:
+                    yield "content"
+            if reply.error is not None:
+                raise reply.error()
+
+    @contextmanager
+    def _counted(self, price: float) -> Generator[None, None, None]:
+        """Count a request; what was written is paid for, whether anybody still waits or not."""
+        self.requests += 1
+        self.money += price
+        try:
+            yield
+        except BaseException:
+            self.wasted += 1
+            self.lost += price
+            raise
+
+    def _reply(self, now: float) -> Reply:
+        if self._times:
+            return self._recorded(round(now, 6))
+        number = bisect_right(self._starts, now)
+        phase, end = self._phases[number - 1], [*self._starts, inf][number]
+        since, left = now - phase.starts, end - now
+        # Two draws for every request, used or not: the next one's luck depends on nothing else.
+        luck, normal = self._rng.random(), self._rng.gauss()
+        usual = self._target.latency.seconds(normal)
+        share = phase.share * (left / (since + left) if phase.kind == "recovering" else 1.0)
+        is_answered = phase.kind in {"up", "slow"} or luck >= share
+        if phase.kind == "rate_limited":
+            window = int(since // phase.window)
+            self._seen[phase.starts, window] += 1
+            is_answered = self._seen[phase.starts, window] <= phase.calls
+            rest = (window + 1) * phase.window - since if phase.says_when else None
+            phase = phase.model_copy(update={"status": 429, "retry_after": rest})
+        if is_answered:
+            seconds = phase.latency.seconds(normal) if phase.latency else usual * phase.factor
+            return Reply(seconds, None, seconds * self._target.first)
+        if phase.kind == "unreachable":
+            return Reply(_CONNECTING, ConnectTimeoutError, connected=False)
+        first = usual * self._target.first if phase.after_content and self._stream else None
+        after = (first or 0.0) + phase.delay
+        if phase.kind == "silent":
+            return Reply(after - phase.delay + min(left, KEPT_ALIVE), dropped, first, quiet=True)
+        if phase.kind == "dropped":
+            return Reply(after, dropped, first)
+        is_quota = phase.kind == "quota"
+        facts = (429, "insufficient_quota") if is_quota else (phase.status, phase.code)
+        return Reply(after, partial(SimulatedError, *facts, phase.retry_after), first)
+
+    def _recorded(self, now: float) -> Reply:
+        """Repeat what was seen nearest in time; requests of the same moment take turns."""
+        times = self._times
+        after = bisect_left(times, now)
+        if after == len(times) or (after and now - times[after - 1] <= times[after] - now):
+            after -= 1
+        nearest = times[after]
+        start, end = bisect_left(times, nearest), bisect_right(times, nearest)
+        turn = self._seen[nearest] % (end - start)
+        self._seen[nearest] += 1
+        return self._target.recorded[start + turn][1]

@@ -1,0 +1,119 @@
+"""What happened, as a scenario: saved records played again under another policy."""
+
+from __future__ import annotations
+
+from functools import partial
+from pathlib import Path
+from statistics import median
+from typing import TYPE_CHECKING
+
+from honcho_fallback import Failure, FailureKind, FallbackConfigError
+from honcho_fallback.records import RecordError, read_records
+from honcho_fallback.simulate._endpoint import KEPT_ALIVE, RecordedError, dropped
+from honcho_fallback.simulate._scenario import Latency, Reply, Scenario, SimulatedTarget, Traffic
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+    from honcho_fallback import AttemptRecord, CallRecord
+
+# What says nothing about a provider.
+_OURS = frozenset({FailureKind.CANCELLED, FailureKind.LOCAL})
+_LEAST = 0.001  # seconds: no scenario and no answer is shorter
+
+
+def replay(records: str | Path | Iterable[CallRecord], *, name: str = "replay") -> Scenario:
+    """Build a scenario from what calls met.
+
+    A request in the simulation meets what the request on record that is nearest in time met at
+    the same target, so the policy that made the records fares as it did. What they cannot say is
+    assumed (``Scenario.assumptions``): a target that nobody asked answers, in the median time of
+    all answers; after a timeout nothing would have come; each call is a turn of its own; and
+    limits are repeated as seen, not counted. Cancelled attempts and local errors say nothing about
+    a provider and are left out.
+
+    Args:
+        records: Of calls over the same targets; or a file with ``json.dumps(record.to_dict())`` on
+            each line.
+        name: The scenario's.
+
+    Raises:
+        FallbackConfigError: There are none, the file cannot be read, or a line is no record.
+    """
+    if isinstance(records, str | Path):
+        records = _read(records)
+    calls = sorted(records, key=lambda call: call.started_at)
+    if not calls:
+        raise FallbackConfigError.about("records", "there are none", "pass at least one")
+    start = calls[0].started_at
+    replies: dict[str, list[tuple[float, Reply]]]
+    replies = {target: [] for call in calls for target in call.chain}
+    attempts = [(call, attempt) for call in calls for attempt in call.attempts]
+    for call, attempt in attempts:
+        if attempt.kind not in _OURS:
+            at = round(max(0.0, call.started_at - start + attempt.started), 6)
+            replies[attempt.target].append((at, _reply(call, attempt)))
+    usual = median([one.seconds for _, one in attempts if one.kind is None] or [1.0])
+    unknown = [target for target, pairs in replies.items() if not pairs]
+    silent = dict.fromkeys(one.target for _, one in attempts if _is_unanswered(one))
+    times = [call.started_at - start for call in calls]
+    return Scenario(
+        name=name,
+        summary=f"{len(calls)} calls on record, played again.",
+        seconds=times[-1] + _LEAST,
+        traffic=Traffic(
+            kind="recorded",
+            at=tuple(times),
+            stream=any(call.time_to_first_token is not None for call in calls),
+        ),
+        targets=tuple(
+            SimulatedTarget(
+                name=target,
+                latency=Latency(median=max(_LEAST, usual)),
+                recorded=tuple(sorted(pairs, key=lambda pair: pair[0])),
+            )
+            for target, pairs in replies.items()
+        ),
+        started_at=start,
+        assumptions=(
+            *(f"{one} was never asked; it would answer in {usual:.2f} s" for one in unknown),
+            *(f"{one} would not have answered after the timeouts on record" for one in silent),
+            *(["each call is a turn of its own"] if len(calls) > 1 else []),
+        ),
+    )
+
+
+def _read(path: str | Path) -> list[CallRecord]:
+    try:
+        return list(read_records(path))
+    except RecordError as error:
+        fix = "write json.dumps(record.to_dict()) on each line"
+        raise FallbackConfigError.about(str(path), str(error), fix) from None
+    except OSError as error:
+        problem, fix = error.strerror or "it is no file", "pass a file with a record on each line"
+        raise FallbackConfigError.about(str(path), problem, fix) from None
+
+
+def _is_unanswered(attempt: AttemptRecord) -> bool:
+    """Tell whether the caller hung up, so that nobody knows what would have come."""
+    return attempt.kind is FailureKind.TIMEOUT and attempt.status is None
+
+
+def _reply(call: CallRecord, attempt: AttemptRecord) -> Reply:
+    # Only a call's last attempt can have brought content.
+    content_at = call.time_to_first_token if attempt is call.attempts[-1] else None
+    first = None if content_at is None else max(0.0, content_at - attempt.started)
+    if attempt.kind is None:
+        return Reply(attempt.seconds, None, first)
+    if _is_unanswered(attempt):
+        connected = "connect" not in (attempt.error or "").lower()
+        seconds = max(attempt.seconds, KEPT_ALIVE)
+        return Reply(seconds, dropped, first, quiet=first is not None, connected=connected)
+    failure = Failure.of(
+        attempt.kind,
+        status=attempt.status,
+        code=attempt.code,
+        retry_after=attempt.retry_after,
+        reason="on record",
+    )
+    return Reply(attempt.seconds, partial(RecordedError, failure), first)

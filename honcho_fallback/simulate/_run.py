@@ -1,0 +1,225 @@
+"""Play an incident: turns begin, their calls overlap, a report comes out."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import random
+import threading
+from contextlib import contextmanager
+from copy import copy
+from dataclasses import replace
+from math import ceil
+from typing import TYPE_CHECKING
+
+from honcho_fallback import (
+    ConfigOptions,
+    Cooldown,
+    FallbackConfig,
+    FallbackConfigError,
+    FallbackPolicy,
+    Runtime,
+)
+from honcho_fallback.simulate._endpoint import Endpoint
+from honcho_fallback.simulate._loop import run_in_virtual_time
+from honcho_fallback.simulate._policies import RETRY_THEN_NEXT, RetryThenNext
+from honcho_fallback.simulate._report import Comparison, Report
+
+if TYPE_CHECKING:
+    from collections.abc import Generator, Mapping, Sequence
+
+    from honcho_fallback import CallRecord, FallbackRun
+    from honcho_fallback.simulate._policies import Contender
+    from honcho_fallback.simulate._scenario import Scenario
+
+_SDK_DEFAULTS = RetryThenNext()
+
+
+def compare(
+    scenario: Scenario,
+    policies: Mapping[str, Contender] | None = None,
+    *,
+    calls: int | None = None,
+    seed: int = 0,
+    peer: RetryThenNext | None = _SDK_DEFAULTS,
+) -> Comparison:
+    """Play the same incident once for each policy.
+
+    Args:
+        scenario: The incident.
+        policies: By name; default: ``FallbackConfig()`` and ``FallbackConfig.resilient()``.
+        calls: As for ``simulate``.
+        seed: As for ``simulate``.
+        peer: What stands beside them as ``retry-then-next``, or None.
+
+    Raises:
+        FallbackConfigError: As ``simulate``.
+    """
+    if policies is None:
+        policies = {"default": FallbackConfig(), "resilient": FallbackConfig.resilient()}
+    if peer is not None and RETRY_THEN_NEXT not in policies:
+        policies = {**policies, RETRY_THEN_NEXT: peer}
+    reports = tuple(
+        simulate(scenario, policy, name=name, calls=calls, seed=seed)
+        for name, policy in policies.items()
+    )
+    return Comparison(scenario.name, scenario.summary, scenario.assumptions, reports)
+
+
+def simulate(
+    scenario: Scenario,
+    policy: Contender,
+    *,
+    name: str = "policy",
+    calls: int | None = None,
+    seed: int = 0,
+) -> Report:
+    """Play an incident under a policy, in virtual time.
+
+    The same scenario, policy and seed give the same report. Under one seed, every policy meets
+    the same turns at the same times, and a target's n-th request the same luck. While it runs, the
+    module ``random`` is seeded: waits are drawn from it. Play in one thread at a time.
+
+    The policy's observers are not informed, its clients and credentials not touched, its hooks on
+    answers not called (there are none). The cooldown and the retry budget are empty copies; those
+    of the policy stay as they are.
+
+    Args:
+        scenario: The incident.
+        policy: A policy as in production, whose targets bear the scenario's names; a config, for
+            the scenario's own chain; or a ``RetryThenNext``.
+        name: What the report calls it.
+        calls: About how many are made, by another rate of traffic; default: the scenario's.
+        seed: Of everything drawn.
+
+    Raises:
+        FallbackConfigError: The policy has a target that the scenario does not know, or the number
+            of calls is out of range.
+    """
+    if calls is not None:
+        traffic = scenario.traffic.with_calls(calls, scenario.seconds)
+        scenario = scenario.model_copy(update={"traffic": traffic})
+    if isinstance(policy, RetryThenNext):
+        policy = policy.config()
+    if isinstance(policy, FallbackConfig):
+        policy = FallbackPolicy(scenario.chain(), policy, agent=name)
+    if not isinstance(policy, FallbackPolicy):  # pyright: ignore[reportUnnecessaryIsInstance] # users without a type checker
+        fix = "pass a FallbackPolicy, a FallbackConfig or a RetryThenNext"
+        raise FallbackConfigError.about("policy", f"got a {type(policy).__name__}", fix)
+    scenario.chain(target.name for target in policy.targets)
+    return run_in_virtual_time(lambda: _play(scenario, policy, name, seed))
+
+
+async def _play(scenario: Scenario, policy: FallbackPolicy, name: str, seed: int) -> Report:
+    """Begin the turns when their time comes, and wait until the last call has ended."""
+    loop, traffic = asyncio.get_running_loop(), scenario.traffic
+    endpoints = {target.name: Endpoint(target, traffic, seed) for target in scenario.targets}
+    runtime = Runtime(monotonic=loop.time, time=lambda: scenario.started_at + loop.time())
+    policy = _isolated(policy, runtime)
+    rng = random.Random(f"{seed}:traffic")  # noqa: S311 # no secrets
+    records: list[CallRecord | None] = []
+
+    async def play_turn() -> None:
+        with policy.turn():
+            for iteration in range(traffic.iterations):
+                if iteration:
+                    await asyncio.sleep(traffic.pause)
+                number, run = len(records), policy.start()
+                records.append(None)
+                await _call(policy, run, endpoints, stream=traffic.stream)
+                # A simulation can be repeated to the letter, names of calls included.
+                records[number] = replace(run.record, call_id=f"simulated-{number + 1}")
+                if run.outcome != "success":
+                    return
+
+    with _undisturbed(seed):
+        async with asyncio.TaskGroup() as turns:
+            for at in traffic.times(scenario.seconds, rng):
+                if at > loop.time():
+                    await asyncio.sleep(at - loop.time())
+                turns.create_task(play_turn())
+    return _report(name, [record for record in records if record], endpoints)
+
+
+def _report(name: str, records: Sequence[CallRecord], endpoints: Mapping[str, Endpoint]) -> Report:
+    seconds = sorted(record.seconds for record in records) or [0.0]
+    answered = sum(record.outcome == "success" for record in records)
+    is_priced = any(endpoint.is_priced for endpoint in endpoints.values())
+    return Report(
+        name=name,
+        calls=len(records),
+        answered=answered,
+        success_rate=answered / max(1, len(records)),
+        p50=seconds[ceil(0.50 * len(seconds)) - 1],
+        p95=seconds[ceil(0.95 * len(seconds)) - 1],
+        requests={target: endpoint.requests for target, endpoint in endpoints.items()},
+        wasted=sum(endpoint.wasted for endpoint in endpoints.values()),
+        money=sum(endpoint.money for endpoint in endpoints.values()) if is_priced else None,
+        lost=sum(endpoint.lost for endpoint in endpoints.values()) if is_priced else None,
+        records=tuple(records),
+    )
+
+
+async def _call(
+    policy: FallbackPolicy, run: FallbackRun, endpoints: Mapping[str, Endpoint], *, stream: bool
+) -> None:
+    try:
+        if not stream:
+            await policy.acall(lambda one: endpoints[one.target.name].ask(one), run=run)
+            return
+        async for _ in policy.astream(lambda one: endpoints[one.target.name].stream(one), run=run):
+            pass
+    except Exception:
+        # What ends a call is for its caller; anything else is a bug of ours.
+        if run.outcome == "running":
+            raise
+
+
+class _Refreshable:
+    """Stand for a credential: there is nothing in it, and a refresh works at once."""
+
+    def get(self) -> str:
+        """Return what nobody reads."""
+        return ""
+
+    async def refresh(self) -> None:
+        """Take no time."""
+
+
+def _isolated(policy: FallbackPolicy, runtime: Runtime) -> FallbackPolicy:
+    """Copy a policy so that it neither sees nor changes anything outside of the simulation."""
+    config, options = policy.config, ConfigOptions(validate=None)
+    store = config.cooldown
+    if store is not None and store.shared is None:
+        options["cooldown"] = copy(store)
+    elif store is not None:  # one that other processes share becomes one of this process
+        base, cap = getattr(store, "base", 60.0), getattr(store, "cap", 14400.0)
+        options["cooldown"] = Cooldown(base, cap)
+    if config.retry_budget is not None:
+        options["retry_budget"] = copy(config.retry_budget)
+    if config.transport_recovery is not None:
+        options["transport_recovery"] = replace(config.transport_recovery, rebuild=None)
+    targets = [
+        replace(target, client=None, credential=target.credential and _Refreshable())
+        for target in policy.targets
+    ]
+    config = config.replace(**options)
+    return FallbackPolicy(targets, config, agent=policy.agent, runtime=runtime)
+
+
+@contextmanager
+def _undisturbed(seed: int) -> Generator[None, None, None]:
+    """Seed what wait strategies draw from, and keep this thread's switches out of the log."""
+    state, thread = random.getstate(), threading.get_ident()
+    logger = logging.getLogger("honcho_fallback")
+
+    def is_from_elsewhere(record: logging.LogRecord) -> bool:
+        return record.thread != thread
+
+    logger.addFilter(is_from_elsewhere)
+    random.seed(seed)
+    try:
+        yield
+    finally:
+        random.setstate(state)
+        logger.removeFilter(is_from_elsewhere)

@@ -1,0 +1,320 @@
+"""An incident as data: the traffic, the targets, and what each of them does when."""
+
+from __future__ import annotations
+
+import tomllib
+from collections.abc import Callable, Mapping
+from difflib import get_close_matches
+from heapq import merge
+from importlib.resources import files
+from itertools import accumulate, count, pairwise, takewhile
+from math import exp, log
+from pathlib import Path
+from statistics import NormalDist
+from typing import TYPE_CHECKING, Annotated, Any, ClassVar, NamedTuple, Self, cast
+
+from pydantic import (
+    BaseModel,
+    ConfigDict,
+    Field,
+    ValidationError,
+    field_validator,
+    model_validator,
+)
+
+from honcho_fallback import FallbackConfigError, Target
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Iterator
+    from random import Random
+
+Name = Annotated[str, Field(min_length=1)]
+Seconds = Annotated[float, Field(gt=0)]
+NotNegative = Annotated[float, Field(ge=0)]
+Share = Annotated[float, Field(gt=0, le=1)]
+Count = Annotated[int, Field(ge=0)]
+
+_SHIPPED = files("honcho_fallback.simulate") / "scenarios"
+_P99 = NormalDist().inv_cdf(0.99)
+
+
+class _Part(BaseModel):
+    """Be a table of a scenario: frozen, and a wrong key is answered with the nearest right one."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid", allow_inf_nan=False)
+
+    # For each kind the keys that it needs and those that it may have; other fields go with all.
+    kinds: ClassVar[Mapping[str, tuple[str, str]]] = {}
+
+    @model_validator(mode="before")
+    @classmethod
+    def _check_keys(cls, given: Any) -> Any:
+        if not isinstance(given, dict):
+            return given
+        table = cast("dict[str, Any]", given)
+        known, needed = list(cls.model_fields), list[str]()
+        if cls.kinds:
+            kind = str(table.get("kind", ""))
+            if kind not in cls.kinds:
+                raise ValueError(f"no such kind as {kind!r}; {suggestion(kind, cls.kinds)}")
+            needed, optional = (keys.split() for keys in cls.kinds[kind])
+            others = " ".join(" ".join(keys) for keys in cls.kinds.values()).split()
+            known = [key for key in known if key in needed + optional or key not in others]
+        for key in table:
+            if key not in known:
+                raise ValueError(f"no such key as {key!r}; {suggestion(key, known)}")
+        for key in needed:
+            if key not in table:
+                raise ValueError(f"{key} is missing; add it")
+        return table
+
+
+class Latency(_Part):
+    """Describe how long answers take: a lognormal distribution, or a constant without ``p99``."""
+
+    median: Seconds
+    p99: Seconds | None = None
+
+    @model_validator(mode="before")
+    @classmethod
+    def _a_number_is_a_constant(cls, given: Any) -> Any:
+        is_number = isinstance(given, int | float) and not isinstance(given, bool)
+        return {"median": given} if is_number else given
+
+    @model_validator(mode="after")
+    def _the_tail_is_above(self) -> Self:
+        if self.p99 is not None and self.p99 < self.median:
+            raise ValueError(f"p99 is {self.p99:g}; pass the median ({self.median:g}) or more")
+        return self
+
+    def seconds(self, normal: float) -> float:
+        """Return how long an answer takes, given a draw from the standard normal distribution."""
+        spread = 0.0 if self.p99 is None else log(self.p99 / self.median) / _P99
+        return self.median * exp(spread * normal)
+
+
+class Price(_Part):
+    """Say what an answer costs, in whatever currency; refusals cost nothing."""
+
+    per_call: NotNegative = 0.0
+    per_million_input: NotNegative = 0.0
+    per_million_output: NotNegative = 0.0
+
+
+class Phase(_Part):
+    """Say what a target does from some moment until its next phase."""
+
+    kinds: ClassVar[Mapping[str, tuple[str, str]]] = {
+        "up": ("", "latency"),
+        "slow": ("factor", ""),
+        "failing": ("status", "code retry_after delay share after_content"),
+        # Its share falls to nothing by the end of the phase.
+        "recovering": ("", "status code retry_after delay share after_content"),
+        "quota": ("", "retry_after delay share after_content"),  # 429, insufficient_quota
+        "rate_limited": ("calls window", "says_when delay"),
+        "dropped": ("", "delay share after_content"),
+        "silent": ("", "share after_content"),
+        "unreachable": ("", ""),  # nobody can connect
+    }
+    kind: str
+    starts: NotNegative = 0.0  # seconds after the scenario's start
+    latency: Latency | None = None  # another one than the target's
+    factor: Annotated[float, Field(ge=1)] = 1.0  # how many times the usual time
+    status: Annotated[int, Field(ge=400, le=599)] = 503
+    code: str | None = None  # the provider's error code
+    retry_after: NotNegative | None = None  # seconds that a refusal asks to be left alone
+    delay: NotNegative = 0.05  # seconds until a refusal is there, or the connection breaks
+    share: Share = 1.0  # of the requests; the others are answered
+    after_content: bool = False  # whether a stream brings content first
+    calls: Count = 0  # requests answered per window, the first of which begins with the phase
+    window: Seconds = 60.0  # its length
+    says_when: bool = True  # whether Retry-After tells when the window ends
+
+
+class Reply(NamedTuple):
+    """Say what a provider does with one request, for as long as the caller waits."""
+
+    seconds: float  # until the answer is complete, or the error is there
+    error: Callable[[], Exception] | None = None
+    first: float | None = None  # seconds until a stream's first content
+    quiet: bool = False  # nothing comes between the first content and the end
+    connected: bool = True
+
+
+class SimulatedTarget(_Part):
+    """Describe one target of a scenario; before its first phase it is up."""
+
+    name: Name  # as in the policy's chain, such as openai/gpt-5.5
+    latency: Latency
+    first: Share = 0.25  # of an answer's time passes before a stream's first content
+    price: Price | None = None
+    phases: tuple[Phase, ...] = ()
+    recorded: tuple[tuple[float, Reply], ...] = ()  # instead of phases, in order of time
+
+    @field_validator("phases")
+    @classmethod
+    def _in_order(cls, phases: tuple[Phase, ...]) -> tuple[Phase, ...]:
+        if any(later.starts <= earlier.starts for earlier, later in pairwise(phases)):
+            raise ValueError("each phase must start later than the one before; reorder them")
+        if phases and phases[-1].kind == "recovering":
+            raise ValueError("a recovery needs an end; add a phase after it")
+        return phases
+
+
+class Traffic(_Part):
+    """Say when turns begin, and what a turn is made of."""
+
+    kinds: ClassVar[Mapping[str, tuple[str, str]]] = {
+        "steady": ("per_second", ""),  # at even distances
+        "poisson": ("per_second", ""),  # independently of each other
+        "bursts": ("every turns_each", "per_second"),  # over a poisson stream of others
+        "recorded": ("at", ""),
+    }
+    kind: str
+    per_second: NotNegative = 0.0  # turns
+    every: Seconds = 60.0  # from burst to burst; the first comes after as many
+    turns_each: Annotated[int, Field(ge=1)] = 1  # of one burst
+    at: tuple[NotNegative, ...] = ()  # in seconds, in order
+    iterations: Annotated[int, Field(ge=1)] = 1  # calls of a turn; one that fails ends it
+    pause: NotNegative = 0.0  # seconds between two of them, such as a tool's
+    stream: bool = False
+    input_tokens: Count = 0  # of one request, for prices
+    output_tokens: Count = 0
+
+    def times(self, seconds: float, rng: Random) -> Iterator[float]:
+        """Yield when turns begin, in order."""
+        rate, times = self.per_second, iter(self.at)
+        if rate and self.kind == "steady":
+            times = (number / rate for number in count())
+        elif rate:
+            times = accumulate(rng.expovariate(rate) for _ in count())
+        if self.kind == "bursts":
+            bursts = (number * self.every for number in count(1) for _ in range(self.turns_each))
+            times = merge(bursts, times)
+        return takewhile(lambda at: at < seconds, times)
+
+    def with_calls(self, calls: int, seconds: float) -> Traffic:
+        """Return the same at another rate: about so many calls, if all turns complete."""
+        turns = self.per_second * seconds
+        if self.kind == "bursts":
+            turns += (-(-seconds // self.every) - 1) * self.turns_each
+        if calls < 1:
+            raise FallbackConfigError.about("calls", f"got {calls}", "pass 1 or more")
+        if not turns:
+            problem = "this traffic has no rate that could change"
+            raise FallbackConfigError.about("calls", problem, "leave it out")
+        factor = calls / (turns * self.iterations)
+        each = max(1, round(self.turns_each * factor))
+        rates = {"per_second": self.per_second * factor, "turns_each": each}
+        return self.model_copy(update=rates)
+
+
+class Scenario(_Part):
+    """Hold one incident; ``parse`` builds it from a mapping as a TOML file holds it."""
+
+    name: Name
+    summary: str = ""
+    seconds: Seconds  # how long turns are begun; those under way are finished
+    traffic: Traffic
+    targets: tuple[SimulatedTarget, ...]  # the default chain, the primary first
+    started_at: float = 0.0  # in seconds since the epoch, for records
+    assumptions: tuple[str, ...] = ()  # what it takes for granted
+
+    @field_validator("targets")
+    @classmethod
+    def _check_names(cls, targets: tuple[SimulatedTarget, ...]) -> tuple[SimulatedTarget, ...]:
+        if not targets:
+            raise ValueError("there are none; describe at least one")
+        if len({target.name for target in targets}) < len(targets):
+            raise ValueError("two have the same name; give one of them another")
+        return targets
+
+    def chain(self, names: Iterable[str] | None = None) -> tuple[Target, ...]:
+        """Return targets for a policy.
+
+        Args:
+            names: Which, in which order; default: all, in the scenario's.
+
+        Raises:
+            FallbackConfigError: The scenario has no such target.
+        """
+        known = [target.name for target in self.targets]
+        names = known if names is None else list(names)
+        for name in names:
+            if name not in known:
+                problem = f"scenario {self.name!r} has no {name!r}"
+                fix = f"{suggestion(name, known)}, or describe this one in it"
+                raise FallbackConfigError.about("targets", problem, fix)
+        parts = ((name, *name.rpartition("/")) for name in names)
+        return tuple(
+            Target(model, provider=provider or None, name=name)
+            for name, provider, _, model in parts
+        )
+
+    @classmethod
+    def parse(cls, given: Mapping[str, Any], source: str = "scenario") -> Scenario:
+        """Build a scenario from plain values, as TOML or JSON hold them.
+
+        Args:
+            given: Keys and values, tables as mappings.
+            source: What messages call it, such as the file's name.
+
+        Raises:
+            FallbackConfigError: A key is unknown or missing, or a value out of range.
+        """
+        try:
+            return cls.model_validate(dict(given))
+        except ValidationError as error:
+            raise FallbackConfigError(explain(error, source)) from None
+
+
+def suggestion(given: object, known: Iterable[str]) -> str:
+    """Say what to write instead of an unknown word: the nearest known one, and all of them."""
+    known = list(known)
+    near = get_close_matches(str(given), known, 1)
+    guess = f"did you mean {near[0]!r}? " if near else ""
+    return f"{guess}choose from {', '.join(known)}"
+
+
+def explain(error: ValidationError, source: str) -> str:
+    """Say on a line for each mistake where it is and what to do."""
+    lines: list[str] = []
+    for detail in error.errors(include_url=False):
+        steps = (f"[{step}]" if isinstance(step, int) else f".{step}" for step in detail["loc"])
+        where = f"{source}: {''.join(steps).removeprefix('.')}".removesuffix(": ")
+        message = detail["msg"].removeprefix("Value error, ")
+        if detail["type"] == "missing":
+            message = "is missing; add it"
+        lines.append(f"{where}: {message}")
+    return "\n".join(lines)
+
+
+def shipped() -> tuple[str, ...]:
+    """Name the scenarios that come with the package."""
+    return tuple(sorted(Path(one.name).stem for one in _SHIPPED.iterdir() if ".toml" in one.name))
+
+
+def load_scenario(source: str | Path) -> Scenario:
+    """Read a scenario: one that is shipped, by name, or a TOML file.
+
+    Args:
+        source: Such as ``"outage"`` or ``"incident.toml"``.
+
+    Raises:
+        FallbackConfigError: There is none, it is no TOML, or a key or value is wrong.
+    """
+    if source in shipped():
+        text = (_SHIPPED / f"{source}.toml").read_text(encoding="utf-8")
+        return Scenario.parse(tomllib.loads(text), str(source))
+    return Scenario.parse(read_toml(source, shipped()), str(source))
+
+
+def read_toml(source: str | Path, names: Iterable[str]) -> dict[str, Any]:
+    """Read a TOML file; the error also names what else could have been meant."""
+    try:
+        return tomllib.loads(Path(source).read_text(encoding="utf-8"))
+    except OSError as error:
+        fix = f"pass a TOML file or a name; {suggestion(source, names)}"
+        raise FallbackConfigError.about(str(source), error.strerror or "no file", fix) from None
+    except ValueError as error:
+        raise FallbackConfigError.about(str(source), f"no TOML: {error}", "correct it") from None
