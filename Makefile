@@ -97,7 +97,7 @@ clean:
 
 .venv-demo/.installed: pyproject.toml constraints.txt
 	$(PYTHON) -m venv $(@D)
-	$(call INSTALL,$(@D)/bin) --editable '.[testing]' openai
+	$(call INSTALL,$(@D)/bin) --no-compile --editable '.[testing]' openai
 	touch $@
 
 .venv/.linters: .venv/.installed
