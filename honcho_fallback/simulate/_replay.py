@@ -52,7 +52,7 @@ def replay(records: str | Path | Iterable[CallRecord], *, name: str = "replay") 
     for call, attempt in attempts:
         if attempt.kind not in _OURS:
             at = round(max(0.0, call.started_at - start + attempt.started), 6)
-            replies[attempt.target].append((at, _reply(call, attempt)))
+            replies.setdefault(attempt.target, []).append((at, _reply(call, attempt)))
     usual = median([one.seconds for _, one in attempts if one.kind is None] or [1.0])
     unknown = [target for target, pairs in replies.items() if not pairs]
     silent = dict.fromkeys(one.target for _, one in attempts if _is_unanswered(one))

@@ -11,17 +11,7 @@ if TYPE_CHECKING:
 
     from honcho_fallback import CallRecord
 
-_HEADINGS = (
-    "policy",
-    "calls",
-    "answered",
-    "p50 s",
-    "p95 s",
-    "requests",
-    "wasted",
-    "money",
-    "lost",
-)
+_HEADS = ("policy", "calls", "answered", "p50 s", "p95 s", "requests", "wasted", "money", "lost")
 
 
 @dataclass(frozen=True, slots=True)
@@ -80,7 +70,7 @@ class Comparison:
         return {one.name: one for one in self.reports}[name]
 
     def __str__(self) -> str:
-        rows = [_HEADINGS, *map(_cells, self.reports)]
+        rows = [_HEADS, *map(_cells, self.reports)]
         if all(one.money is None for one in self.reports):
             rows = [row[:-2] for row in rows]
         widths = [max(map(len, column)) for column in zip(*rows, strict=True)]

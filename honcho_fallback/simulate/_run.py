@@ -1,16 +1,18 @@
-"""Play an incident: turns begin, their calls overlap, a report comes out."""
+"""Play an incident in virtual time: turns begin, their calls overlap, a report comes out."""
 
 from __future__ import annotations
 
 import asyncio
 import logging
 import random
+import selectors
 import threading
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from copy import copy
 from dataclasses import replace
 from math import ceil
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any, TypeVar
 
 from honcho_fallback import (
     ConfigOptions,
@@ -21,16 +23,17 @@ from honcho_fallback import (
     Runtime,
 )
 from honcho_fallback.simulate._endpoint import Endpoint
-from honcho_fallback.simulate._loop import run_in_virtual_time
 from honcho_fallback.simulate._policies import RETRY_THEN_NEXT, RetryThenNext
 from honcho_fallback.simulate._report import Comparison, Report
 
 if TYPE_CHECKING:
-    from collections.abc import Generator, Mapping, Sequence
+    from collections.abc import Callable, Coroutine, Generator, Mapping, Sequence
 
     from honcho_fallback import CallRecord, FallbackRun
     from honcho_fallback.simulate._policies import Contender
     from honcho_fallback.simulate._scenario import Scenario
+
+T = TypeVar("T")
 
 _SDK_DEFAULTS = RetryThenNext()
 
@@ -76,13 +79,10 @@ def simulate(
 ) -> Report:
     """Play an incident under a policy, in virtual time.
 
-    The same scenario, policy and seed give the same report. Under one seed, every policy meets
-    the same turns at the same times, and a target's n-th request the same luck. While it runs, the
-    module ``random`` is seeded: waits are drawn from it. Play in one thread at a time.
-
-    The policy's observers are not informed, its clients and credentials not touched, its hooks on
-    answers not called (there are none). The cooldown and the retry budget are empty copies; those
-    of the policy stay as they are.
+    The same scenario, policy and seed give the same report; under one seed, every policy meets the
+    same turns, and a target's n-th request the same luck. While it runs, the module ``random`` is
+    seeded, which waits are drawn from: play in one thread at a time. Nothing outside is touched:
+    no observer, client or credential; cooldown and retry budget are empty copies.
 
     Args:
         scenario: The incident.
@@ -223,3 +223,49 @@ def _undisturbed(seed: int) -> Generator[None, None, None]:
     finally:
         random.setstate(state)
         logger.removeFilter(is_from_elsewhere)
+
+
+class _Clock(selectors.DefaultSelector):
+    """Be where the loop waits: let time pass there at once."""
+
+    now = 0.0
+
+    def select(self, timeout: float | None = None) -> list[tuple[selectors.SelectorKey, int]]:
+        # Without a timer there is no time to go to; only a thread can wake the loop then.
+        ready = super().select(None if timeout is None else 0)
+        if timeout is not None and not ready:
+            self.now += max(0.0, timeout)
+        return ready
+
+
+class VirtualTimeLoop(asyncio.SelectorEventLoop):
+    """Run tasks that overlap in virtual time; the same tasks always run in the same order."""
+
+    def __init__(self) -> None:
+        self._clock = _Clock()
+        super().__init__(self._clock)
+
+    def time(self) -> float:
+        """Return the virtual time in seconds, from 0."""
+        return self._clock.now
+
+
+def run_in_virtual_time(main: Callable[[], Coroutine[Any, Any, T]]) -> T:
+    """Run a coroutine to its end, also where a loop is running already, as in a notebook."""
+    if not _is_loop_running():
+        return _run(main)
+    with ThreadPoolExecutor(1) as thread:  # a thread runs one loop at a time
+        return thread.submit(_run, main).result()
+
+
+def _run(main: Callable[[], Coroutine[Any, Any, T]]) -> T:
+    with asyncio.Runner(loop_factory=VirtualTimeLoop) as runner:
+        return runner.run(main())
+
+
+def _is_loop_running() -> bool:
+    try:
+        asyncio.get_running_loop()
+    except RuntimeError:
+        return False
+    return True

@@ -210,7 +210,10 @@ class Traffic(_Part):
 
 
 class Scenario(_Part):
-    """Hold one incident; ``parse`` builds it from a mapping as a TOML file holds it."""
+    """Hold one incident; ``parse`` builds it from a mapping as a TOML file holds it.
+
+    The shipped file ``scenarios/outage.toml`` says what may stand in one.
+    """
 
     name: Name
     summary: str = ""
@@ -245,11 +248,7 @@ class Scenario(_Part):
                 problem = f"scenario {self.name!r} has no {name!r}"
                 fix = f"{suggestion(name, known)}, or describe this one in it"
                 raise FallbackConfigError.about("targets", problem, fix)
-        parts = ((name, *name.rpartition("/")) for name in names)
-        return tuple(
-            Target(model, provider=provider or None, name=name)
-            for name, provider, _, model in parts
-        )
+        return tuple(map(_target, names))
 
     @classmethod
     def parse(cls, given: Mapping[str, Any], source: str = "scenario") -> Scenario:
@@ -266,6 +265,13 @@ class Scenario(_Part):
             return cls.model_validate(dict(given))
         except ValidationError as error:
             raise FallbackConfigError(explain(error, source)) from None
+
+
+def _target(name: str) -> Target:
+    provider, _, model = name.partition("/")
+    if provider and model:
+        return Target(model, provider=provider, name=name)
+    return Target(name)
 
 
 def suggestion(given: object, known: Iterable[str]) -> str:

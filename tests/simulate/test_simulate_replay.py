@@ -154,12 +154,15 @@ def test_what_says_nothing_about_a_provider_is_left_out() -> None:
 
 
 def test_streams_come_back_as_streams() -> None:
-    """First content and what broke after it."""
-    phase = {"kind": "dropped", "delay": 0.5, "after_content": True, "starts": 5}
-    before = simulate(incident(phase, traffic={"stream": True}), FIXED)
+    """First content and what broke after it; what failed before has brought none."""
+    late = {"kind": "dropped", "delay": 0.5, "after_content": True, "starts": 5}
+    phases = (failing(starts=2), {"kind": "up", "starts": 3}, late)
+    before = simulate(incident(*phases, traffic={"stream": True}), FIXED)
     after = simulate(replay(before.records), FIXED)
     assert facts(after.records) == facts(before.records)
-    assert [one.time_to_first_token for one in after.records] == pytest.approx([0.25] * 10)
+    times = [one.time_to_first_token for one in after.records]
+    assert times == pytest.approx([0.25, 0.25, 1.0, *[0.25] * 7])
+    assert asked(after)[2] == "pf"
     assert [one.outcome for one in after.records].count("interrupted") == 5
 
 

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+import subprocess
+import sys
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
@@ -121,11 +123,14 @@ def test_nothing_was_called() -> None:
 
 
 def test_public_names() -> None:
-    """Few, sorted, and each with a docstring; no picture library is needed."""
+    """Few, sorted, and each with a docstring; importing them loads nothing that draws."""
     names = honcho_fallback.simulate.__all__
     assert names == sorted(names)
     assert len(names) <= 14
     assert all(getattr(honcho_fallback.simulate, name).__doc__ for name in names)
+    code = "import sys, honcho_fallback.simulate; print({'matplotlib', 'rich'} & {*sys.modules})"
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert done.stdout.strip() == "set()"
 
 
 # The command.

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import re
+from importlib.resources import files
 from random import Random
 from typing import TYPE_CHECKING, Any
 
@@ -12,7 +14,7 @@ from incidents import PRIMARY, incident
 
 from honcho_fallback import FallbackConfig, FallbackConfigError
 from honcho_fallback.simulate import Scenario, load_scenario, shipped, simulate
-from honcho_fallback.simulate._scenario import Latency, Traffic
+from honcho_fallback.simulate._scenario import Latency, Phase, Price, SimulatedTarget, Traffic
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -35,6 +37,14 @@ def test_the_shipped_ones() -> None:
         assert 1000 < report.calls < 1400
         assert report.wasted > 0
         assert report.money
+
+
+def test_one_of_them_says_all_that_may_stand_in_one() -> None:
+    """The file that people copy names every kind and every key."""
+    text = (files("honcho_fallback.simulate") / "scenarios" / "outage.toml").read_text("utf-8")
+    words = {*re.findall(r"\w+", text)}
+    for part in (Traffic, Phase, SimulatedTarget, Price):
+        assert {*part.model_fields, *part.kinds} - {"recorded"} <= words
 
 
 def test_traffic() -> None:
@@ -186,5 +196,6 @@ def test_targets_become_a_chain() -> None:
     one, two = incident().chain()
     assert (one.name, one.provider, one.model) == (PRIMARY, "p", "one")
     assert [each.name for each in incident().chain([two.name, one.name])] == ["f/two", PRIMARY]
-    (plain,) = Scenario.parse(SOUND).chain()
-    assert (plain.name, plain.provider, plain.model) == ("a", None, "a")
+    for name, provider, model in (("a", None, "a"), ("a/b/c", "a", "b/c"), ("a/", None, "a/")):
+        (one,) = Scenario.parse(SOUND | target(name=name)).chain()
+        assert (one.name, one.provider, one.model) == (name, provider, model)

@@ -8,7 +8,7 @@ import threading
 from hypothesis import given
 from hypothesis import strategies as st
 
-from honcho_fallback.simulate._loop import run_in_virtual_time
+from honcho_fallback.simulate._run import run_in_virtual_time
 
 
 @given(st.lists(st.lists(st.floats(0, 1e5), max_size=4), max_size=6))
