@@ -1,7 +1,8 @@
 """Who is compared over sockets: each asks a primary and, when that fails, a fallback.
 
 The same clients as in a program, with their defaults where the row says so. A family loads its
-own framework and no other.
+own framework and no other. A competitor is made for the URL of a server that plays both providers
+and, where the primary hangs, with a timeout for the attempt at it.
 """
 
 # pydantic-ai and Haystack are installed in the peers' environment only, and LiteLLM's and
@@ -31,120 +32,64 @@ KEY = "not-a-key"
 
 
 @dataclass(frozen=True, slots=True)
-class Place:
-    """Say where the two providers are.
-
-    Args:
-        url: Of the server that plays both.
-        timeout: Seconds for one attempt at the primary, or None for the default.
-    """
-
-    url: str
-    timeout: float | None = None
-
-    @property
-    def primary(self) -> str:
-        return f"{self.url}/primary/v1"
-
-    @property
-    def backup(self) -> str:
-        return f"{self.url}/backup/v1"
-
-    @property
-    def limit(self) -> dict[str, Any]:
-        """Return the timeout as a keyword, where there is one."""
-        return {} if self.timeout is None else {"timeout": self.timeout}
-
-
-@dataclass(frozen=True, slots=True)
 class Client:
-    """Hold what is asked again and again.
+    """Hold what is asked again and again."""
 
-    Args:
-        ask: Makes one call; returns an awaitable unless ``is_sync``.
-        is_sync: Whether the call blocks; no event loop runs meanwhile.
-        forget: Forgets what a peer remembers across calls.
-    """
-
-    ask: Callable[[], Any]
+    ask: Callable[[], Any]  # makes one call; returns an awaitable unless ``is_sync``
     is_sync: bool = False
-    forget: Callable[[], object] = lambda: None
+    forget: Callable[[], object] = lambda: None  # forgets what a peer remembers across calls
 
 
 @dataclass(frozen=True, slots=True)
 class Competitor:
-    """Name one row.
-
-    Args:
-        name: As it is shown.
-        make: Builds its client for a place.
-        is_ours: Whether this package is in it.
-        is_cold: Whether its first call is measured in fresh processes, too.
-        peer: The row that it has to be as fast as, where that is the contract.
-    """
+    """Name one row."""
 
     name: str
-    make: Callable[[Place], Client]
+    make: Callable[..., Client]  # of a URL, and perhaps ``timeout=`` for the primary
     is_ours: bool = False
-    is_cold: bool = False
-    peer: str | None = None
+    is_cold: bool = False  # whether its first call is measured in fresh processes, too
+    peer: str | None = None  # the row that it has to be as fast as, where that is the contract
 
 
 def core() -> Iterator[Competitor]:
     """The openai SDK by itself and with this package's policy."""
     import openai
 
-    def clients(place: Place, kind: Any, limit: dict[str, Any], **options: Any) -> tuple[Any, Any]:
-        primary = kind(base_url=place.primary, api_key=KEY, **limit, **options)
-        return primary, kind(base_url=place.backup, api_key=KEY, **options)
+    def sdk(kind: Any, url: str, name: str, **options: Any) -> Any:
+        return kind(base_url=f"{url}/{name}/v1", api_key=KEY, **options)
 
     def ask(attempt: Attempt) -> Any:
-        return attempt.target.client.chat.completions.create(
-            model=attempt.target.model, messages=MESSAGES, timeout=attempt.timeout
-        )
+        target = attempt.target
+        question = {"model": target.model, "messages": MESSAGES, "timeout": attempt.timeout}
+        if target.provider == "anthropic":
+            return target.client.messages.create(max_tokens=100, **question)
+        return target.client.chat.completions.create(**question)
 
-    def policy(place: Place, kind: Any) -> FallbackPolicy:
-        primary, backup = clients(place, kind, {}, max_retries=0)
-        chain = [
-            Target("gpt-5.5", provider="one", client=primary),
-            Target("gpt-5.5", provider="two", client=backup),
+    def policy(primary: Any, backup: Any, provider: str, limit: Any) -> FallbackPolicy:
+        targets = [
+            Target("gpt-5.5", provider="openai", client=primary),
+            Target("gpt-5.5", provider=provider, client=backup),
         ]
-        return FallbackPolicy(chain, FallbackConfig(**place.limit))
+        return FallbackPolicy(targets, FallbackConfig(**limit))
 
-    def acall(place: Place) -> Client:
-        ready = policy(place, openai.AsyncOpenAI)
+    def ours(url: str, kind: Any = openai.AsyncOpenAI, **limit: Any) -> Client:
+        both = (sdk(kind, url, name, max_retries=0) for name in ("primary", "backup"))
+        ready = policy(*both, "other", limit)
+        if kind is openai.OpenAI:
+            return Client(lambda: ready.call(ask), is_sync=True)
         return Client(lambda: ready.acall(ask))
 
-    def call(place: Place) -> Client:
-        ready = policy(place, openai.OpenAI)
-        return Client(lambda: ready.call(ask), is_sync=True)
-
-    def to_anthropic(place: Place) -> Client:
+    def to_anthropic(url: str, **limit: Any) -> Client:
         import anthropic
 
-        primary, _ = clients(place, openai.AsyncOpenAI, {}, max_retries=0)
-        base_url = place.backup.removesuffix("/v1")
-        backup = anthropic.AsyncAnthropic(base_url=base_url, api_key=KEY, max_retries=0)
-        chain = [
-            Target("gpt-5.5", provider="openai", client=primary),
-            Target("claude-sonnet-5", provider="anthropic", client=backup),
-        ]
-        ready = FallbackPolicy(chain, FallbackConfig(**place.limit))
+        primary = sdk(openai.AsyncOpenAI, url, "primary", max_retries=0)
+        backup = anthropic.AsyncAnthropic(base_url=f"{url}/backup", api_key=KEY, max_retries=0)
+        ready = policy(primary, backup, "anthropic", limit)
+        return Client(lambda: ready.acall(ask))
 
-        def ask_either(attempt: Attempt) -> Any:
-            if attempt.is_fallback:
-                return attempt.target.client.messages.create(
-                    model=attempt.target.model,
-                    messages=MESSAGES,
-                    max_tokens=100,
-                    timeout=attempt.timeout,
-                )
-            return ask(attempt)
-
-        return Client(lambda: ready.acall(ask_either))
-
-    def plain(place: Place, **options: Any) -> Client:
-        primary, backup = clients(place, openai.AsyncOpenAI, place.limit, **options)
+    def plain(url: str, timeout: Any = openai.NOT_GIVEN, **options: Any) -> Client:
+        primary = sdk(openai.AsyncOpenAI, url, "primary", timeout=timeout, **options)
+        backup = sdk(openai.AsyncOpenAI, url, "backup", **options)
 
         async def ask_both() -> object:
             try:
@@ -154,10 +99,10 @@ def core() -> Iterator[Competitor]:
 
         return Client(ask_both)
 
-    yield Competitor("openai SDK, `policy.acall`", acall, is_ours=True, is_cold=True)
-    yield Competitor("openai SDK, `policy.call`", call, is_ours=True)
-    name = "openai SDK to anthropic SDK, `policy.acall`"
-    yield Competitor(name, to_anthropic, is_ours=True, is_cold=True)
+    yield Competitor("openai SDK, `policy.acall`", ours, is_ours=True, is_cold=True)
+    yield Competitor("openai SDK, `policy.call`", partial(ours, kind=openai.OpenAI), is_ours=True)
+    row = "openai SDK to anthropic SDK, `policy.acall`"
+    yield Competitor(row, to_anthropic, is_ours=True, is_cold=True)
     yield Competitor("openai SDK, defaults, `try`/`except`", plain)
     never = partial(plain, max_retries=0)
     yield Competitor("openai SDK, max_retries=0, `try`/`except`", never, is_cold=True)
@@ -174,43 +119,40 @@ def langchain() -> Iterator[Competitor]:
 
     key = SecretStr(KEY)
 
-    def models(place: Place, **options: Any) -> tuple[Any, Any]:
-        primary = ChatOpenAI(
-            model="gpt-5.5", base_url=place.primary, api_key=key, **place.limit, **options
-        )
-        return primary, ChatOpenAI(model="gpt-5.5", base_url=place.backup, api_key=key, **options)
+    def chat(url: str, name: str, **options: Any) -> Any:
+        return ChatOpenAI(model="gpt-5.5", base_url=f"{url}/{name}/v1", api_key=key, **options)
 
-    def ainvoke(place: Place) -> Client:
-        model: Any = FallbackChatModel(*models(place))
-        return Client(lambda: model.ainvoke(PROMPT))
+    def client(runnable: Any) -> Client:
+        return Client(lambda: runnable.ainvoke(PROMPT))
 
-    def invoke(place: Place) -> Client:
-        model: Any = FallbackChatModel(*models(place))
+    def ours(url: str, **limit: Any) -> Client:
+        return client(FallbackChatModel(chat(url, "primary", **limit), chat(url, "backup")))
+
+    def sync(url: str, **limit: Any) -> Client:
+        model = FallbackChatModel(chat(url, "primary", **limit), chat(url, "backup"))
         return Client(lambda: model.invoke(PROMPT), is_sync=True)
 
-    def to_anthropic(place: Place) -> Client:
+    def to_anthropic(url: str, **limit: Any) -> Client:
         from langchain_anthropic import ChatAnthropic
 
-        url = place.backup.removesuffix("/v1")
-        backup: Any = ChatAnthropic(model_name="claude-sonnet-5", base_url=url, api_key=key)
-        model: Any = FallbackChatModel(models(place)[0], backup)
-        return Client(lambda: model.ainvoke(PROMPT))
+        options: dict[str, Any] = {"model": "claude-sonnet-5", "base_url": f"{url}/backup"}
+        backup = ChatAnthropic(api_key=key, **options)
+        return client(FallbackChatModel(chat(url, "primary", **limit), backup))
 
-    def chains(place: Place) -> Client:
-        primary, backup = models(place)
+    def chains(url: str, **limit: Any) -> Client:
         parser = StrOutputParser()
-        chain: Any = with_fallback_config(primary | parser, [backup | parser])
-        return Client(lambda: chain.ainvoke(PROMPT))
+        backups = [chat(url, "backup") | parser]
+        return client(with_fallback_config(chat(url, "primary", **limit) | parser, backups))
 
-    def theirs(place: Place, **options: Any) -> Client:
-        primary, backup = models(place, **options)
-        chain = primary.with_fallbacks([backup])
-        return Client(lambda: chain.ainvoke(PROMPT))
+    def theirs(url: str, max_retries: int | None = None, **limit: Any) -> Client:
+        backup = chat(url, "backup", max_retries=max_retries)
+        primary = chat(url, "primary", max_retries=max_retries, **limit)
+        return client(primary.with_fallbacks([backup]))
 
-    yield Competitor("LangChain, `FallbackChatModel.ainvoke`", ainvoke, is_ours=True, is_cold=True)
-    yield Competitor("LangChain, `FallbackChatModel.invoke`", invoke, is_ours=True)
-    name = "LangChain, ChatOpenAI to ChatAnthropic, `ainvoke`"
-    yield Competitor(name, to_anthropic, is_ours=True, is_cold=True)
+    yield Competitor("LangChain, `FallbackChatModel.ainvoke`", ours, is_ours=True, is_cold=True)
+    yield Competitor("LangChain, `FallbackChatModel.invoke`", sync, is_ours=True)
+    row = "LangChain, ChatOpenAI to ChatAnthropic, `ainvoke`"
+    yield Competitor(row, to_anthropic, is_ours=True, is_cold=True)
     yield Competitor("LangChain, `with_fallback_config` of two chains", chains, is_ours=True)
     yield Competitor("LangChain `with_fallbacks`, defaults", theirs)
     never = partial(theirs, max_retries=0)
@@ -227,21 +169,23 @@ def litellm() -> Iterator[Competitor]:
 
     litellm.suppress_debug_info = True
 
-    def models(place: Place, group: str, other: str) -> list[Any]:
-        backup_url = place.backup if other.startswith("openai") else place.backup[:-3]
-        params: Any = (
-            {"model": "openai/gpt-4o-mini", "api_base": place.primary, **place.limit},
-            {"model": other, "api_base": backup_url},
+    def router(url: str, group: str, model: str, limit: Any, **options: Any) -> Router:
+        version = "/v1" if model.startswith("openai") else ""
+        primary = {"model": "openai/gpt-4o-mini", "api_base": f"{url}/primary/v1", **limit}
+        places = (
+            ("group", primary),
+            (group, {"model": model, "api_base": f"{url}/backup{version}"}),
         )
-        # LiteLLM shares cooldowns between Routers by this id.
-        return [
+        models = [
             {
                 "model_name": name,
-                "litellm_params": {**params[rank], "api_key": KEY},
+                "litellm_params": {**params, "api_key": KEY},
+                # LiteLLM shares cooldowns between Routers by this id.
                 "model_info": {"id": uuid.uuid4().hex, "fallback_rank": rank},
             }
-            for rank, name in enumerate(("group", group))
+            for rank, (name, params) in enumerate(places)
         ]
+        return Router(model_list=models, **options)
 
     def client(router: Router, *, is_sync: bool = False) -> Client:
         def forget() -> None:
@@ -251,31 +195,28 @@ def litellm() -> Iterator[Competitor]:
         method: Any = router.completion if is_sync else router.acompletion
         return Client(lambda: method(model="group", messages=MESSAGES), is_sync, forget)
 
-    def ours(place: Place, *, is_sync: bool = False, other: str = "openai/gpt-4o-mini") -> Client:
-        router = Router(model_list=models(place, "group", other))
-        FallbackRoutingStrategy().register(router)
-        return client(router, is_sync=is_sync)
+    def ours(url: str, model: str, *, is_sync: bool = False, **limit: Any) -> Client:
+        made = router(url, "group", model, limit)
+        FallbackRoutingStrategy().register(made)
+        return client(made, is_sync=is_sync)
 
-    def theirs(place: Place, other: str = "openai/gpt-4o-mini", **options: Any) -> Client:
+    def theirs(url: str, model: str, timeout: float | None = None, **options: Any) -> Client:
+        limit = {"timeout": timeout} if timeout else {}
         fallbacks = [{"group": ["backup"]}]
-        listed = models(place, "backup", other)
-        return client(Router(model_list=listed, fallbacks=fallbacks, **options))
+        return client(router(url, "backup", model, limit, fallbacks=fallbacks, **options))
 
-    never, crossed = (
-        "LiteLLM Router `fallbacks`, num_retries=0",
-        "anthropic/claude-3-5-haiku-latest",
-    )
-    for name, make, peer in (
-        ("`acompletion`", ours, never),
-        ("`completion`", partial(ours, is_sync=True), never),
-        ("openai to anthropic", partial(ours, other=crossed), f"{never}, openai to anthropic"),
+    row, peer = "LiteLLM, `FallbackRoutingStrategy`", "LiteLLM Router `fallbacks`, num_retries=0"
+    same, other = {"model": "openai/gpt-4o-mini"}, {"model": "anthropic/claude-3-5-haiku-latest"}
+    for name, make, beside in (
+        ("`acompletion`", partial(ours, **same), peer),
+        ("`completion`", partial(ours, **same, is_sync=True), peer),
+        ("openai to anthropic", partial(ours, **other), f"{peer}, openai to anthropic"),
     ):
-        row = f"LiteLLM, `FallbackRoutingStrategy`, {name}"
-        yield Competitor(row, make, is_ours=True, is_cold=True, peer=peer)
-    yield Competitor("LiteLLM Router `fallbacks`, defaults", theirs)
-    yield Competitor(never, partial(theirs, num_retries=0), is_cold=True)
-    make = partial(theirs, other=crossed, num_retries=0)
-    yield Competitor(f"{never}, openai to anthropic", make, is_cold=True)
+        yield Competitor(f"{row}, {name}", make, is_ours=True, is_cold=True, peer=beside)
+    yield Competitor("LiteLLM Router `fallbacks`, defaults", partial(theirs, **same))
+    yield Competitor(peer, partial(theirs, **same, num_retries=0), is_cold=True)
+    never = partial(theirs, **other, num_retries=0)
+    yield Competitor(f"{peer}, openai to anthropic", never, is_cold=True)
 
 
 def pydantic_ai() -> Iterator[Competitor]:
@@ -286,17 +227,17 @@ def pydantic_ai() -> Iterator[Competitor]:
     from pydantic_ai.models.openai import OpenAIChatModel
     from pydantic_ai.providers.openai import OpenAIProvider
 
-    def model(url: str, settings: dict[str, Any]) -> Any:
-        provider = OpenAIProvider(base_url=url, api_key=KEY)
+    def model(url: str, name: str, settings: Any) -> Any:
+        provider = OpenAIProvider(base_url=f"{url}/{name}/v1", api_key=KEY)
         return OpenAIChatModel("gpt-5.5", provider=provider, settings=settings or None)
 
-    def make(place: Place, **options: Any) -> Client:
-        primary = model(place.primary, {**place.limit, **options})
-        both = FallbackModel(primary, model(place.backup, options))
+    def make(url: str, retries: Any = None, **limit: Any) -> Client:
+        primary = model(url, "primary", {**limit, **(retries or {})})
+        both = FallbackModel(primary, model(url, "backup", retries))
         return Client(lambda: model_request(both, [ModelRequest.user_text_prompt(PROMPT)]))
 
     yield Competitor("pydantic-ai `FallbackModel`, defaults", make)
-    never = partial(make, max_retries=0)
+    never = partial(make, retries={"max_retries": 0})
     yield Competitor("pydantic-ai `FallbackModel`, max_retries=0", never, is_cold=True)
 
 
@@ -307,17 +248,18 @@ def haystack() -> Iterator[Competitor]:
     from haystack.dataclasses import ChatMessage
     from haystack.utils import Secret
 
-    def generator(url: str, **options: Any) -> Any:
-        key = Secret.from_token(KEY)
-        return OpenAIChatGenerator(api_key=key, model="gpt-5.5", api_base_url=url, **options)
+    def generator(url: str, name: str, **options: Any) -> Any:
+        where = {"model": "gpt-5.5", "api_base_url": f"{url}/{name}/v1"}
+        return OpenAIChatGenerator(api_key=Secret.from_token(KEY), **where, **options)
 
-    def make(place: Place, **options: Any) -> Client:
-        primary = generator(place.primary, **place.limit, **options)
-        both = FallbackChatGenerator([primary, generator(place.backup, **options)])
+    def make(url: str, retries: Any = None, **limit: Any) -> Client:
+        options = retries or {}
+        primary = generator(url, "primary", **limit, **options)
+        both = FallbackChatGenerator([primary, generator(url, "backup", **options)])
         return Client(lambda: both.run_async([ChatMessage.from_user(PROMPT)]))
 
     yield Competitor("Haystack `FallbackChatGenerator`, defaults", make)
-    never = partial(make, max_retries=0)
+    never = partial(make, retries={"max_retries": 0})
     yield Competitor("Haystack `FallbackChatGenerator`, max_retries=0", never, is_cold=True)
 
 

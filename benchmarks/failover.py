@@ -19,7 +19,7 @@ import time
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from benchmarks.competitors import FAMILIES, Place
+from benchmarks.competitors import FAMILIES
 from benchmarks.report import table
 from tests.helpers.provider import ROOT, ProviderProcess
 
@@ -49,18 +49,13 @@ _MARK = "figures: "
 
 @dataclass(frozen=True, slots=True)
 class Round:
-    """Tell what the providers saw of one call.
+    """Tell what the providers saw of one call."""
 
-    Args:
-        requests: How many came to the primary before the fallback's.
-        gap: Milliseconds from the primary's first failing answer (where it hangs: from its first
-            request) to the fallback's request; None where one of them was never asked.
-        error: Class of what the call raised, or None.
-    """
-
-    requests: int
+    requests: int  # that came to the primary before the fallback's
+    # Milliseconds from the primary's first failing answer (where it hangs: from its first
+    # request) to the fallback's request; None where one of them was never asked.
     gap: float | None
-    error: str | None = None
+    error: str | None = None  # the class of what the call raised
 
     @classmethod
     def of(cls, mode: str, seen: dict[str, Any], error: str | None = None) -> Round:
@@ -76,18 +71,12 @@ class Round:
 
 
 def measure(family: str, rounds: int = 20, seconds: float = 12) -> str:
-    """Return the table of one family.
-
-    Args:
-        family: One of ``competitors.FAMILIES``.
-        rounds: Per cell.
-        seconds: Per cell, after which no further round begins; each has one at least.
-    """
+    """Return the table of one family."""
     logging.disable(logging.CRITICAL)
     with ProviderProcess() as providers, asyncio.Runner() as runner:
         competitors = [*FAMILIES[family]()]
-        usual = {one.name: one.make(Place(providers.url)) for one in competitors}
-        hasty = {one.name: one.make(Place(providers.url, ATTEMPT_TIMEOUT)) for one in competitors}
+        usual = {one.name: one.make(providers.url) for one in competitors}
+        hasty = {one.name: one.make(providers.url, timeout=ATTEMPT_TIMEOUT) for one in competitors}
         for client in (*usual.values(), *hasty.values()):
             for mode in (HEALTHY, "401", "401"):  # opens connections, loads what is loaded late
                 ask(providers, runner, client, mode)
@@ -135,13 +124,7 @@ async def _awaited(client: Client) -> None:
 
 
 def keeps_contract(mode: str, rounds: Sequence[Round], peers: Sequence[Round] = ()) -> bool:
-    """Tell whether the rounds of one cell reach the contract, by their median.
-
-    Args:
-        mode: How the primary failed.
-        rounds: What was measured.
-        peers: The peer's rounds, where the contract is to be as fast as that.
-    """
+    """Tell whether the rounds of one cell reach the contract, by their median."""
     gaps, most = _gaps(rounds), MOST_MILLISECONDS + ATTEMPT_TIMEOUT * 1e3 * (mode == HANG)
     if peers:
         most = statistics.median(_gaps(peers) or [0.0])
@@ -183,12 +166,7 @@ def _spread(milliseconds: Sequence[float]) -> str:
 
 
 def cold(family: str, rounds: int = 5) -> str:
-    """Return the table of first calls in fresh processes, of one family.
-
-    Args:
-        family: One of ``competitors.FAMILIES``.
-        rounds: Fresh processes per competitor.
-    """
+    """Return the table of first calls in fresh processes, of one family."""
     rows: list[list[str]] = []
     with ProviderProcess() as providers:
         for number, competitor in enumerate(FAMILIES[family]()):
@@ -220,11 +198,7 @@ def cold(family: str, rounds: int = 5) -> str:
 
 
 def imports(rounds: int = 9) -> str:
-    """Return the table of import times in fresh processes.
-
-    Args:
-        rounds: Fresh processes.
-    """
+    """Return the table of import times in fresh processes."""
     spent = [_child("_import_times") for _ in range(rounds)]
     quiet = [min(times) * 1e3 for times in zip(*spent, strict=True)]
     verdict = "kept" if quiet[1] <= MOST_IMPORT_MILLISECONDS else "**missed**"
@@ -266,7 +240,7 @@ print({_MARK!r} + str([middle - start, time.perf_counter() - middle]))
 def _cold_call(family: str, number: str, url: str) -> None:
     """Make the first call of this process, and print when its event loop was free."""
     logging.disable(logging.CRITICAL)
-    client = [*FAMILIES[family]()][int(number)].make(Place(url))
+    client = [*FAMILIES[family]()][int(number)].make(url)
     ticks: list[float] = []
 
     async def tick() -> None:

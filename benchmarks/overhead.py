@@ -29,6 +29,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 from benchmarks.report import table
 from benchmarks.timing import Job, quietest
 from honcho_fallback import FallbackConfig, FallbackPolicy, Target, check_response, classify
+from tests.helpers.wire import chat_answer
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Callable, Iterable, Iterator
@@ -104,54 +105,42 @@ def core() -> Iterator[Job]:
     import tenacity
 
     stamina.instrumentation.set_on_retry_hooks([])
+    no_wait = {"wait_initial": 0, "wait_max": 0, "wait_jitter": 0}
     fakes = Fakes(HAPPY)
     yield Job(BARE, SYNC, HAPPY, fakes.ask)
-    yield Job(BARE, ASYNC, HAPPY, fakes.aask, is_async=True)
+    yield Job(BARE, ASYNC, HAPPY, fakes.aask)
     yield Job(BARE, STREAM, HAPPY, lambda: list(fakes.stream()))
-    yield Job(BARE, ASTREAM, HAPPY, lambda: drained(fakes.astream()), is_async=True)
+    yield Job(BARE, ASTREAM, HAPPY, lambda: drained(fakes.astream()))
     for path in PATHS:
         yield from with_policy("", FallbackConfig(), Fakes(path), path)
-        yield from with_policy(
-            ", resilient()", FallbackConfig.resilient(cooldown=None), Fakes(path), path
-        )
+        resilient = FallbackConfig.resilient(cooldown=None)
+        yield from with_policy(", resilient()", resilient, Fakes(path), path)
         libraries: dict[str, Any] = {
             "tenacity": tenacity.retry(
                 retry=tenacity.retry_if_exception_type(OverloadedError),
                 stop=tenacity.stop_after_attempt(2),
                 wait=tenacity.wait_none(),
             ),
-            "stamina": stamina.retry(
-                on=OverloadedError,
-                attempts=2,
-                wait_initial=0,
-                wait_max=0,
-                wait_jitter=0,
-                timeout=None,
-            ),
+            "stamina": stamina.retry(on=OverloadedError, attempts=2, timeout=None, **no_wait),
             "backoff": backoff.on_exception(
-                backoff.constant,
-                OverloadedError,
-                max_tries=2,
-                interval=0,
-                jitter=None,
-                logger=None,
+                backoff.constant, OverloadedError, max_tries=2, interval=0, jitter=None
             ),
         }
         for row, retried in libraries.items():
             yield Job(row, SYNC, path, retried(Fakes(path).ask))
-            yield Job(row, ASYNC, path, retried(Fakes(path).aask), is_async=True)
+            yield Job(row, ASYNC, path, retried(Fakes(path).aask))
 
 
 def with_policy(name: str, config: FallbackConfig, fakes: Fakes, path: str) -> Iterator[Job]:
     chain = [Target("big", provider="one"), Target("small", provider="two")]
     policy = FallbackPolicy(chain, config, agent="bench")
     yield Job(f"policy.call{name}", SYNC, path, lambda: policy.call(fakes.ask))
-    yield Job(f"policy.acall{name}", ASYNC, path, lambda: policy.acall(fakes.aask), is_async=True)
+    yield Job(f"policy.acall{name}", ASYNC, path, lambda: policy.acall(fakes.aask))
     if name:
         return
     yield Job("policy.stream", STREAM, path, lambda: list(policy.stream(fakes.stream)))
     astream = lambda: drained(policy.astream(fakes.astream))  # noqa: E731 # a job takes it
-    yield Job("policy.astream", ASTREAM, path, astream, is_async=True)
+    yield Job("policy.astream", ASTREAM, path, astream)
 
 
 def langchain() -> Iterator[Job]:
@@ -183,7 +172,7 @@ def langchain() -> Iterator[Job]:
 
     def both(row: str, kind: str, path: str, runnable: Any, given: Any) -> Iterator[Job]:
         yield Job(row, f"{kind}, sync", path, lambda: runnable.invoke(given))
-        yield Job(row, f"{kind}, async", path, lambda: runnable.ainvoke(given), is_async=True)
+        yield Job(row, f"{kind}, async", path, lambda: runnable.ainvoke(given))
 
     def fail(_: str) -> str:
         raise OverloadedError
@@ -235,27 +224,13 @@ def litellm() -> Iterator[Job]:
     def ask(router: Router) -> Any:
         return lambda: router.acompletion(model="group", messages=messages)
 
-    def select(router: Router) -> Any:
-        given = {"request_kwargs": {"metadata": {}}, "messages": messages}
-        return lambda: router.async_get_available_deployment(model="group", **given)
-
-    yield Job(BARE, ASYNC, HAPPY, ask(router(good)), is_async=True)
+    yield Job(BARE, ASYNC, HAPPY, ask(router(good)))
     for path, first in ((HAPPY, good), (FAILOVER, bad)):
         theirs = router(first, fallbacks=[{"group": ["backup"]}], num_retries=0)
-        yield Job("Router fallbacks, num_retries=0", ASYNC, path, ask(theirs), is_async=True)
+        yield Job("Router fallbacks, num_retries=0", ASYNC, path, ask(theirs))
         ours = router(first, "group")
         FallbackRoutingStrategy().register(ours)
-        yield Job("FallbackRoutingStrategy", ASYNC, path, ask(ours), is_async=True)
-        if path == HAPPY:
-            plain = select(router(good, "group"))
-            yield Job("selection by LiteLLM", "selection", HAPPY, plain, is_async=True)
-            yield Job(
-                "selection by FallbackRoutingStrategy",
-                "selection",
-                HAPPY,
-                select(ours),
-                is_async=True,
-            )
+        yield Job("FallbackRoutingStrategy", ASYNC, path, ask(ours))
 
 
 def pydantic_ai() -> Iterator[Job]:
@@ -278,7 +253,7 @@ def pydantic_ai() -> Iterator[Job]:
 
     def job(row: str, path: str, model: Any) -> Job:
         call = lambda: model.request([*messages], None, parameters)  # noqa: E731 # a job takes it
-        return Job(row, ASYNC, path, call, is_async=True)
+        return Job(row, ASYNC, path, call)
 
     yield job(BARE, HAPPY, FunctionModel(answer))
     for path, first in ((HAPPY, answer), (FAILOVER, fail)):
@@ -310,33 +285,18 @@ def haystack() -> Iterator[Job]:
 
     messages = [ChatMessage.from_user("hello")]
     good = Generator()
-    yield Job(BARE, ASYNC, HAPPY, lambda: good.run_async(messages=messages), is_async=True)
+    yield Job(BARE, ASYNC, HAPPY, lambda: good.run_async(messages=messages))
     for path in PATHS:
         both = FallbackChatGenerator([Generator(fails=path == FAILOVER), Generator()])
         call = lambda both=both: both.run_async(messages)  # noqa: E731 # a job takes it
-        yield Job("FallbackChatGenerator.run_async", ASYNC, path, call, is_async=True)
+        yield Job("FallbackChatGenerator.run_async", ASYNC, path, call)
 
 
 QUESTION = [
     {"role": "system", "content": "You are a polite assistant. " * 20},
     {"role": "user", "content": "Good morning! What is the weather like in Rome today?"},
 ]
-ANSWER: dict[str, Any] = {
-    "choices": [
-        {
-            "index": 0,
-            "finish_reason": "stop",
-            "message": {"role": "assistant", "content": "Sunny, with a light breeze. " * 8},
-        }
-    ],
-    "usage": {
-        "prompt_tokens": 120,
-        "completion_tokens": 70,
-        "total_tokens": 190,
-        "prompt_tokens_details": {"cached_tokens": 40},
-        "completion_tokens_details": {"reasoning_tokens": 20},
-    },
-}
+ANSWER = chat_answer("Sunny, with a light breeze. " * 8)
 
 
 def langfuse() -> Iterator[Job]:
@@ -398,6 +358,9 @@ def langfuse() -> Iterator[Job]:
     }
     bare, sdk = observed(), client("bare", exporter=Nowhere())
 
+    usage = {"input": 8, "output": 5, "total": 19}
+    usage |= {"input_cached_tokens": 4, "output_reasoning_tokens": 2}
+
     def with_generation() -> object:
         answer = bare()
         generation = sdk.start_observation(name="bench", as_type="generation")
@@ -406,13 +369,7 @@ def langfuse() -> Iterator[Job]:
             model_parameters={"temperature": 0.5},
             input=QUESTION,
             output=ANSWER["choices"][0]["message"],
-            usage_details={
-                "input": 80,
-                "output": 50,
-                "input_cached_tokens": 40,
-                "output_reasoning_tokens": 20,
-                "total": 190,
-            },
+            usage_details=usage,
             level="DEFAULT",
             metadata=metadata,
         )
@@ -465,8 +422,7 @@ def classifying() -> Iterator[Job]:
         "a reset connection, two causes deep": lost,
         "a bug": KeyError("choices"),
     }
-    answer = {**ANSWER, "id": "1", "object": "chat.completion", "created": 1, "model": "m"}
-    answers = {"a text": "well", "an SDK's answer": ChatCompletion.model_validate(answer)}
+    answers = {"a text": "well", "an SDK's answer": ChatCompletion.model_validate(ANSWER)}
     yield Job(BARE, SYNC, HAPPY, lambda: None)
     for name, error in errors.items():
         yield Job(f"classify, {name}", SYNC, HAPPY, lambda error=error: classify(error))
@@ -480,7 +436,7 @@ def classifying() -> Iterator[Job]:
 FAMILIES: dict[str, tuple[Callable[[], Iterable[Job]], frozenset[str]]] = {
     "core": (core, frozenset({"tenacity"})),
     "langchain": (langchain, frozenset({"with_fallbacks", "ModelFallbackMiddleware"})),
-    "litellm": (litellm, frozenset({"Router fallbacks, num_retries=0", "selection by LiteLLM"})),
+    "litellm": (litellm, frozenset({"Router fallbacks, num_retries=0"})),
     "pydantic-ai": (pydantic_ai, frozenset()),
     "haystack": (haystack, frozenset()),
     "langfuse": (langfuse, frozenset({"the bare SDK"})),
@@ -489,13 +445,7 @@ FAMILIES: dict[str, tuple[Callable[[], Iterable[Job]], frozenset[str]]] = {
 
 
 def measure(family: str, rounds: int = 5, seconds: float = 0.1) -> str:
-    """Return the table of one family.
-
-    Args:
-        family: One of ``FAMILIES``.
-        rounds: How many turns each job takes.
-        seconds: How long a turn lasts, about.
-    """
+    """Return the table of one family."""
     # A log line is made and thrown away: a terminal is not what is measured.
     logging.getLogger().addHandler(logging.NullHandler())
     logging.getLogger("opentelemetry").setLevel(logging.CRITICAL + 1)
@@ -554,11 +504,7 @@ def _rows(times: Times, peers: frozenset[str]) -> Iterator[list[str]]:
 
 
 async def memory(count: int = 2000) -> str:
-    """Return what a call in flight holds, in bytes.
-
-    Args:
-        count: How many calls are in flight.
-    """
+    """Return what a call in flight holds, in bytes."""
     chain = [Target("big", provider="one"), Target("small", provider="two")]
     policy = FallbackPolicy(chain, agent="bench")
 

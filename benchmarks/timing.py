@@ -22,34 +22,22 @@ _PAUSE = 0.02
 
 @dataclass(frozen=True, slots=True)
 class Job:
-    """Name one figure and how to make one call of it.
+    """Name one figure and how to make one call of it."""
 
-    Args:
-        row: The competitor.
-        kind: What it is compared with: jobs of one kind share a floor, their bare call.
-        path: "happy" or "failover".
-        call: Makes one call; returns an awaitable where ``is_async``.
-        is_async: Whether the call has to be awaited.
-    """
+    row: str  # the competitor
+    kind: str  # what it is compared with: jobs of one kind share a floor, their bare call
+    path: str  # "happy" or "failover"
+    call: Callable[[], object]  # returns an awaitable where the kind is async
 
-    row: str
-    kind: str
-    path: str
-    call: Callable[[], object]
-    is_async: bool = False
+    @property
+    def is_async(self) -> bool:
+        return "async" in self.kind
 
 
 def quietest(
     jobs: Sequence[Job], rounds: int, seconds: float, clock: Clock = time.perf_counter_ns
 ) -> dict[Job, float]:
-    """Return the microseconds of one call, per job, in its quietest round.
-
-    Args:
-        jobs: What takes turns.
-        rounds: How many turns each job takes.
-        seconds: How long a turn lasts, about.
-        clock: Nanoseconds.
-    """
+    """Return the microseconds of one call, per job, in its quietest round."""
     order = random.Random(7)
     with asyncio.Runner() as runner:
 

@@ -12,6 +12,7 @@ import argparse
 import asyncio
 import logging
 import sys
+import warnings
 
 from benchmarks.soak.backends import BACKENDS
 from benchmarks.soak.run import Extent, soak
@@ -31,6 +32,8 @@ def main() -> int:
     if options.short:
         extent = Extent(3000, options.at_a_time, 70)
     logging.disable(logging.CRITICAL)
+    # LiteLLM makes them in an executor; where its caller is cancelled meanwhile, they are lost.
+    warnings.filterwarnings("ignore", "coroutine 'OpenAIChatCompletion", RuntimeWarning)
     with ProviderProcess("benchmarks.soak.provider") as providers:
         report = asyncio.run(soak(providers, options.backends, options.seed, extent))
     print(report)

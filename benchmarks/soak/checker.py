@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Sequence
 
     from benchmarks.soak.plan import Call
-    from honcho_fallback import CallRecord, CallStart, Switch
+    from honcho_fallback import AttemptRecord, CallRecord, CallStart, Switch
 
 Ending = Literal["answer", "error", "interrupted", "cancelled", "left"]
 # A request: to whom, and how the provider ended it.
@@ -31,20 +31,14 @@ _OUTCOMES: dict[Ending, frozenset[str]] = {
 # LiteLLM's callers know its own errors, of which there are several.
 _OWN_ERRORS = frozenset({"litellm"})
 _HANDED_OUT = frozenset({OK, CUT_LATE, STALL_LATE})
+_CUT_SHORT = frozenset({FailureKind.TIMEOUT, FailureKind.CANCELLED})
 # Enough to see what is wrong; the rest is counted.
 _MOST_SHOWN = 20
 
 
 @dataclass(frozen=True, slots=True)
 class Observation:
-    """Say what the caller got.
-
-    Args:
-        ending: How its call ended.
-        text: The answer, or as much of a stream as was read.
-        error: Class of what was raised, or None.
-        swallowed: Whether a cancellation was accepted and then did not come out.
-    """
+    """Say what the caller got."""
 
     ending: Ending
     text: str = ""
@@ -107,9 +101,6 @@ class Checker:
     """Check every call once the providers have reported what they saw of it.
 
     Calls are checked as they end, so that 50,000 need no more memory than a few hundred.
-
-    Args:
-        calls: How many there are at most; a call's number is below.
     """
 
     def __init__(self, calls: int) -> None:
@@ -141,10 +132,6 @@ class Checker:
 
         A request may be on its way while its call ends. A stream that was dropped is closed when
         the collector comes to it, so its check waits for that.
-
-        Args:
-            requests: What the providers saw since the last time: number, target, fault.
-            last: Whether nothing waits any longer.
         """
         for number, target, fault in requests:
             if self._is_checked[number]:
@@ -174,14 +161,7 @@ class Checker:
 def violations(
     call: Call, observation: Observation, records: Records, requests: Sequence[Request]
 ) -> Iterator[str]:
-    """Say what is wrong with a call that has ended; nothing, as a rule.
-
-    Args:
-        call: As it was planned.
-        observation: What its caller got.
-        records: What observers got.
-        requests: What the providers got, in order.
-    """
+    """Say what is wrong with a call that has ended; nothing, as a rule."""
     if observation.swallowed:
         yield "its cancellation was swallowed"
     if observation.ending == "cancelled" and records.begun == 0 and not requests:
@@ -237,15 +217,20 @@ def _of_the_error(
 
 
 def _of_the_requests(record: CallRecord, requests: Sequence[Request]) -> Iterator[str]:
-    left = [target for target, _ in requests]
-    for attempt in record.attempts:
-        if left and left[0] == _short(attempt.target):
-            left.pop(0)
-        # The request of an attempt that was cut short may never have left.
-        elif attempt.kind not in {FailureKind.TIMEOUT, FailureKind.CANCELLED}:
-            yield f"{attempt.target} never saw the attempt that {attempt.result()}"
-    if left:
-        yield f"the providers saw {[target for target, _ in requests]}, and {left} are unrecorded"
+    asked = [target for target, _ in requests]
+    if not _explain(record.attempts, asked):
+        attempts = [f"{attempt.target} {attempt.result()}" for attempt in record.attempts]
+        yield f"the providers saw {asked}, and the record has {attempts}"
+
+
+def _explain(attempts: Sequence[AttemptRecord], asked: Sequence[str]) -> bool:
+    if not attempts:
+        return not asked
+    first, rest = attempts[0], attempts[1:]
+    if asked and asked[0] == _short(first.target) and _explain(rest, asked[1:]):
+        return True
+    # The request of an attempt that was cut short may never have left.
+    return first.kind in _CUT_SHORT and _explain(rest, asked)
 
 
 def _short(name: str) -> str:

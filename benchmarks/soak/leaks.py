@@ -49,13 +49,7 @@ def lost_tasks(loop: asyncio.AbstractEventLoop) -> list[str]:
 
 @dataclass(frozen=True, slots=True)
 class Holdings:
-    """Hold what is counted before and after.
-
-    Args:
-        tasks: By what they run.
-        threads: By name.
-        sockets: How many.
-    """
+    """Hold what is counted before and after."""
 
     tasks: Counter[str]
     threads: Counter[str]

@@ -50,13 +50,7 @@ _CHUNKS = 4
 
 @dataclass(frozen=True, slots=True)
 class Way:
-    """Name one way to ask: a method of a backend.
-
-    Args:
-        backend: Its name.
-        sync: Whether a thread asks.
-        stream: Whether a stream is asked for.
-    """
+    """Name one way to ask: a method of a backend."""
 
     backend: str
     sync: bool
@@ -69,16 +63,7 @@ class Way:
 
 @dataclass(frozen=True, slots=True)
 class Call:
-    """Say what happens to one call.
-
-    Args:
-        number: Which; its answer begins with it.
-        way: How it asks.
-        faults: How its requests end, in order; the last is for all that follow.
-        leave: How the reader leaves before the end, or None.
-        patience: Seconds before it cancels.
-        chunks: How many it reads before it closes or drops a stream.
-    """
+    """Say what happens to one call."""
 
     number: int
     way: Way

@@ -47,13 +47,7 @@ _ROOM = 24.0
 
 @dataclass(frozen=True, slots=True)
 class Extent:
-    """Say how much is done.
-
-    Args:
-        calls: How many.
-        at_a_time: How many are in flight.
-        seconds: After which no call is begun.
-    """
+    """Say how much is done."""
 
     calls: int
     at_a_time: int
@@ -82,11 +76,11 @@ class Report:
             [way, *(str(self.endings[way, kind]) for kind in kinds)]
             for way in sorted({way for way, _ in self.endings})
         ]
-        memory = f"{self.memory[0]:.1f} at the start, {self.memory[-1]:.1f} at the end"
+        memory = ", ".join(f"{mebibytes:.1f}" for mebibytes in self.memory)
         return "\n".join(
             (
                 table([f"{total} calls in {self.seconds:.0f} s", *kinds], rows),
-                f"\nmemory, MiB: {memory}",
+                f"\nmemory, MiB, at the start, in the middle, at the end: {memory}",
                 f"connections that the SDKs' pools still count: {len(self.connections)}",
                 f"violations: {self.found}",
             )
@@ -100,15 +94,7 @@ async def soak(
     extent: Extent,
     make: Mapping[str, Make] = BACKENDS,
 ) -> Report:
-    """Run, in this loop.
-
-    Args:
-        providers: That serve ``benchmarks.soak.provider``.
-        names: Of the backends.
-        seed: What everything is drawn from.
-        extent: How much.
-        make: Makes a backend for a URL and an observer.
-    """
+    """Run, in this loop."""
     empty, lost = Holdings.now(), lost_tasks(asyncio.get_running_loop())
     runs_before = live_runs()
     observer, checker, began = RecordObserver(), Checker(extent.calls), time.monotonic()
@@ -121,9 +107,10 @@ async def soak(
     }
     warm = int(extent.calls * _WARM_UP)
     await crew.make(lambda: calls(seed, range(warm), shares))
-    usual, memory = Holdings.now(), [resident()]
+    usual = Holdings.now()
+    crew.memory[:] = [resident()]
     await crew.make(lambda: calls(seed, range(warm, extent.calls), shares))
-    memory.append(resident())
+    memory = [crew.memory[0], crew.memory[len(crew.memory) // 2], resident()]
     seconds = time.monotonic() - began
     report = Report(seconds, checker.endings, memory, checker.found, checker.violations)
     report.add(observer.violations)
@@ -135,7 +122,7 @@ async def soak(
     if len(report.connections) > max(3, extent.calls // 200):
         report.add(report.connections)
     report.add(await _left_over(backends, observer, usual, empty, runs_before))
-    if (growth := memory[1] - memory[0]) > _ROOM:
+    if (growth := memory[-1] - memory[0]) > _ROOM:
         report.add([f"memory grew by {growth:.1f} MiB"])
     return report
 
@@ -165,14 +152,6 @@ class Crew:
     """Make calls so many at a time: first in tasks, then in threads.
 
     Both at once would starve the event loop, which is one of many that want the interpreter.
-
-    Args:
-        backends: By name.
-        checker: Checks the calls.
-        providers: What the calls ask.
-        at_a_time: How many tasks, and how many threads.
-        until: When no call is begun any more, on the monotonic clock.
-        lock: Of the threads that take the next call.
     """
 
     backends: Mapping[str, Backend]
@@ -181,6 +160,7 @@ class Crew:
     at_a_time: int
     until: float
     lock: threading.Lock = field(default_factory=threading.Lock)
+    memory: list[float] = field(default_factory=list[float])
 
     async def make(self, planned: Callable[[], Iterator[Call]]) -> None:
         """Make the calls, and check them."""
@@ -233,6 +213,7 @@ class Crew:
     def _check(self, *, last: bool = False) -> None:
         # A few milliseconds during which no task runs, which is one more thing that may happen.
         self.checker.check(self.providers.control()["requests"], last=last)
+        self.memory.append(resident())
 
 
 async def ask(backend: Backend, call: Call) -> tuple[Observation, Records]:
