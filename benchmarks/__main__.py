@@ -114,8 +114,7 @@ def in_a_process(*arguments: str) -> str:
     done = subprocess.run(
         command,
         cwd=failover.ROOT,
-        stdout=subprocess.PIPE,
-        stderr=subprocess.PIPE,
+        capture_output=True,
         text=True,
         check=False,
     )

@@ -16,7 +16,6 @@ from __future__ import annotations
 
 import os
 import uuid
-from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 from functools import partial
 from typing import TYPE_CHECKING, Any
@@ -24,6 +23,8 @@ from typing import TYPE_CHECKING, Any
 from honcho_fallback import FallbackConfig, FallbackPolicy, Target
 
 if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable, Iterator
+
     from honcho_fallback import Attempt
 
 MESSAGES: list[Any] = [{"role": "user", "content": "hi"}]
@@ -51,6 +52,22 @@ class Competitor:
     peer: str | None = None  # the row that it has to be as fast as, where that is the contract
 
 
+def ask_sdk(attempt: Attempt) -> Any:
+    target = attempt.target
+    question = {"model": target.model, "messages": MESSAGES, "timeout": attempt.timeout}
+    if target.provider == "anthropic":
+        return target.client.messages.create(max_tokens=100, **question)
+    return target.client.chat.completions.create(**question)
+
+
+def policy(primary: Any, backup: Any, provider: str, limit: Any) -> FallbackPolicy:
+    targets = [
+        Target("gpt-5.5", provider="openai", client=primary),
+        Target("gpt-5.5", provider=provider, client=backup),
+    ]
+    return FallbackPolicy(targets, FallbackConfig(**limit))
+
+
 def core() -> Iterator[Competitor]:
     """The openai SDK by itself and with this package's policy."""
     import openai
@@ -58,26 +75,12 @@ def core() -> Iterator[Competitor]:
     def sdk(kind: Any, url: str, name: str, **options: Any) -> Any:
         return kind(base_url=f"{url}/{name}/v1", api_key=KEY, **options)
 
-    def ask(attempt: Attempt) -> Any:
-        target = attempt.target
-        question = {"model": target.model, "messages": MESSAGES, "timeout": attempt.timeout}
-        if target.provider == "anthropic":
-            return target.client.messages.create(max_tokens=100, **question)
-        return target.client.chat.completions.create(**question)
-
-    def policy(primary: Any, backup: Any, provider: str, limit: Any) -> FallbackPolicy:
-        targets = [
-            Target("gpt-5.5", provider="openai", client=primary),
-            Target("gpt-5.5", provider=provider, client=backup),
-        ]
-        return FallbackPolicy(targets, FallbackConfig(**limit))
-
     def ours(url: str, kind: Any = openai.AsyncOpenAI, **limit: Any) -> Client:
-        both = (sdk(kind, url, name, max_retries=0) for name in ("primary", "backup"))
-        ready = policy(*both, "other", limit)
+        primary, backup = (sdk(kind, url, name, max_retries=0) for name in ("primary", "backup"))
+        ready = policy(primary, backup, "other", limit)
         if kind is openai.OpenAI:
-            return Client(lambda: ready.call(ask), is_sync=True)
-        return Client(lambda: ready.acall(ask))
+            return Client(lambda: ready.call(ask_sdk), is_sync=True)
+        return Client(lambda: ready.acall(ask_sdk))
 
     def to_anthropic(url: str, **limit: Any) -> Client:
         import anthropic
@@ -85,7 +88,7 @@ def core() -> Iterator[Competitor]:
         primary = sdk(openai.AsyncOpenAI, url, "primary", max_retries=0)
         backup = anthropic.AsyncAnthropic(base_url=f"{url}/backup", api_key=KEY, max_retries=0)
         ready = policy(primary, backup, "anthropic", limit)
-        return Client(lambda: ready.acall(ask))
+        return Client(lambda: ready.acall(ask_sdk))
 
     def plain(url: str, timeout: Any = openai.NOT_GIVEN, **options: Any) -> Client:
         primary = sdk(openai.AsyncOpenAI, url, "primary", timeout=timeout, **options)
@@ -206,7 +209,8 @@ def litellm() -> Iterator[Competitor]:
         return client(router(url, "backup", model, limit, fallbacks=fallbacks, **options))
 
     row, peer = "LiteLLM, `FallbackRoutingStrategy`", "LiteLLM Router `fallbacks`, num_retries=0"
-    same, other = {"model": "openai/gpt-4o-mini"}, {"model": "anthropic/claude-3-5-haiku-latest"}
+    same: dict[str, Any] = {"model": "openai/gpt-4o-mini"}
+    other: dict[str, Any] = {"model": "anthropic/claude-3-5-haiku-latest"}
     for name, make, beside in (
         ("`acompletion`", partial(ours, **same), peer),
         ("`completion`", partial(ours, **same, is_sync=True), peer),

@@ -17,17 +17,20 @@ import subprocess
 import sys
 import time
 from dataclasses import dataclass
+from itertools import pairwise
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from benchmarks.competitors import FAMILIES
 from benchmarks.report import table
-from tests.helpers.provider import ROOT, ProviderProcess
+from tests.helpers.provider import ProviderProcess
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from benchmarks.competitors import Client, Competitor
 
+ROOT = Path(__file__).resolve().parent.parent
 HEALTHY, HANG = "healthy", "hang"
 # What the primary does, in the provider's own words.
 MODES: dict[str, dict[str, Any]] = {
@@ -175,14 +178,12 @@ def cold(family: str, rounds: int = 5) -> str:
             gaps, stalls = list[float](), list[float]()
             for _ in range(rounds):
                 providers.control(reset=True, providers={"primary": {"always": MODES["500"]}})
-                ticks = _child("_cold_call", family, str(number), providers.url)
+                ticks = _child("cold_call", family, str(number), providers.url)
                 seen = providers.control()
                 gaps.append(Round.of("500", seen).gap or float("inf"))
                 failed = seen["requests"]["primary"][0]["answered"]
-                pairs = zip(ticks, ticks[1:], strict=False)
-                stalls += [max((b - a for a, b in pairs if b > failed), default=0) * 1e3] * bool(
-                    ticks
-                )
+                late = [b - a for a, b in pairwise(ticks) if b > failed]
+                stalls += [max(late) * 1e3] if late else []
             slowest = statistics.median(gaps)
             verdict = "kept" if slowest <= MOST_COLD_MILLISECONDS else "**missed**"
             rows.append(
@@ -237,7 +238,7 @@ print({_MARK!r} + str([middle - start, time.perf_counter() - middle]))
 """
 
 
-def _cold_call(family: str, number: str, url: str) -> None:
+def cold_call(family: str, number: str, url: str) -> None:
     """Make the first call of this process, and print when its event loop was free."""
     logging.disable(logging.CRITICAL)
     client = [*FAMILIES[family]()][int(number)].make(url)

@@ -24,6 +24,8 @@ import os
 import socket
 import time
 import tracemalloc
+from functools import partial
+from math import nan
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from benchmarks.report import table
@@ -40,6 +42,7 @@ HAPPY, FAILOVER = "happy", "failover"
 SYNC, ASYNC, STREAM, ASTREAM = "sync", "async", "stream", "async stream"
 PATHS = (HAPPY, FAILOVER)
 BARE = "bare call"
+OURS = "LangfuseCallbackHandler"
 
 
 class Limit(NamedTuple):
@@ -56,8 +59,8 @@ LIMITS = {
     ("policy.acall", HAPPY): Limit(12.0, 1 / 4),
     ("policy.call", FAILOVER): Limit(60.0),
     ("policy.acall", FAILOVER): Limit(60.0),
-    ("LangfuseCallbackHandler", HAPPY): Limit(share=1.3),
-    ("LangfuseCallbackHandler, host that hangs", HAPPY): Limit(share=1.3),
+    (OURS, HAPPY): Limit(share=1.3),
+    (f"{OURS}, host that hangs", HAPPY): Limit(share=1.3),
 }
 
 
@@ -106,6 +109,7 @@ def core() -> Iterator[Job]:
 
     stamina.instrumentation.set_on_retry_hooks([])
     no_wait = {"wait_initial": 0, "wait_max": 0, "wait_jitter": 0}
+    at_once: dict[str, Any] = {"interval": 0, "jitter": None}
     fakes = Fakes(HAPPY)
     yield Job(BARE, SYNC, HAPPY, fakes.ask)
     yield Job(BARE, ASYNC, HAPPY, fakes.aask)
@@ -123,7 +127,7 @@ def core() -> Iterator[Job]:
             ),
             "stamina": stamina.retry(on=OverloadedError, attempts=2, timeout=None, **no_wait),
             "backoff": backoff.on_exception(
-                backoff.constant, OverloadedError, max_tries=2, interval=0, jitter=None
+                backoff.constant, OverloadedError, max_tries=2, logger=None, **at_once
             ),
         }
         for row, retried in libraries.items():
@@ -268,18 +272,20 @@ def haystack() -> Iterator[Job]:
     from haystack.components.generators.chat import FallbackChatGenerator
     from haystack.dataclasses import ChatMessage
 
+    answers = component.output_types(replies=list[ChatMessage])
+
     @component
     class Generator:
         def __init__(self, *, fails: bool = False) -> None:
             self.fails = fails
 
-        @component.output_types(replies=list[ChatMessage])  # type: ignore[untyped-decorator] # see above
+        @answers  # type: ignore[untyped-decorator] # see above
         def run(self, messages: Any, **given: Any) -> dict[str, Any]:  # noqa: ARG002 # the interface
             if self.fails:
                 raise OverloadedError
             return {"replies": [ChatMessage.from_assistant("answer")]}
 
-        @component.output_types(replies=list[ChatMessage])  # type: ignore[untyped-decorator] # see above
+        @answers  # type: ignore[untyped-decorator] # see above
         async def run_async(self, messages: Any, **given: Any) -> dict[str, Any]:
             return dict(self.run(messages, **given))
 
@@ -311,7 +317,6 @@ def langfuse() -> Iterator[Job]:
 
     from langfuse import Langfuse
     from opentelemetry.sdk.trace import TracerProvider
-    from opentelemetry.sdk.trace.export import SimpleSpanProcessor
     from opentelemetry.sdk.trace.export.in_memory_span_exporter import InMemorySpanExporter
 
     from honcho_fallback_langfuse import LangfuseCallbackHandler, OpenTelemetryHandler
@@ -321,15 +326,13 @@ def langfuse() -> Iterator[Job]:
             self.clear()
             return super().export(spans)
 
-    def client(name: str, url: str = "http://nowhere", exporter: Any = None) -> Langfuse:
-        return Langfuse(
-            public_key=f"pk-{name}",
-            secret_key="sk",
-            base_url=url,
-            timeout=1,
-            tracer_provider=TracerProvider(shutdown_on_exit=False),
-            span_exporter=exporter,
-        )
+    def client(name: str, url: str = "http://nowhere", **exporter: Any) -> Langfuse:
+        provider = TracerProvider(shutdown_on_exit=False)
+        keys: dict[str, Any] = {"public_key": f"pk-{name}", "secret_key": "sk"}
+        return Langfuse(**keys, base_url=url, timeout=1, tracer_provider=provider, **exporter)
+
+    def quiet(name: str) -> Langfuse:
+        return client(name, span_exporter=Nowhere())
 
     target = Target("gpt-5.5", provider="openai", params={"temperature": 0.5})
 
@@ -347,7 +350,7 @@ def langfuse() -> Iterator[Job]:
     without_keys.close(0)
     # The bare SDK writes the metadata that the handler writes.
     seen = Nowhere()
-    first = client("first", exporter=seen)
+    first = client("first", span_exporter=seen)
     observed(LangfuseCallbackHandler(first))()
     first.flush()
     prefix = "langfuse.observation.metadata."
@@ -356,8 +359,7 @@ def langfuse() -> Iterator[Job]:
         for name, value in (seen.get_finished_spans()[0].attributes or {}).items()
         if name.startswith(prefix)
     }
-    bare, sdk = observed(), client("bare", exporter=Nowhere())
-
+    bare, sdk = observed(), quiet("bare")
     usage = {"input": 8, "output": 5, "total": 19}
     usage |= {"input_cached_tokens": 4, "output_reasoning_tokens": 2}
 
@@ -377,25 +379,19 @@ def langfuse() -> Iterator[Job]:
         return answer
 
     hanging = socket.create_server(("127.0.0.1", 0), backlog=512)
-    hanging_client = client("hanging", f"http://127.0.0.1:{hanging.getsockname()[1]}")
-    detailed = LangfuseCallbackHandler(client("attempts", exporter=Nowhere()), per_attempt=True)
+    url = f"http://127.0.0.1:{hanging.getsockname()[1]}"
     provider = TracerProvider(shutdown_on_exit=False)
-    provider.add_span_processor(SimpleSpanProcessor(Nowhere()))
-    rows = {
-        BARE: bare,
-        "the bare SDK": with_generation,
-        "LangfuseCallbackHandler": observed(
-            LangfuseCallbackHandler(client("one", exporter=Nowhere()))
-        ),
-        "LangfuseCallbackHandler, host that hangs": observed(
-            LangfuseCallbackHandler(hanging_client)
-        ),
-        "LangfuseCallbackHandler, per_attempt": observed(detailed),
-        "LangfuseCallbackHandler, no keys": observed(without_keys),
-        "OpenTelemetryHandler": observed(OpenTelemetryHandler(provider)),
+    handlers: dict[str, FallbackObserver] = {
+        OURS: LangfuseCallbackHandler(quiet("one")),
+        f"{OURS}, host that hangs": LangfuseCallbackHandler(client("hanging", url)),
+        f"{OURS}, per_attempt": LangfuseCallbackHandler(quiet("attempts"), per_attempt=True),
+        f"{OURS}, no keys": without_keys,
+        "OpenTelemetryHandler": OpenTelemetryHandler(provider),
     }
-    for row, call in rows.items():
-        yield Job(row, SYNC, HAPPY, call)
+    yield Job(BARE, SYNC, HAPPY, bare)
+    yield Job("the bare SDK", SYNC, HAPPY, with_generation)
+    for row, handler in handlers.items():
+        yield Job(row, SYNC, HAPPY, observed(handler))
 
 
 def classifying() -> Iterator[Job]:
@@ -414,22 +410,20 @@ def classifying() -> Iterator[Job]:
     lost.__cause__ = httpx.ConnectError("no")
     lost.__cause__.__cause__ = ConnectionResetError(104, "reset by peer")
     long = "The request could not be handled as it was sent to us; please look at it again. " * 8
-    errors = {
-        "429 with Retry-After in the text": status(429, "slow down, try again in 7s"),
-        "429, quota by its code": status(429, "no credit", code="insufficient_quota"),
-        "503 with a type": status(503, "later", type="overloaded_error"),
-        "400 that only a long text decides": status(400, f"{long} the prompt is too long"),
-        "a reset connection, two causes deep": lost,
-        "a bug": KeyError("choices"),
+    rows: dict[str, Callable[[], object]] = {
+        BARE: lambda: None,
+        "classify, 429, quota by its code": partial(
+            classify, status(429, "", code="insufficient_quota")
+        ),
+        "classify, 503 with a type": partial(classify, status(503, "", type="overloaded_error")),
+        "classify, 400, a long text": partial(classify, status(400, f"{long} prompt is too long")),
+        "classify, a reset connection": partial(classify, lost),
+        "classify, a bug": partial(classify, KeyError("choices")),
+        "check_response, a text": partial(check_response, "well"),
+        "check_response, an answer": partial(check_response, ChatCompletion(**ANSWER)),
     }
-    answers = {"a text": "well", "an SDK's answer": ChatCompletion.model_validate(ANSWER)}
-    yield Job(BARE, SYNC, HAPPY, lambda: None)
-    for name, error in errors.items():
-        yield Job(f"classify, {name}", SYNC, HAPPY, lambda error=error: classify(error))
-    for name, given in answers.items():
-        yield Job(
-            f"check_response, {name}", SYNC, HAPPY, lambda given=given: check_response(given)
-        )
+    for row, call in rows.items():
+        yield Job(row, SYNC, HAPPY, call)
 
 
 # By family: the jobs, and the rows that the others are compared with.
@@ -453,54 +447,32 @@ def measure(family: str, rounds: int = 5, seconds: float = 0.1) -> str:
     clock = time.thread_time_ns if family == "langfuse" else time.perf_counter_ns
     figures = quietest([*jobs()], rounds, seconds, clock)
     times = {(job.row, job.kind, job.path): figure for job, figure in figures.items()}
-    return table(
-        (
-            "added microseconds",
-            "bare call",
-            "happy",
-            "of its peer",
-            "failover",
-            "of its peer",
-            "contract",
-        ),
-        _rows(times, peers),
-    )
+    head = "added microseconds", "bare call", HAPPY, "of its peer", FAILOVER, "of its peer"
+    return table((*head, "contract"), _rows(times, peers))
 
 
-Times = dict[tuple[str, str, str], float]
-
-
-def _rows(times: Times, peers: frozenset[str]) -> Iterator[list[str]]:
-    def added(row: str, kind: str, path: str) -> float | None:
-        floor = times.get((BARE, kind, HAPPY), 0.0)
-        spent = times.get((row, kind, path))
-        return None if spent is None else spent - floor
-
+def _rows(times: dict[tuple[str, str, str], float], peers: frozenset[str]) -> Iterator[list[str]]:
     for row, kind, path in times:
         if row == BARE or path != HAPPY:
             continue
+        floor = times[BARE, kind, HAPPY]
         peer = next((peer for peer, of, _ in times if peer in peers - {row} and of == kind), "")
-        floor = times.get((BARE, kind, HAPPY), 0.0)
-        cells, missed, limits = list[str](), list[str](), 0
+        cells, verdicts = list[str](), list[str]()
         for way in PATHS:
-            spent, theirs = added(row, kind, way), added(peer, kind, way)
+            spent, theirs = (times.get((one, kind, way), nan) - floor for one in (row, peer))
             # Where a peer adds next to nothing to a slow call, a ratio would be noise.
-            is_clear = theirs is not None and theirs > floor / 20
-            share = spent / theirs if spent is not None and theirs and is_clear else None
-            cells += [
-                "-" if spent is None else f"{spent:.1f}",
-                "-" if share is None else f"{share:.2f}",
-            ]
+            share = spent / theirs if theirs > floor / 20 else nan
+            cells += [f"{figure:.{places}f}" for figure, places in ((spent, 1), (share, 2))]
             limit = LIMITS.get((row, way), Limit())
             for figure, most, unit in (
                 (spent, limit.microseconds, "us"),
                 (share, limit.share, f"of {peer}"),
             ):
-                limits += most is not None
-                if most is not None and (figure is None or figure > most):
-                    missed.append(f"**missed**: {way} over {most:g} {unit}")
-        verdict = "; ".join(missed) or ("kept" if limits else "")
-        yield [f"{row} ({kind})", f"{floor:.2f}", *cells, verdict]
+                if most is not None:
+                    missed = f"**missed**: {way} over {most:g} {unit}"
+                    verdicts.append("kept" if figure <= most else missed)
+        cells = ["-" if cell == "nan" else cell for cell in cells]
+        yield [f"{row} ({kind})", f"{floor:.2f}", *cells, "; ".join(dict.fromkeys(verdicts))]
 
 
 async def memory(count: int = 2000) -> str:
@@ -515,9 +487,8 @@ async def memory(count: int = 2000) -> str:
         await policy.acall(lambda _: gate.wait())
 
     await _bytes_in_flight(through_policy, 100)
-    added = await _bytes_in_flight(through_policy, count) - await _bytes_in_flight(
-        bare_call, count
-    )
+    full = await _bytes_in_flight(through_policy, count)
+    added = full - await _bytes_in_flight(bare_call, count)
     verdict = "kept" if added <= MOST_BYTES else "**missed**"
     rows = [["policy.acall, beyond a bare task", f"{added:.0f}", verdict]]
     return table((f"{count} calls in flight", "bytes of each", "contract"), rows)

@@ -12,23 +12,8 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
 
-PACKAGES = (
-    "honcho-fallback",
-    "anthropic",
-    "backoff",
-    "haystack-ai",
-    "httpx",
-    "langchain",
-    "langchain-core",
-    "langchain-openai",
-    "langfuse",
-    "litellm",
-    "openai",
-    "pydantic",
-    "pydantic-ai-slim",
-    "stamina",
-    "tenacity",
-)
+PACKAGES = """honcho-fallback anthropic backoff haystack-ai httpx langchain langchain-core
+langchain-openai langfuse litellm openai pydantic pydantic-ai-slim stamina tenacity"""
 
 
 def table(head: Sequence[str], rows: Iterable[Sequence[str]]) -> str:
@@ -60,7 +45,7 @@ def machine(load: float) -> str:
             ),
             ("load at the start", f"{load:.2f}"),
             ("Python", f"{platform.python_implementation()} {platform.python_version()}"),
-            ("packages", ", ".join(filter(None, map(_versioned, PACKAGES)))),
+            ("packages", ", ".join(map(_versioned, PACKAGES.split()))),
         ],
     )
 

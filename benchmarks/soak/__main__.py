@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import argparse
 import asyncio
+import faulthandler
 import logging
 import sys
 import warnings
@@ -31,6 +32,7 @@ def main() -> int:
     extent = Extent(options.calls, options.at_a_time, options.seconds)
     if options.short:
         extent = Extent(3000, options.at_a_time, 70)
+    faulthandler.enable()
     logging.disable(logging.CRITICAL)
     # LiteLLM makes them in an executor; where its caller is cancelled meanwhile, they are lost.
     warnings.filterwarnings("ignore", "coroutine 'OpenAIChatCompletion", RuntimeWarning)

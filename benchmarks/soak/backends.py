@@ -12,7 +12,7 @@ import inspect
 import json
 import os
 from contextlib import aclosing, closing
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import TYPE_CHECKING, Any
 
 import aiohttp
 import httpx
@@ -22,7 +22,7 @@ from benchmarks.soak.plan import TARGETS, TIMEOUT
 from honcho_fallback import FallbackConfig, FallbackPolicy, Target
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncGenerator, AsyncIterator, Generator, Iterator
+    from collections.abc import AsyncGenerator, AsyncIterator, Callable, Generator, Iterator
 
     from honcho_fallback import Attempt, FallbackObserver
 
@@ -33,48 +33,60 @@ CONFIG = FallbackConfig(timeout=TIMEOUT, wait=0.01, retry_after_cap=0.02)
 _LIMITS = httpx.Limits(max_connections=1000, max_keepalive_connections=400)
 
 
-class Backend(Protocol):
+class Backend:
     """Ask by any of four ways; the text of the answer, or its parts."""
 
-    def call(self, prompt: str, /) -> str: ...
+    def __init__(self) -> None:
+        self.clients: list[httpx.Client | httpx.AsyncClient] = []
 
-    async def acall(self, prompt: str, /) -> str: ...
+    def ask(self, prompt: str, *, stream: bool = False) -> Any:
+        """Return an answer, or a generator of chunks."""
+        raise NotImplementedError
 
-    def stream(self, prompt: str, /) -> Generator[str, None, None]: ...
+    def aask(self, prompt: str, *, stream: bool = False) -> Any:
+        """Return an awaitable of an answer, or of an async generator, or such a generator."""
+        raise NotImplementedError
 
-    def astream(self, prompt: str, /) -> AsyncGenerator[str, None]: ...
+    def text(self, answer: Any) -> str:
+        """Read an answer or a chunk."""
+        if not answer.choices:
+            return ""
+        part = getattr(answer.choices[0], "delta", None) or answer.choices[0].message
+        return part.content or ""
+
+    def call(self, prompt: str) -> str:
+        return self.text(self.ask(prompt))
+
+    async def acall(self, prompt: str) -> str:
+        return self.text(await self.aask(prompt))
+
+    def stream(self, prompt: str) -> Generator[str, None, None]:
+        with closing(self.ask(prompt, stream=True)) as chunks:
+            for chunk in chunks:
+                yield self.text(chunk)
+
+    async def astream(self, prompt: str) -> AsyncGenerator[str, None]:
+        chunks = self.aask(prompt, stream=True)
+        async with aclosing(await chunks if inspect.isawaitable(chunks) else chunks) as opened:
+            async for chunk in opened:
+                yield self.text(chunk)
 
     def unfinished(self) -> list[str]:
         """Describe the connections of its pools that wait for an answer's end."""
-        ...
+        pools: list[Any] = [client._transport for client in self.clients]  # noqa: SLF001 # pyright: ignore[reportPrivateUsage] # shown nowhere else
+        connections = [one for pool in pools for one in pool._pool.connections]  # noqa: SLF001 # as above
+        return [repr(one) for one in connections if not (one.is_idle() or one.is_closed())]
 
     async def close(self) -> None:
         """Close the clients."""
-        ...
+        for client in self.clients:
+            if isinstance(client, httpx.Client):
+                client.close()
+            else:
+                await client.aclose()
 
 
-class Clients:
-    """A sync HTTP client and an async one, whose pools can be looked into."""
-
-    def __init__(self) -> None:
-        self.sync = httpx.Client(limits=_LIMITS, timeout=TIMEOUT, trust_env=False)
-        self.asynchronous = httpx.AsyncClient(limits=_LIMITS, timeout=TIMEOUT, trust_env=False)
-
-    def unfinished(self) -> list[str]:
-        return [*busy(self.sync), *busy(self.asynchronous)]
-
-    async def close(self) -> None:
-        self.sync.close()
-        await self.asynchronous.aclose()
-
-
-def busy(client: httpx.Client | httpx.AsyncClient) -> list[str]:
-    """Describe the connections that a client counts as in use."""
-    connections: Any = client._transport._pool.connections  # type: ignore[union-attr,attr-defined] # noqa: SLF001 # shown nowhere else
-    return [repr(one) for one in connections if not (one.is_idle() or one.is_closed())]
-
-
-class CoreBackend:
+class CoreBackend(Backend):
     """The policy itself over plain HTTP clients.
 
     The async one is aiohttp's, whose streams are no generators: of generators in a cycle the
@@ -82,12 +94,13 @@ class CoreBackend:
     """
 
     def __init__(self, url: str, observer: FallbackObserver) -> None:
+        super().__init__()
         self._sync = httpx.Client(limits=_LIMITS, timeout=TIMEOUT, trust_env=False)
+        self.clients = [self._sync]
         self._connector = aiohttp.TCPConnector(limit=0)
-        self._asynchronous = aiohttp.ClientSession(
-            connector=self._connector,
-            timeout=aiohttp.ClientTimeout(total=None, sock_read=TIMEOUT),
-            raise_for_status=True,
+        timeout = aiohttp.ClientTimeout(total=None, sock_read=TIMEOUT)
+        self._async = aiohttp.ClientSession(
+            connector=self._connector, timeout=timeout, raise_for_status=True
         )
         chain = [
             Target(name, provider="openai", endpoint=f"{url}/{name}/v1/chat/completions")
@@ -95,57 +108,56 @@ class CoreBackend:
         ]
         self._policy = FallbackPolicy(chain, CONFIG, observers=[observer])
 
-    def call(self, prompt: str) -> str:
+    def text(self, answer: Any) -> str:
+        choices = answer.get("choices", ())
+        parts = (choice.get("delta") or choice.get("message", {}) for choice in choices)
+        return "".join(part.get("content") or "" for part in parts)
+
+    def ask(self, prompt: str, *, stream: bool = False) -> Any:
         def ask(attempt: Attempt) -> Any:
-            body = _body(attempt, prompt)
-            answer = self._sync.post(attempt.target.endpoint or "", json=body)
+            answer = self._sync.post(attempt.target.endpoint or "", json=_body(prompt))
             return answer.raise_for_status().json()
 
-        return str(self._policy.call(ask)["choices"][0]["message"]["content"])
-
-    async def acall(self, prompt: str) -> str:
-        async def ask(attempt: Attempt) -> Any:
-            body = _body(attempt, prompt)
-            async with self._asynchronous.post(attempt.target.endpoint or "", json=body) as answer:
-                return await answer.json()
-
-        return str((await self._policy.acall(ask))["choices"][0]["message"]["content"])
-
-    def stream(self, prompt: str) -> Generator[str, None, None]:
-        def ask(attempt: Attempt) -> Iterator[Any]:
-            body = _body(attempt, prompt, stream=True)
+        def ask_stream(attempt: Attempt) -> Iterator[Any]:
+            body = _body(prompt, stream=True)
             with self._sync.stream("POST", attempt.target.endpoint or "", json=body) as answer:
                 for line in answer.raise_for_status().iter_lines():
                     yield from _chunks(line)
 
-        with closing(self._policy.stream(ask, has_content=_delta)) as chunks:
-            for chunk in chunks:
-                yield _delta(chunk)
+        if stream:
+            return self._policy.stream(ask_stream, has_content=self.text)
+        return self._policy.call(ask)
 
-    async def astream(self, prompt: str) -> AsyncGenerator[str, None]:
-        async def ask(attempt: Attempt) -> AsyncIterator[Any]:
-            body = _body(attempt, prompt, stream=True)
-            async with self._asynchronous.post(attempt.target.endpoint or "", json=body) as answer:
+    def aask(self, prompt: str, *, stream: bool = False) -> Any:
+        async def ask(attempt: Attempt) -> Any:
+            async with self._async.post(
+                attempt.target.endpoint or "", json=_body(prompt)
+            ) as answer:
+                return await answer.json()
+
+        async def ask_stream(attempt: Attempt) -> AsyncIterator[Any]:
+            body = _body(prompt, stream=True)
+            async with self._async.post(attempt.target.endpoint or "", json=body) as answer:
                 async for line in answer.content:
                     for chunk in _chunks(line.decode()):
                         yield chunk
 
-        async with aclosing(self._policy.astream(ask, has_content=_delta)) as chunks:
-            async for chunk in chunks:
-                yield _delta(chunk)
+        if stream:
+            return self._policy.astream(ask_stream, has_content=self.text)
+        return self._policy.acall(ask)
 
     def unfinished(self) -> list[str]:
-        acquired = self._connector._acquired  # noqa: SLF001 # shown nowhere else
-        return [*busy(self._sync), *map(repr, acquired)]
+        acquired = self._connector._acquired  # noqa: SLF001 # pyright: ignore[reportPrivateUsage] # shown nowhere else
+        return [*super().unfinished(), *map(repr, acquired)]
 
     async def close(self) -> None:
-        self._sync.close()
-        await self._asynchronous.close()
+        await super().close()
+        await self._async.close()
 
 
-def _body(attempt: Attempt, prompt: str, *, stream: bool = False) -> dict[str, Any]:
+def _body(prompt: str, *, stream: bool = False) -> dict[str, Any]:
     messages = [{"role": "user", "content": prompt}]
-    return {"model": attempt.target.model, "messages": messages, "stream": stream}
+    return {"model": "group", "messages": messages, "stream": stream}
 
 
 def _chunks(line: str) -> list[Any]:
@@ -153,19 +165,7 @@ def _chunks(line: str) -> list[Any]:
     return [json.loads(data)] if data not in {"", "[DONE]"} else []
 
 
-def _delta(chunk: Any) -> str:
-    return "".join(choice["delta"].get("content") or "" for choice in chunk.get("choices", ()))
-
-
-def _text(answer: Any) -> str:
-    return str(answer.choices[0].message.content)
-
-
-def _word(chunk: Any) -> str:
-    return (chunk.choices[0].delta.content or "") if chunk.choices else ""
-
-
-class LangChainBackend:
+class LangChainBackend(Backend):
     """FallbackChatModel over ChatOpenAI."""
 
     def __init__(self, url: str, observer: FallbackObserver) -> None:
@@ -173,50 +173,33 @@ class LangChainBackend:
 
         from honcho_fallback_langchain import FallbackChatModel
 
-        self._clients = Clients()
-        models = [
-            ChatOpenAI(
-                model=name,
-                base_url=f"{url}/{name}/v1",
-                api_key=SecretStr(KEY),
-                timeout=TIMEOUT,
-                http_client=self._clients.sync,
-                http_async_client=self._clients.asynchronous,
-            )
-            for name in TARGETS
-        ]
-        self._model = FallbackChatModel(*models).with_fallback_config(
-            timeout=CONFIG.timeout,
-            wait=CONFIG.wait,
-            retry_after_cap=CONFIG.retry_after_cap,
-            observers=[observer],
+        super().__init__()
+        options: dict[str, Any] = {"limits": _LIMITS, "timeout": TIMEOUT, "trust_env": False}
+        models: list[ChatOpenAI] = []
+        for name in TARGETS:
+            # A pool of its own for each, as two providers have.
+            sync, asynchronous = httpx.Client(**options), httpx.AsyncClient(**options)
+            self.clients += [sync, asynchronous]
+            both: dict[str, Any] = {"http_client": sync, "http_async_client": asynchronous}
+            where = {"model": name, "base_url": f"{url}/{name}/v1"}
+            models.append(ChatOpenAI(api_key=SecretStr(KEY), timeout=TIMEOUT, **where, **both))
+        options = {name: getattr(CONFIG, name) for name in CONFIG.model_fields_set}
+        self._model: Any = FallbackChatModel(*models).with_fallback_config(
+            **options, observers=[observer]
         )
 
-    def call(self, prompt: str) -> str:
-        return str(self._model.invoke(prompt).text)
+    def text(self, answer: Any) -> str:
+        return str(answer.text)
 
-    async def acall(self, prompt: str) -> str:
-        return str((await self._model.ainvoke(prompt)).text)
+    def ask(self, prompt: str, *, stream: bool = False) -> Any:
+        return (self._model.stream if stream else self._model.invoke)(prompt)
 
-    def stream(self, prompt: str) -> Generator[str, None, None]:
-        with closing(self._model.stream(prompt)) as chunks:
-            for chunk in chunks:
-                yield str(chunk.text)
-
-    async def astream(self, prompt: str) -> AsyncGenerator[str, None]:
-        async with aclosing(self._model.astream(prompt)) as chunks:
-            async for chunk in chunks:
-                yield str(chunk.text)
-
-    def unfinished(self) -> list[str]:
-        return self._clients.unfinished()
-
-    async def close(self) -> None:
-        await self._clients.close()
+    def aask(self, prompt: str, *, stream: bool = False) -> Any:
+        return (self._model.astream if stream else self._model.ainvoke)(prompt)
 
 
-class LiteLLMBackend:
-    """FallbackRoutingStrategy in a Router."""
+class LiteLLMBackend(Backend):
+    """FallbackRoutingStrategy in a Router, whose clients are LiteLLM's own."""
 
     def __init__(self, url: str, observer: FallbackObserver) -> None:
         os.environ["LITELLM_LOCAL_MODEL_COST_MAP"] = "True"
@@ -224,6 +207,7 @@ class LiteLLMBackend:
 
         from honcho_fallback_litellm import FallbackRoutingStrategy
 
+        super().__init__()
         litellm.suppress_debug_info = True
         models = [
             {
@@ -243,25 +227,11 @@ class LiteLLMBackend:
         self._strategy = FallbackRoutingStrategy(CONFIG, observers=[observer])
         self._strategy.register(self._router)
 
-    def call(self, prompt: str) -> str:
-        return _text(self._router.completion(**_question(prompt)))
+    def ask(self, prompt: str, *, stream: bool = False) -> Any:
+        return self._router.completion(**_body(prompt, stream=stream))
 
-    async def acall(self, prompt: str) -> str:
-        return _text(await self._router.acompletion(**_question(prompt)))
-
-    def stream(self, prompt: str) -> Generator[str, None, None]:
-        with closing(self._router.completion(**_question(prompt), stream=True)) as chunks:
-            for chunk in chunks:
-                yield _word(chunk)
-
-    async def astream(self, prompt: str) -> AsyncGenerator[str, None]:
-        chunks = await self._router.acompletion(**_question(prompt), stream=True)
-        async with aclosing(chunks):
-            async for chunk in chunks:
-                yield _word(chunk)
-
-    def unfinished(self) -> list[str]:
-        return []  # its clients are LiteLLM's own
+    def aask(self, prompt: str, *, stream: bool = False) -> Any:
+        return self._router.acompletion(**_body(prompt, stream=stream))
 
     async def close(self) -> None:
         import litellm
@@ -276,8 +246,8 @@ class LiteLLMBackend:
         cache.flush_cache()
 
 
-def _question(prompt: str) -> dict[str, Any]:
-    return {"model": "group", "messages": [{"role": "user", "content": prompt}]}
-
-
-BACKENDS = {"core": CoreBackend, "langchain": LangChainBackend, "litellm": LiteLLMBackend}
+BACKENDS: dict[str, Callable[[str, FallbackObserver], Backend]] = {
+    "core": CoreBackend,
+    "langchain": LangChainBackend,
+    "litellm": LiteLLMBackend,
+}

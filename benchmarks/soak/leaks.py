@@ -37,10 +37,10 @@ def lost_tasks(loop: asyncio.AbstractEventLoop) -> list[str]:
     lost: list[str] = []
 
     def note(_: asyncio.AbstractEventLoop, context: dict[str, Any]) -> None:
-        task: Any = context.get("task") or context.get("future")
+        task: Any = context.get("task", context.get("future"))
         if task is None and "client_connection" in context:
             return  # aiohttp's, of a stream that was dropped: the collector came to it first
-        name = _name_of(task) if hasattr(task, "get_coro") else "unknown"
+        name = "unknown" if task is None else _name_of(task)
         lost.append(f"{name}: {context['message']}: {context.get('exception')!r:.200}")
 
     loop.set_exception_handler(note)

@@ -7,7 +7,6 @@ import contextvars
 import gc
 import threading
 import time
-from collections import Counter
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
@@ -18,6 +17,7 @@ from benchmarks.soak.leaks import Holdings, live_runs, lost_tasks, resident
 from benchmarks.soak.plan import CANCEL, CLOSE, DROP, Way, calls
 
 if TYPE_CHECKING:
+    from collections import Counter
     from collections.abc import Callable, Iterator, Mapping, Sequence
 
     from benchmarks.soak.backends import Backend
@@ -25,8 +25,6 @@ if TYPE_CHECKING:
     from benchmarks.soak.plan import Call
     from honcho_fallback import FallbackObserver
     from tests.helpers.provider import ProviderProcess
-
-    Make = Callable[[str, FallbackObserver], Backend]
 
 # The frameworks' own cost decides how often each is asked.
 _SHARES = {"core": 84, "langchain": 12, "litellm": 4}
@@ -92,7 +90,7 @@ async def soak(
     names: Sequence[str],
     seed: int,
     extent: Extent,
-    make: Mapping[str, Make] = BACKENDS,
+    make: Mapping[str, Callable[[str, FallbackObserver], Backend]] = BACKENDS,
 ) -> Report:
     """Run, in this loop."""
     empty, lost = Holdings.now(), lost_tasks(asyncio.get_running_loop())

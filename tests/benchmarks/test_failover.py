@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import os
 import sys
 from typing import TYPE_CHECKING, Any
 
@@ -37,7 +38,8 @@ def test_a_round_is_read_from_what_the_providers_saw(
         "backup": [{"at": at / 1e3} for at in backup],
     }
     got = Round.of(mode, {"requests": requests})
-    assert (got.requests, got.gap) == (expected.requests, pytest.approx(expected.gap))
+    assert got.requests == expected.requests
+    assert got.gap == pytest.approx(expected.gap)
 
 
 @pytest.mark.parametrize(
@@ -95,7 +97,7 @@ def test_a_page_of_noise_is_not_kept(
     page.write_text("before")
     monkeypatch.setattr(program, "PAGE", page)
     monkeypatch.setattr(program, "in_a_process", lambda *names: f"table of {names[0]}")
-    monkeypatch.setattr(program.os, "getloadavg", lambda: (load, 0.0, 0.0))
+    monkeypatch.setattr(os, "getloadavg", lambda: (load, 0.0, 0.0))
     monkeypatch.setattr(sys, "argv", ["benchmarks", *arguments])
     program.main()
     text = page.read_text()
