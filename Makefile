@@ -30,13 +30,14 @@ lint: .venv/.linters
 	$(BIN)/pyright
 	$(BIN)/lint-imports
 
-# Everything side by side, written to notebooks/benchmarks.md; ARGS=--quick to try it out.
+# Everything side by side; on a quiet machine it is written to notebooks/benchmarks.md. ARGS=--quick
+# tries it out, ARGS=overhead/core measures one part, ARGS=--help lists them.
 bench: .venv-peers/.installed
-	PYTHONPATH=benchmarks .venv-peers/bin/python -m report $(ARGS)
+	.venv-peers/bin/python -m benchmarks $(ARGS)
 
 # Very many calls with faults and impatient readers; ARGS=--short is what CI runs.
 soak: .venv/.installed
-	PYTHONPATH=benchmarks $(BIN)/python -m soak $(ARGS)
+	$(BIN)/python -m benchmarks.soak $(ARGS)
 
 # Every extra installs beside LiteLLM's Proxy, which pins rich and others; nothing is installed here.
 resolve: .venv/.installed

@@ -1,52 +1,67 @@
-"""What a call costs more when a policy stands around it: microseconds, memory, import time.
+"""What a fallback layer adds to a call, beside its peers: microseconds, and the ratio to a peer.
 
-Every subject asks the same in-process fakes that take no time: on the happy path the primary
-answers; on failover it raises an error with status 503 once, nobody waits, the fallback answers.
-Rounds are interleaved in random order, each call is timed by itself with the collector on, and the
-half of the rounds with the lowest medians counts, because other programs run on the machine too.
-"Added" is a subject's figure minus that of the bare call of the same kind. The log line of a
-switch is made and thrown away, for all alike. Quote ratios: they come from one run.
+Every competitor asks the same in-process fakes that take no time. On the happy path the primary
+answers; on failover it raises an error with status 503, nobody waits, and the fallback answers.
+"Added" is a competitor's figure minus that of the bare call of its kind. Each family runs in a
+process of its own, so that none pays for another's imports.
 """
+
+# pydantic-ai, backoff and Haystack are installed in the peers' environment only, and LiteLLM's
+# and LangChain's objects have whatever shape they have.
+# pyright: reportMissingImports=false, reportUnknownArgumentType=false
+# pyright: reportUnknownMemberType=false, reportUnknownVariableType=false
+# pyright: reportUnknownLambdaType=false, reportUnknownParameterType=false
+# pyright: reportMissingTypeStubs=false, reportUntypedFunctionDecorator=false
+# pyright: reportUntypedClassDecorator=false, reportPrivateImportUsage=false
+# ruff: noqa: PLC0415 # a family loads its own framework and no other
 
 from __future__ import annotations
 
-import argparse
 import asyncio
 import gc
 import logging
 import os
-import platform
-import random
-import statistics
-import subprocess
-import sys
+import socket
 import time
 import tracemalloc
-from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
-from importlib.metadata import version
-from typing import NamedTuple
+from functools import partial
+from math import nan
+from typing import TYPE_CHECKING, Any, NamedTuple
 
-import stamina
-import tenacity
+from benchmarks.report import table
+from benchmarks.timing import Job, quietest
+from honcho_fallback import FallbackConfig, FallbackPolicy, Target, check_response, classify
+from tests.helpers.wire import chat_answer
 
-from honcho_fallback import Attempt, FallbackPolicy, Target
+if TYPE_CHECKING:
+    from collections.abc import AsyncIterator, Callable, Iterable, Iterator
 
-Sync = Callable[[], object]
-Async = Callable[[], Awaitable[object]]
+    from honcho_fallback import FallbackObserver
 
 HAPPY, FAILOVER = "happy", "failover"
 SYNC, ASYNC, STREAM, ASTREAM = "sync", "async", "stream", "async stream"
-PEER = "tenacity"
-# The figures to reach, in added microseconds (median), and as a share of tenacity's.
-TARGETS = {
-    (HAPPY, SYNC): 5.0,
-    (HAPPY, ASYNC): 12.0,
-    (FAILOVER, SYNC): 60.0,
-    (FAILOVER, ASYNC): 60.0,
+PATHS = (HAPPY, FAILOVER)
+BARE = "bare call"
+OURS = "LangfuseCallbackHandler"
+
+
+class Limit(NamedTuple):
+    """What a row of ours has to reach on one path: microseconds, and the share of its peer."""
+
+    microseconds: float | None = None
+    share: float | None = None
+
+
+# The contract.
+MOST_BYTES = 2048
+LIMITS = {
+    ("policy.call", HAPPY): Limit(5.0, 1 / 4),
+    ("policy.acall", HAPPY): Limit(12.0, 1 / 4),
+    ("policy.call", FAILOVER): Limit(60.0),
+    ("policy.acall", FAILOVER): Limit(60.0),
+    (OURS, HAPPY): Limit(share=1.3),
+    (f"{OURS}, host that hangs", HAPPY): Limit(share=1.3),
 }
-SHARES = {HAPPY: 1 / 4, FAILOVER: 2 / 3}
-MEMORY_TARGET = 2048
-CHUNKS = ("", "a", "b", "c")
 
 
 class OverloadedError(Exception):
@@ -55,224 +70,431 @@ class OverloadedError(Exception):
     status_code = 503
 
 
-class Job(NamedTuple):
-    """Name one cell of the table and how to run one call of it."""
+class Fakes:
+    """Answer; on the failover path fail first, so that every second request is the fallback's."""
 
-    subject: str
-    kind: str
-    path: str
-    sync: Sync | None
-    coroutine: Async | None
+    def __init__(self, path: str) -> None:
+        self._fails = path == FAILOVER
+        self._failed = False
 
+    def ask(self, *_: object) -> str:
+        if self._fails and not self._failed:
+            self._failed = True
+            raise OverloadedError
+        self._failed = False
+        return "answer"
 
-class Figures(NamedTuple):
-    """Hold the microseconds of one call."""
+    async def aask(self, *_: object) -> str:
+        return self.ask()
 
-    median: float
-    p99: float
+    def stream(self, *_: object) -> Iterator[str]:
+        self.ask()
+        yield from ("", "a", "b", "c")
 
-
-def good() -> str:
-    return "answer"
-
-
-def bad() -> str:
-    raise OverloadedError
-
-
-async def agood() -> str:
-    return "answer"
+    async def astream(self, *_: object) -> AsyncIterator[str]:
+        self.ask()
+        for chunk in ("", "a", "b", "c"):
+            yield chunk
 
 
-async def abad() -> str:
-    raise OverloadedError
+async def drained(chunks: AsyncIterator[str]) -> list[str]:
+    return [chunk async for chunk in chunks]
 
 
-def good_stream() -> Iterator[str]:
-    yield from CHUNKS
+def core() -> Iterator[Job]:
+    """The policy beside retry libraries, whose function asks another model the second time."""
+    import backoff
+    import stamina
+    import tenacity
+
+    stamina.instrumentation.set_on_retry_hooks([])
+    no_wait = {"wait_initial": 0, "wait_max": 0, "wait_jitter": 0}
+    at_once: dict[str, Any] = {"interval": 0, "jitter": None}
+    fakes = Fakes(HAPPY)
+    yield Job(BARE, SYNC, HAPPY, fakes.ask)
+    yield Job(BARE, ASYNC, HAPPY, fakes.aask)
+    yield Job(BARE, STREAM, HAPPY, lambda: list(fakes.stream()))
+    yield Job(BARE, ASTREAM, HAPPY, lambda: drained(fakes.astream()))
+    for path in PATHS:
+        yield from with_policy("", FallbackConfig(), Fakes(path), path)
+        resilient = FallbackConfig.resilient(cooldown=None)
+        yield from with_policy(", resilient()", resilient, Fakes(path), path)
+        libraries: dict[str, Any] = {
+            "tenacity": tenacity.retry(
+                retry=tenacity.retry_if_exception_type(OverloadedError),
+                stop=tenacity.stop_after_attempt(2),
+                wait=tenacity.wait_none(),
+            ),
+            "stamina": stamina.retry(on=OverloadedError, attempts=2, timeout=None, **no_wait),
+            "backoff": backoff.on_exception(
+                backoff.constant, OverloadedError, max_tries=2, logger=None, **at_once
+            ),
+        }
+        for row, retried in libraries.items():
+            yield Job(row, SYNC, path, retried(Fakes(path).ask))
+            yield Job(row, ASYNC, path, retried(Fakes(path).aask))
 
 
-def bad_stream() -> Iterator[str]:
-    raise OverloadedError
-    yield ""
+def with_policy(name: str, config: FallbackConfig, fakes: Fakes, path: str) -> Iterator[Job]:
+    chain = [Target("big", provider="one"), Target("small", provider="two")]
+    policy = FallbackPolicy(chain, config, agent="bench")
+    yield Job(f"policy.call{name}", SYNC, path, lambda: policy.call(fakes.ask))
+    yield Job(f"policy.acall{name}", ASYNC, path, lambda: policy.acall(fakes.aask))
+    if name:
+        return
+    yield Job("policy.stream", STREAM, path, lambda: list(policy.stream(fakes.stream)))
+    astream = lambda: drained(policy.astream(fakes.astream))  # noqa: E731 # a job takes it
+    yield Job("policy.astream", ASTREAM, path, astream)
 
 
-async def good_astream() -> AsyncIterator[str]:
-    for chunk in CHUNKS:
-        yield chunk
+def langchain() -> Iterator[Job]:
+    """Chat models, functions and agents, with this package's fallbacks and LangChain's own."""
+    os.environ["LANGSMITH_TRACING"] = "false"
+    from langchain.agents import create_agent
+    from langchain.agents.middleware import ModelFallbackMiddleware
+    from langchain_core.language_models.fake_chat_models import GenericFakeChatModel
+    from langchain_core.messages import AIMessage, HumanMessage
+    from langchain_core.outputs import ChatGeneration, ChatResult
+    from langchain_core.runnables import RunnableLambda
 
+    from honcho_fallback_langchain import FallbackChatModel, FallbackMiddleware, FallbackRunnable
 
-async def bad_astream() -> AsyncIterator[str]:
-    raise OverloadedError
-    yield ""
+    class FakeChat(GenericFakeChatModel):
+        messages: Any = None
+        fails: bool = False
 
+        def _generate(self, *_args: Any, **_kwargs: Any) -> ChatResult:
+            if self.fails:
+                raise OverloadedError
+            return ChatResult(generations=[ChatGeneration(message=AIMessage("answer"))])
 
-def is_transient(error: BaseException) -> bool:
-    return getattr(error, "status_code", 0) in {408, 429, 500, 502, 503, 504, 529}
+        async def _agenerate(self, *_args: Any, **_kwargs: Any) -> ChatResult:
+            return self._generate()
 
+        def bind_tools(self, *_args: Any, **_kwargs: Any) -> Any:
+            return self
 
-def bare() -> Iterator[Job]:
-    async def drain() -> list[str]:
-        return [chunk async for chunk in good_astream()]
+    def both(row: str, kind: str, path: str, runnable: Any, given: Any) -> Iterator[Job]:
+        yield Job(row, f"{kind}, sync", path, lambda: runnable.invoke(given))
+        yield Job(row, f"{kind}, async", path, lambda: runnable.ainvoke(given))
 
-    yield Job("bare call", SYNC, HAPPY, good, None)
-    yield Job("bare call", ASYNC, HAPPY, None, agood)
-    yield Job("bare call", STREAM, HAPPY, lambda: list(good_stream()), None)
-    yield Job("bare call", ASTREAM, HAPPY, None, drain)
+    def fail(_: str) -> str:
+        raise OverloadedError
 
-
-def with_tenacity(path: str) -> Iterator[Job]:
-    first, afirst = (good, agood) if path == HAPPY else (bad, abad)
-    number = 1
-
-    def note(state: tenacity.RetryCallState) -> None:
-        nonlocal number
-        number = state.attempt_number + 1
-
-    @tenacity.retry(
-        retry=tenacity.retry_if_exception(is_transient),
-        stop=tenacity.stop_after_attempt(2),
-        wait=tenacity.wait_none(),
-        before_sleep=note,
-        reraise=True,
-    )
-    def ask() -> str:
-        return (first if number == 1 else good)()
-
-    @tenacity.retry(
-        retry=tenacity.retry_if_exception(is_transient),
-        stop=tenacity.stop_after_attempt(2),
-        wait=tenacity.wait_none(),
-        before_sleep=note,
-        reraise=True,
-    )
-    async def aask() -> str:
-        return await (afirst if number == 1 else agood)()
-
-    def call() -> str:
-        nonlocal number
-        number = 1
-        return ask()
-
-    async def acall() -> str:
-        nonlocal number
-        number = 1
-        return await aask()
-
-    yield Job(PEER, SYNC, path, call, None)
-    yield Job(PEER, ASYNC, path, None, acall)
-
-
-def with_stamina(path: str) -> Iterator[Job]:
-    first, afirst = (good, agood) if path == HAPPY else (bad, abad)
-
-    def call() -> str:
-        for attempt in stamina.retry_context(
-            on=OverloadedError, attempts=2, wait_initial=0, wait_max=0, wait_jitter=0, timeout=None
+    messages = [HumanMessage("hello")]
+    question = {"messages": messages}
+    good, backup, bad = FakeChat(), FakeChat(name="backup"), FakeChat(name="bad", fails=True)
+    answer: Any = RunnableLambda(lambda _: "answer")
+    yield from both(BARE, "model", HAPPY, good, messages)
+    yield from both(BARE, "function", HAPPY, answer, "hello")
+    yield from both(BARE, "agent", HAPPY, create_agent(good), question)
+    for path, model, function in ((HAPPY, good, answer), (FAILOVER, bad, RunnableLambda(fail))):
+        yield from both("with_fallbacks", "model", path, model.with_fallbacks([backup]), messages)
+        ours: Any = FallbackChatModel(model, backup)
+        yield from both("FallbackChatModel", "model", path, ours, messages)
+        theirs = function.with_fallbacks([answer])
+        yield from both("with_fallbacks", "function", path, theirs, "hello")
+        ours = FallbackRunnable(function, answer)
+        yield from both("FallbackRunnable", "function", path, ours, "hello")
+        for row, middleware in (
+            ("ModelFallbackMiddleware", ModelFallbackMiddleware(backup)),
+            ("FallbackMiddleware", FallbackMiddleware(backup)),
+            ("FallbackMiddleware, reset='turn'", FallbackMiddleware(backup, reset="turn")),
         ):
-            with attempt:
-                return (first if attempt.num == 1 else good)()
-        raise AssertionError
-
-    async def acall() -> str:
-        async for attempt in stamina.retry_context(
-            on=OverloadedError, attempts=2, wait_initial=0, wait_max=0, wait_jitter=0, timeout=None
-        ):
-            with attempt:
-                return await (afirst if attempt.num == 1 else agood)()
-        raise AssertionError
-
-    yield Job("stamina", SYNC, path, call, None)
-    yield Job("stamina", ASYNC, path, None, acall)
+            agent = create_agent(model, middleware=[middleware])
+            yield from both(row, "agent", path, agent, question)
 
 
-def with_policy(policy: FallbackPolicy, path: str) -> Iterator[Job]:
-    failing = path == FAILOVER
+def litellm() -> Iterator[Job]:
+    """A Router with this package's strategy and with LiteLLM's own fallbacks."""
+    os.environ["LITELLM_LOCAL_MODEL_COST_MAP"] = "True"
+    import litellm
+    from litellm import Router
 
-    def ask(attempt: Attempt) -> str:
-        return bad() if failing and attempt.position == 0 else good()
+    from honcho_fallback_litellm import FallbackRoutingStrategy
 
-    async def aask(attempt: Attempt) -> str:
-        return await (abad() if failing and attempt.position == 0 else agood())
+    litellm.suppress_debug_info = True
+    messages: list[Any] = [{"role": "user", "content": "hello"}]
+    good = {"model": "openai/a", "api_key": "k", "mock_response": "hi"}
+    bad = {**good, "mock_response": "litellm.InternalServerError"}
 
-    def ask_stream(attempt: Attempt) -> Iterator[str]:
-        return bad_stream() if failing and attempt.position == 0 else good_stream()
+    def router(first: Any, group: str = "backup", **options: Any) -> Router:
+        models = [
+            {"model_name": name, "litellm_params": params, "model_info": {"fallback_rank": rank}}
+            for rank, (name, params) in enumerate((("group", first), (group, good)))
+        ]
+        return Router(model_list=models, disable_cooldowns=True, **options)
 
-    def ask_astream(attempt: Attempt) -> AsyncIterator[str]:
-        return bad_astream() if failing and attempt.position == 0 else good_astream()
+    def ask(router: Router) -> Any:
+        return lambda: router.acompletion(model="group", messages=messages)
 
-    async def drain() -> list[str]:
-        return [chunk async for chunk in policy.astream(ask_astream)]
-
-    yield Job("policy.call", SYNC, path, lambda: policy.call(ask), None)
-    yield Job("policy.acall", ASYNC, path, None, lambda: policy.acall(aask))
-    yield Job("policy.stream", STREAM, path, lambda: list(policy.stream(ask_stream)), None)
-    yield Job("policy.astream", ASTREAM, path, None, drain)
-
-
-async def timed(job: Job, calls: int) -> list[int]:
-    clock = time.perf_counter_ns
-    spent = [0] * calls
-    if job.sync is not None:
-        call = job.sync
-        for number in range(calls):
-            start = clock()
-            call()
-            spent[number] = clock() - start
-    elif job.coroutine is not None:
-        acall = job.coroutine
-        for number in range(calls):
-            start = clock()
-            await acall()
-            spent[number] = clock() - start
-    return spent
+    yield Job(BARE, ASYNC, HAPPY, ask(router(good)))
+    for path, first in ((HAPPY, good), (FAILOVER, bad)):
+        theirs = router(first, fallbacks=[{"group": ["backup"]}], num_retries=0)
+        yield Job("Router fallbacks, num_retries=0", ASYNC, path, ask(theirs))
+        ours = router(first, "group")
+        FallbackRoutingStrategy().register(ours)
+        yield Job("FallbackRoutingStrategy", ASYNC, path, ask(ours))
 
 
-def figures(rounds: list[list[int]]) -> Figures:
-    quiet = sorted(rounds, key=statistics.median)[: (len(rounds) + 1) // 2]
-    spent = sorted(nanoseconds for one in quiet for nanoseconds in one)
-    return Figures(statistics.median(spent) / 1e3, spent[int(0.99 * (len(spent) - 1))] / 1e3)
+def pydantic_ai() -> Iterator[Job]:
+    """pydantic-ai's FallbackModel, asked directly."""
+    from pydantic_ai import ModelHTTPError
+    from pydantic_ai.messages import ModelRequest, ModelResponse, TextPart
+    from pydantic_ai.models import ModelRequestParameters
+    from pydantic_ai.models.fallback import FallbackModel
+    from pydantic_ai.models.function import FunctionModel
+    from pydantic_ai.usage import RequestUsage
+
+    async def answer(_messages: Any, _info: Any) -> Any:
+        usage = RequestUsage(input_tokens=1, output_tokens=1)
+        return ModelResponse(parts=[TextPart("answer")], usage=usage)
+
+    async def fail(_messages: Any, _info: Any) -> Any:
+        raise ModelHTTPError(status_code=503, model_name="bad", body=None)
+
+    messages, parameters = [ModelRequest.user_text_prompt("hello")], ModelRequestParameters()
+
+    def job(row: str, path: str, model: Any) -> Job:
+        call = lambda: model.request([*messages], None, parameters)  # noqa: E731 # a job takes it
+        return Job(row, ASYNC, path, call)
+
+    yield job(BARE, HAPPY, FunctionModel(answer))
+    for path, first in ((HAPPY, answer), (FAILOVER, fail)):
+        model = FallbackModel(FunctionModel(first), FunctionModel(answer))
+        yield job("FallbackModel.request", path, model)
 
 
-async def measure(
-    jobs: list[Job], calls: int, rounds: int, warm_up: int = 300
-) -> dict[tuple[str, str, str], Figures]:
-    for job in jobs:
-        await timed(job, warm_up)
-    spent: dict[Job, list[list[int]]] = {job: [] for job in jobs}
-    order = random.Random(7)
-    for _ in range(rounds):
-        for job in order.sample(jobs, len(jobs)):
-            spent[job].append(await timed(job, -(-calls // rounds)))
-    return {(job.subject, job.kind, job.path): figures(spent[job]) for job in jobs}
+def haystack() -> Iterator[Job]:
+    """Haystack's FallbackChatGenerator."""
+    os.environ["HAYSTACK_TELEMETRY_ENABLED"] = "False"
+    from haystack import component
+    from haystack.components.generators.chat import FallbackChatGenerator
+    from haystack.dataclasses import ChatMessage
+
+    answers = component.output_types(replies=list[ChatMessage])
+
+    @component
+    class Generator:
+        def __init__(self, *, fails: bool = False) -> None:
+            self.fails = fails
+
+        @answers  # type: ignore[untyped-decorator] # see above
+        def run(self, messages: Any, **given: Any) -> dict[str, Any]:  # noqa: ARG002 # the interface
+            if self.fails:
+                raise OverloadedError
+            return {"replies": [ChatMessage.from_assistant("answer")]}
+
+        @answers  # type: ignore[untyped-decorator] # see above
+        async def run_async(self, messages: Any, **given: Any) -> dict[str, Any]:
+            return dict(self.run(messages, **given))
+
+    messages = [ChatMessage.from_user("hello")]
+    good = Generator()
+    yield Job(BARE, ASYNC, HAPPY, lambda: good.run_async(messages=messages))
+    for path in PATHS:
+        both = FallbackChatGenerator([Generator(fails=path == FAILOVER), Generator()])
+        call = lambda both=both: both.run_async(messages)  # noqa: E731 # a job takes it
+        yield Job("FallbackChatGenerator.run_async", ASYNC, path, call)
 
 
-def show_overhead(table: dict[tuple[str, str, str], Figures]) -> None:
-    print(f"\n{'added microseconds':<32}{'median':>8}{'p99':>9}{'of tenacity':>13}  to reach")
-    for path in (HAPPY, FAILOVER):
-        print(path)
-        for (subject, kind, where), got in table.items():
-            floor = table["bare call", kind, HAPPY]
-            if where != path:
-                continue
-            if subject == "bare call":
-                print(f"  {f'{subject} ({kind})':<30}{got.median:8.2f}{got.p99:9.2f}  (the floor)")
-                continue
-            peer = table.get((PEER, kind, path))
-            share = goal = ""
-            if peer is not None and subject.startswith("policy"):
-                ratio = (got.median - floor.median) / (
-                    peer.median - table["bare call", kind, HAPPY].median
-                )
-                share = f"{ratio:.2f}"
-                goal = f"<= {TARGETS[path, kind]:g} us, <= {SHARES[path]:.2f} of tenacity"
-            print(
-                f"  {f'{subject} ({kind})':<30}{got.median - floor.median:8.2f}"
-                f"{got.p99 - floor.p99:9.2f}{share:>13}  {goal}"
-            )
+QUESTION = [
+    {"role": "system", "content": "You are a polite assistant. " * 20},
+    {"role": "user", "content": "Good morning! What is the weather like in Rome today?"},
+]
+ANSWER = chat_answer("Sunny, with a light breeze. " * 8)
 
 
-async def bytes_in_flight(ask: Callable[[asyncio.Event], Awaitable[object]], count: int) -> float:
+def langfuse() -> Iterator[Job]:
+    """The Langfuse handler beside one generation of the bare SDK with the same content.
+
+    Counted is the calling thread's own processor time: the SDK's exporting threads would land on
+    any call at random. The host that hangs takes connections and never answers.
+    """
+    for name in [name for name in os.environ if name.startswith("LANGFUSE_")]:
+        del os.environ[name]
+    import json
+
+    from langfuse import Langfuse
+    from opentelemetry.sdk.trace import TracerProvider
+    from opentelemetry.sdk.trace.export.in_memory_span_exporter import InMemorySpanExporter
+
+    from honcho_fallback_langfuse import LangfuseCallbackHandler, OpenTelemetryHandler
+
+    class Nowhere(InMemorySpanExporter):
+        def export(self, spans: Any) -> Any:
+            self.clear()
+            return super().export(spans)
+
+    def client(name: str, url: str = "http://nowhere", **exporter: Any) -> Langfuse:
+        provider = TracerProvider(shutdown_on_exit=False)
+        keys: dict[str, Any] = {"public_key": f"pk-{name}", "secret_key": "sk"}
+        return Langfuse(**keys, base_url=url, timeout=1, tracer_provider=provider, **exporter)
+
+    def quiet(name: str) -> Langfuse:
+        return client(name, span_exporter=Nowhere())
+
+    target = Target("gpt-5.5", provider="openai", params={"temperature": 0.5})
+
+    def observed(*observers: FallbackObserver) -> Callable[[], object]:
+        policy = FallbackPolicy([target], agent="bench", observers=observers)
+
+        def call() -> object:
+            run = policy.start()
+            run.report(input=QUESTION)
+            return policy.call(lambda _: ANSWER, run=run)
+
+        return call
+
+    without_keys = LangfuseCallbackHandler()  # before there is any client that it could adopt
+    without_keys.close(0)
+    # The bare SDK writes the metadata that the handler writes.
+    seen = Nowhere()
+    first = client("first", span_exporter=seen)
+    observed(LangfuseCallbackHandler(first))()
+    first.flush()
+    prefix = "langfuse.observation.metadata."
+    metadata = {
+        name.removeprefix(prefix): json.loads(str(value))
+        for name, value in (seen.get_finished_spans()[0].attributes or {}).items()
+        if name.startswith(prefix)
+    }
+    bare, sdk = observed(), quiet("bare")
+    usage = {"input": 8, "output": 5, "total": 19}
+    usage |= {"input_cached_tokens": 4, "output_reasoning_tokens": 2}
+
+    def with_generation() -> object:
+        answer = bare()
+        generation = sdk.start_observation(name="bench", as_type="generation")
+        generation.update(
+            model="gpt-5.5",
+            model_parameters={"temperature": 0.5},
+            input=QUESTION,
+            output=ANSWER["choices"][0]["message"],
+            usage_details=usage,
+            level="DEFAULT",
+            metadata=metadata,
+        )
+        generation.end()
+        return answer
+
+    hanging = socket.create_server(("127.0.0.1", 0), backlog=512)
+    url = f"http://127.0.0.1:{hanging.getsockname()[1]}"
+    provider = TracerProvider(shutdown_on_exit=False)
+    handlers: dict[str, FallbackObserver] = {
+        OURS: LangfuseCallbackHandler(quiet("one")),
+        f"{OURS}, host that hangs": LangfuseCallbackHandler(client("hanging", url)),
+        f"{OURS}, per_attempt": LangfuseCallbackHandler(quiet("attempts"), per_attempt=True),
+        f"{OURS}, no keys": without_keys,
+        "OpenTelemetryHandler": OpenTelemetryHandler(provider),
+    }
+    yield Job(BARE, SYNC, HAPPY, bare)
+    yield Job("the bare SDK", SYNC, HAPPY, with_generation)
+    for row, handler in handlers.items():
+        yield Job(row, SYNC, HAPPY, observed(handler))
+
+
+def classifying() -> Iterator[Job]:
+    """classify and check_response, by what they are given."""
+    import httpx
+    import openai
+    from openai.types.chat import ChatCompletion
+
+    def status(number: int, message: str, **error: Any) -> Exception:
+        body = {"message": message, **error}
+        answer: Any = httpx.Response(number, json={"error": body}, request=request)
+        return openai.APIStatusError(f"Error code: {number} - {body}", response=answer, body=body)
+
+    request: Any = httpx.Request("POST", "https://provider.test/v1/chat")
+    lost = openai.APIConnectionError(request=request)
+    lost.__cause__ = httpx.ConnectError("no")
+    lost.__cause__.__cause__ = ConnectionResetError(104, "reset by peer")
+    long = "The request could not be handled as it was sent to us; please look at it again. " * 8
+    rows: dict[str, Callable[[], object]] = {
+        BARE: lambda: None,
+        "classify, 429, quota by its code": partial(
+            classify, status(429, "", code="insufficient_quota")
+        ),
+        "classify, 503 with a type": partial(classify, status(503, "", type="overloaded_error")),
+        "classify, 400, a long text": partial(classify, status(400, f"{long} prompt is too long")),
+        "classify, a reset connection": partial(classify, lost),
+        "classify, a bug": partial(classify, KeyError("choices")),
+        "check_response, a text": partial(check_response, "well"),
+        "check_response, an answer": partial(check_response, ChatCompletion(**ANSWER)),
+    }
+    for row, call in rows.items():
+        yield Job(row, SYNC, HAPPY, call)
+
+
+# By family: the jobs, and the rows that the others are compared with.
+FAMILIES: dict[str, tuple[Callable[[], Iterable[Job]], frozenset[str]]] = {
+    "core": (core, frozenset({"tenacity"})),
+    "langchain": (langchain, frozenset({"with_fallbacks", "ModelFallbackMiddleware"})),
+    "litellm": (litellm, frozenset({"Router fallbacks, num_retries=0"})),
+    "pydantic-ai": (pydantic_ai, frozenset()),
+    "haystack": (haystack, frozenset()),
+    "langfuse": (langfuse, frozenset({"the bare SDK"})),
+    "classify": (classifying, frozenset()),
+}
+
+
+def measure(family: str, rounds: int = 5, seconds: float = 0.1) -> str:
+    """Return the table of one family."""
+    # A log line is made and thrown away: a terminal is not what is measured.
+    logging.getLogger().addHandler(logging.NullHandler())
+    logging.getLogger("opentelemetry").setLevel(logging.CRITICAL + 1)
+    jobs, peers = FAMILIES[family]
+    clock = time.thread_time_ns if family == "langfuse" else time.perf_counter_ns
+    figures = quietest([*jobs()], rounds, seconds, clock)
+    times = {(job.row, job.kind, job.path): figure for job, figure in figures.items()}
+    head = "added microseconds", "bare call", HAPPY, "of its peer", FAILOVER, "of its peer"
+    return table((*head, "contract"), _rows(times, peers))
+
+
+def _rows(times: dict[tuple[str, str, str], float], peers: frozenset[str]) -> Iterator[list[str]]:
+    for row, kind, path in times:
+        if row == BARE or path != HAPPY:
+            continue
+        floor = times[BARE, kind, HAPPY]
+        peer = next((peer for peer, of, _ in times if peer in peers - {row} and of == kind), "")
+        cells, verdicts = list[str](), list[str]()
+        for way in PATHS:
+            spent, theirs = (times.get((one, kind, way), nan) - floor for one in (row, peer))
+            # Where a peer adds next to nothing to a slow call, a ratio would be noise.
+            share = spent / theirs if theirs > floor / 20 else nan
+            cells += [f"{figure:.{places}f}" for figure, places in ((spent, 1), (share, 2))]
+            limit = LIMITS.get((row, way), Limit())
+            for figure, most, unit in (
+                (spent, limit.microseconds, "us"),
+                (share, limit.share, f"of {peer}"),
+            ):
+                if most is not None:
+                    missed = f"**missed**: {way} over {most:g} {unit}"
+                    verdicts.append("kept" if figure <= most else missed)
+        cells = ["-" if cell == "nan" else cell for cell in cells]
+        yield [f"{row} ({kind})", f"{floor:.2f}", *cells, "; ".join(dict.fromkeys(verdicts))]
+
+
+async def memory(count: int = 2000) -> str:
+    """Return what a call in flight holds, in bytes."""
+    chain = [Target("big", provider="one"), Target("small", provider="two")]
+    policy = FallbackPolicy(chain, agent="bench")
+
+    async def bare_call(gate: asyncio.Event) -> None:
+        await gate.wait()
+
+    async def through_policy(gate: asyncio.Event) -> None:
+        await policy.acall(lambda _: gate.wait())
+
+    await _bytes_in_flight(through_policy, 100)
+    full = await _bytes_in_flight(through_policy, count)
+    added = full - await _bytes_in_flight(bare_call, count)
+    verdict = "kept" if added <= MOST_BYTES else "**missed**"
+    rows = [["policy.acall, beyond a bare task", f"{added:.0f}", verdict]]
+    return table((f"{count} calls in flight", "bytes of each", "contract"), rows)
+
+
+async def _bytes_in_flight(ask: Callable[[asyncio.Event], Any], count: int) -> float:
     gate = asyncio.Event()
     gc.collect()
     tracemalloc.start()
@@ -284,79 +506,3 @@ async def bytes_in_flight(ask: Callable[[asyncio.Event], Awaitable[object]], cou
     gate.set()
     await asyncio.gather(*tasks)
     return size / count
-
-
-async def show_memory(policy: FallbackPolicy, count: int = 2000) -> None:
-    async def bare_call(gate: asyncio.Event) -> None:
-        await gate.wait()
-
-    async def through_policy(gate: asyncio.Event) -> None:
-        await policy.acall(lambda _attempt: gate.wait())
-
-    await bytes_in_flight(through_policy, 100)
-    floor = await bytes_in_flight(bare_call, count)
-    full = await bytes_in_flight(through_policy, count)
-    gc.collect()
-    tracemalloc.start()
-    runs = [policy.start() for _ in range(count)]
-    size, _ = tracemalloc.get_traced_memory()
-    tracemalloc.stop()
-    print(f"\nbytes per call in flight ({count} open): run alone {size / len(runs):.0f}, ", end="")
-    print(f"added to a task {full - floor:.0f}   to reach: <= {MEMORY_TARGET}")
-
-
-def show_import(rounds: int = 9) -> None:
-    statements = {
-        "nothing": "pass",
-        "its two dependencies": "import tenacity; from pydantic import BaseModel, field_validator",
-    }
-    statements["honcho_fallback"] = "import honcho_fallback"
-    spent: dict[str, list[float]] = {name: [] for name in statements}
-    for _ in range(rounds):
-        for name, statement in statements.items():
-            start = time.perf_counter_ns()
-            subprocess.run([sys.executable, "-c", statement], check=True)
-            spent[name].append((time.perf_counter_ns() - start) / 1e6)
-    floor = statistics.median(spent.pop("nothing"))
-    print("\nimport, milliseconds over a bare interpreter (median of fresh processes)")
-    for name, milliseconds in spent.items():
-        print(f"  {name:<30}{statistics.median(milliseconds) - floor:8.1f}")
-
-
-def silence() -> None:
-    """Make log lines and throw them away, so that a terminal is not what is measured."""
-    for name in ("honcho_fallback", "stamina"):
-        logging.getLogger(name).addHandler(logging.NullHandler())
-        logging.getLogger(name).propagate = False
-    stamina.instrumentation.set_on_retry_hooks([])
-
-
-def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0] if __doc__ else None)
-    parser.add_argument("--calls", type=int, default=4000, help="per cell (default 4000)")
-    parser.add_argument("--rounds", type=int, default=20, help="interleaved (default 20)")
-    options = parser.parse_args()
-
-    silence()
-    policy = FallbackPolicy(
-        [Target("big", provider="one"), Target("small", provider="two")], agent="bench"
-    )
-    jobs = [*bare()]
-    for path in (HAPPY, FAILOVER):
-        jobs += [*with_tenacity(path), *with_stamina(path), *with_policy(policy, path)]
-
-    packages = ", ".join(
-        f"{name} {version(name)}" for name in ("tenacity", "stamina", "honcho-fallback")
-    )
-    print(
-        f"Python {platform.python_version()}, {os.cpu_count()} cores, "
-        f"load {os.getloadavg()[0]:.1f}"
-    )
-    print(f"{packages}; {options.calls} calls per cell in {options.rounds} rounds")
-    show_overhead(asyncio.run(measure(jobs, options.calls, options.rounds)))
-    asyncio.run(show_memory(policy))
-    show_import()
-
-
-if __name__ == "__main__":
-    main()

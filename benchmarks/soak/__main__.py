@@ -10,11 +10,14 @@ from __future__ import annotations
 
 import argparse
 import asyncio
+import faulthandler
 import logging
 import sys
+import warnings
 
-from soak.run import LANES, Extent, Report, soak
-from standins import serving
+from benchmarks.soak.backends import BACKENDS
+from benchmarks.soak.run import Extent, soak
+from tests.helpers.provider import ProviderProcess
 
 
 def main() -> int:
@@ -23,26 +26,23 @@ def main() -> int:
     parser.add_argument("--at-a-time", type=int, default=200, help="default 200")
     parser.add_argument("--seconds", type=float, default=3000, help="then no call is begun")
     parser.add_argument("--seed", type=int, default=1, help="default 1")
-    parser.add_argument("--lanes", nargs="+", choices=LANES, default=[*LANES])
+    parser.add_argument("--backends", nargs="+", choices=BACKENDS, default=[*BACKENDS])
     parser.add_argument("--short", action="store_true", help="3000 calls, 70 seconds at most")
     options = parser.parse_args()
     extent = Extent(options.calls, options.at_a_time, options.seconds)
     if options.short:
         extent = Extent(3000, options.at_a_time, 70)
+    faulthandler.enable()
     logging.disable(logging.CRITICAL)
-    with serving("soak.provider") as served:
-        report = asyncio.run(soak(served, options.lanes, options.seed, extent))
-    return _show(report, options.seed)
-
-
-def _show(report: Report, seed: int) -> int:
-    print("\n".join(report.lines()))
-    if not report.troubles:
-        return 0
-    print(f"\nseed {seed}: {report.found} violations", file=sys.stderr)
-    for trouble in report.troubles:
-        print(f"  {trouble}", file=sys.stderr)
-    return 1
+    # LiteLLM makes them in an executor; where its caller is cancelled meanwhile, they are lost.
+    warnings.filterwarnings("ignore", "coroutine 'OpenAIChatCompletion", RuntimeWarning)
+    with ProviderProcess("benchmarks.soak.provider") as providers:
+        report = asyncio.run(soak(providers, options.backends, options.seed, extent))
+    print(report)
+    if report.violations:
+        violations = "\n  ".join(report.violations)
+        print(f"\nseed {options.seed}: {report.found} violations\n  {violations}", file=sys.stderr)
+    return bool(report.violations)
 
 
 if __name__ == "__main__":

@@ -1,4 +1,4 @@
-"""What a process holds: memory, tasks, threads, sockets, runs that nobody ended."""
+"""What a process holds: memory, tasks, threads, sockets, runs that nobody ended (Linux)."""
 
 from __future__ import annotations
 
@@ -16,24 +16,11 @@ from honcho_fallback import FallbackRun
 # Pools of a fixed size that fill as they are needed: the event loop's, AnyIO's and LiteLLM's.
 _POOLS = ("AnyIO worker thread", "asyncio_", "litellm-logging_", "ThreadPoolExecutor-")
 _PROC = Path("/proc/self")
-_PAGE = os.sysconf("SC_PAGE_SIZE")
 
 
 def resident() -> float:
-    """Return the resident memory in MiB (Linux)."""
-    return int((_PROC / "statm").read_text().split()[1]) * _PAGE / 2**20
-
-
-def sockets() -> int:
-    """Count the open sockets (Linux)."""
-    return sum(_is_socket(entry) for entry in (_PROC / "fd").iterdir())
-
-
-def _is_socket(entry: Path) -> bool:
-    try:
-        return str(entry.readlink()).startswith("socket:")
-    except OSError:  # the folder's own descriptor is gone already
-        return False
+    """Return the resident memory in MiB."""
+    return int((_PROC / "statm").read_text().split()[1]) * os.sysconf("SC_PAGE_SIZE") / 2**20
 
 
 def live_runs() -> int:
@@ -45,17 +32,16 @@ def live_runs() -> int:
 def lost_tasks(loop: asyncio.AbstractEventLoop) -> list[str]:
     """Return the list to which a loop from now on adds the tasks that the collector took.
 
-    Such a task had not ended, or its error was heard by nobody; it would be counted nowhere else.
-
-    Args:
-        loop: Whose.
+    Such a task had not ended, or nobody read its error; it would be counted nowhere else.
     """
     lost: list[str] = []
 
-    def note(_: asyncio.AbstractEventLoop, told: dict[str, Any]) -> None:
-        task: Any = told.get("task") or told.get("future")
-        name = _name_of(task) if hasattr(task, "get_coro") else "unknown"
-        lost.append(f"{name}: {told['message']}: {told.get('exception')!r:.200}")
+    def note(_: asyncio.AbstractEventLoop, context: dict[str, Any]) -> None:
+        task: Any = context.get("task", context.get("future"))
+        if task is None and "client_connection" in context:
+            return  # aiohttp's, of a stream that was dropped: the collector came to it first
+        name = "unknown" if task is None else _name_of(task)
+        lost.append(f"{name}: {context['message']}: {context.get('exception')!r:.200}")
 
     loop.set_exception_handler(note)
     return lost
@@ -63,13 +49,7 @@ def lost_tasks(loop: asyncio.AbstractEventLoop) -> list[str]:
 
 @dataclass(frozen=True, slots=True)
 class Holdings:
-    """Hold what is counted before and after.
-
-    Args:
-        tasks: By what they run.
-        threads: By name.
-        sockets: How many.
-    """
+    """Hold what is counted before and after."""
 
     tasks: Counter[str]
     threads: Counter[str]
@@ -82,22 +62,22 @@ class Holdings:
         tasks = Counter(_name_of(task) for task in asyncio.all_tasks() if task is not own)
         names = (thread.name for thread in threading.enumerate())
         threads = Counter(name for name in names if not name.startswith(_POOLS))
-        return cls(tasks, threads, sockets())
+        return cls(tasks, threads, sum(map(_is_socket, (_PROC / "fd").iterdir())))
 
     def left_over(self, before: Holdings) -> list[str]:
-        """Say what there is more of than before.
-
-        Args:
-            before: To compare with.
-        """
-        told = [f"{count} more task {name}" for name, count in (self.tasks - before.tasks).items()]
-        told += [
-            f"{count} more thread {name}"
-            for name, count in (self.threads - before.threads).items()
-        ]
+        """Say what there is more of than before."""
+        more = [("task", self.tasks - before.tasks), ("thread", self.threads - before.threads)]
+        left = [f"{n} more {kind} {name}" for kind, names in more for name, n in names.items()]
         if self.sockets > before.sockets:
-            told.append(f"{self.sockets - before.sockets} more sockets")
-        return told
+            left.append(f"{self.sockets - before.sockets} more sockets")
+        return left
+
+
+def _is_socket(entry: Path) -> bool:
+    try:
+        return str(entry.readlink()).startswith("socket:")
+    except OSError:  # the folder's own descriptor is gone already
+        return False
 
 
 def _name_of(task: asyncio.Task[Any]) -> str:

@@ -9,13 +9,13 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
 
-OK = "ok"
-STALL = "stall"
-JUNK = "junk"
-REJECTED = "400"
-CUT_LATE, STALL_LATE = "cut late", "stall late"
+TARGETS = PRIMARY, BACKUP = "primary", "backup"
+# Of one attempt, in seconds; long enough that a busy machine does not make an answer late.
+TIMEOUT = 5.0
 
-# How a request may end, and how often; the rest of them are answered.
+OK, STALL, JUNK, REJECTED = "ok", "stall", "junk", "400"
+CUT_LATE, STALL_LATE = "cut late", "stall late"
+# How a request may end, in percent; the rest of them are answered.
 _ANYWHERE: Mapping[str, float] = {
     "500": 5,
     "503": 4,
@@ -32,53 +32,38 @@ FAULTS: Mapping[bool, Mapping[str, float]] = {
     False: {**_ANYWHERE, "cut": 4},
     True: {**_ANYWHERE, "cut early": 4, CUT_LATE: 3, STALL_LATE: 0.2},
 }
-# What a framework hides: LiteLLM takes an empty stream for an answer without words.
+# LiteLLM takes an empty stream for an answer without words.
 _HIDDEN = {("litellm", True)}
 # A fallback is mostly well, or nothing would ever be answered.
-_FALLBACK_FAULTS = 0.35
+_FALLBACK_SHARE = 0.35
 _REQUESTS = 3
 
-# How a reader may leave before the end, and how often in a hundred calls.
+# How a reader may leave before the end, in percent of calls.
 CANCEL, CLOSE, DROP = "cancel", "close", "drop"
+_LEAVES = {CANCEL: 8, CLOSE: 12, DROP: 4}
 # In a framework an async stream is a generator in a generator and so on; where nobody closes the
 # outermost, the collector closes each by itself, and Python says that they are running already.
 _MAY_BE_DROPPED = frozenset({"core"})
-_LEAVES = {CANCEL: 8, CLOSE: 12, DROP: 4}
 _LONGEST_PATIENCE = 0.04
 _CHUNKS = 4
 
 
 @dataclass(frozen=True, slots=True)
 class Way:
-    """Name one way to ask: a lane and a method of it.
+    """Name one way to ask: a method of a backend."""
 
-    Args:
-        lane: Whose.
-        sync: Whether a thread asks.
-        stream: Whether a stream is asked for.
-    """
-
-    lane: str
+    backend: str
     sync: bool
     stream: bool
 
     def __str__(self) -> str:
         kind = "stream" if self.stream else "call"
-        return f"{self.lane} {'' if self.sync else 'async '}{kind}"
+        return f"{self.backend} {'' if self.sync else 'async '}{kind}"
 
 
 @dataclass(frozen=True, slots=True)
 class Call:
-    """Say what happens to one call.
-
-    Args:
-        number: Which; also what its answer has to begin with.
-        way: How it asks.
-        faults: How its requests end, in order; the last is for all that follow.
-        leave: How the reader leaves before the end, or None.
-        patience: Seconds before it cancels.
-        chunks: How many it reads before it closes or drops a stream.
-    """
+    """Say what happens to one call."""
 
     number: int
     way: Way
@@ -99,44 +84,37 @@ def read_prompt(prompt: str) -> tuple[int, tuple[str, ...]]:
     return int(number), tuple(faults)
 
 
-def drawn(seed: int, number: int, shares: Mapping[Way, float]) -> Call:
-    """Draw one call.
-
-    Args:
-        seed: The run's.
-        number: The call's.
-        shares: How often each way is taken.
-    """
-    # Not a tuple's hash, which may differ from process to process.
-    dice = Random(f"{seed} {number}")
-    (way,) = dice.choices([*shares], [*shares.values()])
-    possible = dict(FAULTS[way.stream])
-    if (way.lane, way.stream) in _HIDDEN:
-        del possible[JUNK]
-    faults = tuple(_fault(dice, possible, position) for position in range(_REQUESTS))
-    return Call(number, way, faults, *_leave(dice, way))
+def text_of(number: int, target: str, request: int) -> str:
+    """Write the one answer to a call's n-th request, counted from 1."""
+    return f"{number} by {target} #{request}"
 
 
-def calls(seed: int, count: int, shares: Mapping[Way, float]) -> Iterator[Call]:
-    """Draw all calls of a run."""
-    return (drawn(seed, number, shares) for number in range(count))
+def calls(seed: int, numbers: range, shares: Mapping[Way, float]) -> Iterator[Call]:
+    """Draw the calls of these numbers; ``shares`` says how often each way is taken."""
+    for number in numbers:
+        # Not a tuple's hash, which may differ from process to process.
+        dice = Random(f"{seed} {number}")
+        (way,) = dice.choices([*shares], [*shares.values()])
+        possible = dict(FAULTS[way.stream])
+        if (way.backend, way.stream) in _HIDDEN:
+            del possible[JUNK]
+        faults = tuple(_fault(dice, possible, position) for position in range(_REQUESTS))
+        yield Call(number, way, faults, *_leave(dice, way))
 
 
 def _fault(dice: Random, possible: Mapping[str, float], position: int) -> str:
-    share = 1 if position == 0 else _FALLBACK_FAULTS
+    share = 1 if position == 0 else _FALLBACK_SHARE
     if dice.random() > share * sum(possible.values()) / 100:
         return OK
     return dice.choices([*possible], [*possible.values()])[0]
 
 
 def _leave(dice: Random, way: Way) -> tuple[str | None, float, int]:
-    patience, chunks = dice.uniform(0, _LONGEST_PATIENCE), dice.randint(1, _CHUNKS)
-    drawn_at = dice.uniform(0, 100)
-    for leave, share in _LEAVES.items():
-        drawn_at -= share
-        if drawn_at < 0:
-            possible = way.stream if leave != CANCEL else not way.sync
-            if leave == DROP and way.lane not in _MAY_BE_DROPPED:
-                possible = False
-            return (leave, patience, chunks) if possible else (None, 0.0, 0)
-    return None, 0.0, 0
+    none = 100.0 - sum(_LEAVES.values())
+    (leave,) = dice.choices([None, *_LEAVES], [none, *_LEAVES.values()])
+    is_possible = not way.sync if leave == CANCEL else way.stream
+    if leave == DROP and way.backend not in _MAY_BE_DROPPED:
+        is_possible = False
+    if leave is None or not is_possible:
+        return None, 0.0, 0
+    return leave, dice.uniform(0, _LONGEST_PATIENCE), dice.randint(1, _CHUNKS)

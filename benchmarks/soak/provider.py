@@ -2,134 +2,117 @@
 
 from __future__ import annotations
 
-import asyncio
-import json
+import threading
+import time
 from collections import Counter
 from random import Random
 from typing import TYPE_CHECKING, Any
 
-from soak.plan import CUT_LATE, OK, REJECTED, STALL, STALL_LATE, read_prompt
-from standins import Reply, Request, serve
+from benchmarks.soak.plan import (
+    CUT_LATE,
+    JUNK,
+    OK,
+    REJECTED,
+    STALL,
+    STALL_LATE,
+    TIMEOUT,
+    read_prompt,
+    text_of,
+)
+from tests.helpers.provider import ProviderServer, Reply, run
+from tests.helpers.wire import chat_answer, chat_chunk, event, openai_error, words_of
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Iterator
 
-PRIMARY, BACKUP = "primary", "backup"
-TARGETS = (PRIMARY, BACKUP)
-CONTROL = 2
-# Of one attempt, in seconds; long enough that a busy machine does not make an answer late.
-TIMEOUT = 5.0
+    from tests.helpers.provider import Provider, SeenRequest
+    from tests.helpers.wire import Json
+
 _LONGEST_ANSWER = 0.02
-# Who does not leave a provider that hangs is found there in the end.
-_FOREVER = 3600.0
-_BAD = "BAD"
+_BAD = "BAD"  # must never come out of a call
+_OVERLOADED = openai_error(kind="overloaded_error", code="503")
 
-_STATUSES: dict[str, tuple[int, dict[str, Any], dict[str, str]]] = {
-    "500": (500, {"message": "The server failed", "type": "server_error"}, {}),
-    "503": (503, {"message": "Overloaded", "type": "overloaded_error"}, {}),
-    "429": (429, {"message": "Slow down", "type": "requests"}, {}),
-    "429 retry-after": (429, {"message": "Slow down", "type": "requests"}, {"retry-after": "1"}),
-    "401": (401, {"message": "This key is wrong", "code": "invalid_api_key"}, {}),
-    REJECTED: (400, {"message": "What is this?", "type": "invalid_request_error"}, {}),
+_EVERYWHERE: dict[str, Json] = {
+    "500": {"status": 500},
+    "503": {"status": 503, "error": "overloaded_error"},
+    "429": {"status": 429},
+    "429 retry-after": {"status": 429, "headers": {"retry-after": "1"}},
+    "401": {"status": 401},
+    REJECTED: {"status": 400},
+    "dropped": {"drop": True},
+    STALL: {"hang": True, "events": ()},
 }
 
 
-def text_of(number: int, target: str, request: int) -> str:
-    """Write the one answer to a call's n-th request, counted from 1."""
-    return f"{number} by {target} #{request}"
+class Paced(list[str]):
+    """Events that take their time, so that readers leave between them."""
+
+    def __init__(self, events: list[str], seconds: float, at_the_end: float = 0.0) -> None:
+        super().__init__(events)
+        self._seconds, self._at_the_end = seconds, at_the_end
+
+    def __iter__(self) -> Iterator[str]:
+        for item in super().__iter__():
+            yield item
+            time.sleep(self._seconds / len(self))
+        time.sleep(self._at_the_end)
 
 
-def _answer(text: str) -> dict[str, Any]:
-    message = {"role": "assistant", "content": text}
-    choice = {"index": 0, "finish_reason": "stop", "message": message}
-    usage = {"prompt_tokens": 1, "completion_tokens": 1, "total_tokens": 2}
-    head = {"id": "1", "object": "chat.completion", "created": 1, "model": "m"}
-    return {**head, "choices": [choice], "usage": usage}
-
-
-def _event(delta: dict[str, Any], finish: str | None = None) -> str:
-    choice = {"index": 0, "delta": delta, "finish_reason": finish}
-    head = {"id": "1", "object": "chat.completion.chunk", "created": 1, "model": "m"}
-    return json.dumps({**head, "choices": [choice]})
-
-
-class Providers:
-    """Hold what came."""
+class SoakServer(ProviderServer):
+    """Answer by the prompt, and keep of a request only its call, its target and its fault."""
 
     def __init__(self) -> None:
-        self.log: list[tuple[int, str, str]] = []
-        self.asked: Counter[int] = Counter()
-        self.dice = Random(1)
+        self._requests: list[tuple[int, str, str]] = []
+        self._asked: Counter[int] = Counter()
+        self._dice = Random(1)
+        self._mutex = threading.Lock()
+        super().__init__()
 
-    def at(self, target: str) -> Callable[[Request, Reply], Any]:
-        async def handle(request: Request, reply: Reply) -> None:
-            body = request.json()
-            number, faults = read_prompt(body["messages"][-1]["content"])
-            before = self.asked[number]
-            self.asked[number] += 1
-            fault = faults[min(before, len(faults) - 1)]
-            self.log.append((number, target, fault))
-            text = text_of(number, target, before + 1)
-            await asyncio.sleep(self.dice.uniform(0, _LONGEST_ANSWER))
-            if fault in _STATUSES:
-                status, error, headers = _STATUSES[fault]
-                await reply.json(status, {"error": error}, headers)
-            elif fault == "dropped":
-                reply.drop()
-            elif fault == STALL:
-                await reply.hang(_FOREVER)
-            elif body.get("stream"):
-                await self._stream(reply, fault, text)
-            else:
-                await self._whole(reply, fault, text)
+    def take(self, name: str, request: SeenRequest) -> tuple[Provider, Reply]:
+        if not request.body:
+            raise ConnectionError("the client left before it had asked")
+        number, faults = read_prompt(request.body["messages"][-1]["content"])
+        with self._mutex:
+            self._asked[number] += 1
+            place = self._asked[number]
+            fault = faults[min(place, len(faults)) - 1]
+            self._requests.append((number, name, fault))
+            delay, pace = (self._dice.uniform(0, _LONGEST_ANSWER) for _ in range(2))
+        write = _stream if request.body.get("stream") else _whole
+        fields = _EVERYWHERE.get(fault) or write(fault, text_of(number, name, place), pace)
+        return self[name], Reply(delay=delay, **fields)
 
-        return handle
+    def control(self, order: Json) -> Json:
+        """Hand out the requests since the last time."""
+        with self._mutex:
+            requests, self._requests = self._requests, []
+        return {"requests": requests, "order": order}
 
-    async def _whole(self, reply: Reply, fault: str, text: str) -> None:
-        if fault == OK:
-            await reply.json(200, _answer(text))
-        elif fault == "cut":
-            await reply.json(200, _answer(f"{text} {_BAD}"), cut=40)
-        elif fault == "junk":
-            await reply.json(200, {**_answer(_BAD), "choices": []})
-        else:
-            await reply.json(200, {"error": {"message": "Overloaded", "code": 503}})
 
-    async def _stream(self, reply: Reply, fault: str, text: str) -> None:
-        await reply.begin_events()
-        if fault == "junk":
-            await reply.end_events()
-            return
-        await reply.event(_event({"role": "assistant", "content": ""}))
-        if fault == "cut early":
-            reply.drop()
-            return
-        if fault == "error under 200":
-            error = {"message": "Overloaded", "type": "overloaded_error", "code": "503"}
-            await reply.event(json.dumps({"error": error}))
-            await reply.end_events()
-            return
-        words = text.split(" ")
-        for place, word in enumerate(words):
-            if place == 2 and fault == CUT_LATE:
-                reply.drop()
-                return
-            if place == 2 and fault == STALL_LATE:
-                # After content a policy waits as long as its client does, and some wait for ever.
-                await reply.hang(TIMEOUT)
-                return
-            await reply.event(_event({"content": word if place == 0 else f" {word}"}))
-            await asyncio.sleep(self.dice.uniform(0, _LONGEST_ANSWER / len(words)))
-        await reply.event(_event({}, "stop"))
-        await reply.event("[DONE]")
-        await reply.end_events()
+def _whole(fault: str, text: str, _pace: float) -> Json:
+    if fault == OK:
+        return {"text": text}
+    if fault == "cut":
+        return {"text": f"{text} {_BAD}", "cut": True}
+    return {"body": {**chat_answer(_BAD), "choices": []} if fault == JUNK else _OVERLOADED}
 
-    async def at_control(self, _: Request, reply: Reply) -> None:
-        """Hand out the log since the last time."""
-        told, self.log = self.log, []
-        await reply.json(200, told)
+
+def _stream(fault: str, text: str, pace: float) -> Json:
+    first = event(chat_chunk({"role": "assistant", "content": ""}))
+    words = [event(chat_chunk({"content": word})) for word in words_of(text)]
+    last = [event(chat_chunk({}, "stop")), "data: [DONE]"]
+    endings: dict[str, Any] = {
+        OK: {"events": Paced([first, *words, *last], pace)},
+        JUNK: {"events": []},
+        "error under 200": {"events": [first, event(_OVERLOADED)]},
+        "cut early": {"events": [first], "cut": True},
+        CUT_LATE: {"events": Paced([first, *words[:2]], pace), "cut": True},
+        # After content a policy waits as long as its client does, and some wait for ever.
+        STALL_LATE: {"events": Paced([first, *words[:2]], pace, TIMEOUT), "cut": True},
+    }
+    ending: Json = endings[fault]
+    return ending
 
 
 if __name__ == "__main__":
-    providers = Providers()
-    serve(providers.at(PRIMARY), providers.at(BACKUP), providers.at_control)
+    run(SoakServer())

@@ -1,0 +1,276 @@
+"""Who is compared over sockets: each asks a primary and, when that fails, a fallback.
+
+The same clients as in a program, with their defaults where the row says so. A family loads its
+own framework and no other. A competitor is made for the URL of a server that plays both providers
+and, where the primary hangs, with a timeout for the attempt at it.
+"""
+
+# pydantic-ai and Haystack are installed in the peers' environment only, and LiteLLM's and
+# LangChain's objects have whatever shape they have.
+# pyright: reportMissingImports=false, reportUnknownArgumentType=false
+# pyright: reportUnknownMemberType=false, reportUnknownVariableType=false
+# pyright: reportUnknownLambdaType=false, reportPrivateImportUsage=false
+# ruff: noqa: PLC0415 # see above
+
+from __future__ import annotations
+
+import os
+import uuid
+from dataclasses import dataclass
+from functools import partial
+from typing import TYPE_CHECKING, Any
+
+from honcho_fallback import FallbackConfig, FallbackPolicy, Target
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable, Iterator
+
+    from honcho_fallback import Attempt
+
+MESSAGES: list[Any] = [{"role": "user", "content": "hi"}]
+PROMPT = "hi"
+KEY = "not-a-key"
+
+
+@dataclass(frozen=True, slots=True)
+class Client:
+    """Hold what is asked again and again."""
+
+    ask: Callable[[], Any]  # makes one call; returns an awaitable unless ``is_sync``
+    is_sync: bool = False
+    forget: Callable[[], object] = lambda: None  # forgets what a peer remembers across calls
+
+
+@dataclass(frozen=True, slots=True)
+class Competitor:
+    """Name one row."""
+
+    name: str
+    make: Callable[..., Client]  # of a URL, and perhaps ``timeout=`` for the primary
+    is_ours: bool = False
+    is_cold: bool = False  # whether its first call is measured in fresh processes, too
+    peer: str | None = None  # the row that it has to be as fast as, where that is the contract
+
+
+def ask_sdk(attempt: Attempt) -> Any:
+    target = attempt.target
+    question = {"model": target.model, "messages": MESSAGES, "timeout": attempt.timeout}
+    if target.provider == "anthropic":
+        return target.client.messages.create(max_tokens=100, **question)
+    return target.client.chat.completions.create(**question)
+
+
+def policy(primary: Any, backup: Any, provider: str, limit: Any) -> FallbackPolicy:
+    targets = [
+        Target("gpt-5.5", provider="openai", client=primary),
+        Target("gpt-5.5", provider=provider, client=backup),
+    ]
+    return FallbackPolicy(targets, FallbackConfig(**limit))
+
+
+def core() -> Iterator[Competitor]:
+    """The openai SDK by itself and with this package's policy."""
+    import openai
+
+    def sdk(kind: Any, url: str, name: str, **options: Any) -> Any:
+        return kind(base_url=f"{url}/{name}/v1", api_key=KEY, **options)
+
+    def ours(url: str, kind: Any = openai.AsyncOpenAI, **limit: Any) -> Client:
+        primary, backup = (sdk(kind, url, name, max_retries=0) for name in ("primary", "backup"))
+        ready = policy(primary, backup, "other", limit)
+        if kind is openai.OpenAI:
+            return Client(lambda: ready.call(ask_sdk), is_sync=True)
+        return Client(lambda: ready.acall(ask_sdk))
+
+    def to_anthropic(url: str, **limit: Any) -> Client:
+        import anthropic
+
+        primary = sdk(openai.AsyncOpenAI, url, "primary", max_retries=0)
+        backup = anthropic.AsyncAnthropic(base_url=f"{url}/backup", api_key=KEY, max_retries=0)
+        ready = policy(primary, backup, "anthropic", limit)
+        return Client(lambda: ready.acall(ask_sdk))
+
+    def plain(url: str, timeout: Any = openai.NOT_GIVEN, **options: Any) -> Client:
+        primary = sdk(openai.AsyncOpenAI, url, "primary", timeout=timeout, **options)
+        backup = sdk(openai.AsyncOpenAI, url, "backup", **options)
+
+        async def ask_both() -> object:
+            try:
+                return await primary.chat.completions.create(model="gpt-5.5", messages=MESSAGES)
+            except openai.OpenAIError:
+                return await backup.chat.completions.create(model="gpt-5.5", messages=MESSAGES)
+
+        return Client(ask_both)
+
+    yield Competitor("openai SDK, `policy.acall`", ours, is_ours=True, is_cold=True)
+    yield Competitor("openai SDK, `policy.call`", partial(ours, kind=openai.OpenAI), is_ours=True)
+    row = "openai SDK to anthropic SDK, `policy.acall`"
+    yield Competitor(row, to_anthropic, is_ours=True, is_cold=True)
+    yield Competitor("openai SDK, defaults, `try`/`except`", plain)
+    never = partial(plain, max_retries=0)
+    yield Competitor("openai SDK, max_retries=0, `try`/`except`", never, is_cold=True)
+
+
+def langchain() -> Iterator[Competitor]:
+    """LangChain's chat models with this package's fallbacks and with LangChain's own."""
+    os.environ["LANGSMITH_TRACING"] = "false"
+    from langchain_core.output_parsers import StrOutputParser
+    from langchain_openai import ChatOpenAI
+    from pydantic import SecretStr
+
+    from honcho_fallback_langchain import FallbackChatModel, with_fallback_config
+
+    key = SecretStr(KEY)
+
+    def chat(url: str, name: str, **options: Any) -> Any:
+        return ChatOpenAI(model="gpt-5.5", base_url=f"{url}/{name}/v1", api_key=key, **options)
+
+    def client(runnable: Any) -> Client:
+        return Client(lambda: runnable.ainvoke(PROMPT))
+
+    def ours(url: str, **limit: Any) -> Client:
+        return client(FallbackChatModel(chat(url, "primary", **limit), chat(url, "backup")))
+
+    def sync(url: str, **limit: Any) -> Client:
+        model = FallbackChatModel(chat(url, "primary", **limit), chat(url, "backup"))
+        return Client(lambda: model.invoke(PROMPT), is_sync=True)
+
+    def to_anthropic(url: str, **limit: Any) -> Client:
+        from langchain_anthropic import ChatAnthropic
+
+        options: dict[str, Any] = {"model": "claude-sonnet-5", "base_url": f"{url}/backup"}
+        backup = ChatAnthropic(api_key=key, **options)
+        return client(FallbackChatModel(chat(url, "primary", **limit), backup))
+
+    def chains(url: str, **limit: Any) -> Client:
+        parser = StrOutputParser()
+        backups = [chat(url, "backup") | parser]
+        return client(with_fallback_config(chat(url, "primary", **limit) | parser, backups))
+
+    def theirs(url: str, max_retries: int | None = None, **limit: Any) -> Client:
+        backup = chat(url, "backup", max_retries=max_retries)
+        primary = chat(url, "primary", max_retries=max_retries, **limit)
+        return client(primary.with_fallbacks([backup]))
+
+    yield Competitor("LangChain, `FallbackChatModel.ainvoke`", ours, is_ours=True, is_cold=True)
+    yield Competitor("LangChain, `FallbackChatModel.invoke`", sync, is_ours=True)
+    row = "LangChain, ChatOpenAI to ChatAnthropic, `ainvoke`"
+    yield Competitor(row, to_anthropic, is_ours=True, is_cold=True)
+    yield Competitor("LangChain, `with_fallback_config` of two chains", chains, is_ours=True)
+    yield Competitor("LangChain `with_fallbacks`, defaults", theirs)
+    never = partial(theirs, max_retries=0)
+    yield Competitor("LangChain `with_fallbacks`, max_retries=0", never, is_cold=True)
+
+
+def litellm() -> Iterator[Competitor]:
+    """LiteLLM's Router with this package's strategy and with LiteLLM's own fallbacks."""
+    os.environ["LITELLM_LOCAL_MODEL_COST_MAP"] = "True"
+    import litellm
+    from litellm import Router
+
+    from honcho_fallback_litellm import FallbackRoutingStrategy
+
+    litellm.suppress_debug_info = True
+
+    def router(url: str, group: str, model: str, limit: Any, **options: Any) -> Router:
+        version = "/v1" if model.startswith("openai") else ""
+        primary = {"model": "openai/gpt-4o-mini", "api_base": f"{url}/primary/v1", **limit}
+        places = (
+            ("group", primary),
+            (group, {"model": model, "api_base": f"{url}/backup{version}"}),
+        )
+        models = [
+            {
+                "model_name": name,
+                "litellm_params": {**params, "api_key": KEY},
+                # LiteLLM shares cooldowns between Routers by this id.
+                "model_info": {"id": uuid.uuid4().hex, "fallback_rank": rank},
+            }
+            for rank, (name, params) in enumerate(places)
+        ]
+        return Router(model_list=models, **options)
+
+    def client(router: Router, *, is_sync: bool = False) -> Client:
+        def forget() -> None:
+            router.cooldown_cache.in_memory_cache.flush_cache()
+            router.cache.flush_cache()
+
+        method: Any = router.completion if is_sync else router.acompletion
+        return Client(lambda: method(model="group", messages=MESSAGES), is_sync, forget)
+
+    def ours(url: str, model: str, *, is_sync: bool = False, **limit: Any) -> Client:
+        made = router(url, "group", model, limit)
+        FallbackRoutingStrategy().register(made)
+        return client(made, is_sync=is_sync)
+
+    def theirs(url: str, model: str, timeout: float | None = None, **options: Any) -> Client:
+        limit = {"timeout": timeout} if timeout else {}
+        fallbacks = [{"group": ["backup"]}]
+        return client(router(url, "backup", model, limit, fallbacks=fallbacks, **options))
+
+    row, peer = "LiteLLM, `FallbackRoutingStrategy`", "LiteLLM Router `fallbacks`, num_retries=0"
+    same: dict[str, Any] = {"model": "openai/gpt-4o-mini"}
+    other: dict[str, Any] = {"model": "anthropic/claude-3-5-haiku-latest"}
+    for name, make, beside in (
+        ("`acompletion`", partial(ours, **same), peer),
+        ("`completion`", partial(ours, **same, is_sync=True), peer),
+        ("openai to anthropic", partial(ours, **other), f"{peer}, openai to anthropic"),
+    ):
+        yield Competitor(f"{row}, {name}", make, is_ours=True, is_cold=True, peer=beside)
+    yield Competitor("LiteLLM Router `fallbacks`, defaults", partial(theirs, **same))
+    yield Competitor(peer, partial(theirs, **same, num_retries=0), is_cold=True)
+    never = partial(theirs, **other, num_retries=0)
+    yield Competitor(f"{peer}, openai to anthropic", never, is_cold=True)
+
+
+def pydantic_ai() -> Iterator[Competitor]:
+    """pydantic-ai's FallbackModel, called directly."""
+    from pydantic_ai.direct import model_request
+    from pydantic_ai.messages import ModelRequest
+    from pydantic_ai.models.fallback import FallbackModel
+    from pydantic_ai.models.openai import OpenAIChatModel
+    from pydantic_ai.providers.openai import OpenAIProvider
+
+    def model(url: str, name: str, settings: Any) -> Any:
+        provider = OpenAIProvider(base_url=f"{url}/{name}/v1", api_key=KEY)
+        return OpenAIChatModel("gpt-5.5", provider=provider, settings=settings or None)
+
+    def make(url: str, retries: Any = None, **limit: Any) -> Client:
+        primary = model(url, "primary", {**limit, **(retries or {})})
+        both = FallbackModel(primary, model(url, "backup", retries))
+        return Client(lambda: model_request(both, [ModelRequest.user_text_prompt(PROMPT)]))
+
+    yield Competitor("pydantic-ai `FallbackModel`, defaults", make)
+    never = partial(make, retries={"max_retries": 0})
+    yield Competitor("pydantic-ai `FallbackModel`, max_retries=0", never, is_cold=True)
+
+
+def haystack() -> Iterator[Competitor]:
+    """Haystack's FallbackChatGenerator."""
+    os.environ["HAYSTACK_TELEMETRY_ENABLED"] = "False"
+    from haystack.components.generators.chat import FallbackChatGenerator, OpenAIChatGenerator
+    from haystack.dataclasses import ChatMessage
+    from haystack.utils import Secret
+
+    def generator(url: str, name: str, **options: Any) -> Any:
+        where = {"model": "gpt-5.5", "api_base_url": f"{url}/{name}/v1"}
+        return OpenAIChatGenerator(api_key=Secret.from_token(KEY), **where, **options)
+
+    def make(url: str, retries: Any = None, **limit: Any) -> Client:
+        options = retries or {}
+        primary = generator(url, "primary", **limit, **options)
+        both = FallbackChatGenerator([primary, generator(url, "backup", **options)])
+        return Client(lambda: both.run_async([ChatMessage.from_user(PROMPT)]))
+
+    yield Competitor("Haystack `FallbackChatGenerator`, defaults", make)
+    never = partial(make, retries={"max_retries": 0})
+    yield Competitor("Haystack `FallbackChatGenerator`, max_retries=0", never, is_cold=True)
+
+
+FAMILIES: dict[str, Callable[[], Iterable[Competitor]]] = {
+    "core": core,
+    "langchain": langchain,
+    "litellm": litellm,
+    "pydantic-ai": pydantic_ai,
+    "haystack": haystack,
+}

@@ -1,0 +1,388 @@
+"""Bodies and events in the form in which providers write them.
+
+An answer is built as a whole; ``*_events`` turn it into what the provider streams for it, one
+event for each word. Tokens are the same in every form, so that one figure is looked for.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping
+
+Json = dict[str, Any]
+
+MESSAGE = "in our own words"  # what errors say; no provider's text is copied
+
+CHAT_USAGE: Json = {
+    "prompt_tokens": 12,
+    "completion_tokens": 7,
+    "total_tokens": 19,
+    "prompt_tokens_details": {"cached_tokens": 4, "audio_tokens": 0},
+    "completion_tokens_details": {"reasoning_tokens": 2},
+}
+RESPONSES_USAGE: Json = {
+    "input_tokens": 12,
+    "output_tokens": 7,
+    "total_tokens": 19,
+    "input_tokens_details": {"cached_tokens": 4, "cache_write_tokens": 0},
+    "output_tokens_details": {"reasoning_tokens": 2},
+}
+MESSAGE_USAGE: Json = {
+    "input_tokens": 8,
+    "cache_read_input_tokens": 4,
+    "cache_creation_input_tokens": 3,
+    "output_tokens": 7,
+}
+GEMINI_USAGE: Json = {
+    "prompt_token_count": 12,
+    "cached_content_token_count": 4,
+    "candidates_token_count": 5,
+    "thoughts_token_count": 2,
+    "total_token_count": 19,
+}
+
+
+def event(data: Json, name: str | None = None) -> str:
+    """Write one server-sent event, without the empty line that ends it."""
+    return (f"event: {name}\n" if name else "") + f"data: {json.dumps(data)}"
+
+
+def named_event(kind: str, **fields: Any) -> str:
+    """Write an event that carries its name in its data as well, as Anthropic and Responses do."""
+    return event({"type": kind, **fields}, kind)
+
+
+def words_of(text: str) -> list[str]:
+    """Split a text into words that keep the space behind them."""
+    return re.findall(r"\S+\s*|\s+", text)
+
+
+# OpenAI's Chat Completions.
+
+
+def chat_call(call_id: str, name: str, arguments: Mapping[str, Any]) -> Json:
+    """Build the call of a tool."""
+    function = {"name": name, "arguments": json.dumps(arguments)}
+    return {"id": call_id, "type": "function", "function": function}
+
+
+def chat_answer(
+    text: str | None = None,
+    *calls: Json,
+    model: str = "gpt-5.5",
+    usage: Json | None = CHAT_USAGE,
+    finish: str | None = None,
+    **message: Any,
+) -> Json:
+    """Build a completion that says a text and calls tools.
+
+    Args:
+        text: What the assistant says, or None.
+        *calls: From ``chat_call``.
+        model: The model's name.
+        usage: The tokens, or None for no report.
+        finish: The finish reason; by default it follows from the calls.
+        **message: Further fields of the message.
+    """
+    said: Json = {"role": "assistant", "content": text, **message}
+    if calls:
+        said["tool_calls"] = list(calls)
+    choice = {
+        "index": 0,
+        "finish_reason": finish or ("tool_calls" if calls else "stop"),
+        "message": said,
+    }
+    document: Json = {"id": "chatcmpl-1", "object": "chat.completion", "created": 1}
+    return {**document, "model": model, "choices": [choice], "usage": usage}
+
+
+def chat_chunk(delta: Json | None, finish: str | None = None, **fields: Any) -> Json:
+    """Build one chunk of a streamed completion; without a delta it has no choice."""
+    document: Json = {"id": "chatcmpl-1", "object": "chat.completion.chunk", "created": 1}
+    choice = {"index": 0, "delta": delta, "finish_reason": finish}
+    choices = [] if delta is None else [choice]
+    return {**document, "model": "gpt-5.5", "choices": choices, **fields}
+
+
+def chat_events(answer: Json, *, usage: bool = False, error: Json | None = None) -> list[str]:
+    """Write the events of a completion: an empty chunk with the role comes first.
+
+    Args:
+        answer: From ``chat_answer``.
+        usage: Whether the last chunk reports the tokens, as ``include_usage`` asks for.
+        error: What comes in place of the end, or None.
+    """
+    (choice,) = answer["choices"]
+    said, model = choice["message"], answer["model"]
+    deltas: list[Json] = [{"role": "assistant", "content": ""}]
+    deltas += [{"content": word} for word in words_of(said["content"] or "")]
+    if "tool_calls" in said:
+        calls = [{**call, "index": index} for index, call in enumerate(said["tool_calls"])]
+        deltas.append({"tool_calls": calls})
+    events = [event(chat_chunk(delta, model=model)) for delta in deltas]
+    if error is not None:
+        return [*events, event(error)]
+    events.append(event(chat_chunk({}, choice["finish_reason"], model=model)))
+    if usage and answer["usage"]:
+        events.append(event(chat_chunk(None, model=model, usage=answer["usage"])))
+    return [*events, "data: [DONE]"]
+
+
+def openai_error(
+    message: str = MESSAGE, kind: str | None = "server_error", code: str | None = None
+) -> Json:
+    """Build an error as OpenAI words it, in a body as in a stream."""
+    return {"error": {"message": message, "type": kind, "param": None, "code": code}}
+
+
+# OpenAI's Responses.
+
+
+def response_text(text: str, item: str = "msg_1", **part: Any) -> Json:
+    """Build an output item that says a text."""
+    said = {"type": "output_text", "text": text, "annotations": [], **part}
+    fields = {"id": item, "role": "assistant", "status": "completed", "content": [said]}
+    return {"type": "message", **fields}
+
+
+def responses_answer(
+    *items: Json, model: str = "gpt-5.5", usage: Json | None = RESPONSES_USAGE
+) -> Json:
+    """Build a response with these output items."""
+    return {
+        "id": "resp_1",
+        "object": "response",
+        "created_at": 1,
+        "model": model,
+        "status": "completed",
+        "output": list(items),
+        "parallel_tool_calls": True,
+        "tool_choice": "auto",
+        "tools": [],
+        "error": None,
+        "usage": usage,
+    }
+
+
+def responses_events(answer: Json, *, error: Json | None = None) -> list[str]:
+    """Write the events of a response, each text word by word; an error takes the end's place."""
+    numbers = iter(range(10_000))
+
+    def write(kind: str, **fields: Any) -> str:
+        return named_event(kind, sequence_number=next(numbers), **fields)
+
+    begun = {**answer, "status": "in_progress", "output": [], "usage": None}
+    events = [write("response.created", response=begun)]
+    for index, item in enumerate(answer["output"]):
+        empty = {**item, "content": []} if item["type"] == "message" else item
+        events.append(write("response.output_item.added", output_index=index, item=empty))
+        for at, part in enumerate(item["content"] if item["type"] == "message" else ()):
+            place = {"item_id": item["id"], "output_index": index, "content_index": at}
+            whole = {**place, "text": part["text"], "logprobs": []}
+            start = {**part, "text": ""}
+            events.append(write("response.content_part.added", **place, part=start))
+            events += [
+                write("response.output_text.delta", **place, delta=word, logprobs=[])
+                for word in words_of(part["text"])
+            ]
+            events.append(write("response.output_text.done", **whole))
+        events.append(write("response.output_item.done", output_index=index, item=item))
+    if error is not None:
+        fields = error["error"]
+        told = {"code": fields["type"], "message": fields["message"], "param": None}
+        return [*events, write("error", **told)]
+    return [*events, write("response.completed", response=answer)]
+
+
+# OpenAI's embeddings.
+
+
+def embedding_answer(model: str = "gpt-5.5") -> Json:
+    """Build an embedding."""
+    vector = {"object": "embedding", "index": 0, "embedding": [0.5, 0.5]}
+    usage = {"prompt_tokens": 12, "total_tokens": 12}
+    return {"object": "list", "data": [vector], "model": model, "usage": usage}
+
+
+# Anthropic's Messages.
+
+
+def text_block(text: str) -> Json:
+    """Build a block that says a text."""
+    return {"type": "text", "text": text}
+
+
+def tool_use(call_id: str, name: str, arguments: Mapping[str, Any]) -> Json:
+    """Build a block that calls a tool."""
+    return {"type": "tool_use", "id": call_id, "name": name, "input": dict(arguments)}
+
+
+def message_answer(
+    *blocks: Json,
+    model: str = "claude-sonnet-5",
+    usage: Json | None = MESSAGE_USAGE,
+    stop: str | None = None,
+) -> Json:
+    """Build a message of these blocks.
+
+    Args:
+        *blocks: From ``text_block`` and ``tool_use``, or any other.
+        model: The model's name.
+        usage: The tokens, or None for a report of nothing.
+        stop: The stop reason; by default it follows from the blocks.
+    """
+    calls = any(block["type"] == "tool_use" for block in blocks)
+    return {
+        "id": "msg_1",
+        "type": "message",
+        "role": "assistant",
+        "model": model,
+        "content": list(blocks),
+        "stop_reason": stop or ("tool_use" if calls else "end_turn"),
+        "stop_sequence": None,
+        "usage": usage or {"input_tokens": 0, "output_tokens": 0},
+    }
+
+
+def block_start(block: Json, index: int = 0) -> Json:
+    """Build the event that opens a block."""
+    return {"type": "content_block_start", "index": index, "content_block": block}
+
+
+def block_delta(delta: Json, index: int = 0) -> Json:
+    """Build an event that adds to a block."""
+    return {"type": "content_block_delta", "index": index, "delta": delta}
+
+
+def message_start(answer: Json) -> Json:
+    """Build the event that opens a message: one token so far and no content."""
+    usage = {**answer["usage"], "output_tokens": 1}
+    begun = {**answer, "content": [], "stop_reason": None, "usage": usage}
+    return {"type": "message_start", "message": begun}
+
+
+def message_delta(answer: Json) -> Json:
+    """Build the event that says why a message ends, and with how many tokens."""
+    ended = {"stop_reason": answer["stop_reason"], "stop_sequence": None}
+    usage = {"output_tokens": answer["usage"]["output_tokens"]}
+    return {"type": "message_delta", "delta": ended, "usage": usage}
+
+
+def message_events(answer: Json, *, error: Json | None = None) -> list[str]:
+    """Write the events of a message, each text word by word; an error takes the end's place."""
+    events: list[Json] = [message_start(answer)]
+    for index, block in enumerate(answer["content"]):
+        empty, deltas = _streamed(block)
+        events.append(block_start(empty, index))
+        events += [block_delta(delta, index) for delta in deltas]
+        events.append({"type": "content_block_stop", "index": index})
+    if error is not None:
+        events[-1:] = [error]  # in the middle of the last block
+    else:
+        events += [message_delta(answer), {"type": "message_stop"}]
+    return [event(one, one["type"]) for one in events]
+
+
+def _streamed(block: Json) -> tuple[Json, list[Json]]:
+    if block["type"] == "text":
+        deltas = [{"type": "text_delta", "text": word} for word in words_of(block["text"])]
+        return {**block, "text": ""}, deltas
+    if block["type"] == "tool_use":
+        written = json.dumps(block["input"])
+        return {**block, "input": {}}, [{"type": "input_json_delta", "partial_json": written}]
+    return block, []
+
+
+def anthropic_error(message: str = MESSAGE, kind: str | None = "api_error") -> Json:
+    """Build an error as Anthropic words it, in a body as in a stream."""
+    return {"type": "error", "error": {"type": kind, "message": message}}
+
+
+# What a server needs of each, to answer whoever asks at its path.
+
+
+@dataclass(frozen=True, slots=True)
+class Form:
+    """Write in the form of one endpoint.
+
+    Args:
+        answer: Builds an answer that says a text, of a model, with usage or without.
+        events: Writes an answer's events; the request says whether usage is wanted, and an error
+            comes in place of the end.
+        error: Builds an error of a message and a type.
+        errors: The type that the provider writes under a status.
+    """
+
+    answer: Callable[[str, str, bool], Json]
+    events: Callable[[Json, Json, Json | None], list[str]]
+    error: Callable[[str, str | None], Json]
+    errors: Mapping[int, str]
+
+
+_OPENAI_ERRORS = {
+    400: "invalid_request_error",
+    401: "invalid_request_error",
+    429: "requests",
+    500: "server_error",
+}
+_ANTHROPIC_ERRORS = {
+    400: "invalid_request_error",
+    401: "authentication_error",
+    403: "permission_error",
+    404: "not_found_error",
+    413: "request_too_large",
+    429: "rate_limit_error",
+    500: "api_error",
+    529: "overloaded_error",
+}
+
+
+def _chat(text: str, model: str, usage: bool) -> Json:
+    return chat_answer(text, model=model, usage=CHAT_USAGE if usage else None)
+
+
+def _response(text: str, model: str, usage: bool) -> Json:
+    item = response_text(text)
+    return responses_answer(item, model=model, usage=RESPONSES_USAGE if usage else None)
+
+
+def _message(text: str, model: str, usage: bool) -> Json:
+    return message_answer(text_block(text), model=model, usage=MESSAGE_USAGE if usage else None)
+
+
+def _chat_events(answer: Json, asked: Json, error: Json | None) -> list[str]:
+    options = asked.get("stream_options") or {}
+    return chat_events(answer, usage=bool(options.get("include_usage")), error=error)
+
+
+CHAT = Form(_chat, _chat_events, openai_error, _OPENAI_ERRORS)
+RESPONSES = Form(
+    _response,
+    lambda answer, _, error: responses_events(answer, error=error),
+    openai_error,
+    _OPENAI_ERRORS,
+)
+EMBEDDINGS = Form(
+    lambda _text, model, _usage: embedding_answer(model),
+    lambda answer, _asked, _error: [event(answer)],
+    openai_error,
+    _OPENAI_ERRORS,
+)
+MESSAGES = Form(
+    _message,
+    lambda answer, _, error: message_events(answer, error=error),
+    anthropic_error,
+    _ANTHROPIC_ERRORS,
+)
+
+_BY_ENDING = {"embeddings": EMBEDDINGS, "messages": MESSAGES, "responses": RESPONSES}
+
+
+def form_of(path: str) -> Form:
+    """Return the form of the endpoint at a path; Chat Completions where none is known."""
+    return _BY_ENDING.get(path.rpartition("/")[2], CHAT)
