@@ -246,10 +246,10 @@ class _Handler(BaseHTTPRequestHandler):
         request.answered = time.monotonic()
         if reply.drop:
             self.close_connection = True
+        elif reply.hang and reply.events is None:
+            self._hang(None)
         elif events is not None:
             self._send_events(reply, events)
-        elif reply.hang:
-            self._hang(None)
         else:
             self._send_json(reply.status, document, reply.headers, cut=reply.cut)
 
