@@ -12,7 +12,7 @@ from langchain_core.messages import AIMessageChunk
 from langchain_core.messages.tool import tool_call_chunk
 from langchain_core.tools import tool
 from pydantic import PrivateAttr
-from scripted import ProviderError
+from honcho_fallback.testing import StatusError
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -56,7 +56,7 @@ def agent_chat(model: str, *entries: Any, **fields: Any) -> AgentChat:
 
 def down(model: str = "primary", status: int = 503) -> AgentChat:
     """Make a fake that always fails."""
-    return agent_chat(model, ProviderError(status))
+    return agent_chat(model, StatusError(status))
 
 
 def up(model: str = "backup") -> AgentChat:

@@ -16,9 +16,9 @@ from langchain_core.outputs import ChatGeneration, ChatGenerationChunk, ChatResu
 from langchain_core.tools import tool
 from langchain_core.utils.function_calling import convert_to_openai_tool
 from pydantic import BaseModel, Field, PrivateAttr
-from scripted import ProviderError
 
 from honcho_fallback_langchain import FallbackChatModel
+from honcho_fallback.testing import StatusError
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Iterator, Sequence
@@ -192,7 +192,7 @@ def chat(model: str, *entries: Any, **fields: Any) -> ScriptedChat:
 
 def dead(model: str = "primary", status: int = 503) -> ScriptedChat:
     """Make a fake that always fails."""
-    return chat(model, ProviderError(status))
+    return chat(model, StatusError(status))
 
 
 def alive(model: str = "backup", *words: str) -> ScriptedChat:

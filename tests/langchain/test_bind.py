@@ -28,10 +28,10 @@ from langchain_core.runnables import (
 )
 from langchain_openai import ChatOpenAI
 from loopback import NOWHERE, claude, gpt
-from scripted import ProviderError
 
 from honcho_fallback import FallbackConfigError
 from honcho_fallback_langchain import FallbackChatModel, FallbackRunnable, with_fallback_config
+from honcho_fallback.testing import StatusError
 
 # Single calls outside of turns are meant to stand alone here.
 pytestmark = pytest.mark.filterwarnings("ignore:.*has no effect outside of a turn:UserWarning")
@@ -132,10 +132,10 @@ class Down(ChatOpenAI):
     """OpenAI's chat model, and the provider down."""
 
     def _generate(self, *args: Any, **kwargs: Any) -> Any:
-        raise ProviderError(503)
+        raise StatusError(503)
 
     async def _agenerate(self, *args: Any, **kwargs: Any) -> Any:
-        raise ProviderError(503)
+        raise StatusError(503)
 
 
 class Calls(ChatAnthropic):
@@ -221,7 +221,7 @@ def test_fields_can_be_configured_per_call_in_every_candidate(order: str) -> Non
             heats.append(self.temperature)
             return super()._parts(*args)
 
-    first = Feels(model="primary", script=[[ProviderError(503)]])
+    first = Feels(model="primary", script=[[StatusError(503)]])
     model: Any = FallbackChatModel(first, Feels(model="backup", script=[["from backup"]]))
     made = model.configurable_fields(**HEAT)
     if order == "before":
@@ -247,7 +247,7 @@ def test_a_field_that_one_candidate_has_is_configured_there() -> None:
 
 async def test_a_whole_message_in_a_stream_is_marked() -> None:
     """A chain that yields messages and no chunks says who answered, too."""
-    first = RunnableLambda(lambda _: (_ for _ in ()).throw(ProviderError(503)))
+    first = RunnableLambda(lambda _: (_ for _ in ()).throw(StatusError(503)))
     model = FallbackRunnable(first, alive("b", "x") | RunnableLambda(lambda m: AIMessage(m.text)))
     (answer,) = [one async for one in model.astream("hi")]
     assert not isinstance(answer, AIMessageChunk)

@@ -35,11 +35,11 @@ from langchain_core.messages import AIMessage, AIMessageChunk
 from langgraph.errors import GraphBubbleUp, GraphInterrupt
 from langgraph.types import Command
 from pydantic import BaseModel
-from scripted import ProviderError
 
 import honcho_fallback_langchain._middleware as module
 from honcho_fallback import FailureKind, FallbackConfigError, FallbackExhausted
 from honcho_fallback_langchain import FallbackChatModel, FallbackMiddleware
+from honcho_fallback.testing import StatusError
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -99,7 +99,7 @@ async def test_the_answer_says_who_gave_it(verb: str) -> None:
 @VERBS
 async def test_nobody_answers(verb: str) -> None:
     """All errors come out together, each model asked."""
-    errors = [ProviderError(503), ProviderError(429)]
+    errors = [StatusError(503), StatusError(429)]
     models = [agent_chat(f"m{status}", error) for status, error in enumerate(errors)]
     made = agent(models[0], FallbackMiddleware(models[1], max_attempts=2))
     with pytest.raises(FallbackExhausted) as caught:
@@ -136,7 +136,7 @@ async def test_a_cancelled_call_stays_cancelled() -> None:
             try:
                 await asyncio.Event().wait()
             except asyncio.CancelledError as error:  # as SDKs do that hide it
-                raise ProviderError(503) from error
+                raise StatusError(503) from error
 
     backup, told = up(), Told()
     middleware = FallbackMiddleware(backup, fallback_on=SWITCHABLE, observers=[told])
@@ -151,7 +151,7 @@ async def test_a_cancelled_call_stays_cancelled() -> None:
 
 
 @VERBS
-@pytest.mark.parametrize("error", [ProviderError(400), TypeError("a bug"), KeyError("k")])
+@pytest.mark.parametrize("error", [StatusError(400), TypeError("a bug"), KeyError("k")])
 async def test_what_nobody_else_could_help_with_comes_out(verb: str, error: Exception) -> None:
     """A bad request and a bug surface as they are, after one request."""
     primary, backup = agent_chat("primary", error), up()
@@ -179,7 +179,7 @@ async def test_a_bug_in_inner_middleware_comes_out(verb: str) -> None:
 async def test_model_retry_inside(verb: str) -> None:
     """A retry inside must raise its error: as a message, its default, it is an answer."""
     primary, backup = down(), up()
-    quiet = ModelRetryMiddleware(max_retries=1, initial_delay=0, retry_on=(ProviderError,))
+    quiet = ModelRetryMiddleware(max_retries=1, initial_delay=0, retry_on=(StatusError,))
     answered = await run(verb, agent(primary, FallbackMiddleware(backup), quiet))
     assert last(answered).text.startswith("Model call failed after 2 attempts")
     assert backup.asked == []
@@ -290,11 +290,11 @@ async def test_structured_output_by_provider_follows_the_model_asked(verb: str) 
 async def test_observers_hear_of_each_model_call(verb: str) -> None:
     """One start, one record with the usage per model call; a switch where there was one."""
     told = Told()
-    primary = agent_chat("primary", ROUNDS[0], ProviderError(503), "done")
+    primary = agent_chat("primary", ROUNDS[0], StatusError(503), "done")
     middleware = FallbackMiddleware(agent_chat("backup", ROUNDS[1]), observers=[told], agent="a")
     await run(verb, agent(primary, middleware))
     assert [start.agent for start in told.starts] == ["a"] * 3
-    assert [switch.reason for switch in told.switches] == ["overloaded ProviderError 503"]
+    assert [switch.reason for switch in told.switches] == ["overloaded StatusError 503"]
     assert [record.is_fallback for record in told.records] == [False, True, False]
     assert [len(record.attempts) for record in told.records] == [1, 2, 1]
     for record in told.records:
@@ -334,7 +334,7 @@ async def test_a_later_attempt_says_so_at_its_start(verb: str) -> None:
     runs = Runs()
     fields: dict[str, Any] = {"metadata": {"mine": 1}, "tags": ["mine"]}
     backup = agent_chat("backup", "answer", **fields)
-    primary = agent_chat("primary", ProviderError(503), **fields)
+    primary = agent_chat("primary", StatusError(503), **fields)
     await run(verb, agent(primary, FallbackMiddleware(backup)), config={"callbacks": [runs]})
     runs.check()
     first, second = runs.models
@@ -388,7 +388,7 @@ async def test_a_copys_options_count(verb: str) -> None:
     told = Told()
     original = FallbackMiddleware(up())
     copy = original.with_fallback_config(observers=[told], fallback_on=frozenset())
-    with pytest.raises(ProviderError):
+    with pytest.raises(StatusError):
         await run(verb, agent(down(), copy))
     assert len(told.records) == 1
     assert last(await run(verb, agent(down(), original))).text == "from backup"

@@ -12,7 +12,6 @@ from langchain_core.tools import tool
 from langgraph.checkpoint.memory import InMemorySaver
 from langgraph.types import Command, interrupt
 from loopback import Provider, dead_provider, silent
-from scripted import ProviderError
 
 from honcho_fallback import (
     Cooldown,
@@ -22,6 +21,7 @@ from honcho_fallback import (
     Turn,
 )
 from honcho_fallback_langchain import FallbackChatModel, FallbackMiddleware
+from honcho_fallback.testing import StatusError
 
 if TYPE_CHECKING:
     from pytest_httpserver import HTTPServer
@@ -166,7 +166,7 @@ async def test_the_preset_that_waits_before_it_switches(verb: str) -> None:
 async def test_observers_hear_when_a_turn_ends(verb: str) -> None:
     """Each run that had left the primary ends with its return, and one that had not with none."""
     told = Told()
-    primary = agent_chat("primary", *[ProviderError(503)] * 2, "hello")
+    primary = agent_chat("primary", *[StatusError(503)] * 2, "hello")
     backup = agent_chat("backup", *ROUNDS * 2)
     made = agent(primary, FallbackMiddleware(backup, reset="turn", observers=[told], agent="me"))
     for expected in (1, 2, 2):

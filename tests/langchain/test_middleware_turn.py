@@ -12,11 +12,11 @@ from chat_fakes import Asked
 from langchain_core.tools import tool
 from langgraph.checkpoint.memory import InMemorySaver
 from langgraph.types import Command, interrupt
-from scripted import ProviderError
 
 from honcho_fallback import FallbackExhausted
 from honcho_fallback_langchain import FallbackMiddleware
 from honcho_fallback_langchain._model_call import POSITION
+from honcho_fallback.testing import StatusError
 
 if TYPE_CHECKING:
     from langchain_core.messages import BaseMessage
@@ -46,7 +46,7 @@ async def test_each_iteration_starts_on_the_agents_model(verb: str) -> None:
 @VERBS
 async def test_an_iteration_returns_to_a_primary_that_recovered(verb: str) -> None:
     """Only the round that failed is answered by the backup."""
-    primary = agent_chat("primary", ROUNDS[0], ProviderError(529), "done by primary")
+    primary = agent_chat("primary", ROUNDS[0], StatusError(529), "done by primary")
     backup = agent_chat("backup", ROUNDS[1])
     answered = await run(verb, agent(primary, FallbackMiddleware(backup)))
     assert last(answered).text == "done by primary"
@@ -67,7 +67,7 @@ async def test_a_turn_asks_the_dead_primary_once(verb: str) -> None:
 async def test_a_turn_goes_down_the_chain_step_by_step(verb: str) -> None:
     """The second fallback holds as the first did; the next turn has the whole chain again."""
     primary = down()
-    first = agent_chat("first", ROUNDS[0], ProviderError(503), "first again")
+    first = agent_chat("first", ROUNDS[0], StatusError(503), "first again")
     second = agent_chat("second", *ROUNDS[1:])
     middleware = FallbackMiddleware(first, second, reset="turn")
     made = agent(primary, middleware, checkpointer=InMemorySaver())
@@ -81,8 +81,8 @@ async def test_a_turn_goes_down_the_chain_step_by_step(verb: str) -> None:
 @VERBS
 async def test_a_turn_after_an_exhausted_one_has_the_whole_chain(verb: str) -> None:
     """Nobody answered once; the next turn starts on the primary all the same."""
-    primary = agent_chat("primary", ProviderError(503), "recovered")
-    first = agent_chat("first", ROUNDS[0], ProviderError(503))
+    primary = agent_chat("primary", StatusError(503), "recovered")
+    first = agent_chat("first", ROUNDS[0], StatusError(503))
     second = down("second")
     middleware = FallbackMiddleware(first, second, reset="turn", max_attempts=2)
     made = agent(primary, middleware, checkpointer=InMemorySaver())
@@ -171,7 +171,7 @@ class Looping(AgentChat):
     def _parts(self, messages: list[BaseMessage], kwargs: dict[str, Any]) -> list[Any]:
         self.asked.append(Asked(messages, kwargs))
         if messages[0].content == self.fails_on:
-            raise ProviderError(503)
+            raise StatusError(503)
         return [ROUNDS[sum(message.type == "ai" for message in messages)]]
 
 

@@ -16,7 +16,6 @@ from langchain_anthropic.middleware import AnthropicPromptCachingMiddleware
 from langchain_core.messages import AIMessage, HumanMessage, SystemMessage
 from langchain_openai import ChatOpenAI
 from loopback import Provider
-from scripted import ProviderError
 from strict_providers import (
     StrictAnthropic,
     StrictOpenAIChat,
@@ -28,6 +27,7 @@ from werkzeug import Response
 
 from honcho_fallback import FallbackExhausted
 from honcho_fallback_langchain import FallbackMiddleware
+from honcho_fallback.testing import StatusError
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -287,7 +287,7 @@ def test_what_was_made_for_a_provider_stays_with_it(httpserver: HTTPServer, name
     def handle(asked: Any) -> Any:
         sent.append(asked)
         if len(sent) == 1:
-            raise ProviderError(503)
+            raise StatusError(503)
         return AIMessage("hi")
 
     FallbackMiddleware(backup).wrap_model_call(request, handle)

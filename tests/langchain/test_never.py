@@ -13,10 +13,10 @@ from langchain_core.runnables import RunnableLambda
 from langgraph.errors import GraphBubbleUp, GraphInterrupt, ParentCommand
 from langgraph.types import Command
 from loopback import Provider
-from scripted import ProviderError
 
 from honcho_fallback import FailureKind, FallbackExhausted
 from honcho_fallback_langchain import FallbackChatModel, FallbackRunnable
+from honcho_fallback.testing import StatusError
 
 if TYPE_CHECKING:
     from pytest_httpserver import HTTPServer
@@ -145,7 +145,7 @@ ALL = VERBS | SILENT_VERBS
 
 
 @pytest.mark.parametrize("verb", ALL)
-@pytest.mark.parametrize("error", [ProviderError(400), Fatal("own"), ValueError("bug")], ids=repr)
+@pytest.mark.parametrize("error", [StatusError(400), Fatal("own"), ValueError("bug")], ids=repr)
 async def test_what_another_model_cannot_mend_comes_out(error: Exception, verb: str) -> None:
     """A bad request and the program's own errors: the very object, and nobody else asked."""
     model = FallbackChatModel(chat("primary", error), alive())
@@ -160,7 +160,7 @@ async def test_what_another_model_cannot_mend_comes_out(error: Exception, verb: 
 @pytest.mark.parametrize("status", [408, 429, 500, 503, 529, 401, 403, 404, 402])
 async def test_a_first_failure_goes_to_the_fallback(status: int, verb: str) -> None:
     """Each candidate is asked once, whatever the verb."""
-    model = FallbackChatModel(chat("primary", ProviderError(status)), alive())
+    model = FallbackChatModel(chat("primary", StatusError(status)), alive())
     assert await ALL[verb](model, "hi", {}) == "from backup"
     assert [len(candidate(model, position).asked) for position in (0, 1)] == [1, 1]
 
@@ -218,7 +218,7 @@ def test_a_refused_connection_goes_to_the_fallback(httpserver: HTTPServer) -> No
 @pytest.mark.parametrize("verb", ASKING)
 async def test_where_nobody_answers_all_errors_come_out(verb: str) -> None:
     """As a group, each with the one before as its context; or the last alone, with a note."""
-    first, second = ProviderError(429), ProviderError(503)
+    first, second = StatusError(429), StatusError(503)
     model = FallbackChatModel(chat("a", first), chat("b", second), max_attempts=2)
 
     with pytest.raises(FallbackExhausted) as group:
@@ -226,7 +226,7 @@ async def test_where_nobody_answers_all_errors_come_out(verb: str) -> None:
     assert list(group.value.exceptions) == [first, second]
     assert group.value.__cause__ is second
 
-    with pytest.raises(ProviderError) as last:
+    with pytest.raises(StatusError) as last:
         await VERBS[verb](model.with_fallback_config(on_exhausted="last"), "hi")
     assert last.value is second
     assert "scripted/a" in "".join(last.value.__notes__)

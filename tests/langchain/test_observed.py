@@ -10,10 +10,10 @@ from chat_fakes import USAGE, Runs, ScriptedChat, ainvoke, astream, invoke, stre
 from langchain.agents import create_agent
 from langchain_core.messages import HumanMessage
 from langchain_core.runnables import RunnableLambda
-from scripted import ProviderError
 
 from honcho_fallback import CallContent, CallRecord, CallStart, Switch
 from honcho_fallback_langchain import FallbackChatModel, FallbackMiddleware
+from honcho_fallback.testing import StatusError
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -77,7 +77,7 @@ OfLangfuse.__module__ = "langfuse.langchain.CallbackHandler"
 
 
 def broken() -> ScriptedChat:
-    return ScriptedChat(model="broken", script=[[ProviderError(503)]], temperature=0.1)
+    return ScriptedChat(model="broken", script=[[StatusError(503)]], temperature=0.1)
 
 
 def healthy() -> ScriptedChat:

@@ -20,7 +20,6 @@ from chat_fakes import (
 from langchain_core.prompts import ChatPromptTemplate
 from langchain_core.runnables import ConfigurableField, RunnableLambda
 from loopback import Provider, claude, dead_provider, gpt, silent
-from scripted import ProviderError
 
 from honcho_fallback import (
     Cooldown,
@@ -33,6 +32,7 @@ from honcho_fallback import (
     TransportRecovery,
 )
 from honcho_fallback_langchain import FallbackChatModel, FallbackRunnable, with_fallback_config
+from honcho_fallback.testing import StatusError
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -175,7 +175,7 @@ async def test_chains_built_apart_share_what_they_learn(httpserver: HTTPServer) 
 def test_a_probe_brings_the_primary_back_and_observers_hear_it(clock: Clock) -> None:
     """After its rest one call asks it again; it answered, so it is the primary again."""
     told = Told()
-    primary, backup = chat("primary", ProviderError(503), "back"), alive()
+    primary, backup = chat("primary", StatusError(503), "back"), alive()
     model = FallbackChatModel(primary, backup, cooldown=Cooldown(base=60), observers=[told])
     said = [model.invoke("hi").text, model.invoke("hi").text]
     clock.now += 61
@@ -403,7 +403,7 @@ async def test_a_judge_is_never_degraded(verb: str, way: str) -> None:
     else:
         own = FallbackConfig(must_not_degrade=True, max_attempts=1)
         config = {"configurable": {"fallback_config": own}}
-    with pytest.raises((FallbackExhausted, ProviderError)):
+    with pytest.raises((FallbackExhausted, StatusError)):
         await VERBS[verb](judge, "hi", config)
     assert (told.records[-1].outcome, told.kinds) == ("exhausted", ["overloaded"])
     assert backup.asked == []

@@ -21,11 +21,11 @@ from langchain_core.messages import AIMessage, AIMessageChunk
 from langchain_core.messages.ai import add_ai_message_chunks
 from langchain_core.runnables import RunnableGenerator, RunnableLambda
 from loopback import BAD_REQUEST, OVERLOADED, Provider
-from scripted import ProviderError
 
 from honcho_fallback import FailureKind, StreamInterrupted
 from honcho_fallback_langchain import FallbackChatModel, FallbackRunnable
 from honcho_fallback_langchain._chunks import has_content
+from honcho_fallback.testing import StatusError
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Iterator
@@ -50,7 +50,7 @@ def summed(chunks: list[AIMessageChunk]) -> AIMessageChunk:
 @pytest.mark.parametrize("verb", STREAMS)
 async def test_nothing_of_a_failed_stream_is_seen(verb: str) -> None:
     """Its empty chunks are held back, so one message comes out, with one id and one end."""
-    model = FallbackChatModel(chat("primary", ["", ProviderError(503)]), alive())
+    model = FallbackChatModel(chat("primary", ["", StatusError(503)]), alive())
 
     chunks = await chunks_of(model, verb)
 
@@ -78,7 +78,7 @@ async def test_the_sum_of_a_stream_says_who_answered_once(verb: str) -> None:
 @pytest.mark.parametrize("verb", STREAMS)
 async def test_after_content_the_error_comes_out(verb: str) -> None:
     """No text is said twice, and nobody else is asked."""
-    model = FallbackChatModel(chat("primary", ["par", "tly", ProviderError(503)]), alive())
+    model = FallbackChatModel(chat("primary", ["par", "tly", StatusError(503)]), alive())
     seen: list[str] = []
 
     with pytest.raises(StreamInterrupted) as caught:
@@ -89,7 +89,7 @@ async def test_after_content_the_error_comes_out(verb: str) -> None:
                 seen.append(chunk.text)  # noqa: PERF401 # what was seen before the error counts
 
     assert "".join(chunk.text for chunk in caught.value.partial) == "partly"
-    assert isinstance(caught.value.__cause__, ProviderError)
+    assert isinstance(caught.value.__cause__, StatusError)
     assert candidate(model, 1).asked == []
     if verb == "astream":
         assert "".join(seen) == "partly"
@@ -132,7 +132,7 @@ def test_what_counts_as_content(chunk: Any, says: bool) -> None:
 async def test_a_tool_call_settles_who_answers(verb: str) -> None:
     """Its first piece is content: from there on the stream is the primary's."""
     piece = AIMessageChunk(content="", tool_call_chunks=[PIECE])
-    model = FallbackChatModel(chat("primary", [piece, ProviderError(503)]), alive())
+    model = FallbackChatModel(chat("primary", [piece, StatusError(503)]), alive())
     with pytest.raises(StreamInterrupted):
         await chunks_of(model, verb)
 
@@ -241,7 +241,7 @@ async def test_a_context_variable_of_the_caller_is_seen_by_every_candidate(verb:
         seen.append(WHERE.get())
 
     model = FallbackChatModel(
-        chat("primary", [note, ProviderError(503)]), chat("backup", [note, "from backup"])
+        chat("primary", [note, StatusError(503)]), chat("backup", [note, "from backup"])
     )
     token = WHERE.set("caller")
     try:

@@ -16,7 +16,6 @@ from langchain_core.tools import ToolException, tool
 from langgraph.checkpoint.memory import InMemorySaver
 from langgraph.types import Command, interrupt
 from pydantic import BaseModel
-from scripted import ProviderError
 
 import honcho_fallback_langchain
 from honcho_fallback import (
@@ -40,6 +39,7 @@ from honcho_fallback_langchain import (
 )
 from honcho_fallback_langchain._tool_failures import FAILURE, TERMINAL
 from honcho_fallback_langchain._tool_loop import COUNTED, COUNTS
+from honcho_fallback.testing import StatusError
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -318,7 +318,7 @@ async def test_a_delegated_outage_may_pass(verb: str) -> None:
     """A model that is down for now is a failure like any other that may pass by itself."""
 
     def ask(_attempt: Any) -> str:
-        raise ProviderError(503)
+        raise StatusError(503)
 
     policy = FallbackPolicy([Target("a"), Target("b")], FallbackConfig(max_attempts=2))
     delegated = Tool(lambda: policy.call(ask))
@@ -372,7 +372,7 @@ async def test_it_stands_on_either_side_of_the_fallbacks(
 @VERBS
 async def test_tool_errors_never_ask_the_fallback(verb: str) -> None:
     """A failing tool is no reason to ask another model."""
-    failing = raising(ProviderError(503))
+    failing = raising(StatusError(503))
     model, backup, told = agent_chat("m", *work(1, 2), "ok"), agent_chat("backup"), Told()
     fallback = FallbackMiddleware(backup, observers=[told])
     made = agent(model, fallback, ToolLoopGuardMiddleware(), tools=[failing.made])

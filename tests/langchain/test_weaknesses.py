@@ -31,10 +31,10 @@ from langchain_core.messages import AIMessage, HumanMessage
 from langchain_core.runnables import RunnableGenerator, RunnableLambda
 from langgraph.errors import GraphInterrupt
 from loopback import OVERLOADED, Provider
-from scripted import ProviderError
 
 from honcho_fallback import FailureKind, FallbackConfigError, FallbackExhausted
 from honcho_fallback_langchain import FallbackChatModel, FallbackRunnable, with_fallback_config
+from honcho_fallback.testing import StatusError
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -72,7 +72,7 @@ async def test_1_attempts_are_orphans(verb: str) -> None:
     assert len(ours.children(ours.check())) == 2
 
 
-@pytest.mark.parametrize("error", [TypeError("a bug"), KeyError("k"), ProviderError(400)])
+@pytest.mark.parametrize("error", [TypeError("a bug"), KeyError("k"), StatusError(400)])
 def test_2_bugs_are_hidden_by_the_backups_answer(error: Exception) -> None:
     """There every Exception switches; here the program's own errors and bad requests come out."""
     assert raising(error).with_fallbacks([saying("hidden")]).invoke("hi") == "hidden"
@@ -122,8 +122,8 @@ async def test_4_a_cancelled_call_goes_on() -> None:
 
 def test_5_the_other_errors_are_lost() -> None:
     """There the first error alone comes out; here all do, or the last with a note of them."""
-    errors = [ProviderError(429), ProviderError(503)]
-    with pytest.raises(ProviderError) as theirs:
+    errors = [StatusError(429), StatusError(503)]
+    with pytest.raises(StatusError) as theirs:
         raising(errors[0]).with_fallbacks([raising(errors[1])]).invoke("hi")
     assert theirs.value is errors[0]
     assert not hasattr(theirs.value, "__notes__")
@@ -135,7 +135,7 @@ def test_5_the_other_errors_are_lost() -> None:
     assert list(ours.value.exceptions) == errors
     assert [one.status for one in ours.value.attempts] == [429, 503]
 
-    with pytest.raises(ProviderError) as last:
+    with pytest.raises(StatusError) as last:
         chain.with_fallback_config(on_exhausted="last").invoke("hi")
     assert last.value is errors[1]
     (note,) = last.value.__notes__
@@ -229,7 +229,7 @@ def test_10_a_transform_waits_for_all_its_input() -> None:
 def test_11_the_callers_input_is_written_to() -> None:
     """There `exception_key` lands in the caller's dict; here the input stays what it was."""
     asked: dict[str, Any] = {"text": "hi"}
-    failing = raising(ProviderError(503))
+    failing = raising(StatusError(503))
     failing.with_fallbacks([saying("")], exception_key="error").invoke(asked)
     assert asked.keys() == {"text", "error"}
 
@@ -245,7 +245,7 @@ def test_12_a_batch_waits_for_its_slowest_primary() -> None:
 
     def primary(asked: str) -> str:
         if asked == "failing":
-            raise ProviderError(503)
+            raise StatusError(503)
         waited.append(backup_asked.wait(patience))
         return "slow"
 
@@ -289,9 +289,9 @@ class Unannotated(ScriptedChat):
 
 def test_13_a_method_without_annotations_drops_the_fallback() -> None:
     """There tools bound to a custom model leave the primary alone, silently; here nothing goes."""
-    down = Unannotated(model="primary", script=[[ProviderError(503)]])
+    down = Unannotated(model="primary", script=[[StatusError(503)]])
     theirs: Any = down.with_fallbacks([alive()])
-    with pytest.raises(ProviderError):
+    with pytest.raises(StatusError):
         theirs.bind_tools([Joke]).invoke("hi")
 
     assert FallbackChatModel(down, alive()).bind_tools([Joke]).invoke("hi").text == "from backup"
@@ -320,7 +320,7 @@ def test_14_other_methods_reach_the_primary_alone() -> None:
     """There `generate_prompt` bypasses the fallback; here it is a call like any other."""
     prompt: Any = [GenericFakeChatModel(messages=iter([]))._convert_input("hi")]
     theirs: Any = dead().with_fallbacks([alive()])
-    with pytest.raises(ProviderError):
+    with pytest.raises(StatusError):
         theirs.generate_prompt(prompt)
 
     result = failing_over().generate_prompt(prompt)

@@ -14,7 +14,6 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 from pydantic import BaseModel
-from scripted import ProviderError
 from werkzeug import Response
 
 from honcho_fallback import (
@@ -41,7 +40,7 @@ from honcho_fallback.settings import (
     honcho_stream,
     load_policies,
 )
-from honcho_fallback.testing import fault_simulator, local_model_server
+from honcho_fallback.testing import StatusError, fault_simulator, local_model_server
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
@@ -440,12 +439,12 @@ def test_a_tools_error_is_the_models_business(providers: Providers) -> None:
     policy = providers.policy("openai", "anthropic")
 
     def broken(name: str, arguments: Mapping[str, Any]) -> str:
-        raise ProviderError(503)
+        raise StatusError(503)
 
     reply = honcho_call(policy, ASKED, tools=TOOLS, execute=broken)
     assert providers.asked == ["openai"] * 3
     results = [message for message in reply.history if message.role == "tool"]
-    assert [(result.is_error, result.text) for result in results] == [(True, "The tool failed: ProviderError: HTTP 503")] * 2  # fmt: skip
+    assert [(result.is_error, result.text) for result in results] == [(True, "The tool failed: StatusError: HTTP 503")] * 2  # fmt: skip
 
 
 def test_a_models_failure_inside_a_tool_switches_there_only(providers: Providers) -> None:
@@ -459,7 +458,7 @@ def test_a_models_failure_inside_a_tool_switches_there_only(providers: Providers
 
         def answer(attempt: Any) -> str:
             if attempt.target.name == "one":
-                raise ProviderError(503)
+                raise StatusError(503)
             return "21"
 
         said = inner.call(answer, run=run)
