@@ -271,6 +271,8 @@ class _Handler(BaseHTTPRequestHandler):
         self.send_response(status)
         for name, value in headers.items():
             self.send_header(name, value)
+        if not self.server.providers.keep_alive:
+            self.send_header("connection", "close")
         self.end_headers()
 
     def _send_events(self, reply: Reply, events: Sequence[str]) -> None:
@@ -310,12 +312,17 @@ class _Handler(BaseHTTPRequestHandler):
 class ProviderServer:
     """Serve any number of providers under one address, until it is closed.
 
+    Args:
+        keep_alive: Whether a connection serves more than one request. Clients that outlive an
+            event loop, as frameworks cache them, must not find an old connection in the next.
+
     Attributes:
         url: Where it listens; a provider's own URL has its name behind this one.
         order: The names of the providers that were asked, in order.
     """
 
-    def __init__(self) -> None:
+    def __init__(self, *, keep_alive: bool = True) -> None:
+        self.keep_alive = keep_alive
         self.order: list[str] = []
         self._providers: dict[str, Provider] = {}
         self._lock = threading.RLock()  # a standing function may name providers

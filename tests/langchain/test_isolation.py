@@ -7,9 +7,17 @@ from concurrent.futures import ThreadPoolExecutor
 from typing import TYPE_CHECKING, Any
 
 import pytest
-from chat_fakes import (
+from langchain_core.caches import InMemoryCache
+from langchain_core.globals import set_llm_cache
+from langchain_core.messages import AIMessageChunk
+from langchain_core.rate_limiters import InMemoryRateLimiter
+from langchain_core.runnables import RunnableLambda
+
+from honcho_fallback import FallbackConfig, FallbackConfigError, FallbackExhausted
+from honcho_fallback.testing import StatusError
+from honcho_fallback_langchain import FallbackChatModel, FallbackRunnable
+from tests.helpers.chat_models import (
     USAGE,
-    VERBS,
     Joke,
     ScriptedChat,
     alive,
@@ -19,15 +27,7 @@ from chat_fakes import (
     failing_over,
     look_up,
 )
-from langchain_core.caches import InMemoryCache
-from langchain_core.globals import set_llm_cache
-from langchain_core.messages import AIMessageChunk
-from langchain_core.rate_limiters import InMemoryRateLimiter
-from langchain_core.runnables import RunnableLambda
-
-from honcho_fallback import FallbackConfig, FallbackConfigError, FallbackExhausted
-from honcho_fallback_langchain import FallbackChatModel, FallbackRunnable
-from honcho_fallback.testing import StatusError
+from tests.helpers.chat_runs import VERBS
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

@@ -6,14 +6,15 @@ from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
 import pytest
-from chat_fakes import USAGE, Runs, ScriptedChat, ainvoke, astream, invoke, stream
 from langchain.agents import create_agent
 from langchain_core.messages import HumanMessage
 from langchain_core.runnables import RunnableLambda
 
 from honcho_fallback import CallContent, CallRecord, CallStart, Switch
-from honcho_fallback_langchain import FallbackChatModel, FallbackMiddleware
 from honcho_fallback.testing import StatusError
+from honcho_fallback_langchain import FallbackChatModel, FallbackMiddleware
+from tests.helpers.chat_models import USAGE, ScriptedChat
+from tests.helpers.chat_runs import Runs, ainvoke, astream, invoke, stream
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

@@ -8,16 +8,6 @@ import warnings
 from typing import TYPE_CHECKING, Annotated, Any, TypedDict
 
 import pytest
-from chat_fakes import (
-    SILENT_VERBS,
-    USAGE,
-    VERBS,
-    Runs,
-    alive,
-    chat,
-    dead,
-    failing_over,
-)
 from langchain_core.callbacks import get_usage_metadata_callback
 from langchain_core.messages import AIMessage, AIMessageChunk, HumanMessage
 from langchain_core.runnables import RunnableConfig, RunnableLambda
@@ -25,8 +15,10 @@ from langgraph.graph import END, START, StateGraph
 from langgraph.graph.message import add_messages
 
 from honcho_fallback import FallbackExhausted, StreamInterrupted
-from honcho_fallback_langchain import FallbackChatModel, FallbackRunnable, with_fallback_config
 from honcho_fallback.testing import StatusError
+from honcho_fallback_langchain import FallbackChatModel, FallbackRunnable, with_fallback_config
+from tests.helpers.chat_models import USAGE, alive, chat, dead, failing_over
+from tests.helpers.chat_runs import SILENT_VERBS, VERBS, Runs
 
 if TYPE_CHECKING:
     from langchain_core.runnables import Runnable

@@ -22,8 +22,8 @@ from langchain_tests.unit_tests import ChatModelUnitTests
 from pydantic import Field
 
 from honcho_fallback import FallbackConfigError
-from honcho_fallback_langchain import FallbackChatModel
 from honcho_fallback.testing import StatusError
+from honcho_fallback_langchain import FallbackChatModel
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence

@@ -5,13 +5,22 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
-from chat_fakes import Runs, ScriptedChat, alive, candidate, chat, dead, failing_over, look_up
 from langchain_core.messages import AIMessage, HumanMessage, SystemMessage
 from langchain_core.prompt_values import ChatPromptValue
 from langchain_core.rate_limiters import InMemoryRateLimiter
 
-from honcho_fallback_langchain import FallbackChatModel, FallbackRunnable
 from honcho_fallback.testing import StatusError
+from honcho_fallback_langchain import FallbackChatModel, FallbackRunnable
+from tests.helpers.chat_models import (
+    ScriptedChat,
+    alive,
+    candidate,
+    chat,
+    dead,
+    failing_over,
+    look_up,
+)
+from tests.helpers.chat_runs import Runs
 
 VERBS = ["invoke", "ainvoke"]
 

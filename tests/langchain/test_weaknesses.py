@@ -13,9 +13,18 @@ from threading import Event
 from typing import TYPE_CHECKING, Any
 
 import pytest
-from chat_fakes import (
+from langchain.agents.middleware import LLMToolSelectorMiddleware
+from langchain_core.language_models import BaseChatModel
+from langchain_core.language_models.fake_chat_models import GenericFakeChatModel
+from langchain_core.messages import AIMessage, HumanMessage
+from langchain_core.runnables import RunnableGenerator, RunnableLambda
+from langgraph.errors import GraphInterrupt
+
+from honcho_fallback import FailureKind, FallbackConfigError, FallbackExhausted
+from honcho_fallback.testing import StatusError
+from honcho_fallback_langchain import FallbackChatModel, FallbackRunnable, with_fallback_config
+from tests.helpers.chat_models import (
     Joke,
-    Runs,
     ScriptedChat,
     Setting,
     alive,
@@ -23,23 +32,15 @@ from chat_fakes import (
     chat,
     dead,
     failing_over,
+    model_at,
+    serve,
 )
-from langchain.agents.middleware import LLMToolSelectorMiddleware
-from langchain_core.language_models import BaseChatModel
-from langchain_core.language_models.fake_chat_models import GenericFakeChatModel
-from langchain_core.messages import AIMessage, HumanMessage
-from langchain_core.runnables import RunnableGenerator, RunnableLambda
-from langgraph.errors import GraphInterrupt
-from loopback import OVERLOADED, Provider
-
-from honcho_fallback import FailureKind, FallbackConfigError, FallbackExhausted
-from honcho_fallback_langchain import FallbackChatModel, FallbackRunnable, with_fallback_config
-from honcho_fallback.testing import StatusError
+from tests.helpers.chat_runs import Runs
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from pytest_httpserver import HTTPServer
+    from tests.helpers.provider import ProviderServer
 
 SWITCHABLE = frozenset(FailureKind) - {FailureKind.CANCELLED}
 
@@ -146,13 +147,13 @@ def test_5_the_other_errors_are_lost() -> None:
 @pytest.mark.parametrize("name", ["openai", "anthropic"])
 @pytest.mark.parametrize("verb", ["stream", "astream"])
 async def test_6_a_stream_is_committed_by_its_empty_first_chunk(
-    httpserver: HTTPServer, name: str, verb: str
+    providers: ProviderServer, name: str, verb: str
 ) -> None:
     """There an overload told right after it is fatal, with either SDK; here it is recovered."""
     other = "anthropic" if name == "openai" else "openai"
-    down = Provider(httpserver, name, OVERLOADED)
-    up = Provider(httpserver, other, "from ", "backup")
-    primary, backup = down.model(max_retries=0), up.model()
+    down = serve(providers, name, error="overloaded_error")
+    up = serve(providers, other, "from backup")
+    primary, backup = model_at(down, max_retries=0), model_at(up)
 
     async def said(model: Any) -> str:
         if verb == "stream":
@@ -161,10 +162,10 @@ async def test_6_a_stream_is_committed_by_its_empty_first_chunk(
 
     with pytest.raises(Exception, match="in our own words"):
         await said(primary.with_fallbacks([backup]))
-    assert (down.requests, up.requests) == (1, 0)
+    assert (len(down.requests), len(up.requests)) == (1, 0)
 
     assert await said(FallbackChatModel(primary, backup)) == "from backup"
-    assert (down.requests, up.requests) == (2, 1)
+    assert (len(down.requests), len(up.requests)) == (2, 1)
 
 
 def test_7_an_empty_stream_is_a_failure() -> None:
