@@ -290,8 +290,7 @@ def message_start(answer: Json) -> Json:
 def message_delta(answer: Json) -> Json:
     """Build the event that says why a message ends, and with how many tokens."""
     ended = {"stop_reason": answer["stop_reason"], "stop_sequence": None}
-    usage = {"output_tokens": answer["usage"]["output_tokens"]}
-    return {"type": "message_delta", "delta": ended, "usage": usage}
+    return {"type": "message_delta", "delta": ended, "usage": answer["usage"]}
 
 
 def message_events(answer: Json, *, error: Json | None = None) -> list[str]:

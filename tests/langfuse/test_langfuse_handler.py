@@ -12,22 +12,22 @@ import pytest
 from langfuse import propagate_attributes
 from opentelemetry import trace
 from opentelemetry.sdk.trace import TracerProvider
-from providers import MESSAGES, TEXT
 
 from honcho_fallback import FallbackConfig, FallbackObserver, FallbackPolicy, Target
 from honcho_fallback.testing import StatusError
 from honcho_fallback_langfuse import LangfuseCallbackHandler
 from honcho_fallback_langfuse._in_flight import CallInFlight, CallsInFlight
+from tests.helpers.langfuse_speakers import MESSAGES, TEXT
 from tests.helpers.scripted import repeating
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator
 
     from langfuse import Langfuse
-    from memory import Memory
 
     from honcho_fallback import Attempt, FallbackRun
     from honcho_fallback.testing import Script
+    from tests.helpers.langfuse_memory import Memory
 
 # Single calls outside of turns are meant to stand alone here.
 pytestmark = pytest.mark.filterwarnings("ignore:.*has no effect outside of a turn:UserWarning")

@@ -10,8 +10,6 @@ from opentelemetry.sdk.trace import ReadableSpan, TracerProvider
 from opentelemetry.sdk.trace.export import SimpleSpanProcessor
 from opentelemetry.sdk.trace.export.in_memory_span_exporter import InMemorySpanExporter
 from opentelemetry.semconv._incubating.attributes import gen_ai_attributes as names
-from providers import MESSAGES
-from servermap import received, stored
 
 from honcho_fallback import (
     FallbackConfig,
@@ -23,6 +21,8 @@ from honcho_fallback import (
 )
 from honcho_fallback.testing import StatusError
 from honcho_fallback_langfuse import OpenTelemetryHandler
+from tests.helpers.langfuse_server import received, stored
+from tests.helpers.langfuse_speakers import MESSAGES
 from tests.helpers.scripted import repeating
 
 if TYPE_CHECKING:
