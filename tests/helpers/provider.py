@@ -81,7 +81,7 @@ class SeenRequest:
     """Tell one request.
 
     Args:
-        path: Behind the provider's name.
+        path: Behind the provider's name, with its query.
         body: As JSON.
         headers: With names in lower case.
         at: When it came, in seconds of the monotonic clock, which all processes share.
@@ -212,7 +212,7 @@ class _Handler(BaseHTTPRequestHandler):
 
     def _serve(self) -> None:
         at = time.monotonic()
-        name, _, path = self.path.partition("?")[0].lstrip("/").partition("/")
+        name, _, path = self.path.lstrip("/").partition("/")
         try:
             body = json.loads(self.rfile.read(int(self.headers.get("content-length", 0))) or "{}")
             if name == CONTROL:
@@ -230,7 +230,7 @@ class _Handler(BaseHTTPRequestHandler):
             time.sleep(reply.delay)
         if reply.hold is not None:
             reply.hold.wait(10)
-        form = form_of(request.path)
+        form = form_of(request.path.partition("?")[0])
         events = reply.events
         document = reply.body
         if document is None and reply.status >= 400:

@@ -106,6 +106,17 @@ class AnthropicRules(Rules):
         for at, tool in enumerate(body.get("tools", [])):
             if not {"name", "input_schema"} <= tool.keys():
                 found.append(f"tools.{at}: name and input_schema are required")
+        if "max_tokens" not in body:
+            found.append("max_tokens: field required")
+        if "tools" not in body and any(_values(one, "tool_use", "id") for one in messages):
+            found.append("tools: required where messages have tool_use blocks")
+        if body.get("thinking", {}).get("type") == "enabled":
+            found += [
+                f"messages.{at}: a thinking block must come before tool_use"
+                for at, message in enumerate(messages)
+                if _values(message, "tool_use", "id")
+                and message["content"][0]["type"] not in {"thinking", "redacted_thinking"}
+            ]
         return found
 
     def _message(self, where: str, message: Json) -> list[str]:
