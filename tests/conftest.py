@@ -17,6 +17,8 @@ import pytest
 from vcr.errors import CannotOverwriteExistingCassetteException
 from vcr.record_mode import RecordMode
 
+from tests.helpers.provider import ProviderServer
+
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
@@ -106,6 +108,20 @@ def clock() -> Iterator[Clock]:
 
     with Clock().installed() as clock:
         yield clock
+
+
+@pytest.fixture(scope="session")
+def provider_server() -> Iterator[ProviderServer]:
+    """Serve scripted providers for as long as the tests run."""
+    with ProviderServer(keep_alive=False) as server:
+        yield server
+
+
+@pytest.fixture
+def providers(provider_server: ProviderServer) -> ProviderServer:
+    """Return the scripted providers, of which nothing was said yet."""
+    provider_server.reset()
+    return provider_server
 
 
 @pytest.fixture

@@ -9,18 +9,19 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import httpx
 import openai
 import pytest
-from scripted import DRIVERS, ProviderError, Script
 
 from honcho_fallback import FallbackConfig, FallbackExhausted, FallbackPolicy, Target
+from honcho_fallback.testing import StatusError
+from tests.helpers.scripted import DRIVERS, repeating
 
 if TYPE_CHECKING:
     from honcho_fallback import Attempt
 
 P, F, G = "primary", "fallback", "third"
-ERROR_429 = ProviderError(429, retry_after="30")
-ERROR_503 = ProviderError(503)
-ERROR_400 = ProviderError(400)
-ERROR_401 = ProviderError(401)
+ERROR_429 = StatusError(429, retry_after=30)
+ERROR_503 = StatusError(503)
+ERROR_400 = StatusError(400)
+ERROR_401 = StatusError(401)
 
 
 class Scenario(NamedTuple):
@@ -67,7 +68,7 @@ SCENARIOS = [
         "HON-005 with one target it is asked again and its own error comes out",
         {P: [ERROR_503]},
         [P, P, P],
-        error=ProviderError,
+        error=StatusError,
         outcome="exhausted",
     ),
     Scenario("HON-005 one target may recover", {P: [ERROR_503, "hello"]}, [P, P], "hello"),
@@ -75,7 +76,7 @@ SCENARIOS = [
         "HON-025, HON-042 a caller's bug surfaces at once, after one request",
         {P: [ERROR_400], F: ["no"]},
         [P],
-        error=ProviderError,
+        error=StatusError,
         outcome="rejected",
     ),
     Scenario(
@@ -193,7 +194,7 @@ SCENARIOS = [
         "fallback_on narrows what switches",
         {P: [ERROR_503], F: ["no"]},
         [P],
-        error=ProviderError,
+        error=StatusError,
         outcome="rejected",
         config={"fallback_on": {"rate_limit"}},
     ),
@@ -208,7 +209,7 @@ SCENARIOS = [
         "on_exhausted='last' raises the last provider error",
         {P: [ERROR_429], F: [ERROR_401]},
         [P, F],
-        error=ProviderError,
+        error=StatusError,
         outcome="exhausted",
         config={"on_exhausted": "last"},
     ),
@@ -216,9 +217,9 @@ SCENARIOS = [
         "local_errors settle what is the program's own",
         {P: [ERROR_503], F: ["no"]},
         [P],
-        error=ProviderError,
+        error=StatusError,
         outcome="rejected",
-        config={"local_errors": (ProviderError,)},
+        config={"local_errors": (StatusError,)},
     ),
     Scenario(
         "provider_errors settle what a provider raises",
@@ -234,7 +235,7 @@ SCENARIOS = [
 @pytest.mark.parametrize("scenario", SCENARIOS, ids=lambda scenario: scenario.name)
 def test_scenario(scenario: Scenario, driver: str) -> None:
     """Every driver asks the same targets in the same order and ends the same way."""
-    script = Script(**scenario.said)
+    script = repeating(**scenario.said)
     config = FallbackConfig(**{"wait": 0, **scenario.config})
     policy = FallbackPolicy([Target(name) for name in scenario.said], config)
     run = policy.start()
@@ -250,14 +251,15 @@ def test_scenario(scenario: Scenario, driver: str) -> None:
     assert [attempt.target for attempt in record.attempts] == scenario.asked
     assert record.outcome == scenario.outcome
     assert record.is_fallback == (record.answered_by in {F, G})
-    assert [attempt.number for attempt in script.attempts] == list(range(1, len(script.asked) + 1))
+    attempts = [request.attempt for request in script.requests]
+    assert [attempt.number for attempt in attempts] == list(range(1, len(script.asked) + 1))
     if scenario.waits is not None:
-        assert [attempt.wait for attempt in script.attempts] == scenario.waits
+        assert [attempt.wait for attempt in attempts] == scenario.waits
 
 
 def test_exhaustion_carries_every_error_the_record_and_the_last_cause() -> None:
     """HON-043, HON-004: callers can catch the providers' own types, and see the attempts."""
-    script = Script(primary=[ERROR_429], fallback=[ERROR_503])
+    script = repeating(primary=[ERROR_429], fallback=[ERROR_503])
     policy = FallbackPolicy([Target(P), Target(F)], FallbackConfig(wait=0))
     with pytest.raises(FallbackExhausted) as caught:
         policy.call(script.ask)
@@ -296,26 +298,26 @@ def test_the_traceback_of_an_exhaustion_can_be_read() -> None:
 
 def test_an_untouched_error_tells_the_attempts_in_a_note() -> None:
     """A provider's own exception comes out as itself, with one note however often it is raised."""
-    error = ProviderError(503)
+    error = StatusError(503)
     policy = FallbackPolicy([Target(P)], FallbackConfig(wait=0, max_attempts=2))
     for _ in range(2):
-        with pytest.raises(ProviderError) as caught:
-            policy.call(Script(primary=[error]).ask)
+        with pytest.raises(StatusError) as caught:
+            policy.call(repeating(primary=[error]).ask)
         assert caught.value is error
     (note,) = error.__notes__
-    assert note.count("primary overloaded (503, ProviderError)") == 2
+    assert note.count("primary overloaded (503, StatusError)") == 2
 
 
 def test_a_larger_prompt_goes_only_to_a_larger_window() -> None:
     """A context overflow skips targets that are no larger or unknown, and says so."""
-    overflow = ProviderError(400, code="context_length_exceeded")
+    overflow = StatusError(400, code="context_length_exceeded")
     chain = [
         Target(P, context_window=100),
         Target(F, context_window=100),
         Target("unknown"),
         Target(G, context_window=200),
     ]
-    script = Script(primary=[overflow], third=["hello"])
+    script = repeating(primary=[overflow], third=["hello"])
     policy = FallbackPolicy(chain)
     run = policy.start()
     assert policy.call(script.ask, run=run) == "hello"
@@ -326,9 +328,9 @@ def test_a_larger_prompt_goes_only_to_a_larger_window() -> None:
 
 def test_a_larger_prompt_with_no_larger_window_comes_out_as_it_is() -> None:
     """Where no window is known to be larger, the provider's own error surfaces at once."""
-    overflow = ProviderError(400, code="context_length_exceeded")
-    script = Script(primary=[overflow], fallback=["no"])
-    with pytest.raises(ProviderError):
+    overflow = StatusError(400, code="context_length_exceeded")
+    script = repeating(primary=[overflow], fallback=["no"])
+    with pytest.raises(StatusError):
         FallbackPolicy([Target(P), Target(F, context_window=5)]).call(script.ask)
     assert script.asked == [P]
 
@@ -342,7 +344,7 @@ def test_validate_makes_a_malformed_response_of_an_answer() -> None:
         return answer != "junk"
 
     for bad, error in (("junk", "AnswerRejected"), ("odd", "ValueError")):
-        script = Script(primary=[bad], fallback=["hello"])
+        script = repeating(primary=[bad], fallback=["hello"])
         policy = FallbackPolicy([Target(P), Target(F)], FallbackConfig(validate=validate))
         run = policy.start()
         assert policy.call(script.ask, run=run) == "hello"
@@ -358,7 +360,7 @@ def test_ctrl_c_in_a_validator_goes_out_and_closes_the_record() -> None:
 
     policy = FallbackPolicy([Target(P), Target(F)], FallbackConfig(validate=validate))
     run = policy.start()
-    script = Script(primary=["hello"], fallback=["no"])
+    script = repeating(primary=["hello"], fallback=["no"])
     with pytest.raises(KeyboardInterrupt):
         policy.call(script.ask, run=run)
     assert (run.record.outcome, script.asked) == ("cancelled", [P])
@@ -367,14 +369,14 @@ def test_ctrl_c_in_a_validator_goes_out_and_closes_the_record() -> None:
 def test_a_validator_that_returns_none_accepts() -> None:
     """Only False or raising says no, so that a validator may simply raise."""
     policy = FallbackPolicy([Target(P)], FallbackConfig(validate=lambda _: None))
-    assert policy.call(Script(primary=["hello"]).ask) == "hello"
+    assert policy.call(repeating(primary=["hello"]).ask) == "hello"
 
 
 def test_options_of_one_call_leave_the_policy_alone() -> None:
     """An override holds for its call only, and is validated like the rest."""
     policy = FallbackPolicy([Target(P), Target(F)], FallbackConfig(wait=0))
-    script = Script(primary=[ERROR_503], fallback=["hello"])
-    with pytest.raises(ProviderError):
+    script = repeating(primary=[ERROR_503], fallback=["hello"])
+    with pytest.raises(StatusError):
         policy.call(script.ask, fallback_on={"timeout"}, agent="deriver")
     assert policy.call(script.ask) == "hello"
     assert policy.agent == "unknown"
@@ -383,9 +385,9 @@ def test_options_of_one_call_leave_the_policy_alone() -> None:
 def test_the_terms_of_an_attempt_are_handed_to_ask() -> None:
     """`ask` sees its target, its number, whether it is a fallback, and the time it has."""
     policy = FallbackPolicy([Target(P), Target(F)], FallbackConfig(timeout=7, connect_timeout=2))
-    script = Script(primary=[ERROR_503], fallback=["hello"])
+    script = repeating(primary=[ERROR_503], fallback=["hello"])
     policy.call(script.ask)
-    first, second = script.attempts
+    first, second = (request.attempt for request in script.requests)
     assert (first.position, first.is_fallback, first.number) == (0, False, 1)
     assert (second.position, second.is_fallback, second.number) == (1, True, 2)
     assert (second.timeout, second.connect_timeout) == (7, 2)
