@@ -7,14 +7,14 @@ from typing import TYPE_CHECKING
 
 import openai
 
-from honcho_fallback.testing import write_tiny_gguf
+from tests.helpers.local_model import write_tiny_gguf
 
 if TYPE_CHECKING:
     from pathlib import Path
 
     from openai.types.chat import ChatCompletionFunctionToolParam
 
-    from honcho_fallback.testing import LocalModel
+    from tests.helpers.local_model import LocalModel
 
 
 def test_the_model_is_the_same_every_time(tmp_path: Path) -> None:

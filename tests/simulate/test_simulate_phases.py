@@ -6,11 +6,11 @@ from math import isclose
 from typing import Any
 
 import pytest
-from incidents import FALLBACK, PRIMARY, asked, failing, incident, only, took
 
 from honcho_fallback import FailureKind, FallbackConfig
 from honcho_fallback.simulate import simulate
 from honcho_fallback.simulate._scenario import Phase
+from tests.simulate.incidents import FALLBACK, PRIMARY, asked, failing, incident, only, took
 
 PLAIN = FallbackConfig(wait=0.25, timeout=20, connect_timeout=3)
 STREAM: dict[str, Any] = {"stream": True}

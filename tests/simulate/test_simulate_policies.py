@@ -13,7 +13,6 @@ from typing import TYPE_CHECKING, Any
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from incidents import FALLBACK, PRIMARY, asked, failing, incident, only, took
 
 from honcho_fallback import (
     CallRecord,
@@ -31,6 +30,7 @@ from honcho_fallback import (
 from honcho_fallback.simulate import RetryThenNext, Scenario, load_scenario, shipped, simulate
 from honcho_fallback.simulate._endpoint import RecordedError
 from honcho_fallback.simulate._scenario import Reply
+from tests.simulate.incidents import FALLBACK, PRIMARY, asked, failing, incident, only, took
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

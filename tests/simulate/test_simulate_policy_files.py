@@ -5,10 +5,10 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 import pytest
-from incidents import FALLBACK, PRIMARY, incident
 
 from honcho_fallback import Cooldown, FallbackConfigError, FallbackPolicy, RetryBudget
 from honcho_fallback.simulate import RetryThenNext, load_policy
+from tests.simulate.incidents import FALLBACK, PRIMARY, incident
 
 if TYPE_CHECKING:
     from pathlib import Path

@@ -9,7 +9,6 @@ from typing import TYPE_CHECKING, Any
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from incidents import FALLBACK, PRIMARY, asked, failing, incident, took
 
 from honcho_fallback import (
     AttemptRecord,
@@ -20,6 +19,7 @@ from honcho_fallback import (
     FallbackConfigError,
 )
 from honcho_fallback.simulate import RetryThenNext, load_scenario, replay, shipped, simulate
+from tests.simulate.incidents import FALLBACK, PRIMARY, asked, failing, incident, took
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

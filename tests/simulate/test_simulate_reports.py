@@ -11,7 +11,6 @@ from typing import TYPE_CHECKING, Any
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from incidents import FALLBACK, PRIMARY, failing, incident
 from typer.testing import CliRunner
 
 import honcho_fallback.simulate
@@ -26,6 +25,7 @@ from honcho_fallback.simulate import (
     shipped,
     simulate,
 )
+from tests.simulate.incidents import FALLBACK, PRIMARY, failing, incident
 
 if TYPE_CHECKING:
     from pathlib import Path

@@ -10,11 +10,11 @@ from typing import TYPE_CHECKING, Any
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from incidents import PRIMARY, incident
 
 from honcho_fallback import FallbackConfig, FallbackConfigError
 from honcho_fallback.simulate import Scenario, load_scenario, shipped, simulate
 from honcho_fallback.simulate._scenario import Latency, Phase, Price, SimulatedTarget, Traffic
+from tests.simulate.incidents import PRIMARY, incident
 
 if TYPE_CHECKING:
     from pathlib import Path

@@ -11,7 +11,6 @@ import groq
 import httpx
 import openai
 import pytest
-from chat_fakes import ScriptedChat
 from langchain.agents import create_agent
 from langchain_anthropic import ChatAnthropic
 from langchain_core.language_models import FakeListChatModel, FakeMessagesListChatModel
@@ -31,6 +30,7 @@ from honcho_fallback.testing import (
 )
 from honcho_fallback_langchain import FallbackChatModel, FallbackMiddleware, without_sdk_retries
 from honcho_fallback_langchain.testing import FaultyChatModel
+from tests.helpers.chat_models import ScriptedChat
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator

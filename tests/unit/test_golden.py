@@ -12,11 +12,11 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from test_scenarios import SCENARIOS, Scenario
 
 from honcho_fallback import FallbackConfig, FallbackConfigError, FallbackPolicy, Target
 from honcho_fallback.testing import Clock
 from tests.helpers.scripted import DRIVERS, repeating
+from tests.unit.test_scenarios import SCENARIOS, Scenario
 
 # A single call of a preset that is turn-scoped stands alone here.
 pytestmark = pytest.mark.filterwarnings("ignore:.*has no effect outside of a turn:UserWarning")
