@@ -81,6 +81,8 @@ def test_answers_take_as_long_as_was_said() -> None:
     seconds = sorted(record.seconds for record in report.records)
     assert 1.9 < report.p50 < 2.1
     assert 7.5 < seconds[-20] < 11.0
+    other = simulate(incident(phase, seconds=2000), FallbackConfig(), seed=1)
+    assert other.p50 != report.p50
 
 
 def test_a_rate_limit_counts_per_window_and_says_when_it_ends() -> None:
@@ -176,7 +178,7 @@ def test_after_content_a_stream_breaks_for_good(phase: dict[str, Any]) -> None:
     record = only(late, config=FallbackConfig(), traffic=STREAM)
     assert (record.outcome, took(record)) == ("interrupted", [0.75])
     assert only(phase, config=FallbackConfig(), traffic=STREAM).outcome == "success"
-    assert only(late, config=FallbackConfig()).outcome == "success"
+    assert took(only(late, config=FallbackConfig())) == [0.5, 2.0]  # not streamed: no content
 
 
 def test_prices() -> None:
