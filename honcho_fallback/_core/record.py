@@ -249,7 +249,7 @@ class CallRecord:
             (f"min-width:2px;{bar}", min(span.start, 0.99), span.end),
         ]
         drawn = "".join(
-            _PIECE.format(f"left:{start:.1%};width:{max(0.0, end - start):.1%};{style}")
+            _PIECE.format(f"left:{start:.1%};width:{end - start:.1%};{style}")
             for style, start, end in pieces
         )
         note = f" ({each.note})" if each.note else ""
@@ -276,7 +276,7 @@ class CallRecord:
         whole, spans = self._spans()
         columns = max(1, min(60, options.max_width - 20))
         for each, waited_from, start, end in spans:
-            first = min(round(start * columns), columns - 1)
+            first = round(start * columns)
             last = max(round(end * columns), first + 1)
             waited = min(round(waited_from * columns), first)
             answered = each.kind is None

@@ -128,8 +128,6 @@ def show(  # noqa: PLR0913 # one per option
         )
     except _show.ShowError as error:
         _refuse(error)
-    except KeyboardInterrupt:
-        status = 130
     raise typer.Exit(status)
 
 

@@ -29,7 +29,14 @@ if TYPE_CHECKING:
 
 _UNITS = {"s": 1, "m": 60, "h": 3600, "d": 86_400}
 _DURATION = re.compile(r"(\d{1,9}(?:\.\d+)?)([smhd])")
-_PERIODS = {60: "minute", 300: "5 minutes", 900: "15 minutes", 3600: "hour", 86_400: "day"}
+_PERIODS = {
+    "minute": timedelta(minutes=1),
+    "5 minutes": timedelta(minutes=5),
+    "15 minutes": timedelta(minutes=15),
+    "hour": timedelta(hours=1),
+    "day": timedelta(days=1),
+}
+_LONGEST = max(_PERIODS.values())
 _MOST_PERIODS = 24
 _FAILED = frozenset({"exhausted", "rejected", "interrupted"})  # the others the caller ended
 _PAGE_WIDTH = 120
@@ -124,7 +131,8 @@ def show(  # noqa: PLR0913 # one per way to show them
         out.reconfigure(errors="backslashreplace")  # a name may be in any script
     page = console if html is None else Console(record=True, file=io.StringIO(), width=_PAGE_WIDTH)
     if as_json:
-        typer.echo(_to_json(chosen))
+        dicts = [call.record.to_dict() for call in chosen]
+        typer.echo(json.dumps({"figures": _figures(chosen), "calls": dicts}, indent=2))
     elif not chosen:
         which = f" Of its {len(calls):,} calls none has {filters}." if calls else ""
         page.print(Text(_plain(f"No calls in {name}.{which}")))
@@ -144,26 +152,41 @@ def show(  # noqa: PLR0913 # one per way to show them
 def _report(calls: Sequence[Call], width: int) -> Iterator[tuple[str, str]]:
     """Yield each line with its style: figures, periods, calls."""
     figures = _figures(calls)
-    yield (
-        ", ".join(f"{figures[name]:,} {name}" for name in ("calls", "requests", "switches")),
-        "bold",
-    )
+    counts = (f"{figures[name]:,} {name}" for name in ("calls", "requests", "switches"))
+    yield ", ".join(counts), "bold"
     dated = sorted(call.moment for call in calls if call.moment)
     if dated:
         yield f"{dated[0]:%Y-%m-%d %H:%M:%S} to {dated[-1]:%Y-%m-%d %H:%M:%S %Z}", ""
     for title in ("outcomes", "answered_by", "failures_by_kind", "failures_by_target"):
-        counts = figures[title]
-        whole = sum(counts.values()) if "failures" in title else len(calls)
-        yield from [("", ""), (title.replace("_", " "), "bold")] if counts else []
-        for name, count in counts.items():
+        names = figures[title]
+        whole = sum(names.values()) if "failures" in title else len(calls)
+        yield from [("", ""), (title.replace("_", " "), "bold")] if names else []
+        for name, count in names.items():
             yield f"  {_fit(name, min(40, width - 20))} {count:>8,} {count / whole:>7.1%}", ""
-    seconds, periods = _periods(calls)
-    yield "", ""
-    yield f"{f'by {_PERIODS[seconds]}':<18} {'calls':>8} {'switched':>8} {'failed':>8}", "bold"
-    for start, facts in periods.items():
-        yield f"  {start:%Y-%m-%d %H:%M} " + " ".join(f"{fact:>8,}" for fact in facts), ""
+    if dated:
+        yield "", ""
+        yield from _periods(calls)
     yield "", ""
     yield from _lines(calls, width)
+
+
+def _periods(calls: Sequence[Call]) -> Iterator[tuple[str, str]]:
+    """Yield a line for each period with calls: how many, how many switched, how many failed."""
+    for name, length in _PERIODS.items():
+        rows: dict[datetime, list[Call]] = {}
+        for call in calls:
+            if call.moment:
+                # On the clock's own scale: a day begins at midnight here.
+                midnight = call.moment.replace(hour=0, minute=0, second=0, microsecond=0)
+                start = midnight + (call.moment - midnight) // length * length
+                rows.setdefault(start, []).append(call)
+        if len(rows) <= _MOST_PERIODS or length == _LONGEST:
+            yield f"{f'by {name}':<18} {'calls':>8} {'switched':>8} {'failed':>8}", "bold"
+            for start, row in rows.items():
+                switched = sum(call.switches > 0 for call in row)
+                failed = sum(call.record.outcome in _FAILED for call in row)
+                yield f"  {start:%Y-%m-%d %H:%M} {len(row):>8,} {switched:>8,} {failed:>8,}", ""
+            return
 
 
 def _lines(calls: Sequence[Call], width: int) -> Iterator[tuple[str, str]]:
@@ -253,25 +276,6 @@ def _counts(names: Iterable[str | None]) -> dict[str, int]:
     return dict(Counter(str(name) for name in names if name is not None).most_common())
 
 
-def _periods(calls: Sequence[Call]) -> tuple[int, Mapping[datetime, Sequence[int]]]:
-    """Return a period's seconds, and for each with calls: all, switched, failed."""
-    seconds, rows = 0, dict[datetime, list[int]]()
-    for seconds in _PERIODS:
-        rows.clear()
-        for call in calls:
-            if call.moment:
-                # On the clock's own scale: a day begins at midnight here.
-                midnight = call.moment.replace(hour=0, minute=0, second=0, microsecond=0)
-                period = (call.moment - midnight) // timedelta(seconds=seconds)
-                row = rows.setdefault(midnight + period * timedelta(seconds=seconds), [0, 0, 0])
-                row[0] += 1
-                row[1] += call.switches > 0
-                row[2] += call.record.outcome in _FAILED
-        if len(rows) <= _MOST_PERIODS:
-            break
-    return seconds, rows
-
-
 def _short_names(calls: Sequence[Call]) -> Mapping[str, str]:
     """Leave out the provider where the rest of a target's name is clear without it."""
     names = {attempt.target for call in calls for attempt in call.record.attempts}
@@ -287,14 +291,3 @@ def _path(record: CallRecord, names: Mapping[str, str]) -> str:
         words = [f"{count}x {kind}" if count > 1 else kind for kind, count in kinds]
         steps.append(" ".join([names[target], ", ".join(words)]).strip())
     return " -> ".join(steps)
-
-
-def _to_json(calls: Sequence[Call]) -> str:
-    seconds, periods = _periods(calls)
-    rows = [
-        {"from": start.isoformat(), "calls": counts[0], "switched": counts[1], "failed": counts[2]}
-        for start, counts in periods.items()
-    ]
-    whole = {"period_seconds": seconds, "periods": rows}
-    records = [call.record.to_dict() for call in calls]
-    return json.dumps({"figures": _figures(calls), **whole, "calls": records}, indent=2)

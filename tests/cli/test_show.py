@@ -155,6 +155,13 @@ def test_five_hundred_calls_fit_the_terminal(width: int) -> None:
     ]
 
 
+def test_a_long_name_is_cut_and_leaves_room() -> None:
+    """An agent keeps to its column, also in letters of two cells, and the path is there."""
+    for agent in ("a" * 99, "\u6a21" * 11):
+        text = show("-", stdin=lines([at(0, agent=agent)])).stdout
+        assert re.search(r"success (a+|\u6a21+) ?\.\.\. gpt-5\.5\n", text)
+
+
 def test_names_are_text() -> None:
     """Markup, emoji codes and escape sequences are printed and do nothing."""
     name = f"{MARKUP}:warning:\x1b[31m"
@@ -188,17 +195,18 @@ def test_times_are_local_or_utc() -> None:
         (1, "5 minutes", "2026-11-22 13:00"),
         (12, "hour", "2026-11-22 13:00"),
         (24 * 20, "day", "2026-11-22 00:00"),
+        (24 * 40, "day", "2026-11-22 00:00"),
     ],
 )
 def test_periods_are_as_long_as_the_file_needs(hours: float, head: str, first: str) -> None:
-    """Some twenty rows at most, on the clock's own hours and days; none is without a call."""
+    """Some twenty rows unless days are more, on the clock's own hours and days; none is empty."""
     count = 50
     records = [at(number * hours * 60 / count) for number in range(count)]
     text = show("-", stdin=lines(records)).stdout
     rows = re.search(rf"^by {head} .*\n((?:  \d.*\n)+)", text, re.MULTILINE)
     assert rows is not None
     assert rows[1].startswith(f"  {first} ")
-    assert len(rows[1].splitlines()) <= 24
+    assert len(rows[1].splitlines()) <= max(24, hours / 24)
     assert sum(int(row.split()[2]) for row in rows[1].splitlines()) == count
 
 
@@ -289,10 +297,10 @@ def test_one_call_in_detail(saved: Path) -> None:
     assert show(saved, "--call", WAITED.call_id, env={"COLUMNS": "120"}).stdout == text
 
 
-def test_json_holds_figures_periods_and_calls(saved: Path) -> None:
+def test_json_holds_figures_and_calls(saved: Path) -> None:
     """Machines get what people get, and each record as it was saved."""
-    told = json.loads(show(saved, "--json", "--switched").stdout)
-    assert told["figures"] == {
+    parsed = json.loads(show(saved, "--json", "--switched").stdout)
+    assert parsed["figures"] == {
         "calls": 5,
         "requests": 12,
         "switches": 6,
@@ -305,14 +313,7 @@ def test_json_holds_figures_periods_and_calls(saved: Path) -> None:
             "lmstudio/qwen3-4b": 1,
         },
     }
-    assert told["period_seconds"] == 60
-    assert told["periods"][1] == {
-        "from": "2026-11-22T13:01:00+01:00",
-        "calls": 1,
-        "switched": 1,
-        "failed": 1,
-    }
-    assert told["calls"][-1] == at(7, WAITED).to_dict()
+    assert parsed["calls"][-1] == at(7, WAITED).to_dict()
 
 
 def test_a_page_is_written_instead(saved: Path, tmp_path: Path) -> None:
@@ -409,19 +410,16 @@ def test_a_terminal_without_utf8_shows_names_all_the_same(tmp_path: Path) -> Non
     assert "\\u05de" in done.stdout
 
 
-@pytest.mark.skipif(sys.platform == "win32", reason="signals and pipes are POSIX's")
+@pytest.mark.skipif(sys.platform == "win32", reason="pipes are POSIX's")
 @pytest.mark.parametrize("options", [[], ["--json"]])
 def test_a_reader_who_leaves_is_no_error(saved: Path, options: list[str]) -> None:
     """``| head`` ends it without a word."""
-    saved.write_text(lines([WAITED] * 2000))
-    with subprocess.Popen(
-        [*COMMAND, str(saved), *options], stdout=subprocess.PIPE, stderr=subprocess.PIPE
-    ) as showing:
-        assert showing.stdout is not None
-        assert showing.stderr is not None
-        showing.stdout.read(1)
-        showing.stdout.close()
-        assert showing.stderr.read() == b""
+    reading, writing = os.pipe()
+    os.close(reading)
+    with os.fdopen(writing, "wb") as nobody_reads:
+        command = [*COMMAND, str(saved), *options]
+        done = subprocess.run(command, stdout=nobody_reads, stderr=subprocess.PIPE, check=False)
+    assert done.stderr == b""
 
 
 @pytest.mark.skipif(sys.platform == "win32", reason="signals are POSIX's")

@@ -81,6 +81,12 @@ def test_a_notebook_shows_all_of_a_call(outcome: str) -> None:
         assert f"{name}never asked: {why}" in text
 
 
+def test_advice_is_given_once() -> None:
+    """Two targets that are overloaded need the same thing."""
+    html = EVERY_OUTCOME["exhausted"]._repr_html_()
+    assert html.count("Wait, it passes") == html.count("Check that the key") == 1
+
+
 def test_a_bar_lies_where_its_attempt_was() -> None:
     """Each attempt has its wait, which ends where it starts, and a bar of its length."""
     assert places(WAITED._repr_html_()) == [
