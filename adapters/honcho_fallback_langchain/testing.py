@@ -15,7 +15,6 @@ from itertools import islice
 from typing import TYPE_CHECKING, Any, Final
 
 from langchain_core.language_models import BaseChatModel
-from pydantic import Field
 
 from honcho_fallback.testing import FaultSchedule, FaultTransport, StatusError
 from honcho_fallback_langchain._models_inside import of_integration, with_changed
@@ -47,7 +46,7 @@ class FaultyChatModel(BaseChatModel):
     """
 
     model: BaseChatModel
-    faults: FaultSchedule = Field(exclude=True)
+    faults: FaultSchedule
 
     def __init__(self, model: BaseChatModel, faults: FaultSchedule, **fields: Any) -> None:
         streams = _has_stream(type(model))

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import gzip
 from concurrent.futures import ThreadPoolExecutor
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -18,7 +19,7 @@ from honcho_fallback import FailureKind, FallbackPolicy, Target, classify
 from honcho_fallback.testing import FaultTransport, assert_switched, fault_simulator
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import AsyncIterator, Iterator
 
     from honcho_fallback import Attempt
     from honcho_fallback.testing import Clock, FaultSimulator, Records
@@ -207,6 +208,65 @@ def test_events_are_counted_wherever_packets_end() -> None:
         for chunk in response.iter_bytes():
             received += chunk
     assert received == b"data: 1\n\ndata: 2\n\ndata: 3\n\n"
+
+
+def test_compressed_streams_break_off_too() -> None:
+    """A server that packs what it may is asked not to, or there would be no events to count."""
+
+    def answer(request: httpx.Request) -> httpx.Response:
+        headers = {"content-type": "text/event-stream"}
+        events = b"data: 1\n\ndata: 2\n\ndata: 3\n\n"
+        if "gzip" in request.headers["accept-encoding"]:
+            headers["content-encoding"] = "gzip"
+            events = gzip.compress(events)
+        return httpx.Response(200, headers=headers, content=iter([events]))
+
+    transport = FaultTransport(httpx.MockTransport(answer)).on(2, status=503, after_chunks=1)
+    with httpx.Client(transport=transport) as client:
+        whole, broken = (client.get("http://localhost/").text for _ in range(2))
+    assert whole.count("data: ") == 3
+    assert broken.startswith('data: 1\n\ndata: {"error"')
+
+
+class Body(httpx.SyncByteStream, httpx.AsyncByteStream):
+    """Count how often it is closed."""
+
+    def __init__(self) -> None:
+        self.closed = 0
+
+    def __iter__(self) -> Iterator[bytes]:
+        yield from [b"data: 1\n\n", b"data: 2\n\n", b"data: 3\n\n"]
+
+    async def __aiter__(self) -> AsyncIterator[bytes]:
+        for event in self:
+            yield event
+
+    def close(self) -> None:
+        self.closed += 1
+
+    async def aclose(self) -> None:
+        self.closed += 1
+
+
+@either
+@pytest.mark.parametrize("content_type", ["text/event-stream", "application/json"])
+def test_answers_that_are_thrown_away_are_closed(content_type: str, asynchronous: bool) -> None:
+    """No connection stays taken by a stream that broke off or an answer that nobody sees."""
+    body = Body()
+    headers = {"content-type": content_type}
+    inside = httpx.MockTransport(lambda _: httpx.Response(200, headers=headers, stream=body))
+    transport = FaultTransport(inside).on(1, status=503, after_chunks=1)
+    if asynchronous:
+
+        async def main() -> None:
+            async with httpx.AsyncClient(transport=transport) as client:
+                await client.get("http://localhost/")
+
+        asyncio.run(main())
+    else:
+        with httpx.Client(transport=transport) as client:
+            client.get("http://localhost/")
+    assert body.closed == 1
 
 
 def test_codes_reach_the_classifier(simulator: FaultSimulator) -> None:

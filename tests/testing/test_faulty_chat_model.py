@@ -122,7 +122,9 @@ def test_it_has_the_names_of_the_model_inside(fallback_records: Records) -> None
     model.invoke("hi")
     assert fallback_records.one.chain[0] == "scripted/gpt"
     assert model.profile is None
-    assert FaultyChatModel(inside, FaultSchedule()).profile == {"max_input_tokens": 7}
+    alone = FaultyChatModel(inside, FaultSchedule())
+    assert alone.profile == {"max_input_tokens": 7}
+    assert alone.asdict() == inside.asdict()  # what a cache tells models apart by
 
 
 def test_what_is_derived_fails_with_it() -> None:
@@ -175,6 +177,17 @@ def test_streams_break_off(ask: Ask, fallback_records: Records) -> None:
     assert isinstance(caught.value.__cause__, ConnectionResetError)
     assert ask(model) == "hello"
     assert inside.closed == ["left", "left", "whole"]
+
+
+async def test_a_stream_that_broke_off_is_closed_at_once() -> None:
+    """The model's stream does not wait for the garbage collector or the end of the loop."""
+    inside = ScriptedChat(script=[["hel", "lo"]])
+    with pytest.raises(ConnectionError):
+        async for _ in FaultyChatModel(inside, FaultSchedule().on(1, after_chunks=1)).astream(
+            "hi"
+        ):
+            assert inside.closed == []
+    assert inside.closed == ["left"]
 
 
 @pytest.mark.parametrize("ask", [by_stream, by_astream])
@@ -272,6 +285,7 @@ FAULTS: list[tuple[dict[str, Any], str, FailureKind]] = [
     ({"status": 404}, "NotFoundError", FailureKind.MODEL_UNAVAILABLE),
     ({"status": 429, "retry_after": 5}, "RateLimitError", FailureKind.RATE_LIMIT),
     ({"status": 503}, "InternalServerError", FailureKind.OVERLOADED),
+    ({"status": 429, "code": "insufficient_quota"}, "RateLimitError", FailureKind.QUOTA),
     ({"error": "timeout"}, "APITimeoutError", FailureKind.TIMEOUT),
     ({"error": "connection"}, "APIConnectionError", FailureKind.CONNECTION),
 ]
