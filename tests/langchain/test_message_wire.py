@@ -157,7 +157,10 @@ class Party:
         rules, says, make = PARTIES[kind]
         self.provider = providers.new(kind, rules=rules())
         self.provider.reply(*(Reply(body=answer) for answer in says(kind[0])))
-        own = {"anthropic": {"max_tokens": 9}, "responses": {"use_responses_api": True}}
+        own: dict[str, Json] = {
+            "anthropic": {"max_tokens": 9},
+            "responses": {"use_responses_api": True},
+        }
         self.model: Any = make(
             base_url=self.provider.url,
             max_retries=0,

@@ -12,10 +12,10 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from test_scenarios import SCENARIOS, Scenario
 
 from honcho_fallback import FallbackConfig, FallbackConfigError, FallbackPolicy, Target
 from honcho_fallback.testing import Clock
+from tests.helpers.scenarios import SCENARIOS, Scenario
 from tests.helpers.scripted import DRIVERS, repeating
 
 # A single call of a preset that is turn-scoped stands alone here.
