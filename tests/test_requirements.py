@@ -7,7 +7,9 @@ from pathlib import Path
 
 TESTS = Path(__file__).resolve().parent
 ID = re.compile(r"\b(?:AN|G|HOM|HON|HRC|HRS|HRT|OH)-\d{2,3}\b")
-ROWS = re.findall(r"^\| (\S+-\d+) \|", (TESTS / "REQUIREMENTS.md").read_text("utf-8"), re.M)
+ROWS = re.findall(
+    r"^\| (\S+-\d+) \|", (TESTS / "REQUIREMENTS.md").read_text("utf-8"), re.MULTILINE
+)
 
 
 def named_in(folder: Path) -> set[str]:
