@@ -157,7 +157,7 @@ class Party:
         rules, says, make = PARTIES[kind]
         self.provider = providers.new(kind, rules=rules())
         self.provider.reply(*(Reply(body=answer) for answer in says(kind[0])))
-        own: dict[str, dict[str, Any]] = {
+        own: dict[str, Json] = {
             "anthropic": {"max_tokens": 9},
             "responses": {"use_responses_api": True},
         }

@@ -107,7 +107,7 @@ async def test_a_deadline_leaves_time_for_the_fallback(
 ) -> None:
     """A primary that hangs is left in time, in a thread through its SDK."""
     told, backup = Listener(), serve(providers, "openai", "hello")
-    middleware = FallbackMiddleware(model_at(backup), deadline=4.0, observers=[told])
+    middleware = FallbackMiddleware(model_at(backup), deadline=2.4, observers=[told])
     assert last(await run(verb, agent(silent(name, silent_url), middleware))).text == "hello"
     (record,) = told.records
     assert [one.kind and one.kind.value for one in record.attempts] == ["timeout", None]

@@ -339,7 +339,7 @@ async def test_a_deadline_leaves_time_for_the_fallback(
     told = Listener()
     up = serve(providers, "openai", "hello")
     model = FallbackChatModel(
-        silent(name, silent_url), model_at(up), deadline=4.0, observers=[told]
+        silent(name, silent_url), model_at(up), deadline=2.4, observers=[told]
     )
     assert await EVERY_VERB[verb](model, "hi") == "hello"
     assert told.kinds == ["timeout", None]
@@ -364,7 +364,7 @@ async def test_a_silent_stream_is_left_before_its_first_token(
     told = Listener()
     up = serve(providers, name, "hello")
     model = FallbackChatModel(
-        silent(name, silent_url), model_at(up), first_token_timeout=2.0, observers=[told]
+        silent(name, silent_url), model_at(up), first_token_timeout=1.0, observers=[told]
     )
     assert await EVERY_VERB[verb](model, "hi") == "hello"
     assert told.kinds == ["timeout", None]

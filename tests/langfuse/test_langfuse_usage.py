@@ -16,60 +16,28 @@ from honcho_fallback_langfuse._answer import shown
 from honcho_fallback_langfuse._content import plain
 from honcho_fallback_langfuse._usage import Usage
 from honcho_fallback_langfuse._usage import read_usage as read_from
+from tests.helpers.wire import (
+    CHAT_USAGE,
+    GEMINI_USAGE,
+    RESPONSES_USAGE,
+    Json,
+    block_delta,
+    block_start,
+    chat_answer,
+    chat_chunk,
+    message_answer,
+    message_delta,
+    message_start,
+    response_text,
+    responses_answer,
+    text_block,
+)
 
-CHAT_USAGE: dict[str, Any] = {
-    "prompt_tokens": 12,
-    "completion_tokens": 7,
-    "total_tokens": 19,
-    "prompt_tokens_details": {"cached_tokens": 4, "audio_tokens": 0},
-    "completion_tokens_details": {"reasoning_tokens": 2},
-}
-CHAT = {
-    "id": "1",
-    "object": "chat.completion",
-    "created": 1,
-    "model": "m",
-    "choices": [
-        {
-            "index": 0,
-            "finish_reason": "stop",
-            "message": {"role": "assistant", "content": "hello"},
-        }
-    ],
-    "usage": CHAT_USAGE,
-}
-RESPONSES_USAGE = {
-    "input_tokens": 12,
-    "output_tokens": 7,
-    "total_tokens": 19,
-    "input_tokens_details": {"cached_tokens": 4, "cache_write_tokens": 0},
-    "output_tokens_details": {"reasoning_tokens": 2},
-}
-ANTHROPIC_USAGE = {
-    "input_tokens": 8,
-    "cache_read_input_tokens": 4,
-    "cache_creation_input_tokens": 3,
-    "output_tokens": 7,
-}
-MESSAGE: dict[str, Any] = {
-    "id": "msg_1",
-    "type": "message",
-    "role": "assistant",
-    "model": "m",
-    "content": [{"type": "text", "text": "hello"}],
-    "stop_reason": "end_turn",
-    "stop_sequence": None,
-    "usage": ANTHROPIC_USAGE,
-}
+CHAT = chat_answer("hello")
+MESSAGE = message_answer(text_block("hello"))
 GEMINI = {
     "candidates": [{"content": {"role": "model", "parts": [{"text": "hello"}]}}],
-    "usage_metadata": {
-        "prompt_token_count": 12,
-        "cached_content_token_count": 4,
-        "candidates_token_count": 5,
-        "thoughts_token_count": 2,
-        "total_token_count": 19,
-    },
+    "usage_metadata": GEMINI_USAGE,
 }
 LANGCHAIN_USAGE = {
     "input_tokens": 12,
@@ -96,51 +64,27 @@ CACHED_BUCKETS = {
 
 
 def response() -> Response:
-    text = {"type": "output_text", "text": "hello", "annotations": []}
-    item = {"id": "m", "type": "message", "role": "assistant", "status": "completed"}
-    return Response.model_validate(
-        {
-            "id": "resp_1",
-            "object": "response",
-            "created_at": 1,
-            "model": "m",
-            "output": [{**item, "content": [text]}],
-            "parallel_tool_calls": False,
-            "tool_choice": "auto",
-            "tools": [],
-            "usage": RESPONSES_USAGE,
-        }
-    )
+    return Response.model_validate(responses_answer(response_text("hello")))
 
 
 def chat_chunks(*, usage: bool = True) -> tuple[Any, ...]:
-    body = {"id": "1", "object": "chat.completion.chunk", "created": 1, "model": "m"}
-    deltas = [{"role": "assistant", "content": ""}, {"content": "hel"}, {"content": "lo"}]
-    told = [{**body, "choices": [{"index": 0, "delta": delta}]} for delta in deltas]
+    deltas: list[Json] = [
+        {"role": "assistant", "content": ""},
+        {"content": "hel"},
+        {"content": "lo"},
+    ]
+    chunks = [chat_chunk(delta) for delta in deltas]
     if usage:
-        told.append({**body, "choices": [], "usage": CHAT_USAGE})
-    return tuple(ChatCompletionChunk.model_validate(one) for one in told)
+        chunks.append(chat_chunk(None, usage=CHAT_USAGE))
+    return tuple(ChatCompletionChunk.model_validate(one) for one in chunks)
 
 
 def anthropic_events() -> tuple[Any, ...]:
-    start = {**MESSAGE, "content": [], "usage": {**ANTHROPIC_USAGE, "output_tokens": 1}}
-    events: list[dict[str, Any]] = [
-        {"type": "message_start", "message": start},
-        {
-            "type": "content_block_start",
-            "index": 0,
-            "content_block": {"type": "text", "text": ""},
-        },
-        {
-            "type": "content_block_delta",
-            "index": 0,
-            "delta": {"type": "text_delta", "text": "hello"},
-        },
-        {
-            "type": "message_delta",
-            "delta": {"stop_reason": "end_turn", "stop_sequence": None},
-            "usage": {"output_tokens": 7},
-        },
+    events = [
+        message_start(MESSAGE),
+        block_start(text_block("")),
+        block_delta({"type": "text_delta", "text": "hello"}),
+        {**message_delta(MESSAGE), "usage": {"output_tokens": 7}},
     ]
     event: TypeAdapter[Any] = TypeAdapter(RawMessageStreamEvent)
     return tuple(event.validate_python(one) for one in events)

@@ -19,47 +19,21 @@ from pydantic import BaseModel, TypeAdapter
 
 from honcho_fallback import Answer, has_content, read_answer
 from honcho_fallback._classify._answers import SHAPES, usage_of
+from tests.helpers import wire
+from tests.helpers.wire import (
+    CHAT_USAGE,
+    COUNTS,
+    GEMINI_USAGE,
+    MESSAGE_COUNTS,
+    Json,
+)
 
 CHAT_EVENT: TypeAdapter[Any] = TypeAdapter(openai.types.chat.ChatCompletionChunk)
 RESPONSE_EVENT: TypeAdapter[Any] = TypeAdapter(openai.types.responses.ResponseStreamEvent)
 MESSAGE_EVENT: TypeAdapter[Any] = TypeAdapter(anthropic.types.RawMessageStreamEvent)
 GEMINI: TypeAdapter[Any] = TypeAdapter(genai.GenerateContentResponse)
 
-CHAT_USAGE: dict[str, Any] = {
-    "prompt_tokens": 12,
-    "completion_tokens": 7,
-    "total_tokens": 19,
-    "prompt_tokens_details": {"cached_tokens": 4},
-    "completion_tokens_details": {"reasoning_tokens": 2},
-}
-COUNTS = {
-    "input_tokens": 12,
-    "output_tokens": 7,
-    "total_tokens": 19,
-    "cache_read_tokens": 4,
-    "reasoning_tokens": 2,
-}
-CLAUDE_USAGE = {
-    "input_tokens": 8,
-    "cache_read_input_tokens": 4,
-    "cache_creation_input_tokens": 3,
-    "output_tokens": 7,
-}
-CLAUDE_COUNTS = {
-    "input_tokens": 15,
-    "output_tokens": 7,
-    "total_tokens": 22,
-    "cache_read_tokens": 4,
-    "cache_write_tokens": 3,
-}
-GEMINI_USAGE = {
-    "prompt_token_count": 12,
-    "cached_content_token_count": 4,
-    "candidates_token_count": 5,
-    "thoughts_token_count": 2,
-    "total_token_count": 19,
-}
-LANGCHAIN_USAGE: dict[str, Any] = {
+LANGCHAIN_USAGE: Json = {
     "input_tokens": 12,
     "output_tokens": 7,
     "total_tokens": 19,
@@ -69,93 +43,64 @@ LANGCHAIN_USAGE: dict[str, Any] = {
 CLOCK = {"name": "clock", "arguments": '{"city": "Rome"}'}
 
 
-def message(**fields: Any) -> dict[str, Any]:
+def message(**fields: Any) -> Json:
     return {"role": "assistant", "content": None, **fields}
 
 
-def chat(finish: str | None = "stop", **fields: Any) -> dict[str, Any]:
-    choice = {"index": 0, "finish_reason": finish, "message": message(**fields)}
-    document = {"id": "1", "object": "chat.completion", "created": 1, "model": "m"}
-    return {**document, "choices": [choice], "usage": CHAT_USAGE}
+def chat(finish: str = "stop", content: str | None = None, **fields: Any) -> Json:
+    return wire.chat_answer(content, model="m", finish=finish, **fields)
 
 
-def chunk(finish: str | None = None, **delta: Any) -> dict[str, Any]:
-    document = {"id": "1", "object": "chat.completion.chunk", "created": 1, "model": "m"}
-    return {**document, "choices": [{"index": 0, "delta": delta, "finish_reason": finish}]}
+def chunk(finish: str | None = None, **delta: Any) -> Json:
+    return wire.chat_chunk(delta, finish, model="m")
 
 
-def completion(text: str) -> dict[str, Any]:
+def completion(text: str) -> Json:
     choice = {"index": 0, "text": text, "finish_reason": "stop", "logprobs": None}
     document = {"id": "1", "object": "text_completion", "created": 1, "model": "m"}
     return {**document, "choices": [choice], "usage": CHAT_USAGE}
 
 
-USAGE_CHUNK = {**chunk(), "choices": [], "usage": CHAT_USAGE}
+USAGE_CHUNK = wire.chat_chunk(None, model="m", usage=CHAT_USAGE)
 
 
-def claude(*content: dict[str, Any], stop: str | None = "end_turn") -> dict[str, Any]:
-    document = {"id": "1", "type": "message", "role": "assistant", "model": "m"}
-    ending = {"stop_reason": stop, "stop_sequence": None, "usage": CLAUDE_USAGE}
-    return {**document, "content": [*content], **ending}
+def claude(*content: Json, stop: str = "end_turn") -> Json:
+    return wire.message_answer(*content, model="m", stop=stop)
 
 
-def block(index: int = 0, **fields: Any) -> dict[str, Any]:
-    return {"type": "content_block_start", "index": index, "content_block": fields}
+def block(index: int = 0, **fields: Any) -> Json:
+    return wire.block_start(fields, index)
 
 
-def delta(index: int = 0, **fields: Any) -> dict[str, Any]:
-    return {"type": "content_block_delta", "index": index, "delta": fields}
+def delta(index: int = 0, **fields: Any) -> Json:
+    return wire.block_delta(fields, index)
 
 
-START = {
-    "type": "message_start",
-    "message": {**claude(stop=None), "usage": {**CLAUDE_USAGE, "output_tokens": 1}},
-}
-STOP = {
-    "type": "message_delta",
-    "delta": {"stop_reason": "end_turn", "stop_sequence": None},
-    "usage": {"output_tokens": 7},
-}
+START = wire.message_start(claude())
+# As servers end a stream that tell only what is new.
+STOP = {**wire.message_delta(claude()), "usage": {"output_tokens": 7}}
 
 
-def gemini(*parts: dict[str, Any], finish: str | None = "STOP") -> dict[str, Any]:
+def gemini(*parts: Json, finish: str | None = "STOP") -> Json:
     candidate = {"content": {"role": "model", "parts": [*parts]}, "finish_reason": finish}
     return {"candidates": [candidate], "model_version": "m", "usage_metadata": GEMINI_USAGE}
 
 
-def reply(*output: dict[str, Any], status: str = "completed") -> dict[str, Any]:
-    return {
-        "id": "1",
-        "object": "response",
-        "created_at": 1,
-        "model": "m",
-        "status": status,
-        "output": [*output],
-        "parallel_tool_calls": False,
-        "tool_choice": "auto",
-        "tools": [],
-        "usage": {
-            "input_tokens": 12,
-            "output_tokens": 7,
-            "total_tokens": 19,
-            "input_tokens_details": {"cached_tokens": 4, "cache_write_tokens": 0},
-            "output_tokens_details": {"reasoning_tokens": 2},
-        },
-    }
+def reply(*output: Json, status: str = "completed") -> Json:
+    return {**wire.responses_answer(*output, model="m"), "status": status}
 
 
-def spoken(text: str | None) -> dict[str, Any]:
-    content = [] if text is None else [{"type": "output_text", "text": text, "annotations": []}]
-    item = {"id": "m", "type": "message", "role": "assistant", "status": "completed"}
-    return {**item, "content": content}
+def spoken(text: str | None) -> Json:
+    item = wire.response_text(text or "")
+    return item if text is not None else {**item, "content": []}
 
 
-def item(place: str, **fields: Any) -> dict[str, Any]:
+def item(place: str, **fields: Any) -> Json:
     event = {"type": f"response.output_item.{place}", "output_index": 0, "sequence_number": 1}
     return {**event, "item": {"id": "i", "status": "in_progress", **fields}}
 
 
-def event(kind: str, **fields: Any) -> dict[str, Any]:
+def event(kind: str, **fields: Any) -> Json:
     where = {"item_id": "i", "output_index": 0, "content_index": 0, "sequence_number": 1}
     return {"type": f"response.{kind}", **where, **fields}
 
@@ -187,7 +132,7 @@ WHOLE: dict[str, tuple[Any, Any, Answer]] = {
     "anthropic": (
         anthropic.types.Message,
         claude({"type": "text", "text": "hello"}),
-        Answer("hello", CLAUDE_COUNTS, "end_turn", "m"),
+        Answer("hello", MESSAGE_COUNTS, "end_turn", "m"),
     ),
     "google-genai": (
         genai.GenerateContentResponse,
@@ -372,7 +317,7 @@ STREAMS: dict[str, tuple[Any, list[Any], Answer]] = {
             STOP,
             {"type": "message_stop"},
         ],
-        Answer("hello", CLAUDE_COUNTS, "end_turn", "m"),
+        Answer("hello", MESSAGE_COUNTS, "end_turn", "m"),
     ),
     "anthropic, a call": (
         MESSAGE_EVENT,
@@ -383,7 +328,7 @@ STREAMS: dict[str, tuple[Any, list[Any], Answer]] = {
             delta(type="input_json_delta", partial_json='"Rome"}'),
             STOP,
         ],
-        Answer(message(content="", tool_calls=[CLOCK]), CLAUDE_COUNTS, "end_turn", "m"),
+        Answer(message(content="", tool_calls=[CLOCK]), MESSAGE_COUNTS, "end_turn", "m"),
     ),
     "google-genai": (
         GEMINI,
@@ -745,7 +690,7 @@ OTHERS: dict[str, tuple[Any, dict[str, int]]] = {
             "cacheReadInputTokens": 4,
             "cacheWriteInputTokens": 3,
         },
-        CLAUDE_COUNTS,
+        MESSAGE_COUNTS,
     ),
     "gemini over REST": (
         {
@@ -777,7 +722,7 @@ OTHERS: dict[str, tuple[Any, dict[str, int]]] = {
         {"input_tokens": 12, "output_tokens": 7, "total_tokens": 19, "cache_write_tokens": 3},
     ),
     "our own form": (COUNTS, COUNTS),
-    "our own form of what others leave out": (CLAUDE_COUNTS, CLAUDE_COUNTS),
+    "our own form of what others leave out": (MESSAGE_COUNTS, MESSAGE_COUNTS),
 }
 
 

@@ -15,6 +15,7 @@ import pytest
 
 from honcho_fallback import FallbackConfig, FallbackConfigError, FallbackPolicy, Target
 from honcho_fallback.testing import Clock
+from tests.helpers.scenarios import SCENARIOS, Scenario
 from tests.helpers.scripted import DRIVERS, repeating
 from tests.unit.test_scenarios import SCENARIOS, Scenario
 
