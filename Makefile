@@ -15,7 +15,7 @@ demo: .venv/.installed
 # Much of the time is spent waiting for somebody else's timeout, so one worker per core.
 WORKERS ?= auto
 test: .venv/.installed
-	$(BIN)/$(PYTEST) --numprocesses $(WORKERS) --dist loadfile $(ARGS)
+	$(BIN)/$(PYTEST) --numprocesses $(WORKERS) --dist loadfile --no-loadscope-reorder $(ARGS)
 
 # The Langfuse adapter on both major versions of its SDK; LiteLLM's own callback allows 4.x only.
 test-langfuse: .venv/.installed .venv-langfuse4/.installed

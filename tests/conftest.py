@@ -24,7 +24,16 @@ if TYPE_CHECKING:
     from vcr.request import Request
 
     from honcho_fallback.testing import Clock
+    from tests.helpers.provider import ProviderServer
 
+# Files that take longest; one that begins last would be waited for by the other workers.
+SLOW = (
+    "notebooks",
+    "benchmarks",
+    "live_local",
+    "litellm/test_proxy.py",
+    "langchain/test_outages.py",
+)
 CASSETTES = Path(__file__).resolve().parent.parent / "cassettes"
 
 # Only what a client or the classifier reads; a list of what to drop would let a new one through.
@@ -32,6 +41,19 @@ KEPT_FROM_REQUESTS = frozenset({"anthropic-beta", "anthropic-version", "content-
 KEPT_FROM_RESPONSES = frozenset(
     {"content-type", "retry-after", "retry-after-ms", "x-should-retry"}
 )
+
+
+@pytest.hookimpl(tryfirst=True)
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Begin with the slow files, in the order in which they are listed."""
+    here = Path(__file__).resolve().parent
+    ranks = {here / path: rank for rank, path in enumerate(SLOW)}
+
+    def rank_of(item: pytest.Item) -> int:
+        places = (item.path, *item.path.parents)
+        return next((ranks[place] for place in places if place in ranks), len(ranks))
+
+    items.sort(key=rank_of)
 
 
 def slim_request(request: Request) -> Request:
@@ -106,6 +128,22 @@ def clock() -> Iterator[Clock]:
 
     with Clock().installed() as clock:
         yield clock
+
+
+@pytest.fixture(scope="session")
+def provider_server() -> Iterator[ProviderServer]:
+    """Serve scripted providers for as long as the tests run."""
+    from tests.helpers.provider import ProviderServer  # noqa: PLC0415 # for the tests that ask for it
+
+    with ProviderServer(keep_alive=False) as server:
+        yield server
+
+
+@pytest.fixture
+def providers(provider_server: ProviderServer) -> ProviderServer:
+    """Return the scripted providers, of which nothing was said yet."""
+    provider_server.reset()
+    return provider_server
 
 
 @pytest.fixture

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import re
 import sys
 import tomllib
@@ -11,11 +10,12 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 import typer
-from werkzeug import Response
+
+from tests.helpers.provider import Reply
+from tests.helpers.wire import chat_answer, chat_call
 
 if TYPE_CHECKING:
-    from pytest_httpserver import HTTPServer
-    from werkzeug import Request
+    from tests.helpers.provider import ProviderServer, SeenRequest
 
 pytest_plugins = ["pytester"]
 
@@ -45,68 +45,38 @@ def without_figures(text: str) -> str:
     return re.sub(r"Call \S+|\d+ ms", "…", text).strip()
 
 
-def chat(message: dict[str, Any]) -> Response:
-    """Answer as a server that speaks OpenAI's protocol."""
-    choice = {"index": 0, "finish_reason": "stop", "message": {"role": "assistant", **message}}
-    body = {"id": "1", "object": "chat.completion", "created": 1, "model": "m"}
-    return Response(json.dumps({**body, "choices": [choice]}), content_type="application/json")
-
-
-def chat_stream(*words: str) -> Response:
-    """Answer as `chat` does, in chunks."""
-    body = {"id": "1", "object": "chat.completion.chunk", "created": 1, "model": "m"}
-    events = [
-        json.dumps({**body, "choices": [{"index": 0, "delta": {"content": word}}]})
-        for word in words
-    ]
-    last = {"index": 0, "delta": {}, "finish_reason": "stop"}
-    events.append(json.dumps({**body, "choices": [last]}))
-    lines = "".join(f"data: {event}\n\n" for event in [*events, "[DONE]"])
-    return Response(lines, content_type="text/event-stream")
-
-
-def local_model(request: Request) -> Response:
+def local_model(request: SeenRequest) -> Reply:
     """Call the tool until its result is there, then answer; never give up on the mail."""
-    asked: dict[str, Any] = request.get_json()
-    if asked.get("stream"):
-        return chat_stream("", "good ", "morning")
-    name = asked["tools"][0]["function"]["name"] if "tools" in asked else None
-    if name == "read_mail" or (name and asked["messages"][-1]["role"] != "tool"):
-        function = {"name": name, "arguments": "{}"}
-        return chat({"tool_calls": [{"id": "t1", "type": "function", "function": function}]})
-    return chat({"content": "noon"})
+    body = request.body
+    if body.get("stream"):
+        return Reply(text="good morning")
+    name = body["tools"][0]["function"]["name"] if "tools" in body else None
+    if name == "read_mail" or (name and body["messages"][-1]["role"] != "tool"):
+        return Reply(body=chat_answer(None, chat_call("t1", name, {})))
+    return Reply(text="noon")
 
 
 @pytest.fixture
-def providers(httpserver: HTTPServer, monkeypatch: pytest.MonkeyPatch) -> HTTPServer:
+def providers(provider_server: ProviderServer, monkeypatch: pytest.MonkeyPatch) -> ProviderServer:
     """Put a dead primary and two live fallbacks where the SDKs look for theirs."""
-    httpserver.expect_request("/primary/chat/completions").respond_with_json(
-        {"error": {"message": "overloaded"}}, status=503
+    provider_server.reset()
+    primary, anthropic, local = (
+        provider_server[name] for name in ("primary", "anthropic", "local")
     )
-    httpserver.expect_request("/anthropic/v1/messages").respond_with_json(
-        {
-            "id": "msg_1",
-            "type": "message",
-            "role": "assistant",
-            "model": "claude-sonnet-5",
-            "content": [{"type": "text", "text": "good morning"}],
-            "stop_reason": "end_turn",
-            "stop_sequence": None,
-            "usage": {"input_tokens": 1, "output_tokens": 2},
-        }
-    )
-    httpserver.expect_request("/local/chat/completions").respond_with_handler(local_model)
+    primary.fail(503)
+    anthropic.standing = Reply(text="good morning")
+    local.standing = local_model
     for name, value in {
-        "OPENAI_BASE_URL": httpserver.url_for("/primary"),
+        "OPENAI_BASE_URL": primary.url,
         "OPENAI_API_KEY": "not-a-key",
-        "ANTHROPIC_BASE_URL": httpserver.url_for("/anthropic"),
+        "ANTHROPIC_BASE_URL": anthropic.url,
         "ANTHROPIC_API_KEY": "not-a-key",
-        "LOCAL_URL": httpserver.url_for("/local"),
+        "LOCAL_URL": local.url,
     }.items():
         monkeypatch.setenv(name, value)
     for name in ("LANGFUSE_PUBLIC_KEY", "LANGFUSE_SECRET_KEY"):
         monkeypatch.delenv(name, raising=False)
-    return httpserver
+    return provider_server
 
 
 def test_first_example_prints_what_the_readme_shows(capsys: pytest.CaptureFixture[str]) -> None:
@@ -121,7 +91,7 @@ def test_first_example_prints_what_the_readme_shows(capsys: pytest.CaptureFixtur
 @pytest.mark.filterwarnings("ignore:unclosed:ResourceWarning")
 @pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning")
 def test_every_example_runs(
-    providers: HTTPServer,
+    providers: ProviderServer,
     capsys: pytest.CaptureFixture[str],
     caplog: pytest.LogCaptureFixture,
     monkeypatch: pytest.MonkeyPatch,
@@ -142,19 +112,18 @@ def test_every_example_runs(
     assert (tmp_path / "calls.html").read_text("utf-8").count('aria-label="call"') == 1
     logged = {message.partition(" call_id=")[0] for message in caplog.messages}
     assert TEXT[1].partition(" call_id=")[0].strip() in logged
-    asked = [request.path for request, _ in providers.log]
     # The SDK's call, its stream, a tool loop of two iterations, a resilient call, one that must
     # not degrade and the one after it (which leaves the primary alone), a loop of one's own;
     # LiteLLM's; then the deriver's two iterations, each of which starts on the primary.
-    assert asked.count("/primary/chat/completions") == 6 + 1 + 2
-    assert asked.count("/local/chat/completions") == 6 + 2
+    assert providers.order.count("primary") == 6 + 1 + 2
+    assert providers.order.count("local") == 6 + 2
     assert "noon lmstudio/qwen3-4b" in shown
     assert "bad_credentials False Log in" in shown
     assert "\nI stopped: read_mail failed 3 times" in shown
 
 
 def test_the_langchain_examples_run(
-    providers: HTTPServer, capsys: pytest.CaptureFixture[str]
+    providers: ProviderServer, capsys: pytest.CaptureFixture[str]
 ) -> None:
     """LangChain's section runs from top to bottom; a dead primary sees one request per call."""
     first, *others = blocks(LANGCHAIN, "python")
@@ -168,9 +137,8 @@ def test_the_langchain_examples_run(
     assert stopped.startswith("I stopped: read_mail failed 3 times in the same way.")
     assert names["asked"].tool_calls
     assert names["told"].content == "noon"
-    asked = [request.path for request, _ in providers.log]
     # Two calls, a whole chain, and one each for the agent's turn and the block's.
-    assert asked.count("/primary/chat/completions") == 5
+    assert providers.order.count("primary") == 5
 
 
 def test_the_test_file_passes(pytester: pytest.Pytester, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -38,8 +38,8 @@ def lost_tasks(loop: asyncio.AbstractEventLoop) -> list[str]:
 
     def note(_: asyncio.AbstractEventLoop, context: dict[str, Any]) -> None:
         task: Any = context.get("task", context.get("future"))
-        if task is None and "client_connection" in context:
-            return  # aiohttp's, of a stream that was dropped: the collector came to it first
+        if task is None and context.get("exception") is None:
+            return  # aiohttp's word of a connection or a session that the collector came to
         name = "unknown" if task is None else _name_of(task)
         lost.append(f"{name}: {context['message']}: {context.get('exception')!r:.200}")
 

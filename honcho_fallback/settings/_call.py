@@ -35,8 +35,8 @@ _WIRES: dict[str, Any] = {
     "anthropic": _wire_anthropic,
     "gemini": _wire_gemini,
 }
-# As Honcho's tool loop ends (HOM-045), in our own words.
-_MOST_ITERATIONS = 100  # HOM-040
+# As Honcho's tool loop ends at its cap, in our own words.
+_MOST_ITERATIONS = 100  # as in Honcho
 _WRAP_UP = "No more tools may be called. Answer now, from what the tools have said so far."
 
 
@@ -250,7 +250,7 @@ def _loop(
             result = Message("tool", text, call_id=call.id, is_error=is_error)
             request = replace(request, messages=(*request.messages, result))
         iteration += 1
-        # What had to be called once would otherwise be called for ever (HOM-042).
+        # What had to be called once would otherwise be called for ever.
         request = replace(request, tool_choice="auto")
         if iteration >= max_iterations:
             # The tools stay named: a history that uses them is refused without.

@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 
 _NO_KEY = "not-needed"  # the SDKs insist on one, local servers on none
 _CONNECT_SECONDS = 5.0
-_KEPT = 128  # as Honcho keeps (HOM-024)
+_KEPT = 128  # as many as Honcho keeps
 
 
 def build_client(target: Target, *, asynchronous: bool = False) -> Any:

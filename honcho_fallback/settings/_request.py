@@ -90,7 +90,7 @@ class Request:
         return {"type": "object"}
 
     def params(self, attempt: Attempt, endpoint: Endpoint) -> dict[str, Any]:
-        """Return a target's parameters with those of the call over them (HON-010 to HON-013)."""
+        """Return a target's parameters with those of the call over them."""
         params = dict(attempt.target.params)
         wire = endpoint.wire
         if wire == "anthropic":  # which answers nobody who does not say how long

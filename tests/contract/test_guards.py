@@ -26,6 +26,12 @@ def ask(path):
 """
 
 
+@pytest.fixture(autouse=True)
+def no_plugin_but_one(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Load the plugin that plays cassettes alone: all that are installed take seconds."""
+    monkeypatch.setenv("PYTEST_DISABLE_PLUGIN_AUTOLOAD", "1")
+
+
 def _cassette(paths: Iterable[str]) -> str:
     return "version: 1\ninteractions:" + "".join(
         f"""
@@ -49,7 +55,8 @@ def _outcome(
     folder.mkdir(parents=True)
     if cassette is not None:
         folder.joinpath("test_it.yaml").write_text(cassette, "utf-8")
-    return pytester.runpytest_subprocess("tests", "--record-mode=none", *options)
+    plugin = ("-p", "pytest_recording.plugin")
+    return pytester.runpytest_subprocess(*plugin, "tests", "--record-mode=none", *options)
 
 
 def test_a_refused_request_fails_a_test_that_swallowed_the_refusal(

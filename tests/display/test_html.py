@@ -7,7 +7,6 @@ from dataclasses import replace
 from html.parser import HTMLParser
 
 import pytest
-from scripted import ProviderError
 
 from honcho_fallback import (
     Failure,
@@ -19,6 +18,7 @@ from honcho_fallback import (
 )
 from honcho_fallback.display import Calls, html_of
 from honcho_fallback.display._marks import OUTCOMES
+from honcho_fallback.testing import StatusError
 from tests.helpers.records import (
     CHAIN,
     EVERY_OUTCOME,
@@ -195,7 +195,7 @@ def test_a_call_with_nothing_in_it_is_drawn() -> None:
 
 def test_a_failure_says_what_it_means() -> None:
     """Kind, the two questions, the rule that decided, cause and what to do."""
-    failure = classify(ProviderError(429, code="insufficient_quota", retry_after="7"))
+    failure = classify(StatusError(429, code="insufficient_quota", retry_after=7))
     facts = dict(Read(html_of(failure)).rows)
     assert facts == {
         "kind": "quota",
@@ -204,7 +204,7 @@ def test_a_failure_says_what_it_means() -> None:
         "status": "429",
         "code": "insufficient_quota",
         "retry after": facts["retry after"],
-        "error": "ProviderError",
+        "error": "StatusError",
         "reason": failure.reason,
         "cause": failure.cause,
         "next action": failure.next_action,

@@ -81,7 +81,7 @@ class SeenRequest:
     """Tell one request.
 
     Args:
-        path: Behind the provider's name.
+        path: Behind the provider's name, with its query.
         body: As JSON.
         headers: With names in lower case.
         at: When it came, in seconds of the monotonic clock, which all processes share.
@@ -212,7 +212,7 @@ class _Handler(BaseHTTPRequestHandler):
 
     def _serve(self) -> None:
         at = time.monotonic()
-        name, _, path = self.path.partition("?")[0].lstrip("/").partition("/")
+        name, _, path = self.path.lstrip("/").partition("/")
         try:
             body = json.loads(self.rfile.read(int(self.headers.get("content-length", 0))) or "{}")
             if name == CONTROL:
@@ -230,7 +230,7 @@ class _Handler(BaseHTTPRequestHandler):
             time.sleep(reply.delay)
         if reply.hold is not None:
             reply.hold.wait(10)
-        form = form_of(request.path)
+        form = form_of(request.path.partition("?")[0])
         events = reply.events
         document = reply.body
         if document is None and reply.status >= 400:
@@ -246,10 +246,10 @@ class _Handler(BaseHTTPRequestHandler):
         request.answered = time.monotonic()
         if reply.drop:
             self.close_connection = True
+        elif reply.hang and reply.events is None:
+            self._hang(None)
         elif events is not None:
             self._send_events(reply, events)
-        elif reply.hang:
-            self._hang(None)
         else:
             self._send_json(reply.status, document, reply.headers, cut=reply.cut)
 
@@ -271,6 +271,8 @@ class _Handler(BaseHTTPRequestHandler):
         self.send_response(status)
         for name, value in headers.items():
             self.send_header(name, value)
+        if not self.server.providers.keep_alive:
+            self.send_header("connection", "close")
         self.end_headers()
 
     def _send_events(self, reply: Reply, events: Sequence[str]) -> None:
@@ -310,12 +312,17 @@ class _Handler(BaseHTTPRequestHandler):
 class ProviderServer:
     """Serve any number of providers under one address, until it is closed.
 
+    Args:
+        keep_alive: Whether a connection serves more than one request. Clients that outlive an
+            event loop, as frameworks cache them, must not find an old connection in the next.
+
     Attributes:
         url: Where it listens; a provider's own URL has its name behind this one.
         order: The names of the providers that were asked, in order.
     """
 
-    def __init__(self) -> None:
+    def __init__(self, *, keep_alive: bool = True) -> None:
+        self.keep_alive = keep_alive
         self.order: list[str] = []
         self._providers: dict[str, Provider] = {}
         self._lock = threading.RLock()  # a standing function may name providers

@@ -6,10 +6,8 @@ from contextlib import suppress
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
-from scripted import ProviderError
-
 from honcho_fallback import FallbackError, FallbackPolicy, Target
-from honcho_fallback.testing import Clock
+from honcho_fallback.testing import Clock, StatusError
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -43,17 +41,17 @@ def call(
     with Clock().installed() as clock:
         run = policy.start(wait=waits, switch_after=switch_after)
         for method, at, *given in steps:
-            with suppress(ProviderError, FallbackError):
+            with suppress(StatusError, FallbackError):
                 getattr(run, method)(*given, now=clock.now + at)
         return run.record
 
 
-LIMITED, DOWN = ProviderError(429, retry_after="2"), ProviderError(503)
+LIMITED, DOWN = StatusError(429, retry_after=2), StatusError(503)
 
 CALLS: Mapping[str, Sequence[Step]] = {
     "success": [("fail", 1, LIMITED), ("succeed", 4)],
-    "exhausted": [("fail", 1, DOWN), ("fail", 2, DOWN), ("fail", 5, ProviderError(401))],
-    "rejected": [("fail", 2, ProviderError(400))],
+    "exhausted": [("fail", 1, DOWN), ("fail", 2, DOWN), ("fail", 5, StatusError(401))],
+    "rejected": [("fail", 2, StatusError(400))],
     "cancelled": [("fail", 1, DOWN), ("cancel", 3)],
     "interrupted": [("fail", 1, DOWN), ("commit", 2), ("fail", 4, DOWN)],
     "abandoned": [("commit", 1), ("cancel", 2, "abandoned")],

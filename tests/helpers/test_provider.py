@@ -214,7 +214,8 @@ def test_it_hangs_until_the_client_leaves(
     provider = server["one"]
     provider.reply(Reply(hang=True, events=events))
     with pytest.raises(httpx.ReadTimeout):
-        httpx.post(f"{provider.url}/chat/completions", timeout=0.1, trust_env=False)
+        asked = {"stream": True, "model": "m"}
+        httpx.post(f"{provider.url}/chat/completions", json=asked, timeout=0.1, trust_env=False)
     assert chat(provider).choices[0].message.content == "hello from one"
 
 

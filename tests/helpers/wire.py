@@ -46,6 +46,22 @@ GEMINI_USAGE: Json = {
     "total_token_count": 19,
 }
 
+# What this package's records say of them: OpenAI's and Gemini's, and Anthropic's.
+COUNTS: Json = {
+    "input_tokens": 12,
+    "output_tokens": 7,
+    "total_tokens": 19,
+    "cache_read_tokens": 4,
+    "reasoning_tokens": 2,
+}
+MESSAGE_COUNTS: Json = {
+    "input_tokens": 15,
+    "output_tokens": 7,
+    "total_tokens": 22,
+    "cache_read_tokens": 4,
+    "cache_write_tokens": 3,
+}
+
 
 def event(data: Json, name: str | None = None) -> str:
     """Write one server-sent event, without the empty line that ends it."""
@@ -107,6 +123,11 @@ def chat_chunk(delta: Json | None, finish: str | None = None, **fields: Any) -> 
     choice = {"index": 0, "delta": delta, "finish_reason": finish}
     choices = [] if delta is None else [choice]
     return {**document, "model": "gpt-5.5", "choices": choices, **fields}
+
+
+def chat_word(text: str) -> str:
+    """Write an event that adds a word; with an empty text it is the one that comes first."""
+    return event(chat_chunk({"role": "assistant", "content": text}))
 
 
 def chat_events(answer: Json, *, usage: bool = False, error: Json | None = None) -> list[str]:
@@ -269,8 +290,7 @@ def message_start(answer: Json) -> Json:
 def message_delta(answer: Json) -> Json:
     """Build the event that says why a message ends, and with how many tokens."""
     ended = {"stop_reason": answer["stop_reason"], "stop_sequence": None}
-    usage = {"output_tokens": answer["usage"]["output_tokens"]}
-    return {"type": "message_delta", "delta": ended, "usage": usage}
+    return {"type": "message_delta", "delta": ended, "usage": answer["usage"]}
 
 
 def message_events(answer: Json, *, error: Json | None = None) -> list[str]:

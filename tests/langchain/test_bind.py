@@ -5,18 +5,6 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
-from chat_fakes import (
-    VERBS,
-    Joke,
-    Runs,
-    alive,
-    asked_of,
-    candidate,
-    chat,
-    dead,
-    failing_over,
-    look_up,
-)
 from langchain_anthropic import ChatAnthropic
 from langchain_core.language_models import BaseChatModel
 from langchain_core.messages import AIMessage, AIMessageChunk
@@ -27,11 +15,24 @@ from langchain_core.runnables import (
     RunnableLambda,
 )
 from langchain_openai import ChatOpenAI
-from loopback import NOWHERE, claude, gpt
-from scripted import ProviderError
 
 from honcho_fallback import FallbackConfigError
+from honcho_fallback.testing import StatusError
 from honcho_fallback_langchain import FallbackChatModel, FallbackRunnable, with_fallback_config
+from tests.helpers.chat_models import (
+    NOWHERE,
+    Joke,
+    alive,
+    asked_of,
+    candidate,
+    chat,
+    claude,
+    dead,
+    failing_over,
+    gpt,
+    look_up,
+)
+from tests.helpers.chat_runs import VERBS, Runs
 
 # Single calls outside of turns are meant to stand alone here.
 pytestmark = pytest.mark.filterwarnings("ignore:.*has no effect outside of a turn:UserWarning")
@@ -57,7 +58,7 @@ def test_tools_of_two_providers() -> None:
     bound: Any = FallbackChatModel(gpt(), claude()).bind_tools([look_up], tool_choice="look_up")
     openai, anthropic = asked_of(bound.bound)
     assert openai.kwargs["tools"][0]["type"] == "function"
-    assert anthropic.kwargs["tools"][0]["input_schema"]["required"] == ["word"]
+    assert anthropic.kwargs["tools"][0]["input_schema"]["required"] == ["city"]
     assert openai.kwargs["tool_choice"]["function"] == {"name": "look_up"}
     assert anthropic.kwargs["tool_choice"] == {"type": "tool", "name": "look_up"}
 
@@ -132,10 +133,10 @@ class Down(ChatOpenAI):
     """OpenAI's chat model, and the provider down."""
 
     def _generate(self, *args: Any, **kwargs: Any) -> Any:
-        raise ProviderError(503)
+        raise StatusError(503)
 
     async def _agenerate(self, *args: Any, **kwargs: Any) -> Any:
-        raise ProviderError(503)
+        raise StatusError(503)
 
 
 class Calls(ChatAnthropic):
@@ -221,7 +222,7 @@ def test_fields_can_be_configured_per_call_in_every_candidate(order: str) -> Non
             heats.append(self.temperature)
             return super()._parts(*args)
 
-    first = Feels(model="primary", script=[[ProviderError(503)]])
+    first = Feels(model="primary", script=[[StatusError(503)]])
     model: Any = FallbackChatModel(first, Feels(model="backup", script=[["from backup"]]))
     made = model.configurable_fields(**HEAT)
     if order == "before":
@@ -247,7 +248,7 @@ def test_a_field_that_one_candidate_has_is_configured_there() -> None:
 
 async def test_a_whole_message_in_a_stream_is_marked() -> None:
     """A chain that yields messages and no chunks says who answered, too."""
-    first = RunnableLambda(lambda _: (_ for _ in ()).throw(ProviderError(503)))
+    first = RunnableLambda(lambda _: (_ for _ in ()).throw(StatusError(503)))
     model = FallbackRunnable(first, alive("b", "x") | RunnableLambda(lambda m: AIMessage(m.text)))
     (answer,) = [one async for one in model.astream("hi")]
     assert not isinstance(answer, AIMessageChunk)

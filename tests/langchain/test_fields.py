@@ -5,13 +5,12 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 import pytest
-from chat_fakes import Joke, alive, asked_of, dead, look_up
 from langchain_core.messages import AIMessage
 from langchain_core.runnables import ConfigurableField, RunnableLambda, RunnableSequence
-from loopback import claude, gpt
 
 from honcho_fallback_langchain import FallbackChatModel, FallbackRunnable
 from honcho_fallback_langchain._candidates import chat_model_of
+from tests.helpers.chat_models import Joke, alive, asked_of, claude, dead, gpt, look_up
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

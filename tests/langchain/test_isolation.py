@@ -7,9 +7,17 @@ from concurrent.futures import ThreadPoolExecutor
 from typing import TYPE_CHECKING, Any
 
 import pytest
-from chat_fakes import (
+from langchain_core.caches import InMemoryCache
+from langchain_core.globals import set_llm_cache
+from langchain_core.messages import AIMessageChunk
+from langchain_core.rate_limiters import InMemoryRateLimiter
+from langchain_core.runnables import RunnableLambda
+
+from honcho_fallback import FallbackConfig, FallbackConfigError, FallbackExhausted
+from honcho_fallback.testing import StatusError
+from honcho_fallback_langchain import FallbackChatModel, FallbackRunnable
+from tests.helpers.chat_models import (
     USAGE,
-    VERBS,
     Joke,
     ScriptedChat,
     alive,
@@ -19,15 +27,7 @@ from chat_fakes import (
     failing_over,
     look_up,
 )
-from langchain_core.caches import InMemoryCache
-from langchain_core.globals import set_llm_cache
-from langchain_core.messages import AIMessageChunk
-from langchain_core.rate_limiters import InMemoryRateLimiter
-from langchain_core.runnables import RunnableLambda
-from scripted import ProviderError
-
-from honcho_fallback import FallbackConfig, FallbackConfigError, FallbackExhausted
-from honcho_fallback_langchain import FallbackChatModel, FallbackRunnable
+from tests.helpers.chat_runs import VERBS
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -41,7 +41,7 @@ class Half(ScriptedChat):
 
     def _parts(self, messages: list[Any], kwargs: dict[str, Any]) -> list[Any]:
         super()._parts(messages, kwargs)
-        return [ProviderError(503) if "fail" in messages[-1].text else f"from {self.model}"]
+        return [StatusError(503) if "fail" in messages[-1].text else f"from {self.model}"]
 
 
 def half() -> FallbackChatModel:
@@ -95,9 +95,7 @@ async def test_a_batch_returns_the_errors_it_is_asked_to(verb: str) -> None:
 
 def turning(**fields: Any) -> FallbackChatModel:
     """Make a chain that stays, for a turn, where it works."""
-    return FallbackChatModel(
-        chat("primary", ProviderError(503), "from primary"), alive(), **fields
-    )
+    return FallbackChatModel(chat("primary", StatusError(503), "from primary"), alive(), **fields)
 
 
 @pytest.mark.parametrize("verb", VERBS)
@@ -195,7 +193,7 @@ async def test_a_call_can_bring_its_own_policy(verb: str) -> None:
     """As a FallbackConfig object, for this call alone."""
     model = failing_over()
     only = FallbackConfig(fallback_on={"rate_limit"})
-    with pytest.raises(ProviderError):
+    with pytest.raises(StatusError):
         await VERBS[verb](model, "hi", {"configurable": {"fallback_config": only}})
     assert await VERBS[verb](model, "hi") == "from backup"
 
@@ -329,7 +327,7 @@ def test_the_callers_messages_stay_as_they_were() -> None:
 def test_exhaustion_is_not_remembered() -> None:
     """A call that found nobody leaves nothing for the next."""
     model = FallbackChatModel(
-        chat("a", ProviderError(503), "back"), chat("b", ProviderError(503)), max_attempts=2
+        chat("a", StatusError(503), "back"), chat("b", StatusError(503)), max_attempts=2
     )
     with pytest.raises(FallbackExhausted):
         model.invoke("hi")

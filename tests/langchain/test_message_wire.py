@@ -1,6 +1,6 @@
 """A tool loop whose rounds are answered by different providers, over the real SDKs.
 
-Each provider here refuses what the real one refuses (`strict_providers`), so a history that it
+Each provider here refuses what the real one refuses (`tests.helpers.strict`), so a history that it
 would answer with a 400 fails the test.
 """
 
@@ -8,11 +8,9 @@ from __future__ import annotations
 
 import json
 from copy import deepcopy
-from itertools import count
 from typing import TYPE_CHECKING, Any
 
 import pytest
-from langchain_anthropic import ChatAnthropic
 from langchain_core.exceptions import ModelInvalidRequestError
 from langchain_core.messages import (
     AIMessage,
@@ -23,23 +21,27 @@ from langchain_core.messages import (
 )
 from langchain_core.messages.tool import invalid_tool_call
 from langchain_core.tools import tool
-from langchain_openai import ChatOpenAI
-from strict_providers import (
-    StrictAnthropic,
-    StrictOpenAIChat,
-    StrictOpenAIResponses,
-    StrictProvider,
-    anthropic_answer,
-    chat_answer,
-    responses_answer,
-)
 
 from honcho_fallback_langchain._messages import for_provider, provider_of
+from tests.helpers.chat_models import claude, gpt
+from tests.helpers.provider import Reply
+from tests.helpers.strict import AnthropicRules, ChatRules, ResponsesRules
+from tests.helpers.wire import (
+    chat_answer,
+    chat_call,
+    message_answer,
+    response_text,
+    responses_answer,
+    text_block,
+    tool_use,
+)
 
 if TYPE_CHECKING:
-    from pytest_httpserver import HTTPServer
+    from collections.abc import Callable
 
-    Json = dict[str, Any]
+    from tests.helpers.provider import ProviderServer
+    from tests.helpers.strict import Rules
+    from tests.helpers.wire import Json
 
 LONG_ID = "toolu_" + "x" * 60  # as some gateways make them
 
@@ -72,27 +74,27 @@ def anthropic_says(tag: str) -> list[Json]:
     cited = {"type": "text", "text": "It rains.", "citations": None}
 
     def call(name: str, city: str) -> Json:
-        return {"type": "tool_use", "id": name, "name": "weather", "input": {"city": city}}
+        return tool_use(name, "weather", {"city": city})
 
     return [
-        anthropic_answer(thinking, redacted, search, found, call(f"{LONG_ID}{tag}", "Oslo")),
-        anthropic_answer(
+        message_answer(thinking, redacted, search, found, call(f"{LONG_ID}{tag}", "Oslo")),
+        message_answer(
             thinking,
-            {"type": "text", "text": "Two more."},
+            text_block("Two more."),
             call(f"toolu_{tag}_1", "Rome"),
             call(f"toolu_{tag}_2", "Bern"),
         ),
-        anthropic_answer(thinking, redacted, cited),
+        message_answer(thinking, redacted, cited),
     ]
 
 
 def chat_says(tag: str) -> list[Json]:
     return [
-        chat_answer(None, (f"call_{tag}_1", "weather", {"city": "Oslo"})),
+        chat_answer(None, chat_call(f"call_{tag}_1", "weather", {"city": "Oslo"})),
         chat_answer(
             "Two more.",
-            (f"functions.weather:{tag}", "weather", {"city": "Rome"}),
-            (f"call_{tag}_3", "weather", {"city": "Bern"}),
+            chat_call(f"functions.weather:{tag}", "weather", {"city": "Rome"}),
+            chat_call(f"call_{tag}_3", "weather", {"city": "Bern"}),
         ),
         chat_answer("It rains."),
     ]
@@ -132,14 +134,7 @@ def responses_says(tag: str) -> list[Json]:
     }
 
     def said(at: int, text: str) -> Json:
-        part = {"type": "output_text", "text": text, "annotations": [cited], "logprobs": []}
-        return {
-            "type": "message",
-            "id": f"msg_{tag}_{at}",
-            "role": "assistant",
-            "status": "completed",
-            "content": [part],
-        }
+        return response_text(text, f"msg_{tag}_{at}", annotations=[cited], logprobs=[])
 
     return [
         responses_answer(reasoning(1), search, call(1, "Oslo")),
@@ -148,29 +143,30 @@ def responses_says(tag: str) -> list[Json]:
     ]
 
 
+PARTIES: dict[str, tuple[type[Rules], Callable[[str], list[Json]], Callable[..., Any]]] = {
+    "anthropic": (AnthropicRules, anthropic_says, claude),
+    "chat": (ChatRules, chat_says, gpt),
+    "responses": (ResponsesRules, responses_says, gpt),
+}
+
+
 class Party:
-    """A provider and the model that asks it."""
+    """A strict provider and the model that asks it."""
 
-    places = count()
-
-    def __init__(self, server: HTTPServer, kind: str, version: str | None) -> None:
-        place = f"/{kind}{next(self.places)}"
-        settings: Json = {"api_key": "k", "max_retries": 0, "output_version": version}
-        self.provider: StrictProvider
-        self.model: Any
-        if kind == "anthropic":
-            self.provider = StrictAnthropic(server, place, *anthropic_says("a"))
-            self.model = ChatAnthropic(
-                model="claude-sonnet-5", base_url=self.provider.url, max_tokens=9, **settings
-            )
-        elif kind == "chat":
-            self.provider = StrictOpenAIChat(server, place, *chat_says("c"))
-            self.model = ChatOpenAI(model="gpt-5.5", base_url=self.provider.url, **settings)
-        else:
-            self.provider = StrictOpenAIResponses(server, place, *responses_says("r"))
-            self.model = ChatOpenAI(
-                model="gpt-5.5", base_url=self.provider.url, use_responses_api=True, **settings
-            )
+    def __init__(self, providers: ProviderServer, kind: str, version: str | None) -> None:
+        rules, says, make = PARTIES[kind]
+        self.provider = providers.new(kind, rules=rules())
+        self.provider.reply(*(Reply(body=answer) for answer in says(kind[0])))
+        own: dict[str, Json] = {
+            "anthropic": {"max_tokens": 9},
+            "responses": {"use_responses_api": True},
+        }
+        self.model: Any = make(
+            base_url=self.provider.url,
+            max_retries=0,
+            output_version=version,
+            **own.get(kind, {}),
+        )
         self.bound = self.model.bind_tools([weather])
 
     def sent(self, history: list[BaseMessage]) -> list[BaseMessage]:
@@ -219,10 +215,10 @@ PAIRS = [
 @pytest.mark.parametrize("version", [None, "v1"], ids=["native", "v1"])
 @pytest.mark.parametrize("pair", PAIRS, ids="-".join)
 def test_a_tool_loop_goes_on_at_another_provider(
-    httpserver: HTTPServer, pair: tuple[str, str], version: str | None
+    providers: ProviderServer, pair: tuple[str, str], version: str | None
 ) -> None:
     """Round by round, and into the next turn, each reads what the other wrote."""
-    first, second = (Party(httpserver, kind, version) for kind in pair)
+    first, second = (Party(providers, kind, version) for kind in pair)
     history: list[BaseMessage] = [*QUESTION]
     for party in (first, second) * 3:
         before = deepcopy(history)
@@ -240,10 +236,10 @@ def test_a_tool_loop_goes_on_at_another_provider(
 @pytest.mark.parametrize("version", [None, "v1"], ids=["native", "v1"])
 @pytest.mark.parametrize("pair", PAIRS[:2], ids="-".join)
 def test_streamed_answers_are_read_like_any_other(
-    httpserver: HTTPServer, pair: tuple[str, str], version: str | None
+    providers: ProviderServer, pair: tuple[str, str], version: str | None
 ) -> None:
     """Chunks that were added up carry what streams leave in them: indexes, pieces of JSON."""
-    first, second = (Party(httpserver, kind, version) for kind in pair)
+    first, second = (Party(providers, kind, version) for kind in pair)
     history: list[BaseMessage] = [*QUESTION]
     for party in (first, second) * 3:
         said = party.ask(history, streamed=True)
@@ -257,9 +253,9 @@ def test_streamed_answers_are_read_like_any_other(
 
 
 @pytest.mark.parametrize("kind", ["anthropic", "chat", "responses"])
-def test_a_provider_reads_its_own_messages_untouched(httpserver: HTTPServer, kind: str) -> None:
+def test_a_provider_reads_its_own_messages_untouched(providers: ProviderServer, kind: str) -> None:
     """What it wrote comes back to it whole: thinking, reasoning, searches."""
-    party = Party(httpserver, kind, None)
+    party = Party(providers, kind, None)
     question = HumanMessage("Weather?")
     history: list[BaseMessage] = [question]
     for _ in range(3):
@@ -267,17 +263,17 @@ def test_a_provider_reads_its_own_messages_untouched(httpserver: HTTPServer, kin
         said = party.ask(history)
         history += [said, *results(said, plain=True)]
     assert party.provider.refused == []
-    told = json.dumps(party.provider.requests[-1])
+    told = json.dumps(party.provider.bodies[-1])
     for word in {"anthropic": ["signed-a"], "responses": ["hidden-r-2", "rs_r_1"]}.get(kind, []):
         assert word in told
 
 
 @pytest.mark.parametrize("pair", PAIRS[1:], ids="-".join)
 def test_without_it_the_other_provider_refuses(
-    httpserver: HTTPServer, pair: tuple[str, str]
+    providers: ProviderServer, pair: tuple[str, str]
 ) -> None:
     """The stand-ins do say 400 to what LangChain's own converters let through."""
-    first, second = (Party(httpserver, kind, None) for kind in pair)
+    first, second = (Party(providers, kind, None) for kind in pair)
     history: list[BaseMessage] = [HumanMessage("Weather?")]
     said = first.ask(history)
     history += [said, *results(said, plain=True)]
@@ -287,9 +283,9 @@ def test_without_it_the_other_provider_refuses(
 
 
 @pytest.mark.parametrize("reader", ["anthropic", "chat", "responses"])
-def test_an_answer_without_text_is_left_out(httpserver: HTTPServer, reader: str) -> None:
+def test_an_answer_without_text_is_left_out(providers: ProviderServer, reader: str) -> None:
     """Only thinking, only a search: there is nothing in it for another provider."""
-    party = Party(httpserver, reader, None)
+    party = Party(providers, reader, None)
     thinking = {"type": "thinking", "thinking": "Hm.", "signature": "s"}
     search = {"type": "web_search_call", "id": "ws_1", "status": "completed"}
     writer, block = ("openai", search) if reader == "anthropic" else ("anthropic", thinking)
@@ -300,9 +296,11 @@ def test_an_answer_without_text_is_left_out(httpserver: HTTPServer, reader: str)
 
 
 @pytest.mark.parametrize("reader", ["chat", "responses"])
-def test_a_call_that_was_not_valid_json_is_paired_too(httpserver: HTTPServer, reader: str) -> None:
+def test_a_call_that_was_not_valid_json_is_paired_too(
+    providers: ProviderServer, reader: str
+) -> None:
     """Its id is as long as any other, and its result says what was wrong."""
-    party = Party(httpserver, reader, None)
+    party = Party(providers, reader, None)
     broken = invalid_tool_call(name="weather", args="{}", id=LONG_ID, error="no")
     asked = AIMessage(
         "", invalid_tool_calls=[broken], response_metadata={"model_provider": "anthropic"}

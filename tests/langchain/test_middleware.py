@@ -8,20 +8,6 @@ from functools import partial
 from typing import TYPE_CHECKING, Any
 
 import pytest
-from agent_fakes import (
-    ROUNDS,
-    AgentChat,
-    Told,
-    agent,
-    agent_chat,
-    calls,
-    down,
-    last,
-    look_up,
-    run,
-    up,
-)
-from chat_fakes import USAGE, Runs
 from langchain.agents.middleware import (
     AgentMiddleware,
     ModelFallbackMiddleware,
@@ -35,11 +21,15 @@ from langchain_core.messages import AIMessage, AIMessageChunk
 from langgraph.errors import GraphBubbleUp, GraphInterrupt
 from langgraph.types import Command
 from pydantic import BaseModel
-from scripted import ProviderError
 
 import honcho_fallback_langchain._middleware as module
 from honcho_fallback import FailureKind, FallbackConfigError, FallbackExhausted
+from honcho_fallback.testing import StatusError
 from honcho_fallback_langchain import FallbackChatModel, FallbackMiddleware
+from tests.helpers.agents import ROUNDS, agent, calls, last, run
+from tests.helpers.chat_models import USAGE, ScriptedChat, alive, chat, dead, look_up
+from tests.helpers.chat_runs import Runs
+from tests.helpers.observers import Listener
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -75,7 +65,7 @@ def returning(answer: Any, _response: Any) -> Any:
 @VERBS
 async def test_the_first_failure_asks_the_next_model(verb: str) -> None:
     """One request at the agent's model, one at each fallback until one answers."""
-    primary, first, second = down(), down("first", 429), up("second")
+    primary, first, second = dead(), dead("first", 429), alive("second")
     answered = await run(verb, agent(primary, FallbackMiddleware(first, second)))
     assert last(answered).text == "from second"
     assert [len(model.asked) for model in (primary, first, second)] == [1, 1, 1]
@@ -84,14 +74,14 @@ async def test_the_first_failure_asks_the_next_model(verb: str) -> None:
 @VERBS
 async def test_the_answer_says_who_gave_it(verb: str) -> None:
     """`response_metadata["fallback"]` tells the model and what came before it."""
-    made = agent(down(), FallbackMiddleware(up()))
+    made = agent(dead(), FallbackMiddleware(alive()))
     told = last(await run(verb, made)).response_metadata["fallback"]
     assert (told["is_fallback"], told["model"]) == (True, "backup")
     assert [(one["model"], one.get("status")) for one in told["attempts"]] == [
         ("primary", 503),
         ("backup", None),
     ]
-    made = agent(up("primary"), FallbackMiddleware(up()))
+    made = agent(alive("primary"), FallbackMiddleware(alive()))
     told = last(await run(verb, made)).response_metadata["fallback"]
     assert (told["is_fallback"], told["model"], len(told["attempts"])) == (False, "primary", 1)
 
@@ -99,8 +89,8 @@ async def test_the_answer_says_who_gave_it(verb: str) -> None:
 @VERBS
 async def test_nobody_answers(verb: str) -> None:
     """All errors come out together, each model asked."""
-    errors = [ProviderError(503), ProviderError(429)]
-    models = [agent_chat(f"m{status}", error) for status, error in enumerate(errors)]
+    errors = [StatusError(503), StatusError(429)]
+    models = [chat(f"m{status}", error) for status, error in enumerate(errors)]
     made = agent(models[0], FallbackMiddleware(models[1], max_attempts=2))
     with pytest.raises(FallbackExhausted) as caught:
         await run(verb, made)
@@ -113,7 +103,7 @@ async def test_control_flow_is_no_failure(verb: str, error: Exception) -> None:
     """A graph's interrupts and StopIteration pass, whatever may switch."""
     if verb == "ainvoke" and isinstance(error, StopIteration):
         error = GraphInterrupt()  # Python itself lets no StopIteration out of a coroutine
-    primary, backup, told = up("primary"), up(), Told()
+    primary, backup, told = alive("primary"), alive(), Listener()
 
     def fail(_response: Any) -> Any:
         raise error
@@ -130,15 +120,15 @@ async def test_a_cancelled_call_stays_cancelled() -> None:
     """A task cancelled in the middle of a call asks nobody else, whatever may switch."""
     started = asyncio.Event()
 
-    class Hanging(AgentChat):
+    class Hanging(ScriptedChat):
         async def _agenerate(self, *args: Any, **kwargs: Any) -> Any:
             started.set()
             try:
                 await asyncio.Event().wait()
             except asyncio.CancelledError as error:  # as SDKs do that hide it
-                raise ProviderError(503) from error
+                raise StatusError(503) from error
 
-    backup, told = up(), Told()
+    backup, told = alive(), Listener()
     middleware = FallbackMiddleware(backup, fallback_on=SWITCHABLE, observers=[told])
     made = agent(Hanging(model="primary", script=[]), middleware)
     task = asyncio.create_task(run("ainvoke", made))
@@ -151,10 +141,10 @@ async def test_a_cancelled_call_stays_cancelled() -> None:
 
 
 @VERBS
-@pytest.mark.parametrize("error", [ProviderError(400), TypeError("a bug"), KeyError("k")])
+@pytest.mark.parametrize("error", [StatusError(400), TypeError("a bug"), KeyError("k")])
 async def test_what_nobody_else_could_help_with_comes_out(verb: str, error: Exception) -> None:
     """A bad request and a bug surface as they are, after one request."""
-    primary, backup = agent_chat("primary", error), up()
+    primary, backup = chat("primary", error), alive()
     with pytest.raises(type(error)) as caught:
         await run(verb, agent(primary, FallbackMiddleware(backup)))
     assert caught.value is error
@@ -164,12 +154,12 @@ async def test_what_nobody_else_could_help_with_comes_out(verb: str, error: Exce
 @VERBS
 async def test_a_bug_in_inner_middleware_comes_out(verb: str) -> None:
     """What another middleware breaks is not hidden by a second answer."""
-    backup = up()
+    backup = alive()
 
     def bug(response: Any) -> Any:
         return response.result[7]
 
-    made = agent(up("primary"), FallbackMiddleware(backup), Around(bug))
+    made = agent(alive("primary"), FallbackMiddleware(backup), Around(bug))
     with pytest.raises(IndexError):
         await run(verb, made)
     assert backup.asked == []
@@ -178,8 +168,8 @@ async def test_a_bug_in_inner_middleware_comes_out(verb: str) -> None:
 @VERBS
 async def test_model_retry_inside(verb: str) -> None:
     """A retry inside must raise its error: as a message, its default, it is an answer."""
-    primary, backup = down(), up()
-    quiet = ModelRetryMiddleware(max_retries=1, initial_delay=0, retry_on=(ProviderError,))
+    primary, backup = dead(), alive()
+    quiet = ModelRetryMiddleware(max_retries=1, initial_delay=0, retry_on=(StatusError,))
     answered = await run(verb, agent(primary, FallbackMiddleware(backup), quiet))
     assert last(answered).text.startswith("Model call failed after 2 attempts")
     assert backup.asked == []
@@ -193,7 +183,7 @@ async def test_model_retry_inside(verb: str) -> None:
 @VERBS
 async def test_model_fallback_inside_and_outside(verb: str) -> None:
     """LangChain's own takes part as any other middleware; each has its own models."""
-    primary, theirs, ours = down(), up("theirs"), up("ours")
+    primary, theirs, ours = dead(), alive("theirs"), alive("ours")
     inside = agent(primary, FallbackMiddleware(ours), ModelFallbackMiddleware(theirs))
     assert last(await run(verb, inside)).text == "from theirs"
     assert ours.asked == []
@@ -206,7 +196,7 @@ async def test_model_fallback_inside_and_outside(verb: str) -> None:
 @VERBS
 async def test_summarization_beside(verb: str) -> None:
     """A summary is made by its own model, and the fallback gets the shortened history."""
-    primary, backup, writer = down(), up(), agent_chat("writer", "in short")
+    primary, backup, writer = dead(), alive(), chat("writer", "in short")
     shorten = SummarizationMiddleware(writer, trigger=("messages", 3), keep=("messages", 1))
     made = agent(primary, FallbackMiddleware(backup), shorten)
     history = [("user", "a"), ("assistant", "b"), ("user", "c"), ("user", "d")]
@@ -226,7 +216,7 @@ async def test_an_inner_command_is_kept_and_a_failed_ones_is_not(verb: str) -> N
         return ExtendedModelResponse(response, Command(update=update))
 
     for reset in ("iteration", "turn"):
-        made = agent(down(), FallbackMiddleware(up(), reset=reset), Around(note))
+        made = agent(dead(), FallbackMiddleware(alive(), reset=reset), Around(note))
         answered = await run(verb, made)
         assert answered["structured_response"] == "from backup"
         assert last(answered).response_metadata["fallback"]["is_fallback"]
@@ -238,7 +228,9 @@ async def test_an_inner_message_is_an_answer(verb: str) -> None:
     cached = AIMessage("from a cache")
     held = ModelResponse(result=[cached])
     for answer in (cached, held):
-        made = agent(up("primary"), FallbackMiddleware(up()), Around(partial(returning, answer)))
+        made = agent(
+            alive("primary"), FallbackMiddleware(alive()), Around(partial(returning, answer))
+        )
         answered = await run(verb, made)
         assert last(answered).text == "from a cache"
         assert "fallback" in last(answered).response_metadata
@@ -248,8 +240,8 @@ async def test_an_inner_message_is_an_answer(verb: str) -> None:
 
 async def test_called_by_hand_a_message_is_taken() -> None:
     """A handler of a test may return a message, too."""
-    middleware: Any = FallbackMiddleware(up())
-    request = ModelRequest(model=up("primary"), messages=[])
+    middleware: Any = FallbackMiddleware(alive())
+    request = ModelRequest(model=alive("primary"), messages=[])
 
     async def answer(_request: Any) -> AIMessage:
         return AIMessage("hand-made")
@@ -263,38 +255,38 @@ async def test_called_by_hand_a_message_is_taken() -> None:
 @pytest.mark.parametrize("strategy", [ToolStrategy(Weather), AutoStrategy(Weather), Weather])
 async def test_structured_output_by_tool(verb: str, strategy: Any) -> None:
     """The fallback answers in the schema by a tool, and the parsed answer is kept."""
-    answers = agent_chat("backup", ROUNDS[0], calls("Weather", 2, sky="grey"))
-    made = agent(down(), FallbackMiddleware(answers), response_format=strategy)
+    answers = chat("backup", ROUNDS[0], calls("Weather", 2, sky="grey"))
+    made = agent(dead(), FallbackMiddleware(answers), response_format=strategy)
     answered = await run(verb, made)
     assert answered["structured_response"] == Weather(sky="grey")
     assert answered["messages"][-2].response_metadata["fallback"]["is_fallback"]
-    assert answers.bound[0]["tool_choice"] == "any"
+    assert answers.bindings[0]["tool_choice"] == "any"
 
 
 @VERBS
 async def test_structured_output_by_provider_follows_the_model_asked(verb: str) -> None:
     """The strategy is chosen anew for the fallback: a tool here, the provider's own way there."""
-    native = agent_chat("backup", '{"sky": "grey"}', profile={"structured_output": True})
-    primary = down()
+    native = chat("backup", '{"sky": "grey"}', profile={"structured_output": True})
+    primary = dead()
     made = agent(primary, FallbackMiddleware(native), response_format=Weather)
     answered = await run(verb, made)
     assert answered["structured_response"] == Weather(sky="grey")
-    assert "tool_choice" in primary.bound[0]
-    assert "response_format" in native.bound[0]
+    assert "tool_choice" in primary.bindings[0]
+    assert "response_format" in native.bindings[0]
 
-    made = agent(down(), FallbackMiddleware(native), response_format=ProviderStrategy(Weather))
+    made = agent(dead(), FallbackMiddleware(native), response_format=ProviderStrategy(Weather))
     assert (await run(verb, made))["structured_response"] == Weather(sky="grey")
 
 
 @VERBS
 async def test_observers_hear_of_each_model_call(verb: str) -> None:
     """One start, one record with the usage per model call; a switch where there was one."""
-    told = Told()
-    primary = agent_chat("primary", ROUNDS[0], ProviderError(503), "done")
-    middleware = FallbackMiddleware(agent_chat("backup", ROUNDS[1]), observers=[told], agent="a")
+    told = Listener()
+    primary = chat("primary", ROUNDS[0], StatusError(503), "done")
+    middleware = FallbackMiddleware(chat("backup", ROUNDS[1]), observers=[told], agent="a")
     await run(verb, agent(primary, middleware))
     assert [start.agent for start in told.starts] == ["a"] * 3
-    assert [switch.reason for switch in told.switches] == ["overloaded ProviderError 503"]
+    assert [switch.reason for switch in told.switches] == ["overloaded StatusError 503"]
     assert [record.is_fallback for record in told.records] == [False, True, False]
     assert [len(record.attempts) for record in told.records] == [1, 2, 1]
     for record in told.records:
@@ -307,7 +299,7 @@ async def test_observers_hear_of_each_model_call(verb: str) -> None:
 async def test_readers_see_what_is_asked_and_answered(verb: str) -> None:
     """An observer with `on_content` gets the system message, the history and the answer."""
 
-    class Reader(Told):
+    class Reader(Listener):
         def __init__(self) -> None:
             super().__init__()
             self.contents: list[Any] = []
@@ -317,13 +309,15 @@ async def test_readers_see_what_is_asked_and_answered(verb: str) -> None:
                 self.contents.append(content)
 
     reader = Reader()
-    made = agent(down(), FallbackMiddleware(up(), observers=[reader]), system_prompt="Be brief.")
+    made = agent(
+        dead(), FallbackMiddleware(alive(), observers=[reader]), system_prompt="Be brief."
+    )
     await run(verb, made)
     asked, answered = reader.contents
     assert [message.text for message in asked.input] == ["Be brief.", "hi"]
     assert answered.output.result[0].text == "from backup"
 
-    made = agent(up("primary"), FallbackMiddleware(up(), observers=[reader]))
+    made = agent(alive("primary"), FallbackMiddleware(alive(), observers=[reader]))
     await run(verb, made)
     assert [message.text for message in reader.contents[2].input] == ["hi"]
 
@@ -333,8 +327,8 @@ async def test_a_later_attempt_says_so_at_its_start(verb: str) -> None:
     """Tracers see metadata and a tag on attempt 2 alone, beside the model's own."""
     runs = Runs()
     fields: dict[str, Any] = {"metadata": {"mine": 1}, "tags": ["mine"]}
-    backup = agent_chat("backup", "answer", **fields)
-    primary = agent_chat("primary", ProviderError(503), **fields)
+    backup = chat("backup", "answer", **fields)
+    primary = chat("primary", StatusError(503), **fields)
     await run(verb, agent(primary, FallbackMiddleware(backup)), config={"callbacks": [runs]})
     runs.check()
     first, second = runs.models
@@ -342,7 +336,7 @@ async def test_a_later_attempt_says_so_at_its_start(verb: str) -> None:
     assert "fallback:attempt:2" not in first.tags
     assert second.metadata["fallback_attempt"] == 2
     assert second.metadata["is_fallback"] is True
-    assert second.metadata["fallback_primary"] == "agent/primary"
+    assert second.metadata["fallback_primary"] == "scripted/primary"
     assert [one["status"] for one in second.metadata["fallback_attempts"]] == [503]
     assert "fallback:attempt:2" in second.tags
     for one in (first, second):
@@ -355,7 +349,7 @@ async def test_a_later_attempt_says_so_at_its_start(verb: str) -> None:
 @pytest.mark.parametrize("asynchronous", [False, True])
 async def test_each_token_is_streamed_once(asynchronous: bool) -> None:
     """With `stream_mode="messages"` the failed attempt says nothing, the other all once."""
-    made = agent(down(), FallbackMiddleware(agent_chat("backup", ["from ", "backup"])))
+    made = agent(dead(), FallbackMiddleware(chat("backup", ["from ", "backup"])))
     given = {"messages": [("user", "hi")]}
     if asynchronous:
         parts = [part async for part in made.astream(given, stream_mode="messages")]
@@ -369,7 +363,7 @@ async def test_each_token_is_streamed_once(asynchronous: bool) -> None:
 
 def test_a_copy_has_other_options() -> None:
     """`with_fallback_config` leaves the middleware as it was; either kind comes of either."""
-    plain = FallbackMiddleware(up(), agent="a", max_attempts=5)
+    plain = FallbackMiddleware(alive(), agent="a", max_attempts=5)
     turns = plain.with_fallback_config(reset="turn")
     back = turns.with_fallback_config(reset="iteration", sdk_retries="keep")
     assert (type(plain), type(back)) == (FallbackMiddleware, FallbackMiddleware)
@@ -385,13 +379,13 @@ def test_a_copy_has_other_options() -> None:
 @VERBS
 async def test_a_copys_options_count(verb: str) -> None:
     """What is changed in the copy holds in its calls, and not in the original's."""
-    told = Told()
-    original = FallbackMiddleware(up())
+    told = Listener()
+    original = FallbackMiddleware(alive())
     copy = original.with_fallback_config(observers=[told], fallback_on=frozenset())
-    with pytest.raises(ProviderError):
-        await run(verb, agent(down(), copy))
+    with pytest.raises(StatusError):
+        await run(verb, agent(dead(), copy))
     assert len(told.records) == 1
-    assert last(await run(verb, agent(down(), original))).text == "from backup"
+    assert last(await run(verb, agent(dead(), original))).text == "from backup"
     assert len(told.records) == 1
 
 
@@ -399,13 +393,13 @@ async def test_a_copys_options_count(verb: str) -> None:
     ("fallbacks", "options", "what"),
     [
         ((), {}, "fallbacks: there is none; pass a chat model"),
-        ((up().bind(stop=["x"]),), {}, r"fallbacks\[0\]: got a _ChatModelBinding"),
-        ((up(), object()), {}, r"fallbacks\[1\]: got a object"),
-        ((up(),), {"retries": 3}, "retries: no such option"),
-        ((up(),), {"reset": "never"}, "reset"),
-        ((up(),), {"sdk_retries": "some"}, "sdk_retries: got 'some'"),
-        ((up(),), {"observers": [object()]}, "observers: got a object"),
-        ((up(),), {"agent": ""}, "agent"),
+        ((alive().bind(stop=["x"]),), {}, r"fallbacks\[0\]: got a _ChatModelBinding"),
+        ((alive(), object()), {}, r"fallbacks\[1\]: got a object"),
+        ((alive(),), {"retries": 3}, "retries: no such option"),
+        ((alive(),), {"reset": "never"}, "reset"),
+        ((alive(),), {"sdk_retries": "some"}, "sdk_retries: got 'some'"),
+        ((alive(),), {"observers": [object()]}, "observers: got a object"),
+        ((alive(),), {"agent": ""}, "agent"),
     ],
 )
 def test_bad_input_is_refused_at_once(
@@ -416,7 +410,7 @@ def test_bad_input_is_refused_at_once(
         FallbackMiddleware(*fallbacks, **options)
     if options:
         with pytest.raises(FallbackConfigError, match=what):
-            FallbackMiddleware(up()).with_fallback_config(**options)
+            FallbackMiddleware(alive()).with_fallback_config(**options)
 
 
 def test_a_subclass_has_no_turns() -> None:
@@ -425,25 +419,25 @@ def test_a_subclass_has_no_turns() -> None:
     class Mine(FallbackMiddleware):
         pass
 
-    assert type(Mine(up())) is Mine
+    assert type(Mine(alive())) is Mine
     with pytest.raises(FallbackConfigError, match="reset: Mine is a subclass"):
-        Mine(up(), reset="turn")
+        Mine(alive(), reset="turn")
 
 
 def test_an_agent_takes_one() -> None:
     """LangChain refuses two by their name, of whichever kind."""
     kinds: list[Any] = ["iteration", "turn"]
     for other in kinds:
-        pair = FallbackMiddleware(up()), FallbackMiddleware(up(), reset=other)
+        pair = FallbackMiddleware(alive()), FallbackMiddleware(alive(), reset=other)
         with pytest.raises(AssertionError, match="duplicate middleware"):
-            agent(up(), *pair)
+            agent(alive(), *pair)
 
 
 @VERBS
 async def test_a_fallback_chat_model_is_an_agents_model(verb: str) -> None:
     """Without the middleware: tools bound to each candidate, structured output, one record."""
-    backup = agent_chat("backup", ROUNDS[0], calls("Weather", 2, sky="grey"))
-    model = FallbackChatModel(down(), backup)
+    backup = chat("backup", ROUNDS[0], calls("Weather", 2, sky="grey"))
+    model = FallbackChatModel(dead(), backup)
     answered = await run(verb, agent(model, response_format=Weather))
     assert answered["structured_response"] == Weather(sky="grey")
     assert answered["messages"][1].response_metadata["fallback"]["is_fallback"]
@@ -456,11 +450,11 @@ async def test_a_fallback_chat_model_is_an_agents_model(verb: str) -> None:
 @VERBS
 async def test_a_chain_of_chains(verb: str) -> None:
     """Around a FallbackChatModel the middleware asks when its whole chain is exhausted."""
-    inner = FallbackChatModel(down("a"), down("b"), max_attempts=2)
-    backup = agent_chat("backup", *ROUNDS)
+    inner = FallbackChatModel(dead("a"), dead("b"), max_attempts=2)
+    backup = chat("backup", *ROUNDS)
     answered = await run(verb, agent(inner, FallbackMiddleware(backup)))
     assert last(answered).text == "done"
     last_model = FakeListChatModel(responses=["unused"])
-    nested = FallbackMiddleware(FallbackChatModel(down("c"), up("d")), last_model)
-    assert last(await run(verb, agent(down(), nested))).text == "from d"
+    nested = FallbackMiddleware(FallbackChatModel(dead("c"), alive("d")), last_model)
+    assert last(await run(verb, agent(dead(), nested))).text == "from d"
     assert look_up.invoke({"city": "Oslo"}) == "rain in Oslo"

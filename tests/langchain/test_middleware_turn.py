@@ -7,16 +7,16 @@ from concurrent.futures import ThreadPoolExecutor
 from typing import TYPE_CHECKING, Any
 
 import pytest
-from agent_fakes import ROUNDS, AgentChat, agent, agent_chat, calls, down, last, run, up
-from chat_fakes import Asked
 from langchain_core.tools import tool
 from langgraph.checkpoint.memory import InMemorySaver
 from langgraph.types import Command, interrupt
-from scripted import ProviderError
 
 from honcho_fallback import FallbackExhausted
+from honcho_fallback.testing import StatusError
 from honcho_fallback_langchain import FallbackMiddleware
 from honcho_fallback_langchain._model_call import POSITION
+from tests.helpers.agents import ROUNDS, agent, calls, last, run
+from tests.helpers.chat_models import Asked, ScriptedChat, alive, chat, dead
 
 if TYPE_CHECKING:
     from langchain_core.messages import BaseMessage
@@ -37,7 +37,7 @@ def ask_user(what: str) -> str:
 @VERBS
 async def test_each_iteration_starts_on_the_agents_model(verb: str) -> None:
     """With `reset="iteration"` a loop of three rounds asks the dead primary three times."""
-    primary, backup = down(), agent_chat("backup", *ROUNDS)
+    primary, backup = dead(), chat("backup", *ROUNDS)
     answered = await run(verb, agent(primary, FallbackMiddleware(backup)))
     assert last(answered).text == "done"
     assert (len(primary.asked), len(backup.asked)) == (3, 3)
@@ -46,8 +46,8 @@ async def test_each_iteration_starts_on_the_agents_model(verb: str) -> None:
 @VERBS
 async def test_an_iteration_returns_to_a_primary_that_recovered(verb: str) -> None:
     """Only the round that failed is answered by the backup."""
-    primary = agent_chat("primary", ROUNDS[0], ProviderError(529), "done by primary")
-    backup = agent_chat("backup", ROUNDS[1])
+    primary = chat("primary", ROUNDS[0], StatusError(529), "done by primary")
+    backup = chat("backup", ROUNDS[1])
     answered = await run(verb, agent(primary, FallbackMiddleware(backup)))
     assert last(answered).text == "done by primary"
     assert (len(primary.asked), len(backup.asked)) == (3, 1)
@@ -56,7 +56,7 @@ async def test_an_iteration_returns_to_a_primary_that_recovered(verb: str) -> No
 @VERBS
 async def test_a_turn_asks_the_dead_primary_once(verb: str) -> None:
     """With `reset="turn"` the switch holds to the turn's end, and no longer."""
-    primary, backup = down(), agent_chat("backup", *ROUNDS, *ROUNDS)
+    primary, backup = dead(), chat("backup", *ROUNDS, *ROUNDS)
     made = agent(primary, FallbackMiddleware(backup, reset="turn"), checkpointer=InMemorySaver())
     for turn in (1, 2):
         assert last(await run(verb, made, config=thread("t"))).text == "done"
@@ -66,9 +66,9 @@ async def test_a_turn_asks_the_dead_primary_once(verb: str) -> None:
 @VERBS
 async def test_a_turn_goes_down_the_chain_step_by_step(verb: str) -> None:
     """The second fallback holds as the first did; the next turn has the whole chain again."""
-    primary = down()
-    first = agent_chat("first", ROUNDS[0], ProviderError(503), "first again")
-    second = agent_chat("second", *ROUNDS[1:])
+    primary = dead()
+    first = chat("first", ROUNDS[0], StatusError(503), "first again")
+    second = chat("second", *ROUNDS[1:])
     middleware = FallbackMiddleware(first, second, reset="turn")
     made = agent(primary, middleware, checkpointer=InMemorySaver())
     assert last(await run(verb, made, config=thread("t"))).text == "done"
@@ -81,9 +81,9 @@ async def test_a_turn_goes_down_the_chain_step_by_step(verb: str) -> None:
 @VERBS
 async def test_a_turn_after_an_exhausted_one_has_the_whole_chain(verb: str) -> None:
     """Nobody answered once; the next turn starts on the primary all the same."""
-    primary = agent_chat("primary", ProviderError(503), "recovered")
-    first = agent_chat("first", ROUNDS[0], ProviderError(503))
-    second = down("second")
+    primary = chat("primary", StatusError(503), "recovered")
+    first = chat("first", ROUNDS[0], StatusError(503))
+    second = dead("second")
     middleware = FallbackMiddleware(first, second, reset="turn", max_attempts=2)
     made = agent(primary, middleware, checkpointer=InMemorySaver())
     with pytest.raises(FallbackExhausted):
@@ -98,8 +98,8 @@ async def test_a_turn_after_an_exhausted_one_has_the_whole_chain(verb: str) -> N
 @VERBS
 async def test_a_switch_survives_an_interrupt(verb: str) -> None:
     """A run that is resumed goes on where the turn was; the next one starts anew."""
-    primary = down()
-    backup = agent_chat("backup", calls("ask_user", 1, what="sure?"), "done", "next")
+    primary = dead()
+    backup = chat("backup", calls("ask_user", 1, what="sure?"), "done", "next")
     middleware = FallbackMiddleware(backup, reset="turn")
     # another agent, as after a restart: nothing but the checkpoint is shared
     saver = InMemorySaver()
@@ -120,13 +120,13 @@ async def test_a_switch_survives_an_interrupt(verb: str) -> None:
 @VERBS
 async def test_a_checkpoint_of_a_longer_chain_is_read(verb: str) -> None:
     """An agent that lost a fallback meanwhile goes on with the last that it has."""
-    saver, primary = InMemorySaver(), down()
-    asking = agent_chat("second", calls("ask_user", 1, what="sure?"))
-    longer = FallbackMiddleware(down("first"), asking, reset="turn")
+    saver, primary = InMemorySaver(), dead()
+    asking = chat("second", calls("ask_user", 1, what="sure?"))
+    longer = FallbackMiddleware(dead("first"), asking, reset="turn")
     await run(
         verb, agent(primary, longer, tools=[ask_user], checkpointer=saver), config=thread("t")
     )
-    backup = agent_chat("backup", "done")
+    backup = chat("backup", "done")
     shorter = FallbackMiddleware(backup, reset="turn")
     made = agent(primary, shorter, tools=[ask_user], checkpointer=saver)
     assert last(await run(verb, made, Command(resume="yes"), thread("t"))).text == "done"
@@ -135,10 +135,10 @@ async def test_a_checkpoint_of_a_longer_chain_is_read(verb: str) -> None:
 
 async def test_the_place_in_the_chain_is_private() -> None:
     """It is in no schema of input or output and in no answer, and cannot be passed in."""
-    primary = down()
+    primary = dead()
     made = agent(
         primary,
-        FallbackMiddleware(agent_chat("backup", *ROUNDS), reset="turn"),
+        FallbackMiddleware(chat("backup", *ROUNDS), reset="turn"),
         checkpointer=InMemorySaver(),
     )
     for schema in (made.get_input_jsonschema(), made.get_output_jsonschema()):
@@ -154,7 +154,7 @@ async def test_the_place_in_the_chain_is_private() -> None:
 def test_iterations_cost_no_node() -> None:
     """Only turns add a node to the graph, and a key to its state."""
     plain, turns = (
-        agent(up(), FallbackMiddleware(up(), reset=reset)) for reset in ("iteration", "turn")
+        agent(alive(), FallbackMiddleware(alive(), reset=reset)) for reset in ("iteration", "turn")
     )
     assert set(turns.get_graph().nodes) - set(plain.get_graph().nodes) == {
         "FallbackMiddleware.before_agent"
@@ -163,7 +163,7 @@ def test_iterations_cost_no_node() -> None:
     assert POSITION in turns.channels
 
 
-class Looping(AgentChat):
+class Looping(ScriptedChat):
     """Look up two cities, then end: by what was said before, not by how often it was asked."""
 
     fails_on: str = ""
@@ -171,7 +171,7 @@ class Looping(AgentChat):
     def _parts(self, messages: list[BaseMessage], kwargs: dict[str, Any]) -> list[Any]:
         self.asked.append(Asked(messages, kwargs))
         if messages[0].content == self.fails_on:
-            raise ProviderError(503)
+            raise StatusError(503)
         return [ROUNDS[sum(message.type == "ai" for message in messages)]]
 
 
@@ -207,7 +207,7 @@ async def test_runs_share_nothing(kind: str, reset: Any) -> None:
 async def test_two_agents_share_a_middleware() -> None:
     """Each starts on its own model, whichever was asked before."""
     one, other = Looping(model="one"), Looping(model="other")
-    backup = up()
+    backup = alive()
     middleware = FallbackMiddleware(backup)
     agents = {model.model: agent(model, middleware) for model in (one, other)}
     names = ["one", "other"] * 20

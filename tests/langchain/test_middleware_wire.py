@@ -3,38 +3,30 @@
 from __future__ import annotations
 
 import json
-from itertools import count
 from typing import TYPE_CHECKING, Any, Literal
 
 import pytest
-from agent_fakes import agent, last, run
-from chat_fakes import Runs
 from langchain.agents.middleware import AgentMiddleware
 from langchain.agents.middleware.types import ModelRequest
-from langchain_anthropic import ChatAnthropic
 from langchain_anthropic.middleware import AnthropicPromptCachingMiddleware
 from langchain_core.messages import AIMessage, HumanMessage, SystemMessage
-from langchain_openai import ChatOpenAI
-from loopback import Provider
-from scripted import ProviderError
-from strict_providers import (
-    StrictAnthropic,
-    StrictOpenAIChat,
-    StrictProvider,
-    anthropic_answer,
-    chat_answer,
-)
-from werkzeug import Response
 
 from honcho_fallback import FallbackExhausted
+from honcho_fallback.testing import StatusError
 from honcho_fallback_langchain import FallbackMiddleware
+from tests.helpers.agents import agent, last, run
+from tests.helpers.chat_models import model_at, serve
+from tests.helpers.chat_runs import Runs
+from tests.helpers.provider import Reply
+from tests.helpers.strict import AnthropicRules, ChatRules
+from tests.helpers.wire import chat_answer, chat_call, message_answer, text_block, tool_use
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from pytest_httpserver import HTTPServer
+    from tests.helpers.provider import ProviderServer
+    from tests.helpers.wire import Json
 
-    Json = dict[str, Any]
 
 # Single calls outside of turns are meant to stand alone here.
 pytestmark = pytest.mark.filterwarnings("ignore:.*has no effect outside of a turn:UserWarning")
@@ -45,74 +37,74 @@ VERBS = pytest.mark.parametrize("verb", ["invoke", "ainvoke"])
 @VERBS
 @pytest.mark.parametrize("name", ["openai", "anthropic"])
 async def test_the_agents_own_model_asks_once(
-    httpserver: HTTPServer, name: str, verb: str
+    providers: ProviderServer, name: str, verb: str
 ) -> None:
     """Its SDK would ask three times: it is used through a copy, and stays as it was."""
-    dead = Provider(httpserver, name, status=503)
-    alive = Provider(httpserver, "anthropic" if name == "openai" else "openai", "hello")
-    primary, backup = dead.model(), alive.model()
+    dead = serve(providers, name, status=503)
+    alive = serve(providers, "anthropic" if name == "openai" else "openai", "hello")
+    primary, backup = model_at(dead), model_at(alive)
     fields = dict(vars(primary))
     for reset in ("iteration", "turn"):
-        dead.bodies.clear()
+        dead.requests.clear()
         made = agent(primary, FallbackMiddleware(backup, reset=reset))
         assert last(await run(verb, made)).text == "hello"
-        assert dead.requests == 1
+        assert len(dead.requests) == 1
     assert {name: vars(primary)[name] for name in fields} == fields
 
 
 @VERBS
 async def test_sdk_retries_are_kept_where_that_is_asked_for(
-    httpserver: HTTPServer, verb: str
+    providers: ProviderServer, verb: str
 ) -> None:
     """`sdk_retries="keep"` leaves the SDK its own retries: three requests."""
-    dead = Provider(httpserver, "openai", status=503)
-    alive = Provider(httpserver, "anthropic", "hello")
-    middleware = FallbackMiddleware(alive.model(), sdk_retries="keep")
-    assert last(await run(verb, agent(dead.model(), middleware))).text == "hello"
-    assert dead.requests == 3
+    dead = serve(providers, "openai", status=503)
+    alive = serve(providers, "anthropic", "hello")
+    middleware = FallbackMiddleware(model_at(alive), sdk_retries="keep")
+    assert last(await run(verb, agent(model_at(dead), middleware))).text == "hello"
+    assert len(dead.requests) == 3
 
 
 @VERBS
 async def test_a_name_stands_for_a_model(
-    httpserver: HTTPServer, verb: str, monkeypatch: pytest.MonkeyPatch
+    providers: ProviderServer, verb: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Fallbacks may be named as for `init_chat_model`, and ask once like any other."""
-    dead, alive = Provider(httpserver, "openai", status=503), Provider(httpserver, "openai", "hi")
+    dead, alive = serve(providers, "openai", status=503), serve(providers, "openai", "hi")
     monkeypatch.setenv("OPENAI_API_KEY", "k")
     monkeypatch.setenv("OPENAI_API_BASE", alive.url)
     middleware = FallbackMiddleware("openai:gpt-5.5")
-    assert last(await run(verb, agent(dead.model(), middleware))).text == "hi"
-    assert (dead.requests, alive.requests) == (1, 1)
+    assert last(await run(verb, agent(model_at(dead), middleware))).text == "hi"
+    assert (len(dead.requests), len(alive.requests)) == (1, 1)
 
 
 @VERBS
-async def test_the_last_fallback_asks_once_too(httpserver: HTTPServer, verb: str) -> None:
+async def test_the_last_fallback_asks_once_too(providers: ProviderServer, verb: str) -> None:
     """Nobody's SDK retries; G-22: a fallback's 400 comes out inside the group, as it is."""
-    dead = Provider(httpserver, "openai", status=503)
-    refusing = Provider(httpserver, "anthropic", status=400)
+    dead = serve(providers, "openai", status=503)
+    refusing = serve(providers, "anthropic", status=400)
     with pytest.raises(FallbackExhausted) as caught:
-        await run(verb, agent(dead.model(), FallbackMiddleware(refusing.model())))
+        await run(verb, agent(model_at(dead), FallbackMiddleware(model_at(refusing))))
     assert type(caught.value.exceptions[1]).__name__ == "AnthropicInvalidRequestError"
-    assert (dead.requests, refusing.requests) == (1, 1)
+    assert (len(dead.requests), len(refusing.requests)) == (1, 1)
 
 
-def test_fallbacks_are_prepared_once(httpserver: HTTPServer) -> None:
+def test_fallbacks_are_prepared_once(providers: ProviderServer) -> None:
     """Agents with other models ask the same quiet copies; the user's objects are untouched."""
-    given = Provider(httpserver, "openai", "hi").model()
+    given = model_at(serve(providers, "openai", "hi"))
     middleware = FallbackMiddleware(given)
-    primaries = [Provider(httpserver, "anthropic", "hi").model() for _ in range(2)]
+    primaries = [model_at(serve(providers, "anthropic", "hi")) for _ in range(2)]
     asked = [middleware._policy_of(primary).targets[1].client for primary in primaries * 2]
     assert {id(one) for one in asked} == {id(asked[0])}
     assert asked[0] is not given
     assert middleware.fallbacks == [given]
 
 
-async def test_attempts_run_under_one_trace(httpserver: HTTPServer) -> None:
+async def test_attempts_run_under_one_trace(providers: ProviderServer) -> None:
     """Real models' copies keep what tracers read of them: their name and provider."""
     runs = Runs()
-    dead = Provider(httpserver, "openai", status=503)
-    alive = Provider(httpserver, "anthropic", "hello")
-    made = agent(dead.model(), FallbackMiddleware(alive.model()))
+    dead = serve(providers, "openai", status=503)
+    alive = serve(providers, "anthropic", "hello")
+    made = agent(model_at(dead), FallbackMiddleware(model_at(alive)))
     await run("ainvoke", made, config={"callbacks": [runs]})
     runs.check()
     assert [one.metadata["ls_provider"] for one in runs.models] == ["openai", "anthropic"]
@@ -121,53 +113,31 @@ async def test_attempts_run_under_one_trace(httpserver: HTTPServer) -> None:
 class Party:
     """A strict provider with its model, down at one of its requests."""
 
-    places = count()
-
-    def __init__(self, server: HTTPServer, kind: str, answers: list[Json], down: int = 0) -> None:
-        strict: type[StrictProvider] = {
-            "anthropic": StrictAnthropic,
-            "openai": StrictOpenAIChat,
-        }[kind]
-        self.headers = headers = list[str]()
-
-        class Failing(strict):  # type: ignore[misc, valid-type] # one of two
-            def _answer(self, request: Any) -> Response:
-                headers.append(str(request.headers))
-                if len(self.requests) + 1 != down:
-                    answer: Response = super()._answer(request)
-                    return answer
-                body = request.get_json()
-                self.requests.append(body)
-                self.refused += self.faults(body)
-                return Response('{"error": {"message": "down"}}', 503, mimetype="application/json")
-
-        self.provider = Failing(server, f"/agent-{kind}{next(self.places)}", *answers)
+    def __init__(
+        self, providers: ProviderServer, kind: str, answers: list[Json], down: int = 0
+    ) -> None:
+        rules = AnthropicRules() if kind == "anthropic" else ChatRules()
+        self.provider = providers.new(kind, rules=rules)
+        replies = [Reply(body=answer) for answer in answers]
+        if down:
+            replies.insert(down - 1, Reply(status=503))
+        self.provider.reply(*replies)
         self.model: Any
-        if kind == "anthropic":
-            self.model = ChatAnthropic(
-                model="claude-sonnet-5", base_url=self.provider.url, max_tokens=9, api_key="k"
-            )
-        else:
-            self.model = ChatOpenAI(model="gpt-5.5", base_url=self.provider.url, api_key="k")
+        self.model = model_at(self.provider, **({"max_tokens": 9} if kind == "anthropic" else {}))
 
 
 def anthropic_calls(number: int, city: str) -> Json:
     thinking = {"type": "thinking", "thinking": "Let me see.", "signature": f"signed-{number}"}
-    call = {
-        "type": "tool_use",
-        "id": f"toolu_{'x' * 60}{number}",
-        "name": "look_up",
-        "input": {"city": city},
-    }
-    return anthropic_answer(thinking, call)
+    call = tool_use(f"toolu_{'x' * 60}{number}", "look_up", {"city": city})
+    return message_answer(thinking, call)
 
 
 def openai_calls(number: int, city: str) -> Json:
-    return chat_answer(None, (f"functions.look_up:{number}", "look_up", {"city": city}))
+    return chat_answer(None, chat_call(f"functions.look_up:{number}", "look_up", {"city": city}))
 
 
 ENDS: dict[str, Json] = {
-    "anthropic": anthropic_answer({"type": "text", "text": "It rains."}),
+    "anthropic": message_answer(text_block("It rains.")),
     "openai": chat_answer("It rains."),
 }
 CALLS: dict[str, Callable[[int, str], Json]] = {
@@ -210,15 +180,15 @@ def caching() -> AnthropicPromptCachingMiddleware:
 @pytest.mark.parametrize("order", ["caching outside", "caching inside"])
 @pytest.mark.parametrize("name", ["openai", "anthropic"])
 async def test_a_tool_loop_that_switches_in_its_second_round(
-    httpserver: HTTPServer,
+    providers: ProviderServer,
     name: str,
     order: Literal["caching outside", "caching inside"],
     verb: str,
 ) -> None:
     """The primary gets its cache markers, the other none; round 3 reads what the other wrote."""
     other = OTHER[name]
-    primary = Party(httpserver, name, [CALLS[name](1, "Oslo"), ENDS[name]], down=2)
-    backup = Party(httpserver, other, [CALLS[other](2, "Rome")])
+    primary = Party(providers, name, [CALLS[name](1, "Oslo"), ENDS[name]], down=2)
+    backup = Party(providers, other, [CALLS[other](2, "Rome")])
     fallback = FallbackMiddleware(backup.model)
     stack = (
         [caching(), Settings(name), fallback]
@@ -238,8 +208,8 @@ async def test_a_tool_loop_that_switches_in_its_second_round(
     ]
     assert told == [False, True, False]
 
-    (sent,) = backup.provider.requests
-    marked = {"cache_control" in json.dumps(body) for body in primary.provider.requests}
+    (sent,) = backup.provider.bodies
+    marked = {"cache_control" in json.dumps(body) for body in primary.provider.bodies}
     assert marked == {name == "anthropic"}
     inside = order == "caching inside" and other == "anthropic"
     assert ("cache_control" in json.dumps(sent)) is inside
@@ -247,17 +217,18 @@ async def test_a_tool_loop_that_switches_in_its_second_round(
         assert sent["temperature"] == 1.0
         special = {"logit_bias", "output_config", "prompt_cache_key", "store"}
         assert special.isdisjoint(sent)
-        assert all(special & body.keys() for body in primary.provider.requests)
-        assert "a-beta" not in "".join(backup.headers)
-        assert name == "openai" or all("a-beta" in headers for headers in primary.headers)
-    assert "signed-1" in json.dumps(primary.provider.requests[2]) or name == "openai"
+        assert all(special & body.keys() for body in primary.provider.bodies)
+        assert "a-beta" not in json.dumps([one.headers for one in backup.provider.requests])
+        sent_by_primary = [str(one.headers) for one in primary.provider.requests]
+        assert name == "openai" or all("a-beta" in headers for headers in sent_by_primary)
+    assert "signed-1" in json.dumps(primary.provider.bodies[2]) or name == "openai"
 
 
 @VERBS
-async def test_a_turn_goes_on_at_the_other_provider(httpserver: HTTPServer, verb: str) -> None:
+async def test_a_turn_goes_on_at_the_other_provider(providers: ProviderServer, verb: str) -> None:
     """With `reset="turn"` the fallback gets no marker either where it is the first asked."""
-    primary = Party(httpserver, "anthropic", [], down=1)
-    backup = Party(httpserver, "openai", [openai_calls(1, "Oslo"), ENDS["openai"]])
+    primary = Party(providers, "anthropic", [], down=1)
+    backup = Party(providers, "openai", [openai_calls(1, "Oslo"), ENDS["openai"]])
     marked: Any = [{"type": "text", "text": "Be brief.", "cache_control": MARK}]
     made = agent(
         primary.model,
@@ -270,15 +241,15 @@ async def test_a_turn_goes_on_at_the_other_provider(httpserver: HTTPServer, verb
     assert last(answered).text == "It rains."
     assert (primary.provider.refused, backup.provider.refused) == ([], [])
     assert [len(one.provider.requests) for one in (primary, backup)] == [1, 2]
-    assert "cache_control" not in json.dumps(backup.provider.requests)
+    assert "cache_control" not in json.dumps(backup.provider.bodies)
     assert answered["messages"][0].content == question.content
 
 
 @pytest.mark.parametrize("name", ["openai", "anthropic"])
-def test_what_was_made_for_a_provider_stays_with_it(httpserver: HTTPServer, name: str) -> None:
+def test_what_was_made_for_a_provider_stays_with_it(providers: ProviderServer, name: str) -> None:
     """Marked tools and an account's settings reach a fallback of the same provider alone."""
-    primary = Provider(httpserver, "anthropic").model()
-    backup = Provider(httpserver, name).model()
+    primary = model_at(serve(providers, "anthropic"))
+    backup = model_at(serve(providers, name))
     given: Json = {"name": "find", "input_schema": {}, "cache_control": MARK}
     settings = {"extra_body": {"mine": 1}, "temperature": 1.0}
     request: Any = ModelRequest(model=primary, messages=[], tools=[given], model_settings=settings)
@@ -287,7 +258,7 @@ def test_what_was_made_for_a_provider_stays_with_it(httpserver: HTTPServer, name
     def handle(asked: Any) -> Any:
         sent.append(asked)
         if len(sent) == 1:
-            raise ProviderError(503)
+            raise StatusError(503)
         return AIMessage("hi")
 
     FallbackMiddleware(backup).wrap_model_call(request, handle)

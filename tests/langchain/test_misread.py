@@ -2,24 +2,22 @@
 
 from __future__ import annotations
 
-import json
-from itertools import count
 from typing import TYPE_CHECKING, Any
 
 import pytest
-from chat_fakes import Runs, alive
 from langchain.agents import create_agent
 from langchain_core.callbacks import BaseCallbackHandler
 from langchain_core.messages import BaseMessage, HumanMessage
 from langchain_core.output_parsers import StrOutputParser
 from langchain_core.runnables import RunnableLambda
 from langchain_openai import ChatOpenAI
-from loopback import Provider, claude, gpt
 from pydantic import SecretStr
-from werkzeug import Response
 
 from honcho_fallback import AnswerRejected
 from honcho_fallback_langchain import FallbackChatModel, FallbackMiddleware, FallbackRunnable
+from tests.helpers.chat_models import alive, model_at, serve
+from tests.helpers.chat_runs import Runs
+from tests.helpers.provider import Reply
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -27,33 +25,29 @@ if TYPE_CHECKING:
     from langchain_core.language_models import BaseChatModel
     from langchain_core.outputs import ChatResult
     from langchain_core.runnables import Runnable
-    from pytest_httpserver import HTTPServer
 
-_PLACES = count()
+    from tests.helpers.provider import ProviderServer, SeenRequest
+
 _HEAD = {"id": "1", "object": "chat.completion", "created": 1, "model": "m"}
 _ANTHROPIC = {"id": "1", "type": "message", "role": "assistant", "model": "m", "usage": None}
 WITHOUT = {
     "no choices": {**_HEAD, "choices": []},
     "null for choices": {**_HEAD, "choices": None},
     "no message": {**_HEAD, "choices": [{"index": 0, "message": None}]},
-    "no object": "hello",
+    "no object": '"hello"',
     "no content": {**_ANTHROPIC, "content": None},
 }
 
 
-def empty(server: HTTPServer, what: str) -> BaseChatModel:
+def empty(providers: ProviderServer, what: str) -> BaseChatModel:
     """Make a real model whose provider answers with status 200 and nothing that can be read."""
-    place = f"/empty{next(_PLACES)}"
+    provider = providers.new("anthropic" if what == "no content" else "openai")
 
-    def answer(request: Any) -> Response:
-        if request.get_json().get("stream"):
-            return Response("", mimetype="text/event-stream")
-        return Response(json.dumps(WITHOUT[what]), mimetype="application/json")
+    def answer(request: SeenRequest) -> Reply:
+        return Reply(events=[]) if request.body.get("stream") else Reply(body=WITHOUT[what])
 
-    server.expect_request(f"{place}/chat/completions").respond_with_handler(answer)
-    server.expect_request(f"{place}/v1/messages").respond_with_handler(answer)
-    make = claude if what == "no content" else gpt
-    return make(base_url=server.url_for(place))
+    provider.standing = answer
+    return model_at(provider)
 
 
 async def ask(model: Runnable[Any, Any], verb: str, *asked: Any) -> Any:
@@ -79,10 +73,10 @@ def first_failure(answer: Any) -> Any:
 @pytest.mark.parametrize("what", WITHOUT)
 @pytest.mark.parametrize("verb", ["invoke", "ainvoke", "stream", "astream"])
 async def test_an_answer_without_one_is_malformed(
-    httpserver: HTTPServer, verb: str, what: str, *, heard: bool
+    providers: ProviderServer, verb: str, what: str, *, heard: bool
 ) -> None:
     """However it is asked and whether or not a handler listens, the next model answers."""
-    model = FallbackChatModel(empty(httpserver, what), alive())
+    model = FallbackChatModel(empty(providers, what), alive())
     config = {"callbacks": [Runs()]} if heard else {}
     answer = await ask(model, verb, "hi", config)
     assert first_failure(answer)["kind"] == "malformed_response"
@@ -92,34 +86,34 @@ async def test_an_answer_without_one_is_malformed(
 @pytest.mark.parametrize("what", WITHOUT)
 @pytest.mark.parametrize("verb", ["generate", "agenerate"])
 async def test_the_same_in_a_run_of_langchains(
-    httpserver: HTTPServer, verb: str, what: str
+    providers: ProviderServer, verb: str, what: str
 ) -> None:
     """`generate` opens its own run and asks candidates without one."""
-    model = FallbackChatModel(empty(httpserver, what), alive())
+    model = FallbackChatModel(empty(providers, what), alive())
     answer = await ask(model, verb, [HumanMessage("hi")])
     assert first_failure(answer)["kind"] == "malformed_response"
 
 
 @pytest.mark.parametrize("verb", ["invoke", "ainvoke", "stream", "astream"])
-async def test_a_chain_says_it_as_well(httpserver: HTTPServer, verb: str) -> None:
+async def test_a_chain_says_it_as_well(providers: ProviderServer, verb: str) -> None:
     """A whole chain switches, too, whatever stands around its model."""
-    first = empty(httpserver, "no choices") | StrOutputParser()
+    first = empty(providers, "no choices") | StrOutputParser()
     chain = FallbackRunnable(first, alive("backup", "words") | StrOutputParser())
     assert await ask(chain, verb, "hi") == "words"
 
 
 @pytest.mark.parametrize("verb", ["invoke", "ainvoke"])
-async def test_an_agent_says_it_as_well(httpserver: HTTPServer, verb: str) -> None:
+async def test_an_agent_says_it_as_well(providers: ProviderServer, verb: str) -> None:
     """The middleware asks the next model."""
-    primary = empty(httpserver, "null for choices")
+    primary = empty(providers, "null for choices")
     agent = create_agent(primary, middleware=[FallbackMiddleware(alive())])
     answer = (await ask(agent, verb, {"messages": [HumanMessage("hi")]}))["messages"][-1]
     assert first_failure(answer)["kind"] == "malformed_response"
 
 
-def test_the_error_says_what_was_wrong(httpserver: HTTPServer) -> None:
+def test_the_error_says_what_was_wrong(providers: ProviderServer) -> None:
     """Without a fallback the package's own error is the cause."""
-    model = FallbackChatModel(empty(httpserver, "null for choices"), on_exhausted="last")
+    model = FallbackChatModel(empty(providers, "null for choices"), on_exhausted="last")
     model = model.with_fallback_config(attempts_per_target=1)
     with pytest.raises(AnswerRejected, match=r"could not be read \(TypeError\)") as raised:
         model.invoke("hi")
@@ -182,22 +176,22 @@ LOCAL: dict[str, tuple[Callable[[BaseChatModel], Runnable[Any, Any]], Any, type[
 @pytest.mark.parametrize("where", LOCAL)
 @pytest.mark.parametrize("verb", ["invoke", "ainvoke", "stream", "astream"])
 async def test_a_mistake_of_the_program_stays_its_own(
-    httpserver: HTTPServer, verb: str, where: str
+    providers: ProviderServer, verb: str, where: str
 ) -> None:
     """The same errors raised by the user's own code, or for it, ask nobody else."""
     make, asked, kind = LOCAL[where]
-    primary, backup = Provider(httpserver, "openai", "a"), Provider(httpserver, "openai", "b")
-    chain = FallbackRunnable(make(primary.model()), make(backup.model()))
+    primary, backup = serve(providers, "openai", "a"), serve(providers, "openai", "b")
+    chain = FallbackRunnable(make(model_at(primary)), make(model_at(backup)))
     with pytest.raises(kind):
         await ask(chain, verb, asked)
-    assert backup.requests == 0
+    assert len(backup.requests) == 0
 
 
 @pytest.mark.parametrize("verb", ["invoke", "ainvoke"])
-async def test_a_class_of_ones_own_reads_by_itself(httpserver: HTTPServer, verb: str) -> None:
+async def test_a_class_of_ones_own_reads_by_itself(providers: ProviderServer, verb: str) -> None:
     """What was raised in a user's subclass of an integration is no provider's failure."""
-    primary, backup = Provider(httpserver, "openai", "a"), Provider(httpserver, "openai", "b")
+    primary, backup = serve(providers, "openai", "a"), serve(providers, "openai", "b")
     own = _Careless(model="m", api_key=SecretStr("k"), base_url=primary.url)
     with pytest.raises(IndexError, match="my own"):
-        await ask(FallbackChatModel(own, backup.model()), verb, "hi")
-    assert backup.requests == 0
+        await ask(FallbackChatModel(own, model_at(backup)), verb, "hi")
+    assert len(backup.requests) == 0

@@ -8,18 +8,18 @@ import threading
 from typing import TYPE_CHECKING, Any
 
 import pytest
-from chat_fakes import SILENT_VERBS, VERBS, Runs, alive, candidate, chat
 from langchain_core.runnables import RunnableLambda
 from langgraph.errors import GraphBubbleUp, GraphInterrupt, ParentCommand
 from langgraph.types import Command
-from loopback import Provider
-from scripted import ProviderError
 
 from honcho_fallback import FailureKind, FallbackExhausted
+from honcho_fallback.testing import StatusError
 from honcho_fallback_langchain import FallbackChatModel, FallbackRunnable
+from tests.helpers.chat_models import alive, candidate, chat, gpt, model_at, serve
+from tests.helpers.chat_runs import SILENT_VERBS, VERBS, Runs
 
 if TYPE_CHECKING:
-    from pytest_httpserver import HTTPServer
+    from tests.helpers.provider import ProviderServer
 
 pytestmark = pytest.mark.filterwarnings("ignore::langchain_core._api.LangChainBetaWarning")
 
@@ -145,7 +145,7 @@ ALL = VERBS | SILENT_VERBS
 
 
 @pytest.mark.parametrize("verb", ALL)
-@pytest.mark.parametrize("error", [ProviderError(400), Fatal("own"), ValueError("bug")], ids=repr)
+@pytest.mark.parametrize("error", [StatusError(400), Fatal("own"), ValueError("bug")], ids=repr)
 async def test_what_another_model_cannot_mend_comes_out(error: Exception, verb: str) -> None:
     """A bad request and the program's own errors: the very object, and nobody else asked."""
     model = FallbackChatModel(chat("primary", error), alive())
@@ -160,7 +160,7 @@ async def test_what_another_model_cannot_mend_comes_out(error: Exception, verb: 
 @pytest.mark.parametrize("status", [408, 429, 500, 503, 529, 401, 403, 404, 402])
 async def test_a_first_failure_goes_to_the_fallback(status: int, verb: str) -> None:
     """Each candidate is asked once, whatever the verb."""
-    model = FallbackChatModel(chat("primary", ProviderError(status)), alive())
+    model = FallbackChatModel(chat("primary", StatusError(status)), alive())
     assert await ALL[verb](model, "hi", {}) == "from backup"
     assert [len(candidate(model, position).asked) for position in (0, 1)] == [1, 1]
 
@@ -174,43 +174,44 @@ async def test_a_healthy_primary_is_the_only_one_asked(verb: str) -> None:
 
 
 @pytest.mark.parametrize("name", ["openai", "anthropic"])
-async def test_one_request_reaches_a_dead_primary(httpserver: HTTPServer, name: str) -> None:
+async def test_one_request_reaches_a_dead_primary(providers: ProviderServer, name: str) -> None:
     """Over real sockets and SDKs that would ask three times; the last candidate's, too."""
     other = "anthropic" if name == "openai" else "openai"
-    down, up = Provider(httpserver, name, status=503), Provider(httpserver, other, "hello")
-    primary, backup = down.model(), up.model()
+    down, up = serve(providers, name, status=503), serve(providers, other, "hello")
+    primary, backup = model_at(down), model_at(up)
     model = FallbackChatModel(primary, backup)
 
     for done, verb in enumerate(ASKING, start=1):
         assert await VERBS[verb](model, "hi") == "hello"
-        assert (down.requests, up.requests) == (done, done)
+        assert (len(down.requests), len(up.requests)) == (done, done)
 
     alone = FallbackChatModel(primary).with_fallback_config(max_attempts=1)
     with pytest.raises(Exception, match="503"):
         alone.invoke("hi")
-    assert down.requests == len(ASKING) + 1
+    assert len(down.requests) == len(ASKING) + 1
     assert primary.max_retries == 2 or name == "openai"  # type: ignore[attr-defined] # as it was
 
 
-async def test_sdk_retries_are_kept_where_asked(httpserver: HTTPServer) -> None:
+async def test_sdk_retries_are_kept_where_asked(providers: ProviderServer) -> None:
     """`sdk_retries="keep"` uses the objects themselves."""
-    down, up = Provider(httpserver, "openai", status=503), Provider(httpserver, "openai", "hello")
-    primary = down.model(max_retries=1)
-    model = FallbackChatModel(primary, up.model()).with_fallback_config(sdk_retries="keep")
+    down = serve(providers, "openai", status=503, headers={"retry-after-ms": "1"})
+    up = serve(providers, "openai", "hello")
+    primary = model_at(down, max_retries=1)
+    model = FallbackChatModel(primary, model_at(up)).with_fallback_config(sdk_retries="keep")
     assert model.invoke("hi").text == "hello"
-    assert down.requests == 2
+    assert len(down.requests) == 2
     assert model.policy.targets[0].client is primary
     assert model.with_fallback_config(sdk_retries="off").invoke("hi").text == "hello"
-    assert down.requests == 3
+    assert len(down.requests) == 3
 
 
-def test_a_refused_connection_goes_to_the_fallback(httpserver: HTTPServer) -> None:
+def test_a_refused_connection_goes_to_the_fallback(providers: ProviderServer) -> None:
     """A port where nobody listens; dialled once."""
     with socket.create_server(("127.0.0.1", 0)) as listener:
         address = listener.getsockname()[1]
-    up = Provider(httpserver, "anthropic", "hello")
-    down = Provider(httpserver, "openai").model(base_url=f"http://127.0.0.1:{address}")
-    answer = FallbackChatModel(down, up.model()).invoke("hi")
+    up = serve(providers, "anthropic", "hello")
+    down = gpt(base_url=f"http://127.0.0.1:{address}")
+    answer = FallbackChatModel(down, model_at(up)).invoke("hi")
     (failed, _) = answer.response_metadata["fallback"]["attempts"]
     assert (answer.text, failed["kind"]) == ("hello", "connection")
 
@@ -218,7 +219,7 @@ def test_a_refused_connection_goes_to_the_fallback(httpserver: HTTPServer) -> No
 @pytest.mark.parametrize("verb", ASKING)
 async def test_where_nobody_answers_all_errors_come_out(verb: str) -> None:
     """As a group, each with the one before as its context; or the last alone, with a note."""
-    first, second = ProviderError(429), ProviderError(503)
+    first, second = StatusError(429), StatusError(503)
     model = FallbackChatModel(chat("a", first), chat("b", second), max_attempts=2)
 
     with pytest.raises(FallbackExhausted) as group:
@@ -226,7 +227,7 @@ async def test_where_nobody_answers_all_errors_come_out(verb: str) -> None:
     assert list(group.value.exceptions) == [first, second]
     assert group.value.__cause__ is second
 
-    with pytest.raises(ProviderError) as last:
+    with pytest.raises(StatusError) as last:
         await VERBS[verb](model.with_fallback_config(on_exhausted="last"), "hi")
     assert last.value is second
     assert "scripted/a" in "".join(last.value.__notes__)

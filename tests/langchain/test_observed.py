@@ -6,14 +6,15 @@ from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
 import pytest
-from chat_fakes import USAGE, Runs, ScriptedChat, ainvoke, astream, invoke, stream
 from langchain.agents import create_agent
 from langchain_core.messages import HumanMessage
 from langchain_core.runnables import RunnableLambda
-from scripted import ProviderError
 
 from honcho_fallback import CallContent, CallRecord, CallStart, Switch
+from honcho_fallback.testing import StatusError
 from honcho_fallback_langchain import FallbackChatModel, FallbackMiddleware
+from tests.helpers.chat_models import USAGE, ScriptedChat
+from tests.helpers.chat_runs import Runs, ainvoke, astream, invoke, stream
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -77,7 +78,7 @@ OfLangfuse.__module__ = "langfuse.langchain.CallbackHandler"
 
 
 def broken() -> ScriptedChat:
-    return ScriptedChat(model="broken", script=[[ProviderError(503)]], temperature=0.1)
+    return ScriptedChat(model="broken", script=[[StatusError(503)]], temperature=0.1)
 
 
 def healthy() -> ScriptedChat:

@@ -3,24 +3,10 @@
 from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
-from urllib.parse import urlsplit
 
 import pytest
-from chat_fakes import (
-    SILENT_VERBS,
-    VERBS,
-    Joke,
-    Told,
-    alive,
-    asked_of,
-    chat,
-    dead,
-    look_up,
-)
 from langchain_core.prompts import ChatPromptTemplate
 from langchain_core.runnables import ConfigurableField, RunnableLambda
-from loopback import Provider, claude, dead_provider, gpt, silent
-from scripted import ProviderError
 
 from honcho_fallback import (
     Cooldown,
@@ -32,15 +18,31 @@ from honcho_fallback import (
     StreamInterrupted,
     TransportRecovery,
 )
+from honcho_fallback.testing import StatusError
 from honcho_fallback_langchain import FallbackChatModel, FallbackRunnable, with_fallback_config
+from tests.helpers.chat_models import (
+    Joke,
+    alive,
+    asked_of,
+    chat,
+    claude,
+    dead,
+    gpt,
+    look_up,
+    model_at,
+    read_timeouts,
+    serve,
+    silent,
+)
+from tests.helpers.chat_runs import SILENT_VERBS, VERBS
+from tests.helpers.observers import Listener
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from pytest_httpserver import HTTPServer
-
     from honcho_fallback import Target
     from honcho_fallback.testing import Clock
+    from tests.helpers.provider import ProviderServer
 
 pytestmark = [
     pytest.mark.filterwarnings("ignore::langchain_core._api.LangChainBetaWarning"),
@@ -63,13 +65,13 @@ JOKE = '{"setup": "knock knock"}'
 @every_verb
 @each_provider
 async def test_a_cooldown_leaves_the_dead_primary_alone(
-    httpserver: HTTPServer, name: str, verb: str
+    providers: ProviderServer, name: str, verb: str
 ) -> None:
     """One request to it in a chain's first call, none in the next two."""
-    down, up = dead_provider(httpserver, name), Provider(httpserver, "openai", "hello")
-    model = FallbackChatModel(down.model(), up.model(), cooldown=Cooldown())
+    down, up = serve(providers, name, status=503), serve(providers, "openai", "hello")
+    model = FallbackChatModel(model_at(down), model_at(up), cooldown=Cooldown())
     assert [await EVERY_VERB[verb](model, "hi") for _ in range(3)] == ["hello"] * 3
-    assert (down.requests, up.requests) == (1, 3)
+    assert (len(down.requests), len(up.requests)) == (1, 3)
 
 
 REBOUND: dict[str, Callable[[Any], Any]] = {
@@ -90,32 +92,32 @@ REBOUND: dict[str, Callable[[Any], Any]] = {
 @pytest.mark.parametrize("rebind", REBOUND.values(), ids=REBOUND)
 @pytest.mark.parametrize("facts", ["known", "unknown"])
 async def test_a_cooldown_survives_rebinding(
-    httpserver: HTTPServer, facts: str, rebind: Callable[[Any], Any]
+    providers: ProviderServer, facts: str, rebind: Callable[[Any], Any]
 ) -> None:
     """What was made of a model anew, for each call, is the same model to its provider.
 
     Of OpenAI's the address and the key tell; of a fake nothing does but its place in the chain.
     """
-    down, up = dead_provider(httpserver, "openai"), Provider(httpserver, "openai", JOKE)
-    models: list[Any] = [down.model(), up.model()] if facts == "known" else [dead(), alive()]
+    down, up = serve(providers, "openai", status=503), serve(providers, "openai", JOKE)
+    models: list[Any] = [model_at(down), model_at(up)] if facts == "known" else [dead(), alive()]
     model = FallbackChatModel(*models, cooldown=Cooldown())
     for _ in range(3):
         await rebind(model).ainvoke("hi")
     assert model.invoke("hi").text in {JOKE, "from backup"}
-    asked = down.requests if facts == "known" else len(models[0].asked)
+    asked = len(down.requests) if facts == "known" else len(models[0].asked)
     assert asked == 1
 
 
-def test_what_is_configurable_per_call_keeps_its_cooldown(httpserver: HTTPServer) -> None:
+def test_what_is_configurable_per_call_keeps_its_cooldown(providers: ProviderServer) -> None:
     """A field that is set anew for each call makes no new model."""
-    down, up = dead_provider(httpserver, "openai"), Provider(httpserver, "openai", "hello")
+    down, up = serve(providers, "openai", status=503), serve(providers, "openai", "hello")
     field = ConfigurableField("t")
-    model = FallbackChatModel(down.model(), up.model(), cooldown=Cooldown())
+    model = FallbackChatModel(model_at(down), model_at(up), cooldown=Cooldown())
     made = model.configurable_fields(seed=field)
     for seed in (1, 2, 3):
         made.invoke("hi", {"configurable": {"t": seed}})
     assert [body["seed"] for body in up.bodies] == [1, 2, 3]
-    assert down.requests == 1
+    assert len(down.requests) == 1
 
 
 @each_verb
@@ -160,28 +162,28 @@ def test_what_is_unknown_is_never_the_same() -> None:
         assert identities(FallbackRunnable(make())) != identities(FallbackRunnable(make()))
 
 
-async def test_chains_built_apart_share_what_they_learn(httpserver: HTTPServer) -> None:
+async def test_chains_built_apart_share_what_they_learn(providers: ProviderServer) -> None:
     """Two chains over the same provider, with one cooldown between them."""
-    down, up = dead_provider(httpserver, "openai"), Provider(httpserver, "openai", "hello")
+    down, up = serve(providers, "openai", status=503), serve(providers, "openai", "hello")
     shared = Cooldown()
     prompt = ChatPromptTemplate.from_template("{word}")
-    model = FallbackChatModel(down.model(), up.model(), cooldown=shared)
-    chain = with_fallback_config(prompt | down.model(), [prompt | up.model()], cooldown=shared)
+    model = FallbackChatModel(model_at(down), model_at(up), cooldown=shared)
+    chain = with_fallback_config(prompt | model_at(down), [prompt | model_at(up)], cooldown=shared)
     assert model.invoke("hi").text == "hello"
     assert (await chain.ainvoke({"word": "hi"})).text == "hello"
-    assert (down.requests, up.requests) == (1, 2)
+    assert (len(down.requests), len(up.requests)) == (1, 2)
 
 
 def test_a_probe_brings_the_primary_back_and_observers_hear_it(clock: Clock) -> None:
     """After its rest one call asks it again; it answered, so it is the primary again."""
-    told = Told()
-    primary, backup = chat("primary", ProviderError(503), "back"), alive()
+    told = Listener()
+    primary, backup = chat("primary", StatusError(503), "back"), alive()
     model = FallbackChatModel(primary, backup, cooldown=Cooldown(base=60), observers=[told])
     said = [model.invoke("hi").text, model.invoke("hi").text]
     clock.now += 61
     said += [model.invoke("hi").text, model.invoke("hi").text]
     assert said == ["from backup", "from backup", "back", "back"]
-    assert [(one.after, one.primary.name) for one in told.restored] == [
+    assert [(one.after, one.primary.name) for one in told.restores] == [
         ("cooldown", "scripted/primary")
     ]
 
@@ -189,7 +191,7 @@ def test_a_probe_brings_the_primary_back_and_observers_hear_it(clock: Clock) -> 
 @each_verb
 async def test_a_switch_holds_for_the_turn_beside_a_cooldown(verb: str) -> None:
     """The next turn would begin on the primary, which rests; the end of the first is told."""
-    told = Told()
+    told = Listener()
     primary, backup = dead(), alive()
     model = FallbackChatModel(primary, backup, reset="turn", cooldown=Cooldown(), observers=[told])
     for _ in range(2):
@@ -198,7 +200,7 @@ async def test_a_switch_holds_for_the_turn_beside_a_cooldown(verb: str) -> None:
             assert await VERBS[verb](model, "hi") == "from backup"
         assert (turn.outcome, turn.position) == ("completed", 1)
     assert len(primary.asked) == 1
-    assert [one.after for one in told.restored] == ["turn", "turn"]
+    assert [one.after for one in told.restores] == ["turn", "turn"]
 
 
 # Time: the SDK of a sync call gives up with the attempt.
@@ -231,14 +233,14 @@ TIMED: dict[str, Any] = {
 
 @pytest.mark.parametrize("kind", TIMED)
 @each_provider
-def test_an_attempts_time_reaches_the_sdk(httpserver: HTTPServer, name: str, kind: str) -> None:
+def test_an_attempts_time_reaches_the_sdk(providers: ProviderServer, name: str, kind: str) -> None:
     """Of 60 s a third is kept for the fallback; what the SDK would wait for is what is left."""
-    down, up = dead_provider(httpserver, name), Provider(httpserver, name, JOKE)
-    made = TIMED[kind]([down.model(), up.model()], deadline=60)
+    down, up = serve(providers, name, status=503), serve(providers, name, JOKE)
+    made = TIMED[kind]([model_at(down), model_at(up)], deadline=60)
     given: Any = {"word": "hi"} if kind == "chains" else "hi"
     made.invoke(given)
     list(made.stream(given))
-    first, second = down.patience, up.patience
+    first, second = read_timeouts(down), read_timeouts(up)
     assert [round(seconds or 0) for seconds in first] == [40, 40]
     assert [round(seconds or 0) for seconds in second] == [60, 60]
     assert all(0 < seconds < 60 for seconds in second if seconds)
@@ -250,33 +252,31 @@ def test_an_attempts_time_reaches_the_sdk(httpserver: HTTPServer, name: str, kin
     [(7, 30, 7), (40, 30, 30), (None, 30, 30), (None, None, None), (7, None, 7)],
 )
 def test_the_shorter_time_counts(
-    httpserver: HTTPServer, name: str, own: float | None, option: float | None, expected: Any
+    providers: ProviderServer, name: str, own: float | None, option: float | None, expected: Any
 ) -> None:
     """The model's own timeout, or the attempt's."""
-    up = Provider(httpserver, "openai" if name == "groq" else name, "hello")
+    up = serve(providers, "openai" if name == "groq" else name, "hello")
     if name == "groq":
         from langchain_groq import ChatGroq  # noqa: PLC0415 # only here
 
-        path = f"{urlsplit(up.url).path}/openai/v1/chat/completions"
-        httpserver.expect_request(path).respond_with_handler(up._answer)
         given: Any = ChatGroq(model_name="llama", api_key="k", base_url=up.url, timeout=own)
     else:
-        given = up.model(timeout=own)
+        given = model_at(up, timeout=own)
     model = FallbackChatModel(given, timeout=option)
     assert model.invoke("hi").text == "hello"
-    assert up.patience == [expected]
+    assert read_timeouts(up) == [expected]
 
 
-def test_a_request_that_is_none_of_ours_keeps_its_time(httpserver: HTTPServer) -> None:
+def test_a_request_that_is_none_of_ours_keeps_its_time(providers: ProviderServer) -> None:
     """The user's own object is untouched, and with "keep" the candidates are, too."""
-    up = Provider(httpserver, "openai", "hello")
-    given = up.model(timeout=70)
+    up = serve(providers, "openai", "hello")
+    given = model_at(up, timeout=70)
     model = FallbackChatModel(given, timeout=30)
     model.invoke("hi")
     given.invoke("hi")
     asked_of(model)[0].invoke("hi")
     model.with_fallback_config(sdk_retries="keep").invoke("hi")
-    assert up.patience == [30, 70, 70, 70]
+    assert read_timeouts(up) == [30, 70, 70, 70]
 
 
 @each_provider
@@ -310,35 +310,37 @@ def test_connecting_has_a_time_of_its_own() -> None:
     ]
 
 
-def test_the_time_of_an_inner_chain_is_within_that_of_the_outer(httpserver: HTTPServer) -> None:
+def test_the_time_of_an_inner_chain_is_within_that_of_the_outer(providers: ProviderServer) -> None:
     """A candidate may be a chain of its own, with more patience."""
-    up = Provider(httpserver, "openai", "hello")
-    inner = FallbackChatModel(up.model(), timeout=100)
+    up = serve(providers, "openai", "hello")
+    inner = FallbackChatModel(model_at(up), timeout=100)
     FallbackRunnable(inner, timeout=10).invoke("hi")
     FallbackRunnable(inner, timeout=100).with_fallback_config(timeout=200).invoke("hi")
-    assert up.patience == [10, 100]
+    assert read_timeouts(up) == [10, 100]
 
 
-def test_a_cache_is_found_again_whatever_time_is_left(httpserver: HTTPServer) -> None:
+def test_a_cache_is_found_again_whatever_time_is_left(providers: ProviderServer) -> None:
     """The time of an attempt is in no cache's key."""
     from langchain_core.caches import InMemoryCache  # noqa: PLC0415 # only here
 
-    up = Provider(httpserver, "openai", "hello")
-    model = FallbackChatModel(up.model(cache=InMemoryCache()), deadline=60)
+    up = serve(providers, "openai", "hello")
+    model = FallbackChatModel(model_at(up, cache=InMemoryCache()), deadline=60)
     assert [model.invoke("hi").text for _ in range(2)] == ["hello", "hello"]
     assert model.with_fallback_config(deadline=50).invoke("hi").text == "hello"
-    assert up.requests == 1
+    assert len(up.requests) == 1
 
 
 @pytest.mark.parametrize("verb", ["invoke", "ainvoke", "stream", "astream", "batch", "generate"])
 @each_provider
 async def test_a_deadline_leaves_time_for_the_fallback(
-    httpserver: HTTPServer, silent_url: str, name: str, verb: str
+    providers: ProviderServer, silent_url: str, name: str, verb: str
 ) -> None:
     """A primary that hangs gets half of it; the fallback answers within the rest."""
-    told = Told()
-    up = Provider(httpserver, "openai", "hello")
-    model = FallbackChatModel(silent(name, silent_url), up.model(), deadline=4.0, observers=[told])
+    told = Listener()
+    up = serve(providers, "openai", "hello")
+    model = FallbackChatModel(
+        silent(name, silent_url), model_at(up), deadline=2.4, observers=[told]
+    )
     assert await EVERY_VERB[verb](model, "hi") == "hello"
     assert told.kinds == ["timeout", None]
 
@@ -356,13 +358,13 @@ async def test_a_deadline_ends_a_call(silent_url: str, verb: str) -> None:
 @pytest.mark.parametrize("verb", ["stream", "astream", "stream_events v3", "astream_events v3"])
 @each_provider
 async def test_a_silent_stream_is_left_before_its_first_token(
-    httpserver: HTTPServer, silent_url: str, name: str, verb: str
+    providers: ProviderServer, silent_url: str, name: str, verb: str
 ) -> None:
     """`first_token_timeout` holds for streams, in a thread through the SDK."""
-    told = Told()
-    up = Provider(httpserver, name, "hello")
+    told = Listener()
+    up = serve(providers, name, "hello")
     model = FallbackChatModel(
-        silent(name, silent_url), up.model(), first_token_timeout=2.0, observers=[told]
+        silent(name, silent_url), model_at(up), first_token_timeout=1.0, observers=[told]
     )
     assert await EVERY_VERB[verb](model, "hi") == "hello"
     assert told.kinds == ["timeout", None]
@@ -391,7 +393,7 @@ async def test_a_stream_that_falls_silent_is_interrupted() -> None:
 @pytest.mark.parametrize("way", ["with_fallback_config", "constructor", "configurable"])
 async def test_a_judge_is_never_degraded(verb: str, way: str) -> None:
     """`must_not_degrade` fails closed: the fallback is not asked, and the record says who was."""
-    told = Told()
+    told = Listener()
     primary, backup = dead(), alive()
     judge = FallbackChatModel(primary, backup, observers=[told], max_attempts=1)
     config: Any = None
@@ -403,7 +405,7 @@ async def test_a_judge_is_never_degraded(verb: str, way: str) -> None:
     else:
         own = FallbackConfig(must_not_degrade=True, max_attempts=1)
         config = {"configurable": {"fallback_config": own}}
-    with pytest.raises((FallbackExhausted, ProviderError)):
+    with pytest.raises((FallbackExhausted, StatusError)):
         await VERBS[verb](judge, "hi", config)
     assert (told.records[-1].outcome, told.kinds) == ("exhausted", ["overloaded"])
     assert backup.asked == []
@@ -425,29 +427,20 @@ async def test_what_is_asked_without_a_run_has_the_config_around_it(verb: str) -
     assert backup.asked == []
 
 
-class AtOnce(TransportRecovery):
-    """A recovery that a test need not wait for."""
-
-    @staticmethod
-    def wait(retries: int) -> float:
-        return 0.0
-
-
 @each_verb
 @each_provider
-async def test_a_lost_connection_gets_one_more_chance(
-    httpserver: HTTPServer, name: str, verb: str
-) -> None:
+async def test_a_lost_connection_gets_one_more_chance(clock: Clock, name: str, verb: str) -> None:
     """`rebuild` is called with the target, whose model then answers; nobody else is asked."""
-    told = Told()
+    told = Listener()
     rebuilt: list[Target] = []
     backup = alive()
-    recovery = AtOnce(rebuild=rebuilt.append)
+    recovery = TransportRecovery(rebuild=rebuilt.append)
     lost = (gpt if name == "openai" else claude)()  # nobody listens there
     model = FallbackChatModel(lost, backup, transport_recovery=recovery, observers=[told])
     assert await VERBS[verb](model, "hi") == "from backup"
     assert told.kinds == ["connection", "connection", None]
     assert [target.client for target in rebuilt] == [asked_of(model)[0]]
+    assert clock.slept == [4]
 
 
 @each_verb
@@ -466,19 +459,19 @@ async def test_a_retry_budget_bounds_repeats(verb: str) -> None:
 
 
 @every_verb
-async def test_the_preset_for_production(httpserver: HTTPServer, verb: str) -> None:
+async def test_the_preset_for_production(providers: ProviderServer, verb: str) -> None:
     """`resilient()` as a whole: a dead primary costs one request in all."""
-    down, up = dead_provider(httpserver, "openai"), Provider(httpserver, "anthropic", "hi")
+    down, up = serve(providers, "openai", status=503), serve(providers, "anthropic", "hi")
     config = FallbackConfig.resilient()
-    model = FallbackChatModel(down.model(), up.model(), fallback_config=config)
+    model = FallbackChatModel(model_at(down), model_at(up), fallback_config=config)
     for _ in range(2):
         with model.turn():
             assert await EVERY_VERB[verb](model, "hi") == "hi"
-    again = FallbackChatModel(down.model(), up.model()).with_fallback_config(
+    again = FallbackChatModel(model_at(down), model_at(up)).with_fallback_config(
         fallback_config=config
     )
     assert again.invoke("hi").text == "hi"
-    assert (down.requests, up.requests) == (1, 3)
+    assert (len(down.requests), len(up.requests)) == (1, 3)
     assert model.policy.config is config
 
 

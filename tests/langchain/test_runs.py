@@ -8,25 +8,17 @@ import warnings
 from typing import TYPE_CHECKING, Annotated, Any, TypedDict
 
 import pytest
-from chat_fakes import (
-    SILENT_VERBS,
-    USAGE,
-    VERBS,
-    Runs,
-    alive,
-    chat,
-    dead,
-    failing_over,
-)
 from langchain_core.callbacks import get_usage_metadata_callback
 from langchain_core.messages import AIMessage, AIMessageChunk, HumanMessage
 from langchain_core.runnables import RunnableConfig, RunnableLambda
 from langgraph.graph import END, START, StateGraph
 from langgraph.graph.message import add_messages
-from scripted import ProviderError
 
 from honcho_fallback import FallbackExhausted, StreamInterrupted
+from honcho_fallback.testing import StatusError
 from honcho_fallback_langchain import FallbackChatModel, FallbackRunnable, with_fallback_config
+from tests.helpers.chat_models import USAGE, alive, chat, dead, failing_over
+from tests.helpers.chat_runs import SILENT_VERBS, VERBS, Runs
 
 if TYPE_CHECKING:
     from langchain_core.runnables import Runnable
@@ -109,7 +101,7 @@ async def test_where_langchain_opens_the_run_there_is_one(verb: str) -> None:
 async def test_a_later_attempt_says_from_its_start_what_went_before(verb: str) -> None:
     """Class names, kinds and statuses; the provider's own words may quote a prompt."""
     runs = Runs()
-    failed = ProviderError(429)
+    failed = StatusError(429)
     failed.args = (SECRET,)
     model = FallbackChatModel(chat("primary", failed), alive())
 
@@ -131,7 +123,7 @@ async def test_a_later_attempt_says_from_its_start_what_went_before(verb: str) -
         "provider": "scripted",
         "kind": "rate_limit",
         "status": 429,
-        "error": "ProviderError",
+        "error": "StatusError",
     }
     assert SECRET not in str([run.metadata for run in runs.all.values()])
 
@@ -139,7 +131,7 @@ async def test_a_later_attempt_says_from_its_start_what_went_before(verb: str) -
 async def test_asking_the_same_target_again_is_no_fallback() -> None:
     """The second attempt on the last target says its number, and whether it is the primary."""
     runs = Runs()
-    model = FallbackChatModel(chat("only", ProviderError(503), "late"))
+    model = FallbackChatModel(chat("only", StatusError(503), "late"))
 
     answer = model.with_fallback_config(wait=0).invoke("hi", {"callbacks": [runs]})
 
@@ -210,7 +202,7 @@ async def test_where_nobody_answers_every_run_is_an_error(verb: str) -> None:
 async def test_a_stream_that_breaks_ends_its_runs_as_errors(verb: str) -> None:
     """After content there is no switch, so no second attempt either."""
     runs = Runs()
-    model = FallbackChatModel(chat("primary", ["par", ProviderError(503)]), alive())
+    model = FallbackChatModel(chat("primary", ["par", StatusError(503)]), alive())
 
     with pytest.raises(StreamInterrupted):
         await VERBS[verb](model, "hi", {"callbacks": [runs]})

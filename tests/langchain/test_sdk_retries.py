@@ -2,15 +2,12 @@
 
 from __future__ import annotations
 
-import json
 import logging
 import os
-import re
 import socket
 import subprocess
 import sys
 import threading
-from itertools import count
 from typing import TYPE_CHECKING, Any
 
 import httpx
@@ -27,14 +24,13 @@ from langchain_core.runnables import (
     RunnableSerializable,
 )
 from langchain_core.tools import tool
-from werkzeug import Response
 
 from honcho_fallback_langchain._sdk_retries import without_sdk_retries
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
-    from pytest_httpserver import HTTPServer
+    from tests.helpers.provider import Provider, ProviderServer
 
 os.environ.setdefault("LITELLM_LOCAL_MODEL_COST_MAP", "True")  # or litellm asks the network
 
@@ -130,66 +126,54 @@ async def astream(model: Runnable[Any, Any]) -> None:
 VERBS = [invoke, ainvoke, stream, astream]
 
 
-class Busy:
-    """A provider that never answers, and counts who asked."""
-
-    _places = count()
-
-    def __init__(self, server: HTTPServer) -> None:
-        place = f"/{next(self._places)}"  # integrations cache HTTP clients by URL, across loops
-        self.url = server.url_for(place)
-        self.requests = 0
-        server.expect_request(re.compile(f"{place}/.*")).respond_with_handler(self._refuse)
-
-    def _refuse(self, _request: Any) -> Response:
-        self.requests += 1
-        wait = {"retry-after-ms": "1", "retry-after": "0"}
-        return Response(json.dumps(SLOW_DOWN), 429, wait, mimetype="application/json")
-
-    async def asked_by(
-        self, model: Runnable[Any, Any], verb: Callable[[Runnable[Any, Any]], Any]
-    ) -> int:
-        """Return how many requests one failing call sends."""
-        before = self.requests
-        with pytest.raises(Exception, match=r"429|slow down"):
-            await verb(model)
-        return self.requests - before
-
-
 @pytest.fixture
-def busy(httpserver: HTTPServer) -> Busy:
-    return Busy(httpserver)
+def busy(providers: ProviderServer) -> Provider:
+    """Return a provider that never answers."""
+    provider = providers.new("busy")
+    headers = {"retry-after-ms": "1", "retry-after": "0"}
+    provider.fail(429, body=SLOW_DOWN, headers=headers)
+    return provider
+
+
+async def requests_by(
+    model: Runnable[Any, Any], verb: Callable[[Runnable[Any, Any]], Any], provider: Provider
+) -> int:
+    """Return how many requests one failing call sends."""
+    before = len(provider.requests)
+    with pytest.raises(Exception, match=r"429|slow down"):
+        await verb(model)
+    return len(provider.requests) - before
 
 
 @pytest.mark.parametrize("verb", VERBS)
 @pytest.mark.parametrize("make", EVERY)
 async def test_a_call_sends_one_request(
-    busy: Busy,
+    busy: Provider,
     make: Callable[..., BaseChatModel],
     verb: Callable[[Runnable[Any, Any]], Any],
 ) -> None:
     """Whatever the integration and however it is asked."""
-    assert await busy.asked_by(without_sdk_retries(make(busy.url)), verb) == 1
+    assert await requests_by(without_sdk_retries(make(busy.url)), verb, busy) == 1
 
 
 @pytest.mark.parametrize("verb", [invoke, ainvoke, stream])
 @pytest.mark.parametrize("make", RETRYING)
 async def test_without_it_the_sdk_asks_again(
-    busy: Busy,
+    busy: Provider,
     make: Callable[..., BaseChatModel],
     verb: Callable[[Runnable[Any, Any]], Any],
 ) -> None:
     """The server here does see the retries that the others are spared; making a copy ends none."""
     model = make(busy.url)
     without_sdk_retries(model)
-    assert await busy.asked_by(model, verb) > 1
+    assert await requests_by(model, verb, busy) > 1
 
 
-async def test_google_asks_again_without_it(busy: Busy) -> None:
+async def test_google_asks_again_without_it(busy: Provider) -> None:
     """Its field counts attempts; it waits a second, so this is asked once."""
     model = google(busy.url, max_retries=2)
     without_sdk_retries(model)
-    assert await busy.asked_by(model, invoke) == 2
+    assert await requests_by(model, invoke, busy) == 2
 
 
 @pytest.mark.parametrize("verb", [invoke, ainvoke])
@@ -281,25 +265,25 @@ def test_clients_share_their_connections(make: Callable[..., Any]) -> None:
         assert new.default_headers["x-team"] == "a"
 
 
-async def test_a_client_that_was_built_already_is_derived_from(busy: Busy) -> None:
+async def test_a_client_that_was_built_already_is_derived_from(busy: Provider) -> None:
     """ChatAnthropic builds its clients on first use; one that is there may be the user's own."""
     model: Any = anthropic(busy.url)
-    assert await busy.asked_by(model, invoke) == 3
+    assert await requests_by(model, invoke, busy) == 3
 
     copy: Any = without_sdk_retries(model)
 
     assert copy._client._client is model._client._client
     assert "_async_client" not in vars(copy)
-    assert await busy.asked_by(copy, invoke) == 1
-    assert await busy.asked_by(copy, ainvoke) == 1
+    assert await requests_by(copy, invoke, busy) == 1
+    assert await requests_by(copy, ainvoke, busy) == 1
 
 
-async def test_a_client_put_there_by_the_user_is_derived_from_too(busy: Busy) -> None:
+async def test_a_client_put_there_by_the_user_is_derived_from_too(busy: Provider) -> None:
     """The field says 0, but it is not this field that the client was built from."""
     model: Any = anthropic(busy.url, max_retries=0)
     vars(model)["_client"] = model._client.with_options(max_retries=2)
 
-    assert await busy.asked_by(without_sdk_retries(model), invoke) == 1
+    assert await requests_by(without_sdk_retries(model), invoke, busy) == 1
 
 
 def test_a_copy_forgets_what_the_original_computed() -> None:
@@ -329,13 +313,13 @@ def test_a_model_set_to_ask_once_is_returned_as_it_is(
     assert without_sdk_retries(model) is model
 
 
-async def test_subclasses_are_known_by_their_base(busy: Busy) -> None:
+async def test_subclasses_are_known_by_their_base(busy: Provider) -> None:
     """A class of the user's own retries in the same place."""
     kind: Any = type("HouseModel", (type(openai(busy.url)),), {"__module__": __name__})
     model = kind(model="m", api_key="k", base_url=busy.url)
     copy: Any = without_sdk_retries(model)
     assert type(copy) is kind
-    assert await busy.asked_by(copy, invoke) == 1
+    assert await requests_by(copy, invoke, busy) == 1
 
 
 def test_a_key_that_only_the_async_client_can_have_is_fine() -> None:
@@ -387,13 +371,13 @@ def look_up(word: str) -> str:
 PROMPT = ChatPromptTemplate.from_messages([("human", "{text}")])
 
 
-async def test_models_inside_a_composite_ask_once(busy: Busy) -> None:
+async def test_models_inside_a_composite_ask_once(busy: Provider) -> None:
     """A prompt before it and a parser after it make no difference."""
     chain = (lambda text: {"text": text}) | PROMPT | openai(busy.url).bind(stop=["x"]) | str
     quiet = without_sdk_retries(chain)
     for verb in VERBS:
-        assert await busy.asked_by(quiet, verb) == 1
-    assert await busy.asked_by(chain, invoke) == 3
+        assert await requests_by(quiet, verb, busy) == 1
+    assert await requests_by(chain, invoke, busy) == 3
 
 
 def test_bindings_are_kept() -> None:
@@ -454,13 +438,13 @@ def test_every_place_of_a_composite_is_reached(name: str) -> None:
 
 @pytest.mark.parametrize("make", [openai, anthropic, groq])
 async def test_a_field_configured_per_call_keeps_it(
-    busy: Busy, make: Callable[..., BaseChatModel]
+    busy: Provider, make: Callable[..., BaseChatModel]
 ) -> None:
     """`configurable_fields` builds a model per call, from the fields of the one it was given."""
     field = ConfigurableField(id="heat")
     quiet = without_sdk_retries(make(busy.url).configurable_fields(temperature=field))
     hot = quiet.with_config(configurable={"heat": 0.9})
-    assert await busy.asked_by(hot, invoke) == 1
+    assert await requests_by(hot, invoke, busy) == 1
 
 
 @pytest.mark.parametrize(

@@ -10,7 +10,6 @@ import sys
 from typing import Any
 
 import pytest
-from chat_fakes import alive, candidate, dead, failing_over
 from langchain_anthropic import ChatAnthropic
 from langchain_core.load import dumpd, dumps, load
 from langchain_core.output_parsers import StrOutputParser
@@ -19,6 +18,7 @@ from langchain_core.runnables import RunnableBinding, RunnableLambda, RunnableSe
 from langchain_openai import ChatOpenAI
 
 from honcho_fallback_langchain import FallbackChatModel, FallbackRunnable, with_fallback_config
+from tests.helpers.chat_models import alive, candidate, dead, failing_over
 
 # load() is in beta.
 pytestmark = [

@@ -20,9 +20,9 @@ from langchain_core.utils.function_calling import convert_to_openai_tool
 from langchain_tests.integration_tests import ChatModelIntegrationTests
 from langchain_tests.unit_tests import ChatModelUnitTests
 from pydantic import Field
-from scripted import ProviderError
 
 from honcho_fallback import FallbackConfigError
+from honcho_fallback.testing import StatusError
 from honcho_fallback_langchain import FallbackChatModel
 
 if TYPE_CHECKING:
@@ -96,7 +96,7 @@ class ChatFake(BaseChatModel):
         **kwargs: Any,
     ) -> ChatResult:
         if self.broken:
-            raise ProviderError(429)
+            raise StatusError(429)
         answer = AIMessage(
             content="" if (calls := _calls(messages, kwargs)) else self._words(stop, kwargs),
             tool_calls=calls,

@@ -5,32 +5,32 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 import pytest
-from chat_fakes import (
+from langchain_core.messages import AIMessage, AIMessageChunk
+from langchain_core.messages.ai import add_ai_message_chunks
+from langchain_core.runnables import RunnableGenerator, RunnableLambda
+
+from honcho_fallback import FailureKind, StreamInterrupted
+from honcho_fallback.testing import StatusError
+from honcho_fallback_langchain import FallbackChatModel, FallbackRunnable
+from honcho_fallback_langchain._chunks import has_content
+from tests.helpers.chat_models import (
     USAGE,
-    VERBS,
     WHERE,
-    Runs,
     Setting,
     alive,
     candidate,
     chat,
     dead,
     failing_over,
+    model_at,
+    serve,
 )
-from langchain_core.messages import AIMessage, AIMessageChunk
-from langchain_core.messages.ai import add_ai_message_chunks
-from langchain_core.runnables import RunnableGenerator, RunnableLambda
-from loopback import BAD_REQUEST, OVERLOADED, Provider
-from scripted import ProviderError
-
-from honcho_fallback import FailureKind, StreamInterrupted
-from honcho_fallback_langchain import FallbackChatModel, FallbackRunnable
-from honcho_fallback_langchain._chunks import has_content
+from tests.helpers.chat_runs import VERBS, Runs
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Iterator
 
-    from pytest_httpserver import HTTPServer
+    from tests.helpers.provider import ProviderServer
 
 STREAMS = ["stream", "astream"]
 PIECE: Any = {"name": "look", "args": "", "id": "1", "index": 0}
@@ -50,7 +50,7 @@ def summed(chunks: list[AIMessageChunk]) -> AIMessageChunk:
 @pytest.mark.parametrize("verb", STREAMS)
 async def test_nothing_of_a_failed_stream_is_seen(verb: str) -> None:
     """Its empty chunks are held back, so one message comes out, with one id and one end."""
-    model = FallbackChatModel(chat("primary", ["", ProviderError(503)]), alive())
+    model = FallbackChatModel(chat("primary", ["", StatusError(503)]), alive())
 
     chunks = await chunks_of(model, verb)
 
@@ -78,7 +78,7 @@ async def test_the_sum_of_a_stream_says_who_answered_once(verb: str) -> None:
 @pytest.mark.parametrize("verb", STREAMS)
 async def test_after_content_the_error_comes_out(verb: str) -> None:
     """No text is said twice, and nobody else is asked."""
-    model = FallbackChatModel(chat("primary", ["par", "tly", ProviderError(503)]), alive())
+    model = FallbackChatModel(chat("primary", ["par", "tly", StatusError(503)]), alive())
     seen: list[str] = []
 
     with pytest.raises(StreamInterrupted) as caught:
@@ -89,7 +89,7 @@ async def test_after_content_the_error_comes_out(verb: str) -> None:
                 seen.append(chunk.text)  # noqa: PERF401 # what was seen before the error counts
 
     assert "".join(chunk.text for chunk in caught.value.partial) == "partly"
-    assert isinstance(caught.value.__cause__, ProviderError)
+    assert isinstance(caught.value.__cause__, StatusError)
     assert candidate(model, 1).asked == []
     if verb == "astream":
         assert "".join(seen) == "partly"
@@ -132,7 +132,7 @@ def test_what_counts_as_content(chunk: Any, says: bool) -> None:
 async def test_a_tool_call_settles_who_answers(verb: str) -> None:
     """Its first piece is content: from there on the stream is the primary's."""
     piece = AIMessageChunk(content="", tool_call_chunks=[PIECE])
-    model = FallbackChatModel(chat("primary", [piece, ProviderError(503)]), alive())
+    model = FallbackChatModel(chat("primary", [piece, StatusError(503)]), alive())
     with pytest.raises(StreamInterrupted):
         await chunks_of(model, verb)
 
@@ -178,18 +178,18 @@ async def test_closing_a_stream_closes_the_candidates(verb: str) -> None:
 @pytest.mark.parametrize("name", ["openai", "anthropic"])
 @pytest.mark.parametrize("verb", STREAMS)
 async def test_an_overload_told_in_a_good_stream_is_recovered(
-    httpserver: HTTPServer, name: str, verb: str
+    providers: ProviderServer, name: str, verb: str
 ) -> None:
     """Neither SDK gives it a status of its own: OpenAI none, Anthropic 200."""
     other = "anthropic" if name == "openai" else "openai"
-    down = Provider(httpserver, name, OVERLOADED)
-    up = Provider(httpserver, other, "from ", "backup")
-    model = FallbackChatModel(down.model(), up.model())
+    down = serve(providers, name, error="overloaded_error")
+    up = serve(providers, other, "from backup")
+    model = FallbackChatModel(model_at(down), model_at(up))
 
     chunks = await chunks_of(model, verb)
 
     assert summed(chunks).text == "from backup"
-    assert (down.requests, up.requests) == (1, 1)
+    assert (len(down.requests), len(up.requests)) == (1, 1)
     kind = FailureKind.SERVER_ERROR if name == "openai" else FailureKind.OVERLOADED
     told = summed(chunks).response_metadata["fallback"]["attempts"][0]
     assert told["kind"] in {kind.value, FailureKind.OVERLOADED.value}
@@ -198,28 +198,28 @@ async def test_an_overload_told_in_a_good_stream_is_recovered(
 @pytest.mark.parametrize("name", ["openai", "anthropic"])
 @pytest.mark.parametrize("verb", STREAMS)
 async def test_a_bad_request_told_in_a_good_stream_is_not(
-    httpserver: HTTPServer, name: str, verb: str
+    providers: ProviderServer, name: str, verb: str
 ) -> None:
     """The caller's bug stays the caller's, wherever it is told."""
-    down = Provider(httpserver, name, BAD_REQUEST)
-    up = Provider(httpserver, "openai", "hidden")
+    down = serve(providers, name, error="invalid_request_error")
+    up = serve(providers, "openai", "hidden")
     with pytest.raises(Exception, match="in our own words"):
-        await chunks_of(FallbackChatModel(down.model(), up.model()), verb)
-    assert (down.requests, up.requests) == (1, 0)
+        await chunks_of(FallbackChatModel(model_at(down), model_at(up)), verb)
+    assert (len(down.requests), len(up.requests)) == (1, 0)
 
 
 @pytest.mark.parametrize("name", ["openai", "anthropic"])
 @pytest.mark.parametrize("verb", STREAMS)
 async def test_a_real_stream_that_breaks_after_content_is_not_said_again(
-    httpserver: HTTPServer, name: str, verb: str
+    providers: ProviderServer, name: str, verb: str
 ) -> None:
     """The words that were said stand in the error."""
-    down = Provider(httpserver, name, "part", OVERLOADED)
-    up = Provider(httpserver, "openai", "again")
+    down = serve(providers, name, "part", error="overloaded_error")
+    up = serve(providers, "openai", "again")
     with pytest.raises(StreamInterrupted) as caught:
-        await chunks_of(FallbackChatModel(down.model(), up.model()), verb)
+        await chunks_of(FallbackChatModel(model_at(down), model_at(up)), verb)
     assert "".join(chunk.text for chunk in caught.value.partial) == "part"
-    assert up.requests == 0
+    assert len(up.requests) == 0
 
 
 @pytest.mark.parametrize("verb", STREAMS)
@@ -241,7 +241,7 @@ async def test_a_context_variable_of_the_caller_is_seen_by_every_candidate(verb:
         seen.append(WHERE.get())
 
     model = FallbackChatModel(
-        chat("primary", [note, ProviderError(503)]), chat("backup", [note, "from backup"])
+        chat("primary", [note, StatusError(503)]), chat("backup", [note, "from backup"])
     )
     token = WHERE.set("caller")
     try:

@@ -7,7 +7,6 @@ import concurrent.futures
 from typing import TYPE_CHECKING, Any
 
 import pytest
-from agent_fakes import Told, agent, agent_chat, calls, down, last, run
 from langchain.agents.middleware import AgentMiddleware, ToolCallLimitMiddleware
 from langchain.agents.structured_output import ToolStrategy
 from langchain_core.messages import AIMessage, AIMessageChunk, HumanMessage, ToolMessage
@@ -16,7 +15,6 @@ from langchain_core.tools import ToolException, tool
 from langgraph.checkpoint.memory import InMemorySaver
 from langgraph.types import Command, interrupt
 from pydantic import BaseModel
-from scripted import ProviderError
 
 import honcho_fallback_langchain
 from honcho_fallback import (
@@ -26,6 +24,7 @@ from honcho_fallback import (
     FallbackPolicy,
     Target,
 )
+from honcho_fallback.testing import StatusError
 from honcho_fallback.tools import (
     ToolBlockedError,
     ToolDeniedError,
@@ -40,6 +39,9 @@ from honcho_fallback_langchain import (
 )
 from honcho_fallback_langchain._tool_failures import FAILURE, TERMINAL
 from honcho_fallback_langchain._tool_loop import COUNTED, COUNTS
+from tests.helpers.agents import agent, calls, last, run
+from tests.helpers.chat_models import chat, dead
+from tests.helpers.observers import Listener
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -120,7 +122,7 @@ def reason(answered: dict[str, Any]) -> Any:
 async def test_an_exception_becomes_an_explained_error(verb: str) -> None:
     """The run goes on; the model reads what was said and what it means, and no secret."""
     failing = raising(ConnectionRefusedError(f"no, with api_key={SECRET}\nsecond line"))
-    made = agent(agent_chat("m", *work(1), "ok"), ToolLoopGuardMiddleware(), tools=[failing.made])
+    made = agent(chat("m", *work(1), "ok"), ToolLoopGuardMiddleware(), tools=[failing.made])
     answered = await run(verb, made)
     assert last(answered).text == "ok"
     (result,) = results(answered)
@@ -138,7 +140,7 @@ async def test_an_exception_becomes_an_explained_error(verb: str) -> None:
 async def test_an_error_without_words_is_named(verb: str) -> None:
     """A timeout's class says enough."""
     failing = raising(TimeoutError())
-    made = agent(agent_chat("m", *work(1), "ok"), ToolLoopGuardMiddleware(), tools=[failing.made])
+    made = agent(chat("m", *work(1), "ok"), ToolLoopGuardMiddleware(), tools=[failing.made])
     (result,) = results(await run(verb, made))
     assert result.text.startswith("Error: TimeoutError\n")
     assert result.additional_kwargs[FAILURE]["kind"] == "timeout"
@@ -150,7 +152,7 @@ async def test_a_timeout_beats_what_else_it_carries(verb: str) -> None:
     error = TimeoutError("permission denied")
     error.status_code = 401  # type: ignore[attr-defined] # as an HTTP client's own class has
     failing = raising(error)
-    made = agent(agent_chat("m", *work(1), "ok"), ToolLoopGuardMiddleware(), tools=[failing.made])
+    made = agent(chat("m", *work(1), "ok"), ToolLoopGuardMiddleware(), tools=[failing.made])
     (result,) = results(await run(verb, made))
     assert result.additional_kwargs[FAILURE]["kind"] == "timeout"
 
@@ -163,7 +165,7 @@ async def test_a_returned_error_is_explained_on_a_copy(verb: str, wrap: Any) -> 
         "HTTP 401", tool_call_id="call_0", status="error", additional_kwargs={"own": 1}
     )
     made = agent(
-        agent_chat("m", *work(1), "ok"),
+        chat("m", *work(1), "ok"),
         ToolLoopGuardMiddleware(),
         tools=[returning(wrap(given)).made],
     )
@@ -180,7 +182,7 @@ async def test_an_error_in_a_command_is_explained(verb: str) -> None:
     given = ToolMessage("HTTP 401", tool_call_id="call_0", status="error")
     command: Command[Any] = Command(update={"messages": [given]})
     made = agent(
-        agent_chat("m", *work(1), "ok"), ToolLoopGuardMiddleware(), tools=[returning(command).made]
+        chat("m", *work(1), "ok"), ToolLoopGuardMiddleware(), tools=[returning(command).made]
     )
     (result,) = results(await run(verb, made))
     assert result.additional_kwargs[FAILURE]["kind"] == "bad_credentials"
@@ -197,7 +199,7 @@ async def test_what_the_agent_itself_refuses_is_explained(verb: str) -> None:
 
     strict.handle_tool_error = True
     script = [calls("strict", 1, n="x"), calls("nobody", 2), calls("strict", 3, n=1), "ok"]
-    made = agent(agent_chat("m", *script), ToolLoopGuardMiddleware(), tools=[strict])
+    made = agent(chat("m", *script), ToolLoopGuardMiddleware(), tools=[strict])
     found = results(await run(verb, made))
     assert [one.status for one in found] == ["error"] * 3
     assert all(FAILURE in one.additional_kwargs for one in found)
@@ -208,7 +210,7 @@ async def test_what_the_agent_itself_refuses_is_explained(verb: str) -> None:
 async def test_a_success_carries_no_key(verb: str) -> None:
     """A result that only looks like an error is a success, and is handed on as it is."""
     made = agent(
-        agent_chat("m", *work(1), "ok"),
+        chat("m", *work(1), "ok"),
         ToolLoopGuardMiddleware(),
         tools=[returning("error: HTTP 500 timed out").made],
     )
@@ -220,7 +222,7 @@ async def test_a_success_carries_no_key(verb: str) -> None:
 async def test_the_same_failure_is_nudged_and_then_halted(verb: str) -> None:
     """At two the model is told, at three the person is, and the model is not asked again."""
     failing = raising(ValueError("odd"))
-    model = agent_chat("m", *work(1, 1, 1, 1), "never")
+    model = chat("m", *work(1, 1, 1, 1), "never")
     answered = await run(verb, agent(model, ToolLoopGuardMiddleware(), tools=[failing.made]))
     assert (failing.count, len(model.asked)) == (3, 3)
     (nudge,) = nudges(answered)
@@ -241,7 +243,7 @@ async def test_failures_are_told_apart_by_their_own_words(verb: str) -> None:
         raise ValueError(next(words))
 
     made = agent(
-        agent_chat("m", *work(1, 1, 1), "ok"), ToolLoopGuardMiddleware(), tools=[Tool(act).made]
+        chat("m", *work(1, 1, 1), "ok"), ToolLoopGuardMiddleware(), tools=[Tool(act).made]
     )
     answered = await run(verb, made)
     assert (last(answered).text, nudges(answered)) == ("ok", [])
@@ -258,7 +260,7 @@ async def test_a_success_resets(verb: str) -> None:
         return "fine"
 
     made = agent(
-        agent_chat("m", *work(1, 1, 2, 1, 1), "ok"),
+        chat("m", *work(1, 1, 2, 1, 1), "ok"),
         ToolLoopGuardMiddleware(),
         tools=[Tool(act).made],
     )
@@ -281,9 +283,7 @@ async def test_a_success_resets(verb: str) -> None:
 async def test_refusals_end_at_the_second(verb: str, error: Exception, kind: str) -> None:
     """What was raised counts, not how its text reads."""
     failing = raising(error)
-    made = agent(
-        agent_chat("m", *work(1, 2, 3), "ok"), ToolLoopGuardMiddleware(), tools=[failing.made]
-    )
+    made = agent(chat("m", *work(1, 2, 3), "ok"), ToolLoopGuardMiddleware(), tools=[failing.made])
     answered = await run(verb, made)
     assert reason(answered) == "policy_rejections"
     assert failing.count == 2
@@ -298,10 +298,10 @@ async def test_a_delegated_model_that_is_gone_ends_the_run_at_once(
     verb: str, status: int, reason_: str
 ) -> None:
     """Nobody whom the tool's own policy asks can answer, so no second try; all are asked once."""
-    inner = [down("a", status), down("b", status)]
+    inner = [dead("a", status), dead("b", status)]
     delegated = Tool(lambda: FallbackChatModel(*inner, max_attempts=2).invoke("hi").text)
-    model = agent_chat("m", *work(1, 1), "never")
-    backup, told = agent_chat("backup"), Told()
+    model = chat("m", *work(1, 1), "never")
+    backup, told = chat("backup"), Listener()
     fallback = FallbackMiddleware(backup, observers=[told])
     answered = await run(
         verb, agent(model, fallback, ToolLoopGuardMiddleware(), tools=[delegated.made])
@@ -318,14 +318,14 @@ async def test_a_delegated_outage_may_pass(verb: str) -> None:
     """A model that is down for now is a failure like any other that may pass by itself."""
 
     def ask(_attempt: Any) -> str:
-        raise ProviderError(503)
+        raise StatusError(503)
 
     policy = FallbackPolicy([Target("a"), Target("b")], FallbackConfig(max_attempts=2))
     delegated = Tool(lambda: policy.call(ask))
     answered = await run(
         verb,
         agent(
-            agent_chat("m", *work(1, 1, 1), "ok"),
+            chat("m", *work(1, 1, 1), "ok"),
             ToolLoopGuardMiddleware(),
             tools=[delegated.made],
         ),
@@ -339,9 +339,9 @@ async def test_a_delegated_outage_may_pass(verb: str) -> None:
 @VERBS
 async def test_a_switch_inside_a_tool_is_the_tools_own(verb: str) -> None:
     """A model's failure inside a tool switches there; the agent goes on with its own model."""
-    inner = [down("a"), agent_chat("b", "inner answer")]
+    inner = [dead("a"), chat("b", "inner answer")]
     delegated = Tool(lambda: FallbackChatModel(*inner).invoke("hi").text)
-    model, backup = agent_chat("m", *work(1), "ok"), agent_chat("backup", "never")
+    model, backup = chat("m", *work(1), "ok"), chat("backup", "never")
     answered = await run(
         verb,
         agent(
@@ -360,7 +360,7 @@ async def test_it_stands_on_either_side_of_the_fallbacks(
 ) -> None:
     """The backup goes on where the primary fails; its tool's failures end the run all the same."""
     failing = raising(ValueError("odd"))
-    primary, backup, told = down(), agent_chat("backup", *work(1, 1, 1), "never"), Told()
+    primary, backup, told = dead(), chat("backup", *work(1, 1, 1), "never"), Listener()
     pair = [ToolLoopGuardMiddleware(), FallbackMiddleware(backup, reset=reset, observers=[told])]
     pair = pair if outermost else pair[::-1]
     answered = await run(verb, agent(primary, *pair, tools=[failing.made]))
@@ -372,8 +372,8 @@ async def test_it_stands_on_either_side_of_the_fallbacks(
 @VERBS
 async def test_tool_errors_never_ask_the_fallback(verb: str) -> None:
     """A failing tool is no reason to ask another model."""
-    failing = raising(ProviderError(503))
-    model, backup, told = agent_chat("m", *work(1, 2), "ok"), agent_chat("backup"), Told()
+    failing = raising(StatusError(503))
+    model, backup, told = chat("m", *work(1, 2), "ok"), chat("backup"), Listener()
     fallback = FallbackMiddleware(backup, observers=[told])
     made = agent(model, fallback, ToolLoopGuardMiddleware(), tools=[failing.made])
     assert last(await run(verb, made)).text == "ok"
@@ -383,9 +383,9 @@ async def test_tool_errors_never_ask_the_fallback(verb: str) -> None:
 @VERBS
 async def test_the_agents_own_model_fails_as_before(verb: str) -> None:
     """The guard is about tools: an outage of the agent's models reaches the caller."""
-    fallback = FallbackMiddleware(down("backup"), max_attempts=2)
+    fallback = FallbackMiddleware(dead("backup"), max_attempts=2)
     with pytest.raises(FallbackExhausted):
-        await run(verb, agent(down(), ToolLoopGuardMiddleware(), fallback))
+        await run(verb, agent(dead(), ToolLoopGuardMiddleware(), fallback))
 
 
 @VERBS
@@ -394,7 +394,7 @@ async def test_the_iteration_cap_ends_the_run(verb: str, autonomous: bool) -> No
     """The cap counts rounds of calls; where nobody watches the larger one does."""
     cap = 4 if autonomous else 2
     busy = returning("fine")
-    model = agent_chat("m", *work(*range(9)))
+    model = chat("m", *work(*range(9)))
     limits = ToolLoopLimits(max_iterations=2, autonomous_max_iterations=4)
     guard = ToolLoopGuardMiddleware(limits, autonomous=autonomous)
     answered = await run(verb, agent(model, guard, tools=[busy.made]))
@@ -414,7 +414,7 @@ async def test_a_halted_history_can_be_gone_on_with(verb: str) -> None:
     """Every call has an answer before the next message of the model, so providers take it."""
     limits = ToolLoopLimits(max_iterations=1)
     made = agent(
-        agent_chat("m", *work(1), both("work", "work"), "fine again"),
+        chat("m", *work(1), both("work", "work"), "fine again"),
         ToolLoopGuardMiddleware(limits),
         tools=[returning("fine").made],
         checkpointer=InMemorySaver(),
@@ -430,7 +430,7 @@ async def test_a_halted_history_can_be_gone_on_with(verb: str) -> None:
 @VERBS
 async def test_an_answer_in_a_schema_is_not_capped(verb: str) -> None:
     """The last call may be the answer itself; it is not one round too many."""
-    model = agent_chat("m", *work(1), calls("Sky", 2, colour="grey"))
+    model = chat("m", *work(1), calls("Sky", 2, colour="grey"))
     guard = ToolLoopGuardMiddleware(ToolLoopLimits(max_iterations=1))
     made = agent(model, guard, tools=[returning("fine").made], response_format=ToolStrategy(Sky))
     answered = await run(verb, made)
@@ -441,7 +441,7 @@ async def test_an_answer_in_a_schema_is_not_capped(verb: str) -> None:
 @VERBS
 async def test_an_answer_that_never_fits_its_schema_is_capped(verb: str) -> None:
     """Tries at the schema are rounds, too."""
-    model = agent_chat("m", *[calls("Sky", n, shade=n) for n in range(9)])
+    model = chat("m", *[calls("Sky", n, shade=n) for n in range(9)])
     guard = ToolLoopGuardMiddleware(ToolLoopLimits(max_iterations=2))
     answered = await run(verb, agent(model, guard, response_format=ToolStrategy(Sky)))
     assert (reason(answered), len(model.asked)) == ("max_iterations", 3)
@@ -453,7 +453,7 @@ async def test_the_same_output_again_and_again_ends_the_run(verb: str) -> None:
     """A model that repeats itself is stopped before its fourth call is made."""
     answers = iter("abcdefgh")
     busy = Tool(lambda: next(answers))
-    model = agent_chat("m", *work(*[1] * 8))
+    model = chat("m", *work(*[1] * 8))
     guard = ToolLoopGuardMiddleware(ToolLoopLimits(identical_batches=9))
     answered = await run(verb, agent(model, guard, tools=[busy.made]))
     assert (reason(answered), busy.count) == ("identical_outputs", 3)
@@ -464,7 +464,7 @@ async def test_the_same_output_again_and_again_ends_the_run(verb: str) -> None:
 async def test_the_same_results_end_the_run_but_for_exempt_tools(verb: str, exempt: bool) -> None:
     """A tool that polls may be called for as long as it likes."""
     busy = returning("waiting")
-    model = agent_chat("m", *work(*[1] * 8), "ok")
+    model = chat("m", *work(*[1] * 8), "ok")
     guard = ToolLoopGuardMiddleware(exempt_tools=["work"] if exempt else ())
     answered = await run(verb, agent(model, guard, tools=[busy.made]))
     assert (reason(answered), busy.count) == ((None, 8) if exempt else ("identical_batches", 3))
@@ -492,7 +492,7 @@ def silent() -> Command[Any]:
 @VERBS
 async def test_a_call_without_a_result_is_a_failure(verb: str) -> None:
     """Who is told nothing has not succeeded; a halt answers what is open."""
-    model = agent_chat("m", *work(1, 1, 1, 1))
+    model = chat("m", *work(1, 1, 1, 1))
     made = agent(model, ToolLoopGuardMiddleware(), Instead(silent), tools=[returning("fine").made])
     answered = await run(verb, made)
     assert (reason(answered), len(model.asked)) == ("identical_failures", 3)
@@ -503,7 +503,7 @@ async def test_a_call_without_a_result_is_a_failure(verb: str) -> None:
 async def test_errors_that_others_write_count(verb: str) -> None:
     """A call that another middleware blocks has failed, though no tool ran."""
     busy = returning("fine")
-    model = agent_chat("m", *work(1, 2, 2, 2, 2), "never")
+    model = chat("m", *work(1, 2, 2, 2, 2), "never")
     limit = ToolCallLimitMiddleware(run_limit=1, exit_behavior="continue")
     answered = await run(verb, agent(model, ToolLoopGuardMiddleware(), limit, tools=[busy.made]))
     assert (reason(answered), busy.count) == ("identical_failures", 1)
@@ -520,7 +520,7 @@ async def test_marks_that_make_no_sense_are_not_read(verb: str) -> None:
     )
     forging = Instead(odd.model_copy)
     for pair in ([forging, ToolLoopGuardMiddleware()], [ToolLoopGuardMiddleware(), forging]):
-        model = agent_chat("m", *[calls("work", 0, n=n) for n in range(4)], "ok")
+        model = chat("m", *[calls("work", 0, n=n) for n in range(4)], "ok")
         answered = await run(verb, agent(model, *pair, tools=[returning("fine").made]))
         assert reason(answered) == "policy_rejections"
 
@@ -539,7 +539,7 @@ async def test_the_counts_survive_an_interrupt(verb: str) -> None:
     """
     failing = raising(ValueError("odd"))
     saver = InMemorySaver()
-    asking = agent_chat("m", *work(1, 1), calls("ask_user", 7, what="sure?"))
+    asking = chat("m", *work(1, 1), calls("ask_user", 7, what="sure?"))
     tools = [failing.made, ask_user]
     before = agent(asking, ToolLoopGuardMiddleware(), tools=tools, checkpointer=saver)
     paused = await run(verb, before, config=thread())
@@ -547,7 +547,7 @@ async def test_the_counts_survive_an_interrupt(verb: str) -> None:
     kept = before.get_state(thread()).values[COUNTS]
     assert (kept["varied"], kept["iterations"]) == (2, 3)
 
-    resumed = agent_chat("m", *work(2, 3), "never")
+    resumed = chat("m", *work(2, 3), "never")
     limits = ToolLoopLimits(max_iterations=4)
     after = agent(resumed, ToolLoopGuardMiddleware(limits), tools=tools, checkpointer=saver)
     answered = await run(verb, after, Command(resume="yes"), thread())
@@ -559,7 +559,7 @@ async def test_the_counts_survive_an_interrupt(verb: str) -> None:
 async def test_each_turn_counts_anew(verb: str) -> None:
     """What failed in the last turn is not held against the next, an unanswered call included."""
     failing = raising(ValueError("odd"))
-    model = agent_chat("m", *work(1, 1), "one", *work(1, 1), "two", *work(1, 1, 1), "never")
+    model = chat("m", *work(1, 1), "one", *work(1, 1), "two", *work(1, 1, 1), "never")
     made = agent(
         model, ToolLoopGuardMiddleware(), tools=[failing.made], checkpointer=InMemorySaver()
     )
@@ -574,7 +574,7 @@ async def test_calls_of_an_earlier_turn_are_not_counted(verb: str) -> None:
     earlier = AIMessage("", tool_calls=[{"name": "work", "args": {}, "id": "old"}])
     failed = ToolMessage("odd", tool_call_id="old", status="error")
     made = agent(
-        agent_chat("m", "ok"),
+        chat("m", "ok"),
         ToolLoopGuardMiddleware(),
         tools=[returning(1).made],
         checkpointer=InMemorySaver(),
@@ -587,7 +587,7 @@ async def test_calls_of_an_earlier_turn_are_not_counted(verb: str) -> None:
 async def test_the_counts_are_private() -> None:
     """They are in no schema of input or output and in no answer, and cannot be passed in."""
     made = agent(
-        agent_chat("m", *work(1), "ok"),
+        chat("m", *work(1), "ok"),
         ToolLoopGuardMiddleware(ToolLoopLimits(max_iterations=1)),
         tools=[returning(1).made],
         checkpointer=InMemorySaver(),
@@ -609,7 +609,7 @@ async def test_the_counts_are_private() -> None:
 async def test_a_cancellation_is_no_failure(verb: str, error: BaseException) -> None:
     """It reaches the caller; the model hears nothing of it."""
     stopped = raising(error)
-    model = agent_chat("m", *work(1), "never")
+    model = chat("m", *work(1), "never")
     made = agent(model, ToolLoopGuardMiddleware(), tools=[stopped.made])
     with pytest.raises(BaseException) as caught:  # langgraph may rename it
         await run(verb, made)
@@ -626,7 +626,7 @@ async def test_an_answer_that_does_not_fit_an_interrupt_is_no_failure() -> None:
         return str(interrupt("how many?", response_schema=Sky))
 
     made = agent(
-        agent_chat("m", calls("ask_number", 1), "ok"),
+        chat("m", calls("ask_number", 1), "ok"),
         ToolLoopGuardMiddleware(),
         tools=[ask_number],
         checkpointer=InMemorySaver(),
@@ -656,7 +656,7 @@ async def test_runs_share_nothing() -> None:
 
     async def one(n: int) -> Any:
         script = [calls("weigh", at, n=n if n % 2 else n + 2 * at) for at in range(4)]
-        made = agent(agent_chat("m", *script, "ok"), guard, tools=[weigh])
+        made = agent(chat("m", *script, "ok"), guard, tools=[weigh])
         return reason(await run("ainvoke", made))
 
     found = await asyncio.gather(*(one(n) for n in range(50)))

@@ -5,13 +5,22 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
-from chat_fakes import Runs, ScriptedChat, alive, candidate, chat, dead, failing_over, look_up
 from langchain_core.messages import AIMessage, HumanMessage, SystemMessage
 from langchain_core.prompt_values import ChatPromptValue
 from langchain_core.rate_limiters import InMemoryRateLimiter
-from scripted import ProviderError
 
+from honcho_fallback.testing import StatusError
 from honcho_fallback_langchain import FallbackChatModel, FallbackRunnable
+from tests.helpers.chat_models import (
+    ScriptedChat,
+    alive,
+    candidate,
+    chat,
+    dead,
+    failing_over,
+    look_up,
+)
+from tests.helpers.chat_runs import Runs
 
 VERBS = ["invoke", "ainvoke"]
 
@@ -124,7 +133,7 @@ class Slow(InMemoryRateLimiter):
 async def test_generate_asks_what_does_more_than_hold_keywords() -> None:
     """A candidate's own retry and its rate limiter count where LangChain opened the run, too."""
     limiter = Slow()
-    twice = chat("backup", ProviderError(503), "yes", rate_limiter=limiter)
+    twice = chat("backup", StatusError(503), "yes", rate_limiter=limiter)
     retried = twice.with_retry(stop_after_attempt=2, wait_exponential_jitter=False)
     model = FallbackChatModel(dead(), retried)
     asked: list[list[Any]] = [[HumanMessage("hello")]]
@@ -141,7 +150,7 @@ async def test_generate_asks_what_does_more_than_hold_keywords() -> None:
 @pytest.mark.parametrize("verb", VERBS)
 async def test_retries_around_a_candidate_are_made(verb: str) -> None:
     """A retry is a binding too, and more than one."""
-    flaky = chat("primary", ProviderError(503), "late")
+    flaky = chat("primary", StatusError(503), "late")
     backup = alive()
     retrying = flaky.with_retry(stop_after_attempt=2, wait_exponential_jitter=False)
     assert (await ask(verb, FallbackChatModel(retrying, backup))).text == "late"

@@ -13,9 +13,18 @@ from threading import Event
 from typing import TYPE_CHECKING, Any
 
 import pytest
-from chat_fakes import (
+from langchain.agents.middleware import LLMToolSelectorMiddleware
+from langchain_core.language_models import BaseChatModel
+from langchain_core.language_models.fake_chat_models import GenericFakeChatModel
+from langchain_core.messages import AIMessage, HumanMessage
+from langchain_core.runnables import RunnableGenerator, RunnableLambda
+from langgraph.errors import GraphInterrupt
+
+from honcho_fallback import FailureKind, FallbackConfigError, FallbackExhausted
+from honcho_fallback.testing import StatusError
+from honcho_fallback_langchain import FallbackChatModel, FallbackRunnable, with_fallback_config
+from tests.helpers.chat_models import (
     Joke,
-    Runs,
     ScriptedChat,
     Setting,
     alive,
@@ -23,23 +32,15 @@ from chat_fakes import (
     chat,
     dead,
     failing_over,
+    model_at,
+    serve,
 )
-from langchain.agents.middleware import LLMToolSelectorMiddleware
-from langchain_core.language_models import BaseChatModel
-from langchain_core.language_models.fake_chat_models import GenericFakeChatModel
-from langchain_core.messages import AIMessage, HumanMessage
-from langchain_core.runnables import RunnableGenerator, RunnableLambda
-from langgraph.errors import GraphInterrupt
-from loopback import OVERLOADED, Provider
-from scripted import ProviderError
-
-from honcho_fallback import FailureKind, FallbackConfigError, FallbackExhausted
-from honcho_fallback_langchain import FallbackChatModel, FallbackRunnable, with_fallback_config
+from tests.helpers.chat_runs import Runs
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from pytest_httpserver import HTTPServer
+    from tests.helpers.provider import ProviderServer
 
 SWITCHABLE = frozenset(FailureKind) - {FailureKind.CANCELLED}
 
@@ -72,7 +73,7 @@ async def test_1_attempts_are_orphans(verb: str) -> None:
     assert len(ours.children(ours.check())) == 2
 
 
-@pytest.mark.parametrize("error", [TypeError("a bug"), KeyError("k"), ProviderError(400)])
+@pytest.mark.parametrize("error", [TypeError("a bug"), KeyError("k"), StatusError(400)])
 def test_2_bugs_are_hidden_by_the_backups_answer(error: Exception) -> None:
     """There every Exception switches; here the program's own errors and bad requests come out."""
     assert raising(error).with_fallbacks([saying("hidden")]).invoke("hi") == "hidden"
@@ -122,8 +123,8 @@ async def test_4_a_cancelled_call_goes_on() -> None:
 
 def test_5_the_other_errors_are_lost() -> None:
     """There the first error alone comes out; here all do, or the last with a note of them."""
-    errors = [ProviderError(429), ProviderError(503)]
-    with pytest.raises(ProviderError) as theirs:
+    errors = [StatusError(429), StatusError(503)]
+    with pytest.raises(StatusError) as theirs:
         raising(errors[0]).with_fallbacks([raising(errors[1])]).invoke("hi")
     assert theirs.value is errors[0]
     assert not hasattr(theirs.value, "__notes__")
@@ -135,7 +136,7 @@ def test_5_the_other_errors_are_lost() -> None:
     assert list(ours.value.exceptions) == errors
     assert [one.status for one in ours.value.attempts] == [429, 503]
 
-    with pytest.raises(ProviderError) as last:
+    with pytest.raises(StatusError) as last:
         chain.with_fallback_config(on_exhausted="last").invoke("hi")
     assert last.value is errors[1]
     (note,) = last.value.__notes__
@@ -146,13 +147,13 @@ def test_5_the_other_errors_are_lost() -> None:
 @pytest.mark.parametrize("name", ["openai", "anthropic"])
 @pytest.mark.parametrize("verb", ["stream", "astream"])
 async def test_6_a_stream_is_committed_by_its_empty_first_chunk(
-    httpserver: HTTPServer, name: str, verb: str
+    providers: ProviderServer, name: str, verb: str
 ) -> None:
     """There an overload told right after it is fatal, with either SDK; here it is recovered."""
     other = "anthropic" if name == "openai" else "openai"
-    down = Provider(httpserver, name, OVERLOADED)
-    up = Provider(httpserver, other, "from ", "backup")
-    primary, backup = down.model(max_retries=0), up.model()
+    down = serve(providers, name, error="overloaded_error")
+    up = serve(providers, other, "from backup")
+    primary, backup = model_at(down, max_retries=0), model_at(up)
 
     async def said(model: Any) -> str:
         if verb == "stream":
@@ -161,10 +162,10 @@ async def test_6_a_stream_is_committed_by_its_empty_first_chunk(
 
     with pytest.raises(Exception, match="in our own words"):
         await said(primary.with_fallbacks([backup]))
-    assert (down.requests, up.requests) == (1, 0)
+    assert (len(down.requests), len(up.requests)) == (1, 0)
 
     assert await said(FallbackChatModel(primary, backup)) == "from backup"
-    assert (down.requests, up.requests) == (2, 1)
+    assert (len(down.requests), len(up.requests)) == (2, 1)
 
 
 def test_7_an_empty_stream_is_a_failure() -> None:
@@ -229,7 +230,7 @@ def test_10_a_transform_waits_for_all_its_input() -> None:
 def test_11_the_callers_input_is_written_to() -> None:
     """There `exception_key` lands in the caller's dict; here the input stays what it was."""
     asked: dict[str, Any] = {"text": "hi"}
-    failing = raising(ProviderError(503))
+    failing = raising(StatusError(503))
     failing.with_fallbacks([saying("")], exception_key="error").invoke(asked)
     assert asked.keys() == {"text", "error"}
 
@@ -245,7 +246,7 @@ def test_12_a_batch_waits_for_its_slowest_primary() -> None:
 
     def primary(asked: str) -> str:
         if asked == "failing":
-            raise ProviderError(503)
+            raise StatusError(503)
         waited.append(backup_asked.wait(patience))
         return "slow"
 
@@ -289,9 +290,9 @@ class Unannotated(ScriptedChat):
 
 def test_13_a_method_without_annotations_drops_the_fallback() -> None:
     """There tools bound to a custom model leave the primary alone, silently; here nothing goes."""
-    down = Unannotated(model="primary", script=[[ProviderError(503)]])
+    down = Unannotated(model="primary", script=[[StatusError(503)]])
     theirs: Any = down.with_fallbacks([alive()])
-    with pytest.raises(ProviderError):
+    with pytest.raises(StatusError):
         theirs.bind_tools([Joke]).invoke("hi")
 
     assert FallbackChatModel(down, alive()).bind_tools([Joke]).invoke("hi").text == "from backup"
@@ -320,7 +321,7 @@ def test_14_other_methods_reach_the_primary_alone() -> None:
     """There `generate_prompt` bypasses the fallback; here it is a call like any other."""
     prompt: Any = [GenericFakeChatModel(messages=iter([]))._convert_input("hi")]
     theirs: Any = dead().with_fallbacks([alive()])
-    with pytest.raises(ProviderError):
+    with pytest.raises(StatusError):
         theirs.generate_prompt(prompt)
 
     result = failing_over().generate_prompt(prompt)

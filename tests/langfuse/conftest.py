@@ -2,21 +2,22 @@
 
 from __future__ import annotations
 
+import signal
 from typing import TYPE_CHECKING
 
 import pytest
 from langfuse import Langfuse
-from memory import Memory
 from opentelemetry.sdk.trace import TracerProvider
 from opentelemetry.sdk.trace.export.in_memory_span_exporter import InMemorySpanExporter
-from providers import serve
 
 from honcho_fallback.testing import OtlpReceiver, otlp_receiver
+from tests.helpers.langfuse_memory import Memory
+from tests.helpers.langfuse_speakers import serve
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from pytest_httpserver import HTTPServer
+    from tests.helpers.provider import ProviderServer
 
 
 @pytest.fixture(autouse=True)
@@ -24,6 +25,14 @@ def no_keys(monkeypatch: pytest.MonkeyPatch) -> None:
     """Keep what the machine has set out of the tests."""
     for name in ("PUBLIC_KEY", "SECRET_KEY", "BASE_URL", "HOST", "TRACING_ENABLED"):
         monkeypatch.delenv(f"LANGFUSE_{name}", raising=False)
+
+
+@pytest.fixture(autouse=True)
+def ctrl_c_interrupts() -> Iterator[None]:
+    """Let SIGINT be a KeyboardInterrupt also where the tests run in the background."""
+    before = signal.signal(signal.SIGINT, signal.default_int_handler)
+    yield
+    signal.signal(signal.SIGINT, before)
 
 
 @pytest.fixture(scope="session")
@@ -74,7 +83,8 @@ def wire(wire_server: OtlpReceiver, wire_client: Langfuse) -> Iterator[OtlpRecei
 
 
 @pytest.fixture
-def providers(httpserver: HTTPServer) -> str:
+def providers(provider_server: ProviderServer) -> str:
     """Return the address under which all providers are."""
-    serve(httpserver)
-    return httpserver.url_for("").rstrip("/")
+    provider_server.reset()
+    serve(provider_server)
+    return provider_server.url

@@ -12,20 +12,22 @@ import pytest
 from langfuse import propagate_attributes
 from opentelemetry import trace
 from opentelemetry.sdk.trace import TracerProvider
-from providers import MESSAGES, TEXT
-from scripted import ProviderError, Script
 
 from honcho_fallback import FallbackConfig, FallbackObserver, FallbackPolicy, Target
+from honcho_fallback.testing import StatusError
 from honcho_fallback_langfuse import LangfuseCallbackHandler
 from honcho_fallback_langfuse._in_flight import CallInFlight, CallsInFlight
+from tests.helpers.langfuse_speakers import MESSAGES, TEXT
+from tests.helpers.scripted import repeating
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator
 
     from langfuse import Langfuse
-    from memory import Memory
 
     from honcho_fallback import Attempt, FallbackRun
+    from honcho_fallback.testing import Script
+    from tests.helpers.langfuse_memory import Memory
 
 # Single calls outside of turns are meant to stand alone here.
 pytestmark = pytest.mark.filterwarnings("ignore:.*has no effect outside of a turn:UserWarning")
@@ -46,9 +48,9 @@ def policy(*observers: FallbackObserver, **options: Any) -> FallbackPolicy:
 
 def failing(times: int, answer: Any = ANSWER) -> Script:
     names = [target.name for target in CHAIN]
-    said: dict[str, Any] = {name: [ProviderError(503)] for name in names[:times]}
+    said: dict[str, Any] = {name: [StatusError(503)] for name in names[:times]}
     said |= {name: [answer] for name in names[times:]}
-    return Script(**said)
+    return repeating(**said)
 
 
 def called(handler: LangfuseCallbackHandler, *, fails: int = 0, question: Any = MESSAGES) -> None:
@@ -77,7 +79,7 @@ def test_fifty_calls_at_once_on_one_handler(memory: Memory) -> None:
 
     async def chunks(attempt: Attempt) -> AsyncIterator[str]:
         if attempt.position == 0:
-            raise ProviderError(503)
+            raise StatusError(503)
         for chunk in attempt.call_id, "end":
             await asyncio.sleep(0)
             yield chunk
@@ -306,7 +308,7 @@ def test_each_iteration_of_a_loop_is_a_generation(memory: Memory) -> None:
     assert [one.metadata["attempt_count"] for one in calls] == [2, 1, 1]
     assert all(one.metadata["is_fallback"] is True for one in calls)
     reasons = [one.metadata["fallback_reason"] for one in calls]
-    assert reasons == ["overloaded ProviderError 503", *["the turn had already left it"] * 2]
+    assert reasons == ["overloaded StatusError 503", *["the turn had already left it"] * 2]
 
 
 def test_each_agent_has_a_trace_of_its_own(memory: Memory) -> None:
@@ -332,7 +334,7 @@ def test_a_switch_is_told_once_in_each_iteration(
     messages = [one.getMessage() for one in caplog.records if one.levelno >= logging.WARNING]
     lines = [message.partition(" call_id=")[0] for message in messages]
     line = "agent=deriver primary=openai/one failed=openai/one fallback=anthropic/two"
-    assert lines == [f"{line} reason=overloaded,ProviderError,503"] * 3
+    assert lines == [f"{line} reason=overloaded,StatusError,503"] * 3
     assert len(memory.stored()) == 3
 
 
@@ -346,10 +348,10 @@ def test_a_fallback_s_fallback_tells_whom_and_why(memory: Memory) -> None:
         "three",
         "three",
     )
-    assert said["fallback_reason"] == "overloaded ProviderError 503"
+    assert said["fallback_reason"] == "overloaded StatusError 503"
     assert said["attempts"][1]["model"] == "two"
     assert one.status_message == (
-        "openai/one: overloaded ProviderError 503; anthropic/two: overloaded ProviderError 503; "
+        "openai/one: overloaded StatusError 503; anthropic/two: overloaded StatusError 503; "
         "local/three answered"
     )
 
@@ -361,7 +363,7 @@ def test_attempts_become_events_when_asked(memory: Memory) -> None:
     assert [first.type, second.type, generation.type] == ["EVENT", "EVENT", "GENERATION"]
     assert (first.name, first.level) == ("attempt openai/one", "WARNING")
     assert (second.name, second.level) == ("attempt anthropic/two", "DEFAULT")
-    assert first.status_message == "overloaded ProviderError 503"
+    assert first.status_message == "overloaded StatusError 503"
     assert {first.parent_id, second.parent_id} == {generation.id}
     assert (first.metadata["status"], second.metadata["is_fallback"]) == (503, True)
 

@@ -6,17 +6,16 @@ import asyncio
 from typing import TYPE_CHECKING, Any, ClassVar
 
 import pytest
-from providers import BUCKETS, MESSAGES, SECRET, TEXT
-from scenarios import CASES, ENDINGS, MODES, check, play
 
 from honcho_fallback_langfuse import LangfuseCallbackHandler
+from tests.helpers.langfuse_scenarios import CASES, ENDINGS, MODES, check, play
+from tests.helpers.langfuse_speakers import BUCKETS, MESSAGES, SECRET, TEXT
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from memory import Memory
-
     from honcho_fallback import FallbackObserver
+    from tests.helpers.langfuse_memory import Memory
 
 pytest.importorskip("langchain")
 

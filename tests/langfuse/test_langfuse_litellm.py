@@ -6,17 +6,16 @@ import os
 from typing import TYPE_CHECKING, Any, ClassVar
 
 import pytest
-from providers import MESSAGES, SECRET
-from scenarios import CASES, ENDINGS, check, play
 
 from honcho_fallback_langfuse import LangfuseCallbackHandler
+from tests.helpers.langfuse_scenarios import CASES, ENDINGS, check, play
+from tests.helpers.langfuse_speakers import MESSAGES, SECRET
 
 if TYPE_CHECKING:
     from collections.abc import AsyncGenerator, Iterator, Sequence
 
-    from memory import Memory
-
     from honcho_fallback import FallbackObserver
+    from tests.helpers.langfuse_memory import Memory
 
 # Before the first import of LiteLLM, which would fetch a price list.
 os.environ["LITELLM_LOCAL_MODEL_COST_MAP"] = "True"

@@ -10,9 +10,6 @@ from opentelemetry.sdk.trace import ReadableSpan, TracerProvider
 from opentelemetry.sdk.trace.export import SimpleSpanProcessor
 from opentelemetry.sdk.trace.export.in_memory_span_exporter import InMemorySpanExporter
 from opentelemetry.semconv._incubating.attributes import gen_ai_attributes as names
-from providers import MESSAGES
-from scripted import ProviderError, Script
-from servermap import received, stored
 
 from honcho_fallback import (
     FallbackConfig,
@@ -22,7 +19,11 @@ from honcho_fallback import (
     StreamInterrupted,
     Target,
 )
+from honcho_fallback.testing import StatusError
 from honcho_fallback_langfuse import OpenTelemetryHandler
+from tests.helpers.langfuse_server import received, stored
+from tests.helpers.langfuse_speakers import MESSAGES
+from tests.helpers.scripted import repeating
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -74,10 +75,10 @@ def read(span: ReadableSpan) -> dict[str, Any]:
 def test_a_fallback_is_one_client_span(traced: Traced) -> None:
     """One span over all attempts, with the conventions' names and one event per failed attempt."""
     assert isinstance(traced.handler, FallbackObserver)
-    said: dict[str, Any] = {"openai/one": [ProviderError(503)], "anthropic/two": [ANSWER]}
+    said: dict[str, Any] = {"openai/one": [StatusError(503)], "anthropic/two": [ANSWER]}
     run = traced.policy.start()
     run.report(input=MESSAGES, parameters={"top_p": 0.9})
-    traced.policy.call(Script(**said).ask, run=run)
+    traced.policy.call(repeating(**said).ask, run=run)
     span = traced.only()
     assert (span.name, span.kind) == ("chat one", trace.SpanKind.CLIENT)
     assert read(span) == {
@@ -94,7 +95,7 @@ def test_a_fallback_is_one_client_span(traced: Traced) -> None:
         "gen_ai.usage.cache_read.input_tokens": 4,
         "gen_ai.usage.reasoning.output_tokens": 2,
         "honcho_fallback.is_fallback": True,
-        "honcho_fallback.fallback_reason": "overloaded ProviderError 503",
+        "honcho_fallback.fallback_reason": "overloaded StatusError 503",
         "honcho_fallback.attempt_count": 2,
         "honcho_fallback.outcome": "success",
         "honcho_fallback.call_id": run.record.call_id,
@@ -107,7 +108,7 @@ def test_a_fallback_is_one_client_span(traced: Traced) -> None:
         "provider": "openai",
         "model": "one",
         "kind": "overloaded",
-        "error": "ProviderError",
+        "error": "StatusError",
         "status": 503,
         "milliseconds": round(run.record.attempts[0].seconds * 1000),
     }
@@ -130,17 +131,17 @@ def test_the_names_are_the_released_ones() -> None:
 def test_a_failed_call_is_an_error(traced: Traced) -> None:
     """Where nobody answered there is an error type and a status without a provider's text."""
     said: dict[str, Any] = {
-        "openai/one": [ProviderError(503)],
-        "anthropic/two": [ProviderError(429)],
+        "openai/one": [StatusError(503)],
+        "anthropic/two": [StatusError(429)],
     }
     with pytest.raises(FallbackExhausted):
-        traced.policy.call(Script(**said).ask, max_attempts=2)
+        traced.policy.call(repeating(**said).ask, max_attempts=2)
     span = traced.only()
-    assert read(span)["error.type"] == "ProviderError"
+    assert read(span)["error.type"] == "StatusError"
     assert names.GEN_AI_RESPONSE_MODEL not in read(span)
     assert span.status.status_code is trace.StatusCode.ERROR
     assert span.status.description == (
-        "openai/one: overloaded ProviderError 503; anthropic/two: rate_limit ProviderError 429; "
+        "openai/one: overloaded StatusError 503; anthropic/two: rate_limit StatusError 429; "
         "exhausted"
     )
     assert [event.name for event in span.events] == ["honcho_fallback.attempt_failed"] * 2
@@ -151,14 +152,14 @@ def test_a_stream_tells_its_first_chunk(traced: Traced) -> None:
 
     def broken(_: Any) -> Iterator[str]:
         yield "a"
-        raise ProviderError(503)
+        raise StatusError(503)
 
     with pytest.raises(StreamInterrupted):
         list(traced.policy.stream(broken))
     told = read(traced.only())
     assert told[names.GEN_AI_REQUEST_STREAM] is True
     assert told["gen_ai.response.time_to_first_chunk"] >= 0
-    assert told["error.type"] == "ProviderError"
+    assert told["error.type"] == "StatusError"
     assert "secret" not in repr(told)
 
 

@@ -7,7 +7,7 @@ import subprocess
 import sys
 from typing import TYPE_CHECKING, Any
 
-from servermap import stored
+from tests.helpers.langfuse_server import stored
 
 if TYPE_CHECKING:
     from pathlib import Path

@@ -5,17 +5,17 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 import pytest
-from providers import SECRET, TEXT, RawAnthropic, RawOpenAI
-from scenarios import CASES, ENDINGS, MODES, check, play
-from servermap import stored
 
 from honcho_fallback_langfuse import LangfuseCallbackHandler
+from tests.helpers.langfuse_scenarios import CASES, ENDINGS, MODES, check, play
+from tests.helpers.langfuse_server import stored
+from tests.helpers.langfuse_speakers import SECRET, TEXT, RawAnthropic, RawOpenAI
 
 if TYPE_CHECKING:
     from langfuse import Langfuse
-    from memory import Memory
 
     from honcho_fallback.testing import OtlpReceiver
+    from tests.helpers.langfuse_memory import Memory
 
 SPEAKERS = {"openai": RawOpenAI, "anthropic": RawAnthropic}
 

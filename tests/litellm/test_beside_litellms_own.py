@@ -15,6 +15,8 @@ import pytest
 if TYPE_CHECKING:
     from collections.abc import Callable
 
+    from tests.helpers.provider import ProviderServer
+
 MESSAGES = [{"role": "user", "content": "hello"}]
 
 
@@ -98,9 +100,9 @@ async def _closing(coroutine: Any) -> Any:
         ("ours", "primary: BadRequestError"),
     ],
 )
-def test_a_wrong_request(mode: str, told: str, bench: Any, providers: Any) -> None:
+def test_a_wrong_request(mode: str, told: str, bench: Any, providers: ProviderServer) -> None:
     """400: LiteLLM sends the caller's mistake to the fallback as well; the strategy does not."""
-    providers.fail("primary", 400)
+    providers["primary"].fail(400)
     assert asked(bench, mode) == told
 
 
@@ -114,10 +116,10 @@ def test_a_wrong_request(mode: str, told: str, bench: Any, providers: Any) -> No
     ],
 )
 def test_retry_after(
-    mode: str, told: str, sleeps: bool, bench: Any, providers: Any, slept: list[float]
+    mode: str, told: str, sleeps: bool, bench: Any, providers: ProviderServer, slept: list[float]
 ) -> None:
     """429 with Retry-After 3: LiteLLM's default waits it out, twice, before it asks the other."""
-    providers.fail("primary", 429, headers={"retry-after": "3"})
+    providers["primary"].fail(429, headers={"retry-after": "3"})
     if mode == "fallbacks":
         # The lone deployment cools down at once, which would hide the waiting.
         MODES_OPTIONS = {"disable_cooldowns": True}  # noqa: N806 # reads as the option it is
@@ -131,12 +133,12 @@ def test_retry_after(
     assert any(slept) == sleeps
 
 
-def test_two_deployments_of_which_one_answers_500(bench: Any, providers: Any) -> None:
+def test_two_deployments_of_which_one_answers_500(bench: Any, providers: ProviderServer) -> None:
     """A plain group shuffles: it meets the bad one again and again, and sometimes only that one.
 
     A 500 does not cool down. The strategy meets it once per call, and always goes on.
     """
-    providers.fail("primary", 500)
+    providers["primary"].fail(500)
     plain = bench.router([bench.deployment(name, None) for name in ("primary", "backup")])
 
     async def ask_often(router: Any) -> int:
@@ -149,12 +151,12 @@ def test_two_deployments_of_which_one_answers_500(bench: Any, providers: Any) ->
         return failed
 
     asyncio.run(_closing(ask_often(plain)))
-    met = providers.count("primary")
+    met = len(providers["primary"].requests)
     assert met > 0
-    providers.forget()
-    providers.fail("primary", 500)
+    providers.reset()
+    providers["primary"].fail(500)
 
     failed = asyncio.run(_closing(ask_often(ours(bench, disable_cooldowns=True))))
 
     assert failed == 0
-    assert providers.count("primary") == providers.count("backup") == 30
+    assert len(providers["primary"].requests) == len(providers["backup"].requests) == 30

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import pytest
 
@@ -10,11 +10,16 @@ pytest.importorskip("langchain_litellm")
 
 from langchain_litellm import ChatLiteLLMRouter
 
+if TYPE_CHECKING:
+    from tests.helpers.provider import ProviderServer
+
 
 @pytest.mark.parametrize("way", ["invoke", "ainvoke", "stream", "astream"])
-def test_chat_litellm_router_switches(way: str, bench: Any, providers: Any, run: Any) -> None:
+def test_chat_litellm_router_switches(
+    way: str, bench: Any, providers: ProviderServer, run: Any
+) -> None:
     """Through ChatLiteLLMRouter, in its four ways: one request at the primary."""
-    providers.fail("primary", 500)
+    providers["primary"].fail(500)
     router, listener = bench.managed()
     model = ChatLiteLLMRouter(router=router, model_name="deriver", model="deriver")
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import json
 import threading
 from contextlib import suppress
 from typing import TYPE_CHECKING, Any
@@ -11,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 import litellm
 import openai
 import pytest
+from litellm.llms.custom_httpx.async_client_cleanup import close_litellm_async_clients
 
 from honcho_fallback import (
     Cooldown,
@@ -22,22 +22,27 @@ from honcho_fallback import (
 )
 from honcho_fallback_litellm import FallbackProxyHandler, FallbackRoutingStrategy
 from honcho_fallback_litellm._patience import Patience
+from tests.helpers.provider import Reply
+from tests.helpers.wire import chat_word as word
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
 
     from honcho_fallback import Failure, PendingAction
+    from tests.helpers.provider import ProviderServer
 
 MESSAGES = [{"role": "user", "content": "hello"}]
 ASKED: Any = {"model": "deriver", "messages": MESSAGES}
-EVENT = {"id": "c1", "object": "chat.completion.chunk", "created": 1, "model": "m"}
 COOLING = "it was cooling down for another 60 s"
 
 
-def word(text: str) -> str:
-    """Write a chunk with content, or, with an empty text, one without."""
-    choice = {"index": 0, "delta": {"role": "assistant", "content": text}}
-    return "data: " + json.dumps({**EVENT, "choices": [choice]})
+class AheadLoop(asyncio.SelectorEventLoop):
+    """An event loop whose clock a test may put forward."""
+
+    ahead = 0.0
+
+    def time(self) -> float:
+        return super().time() + self.ahead
 
 
 class Later(Cooldown):
@@ -72,10 +77,10 @@ def silence() -> Iterator[threading.Event]:
 
 
 def test_a_dead_primary_is_left_alone(
-    config: FallbackConfig, bench: Any, providers: Any, ask: Any, text: Any
+    config: FallbackConfig, bench: Any, providers: ProviderServer, ask: Any, text: Any
 ) -> None:
     """One request reaches it, then every call starts on the backup and says why."""
-    providers.fail("primary", 500)
+    providers["primary"].fail(500)
     router, listener = bench.managed(config)
     said = [text(ask(router, "completion", **ASKED)) for _ in range(3)]
     assert said == ["hello from backup"] * 3
@@ -85,10 +90,15 @@ def test_a_dead_primary_is_left_alone(
 
 
 def test_a_probe_that_is_answered_brings_the_primary_back(
-    config: FallbackConfig, cooldown: Later, bench: Any, providers: Any, ask: Any, text: Any
+    config: FallbackConfig,
+    cooldown: Later,
+    bench: Any,
+    providers: ProviderServer,
+    ask: Any,
+    text: Any,
 ) -> None:
     """Retry-After is obeyed, LiteLLM's own cooldown is not, and observers hear of the return."""
-    providers.fail("primary", 429, times=1, headers={"retry-after": "7"})
+    providers["primary"].fail(429, times=1, headers={"retry-after": "7"})
     router, listener = bench.managed(config, cooldown_time=60)
     said = [text(ask(router, "completion", **ASKED)) for _ in range(2)]
     cooldown.ahead = 8.0
@@ -101,10 +111,10 @@ def test_a_probe_that_is_answered_brings_the_primary_back(
 
 
 def test_litellms_cooldown_stays_where_it_is_asked_for(
-    config: FallbackConfig, cooldown: Later, bench: Any, providers: Any, ask: Any
+    config: FallbackConfig, cooldown: Later, bench: Any, providers: ProviderServer, ask: Any
 ) -> None:
     """With both, a target that LiteLLM cools down is not probed, and its permit is free again."""
-    providers.fail("primary", 429, times=1)
+    providers["primary"].fail(429, times=1)
     router, listener = bench.managed(config, respect_cooldown=True, cooldown_time=60)
     ask(router, "completion", **ASKED)
     cooldown.ahead = 61.0
@@ -118,17 +128,17 @@ def test_one_of_a_hundred_calls_probes(
     config: FallbackConfig,
     cooldown: Later,
     bench: Any,
-    providers: Any,
+    providers: ProviderServer,
     run: Any,
     text: Any,
     silence: threading.Event,
 ) -> None:
     """While the probe is under way the others stay where they are."""
-    providers.fail("primary", 500, times=1)
+    providers["primary"].fail(500, times=1)
     router, listener = bench.managed(config)
     run(router.acompletion(**ASKED))
     cooldown.ahead = 61.0
-    providers.say("primary", providers.Say(hold=silence))
+    providers["primary"].reply(Reply(hold=silence))
 
     async def all_at_once() -> list[Any]:
         calls = [asyncio.create_task(router.acompletion(**ASKED)) for _ in range(100)]
@@ -142,33 +152,33 @@ def test_one_of_a_hundred_calls_probes(
     assert [text(answer) for answer in answers] == ["hello from backup"] * 99 + [
         "hello from primary"
     ]
-    assert providers.count("primary") == 2
+    assert len(providers["primary"].requests) == 2
     assert len(listener.restores) == 1
 
 
 def test_a_hundred_calls_that_meet_an_outage_together(
-    config: FallbackConfig, bench: Any, providers: Any, run: Any, text: Any
+    config: FallbackConfig, bench: Any, providers: ProviderServer, run: Any, text: Any
 ) -> None:
     """Each asks each target at most once and gets the backup's answer."""
-    providers.fail("primary", 500)
+    providers["primary"].fail(500)
     router, listener = bench.managed(config)
 
     async def all_at_once() -> list[Any]:
         return await asyncio.gather(*(router.acompletion(**ASKED) for _ in range(100)))
 
     assert {text(answer) for answer in run(all_at_once())} == {"hello from backup"}
-    assert providers.count("primary") <= 100
-    assert providers.count("backup") == 100
+    assert len(providers["primary"].requests) <= 100
+    assert len(providers["backup"].requests) == 100
     assert all(record.outcome == "success" for record in listener.records)
 
 
-def cancelled(router: Any, providers: Any, run: Any) -> None:
+def cancelled(router: Any, providers: ProviderServer, run: Any) -> None:
     """Cancel a call while the primary is being asked."""
 
     async def cancel() -> None:
-        asked = providers.count("primary")
+        asked = len(providers["primary"].requests)
         task = asyncio.create_task(router.acompletion(**ASKED))
-        while providers.count("primary") == asked:  # noqa: ASYNC110 # set by a server's thread
+        while len(providers["primary"].requests) == asked:  # noqa: ASYNC110 # set by a server's thread
             await asyncio.sleep(0.01)
         task.cancel()
         with pytest.raises(asyncio.CancelledError):
@@ -197,18 +207,17 @@ def test_a_probe_that_learns_nothing_gives_its_permit_back(
     config: FallbackConfig,
     cooldown: Later,
     bench: Any,
-    providers: Any,
+    providers: ProviderServer,
     run: Any,
     text: Any,
-    silence: threading.Event,
 ) -> None:
     """The very next call probes, and the record of the one before is closed."""
-    providers.fail("primary", 500, times=1)
+    providers["primary"].fail(500, times=1)
     router, listener = bench.managed(config)
     router.completion(**ASKED)
     cooldown.ahead = 61.0
     if how is cancelled:
-        providers.say("primary", providers.Say(hold=silence))
+        providers["primary"].reply(Reply(hang=True))
 
     how(router, providers, run)
 
@@ -218,10 +227,15 @@ def test_a_probe_that_learns_nothing_gives_its_permit_back(
 
 
 def test_a_probe_that_is_out_of_rotation_gives_its_permit_back(
-    config: FallbackConfig, cooldown: Later, bench: Any, providers: Any, ask: Any, text: Any
+    config: FallbackConfig,
+    cooldown: Later,
+    bench: Any,
+    providers: ProviderServer,
+    ask: Any,
+    text: Any,
 ) -> None:
     """A primary that is paused when it is due is probed as soon as it is back."""
-    providers.fail("primary", 500, times=1)
+    providers["primary"].fail(500, times=1)
     router, _ = bench.managed(config)
     ask(router, "completion", **ASKED)
     cooldown.ahead = 61.0
@@ -234,10 +248,10 @@ def test_a_probe_that_is_out_of_rotation_gives_its_permit_back(
 
 
 def test_when_all_others_are_paused_one_that_cools_down_is_asked(
-    config: FallbackConfig, bench: Any, providers: Any, ask: Any, text: Any
+    config: FallbackConfig, bench: Any, providers: ProviderServer, ask: Any, text: Any
 ) -> None:
     """Never nobody: LiteLLM's pause is obeyed, the memory of a failure is not."""
-    providers.fail("primary", 500, times=1)
+    providers["primary"].fail(500, times=1)
     router, listener = bench.managed(config)
     ask(router, "completion", **ASKED)
     router.model_list[1]["model_info"]["blocked"] = True
@@ -246,11 +260,11 @@ def test_when_all_others_are_paused_one_that_cools_down_is_asked(
 
 
 def test_of_those_in_rotation_the_first_that_is_up_is_asked(
-    config: FallbackConfig, bench: Any, providers: Any, ask: Any, text: Any
+    config: FallbackConfig, bench: Any, providers: ProviderServer, ask: Any, text: Any
 ) -> None:
     """A pause of the first and a rest of the second leave the third."""
-    providers.fail("first", 500)
-    providers.fail("second", 500)
+    providers["first"].fail(500)
+    providers["second"].fail(500)
     router, listener = bench.managed(config, models=bench.chain("first", "second", "third"))
     router.model_list[0]["model_info"]["blocked"] = True
     said = [text(ask(router, "completion", **ASKED)) for _ in range(2)]
@@ -263,10 +277,10 @@ def test_of_those_in_rotation_the_first_that_is_up_is_asked(
 
 
 def test_a_stream_closes_a_probe(
-    config: FallbackConfig, cooldown: Later, bench: Any, providers: Any, run: Any
+    config: FallbackConfig, cooldown: Later, bench: Any, providers: ProviderServer, run: Any
 ) -> None:
     """A stream that was read to its end is an answer; one that broke doubles the rest."""
-    providers.say("primary", providers.Say(chunks=[], cut=True))
+    providers["primary"].reply(Reply(events=[], cut=True))
     router, listener = bench.managed(config)
 
     async def read() -> None:
@@ -275,7 +289,7 @@ def test_a_stream_closes_a_probe(
 
     run(read())
     cooldown.ahead = 61.0
-    providers.say("primary", providers.Say(chunks=[], cut=True))
+    providers["primary"].reply(Reply(events=[], cut=True))
     run(read())
     cooldown.ahead = 130.0
     run(read())
@@ -287,10 +301,10 @@ def test_a_stream_closes_a_probe(
 
 
 def test_a_router_that_is_made_anew_remembers(
-    config: FallbackConfig, bench: Any, providers: Any, ask: Any, text: Any
+    config: FallbackConfig, bench: Any, providers: ProviderServer, ask: Any, text: Any
 ) -> None:
     """One config for two Routers, and for one whose list is set again: the same targets."""
-    providers.fail("primary", 500)
+    providers["primary"].fail(500)
     models = bench.chain("primary", "backup")
     for one in models:
         del one["model_info"]["id"]
@@ -300,14 +314,14 @@ def test_a_router_that_is_made_anew_remembers(
     second, _ = bench.managed(config)
     for router in (first, second):
         assert text(ask(router, "completion", **ASKED)) == "hello from backup"
-    assert providers.count("primary") == 1
+    assert len(providers["primary"].requests) == 1
 
 
 def test_a_new_key_is_a_new_target(
-    config: FallbackConfig, bench: Any, providers: Any, ask: Any, text: Any
+    config: FallbackConfig, bench: Any, providers: ProviderServer, ask: Any, text: Any
 ) -> None:
     """`upsert_deployment` with another key makes another target of it, under the same id."""
-    providers.fail("primary", 401, times=1)
+    providers["primary"].fail(401, times=1)
     router, _ = bench.managed(config)
     ask(router, "completion", **ASKED)
     router.upsert_deployment(litellm.Deployment(**bench.deployment("primary", 0)))
@@ -315,7 +329,7 @@ def test_a_new_key_is_a_new_target(
     fresh = bench.deployment("primary", 0, api_key="another")
     router.upsert_deployment(litellm.Deployment(**fresh))
     assert text(ask(router, "completion", **ASKED)) == "hello from primary"
-    assert providers.seen["primary"][-1].headers["authorization"] == "Bearer another"
+    assert providers["primary"].requests[-1].headers["authorization"] == "Bearer another"
 
 
 def test_who_a_deployment_is(bench: Any) -> None:
@@ -353,20 +367,20 @@ def test_who_a_deployment_without_a_key_is(bench: Any, monkeypatch: pytest.Monke
 
 
 def test_a_callers_own_key_says_nothing_of_the_deployment(
-    config: FallbackConfig, bench: Any, providers: Any, ask: Any, text: Any
+    config: FallbackConfig, bench: Any, providers: ProviderServer, ask: Any, text: Any
 ) -> None:
     """A request that brought a dead key along does not send everybody to the fallback."""
-    providers.fail("primary", 401, times=1)
+    providers["primary"].fail(401, times=1)
     router, _ = bench.managed(config)
     ask(router, "completion", **ASKED, api_key="mine, and dead")
     assert text(ask(router, "completion", **ASKED)) == "hello from primary"
 
 
 def test_nothing_that_is_told_is_secret(
-    config: FallbackConfig, bench: Any, providers: Any, ask: Any
+    config: FallbackConfig, bench: Any, providers: ProviderServer, ask: Any
 ) -> None:
     """Neither a key nor an address is in a record, a target or what observers hear."""
-    providers.fail("primary", 401)
+    providers["primary"].fail(401)
     router, listener = bench.managed(config)
     answers = [ask(router, "completion", **ASKED) for _ in range(2)]
     told = str([record.to_dict() for record in listener.records]) + repr(listener.starts)
@@ -377,12 +391,12 @@ def test_nothing_that_is_told_is_secret(
 
 @pytest.mark.parametrize("theirs", [{}, {"timeout": 60.0}, {"request_timeout": 60.0}])
 def test_a_deadline_reaches_litellms_request(
-    theirs: Any, bench: Any, providers: Any, ask: Any, text: Any, silence: threading.Event
+    theirs: Any, bench: Any, providers: ProviderServer, ask: Any, text: Any
 ) -> None:
     """The primary gets what is not kept for the backup, whatever longer timeout LiteLLM has."""
-    providers.say("primary", providers.Say(hold=silence))
+    providers["primary"].reply(Reply(hang=True))
     router, listener = bench.managed(
-        FallbackConfig(deadline=6.0, reserve=4.0), models=bench.chain("primary", "backup")
+        FallbackConfig(deadline=2.4), models=bench.chain("primary", "backup")
     )
     answer = ask(router, "completion", **ASKED, **theirs)
     assert text(answer) == "hello from backup"
@@ -390,10 +404,10 @@ def test_a_deadline_reaches_litellms_request(
 
 
 def test_a_shorter_timeout_of_litellms_is_kept(
-    bench: Any, providers: Any, ask: Any, text: Any, silence: threading.Event
+    bench: Any, providers: ProviderServer, ask: Any, text: Any
 ) -> None:
     """A deadline shortens; it never gives more time than somebody wanted."""
-    providers.say("primary", providers.Say(hold=silence))
+    providers["primary"].reply(Reply(hang=True))
     router, listener = bench.managed(FallbackConfig(deadline=60.0))
     said = text(ask(router, "completion", **ASKED, timeout=0.3))
     assert said == "hello from backup"
@@ -401,27 +415,26 @@ def test_a_shorter_timeout_of_litellms_is_kept(
 
 
 def test_a_deadline_that_ran_out_ends_the_call(
-    bench: Any, providers: Any, ask: Any, silence: threading.Event
+    bench: Any, providers: ProviderServer, ask: Any
 ) -> None:
     """The last error comes out in LiteLLM's class, and its record says that time ran out."""
     for name in ("primary", "backup"):
-        providers.always[name] = providers.Say(hold=silence)
+        providers[name].standing = Reply(hang=True)
     config = FallbackConfig(deadline=0.8, reserve=0.4, max_attempts=5)
     router, listener = bench.managed(config)
     with pytest.raises(litellm.Timeout) as caught:
         ask(router, "completion", **ASKED)
-    silence.set()
     assert listener.record.why == "the deadline of 0.8 s left no time for more"
     assert vars(caught.value)["record"] == listener.record
     assert [one.kind for one in listener.record.attempts] == ["timeout", "timeout"]
 
 
 def test_a_provider_that_drips_does_not_outlast_a_deadline(
-    bench: Any, providers: Any, run: Any, silence: threading.Event
+    bench: Any, providers: ProviderServer, run: Any
 ) -> None:
     """In a task time is time: bytes that keep a connection alive do not count."""
-    providers.say("primary", providers.Say(chunks=[word("")], stall=silence))
-    config = FallbackConfig(deadline=6.0, reserve=4.0)
+    providers["primary"].reply(Reply(events=[word("")], hang=True))
+    config = FallbackConfig(deadline=2.4)
     router, listener = bench.managed(config)
 
     async def read() -> str:
@@ -434,10 +447,10 @@ def test_a_provider_that_drips_does_not_outlast_a_deadline(
 
 @pytest.mark.parametrize("drip", [": ping", word("")])
 def test_a_stream_without_a_first_token_is_the_backups(
-    drip: str, bench: Any, providers: Any, run: Any, silence: threading.Event
+    drip: str, bench: Any, providers: ProviderServer, run: Any
 ) -> None:
     """In a task to the point, also where the provider keeps the connection alive, by whatever."""
-    providers.say("primary", providers.Say(chunks=[word("")], stall=silence, drip=drip))
+    providers["primary"].reply(Reply(events=[word("")], hang=True, drip=drip))
     router, listener = bench.managed(FallbackConfig(first_token_timeout=0.4))
 
     async def read() -> str:
@@ -450,46 +463,60 @@ def test_a_stream_without_a_first_token_is_the_backups(
 
 @pytest.mark.parametrize("theirs", [{}, {"stream_timeout": 60.0}, {"timeout": 60.0}])
 def test_a_silent_stream_in_a_thread_is_the_backups(
-    theirs: Any, bench: Any, providers: Any, silence: threading.Event
+    theirs: Any, bench: Any, providers: ProviderServer
 ) -> None:
     """There LiteLLM's own timeout ends a silence: it is handed the first token's."""
-    providers.say("primary", providers.Say(hold=silence))
+    providers["primary"].reply(Reply(hang=True))
     router, listener = bench.managed(FallbackConfig(first_token_timeout=0.4))
     chunks = [*router.completion(**ASKED, stream=True, **theirs)]
     assert "".join(one.choices[0].delta.content or "" for one in chunks) == "hello from backup"
     assert listener.record.attempts[0].kind == "timeout"
 
 
-def test_what_the_opening_took_is_gone_from_the_first_token(run: Any) -> None:
+def test_what_the_opening_took_is_gone_from_the_first_token() -> None:
     """One budget for an attempt, however often LiteLLM is waited for."""
-    patience = Patience()
-    patience.give(60.0, Target("m"))
-    for _ in range(2):
-        run(patience.bear(asyncio.sleep(0.05)))
-    assert patience._left is not None
-    assert patience._left <= 59.9
+    patience, loop = Patience(), AheadLoop()
+
+    async def take(seconds: float) -> None:
+        loop.ahead += seconds
+
+    async def open_and_read() -> None:
+        patience.give(60.0, Target("m"))
+        await patience.bear(take(40))
+        await patience.bear(take(30))
+        await patience.bear(asyncio.sleep(1))
+
+    with (
+        asyncio.Runner(loop_factory=lambda: loop) as runner,
+        pytest.raises(litellm.Timeout, match="within 60 s"),
+    ):
+        runner.run(open_and_read())
 
 
-def test_a_reader_may_take_its_time(bench: Any, providers: Any, run: Any) -> None:
+def test_a_reader_may_take_its_time(bench: Any) -> None:
     """The time between two chunks that the caller spends is not the provider's."""
-    router, listener = bench.managed(FallbackConfig(first_token_timeout=0.5, idle_timeout=0.5))
+    router, listener = bench.managed(FallbackConfig(first_token_timeout=5.0, idle_timeout=5.0))
+    loop = AheadLoop()
 
     async def read() -> str:
         stream = await router.acompletion(**ASKED, stream=True)
-        await asyncio.sleep(0.6)
+        loop.ahead += 6.0
         said = (await anext(stream)).choices[0].delta.content or ""
-        await asyncio.sleep(0.6)
-        return said + "".join([one.choices[0].delta.content or "" async for one in stream])
+        loop.ahead += 6.0
+        said += "".join([one.choices[0].delta.content or "" async for one in stream])
+        await close_litellm_async_clients()
+        return said
 
-    assert run(read()) == "hello from primary"
+    with asyncio.Runner(loop_factory=lambda: loop) as runner:
+        assert runner.run(read()) == "hello from primary"
     assert listener.record.outcome == "success"
 
 
 def test_a_stream_that_falls_silent_after_content_goes_out(
-    bench: Any, providers: Any, run: Any, silence: threading.Event
+    bench: Any, providers: ProviderServer, run: Any
 ) -> None:
     """`idle_timeout` in a task: LiteLLM's Timeout, the record says interrupted."""
-    providers.say("primary", providers.Say(chunks=[word("hello")], stall=silence))
+    providers["primary"].reply(Reply(events=[word("hello")], hang=True))
     router, listener = bench.managed(FallbackConfig(first_token_timeout=9.0, idle_timeout=0.4))
     said: list[str] = []
 
@@ -504,9 +531,11 @@ def test_a_stream_that_falls_silent_after_content_goes_out(
     assert providers.order == ["primary"]
 
 
-def test_judges_and_gates_are_never_the_fallbacks(bench: Any, providers: Any, ask: Any) -> None:
+def test_judges_and_gates_are_never_the_fallbacks(
+    bench: Any, providers: ProviderServer, ask: Any
+) -> None:
     """`must_not_degrade` for all calls: not the chain's fallback, not LiteLLM's own."""
-    providers.fail("primary", 500)
+    providers["primary"].fail(500)
     models = [*bench.chain("primary", "backup"), bench.deployment("spare", None, group="spares")]
     router, listener = bench.managed(
         FallbackConfig(must_not_degrade=True), models=models, fallbacks=[{"deriver": ["spares"]}]
@@ -520,24 +549,24 @@ def test_judges_and_gates_are_never_the_fallbacks(bench: Any, providers: Any, as
 
 @pytest.mark.parametrize("said", [True, "true"])
 def test_one_request_must_not_degrade(
-    said: object, bench: Any, providers: Any, ask: Any, text: Any
+    said: object, bench: Any, providers: ProviderServer, ask: Any, text: Any
 ) -> None:
     """A request says so in its metadata; nothing of it reaches a provider or the next request."""
-    providers.fail("primary", 500)
+    providers["primary"].fail(500)
     router, listener = bench.managed(FallbackConfig(wait=0))
     with pytest.raises(litellm.InternalServerError):
         ask(router, "completion", **ASKED, metadata={"must_not_degrade": said})
     assert providers.order == ["primary", "primary"]
     assert listener.record.untried == (("backup", "the call must not degrade"),)
-    assert set(providers.seen["primary"][0].body) == {"messages", "model"}
+    assert set(providers["primary"].requests[0].body) == {"messages", "model"}
     assert text(ask(router, "completion", **ASKED)) == "hello from backup"
 
 
 def test_an_endpoint_with_a_bucket_of_its_own_must_not_degrade_either(
-    bench: Any, providers: Any, run: Any
+    bench: Any, providers: ProviderServer, run: Any
 ) -> None:
     """The Responses API has metadata of its own beside LiteLLM's; either may say so."""
-    providers.fail("primary", 500)
+    providers["primary"].fail(500)
     for bucket in ("metadata", "litellm_metadata"):
         router, listener = bench.managed(FallbackConfig(wait=0))
         asked: Any = {"litellm_metadata": {}, bucket: {"must_not_degrade": "true"}}
@@ -548,7 +577,7 @@ def test_an_endpoint_with_a_bucket_of_its_own_must_not_degrade_either(
 
 
 def test_a_paused_primary_is_not_replaced_where_that_must_not_be(
-    bench: Any, providers: Any, ask: Any
+    bench: Any, providers: ProviderServer, ask: Any
 ) -> None:
     """Nobody is asked, the error carries the record, and nobody takes it for an outage."""
     router, listener = bench.managed(FallbackConfig(must_not_degrade=True, cooldown=Cooldown()))
@@ -564,7 +593,7 @@ def test_a_paused_primary_is_not_replaced_where_that_must_not_be(
 
 
 def test_a_chain_that_is_paused_is_not_down(
-    config: FallbackConfig, bench: Any, providers: Any, ask: Any, text: Any
+    config: FallbackConfig, bench: Any, providers: ProviderServer, ask: Any, text: Any
 ) -> None:
     """LiteLLM's own "nobody is there" is no news of a provider; afterwards all is as before."""
     router, listener = bench.managed(config)
@@ -579,7 +608,9 @@ def test_a_chain_that_is_paused_is_not_down(
     assert not listener.switches
 
 
-def test_a_call_that_litellm_gives_up_on_is_closed(bench: Any, providers: Any, ask: Any) -> None:
+def test_a_call_that_litellm_gives_up_on_is_closed(
+    bench: Any, providers: ProviderServer, ask: Any
+) -> None:
     """Its own test switch ends a call before the machine does; the record is closed too."""
     router, listener = bench.managed()
     with pytest.raises(litellm.InternalServerError) as caught:
@@ -590,20 +621,20 @@ def test_a_call_that_litellm_gives_up_on_is_closed(bench: Any, providers: Any, a
 
 
 def test_a_primary_that_cools_down_is_asked_where_there_is_no_other(
-    config: FallbackConfig, bench: Any, providers: Any, ask: Any, text: Any
+    config: FallbackConfig, bench: Any, providers: ProviderServer, ask: Any, text: Any
 ) -> None:
     """A judge rather asks one that was down than nobody."""
-    providers.fail("primary", 500, times=1)
+    providers["primary"].fail(500, times=1)
     router, _ = bench.managed(config)
     ask(router, "completion", **ASKED)
     said = ask(router, "completion", **ASKED, metadata={"must_not_degrade": True})
     assert text(said) == "hello from primary"
 
 
-def test_a_retry_budget_bounds_repeats(bench: Any, providers: Any, ask: Any) -> None:
+def test_a_retry_budget_bounds_repeats(bench: Any, providers: ProviderServer, ask: Any) -> None:
     """Without one the last target is asked three times; with it the record says why not."""
     for name in ("primary", "backup"):
-        providers.fail(name, 500)
+        providers[name].fail(500)
     options: Any = {"max_attempts": 4, "wait": 0}
     budget = RetryBudget(ratio=0.0, min_per_second=0.1, window=10.0)
     for given, asked in ((None, 4), (budget, 3), (budget, 2)):
@@ -624,10 +655,10 @@ class AtOnce(TransportRecovery):
 
 
 def test_a_transport_is_given_another_chance(
-    bench: Any, providers: Any, ask: Any, text: Any
+    bench: Any, providers: ProviderServer, ask: Any, text: Any
 ) -> None:
     """The user's rebuild is called, and the primary asked once more, within the chain's limit."""
-    providers.fail("primary", times=1, drop=True)
+    providers["primary"].fail(times=1, drop=True)
     rebuilt: list[str] = []
     recovery = AtOnce(rebuild=lambda target: rebuilt.append(target.name))
     router, listener = bench.managed(FallbackConfig(transport_recovery=recovery))
@@ -637,12 +668,12 @@ def test_a_transport_is_given_another_chance(
     assert listener.record.attempts[1].note == "after time for its transport"
 
     providers.order.clear()
-    providers.fail("primary", times=2, drop=True)
+    providers["primary"].fail(times=2, drop=True)
     assert text(ask(router, "completion", **ASKED)) == "hello from backup"
     assert providers.order == ["primary", "primary", "backup"]
 
     providers.order.clear()
-    providers.fail("primary", times=1, drop=True)
+    providers["primary"].fail(times=1, drop=True)
     with pytest.raises(openai.APIError):
         ask(router, "completion", **ASKED, num_retries=0)
     assert providers.order == ["primary"]
@@ -651,10 +682,10 @@ def test_a_transport_is_given_another_chance(
 
 @pytest.mark.parametrize("members", [("primary",), ("primary", "backup")])
 def test_a_rebuild_that_fails_is_no_recovery(
-    members: tuple[str, ...], bench: Any, providers: Any, ask: Any
+    members: tuple[str, ...], bench: Any, providers: ProviderServer, ask: Any
 ) -> None:
     """The call goes on as without it, or ends with the provider's error, not with this one."""
-    providers.fail("primary", drop=True)
+    providers["primary"].fail(drop=True)
 
     def rebuild(_: Any) -> None:
         raise OSError("no, not today")
@@ -670,7 +701,7 @@ def test_a_rebuild_that_fails_is_no_recovery(
     assert listener.record.outcome == ("success" if members[1:] else "exhausted")
 
 
-def test_the_resilient_preset(bench: Any, providers: Any, ask: Any, text: Any) -> None:
+def test_the_resilient_preset(bench: Any, providers: ProviderServer, ask: Any, text: Any) -> None:
     """It has turns, which LiteLLM has not: the error says what to write, and that works."""
     with pytest.raises(FallbackConfigError) as caught:
         FallbackRoutingStrategy(FallbackConfig.resilient())
@@ -678,17 +709,17 @@ def test_the_resilient_preset(bench: Any, providers: Any, ask: Any, text: Any) -
     with pytest.raises(FallbackConfigError, match="resilient"):
         FallbackProxyHandler(FallbackConfig.resilient())
 
-    providers.fail("primary", 503)
+    providers["primary"].fail(503)
     router, _ = bench.managed(FallbackConfig.resilient(reset="iteration"))
     said = [text(ask(router, "completion", **ASKED)) for _ in range(2)]
     assert said == ["hello from backup"] * 2
     assert providers.order == ["primary", "backup", "backup"]
 
 
-def test_attempts_per_target_count(bench: Any, providers: Any, ask: Any) -> None:
+def test_attempts_per_target_count(bench: Any, providers: ProviderServer, ask: Any) -> None:
     """Each target has as many as it is given, the chain that many for each."""
     for name in ("primary", "backup"):
-        providers.fail(name, 500)
+        providers[name].fail(500)
     config = FallbackConfig(attempts_per_target=2, switch_after=2, wait=0)
     router, _ = bench.managed(config)
     with pytest.raises(openai.APIError):

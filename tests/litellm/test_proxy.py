@@ -6,7 +6,6 @@ import contextlib
 import os
 import shutil
 import signal
-import socket
 import subprocess
 import sys
 import tempfile
@@ -20,6 +19,9 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import openai
 import pytest
 import redis
+
+from tests.helpers.provider import ProviderServer, Reply
+from tests.helpers.redis_server import free_port
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -69,13 +71,7 @@ class Proxy(NamedTuple):
     log: Path
 
 
-def free_port() -> int:
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        return int(probe.getsockname()[1])
-
-
-def start(config: Any, providers: Any, folder: Path) -> Proxy:
+def start(config: Any, providers: ProviderServer, folder: Path) -> Proxy:
     """Start a Proxy, and do not wait for it."""
     port = free_port()
     path, log = folder / f"config-{port}.yaml", folder / f"proxy-{port}.log"
@@ -164,14 +160,15 @@ def sharing(config: Any, redis_port: int) -> Any:
 
 
 @pytest.fixture(scope="module")
-def upstream(make_providers: Any) -> Iterator[Any]:
-    serving = make_providers()
-    yield serving
-    serving.stop()
+def upstream() -> Iterator[ProviderServer]:
+    with ProviderServer() as serving:
+        yield serving
 
 
 @pytest.fixture(scope="module")
-def proxies(upstream: Any, request: pytest.FixtureRequest) -> Iterator[dict[str, Proxy]]:
+def proxies(
+    upstream: ProviderServer, request: pytest.FixtureRequest
+) -> Iterator[dict[str, Proxy]]:
     """Run every Proxy that the module needs: together, since each imports for a long time."""
     config = notebook_config()
     hooks_only = {**config, **HOOKS_ONLY}
@@ -198,8 +195,8 @@ def proxies(upstream: Any, request: pytest.FixtureRequest) -> Iterator[dict[str,
 
 
 @pytest.fixture
-def proxy(proxies: dict[str, Proxy], upstream: Any) -> Proxy:
-    upstream.forget()
+def proxy(proxies: dict[str, Proxy], upstream: ProviderServer) -> Proxy:
+    upstream.reset()
     return proxies["first"]
 
 
@@ -211,9 +208,9 @@ def text(raw: Any) -> str:
     return raw.parse().choices[0].message.content or ""
 
 
-def test_a_rate_limit_is_the_backups_answer(proxy: Proxy, upstream: Any) -> None:
+def test_a_rate_limit_is_the_backups_answer(proxy: Proxy, upstream: ProviderServer) -> None:
     """429 at the primary, 200 for the client, and headers that say who answered."""
-    upstream.fail("primary", 429, headers={"retry-after": "7"})
+    upstream["primary"].fail(429, headers={"retry-after": "7"})
 
     raw = ask(proxy)
 
@@ -227,7 +224,9 @@ def test_a_rate_limit_is_the_backups_answer(proxy: Proxy, upstream: Any) -> None
     assert raw.headers["x-honcho-fallback-reason"] == "rate_limit"
 
 
-def test_a_primary_that_answers_is_the_only_one_asked(proxy: Proxy, upstream: Any) -> None:
+def test_a_primary_that_answers_is_the_only_one_asked(
+    proxy: Proxy, upstream: ProviderServer
+) -> None:
     """The happy path says so in its headers."""
     raw = ask(proxy)
     assert text(raw) == "hello from primary"
@@ -238,66 +237,66 @@ def test_a_primary_that_answers_is_the_only_one_asked(proxy: Proxy, upstream: An
 
 @pytest.mark.parametrize("message", ["bad", "no tool named get_rate_limit"])
 def test_a_wrong_request_is_a_400_after_one_request(
-    message: str, proxy: Proxy, upstream: Any
+    message: str, proxy: Proxy, upstream: ProviderServer
 ) -> None:
     """The exact classifier: even where LiteLLM reads a rate limit in the text."""
-    upstream.fail("primary", 400, body={"error": {"message": message}})
+    upstream["primary"].fail(400, body={"error": {"message": message}})
     with pytest.raises(openai.APIStatusError) as caught:
         ask(proxy)
     assert upstream.order == ["primary"]
     assert caught.value.status_code in ({400} if message == "bad" else {400, 429})
 
 
-def test_nobody_answers(proxy: Proxy, upstream: Any) -> None:
+def test_nobody_answers(proxy: Proxy, upstream: ProviderServer) -> None:
     """The last provider's status comes out, after one request each."""
-    upstream.fail("primary", 500)
-    upstream.fail("backup", 503)
+    upstream["primary"].fail(500)
+    upstream["backup"].fail(503)
     with pytest.raises(openai.InternalServerError):
         ask(proxy)
     assert upstream.order == ["primary", "backup"]
 
 
 @pytest.mark.parametrize("broken", ["refused", "cut"])
-def test_streams(broken: str, proxy: Proxy, upstream: Any) -> None:
+def test_streams(broken: str, proxy: Proxy, upstream: ProviderServer) -> None:
     """Refused at the opening or broken before content, the stream is the backup's."""
     if broken == "refused":
-        upstream.fail("primary", 500)
+        upstream["primary"].fail(500)
     else:
-        upstream.say("primary", upstream.Say(chunks=[], cut=True))
+        upstream["primary"].reply(Reply(events=[], cut=True))
     stream = proxy.client.chat.completions.create(model="deriver", messages=MESSAGES, stream=True)
     words = [chunk.choices[0].delta.content or "" for chunk in stream if chunk.choices]
     assert "".join(words) == "hello from backup"
     assert upstream.order == ["primary", "backup"]
 
 
-def test_twenty_clients_at_once(proxy: Proxy, upstream: Any) -> None:
+def test_twenty_clients_at_once(proxy: Proxy, upstream: ProviderServer) -> None:
     """Each gets the backup's answer, the primary one request for each."""
-    upstream.fail("primary", 503)
+    upstream["primary"].fail(503)
     with ThreadPoolExecutor(20) as pool:
         said = list(pool.map(lambda _: text(ask(proxy)), range(20)))
     assert said == ["hello from backup"] * 20
-    assert upstream.count("primary") == upstream.count("backup") == 20
+    assert len(upstream["primary"].requests) == len(upstream["backup"].requests) == 20
 
 
-def test_documented_hooks_only(proxies: dict[str, Proxy], upstream: Any) -> None:
+def test_documented_hooks_only(proxies: dict[str, Proxy], upstream: ProviderServer) -> None:
     """Without the strategy: switches by class of error; a rate limit in the text fools LiteLLM."""
     proxy = proxies["hooks only"]
-    upstream.forget()
-    upstream.fail("primary", 500)
+    upstream.reset()
+    upstream["primary"].fail(500)
     raw = ask(proxy)
     assert text(raw) == "hello from backup"
     assert upstream.order == ["primary", "backup"]
     assert raw.headers["x-litellm-model-id"] == "backup"
     assert "x-honcho-fallback-attempts" not in raw.headers
 
-    upstream.forget()
-    upstream.fail("primary", 400)
+    upstream.reset()
+    upstream["primary"].fail(400)
     with pytest.raises(openai.BadRequestError):
         ask(proxy)
     assert upstream.order == ["primary"]
 
-    upstream.forget()
-    upstream.fail("primary", 400, body={"error": {"message": "no tool named get_rate_limit"}})
+    upstream.reset()
+    upstream["primary"].fail(400, body={"error": {"message": "no tool named get_rate_limit"}})
     assert text(ask(proxy)) == "hello from backup"
 
 
@@ -306,11 +305,11 @@ def test_documented_hooks_only(proxies: dict[str, Proxy], upstream: Any) -> None
 @pytest.mark.xfail(strict=False, reason="soon after its start; the cause is not known")
 @pytest.mark.skipif(shutil.which("redis-server") is None, reason=NO_REDIS)
 def test_a_second_proxy_on_the_same_redis_knows_the_cooldown(
-    proxies: dict[str, Proxy], upstream: Any, redis_port: int
+    proxies: dict[str, Proxy], upstream: ProviderServer, redis_port: int
 ) -> None:
     """A target that one process cools down is passed over by the other."""
-    upstream.forget()
-    upstream.fail("primary", 429)
+    upstream.reset()
+    upstream["primary"].fail(429)
     with redis.Redis(port=redis_port) as shared:
         shared.flushall()  # what the tests before have cooled
         assert text(ask(proxies["first"], "cooling")) == "hello from backup"
@@ -323,11 +322,11 @@ def test_a_second_proxy_on_the_same_redis_knows_the_cooldown(
     assert raw.headers["x-honcho-fallback-answered-by"] == "cooling-backup"
 
 
-def test_a_proxy_that_remembers(proxies: dict[str, Proxy], upstream: Any) -> None:
+def test_a_proxy_that_remembers(proxies: dict[str, Proxy], upstream: ProviderServer) -> None:
     """Options come from a module beside the YAML; one request says that it must not degrade."""
     proxy = proxies["remembering"]
-    upstream.forget()
-    upstream.fail("primary", 500)
+    upstream.reset()
+    upstream["primary"].fail(500)
     said = [ask(proxy) for _ in range(3)]
     assert [text(raw) for raw in said] == ["hello from backup"] * 3
     assert upstream.order == ["primary", "backup", "backup", "backup"]
@@ -339,4 +338,4 @@ def test_a_proxy_that_remembers(proxies: dict[str, Proxy], upstream: Any) -> Non
             model="deriver", messages=MESSAGES, extra_body={"metadata": {"must_not_degrade": True}}
         )
     assert {*upstream.order} == {"primary"}
-    assert "must_not_degrade" not in str(upstream.seen["primary"][-1].body)
+    assert "must_not_degrade" not in str(upstream["primary"].requests[-1].body)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import gc
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import litellm
 import pytest
@@ -14,6 +14,9 @@ from litellm.types.router import CustomRoutingStrategyBase
 from honcho_fallback import FallbackConfig, FallbackConfigError
 from honcho_fallback_litellm import FallbackRoutingStrategy
 from honcho_fallback_litellm._registration import warn_about_gates
+
+if TYPE_CHECKING:
+    from tests.helpers.provider import ProviderServer
 
 MESSAGES = [{"role": "user", "content": "hello"}]
 
@@ -85,9 +88,11 @@ def test_max_retries_is_warned_of(bench: Any, caplog: pytest.LogCaptureFixture) 
     assert "max_retries of primary in group deriver has no effect" in caplog.text
 
 
-def test_max_retries_has_no_effect(bench: Any, providers: Any, ask: Any, text: Any) -> None:
+def test_max_retries_has_no_effect(
+    bench: Any, providers: ProviderServer, ask: Any, text: Any
+) -> None:
     """(1) One request at the dead primary, whatever its deployment says."""
-    providers.fail("primary", 500)
+    providers["primary"].fail(500)
     router, _ = bench.managed(models=bench.chain("primary", "backup", max_retries=4))
     ask(router, "completion", model="deriver", messages=MESSAGES)
     assert providers.order == ["primary", "backup"]
@@ -123,10 +128,10 @@ def test_one_strategy_serves_one_router(bench: Any) -> None:
 
 
 def test_the_strategy_survives_update_settings(
-    bench: Any, providers: Any, ask: Any, text: Any
+    bench: Any, providers: ProviderServer, ask: Any, text: Any
 ) -> None:
     """(11) LiteLLM removes a custom strategy on such a change, without a word; ours stays."""
-    providers.fail("primary", 500)
+    providers["primary"].fail(500)
     router, listener = bench.managed()
 
     router.update_settings(routing_strategy="least-busy", num_retries=0)
@@ -138,7 +143,7 @@ def test_the_strategy_survives_update_settings(
 
 
 def test_a_strategy_that_was_replaced_says_so(
-    bench: Any, providers: Any, ask: Any, caplog: pytest.LogCaptureFixture
+    bench: Any, providers: ProviderServer, ask: Any, caplog: pytest.LogCaptureFixture
 ) -> None:
     """(11) Somebody else's strategy wins, loudly, once."""
     router, listener = bench.managed()
@@ -177,18 +182,18 @@ def test_a_router_that_is_gone_is_no_runtime_error() -> None:
 
 
 def test_a_deployment_that_comes_later_joins_the_chain(
-    bench: Any, providers: Any, ask: Any, text: Any
+    bench: Any, providers: ProviderServer, ask: Any, text: Any
 ) -> None:
     """The chain is what the Router holds, call by call."""
     router, _ = bench.managed(models=bench.chain("primary"))
     late = bench.deployment("late", 1)
     router.add_deployment(litellm.Deployment(**late))
-    providers.fail("primary", 500)
+    providers["primary"].fail(500)
     assert text(ask(router, "completion", model="deriver", messages=MESSAGES)) == "hello from late"
 
 
 def test_ranks_that_change_change_the_order(
-    bench: Any, providers: Any, ask: Any, text: Any
+    bench: Any, providers: ProviderServer, ask: Any, text: Any
 ) -> None:
     """A new model list with the same deployments is a new chain."""
     router, _ = bench.managed(models=bench.chain("one", "two"))
@@ -226,7 +231,9 @@ def test_a_langfuse_callback_set_after_the_router_is_warned_of_once(
     assert caplog.text.count("LangfuseLogger is on beside the strategy's observers") == 1
 
 
-def test_targets_are_described_without_secrets(bench: Any, providers: Any, ask: Any) -> None:
+def test_targets_are_described_without_secrets(
+    bench: Any, providers: ProviderServer, ask: Any
+) -> None:
     """Model, provider, the deployment's id or model, its window; no key, no address."""
     models = [
         bench.deployment("primary", 0, model="openai/gpt-4o"),

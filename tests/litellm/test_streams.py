@@ -2,32 +2,33 @@
 
 from __future__ import annotations
 
-import json
 import logging
 from importlib.metadata import version
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import litellm
 import openai
 import pytest
 
+from tests.helpers import wire
+from tests.helpers.provider import Reply
+from tests.helpers.wire import CHAT_USAGE
+from tests.helpers.wire import chat_word as word
+
+if TYPE_CHECKING:
+    from tests.helpers.provider import ProviderServer
+
 VERSION = tuple(int(part) for part in version("litellm").split(".")[:2])
 MESSAGES = [{"role": "user", "content": "hello"}]
-EVENT = {"id": "c1", "object": "chat.completion.chunk", "created": 1, "model": "m"}
+
+
+NO_CONTENT = word("")
+OVERLOADED = wire.event(wire.anthropic_error("Overloaded", "overloaded_error"), "error")
 
 
 def error_event(kind: str, code: str | None = None) -> str:
-    """Write an error as OpenAI sends it inside a stream."""
-    return "data: " + json.dumps({"error": {"message": "own words", "type": kind, "code": code}})
-
-
-def word(text: str, role: str | None = None) -> str:
-    """Write a chunk with content."""
-    delta = {"content": text} if role is None else {"role": role, "content": text}
-    return "data: " + json.dumps({**EVENT, "choices": [{"index": 0, "delta": delta}]})
-
-
-NO_CONTENT = word("", "assistant")
+    """Write an error into a stream."""
+    return wire.event(wire.openai_error(kind=kind, code=code))
 
 
 @pytest.fixture(params=["sync", "async", "sync in a loop"])
@@ -63,7 +64,9 @@ def said(chunks: list[Any]) -> str:
     return "".join(chunk.choices[0].delta.content or "" for chunk in chunks if chunk.choices)
 
 
-def test_a_stream_that_works_is_left_alone(bench: Any, providers: Any, read: Any) -> None:
+def test_a_stream_that_works_is_left_alone(
+    bench: Any, providers: ProviderServer, read: Any
+) -> None:
     """The caller gets LiteLLM's own class of stream and each of its chunks."""
     router, listener = bench.managed()
     chunks: list[Any] = []
@@ -80,34 +83,38 @@ def test_a_stream_that_works_is_left_alone(bench: Any, providers: Any, read: Any
     assert stream._hidden_params["fallback"] == record.to_dict()
 
 
-def test_usage_is_asked_for_and_not_shown(bench: Any, providers: Any, read: Any) -> None:
+def test_usage_is_asked_for_and_not_shown(
+    bench: Any, providers: ProviderServer, read: Any
+) -> None:
     """The record knows what a stream cost; a caller who did not ask sees no extra chunk."""
     router, listener = bench.managed()
     chunks: list[Any] = []
     read(router, chunks)
 
-    assert providers.seen["primary"][0].body["stream_options"] == {"include_usage": True}
+    assert providers["primary"].requests[0].body["stream_options"] == {"include_usage": True}
     assert listener.record.usage is not None
-    assert listener.record.usage["total_tokens"] == 7
+    assert listener.record.usage["total_tokens"] == CHAT_USAGE["total_tokens"]
     assert all(chunk.choices[0].delta or chunk.choices[0].finish_reason for chunk in chunks)
     assert [getattr(chunk, "usage", None) for chunk in chunks] == [None] * len(chunks)
 
 
-def test_usage_that_was_asked_for_is_shown(bench: Any, providers: Any, read: Any) -> None:
+def test_usage_that_was_asked_for_is_shown(
+    bench: Any, providers: ProviderServer, read: Any
+) -> None:
     """A caller's own include_usage is theirs."""
     router, listener = bench.managed()
     chunks: list[Any] = []
     read(router, chunks, stream_options={"include_usage": True})
-    assert chunks[-1].usage.total_tokens == 7
-    assert listener.record.usage["total_tokens"] == 7
+    assert chunks[-1].usage.total_tokens == CHAT_USAGE["total_tokens"]
+    assert listener.record.usage["total_tokens"] == CHAT_USAGE["total_tokens"]
 
 
 @pytest.mark.parametrize("status", [429, 500, 529])
 def test_a_stream_refused_at_its_opening_is_the_backups(
-    status: int, bench: Any, providers: Any, read: Any
+    status: int, bench: Any, providers: ProviderServer, read: Any
 ) -> None:
     """(1) An HTTP error instead of a stream switches like any other."""
-    providers.fail("primary", status)
+    providers["primary"].fail(status)
     router, listener = bench.managed()
     chunks: list[Any] = []
 
@@ -123,10 +130,10 @@ def test_a_stream_refused_at_its_opening_is_the_backups(
 
 
 PRE_CONTENT: dict[str, dict[str, Any]] = {
-    "cut before any chunk": {"chunks": [], "cut": True},
-    "cut after the role": {"chunks": [NO_CONTENT], "cut": True},
-    "error event": {"chunks": [NO_CONTENT, error_event("server_error")]},
-    "quota event": {"chunks": [error_event("insufficient_quota", "insufficient_quota")]},
+    "cut before any chunk": {"events": [], "cut": True},
+    "cut after the role": {"events": [NO_CONTENT], "cut": True},
+    "error event": {"events": [NO_CONTENT, error_event("server_error")]},
+    "quota event": {"events": [error_event("insufficient_quota", "insufficient_quota")]},
 }
 
 
@@ -134,14 +141,13 @@ PRE_CONTENT: dict[str, dict[str, Any]] = {
 def test_a_stream_that_breaks_before_content_is_recovered(
     name: str,
     bench: Any,
-    providers: Any,
+    providers: ProviderServer,
     read: Any,
     caplog: pytest.LogCaptureFixture,
     request: pytest.FixtureRequest,
 ) -> None:
     """(8) Once; nobody sees a chunk of the failed attempt, and LiteLLM logs no error."""
-    said_by_primary = type_of_say(providers)(**PRE_CONTENT[name])
-    providers.say("primary", said_by_primary)
+    providers["primary"].reply(Reply(**PRE_CONTENT[name]))
     router, listener = bench.managed()
     chunks: list[Any] = []
 
@@ -152,19 +158,20 @@ def test_a_stream_that_breaks_before_content_is_recovered(
     assert providers.order == ["primary", "backup"]
     assert [a.target for a in listener.record.attempts] == ["primary", "backup"]
     assert listener.record.attempts[0].kind is not None
-    assert listener.record.usage["total_tokens"] == 7
+    assert listener.record.usage["total_tokens"] == CHAT_USAGE["total_tokens"]
     assert len(listener.switches) == 1
     # LiteLLM logs where it may not start a sync stream over: before 1.106, and inside a loop.
     if VERSION >= (1, 106) and "sync in a loop" not in request.node.name:
         assert not [one for one in caplog.records if one.levelno >= logging.ERROR]
 
 
-def test_a_chain_of_breaking_streams_asks_each_once(bench: Any, providers: Any, read: Any) -> None:
+def test_a_chain_of_breaking_streams_asks_each_once(
+    bench: Any, providers: ProviderServer, read: Any
+) -> None:
     """(4) Broken streams and refusals mix; each target is asked once, the last error comes out."""
-    say = type_of_say(providers)
-    providers.say("first", say(chunks=[NO_CONTENT], cut=True))
-    providers.fail("second", 500)
-    providers.say("third", say(chunks=[error_event("server_error")]))
+    providers["first"].reply(Reply(events=[NO_CONTENT], cut=True))
+    providers["second"].fail(500)
+    providers["third"].reply(Reply(events=[error_event("server_error")]))
     router, listener = bench.managed(models=bench.chain("first", "second", "third"))
 
     with pytest.raises(openai.APIError) as caught:
@@ -177,16 +184,16 @@ def test_a_chain_of_breaking_streams_asks_each_once(bench: Any, providers: Any, 
 
 
 def test_nothing_of_a_failed_attempt_is_left(
-    bench: Any, providers: Any, read: Any, content_listener: Any
+    bench: Any, providers: ProviderServer, read: Any, content_listener: Any
 ) -> None:
     """(8) Neither its chunks nor what it said that it cost, for the caller and for observers."""
     cost = {"prompt_tokens": 99, "completion_tokens": 99, "total_tokens": 198}
-    costly = "data: " + json.dumps({**EVENT, "choices": [], "usage": cost})
+    costly = wire.event(wire.chat_chunk(None, usage=cost))
     asked = {"stream_options": {"include_usage": False}}
     router, listener = bench.managed(listener=content_listener)
     fine: list[Any] = []
     read(router, fine, **asked)
-    providers.say("primary", type_of_say(providers)(chunks=[NO_CONTENT, costly], cut=True))
+    providers["primary"].reply(Reply(events=[NO_CONTENT, costly], cut=True))
     chunks: list[Any] = []
 
     read(router, chunks, **asked)
@@ -199,12 +206,11 @@ def test_nothing_of_a_failed_attempt_is_left(
 
 @pytest.mark.parametrize("cut", [True, False])
 def test_after_content_the_error_goes_out(
-    cut: bool, bench: Any, providers: Any, read: Any
+    cut: bool, bench: Any, providers: ProviderServer, read: Any
 ) -> None:
     """(8) What has been handed out is not replayed; the error is the provider's."""
-    say = type_of_say(providers)
     tail = [] if cut else [error_event("server_error")]
-    providers.say("primary", say(chunks=[NO_CONTENT, word("hello "), *tail], cut=cut))
+    providers["primary"].reply(Reply(events=[NO_CONTENT, word("hello "), *tail], cut=cut))
     router, listener = bench.managed()
     chunks: list[Any] = []
 
@@ -218,12 +224,12 @@ def test_after_content_the_error_goes_out(
     assert vars(caught.value)["record"] == listener.record
 
 
-def test_a_tool_call_is_content(bench: Any, providers: Any, read: Any) -> None:
+def test_a_tool_call_is_content(bench: Any, providers: ProviderServer, read: Any) -> None:
     """(8) Arguments that have been handed out are not replayed by another target either."""
     function = {"name": "look", "arguments": "{"}
     delta = {"tool_calls": [{"index": 0, "id": "t1", "type": "function", "function": function}]}
-    chunk = "data: " + json.dumps({**EVENT, "choices": [{"index": 0, "delta": delta}]})
-    providers.say("primary", type_of_say(providers)(chunks=[NO_CONTENT, chunk], cut=True))
+    chunk = wire.event(wire.chat_chunk(delta))
+    providers["primary"].reply(Reply(events=[NO_CONTENT, chunk], cut=True))
     router, listener = bench.managed()
     with pytest.raises(openai.APIError):
         read(router, [])
@@ -240,11 +246,10 @@ def test_a_class_of_streams_is_made_once(bench: Any) -> None:
 
 
 def test_a_clean_end_without_a_stop_is_litellms_stop(
-    bench: Any, providers: Any, read: Any
+    bench: Any, providers: ProviderServer, read: Any
 ) -> None:
     """Documented: LiteLLM invents `stop` where a stream just ends; 1.109 calls it an error."""
-    say = type_of_say(providers)
-    providers.say("primary", say(chunks=[NO_CONTENT, word("hel")]))
+    providers["primary"].reply(Reply(events=[NO_CONTENT, word("hel")]))
     router, listener = bench.managed()
     chunks: list[Any] = []
     if VERSION >= (1, 109):
@@ -258,9 +263,11 @@ def test_a_clean_end_without_a_stop_is_litellms_stop(
     assert listener.record.outcome == "success"
 
 
-def test_a_wrong_request_in_a_stream_surfaces(bench: Any, providers: Any, read: Any) -> None:
+def test_a_wrong_request_in_a_stream_surfaces(
+    bench: Any, providers: ProviderServer, read: Any
+) -> None:
     """(2) One request, LiteLLM's own class."""
-    providers.fail("primary", 400)
+    providers["primary"].fail(400)
     router, listener = bench.managed()
     with pytest.raises(litellm.BadRequestError):
         read(router, [])
@@ -268,7 +275,9 @@ def test_a_wrong_request_in_a_stream_surfaces(bench: Any, providers: Any, read: 
     assert listener.record.outcome == "rejected"
 
 
-def test_a_reader_that_stops_early_abandons_the_call(bench: Any, providers: Any, run: Any) -> None:
+def test_a_reader_that_stops_early_abandons_the_call(
+    bench: Any, providers: ProviderServer, run: Any
+) -> None:
     """The record is closed, and LiteLLM's stream with it."""
     router, listener = bench.managed()
 
@@ -297,22 +306,20 @@ def test_a_stream_that_is_dropped_unread_closes_its_record(bench: Any) -> None:
 @pytest.mark.parametrize("method", ["aresponses", "aanthropic_messages"])
 @pytest.mark.parametrize("status", [500, None])
 def test_streams_of_other_endpoints_switch(
-    method: str, status: int | None, bench: Any, providers: Any, run: Any
+    method: str, status: int | None, bench: Any, providers: ProviderServer, run: Any
 ) -> None:
     """(1) Responses and Messages: refused at the opening, or broken before content."""
     for needed in ("soundfile", "backoff"):
         pytest.importorskip(
             needed, reason="LiteLLM's Messages streams import the Proxy's packages"
         )
-    say = type_of_say(providers)
     anthropic = method == "aanthropic_messages"
     if status:
-        providers.fail("primary", status)
+        providers["primary"].fail(status)
     elif anthropic:
-        told = {"type": "error", "error": {"type": "overloaded_error", "message": "own words"}}
-        providers.say("primary", say(chunks=[f"event: error\ndata: {json.dumps(told)}"]))
+        providers["primary"].reply(Reply(events=[OVERLOADED]))
     else:
-        providers.say("primary", say(chunks=[], cut=True))
+        providers["primary"].reply(Reply(events=[], cut=True))
     provider = "anthropic" if anthropic else "openai"
     models = [
         bench.deployment(name, rank, model=f"{provider}/{name}-model")
@@ -355,18 +362,16 @@ def test_what_litellm_wraps_inside_itself_does_not_come_out(bench: Any) -> None:
 
 
 def test_an_empty_stream_shows_nothing_of_the_one_before(
-    bench: Any, providers: Any, run: Any
+    bench: Any, providers: ProviderServer, run: Any
 ) -> None:
     """(8) Where the second target says nothing at all, the first one's opening stays hidden."""
     for needed in ("soundfile", "backoff"):
         pytest.importorskip(
             needed, reason="LiteLLM's Messages streams import the Proxy's packages"
         )
-    say = type_of_say(providers)
-    opening = 'event: message_start\ndata: {"type": "message_start", "message": {"id": "m1"}}'
-    event = f"event: error\ndata: {json.dumps(OVERLOADED)}"
-    providers.say("primary", say(chunks=[opening, event]))
-    providers.say("backup", say(chunks=[]))
+    opening = wire.named_event("message_start", message={"id": "m1"})
+    providers["primary"].reply(Reply(events=[opening, OVERLOADED]))
+    providers["backup"].reply(Reply(events=[]))
     models = bench.chain("primary", "backup", model="anthropic/some-model")
     router, _ = bench.managed(models=models)
 
@@ -379,13 +384,11 @@ def test_an_empty_stream_shows_nothing_of_the_one_before(
     assert providers.order == ["primary", "backup"]
 
 
-OVERLOADED = {"type": "error", "error": {"type": "overloaded_error", "message": "Overloaded"}}
-
-
-def test_anthropics_overload_inside_a_stream_is_one(bench: Any, providers: Any, read: Any) -> None:
+def test_anthropics_overload_inside_a_stream_is_one(
+    bench: Any, providers: ProviderServer, read: Any
+) -> None:
     """LiteLLM drops an error event's type and makes 500 of it; the word that is left counts."""
-    event = f"event: error\ndata: {json.dumps(OVERLOADED)}"
-    providers.say("primary", type_of_say(providers)(chunks=[event]))
+    providers["primary"].reply(Reply(events=[OVERLOADED]))
     models = bench.chain("primary", "backup")
     models[0]["litellm_params"]["model"] = "anthropic/primary-model"
     router, listener = bench.managed(models=models)
@@ -393,8 +396,3 @@ def test_anthropics_overload_inside_a_stream_is_one(bench: Any, providers: Any, 
     read(router, chunks)
     assert said(chunks) == "hello from backup"
     assert listener.record.attempts[0].kind == "overloaded"
-
-
-def type_of_say(providers: Any) -> Any:
-    """Return the class of what a provider says; conftest modules cannot be imported."""
-    return providers.Say

@@ -16,6 +16,8 @@ from honcho_fallback import FallbackConfig
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
+    from tests.helpers.provider import ProviderServer
+
 pytest.importorskip("redis")
 
 # Another process imports LiteLLM first, which takes seconds.
@@ -51,10 +53,10 @@ def connections_are_gone() -> Iterator[None]:
 
 
 def test_a_cooldown_of_one_process_is_known_to_the_other(
-    bench: Any, providers: Any, run: Any, redis_port: int
+    bench: Any, providers: ProviderServer, run: Any, redis_port: int
 ) -> None:
     """A primary that refused one process is not asked by the other; without Redis it is."""
-    providers.fail("primary", 429)
+    providers["primary"].fail(429)
     models = [
         bench.deployment(f"{group}-{name}", rank, group=group, api_base=f"{providers.url}/{name}")
         for group in ("sync", "async")
@@ -89,7 +91,7 @@ def test_a_cooldown_of_one_process_is_known_to_the_other(
         ["async-primary", "async-backup"],
         ["async-backup"],
     ]
-    assert providers.count("primary") == 4
+    assert len(providers["primary"].requests) == 4
 
 
 PROBING_PROCESS = """
@@ -121,7 +123,7 @@ print(json.dumps([answer._hidden_params["fallback"] for answer in answers]))
 
 
 def test_a_cooldown_in_redis_is_one_for_all_processes(
-    bench: Any, providers: Any, run: Any, redis_port: int
+    bench: Any, providers: ProviderServer, run: Any, redis_port: int
 ) -> None:
     """What a sync, an async and a streaming call learn here, a Router elsewhere goes by.
 
@@ -135,7 +137,7 @@ def test_a_cooldown_in_redis_is_one_for_all_processes(
         for group in ("sync", "async")
         for rank, name in enumerate(("primary", "backup"))
     ]
-    providers.fail("primary", 503)
+    providers["primary"].fail(503)
     router, _ = bench.managed(FallbackConfig(cooldown=cooldown), models=models)
     router.completion(model="sync", messages=MESSAGES)
 
@@ -164,5 +166,5 @@ def test_a_cooldown_in_redis_is_one_for_all_processes(
     records = json.loads(other.stdout.splitlines()[-1])
     assert [one["answered_by"].split("-")[1] for one in records] == ["backup"] * 4
     assert all("it was cooling down" in one["untried"][0]["why"] for one in records)
-    assert providers.count("primary") == 2
+    assert len(providers["primary"].requests) == 2
     assert "key-of" not in other.stdout

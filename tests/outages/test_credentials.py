@@ -15,11 +15,11 @@ from typing import TYPE_CHECKING, Any
 from urllib.parse import parse_qs
 
 import pytest
-from scripted import ProviderError
 from werkzeug import Response
 
 from honcho_fallback import Credential, FallbackConfig, FallbackConfigError, FallbackPolicy, Target
 from honcho_fallback.credentials import ApiKey, CredentialError, OAuthCredential
+from honcho_fallback.testing import StatusError
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -92,7 +92,7 @@ def ask_with(portal: Portal) -> Any:
         assert attempt.target.credential is not None
         token = attempt.target.credential.get()
         if not portal.accepts(token):
-            raise ProviderError(401)
+            raise StatusError(401)
         return str(token)
 
     return ask
@@ -110,7 +110,7 @@ async def test_five_tasks_with_a_401_refresh_once(portal: Portal) -> None:
         token = credential.get()
         await gate.wait()
         if token == refused:
-            raise ProviderError(401)
+            raise StatusError(401)
         return str(token)
 
     tasks = [asyncio.create_task(policy.acall(ask)) for _ in range(5)]
@@ -288,7 +288,7 @@ async def test_where_the_one_who_led_is_cancelled_the_next_leads() -> None:
 
     async def ask(_: Attempt) -> int:
         if not slow.refreshed:
-            raise ProviderError(401)
+            raise StatusError(401)
         return slow.refreshed
 
     tasks = [asyncio.create_task(policy.acall(ask)) for _ in range(3)]

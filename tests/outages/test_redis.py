@@ -14,7 +14,6 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import pytest
-from scripted import DRIVERS, ProviderError, Script
 
 from honcho_fallback import (
     FallbackConfig,
@@ -24,6 +23,8 @@ from honcho_fallback import (
 )
 from honcho_fallback.credentials import ApiKey
 from honcho_fallback.redis import RedisCooldown
+from honcho_fallback.testing import StatusError
+from tests.helpers.scripted import DRIVERS, repeating
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -31,10 +32,11 @@ if TYPE_CHECKING:
     import redis
 
     from honcho_fallback import FallbackRun
+    from honcho_fallback.testing import Script
 
 WORKER = Path(__file__).with_name("worker.py")
 PREFIX = "{honcho_fallback:cooldown}:"
-DOWN = ProviderError(503)
+DOWN = StatusError(503)
 
 
 def chain(*names: str) -> list[Target]:
@@ -104,7 +106,7 @@ def test_what_one_process_learns_the_others_know(
 ) -> None:
     """AILA#142: one failure, and nobody else asks; one probe, and everybody is back."""
     one, two, three = policy(), policy(), policy()
-    script = Script(primary=[DOWN, "back"], fallback=["hello"])
+    script = repeating(primary=[DOWN, "back"], fallback=["hello"])
     for asked in (one, two, three, one):
         assert drive(driver, asked, script, asked.start()) == "hello"
     assert script.asked.count("primary") == 1
@@ -121,7 +123,7 @@ def test_one_process_probes_and_the_others_stay(
 ) -> None:
     """Half-open over processes: the permit has one owner, and failure doubles for all."""
     one, two = policy(), policy()
-    one.call(Script(primary=[DOWN], fallback=["hello"]).ask)
+    one.call(repeating(primary=[DOWN], fallback=["hello"]).ask)
     make_due(redis_client)
     probe, other, sibling = one.start(), two.start(), one.start()
     for owner, run in ((one, probe), (two, other), (one, sibling)):
@@ -132,7 +134,7 @@ def test_one_process_probes_and_the_others_stay(
     probe.succeed()
     one.perform(probe)
     assert held(redis_client)["failures"] == "1"
-    script = Script(fallback=["hello"])
+    script = repeating(fallback=["hello"])
     two.call(script.ask)
     assert script.asked == ["fallback"]
 
@@ -143,7 +145,7 @@ def test_a_probe_that_ends_without_news_blocks_nobody(
 ) -> None:
     """A cancelled probe gives its permit back; one whose process died loses it after a while."""
     one, two = policy(), policy()
-    one.call(Script(primary=[DOWN], fallback=["hello"]).ask)
+    one.call(repeating(primary=[DOWN], fallback=["hello"]).ask)
     make_due(redis_client)
     probe = one.start()
     one.perform(probe)
@@ -152,7 +154,7 @@ def test_a_probe_that_ends_without_news_blocks_nobody(
         one.perform(probe)
     else:
         redis_client.hset(PREFIX + chain()[0].identity, "leased", 0)
-    assert two.call(Script(primary=["back"]).ask) == "back"
+    assert two.call(repeating(primary=["back"]).ask) == "back"
 
 
 @pytest.mark.parametrize("how", ["call", "acall"])
@@ -160,7 +162,7 @@ def test_eight_processes_send_one_probe_per_window(
     redis_url: str, redis_client: redis.Redis, policy: Callable[..., FallbackPolicy], how: str
 ) -> None:
     """Eight processes with ten calls each ask a dead primary once per window, not eight times."""
-    policy().call(Script(primary=[DOWN], fallback=["hello"]).ask)
+    policy().call(repeating(primary=[DOWN], fallback=["hello"]).ask)
     make_due(redis_client)
     command = [sys.executable, "-W", "error", str(WORKER), redis_url, "10", how]
     workers = [subprocess.Popen(command) for _ in range(8)]
@@ -182,7 +184,7 @@ def test_the_servers_clock_counts_and_every_key_expires(
     policy: Callable[..., FallbackPolicy], redis_client: redis.Redis
 ) -> None:
     """The provider's own time is kept up to the cap, on the server, and nothing stays for ever."""
-    policy().call(Script(primary=[ProviderError(429, retry_after="100")], fallback=["x"]).ask)
+    policy().call(repeating(primary=[StatusError(429, retry_after=100)], fallback=["x"]).ask)
     (key,) = redis_client.keys("*")
     assert key == PREFIX + chain()[0].identity
     now: Any = redis_client.time()
@@ -198,7 +200,7 @@ def test_targets_that_others_cannot_know_stay_here(redis_url: str, redis_client:
     policy = FallbackPolicy(
         [Target("primary"), Target("fallback")], FallbackConfig(wait=0, cooldown=store)
     )
-    script = Script(primary=[DOWN], fallback=["hello"])
+    script = repeating(primary=[DOWN], fallback=["hello"])
     for _ in range(3):
         policy.call(script.ask)
     store.close()
@@ -218,7 +220,7 @@ def test_without_redis_it_is_a_cooldown_in_memory_and_says_so_once(
             listener.listen()
         store = RedisCooldown(f"redis://127.0.0.1:{listener.getsockname()[1]}/0")
         policy = FallbackPolicy(chain(), FallbackConfig(wait=0, cooldown=store))
-        script = Script(primary=[DOWN], fallback=["hello"])
+        script = repeating(primary=[DOWN], fallback=["hello"])
         for _ in range(5):
             store._resting_until = 0.0  # ask Redis each time
             assert drive(driver, policy, script, policy.start()) == "hello"

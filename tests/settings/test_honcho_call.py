@@ -1,21 +1,18 @@
 """The worked example: what Honcho's own call does, on the real SDKs and simulated providers.
 
-`strict` refuses whatever the real provider would refuse of a history in another one's form.
+The providers refuse whatever the real one would refuse of a history in another one's form.
 """
 
-# ruff: noqa: E501, PLR0911 # a strict provider is a list of what it refuses
+# ruff: noqa: E501 # a strict provider is a list of what it refuses
 
 from __future__ import annotations
 
 import asyncio
 import json
-import re
 from typing import TYPE_CHECKING, Any
 
 import pytest
 from pydantic import BaseModel
-from scripted import ProviderError
-from werkzeug import Response
 
 from honcho_fallback import (
     FallbackConfig,
@@ -41,15 +38,17 @@ from honcho_fallback.settings import (
     honcho_stream,
     load_policies,
 )
-from honcho_fallback.testing import fault_simulator, local_model_server
+from honcho_fallback.testing import StatusError, fault_simulator, local_model_server
+from tests.helpers import wire
+from tests.helpers.provider import Reply as ProviderReply
+from tests.helpers.strict import AnthropicRules, ChatRules
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
 
-    from pytest_httpserver import HTTPServer
-    from werkzeug import Request
-
     from honcho_fallback.testing import FaultSimulator, LocalModel
+    from tests.helpers.provider import ProviderServer, SeenRequest
+    from tests.helpers.wire import Json
 
 F = "DERIVER_MODEL_CONFIG__FALLBACK"
 ASKED = [
@@ -214,129 +213,49 @@ def test_the_local_model_answers_where_the_provider_is_down(
 # --- what a provider accepts -----------------------------------------------------------------
 
 
-def refuse(text: str) -> Response:
-    return Response(json.dumps({"error": {"message": text, "type": "invalid_request_error"}}), 400)
-
-
-def strict_openai(body: dict[str, Any]) -> str:
-    """Say what OpenAI would refuse, or nothing."""
-    open_calls: list[str] = []
-    for message in body["messages"]:
-        role = message["role"]
-        allowed = {"role", "content", "tool_calls"} if role == "assistant" else {"role", "content"}
-        allowed |= {"tool_call_id"} if role == "tool" else set()
-        if not message.keys() <= allowed:
-            return f"unknown keys {message.keys() - allowed}"
-        if role == "tool":
-            if message["tool_call_id"] not in open_calls:
-                return "a result without its call"
-            open_calls.remove(message["tool_call_id"])
-        elif open_calls:
-            return "a call without its result"
-        if not isinstance(message["content"], str) and not message.get("tool_calls"):
-            return "content must be text"
-        for call in message.get("tool_calls", ()):
-            if call["type"] != "function" or not isinstance(call["function"]["arguments"], str):
-                return "arguments must be a string"
-            if len(call["id"]) > 40:
-                return "id too long"
-            open_calls.append(call["id"])
-    return "a call without its result" if open_calls else ""
-
-
-def strict_anthropic(body: dict[str, Any]) -> str:  # noqa: C901 # a list of what it refuses
-    """Say what Anthropic would refuse, or nothing."""
-    if "max_tokens" not in body or body.keys() & {"response_format", "reasoning_effort"}:
-        return "max_tokens is required, OpenAI's words are unknown"
-    expected, open_calls = "user", set[str]()
-    for turn in body["messages"]:
-        if turn["role"] != expected or turn.keys() != {"role", "content"}:
-            return "roles must alternate"
-        expected = "assistant" if expected == "user" else "user"
-        results = {block.get("tool_use_id") for block in turn["content"]} - {None}
-        if results != open_calls:
-            return "results must follow their calls at once"
-        open_calls = {block["id"] for block in turn["content"] if block["type"] == "tool_use"}
-        for block in turn["content"]:
-            if block["type"] not in {"text", "tool_use", "tool_result", "thinking"}:
-                return f"unknown block {block['type']}"
-            if not re.fullmatch(r"[a-zA-Z0-9_-]*", block.get("id", block.get("tool_use_id", ""))):
-                return "id holds a sign that none has"
-            if block["type"] == "text" and not block["text"]:
-                return "text must not be empty"
-            if block["type"] == "thinking" and block["signature"] != "signed-by-anthropic":
-                return "signature is not ours"
-        thinks = body.get("thinking", {}).get("type") == "enabled"
-        if thinks and open_calls and turn["content"][0]["type"] != "thinking":
-            return "expected thinking, found tool_use"
-    return "" if "tools" in body or "tool_use" not in json.dumps(body["messages"]) else "no tools"
-
-
 class Providers:
     """Two strict providers that call the tool as often as they are told, then answer."""
 
-    def __init__(self, server: HTTPServer) -> None:
+    def __init__(self, server: ProviderServer) -> None:
         self.server = server
-        self.bodies: list[tuple[str, dict[str, Any]]] = []
+        self.bodies: list[Json] = []
         self.down: dict[str, list[int]] = {"openai": [], "anthropic": []}
         self.rounds = 2
-        server.expect_request("/openai/chat/completions").respond_with_handler(self.openai)
-        server.expect_request("/anthropic/v1/messages").respond_with_handler(self.anthropic)
+        server["openai"].rules, server["anthropic"].rules = ChatRules(), AnthropicRules()
+        server["openai"].standing = self.openai
+        server["anthropic"].standing = self.anthropic
 
-    def _before(self, who: str, request: Request) -> Response | None:
-        body = request.get_json()
-        self.bodies.append((who, body))
-        if self.down[who] and self.down[who].pop(0):
-            return Response('{"error": {"message": "down"}}', 503)
-        wrong = (strict_openai if who == "openai" else strict_anthropic)(body)
-        return refuse(wrong) if wrong else None
+    def _is_down(self, name: str, body: Json) -> bool:
+        self.bodies.append(body)
+        return bool(self.down[name] and self.down[name].pop(0))
 
-    def _number(self, body: dict[str, Any]) -> int:
-        return json.dumps(body["messages"]).count('"city"') + json.dumps(body["messages"]).count(
-            '\\"city\\"'
-        )
+    def _round(self, body: Json) -> int | None:
+        """Return the number of the next call of the tool, or None where it is not called."""
+        history = json.dumps(body["messages"])
+        number = history.count('"city"') + history.count('\\"city\\"')
+        return number if number < self.rounds else None
 
-    def openai(self, request: Request) -> Response:
-        bad = self._before("openai", request)
-        if bad is not None:
-            return bad
-        body = request.get_json()
-        message: dict[str, Any] = {"role": "assistant", "content": "Lima"}
-        number = self._number(body)
-        if number < self.rounds and body.get("tool_choice") != "none":
-            function = {"name": "thermometer", "arguments": json.dumps({"city": f"c{number}"})}
-            call = {
-                "id": f"functions.thermometer:{number}",
-                "type": "function",
-                "function": function,
-            }
-            message = {"role": "assistant", "content": None, "tool_calls": [call]}
-        choice = {"index": 0, "finish_reason": "stop", "message": message}
-        told = {"id": "1", "object": "chat.completion", "created": 1, "model": "m"}
-        return Response(json.dumps({**told, "choices": [choice]}), content_type="application/json")
+    def openai(self, request: SeenRequest) -> ProviderReply:
+        body = request.body
+        if self._is_down("openai", body):
+            return ProviderReply(status=503)
+        number = None if body.get("tool_choice") == "none" else self._round(body)
+        if number is None:
+            return ProviderReply(text="Lima")
+        call = wire.chat_call(f"functions.thermometer:{number}", "thermometer", {"city": "c"})
+        return ProviderReply(body=wire.chat_answer(None, call))
 
-    def anthropic(self, request: Request) -> Response:
-        bad = self._before("anthropic", request)
-        if bad is not None:
-            return bad
-        body = request.get_json()
-        content: list[dict[str, Any]] = [{"type": "text", "text": "Lima"}]
-        number = self._number(body)
-        if number < self.rounds and body.get("tool_choice", {}).get("type") != "none":
-            use = {
-                "type": "tool_use",
-                "id": f"toolu_{number}",
-                "name": "thermometer",
-                "input": {"city": "c"},
-            }
-            thought = {"type": "thinking", "thinking": "hm", "signature": "signed-by-anthropic"}
-            content = [thought, use] if body.get("thinking") else [use]
-        told = {
-            "id": "1", "type": "message", "role": "assistant", "model": "m", "content": content,
-            "stop_reason": "end_turn", "stop_sequence": None,
-            "usage": {"input_tokens": 1, "output_tokens": 1},
-        }  # fmt: skip
-        return Response(json.dumps(told), content_type="application/json")
+    def anthropic(self, request: SeenRequest) -> ProviderReply:
+        body = request.body
+        if self._is_down("anthropic", body):
+            return ProviderReply(status=503)
+        number = None if body.get("tool_choice", {}).get("type") == "none" else self._round(body)
+        if number is None:
+            return ProviderReply(text="Lima")
+        call = wire.tool_use(f"toolu_{number}", "thermometer", {"city": "c"})
+        thought = {"type": "thinking", "thinking": "hm", "signature": "signed-by-anthropic"}
+        blocks = [thought, call] if body.get("thinking") else [call]
+        return ProviderReply(body=wire.message_answer(*blocks))
 
     def policy(
         self,
@@ -351,8 +270,8 @@ class Providers:
             "DERIVER_MODEL_CONFIG__MODEL": "one",
             f"{F}__TRANSPORT": fallback,
             f"{F}__MODEL": "two",
-            "LLM_OPENAI_BASE_URL": self.server.url_for("/openai"),
-            "LLM_ANTHROPIC_BASE_URL": self.server.url_for("/anthropic"),
+            "LLM_OPENAI_BASE_URL": self.server["openai"].url,
+            "LLM_ANTHROPIC_BASE_URL": self.server["anthropic"].url,
             "LLM_OPENAI_API_KEY": "openai-key",
             "LLM_ANTHROPIC_API_KEY": "anthropic-key",
             **({f"{thinks}__THINKING_BUDGET_TOKENS": "1024"} if thinks else {}),
@@ -362,12 +281,13 @@ class Providers:
 
     @property
     def asked(self) -> list[str]:
-        return [who for who, _ in self.bodies]
+        return self.server.order
 
 
 @pytest.fixture
-def providers(httpserver: HTTPServer) -> Providers:
-    return Providers(httpserver)
+def providers(provider_server: ProviderServer) -> Providers:
+    provider_server.reset()
+    return Providers(provider_server)
 
 
 def read(name: str, arguments: Mapping[str, Any]) -> str:
@@ -423,7 +343,7 @@ def test_thoughts_go_back_to_whom_they_came_from_and_nobody_else(providers: Prov
     providers.down["anthropic"] = [0, 0, 1]
     honcho_call(policy, ASKED, tools=TOOLS, execute=read)
     assert providers.asked == ["anthropic"] * 3 + ["openai"]
-    back, seen = json.dumps(providers.bodies[2][1]), json.dumps(providers.bodies[3][1])
+    back, seen = json.dumps(providers.bodies[2]), json.dumps(providers.bodies[3])
     assert back.count("signed-by-anthropic") == 2
     assert "thinking" not in seen
 
@@ -440,12 +360,12 @@ def test_a_tools_error_is_the_models_business(providers: Providers) -> None:
     policy = providers.policy("openai", "anthropic")
 
     def broken(name: str, arguments: Mapping[str, Any]) -> str:
-        raise ProviderError(503)
+        raise StatusError(503)
 
     reply = honcho_call(policy, ASKED, tools=TOOLS, execute=broken)
     assert providers.asked == ["openai"] * 3
     results = [message for message in reply.history if message.role == "tool"]
-    assert [(result.is_error, result.text) for result in results] == [(True, "The tool failed: ProviderError: HTTP 503")] * 2  # fmt: skip
+    assert [(result.is_error, result.text) for result in results] == [(True, "The tool failed: StatusError: HTTP 503")] * 2  # fmt: skip
 
 
 def test_a_models_failure_inside_a_tool_switches_there_only(providers: Providers) -> None:
@@ -459,7 +379,7 @@ def test_a_models_failure_inside_a_tool_switches_there_only(providers: Providers
 
         def answer(attempt: Any) -> str:
             if attempt.target.name == "one":
-                raise ProviderError(503)
+                raise StatusError(503)
             return "21"
 
         said = inner.call(answer, run=run)
@@ -483,7 +403,7 @@ def test_at_the_cap_the_model_answers_without_tools(
     )
     assert reply.text == "Lima"
     assert providers.asked == [primary] * 3
-    choices = [str(body["tool_choice"]) for _, body in providers.bodies]
+    choices = [str(body["tool_choice"]) for body in providers.bodies]
     assert [
         next(word for word in ("none", "auto", "any", "required") if word in choice)
         for choice in choices
@@ -510,7 +430,7 @@ def test_what_the_caller_says_wins(providers: Providers) -> None:
         policy, ASKED, temperature=0.0, stop=["END"], max_tokens=77,
         reasoning_effort="high", bump_temperature=True,
     )  # fmt: skip
-    (_, first), (_, second) = providers.bodies
+    first, second = providers.bodies
     assert {
         "temperature": 0,
         "stop": ["END"],
@@ -533,9 +453,12 @@ STRAY = (
 
 
 @pytest.mark.parametrize("is_async", [False, True])
-@pytest.mark.parametrize("wire", WIRES)
+@pytest.mark.parametrize("transport", WIRES)
 def test_nothing_of_the_environment_reaches_a_host(
-    wire: str, is_async: bool, httpserver: HTTPServer, monkeypatch: pytest.MonkeyPatch
+    transport: str,
+    is_async: bool,
+    provider_server: ProviderServer,
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     """HOM-021: the SDKs' own variables are for the SDKs' own hosts; a redirect gets no key."""
     for name in STRAY:
@@ -545,22 +468,17 @@ def test_nothing_of_the_environment_reaches_a_host(
             f"{name}_CUSTOM_HEADERS", f"Authorization: Bearer {SENTINEL}\nX-Own: {SENTINEL}"
         )
     monkeypatch.setenv("GOOGLE_GENAI_USE_VERTEXAI", "true")
-    seen: list[str] = []
-
-    def note(request: Request) -> Response:
-        seen.append(f"{request.headers} {request.url} {request.get_data(as_text=True)}")
-        return Response("{}", 307, {"Location": httpserver.url_for("/elsewhere")})
-
-    httpserver.expect_request(
-        lambda_matcher := __import__("re").compile("/.*")
-    ).respond_with_handler(note)
-    del lambda_matcher
-    target = Target("m", wire, client=Endpoint(wire, httpserver.url_for("/v1"), "own-key"))
+    provider_server.reset()
+    provider = provider_server.new("redirecting")
+    location = {"location": f"{provider_server.url}/elsewhere"}
+    provider.standing = ProviderReply(status=307, body="{}", headers=location)
+    target = Target("m", transport, client=Endpoint(transport, f"{provider.url}/v1", "own-key"))
     with pytest.raises(Exception):  # noqa: B017 # whatever an SDK makes of a redirect
         ask(FallbackPolicy([target], FallbackConfig(max_attempts=1)), is_async=is_async)
-    (only,) = seen
-    assert "own-key" in only
-    assert SENTINEL not in only
+    (only,) = provider.requests
+    assert provider_server.order == [provider.name]
+    assert "own-key" in repr(only)
+    assert SENTINEL not in repr(only)
 
 
 @pytest.mark.parametrize("wire", WIRES)

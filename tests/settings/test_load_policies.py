@@ -9,10 +9,10 @@ import sys
 from typing import TYPE_CHECKING, Any
 
 import pytest
-from scripted import ProviderError
 
 from honcho_fallback import FallbackConfig, FallbackConfigError, FallbackPolicy
 from honcho_fallback.settings import Endpoint, load_policies
+from honcho_fallback.testing import StatusError
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -522,19 +522,19 @@ def test_timeouts() -> None:
 def test_the_options_are_the_pull_requests_unless_others_are_given() -> None:
     """By default a policy switches by Honcho's table; other options and observers can be given."""
     environ = {**KEYS, f"{F}__MODEL": "anthropic/x"}
-    with pytest.raises(ProviderError):
-        load_policies(environ)["deriver"].start().fail(ProviderError(401))
+    with pytest.raises(StatusError):
+        load_policies(environ)["deriver"].start().fail(StatusError(401))
     ledger = Ledger()
     policies = load_policies(
         environ, config=FallbackConfig(reset="turn"), observers=iter([ledger])
     )
     with pytest.warns(UserWarning, match="outside of a turn"):
         run = policies["deriver"].start()
-    assert run.fail(ProviderError(401)).is_fallback
+    assert run.fail(StatusError(401)).is_fallback
     assert policies["summary"].config.reset == "turn"
     assert policies["summary"].config.timeout == 180
-    with policies["summary"].turn(), pytest.raises(ProviderError):
-        policies["summary"].start().fail(ProviderError(400))
+    with policies["summary"].turn(), pytest.raises(StatusError):
+        policies["summary"].start().fail(StatusError(400))
     assert ledger.agents == ["deriver", "summary"]
 
 

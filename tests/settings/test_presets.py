@@ -5,21 +5,25 @@
 from __future__ import annotations
 
 import pickle
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import pytest
-from scripted import ProviderError, Script
 
 from honcho_fallback import FallbackConfig, FallbackExhausted, FallbackPolicy, Target
+from honcho_fallback.testing import StatusError
+from tests.helpers.scripted import repeating
+
+if TYPE_CHECKING:
+    from honcho_fallback.testing import Script
 
 # Single calls outside of turns are meant to stand alone here.
 pytestmark = pytest.mark.filterwarnings("ignore:.*has no effect outside of a turn:UserWarning")
 
-HTTP = {status: ProviderError(status) for status in (400, 401, 402, 403, 404, 408, 413, 500, 503)}
-LIMITED = ProviderError(429, retry_after="30")
-QUOTA = ProviderError(429, code="insufficient_quota")
-OVERFLOW = ProviderError(400, code="context_length_exceeded")
-REFUSED = ProviderError(400, code="content_policy_violation")
+HTTP = {status: StatusError(status) for status in (400, 401, 402, 403, 404, 408, 413, 500, 503)}
+LIMITED = StatusError(429, retry_after=30)
+QUOTA = StatusError(429, code="insufficient_quota")
+OVERFLOW = StatusError(400, code="context_length_exceeded")
+REFUSED = StatusError(400, code="content_policy_violation")
 P, F, G = "primary", "fallback", "third"
 
 
@@ -34,7 +38,7 @@ class Row(NamedTuple):
 
 def machine(config: FallbackConfig, said: dict[str, list[Any]]) -> tuple[Script, list[float], Any]:
     """Drive a run by hand: nobody sleeps, and every wait is seen."""
-    script = Script(**said)
+    script = repeating(**said)
     run = FallbackPolicy([Target(name) for name in said], config).start()
     attempt, waits = run.attempt, [run.attempt.wait]
     while True:
@@ -59,7 +63,7 @@ HONCHO_MAIN = [
     ),
     Row("HOM-034 Retry-After is not obeyed", {P: [LIMITED, "late"], F: ["no"]}, [P, P], [0, 4]),
     Row("the fallback fails too", {P: [HTTP[503]], F: [HTTP[400]]}, [P, P, F], [0, 4, 4], FallbackExhausted),
-    Row("HON-005 no fallback", {P: [HTTP[400]]}, [P, P, P], [0, 4, 4], ProviderError),
+    Row("HON-005 no fallback", {P: [HTTP[400]]}, [P, P, P], [0, 4, 4], StatusError),
     Row("HON-008 no third model", {P: [HTTP[503]], F: [HTTP[503]], G: ["no"]}, [P, P, F], [0, 4, 4], FallbackExhausted),
     Row("HON-040 the schedule of more attempts", {P: [HTTP[500]], F: ["hello"]}, [P] * 6 + [F], [0, 4, 4, 4, 8, 10, 10], options={"max_attempts": 7}),
     Row("two attempts", {P: [HTTP[500]], F: ["hello"]}, [P, F], [0, 4], options={"max_attempts": 2}),
@@ -96,11 +100,11 @@ HERMES = [
     ),
     Row("one of three tries is enough", {P: [HTTP[503], HTTP[500], "hello"], F: ["no"]}, [P, P, P], [0, FIRST, SECOND]),
     Row("HRC-011 each target has its own three", {P: [HTTP[503]], F: [HTTP[503]], G: ["hello"]}, [P] * 3 + [F] * 3 + [G], [0, FIRST, SECOND, 0, FIRST, SECOND, 0]),
-    Row("and the last has no more", {P: [LIMITED], F: [HTTP[503]]}, [P, F, F, F], [0, 0, FIRST, SECOND], ProviderError),
+    Row("and the last has no more", {P: [LIMITED], F: [HTTP[503]]}, [P, F, F, F], [0, 0, FIRST, SECOND], StatusError),
     Row("HRC-045 Retry-After where nobody else is free", {P: [LIMITED, "hello"]}, [P, P], [0, 30]),
-    Row("HRC-045 up to 600 s", {P: [ProviderError(503, retry_after="999"), "hello"]}, [P, P], [0, 600]),
+    Row("HRC-045 up to 600 s", {P: [StatusError(503, retry_after=999), "hello"]}, [P, P], [0, 600]),
     Row("G-10 the machine's own troubles", {P: [OSError(28, "disk")], F: ["no"]}, [P], [0], OSError),
-    Row("G-13 an overflow needs a larger window", {P: [OVERFLOW], F: ["no"]}, [P], [0], ProviderError),
+    Row("G-13 an overflow needs a larger window", {P: [OVERFLOW], F: ["no"]}, [P], [0], StatusError),
     Row("#23548 the chain goes on after a dead fallback", {P: [LIMITED], F: [HTTP[401]], G: ["hello"]}, [P, F, G], [0, 0, 0]),
 ]  # fmt: skip
 
@@ -116,7 +120,7 @@ def test_hermes(row: Row) -> None:
 def test_hermes_stays_where_it_works_for_the_turn() -> None:
     """HRS-010, G-01: the next iteration starts on the fallback, the next turn on the primary."""
     policy = FallbackPolicy([Target(P), Target(F)], FallbackConfig.hermes())
-    script = Script(primary=[LIMITED], fallback=["hello"])
+    script = repeating(primary=[LIMITED], fallback=["hello"])
     for _ in range(2):
         with policy.turn():
             policy.call(script.ask)

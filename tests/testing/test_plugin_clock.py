@@ -7,10 +7,10 @@ import time
 from typing import TYPE_CHECKING
 
 import pytest
-from scripted import DRIVERS, ProviderError, Script
 
 from honcho_fallback import FallbackConfig, FallbackPolicy, Target
-from honcho_fallback.testing import Clock
+from honcho_fallback.testing import Clock, StatusError
+from tests.helpers.scripted import DRIVERS, repeating
 
 if TYPE_CHECKING:
     from honcho_fallback.testing import Scripted
@@ -22,7 +22,7 @@ def test_the_policys_waits_move_the_clock_and_take_no_time(
 ) -> None:
     """Retry-After is waited for by every driver, on the clock; the record counts it."""
     policy = FallbackPolicy([Target("only")])
-    script = Script(only=[ProviderError(429, retry_after="20"), "hello"])
+    script = repeating(only=[StatusError(429, retry_after=20), "hello"])
     run = policy.start()
     before = fallback_clock.now
     assert DRIVERS[driver](policy, script, run) == "hello"
@@ -48,7 +48,7 @@ def test_time_is_given_back() -> None:
     with pytest.raises(ZeroDivisionError), Clock().installed():
         raise ZeroDivisionError
     before = time.monotonic()
-    script = Script(only=[ProviderError(500), "hello"])
+    script = repeating(only=[StatusError(500), "hello"])
     run = policy.start(wait=0.01)
     assert policy.call(script.ask, run=run) == "hello"
     assert time.monotonic() - before >= 0.01

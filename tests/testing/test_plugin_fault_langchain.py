@@ -9,18 +9,18 @@ from typing import TYPE_CHECKING, Any
 
 import openai
 import pytest
-from chat_fakes import ScriptedChat
 from langchain_anthropic import ChatAnthropic
 from langchain_core.language_models import FakeListChatModel, FakeMessagesListChatModel
 from langchain_core.messages import AIMessage, HumanMessage
 from langchain_openai import ChatOpenAI
 from langchain_openai.chat_models.base import OpenAIRateLimitError
-from loopback import openai_stream  # the fakes that LangChain's tests share
 from werkzeug import Response
 
 from honcho_fallback import FailureKind, FallbackConfigError, StreamInterrupted, classify
 from honcho_fallback.testing import StatusError, assert_answered, assert_switched
 from honcho_fallback_langchain import FallbackChatModel, without_sdk_retries
+from tests.helpers.chat_models import ScriptedChat
+from tests.helpers.wire import chat_answer, chat_events
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -184,7 +184,10 @@ def chat_openai(server: HTTPServer) -> ChatOpenAI:
 
     def answer(request: Any) -> Response:
         if request.get_json().get("stream"):
-            return Response(openai_stream(["hel", "lo"]), content_type="text/event-stream")
+            return Response(
+                "\n\n".join(chat_events(chat_answer("hello"))) + "\n\n",
+                content_type="text/event-stream",
+            )
         choices = [{**choice, "message": {"role": "assistant", "content": "hello"}}]
         return Response(json.dumps({**body, "choices": choices}), content_type="application/json")
 

@@ -10,9 +10,9 @@ import httpx
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from scripted import ProviderError, Script
 
 from honcho_fallback import FallbackExhausted, FallbackPolicy, Target
+from honcho_fallback.testing import StatusError
 from honcho_fallback.tools import (
     POLICY_BLOCKED_MARKER,
     POLICY_DENIED_MARKER,
@@ -23,6 +23,7 @@ from honcho_fallback.tools import (
     ToolFailureKind,
     classify_tool_failure,
 )
+from tests.helpers.scripted import repeating
 
 NEEDLES = {
     "timeout": "timed out | timeout | deadline exceeded",
@@ -157,7 +158,7 @@ def failed_command(code: str) -> BaseException:
 def exhausted() -> BaseException:
     policy = FallbackPolicy([Target("one"), Target("two")])
     with pytest.raises(FallbackExhausted) as caught:
-        policy.call(Script(one=[ProviderError(401)], two=[ProviderError(402)]).ask)
+        policy.call(repeating(one=[StatusError(401)], two=[StatusError(402)]).ask)
     return caught.value
 
 
@@ -179,15 +180,15 @@ def exhausted() -> BaseException:
         (failed_command("import sys; sys.exit('token expired')"), "bad_credentials"),
         (ConnectionRefusedError(), "service_unavailable"),
         (httpx.ConnectError("no"), "service_unavailable"),
-        (ProviderError(401), "bad_credentials"),
-        (ProviderError(403), "bad_credentials"),
-        (ProviderError(408), "timeout"),
-        (ProviderError(429), "service_unavailable"),
-        (ProviderError(500), "service_unavailable"),
-        (ProviderError(504), "service_unavailable"),
-        (ProviderError(404), "unknown"),
-        (raised(RuntimeError("the tool gave up"), ProviderError(403)), "bad_credentials"),
-        (ExceptionGroup("both", [ValueError("x"), ProviderError(503)]), "service_unavailable"),
+        (StatusError(401), "bad_credentials"),
+        (StatusError(403), "bad_credentials"),
+        (StatusError(408), "timeout"),
+        (StatusError(429), "service_unavailable"),
+        (StatusError(500), "service_unavailable"),
+        (StatusError(504), "service_unavailable"),
+        (StatusError(404), "unknown"),
+        (raised(RuntimeError("the tool gave up"), StatusError(403)), "bad_credentials"),
+        (ExceptionGroup("both", [ValueError("x"), StatusError(503)]), "service_unavailable"),
         (RuntimeError("error 403: forbidden path"), "blocked_by_policy"),
         (ValueError("invalid timeout parameter"), "unknown"),
         (exhausted(), "model_connection"),
@@ -202,7 +203,7 @@ def test_an_exceptions_facts_come_before_its_text(error: BaseException, expected
 
 def test_a_status_beats_the_text() -> None:
     """A structured 503 whose text speaks of a login is a service that is down."""
-    error = ProviderError(503)
+    error = StatusError(503)
     error.args = ("please sign in again",)
     assert kind(error) == "service_unavailable"
 

@@ -10,9 +10,9 @@ from typing import Any
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from scripted import ProviderError, Script
 
 from honcho_fallback import FallbackConfigError, FallbackExhausted, FallbackPolicy, Target
+from honcho_fallback.testing import StatusError
 from honcho_fallback.tools import (
     POLICY_BLOCKED_MARKER,
     POLICY_DENIED_MARKER,
@@ -27,6 +27,7 @@ from honcho_fallback.tools import (
     after_model,
     after_tools,
 )
+from tests.helpers.scripted import repeating
 
 ORDINARY, PASSING = "no such row", "connection refused"
 GO = "continue"
@@ -87,7 +88,7 @@ def test_each_limit(calls: list[Any], answers: list[str], reason: str) -> None:
         "dns error",
         TimeoutError(),
         ConnectionResetError(),
-        ProviderError(429),
+        StatusError(429),
     ],
     ids=repr,
 )
@@ -209,10 +210,10 @@ def test_a_delegated_call_of_ours_is_read_from_its_record(
     statuses: tuple[int, int], action: str, reason: str
 ) -> None:
     """OH-022, OH-013: FallbackExhausted says by its kinds whether the inner call could recover."""
-    one, two = map(ProviderError, statuses)
+    one, two = map(StatusError, statuses)
     inner = FallbackPolicy([Target("one"), Target("two")])
     with pytest.raises(FallbackExhausted) as caught:
-        inner.call(Script(one=[one], two=[two]).ask, wait=0)
+        inner.call(repeating(one=[one], two=[two]).ask, wait=0)
     try:
         raise RuntimeError("the helper failed") from caught.value
     except RuntimeError as error:

@@ -5,10 +5,9 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 from xml.etree import ElementTree as ET
 
-from scripted import ProviderError, Script
-
 from honcho_fallback import FallbackPolicy, Target
-from honcho_fallback.testing import attempts_chart, bar_chart
+from honcho_fallback.testing import StatusError, attempts_chart, bar_chart
+from tests.helpers.scripted import repeating
 
 if TYPE_CHECKING:
     from honcho_fallback import CallRecord
@@ -29,7 +28,7 @@ def shapes(chart: Chart, kind: str) -> list[ET.Element]:
 
 def record_of(*of_primary: object) -> CallRecord:
     """Make one call on a chain of two whose fallback answers."""
-    script = Script(a=of_primary, b=["there"])
+    script = repeating(a=of_primary, b=["there"])
     policy = FallbackPolicy([Target("a"), Target("b")])
     run = policy.start()
     policy.call(script.ask, run=run)
@@ -53,7 +52,7 @@ def test_bars_of_nothing_are_drawn() -> None:
 
 def test_each_request_is_a_mark() -> None:
     """A cross for a failure, a circle for the primary's answer, a square for a fallback's."""
-    down, up = record_of(ProviderError(503)), record_of("here")
+    down, up = record_of(StatusError(503)), record_of("here")
     chart = attempts_chart("Loops", {"one": [down, up], "two": [up]})
     legend = 1
     assert len(shapes(chart, "path")) == 1 + legend

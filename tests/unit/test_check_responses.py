@@ -4,10 +4,9 @@ from __future__ import annotations
 
 import asyncio
 import pickle
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import pytest
-from scripted import Script
 
 from honcho_fallback import (
     AnswerRejected,
@@ -18,6 +17,10 @@ from honcho_fallback import (
     check_response,
     classify,
 )
+from tests.helpers.scripted import repeating
+
+if TYPE_CHECKING:
+    from honcho_fallback.testing import Script
 
 BUSY = {"error": {"message": "the cat sat", "code": "overloaded_error"}}
 REFUSED = {"type": "message", "content": [], "stop_reason": "refusal"}
@@ -65,7 +68,7 @@ def ask(policy: FallbackPolicy, script: Script, driver: str, **options: Any) -> 
 @pytest.mark.parametrize("driver", ["call", "acall"])
 def test_an_error_in_an_answer_switches(driver: str) -> None:
     """An answer that failed is a failure of its kind, as if it had been raised."""
-    script, policy = Script(primary=[BUSY], fallback=[GOOD]), pair()
+    script, policy = repeating(primary=[BUSY], fallback=[GOOD]), pair()
     run = policy.start()
     assert ask(policy, script, driver, run=run) == GOOD
     first = run.record.attempts[0]
@@ -75,7 +78,7 @@ def test_an_error_in_an_answer_switches(driver: str) -> None:
 @pytest.mark.parametrize("driver", ["call", "acall"])
 def test_a_refusal_comes_out_with_its_reason(driver: str) -> None:
     """Nobody else is asked what one provider refused; the message is ours, not the provider's."""
-    script = Script(primary=[REFUSED], fallback=[GOOD])
+    script = repeating(primary=[REFUSED], fallback=[GOOD])
     with pytest.raises(AnswerRejected) as caught:
         ask(pair(), script, driver)
     assert script.asked == ["primary"]
@@ -85,7 +88,7 @@ def test_a_refusal_comes_out_with_its_reason(driver: str) -> None:
 
 def test_no_word_of_the_provider_comes_out() -> None:
     """What an answer's error says is in the failure, redacted, and not in the message."""
-    script, policy = Script(only=[BUSY]), FallbackPolicy([Target("only")])
+    script, policy = repeating(only=[BUSY]), FallbackPolicy([Target("only")])
     with pytest.raises(AnswerRejected) as caught:
         policy.call(script.ask, max_attempts=1)
     assert "cat" not in str(caught.value)
@@ -105,7 +108,7 @@ def test_a_stream_that_fails_before_content_switches(
     driver: str, chunks: list[Any], kind: str
 ) -> None:
     """None of its chunks is seen, and it is closed."""
-    script, policy = Script(primary=[chunks], fallback=[WHOLE]), pair()
+    script, policy = repeating(primary=[chunks], fallback=[WHOLE]), pair()
     run = policy.start()
     assert ask(policy, script, driver, run=run) == WHOLE
     assert run.record.attempts[0].kind == kind
@@ -115,7 +118,7 @@ def test_a_stream_that_fails_before_content_switches(
 @pytest.mark.parametrize("driver", ["stream", "astream"])
 def test_a_stream_cut_after_content_is_interrupted(driver: str) -> None:
     """A stream that ends without its finish reason is half an answer, and says so."""
-    script, policy = Script(primary=[WHOLE[:2]], fallback=[WHOLE]), pair()
+    script, policy = repeating(primary=[WHOLE[:2]], fallback=[WHOLE]), pair()
     run = policy.start()
     with pytest.raises(StreamInterrupted) as caught:
         ask(policy, script, driver, run=run)
@@ -129,7 +132,7 @@ def test_a_stream_cut_after_content_is_interrupted(driver: str) -> None:
 def test_check_responses_false_hands_out_whatever_came(driver: str) -> None:
     """The option switches it off, for the policy or one call."""
     entry: Any = [part(role="assistant")] if "stream" in driver else BUSY
-    script = Script(primary=[entry], fallback=[GOOD])
+    script = repeating(primary=[entry], fallback=[GOOD])
     assert ask(pair(), script, driver, check_responses=False) == entry
     assert ask(pair(check_responses=False), script, driver) == entry
 

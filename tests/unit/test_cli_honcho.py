@@ -20,7 +20,7 @@ from honcho_fallback.cli._app import app
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from pytest_httpserver import HTTPServer
+    from tests.helpers.provider import ProviderServer
 
 pytest.importorskip("pydantic_settings")
 
@@ -120,50 +120,34 @@ def test_wrong_input_gets_one_clear_line(
     assert told.startswith(f"honcho-fallback: {said}")
 
 
-def answers(httpserver: HTTPServer, status: int = 401) -> dict[str, str]:
+def answers(providers: ProviderServer, status: int = 401) -> dict[str, str]:
     """Put a primary that answers and a fallback that says `status` where the settings look."""
-    choice = {
-        "index": 0,
-        "finish_reason": "stop",
-        "message": {"role": "assistant", "content": "ok"},
-    }
-    body = {
-        "id": "1",
-        "object": "chat.completion",
-        "created": 1,
-        "model": "m",
-        "choices": [choice],
-    }
-    httpserver.expect_request("/one/chat/completions").respond_with_json(body)
-    said = {"error": {"message": SECRET}}
-    httpserver.expect_request("/two/chat/completions").respond_with_json(said, status=status)
+    providers["two"].fail(status, message=SECRET, error="invalid_api_key")
     return {
-        "LLM_OPENAI_BASE_URL": httpserver.url_for("/one"),
+        "LLM_OPENAI_BASE_URL": providers["one"].url,
         "LLM_OPENAI_API_KEY": SECRET,
         f"{F}__TRANSPORT": "openai_compatible",
         f"{F}__MODEL": "two",
-        f"{F}__BASE_URL": httpserver.url_for("/two"),
+        f"{F}__BASE_URL": providers["two"].url,
         f"{F}__API_KEY": SECRET,
     }
 
 
-def test_probe_asks_each_target_once(httpserver: HTTPServer) -> None:
+def test_probe_asks_each_target_once(providers: ProviderServer) -> None:
     """A tiny request for every distinct target, nine agents or not, and what a failure means."""
-    environ = answers(httpserver)
+    environ = answers(providers)
     status, told = run("doctor", "--probe", **environ)
     assert status == 1
-    assert re.search(r"openai/gpt-5.4-mini +localhost:\d+ +answered", told)
-    assert re.search(r"openai_compatible/two +localhost:\d+ +authentication 401", told)
+    assert re.search(r"openai/gpt-5.4-mini +127.0.0.1:\d+ +answered", told)
+    assert re.search(r"openai_compatible/two +127.0.0.1:\d+ +authentication 401", told)
     assert "Check that the key is set" in told
-    assert len(httpserver.log) == 2
+    assert providers.order == ["one", "two"]
     assert SECRET not in told
 
 
-def test_a_probe_that_is_answered_gives_status_0(httpserver: HTTPServer) -> None:
+def test_a_probe_that_is_answered_gives_status_0(providers: ProviderServer) -> None:
     """With every target answering there is nothing to complain about."""
-    environ = {
-        name: value for name, value in answers(httpserver).items() if "FALLBACK" not in name
-    }
+    environ = {name: value for name, value in answers(providers).items() if "FALLBACK" not in name}
     assert run("doctor", "--probe", **environ)[0] == 0
 
 

@@ -11,9 +11,9 @@ from concurrent.futures import ThreadPoolExecutor
 from typing import TYPE_CHECKING, Any
 
 import pytest
-from scripted import ProviderError
 
 from honcho_fallback import FallbackConfig, FallbackExhausted, FallbackPolicy, Target
+from honcho_fallback.testing import StatusError
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -23,7 +23,7 @@ POLICY = FallbackPolicy([Target("primary"), Target("fallback")], FallbackConfig(
 
 def own_answer(caller: int, attempt: Any) -> str:
     if caller % 2 and not attempt.is_fallback:
-        raise ProviderError(500 + caller % 90)
+        raise StatusError(500 + caller % 90)
     return f"{caller} by {attempt.target.name}"
 
 
@@ -79,7 +79,7 @@ def test_a_nested_call_does_not_touch_the_outer_one() -> None:
         inner_runs.append(inner)
         answer = POLICY.call(lambda attempt: own_answer(1, attempt), run=inner)
         if not attempt.is_fallback:
-            raise ProviderError(503)
+            raise StatusError(503)
         return f"outer after {answer}"
 
     run = POLICY.start()
@@ -119,7 +119,7 @@ async def test_a_cancellation_that_an_sdk_turned_into_an_error_stays_one() -> No
         try:
             await asyncio.Event().wait()
         except asyncio.CancelledError:
-            raise ProviderError(500) from None
+            raise StatusError(500) from None
         return "never"
 
     run = POLICY.start()
@@ -138,7 +138,7 @@ async def test_a_cancellation_during_the_wait_ends_the_wait() -> None:
 
     async def ask(_: Any) -> str:
         failed.set()
-        raise ProviderError(503)
+        raise StatusError(503)
 
     run = policy.start()
     task = asyncio.create_task(policy.acall(ask, run=run))
@@ -186,7 +186,7 @@ def test_a_late_sync_answer_counts() -> None:
     assert policy.call(lambda attempt: attempt.timeout) == 1e-9
 
 
-class WatchedError(ProviderError):
+class WatchedError(StatusError):
     """An error that can be seen to be freed."""
 
     alive = 0
@@ -234,6 +234,6 @@ def test_a_failed_call_frees_its_errors_with_what_it_raised(targets: int) -> Non
         raise WatchedError
 
     policy = FallbackPolicy(POLICY.targets[:targets], FallbackConfig(wait=0))
-    with contextlib.suppress(FallbackExhausted, ProviderError):
+    with contextlib.suppress(FallbackExhausted, StatusError):
         policy.call(ask)
     assert WatchedError.alive == 0

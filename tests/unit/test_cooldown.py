@@ -10,7 +10,6 @@ from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any
 
 import pytest
-from scripted import DRIVERS, ProviderError, Script
 
 from honcho_fallback import (
     Cooldown,
@@ -22,13 +21,15 @@ from honcho_fallback import (
     Target,
     classify,
 )
+from honcho_fallback.testing import StatusError
+from tests.helpers.scripted import DRIVERS, repeating
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from honcho_fallback.testing import Clock
 
-DOWN = ProviderError(503)
+DOWN = StatusError(503)
 CHAIN = [Target("primary"), Target("fallback")]
 
 
@@ -53,7 +54,7 @@ class Key:
 @pytest.mark.parametrize("driver", DRIVERS)
 def test_a_dead_primary_is_asked_once_per_window(clock: Clock, driver: str) -> None:
     """G-03, litellm#40405: ten calls of an outage cost one request at the primary, none fails."""
-    policy, script = pair(), Script(primary=[DOWN], fallback=["hello"])
+    policy, script = pair(), repeating(primary=[DOWN], fallback=["hello"])
     for _ in range(10):
         assert DRIVERS[driver](policy, script, policy.start()) == "hello"
     assert script.asked.count("primary") == 1
@@ -64,7 +65,7 @@ def test_a_dead_primary_is_asked_once_per_window(clock: Clock, driver: str) -> N
 
 def test_a_target_that_cools_down_is_told_in_the_record(clock: Clock) -> None:
     """The record says who was passed over and for how much longer, and what a probe is."""
-    policy, script = pair(), Script(primary=[DOWN, "back"], fallback=["hello"])
+    policy, script = pair(), repeating(primary=[DOWN, "back"], fallback=["hello"])
     policy.call(script.ask)
     clock.now += 18
     run = policy.start()
@@ -81,7 +82,7 @@ def test_a_target_that_cools_down_is_told_in_the_record(clock: Clock) -> None:
 def test_exactly_one_call_probes_and_the_others_stay(clock: Clock) -> None:
     """Half-open: while one call looks, everybody else goes on where they are."""
     policy = pair()
-    policy.call(Script(primary=[DOWN], fallback=["hello"]).ask)
+    policy.call(repeating(primary=[DOWN], fallback=["hello"]).ask)
     clock.now += 60
     runs = [policy.start() for _ in range(5)]
     assert [run.attempt.position for run in runs] == [0, 1, 1, 1, 1]
@@ -93,7 +94,7 @@ def test_exactly_one_call_probes_and_the_others_stay(clock: Clock) -> None:
 def test_each_probe_that_fails_doubles_the_rest_up_to_the_cap(clock: Clock) -> None:
     """HRC-041: base * 2^n, at most the cap; the n-th probe comes no earlier."""
     policy = pair(Cooldown(base=10, cap=35))
-    script = Script(primary=[DOWN], fallback=["hello"])
+    script = repeating(primary=[DOWN], fallback=["hello"])
     policy.call(script.ask)
     for rest in (10, 20, 35, 35):
         clock.now += rest - 0.5
@@ -106,9 +107,9 @@ def test_each_probe_that_fails_doubles_the_rest_up_to_the_cap(clock: Clock) -> N
 def test_the_providers_own_reset_time_wins_up_to_the_cap(clock: Clock) -> None:
     """HRC-041, HRC-045: Retry-After says when, a probe that fails with one does not double it."""
     policy = pair(Cooldown(base=60, cap=100))
-    limited = ProviderError(429, retry_after="7")
-    later = ProviderError(429, retry_after="3000")
-    script = Script(primary=[limited, limited, later], fallback=["hello"])
+    limited = StatusError(429, retry_after=7)
+    later = StatusError(429, retry_after=3000)
+    script = repeating(primary=[limited, limited, later], fallback=["hello"])
     for rest in (7.0, 7.0, 100.0):
         policy.call(script.ask)
         clock.now += rest - 0.1
@@ -121,7 +122,7 @@ def test_the_providers_own_reset_time_wins_up_to_the_cap(clock: Clock) -> None:
 def test_a_probe_that_learned_nothing_gives_its_permit_back(clock: Clock, how: str) -> None:
     """AN-021: a cancelled probe closes nothing and blocks nobody."""
     policy = pair()
-    policy.call(Script(primary=[DOWN], fallback=["hello"]).ask)
+    policy.call(repeating(primary=[DOWN], fallback=["hello"]).ask)
     clock.now += 60
     probe = policy.start()
     assert [probe.attempt.position, policy.start().attempt.position] == [0, 1]
@@ -143,7 +144,7 @@ def test_a_probe_that_learned_nothing_gives_its_permit_back(clock: Clock, how: s
 def test_a_probe_that_never_ends_is_given_up(clock: Clock) -> None:
     """resilience4j#903: a permit has an owner and expires, nothing stays half-open for ever."""
     policy = pair(Cooldown(base=10))
-    policy.call(Script(primary=[DOWN], fallback=["hello"]).ask)
+    policy.call(repeating(primary=[DOWN], fallback=["hello"]).ask)
     clock.now += 10
     lost = policy.start()
     clock.now += 10
@@ -155,10 +156,10 @@ def test_a_probe_that_never_ends_is_given_up(clock: Clock) -> None:
 def test_an_answer_to_a_bad_request_shows_that_it_is_up(clock: Clock) -> None:
     """A probe that is refused as a request was answered: the target is back."""
     policy = pair()
-    policy.call(Script(primary=[DOWN], fallback=["hello"]).ask)
+    policy.call(repeating(primary=[DOWN], fallback=["hello"]).ask)
     clock.now += 60
-    with pytest.raises(ProviderError):
-        policy.start().fail(ProviderError(400))
+    with pytest.raises(StatusError):
+        policy.start().fail(StatusError(400))
     assert [policy.start().attempt.position for _ in range(3)] == [0, 0, 0]
 
 
@@ -166,8 +167,8 @@ def test_an_answer_to_a_bad_request_shows_that_it_is_up(clock: Clock) -> None:
 def test_what_says_nothing_about_the_target_cools_nobody(status: int) -> None:
     """A caller's bug must not take a healthy target away from everybody else."""
     policy = pair()
-    with pytest.raises(ProviderError):
-        policy.start().fail(ProviderError(status))
+    with pytest.raises(StatusError):
+        policy.start().fail(StatusError(status))
     assert policy.start().attempt.position == 0
 
 
@@ -175,7 +176,7 @@ def test_overload_and_dead_keys_cool_too(clock: Clock) -> None:
     """HRC-043: every failure of the target itself arms it, not only a rate limit."""
     for status in (401, 402, 403, 404, 408, 429, 500, 503, 529):
         policy = pair()
-        policy.start().fail(ProviderError(status))
+        policy.start().fail(StatusError(status))
         assert policy.start().attempt.position == 1, status
 
 
@@ -193,7 +194,7 @@ def test_failures_of_calls_under_way_count_as_one(clock: Clock) -> None:
 
 def test_a_target_that_is_asked_again_at_once_is_not_cooled(clock: Clock) -> None:
     """With switch_after the second request decides; only a target that is left cools down."""
-    policy, script = pair(switch_after=2), Script(primary=[DOWN, "hello"], fallback=["no"])
+    policy, script = pair(switch_after=2), repeating(primary=[DOWN, "hello"], fallback=["no"])
     assert policy.call(script.ask) == "hello"
     assert policy.start().attempt.position == 0
 
@@ -201,12 +202,12 @@ def test_a_target_that_is_asked_again_at_once_is_not_cooled(clock: Clock) -> Non
 def test_when_all_cool_down_the_one_due_first_is_asked(clock: Clock) -> None:
     """Never nobody: HRC-022 and its kin left services without any target."""
     policy = pair(max_attempts=2)
-    slow = ProviderError(429, retry_after="50")
+    slow = StatusError(429, retry_after=50)
     with pytest.raises(FallbackExhausted):
-        policy.call(Script(primary=[slow], fallback=[ProviderError(429, retry_after="20")]).ask)
+        policy.call(repeating(primary=[slow], fallback=[StatusError(429, retry_after=20)]).ask)
     run = policy.start()
     assert run.attempt.target.name == "fallback"
-    script = Script(fallback=["hello"])
+    script = repeating(fallback=["hello"])
     assert policy.call(script.ask, run=run) == "hello"
     assert run.record.attempts[0].note == "all were cooling down, it was due first"
 
@@ -215,10 +216,10 @@ def test_when_all_cool_down_a_call_asks_only_once(clock: Clock) -> None:
     """HRC-042: the one due first shows that nobody is back; asking the others would be a storm."""
     chain = [*CHAIN, Target("third")]
     policy = FallbackPolicy(chain, FallbackConfig(wait=0, cooldown=Cooldown(), max_attempts=9))
-    script = Script(primary=[DOWN], fallback=[DOWN], third=[DOWN])
+    script = repeating(primary=[DOWN], fallback=[DOWN], third=[DOWN])
     with pytest.raises(FallbackExhausted):
         policy.call(script.ask)
-    script.asked.clear()
+    script.requests.clear()
     run = policy.start()
     with pytest.raises(FallbackExhausted, match=r"no answer from primary \(overloaded\)"):
         policy.call(script.ask, run=run)
@@ -230,7 +231,7 @@ def test_when_all_cool_down_a_call_asks_only_once(clock: Clock) -> None:
 def test_starting_a_call_takes_no_probe(clock: Clock) -> None:
     """A run that is never driven must not keep everybody else away from a primary that is back."""
     policy = pair()
-    policy.call(Script(primary=[DOWN], fallback=["hello"]).ask)
+    policy.call(repeating(primary=[DOWN], fallback=["hello"]).ask)
     clock.now += 60
     idle = policy.start()
     assert policy.start().attempt.position == 0
@@ -241,9 +242,9 @@ def test_every_entry_expires(clock: Clock) -> None:
     """HRC-022: one that nobody came back for is forgotten, with its count of failures."""
     cooldown = Cooldown(base=10, cap=100)
     policy = pair(cooldown)
-    policy.call(Script(primary=[DOWN], fallback=["hello"]).ask)
+    policy.call(repeating(primary=[DOWN], fallback=["hello"]).ask)
     clock.now += 10
-    policy.call(Script(primary=[DOWN], fallback=["hello"]).ask)
+    policy.call(repeating(primary=[DOWN], fallback=["hello"]).ask)
     clock.now += 1000
     assert [policy.start().attempt.position for _ in range(2)] == [0, 0]
 
@@ -252,11 +253,11 @@ def test_a_switch_passes_over_a_target_that_cools_down(clock: Clock) -> None:
     """The second target is left alone as well where it is known to be down."""
     chain = [*CHAIN, Target("third")]
     policy = FallbackPolicy(chain, FallbackConfig(wait=0, cooldown=Cooldown(base=60)))
-    script = Script(primary=[DOWN], fallback=[DOWN], third=["hello"])
+    script = repeating(primary=[DOWN], fallback=[DOWN], third=["hello"])
     policy.call(script.ask)
     clock.now += 60
     policy.start().fail(DOWN)  # the primary again; the fallback is due too, and probed
-    script.asked.clear()
+    script.requests.clear()
     run = policy.start()
     policy.call(script.ask, run=run)
     assert script.asked == ["third"]
@@ -267,7 +268,7 @@ def test_policies_share_what_they_are_given_and_nothing_else(clock: Clock) -> No
     """The memory is the Cooldown object's; a copy of it starts empty."""
     shared = Cooldown()
     one, two, other = pair(shared), pair(shared), pair(copy.deepcopy(shared))
-    one.call(Script(primary=[DOWN], fallback=["hello"]).ask)
+    one.call(repeating(primary=[DOWN], fallback=["hello"]).ask)
     assert [policy.start().attempt.position for policy in (one, two, other)] == [1, 1, 0]
 
 
@@ -301,7 +302,7 @@ def test_a_turn_that_starts_beside_a_cooling_primary_stays_there(clock: Clock) -
     """Within a turn the target does not change back in the middle; the next turn probes."""
     policy = pair(reset="turn")
     with policy.turn():
-        policy.call(Script(primary=[DOWN], fallback=["hello"]).ask)
+        policy.call(repeating(primary=[DOWN], fallback=["hello"]).ask)
     with policy.turn():
         assert policy.start().attempt.position == 1
         clock.now += 60
@@ -313,7 +314,7 @@ def test_a_turn_that_starts_beside_a_cooling_primary_stays_there(clock: Clock) -
 def test_threads_at_the_end_of_a_rest_send_one_probe(clock: Clock) -> None:
     """The choice is atomic: of 32 threads that start together one probes."""
     policy = pair()
-    policy.call(Script(primary=[DOWN], fallback=["hello"]).ask)
+    policy.call(repeating(primary=[DOWN], fallback=["hello"]).ask)
     clock.now += 60
     barrier, positions = threading.Barrier(32), list[int]()
 
@@ -361,7 +362,7 @@ def test_the_end_of_an_outage_is_told(clock: Clock, caplog: pytest.LogCaptureFix
     policy = FallbackPolicy(
         CHAIN, FallbackConfig(wait=0, cooldown=Cooldown()), agent="x", observers=[notebook]
     )
-    script = Script(primary=[DOWN, "back"], fallback=["hello"])
+    script = repeating(primary=[DOWN, "back"], fallback=["hello"])
     policy.call(script.ask)
     clock.now += 60
     run = policy.start()
@@ -379,27 +380,27 @@ def test_the_end_of_an_outage_is_told(clock: Clock, caplog: pytest.LogCaptureFix
 @pytest.mark.parametrize(
     ("headers", "rest"),
     [
-        ({"x_ratelimit_reset_requests": "1m30s", "x_ratelimit_remaining_requests": "0"}, 90),
-        ({"x_ratelimit_reset_tokens": "20ms", "x_ratelimit_remaining_tokens": "0"}, 0.02),
-        ({"x_ratelimit_reset_requests": "1m30s", "x_ratelimit_remaining_requests": "5"}, 60),
-        ({"ratelimit_reset": "17", "ratelimit_remaining": "0"}, 17),
-        ({"x_ratelimit_reset": "{epoch}", "x_ratelimit_remaining": "0"}, 30),
+        ({"x-ratelimit-reset-requests": "1m30s", "x-ratelimit-remaining-requests": "0"}, 90),
+        ({"x-ratelimit-reset-tokens": "20ms", "x-ratelimit-remaining-tokens": "0"}, 0.02),
+        ({"x-ratelimit-reset-requests": "1m30s", "x-ratelimit-remaining-requests": "5"}, 60),
+        ({"ratelimit-reset": "17", "ratelimit-remaining": "0"}, 17),
+        ({"x-ratelimit-reset": "{epoch}", "x-ratelimit-remaining": "0"}, 30),
         (
             {
-                "anthropic_ratelimit_requests_reset": "{date}",
-                "anthropic_ratelimit_requests_remaining": "0",
+                "anthropic-ratelimit-requests-reset": "{date}",
+                "anthropic-ratelimit-requests-remaining": "0",
             },
             30,
         ),
         (
             {
-                "x_ratelimit_reset_requests": "1m30s",
-                "x_ratelimit_remaining_requests": "0",
-                "retry_after": "7",
+                "x-ratelimit-reset-requests": "1m30s",
+                "x-ratelimit-remaining-requests": "0",
+                "retry-after": "7",
             },
             7,
         ),
-        ({"x_ratelimit_reset": "soon", "x_ratelimit_remaining": "0"}, 60),
+        ({"x-ratelimit-reset": "soon", "x-ratelimit-remaining": "0"}, 60),
     ],
 )
 def test_the_headers_of_a_used_up_limit_say_when_it_is_back(
@@ -408,10 +409,10 @@ def test_the_headers_of_a_used_up_limit_say_when_it_is_back(
     """Without Retry-After the reset time of the limit that has nothing left is the provider's."""
     monkeypatch.setattr("honcho_fallback._classify._waits.time.time", lambda: 1.7e9)
     date = datetime.fromtimestamp(1.7e9 + 30, UTC).isoformat().replace("+00:00", "Z")
-    told = {
-        name: value.format(epoch=int(1.7e9 + 30), date=date) for name, value in headers.items()
-    }
-    failure = classify(ProviderError(429, **told))
+    error = StatusError(429)
+    for name, value in headers.items():
+        error.response.headers[name] = value.format(epoch=int(1.7e9 + 30), date=date)
+    failure = classify(error)
     assert (60 if failure.retry_after is None else failure.retry_after) == pytest.approx(rest)
 
 

@@ -8,7 +8,6 @@ import pickle
 from typing import TYPE_CHECKING, Any
 
 import pytest
-from scripted import ProviderError, Script
 
 from honcho_fallback import (
     DeadlineExceeded,
@@ -18,12 +17,14 @@ from honcho_fallback import (
     StreamInterrupted,
     Target,
 )
+from honcho_fallback.testing import StatusError
+from tests.helpers.scripted import repeating
 
 if TYPE_CHECKING:
     from honcho_fallback import Attempt
     from honcho_fallback.testing import Clock
 
-DOWN = ProviderError(503)
+DOWN = StatusError(503)
 
 
 def chain(length: int, **options: Any) -> FallbackPolicy:
@@ -81,21 +82,21 @@ def test_a_wait_that_would_outlive_the_deadline_ends_the_call(clock: Clock) -> N
     run = policy.start()
     clock.now += 1
     with pytest.raises(DeadlineExceeded):
-        run.fail(ProviderError(429, retry_after="4"))
-    script = Script(t0=[ProviderError(429, retry_after="4"), "hello"])
+        run.fail(StatusError(429, retry_after=4))
+    script = repeating(t0=[StatusError(429, retry_after=4), "hello"])
     assert chain(1, deadline=5).call(script.ask) == "hello"
     assert clock.slept == [4]
-    assert script.attempts[1].timeout == pytest.approx(1)
+    assert script.requests[1].attempt.timeout == pytest.approx(1)
 
 
 def test_a_wait_that_would_eat_the_reserve_switches(clock: Clock) -> None:
     """With switch_after a backoff that leaves nothing of the primary's share is not waited."""
     policy = chain(2, deadline=9, reserve=3, wait=7, switch_after=2)
-    script = Script(t0=[DOWN], t1=["hello"])
+    script = repeating(t0=[DOWN], t1=["hello"])
     assert policy.call(script.ask) == "hello"
     assert (script.asked, clock.slept) == (["t0", "t1"], [])
     patient = chain(2, deadline=9, reserve=3, wait=5, switch_after=2)
-    script = Script(t0=[DOWN], t1=["hello"])
+    script = repeating(t0=[DOWN], t1=["hello"])
     patient.call(script.ask)
     assert (script.asked, clock.slept) == (["t0", "t0", "t1"], [5])
 
@@ -103,11 +104,11 @@ def test_a_wait_that_would_eat_the_reserve_switches(clock: Clock) -> None:
 def test_other_endings_stay_what_they_are(clock: Clock) -> None:
     """In time, exhaustion and a caller's bug end a call as they do without a deadline."""
     with pytest.raises(FallbackExhausted):
-        chain(2, deadline=30).call(Script(t0=[DOWN], t1=[DOWN]).ask)
+        chain(2, deadline=30).call(repeating(t0=[DOWN], t1=[DOWN]).ask)
     run = chain(2, deadline=30).start()
     clock.now += 31
-    with pytest.raises(ProviderError):
-        run.fail(ProviderError(400))
+    with pytest.raises(StatusError):
+        run.fail(StatusError(400))
     assert run.record.outcome == "rejected"
 
 
@@ -187,9 +188,9 @@ async def test_a_stream_that_keeps_speaking_is_not_cut() -> None:
 )
 def test_a_sync_stream_hands_the_limit_to_ask(options: dict[str, Any], handed: float) -> None:
     """`stream` cannot interrupt a read; the client that reads can."""
-    script = Script(t0=["hello"])
+    script = repeating(t0=["hello"])
     list(chain(1, **{"timeout": 180, **options}).stream(script.stream))
-    assert script.attempts[0].timeout == handed
+    assert script.requests[0].attempt.timeout == handed
 
 
 async def test_a_deadline_bounds_a_stream_up_to_its_first_content() -> None:

@@ -12,11 +12,11 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from scripted import DRIVERS, Script
-from test_scenarios import SCENARIOS, Scenario
 
 from honcho_fallback import FallbackConfig, FallbackConfigError, FallbackPolicy, Target
 from honcho_fallback.testing import Clock
+from tests.helpers.scenarios import SCENARIOS, Scenario
+from tests.helpers.scripted import DRIVERS, repeating
 
 # A single call of a preset that is turn-scoped stands alone here.
 pytestmark = pytest.mark.filterwarnings("ignore:.*has no effect outside of a turn:UserWarning")
@@ -47,7 +47,7 @@ def entry(preset: str, scenario: Scenario, driver: str) -> Entry:
         config = configured(preset, scenario)
     except FallbackConfigError as error:
         return {"refused": str(error), "attempts": []}
-    script, raised = Script(**scenario.said), None
+    script, raised = repeating(**scenario.said), None
     with Clock().installed():
         policy = FallbackPolicy([Target(name) for name in scenario.said], config)
         run = policy.start()

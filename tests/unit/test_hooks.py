@@ -6,7 +6,6 @@ import asyncio
 from typing import TYPE_CHECKING, Any
 
 import pytest
-from scripted import DRIVERS, ProviderError, Script
 
 from honcho_fallback import (
     AnswerRejected,
@@ -17,6 +16,8 @@ from honcho_fallback import (
     FallbackPolicy,
     Target,
 )
+from honcho_fallback.testing import StatusError
+from tests.helpers.scripted import DRIVERS, repeating
 
 if TYPE_CHECKING:
     from honcho_fallback import Attempt
@@ -45,7 +46,7 @@ async def chokes(answer: str) -> None:
 )
 async def test_an_async_validator_is_awaited(validate: Any, error: str) -> None:
     """What it returns or raises counts as that of a sync one does."""
-    policy, script = pair(validate=validate), Script(primary=["bad"], fallback=["good"])
+    policy, script = pair(validate=validate), repeating(primary=["bad"], fallback=["good"])
     run = policy.start()
     assert await policy.acall(script.aask, run=run) == "good"
     first = run.record.attempts[0]
@@ -71,7 +72,7 @@ async def breaks(*_: Any) -> Failure:
 @pytest.mark.parametrize("driver", ["acall", "astream"])
 def test_an_async_classifier_is_awaited(options: Any, driver: str) -> None:
     """A 400 that it takes for a rate limit switches, in whole answers and in streams."""
-    script = Script(primary=[ProviderError(400)], fallback=["hello"])
+    script = repeating(primary=[StatusError(400)], fallback=["hello"])
     policy = pair(**options)
     run = policy.start()
     assert DRIVERS[driver](policy, script, run) == "hello"
@@ -85,7 +86,7 @@ async def test_sync_and_async_hooks_go_together() -> None:
         return failure._replace(code="seen")
 
     policy = pair(validate=is_good, refine=narrow, classify=a_limit)
-    script = Script(primary=["bad"], fallback=["good"])
+    script = repeating(primary=["bad"], fallback=["good"])
     run = policy.start()
     assert await policy.acall(script.aask, run=run) == "good"
     assert (run.record.attempts[0].kind, run.record.attempts[0].code) == ("rate_limit", "seen")
@@ -94,7 +95,7 @@ async def test_sync_and_async_hooks_go_together() -> None:
 async def test_an_async_hook_that_breaks_is_passed_over(caplog: Any) -> None:
     """An outage is no time to lose the provider's error, whoever classifies."""
     for options in ({"refine": breaks}, {"classify": breaks}):
-        script = Script(primary=[ProviderError(503)], fallback=["hello"])
+        script = repeating(primary=[StatusError(503)], fallback=["hello"])
         assert await pair(**options).acall(script.aask) == "hello"
     assert "refine raised ZeroDivisionError" in caplog.text
     assert "classify raised ZeroDivisionError" in caplog.text
@@ -105,7 +106,7 @@ async def test_an_async_hook_that_breaks_is_passed_over(caplog: Any) -> None:
 def test_an_async_hook_is_refused_in_a_thread(name: str, driver: str) -> None:
     """Before anything is asked, with the verbs that would await it; and the record is closed."""
     hooks: dict[str, Any] = {"validate": is_good, "refine": is_a_limit, "classify": a_limit}
-    policy, script = pair(**{name: hooks[name]}), Script(primary=["x"])
+    policy, script = pair(**{name: hooks[name]}), repeating(primary=["x"])
     run = policy.start()
     with pytest.raises(FallbackConfigError, match=f"{name}: it is async; use acall or astream"):
         DRIVERS[driver](policy, script, run)
@@ -121,7 +122,7 @@ class LooksSync:
 
 def test_a_hook_that_turns_out_to_be_async_is_refused_as_well() -> None:
     """A validator that accepts everything, because nobody awaited it, would be the worst."""
-    policy, script = pair(validate=LooksSync()), Script(primary=["bad"], fallback=["no"])
+    policy, script = pair(validate=LooksSync()), repeating(primary=["bad"], fallback=["no"])
     with pytest.raises(FallbackConfigError, match="validate: it is async"):
         policy.call(script.ask)
 
@@ -134,7 +135,7 @@ async def test_a_cancelled_hook_is_a_cancelled_call() -> None:
         reached.set()
         await asyncio.Event().wait()
 
-    policy, script = pair(validate=waits), Script(primary=["x"], fallback=["no"])
+    policy, script = pair(validate=waits), repeating(primary=["x"], fallback=["no"])
     run = policy.start()
     task = asyncio.create_task(policy.acall(script.aask, run=run))
     await reached.wait()
@@ -153,7 +154,7 @@ def test_ctrl_c_in_a_classifier_goes_out_and_closes_the_record(name: str, driver
         raise KeyboardInterrupt
 
     policy = pair(**{name: interrupted})
-    script = Script(primary=[ProviderError(503)], fallback=["no"])
+    script = repeating(primary=[StatusError(503)], fallback=["no"])
     run = policy.start()
     with pytest.raises(KeyboardInterrupt):
         DRIVERS[driver](policy, script, run)
@@ -166,7 +167,7 @@ def test_a_loop_of_ones_own_is_told_that_a_hook_is_async(name: str) -> None:
     hooks: dict[str, Any] = {"refine": is_a_limit, "classify": a_limit}
     run = pair(**{name: hooks[name]}).start()
     with pytest.raises(FallbackConfigError, match=f"{name}: it is async"):
-        run.fail(ProviderError(503))
+        run.fail(StatusError(503))
     assert run.record.outcome == "cancelled"
 
 
@@ -177,13 +178,13 @@ def test_a_loop_of_ones_own_is_told_that_a_hook_is_async(name: str) -> None:
 def test_a_kind_brings_its_answers(kind: FailureKind, switches: bool) -> None:
     """`refine` that only replaces the kind means all that the kind means."""
     policy = pair(refine=lambda failure, _: failure._replace(kind=kind))
-    first = ProviderError(400 if switches else 503)
-    script = Script(primary=[first], fallback=["hello"])
+    first = StatusError(400 if switches else 503)
+    script = repeating(primary=[first], fallback=["hello"])
     run = policy.start()
     if switches:
         assert policy.call(script.ask, run=run) == "hello"
     else:
-        with pytest.raises(ProviderError):
+        with pytest.raises(StatusError):
             policy.call(script.ask, run=run)
     assert run.record.attempts[0].kind == kind
 
@@ -194,7 +195,7 @@ def test_answers_that_refine_gives_itself_stay() -> None:
     def refine(failure: Failure, _: BaseException) -> Failure:
         return failure._replace(kind=FailureKind.LOCAL, switchable=True)
 
-    script = Script(primary=[ProviderError(400)], fallback=["hello"])
+    script = repeating(primary=[StatusError(400)], fallback=["hello"])
     policy = pair(refine=refine, fallback_on={"local"})
     assert policy.call(script.ask) == "hello"
 
@@ -205,8 +206,8 @@ def test_a_kind_with_answers_of_its_own_keeps_them() -> None:
     def refine(failure: Failure, _: BaseException) -> Failure:
         return failure._replace(kind=FailureKind.RATE_LIMIT, transient=False, switchable=False)
 
-    script = Script(primary=[ProviderError(503)], fallback=["no"])
-    with pytest.raises(ProviderError):
+    script = repeating(primary=[StatusError(503)], fallback=["no"])
+    with pytest.raises(StatusError):
         pair(refine=refine).call(script.ask)
     assert script.asked == [P]
 
@@ -218,19 +219,19 @@ def test_a_transient_kind_is_asked_again() -> None:
         wait=0,
         refine=lambda failure, _: failure._replace(kind=FailureKind.OVERLOADED),
     )
-    assert policy.call(Script(primary=[ProviderError(400), "back"]).ask) == "back"
+    assert policy.call(repeating(primary=[StatusError(400), "back"]).ask) == "back"
 
 
 def test_a_classifier_of_ones_own_is_given_what_was_raised() -> None:
     """It sees the exception itself."""
     seen: list[BaseException] = []
-    error = ProviderError(418)
+    error = StatusError(418)
 
     def look(raised: BaseException) -> Failure:
         seen.append(raised)
         return Failure.of(FailureKind.OVERLOADED)
 
-    assert pair(classify=look).call(Script(primary=[error], fallback=["hello"]).ask) == "hello"
+    assert pair(classify=look).call(repeating(primary=[error], fallback=["hello"]).ask) == "hello"
     assert seen == [error]
 
 
@@ -258,7 +259,7 @@ REJECTIONS: list[tuple[Any, dict[str, Any]]] = [
 @pytest.mark.parametrize(("answer", "options"), REJECTIONS)
 def test_a_refused_answer_is_refined_like_an_exception(answer: Any, options: Any) -> None:
     """HON-025: an object that failed under HTTP 200 and one that `validate` refused go through."""
-    script = Script(primary=[answer], fallback=["no"])
+    script = repeating(primary=[answer], fallback=["no"])
     policy = pair(refine=judge, **options)
     with pytest.raises(AnswerRejected):
         policy.call(script.ask)
@@ -268,7 +269,7 @@ def test_a_refused_answer_is_refined_like_an_exception(answer: Any, options: Any
 @pytest.mark.parametrize(("answer", "options"), REJECTIONS)
 def test_a_refused_answer_is_classified_like_an_exception(answer: Any, options: Any) -> None:
     """Whoever replaces the classifier is asked about answers, too."""
-    script = Script(primary=[answer], fallback=["no"])
+    script = repeating(primary=[answer], fallback=["no"])
     policy = pair(classify=lambda _: Failure.of(FailureKind.INVALID_REQUEST), **options)
     with pytest.raises(AnswerRejected):
         policy.call(script.ask)
@@ -281,7 +282,7 @@ def test_local_errors_settle_what_a_validator_raises() -> None:
     def validate(_: str) -> None:
         raise KeyError("a bug in the validator")
 
-    script = Script(primary=["x"], fallback=["no"])
+    script = repeating(primary=["x"], fallback=["no"])
     with pytest.raises(KeyError):
         pair(validate=validate, local_errors=(KeyError,)).call(script.ask)
     assert script.asked == [P]
@@ -292,11 +293,11 @@ def test_the_pull_requests_table_holds_for_answers() -> None:
     config = FallbackConfig.honcho(wait=0, validate=lambda answer: answer != "bad")
     policy = FallbackPolicy([Target(P), Target(F)], config)
     for bad in ("bad", LATE):
-        script = Script(primary=[bad], fallback=["hello"])
+        script = repeating(primary=[bad], fallback=["hello"])
         assert policy.call(script.ask) == "hello"
     blocked = {"candidates": [], "promptFeedback": {"blockReason": "SAFETY"}}
     with pytest.raises(AnswerRejected):
-        policy.call(Script(primary=[blocked], fallback=["no"]).ask)
+        policy.call(repeating(primary=[blocked], fallback=["no"]).ask)
 
 
 def ask_plainly(_: Attempt) -> str:

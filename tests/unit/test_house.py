@@ -10,17 +10,17 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import pytest
-from scripted import ProviderError
 
 import honcho_fallback
 from honcho_fallback import FallbackPolicy, FallbackRun, Target
+from honcho_fallback.testing import StatusError
 
 if TYPE_CHECKING:
     from types import FrameType
 
 PACKAGE = Path(honcho_fallback.__file__).parent
 CORE = PACKAGE / "_core"
-DOWN = ProviderError(503)
+DOWN = StatusError(503)
 
 
 def test_a_first_failure_switch_changes_rooms_at_most_12_times() -> None:

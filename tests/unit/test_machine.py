@@ -11,7 +11,6 @@ import pytest
 from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
-from scripted import ProviderError
 
 from honcho_fallback import (
     Attempt,
@@ -26,11 +25,12 @@ from honcho_fallback import (
     StreamInterrupted,
     Target,
 )
+from honcho_fallback.testing import StatusError
 
 if TYPE_CHECKING:
     from honcho_fallback.testing import Clock
 
-DOWN = ProviderError(503)
+DOWN = StatusError(503)
 
 
 def pair(**options: Any) -> FallbackPolicy:
@@ -116,7 +116,7 @@ def test_the_default_wait_has_full_jitter_and_doubles_to_eight_seconds() -> None
 def test_a_switch_waits_nothing_whatever_the_strategy_says() -> None:
     """HON-041, G-07: the fallback is asked at once."""
     run = pair(wait=60.0).start()
-    assert run.fail(ProviderError(429, retry_after="60")).wait == 0
+    assert run.fail(StatusError(429, retry_after=60)).wait == 0
 
 
 def test_content_closes_the_way_to_the_fallback(clock: Clock) -> None:
@@ -134,7 +134,7 @@ def test_agents_with_their_own_chains_use_only_their_own() -> None:
     """HON-018: two policies in one process share no target, no config and no count."""
     deriver, summary = pair(), FallbackPolicy([Target("third")], FallbackConfig(max_attempts=1))
     deriver.start().fail(DOWN)
-    with pytest.raises(ProviderError):
+    with pytest.raises(StatusError):
         summary.start().fail(DOWN)
     assert deriver.start().attempt.target.name == "primary"
 
@@ -236,15 +236,14 @@ class Histories(RuleBasedStateMachine):
         seconds=st.floats(0, 5),
     )
     def fail(self, status: int, retry_after: int | None, seconds: float) -> None:
-        headers = {} if retry_after is None else {"retry_after": str(retry_after)}
-        error = ProviderError(status, **headers)
+        error = StatusError(status, retry_after=retry_after)
         self.now += seconds
         before = self.run.attempt
         outcomes: list[Attempt | type[BaseException]] = []
         for run in (self.run, self.twin):
             try:
                 outcomes.append(run.fail(error, now=self.now))
-            except (ProviderError, FallbackExhausted) as raised:
+            except (StatusError, FallbackExhausted) as raised:
                 outcomes.append(type(raised))
         mine, other = outcomes
         # The same input gives the same plan; only the name of the call differs.
@@ -353,7 +352,7 @@ def test_a_skip_has_its_time_and_its_error(clock: Clock) -> None:
     start = clock.now
     run.skip(1, "paused", now=start + 1)
     run.fail(DOWN, now=start + 3)
-    with pytest.raises(ProviderError) as caught:
+    with pytest.raises(StatusError) as caught:
         run.skip(None, "paused too", now=start + 4)
     assert caught.value is DOWN
     record = run.record

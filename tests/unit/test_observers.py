@@ -4,10 +4,9 @@ from __future__ import annotations
 
 import json
 import logging
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import pytest
-from scripted import DRIVERS, ProviderError, Script
 
 from honcho_fallback import (
     CallContent,
@@ -21,6 +20,11 @@ from honcho_fallback import (
     Switch,
     Target,
 )
+from honcho_fallback.testing import StatusError
+from tests.helpers.scripted import DRIVERS, repeating
+
+if TYPE_CHECKING:
+    from honcho_fallback.testing import Script
 
 PROMPT = "what the provider wrote"
 
@@ -63,11 +67,11 @@ def policy(*observers: FallbackObserver, targets: int = 3) -> FallbackPolicy:
 
 def failing_twice() -> Script:
     said: dict[str, Any] = {
-        "openai/one": [ProviderError(429)],
+        "openai/one": [StatusError(429)],
         "anthropic/two": [TimeoutError(PROMPT)],
         "local/three": ["hello"],
     }
-    return Script(**said)
+    return repeating(**said)
 
 
 @pytest.mark.parametrize("driver", DRIVERS)
@@ -95,7 +99,7 @@ def test_one_warning_per_switch_names_who_failed(caplog: pytest.LogCaptureFixtur
     assert warnings == [
         f"{head} failed={failed} fallback={fallback} reason={reason} call_id={call_id}"
         for failed, fallback, reason in (
-            ("openai/one", "anthropic/two", "rate_limit,ProviderError,429"),
+            ("openai/one", "anthropic/two", "rate_limit,StatusError,429"),
             ("anthropic/two", "local/three", "timeout,TimeoutError"),
         )
     ]
@@ -105,8 +109,8 @@ def test_one_warning_per_switch_names_who_failed(caplog: pytest.LogCaptureFixtur
 def test_a_log_line_can_be_split_at_its_spaces(caplog: pytest.LogCaptureFixture) -> None:
     """No value has a space in it, and the record carries the same facts as attributes."""
     chain = [Target("my model", name="my model"), Target("two")]
-    said: dict[str, Any] = {"my model": [ProviderError(503)], "two": ["hello"]}
-    script = Script(**said)
+    said: dict[str, Any] = {"my model": [StatusError(503)], "two": ["hello"]}
+    script = repeating(**said)
     FallbackPolicy(chain, agent="my  agent").call(script.ask)
     (record,) = caplog.records
     facts = dict(part.split("=", 1) for part in record.getMessage().split(" "))
@@ -118,10 +122,10 @@ def test_a_log_line_can_be_split_at_its_spaces(caplog: pytest.LogCaptureFixture)
 def test_a_call_that_nobody_answered_logs_one_error(caplog: pytest.LogCaptureFixture) -> None:
     """Who failed with what, how long it took, which call: one line, and no text of anybody's."""
     said: dict[str, Any] = {
-        "openai/one": [ProviderError(429)],
+        "openai/one": [StatusError(429)],
         "anthropic/two": [TimeoutError(PROMPT)],
     }
-    script = Script(**said)
+    script = repeating(**said)
     asked = policy(targets=2)
     run = asked.start(max_attempts=2)
     with pytest.raises(FallbackExhausted):
@@ -135,16 +139,16 @@ def test_a_call_that_nobody_answered_logs_one_error(caplog: pytest.LogCaptureFix
 
 def test_a_callers_own_bug_is_no_outage_in_the_log(caplog: pytest.LogCaptureFixture) -> None:
     """What no other target could help with goes to the caller and not into the log."""
-    with pytest.raises(ProviderError):
-        policy().call(Script(**{"openai/one": [ProviderError(400)]}).ask)
+    with pytest.raises(StatusError):
+        policy().call(repeating(**{"openai/one": [StatusError(400)]}).ask)
     assert caplog.records == []
 
 
 def test_a_happy_call_and_a_repeat_log_nothing(caplog: pytest.LogCaptureFixture) -> None:
     """HON-001: without a switch there is no line."""
-    script = Script(**{"openai/one": ["hello"]})
+    script = repeating(**{"openai/one": ["hello"]})
     policy(targets=1).call(script.ask)
-    script = Script(**{"openai/one": [ProviderError(503), "hello"]})
+    script = repeating(**{"openai/one": [StatusError(503), "hello"]})
     policy(targets=1).call(script.ask)
     assert caplog.records == []
 
@@ -199,8 +203,8 @@ def test_the_record_says_who_answered_and_who_was_never_tried() -> None:
     """is_fallback is true exactly when another target than the primary answered (HON-063)."""
     asked = policy()
     run = asked.start()
-    said: dict[str, Any] = {"openai/one": [ProviderError(503)], "anthropic/two": ["hello"]}
-    script = Script(**said)
+    said: dict[str, Any] = {"openai/one": [StatusError(503)], "anthropic/two": ["hello"]}
+    script = repeating(**said)
     asked.call(script.ask, run=run)
     record = run.record
     assert (record.answered_by, record.is_fallback, record.primary) == (
@@ -234,12 +238,12 @@ def test_explain_tells_the_story() -> None:
     """A person reads who was asked, what each said, how long it took, and what to do."""
     asked = policy()
     run = asked.start()
-    said: dict[str, Any] = {"openai/one": [ProviderError(429)], "anthropic/two": [KeyError()]}
+    said: dict[str, Any] = {"openai/one": [StatusError(429)], "anthropic/two": [KeyError()]}
     with pytest.raises(KeyError):
-        asked.call(Script(**said).ask, run=run)
+        asked.call(repeating(**said).ask, run=run)
     lines = run.record.explain().splitlines()
     assert "of agent deriver: Nobody answered" in lines[0]
-    assert lines[1].startswith("  1. openai/one: rate_limit (429, ProviderError) in ")
+    assert lines[1].startswith("  1. openai/one: rate_limit (429, StatusError) in ")
     assert lines[2].startswith("     What to do: Send fewer requests")
     assert lines[3].startswith("  2. anthropic/two: local (KeyError) in ")
     assert lines[5].startswith("  -. local/three: never asked, ")
@@ -291,8 +295,8 @@ def test_every_driver_tells_the_answer_before_the_end(drive: str) -> None:
     """Streams tell all their chunks at once, calls their answer; failed attempts nothing."""
     reader = Reader()
     asking = policy(reader)
-    said: dict[str, list[Any]] = {"openai/one": [ProviderError(503)], "anthropic/two": ["ab"]}
-    script = Script(**said)
+    said: dict[str, list[Any]] = {"openai/one": [StatusError(503)], "anthropic/two": ["ab"]}
+    script = repeating(**said)
     DRIVERS[drive](asking, script, asking.start())
     assert outputs(reader) in (["ab"], [("ab",)])
     assert isinstance(reader.heard[-1], CallRecord)
@@ -303,7 +307,7 @@ def test_a_stream_that_breaks_or_is_left_tells_what_it_handed_out() -> None:
 
     def broken(_: Any) -> Any:
         yield "a"
-        raise ProviderError(503)
+        raise StatusError(503)
 
     reader = Reader()
     chunks = policy(reader).stream(broken)

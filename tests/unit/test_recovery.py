@@ -12,7 +12,6 @@ from concurrent.futures import ThreadPoolExecutor
 from typing import TYPE_CHECKING, Any
 
 import pytest
-from scripted import DRIVERS, ProviderError, Script
 
 from honcho_fallback import (
     Cooldown,
@@ -27,13 +26,15 @@ from honcho_fallback import (
     TransportRecovery,
 )
 from honcho_fallback._core.recovery import SharedRefreshes
+from honcho_fallback.testing import StatusError
+from tests.helpers.scripted import DRIVERS, repeating
 
 if TYPE_CHECKING:
     from honcho_fallback import Attempt
     from honcho_fallback.testing import Clock
 
-DOWN = ProviderError(503)
-DENIED = ProviderError(401)
+DOWN = StatusError(503)
+DENIED = StatusError(401)
 
 
 class Key:
@@ -70,10 +71,12 @@ def test_a_refused_credential_is_refreshed_once_and_the_target_asked_again(
 ) -> None:
     """HON-077, HON-080: 401, one refresh, the same target again, over all four drivers."""
     key = kind()
-    policy, script = with_key(key), Script(primary=[DENIED, "hello"], fallback=["no"])
+    policy, script = (
+        with_key(key),
+        repeating(primary=[DENIED, "hello"], fallback=["from the fallback"]),
+    )
     run = policy.start()
     if kind is AsyncKey and driver in {"call", "stream"}:
-        script.said["fallback"] = ["from the fallback"]
         assert DRIVERS[driver](policy, script, run) == "from the fallback"
         assert "its refresh failed: refresh: it is async" in run.record.explain()
         return
@@ -86,10 +89,10 @@ def test_a_refused_credential_is_refreshed_once_and_the_target_asked_again(
 def test_a_403_about_credentials_counts_and_another_one_does_not() -> None:
     """HRT-008, G-35: an expired token behind a 403 is refreshed, a closed region is not."""
     key = Key()
-    expired = ProviderError(403, code="token_expired")
-    script = Script(primary=[expired, "hello"], fallback=["no"])
+    expired = StatusError(403, code="token_expired")
+    script = repeating(primary=[expired, "hello"], fallback=["no"])
     assert with_key(key).call(script.ask) == "hello"
-    script = Script(primary=[ProviderError(403)], fallback=["hello"])
+    script = repeating(primary=[StatusError(403)], fallback=["hello"])
     assert with_key(key).call(script.ask) == "hello"
     assert key.generation == 1
 
@@ -99,8 +102,8 @@ def test_other_failures_refresh_nothing(status: int) -> None:
     """HRT-011: a 500 is no matter of credentials."""
     key, run = Key(), with_key(Key()).start()
     try:
-        run.fail(ProviderError(status))
-    except ProviderError:
+        run.fail(StatusError(status))
+    except StatusError:
         assert status == 400
     assert run.pending is None
     assert key.generation == 0
@@ -108,7 +111,7 @@ def test_other_failures_refresh_nothing(status: int) -> None:
 
 def test_without_a_credential_nothing_is_refreshed() -> None:
     """HON-079, HRT-010: handling is unchanged where there is nothing to refresh."""
-    script = Script(primary=[DENIED], fallback=["hello"])
+    script = repeating(primary=[DENIED], fallback=["hello"])
     FallbackPolicy([Target("primary"), Target("fallback")]).call(script.ask)
     assert script.asked == ["primary", "fallback"]
 
@@ -116,14 +119,14 @@ def test_without_a_credential_nothing_is_refreshed() -> None:
 def test_a_refused_refreshed_credential_switches(clock: Clock) -> None:
     """HRT-008, HRT-009, hermes#53919: one refresh, then the fallback; never a loop of them."""
     key = Key()
-    script = Script(primary=[DENIED], fallback=["hello"])
+    script = repeating(primary=[DENIED], fallback=["hello"])
     assert with_key(key).call(script.ask) == "hello"
     assert (script.asked, key.generation) == (["primary", "primary", "fallback"], 1)
 
 
 def test_a_refresh_that_fails_switches_and_tells_no_secret(caplog: Any) -> None:
     """HON-078: the record says clearly that it failed, and shows nothing of what was raised."""
-    policy, script = with_key(Key(works=False)), Script(primary=[DENIED], fallback=["hello"])
+    policy, script = with_key(Key(works=False)), repeating(primary=[DENIED], fallback=["hello"])
     run = policy.start()
     assert policy.call(script.ask, run=run) == "hello"
     assert script.asked == ["primary", "fallback"]
@@ -134,14 +137,14 @@ def test_a_refresh_that_fails_switches_and_tells_no_secret(caplog: Any) -> None:
 def test_a_refresh_that_fails_on_the_only_target_brings_its_own_error_out() -> None:
     """HON-078: what the caller gets is the provider's 401."""
     policy = FallbackPolicy([Target("only", credential=Key(works=False))])
-    with pytest.raises(ProviderError) as caught:
-        policy.call(Script(only=[DENIED]).ask)
+    with pytest.raises(StatusError) as caught:
+        policy.call(repeating(only=[DENIED]).ask)
     assert caught.value is DENIED
 
 
 def test_a_refresh_does_not_use_up_the_attempts() -> None:
     """HRC-066: with two attempts the primary is refreshed, and the fallback is still asked."""
-    script = Script(primary=[DENIED], fallback=["hello"])
+    script = repeating(primary=[DENIED], fallback=["hello"])
     assert with_key(Key(), max_attempts=2).call(script.ask) == "hello"
     assert script.asked == ["primary", "primary", "fallback"]
 
@@ -151,7 +154,7 @@ def test_each_target_has_its_own_refresh() -> None:
     keys = [Key(), Key()]
     chain = [Target("primary", credential=keys[0]), Target("fallback", credential=keys[1])]
     policy = FallbackPolicy(chain, FallbackConfig(wait=0))
-    script = Script(primary=[DENIED], fallback=[DENIED, "hello", DENIED, "again"])
+    script = repeating(primary=[DENIED], fallback=[DENIED, "hello", DENIED, "again"])
     assert policy.call(script.ask) == "hello"
     assert policy.call(script.ask) == "again"
     assert [key.generation for key in keys] == [2, 2]
@@ -166,7 +169,7 @@ async def test_a_cancelled_refresh_is_a_cancelled_call() -> None:
             reached.set()
             await asyncio.Event().wait()
 
-    policy, script = with_key(Slow()), Script(primary=[DENIED], fallback=["no"])
+    policy, script = with_key(Slow()), repeating(primary=[DENIED], fallback=["no"])
     run = policy.start()
     task = asyncio.create_task(policy.acall(script.aask, run=run))
     await reached.wait()
@@ -184,7 +187,7 @@ async def test_a_hanging_refresh_ends_with_the_attempts_time() -> None:
             await asyncio.Event().wait()
 
     policy = with_key(Hanging(), timeout=0.02)
-    script = Script(primary=[DENIED], fallback=["hello"])
+    script = repeating(primary=[DENIED], fallback=["hello"])
     assert await policy.acall(script.aask) == "hello"
 
 
@@ -208,9 +211,9 @@ def test_the_time_of_a_refresh_is_gone_from_the_deadline(clock: Clock) -> None:
             Key.refresh(self)
 
     policy = with_key(Slow(), deadline=30, timeout=None)
-    script = Script(primary=[DENIED, "hello"], fallback=["no"])
+    script = repeating(primary=[DENIED, "hello"], fallback=["no"])
     policy.call(script.ask)
-    assert [attempt.timeout for attempt in script.attempts] == pytest.approx([20, 15])
+    assert [request.attempt.timeout for request in script.requests] == pytest.approx([20, 15])
 
 
 def test_calls_that_wait_share_one_refresh() -> None:
@@ -308,7 +311,7 @@ def test_a_refresh_that_turns_out_to_be_async_is_refused() -> None:
         def refresh(self) -> Any:
             return AsyncKey.refresh(AsyncKey())
 
-    policy, script = with_key(Odd()), Script(primary=[DENIED], fallback=["hello"])
+    policy, script = with_key(Odd()), repeating(primary=[DENIED], fallback=["hello"])
     run = policy.start()
     assert policy.call(script.ask, run=run) == "hello"
     note = "its refresh failed: refresh: it returned an awaitable; define it with async def"
@@ -318,7 +321,7 @@ def test_a_refresh_that_turns_out_to_be_async_is_refused() -> None:
 def test_a_refresh_that_failed_used_up_no_attempt() -> None:
     """HRC-066: the request that was meant to follow is not made, and no other in its place."""
     policy = with_key(Key(works=False), max_attempts=2)
-    script = Script(primary=[DENIED], fallback=[DOWN])
+    script = repeating(primary=[DENIED], fallback=[DOWN])
     run = policy.start()
     with pytest.raises(FallbackExhausted):
         policy.call(script.ask, run=run)
@@ -334,7 +337,7 @@ def test_the_second_failure_of_a_target_keeps_the_note_of_its_refresh() -> None:
     policy = FallbackPolicy(chain, wait=0)
     run = policy.start()
     with pytest.raises(FallbackExhausted):
-        policy.call(Script(primary=[DOWN], fallback=[DENIED]).ask, run=run)
+        policy.call(repeating(primary=[DOWN], fallback=[DENIED]).ask, run=run)
     notes = [(attempt.target, attempt.note) for attempt in run.record.attempts]
     assert notes == [("primary", None), ("fallback", "its refresh failed: OSError")]
 
@@ -371,7 +374,7 @@ async def test_a_refresh_goes_on_where_its_leader_is_cancelled() -> None:
 def test_recoveries_of_two_targets_are_both_extra() -> None:
     """HRC-066: with two attempts each target is refreshed and asked again."""
     chain = [Target("primary", credential=Key()), Target("fallback", credential=Key())]
-    script = Script(primary=[DENIED], fallback=[DENIED, "hello"])
+    script = repeating(primary=[DENIED], fallback=[DENIED, "hello"])
     policy = FallbackPolicy(chain, wait=0, max_attempts=2)
     run = policy.start()
     assert policy.call(script.ask, run=run) == "hello"
@@ -405,7 +408,7 @@ def test_each_credential_has_its_own_shared_refresh_for_as_long_as_it_lives() ->
     gc.collect()
     assert len(refreshes._by_id) == 2
     policy = FallbackPolicy([Target("primary", credential=slotted)], wait=0)
-    assert policy.call(Script(primary=[DENIED, "hello"]).ask) == "hello"
+    assert policy.call(repeating(primary=[DENIED, "hello"]).ask) == "hello"
     assert slotted.refreshed == 1
 
 
@@ -425,13 +428,13 @@ def test_a_lost_connection_gets_one_more_chance(clock: Clock, error: Any, provid
     """HRS-011, HRS-016, HRS-020: wait, rebuild, ask once more; then the switch."""
     rebuilt: list[Target] = []
     policy = recovering(rebuilt.append, provider)
-    script = Script(primary=[error, "hello"], fallback=["no"])
+    script = repeating(primary=[error, "hello"], fallback=["no"])
     run = policy.start()
     assert policy.call(script.ask, run=run) == "hello"
     assert (clock.slept, [target.name for target in rebuilt]) == ([4.0], ["primary"])
     assert run.record.attempts[1].note == "after time for its transport"
     assert run.record.attempts[1].wait == 4.0
-    script = Script(primary=[error], fallback=["hello"])
+    script = repeating(primary=[error], fallback=["hello"])
     assert policy.call(script.ask) == "hello"
     assert script.asked == ["primary", "primary", "fallback"]
 
@@ -448,7 +451,7 @@ def test_the_wait_grows_with_the_retries_up_to_eight_seconds(retries: int, wait:
 def test_recovery_comes_after_the_ordinary_retries(clock: Clock) -> None:
     """HRS-011: when the retries are used up, not before; the wait counts them."""
     policy = recovering(switch_after=3, max_attempts=4)
-    script = Script(primary=[TimeoutError()], fallback=["hello"])
+    script = repeating(primary=[TimeoutError()], fallback=["hello"])
     assert policy.call(script.ask) == "hello"
     assert script.asked == ["primary"] * 4 + ["fallback"]
     assert clock.slept == [6.0]
@@ -459,11 +462,11 @@ CERTIFICATE = ssl.SSLCertVerificationError(1, "certificate verify failed")
 
 @pytest.mark.parametrize(
     "error",
-    [DOWN, ProviderError(429), DENIED, ProviderError(404), ProviderError(504), CERTIFICATE],
+    [DOWN, StatusError(429), DENIED, StatusError(404), StatusError(504), CERTIFICATE],
 )
 def test_other_failures_recover_nothing(clock: Clock, error: Exception) -> None:
     """HRS-014: only a lost connection is one of transport; not a status, not a certificate."""
-    script = Script(primary=[error], fallback=["hello"])
+    script = repeating(primary=[error], fallback=["hello"])
     recovering().call(script.ask)
     assert (script.asked, clock.slept) == (["primary", "fallback"], [])
 
@@ -471,7 +474,7 @@ def test_other_failures_recover_nothing(clock: Clock, error: Exception) -> None:
 @pytest.mark.parametrize("provider", ["openrouter", "nous", "OpenRouter"])
 def test_aggregators_are_left_at_once(clock: Clock, provider: str) -> None:
     """HRS-015: what stands behind an aggregator is not our connection."""
-    script = Script(primary=[TimeoutError()], fallback=["hello"])
+    script = repeating(primary=[TimeoutError()], fallback=["hello"])
     recovering(None, provider).call(script.ask)
     assert (script.asked, clock.slept) == (["primary", "fallback"], [])
 
@@ -481,7 +484,7 @@ def test_aggregators_are_known_by_their_host(clock: Clock, host: str) -> None:
     """HRS-015: an OpenAI client with an aggregator's address is one of them."""
     recovery = FallbackConfig(wait=0, transport_recovery=TransportRecovery())
     chain = [Target("primary", endpoint=host), Target("fallback")]
-    script = Script(primary=[TimeoutError()], fallback=["hello"])
+    script = repeating(primary=[TimeoutError()], fallback=["hello"])
     FallbackPolicy(chain, recovery).call(script.ask)
     assert (script.asked, clock.slept) == (["primary", "fallback"], [])
 
@@ -492,9 +495,9 @@ def test_the_next_attempt_gets_the_client_that_a_rebuild_returned(clock: Clock) 
     recovery = TransportRecovery(rebuild=lambda _: new)
     chain = [Target("primary", client=old, params={"seed": 1}), Target("fallback")]
     policy = FallbackPolicy(chain, transport_recovery=recovery)
-    script = Script(primary=[TimeoutError(), "hello"], fallback=["no"])
+    script = repeating(primary=[TimeoutError(), "hello"], fallback=["no"])
     assert policy.call(script.ask) == "hello"
-    first, second = (attempt.target for attempt in script.attempts)
+    first, second = (request.attempt.target for request in script.requests)
     assert (first.client, second.client) == (old, new)
     assert (second.identity, second.params) == (first.identity, {"seed": 1})
     assert policy.targets[0].client is old
@@ -504,7 +507,7 @@ def test_a_fallback_does_not_recover(clock: Clock) -> None:
     """HRS-013: once on a fallback there is no such cycle."""
     config = FallbackConfig(wait=0, transport_recovery=TransportRecovery())
     chain = [Target("primary"), Target("fallback"), Target("third")]
-    script = Script(primary=[DOWN], fallback=[TimeoutError()], third=["hello"])
+    script = repeating(primary=[DOWN], fallback=[TimeoutError()], third=["hello"])
     assert FallbackPolicy(chain, config).call(script.ask) == "hello"
     assert (script.asked, clock.slept) == (["primary", "fallback", "third"], [])
 
@@ -515,7 +518,7 @@ def test_a_rebuild_that_fails_is_no_recovery(clock: Clock) -> None:
     def rebuild(_: Target) -> None:
         raise OSError("no")
 
-    policy, script = recovering(rebuild), Script(primary=[TimeoutError()], fallback=["hello"])
+    policy, script = recovering(rebuild), repeating(primary=[TimeoutError()], fallback=["hello"])
     run = policy.start()
     assert policy.call(script.ask, run=run) == "hello"
     assert script.asked == ["primary", "fallback"]
@@ -528,7 +531,7 @@ def test_an_async_rebuild_is_refused_in_a_thread(clock: Clock) -> None:
     async def rebuild(_: Target) -> None:
         raise AssertionError("nobody awaits it")
 
-    policy, script = recovering(rebuild), Script(primary=[TimeoutError()], fallback=["hello"])
+    policy, script = recovering(rebuild), repeating(primary=[TimeoutError()], fallback=["hello"])
     run = policy.start()
     assert policy.call(script.ask, run=run) == "hello"
     note = "its rebuild failed: rebuild: it is async; use acall or astream"
@@ -538,9 +541,9 @@ def test_an_async_rebuild_is_refused_in_a_thread(clock: Clock) -> None:
 @pytest.mark.parametrize("rebuild", [None, lambda _: None, lambda _: "client"])
 async def test_a_task_recovers_with_any_rebuild(clock: Clock, rebuild: Any) -> None:
     """None at all, one that returns nothing, one that returns a client: each gives one chance."""
-    policy, script = recovering(rebuild), Script(primary=[TimeoutError(), "hello"])
+    policy, script = recovering(rebuild), repeating(primary=[TimeoutError(), "hello"])
     assert await policy.acall(script.aask) == "hello"
-    assert script.attempts[1].target.client == (rebuild and rebuild(None))
+    assert script.requests[1].attempt.target.client == (rebuild and rebuild(None))
 
 
 async def test_a_rebuild_may_be_async() -> None:
@@ -560,7 +563,7 @@ async def test_a_rebuild_may_be_async() -> None:
 
 def test_a_recovery_that_does_not_fit_the_deadline_is_left_out(clock: Clock) -> None:
     """Seconds that the fallback needs are not spent on the primary."""
-    script = Script(primary=[TimeoutError()], fallback=["hello"])
+    script = repeating(primary=[TimeoutError()], fallback=["hello"])
     recovering(deadline=4).call(script.ask)
     assert (script.asked, clock.slept) == (["primary", "fallback"], [])
 
@@ -573,8 +576,8 @@ def test_a_budget_refuses_repeats_and_the_record_says_why(clock: Clock) -> None:
     budget = RetryBudget(ratio=0.0, min_per_second=0.1, window=10)
     policy = FallbackPolicy([Target("only")], FallbackConfig(wait=0, retry_budget=budget))
     run = policy.start()
-    with pytest.raises(ProviderError):
-        policy.call(Script(only=[DOWN]).ask, run=run)
+    with pytest.raises(StatusError):
+        policy.call(repeating(only=[DOWN]).ask, run=run)
     assert len(run.record.attempts) == 2
     assert run.record.why == "the retry budget for only was used up"
     assert "It ended there because the retry budget for only was used up." in run.record.explain()
@@ -587,7 +590,7 @@ def test_a_switch_is_no_repeat(clock: Clock) -> None:
     budget = RetryBudget(ratio=0.0, min_per_second=0.0)
     chain = [Target("primary"), Target("fallback")]
     config = FallbackConfig(wait=0, retry_budget=budget, switch_after=3)
-    script = Script(primary=[DOWN], fallback=["hello"])
+    script = repeating(primary=[DOWN], fallback=["hello"])
     assert FallbackPolicy(chain, config).call(script.ask) == "hello"
     assert script.asked == ["primary", "fallback"]
 
@@ -605,7 +608,7 @@ def test_an_outage_multiplies_the_load_by_at_most_1_1(clock: Clock, length: int)
 
     for _ in range(calls):
         clock.now += 0.01
-        with pytest.raises((FallbackExhausted, ProviderError)):
+        with pytest.raises((FallbackExhausted, StatusError)):
             policy.call(ask)
     assert max(seen.values()) <= 1.1 * calls
     assert min(seen.values()) >= calls
@@ -616,7 +619,7 @@ def test_an_outage_multiplies_the_load_by_at_most_1_1(clock: Clock, length: int)
 def test_a_quiet_service_may_repeat(clock: Clock) -> None:
     """min_per_second lets a single call recover by itself."""
     config = FallbackConfig(wait=0, retry_budget=RetryBudget())
-    script = Script(only=[DOWN, DOWN, "hello"])
+    script = repeating(only=[DOWN, DOWN, "hello"])
     assert FallbackPolicy([Target("only")], config).call(script.ask) == "hello"
 
 
@@ -647,12 +650,12 @@ def test_a_call_that_must_not_degrade_never_asks_a_fallback(clock: Clock) -> Non
     """instar#991: judges and gates fail closed, with the record."""
     policy = FallbackPolicy([Target("primary"), Target("fallback")], FallbackConfig(wait=0))
     for error in (DOWN, DENIED):
-        script = Script(primary=[error], fallback=["no"])
+        script = repeating(primary=[error], fallback=["no"])
         with pytest.raises(FallbackExhausted) as caught:
             policy.call(script.ask, must_not_degrade=True)
         assert "fallback" not in script.asked
         assert caught.value.record.untried == (("fallback", "the call must not degrade"),)
-    assert policy.call(Script(primary=[DOWN], fallback=["hello"]).ask) == "hello"
+    assert policy.call(repeating(primary=[DOWN], fallback=["hello"]).ask) == "hello"
 
 
 def test_neither_turn_nor_cooldown_degrade_it(clock: Clock) -> None:
@@ -660,9 +663,9 @@ def test_neither_turn_nor_cooldown_degrade_it(clock: Clock) -> None:
     config = FallbackConfig(wait=0, reset="turn", cooldown=Cooldown())
     policy = FallbackPolicy([Target("primary"), Target("fallback")], config)
     with policy.turn() as turn:
-        policy.call(Script(primary=[DOWN], fallback=["hello"]).ask)
+        policy.call(repeating(primary=[DOWN], fallback=["hello"]).ask)
         assert turn.position == 1
-        script = Script(primary=["judged"])
+        script = repeating(primary=["judged"])
         assert policy.call(script.ask, must_not_degrade=True) == "judged"
         assert turn.position == 1
 

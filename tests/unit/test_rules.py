@@ -6,7 +6,6 @@ from datetime import timedelta
 from typing import TYPE_CHECKING, Any
 
 import pytest
-from scripted import DRIVERS, ProviderError, Script
 from tenacity import BaseRetrying
 
 from honcho_fallback import (
@@ -24,12 +23,14 @@ from honcho_fallback import (
 from honcho_fallback._core import rules
 from honcho_fallback._core.rules import Retry, Stop, Switch
 from honcho_fallback._core.state import CallState, PastAttempt, ResolvedPolicy
+from honcho_fallback.testing import StatusError
+from tests.helpers.scripted import DRIVERS, repeating
 
 if TYPE_CHECKING:
     import tenacity
 
 P, F, G = "primary", "fallback", "third"
-DOWN = ProviderError(503)
+DOWN = StatusError(503)
 
 
 class Key:
@@ -333,7 +334,7 @@ def test_a_target_that_cannot_be_asked_is_passed_over(driver: str) -> None:
         gone = TargetUnavailable("no key for primary")
         policy = FallbackPolicy([Target(P), Target(F)], config)
         run = policy.start()
-        script = Script(primary=[gone], fallback=["hello"])
+        script = repeating(primary=[gone], fallback=["hello"])
         assert DRIVERS[driver](policy, script, run) == "hello"
         first = run.record.attempts[0]
         assert (first.kind, first.error) == ("model_unavailable", "TargetUnavailable")
@@ -343,7 +344,7 @@ def test_one_identity_is_asked_once_per_call() -> None:
     """HRC-013: a target that failed is not asked again under another name."""
     same: dict[str, Any] = {"provider": "openai", "identity": "one backend"}
     chain = [Target("m", name=P, **same), Target("m", name=F, **same), Target(G)]
-    script = Script(primary=[DOWN], third=["hello"])
+    script = repeating(primary=[DOWN], third=["hello"])
     policy = FallbackPolicy(chain)
     run = policy.start()
     assert policy.call(script.ask, run=run) == "hello"
@@ -355,7 +356,7 @@ def test_a_chain_of_one_identity_ends_as_one_target_does() -> None:
     """HRC-013: where all that is left is the same backend, it is asked again after a wait."""
     same: dict[str, Any] = {"identity": "one backend"}
     policy = FallbackPolicy([Target("m", name=P, **same), Target("m", name=F, **same)], wait=0)
-    script = Script(primary=[DOWN, DOWN, "back"])
+    script = repeating(primary=[DOWN, DOWN, "back"])
     assert policy.call(script.ask) == "back"
     assert script.asked == [P, P, P]
 
@@ -363,7 +364,7 @@ def test_a_chain_of_one_identity_ends_as_one_target_does() -> None:
 def test_honcho_asks_one_fallback() -> None:
     """HON-008: the chain of the pull request ends with the first fallback, however long it is."""
     policy = FallbackPolicy([ONE, TWO, THREE], FallbackConfig.honcho(wait=0))
-    script = Script(primary=[DOWN], fallback=[DOWN], third=["never"])
+    script = repeating(primary=[DOWN], fallback=[DOWN], third=["never"])
     run = policy.start()
     with pytest.raises(FallbackExhausted):
         policy.call(script.ask, run=run)
@@ -392,7 +393,7 @@ def test_a_client_with_retries_of_its_own_is_warned_of() -> None:
 
 def test_exhaustion_names_each_target_with_its_kind() -> None:
     """The message alone says who failed with what."""
-    script = Script(primary=[ProviderError(429)], fallback=[ProviderError(401)])
+    script = repeating(primary=[StatusError(429)], fallback=[StatusError(401)])
     with pytest.raises(
         FallbackExhausted,
         match=r"^no answer from primary \(rate_limit\), fallback \(authentication\)$",
@@ -405,7 +406,7 @@ def test_a_policy_takes_part_in_the_turns_of_another() -> None:
     first = FallbackPolicy([ONE, TWO], reset="turn")
     derived = FallbackPolicy([ONE, TWO], reset="turn", turns_of=first)
     with first.turn():
-        first.call(Script(primary=[DOWN], fallback=["hello"]).ask)
+        first.call(repeating(primary=[DOWN], fallback=["hello"]).ask)
         assert derived.start().attempt.position == 1
     with pytest.raises(ValueError, match="turns_of: its chain is of another length"):
         FallbackPolicy([ONE], turns_of=first)

@@ -8,7 +8,6 @@ import threading
 from typing import Any
 
 import pytest
-from scripted import ProviderError, Script
 
 from honcho_fallback import (
     FallbackConfig,
@@ -17,11 +16,13 @@ from honcho_fallback import (
     FallbackPolicy,
     Target,
 )
+from honcho_fallback.testing import StatusError
+from tests.helpers.scripted import repeating
 
 # Calls between the turns of these tests are meant to stand alone.
 pytestmark = pytest.mark.filterwarnings("ignore:.*has no effect outside of a turn:UserWarning")
 
-DOWN = ProviderError(503)
+DOWN = StatusError(503)
 
 
 def pair(reset: Any) -> FallbackPolicy:
@@ -32,7 +33,7 @@ def pair(reset: Any) -> FallbackPolicy:
 
 def test_each_iteration_starts_on_the_primary() -> None:
     """HON-014, HON-015: with reset="iteration" nothing is remembered, inside a turn or not."""
-    policy, script = pair("iteration"), Script(primary=[DOWN], fallback=["hello"])
+    policy, script = pair("iteration"), repeating(primary=[DOWN], fallback=["hello"])
     with policy.turn():
         for _ in range(3):
             policy.call(script.ask)
@@ -41,7 +42,7 @@ def test_each_iteration_starts_on_the_primary() -> None:
 
 def test_a_turn_stays_where_it_works_and_the_next_one_starts_on_the_primary() -> None:
     """HRS-010: a switch holds for its turn, a new turn has the whole chain."""
-    policy, script = pair("turn"), Script(primary=[DOWN], fallback=["hello"])
+    policy, script = pair("turn"), repeating(primary=[DOWN], fallback=["hello"])
     for _ in range(2):
         with policy.turn():
             for _ in range(3):
@@ -53,8 +54,8 @@ def test_a_turn_that_exhausted_the_chain_leaves_the_next_one_whole() -> None:
     """An index that is never reset leaves a service without its fallback."""
     policy = pair("turn")
     with policy.turn(), pytest.raises(FallbackExhausted):
-        policy.call(Script(primary=[DOWN], fallback=[DOWN]).ask)
-    script = Script(primary=[DOWN], fallback=["hello"])
+        policy.call(repeating(primary=[DOWN], fallback=[DOWN]).ask)
+    script = repeating(primary=[DOWN], fallback=["hello"])
     with policy.turn():
         assert policy.call(script.ask) == "hello"
     assert script.asked == ["primary", "fallback"]
@@ -62,7 +63,7 @@ def test_a_turn_that_exhausted_the_chain_leaves_the_next_one_whole() -> None:
 
 def test_without_a_turn_each_call_is_one() -> None:
     """reset="turn" outside of policy.turn() remembers nothing, and says so once."""
-    policy, script = pair("turn"), Script(primary=[DOWN], fallback=["hello"])
+    policy, script = pair("turn"), repeating(primary=[DOWN], fallback=["hello"])
     with pytest.warns(UserWarning, match="open one with policy.turn") as warned:  # noqa: PT031 # of several calls one warns
         policy.call(script.ask)
         policy.call(script.ask)
@@ -74,7 +75,7 @@ def test_without_a_turn_each_call_is_one() -> None:
 
 def test_what_a_turn_left_behind_is_told() -> None:
     """The record says why the primary was never asked."""
-    policy, script = pair("turn"), Script(primary=[DOWN], fallback=["hello"])
+    policy, script = pair("turn"), repeating(primary=[DOWN], fallback=["hello"])
     with policy.turn():
         policy.call(script.ask)
         run = policy.start()
@@ -86,7 +87,7 @@ def test_what_a_turn_left_behind_is_told() -> None:
 def test_nested_turns_and_other_policies_are_isolated() -> None:
     """HON-048: the inner turn starts fresh, and the outer one goes on where it was."""
     outer, other = pair("turn"), pair("turn")
-    script = Script(primary=[DOWN], fallback=["hello"])
+    script = repeating(primary=[DOWN], fallback=["hello"])
     with outer.turn() as turn:
         outer.call(script.ask)
         with other.turn() as foreign:
@@ -100,7 +101,7 @@ def test_nested_turns_and_other_policies_are_isolated() -> None:
 
 async def test_a_turn_reaches_the_tasks_and_threads_it_is_passed_to() -> None:
     """A switch inside a task is seen by its siblings, and a thread may be handed the turn."""
-    policy, script = pair("turn"), Script(primary=[DOWN], fallback=["hello"])
+    policy, script = pair("turn"), repeating(primary=[DOWN], fallback=["hello"])
     async with policy.turn() as turn:
         await asyncio.create_task(policy.acall(script.aask))
         await asyncio.create_task(policy.acall(script.aask))
@@ -135,7 +136,7 @@ def test_a_turn_that_ends_in_a_foreign_context_leaves_its_turn_alone() -> None:
     steps = agent()
     contextvars.copy_context().run(next, steps)
     with policy.turn():
-        policy.call(Script(primary=[DOWN], fallback=["hello"]).ask)
+        policy.call(repeating(primary=[DOWN], fallback=["hello"]).ask)
         steps.close()
         assert policy.start().attempt.position == 1
 
@@ -149,7 +150,7 @@ async def test_a_task_that_outlives_its_turn_starts_on_the_primary() -> None:
         return policy.start().attempt.position
 
     with policy.turn():
-        policy.call(Script(primary=[DOWN], fallback=["hello"]).ask)
+        policy.call(repeating(primary=[DOWN], fallback=["hello"]).ask)
         task = asyncio.create_task(straggle())
     over.set()
     assert await task == 0
@@ -169,7 +170,7 @@ def test_a_slower_call_does_not_move_its_turn_back() -> None:
 
 def test_a_turn_ends_when_its_body_raises() -> None:
     """HON-047: the turn is over on every way out."""
-    policy, script = pair("turn"), Script(primary=[DOWN], fallback=["hello"])
+    policy, script = pair("turn"), repeating(primary=[DOWN], fallback=["hello"])
     with pytest.raises(KeyError), policy.turn():
         policy.call(script.ask)
         raise KeyError
@@ -209,11 +210,11 @@ def test_the_end_of_a_turn_tells_that_the_primary_is_back() -> None:
     chain = [Target("primary"), Target("fallback")]
     policy = FallbackPolicy(chain, FallbackConfig(reset="turn"), observers=[notebook])
     with policy.turn():
-        policy.call(Script(primary=["hello"]).ask)
+        policy.call(repeating(primary=["hello"]).ask)
     assert notebook.heard == []
     with policy.turn() as turn:
-        policy.call(Script(primary=[DOWN], fallback=["hello"]).ask)
-        policy.call(Script(fallback=["hello"]).ask)
+        policy.call(repeating(primary=[DOWN], fallback=["hello"]).ask)
+        policy.call(repeating(fallback=["hello"]).ask)
     turn.end()
     assert notebook.heard == ["to fallback", "unknown: primary after turn"]
 
@@ -227,7 +228,7 @@ def test_an_observer_without_on_restore_is_not_bothered() -> None:
     chain = [Target("primary"), Target("fallback")]
     policy = FallbackPolicy(chain, FallbackConfig(reset="turn"), observers=[observer])
     with policy.turn():
-        policy.call(Script(primary=[DOWN], fallback=["hello"]).ask)
+        policy.call(repeating(primary=[DOWN], fallback=["hello"]).ask)
     assert len(heard) == 3
 
 
@@ -266,20 +267,20 @@ def test_a_turn_that_was_handed_on_and_is_over_starts_on_the_primary() -> None:
     """A worker that is late neither follows a turn that ended nor moves it."""
     policy = pair("turn")
     with policy.turn() as turn:
-        policy.call(Script(primary=[DOWN], fallback=["hello"]).ask)
-    script = Script(primary=[DOWN], fallback=["hello"])
+        policy.call(repeating(primary=[DOWN], fallback=["hello"]).ask)
+    script = repeating(primary=[DOWN], fallback=["hello"])
     policy.call(script.ask, turn=turn)
     assert script.asked == ["primary", "fallback"]
 
 
 def test_a_turn_lasts_over_an_interrupt_and_its_resumption() -> None:
     """One that is passed on and never entered goes on where it was until it is ended."""
-    policy, script = pair("turn"), Script(primary=[DOWN], fallback=["hello"])
+    policy, script = pair("turn"), repeating(primary=[DOWN], fallback=["hello"])
     turn = policy.turn()
     interrupt = type("GraphInterrupt", (Exception,), {"__module__": "langgraph.errors"})
     policy.call(script.ask, turn=turn)
     with pytest.raises(interrupt):
-        policy.call(Script(fallback=[interrupt()]).ask, turn=turn)
+        policy.call(repeating(fallback=[interrupt()]).ask, turn=turn)
     policy.call(script.ask, turn=turn)
     assert script.asked == ["primary", "fallback", "fallback"]
     turn.end()
@@ -292,7 +293,7 @@ async def test_concurrent_turns_on_one_policy_are_isolated() -> None:
     policy = pair("turn")
 
     async def turn(number: int) -> list[str]:
-        script = Script(primary=[DOWN if number % 2 else "hello"], fallback=["hello"])
+        script = repeating(primary=[DOWN if number % 2 else "hello"], fallback=["hello"])
         async with policy.turn():
             for _ in range(3):
                 await policy.acall(script.aask)

@@ -7,15 +7,16 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 from openai.types.chat import ChatCompletion
-from scripted import DRIVERS, ProviderError, Script
 
 from honcho_fallback import FallbackExhausted, FallbackPolicy, StreamInterrupted, Target
+from honcho_fallback.testing import StatusError
+from tests.helpers.scripted import DRIVERS, repeating
 
 if TYPE_CHECKING:
-    from honcho_fallback.testing import Clock
+    from honcho_fallback.testing import Clock, Script
 
 P, F = "primary", "fallback"
-DOWN = ProviderError(503)
+DOWN = StatusError(503)
 
 
 def completion(tokens: int, content: str | None = "hello") -> ChatCompletion:
@@ -40,7 +41,7 @@ def pair(**options: Any) -> FallbackPolicy:
 @pytest.mark.parametrize("driver", ["call", "acall"])
 def test_the_answer_itself_says_what_it_cost(driver: str) -> None:
     """No driver has to be told: the reader of answers finds the usage of an SDK's object."""
-    policy, script = pair(), Script(primary=[DOWN], fallback=[completion(5)])
+    policy, script = pair(), repeating(primary=[DOWN], fallback=[completion(5)])
     run = policy.start()
     DRIVERS[driver](policy, script, run)
     usage = {"input_tokens": 5, "output_tokens": 1, "total_tokens": 6}
@@ -51,7 +52,7 @@ def test_the_answer_itself_says_what_it_cost(driver: str) -> None:
 
 def test_the_usage_of_a_refused_answer_stays_with_its_attempt() -> None:
     """What the caller never got is not what the answer cost."""
-    script = Script(primary=[completion(99)], fallback=["no usage known"])
+    script = repeating(primary=[completion(99)], fallback=["no usage known"])
     policy = pair(validate=lambda answer: isinstance(answer, str))
     run = policy.start()
     assert policy.call(script.ask, run=run) == "no usage known"
@@ -77,7 +78,7 @@ def test_what_was_reported_before_a_failure_stays_with_the_attempt() -> None:
 def test_a_call_that_nobody_answered_cost_nobody_an_answer() -> None:
     """Attempts keep theirs; the call has none."""
     policy = pair(validate=lambda _: False, max_attempts=2)
-    script = Script(primary=[completion(5)], fallback=[completion(7)])
+    script = repeating(primary=[completion(5)], fallback=[completion(7)])
     with pytest.raises(FallbackExhausted) as caught:
         policy.call(script.ask)
     record = caught.value.record
@@ -121,7 +122,7 @@ END = {
 def test_a_first_chunk_without_content_leaves_the_switch_open(driver: str) -> None:
     """An SDK's role-only chunk is an object and yet no content: the next model can be asked."""
     policy = pair()
-    script = Script(primary=[[chunk(), DOWN]], fallback=[[chunk(), chunk("hello"), END]])
+    script = repeating(primary=[[chunk(), DOWN]], fallback=[[chunk(), chunk("hello"), END]])
     run = policy.start()
     chunks = read(policy, script, run, driver)
     assert [one["choices"][0]["delta"].get("content") for one in chunks] == [None, "hello", None]
@@ -133,7 +134,7 @@ def test_a_first_chunk_without_content_leaves_the_switch_open(driver: str) -> No
 def test_after_content_a_stream_is_interrupted(driver: str) -> None:
     """With the first text the target is settled, whatever held it back before."""
     policy = pair()
-    script = Script(primary=[[chunk(), chunk("hel"), DOWN]], fallback=["no"])
+    script = repeating(primary=[[chunk(), chunk("hel"), DOWN]], fallback=["no"])
     with pytest.raises(StreamInterrupted) as caught:
         read(policy, script, policy.start(), driver)
     assert caught.value.partial == (chunk(), chunk("hel"))
@@ -143,7 +144,7 @@ def test_after_content_a_stream_is_interrupted(driver: str) -> None:
 def test_a_stream_without_an_end_is_none(driver: str) -> None:
     """A provider that closes before its finish reason has not answered."""
     policy = pair()
-    script = Script(primary=[[chunk()]], fallback=[[chunk("hello"), END]])
+    script = repeating(primary=[[chunk()]], fallback=[[chunk("hello"), END]])
     run = policy.start()
     assert len(read(policy, script, run, driver)) == 2
     assert run.record.attempts[0].kind == "malformed_response"
@@ -153,7 +154,7 @@ def test_a_stream_without_an_end_is_none(driver: str) -> None:
 def test_a_stream_without_an_end_after_content_is_interrupted(driver: str) -> None:
     """What was handed out comes with the error, as where the connection breaks."""
     policy = pair()
-    script = Script(primary=[[chunk(), chunk("hel"), chunk("lo")]], fallback=["no"])
+    script = repeating(primary=[[chunk(), chunk("hel"), chunk("lo")]], fallback=["no"])
     run = policy.start()
     with pytest.raises(StreamInterrupted) as caught:
         read(policy, script, run, driver)

@@ -10,7 +10,6 @@ from typing import Any
 
 import pytest
 import tenacity
-from scripted import ProviderError, Script
 
 from honcho_fallback import (
     Failure,
@@ -23,6 +22,8 @@ from honcho_fallback import (
     StreamInterrupted,
     Target,
 )
+from honcho_fallback.testing import StatusError
+from tests.helpers.scripted import repeating
 
 SECRET = "sk-not-a-real-key"
 NOBODY: Any = object()
@@ -124,7 +125,7 @@ def test_values_survive_a_copy(again: Any) -> None:
     assert again(config).timeout == 3
     policy = FallbackPolicy([target, Target("n")], config)
     with pytest.raises(FallbackExhausted) as caught:
-        policy.call(Script(**{"p/m": [TimeoutError()], "n": [TimeoutError()]}).ask)
+        policy.call(repeating(**{"p/m": [TimeoutError()], "n": [TimeoutError()]}).ask)
     error = again(caught.value)
     assert error.record == caught.value.record
     assert len(error.exceptions) == 2
@@ -151,30 +152,30 @@ def test_any_tenacity_wait_will_do() -> None:
         return 0.25
 
     run = FallbackPolicy([Target("m")], FallbackConfig(wait=strategy)).start()
-    assert run.fail(ProviderError(503)).wait == 0.25
-    assert run.fail(ProviderError(500)).wait == 0.25
-    assert seen == [(1, ProviderError), (2, ProviderError)]
+    assert run.fail(StatusError(503)).wait == 0.25
+    assert run.fail(StatusError(500)).wait == 0.25
+    assert seen == [(1, StatusError), (2, StatusError)]
     fixed = FallbackPolicy([Target("m")], FallbackConfig(wait=tenacity.wait_fixed(2))).start()
-    assert fixed.fail(ProviderError(503)).wait == 2
+    assert fixed.fail(StatusError(503)).wait == 2
 
 
 @pytest.mark.parametrize(
     ("error", "switches"),
     [
-        (ProviderError(408), True),
-        (ProviderError(429), True),
-        (ProviderError(429, code="insufficient_quota"), True),
-        (ProviderError(500), True),
-        (ProviderError(529), True),
-        (ProviderError(200, code="overloaded_error"), True),
+        (StatusError(408), True),
+        (StatusError(429), True),
+        (StatusError(429, code="insufficient_quota"), True),
+        (StatusError(500), True),
+        (StatusError(529), True),
+        (StatusError(200, code="overloaded_error"), True),
         (TimeoutError(), True),
         (ConnectionResetError(), True),
-        (ProviderError(400), False),
-        (ProviderError(401), False),
-        (ProviderError(402), False),
-        (ProviderError(403), False),
-        (ProviderError(404), False),
-        (ProviderError(413), False),
+        (StatusError(400), False),
+        (StatusError(401), False),
+        (StatusError(402), False),
+        (StatusError(403), False),
+        (StatusError(404), False),
+        (StatusError(413), False),
         (OSError("disk"), False),
         (ValueError("bug"), False),
     ],
@@ -193,7 +194,7 @@ def test_honcho_preset(error: Exception, switches: bool) -> None:
 def test_honcho_preset_makes_three_attempts_in_all() -> None:
     """HON-002, HON-003, G-20: primary, fallback, fallback; options can still be given."""
     config = FallbackConfig.honcho(wait=0)
-    script = Script(primary=[ProviderError(503)], fallback=[ProviderError(503)])
+    script = repeating(primary=[StatusError(503)], fallback=[StatusError(503)])
     with pytest.raises(FallbackExhausted):
         FallbackPolicy([Target("primary"), Target("fallback")], config).call(script.ask)
     assert script.asked == ["primary", "fallback", "fallback"]
@@ -201,17 +202,17 @@ def test_honcho_preset_makes_three_attempts_in_all() -> None:
 
 @pytest.mark.parametrize(
     ("options", "switches"),
-    [({"local_errors": (ProviderError,)}, False), ({"provider_errors": (ProviderError,)}, True)],
+    [({"local_errors": (StatusError,)}, False), ({"provider_errors": (StatusError,)}, True)],
 )
 def test_honcho_preset_obeys_the_other_options(options: Any, switches: bool) -> None:
     """A preset filters what the classifier says, and what it was told to look for stays told."""
     config = FallbackConfig.honcho(**options)
     run = FallbackPolicy([Target("primary"), Target("fallback")], config).start()
     if switches:
-        assert run.fail(ProviderError(0)).target.name == "fallback"
+        assert run.fail(StatusError(0)).target.name == "fallback"
     else:
-        with pytest.raises(ProviderError):
-            run.fail(ProviderError(503))
+        with pytest.raises(StatusError):
+            run.fail(StatusError(503))
         assert run.record.attempts[0].kind == "local"
 
 
@@ -228,7 +229,7 @@ def test_refine_sees_what_classify_said_and_has_the_last_word() -> None:
 
     config = FallbackConfig(classify=judge, refine=refine)
     run = FallbackPolicy([Target("primary"), Target("fallback")], config).start()
-    error = ProviderError(400)
+    error = StatusError(400)
     assert run.fail(error).target.name == "fallback"
     assert seen == [("invalid_request", error)]
     with pytest.raises(asyncio.CancelledError):

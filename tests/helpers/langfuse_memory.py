@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from servermap import Stored, received, stored
+from tests.helpers.langfuse_server import Stored, received, stored
 
 if TYPE_CHECKING:
     from langfuse import Langfuse

@@ -1,8 +1,7 @@
-"""Providers that refuse what the real ones refuse, on loopback.
+"""The rules of the providers' APIs: what a strict provider refuses with status 400.
 
-A `StrictProvider` checks each request against its API's rules, says 400 with the reasons when one
-is broken, and else gives the next of its answers. It remembers what it wrote (signatures, item
-ids, encrypted data), because only that may come back to it.
+A provider remembers what it wrote (signatures, item ids, encrypted data), because only that may
+come back to it.
 """
 
 from __future__ import annotations
@@ -12,14 +11,10 @@ import re
 from itertools import pairwise
 from typing import TYPE_CHECKING, Any, ClassVar
 
-from werkzeug import Request, Response
-
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
+    from collections.abc import Sequence
 
-    from pytest_httpserver import HTTPServer
-
-Json = dict[str, Any]
+    from tests.helpers.wire import Json
 
 NAME = re.compile(r"[a-zA-Z0-9_-]{1,64}")
 ANTHROPIC_ID = re.compile(r"[a-zA-Z0-9_-]+")
@@ -29,81 +24,47 @@ def _words(text: str) -> frozenset[str]:
     return frozenset(text.split())
 
 
-class StrictProvider:
-    """One provider's endpoint: its rules, its answers, its memory."""
-
-    path: ClassVar[str]
-    """Where requests go, below the base URL."""
-
-    knows: ClassVar[frozenset[str]]
-    """The request's top-level fields."""
-
-    remembered: ClassVar[frozenset[str]]
-    """The fields of what it wrote that only it can have written."""
-
-    def __init__(self, server: HTTPServer, place: str, *answers: Json) -> None:
-        self.url = server.url_for(place)
-        self.answers = list(answers)
-        self.requests: list[Json] = []
-        self.refused: list[str] = []
-        self.wrote: set[str] = set()
-        handler = server.expect_request(f"{place}{self.path}", method="POST")
-        handler.respond_with_handler(self._answer)
-
-    def _answer(self, request: Request) -> Response:
-        body: Json = request.get_json()
-        self.requests.append(body)
-        reasons = [f"{name}: unknown parameter" for name in body.keys() - self.knows]
-        reasons += self.faults(body)
-        if reasons:
-            self.refused += reasons
-            return _json({"error": self.error("; ".join(reasons))}, 400)
-        answer = self.answers.pop(0)
-        self.remember(answer)
-        if body.get("stream"):
-            return Response(self.events(answer), mimetype="text/event-stream")
-        return _json(answer, 200)
-
-    def remember(self, written: Any) -> None:
-        """Note what of an answer may come back to this provider alone."""
-        if isinstance(written, dict):
-            for name, value in written.items():
-                if name in self.remembered and isinstance(value, str):
-                    self.wrote.add(value)
-                self.remember(value)
-        elif isinstance(written, list):
-            for part in written:
-                self.remember(part)
-
-    def faults(self, body: Json) -> list[str]:
-        """Name every rule that a request breaks."""
-        raise NotImplementedError
-
-    def error(self, message: str) -> Json:
-        """Return the error as this provider words it."""
-        return {"type": "invalid_request_error", "message": message, "code": None, "param": None}
-
-    def events(self, answer: Json) -> Iterator[str]:
-        """Stream an answer."""
-        raise NotImplementedError
-
-
-def _json(body: Json, status: int) -> Response:
-    return Response(json.dumps(body), status, mimetype="application/json")
-
-
-def _event(data: Json, name: str | None = None) -> str:
-    return (f"event: {name}\n" if name else "") + f"data: {json.dumps(data)}\n\n"
-
-
 def _unknown_fields(where: str, part: Json, known: Sequence[str]) -> list[str]:
     return [f"{where}.{name}: extra inputs are not permitted" for name in part.keys() - {*known}]
 
 
-class StrictAnthropic(StrictProvider):
+class Rules:
+    """The rules of one endpoint, and what its provider wrote.
+
+    Attributes:
+        knows: The request's top-level fields.
+        remembered: The fields of what it wrote that only it can have written.
+    """
+
+    knows: ClassVar[frozenset[str]]
+    remembered: ClassVar[frozenset[str]]
+
+    def __init__(self) -> None:
+        self.wrote: set[str] = set()
+
+    def remember(self, answer: Any) -> None:
+        """Note what of an answer may come back to this provider alone."""
+        if isinstance(answer, dict):
+            for name, value in answer.items():
+                if name in self.remembered and isinstance(value, str):
+                    self.wrote.add(value)
+                self.remember(value)
+        elif isinstance(answer, list):
+            for part in answer:
+                self.remember(part)
+
+    def faults(self, body: Json) -> list[str]:
+        """Name every rule that a request breaks."""
+        unknown = [f"{name}: unknown parameter" for name in body.keys() - self.knows]
+        return unknown + self._faults(body)
+
+    def _faults(self, body: Json) -> list[str]:
+        raise NotImplementedError
+
+
+class AnthropicRules(Rules):
     """The Messages API."""
 
-    path = "/v1/messages"
     knows = _words(
         "cache_control container context_management max_tokens mcp_servers messages metadata "
         "model output_config service_tier stop_sequences stream system temperature thinking "
@@ -128,8 +89,7 @@ class StrictAnthropic(StrictProvider):
         },
     }
 
-    def faults(self, body: Json) -> list[str]:
-        """Name every rule that a request breaks."""
+    def _faults(self, body: Json) -> list[str]:
         messages = body["messages"]
         roles = [message["role"] for message in messages]
         found = []
@@ -146,6 +106,17 @@ class StrictAnthropic(StrictProvider):
         for at, tool in enumerate(body.get("tools", [])):
             if not {"name", "input_schema"} <= tool.keys():
                 found.append(f"tools.{at}: name and input_schema are required")
+        if "max_tokens" not in body:
+            found.append("max_tokens: field required")
+        if "tools" not in body and any(_values(one, "tool_use", "id") for one in messages):
+            found.append("tools: required where messages have tool_use blocks")
+        if body.get("thinking", {}).get("type") == "enabled":
+            found += [
+                f"messages.{at}: a thinking block must come before tool_use"
+                for at, message in enumerate(messages)
+                if _values(message, "tool_use", "id")
+                and message["content"][0]["type"] not in {"thinking", "redacted_thinking"}
+            ]
         return found
 
     def _message(self, where: str, message: Json) -> list[str]:
@@ -194,27 +165,6 @@ class StrictAnthropic(StrictProvider):
                 found.append(f"messages.{at}: tool_use ids must be unique")
         return [*found, *(f"tool_use {name} without a tool_result" for name in asked)]
 
-    def error(self, message: str) -> Json:
-        """Return the error as this provider words it."""
-        return {"type": "invalid_request_error", "message": message}
-
-    def events(self, answer: Json) -> Iterator[str]:
-        """Stream an answer, each block in one piece."""
-        start = {**answer, "content": [], "stop_reason": None}
-        yield _event({"type": "message_start", "message": start}, "message_start")
-        for index, block in enumerate(answer["content"]):
-            empty, delta = _streamed(block)
-            for name, part in (("start", {"content_block": empty}), ("delta", {"delta": delta})):
-                if part.get("delta", True):
-                    kind = f"content_block_{name}"
-                    yield _event({"type": kind, "index": index, **part}, kind)
-            stop = "content_block_stop"
-            yield _event({"type": stop, "index": index}, stop)
-        done = {"stop_reason": answer["stop_reason"], "stop_sequence": None}
-        usage = {"output_tokens": 1}
-        yield _event({"type": "message_delta", "delta": done, "usage": usage}, "message_delta")
-        yield _event({"type": "message_stop"}, "message_stop")
-
 
 def _values(message: Json, kind: str, field: str) -> list[str]:
     content = message["content"]
@@ -223,34 +173,9 @@ def _values(message: Json, kind: str, field: str) -> list[str]:
     return [block[field] for block in content if block.get("type") == kind]
 
 
-def _streamed(block: Json) -> tuple[Json, Json | None]:
-    if block["type"] == "text":
-        return {**block, "text": ""}, {"type": "text_delta", "text": block["text"]}
-    if block["type"] == "tool_use":
-        text = json.dumps(block["input"])
-        return {**block, "input": {}}, {"type": "input_json_delta", "partial_json": text}
-    return block, None
-
-
-def anthropic_answer(*blocks: Json) -> Json:
-    """Return a message with these blocks."""
-    asks = any(block["type"] == "tool_use" for block in blocks)
-    return {
-        "id": "msg_01anthropic",
-        "type": "message",
-        "role": "assistant",
-        "model": "claude-sonnet-5",
-        "content": list(blocks),
-        "stop_reason": "tool_use" if asks else "end_turn",
-        "stop_sequence": None,
-        "usage": {"input_tokens": 1, "output_tokens": 1},
-    }
-
-
-class StrictOpenAIChat(StrictProvider):
+class ChatRules(Rules):
     """The Chat Completions API."""
 
-    path = "/chat/completions"
     knows = _words(
         "frequency_penalty logit_bias logprobs max_completion_tokens max_tokens messages metadata "
         "model n parallel_tool_calls presence_penalty prompt_cache_key reasoning_effort "
@@ -271,8 +196,7 @@ class StrictOpenAIChat(StrictProvider):
         "user": ("file", "image_url", "input_audio", "text"),
     }
 
-    def faults(self, body: Json) -> list[str]:
-        """Name every rule that a request breaks."""
+    def _faults(self, body: Json) -> list[str]:
         found = []
         asked: list[str] = []
         for at, message in enumerate(body["messages"]):
@@ -325,53 +249,10 @@ class StrictOpenAIChat(StrictProvider):
                 found.append(f"{place}.function.arguments: must be an object")
         return found
 
-    def events(self, answer: Json) -> Iterator[str]:
-        """Stream an answer in one chunk, after the empty one that always comes first."""
-        message = answer["choices"][0]["message"]
-        calls = [
-            {**call, "index": index} for index, call in enumerate(message.get("tool_calls") or [])
-        ]
-        head = {**answer, "object": "chat.completion.chunk"}
-        delta = {"content": message["content"], **({"tool_calls": calls} if calls else {})}
-        end = answer["choices"][0]["finish_reason"]
-        for part, finish in (
-            ({"role": "assistant", "content": ""}, None),
-            (delta, None),
-            ({}, end),
-        ):
-            choice = {"index": 0, "delta": part, "finish_reason": finish}
-            yield _event({**head, "choices": [choice], "usage": None})
-        yield "data: [DONE]\n\n"
 
+class ResponsesRules(Rules):
+    """The Responses API."""
 
-def chat_answer(text: str | None, *calls: tuple[str, str, Json]) -> Json:
-    """Return a completion with a text and calls, each an id, a tool's name and its arguments."""
-    asked = [
-        {
-            "id": name,
-            "type": "function",
-            "function": {"name": tool, "arguments": json.dumps(arguments)},
-        }
-        for name, tool, arguments in calls
-    ]
-    message: Json = {"role": "assistant", "content": text, "refusal": None}
-    if asked:
-        message["tool_calls"] = asked
-    finish = "tool_calls" if asked else "stop"
-    return {
-        "id": "chatcmpl-1",
-        "object": "chat.completion",
-        "created": 1,
-        "model": "gpt-5.5",
-        "choices": [{"index": 0, "message": message, "finish_reason": finish}],
-        "usage": {"prompt_tokens": 1, "completion_tokens": 1, "total_tokens": 2},
-    }
-
-
-class StrictOpenAIResponses(StrictProvider):
-    """The Responses API; its answers are not streamed."""
-
-    path = "/responses"
     knows = _words(
         "include input instructions max_output_tokens metadata model parallel_tool_calls "
         "previous_response_id prompt_cache_key reasoning service_tier store stream temperature "
@@ -398,8 +279,7 @@ class StrictOpenAIResponses(StrictProvider):
         "input_text": ("text",),
     }
 
-    def faults(self, body: Json) -> list[str]:
-        """Name every rule that a request breaks."""
+    def _faults(self, body: Json) -> list[str]:
         found = []
         asked: list[str] = []
         answered: list[str] = []
@@ -441,26 +321,3 @@ class StrictOpenAIResponses(StrictProvider):
             else:
                 found += _unknown_fields(place, part, ("type", *known[kind]))
         return found
-
-
-def responses_answer(*items: Json) -> Json:
-    """Return a response with these output items."""
-    return {
-        "id": "resp_1",
-        "object": "response",
-        "created_at": 1,
-        "model": "gpt-5.5",
-        "status": "completed",
-        "output": list(items),
-        "parallel_tool_calls": True,
-        "tool_choice": "auto",
-        "tools": [],
-        "error": None,
-        "usage": {
-            "input_tokens": 1,
-            "output_tokens": 1,
-            "total_tokens": 2,
-            "input_tokens_details": {"cached_tokens": 0},
-            "output_tokens_details": {"reasoning_tokens": 0},
-        },
-    }

@@ -1,13 +1,12 @@
-"""Providers on loopback that speak OpenAI's and Anthropic's wire, and a speaker for each SDK.
+"""A speaker for each SDK, and providers that behave as their names say.
 
-What a provider does stands in its address: ``/ok``, ``/busy``, ``/denied``, ``/broken`` (a stream
-that fails in the middle), ``/quiet`` (reports no usage), ``/stopped`` (the user presses Ctrl-C
-while it is asked). Scenarios know speakers only; another framework becomes another speaker.
+``ok``, ``busy``, ``denied``, ``broken`` (a stream that fails in the middle), ``quiet`` (reports no
+usage), ``stopped`` (the user presses Ctrl-C while it is asked). Scenarios know speakers only;
+another framework becomes another speaker.
 """
 
 from __future__ import annotations
 
-import json
 import signal
 import threading
 from functools import cached_property
@@ -15,21 +14,20 @@ from typing import TYPE_CHECKING, Any, ClassVar, Protocol
 
 import anthropic
 import openai
-from werkzeug import Request, Response
 
 from honcho_fallback import FallbackConfig, FallbackPolicy, Target
+from tests.helpers.provider import Reply
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncGenerator, Generator, Iterator, Sequence
-
-    from pytest_httpserver import HTTPServer
+    from collections.abc import AsyncGenerator, Callable, Generator, Iterator, Sequence
 
     from honcho_fallback import Attempt, FallbackObserver
+    from tests.helpers.provider import ProviderServer, SeenRequest
 
 MESSAGES = [{"role": "user", "content": "Good morning"}]
 SECRET = "sk-that-nobody-may-see"
 TEXT = "Hello there"
-WORDS = ("Hello", " there")
+WORDS = ("Hello ", "there")
 # What the server stores of the usage below: every token in one bucket.
 BUCKETS = {
     "openai": {
@@ -48,106 +46,31 @@ BUCKETS = {
     },
 }
 
-_OPENAI_USAGE = {
-    "prompt_tokens": 12,
-    "completion_tokens": 7,
-    "total_tokens": 19,
-    "prompt_tokens_details": {"cached_tokens": 4, "audio_tokens": 0},
-    "completion_tokens_details": {"reasoning_tokens": 2},
+_WORDS_OF_AN_ERROR = f"the prompt of {SECRET} was too much"
+_BUSY = Reply(status=503, error="overloaded_error", message=_WORDS_OF_AN_ERROR)
+
+
+def _stopped(_: SeenRequest) -> Reply:
+    # As a terminal does: KeyboardInterrupt in sync code, a cancelled task in asyncio.run.
+    signal.pthread_kill(threading.main_thread().ident or 0, signal.SIGINT)
+    return _BUSY
+
+
+BEHAVIOURS: dict[str, Reply | Callable[[SeenRequest], Reply]] = {
+    "ok": Reply(text=TEXT),
+    "busy": _BUSY,
+    "busy2": _BUSY,
+    "denied": Reply(status=400, message=_WORDS_OF_AN_ERROR),
+    "broken": Reply(text=WORDS[0], error="overloaded_error", message=_WORDS_OF_AN_ERROR),
+    "quiet": Reply(text=TEXT, usage=False),
+    "stopped": _stopped,
 }
-_ANTHROPIC_USAGE = {
-    "input_tokens": 8,
-    "cache_read_input_tokens": 4,
-    "cache_creation_input_tokens": 3,
-    "output_tokens": 7,
-}
-_REFUSALS = {
-    "busy": (503, "overloaded_error"),
-    "busy2": (503, "overloaded_error"),
-    "denied": (400, "invalid_request_error"),
-    "stopped": (503, "overloaded_error"),
-}
-_ERROR = {"type": "overloaded_error", "message": f"the prompt of {SECRET} was too much"}
 
 
-def serve(server: HTTPServer) -> None:
-    """Let a server play all providers."""
-    for behaviour in ("ok", "busy", "busy2", "denied", "broken", "quiet", "stopped"):
-        for path in ("chat/completions", "v1/messages"):
-            server.expect_request(f"/{behaviour}/{path}").respond_with_handler(_answer)
-
-
-def _answer(request: Request) -> Response:
-    behaviour, _, path = request.path.strip("/").partition("/")
-    if behaviour == "stopped":
-        # As a terminal does: KeyboardInterrupt in sync code, a cancelled task in asyncio.run.
-        signal.pthread_kill(threading.main_thread().ident or 0, signal.SIGINT)
-    if behaviour in _REFUSALS:
-        status, kind = _REFUSALS[behaviour]
-        body = {"type": "error", "error": {**_ERROR, "type": kind}}
-        return Response(json.dumps(body), status, content_type="application/json")
-    asked: dict[str, Any] = request.get_json()
-    speak = _openai if path == "chat/completions" else _anthropic
-    told = speak(asked, behaviour)
-    if isinstance(told, dict):
-        return Response(json.dumps(told), content_type="application/json")
-    return Response(told, content_type="text/event-stream")
-
-
-def _openai(asked: dict[str, Any], behaviour: str) -> dict[str, Any] | str:
-    body = {"id": "chatcmpl-1", "created": 1, "model": asked["model"]}
-    usage = None if behaviour == "quiet" else _OPENAI_USAGE
-    if not asked.get("stream"):
-        message = {"role": "assistant", "content": TEXT}
-        choice = {"index": 0, "finish_reason": "stop", "message": message}
-        return {**body, "object": "chat.completion", "choices": [choice], "usage": usage}
-    body["object"] = "chat.completion.chunk"
-    events: list[dict[str, Any]] = [
-        {**body, "choices": [{"index": 0, "delta": {"role": "assistant", "content": ""}}]}
-    ]
-    events += [{**body, "choices": [{"index": 0, "delta": {"content": word}}]} for word in WORDS]
-    if behaviour == "broken":
-        events[2:] = [{"error": _ERROR}]
-    else:
-        events.append({**body, "choices": [{"index": 0, "delta": {}, "finish_reason": "stop"}]})
-        if (asked.get("stream_options") or {}).get("include_usage"):
-            events.append({**body, "choices": [], "usage": usage})
-    return "".join(f"data: {json.dumps(event)}\n\n" for event in events) + "data: [DONE]\n\n"
-
-
-def _anthropic(asked: dict[str, Any], behaviour: str) -> dict[str, Any] | str:
-    message: dict[str, Any] = {
-        "id": "msg_1",
-        "type": "message",
-        "role": "assistant",
-        "model": asked["model"],
-        "content": [],
-        "stop_reason": None,
-        "stop_sequence": None,
-        "usage": {**_ANTHROPIC_USAGE, "output_tokens": 1},
-    }
-    if not asked.get("stream"):
-        content = [{"type": "text", "text": TEXT}]
-        done = {"content": content, "stop_reason": "end_turn", "usage": _ANTHROPIC_USAGE}
-        return {**message, **done}
-    block = {"type": "text", "text": ""}
-    events: list[dict[str, Any]] = [
-        {"type": "message_start", "message": message},
-        {"type": "content_block_start", "index": 0, "content_block": block},
-    ]
-    for word in WORDS:
-        delta = {"type": "text_delta", "text": word}
-        events.append({"type": "content_block_delta", "index": 0, "delta": delta})
-    end = {"stop_reason": "end_turn", "stop_sequence": None}
-    if behaviour == "broken":
-        events[3:] = [{"type": "error", "error": _ERROR}]
-    else:
-        events += [
-            {"type": "content_block_stop", "index": 0},
-            {"type": "message_delta", "delta": end, "usage": _ANTHROPIC_USAGE},
-            {"type": "message_stop"},
-        ]
-    return "".join(f"event: {one['type']}\ndata: {json.dumps(one)}\n\n" for one in events)
+def serve(providers: ProviderServer) -> None:
+    """Let a server play a provider for each behaviour."""
+    for name, behaviour in BEHAVIOURS.items():
+        providers[name].standing = behaviour
 
 
 class Calls(Protocol):

@@ -7,14 +7,13 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 import pytest
-from providers import BUCKETS, MESSAGES, TEXT, WORDS, Calls, Speaker
 
 from honcho_fallback import FallbackExhausted, StreamInterrupted
+from tests.helpers.langfuse_speakers import BUCKETS, MESSAGES, TEXT, WORDS, Calls, Speaker
 
 if TYPE_CHECKING:
-    from servermap import Stored
-
     from honcho_fallback import FallbackObserver
+    from tests.helpers.langfuse_server import Stored
 
 NONE = {"input": 0, "output": 0, "total": 0}
 

@@ -1,0 +1,235 @@
+"""Every way to ask a chain of LangChain's, and a handler that keeps the tree of runs."""
+
+from __future__ import annotations
+
+import asyncio
+from collections import Counter
+from dataclasses import dataclass, field
+from threading import Lock
+from typing import TYPE_CHECKING, Any
+
+from langchain_core.callbacks import BaseCallbackHandler
+from langchain_core.messages import HumanMessage
+
+if TYPE_CHECKING:
+    from collections.abc import AsyncIterator
+    from uuid import UUID
+
+
+@dataclass
+class Run:
+    """Hold one run as a tracer would see it."""
+
+    id: UUID
+    parent: UUID | None
+    kind: str
+    name: str | None
+    tags: list[str]
+    metadata: dict[str, Any]
+    ends: list[str] = field(default_factory=list)
+    tokens: list[str] = field(default_factory=list)
+    output: Any = None
+    error: BaseException | None = None
+
+
+class Runs(BaseCallbackHandler):
+    """Keep every run that starts, and how often it ended."""
+
+    raise_error = True
+
+    def __init__(self) -> None:
+        self.all: dict[UUID, Run] = {}
+        self.ended: dict[UUID, int] = {}
+        self._lock = Lock()
+
+    @property
+    def roots(self) -> list[Run]:
+        """Return the runs without a parent."""
+        return [run for run in self.all.values() if run.parent is None]
+
+    @property
+    def models(self) -> list[Run]:
+        """Return the models' runs, in the order they started."""
+        return [run for run in self.all.values() if run.kind == "chat_model"]
+
+    def children(self, run: Run) -> list[Run]:
+        """Return the runs right under another."""
+        return [one for one in self.all.values() if one.parent == run.id]
+
+    def check(self) -> Run:
+        """Return the one root, having seen that every run under it ended once, and before it."""
+        assert [run.ends for run in self.all.values()].count([]) == 0, "a run is open"
+        assert all(len(run.ends) == 1 for run in self.all.values()), "a run ended twice"
+        for run in self.all.values():
+            assert run.parent is None or self.ended[run.id] < self.ended[run.parent]
+        (root,) = self.roots
+        return root
+
+    def _start(self, run: Run) -> None:
+        with self._lock:
+            assert run.id not in self.all, "a run started twice"
+            self.all[run.id] = run
+
+    def _end(self, run_id: UUID, how: str) -> Run:
+        with self._lock:
+            self.ended[run_id] = len(self.ended)
+        self.all[run_id].ends.append(how)
+        return self.all[run_id]
+
+    def on_chain_start(
+        self,
+        serialized: Any,
+        inputs: Any,
+        *,
+        run_id: UUID,
+        parent_run_id: UUID | None = None,
+        tags: list[str] | None = None,
+        metadata: dict[str, Any] | None = None,
+        name: str | None = None,
+        **kwargs: Any,
+    ) -> None:
+        self._start(Run(run_id, parent_run_id, "chain", name, tags or [], metadata or {}))
+
+    def on_chat_model_start(
+        self,
+        serialized: Any,
+        messages: Any,
+        *,
+        run_id: UUID,
+        parent_run_id: UUID | None = None,
+        tags: list[str] | None = None,
+        metadata: dict[str, Any] | None = None,
+        name: str | None = None,
+        **kwargs: Any,
+    ) -> None:
+        self._start(Run(run_id, parent_run_id, "chat_model", name, tags or [], metadata or {}))
+
+    def on_llm_new_token(self, token: Any, *, run_id: UUID, **kwargs: Any) -> None:
+        self.all[run_id].tokens.append(token)
+
+    def on_chain_end(self, outputs: Any, *, run_id: UUID, **kwargs: Any) -> None:
+        self._end(run_id, "end").output = outputs
+
+    def on_llm_end(self, response: Any, *, run_id: UUID, **kwargs: Any) -> None:
+        self._end(run_id, "end").output = response
+
+    def on_chain_error(self, error: BaseException, *, run_id: UUID, **kwargs: Any) -> None:
+        self._end(run_id, "error").error = error
+
+    def on_llm_error(self, error: BaseException, *, run_id: UUID, **kwargs: Any) -> None:
+        self._end(run_id, "error").error = error
+
+
+def text_of(answer: Any) -> str:
+    """Return what a message, a chunk or a plain answer says."""
+    said = getattr(answer, "text", answer)
+    return said if isinstance(said, str) else str(said)
+
+
+async def invoke(model: Any, asked: Any, config: Any = None) -> str:
+    return text_of(model.invoke(asked, config))
+
+
+async def ainvoke(model: Any, asked: Any, config: Any = None) -> str:
+    return text_of(await model.ainvoke(asked, config))
+
+
+async def stream(model: Any, asked: Any, config: Any = None) -> str:
+    return "".join(text_of(chunk) for chunk in model.stream(asked, config))
+
+
+async def astream(model: Any, asked: Any, config: Any = None) -> str:
+    return "".join([text_of(chunk) async for chunk in model.astream(asked, config)])
+
+
+async def batch(model: Any, asked: Any, config: Any = None) -> str:
+    (answer,) = model.batch([asked], config)
+    return text_of(answer)
+
+
+async def abatch(model: Any, asked: Any, config: Any = None) -> str:
+    (answer,) = await model.abatch([asked], config)
+    return text_of(answer)
+
+
+async def batch_as_completed(model: Any, asked: Any, config: Any = None) -> str:
+    ((_, answer),) = model.batch_as_completed([asked], config)
+    return text_of(answer)
+
+
+async def abatch_as_completed(model: Any, asked: Any, config: Any = None) -> str:
+    ((_, answer),) = [pair async for pair in model.abatch_as_completed([asked], config)]
+    return text_of(answer)
+
+
+async def transform(model: Any, asked: Any, config: Any = None) -> str:
+    return "".join(text_of(chunk) for chunk in model.transform(iter([asked]), config))
+
+
+async def atransform(model: Any, asked: Any, config: Any = None) -> str:
+    async def given() -> AsyncIterator[Any]:
+        yield asked
+
+    return "".join([text_of(chunk) async for chunk in model.atransform(given(), config)])
+
+
+async def events_v2(model: Any, asked: Any, config: Any = None) -> str:
+    events = [event async for event in model.astream_events(asked, config, version="v2")]
+    root = events[0]["run_id"]
+    assert events[-1]["event"] == "on_chain_end"
+    assert events[-1]["run_id"] == root
+    told = Counter(event["event"] for event in events if event["run_id"] == root)
+    assert (told["on_chain_start"], told["on_chain_end"]) == (1, 1)
+    streamed = [event for event in events if event["event"] == "on_chain_stream"]
+    return "".join(text_of(one["data"]["chunk"]) for one in streamed if one["run_id"] == root)
+
+
+VERBS: dict[str, Any] = {
+    "invoke": invoke,
+    "ainvoke": ainvoke,
+    "stream": stream,
+    "astream": astream,
+    "batch": batch,
+    "abatch": abatch,
+    "batch_as_completed": batch_as_completed,
+    "abatch_as_completed": abatch_as_completed,
+    "transform": transform,
+    "atransform": atransform,
+    "astream_events v2": events_v2,
+}
+
+
+async def stream_events_v3(model: Any, asked: Any, config: Any = None) -> str:
+    stream = model.stream_events(asked, config, version="v3")
+    list(stream)
+    return text_of(stream.output)
+
+
+async def astream_events_v3(model: Any, asked: Any, config: Any = None) -> str:
+    stream = await model.astream_events(asked, config, version="v3")
+    [event async for event in stream]
+    said = text_of(await stream.output)
+    await asyncio.gather(*asyncio.all_tasks() - {asyncio.current_task()})  # its run ends in a task
+    return said
+
+
+async def generate(model: Any, asked: Any, config: Any = None) -> str:
+    callbacks = (config or {}).get("callbacks")
+    return str(
+        model.generate([[HumanMessage(content=asked)]], callbacks=callbacks).generations[0][0].text
+    )
+
+
+async def agenerate(model: Any, asked: Any, config: Any = None) -> str:
+    callbacks = (config or {}).get("callbacks")
+    result = await model.agenerate([[HumanMessage(content=asked)]], callbacks=callbacks)
+    return str(result.generations[0][0].text)
+
+
+# These open a run of LangChain's own, and the candidates none.
+SILENT_VERBS: dict[str, Any] = {
+    "stream_events v3": stream_events_v3,
+    "astream_events v3": astream_events_v3,
+    "generate": generate,
+    "agenerate": agenerate,
+}

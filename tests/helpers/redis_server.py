@@ -1,0 +1,58 @@
+"""A real redis-server on a free port of loopback."""
+
+from __future__ import annotations
+
+import shutil
+import socket
+import subprocess
+import time
+from contextlib import contextmanager
+from typing import TYPE_CHECKING
+
+import pytest
+
+if TYPE_CHECKING:
+    from collections.abc import Generator
+    from pathlib import Path
+
+PROGRAM = shutil.which("redis-server")
+_STARTS_WITHIN = 10.0
+
+
+def free_port() -> int:
+    """Return a port on which nobody listens."""
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        return int(probe.getsockname()[1])
+
+
+@contextmanager
+def redis_server(folder: Path, port: int) -> Generator[subprocess.Popen[bytes], None, None]:
+    """Run a server without persistence until the block ends; skip the test where there is none.
+
+    Args:
+        folder: Where it runs.
+        port: From ``free_port``.
+    """
+    if PROGRAM is None:
+        pytest.skip("redis-server is not installed; apt-get install redis-server")
+    options = {"--port": str(port), "--bind": "127.0.0.1", "--save": "", "--dir": str(folder)}
+    command = [PROGRAM, *(word for option in options.items() for word in option)]
+    with subprocess.Popen(command, stdout=subprocess.DEVNULL) as server:
+        try:
+            _wait(port)
+            yield server
+        finally:
+            server.terminate()
+
+
+def _wait(port: int) -> None:
+    until = time.monotonic() + _STARTS_WITHIN
+    while time.monotonic() < until:
+        try:
+            socket.create_connection(("127.0.0.1", port), timeout=1).close()
+        except ConnectionError:
+            time.sleep(0.01)
+        else:
+            return
+    pytest.fail("redis-server did not start")
