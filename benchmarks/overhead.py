@@ -398,29 +398,24 @@ def classifying() -> Iterator[Job]:
     """classify and check_response, by what they are given."""
     import httpx
     import openai
-    from openai.types.chat import ChatCompletion
-
-    def status(number: int, message: str, **error: Any) -> Exception:
-        body = {"message": message, **error}
-        answer: Any = httpx.Response(number, json={"error": body}, request=request)
-        return openai.APIStatusError(f"Error code: {number} - {body}", response=answer, body=body)
 
     request: Any = httpx.Request("POST", "https://provider.test/v1/chat")
+    answers: Any = {number: httpx.Response(number, request=request) for number in (400, 429)}
+    quota = {"message": "no credit", "code": "insufficient_quota"}
+    long = {"message": f"{'The request could not be handled. ' * 18}the prompt is too long"}
     lost = openai.APIConnectionError(request=request)
-    lost.__cause__ = httpx.ConnectError("no")
-    lost.__cause__.__cause__ = ConnectionResetError(104, "reset by peer")
-    long = "The request could not be handled as it was sent to us; please look at it again. " * 8
+    lost.__cause__ = ConnectionResetError(104, "reset by peer")
     rows: dict[str, Callable[[], object]] = {
         BARE: lambda: None,
         "classify, 429, quota by its code": partial(
-            classify, status(429, "", code="insufficient_quota")
+            classify, openai.APIStatusError(f"429 - {quota}", response=answers[429], body=quota)
         ),
-        "classify, 503 with a type": partial(classify, status(503, "", type="overloaded_error")),
-        "classify, 400, a long text": partial(classify, status(400, f"{long} prompt is too long")),
+        "classify, 400, a long text": partial(
+            classify, openai.APIStatusError(f"400 - {long}", response=answers[400], body=long)
+        ),
         "classify, a reset connection": partial(classify, lost),
-        "classify, a bug": partial(classify, KeyError("choices")),
         "check_response, a text": partial(check_response, "well"),
-        "check_response, an answer": partial(check_response, ChatCompletion(**ANSWER)),
+        "check_response, an answer": partial(check_response, ANSWER),
     }
     for row, call in rows.items():
         yield Job(row, SYNC, HAPPY, call)

@@ -31,6 +31,7 @@ _OUTCOMES: dict[Ending, frozenset[str]] = {
 # LiteLLM's callers know its own errors, of which there are several.
 _OWN_ERRORS = frozenset({"litellm"})
 _HANDED_OUT = frozenset({OK, CUT_LATE, STALL_LATE})
+_LATE = frozenset({FailureKind.TIMEOUT, FailureKind.CONNECTION})
 _CUT_SHORT = frozenset({FailureKind.TIMEOUT, FailureKind.CANCELLED})
 # Enough to see what is wrong; the rest is counted.
 _MOST_SHOWN = 20
@@ -204,33 +205,37 @@ def _of_the_text(
 def _of_the_error(
     observation: Observation, record: CallRecord, requests: Sequence[Request]
 ) -> Iterator[str]:
-    late = {FailureKind.TIMEOUT, FailureKind.CONNECTION}
-    for (target, fault), attempt in zip(requests, record.attempts, strict=False):
-        if fault == OK and attempt.kind not in late:
+    for (target, fault), attempt in _paired(record.attempts, requests) or ():
+        if fault == OK and attempt.kind not in _LATE:
             result = attempt.result()
             yield f"the answer of {target} was lost: {observation.error}, attempt {result}"
     if record.outcome == "rejected" and requests and requests[-1][1] != REJECTED:
-        yield f"it was rejected after {requests[-1][1]}"
+        yield f"it was rejected after {requests[-1][1]}: {observation.error}"
     asked = {_short(attempt.target) for attempt in record.attempts}
     if record.outcome == "exhausted" and asked != {*TARGETS}:
         yield f"it was exhausted and only {sorted(asked)} were asked"
 
 
 def _of_the_requests(record: CallRecord, requests: Sequence[Request]) -> Iterator[str]:
-    asked = [target for target, _ in requests]
-    if not _explain(record.attempts, asked):
+    if _paired(record.attempts, requests) is None:
+        asked = [target for target, _ in requests]
         attempts = [f"{attempt.target} {attempt.result()}" for attempt in record.attempts]
         yield f"the providers saw {asked}, and the record has {attempts}"
 
 
-def _explain(attempts: Sequence[AttemptRecord], asked: Sequence[str]) -> bool:
+def _paired(
+    attempts: Sequence[AttemptRecord], requests: Sequence[Request]
+) -> list[tuple[Request, AttemptRecord]] | None:
+    """Give each request its attempt; None where that is not possible."""
     if not attempts:
-        return not asked
+        return None if requests else []
     first, rest = attempts[0], attempts[1:]
-    if asked and asked[0] == _short(first.target) and _explain(rest, asked[1:]):
-        return True
+    if requests and requests[0][0] == _short(first.target):
+        others = _paired(rest, requests[1:])
+        if others is not None:
+            return [(requests[0], first), *others]
     # The request of an attempt that was cut short may never have left.
-    return first.kind in _CUT_SHORT and _explain(rest, asked)
+    return _paired(rest, requests) if first.kind in _CUT_SHORT else None
 
 
 def _short(name: str) -> str:

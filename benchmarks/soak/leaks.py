@@ -7,7 +7,6 @@ import gc
 import os
 import threading
 from collections import Counter
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -16,6 +15,7 @@ from honcho_fallback import FallbackRun
 # Pools of a fixed size that fill as they are needed: the event loop's, AnyIO's and LiteLLM's.
 _POOLS = ("AnyIO worker thread", "asyncio_", "litellm-logging_", "ThreadPoolExecutor-")
 _PROC = Path("/proc/self")
+SOCKET = "sockets"
 
 
 def resident() -> float:
@@ -38,8 +38,8 @@ def lost_tasks(loop: asyncio.AbstractEventLoop) -> list[str]:
 
     def note(_: asyncio.AbstractEventLoop, context: dict[str, Any]) -> None:
         task: Any = context.get("task", context.get("future"))
-        if task is None and "client_connection" in context:
-            return  # aiohttp's, of a stream that was dropped: the collector came to it first
+        if task is None and context.get("exception") is None:
+            return  # aiohttp's word of a connection or a session that the collector came to
         name = "unknown" if task is None else _name_of(task)
         lost.append(f"{name}: {context['message']}: {context.get('exception')!r:.200}")
 
@@ -47,30 +47,19 @@ def lost_tasks(loop: asyncio.AbstractEventLoop) -> list[str]:
     return lost
 
 
-@dataclass(frozen=True, slots=True)
-class Holdings:
-    """Hold what is counted before and after."""
+def holdings() -> Counter[str]:
+    """Count tasks by what they run, threads by name, and sockets; within a running event loop."""
+    own = asyncio.current_task()
+    tasks = [f"task {_name_of(task)}" for task in asyncio.all_tasks() if task is not own]
+    names = [thread.name for thread in threading.enumerate()]
+    threads = [f"thread {name}" for name in names if not name.startswith(_POOLS)]
+    sockets = [SOCKET] * sum(map(_is_socket, (_PROC / "fd").iterdir()))
+    return Counter([*tasks, *threads, *sockets])
 
-    tasks: Counter[str]
-    threads: Counter[str]
-    sockets: int
 
-    @classmethod
-    def now(cls) -> Holdings:
-        """Count; within a running event loop."""
-        own = asyncio.current_task()
-        tasks = Counter(_name_of(task) for task in asyncio.all_tasks() if task is not own)
-        names = (thread.name for thread in threading.enumerate())
-        threads = Counter(name for name in names if not name.startswith(_POOLS))
-        return cls(tasks, threads, sum(map(_is_socket, (_PROC / "fd").iterdir())))
-
-    def left_over(self, before: Holdings) -> list[str]:
-        """Say what there is more of than before."""
-        more = [("task", self.tasks - before.tasks), ("thread", self.threads - before.threads)]
-        left = [f"{n} more {kind} {name}" for kind, names in more for name, n in names.items()]
-        if self.sockets > before.sockets:
-            left.append(f"{self.sockets - before.sockets} more sockets")
-        return left
+def left_over(before: Counter[str]) -> list[str]:
+    """Say what there is more of than before."""
+    return [f"{count} more {what}" for what, count in (holdings() - before).items()]
 
 
 def _is_socket(entry: Path) -> bool:

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 from benchmarks.report import table
 from benchmarks.soak.backends import BACKENDS
 from benchmarks.soak.checker import RECORDS, Checker, Observation, RecordObserver, Records
-from benchmarks.soak.leaks import Holdings, live_runs, lost_tasks, resident
+from benchmarks.soak.leaks import SOCKET, holdings, left_over, live_runs, lost_tasks, resident
 from benchmarks.soak.plan import CANCEL, CLOSE, DROP, Way, calls
 
 if TYPE_CHECKING:
@@ -93,7 +93,7 @@ async def soak(
     make: Mapping[str, Callable[[str, FallbackObserver], Backend]] = BACKENDS,
 ) -> Report:
     """Run, in this loop."""
-    empty, lost = Holdings.now(), lost_tasks(asyncio.get_running_loop())
+    empty, lost = holdings(), lost_tasks(asyncio.get_running_loop())
     runs_before = live_runs()
     observer, checker, began = RecordObserver(), Checker(extent.calls), time.monotonic()
     backends = {name: make[name](providers.url, observer) for name in names}
@@ -105,7 +105,8 @@ async def soak(
     }
     warm = int(extent.calls * _WARM_UP)
     await crew.make(lambda: calls(seed, range(warm), shares))
-    usual = Holdings.now()
+    usual = holdings()
+    usual[SOCKET] = empty[SOCKET]
     crew.memory[:] = [resident()]
     await crew.make(lambda: calls(seed, range(warm, extent.calls), shares))
     memory = [crew.memory[0], crew.memory[len(crew.memory) // 2], resident()]
@@ -119,7 +120,7 @@ async def soak(
     # would be one in ten calls.
     if len(report.connections) > max(3, extent.calls // 200):
         report.add(report.connections)
-    report.add(await _left_over(backends, observer, usual, empty, runs_before))
+    report.add(await _left_over(backends, observer, usual, runs_before))
     if (growth := memory[-1] - memory[0]) > _ROOM:
         report.add([f"memory grew by {growth:.1f} MiB"])
     return report
@@ -128,8 +129,7 @@ async def soak(
 async def _left_over(
     backends: Mapping[str, Backend],
     observer: RecordObserver,
-    usual: Holdings,
-    empty: Holdings,
+    usual: Counter[str],
     runs_before: int,
 ) -> list[str]:
     left: list[str] = []
@@ -141,8 +141,7 @@ async def _left_over(
     runs = live_runs() - runs_before
     if runs > (_HELD_BY_LITELLM if "litellm" in backends else 0):
         left.append(f"{runs} calls are held by somebody")
-    before = Holdings(usual.tasks, usual.threads, empty.sockets)
-    return [*left, *Holdings.now().left_over(before)]
+    return [*left, *left_over(usual)]
 
 
 @dataclass(frozen=True, slots=True)

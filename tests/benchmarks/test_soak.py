@@ -18,7 +18,7 @@ from benchmarks.soak.checker import (
     Records,
     violations,
 )
-from benchmarks.soak.leaks import Holdings, live_runs, lost_tasks
+from benchmarks.soak.leaks import holdings, left_over, live_runs, lost_tasks
 from benchmarks.soak.plan import (
     BACKUP,
     CANCEL,
@@ -33,7 +33,7 @@ from benchmarks.soak.plan import (
     text_of,
 )
 from benchmarks.soak.run import Extent, soak
-from honcho_fallback import FallbackPolicy, Target
+from honcho_fallback import FailureKind, FallbackPolicy, Target
 from tests.helpers.provider import ProviderProcess
 
 if TYPE_CHECKING:
@@ -137,6 +137,16 @@ def test_a_lost_answer_is_found() -> None:
     )
 
 
+def test_a_request_that_never_left_is_no_violation() -> None:
+    """An attempt that was cut short may have sent nothing; any other has."""
+    tried = record(PRIMARY)
+    late = replace(tried.attempts[1], kind=FailureKind.TIMEOUT)
+    for kind, is_found in ((late, False), (tried.attempts[0], True)):
+        attempts = (tried.attempts[0], kind, tried.attempts[1])
+        records = Records(1, [replace(tried, attempts=attempts)])
+        assert bool(checked(Observation("answer", GOOD), records=records)) is is_found
+
+
 def test_giving_up_early_is_found() -> None:
     """An error after one target of two was asked, or a rejection of what may be retried."""
     only = Records(1, [replace(record(PRIMARY, targets=(PRIMARY,)), outcome="exhausted")])
@@ -223,11 +233,11 @@ def test_the_plan_is_the_same_each_time() -> None:
 
 async def test_what_is_left_over_is_named() -> None:
     """A task, a socket and a run that somebody keeps are each found."""
-    runs, before = live_runs(), Holdings.now()  # in this order: other tests leave garbage
+    runs, before = live_runs(), holdings()  # in this order: other tests leave garbage
     kept = FallbackPolicy([Target("m", name=PRIMARY)]).start()
     server = await asyncio.start_server(lambda *_: None, "127.0.0.1", 0)
     task = asyncio.ensure_future(asyncio.sleep(60))
-    left = " ".join(Holdings.now().left_over(before))
+    left = " ".join(left_over(before))
     assert "1 more task sleep" in left
     assert "more sockets" in left
     assert live_runs() == runs + 1
