@@ -13,9 +13,10 @@ from pydantic import ConfigDict, Field, InstanceOf
 from honcho_fallback import has_content
 from honcho_fallback_langchain._binding import FallbackBinding
 from honcho_fallback_langchain._candidates import chat_model_of, given_candidates
-from honcho_fallback_langchain._messages import for_provider, settings_for
+from honcho_fallback_langchain._messages import for_provider
 from honcho_fallback_langchain._options import Options
 from honcho_fallback_langchain._profile import joined_profile
+from honcho_fallback_langchain._providers import settings_for
 from honcho_fallback_langchain._rebound import configurable, each, rebound
 from honcho_fallback_langchain._runnable import FallbackRunnable
 from honcho_fallback_langchain._sdk_timeouts import in_time, in_time_to_start

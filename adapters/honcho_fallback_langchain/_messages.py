@@ -18,16 +18,11 @@ from honcho_fallback_langchain._providers import (
     is_block,
     is_list,
     markers_unknown_to,
-    provider_of,
-    settings_for,
-    tools_for,
     without_markers,
 )
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
-
-__all__ = ["for_provider", "provider_of", "settings_for", "tools_for"]
 
 Content = str | list[str | dict[str, Any]]
 

@@ -13,8 +13,9 @@ from langgraph.types import Command
 from honcho_fallback import Turn
 from honcho_fallback_langchain._candidates import parameters_of
 from honcho_fallback_langchain._marks import attempt_metadata, describe, mark, usage_of
-from honcho_fallback_langchain._messages import for_provider, settings_for, tools_for
+from honcho_fallback_langchain._messages import for_provider
 from honcho_fallback_langchain._options import for_this_call
+from honcho_fallback_langchain._providers import settings_for, tools_for
 from honcho_fallback_langchain._reported_once import in_place_of, surroundings
 
 if TYPE_CHECKING:

@@ -18,8 +18,6 @@ if TYPE_CHECKING:
 
     from honcho_fallback.testing import Clock, Records, Scripted
 
-__all__ = ["fallback_clock", "fallback_records", "scripted"]
-
 
 @pytest.fixture
 def fallback_clock() -> Iterator[Clock]:

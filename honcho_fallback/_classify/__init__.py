@@ -21,8 +21,6 @@ from honcho_fallback._core.failure import FailureKind as Kind
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
 
-__all__ = ["classify"]
-
 _Errors = tuple[type[BaseException], ...]
 _DEPTH = 5
 # A window of this many seconds is a used-up quota, not a rate that passes.

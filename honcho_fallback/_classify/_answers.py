@@ -17,7 +17,6 @@ from honcho_fallback._classify import classify
 from honcho_fallback._classify._content import carries, content_of, joined
 from honcho_fallback._classify._paths import find, first
 from honcho_fallback._classify._shapes import (
-    SHAPES,
     TABLES,
     at_of,
     is_known,
@@ -32,17 +31,6 @@ from honcho_fallback._core.failure import Failure
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
-
-__all__ = [
-    "BROKEN",
-    "EMPTY",
-    "SHAPES",
-    "Answer",
-    "check_response",
-    "has_content",
-    "read_answer",
-    "usage_of",
-]
 
 
 class Answer(NamedTuple):

@@ -40,7 +40,7 @@ from functools import partial
 from math import inf
 from typing import TYPE_CHECKING, Any, Literal, NoReturn, TypeVar
 
-from honcho_fallback._classify._answers import usage_of
+from honcho_fallback._classify._usage import usage_of
 from honcho_fallback._core import rules
 from honcho_fallback._core.errors import (
     DeadlineExceeded,

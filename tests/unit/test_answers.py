@@ -18,7 +18,8 @@ from openai.types.completion import Completion
 from pydantic import BaseModel, TypeAdapter
 
 from honcho_fallback import Answer, has_content, read_answer
-from honcho_fallback._classify._answers import SHAPES, usage_of
+from honcho_fallback._classify._shapes import SHAPES
+from honcho_fallback._classify._usage import usage_of
 from tests.helpers import wire
 from tests.helpers.wire import (
     CHAT_USAGE,

@@ -17,7 +17,6 @@ from honcho_fallback import FallbackConfig, FallbackConfigError, FallbackPolicy,
 from honcho_fallback.testing import Clock
 from tests.helpers.scenarios import SCENARIOS, Scenario
 from tests.helpers.scripted import DRIVERS, repeating
-from tests.unit.test_scenarios import SCENARIOS, Scenario
 
 # A single call of a preset that is turn-scoped stands alone here.
 pytestmark = pytest.mark.filterwarnings("ignore:.*has no effect outside of a turn:UserWarning")

@@ -16,7 +16,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from honcho_fallback import FailureKind, check_response
-from honcho_fallback._classify._answers import BROKEN, EMPTY, SHAPES
+from honcho_fallback._classify._answers import BROKEN, EMPTY
+from honcho_fallback._classify._shapes import SHAPES
 
 Kind = FailureKind
 
