@@ -6,7 +6,12 @@ schedule. ``fault_simulator`` serves providers on loopback and needs the extra `
 """
 
 from honcho_fallback.testing._clock import Clock
-from honcho_fallback.testing._faults import Fault, FaultSchedule, FaultTransport
+from honcho_fallback.testing._faults import (
+    AsyncFaultTransport,
+    Fault,
+    FaultSchedule,
+    FaultTransport,
+)
 from honcho_fallback.testing._mode import is_testing, set_testing
 from honcho_fallback.testing._records import (
     Records,
@@ -20,6 +25,7 @@ from honcho_fallback.testing._scripted import Script, Scripted, StatusError
 from honcho_fallback.testing._server import FaultSimulator, fault_simulator
 
 __all__ = [
+    "AsyncFaultTransport",
     "Clock",
     "Fault",
     "FaultSchedule",

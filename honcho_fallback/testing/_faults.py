@@ -273,6 +273,10 @@ class FaultTransport(FaultSchedule, _Transport):
         return [inner for inner in inners if hasattr(inner, verb)]
 
 
+# Whoever knows httpx looks for a transport of each kind; this one is both.
+AsyncFaultTransport = FaultTransport
+
+
 def _httpx_of(request: Any) -> Any:
     """Return the module that a request is of: SDKs use httpx or its successor httpx2."""
     return sys.modules[type(request).__module__.partition(".")[0]]
