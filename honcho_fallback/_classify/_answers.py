@@ -125,9 +125,9 @@ def read_answer(answer: Any) -> Answer:
 def has_content(chunk: Any) -> bool:
     """Tell whether a chunk of a stream carries content: text, reasoning, a call, a refusal, media.
 
-    A first chunk that only names the role, a sign of life, usage and an end carry none. Of what is
-    no chunk or event of openai, anthropic, google-genai, LiteLLM or LangChain, nor a dict of such
-    a shape, everything true is content.
+    A first chunk that only names the role, a sign of life, usage, an error and an end carry none.
+    Of what is no chunk or event of openai, anthropic, google-genai, LiteLLM or LangChain, nor a
+    dict of such a shape, everything true is content.
 
     Args:
         chunk: Of any stream.
@@ -141,6 +141,8 @@ def has_content(chunk: Any) -> bool:
                 return any(
                     carries(find(at, path)) for at in parts_of(part, shape) for path in paths
                 )
+            if _error(chunk, chunk if isinstance(chunk, dict) else chunk.__dict__):
+                return False
         return bool(chunk)
     except Exception:  # noqa: BLE001  what has no truth, as an array, is no empty chunk
         return True

@@ -9,7 +9,10 @@ from __future__ import annotations
 import threading
 import warnings
 from functools import lru_cache
-from typing import Any
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from types import FrameType
 
 _lock = threading.RLock()
 
@@ -50,13 +53,35 @@ def called(obj: Any, name: str) -> Any:
         return None
 
 
+def _context(exc: BaseException) -> BaseException | None:
+    """Return what was being handled when an exception was raised, if that began below its catcher.
+
+    Python notes every exception that is being handled. A call that is made in somebody's except
+    block has that block's exception for a context, which says nothing about the call.
+    """
+    context, frames = exc.__context__, _frames(exc)
+    if context is None or context.__traceback__ is None or not frames:
+        return context
+    handler = context.__traceback__.tb_frame
+    return context if handler in (frames[1:] or frames) else None
+
+
+def _frames(exc: BaseException) -> list[FrameType]:
+    frames: list[FrameType] = []
+    traceback = exc.__traceback__
+    while traceback is not None:
+        frames.append(traceback.tb_frame)
+        traceback = traceback.tb_next
+    return frames
+
+
 def children(exc: BaseException, *, follow_context: bool) -> list[BaseException]:
     """Name the exceptions that one exception was raised for, the most certain first."""
     own: dict[str, Any] = plain(exc, "__dict__") or {}
     attempt, args = own.get("last_attempt"), plain(exc, "args")  # the former is tenacity's
     candidates = (
         exc.__cause__,
-        exc.__context__ if follow_context and not exc.__suppress_context__ else None,
+        _context(exc) if follow_context and not exc.__suppress_context__ else None,
         # Asking a pending future for its exception would wait for it.
         called(attempt, "exception") if called(attempt, "done") is True else None,
         *(own.get(name) for name in ("reason", "original_exception", "os_error")),

@@ -406,6 +406,16 @@ def test_litellm_s_chunks_are_told_apart(litellm: Any) -> None:
     assert not has_content(responses.ResponseCreatedEvent(**event("created", response=begun)))
 
 
+@pytest.mark.parametrize(
+    "chunk", [{"error": {"code": "overloaded_error"}}, {"type": "error", "error": {"code": 503}}]
+)
+def test_an_error_event_is_no_content(chunk: dict[str, Any]) -> None:
+    """A raw stream that begins with its provider's error has handed out nothing."""
+    assert not has_content(chunk)
+    assert has_content({"error": "of a tool", "rows": 3})
+    assert has_content({"error": None})
+
+
 @pytest.fixture
 def messages() -> Any:
     return pytest.importorskip("langchain_core.messages")

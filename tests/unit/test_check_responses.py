@@ -45,10 +45,6 @@ def pair(**options: Any) -> FallbackPolicy:
     )
 
 
-def has_content(chunk: dict[str, Any]) -> bool:
-    return any("content" in choice["delta"] for choice in chunk.get("choices", ()))
-
-
 def ask(policy: FallbackPolicy, script: Script, driver: str, **options: Any) -> Any:
     """Ask by one of the four drivers; a stream's chunks as a list."""
     if driver == "call":
@@ -56,10 +52,10 @@ def ask(policy: FallbackPolicy, script: Script, driver: str, **options: Any) -> 
     if driver == "acall":
         return asyncio.run(policy.acall(script.aask, **options))
     if driver == "stream":
-        return list(policy.stream(script.stream, has_content=has_content, **options))
+        return list(policy.stream(script.stream, **options))
 
     async def read() -> list[Any]:
-        chunks = policy.astream(script.astream, has_content=has_content, **options)
+        chunks = policy.astream(script.astream, **options)
         return [chunk async for chunk in chunks]
 
     return asyncio.run(read())

@@ -30,10 +30,12 @@ from google.genai import errors as genai
 from hypothesis import given
 from hypothesis import strategies as st
 
+from honcho_fallback import FallbackPolicy, Target
 from honcho_fallback._classify import classify
 from honcho_fallback._classify._redact import redact
 from honcho_fallback._classify._tables import CODES, GENERIC, NAMES, STATUSES, TEXTS, Row, by_text
 from honcho_fallback._core.failure import Failure, FailureKind
+from tests.helpers.scripted import DRIVERS, repeating
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator
@@ -596,6 +598,49 @@ def test_hon_036_an_unrelated_context_is_not_followed() -> None:
     hidden.__context__ = TimeoutError()
     hidden.__suppress_context__ = True
     assert classify(hidden).kind is Kind.CONNECTION
+
+
+@pytest.mark.parametrize("driver", DRIVERS)
+def test_a_call_in_an_except_block_is_judged_by_itself(driver: str) -> None:
+    """What the caller was handling before the call says nothing of a connection that is lost."""
+    script = repeating(primary=[ConnectionResetError("lost")], backup=["hello"])
+    policy = FallbackPolicy(script.targets)
+    try:
+        raise RuntimeError("the caller's own")
+    except RuntimeError:
+        answer = DRIVERS[driver](policy, script, policy.start())
+    assert answer == "hello"
+
+
+def test_a_loop_of_ones_own_in_an_except_block_is_judged_by_itself() -> None:
+    """So is one that catches both in the same function."""
+    run = FallbackPolicy([Target("primary"), Target("backup")]).start()
+
+    def ask() -> None:
+        raise httpx.ConnectError("refused")
+
+    try:
+        raise ValueError("the caller's own")
+    except ValueError:
+        try:
+            ask()
+        except httpx.ConnectError as error:
+            run.fail(error)
+    assert run.attempt.target.name == "backup"
+
+
+def test_a_mistake_that_a_connection_class_hides_is_a_mistake() -> None:
+    """A library that raises it while it handles the program's error tried no connection."""
+
+    def ask() -> None:
+        try:
+            raise TypeError("a header that is no text")
+        except TypeError:
+            raise httpx.ConnectError("failed")  # noqa: B904 # as libraries do
+
+    with pytest.raises(httpx.ConnectError) as caught:
+        ask()
+    assert classify(caught.value).kind is Kind.LOCAL
 
 
 def test_hon_036_a_cycle_of_causes_ends() -> None:
