@@ -257,7 +257,7 @@ def test_nothing_outside_happens(caplog: pytest.LogCaptureFixture) -> None:
     """No observer hears, no switch is logged, nothing is refreshed or rebuilt; others do log."""
 
     class Forbidden:
-        fingerprint = "f"
+        fingerprint, max_retries, with_options = "f", 2, None
 
         def get(self) -> Any:
             raise AssertionError
@@ -285,7 +285,8 @@ def test_nothing_outside_happens(caplog: pytest.LogCaptureFixture) -> None:
         validate=forbidden,
         transport_recovery=TransportRecovery(rebuild=forbidden),
     )
-    policy = FallbackPolicy(chain, config, observers=[forbidden])
+    with pytest.warns(UserWarning, match="retries of its own"):  # once, and not in simulations
+        policy = FallbackPolicy(chain, config, observers=[forbidden])
     phases = (failing(401), {"kind": "dropped", "starts": 0.9})
     with caplog.at_level(logging.WARNING):
         report = simulate(incident(*phases, traffic={"per_second": 1.1}, seconds=1), policy)

@@ -9,7 +9,7 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 from typer.testing import CliRunner
 
@@ -57,6 +57,7 @@ def compared(**more: Any) -> Comparison:
     return compare(scenario, policies, peer=None)
 
 
+@settings(deadline=None, max_examples=40)
 @given(st.lists(st.integers(1, 50), min_size=1, max_size=30))
 def test_a_percentile_is_a_time_that_so_many_calls_do_not_exceed(seconds: list[int]) -> None:
     """The smallest of the calls' times that at least that share is not above."""

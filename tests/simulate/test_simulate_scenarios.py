@@ -8,7 +8,7 @@ from random import Random
 from typing import TYPE_CHECKING, Any
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from honcho_fallback import FallbackConfig, FallbackConfigError
@@ -67,7 +67,7 @@ def test_traffic() -> None:
     [
         {"kind": "steady", "per_second": 3},
         {"kind": "poisson", "per_second": 3, "iterations": 4},
-        {"kind": "bursts", "per_second": 3, "every": 10, "turns_each": 7},
+        {"kind": "bursts", "per_second": 1, "every": 10, "turns_each": 7},
     ],
 )
 def test_a_number_of_calls_is_another_rate(traffic: dict[str, Any]) -> None:
@@ -90,6 +90,7 @@ def test_what_has_no_rate_has_no_other(traffic: dict[str, Any]) -> None:
         simulate(scenario, FallbackConfig(), calls=5)
 
 
+@settings(deadline=None)
 @given(normal=st.floats(-5, 5), median=st.floats(0.01, 100), tail=st.floats(1, 50))
 def test_latency(normal: float, median: float, tail: float) -> None:
     """The median at the middle, p99 where one in a hundred lies, more for more."""

@@ -5,12 +5,13 @@ from __future__ import annotations
 import asyncio
 import threading
 
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from honcho_fallback.simulate._run import run_in_virtual_time
 
 
+@settings(deadline=None)
 @given(st.lists(st.lists(st.floats(0, 1e5), max_size=4), max_size=6))
 def test_tasks_overlap_in_the_order_of_time(pauses: list[list[float]]) -> None:
     """Each goes on when its own sleeps are over, to the nanosecond, whatever the others do."""
