@@ -213,9 +213,16 @@ def test_it_hangs_until_the_client_leaves(
     """Nothing comes, or nothing after the events; the next request is answered."""
     provider = server["one"]
     provider.reply(Reply(hang=True, events=events))
-    with pytest.raises(httpx.ReadTimeout):
-        asked = {"stream": True, "model": "m"}
-        httpx.post(f"{provider.url}/chat/completions", json=asked, timeout=0.1, trust_env=False)
+    statuses = list[int]()
+    body = {"stream": True, "model": "m"}
+    url = f"{provider.url}/chat/completions"
+    with (
+        pytest.raises(httpx.ReadTimeout),
+        httpx.stream("POST", url, json=body, timeout=0.5, trust_env=False) as answer,
+    ):
+        statuses.append(answer.status_code)
+        answer.read()
+    assert statuses == ([200] if events else [])
     assert chat(provider).choices[0].message.content == "hello from one"
 
 
