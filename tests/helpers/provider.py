@@ -262,8 +262,8 @@ class _Handler(BaseHTTPRequestHandler):
         cut: bool = False,
     ) -> None:
         data = (document if isinstance(document, str) else json.dumps(document)).encode()
-        told = {"content-type": "application/json", "content-length": str(len(data))}
-        self._send_head(status, {**told, **(headers or {})})
+        own = {"content-type": "application/json", "content-length": str(len(data))}
+        self._send_head(status, {**own, **(headers or {})})
         self.wfile.write(data[: len(data) // 2] if cut else data)
         self.close_connection = self.close_connection or cut
 

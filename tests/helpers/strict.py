@@ -92,32 +92,32 @@ class AnthropicRules(Rules):
     def _faults(self, body: Json) -> list[str]:
         messages = body["messages"]
         roles = [message["role"] for message in messages]
-        found = []
+        faults = []
         if roles[:1] != ["user"]:
-            found.append("messages: first message must use the user role")
+            faults.append("messages: first message must use the user role")
         if any(one == two for one, two in pairwise(roles)):
-            found.append("messages: roles must alternate")
+            faults.append("messages: roles must alternate")
         for at, message in enumerate(messages):
-            found += self._message(f"messages.{at}", message)
-        found += self._pairs(messages)
+            faults += self._message(f"messages.{at}", message)
+        faults += self._pairs(messages)
         system = body.get("system")
         for at, block in enumerate(system if isinstance(system, list) else []):
-            found += self._block(f"system.{at}", block, {"text": ("text",)})
+            faults += self._block(f"system.{at}", block, {"text": ("text",)})
         for at, tool in enumerate(body.get("tools", [])):
             if not {"name", "input_schema"} <= tool.keys():
-                found.append(f"tools.{at}: name and input_schema are required")
+                faults.append(f"tools.{at}: name and input_schema are required")
         if "max_tokens" not in body:
-            found.append("max_tokens: field required")
+            faults.append("max_tokens: field required")
         if "tools" not in body and any(_values(one, "tool_use", "id") for one in messages):
-            found.append("tools: required where messages have tool_use blocks")
+            faults.append("tools: required where messages have tool_use blocks")
         if body.get("thinking", {}).get("type") == "enabled":
-            found += [
+            faults += [
                 f"messages.{at}: a thinking block must come before tool_use"
                 for at, message in enumerate(messages)
                 if _values(message, "tool_use", "id")
                 and message["content"][0]["type"] not in {"thinking", "redacted_thinking"}
             ]
-        return found
+        return faults
 
     def _message(self, where: str, message: Json) -> list[str]:
         content = message["content"]
@@ -136,12 +136,12 @@ class AnthropicRules(Rules):
         kind = block.get("type")
         if kind not in known:
             return [f"{where}: unexpected block type {kind!r}"]
-        found = _unknown_fields(where, block, ("type", "cache_control", *known[kind]))
+        faults = _unknown_fields(where, block, ("type", "cache_control", *known[kind]))
         if kind == "text" and not str(block.get("text", "")).strip():
-            found.append(f"{where}: text must be non-whitespace")
+            faults.append(f"{where}: text must be non-whitespace")
         for name in ("id", "tool_use_id"):
             if name in block and not ANTHROPIC_ID.fullmatch(block[name]):
-                found.append(f"{where}.{name}: must match {ANTHROPIC_ID.pattern}")
+                faults.append(f"{where}.{name}: must match {ANTHROPIC_ID.pattern}")
         written = {
             "thinking": "signature",
             "redacted_thinking": "data",
@@ -149,21 +149,21 @@ class AnthropicRules(Rules):
             "web_search_tool_result": "tool_use_id",
         }
         if kind in written and block.get(written[kind]) not in self.wrote:
-            found.append(f"{where}: invalid `{written[kind]}` in `{kind}` block")
-        return found
+            faults.append(f"{where}: invalid `{written[kind]}` in `{kind}` block")
+        return faults
 
     @staticmethod
     def _pairs(messages: list[Json]) -> list[str]:
-        found = []
-        asked: list[str] = []
+        faults = []
+        open_calls: list[str] = []
         for at, message in enumerate(messages):
             results = _values(message, "tool_result", "tool_use_id")
-            if sorted(results) != sorted(asked):
-                found.append(f"messages.{at}: tool_use {asked} but tool_result {results}")
-            asked = _values(message, "tool_use", "id")
-            if len(set(asked)) != len(asked):
-                found.append(f"messages.{at}: tool_use ids must be unique")
-        return [*found, *(f"tool_use {name} without a tool_result" for name in asked)]
+            if sorted(results) != sorted(open_calls):
+                faults.append(f"messages.{at}: tool_use {open_calls} but tool_result {results}")
+            open_calls = _values(message, "tool_use", "id")
+            if len(set(open_calls)) != len(open_calls):
+                faults.append(f"messages.{at}: tool_use ids must be unique")
+        return [*faults, *(f"tool_use {name} without a tool_result" for name in open_calls)]
 
 
 def _values(message: Json, kind: str, field: str) -> list[str]:
@@ -197,57 +197,57 @@ class ChatRules(Rules):
     }
 
     def _faults(self, body: Json) -> list[str]:
-        found = []
-        asked: list[str] = []
+        faults = []
+        open_calls: list[str] = []
         for at, message in enumerate(body["messages"]):
             where, role = f"messages[{at}]", message["role"]
-            found += _unknown_fields(where, message, ("role", *self.fields[role]))
-            found += self._content(where, message)
+            faults += _unknown_fields(where, message, ("role", *self.fields[role]))
+            faults += self._content(where, message)
             if role == "tool":
-                if message["tool_call_id"] in asked:
-                    asked.remove(message["tool_call_id"])
+                if message["tool_call_id"] in open_calls:
+                    open_calls.remove(message["tool_call_id"])
                 else:
-                    found.append(f"{where}: role 'tool' must follow its 'tool_calls'")
+                    faults.append(f"{where}: role 'tool' must follow its 'tool_calls'")
                 continue
-            found += [f"{where}: no tool message for {name}" for name in asked]
+            faults += [f"{where}: no tool message for {name}" for name in open_calls]
             calls = message.get("tool_calls") or []
-            asked = [call["id"] for call in calls]
-            found += self._calls(where, calls)
-        found += [f"no tool message for {name}" for name in asked]
+            open_calls = [call["id"] for call in calls]
+            faults += self._calls(where, calls)
+        faults += [f"no tool message for {name}" for name in open_calls]
         for at, tool in enumerate(body.get("tools", [])):
-            found += _unknown_fields(f"tools[{at}]", tool, ("type", "function"))
-        return found
+            faults += _unknown_fields(f"tools[{at}]", tool, ("type", "function"))
+        return faults
 
     def _content(self, where: str, message: Json) -> list[str]:
         content = message.get("content")
         if content is None:
-            asks = message.get("tool_calls")
-            return [] if asks else [f"{where}.content: expected a string, got null"]
+            has_calls = message.get("tool_calls")
+            return [] if has_calls else [f"{where}.content: expected a string, got null"]
         if isinstance(content, str):
             return []
-        found = [] if content else [f"{where}.content: empty array"]
+        faults = [] if content else [f"{where}.content: empty array"]
         for at, part in enumerate(content):
             place = f"{where}.content[{at}]"
             kind = part.get("type")
             if kind not in self.parts.get(message["role"], ("text",)):
-                found.append(f"{place}: invalid value {kind!r}")
+                faults.append(f"{place}: invalid value {kind!r}")
             else:
-                found += _unknown_fields(place, part, ("type", kind))
-        return found
+                faults += _unknown_fields(place, part, ("type", kind))
+        return faults
 
     @staticmethod
     def _calls(where: str, calls: list[Json]) -> list[str]:
-        found = []
+        faults = []
         for at, call in enumerate(calls):
             place = f"{where}.tool_calls[{at}]"
-            found += _unknown_fields(place, call, ("id", "type", "function"))
+            faults += _unknown_fields(place, call, ("id", "type", "function"))
             if not 1 <= len(call["id"]) <= 40:
-                found.append(f"{place}.id: expected a string with maximum length 40")
+                faults.append(f"{place}.id: expected a string with maximum length 40")
             if not NAME.fullmatch(call["function"]["name"]):
-                found.append(f"{place}.function.name: must match {NAME.pattern}")
+                faults.append(f"{place}.function.name: must match {NAME.pattern}")
             if not isinstance(json.loads(call["function"]["arguments"]), dict):
-                found.append(f"{place}.function.arguments: must be an object")
-        return found
+                faults.append(f"{place}.function.arguments: must be an object")
+        return faults
 
 
 class ResponsesRules(Rules):
@@ -273,51 +273,53 @@ class ResponsesRules(Rules):
             "refusal": ("refusal",),
         },
     }
-    heard: ClassVar[dict[str, Sequence[str]]] = {
+    user_parts: ClassVar[dict[str, Sequence[str]]] = {
         "input_file": ("file_data", "file_id", "file_url", "filename"),
         "input_image": ("detail", "file_id", "image_url"),
         "input_text": ("text",),
     }
 
     def _faults(self, body: Json) -> list[str]:
-        found = []
-        asked: list[str] = []
-        answered: list[str] = []
+        faults = []
+        open_calls: list[str] = []
+        answered_calls: list[str] = []
         for at, item in enumerate(body["input"]):
             where, kind = f"input[{at}]", item.get("type", "message")
             if kind not in self.items:
-                found.append(f"{where}: invalid item type {kind!r}")
+                faults.append(f"{where}: invalid item type {kind!r}")
                 continue
-            found += _unknown_fields(where, item, ("type", *self.items[kind]))
-            found += [
+            faults += _unknown_fields(where, item, ("type", *self.items[kind]))
+            faults += [
                 f"{where}.{name}: {item[name]!r} not found"
                 for name in ("id", "encrypted_content")
                 if item.get(name) is not None and item[name] not in self.wrote
             ]
             if kind == "message":
-                found += self._content(where, item)
+                faults += self._content(where, item)
             if kind == "function_call":
-                asked.append(item["call_id"])
+                open_calls.append(item["call_id"])
             if kind == "function_call_output":
-                answered.append(item["call_id"])
-                if item["call_id"] not in asked:
-                    found.append(f"{where}: no tool call found for {item['call_id']}")
-        found += [f"no tool output found for {name}" for name in asked if name not in answered]
-        found += [f"call_id {name!r}: maximum length 64" for name in asked if len(name) > 64]
+                answered_calls.append(item["call_id"])
+                if item["call_id"] not in open_calls:
+                    faults.append(f"{where}: no tool call found for {item['call_id']}")
+        faults += [
+            f"no tool output found for {name}" for name in open_calls if name not in answered_calls
+        ]
+        faults += [f"call_id {name!r}: maximum length 64" for name in open_calls if len(name) > 64]
         previous = body.get("previous_response_id")
         if previous is not None and previous not in self.wrote:
-            found.append(f"previous response {previous!r} not found")
-        return found
+            faults.append(f"previous response {previous!r} not found")
+        return faults
 
     def _content(self, where: str, item: Json) -> list[str]:
         if isinstance(item["content"], str):
             return []
-        known = self.parts.get(item["role"], self.heard)
-        found = []
+        known = self.parts.get(item["role"], self.user_parts)
+        faults = []
         for at, part in enumerate(item["content"]):
             place, kind = f"{where}.content[{at}]", part.get("type")
             if kind not in known:
-                found.append(f"{place}: invalid value {kind!r}")
+                faults.append(f"{place}: invalid value {kind!r}")
             else:
-                found += _unknown_fields(place, part, ("type", *known[kind]))
-        return found
+                faults += _unknown_fields(place, part, ("type", *known[kind]))
+        return faults

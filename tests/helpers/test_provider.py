@@ -99,8 +99,8 @@ def test_it_answers_in_the_form_it_is_asked_in(server: ProviderServer, endpoint:
     ask, tokens = ENDPOINTS[endpoint]
     text, usage = ask(server["backup"])
     assert text == "hello from backup"
-    told = usage.model_dump(exclude_none=True)
-    assert {name: told[name] for name in tokens} == tokens
+    reported = usage.model_dump(exclude_none=True)
+    assert {name: reported[name] for name in tokens} == tokens
 
 
 def test_it_embeds(server: ProviderServer) -> None:
@@ -213,9 +213,16 @@ def test_it_hangs_until_the_client_leaves(
     """Nothing comes, or nothing after the events; the next request is answered."""
     provider = server["one"]
     provider.reply(Reply(hang=True, events=events))
-    with pytest.raises(httpx.ReadTimeout):
-        asked = {"stream": True, "model": "m"}
-        httpx.post(f"{provider.url}/chat/completions", json=asked, timeout=0.1, trust_env=False)
+    statuses = list[int]()
+    body = {"stream": True, "model": "m"}
+    url = f"{provider.url}/chat/completions"
+    with (
+        pytest.raises(httpx.ReadTimeout),
+        httpx.stream("POST", url, json=body, timeout=0.5, trust_env=False) as answer,
+    ):
+        statuses.append(answer.status_code)
+        answer.read()
+    assert statuses == ([200] if events else [])
     assert chat(provider).choices[0].message.content == "hello from one"
 
 
@@ -315,7 +322,7 @@ def test_it_runs_in_a_process_of_its_own() -> None:
         with pytest.raises(urllib.error.HTTPError) as refused:
             urllib.request.urlopen(request)  # noqa: S310 # likewise
         refused.value.close()
-        (told,) = process.control()["requests"]["one"]
+        (reported,) = process.control()["requests"]["one"]
     assert (caught.value.code, refused.value.code) == (429, 503)
-    assert told["body"] == {"model": "m"}
-    assert told["at"] <= told["answered"] <= time.monotonic()
+    assert reported["body"] == {"model": "m"}
+    assert reported["at"] <= reported["answered"] <= time.monotonic()

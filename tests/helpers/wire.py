@@ -93,7 +93,7 @@ def chat_answer(
     model: str = "gpt-5.5",
     usage: Json | None = CHAT_USAGE,
     finish: str | None = None,
-    **message: Any,
+    **fields: Any,
 ) -> Json:
     """Build a completion that says a text and calls tools.
 
@@ -103,15 +103,15 @@ def chat_answer(
         model: The model's name.
         usage: The tokens, or None for no report.
         finish: The finish reason; by default it follows from the calls.
-        **message: Further fields of the message.
+        **fields: Further fields of the message.
     """
-    said: Json = {"role": "assistant", "content": text, **message}
+    message: Json = {"role": "assistant", "content": text, **fields}
     if calls:
-        said["tool_calls"] = list(calls)
+        message["tool_calls"] = list(calls)
     choice = {
         "index": 0,
         "finish_reason": finish or ("tool_calls" if calls else "stop"),
-        "message": said,
+        "message": message,
     }
     document: Json = {"id": "chatcmpl-1", "object": "chat.completion", "created": 1}
     return {**document, "model": model, "choices": [choice], "usage": usage}
@@ -139,11 +139,11 @@ def chat_events(answer: Json, *, usage: bool = False, error: Json | None = None)
         error: What comes in place of the end, or None.
     """
     (choice,) = answer["choices"]
-    said, model = choice["message"], answer["model"]
+    message, model = choice["message"], answer["model"]
     deltas: list[Json] = [{"role": "assistant", "content": ""}]
-    deltas += [{"content": word} for word in words_of(said["content"] or "")]
-    if "tool_calls" in said:
-        calls = [{**call, "index": index} for index, call in enumerate(said["tool_calls"])]
+    deltas += [{"content": word} for word in words_of(message["content"] or "")]
+    if "tool_calls" in message:
+        calls = [{**call, "index": index} for index, call in enumerate(message["tool_calls"])]
         deltas.append({"tool_calls": calls})
     events = [event(chat_chunk(delta, model=model)) for delta in deltas]
     if error is not None:
@@ -166,8 +166,8 @@ def openai_error(
 
 def response_text(text: str, item: str = "msg_1", **part: Any) -> Json:
     """Build an output item that says a text."""
-    said = {"type": "output_text", "text": text, "annotations": [], **part}
-    fields = {"id": item, "role": "assistant", "status": "completed", "content": [said]}
+    content = {"type": "output_text", "text": text, "annotations": [], **part}
+    fields = {"id": item, "role": "assistant", "status": "completed", "content": [content]}
     return {"type": "message", **fields}
 
 
@@ -215,8 +215,8 @@ def responses_events(answer: Json, *, error: Json | None = None) -> list[str]:
         events.append(write("response.output_item.done", output_index=index, item=item))
     if error is not None:
         fields = error["error"]
-        told = {"code": fields["type"], "message": fields["message"], "param": None}
-        return [*events, write("error", **told)]
+        error_fields = {"code": fields["type"], "message": fields["message"], "param": None}
+        return [*events, write("error", **error_fields)]
     return [*events, write("response.completed", response=answer)]
 
 

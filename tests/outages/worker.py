@@ -11,15 +11,10 @@ import redis
 from honcho_fallback import FallbackConfig, FallbackPolicy, Target
 from honcho_fallback.credentials import ApiKey
 from honcho_fallback.redis import RedisCooldown
+from honcho_fallback.testing import StatusError
 
 if TYPE_CHECKING:
     from honcho_fallback import Attempt
-
-
-class OverloadedError(Exception):
-    """Stand for an SDK's error."""
-
-    status_code = 503
 
 
 def chain() -> list[Target]:
@@ -40,7 +35,7 @@ def main(url: str, calls: int, how: str) -> None:
     def ask(attempt: Attempt) -> str:
         client.incr(f"asked:{attempt.target.name}")
         if not attempt.is_fallback:
-            raise OverloadedError
+            raise StatusError(503)
         return "hello"
 
     async def aask(attempt: Attempt) -> str:
