@@ -403,8 +403,6 @@ def classifying() -> Iterator[Job]:
     answers: Any = {number: httpx.Response(number, request=request) for number in (400, 429)}
     quota = {"message": "no credit", "code": "insufficient_quota"}
     long = {"message": f"{'The request could not be handled. ' * 18}the prompt is too long"}
-    lost = openai.APIConnectionError(request=request)
-    lost.__cause__ = ConnectionResetError(104, "reset by peer")
     rows: dict[str, Callable[[], object]] = {
         BARE: lambda: None,
         "classify, 429, quota by its code": partial(
@@ -413,8 +411,6 @@ def classifying() -> Iterator[Job]:
         "classify, 400, a long text": partial(
             classify, openai.APIStatusError(f"400 - {long}", response=answers[400], body=long)
         ),
-        "classify, a reset connection": partial(classify, lost),
-        "check_response, a text": partial(check_response, "well"),
         "check_response, an answer": partial(check_response, ANSWER),
     }
     for row, call in rows.items():
