@@ -60,8 +60,8 @@ def printed(value: object, width: int = 80, *, colour: bool = False) -> str:
 
 def places(html: str) -> list[tuple[float, float]]:
     """Return left and width of each piece of the time line, in percent."""
-    found = re.findall(r"left:([\d.]+)%;width:([\d.]+)%", html)
-    return [(float(left), float(width)) for left, width in found]
+    pieces = re.findall(r"left:([\d.]+)%;width:([\d.]+)%", html)
+    return [(float(left), float(width)) for left, width in pieces]
 
 
 @pytest.mark.parametrize("outcome", EVERY_OUTCOME)
@@ -110,9 +110,9 @@ def test_no_figure_breaks_the_time_line(
         for started, seconds, wait in figures
     )
     record = replace(WAITED, seconds=whole, attempts=attempts)
-    found = places(record._repr_html_())
-    assert len(found) == 2 * len(figures)
-    assert all(left + width <= 100.1 for left, width in found)
+    pieces = places(record._repr_html_())
+    assert len(pieces) == 2 * len(figures)
+    assert all(left + width <= 100.1 for left, width in pieces)
     assert len(re.findall(r"^   1 [ .]*x+$", printed(record), re.MULTILINE)) == len(figures)
 
 
