@@ -58,14 +58,14 @@ nothing else since then; median and (worst).
 def parts(*, quick: bool) -> dict[str, Callable[[], str]]:
     """Return what can be measured, by name."""
     timed = partial(overhead.measure, rounds=2, seconds=0.02) if quick else overhead.measure
-    asked = partial(failover.measure, rounds=2, seconds=1) if quick else failover.measure
+    measure = partial(failover.measure, rounds=2, seconds=1) if quick else failover.measure
     cold = partial(failover.cold, rounds=1) if quick else failover.cold
     imports = partial(failover.imports, 3) if quick else failover.imports
     return {
         **{f"overhead/{name}": partial(timed, name) for name in overhead.FAMILIES},
         "memory": lambda: asyncio.run(overhead.memory()),
         "import": imports,
-        **{f"failover/{name}": partial(asked, name) for name in competitors.FAMILIES},
+        **{f"failover/{name}": partial(measure, name) for name in competitors.FAMILIES},
         **{f"cold/{name}": partial(cold, name) for name in competitors.FAMILIES},
     }
 

@@ -63,12 +63,12 @@ class Round:
     @classmethod
     def of(cls, mode: str, seen: dict[str, Any], error: str | None = None) -> Round:
         """Read a round out of what the provider server has seen."""
-        asked = seen["requests"].get("primary", [])
+        requests = seen["requests"].get("primary", [])
         backup = seen["requests"].get("backup", [])
         if not backup:
-            return cls(len(asked), None, error)
+            return cls(len(requests), None, error)
         arrived: float = backup[0]["at"]
-        before = [request for request in asked if request["at"] < arrived]
+        before = [request for request in requests if request["at"] < arrived]
         since = before[0]["at" if mode == HANG else "answered"] if before else None
         return cls(len(before), None if since is None else (arrived - since) * 1e3, error)
 

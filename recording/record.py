@@ -43,8 +43,8 @@ def proxy_program() -> Path:
 
 def proxy_version(program: Path) -> str:
     """Return what the proxy calls itself."""
-    said = subprocess.run([program, "--version"], check=True, capture_output=True, text=True)
-    return said.stdout.splitlines()[0].replace("Mitmproxy: ", "mitmproxy ")
+    output = subprocess.run([program, "--version"], check=True, capture_output=True, text=True)
+    return output.stdout.splitlines()[0].replace("Mitmproxy: ", "mitmproxy ")
 
 
 @contextmanager

@@ -17,12 +17,12 @@ ROUTES = Path(os.environ["RECORDING_ROUTES"])
 
 def request(flow: Any) -> None:
     """Point a request at its stand-in; the client keeps the provider's real address."""
-    asked = flow.request
-    address = asked.host if asked.port in {80, 443} else f"{asked.host}:{asked.port}"
+    request = flow.request
+    address = request.host if request.port in {80, 443} else f"{request.host}:{request.port}"
     route = json.loads(ROUTES.read_text("utf-8")).get(address)
     if route is None:
         flow.response = http.Response.make(599, b"no route for " + address.encode())
     elif route != "live":
         to = urlsplit(route)
-        asked.scheme, asked.host, asked.port = to.scheme, to.hostname, to.port
-        asked.path = to.path + asked.path
+        request.scheme, request.host, request.port = to.scheme, to.hostname, to.port
+        request.path = to.path + request.path

@@ -41,7 +41,7 @@ def main() -> int:
     print(report)
     if report.violations:
         violations = "\n  ".join(report.violations)
-        print(f"\nseed {options.seed}: {report.found} violations\n  {violations}", file=sys.stderr)
+        print(f"\nseed {options.seed}: {report.count} violations\n  {violations}", file=sys.stderr)
     return bool(report.violations)
 
 

@@ -107,7 +107,7 @@ class Checker:
     def __init__(self, calls: int) -> None:
         self.endings: Counter[tuple[str, str]] = Counter()
         self.violations: list[str] = []
-        self.found = 0
+        self.count = 0
         self._requests: defaultdict[int, list[Request]] = defaultdict(list)
         self._running: dict[int, Call] = {}
         self._ended: list[_Ended] = []
@@ -154,7 +154,7 @@ class Checker:
 
     def add(self, violation: str) -> None:
         """Note a violation."""
-        self.found += 1
+        self.count += 1
         if len(self.violations) < _MOST_SHOWN:
             self.violations.append(violation)
 
@@ -211,16 +211,16 @@ def _of_the_error(
             yield f"the answer of {target} was lost: {observation.error}, attempt {result}"
     if record.outcome == "rejected" and requests and requests[-1][1] != REJECTED:
         yield f"it was rejected after {requests[-1][1]}: {observation.error}"
-    asked = {_short(attempt.target) for attempt in record.attempts}
-    if record.outcome == "exhausted" and asked != {*TARGETS}:
-        yield f"it was exhausted and only {sorted(asked)} were asked"
+    targets = {_short(attempt.target) for attempt in record.attempts}
+    if record.outcome == "exhausted" and targets != {*TARGETS}:
+        yield f"it was exhausted and only {sorted(targets)} were asked"
 
 
 def _of_the_requests(record: CallRecord, requests: Sequence[Request]) -> Iterator[str]:
     if _paired(record.attempts, requests) is None:
-        asked = [target for target, _ in requests]
+        targets = [target for target, _ in requests]
         attempts = [f"{attempt.target} {attempt.result()}" for attempt in record.attempts]
-        yield f"the providers saw {asked}, and the record has {attempts}"
+        yield f"the providers saw {targets}, and the record has {attempts}"
 
 
 def _paired(

@@ -59,12 +59,12 @@ class Report:
     seconds: float
     endings: Counter[tuple[str, str]]
     memory: list[float]
-    found: int
+    count: int
     violations: list[str]
     connections: list[str] = field(default_factory=list[str])
 
     def add(self, violations: Sequence[str]) -> None:
-        self.found += len(violations)
+        self.count += len(violations)
         self.violations += violations
 
     def __str__(self) -> str:
@@ -80,7 +80,7 @@ class Report:
                 table([f"{total} calls in {self.seconds:.0f} s", *kinds], rows),
                 f"\nmemory, MiB, at the start, in the middle, at the end: {memory}",
                 f"connections that the SDKs' pools still count: {len(self.connections)}",
-                f"violations: {self.found}",
+                f"violations: {self.count}",
             )
         )
 
@@ -111,7 +111,7 @@ async def soak(
     await crew.make(lambda: calls(seed, range(warm, extent.calls), shares))
     memory = [crew.memory[0], crew.memory[len(crew.memory) // 2], resident()]
     seconds = time.monotonic() - began
-    report = Report(seconds, checker.endings, memory, checker.found, checker.violations)
+    report = Report(seconds, checker.endings, memory, checker.count, checker.violations)
     report.add(observer.violations)
     report.add([f"nobody waited for a task: {one}" for one in lost])
     report.connections = [one for backend in backends.values() for one in backend.unfinished()]

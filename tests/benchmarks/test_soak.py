@@ -193,7 +193,7 @@ def test_a_request_after_the_end_is_noticed() -> None:
     checker.end(call, Observation("answer", text_of(0, PRIMARY, 1)), Records(1, [record()]))
     checker.check([(0, PRIMARY, OK)])
     checker.check([])
-    assert (checker.endings.total(), checker.found) == (1, 0)
+    assert (checker.endings.total(), checker.count) == (1, 0)
     checker.check([(0, BACKUP, OK)])
     assert "had ended" in checker.violations[0]
 
@@ -208,7 +208,7 @@ def test_a_dropped_stream_is_waited_for_and_not_forgotten() -> None:
         checker.check([])
     assert checker.endings.total() == 0
     checker.check([], last=True)
-    assert (checker.endings.total(), checker.found) == (1, 1)
+    assert (checker.endings.total(), checker.count) == (1, 1)
 
 
 def test_a_call_that_never_ends_is_named() -> None:
@@ -216,7 +216,7 @@ def test_a_call_that_never_ends_is_named() -> None:
     checker = Checker(10)
     checker.begin(Call(3, UNARY, (OK,)))
     checker.give_up()
-    assert checker.found == 1
+    assert checker.count == 1
     assert "call 3 (core async call, None, ('ok',)): never ended" in checker.violations
 
 
@@ -317,5 +317,5 @@ async def test_a_whole_run_finds_what_a_backend_does_wrong(
         assert report.violations == []
         assert report.endings.total() == 60
     else:
-        assert report.found >= len(report.violations) > 0
+        assert report.count >= len(report.violations) > 0
         assert any(expected in one for one in report.violations), report.violations

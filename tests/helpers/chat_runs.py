@@ -122,64 +122,64 @@ class Runs(BaseCallbackHandler):
 
 def text_of(answer: Any) -> str:
     """Return what a message, a chunk or a plain answer says."""
-    said = getattr(answer, "text", answer)
-    return said if isinstance(said, str) else str(said)
+    text = getattr(answer, "text", answer)
+    return text if isinstance(text, str) else str(text)
 
 
-async def invoke(model: Any, asked: Any, config: Any = None) -> str:
-    return text_of(model.invoke(asked, config))
+async def invoke(model: Any, question: Any, config: Any = None) -> str:
+    return text_of(model.invoke(question, config))
 
 
-async def ainvoke(model: Any, asked: Any, config: Any = None) -> str:
-    return text_of(await model.ainvoke(asked, config))
+async def ainvoke(model: Any, question: Any, config: Any = None) -> str:
+    return text_of(await model.ainvoke(question, config))
 
 
-async def stream(model: Any, asked: Any, config: Any = None) -> str:
-    return "".join(text_of(chunk) for chunk in model.stream(asked, config))
+async def stream(model: Any, question: Any, config: Any = None) -> str:
+    return "".join(text_of(chunk) for chunk in model.stream(question, config))
 
 
-async def astream(model: Any, asked: Any, config: Any = None) -> str:
-    return "".join([text_of(chunk) async for chunk in model.astream(asked, config)])
+async def astream(model: Any, question: Any, config: Any = None) -> str:
+    return "".join([text_of(chunk) async for chunk in model.astream(question, config)])
 
 
-async def batch(model: Any, asked: Any, config: Any = None) -> str:
-    (answer,) = model.batch([asked], config)
+async def batch(model: Any, question: Any, config: Any = None) -> str:
+    (answer,) = model.batch([question], config)
     return text_of(answer)
 
 
-async def abatch(model: Any, asked: Any, config: Any = None) -> str:
-    (answer,) = await model.abatch([asked], config)
+async def abatch(model: Any, question: Any, config: Any = None) -> str:
+    (answer,) = await model.abatch([question], config)
     return text_of(answer)
 
 
-async def batch_as_completed(model: Any, asked: Any, config: Any = None) -> str:
-    ((_, answer),) = model.batch_as_completed([asked], config)
+async def batch_as_completed(model: Any, question: Any, config: Any = None) -> str:
+    ((_, answer),) = model.batch_as_completed([question], config)
     return text_of(answer)
 
 
-async def abatch_as_completed(model: Any, asked: Any, config: Any = None) -> str:
-    ((_, answer),) = [pair async for pair in model.abatch_as_completed([asked], config)]
+async def abatch_as_completed(model: Any, question: Any, config: Any = None) -> str:
+    ((_, answer),) = [pair async for pair in model.abatch_as_completed([question], config)]
     return text_of(answer)
 
 
-async def transform(model: Any, asked: Any, config: Any = None) -> str:
-    return "".join(text_of(chunk) for chunk in model.transform(iter([asked]), config))
+async def transform(model: Any, question: Any, config: Any = None) -> str:
+    return "".join(text_of(chunk) for chunk in model.transform(iter([question]), config))
 
 
-async def atransform(model: Any, asked: Any, config: Any = None) -> str:
+async def atransform(model: Any, question: Any, config: Any = None) -> str:
     async def given() -> AsyncIterator[Any]:
-        yield asked
+        yield question
 
     return "".join([text_of(chunk) async for chunk in model.atransform(given(), config)])
 
 
-async def events_v2(model: Any, asked: Any, config: Any = None) -> str:
-    events = [event async for event in model.astream_events(asked, config, version="v2")]
+async def events_v2(model: Any, question: Any, config: Any = None) -> str:
+    events = [event async for event in model.astream_events(question, config, version="v2")]
     root = events[0]["run_id"]
     assert events[-1]["event"] == "on_chain_end"
     assert events[-1]["run_id"] == root
-    told = Counter(event["event"] for event in events if event["run_id"] == root)
-    assert (told["on_chain_start"], told["on_chain_end"]) == (1, 1)
+    counts = Counter(event["event"] for event in events if event["run_id"] == root)
+    assert (counts["on_chain_start"], counts["on_chain_end"]) == (1, 1)
     streamed = [event for event in events if event["event"] == "on_chain_stream"]
     return "".join(text_of(one["data"]["chunk"]) for one in streamed if one["run_id"] == root)
 
@@ -199,30 +199,32 @@ VERBS: dict[str, Any] = {
 }
 
 
-async def stream_events_v3(model: Any, asked: Any, config: Any = None) -> str:
-    stream = model.stream_events(asked, config, version="v3")
+async def stream_events_v3(model: Any, question: Any, config: Any = None) -> str:
+    stream = model.stream_events(question, config, version="v3")
     list(stream)
     return text_of(stream.output)
 
 
-async def astream_events_v3(model: Any, asked: Any, config: Any = None) -> str:
-    stream = await model.astream_events(asked, config, version="v3")
+async def astream_events_v3(model: Any, question: Any, config: Any = None) -> str:
+    stream = await model.astream_events(question, config, version="v3")
     [event async for event in stream]
-    said = text_of(await stream.output)
+    text = text_of(await stream.output)
     await asyncio.gather(*asyncio.all_tasks() - {asyncio.current_task()})  # its run ends in a task
-    return said
+    return text
 
 
-async def generate(model: Any, asked: Any, config: Any = None) -> str:
+async def generate(model: Any, question: Any, config: Any = None) -> str:
     callbacks = (config or {}).get("callbacks")
     return str(
-        model.generate([[HumanMessage(content=asked)]], callbacks=callbacks).generations[0][0].text
+        model.generate([[HumanMessage(content=question)]], callbacks=callbacks)
+        .generations[0][0]
+        .text
     )
 
 
-async def agenerate(model: Any, asked: Any, config: Any = None) -> str:
+async def agenerate(model: Any, question: Any, config: Any = None) -> str:
     callbacks = (config or {}).get("callbacks")
-    result = await model.agenerate([[HumanMessage(content=asked)]], callbacks=callbacks)
+    result = await model.agenerate([[HumanMessage(content=question)]], callbacks=callbacks)
     return str(result.generations[0][0].text)
 
 

@@ -157,24 +157,27 @@ def play(mode: str, name: str, speaker: Speaker, observer: FallbackObserver) -> 
 
 def check(one: Stored, mode: str, name: str, speaker: Speaker) -> None:
     """Compare what a server stores with what happened."""
-    ending, said = ENDINGS[name], one.metadata
+    ending, metadata = ENDINGS[name], one.metadata
     whole = ending.outcome == "success"
     assert (one.type, one.name, one.model) == ("GENERATION", "deriver", ending.model)
-    assert (one.level, said["outcome"]) == (ending.level, ending.outcome)
-    assert said["is_fallback"] is ending.is_fallback
+    assert (one.level, metadata["outcome"]) == (ending.level, ending.outcome)
+    assert metadata["is_fallback"] is ending.is_fallback
     provider = speaker.provider
-    assert (said["primary_provider"], said["primary_model"]) == (
+    assert (metadata["primary_provider"], metadata["primary_model"]) == (
         provider,
         f"{ending.chain[0]}-model",
     )
     if ending.is_fallback:
-        assert (said["fallback_provider"], said["fallback_model"]) == (provider, ending.model)
+        assert (metadata["fallback_provider"], metadata["fallback_model"]) == (
+            provider,
+            ending.model,
+        )
     else:
-        assert not {"fallback_provider", "fallback_model"} & said.keys()
-    assert str(said.get("fallback_reason")).partition(" ")[0] == str(ending.reason)
-    kinds = [attempt.get("kind") for attempt in said["attempts"]]
-    assert kinds == [*ending.attempts[:-1], speaker.told.get(name, ending.attempts[-1])]
-    assert all(type(attempt["milliseconds"]) is int for attempt in said["attempts"])
+        assert not {"fallback_provider", "fallback_model"} & metadata.keys()
+    assert str(metadata.get("fallback_reason")).partition(" ")[0] == str(ending.reason)
+    kinds = [attempt.get("kind") for attempt in metadata["attempts"]]
+    assert kinds == [*ending.attempts[:-1], speaker.blurred_kinds.get(name, ending.attempts[-1])]
+    assert all(type(attempt["milliseconds"]) is int for attempt in metadata["attempts"])
     assert one.input == MESSAGES
     assert one.parameters == speaker.parameters
     check_answer(one, ending, provider)
@@ -182,7 +185,7 @@ def check(one: Stored, mode: str, name: str, speaker: Speaker) -> None:
     assert one.start <= one.end
     if whole:
         assert one.usage == BUCKETS[provider]
-        assert said["usage_source"] == "provider"
+        assert metadata["usage_source"] == "provider"
 
 
 def check_answer(one: Stored, ending: Ending, provider: str) -> None:

@@ -132,15 +132,15 @@ def _parsed(value: Any) -> Any:
 
 
 def _metadata(span: ReceivedSpan) -> dict[str, Any]:
-    found: dict[str, Any] = {}
+    fields: dict[str, Any] = {}
     # The trace's come last and win.
     for prefix in _METADATA:
         for key, value in span.attributes.items():
             if key.startswith(prefix):
-                found[key.removeprefix(prefix)] = _parsed(value)
+                fields[key.removeprefix(prefix)] = _parsed(value)
     if span.scope != "langfuse-sdk":
-        found["attributes"] = dict(span.attributes)
-    return found
+        fields["attributes"] = dict(span.attributes)
+    return fields
 
 
 def _usage(read: Mapping[str, Any]) -> dict[str, int]:

@@ -88,7 +88,7 @@ class Speaker(Protocol):
     provider: str
     parameters: ClassVar[dict[str, Any]]  # that a server is to show
     raises: tuple[type[BaseException], ...]  # in place of this package's errors
-    told: ClassVar[
+    blurred_kinds: ClassVar[
         dict[str, str]
     ]  # the last failure's kind, where the framework blurs it, by ending
 
@@ -151,7 +151,7 @@ class Raw:
     provider: str
     parameters: ClassVar[dict[str, Any]] = {}
     raises: tuple[type[BaseException], ...] = ()
-    told: ClassVar[dict[str, str]] = {}
+    blurred_kinds: ClassVar[dict[str, str]] = {}
     own: ClassVar[dict[str, Any]] = {}
     extra_streamed: ClassVar[dict[str, Any]] = {}
 

@@ -375,8 +375,8 @@ def _message(text: str, model: str, usage: bool) -> Json:
     return message_answer(text_block(text), model=model, usage=MESSAGE_USAGE if usage else None)
 
 
-def _chat_events(answer: Json, asked: Json, error: Json | None) -> list[str]:
-    options = asked.get("stream_options") or {}
+def _chat_events(answer: Json, request: Json, error: Json | None) -> list[str]:
+    options = request.get("stream_options") or {}
     return chat_events(answer, usage=bool(options.get("include_usage")), error=error)
 
 

@@ -54,7 +54,7 @@ class OverLangChain:
     provider: str
     parameters: ClassVar[dict[str, Any]]
     raises: tuple[type[BaseException], ...] = ()
-    told: ClassVar[dict[str, str]] = {}
+    blurred_kinds: ClassVar[dict[str, str]] = {}
 
     def __init__(self, url: str, config: Any = None) -> None:
         self._url = url

@@ -68,7 +68,7 @@ class OverLiteLLM:
     parameters: ClassVar[dict[str, Any]] = {"top_p": 0.9}
     provider: str
     raises: tuple[type[BaseException], ...] = (openai.OpenAIError,)
-    told: ClassVar[dict[str, str]] = {}
+    blurred_kinds: ClassVar[dict[str, str]] = {}
 
     def __init__(self, url: str) -> None:
         self._url = url
@@ -105,7 +105,7 @@ class AnthropicDeployments(OverLiteLLM):
     """Ask Anthropic's protocol, of whose errors in a stream LiteLLM makes a 500."""
 
     provider = "anthropic"
-    told: ClassVar[dict[str, str]] = {"interrupted": "server_error"}
+    blurred_kinds: ClassVar[dict[str, str]] = {"interrupted": "server_error"}
 
 
 SPEAKERS = {"openai": OpenAIDeployments, "anthropic": AnthropicDeployments}
