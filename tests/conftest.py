@@ -30,6 +30,7 @@ if TYPE_CHECKING:
 SLOW = (
     "notebooks",
     "benchmarks",
+    "examples",
     "live_local",
     "litellm/test_proxy.py",
     "langchain/test_outages.py",

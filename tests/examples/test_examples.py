@@ -8,6 +8,7 @@ import re
 import signal
 import subprocess
 import sys
+from functools import cache
 from importlib.util import find_spec
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -65,6 +66,7 @@ def run(*command: str | Path, **more: str) -> subprocess.CompletedProcess[str]:
     )
 
 
+@cache  # two tests look at what the trace's example prints
 def run_example(name: str, **more: str) -> list[str]:
     """Run an example that ends well, and return the lines that it printed."""
     done = run(EXAMPLES / f"{name}.py", **more)
