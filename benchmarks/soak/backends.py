@@ -125,7 +125,7 @@ class CoreBackend(Backend):
                     yield from _chunks(line)
 
         if stream:
-            return self._policy.stream(ask_stream, has_content=self.text)
+            return self._policy.stream(ask_stream)
         return self._policy.call(ask)
 
     def aask(self, prompt: str, *, stream: bool = False) -> Any:
@@ -143,7 +143,7 @@ class CoreBackend(Backend):
                         yield chunk
 
         if stream:
-            return self._policy.astream(ask_stream, has_content=self.text)
+            return self._policy.astream(ask_stream)
         return self._policy.acall(ask)
 
     def unfinished(self) -> list[str]:

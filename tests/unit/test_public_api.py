@@ -53,7 +53,7 @@ def public(module: ModuleType) -> list[str]:
     return sorted(
         name
         for name, value in vars(module).items()
-        if not name.startswith("_")
+        if not name.startswith(("_", "@"))  # @: what pytest adds to a module that it rewrites
         and not (isinstance(value, type(module)) and value.__name__.startswith(module.__name__))
         and name not in {"Any", "TYPE_CHECKING", "annotations", "find_spec", "import_module"}
     )
