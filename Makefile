@@ -13,8 +13,8 @@ PYTEST := pytest --block-network --allowed-hosts=127.0.0.1,localhost,::1 --recor
 demo: $(if $(ARGS),.venv,.venv-demo)/.installed
 	@$(<D)/bin/python examples $(ARGS)
 
-# Much of the time is spent waiting for somebody else's timeout, so one worker per core.
-WORKERS ?= auto
+# Some of the time is spent waiting for somebody else's timeout, so one worker more than cores.
+WORKERS ?= $(shell $(PYTHON) -c 'import os; print((os.cpu_count() or 1) + 1)')
 test: .venv/.installed
 	$(BIN)/$(PYTEST) --numprocesses $(WORKERS) --dist loadfile --no-loadscope-reorder $(ARGS)
 

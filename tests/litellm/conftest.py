@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import inspect
 import os
+import threading
 import time
 from dataclasses import dataclass
 from pathlib import Path
@@ -211,14 +212,26 @@ def content_listener() -> ContentListener:
 
 @pytest.fixture
 def sleeps(monkeypatch: pytest.MonkeyPatch) -> list[float]:
-    """Return what is slept from now on, in seconds; nobody waits for it."""
+    """Return what is slept from now on, in seconds; nobody waits for it.
+
+    Threads that run already, such as an exporter's of an earlier test, sleep as ever.
+    """
     slept: list[float] = []
-    sleep = asyncio.sleep
+    sleep, asleep = time.sleep, asyncio.sleep
+    strangers = {thread.ident for thread in threading.enumerate()} - {threading.get_ident()}
 
-    async def asleep(seconds: float, *result: Any) -> Any:
+    def note(seconds: float) -> None:
+        if threading.get_ident() in strangers:
+            sleep(seconds)
+        else:
+            slept.append(seconds)
+
+    async def anote(seconds: float, *result: Any) -> Any:
+        if threading.get_ident() in strangers:
+            return await asleep(seconds, *result)
         slept.append(seconds)
-        return await sleep(0, *result)
+        return await asleep(0, *result)
 
-    monkeypatch.setattr(asyncio, "sleep", asleep)
-    monkeypatch.setattr(time, "sleep", slept.append)
+    monkeypatch.setattr(asyncio, "sleep", anote)
+    monkeypatch.setattr(time, "sleep", note)
     return slept

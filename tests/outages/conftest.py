@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import gc
+import warnings
 from typing import TYPE_CHECKING
 
 import pytest
@@ -11,6 +13,15 @@ from tests.helpers.redis_server import free_port, redis_server
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
+
+
+@pytest.fixture(autouse=True)
+def _nothing_is_left_to_others() -> Iterator[None]:
+    """Collect what redis-py leaves open where a caller or a loop is gone."""
+    yield
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", ResourceWarning)
+        gc.collect()
 
 
 @pytest.fixture(scope="session")

@@ -4,12 +4,10 @@ from __future__ import annotations
 
 import asyncio
 import copy
-import gc
 import socket
 import subprocess
 import sys
 import time
-import warnings
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -44,15 +42,6 @@ def chain(*names: str) -> list[Target]:
         Target(name, provider="p", endpoint="http://x", credential=ApiKey("k"), name=name)
         for name in names or ("primary", "fallback")
     ]
-
-
-@pytest.fixture(autouse=True)
-def _nothing_is_left_to_others() -> Iterator[None]:
-    """Collect what redis-py leaves open where its caller gives up while it connects."""
-    yield
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore", ResourceWarning)
-        gc.collect()
 
 
 @pytest.fixture
