@@ -16,8 +16,8 @@ ERROR_401 = StatusError(401)
 
 class Scenario(NamedTuple):
     name: str
-    said: dict[str, list[Any]]
-    asked: list[str]
+    replies: dict[str, list[Any]]
+    order: list[str]
     answer: str | None = None
     error: type[BaseException] | None = None
     outcome: str = "success"

@@ -13,6 +13,8 @@ from honcho_fallback import FailureKind, FallbackPolicy, Target
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
+    from openai.types.chat import ChatCompletionChunk
+
     from honcho_fallback import Attempt
     from honcho_fallback.testing import FaultSimulator
 
@@ -41,6 +43,39 @@ def say(attempt: Attempt) -> str | None:
         timeout=attempt.timeout,
     )
     return answer.choices[0].message.content
+
+
+def stream(attempt: Attempt) -> Iterator[ChatCompletionChunk]:
+    """Ask for a text, chunk by chunk."""
+    client: openai.OpenAI = attempt.target.client
+    with client.chat.completions.create(
+        model="m",
+        messages=[{"role": "user", "content": "hello"}],
+        stream=True,
+        timeout=attempt.timeout,
+    ) as chunks:
+        yield from chunks
+
+
+def test_a_stream_that_is_cut_before_content_switches(
+    faults: FaultSimulator, policy: FallbackPolicy
+) -> None:
+    """After its first chunk, which names the role, nothing has been handed out."""
+    faults.cut_stream(after_chunks=1)
+    run = policy.start()
+    assert any(chunk.choices[0].delta.content for chunk in policy.stream(stream, run=run))
+    assert [attempt.kind for attempt in run.record.attempts] == [FailureKind.CONNECTION, None]
+    assert [seen.stream for seen in faults.requests()] == [True, True]
+
+
+def test_a_stream_that_stalls_before_content_switches(
+    faults: FaultSimulator, policy: FallbackPolicy
+) -> None:
+    """A provider that stops sending is left for the next one when the attempt's time is over."""
+    faults.stall_stream(3, after_chunks=1)
+    run = policy.start(timeout=1)
+    assert any(chunk.choices[0].delta.content for chunk in policy.stream(stream, run=run))
+    assert [attempt.kind for attempt in run.record.attempts] == [FailureKind.TIMEOUT, None]
 
 
 def test_a_delayed_answer_is_a_timeout(faults: FaultSimulator, policy: FallbackPolicy) -> None:

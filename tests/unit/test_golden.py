@@ -47,9 +47,9 @@ def entry(preset: str, scenario: Scenario, driver: str) -> Entry:
         config = configured(preset, scenario)
     except FallbackConfigError as error:
         return {"refused": str(error), "attempts": []}
-    script, raised = repeating(**scenario.said), None
+    script, raised = repeating(**scenario.replies), None
     with Clock().installed():
-        policy = FallbackPolicy([Target(name) for name in scenario.said], config)
+        policy = FallbackPolicy([Target(name) for name in scenario.replies], config)
         run = policy.start()
         try:
             DRIVERS[driver](policy, script, run)

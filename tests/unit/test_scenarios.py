@@ -31,20 +31,20 @@ if TYPE_CHECKING:
 @pytest.mark.parametrize("scenario", SCENARIOS, ids=lambda scenario: scenario.name)
 def test_scenario(scenario: Scenario, driver: str) -> None:
     """Every driver asks the same targets in the same order and ends the same way."""
-    script = repeating(**scenario.said)
+    script = repeating(**scenario.replies)
     config = FallbackConfig(**{"wait": 0, **scenario.config})
-    policy = FallbackPolicy([Target(name) for name in scenario.said], config)
+    policy = FallbackPolicy([Target(name) for name in scenario.replies], config)
     run = policy.start()
     if scenario.error is None:
         assert DRIVERS[driver](policy, script, run) == scenario.answer
-        assert run.record.answered_by == scenario.asked[-1]
+        assert run.record.answered_by == scenario.order[-1]
     else:
         with pytest.raises(scenario.error):
             DRIVERS[driver](policy, script, run)
         assert run.record.answered_by is None
     record = run.record
-    assert script.asked == scenario.asked
-    assert [attempt.target for attempt in record.attempts] == scenario.asked
+    assert script.asked == scenario.order
+    assert [attempt.target for attempt in record.attempts] == scenario.order
     assert record.outcome == scenario.outcome
     assert record.is_fallback == (record.answered_by in {F, G})
     attempts = [request.attempt for request in script.requests]
