@@ -92,7 +92,7 @@ clean:
 	$(PYTHON) -m venv .venv
 	$(BIN)/python -m pip install --quiet --upgrade 'pip>=25.1'
 	$(call INSTALL,$(BIN)) --group test --group integrations \
-		--editable '.[agents,cli,langfuse,litellm,notebooks,providers,redis,settings,testing]'
+		--editable '.[agents,cli,honcho,langfuse,litellm,notebooks,providers,redis,testing]'
 	$(call INSTALL,$(BIN)) --no-deps langchain-tests==1.1.9
 	touch $@
 

@@ -5,6 +5,7 @@ from honcho_fallback._classify._answers import Answer, check_response, has_conte
 from honcho_fallback._core.config import FallbackConfig
 from honcho_fallback._core.errors import (
     AnswerRejected,
+    CredentialError,
     DeadlineExceeded,
     FallbackConfigError,
     FallbackError,
@@ -34,7 +35,7 @@ from honcho_fallback._core.shared import (
     RetryBudget,
     SharedCooldown,
 )
-from honcho_fallback._core.target import Attempt, Credential, Target
+from honcho_fallback._core.target import ApiKey, Attempt, Credential, Target
 from honcho_fallback._core.turn import Turn
 
 __version__ = "0.1.0"
@@ -42,6 +43,7 @@ __version__ = "0.1.0"
 __all__ = [
     "Answer",
     "AnswerRejected",
+    "ApiKey",
     "Attempt",
     "AttemptRecord",
     "CallContent",
@@ -54,6 +56,7 @@ __all__ = [
     "CooldownReport",
     "CooldownStore",
     "Credential",
+    "CredentialError",
     "DeadlineExceeded",
     "Failure",
     "FailureKind",
@@ -85,6 +88,7 @@ __all__ = [
 # A traceback names an error as users import it, not by the room that it lives in.
 for _error in (
     AnswerRejected,
+    CredentialError,
     DeadlineExceeded,
     FallbackConfigError,
     FallbackError,

@@ -13,8 +13,7 @@ from urllib.parse import urlsplit, urlunsplit
 
 from pydantic import SecretStr
 
-from honcho_fallback import FallbackConfigError, Target
-from honcho_fallback.credentials import ApiKey
+from honcho_fallback import ApiKey, FallbackConfigError, Target
 from honcho_fallback_langchain._models_inside import (
     copied,
     derived,

@@ -72,6 +72,7 @@ def metadata(
         "call_id": record.call_id,
     }
     entries = {name: fact for name, fact in facts.items() if fact is not None}
+    extra = {**extra, **(start.metadata or {})}
     if not extra:
         return entries
     room = _MOST_KEYS - len(entries)

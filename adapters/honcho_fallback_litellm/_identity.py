@@ -10,8 +10,7 @@ from hashlib import sha256
 from secrets import token_hex
 from typing import TYPE_CHECKING
 
-from honcho_fallback import Target
-from honcho_fallback.credentials import ApiKey
+from honcho_fallback import ApiKey, Target
 
 if TYPE_CHECKING:
     from honcho_fallback_litellm._router import Deployment

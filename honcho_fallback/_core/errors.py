@@ -2,6 +2,7 @@
 
 FallbackError
 ├── AnswerRejected                         an answer that arrived and is not usable
+├── CredentialError                        there is no valid key or token for a target
 ├── DeadlineExceeded    (TimeoutError)     time ran out before a target had answered
 ├── FallbackConfigError (ValueError)       bad input, at construction
 ├── FallbackExhausted   (ExceptionGroup)   every target that could be asked failed
@@ -40,6 +41,15 @@ class FallbackConfigError(FallbackError, ValueError):
             fix: What to do, in the imperative.
         """
         return cls(f"{field}: {problem}; {fix}")
+
+
+class CredentialError(FallbackError):
+    """Tell that a credential is missing or could not be refreshed; never shows one.
+
+    Raised by ``get`` inside `ask`, it counts as the provider's 401, without a request.
+    """
+
+    status_code = 401
 
 
 class WrongVerbError(FallbackConfigError):

@@ -26,11 +26,13 @@ class CallStart:
         call_id: Unique for the call.
         agent: The label given to the policy or the call.
         chain: The targets in order; the first is the primary.
+        metadata: What the caller says of the call, such as a workspace, or None.
     """
 
     call_id: str
     agent: str
     chain: tuple[Target, ...]
+    metadata: Mapping[str, Any] | None = None
 
 
 @dataclass(frozen=True, slots=True)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import warnings
+from collections.abc import Mapping
 from functools import partial
 from itertools import count
 from typing import TYPE_CHECKING, Any, TypeVar, Unpack, cast
@@ -43,11 +44,14 @@ class CallOptions(ConfigOptions, total=False):
         run: From ``start()``, for whoever wants its record afterwards; comes alone.
         turn: Passed on from another thread or task.
         agent: A label for this call.
+        metadata: What the record and the traces of this call say of it, such as
+            ``{"workspace": "acme", "run_id": "r-17"}``: names with texts, numbers or booleans.
     """
 
     run: FallbackRun | None
     turn: Turn | None
     agent: str | None
+    metadata: Mapping[str, Any] | None
 
 
 class FallbackPolicy:
@@ -221,7 +225,12 @@ class FallbackPolicy:
         return Turn(self._owner, partial(policy.observers.emit, "on_restore", restore))
 
     def start(
-        self, *, turn: Turn | None = None, agent: str | None = None, **other: Unpack[ConfigOptions]
+        self,
+        *,
+        turn: Turn | None = None,
+        agent: str | None = None,
+        metadata: Mapping[str, Any] | None = None,
+        **other: Unpack[ConfigOptions],
     ) -> FallbackRun:
         """Return the machine of one call, for whoever owns the loop or wants the record.
 
@@ -232,12 +241,13 @@ class FallbackPolicy:
         Args:
             turn: Passed on from another thread or task.
             agent: A label for this call.
+            metadata: What its record says of the call; as in CallOptions.
             **other: Options of FallbackConfig for this call.
 
         Raises:
             FallbackConfigError: An override is unknown or out of range, or the turn is not ours.
         """
-        options: CallOptions = {"turn": turn, "agent": agent}
+        options: CallOptions = {"turn": turn, "agent": agent, "metadata": metadata}
         return self._starter({**options, **other})()
 
     perform = staticmethod(drivers.perform)
@@ -255,8 +265,9 @@ class FallbackPolicy:
         # belongs to is settled here and now, and bad input is refused here and now.
         policy, overrides = self._policy, cast("dict[str, Any]", {**options})
         run, turn, agent = (overrides.pop(name, None) for name in ("run", "turn", "agent"))
+        metadata = _plain_metadata(overrides.pop("metadata", None))
         if run is not None:
-            if turn is not None or agent is not None or overrides:
+            if overrides or any(option is not None for option in (turn, agent, metadata)):
                 problem = "it came with options for the call"
                 raise FallbackConfigError.about("run", problem, "pass those to start()")
             return lambda: run
@@ -275,10 +286,13 @@ class FallbackPolicy:
         if turn is None and policy.turn_scoped:
             turn = self._current_turn()
         ended = turn is None or turn.outcome != "open"
-        return partial(self._begin, policy, turn if policy.turn_scoped and not ended else None)
+        turn = turn if policy.turn_scoped and not ended else None
+        return partial(self._begin, policy, turn, metadata)
 
-    def _begin(self, policy: ResolvedPolicy, turn: Turn | None) -> FallbackRun:
-        return FallbackRun(policy, turn, next(CALL_IDS), self._runtime)
+    def _begin(
+        self, policy: ResolvedPolicy, turn: Turn | None, metadata: Mapping[str, Any] | None = None
+    ) -> FallbackRun:
+        return FallbackRun(policy, turn, next(CALL_IDS), self._runtime, metadata)
 
     def _current_turn(self) -> Turn | None:
         turn = Turn.current(self._owner)
@@ -291,6 +305,19 @@ class FallbackPolicy:
                 stacklevel=4,
             )
         return turn
+
+
+def _plain_metadata(metadata: Any) -> dict[str, Any] | None:
+    """Copy a call's metadata; what a record could not be saved with is refused."""
+    if metadata is None:
+        return None
+    fix = "pass names with texts, numbers or booleans"
+    require_type("metadata", metadata, Mapping, fix)
+    for name, value in metadata.items():
+        if not isinstance(name, str) or not isinstance(value, str | int | float | None):
+            field = f"metadata[{name!r}]" if isinstance(name, str) else "metadata"
+            raise FallbackConfigError.about(field, f"got a {type(value).__name__}", fix)
+    return dict(metadata)
 
 
 def _warn_of_own_retries(target: Target) -> None:

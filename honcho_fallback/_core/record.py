@@ -155,6 +155,7 @@ class CallRecord:
         time_to_first_token: Seconds from the start to the first content of a stream, or None.
         untried: Targets that were never asked, each with the reason.
         why: Why the call ended though more could have been asked, or None.
+        metadata: What the caller said of the call, such as a workspace, or None.
     """
 
     call_id: str
@@ -170,6 +171,7 @@ class CallRecord:
     time_to_first_token: float | None
     untried: tuple[tuple[str, str], ...]
     why: str | None = None
+    metadata: Mapping[str, Any] | None = None
 
     @property
     def primary(self) -> str:

@@ -35,6 +35,7 @@ import tenacity
 from honcho_fallback._core.failure import KINDS, FailureKind
 from honcho_fallback._core.recovery import REFRESHES
 from honcho_fallback._core.shared import CooldownReport
+from honcho_fallback._core.target import ApiKey
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
@@ -134,7 +135,9 @@ def options(
 def credential_refresh(call: CallState, failure: Failure) -> PendingAction | None:
     """Return the refresh that may help: after a 401, or a 403 about credentials, once."""
     credential = call.attempt.target.credential
-    if call.refreshed or credential is None or failure.kind is not FailureKind.AUTHENTICATION:
+    if call.refreshed or credential is None or isinstance(credential, ApiKey):
+        return None
+    if failure.kind is not FailureKind.AUTHENTICATION:
         return None
     # The generation of when this target was asked: if another call has refreshed the credential
     # since, nothing is fetched and the new one is simply tried.

@@ -90,18 +90,26 @@ class FallbackRun:
         turn: What a switch lasts for, or None.
         call_id: Unique for the call.
         runtime: Where time comes from, or None for that of the process.
+        metadata: What the caller says of the call, or None.
     """
 
     __slots__ = ("_begun", "_call", "_observers", "_runtime")
 
     def __init__(
-        self, policy: ResolvedPolicy, turn: Turn | None, call_id: str, runtime: Runtime | None
+        self,
+        policy: ResolvedPolicy,
+        turn: Turn | None,
+        call_id: str,
+        runtime: Runtime | None,
+        metadata: Facts = None,
     ) -> None:
         self._runtime = runtime = runtime or process.runtime
-        self._call = call = CallState(policy, turn, call_id, runtime.monotonic(), runtime.time())
+        now, started_at = runtime.monotonic(), runtime.time()
+        self._call = call = CallState(policy, turn, call_id, now, started_at, metadata)
         self._observers = policy.observers and policy.observers.listening()
         if self._observers is not None:
-            self._observers.emit("on_start", CallStart(call_id, policy.agent, policy.chain))
+            start = CallStart(call_id, policy.agent, policy.chain, metadata)
+            self._observers.emit("on_start", start)
         self._begun = not policy.has_call_limits
         if not self._begun:
             offered = range(call.attempt.position, policy.usable_targets)

@@ -269,6 +269,7 @@ class CallState:
         passed: Who was passed over in a cooldown and why, by position; ``skipped`` likewise for
             those that a framework took out of rotation.
         deadline_at: When the call's time is over; infinite where it has no deadline.
+        metadata: What the caller says of the call, for its record.
         out_of_time: Whether time alone forbade more, and ``why`` more was not asked.
     """
 
@@ -284,6 +285,7 @@ class CallState:
         "extra_attempts",
         "failures_here",
         "generation",
+        "metadata",
         "note",
         "out_of_time",
         "outcome",
@@ -310,8 +312,10 @@ class CallState:
         call_id: str,
         now: float,
         started_at: float,
+        metadata: Mapping[str, Any] | None = None,
     ) -> None:
         self.policy = policy
+        self.metadata = metadata
         self.turn = turn
         self.started = self.began = now
         self.started_at = started_at
@@ -375,6 +379,7 @@ class CallState:
             time_to_first_token=None if content_at is None else content_at - self.started,
             untried=self._untried({one.attempt.position for one in past}),
             why=self.why if outcome == "exhausted" else None,
+            metadata=self.metadata,
         )
 
     def _untried(self, tried: set[int]) -> tuple[tuple[str, str], ...]:

@@ -11,7 +11,12 @@ from os import urandom
 from types import MappingProxyType
 from typing import Any, NamedTuple, Protocol, runtime_checkable
 
-from honcho_fallback._core.errors import FallbackConfigError, require_text, require_type
+from honcho_fallback._core.errors import (
+    CredentialError,
+    FallbackConfigError,
+    require_text,
+    require_type,
+)
 
 # What is computed: every process knows the target, or this one alone, sealed with what it is.
 _COMPUTED = re.compile(r"known:[0-9a-f]{32}|here:[0-9a-f]{24}:(?P<seal>[0-9a-f]{32})")
@@ -31,6 +36,35 @@ class Credential(Protocol):
 
     def refresh(self) -> Any:
         """Fetch a new one, for ``get`` to return; sync (in a thread under a loop) or async."""
+
+
+class ApiKey:
+    """Hold a static key, so that a shared cooldown knows its target in every process.
+
+    Args:
+        key: The key; never shown.
+    """
+
+    __slots__ = ("_key", "fingerprint")
+
+    def __init__(self, key: str) -> None:
+        self._key = key
+        self.fingerprint = _digest(key)[:16]
+
+    def __repr__(self) -> str:
+        return f"<ApiKey {self.fingerprint}>"
+
+    def get(self) -> str:
+        """Return the key."""
+        return self._key
+
+    def refresh(self) -> None:
+        """Refuse: there is no other; a policy does not even try.
+
+        Raises:
+            CredentialError: Always.
+        """
+        raise CredentialError("a static key has no refresh; replace it")
 
 
 @dataclass(frozen=True, slots=True)

@@ -118,6 +118,11 @@ GLOBALS = (
     "LLM_DEFAULT_MAX_TOKENS",
 )
 
+# The Nous portal's OAuth, under the names of Honcho's pull request 737 and of hermes-agent.
+NOUS_TOKEN, NOUS_STATE = "NOUS_REFRESH_TOKEN", "NOUS_OAUTH_STATE_PATH"
+NOUS_PORTAL = "NOUS_PORTAL_BASE_URL"
+DEFAULT_NOUS_STATE = "~/.honcho/nous_oauth_state.json"
+
 
 def host_of(base_url: str) -> str:
     """Return host and port of an address, fit to be shown: no user, no password, no path."""

@@ -8,7 +8,7 @@ import tempfile
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
-from honcho_fallback.credentials._errors import CredentialError
+from honcho_fallback import CredentialError
 
 try:
     import fcntl

@@ -8,8 +8,8 @@ from difflib import get_close_matches
 from functools import cache
 from typing import TYPE_CHECKING, Any, cast
 
-from honcho_fallback.settings._notices import Notice
-from honcho_fallback.settings._slots import GLOBALS, LEVELS, SLOTS, SUFFIXES
+from honcho_fallback_honcho._notices import Notice
+from honcho_fallback_honcho._slots import GLOBALS, LEVELS, SLOTS, SUFFIXES
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Sequence

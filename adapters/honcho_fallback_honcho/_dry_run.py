@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
     from rich.console import Console
 
-    from honcho_fallback.settings._load import HonchoSettings
+    from honcho_fallback_honcho._policies import HonchoSettings
 
 PRESETS: dict[str, Callable[[], FallbackConfig]] = {
     "honcho": FallbackConfig.honcho,

@@ -10,19 +10,19 @@ from rich.table import Table
 from rich.text import Text
 
 from honcho_fallback import FallbackError, classify
-from honcho_fallback.settings._slots import GLOBALS
+from honcho_fallback_honcho._slots import GLOBALS
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping
 
     from rich.console import Console
 
-    from honcho_fallback.settings._chain import PlannedTarget
-    from honcho_fallback.settings._load import AgentSettings, HonchoSettings
-    from honcho_fallback.settings._models import Section
-    from honcho_fallback.settings._notices import Notice
-    from honcho_fallback.settings._slots import Slot
-    from honcho_fallback.settings._sources import Sources
+    from honcho_fallback_honcho._chain import PlannedTarget
+    from honcho_fallback_honcho._policies import AgentSettings, HonchoSettings
+    from honcho_fallback_honcho._model_settings import Section
+    from honcho_fallback_honcho._notices import Notice
+    from honcho_fallback_honcho._slots import Slot
+    from honcho_fallback_honcho._sources import Sources
 
 _HEADS = ("agent", "asked", "target", "host", "key", "timeout")
 _STYLES = {"note": "dim", "ignored": "yellow"}

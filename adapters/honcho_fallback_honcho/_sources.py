@@ -1,34 +1,38 @@
-"""The environment and ``config.toml`` as one checked tree, on pydantic-settings."""
+"""The environment, ``.env`` and ``config.toml`` as one checked tree, on pydantic-settings."""
 
 # The input is untyped, in whatever shape an operator writes it; the output is typed.
 # pyright: reportUnknownArgumentType=false, reportUnknownVariableType=false
 
 from __future__ import annotations
 
+import os
 import tomllib
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from importlib import import_module
+from io import StringIO
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, cast
+from typing import Any, cast
 
 from pydantic import Field, SecretStr, ValidationError, create_model
 
 from honcho_fallback import FallbackConfigError
-from honcho_fallback.settings._models import Address, Count, Level, ModelSettings, Seconds
-from honcho_fallback.settings._slots import (
+from honcho_fallback_honcho._model_settings import Address, Count, Level, ModelSettings, Seconds
+from honcho_fallback_honcho._oauth import OAuthCredential
+from honcho_fallback_honcho._slots import (
     DEFAULT_MAX_TOKENS,
+    DEFAULT_NOUS_STATE,
     DEFAULT_TIMEOUT,
     LEVELS,
+    NOUS_PORTAL,
+    NOUS_STATE,
+    NOUS_TOKEN,
     SLOTS,
     TRANSPORTS,
     Slot,
     key_name,
     url_name,
 )
-
-if TYPE_CHECKING:
-    import os
 
 _LEVELS_KEY = "dialectic_levels"
 
@@ -41,11 +45,13 @@ class Sources:
         environ: The environment variables that are set, by their upper-case names.
         toml: ``config.toml`` as a tree, its keys in lower case on the first two levels.
         tree: Both together, checked.
+        nous: The Nous portal's OAuth, if a token or a state file of it is named.
     """
 
     environ: Mapping[str, str] = field(repr=False)
     toml: Mapping[str, Any] = field(repr=False)
     tree: Any = field(repr=False)
+    nous: OAuthCredential | None = None
 
     def model_of(self, slot: Slot) -> ModelSettings:
         """Return the model settings of an agent's slot."""
@@ -78,10 +84,15 @@ class Sources:
 
 
 def read_sources(
-    environ: Mapping[str, str], toml: str | os.PathLike[str] | Mapping[str, Any] | None
+    environ: Mapping[str, str] | None,
+    toml: str | os.PathLike[str] | Mapping[str, Any] | None,
+    env_file: str | os.PathLike[str] | None,
 ) -> Sources:
-    """Read and check everything; the environment wins over the file, key by key."""
-    settings = _pydantic_settings()
+    """Read and check everything: ``.env`` wins over the environment, and that over the file."""
+    settings = import_extra("pydantic_settings")
+    environ = dict(os.environ if environ is None else environ)
+    if env_file is not None:
+        environ |= _dotenv(env_file)
     # In order of their names, so that a nested name comes after the JSON value that it refines.
     named = {name.upper(): environ[name] for name in sorted(environ, key=str.upper)}
     known = {name: value for name, value in named.items() if value.strip()}
@@ -97,20 +108,42 @@ def read_sources(
         name = _unparsed_name(str(error))
         problems = f"{name} (or a name below it): not JSON; pass JSON or use the nested names"
     else:
-        return Sources(known, from_file, tree)
+        return Sources(known, from_file, tree, _nous(known))
     # Raised outside of the except block: the error that was caught refers to the values.
     raise FallbackConfigError(problems)
 
 
-def _pydantic_settings() -> Any:
+def import_extra(module: str, extra: str = "honcho") -> Any:
+    """Import what an extra installs, or say which."""
     try:
-        return import_module("pydantic_settings")
+        return import_module(module)
     except ModuleNotFoundError as missing:
         raise ImportError(
-            "pydantic-settings is not installed: pip install 'honcho-fallback[settings]', "
-            "in a checkout pip install '.[settings]'",
-            name="pydantic_settings",
+            f"{module} is not installed: pip install 'honcho-fallback[{extra}]', "
+            f"in a checkout pip install '.[{extra}]'",
+            name=module,
         ) from missing
+
+
+def _dotenv(path: str | os.PathLike[str]) -> dict[str, str]:
+    dotenv = import_extra("dotenv")  # comes with pydantic-settings
+    try:
+        text = Path(path).read_text(encoding="utf-8")
+    except (OSError, ValueError):
+        problem = f"{os.fspath(path)} cannot be read"
+        raise FallbackConfigError.about("env_file", problem, "check the path") from None
+    values: dict[str, str | None] = dotenv.dotenv_values(stream=StringIO(text))
+    return {name: value for name, value in values.items() if value is not None}
+
+
+def _nous(environ: Mapping[str, str]) -> OAuthCredential | None:
+    token, state = environ.get(NOUS_TOKEN), environ.get(NOUS_STATE)
+    if token is None and state is None:
+        return None
+    portal = environ.get(NOUS_PORTAL)
+    options = {} if portal is None else {"portal": portal.rstrip("/")}
+    # A refresh token is good for one use: its successor has to outlive the process.
+    return OAuthCredential.nous(token, state or DEFAULT_NOUS_STATE, **options)
 
 
 def _settings_class(settings: Any, environ: Mapping[str, str], file: Mapping[str, Any]) -> Any:

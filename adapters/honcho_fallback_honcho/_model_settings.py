@@ -19,7 +19,7 @@ from pydantic import (
     model_validator,
 )
 
-from honcho_fallback.settings._slots import TRANSPORTS, is_address
+from honcho_fallback_honcho._slots import TRANSPORTS, is_address
 
 Effort = Literal["none", "minimal", "low", "medium", "high", "xhigh", "max"]
 

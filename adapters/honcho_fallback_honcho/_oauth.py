@@ -14,10 +14,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Self
 
-from honcho_fallback import FallbackConfigError
-from honcho_fallback.credentials._errors import CredentialError
-from honcho_fallback.credentials._key import fingerprint
-from honcho_fallback.credentials._store import FileStore
+from honcho_fallback import ApiKey, CredentialError, FallbackConfigError
+from honcho_fallback_honcho._store import FileStore
 
 _SKEW = 60.0  # seconds before its end from which a token counts as expired
 _WORD = re.compile(r"[a-z_]{3,40}")
@@ -79,7 +77,7 @@ class OAuthCredential:
         self._lock = threading.Lock()
         self.generation = 0
         identity = str(path.absolute()) if path else refresh_token or ""
-        self.fingerprint = fingerprint(token_url, client_id, identity)
+        self.fingerprint = ApiKey("\0".join((token_url, client_id, identity))).fingerprint
 
     @classmethod
     def nous(

@@ -11,5 +11,9 @@ import pytest
 def clean_environment(monkeypatch: pytest.MonkeyPatch) -> None:
     """Take away every variable that Honcho or an SDK would read."""
     for name in list(os.environ):
-        if "API_KEY" in name or "MODEL_CONFIG" in name or name.startswith(("LLM_", "HONCHO_")):
+        if (
+            "API_KEY" in name
+            or "MODEL_CONFIG" in name
+            or name.startswith(("LLM_", "HONCHO_", "NOUS_"))
+        ):
             monkeypatch.delenv(name)

@@ -2,26 +2,26 @@
 
 from __future__ import annotations
 
-import logging
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
-from honcho_fallback import FallbackConfigError, Target
-from honcho_fallback.settings._credentials import find_credential
-from honcho_fallback.settings._endpoint import Endpoint
-from honcho_fallback.settings._names import nearest
-from honcho_fallback.settings._notices import Notice
-from honcho_fallback.settings._params import render
-from honcho_fallback.settings._slots import DEFAULT_MODEL, DEFAULT_TRANSPORT, TRANSPORTS
+from honcho_fallback import ApiKey, FallbackConfigError, Target
+from honcho_fallback_honcho._endpoint import Endpoint
+from honcho_fallback_honcho._keys import NO_KEY, find_key
+from honcho_fallback_honcho._misnamed import nearest
+from honcho_fallback_honcho._notices import Notice
+from honcho_fallback_honcho._parameters import read_parameters
+from honcho_fallback_honcho._slots import DEFAULT_MODEL, DEFAULT_TRANSPORT, TRANSPORTS
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from honcho_fallback.settings._models import ModelSettings, Section
-    from honcho_fallback.settings._slots import Slot
-    from honcho_fallback.settings._sources import Sources
+    from honcho_fallback import Credential
+    from honcho_fallback_honcho._keys import KeyState
+    from honcho_fallback_honcho._model_settings import ModelSettings, Section
+    from honcho_fallback_honcho._slots import Slot
+    from honcho_fallback_honcho._sources import Sources
 
-_logger = logging.getLogger("honcho_fallback.settings")
 _SMALLEST_BUDGET = 1024  # Anthropic's; 0 switches thinking off
 
 
@@ -32,12 +32,14 @@ class PlannedTarget:
     Args:
         target: The target; its client is the endpoint.
         endpoint: Where it is.
+        key: What is known of its key.
         path: Of its table below the agent's, such as ``("fallback", "fallback")``.
         env: The prefix of its variables, without the last two underscores.
     """
 
     target: Target
     endpoint: Endpoint
+    key: KeyState
     path: tuple[str, ...]
     env: str
 
@@ -52,26 +54,43 @@ class _Node(NamedTuple):
         return bool(self.path)
 
 
-def build_chain(slot: Slot, sources: Sources) -> tuple[tuple[PlannedTarget, ...], list[Notice]]:
-    """Build an agent's chain without unusable targets, and list what is wrong with it."""
+@dataclass(frozen=True, slots=True)
+class AgentSettings:
+    """Hold one agent's chain.
+
+    Args:
+        slot: Where it is configured.
+        chain: The targets in order, the primary first, without unusable ones.
+        ignored: Why each unusable one is not among them.
+        notices: All that is wrong.
+    """
+
+    slot: Slot
+    chain: tuple[PlannedTarget, ...]
+    ignored: tuple[Notice, ...]
+    notices: tuple[Notice, ...]
+
+
+def read_agent(slot: Slot, sources: Sources) -> AgentSettings:
+    """Build an agent's chain, and list what is wrong with it."""
     chain: list[PlannedTarget] = []
+    ignored: list[Notice] = []
     notices: list[Notice] = []
     for node in _nodes(sources.model_of(slot), slot.env):
         notices += _unknown(node)
         named = _named(node, notices)
-        if named is None:
-            continue
-        planned = _planned(node, *named, sources, notices)
-        if planned is None:
-            continue
-        twin = next((one for one in chain if _identity(one) == _identity(planned)), None)
-        if twin is None:
-            chain.append(_with_own_name(planned, chain))
-        else:
+        planned = None if named is None else _planned(node, *named, sources, notices)
+        if planned is not None:
+            twin = next((one for one in chain if _identity(one) == _identity(planned)), None)
+            if twin is None:
+                chain.append(_with_own_name(planned, chain))
+                continue
             problem = f"the same model at the same address with the same key as {twin.env}"
             fix = "name another model or address"
             notices.append(Notice("target", planned.env, problem, fix, breaks_fallback=True))
-    return tuple(chain), [notice._replace(agents=(slot.name,)) for notice in notices]
+        ignored.append(notices[-1])
+    by_agent = [notice._replace(agents=(slot.name,)) for notice in notices]
+    return AgentSettings(slot, tuple(chain), tuple(ignored), tuple(by_agent))
 
 
 def _nodes(settings: ModelSettings, env: str) -> Iterator[_Node]:
@@ -114,38 +133,60 @@ def _planned(
     node: _Node, transport: str, model: str, sources: Sources, notices: list[Notice]
 ) -> PlannedTarget | None:
     settings = node.settings
-    credential = find_credential(settings, transport, node.env, sources)
+    key = find_key(settings, transport, node.env, sources)
     notices += [
         notice._replace(breaks_fallback=notice.breaks_fallback and node.is_fallback)
-        for notice in credential.notices
+        for notice in key.notices
     ]
-    if credential.base_url is None:
-        notices.append(
-            Notice(
-                "target",
-                f"{node.env}__OVERRIDES__BASE_URL",
-                f"missing, and {transport} has no address of its own",
-                "set it",
-                breaks_fallback=True,
-            )
-        )
+    if key.base_url is None:
+        name = f"{node.env}__OVERRIDES__BASE_URL"
+        problem = f"missing, and {transport} has no address of its own"
+        notices.append(Notice("target", name, problem, "set it", breaks_fallback=True))
         if node.is_fallback:
             return None
         raise FallbackConfigError(str(notices[-1]))
-    params = settings.overrides.provider_params
+    more = settings.overrides.provider_params
     endpoint = Endpoint(
         transport,
-        credential.base_url,
-        credential.key,
-        params.timeout or sources.timeout,
-        settings.structured_output_mode or "json_schema",
+        key.base_url,
+        more.timeout or sources.timeout,
+        more.extra_body or {},
+        more.extra_headers or {},
+        more.extra_query or {},
     )
     _check(settings, endpoint, node.env)
-    rendered = render(settings, endpoint, sources.max_tokens)
-    for name in rendered.dropped:
-        _logger.debug("%s__%s: %s has no such parameter", node.env, name.upper(), transport)
-    target = Target(model, transport, client=endpoint, params=rendered.params)
-    return PlannedTarget(target, endpoint, node.path, node.env)
+    params = read_parameters(settings)
+    if "max_output_tokens" not in params:
+        # Where there is a budget for thinking, it counts towards the length of the answer.
+        budget = 0 if endpoint.wire == "openai" else settings.thinking_budget_tokens or 0
+        params["max_output_tokens"] = sources.max_tokens + budget
+    target = make_target(model, endpoint, key.credential, params)
+    return PlannedTarget(target, endpoint, key.state, node.path, node.env)
+
+
+def make_target(
+    model: str,
+    endpoint: Endpoint,
+    credential: Credential | None,
+    params: dict[str, Any],
+    client: Any = None,
+) -> Target:
+    """Make a target; what is shown of its address holds no user and no password."""
+    provider, url = endpoint.transport, endpoint.public_url
+    address, key = endpoint.base_url or "the provider's own", credential or ApiKey(NO_KEY)
+    known = Target(model, provider, endpoint=address, credential=key)
+    # Two accounts at one address are two targets, and a target whose key somebody else holds is
+    # the same one whenever it is made.
+    is_told_apart = bool(url) and url == endpoint.base_url and credential is not None
+    return Target(
+        model,
+        provider,
+        client=endpoint if client is None else client,
+        params=params,
+        endpoint=url or None,
+        credential=credential,
+        identity="" if is_told_apart else f"honcho:{known.identity}",
+    )
 
 
 def _check(settings: ModelSettings, endpoint: Endpoint, env: str) -> None:
@@ -193,15 +234,21 @@ def _keys(table: Section | None) -> list[str]:
 
 
 def _identity(planned: PlannedTarget) -> tuple[object, ...]:
-    endpoint = planned.endpoint
-    return planned.target.model, endpoint.wire, endpoint.base_url.rstrip("/"), endpoint.api_key
+    endpoint, key = planned.endpoint, getattr(planned.target.credential, "fingerprint", None)
+    return planned.target.model, endpoint.wire, endpoint.base_url.rstrip("/"), key
 
 
 def _with_own_name(planned: PlannedTarget, chain: list[PlannedTarget]) -> PlannedTarget:
-    taken = {one.target.name for one in chain}
-    name = planned.target.name
-    if name in taken:
-        name = f"{name}@{planned.endpoint.host}"
-    if name in taken:  # the same host, another key
-        name = f"{name}#{len(chain) + 1}"
-    return replace(planned, target=replace(planned.target, name=name))
+    taken = [one.target for one in chain]
+    return replace(planned, target=with_own_name(planned.target, planned.endpoint.host, taken))
+
+
+def with_own_name(target: Target, host: str, taken: list[Target]) -> Target:
+    """Return a target under a name that no other has: with its host, or with its number."""
+    names = {one.name for one in taken}
+    name = target.name
+    if name in names:
+        name = f"{name}@{host}"
+    if name in names:  # the same host, another key
+        name = f"{name}#{len(taken) + 1}"
+    return target if name == target.name else replace(target, name=name)

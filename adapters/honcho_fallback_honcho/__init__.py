@@ -1,0 +1,49 @@
+"""Honcho's settings over the fallback policy: policies, chat models and a router."""
+
+from __future__ import annotations
+
+from importlib import import_module
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from honcho_fallback_honcho._chat_models import load_chat_models
+    from honcho_fallback_honcho._endpoint import Endpoint
+    from honcho_fallback_honcho._oauth import KeyMint, OAuthCredential
+    from honcho_fallback_honcho._policies import LoadOptions, load_policies, policy_from
+    from honcho_fallback_honcho._router import load_router
+
+__all__ = [
+    "Endpoint",
+    "KeyMint",
+    "LoadOptions",
+    "OAuthCredential",
+    "load_chat_models",
+    "load_policies",
+    "load_router",
+    "policy_from",
+]
+
+# Who takes a policy from Honcho's own objects needs no settings library, and who has but policies
+# no LangChain and no LiteLLM.
+_HOMES = {
+    "Endpoint": "_endpoint",
+    "KeyMint": "_oauth",
+    "LoadOptions": "_policies",
+    "OAuthCredential": "_oauth",
+    "load_chat_models": "_chat_models",
+    "load_policies": "_policies",
+    "load_router": "_router",
+    "policy_from": "_policies",
+}
+
+
+def __getattr__(name: str) -> object:
+    home = _HOMES.get(name)
+    if home is None:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    globals()[name] = value = getattr(import_module(f"{__name__}.{home}"), name)
+    return value
+
+
+def __dir__() -> list[str]:
+    return [*__all__]

@@ -1,0 +1,64 @@
+"""Where a target is and how it is reached: what a client is built from, apart from the key."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any
+from urllib.parse import urlsplit, urlunsplit
+
+from honcho_fallback_honcho._slots import DEFAULT_TIMEOUT, TRANSPORTS, host_of, is_loopback
+
+
+@dataclass(frozen=True, slots=True)
+class Endpoint:
+    """Say where a target is; ``load_policies`` puts one into each ``Target.client``.
+
+    The key stands in ``Target.credential``: it may change from one request to the next.
+
+    Args:
+        transport: ``openai``, ``anthropic``, ``gemini``, ``lmstudio``, ``nous`` or
+            ``openai_compatible``.
+        base_url: Its address, with a user and a password if it was configured so.
+        timeout: Seconds per request.
+        extra_body: What is added to each request's body.
+        extra_headers: What is added to each request's headers.
+        extra_query: What is added to each request's query.
+    """
+
+    transport: str
+    base_url: str = field(repr=False)
+    timeout: float = DEFAULT_TIMEOUT
+    extra_body: Mapping[str, Any] = field(default_factory=dict[str, Any], repr=False)
+    extra_headers: Mapping[str, Any] = field(default_factory=dict[str, Any], repr=False)
+    extra_query: Mapping[str, Any] = field(default_factory=dict[str, Any], repr=False)
+
+    def __repr__(self) -> str:
+        return f"<Endpoint {self.transport} at {self.host}>"
+
+    @property
+    def wire(self) -> str:
+        """Name the protocol that it speaks: ``openai``, ``anthropic`` or ``gemini``."""
+        return TRANSPORTS[self.transport].wire
+
+    @property
+    def host(self) -> str:
+        """Return host and port, fit to be shown."""
+        return host_of(self.base_url)
+
+    @property
+    def public_url(self) -> str:
+        """Return the address without user, password and query."""
+        parts = urlsplit(self.base_url)
+        return urlunsplit((parts.scheme, parts.netloc.rpartition("@")[2], parts.path, "", ""))
+
+    @property
+    def needs_key(self) -> bool:
+        """Tell whether the endpoint requires a key."""
+        return requires_key(self.transport, self.base_url)
+
+
+def requires_key(transport: str, base_url: str) -> bool:
+    """Tell whether a transport requires a key at an address."""
+    local = transport == "openai_compatible" and is_loopback(base_url)
+    return TRANSPORTS[transport].needs_key and not local
