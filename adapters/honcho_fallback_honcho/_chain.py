@@ -171,21 +171,22 @@ def make_target(
     params: dict[str, Any],
     client: Any = None,
 ) -> Target:
-    """Make a target; what is shown of its address holds no user and no password."""
-    provider, url = endpoint.transport, endpoint.public_url
+    """Make a target; what is shown of its address is the host.
+
+    Its identity is made of the whole address, so that two accounts at one host are two targets;
+    and one whose key somebody else holds is the same target whenever it is made.
+    """
+    provider = endpoint.transport
     address, key = endpoint.base_url or "the provider's own", credential or ApiKey(NO_KEY)
     known = Target(model, provider, endpoint=address, credential=key)
-    # Two accounts at one address are two targets, and a target whose key somebody else holds is
-    # the same one whenever it is made.
-    is_told_apart = bool(url) and url == endpoint.base_url and credential is not None
     return Target(
         model,
         provider,
         client=endpoint if client is None else client,
         params=params,
-        endpoint=url or None,
+        endpoint=endpoint.public_url or None,
         credential=credential,
-        identity="" if is_told_apart else f"honcho:{known.identity}",
+        identity=f"honcho:{known.identity}",
     )
 
 

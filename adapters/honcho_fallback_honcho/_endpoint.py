@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import Any
+from typing import TYPE_CHECKING, Any
 from urllib.parse import urlsplit, urlunsplit
 
 from honcho_fallback_honcho._slots import DEFAULT_TIMEOUT, TRANSPORTS, host_of, is_loopback
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,9 +50,9 @@ class Endpoint:
 
     @property
     def public_url(self) -> str:
-        """Return the address without user, password and query."""
+        """Return scheme, host and port; all the rest of an address may hold a secret."""
         parts = urlsplit(self.base_url)
-        return urlunsplit((parts.scheme, parts.netloc.rpartition("@")[2], parts.path, "", ""))
+        return urlunsplit((parts.scheme, parts.netloc.rpartition("@")[2], "", "", ""))
 
     @property
     def needs_key(self) -> bool:

@@ -9,26 +9,22 @@ from functools import cache
 from typing import TYPE_CHECKING, Any, cast
 
 from honcho_fallback_honcho._notices import Notice
-from honcho_fallback_honcho._slots import GLOBALS, LEVELS, SLOTS, SUFFIXES
+from honcho_fallback_honcho._slots import GLOBALS, PREFIXES_OF, SLOTS, SUFFIXES
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Sequence
 
-# Families that Honcho's documents or their readers made up, each with the names that work.
+# Families that Honcho's documents, its pull request 692 or their readers made up, each with the
+# prefixes that are read in their place.
 _FAMILIES: tuple[tuple[re.Pattern[str], tuple[str, ...]], ...] = (
+    (re.compile(r"DIALECTIC_MODEL_CONFIG(__.*|$)"), PREFIXES_OF["DIALECTIC"]),
+    (re.compile(r"(?:DREAM|DREAMER)_MODEL_CONFIG(__.*|$)"), PREFIXES_OF["DREAM"]),
+    (re.compile(r"DREAMER_DEDUCTION_MODEL_CONFIG(__.*|$)"), PREFIXES_OF["DREAM"][:1]),
+    (re.compile(r"DREAMER_INDUCTION_MODEL_CONFIG(__.*|$)"), PREFIXES_OF["DREAM"][1:]),
     (
-        re.compile(r"DIALECTIC_MODEL_CONFIG(?P<rest>__.*|$)"),
-        (f"DIALECTIC_LEVELS__{{{','.join(LEVELS)}}}__MODEL_CONFIG",),
+        re.compile(r"FALLBACK_MODEL_CONFIG(__.*|$)"),
+        tuple(f"{slot.env}__FALLBACK" for slot in SLOTS),
     ),
-    (
-        re.compile(r"(?:DREAM|DREAMER)_MODEL_CONFIG(?P<rest>__.*|$)"),
-        ("DREAM_DEDUCTION_MODEL_CONFIG", "DREAM_INDUCTION_MODEL_CONFIG"),
-    ),
-    (
-        re.compile(r"DREAMER_(?P<which>DEDUCTION|INDUCTION)_MODEL_CONFIG(?P<rest>__.*|$)"),
-        ("DREAM_{which}_MODEL_CONFIG",),
-    ),
-    (re.compile(r"DREAMER_(?P<rest>.+)"), ("DREAM_",)),
 )
 # No model of their own, or no fallback.
 _NOWHERE = {
@@ -92,15 +88,12 @@ def _known() -> tuple[str, ...]:
 
 
 def _right_name(name: str) -> str | None:
-    for pattern, right in _FAMILIES:
+    for pattern, prefixes in _FAMILIES:
         match = pattern.fullmatch(name)
         if match is not None:
-            parts = match.groupdict()
-            names = " and ".join(
-                prefix.replace("{which}", parts.get("which") or "") + parts["rest"]
-                for prefix in right
-            )
-            return f"the name is {names}"
+            return _among(prefixes, match[1])
+    if name.startswith("DREAMER_"):
+        return "Honcho's names begin with DREAM_"
     about = _ABOUT_A_MODEL.search(name) is not None
     for prefix, advice in _NOWHERE.items():
         if name.startswith(prefix):
@@ -117,6 +110,15 @@ def _right_name(name: str) -> str | None:
     else:
         close = []
     return f"the name is {close[0]}" if close else None
+
+
+def _among(prefixes: tuple[str, ...], rest: str) -> str:
+    """Say which names of several agents are meant; each of them is one that is read."""
+    names = [f"{prefix}{rest}" for prefix in prefixes]
+    if rest and names[0].upper() not in _known():
+        names = list(prefixes)
+    others = f", and likewise {', '.join(names[1:])}" if len(names) > 1 else ""
+    return f"the name {'begins with' if names[0] in prefixes else 'is'} {names[0]}{others}"
 
 
 def _mentions_an_agent(name: str) -> bool:

@@ -170,8 +170,8 @@ def policy_from(  # noqa: PLR0913 # as Honcho's own call names them
     """Make a policy from Honcho's own ``ModelConfig`` or ``ConfiguredModelSettings``.
 
     The object and its ``fallback`` are read by attribute, and each is the ``client`` of its
-    target: what executes a call takes it from ``attempt.target.client``. It costs some
-    microseconds, so that it may be made for each call; targets that are equal share a cooldown.
+    target: what executes a call takes it from ``attempt.target.client``. It costs a tenth of a
+    millisecond, so that it may be made for each call; targets that are equal share a cooldown.
 
     Args:
         model_config: An object with ``model`` and ``transport``, and a ``fallback`` or None.
@@ -197,9 +197,11 @@ def policy_from(  # noqa: PLR0913 # as Honcho's own call names them
     for node in nodes:
         targets.append(_target_from(node, targets))
     config = FallbackConfig.honcho() if config is None else config
-    attempts = retry_attempts if enable_retry else 1
-    if attempts != config.max_attempts:
-        config = config.replace(max_attempts=attempts)
+    if not enable_retry or retry_attempts == 1:
+        # One request is the primary's, and its own error comes out.
+        config = config.replace(max_attempts=1, max_fallbacks=0)
+    elif retry_attempts != config.max_attempts:
+        config = config.replace(max_attempts=retry_attempts)
     return FallbackPolicy(
         targets, _timed(config, map(_timeout_from, nodes)), agent=agent, observers=observers
     )

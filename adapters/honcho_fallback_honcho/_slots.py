@@ -38,6 +38,12 @@ SLOTS = (
     Slot("dream.induction", "DREAM_INDUCTION_MODEL_CONFIG", ("dream", "induction_model_config")),
 )
 
+# The prefixes below a section of Honcho's, for those that have more than one agent.
+PREFIXES_OF = {
+    section: tuple(slot.env for slot in SLOTS if slot.env.startswith(f"{section}_"))
+    for section in ("DIALECTIC", "DREAM")
+}
+
 
 class Transport(NamedTuple):
     """Say how a transport is reached.
@@ -46,19 +52,17 @@ class Transport(NamedTuple):
         wire: Whose protocol it speaks: ``openai``, ``anthropic`` or ``gemini``.
         base_url: Where it is, unless configured otherwise; None where only the user knows.
         needs_key: Whether it requires a key.
-        honcho: Whether Honcho itself knows it.
     """
 
     wire: str
     base_url: str | None
     needs_key: bool = True
-    honcho: bool = False
 
 
 TRANSPORTS = {
-    "openai": Transport("openai", "https://api.openai.com/v1", honcho=True),
-    "anthropic": Transport("anthropic", "https://api.anthropic.com", honcho=True),
-    "gemini": Transport("gemini", "https://generativelanguage.googleapis.com", honcho=True),
+    "openai": Transport("openai", "https://api.openai.com/v1"),
+    "anthropic": Transport("anthropic", "https://api.anthropic.com"),
+    "gemini": Transport("gemini", "https://generativelanguage.googleapis.com"),
     "lmstudio": Transport("openai", "http://localhost:1234/v1", needs_key=False),
     "nous": Transport("openai", "https://inference-api.nousresearch.com/v1"),
     "openai_compatible": Transport("openai", None),

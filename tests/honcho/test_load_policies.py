@@ -10,9 +10,15 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from honcho_fallback import FallbackConfig, FallbackConfigError, FallbackPolicy
-from honcho_fallback.settings import Endpoint, load_policies
+from honcho_fallback import (
+    CredentialError,
+    FallbackConfig,
+    FallbackConfigError,
+    FallbackPolicy,
+)
 from honcho_fallback.testing import StatusError
+from honcho_fallback_honcho import Endpoint, load_policies
+from honcho_fallback_honcho._parameters import PARAMETERS, known_to
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -58,7 +64,7 @@ F = "DERIVER_MODEL_CONFIG__FALLBACK"
 
 def loaded(toml: Any = None, **environ: str) -> dict[str, FallbackPolicy]:
     """Load with all default keys present, so that nothing else is wrong."""
-    return load_policies({**KEYS, **environ}, toml)
+    return load_policies({**KEYS, **environ}, toml=toml)
 
 
 def chain(policy: FallbackPolicy) -> list[str]:
@@ -69,6 +75,12 @@ def endpoint(policy: FallbackPolicy, position: int = 1) -> Endpoint:
     found = policy.targets[position].client
     assert isinstance(found, Endpoint)
     return found
+
+
+def key(policy: FallbackPolicy, position: int = 1) -> Any:
+    credential = policy.targets[position].credential
+    assert credential is not None
+    return credential.get()
 
 
 def warned(caplog: pytest.LogCaptureFixture) -> list[str]:
@@ -279,7 +291,8 @@ def test_thinking_budgets_of_anthropic(budget: str, is_fine: bool) -> None:
     """HOM-005: 0 switches thinking off, 1 to 1023 are refused."""
     environ = {f"{F}__MODEL": "anthropic/m", f"{F}__THINKING_BUDGET_TOKENS": budget}
     if is_fine:
-        assert "thinking" in loaded(**environ)["deriver"].targets[1].params
+        params = loaded(**environ)["deriver"].targets[1].params
+        assert params["thinking_budget_tokens"] == int(budget)
     else:
         with pytest.raises(FallbackConfigError):
             loaded(**environ)
@@ -293,96 +306,81 @@ def params(transport: str, **suffixes: str) -> dict[str, Any]:
 
 
 @pytest.mark.parametrize(
-    ("transport", "suffixes", "sent"),
+    ("suffixes", "named"),
     [
-        ("openai", {}, {"max_completion_tokens": 2500}),
-        ("openai", {"TEMPERATURE": "0.3"}, {"temperature": 0.3}),
-        ("openai", {"TOP_P": "0.5"}, {"top_p": 0.5}),
-        ("openai", {"FREQUENCY_PENALTY": "1"}, {"frequency_penalty": 1.0}),
-        ("openai", {"PRESENCE_PENALTY": "1"}, {"presence_penalty": 1.0}),
-        ("openai", {"SEED": "7"}, {"seed": 7}),
-        ("openai", {"THINKING_EFFORT": "low"}, {"reasoning_effort": "low"}),
-        ("openai", {"REASONING_EFFORT": "low"}, {"reasoning_effort": "low"}),
-        ("openai", {"MAX_OUTPUT_TOKENS": "50"}, {"max_completion_tokens": 50}),
-        ("openai", {"STOP_SEQUENCES": '["a","b"]'}, {"stop": ["a", "b"]}),
-        ("lmstudio", {"TOP_K": "5"}, {"max_tokens": 2500, "extra_body": {"top_k": 5}}),
+        ({}, {"max_output_tokens": 2500}),
+        ({"TEMPERATURE": "0.3"}, {"temperature": 0.3}),
+        ({"TOP_P": "0.5", "TOP_K": "5"}, {"top_p": 0.5, "top_k": 5}),
+        ({"FREQUENCY_PENALTY": "1"}, {"frequency_penalty": 1.0}),
+        ({"PRESENCE_PENALTY": "1", "SEED": "7"}, {"presence_penalty": 1.0, "seed": 7}),
+        ({"THINKING_EFFORT": "low"}, {"thinking_effort": "low"}),
+        ({"REASONING_EFFORT": "low"}, {"thinking_effort": "low"}),
+        ({"MAX_OUTPUT_TOKENS": "50"}, {"max_output_tokens": 50}),
+        ({"STOP_SEQUENCES": '["a","b"]'}, {"stop_sequences": ["a", "b"]}),
         (
-            "openai",
-            {
-                "OVERRIDES__PROVIDER_PARAMS": json.dumps(
-                    {
-                        "extra_body": {"A": 1},
-                        "extra_headers": {"X-B": "2"},
-                        "extra_query": {"c": "3"},
-                    }
-                )
-            },
-            {"extra_body": {"A": 1}, "extra_headers": {"X-B": "2"}, "extra_query": {"c": "3"}},
-        ),
-        ("anthropic", {}, {"max_tokens": 2500}),
-        (
-            "anthropic",
-            {"TEMPERATURE": "0.3", "TOP_P": "0.5", "TOP_K": "5"},
-            {"extra_body": {"temperature": 0.3, "top_p": 0.5, "top_k": 5}},
-        ),
-        (
-            "anthropic",
             {"THINKING_BUDGET_TOKENS": "2000"},
-            {"thinking": {"type": "enabled", "budget_tokens": 2000}, "max_tokens": 4500},
-        ),
-        ("anthropic", {"THINKING_BUDGET_TOKENS": "0"}, {"thinking": {"type": "disabled"}}),
-        ("anthropic", {"THINKING_EFFORT": "none"}, {"thinking": {"type": "disabled"}}),
-        ("anthropic", {"THINKING_EFFORT": "max"}, {"output_config": {"effort": "max"}}),
-        ("anthropic", {"STOP_SEQUENCES": '["a"]'}, {"stop_sequences": ["a"]}),
-        (
-            "anthropic",
-            {"CACHE_POLICY__MODE": "prefix"},
-            {"cache_control": {"type": "ephemeral", "ttl": "5m"}},
+            {"thinking_budget_tokens": 2000, "max_output_tokens": 4500},
         ),
         (
-            "anthropic",
             {"CACHE_POLICY__MODE": "prefix", "CACHE_POLICY__TTL_SECONDS": "3600"},
-            {"cache_control": {"type": "ephemeral", "ttl": "1h"}},
-        ),
-        ("gemini", {}, {"max_output_tokens": 2500}),
-        ("gemini", {"TOP_K": "5", "SEED": "7"}, {"top_k": 5, "seed": 7}),
-        ("gemini", {"THINKING_BUDGET_TOKENS": "9"}, {"thinking_config": {"thinking_budget": 9}}),
-        ("gemini", {"THINKING_EFFORT": "none"}, {"thinking_config": {"thinking_budget": 0}}),
-        ("gemini", {"THINKING_EFFORT": "xhigh"}, {"thinking_config": {"thinking_level": "high"}}),
-        (
-            "gemini",
-            {"OVERRIDES__PROVIDER_PARAMS": '{"extra_headers": {"X-B": "2"}}'},
-            {"http_options": {"headers": {"X-B": "2"}}},
+            {"cache_policy": {"mode": "prefix", "ttl_seconds": 3600, "key_version": "v1"}},
         ),
     ],
 )
-def test_every_suffix_has_its_effect(
-    transport: str, suffixes: dict[str, str], sent: dict[str, Any]
-) -> None:
-    """D.2: each suffix reaches the request in the words of the target's own wire."""
-    assert sent.items() <= params(transport, **suffixes).items()
+def test_every_suffix_has_its_effect(suffixes: dict[str, str], named: dict[str, Any]) -> None:
+    """D.2: each suffix is a parameter of the target under Honcho's name, for any client."""
+    assert named.items() <= params("anthropic", **suffixes).items()
+
+
+def test_what_is_not_set_is_no_parameter() -> None:
+    """HON-009: nothing but the bound of the answer is added to what was configured."""
+    assert params("gemini", CACHE_POLICY__MODE="none") == {"max_output_tokens": 2500}
+    assert params("openai", THINKING_BUDGET_TOKENS="2000")["max_output_tokens"] == 2500
+    assert params("openai", STRUCTURED_OUTPUT_MODE="json_object") == {
+        "max_output_tokens": 2500,
+        "structured_output_mode": "json_object",
+    }
+
+
+def test_provider_params_belong_to_the_endpoint() -> None:
+    """HOM-008: they may hold a key, so they stand where nothing is shown or traced."""
+    given = {"extra_body": {"A": 1}, "extra_headers": {"X-B": "2"}, "extra_query": {"c": "3"}}
+    environ = {
+        f"{F}__MODEL": "openai/m",
+        f"{F}__OVERRIDES__PROVIDER_PARAMS": json.dumps(given),
+    }
+    client = endpoint(loaded(**environ)["deriver"])
+    assert {name: getattr(client, name) for name in given} == given
+    assert repr(client) == "<Endpoint openai at api.openai.com>"
 
 
 @pytest.mark.parametrize(
-    ("transport", "suffix", "value"),
+    ("wire", "transport", "missing"),
     [
-        ("openai", "TOP_K", "5"),
-        ("openai", "THINKING_BUDGET_TOKENS", "5"),
-        ("openai", "CACHE_POLICY__MODE", "prefix"),
-        ("anthropic", "SEED", "5"),
-        ("anthropic", "FREQUENCY_PENALTY", "1"),
-        ("anthropic", "THINKING_EFFORT", "minimal"),
-        ("gemini", "CACHE_POLICY__MODE", "gemini_cached_content"),
+        ("openai", "openai", {"top_k", "thinking_budget_tokens", "cache_policy"}),
+        ("openai", "lmstudio", {"thinking_budget_tokens", "cache_policy"}),
+        (
+            "anthropic",
+            "anthropic",
+            {
+                "frequency_penalty",
+                "presence_penalty",
+                "seed",
+                "structured_output_mode",
+                "thinking_effort",
+            },
+        ),
+        ("gemini", "gemini", {"structured_output_mode", "cache_policy", "thinking_effort"}),
     ],
 )
 def test_a_parameter_that_a_wire_does_not_have_is_dropped(
-    transport: str, suffix: str, value: str, caplog: pytest.LogCaptureFixture
+    wire: str, transport: str, missing: set[str]
 ) -> None:
-    """G-31: it is left out with a line at DEBUG, rather than refused by the provider."""
-    caplog.set_level(logging.DEBUG, "honcho_fallback.settings")
-    assert params(transport, **{suffix: value}) == params(transport)
-    name = suffix.partition("__")[0]
-    assert f"{F}__{name}: {transport} has no such parameter" in caplog.text
+    """G-31: it is left out and named, rather than refused by the provider."""
+    every = dict.fromkeys(PARAMETERS, 1) | {"thinking_effort": "minimal"}
+    kept, dropped = known_to(wire, transport, every)
+    assert {*dropped} == missing
+    assert kept.keys() == every.keys() - missing
 
 
 def test_nothing_is_inherited_from_the_primary() -> None:
@@ -396,15 +394,10 @@ def test_nothing_is_inherited_from_the_primary() -> None:
     }
     policy = loaded(**environ)["deriver"]
     assert policy.targets[0].params["temperature"] == 0.9
-    assert endpoint(policy, 0) == Endpoint("openai", "https://llm.example/v1", "own-key", 7.5)
-    assert policy.targets[1].params == {"max_completion_tokens": 2500}
-    assert endpoint(policy) == Endpoint("openai", api_key="openai-key")
-
-
-def test_the_structured_output_mode_is_kept() -> None:
-    """HOM-006: json_object is for servers of OpenAI's wire that know no schema."""
-    environ = {f"{F}__MODEL": "lmstudio/m", f"{F}__STRUCTURED_OUTPUT_MODE": "json_object"}
-    assert endpoint(loaded(**environ)["deriver"]).structured_output_mode == "json_object"
+    assert endpoint(policy, 0) == Endpoint("openai", "https://llm.example/v1", 7.5)
+    assert policy.targets[1].params == {"max_output_tokens": 2500}
+    assert endpoint(policy) == Endpoint("openai", "https://api.openai.com/v1")
+    assert [key(policy, position) for position in (0, 1)] == ["own-key", "openai-key"]
 
 
 def test_the_shorthand_is_for_fallbacks(caplog: pytest.LogCaptureFixture) -> None:
@@ -474,12 +467,12 @@ def test_the_file_has_the_same_tree_and_the_environment_wins(tmp_path: Path) -> 
     path.write_text(TOML, encoding="utf-8")
     policies = load_policies(
         {"LLM_ANTHROPIC_API_KEY": "k", "LLM_GEMINI_API_KEY": "k", f"{F}__MODEL": "from-the-env"},
-        path,
+        toml=path,
     )
     deriver = policies["deriver"]
     assert chain(deriver) == ["openai/gpt-5.5", "anthropic/from-the-env"]
-    assert deriver.targets[1].params["extra_body"] == {"temperature": 0.5}
-    assert endpoint(deriver, 0).api_key == "from-the-file"
+    assert deriver.targets[1].params["temperature"] == 0.5
+    assert key(deriver, 0) == "from-the-file"
     assert chain(policies["dialectic.max"])[1:] == ["gemini/gemini-2.5-pro"]
     assert chain(policies["summary"])[1:] == ["anthropic/a"]
     assert chain(policies["dream.deduction"])[1:] == ["anthropic/b"]
@@ -495,7 +488,7 @@ def test_a_file_that_cannot_be_read_is_named(
     if content is not None:
         path.write_text(content, encoding="utf-8")
     with pytest.raises(FallbackConfigError, match=f"config.toml {why}") as caught:
-        load_policies({}, path)
+        load_policies({}, toml=path)
     assert "sk-x" not in str(caught.value)
 
 
@@ -538,6 +531,67 @@ def test_the_options_are_the_pull_requests_unless_others_are_given() -> None:
     assert ledger.agents == ["deriver", "summary"]
 
 
+def test_the_env_file_wins_over_the_environment(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """HOM-013: a .env is read where it is named, and wins as in Honcho."""
+    monkeypatch.chdir(tmp_path)
+    path = tmp_path / ".env"
+    path.write_text(f"{F}__TRANSPORT='anthropic'\nLLM_ANTHROPIC_API_KEY=own\n", encoding="utf-8")
+    environ = {**KEYS, f"{F}__TRANSPORT": "gemini", f"{F}__MODEL": "m"}
+    assert chain(load_policies(environ)["deriver"]) == [PRIMARY, "gemini/m"]
+    policy = load_policies(environ, env_file=path)["deriver"]
+    assert (chain(policy), key(policy)) == ([PRIMARY, "anthropic/m"], "own")
+    with pytest.raises(FallbackConfigError, match=r"env_file: .*nowhere cannot be read"):
+        load_policies(environ, env_file=tmp_path / "nowhere")
+
+
+def test_a_missing_key_is_a_failed_authentication_without_a_request() -> None:
+    """HOM-023: who asks takes the key from the credential, which says what to set."""
+    policy = load_policies({})["deriver"]
+
+    def ask(attempt: Any) -> str:
+        return str(attempt.target.credential.get())
+
+    with pytest.raises(CredentialError, match=r"LLM_OPENAI_API_KEY: not set.*set it") as caught:
+        policy.call(ask)
+    assert caught.value.status_code == 401
+    environ = {"DERIVER_MODEL_CONFIG__TRANSPORT": "lmstudio", "DERIVER_MODEL_CONFIG__MODEL": "m"}
+    assert load_policies(environ)["deriver"].call(ask) == "not-needed"
+
+
+def test_help_shows_no_environment(monkeypatch: pytest.MonkeyPatch) -> None:
+    """HON-075: a default argument is shown by help() and by tracebacks of tools."""
+    code = (
+        "import honcho_fallback_honcho as a; help(a); help(a.load_policies); help(a.policy_from)"
+    )
+    monkeypatch.setenv("LLM_OPENAI_API_KEY", "sk-sentinel-7f3a9c2e51")
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert "Read Honcho's own names" in done.stdout
+    assert "sk-sentinel" not in done.stdout
+
+
+@pytest.mark.parametrize("secret", ["pw", "us:", "tok"])
+def test_a_password_in_an_address_is_shown_nowhere(secret: str) -> None:
+    """HON-075: what is shown of an address holds no user; two accounts are two targets."""
+    environ = {
+        f"{F}__TRANSPORT": "openai_compatible",
+        f"{F}__MODEL": "m",
+        f"{F}__API_KEY": "k",
+        f"{F}__BASE_URL": "https://us:pw@llm.example/tok/v1?k=pw",
+    }
+    first, second = (
+        loaded(**environ),
+        loaded(**environ | {f"{F}__BASE_URL": "https://llm.example/v1"}),
+    )
+    target, other = first["deriver"].targets[1], second["deriver"].targets[1]
+    assert target.endpoint == other.endpoint == "https://llm.example"
+    assert target.identity != other.identity
+    assert target.identity == loaded(**environ)["deriver"].targets[1].identity
+    assert endpoint(first["deriver"]).base_url == "https://us:pw@llm.example/tok/v1?k=pw"
+    assert secret not in f"{target!r} {target.client!r} {target.identity}"
+
+
 def test_the_environment_is_the_default_source(monkeypatch: pytest.MonkeyPatch) -> None:
     """Without arguments it is the process's own environment that is read, as it is now."""
     monkeypatch.setenv(f"{F}__MODEL", "anthropic/x")
@@ -548,8 +602,8 @@ def test_a_missing_extra_is_named() -> None:
     """Without pydantic-settings the ImportError says what to install."""
     code = (
         "import sys; sys.modules['pydantic_settings'] = None\n"
-        "from honcho_fallback.settings import load_policies\n"
+        "from honcho_fallback_honcho import load_policies\n"
         "try:\n    load_policies({})\nexcept ImportError as error:\n    print(error)"
     )
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
-    assert "pip install 'honcho-fallback[settings]'" in done.stdout
+    assert "pip install 'honcho-fallback[honcho]'" in done.stdout

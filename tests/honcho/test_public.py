@@ -1,51 +1,43 @@
-"""What the two packages show, and what importing them costs."""
+"""What the adapter shows, and what importing it costs."""
 
 from __future__ import annotations
 
-import importlib
 import json
 import subprocess
 import sys
 
-import pytest
-
-PACKAGES = ["honcho_fallback.settings", "honcho_fallback.tools"]
+import honcho_fallback_honcho
 
 
-@pytest.mark.parametrize("name", PACKAGES)
-def test_all_is_sorted_and_documented(name: str) -> None:
-    """`__all__` names exactly what a package shows, each with a docstring where it is no text."""
-    module = importlib.import_module(name)
-    shown = {
-        key
-        for key, value in vars(module).items()
-        if not key.startswith("_") and not isinstance(value, type(module))
-    }
-    assert module.__all__ == sorted(shown)
-    for key in module.__all__:
-        value = getattr(module, key)
-        assert isinstance(value, str) or value.__doc__, key
+def test_all_is_sorted_and_documented() -> None:
+    """Each name of `__all__` exists and has a docstring; there is no other public name."""
+    assert honcho_fallback_honcho.__all__ == sorted(honcho_fallback_honcho.__all__)
+    for name in honcho_fallback_honcho.__all__:
+        assert getattr(honcho_fallback_honcho, name).__doc__, name
+    assert dir(honcho_fallback_honcho) == honcho_fallback_honcho.__all__
 
 
-@pytest.mark.parametrize("name", PACKAGES)
-def test_importing_loads_no_sdk_and_no_settings_library(name: str) -> None:
-    """What asks a provider, and what reads the environment, is imported when it is needed."""
-    code = f"import json, sys, {name}; print(json.dumps(sorted(sys.modules)))"
-    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
-    heavy = {"anthropic", "google.genai", "httpx", "httpx2", "openai", "pydantic_settings", "rich"}
-    assert not heavy & set(json.loads(done.stdout))
-
-
-@pytest.mark.parametrize("wire", ["openai", "anthropic", "gemini"])
-def test_a_missing_sdk_is_named(wire: str) -> None:
-    """Without its SDK a target cannot be asked, and the ImportError says what to install."""
-    sdk = {"gemini": "google.genai"}.get(wire, wire)
+def test_policies_load_no_framework_and_no_sdk() -> None:
+    """Who makes policies from settings or objects pays for no LangChain, no LiteLLM, no SDK."""
     code = (
-        f"import sys; sys.modules[{sdk!r}] = None\n"
-        "from honcho_fallback import Target\n"
-        "from honcho_fallback.settings import Endpoint, build_client\n"
-        f"try:\n    build_client(Target('m', client=Endpoint({wire!r}, api_key='k')))\n"
-        "except ImportError as error:\n    print(error)"
+        "import json, sys\n"
+        "from honcho_fallback_honcho import load_policies, policy_from\n"
+        "load_policies({'LLM_OPENAI_API_KEY': 'k', 'NOUS_REFRESH_TOKEN': 't'})\n"
+        "print(json.dumps(sorted(sys.modules)))"
     )
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
-    assert "pip install 'honcho-fallback[providers]'" in done.stdout
+    heavy = {"anthropic", "google.genai", "httpx", "httpx2", "langchain_core", "litellm", "openai"}
+    assert not heavy & {*json.loads(done.stdout)}
+
+
+def test_policies_from_objects_need_no_extra() -> None:
+    """Honcho's own objects are read without pydantic-settings and filelock."""
+    code = (
+        "import sys\n"
+        "for name in ('pydantic_settings', 'filelock', 'dotenv'): sys.modules[name] = None\n"
+        "from types import SimpleNamespace\n"
+        "from honcho_fallback_honcho import policy_from\n"
+        "print(policy_from(SimpleNamespace(model='m', transport='openai')))"
+    )
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert done.stdout.strip() == "<FallbackPolicy unknown: openai/m>"

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import itertools
 import logging
+import re
 import traceback
 from typing import Any
 
@@ -11,18 +12,21 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from honcho_fallback import FallbackConfigError
-from honcho_fallback.settings import Endpoint, load_policies
-from honcho_fallback.settings._load import read_settings
-from honcho_fallback.settings._names import find_misnamed
-from honcho_fallback.settings._slots import GLOBALS, SLOTS, SUFFIXES
+from honcho_fallback import CredentialError, FallbackConfigError, Target
+from honcho_fallback_honcho import load_policies
+from honcho_fallback_honcho._misnamed import find_misnamed
+from honcho_fallback_honcho._policies import read_settings
+from honcho_fallback_honcho._slots import GLOBALS, SLOTS, SUFFIXES
 
 KEYS = {f"LLM_{name}_API_KEY": f"{name}-default" for name in ("OPENAI", "ANTHROPIC", "GEMINI")}
 F = "DERIVER_MODEL_CONFIG__FALLBACK"
-ALL_LEVELS = "DIALECTIC_LEVELS__{minimal,low,medium,high,max}__MODEL_CONFIG__FALLBACK__MODEL"
+LEVELS = [slot.env for slot in SLOTS if slot.env.startswith("DIALECTIC_")]
+ALL_LEVELS = ", and likewise ".join(
+    [f"{LEVELS[0]}__FALLBACK__MODEL", ", ".join(f"{env}__FALLBACK__MODEL" for env in LEVELS[1:])]
+)
 BOTH_DREAMS = (
     "DREAM_DEDUCTION_MODEL_CONFIG__FALLBACK__MODEL"
-    " and DREAM_INDUCTION_MODEL_CONFIG__FALLBACK__MODEL"
+    ", and likewise DREAM_INDUCTION_MODEL_CONFIG__FALLBACK__MODEL"
 )
 
 
@@ -30,39 +34,46 @@ def warned(caplog: pytest.LogCaptureFixture) -> list[str]:
     return [record.getMessage() for record in caplog.records if record.levelno >= logging.WARNING]
 
 
-@pytest.mark.parametrize(
-    ("wrong", "right"),
-    [
-        ("DIALECTIC_MODEL_CONFIG__FALLBACK__MODEL", ALL_LEVELS),
-        ("dialectic_model_config__fallback__model", ALL_LEVELS),
-        ("DREAM_MODEL_CONFIG__FALLBACK__MODEL", BOTH_DREAMS),
-        ("DREAMER_MODEL_CONFIG__FALLBACK__MODEL", BOTH_DREAMS),
-        ("DREAMER_INDUCTION_MODEL_CONFIG__MODEL", "DREAM_INDUCTION_MODEL_CONFIG__MODEL"),
-        ("DREAMER_ENABLED", "DREAM_ENABLED"),
-        ("MCP_MODEL_CONFIG__FALLBACK__MODEL", "the MCP server asks no model of its own"),
-        ("EMBEDDING_MODEL_CONFIG__FALLBACK__MODEL", "embeddings have no fallback"),
-        ("DERVIER_MODEL_CONFIG__FALLBACK__MODEL", f"{F}__MODEL"),
-        ("DERIVER_MODEL_CONFIG_FALLBACK_MODEL", f"{F}__MODEL"),
-        ("DERIVER_FALLBACK__MODEL", f"{F}__MODEL"),
-        ("DERIVER_MODELCONFIG__FALLBACK__MODEL", f"{F}__MODEL"),
-        ("DERIVER_MODEL_CONFG__MODEL", "DERIVER_MODEL_CONFIG__MODEL"),
-        ("SUMMARY_MODEL_CONFIGS__MODEL", "SUMMARY_MODEL_CONFIG__MODEL"),
-        (
-            "DIALECTIC_LEVEL__low__MODEL_CONFIG__MODEL",
-            "DIALECTIC_LEVELS__LOW__MODEL_CONFIG__MODEL",
-        ),
-        ("DERIVER_SPARE_FALLBACK", "the names begin with DERIVER_MODEL_CONFIG, "),
-        ("LLM_OPENAI_APIKEY", "LLM_OPENAI_API_KEY"),
-        ("LLM_DEFAULT_TIMEOUTS", "LLM_DEFAULT_TIMEOUT"),
-        (f"{F}__MODLE", f"{F}__MODEL"),
-        ("DERIVER_MODEL_CONFIG__FALLBAK__MODEL", F),
-        (f"{F}__OVERRIDES__BASEURL", f"{F}__OVERRIDES__BASE_URL"),
-        (f"{F}__OVERRIDES__PROVIDER_PARAMS__TIMOUT", f"{F}__OVERRIDES__PROVIDER_PARAMS__TIMEOUT"),
-        (f"{F}__CACHE_POLICY__TTL", f"{F}__CACHE_POLICY__TTL_SECONDS"),
-        (f"{F}__ZZZ", "check its spelling"),
-        ("DIALECTIC_LEVELS__low__MODEL_CONFG__MODEL", "DIALECTIC_LEVELS__low__MODEL_CONFIG"),
-    ],
-)
+WRONG = [
+    ("DIALECTIC_MODEL_CONFIG__FALLBACK__MODEL", ALL_LEVELS),
+    ("dialectic_model_config__fallback__model", ALL_LEVELS),
+    ("DREAM_MODEL_CONFIG__FALLBACK__MODEL", BOTH_DREAMS),
+    ("DREAMER_MODEL_CONFIG__FALLBACK__MODEL", BOTH_DREAMS),
+    ("DREAMER_INDUCTION_MODEL_CONFIG__MODEL", "DREAM_INDUCTION_MODEL_CONFIG__MODEL"),
+    ("DREAMER_ENABLED", "Honcho's names begin with DREAM_"),
+    ("FALLBACK_MODEL_CONFIG__MODEL", f"the name is {F}__MODEL, and likewise DIALECTIC_LEVELS__"),
+    ("FALLBACK_MODEL_CONFIG__TRANSPORT", f"the name is {F}__TRANSPORT"),
+    ("FALLBACK_MODEL_CONFIG__OVERRIDES__API_KEY", f"the name is {F}__OVERRIDES__API_KEY"),
+    ("FALLBACK_MODEL_CONFIG", f"the name begins with {F}"),
+    ("DREAMER_MODEL_CONFIG__FALLBAK__MODEL", "the name begins with DREAM_DEDUCTION_MODEL_CONFIG"),
+    ("MCP_MODEL_CONFIG__FALLBACK__MODEL", "the MCP server asks no model of its own"),
+    ("EMBEDDING_MODEL_CONFIG__FALLBACK__MODEL", "embeddings have no fallback"),
+    ("DERVIER_MODEL_CONFIG__FALLBACK__MODEL", f"{F}__MODEL"),
+    ("DERIVER_MODEL_CONFIG_FALLBACK_MODEL", f"{F}__MODEL"),
+    ("DERIVER_FALLBACK__MODEL", f"{F}__MODEL"),
+    ("DERIVER_MODELCONFIG__FALLBACK__MODEL", f"{F}__MODEL"),
+    ("DERIVER_MODEL_CONFG__MODEL", "DERIVER_MODEL_CONFIG__MODEL"),
+    ("SUMMARY_MODEL_CONFIGS__MODEL", "SUMMARY_MODEL_CONFIG__MODEL"),
+    (
+        "DIALECTIC_LEVEL__low__MODEL_CONFIG__MODEL",
+        "DIALECTIC_LEVELS__LOW__MODEL_CONFIG__MODEL",
+    ),
+    ("DERIVER_SPARE_FALLBACK", "the names begin with DERIVER_MODEL_CONFIG, "),
+    ("LLM_OPENAI_APIKEY", "LLM_OPENAI_API_KEY"),
+    ("LLM_DEFAULT_TIMEOUTS", "LLM_DEFAULT_TIMEOUT"),
+    (f"{F}__MODLE", f"{F}__MODEL"),
+    ("DERIVER_MODEL_CONFIG__FALLBAK__MODEL", F),
+    (f"{F}__OVERRIDES__BASEURL", f"{F}__OVERRIDES__BASE_URL"),
+    (f"{F}__OVERRIDES__PROVIDER_PARAMS__TIMOUT", f"{F}__OVERRIDES__PROVIDER_PARAMS__TIMEOUT"),
+    (f"{F}__CACHE_POLICY__TTL", f"{F}__CACHE_POLICY__TTL_SECONDS"),
+    (f"{F}__ZZZ", "check its spelling"),
+    ("DIALECTIC_LEVELS__low__MODEL_CONFG__MODEL", "DIALECTIC_LEVELS__low__MODEL_CONFIG"),
+]
+WRONG_NAMES = [wrong for wrong, _ in WRONG]
+READ = (*GLOBALS, *(env for slot in SLOTS for env in (slot.env, slot.env.upper())))
+
+
+@pytest.mark.parametrize(("wrong", "right"), WRONG)
 def test_a_name_that_nothing_reads_gets_one_warning_with_the_right_one(
     wrong: str, right: str, caplog: pytest.LogCaptureFixture
 ) -> None:
@@ -111,9 +122,19 @@ def test_no_right_name_is_ever_called_wrong() -> None:
     assert not list(find_misnamed([*names, *GLOBALS]))
 
 
+@pytest.mark.parametrize("wrong", WRONG_NAMES)
+def test_every_correction_names_what_is_really_read(wrong: str) -> None:
+    """HON-055: whoever takes the advice gets no second warning, and no silence either."""
+    for notice in find_misnamed([wrong]):
+        names = re.findall(r"[A-Z]+_[A-Z_a-z]+[A-Za-z]", notice.fix)
+        assert names or "names begin with DREAM_" in notice.fix or "remove it" in notice.fix
+        assert not list(find_misnamed(names))
+        assert all(name.startswith(READ) for name in names)
+
+
 def test_the_same_goes_for_the_file(caplog: pytest.LogCaptureFixture) -> None:
     """A table of config.toml that nothing reads is named by its variable."""
-    load_policies(KEYS, {"dialectic": {"model_config": {"fallback": {"model": "openai/m"}}}})
+    load_policies(KEYS, toml={"dialectic": {"model_config": {"fallback": {"model": "openai/m"}}}})
     (line,) = warned(caplog)
     assert ALL_LEVELS in line
 
@@ -131,14 +152,13 @@ def test_the_same_is_said_once_for_all_agents(caplog: pytest.LogCaptureFixture) 
         load_policies(environ, strict=True)
 
 
-def fallback(**suffixes: str) -> Endpoint:
-    """Return the endpoint of a fallback with these suffixes; LLM_ names stand for themselves."""
+def fallback(**suffixes: str) -> Target:
+    """Return a fallback with these suffixes; LLM_ names stand for themselves."""
     named = {
         name if name.startswith("LLM_") else f"{F}__{name}": value
         for name, value in suffixes.items()
     }
-    endpoint: Endpoint = load_policies({**KEYS, **named})["deriver"].targets[1].client
-    return endpoint
+    return load_policies({**KEYS, **named})["deriver"].targets[1]
 
 
 OPENAI, LOCAL, PROXY = "https://api.openai.com/v1", "http://localhost:1234/v1", "https://p.example"
@@ -240,10 +260,14 @@ def test_a_key_goes_only_where_it_was_given_for(
     suffixes: dict[str, str], base_url: str, key: str | None
 ) -> None:
     """HOM-020 to HOM-022, G-39: a default key goes to the transport's host, a target's to its."""
-    endpoint = fallback(**suffixes)
-    assert endpoint.base_url == base_url
-    assert (endpoint.api_key or "").startswith(key or "")
-    assert (endpoint.api_key is None) == (key is None)
+    target = fallback(**suffixes)
+    assert target.client.base_url == base_url
+    assert target.credential is not None
+    try:
+        sent = target.credential.get()
+    except CredentialError:
+        sent = "not-needed"
+    assert sent.startswith(key or "not-needed")
 
 
 @pytest.mark.parametrize(

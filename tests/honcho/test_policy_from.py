@@ -1,0 +1,214 @@
+"""A policy from Honcho's own objects: read by attribute, in both of their shapes."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import Any, Literal
+
+import pytest
+from pydantic import BaseModel
+
+from honcho_fallback import (
+    Cooldown,
+    FallbackConfig,
+    FallbackConfigError,
+    FallbackPolicy,
+)
+from honcho_fallback.testing import StatusError
+from honcho_fallback_honcho import policy_from
+
+
+class CachePolicy(BaseModel):
+    mode: Literal["none", "prefix", "gemini_cached_content"] = "none"
+    ttl_seconds: int | None = None
+    key_version: str = "v1"
+
+
+class Overrides(BaseModel):
+    """What a configured model has beside its parameters."""
+
+    api_key: str | None = None
+    api_key_env: str | None = None
+    base_url: str | None = None
+    provider_params: dict[str, Any] = {}
+
+
+class Configured(BaseModel):
+    """The shape of the settings."""
+
+    model: str
+    transport: str
+    fallback: Configured | None = None
+    temperature: float | None = None
+    thinking_effort: str | None = None
+    stop_sequences: list[str] | None = None
+    cache_policy: CachePolicy | None = None
+    overrides: Overrides = Overrides()
+
+
+@dataclass
+class Runtime:
+    """The shape that a call gets: keys and addresses stand in it."""
+
+    model: str
+    transport: str
+    fallback: Runtime | None = None
+    api_key: str | None = None
+    base_url: str | None = None
+    temperature: float | None = None
+    provider_params: dict[str, Any] = field(default_factory=dict)
+
+
+def pair(**options: Any) -> Runtime:
+    return Runtime("gpt", "openai", Runtime("claude", "anthropic"), **options)
+
+
+def requests(policy: FallbackPolicy, *errors: Exception | None, **options: Any) -> list[str]:
+    """Return who is asked, where the first answers in order are these errors."""
+    left, order = [*errors], list[str]()
+
+    def ask(attempt: Any) -> str:
+        order.append(attempt.target.model)
+        error = left.pop(0) if left else None
+        if error is not None:
+            raise error
+        return "hello"
+
+    policy.call(ask, **options)
+    return order
+
+
+def test_each_target_carries_the_object_that_it_was_made_of() -> None:
+    """HON-009, HON-016: who executes a call gets the object complete; nothing is inherited."""
+    config = pair(temperature=0.5, api_key="own", base_url="https://u:pw@llm.example/v1")
+    primary, fallback = policy_from(config, agent="deriver").targets
+    assert (primary.client, fallback.client) == (config, config.fallback)
+    assert primary.params == {"temperature": 0.5}
+    assert fallback.params == {}
+    assert (primary.endpoint, fallback.endpoint) == ("https://llm.example", None)
+    assert primary.credential is not None
+    assert primary.credential.get() == "own"
+    # Its key and its address are Honcho's registry's to know.
+    assert fallback.credential is None
+    assert "pw" not in repr(primary)
+
+
+def test_the_settings_shape_is_read_as_well(monkeypatch: pytest.MonkeyPatch) -> None:
+    """HOM-001, HOM-008, HOM-009: overrides, a key by the name of its variable, both of them."""
+    monkeypatch.setenv("SPARE_KEY", "from-the-variable")
+    spare = Configured(
+        model="claude",
+        transport="anthropic",
+        thinking_effort="low",
+        stop_sequences=["a"],
+        cache_policy=CachePolicy(mode="prefix"),
+        overrides=Overrides(api_key_env="SPARE_KEY", provider_params={"timeout": 600}),
+    )
+    config = Configured(
+        model="gpt", transport="openai", fallback=spare, cache_policy=CachePolicy()
+    )
+    policy = policy_from(config)
+    primary, fallback = policy.targets
+    assert primary.params == {}
+    assert fallback.params == {
+        "thinking_effort": "low",
+        "stop_sequences": ["a"],
+        "cache_policy": {"mode": "prefix", "ttl_seconds": None, "key_version": "v1"},
+    }
+    assert fallback.credential is not None
+    assert fallback.credential.get() == "from-the-variable"
+    assert policy.config.timeout == 600
+    monkeypatch.delenv("SPARE_KEY")
+    assert policy_from(config).targets[1].credential is None
+
+
+@pytest.mark.parametrize(
+    ("options", "errors", "order"),
+    [
+        ({}, (), ["gpt"]),
+        ({}, (StatusError(503),), ["gpt", "claude"]),
+        ({}, (StatusError(503), TimeoutError()), ["gpt", "claude", "claude"]),
+        ({"retry_attempts": 1}, (), ["gpt"]),
+        ({"enable_retry": False}, (), ["gpt"]),
+    ],
+)
+def test_attempts_are_those_of_the_call(
+    options: dict[str, Any], errors: tuple[Exception, ...], order: list[str]
+) -> None:
+    """HON-001 to HON-003, HON-046: the first attempt is always the primary's, even if alone."""
+    config = FallbackConfig.honcho(wait=0)
+    assert requests(policy_from(pair(), config=config, **options), *errors) == order
+
+
+@pytest.mark.parametrize("options", [{"enable_retry": False}, {"retry_attempts": 1}])
+def test_without_retries_one_request_is_made(options: dict[str, Any]) -> None:
+    """HON-045: enable_retry=False is a single call, whose own error comes out."""
+    order: list[str] = []
+
+    def ask(attempt: Any) -> str:
+        order.append(attempt.target.model)
+        raise StatusError(503)
+
+    with pytest.raises(StatusError, match="503"):
+        policy_from(pair(), **options).call(ask)
+    assert order == ["gpt"]
+
+
+def test_other_options_are_kept() -> None:
+    """HOM-030: adoption may begin with what Honcho does today, and its own timeout stays."""
+    main = FallbackConfig.honcho_main(max_attempts=4, wait=0, switch_wait=0, timeout=7)
+    policy = policy_from(pair(provider_params={"timeout": 9}), config=main, retry_attempts=4)
+    assert policy.config.timeout == 7
+    failures = [StatusError(400) for _ in range(3)]
+    assert requests(policy, *failures) == ["gpt", "gpt", "gpt", "claude"]
+
+
+@pytest.mark.parametrize("key", [None, "own"])
+def test_policies_made_for_each_call_share_a_cooldown(key: str | None) -> None:
+    """HRC-042: equal objects are one target, although each call makes its policy anew."""
+    config = FallbackConfig.honcho(cooldown=Cooldown())
+    down = [StatusError(503)]
+    assert requests(policy_from(pair(api_key=key), config=config), *down) == ["gpt", "claude"]
+    assert requests(policy_from(pair(api_key=key), config=config)) == ["claude"]
+    assert requests(policy_from(pair(api_key="another"), config=config)) == ["gpt"]
+    elsewhere = pair(api_key=key, base_url="https://llm.example/v1")
+    assert requests(policy_from(elsewhere, config=config)) == ["gpt"]
+
+
+def test_the_same_model_elsewhere_has_a_name_of_its_own() -> None:
+    """HRC-014: two accounts of one model are a chain."""
+    spare = Runtime("gpt", "openai", None, "second", "https://llm.example/v1")
+    names = [target.name for target in policy_from(Runtime("gpt", "openai", spare)).targets]
+    assert names == ["openai/gpt", "openai/gpt@llm.example"]
+
+
+def test_metadata_and_record_of_a_call() -> None:
+    """HON-062, HON-063, HON-069: the record says what the call was for, and who answered."""
+    policy = policy_from(pair(), agent="deriver")
+    run = policy.start(
+        metadata={"workspace": "acme", "run_id": "r-17", "purpose": "summary.short"}
+    )
+    requests(policy, StatusError(429), run=run)
+    assert run.record.metadata == {
+        "workspace": "acme",
+        "run_id": "r-17",
+        "purpose": "summary.short",
+    }
+    assert (run.record.agent, run.record.is_fallback) == ("deriver", True)
+    assert run.record.answered_by == "anthropic/claude"
+
+
+@pytest.mark.parametrize(
+    ("config", "message"),
+    [
+        (None, "model_config: got None; pass Honcho's ModelConfig"),
+        (Runtime("gpt", "OpenAI"), "transport 'OpenAI' and model 'gpt'; name a model and one of"),
+        (object(), "model_config: a object with transport None and model None"),
+        (Runtime("gpt", "openai", api_key="a b"), "the key of gpt: .*a sign no key has"),
+    ],
+)
+def test_what_is_no_model_is_refused(config: Any, message: str) -> None:
+    """Bad input is named at once, and no key is shown."""
+    with pytest.raises(FallbackConfigError, match=message) as caught:
+        policy_from(config)
+    assert "a b" not in str(caught.value)
