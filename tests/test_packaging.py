@@ -18,6 +18,7 @@ EXTRAS = {
     "agents",
     "all",
     "cli",
+    "honcho",
     "langchain",
     "langfuse",
     "litellm",
@@ -25,7 +26,6 @@ EXTRAS = {
     "otel",
     "providers",
     "redis",
-    "settings",
     "testing",
 }
 

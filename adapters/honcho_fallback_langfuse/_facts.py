@@ -72,7 +72,9 @@ def metadata(
         "call_id": record.call_id,
     }
     entries = {name: fact for name, fact in facts.items() if fact is not None}
-    extra = {**extra, **(start.metadata or {})}
+    # What is particular to the call comes first, where there is not room for everything.
+    per_call = start.metadata or {}
+    extra = {**per_call, **extra, **per_call}
     if not extra:
         return entries
     room = _MOST_KEYS - len(entries)

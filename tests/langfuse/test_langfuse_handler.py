@@ -201,6 +201,23 @@ def test_metadata_of_the_application_comes_along(memory: Memory) -> None:
     )
 
 
+def test_metadata_of_a_call_comes_before_that_of_the_application(memory: Memory) -> None:
+    """HON-062: workspace, run id and purpose of a call are in its generation, not in others."""
+    extra = {"namespace": "hermes", "purpose": "any", **{f"key{n}": n for n in range(200)}}
+    policy_with_extra = policy(LangfuseCallbackHandler(memory.client, metadata=extra))
+    ask = failing(0).ask
+    policy_with_extra.call(ask, metadata={"workspace": "acme", "purpose": "summary"})
+    policy_with_extra.call(ask)
+    first, second = (one.metadata for one in memory.stored())
+    assert (first["workspace"], first["purpose"], first["namespace"]) == (
+        "acme",
+        "summary",
+        "hermes",
+    )
+    assert "workspace" not in second
+    assert second["purpose"] == "any"
+
+
 def test_metadata_is_capped(memory: Memory) -> None:
     """With 200 keys of the application's, type, model and usage stay (4.x drops them)."""
     extra = {f"key{number}": number for number in range(200)}

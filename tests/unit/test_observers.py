@@ -13,6 +13,7 @@ from honcho_fallback import (
     CallRecord,
     CallStart,
     FallbackConfig,
+    FallbackConfigError,
     FallbackExhausted,
     FallbackObserver,
     FallbackPolicy,
@@ -20,6 +21,7 @@ from honcho_fallback import (
     Switch,
     Target,
 )
+from honcho_fallback.records import read_records
 from honcho_fallback.testing import StatusError
 from tests.helpers.scripted import DRIVERS, repeating
 
@@ -300,6 +302,52 @@ def test_every_driver_tells_the_answer_before_the_end(drive: str) -> None:
     DRIVERS[drive](asking, script, asking.start())
     assert outputs(reader) in (["ab"], [("ab",)])
     assert isinstance(reader.heard[-1], CallRecord)
+
+
+def test_metadata_of_a_call_is_in_its_start_and_its_record() -> None:
+    """HON-062: what the caller says of a call is with it from start to end, and of no other."""
+    reader = Reader()
+    asking, said = policy(reader), {"workspace": "acme", "iteration": 3}
+    run = asking.start(metadata=said)
+    said["workspace"] = "changed since"
+    run.succeed()
+    asking.call(lambda _: "ab", metadata={"run_id": None})
+    list(asking.stream(lambda _: ["ab"], metadata={"purpose": "answer"}))
+    asking.call(lambda _: "ab")
+    given = [event.metadata for event in reader.heard if isinstance(event, CallStart | CallRecord)]
+    each = [
+        {"workspace": "acme", "iteration": 3},
+        {"run_id": None},
+        {"purpose": "answer"},
+        None,
+    ]
+    assert given == [metadata for metadata in each for _ in range(2)]
+    assert run.record.to_dict()["metadata"] == each[0]
+    line = json.dumps(run.record.to_dict())
+    assert list(read_records([line])) == [run.record]
+
+
+@pytest.mark.parametrize(
+    ("metadata", "message"),
+    [
+        ("acme", "metadata: got a str; pass names with texts, numbers or booleans"),
+        ({"key": object()}, r"metadata\['key'\]: got a object"),
+        ({3: "x"}, "metadata: got a str"),
+    ],
+)
+def test_metadata_that_no_record_could_be_saved_with_is_refused(
+    metadata: Any, message: str
+) -> None:
+    """Bad input is refused before anybody is asked, and its value is not shown."""
+    with pytest.raises(FallbackConfigError, match=message):
+        policy(Reader()).call(lambda _: "ab", metadata=metadata)
+
+
+def test_metadata_belongs_to_the_start_of_a_run() -> None:
+    """With run= it comes too late, as the other options of a call do."""
+    asking = policy(Reader())
+    with pytest.raises(FallbackConfigError, match="run: it came with options for the call"):
+        asking.call(lambda _: "ab", run=asking.start(), metadata={"a": "b"})
 
 
 def test_a_stream_that_breaks_or_is_left_tells_what_it_handed_out() -> None:
