@@ -90,33 +90,33 @@ class AgentPlan:
     observers: tuple[FallbackObserver, ...]
 
 
-def plan_agents(
-    source: Mapping[str, str] | None, **options: Unpack[LoadOptions]
-) -> list[AgentPlan]:
-    """Read the settings, log what is wrong with them, and return what each agent is made of."""
-    settings = read_settings(source, options.get("toml"), options.get("env_file"))
-    wrong = [notice for notice in settings.notices if notice.kind != "note"]
-    if wrong and options.get("strict"):
-        raise FallbackConfigError("\n".join(map(str, wrong)))
-    for notice in wrong:
-        agents = f" ({', '.join(notice.agents)})" if notice.agents else ""
-        logger.warning("%s%s", notice, agents)
-    config = options.get("config") or FallbackConfig.honcho()
-    observers = tuple(options.get("observers", ()))
-    return [
-        AgentPlan(agent, _timed(config, (one.endpoint.timeout for one in agent.chain)), observers)
-        for agent in settings.agents
-    ]
-
-
-def load_policies(  # noqa: PLR0913 # three sources, and what the policies should be
-    source: Mapping[str, str] | None = None,
+def plan_agents(  # noqa: PLR0913 # LoadOptions, one by one: Python refuses any other
+    source: Mapping[str, str] | None,
     *,
     toml: str | os.PathLike[str] | Mapping[str, Any] | None = None,
     env_file: str | os.PathLike[str] | None = None,
     strict: bool = False,
     config: FallbackConfig | None = None,
     observers: Iterable[FallbackObserver] = (),
+) -> list[AgentPlan]:
+    """Read the settings, log what is wrong with them, and return what each agent is made of."""
+    settings = read_settings(source, toml, env_file)
+    wrong = [notice for notice in settings.notices if notice.kind != "note"]
+    if wrong and strict:
+        raise FallbackConfigError("\n".join(map(str, wrong)))
+    for notice in wrong:
+        agents = f" ({', '.join(notice.agents)})" if notice.agents else ""
+        logger.warning("%s%s", notice, agents)
+    config = FallbackConfig.honcho() if config is None else config
+    observers = tuple(observers)
+    return [
+        AgentPlan(agent, _timed(config, (one.endpoint.timeout for one in agent.chain)), observers)
+        for agent in settings.agents
+    ]
+
+
+def load_policies(
+    source: Mapping[str, str] | None = None, **options: Unpack[LoadOptions]
 ) -> dict[str, FallbackPolicy]:
     """Read Honcho's own names and return a policy for each of its nine agents.
 
@@ -128,12 +128,7 @@ def load_policies(  # noqa: PLR0913 # three sources, and what the policies shoul
 
     Args:
         source: Environment variables; default: those of the process at the time of the call.
-        toml: Path of a ``config.toml``, or its content as a mapping; variables win over it.
-        env_file: Path of a ``.env`` file; it wins over the variables, as in Honcho.
-        strict: Whether to refuse what is otherwise a warning.
-        config: Options of all the policies; default ``FallbackConfig.honcho()``. Without a
-            timeout of its own it takes LLM_DEFAULT_TIMEOUT.
-        observers: The observers of all the policies.
+        **options: Further sources, and what the policies should be: see LoadOptions.
 
     Returns:
         Policies by ``deriver``, ``dialectic.minimal`` to ``dialectic.max``, ``summary``,
@@ -144,9 +139,6 @@ def load_policies(  # noqa: PLR0913 # three sources, and what the policies shoul
             is missing or misnamed.
         ImportError: The extra ``honcho`` is not installed.
     """
-    plans = plan_agents(
-        source, toml=toml, env_file=env_file, strict=strict, config=config, observers=observers
-    )
     return {
         plan.agent.slot.name: FallbackPolicy(
             [planned.target for planned in plan.agent.chain],
@@ -154,7 +146,7 @@ def load_policies(  # noqa: PLR0913 # three sources, and what the policies shoul
             agent=plan.agent.slot.name,
             observers=plan.observers,
         )
-        for plan in plans
+        for plan in plan_agents(source, **options)
     }
 
 
@@ -234,7 +226,7 @@ def _target_from(node: Any, before: list[Target]) -> Target:
 
 def _timeout_from(node: Any) -> float:
     where = getattr(node, "overrides", None) or node
-    params = getattr(where, "provider_params", None) or {}
+    params: Mapping[str, Any] = getattr(where, "provider_params", None) or {}
     return float(params.get("timeout") or DEFAULT_TIMEOUT)
 
 
