@@ -65,7 +65,7 @@ CONFIGS: dict[str, Callable[[], FallbackConfig]] = {
 
 
 @cache
-def live(config: str, *, hangs: bool = False) -> Day:
+def live(config: str, *, hangs: bool) -> Day:
     """Live through the day; the primary answers 503 while it is down, or never."""
     policies = load_policies(SETTINGS, strict=True, config=CONFIGS[config]())
     return run_in_virtual_time(lambda: _live(policies, hangs=hangs))
@@ -118,7 +118,7 @@ def test_nothing_is_lost(config: str, hangs: bool) -> None:
 
 def test_without_a_cooldown_each_call_asks_the_dead_primary_once() -> None:
     """By default nothing is remembered: one failed request for each call, and no more."""
-    day = live("honcho")
+    day = live("honcho", hangs=False)
     during = day.begun_in(*DOWN)
     assert len(day.at_dead_primary) == day.by_fallback == len(during) == 195
     assert all(len(record.attempts) == 2 for record in during)
@@ -126,7 +126,7 @@ def test_without_a_cooldown_each_call_asks_the_dead_primary_once() -> None:
 
 def test_one_shared_config_leaves_the_dead_primary_alone() -> None:
     """Nine agents, one primary, one key, one cooldown: a probe now and then, ever more rarely."""
-    day = live("resilient")
+    day = live("resilient", hangs=False)
     assert len(day.at_dead_primary) == 6
     assert most_in_a_minute(day.at_dead_primary) <= 2
     # When the primary is back, the next probe notices; until then the fallback goes on answering.
