@@ -13,13 +13,14 @@ import sys
 from pathlib import Path
 
 HERE = Path(__file__).parent
+SHARED = {"endpoints", "honcho_standins"}  # no examples, but what they have in common
 
 
 def main(name: str = "demo") -> None:
     """Run the example of that name as if it had been started by itself."""
     path = HERE / f"{name}.py"
     if not path.is_file():
-        known = sorted(one.stem for one in HERE.glob("[a-z]*.py") if one.stem != "endpoints")
+        known = sorted(one.stem for one in HERE.glob("[a-z]*.py") if one.stem not in SHARED)
         sys.exit(f"There is no example {name!r}; choose from {', '.join(known)}")
     # A KeyboardInterrupt would come out of a half-finished import as some other error. A terminal
     # interrupts processes that the example started as well.

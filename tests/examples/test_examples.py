@@ -23,7 +23,8 @@ if TYPE_CHECKING:
 
 EXAMPLES = Path(__file__).resolve().parents[2] / "examples"
 MODULES = sorted(EXAMPLES.rglob("*.py"))
-SHARED = {"__main__", "endpoints"}
+SHARED = {"__main__", "endpoints", "honcho_standins"}
+NO_SERVER = {"demo", "honcho_adoption"}  # each has a test of its own
 ONE_SWITCH = "openai 503, anthropic 200"
 
 # What each prints of the fault server's requests: one at the dead primary per call, or per turn.
@@ -78,7 +79,7 @@ def run_example(name: str, **more: str) -> list[str]:
 def test_every_example_is_tested() -> None:
     """An example without a row here would run for nobody."""
     names = {path.relative_to(EXAMPLES).with_suffix("").as_posix() for path in MODULES}
-    assert names == {*REQUESTS, "demo"} | SHARED
+    assert names == {*REQUESTS} | NO_SERVER | SHARED
 
 
 @pytest.mark.parametrize("path", MODULES, ids=lambda path: path.stem)
@@ -90,7 +91,7 @@ def test_an_example_is_short_and_says_how_to_run_it(path: Path) -> None:
     if path.stem not in SHARED:
         _, _, how, install = docstring.splitlines()
         assert re.match(rf"Run: +.*python examples(/{path.stem}\.py)?  \(.+\)$", how)
-        assert install.startswith("Install: pip install 'honcho-fallback[")
+        assert re.match(r"Install: pip install ('honcho-fallback\[|honcho-fallback$)", install)
 
 
 @pytest.mark.parametrize("name", sorted({*REQUESTS} - {"litellm_proxy"}))
@@ -149,6 +150,20 @@ def test_with_keys_the_trace_is_sent(httpserver: HTTPServer) -> None:
     )
     assert printed[-1] == "The generation was sent."
     assert [request.path for request, _ in httpserver.log] == ["/api/public/otel/v1/traces"]
+
+
+def test_honchos_call_path_says_who_was_asked_and_what_telemetry_hears() -> None:
+    """Each iteration begins on the primary; the fallback is asked at its own terms."""
+    primary, fallback = "openai/gpt-5.4-mini", "anthropic/claude-haiku-4-5"
+    assert run_example("honcho_adoption") == [
+        f"Request to {primary}: temperature 0.0, no tokens of thinking",
+        f"Request to {fallback}: temperature 0.2, 1024 tokens of thinking",
+        f"Event of iteration 1: {primary} overloaded, then {fallback} answered; success, "
+        "was_fallback=True",
+        f"Request to {primary}: temperature 0.0, no tokens of thinking",
+        f"Event of iteration 2: {primary} answered; success, was_fallback=False",
+        "It is noon.",
+    ]
 
 
 def test_the_demo_fits_on_a_screen_and_shows_what_a_dead_primary_costs() -> None:
@@ -214,5 +229,5 @@ def test_an_unknown_example_is_refused_with_the_known_ones() -> None:
     done = run("examples", "raw")
     assert done.returncode == 1
     assert done.stderr == (
-        f"There is no example 'raw'; choose from {', '.join(sorted({*REQUESTS, 'demo'}))}\n"
+        f"There is no example 'raw'; choose from {', '.join(sorted({*REQUESTS} | NO_SERVER))}\n"
     )
