@@ -1,4 +1,4 @@
-"""The README's examples run as they stand, against servers on this machine."""
+"""The examples of README and docs run as they stand, against servers on this machine."""
 
 from __future__ import annotations
 
@@ -6,21 +6,29 @@ import re
 import sys
 import tomllib
 from pathlib import Path
+from types import SimpleNamespace
 from typing import TYPE_CHECKING, Any
 
 import pytest
 import typer
 
+from honcho_fallback.testing import StatusError
+from honcho_fallback_honcho import load_policies
 from tests.helpers.provider import Reply
 from tests.helpers.wire import chat_answer, chat_call
 
 if TYPE_CHECKING:
+    from collections.abc import AsyncIterator
+
+    from honcho_fallback import Attempt
+    from honcho_fallback.testing import Clock
     from tests.helpers.provider import ProviderServer, SeenRequest
 
 pytest_plugins = ["pytester"]
 
 ROOT = Path(__file__).resolve().parent.parent
 README = (ROOT / "README.md").read_text(encoding="utf-8")
+HONCHO = (ROOT / "docs" / "honcho.md").read_text(encoding="utf-8")
 
 
 def blocks(text: str, wanted: str) -> list[str]:
@@ -38,6 +46,7 @@ LANGCHAIN = section("LangChain")  # starts afresh; the other sections build on e
 TESTING = section("Testing your own code")  # a test file
 CORE = README.replace(LANGCHAIN, "").replace(TESTING, "")
 PYTHON, TEXT = blocks(CORE, "python"), blocks(CORE, "text")
+PAGE = blocks(HONCHO, "python")
 
 
 def without_figures(text: str) -> str:
@@ -50,6 +59,8 @@ def local_model(request: SeenRequest) -> Reply:
     body = request.body
     if body.get("stream"):
         return Reply(text="good morning")
+    if "response_format" in body:
+        return Reply(text='{"facts": ["Alice likes tea"]}')
     name = body["tools"][0]["function"]["name"] if "tools" in body else None
     if name == "read_mail" or (name and body["messages"][-1]["role"] != "tool"):
         return Reply(body=chat_answer(None, chat_call("t1", name, {})))
@@ -158,6 +169,101 @@ def test_the_simulator_example_prints_what_the_readme_shows(
     assert capsys.readouterr().out == blocks(TESTING, "text")[0]
 
 
+@pytest.fixture
+def deriver(providers: ProviderServer, monkeypatch: pytest.MonkeyPatch) -> ProviderServer:
+    """Configure Honcho's agents as its operator would: a dead primary and a local fallback."""
+    for name in ("DERIVER_MODEL_CONFIG", "DIALECTIC_LEVELS__max__MODEL_CONFIG"):
+        monkeypatch.setenv(f"{name}__FALLBACK__MODEL", "lmstudio/qwen3-4b")
+    monkeypatch.setenv("LLM_OPENAI_API_KEY", "not-a-key")
+    monkeypatch.setenv("LLM_OPENAI_BASE_URL", providers["primary"].url)
+    monkeypatch.setenv("LLM_LMSTUDIO_BASE_URL", providers["local"].url)
+    monkeypatch.delenv("OPENAI_BASE_URL")
+    monkeypatch.delenv("ANTHROPIC_BASE_URL")
+    return providers
+
+
+async def test_honchos_call_path_runs(clock: Clock) -> None:
+    """Step 1 waits and asks as Honcho does; a stream switches where its first chunk fails."""
+    model_config = SimpleNamespace(
+        model="gpt-5.4-mini",
+        transport="openai",
+        fallback=SimpleNamespace(model="claude-haiku-4-5", transport="anthropic"),
+    )
+    requests: list[str] = []
+
+    async def backend(config: Any, messages: list[str]) -> AsyncIterator[str]:
+        requests.append(config.transport)
+        if config.transport == "openai":
+            raise StatusError(503)
+        for message in messages:
+            yield message
+
+    names: dict[str, Any] = {"backend": backend}
+    exec(compile(PAGE[0], "honcho.md", "exec"), names)  # noqa: S102 # our own page
+
+    async def ask(attempt: Attempt) -> list[str]:
+        return [chunk async for chunk in backend(attempt.target.client, ["good", "morning"])]
+
+    assert await names["policy_for"](model_config).acall(ask) == ["good", "morning"]
+    assert (requests, clock.slept) == (["openai", "openai", "anthropic"], [4, 4])
+    requests.clear()
+    stream = names["stream"](model_config, ["good", "morning"])
+    assert [chunk async for chunk in stream] == ["good", "morning"]
+    assert requests == ["openai", "anthropic"]
+
+
+@pytest.mark.parametrize(
+    ("block", "answer", "module"),
+    [
+        (1, "noon\n", "_policies"),
+        (2, "noon\n['Alice likes tea']\n", "_chat_models"),
+        (3, "noon\n", "_router"),
+    ],
+    ids=["policies", "chat models", "router"],
+)
+@pytest.mark.filterwarnings("ignore::UserWarning:pydantic")
+@pytest.mark.filterwarnings("ignore::DeprecationWarning:litellm")
+@pytest.mark.filterwarnings("ignore:unclosed:ResourceWarning")
+@pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning")
+def test_honchos_models_answer_in_other_programs(
+    deriver: ProviderServer,
+    capsys: pytest.CaptureFixture[str],
+    block: int,
+    answer: str,
+    module: str,
+) -> None:
+    """Each of the page's ways asks a dead primary once per call, then the fallback."""
+    if not (ROOT / f"adapters/honcho_fallback_honcho/{module}.py").exists():
+        pytest.skip(f"there is no {module} yet")
+    messages = [{"role": "user", "content": "What time is it?"}]
+    exec(compile(PAGE[block], "honcho.md", "exec"), {"messages": messages})  # noqa: S102 # our own page
+    assert capsys.readouterr().out == answer
+    calls = answer.count("\n")
+    assert deriver.order == ["primary", "local"] * calls
+
+
+def test_the_page_configures_every_agent(tmp_path: Path) -> None:
+    """The page's .env gives each of the nine agents a fallback, and nothing in it is wrong."""
+    (tmp_path / ".env").write_text(blocks(HONCHO, "dotenv")[0])
+    policies = load_policies({}, env_file=tmp_path / ".env", strict=True)
+    assert {agent: len(policy.targets) for agent, policy in policies.items()} == dict.fromkeys(
+        policies, 2
+    )
+    assert len(policies) == 9
+
+
+def test_the_page_names_what_nothing_reads(caplog: pytest.LogCaptureFixture) -> None:
+    """Each name of the table gets the warning that the table promises."""
+    rows = HONCHO.partition("| nothing reads |")[2].partition("\n\n")[0]
+    names = [re.findall(r"`(\S+?)`", row) for row in rows.splitlines()[2:]]
+    assert len(names) == 4
+    for wrong, *right in names:
+        caplog.clear()
+        load_policies({"LLM_OPENAI_API_KEY": "not-a-key", wrong: "gpt-5.5"})
+        (warning,) = caplog.messages
+        assert all(name in warning for name in [wrong, *right])
+
+
 def test_the_extras_table_is_complete() -> None:
     """Every extra stands in the table, and nothing else does."""
     project = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
@@ -177,13 +283,13 @@ def test_the_commands_table_is_complete() -> None:
 
 def test_links_lead_somewhere() -> None:
     """A heading that was renamed, or a file that was moved, would leave a dead link."""
-    for page in ("README.md", "CONTRIBUTING.md"):
-        text = (ROOT / page).read_text(encoding="utf-8")
+    for page in ("README.md", "CONTRIBUTING.md", "docs/honcho.md"):
+        text, folder = (ROOT / page).read_text(encoding="utf-8"), (ROOT / page).parent
         text = re.sub(r"^```.*?^```$", "", text, flags=re.DOTALL | re.MULTILINE)
         headings = re.findall(r"^##+ (.*)$", text, re.MULTILINE)
         anchors = {re.sub(r"[^\w -]", "", one).lower().replace(" ", "-") for one in headings}
         for link in re.findall(r"\]\((?!https?:)([^)]+)\)", text):
-            found = link[1:] in anchors if link.startswith("#") else (ROOT / link).exists()
+            found = link[1:] in anchors if link.startswith("#") else (folder / link).exists()
             assert found, f"{page}: {link}"
 
 

@@ -155,11 +155,11 @@ def test_with_keys_the_trace_is_sent(httpserver: HTTPServer) -> None:
 def test_honchos_call_path_says_who_was_asked_and_what_telemetry_hears() -> None:
     """Each iteration begins on the primary; the fallback is asked at its own terms."""
     primary, fallback = "openai/gpt-5.4-mini", "anthropic/claude-haiku-4-5"
+    switched = f"{primary} overloaded, then {fallback} answered"
     assert run_example("honcho_adoption") == [
         f"Request to {primary}: temperature 0.0, no tokens of thinking",
         f"Request to {fallback}: temperature 0.2, 1024 tokens of thinking",
-        f"Event of iteration 1: {primary} overloaded, then {fallback} answered; success, "
-        "was_fallback=True",
+        f"Event of iteration 1: {switched}; success, was_fallback=True",
         f"Request to {primary}: temperature 0.0, no tokens of thinking",
         f"Event of iteration 2: {primary} answered; success, was_fallback=False",
         "It is noon.",
