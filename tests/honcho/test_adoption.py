@@ -176,16 +176,22 @@ async def test_what_is_not_in_honchos_table_comes_out_bare(
     assert (path.asked, clock.slept, path.event["outcome"]) == ([P], [], "rejected")
 
 
-async def test_without_retry_nobody_else_is_asked(honcho: MakeHoncho) -> None:
-    """HON-045: one request; its error is inside, as wherever a chain gave no answer."""
+MAIN = FallbackConfig.honcho_main(max_attempts=5)
+
+
+@pytest.mark.parametrize("config", [None, MAIN])
+async def test_without_retry_nobody_else_is_asked(
+    honcho: MakeHoncho, config: FallbackConfig | None
+) -> None:
+    """HON-045: one request, and its own error."""
     path = honcho(openai=[OVERLOADED], anthropic=NEVER)
-    with pytest.raises(FallbackExhausted, match="no answer from") as raised:
-        await path.call(enable_retry=False, retry_attempts=5)
-    assert raised.value.exceptions == (OVERLOADED,)
+    with pytest.raises(StatusError, match="HTTP 503") as raised:
+        await path.call(enable_retry=False, retry_attempts=5, config=config)
+    assert raised.value is OVERLOADED
     assert (path.asked, path.event["outcome"]) == ([P], "exhausted")
 
 
-@pytest.mark.parametrize("config", [None, FallbackConfig.honcho_main(max_attempts=1)])
+@pytest.mark.parametrize("config", [None, MAIN, MAIN.replace(max_attempts=1)])
 async def test_a_single_attempt_is_the_primarys(
     honcho: MakeHoncho, config: FallbackConfig | None
 ) -> None:
@@ -377,14 +383,6 @@ async def test_honcho_main_without_an_answer(honcho: MakeHoncho, clock: Clock) -
         await path.call(config=FallbackConfig.honcho_main(max_attempts=3))
     assert raised.value.exceptions == (OVERLOADED, OVERLOADED, last)
     assert (path.asked, clock.slept) == ([P, P, F], [4, 4])
-
-
-async def test_honcho_main_without_retry(honcho: MakeHoncho) -> None:
-    """HON-045: the primary alone, once."""
-    path = honcho(openai=[OVERLOADED], anthropic=NEVER)
-    with pytest.raises(FallbackExhausted, match="no answer from"):
-        await path.call(config=FallbackConfig.honcho_main(max_attempts=3), enable_retry=False)
-    assert path.asked == [P]
 
 
 async def test_calls_share_what_a_module_level_config_remembers(
