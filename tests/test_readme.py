@@ -183,7 +183,7 @@ def deriver(providers: ProviderServer, monkeypatch: pytest.MonkeyPatch) -> Provi
 
 
 async def test_honchos_call_path_runs(clock: Clock) -> None:
-    """Step 1 waits and asks as Honcho does; a stream switches where its first chunk fails."""
+    """HOM-030, HOM-051: step 1 asks as Honcho does; a stream's first chunk is in the attempt."""
     model_config = SimpleNamespace(
         model="gpt-5.4-mini",
         transport="openai",
@@ -235,8 +235,8 @@ def test_honchos_models_answer_in_other_programs(
     """Each of the page's ways asks a dead primary once per call, then the fallback."""
     if not (ROOT / f"adapters/honcho_fallback_honcho/{module}.py").exists():
         pytest.skip(f"there is no {module} yet")
-    messages = [{"role": "user", "content": "What time is it?"}]
-    exec(compile(PAGE[block], "honcho.md", "exec"), {"messages": messages})  # noqa: S102 # our own page
+    names = {"__name__": "page", "messages": [{"role": "user", "content": "What time is it?"}]}
+    exec(compile(PAGE[block], "honcho.md", "exec"), names)  # noqa: S102 # our own page
     assert capsys.readouterr().out == answer
     calls = answer.count("\n")
     assert deriver.order == ["primary", "local"] * calls
