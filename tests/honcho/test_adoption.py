@@ -259,7 +259,7 @@ async def test_a_bug_of_the_executor_does_not_switch(honcho: MakeHoncho, bug: Ex
 
 
 async def test_thinking_is_the_primarys_and_sampling_everybodys(honcho: MakeHoncho) -> None:
-    """HON-009, HON-010, HON-011: the caller's thinking stays with the primary, the rest goes on."""
+    """HON-009, HON-010, HON-011: only the caller's thinking stays with the primary."""
     path = honcho(openai=[OVERLOADED], anthropic=[ANSWER])
     model = path.model(temperature=0.9, thinking_effort="low", stop_sequences=["configured"])
     caller = {"temperature": 0.5, "stop_sequences": ["end"], "thinking_effort": "high"}
