@@ -105,7 +105,8 @@ class FallbackRun:
     ) -> None:
         self._runtime = runtime = runtime or process.runtime
         now, started_at = runtime.monotonic(), runtime.time()
-        self._call = call = CallState(policy, turn, call_id, now, started_at, metadata)
+        self._call = call = CallState(policy, turn, call_id, now, started_at)
+        call.metadata = metadata
         self._observers = policy.observers and policy.observers.listening()
         if self._observers is not None:
             start = CallStart(call_id, policy.agent, policy.chain, metadata)

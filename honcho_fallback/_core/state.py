@@ -312,10 +312,8 @@ class CallState:
         call_id: str,
         now: float,
         started_at: float,
-        metadata: Mapping[str, Any] | None = None,
     ) -> None:
         self.policy = policy
-        self.metadata = metadata
         self.turn = turn
         self.started = self.began = now
         self.started_at = started_at
@@ -341,6 +339,7 @@ class CallState:
         self.content_at: float | None = None
         self.usage: Mapping[str, Any] | None = None
         self.note = ""
+        self.metadata: Mapping[str, Any] | None = None
         self.pending: PendingAction | None = None
         self.positions_after_pending: Sequence[int] = ()
         self.extra_attempts = 0
