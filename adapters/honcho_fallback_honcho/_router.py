@@ -11,12 +11,16 @@ import re
 from typing import TYPE_CHECKING, Any, Unpack
 
 from honcho_fallback import CredentialError, FallbackConfigError
+from honcho_fallback_honcho._keys import NO_KEY
 from honcho_fallback_honcho._parameters import known_to, needs_completion_tokens
 from honcho_fallback_honcho._policies import logger, plan_agents
 from honcho_fallback_litellm import FallbackRoutingStrategy
 
 # isort: split
-import litellm  # after the adapter, which names the extra where LiteLLM is missing
+# After the adapter, which names the extra where LiteLLM is missing.
+from litellm.exceptions import BadRequestError
+from litellm.router import Router
+from litellm.utils import get_optional_params
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -31,9 +35,7 @@ _SHORT_TTL_SECONDS = 300  # Anthropic keeps a prefix this long, or an hour
 _HAS_VERSION = re.compile(r"/v\d\w*/?$")
 
 
-def load_router(
-    source: Mapping[str, str] | None = None, **options: Unpack[LoadOptions]
-) -> litellm.Router:
+def load_router(source: Mapping[str, str] | None = None, **options: Unpack[LoadOptions]) -> Router:
     """Read Honcho's own names and return a Router with a model group for each agent.
 
     A group is called after its agent (``deriver``, ``dialectic.low``); its deployments are ranked
@@ -54,77 +56,65 @@ def load_router(
         ImportError: The extra ``honcho`` or ``litellm`` is not installed.
     """
     plans = plan_agents(source, **options)
-    deployments: list[dict[str, Any]] = []
-    credentials: dict[str, Credential] = {}
+    # A strategy has one config: with the longest timeout, and each deployment with its own.
+    config = max((plan.config for plan in plans), key=lambda config: config.timeout or 0)
+    strategy = _HonchoStrategy(config, observers=plans[0].observers)
+    models: list[dict[str, Any]] = []
     for plan in plans:
-        agent, chain = plan.agent.slot.name, plan.agent.chain
-        usable = [planned for planned in chain if _has_key(agent, planned)]
+        agent = plan.agent.slot.name
+        usable = [planned for planned in plan.agent.chain if planned.key != "missing"]
+        for planned in plan.agent.chain:
+            if planned not in usable:
+                message = "%s: %s is left out, it has no key; set %s__OVERRIDES__API_KEY"
+                logger.warning(message, agent, planned.target.name, planned.env)
         if not usable:
-            logger.warning("%s: no target has a key, so there is no model group for it", agent)
+            logger.warning("%s: no target has a key, so there is no model group", agent)
         for rank, planned in enumerate(usable):
             name = f"{agent}/{planned.target.name}"
-            info = {"id": name, "fallback_rank": rank}
             if planned.key == "OAuth" and planned.target.credential is not None:
-                credentials[name] = planned.target.credential
-            deployments.append(
-                {"model_name": agent, "litellm_params": _params(planned), "model_info": info}
-            )
-    if not deployments:
-        fix = "set LLM_OPENAI_API_KEY or the key of another transport"
+                strategy.credentials[name] = planned.target.credential
+            info = {"id": name, "fallback_rank": rank}
+            params = _params(planned)
+            models.append({"model_name": agent, "litellm_params": params, "model_info": info})
+    if not models:
+        fix = "set LLM_OPENAI_API_KEY, or the key of another transport"
         raise FallbackConfigError.about("load_router", "no agent has a target with a key", fix)
-    # A strategy has one config: the longest timeout cuts no agent's target short, since each
-    # deployment has its own.
-    config = max((plan.config for plan in plans), key=lambda config: config.timeout or 0)
-    strategy = _HonchoStrategy(config, credentials, plans[0].observers)
     # Without LiteLLM's cooldowns every call begins at the primary, as Honcho's own calls do.
-    router = litellm.Router(model_list=deployments, num_retries=0, disable_cooldowns=True)
+    router = Router(model_list=models, num_retries=0, disable_cooldowns=True)
     strategy.register(router)
     return router
 
 
 class _HonchoStrategy(FallbackRoutingStrategy):
-    """Choose as the policy says, and complete what is chosen with what only the call knows."""
+    """Choose as the policy says, and complete the choice with what only the call knows."""
 
-    def __init__(self, config: Any, credentials: Mapping[str, Credential], observers: Any) -> None:
-        super().__init__(config, observers=observers)
-        self._credentials = credentials
+    def __init__(self, *args: Any, **kwargs: Any) -> None:
+        super().__init__(*args, **kwargs)
+        self.credentials: dict[str, Credential] = {}  # by deployment, where the key changes
 
     def get_available_deployment(self, *args: Any, **kwargs: Any) -> Any:
         return self._completed(super().get_available_deployment(*args, **kwargs), kwargs)
 
     async def async_get_available_deployment(self, *args: Any, **kwargs: Any) -> Any:
         deployment = await super().async_get_available_deployment(*args, **kwargs)
-        if deployment["model_info"]["id"] in self._credentials:  # may fetch a token
-            return await asyncio.to_thread(self._completed, deployment, kwargs)
-        return self._completed(deployment, kwargs)
+        if deployment["model_info"]["id"] not in self.credentials:
+            return self._completed(deployment, kwargs)
+        return await asyncio.to_thread(self._completed, deployment, kwargs)  # may fetch a token
 
     def _completed(self, deployment: dict[str, Any], kwargs: dict[str, Any]) -> dict[str, Any]:
-        params = dict(deployment["litellm_params"])
-        credential = self._credentials.get(deployment["model_info"]["id"])
+        params, request = dict(deployment["litellm_params"]), kwargs.get("request_kwargs") or {}
+        credential = self.credentials.get(deployment["model_info"]["id"])
         if credential is not None:
-            params["api_key"] = _key_of(credential)
-        request = kwargs.get("request_kwargs") or {}
-        # HON-012: the call's own limit counts, under whichever name; both at once are refused.
-        limits = [limit for name in _LENGTHS if (limit := request.pop(name, None)) is not None]
-        for name in _LENGTHS if limits else ():
-            if name in params:
-                params[name] = limits[0]
+            try:
+                params["api_key"] = credential.get()
+            except CredentialError:
+                credential.refresh()
+                params["api_key"] = credential.get()
+        # HON-012: the call's own limit counts, whatever its name; a provider refuses both names.
+        limits = [request.pop(name, None) for name in _LENGTHS]
+        for name in params.keys() & {*_LENGTHS}:
+            params[name] = limits[0] or limits[1] or params[name]
         return {**deployment, "litellm_params": params}
-
-
-def _key_of(credential: Credential) -> str:
-    try:
-        return str(credential.get())
-    except CredentialError:
-        credential.refresh()
-        return str(credential.get())
-
-
-def _has_key(agent: str, planned: PlannedTarget) -> bool:
-    if planned.key == "missing":
-        message = "%s: %s is left out, it has no key; set %s__OVERRIDES__API_KEY"
-        logger.warning(message, agent, planned.target.name, planned.env)
-    return planned.key != "missing"
 
 
 def _params(planned: PlannedTarget) -> dict[str, Any]:
@@ -133,24 +123,27 @@ def _params(planned: PlannedTarget) -> dict[str, Any]:
     provider, base_url = endpoint.wire, endpoint.base_url.rstrip("/")
     if provider == "gemini" and not _HAS_VERSION.search(base_url):
         base_url += "/v1beta"
-    fingerprint = getattr(target.credential, "fingerprint", None)
-    is_fixed = target.credential is not None and planned.key != "OAuth"
-    params: dict[str, Any] = {
+    credential = None if planned.key == "OAuth" else target.credential
+    # LiteLLM puts a field that it does not know into Anthropic's body, and extra_body as well.
+    params: dict[str, Any] = {} if provider != "anthropic" else {**endpoint.extra_body}
+    params |= {
         "model": f"{provider}/{target.model}",
         "api_base": base_url,
         # Never empty: LiteLLM would take OPENAI_API_KEY or its like, whatever the host.
-        "api_key": target.credential.get() if is_fixed else fingerprint,
+        "api_key": NO_KEY if credential is None else credential.get(),
         "timeout": endpoint.timeout,
+        "extra_headers": {**endpoint.extra_headers},
+        "allowed_openai_params": [*params, "thinking"] if provider == "anthropic" else [],
         # A call's own parameters go to every target; what its provider lacks is left out.
         "drop_params": True,
     }
-    if endpoint.extra_headers:
-        params["extra_headers"] = dict(endpoint.extra_headers)
     if provider != "anthropic":
-        params["extra_body"] = dict(endpoint.extra_body)
-    else:  # LiteLLM would send a field of that name; what it does not know it puts into the body
-        params |= endpoint.extra_body
-        params["allowed_openai_params"] = [*endpoint.extra_body, "thinking"]
+        params["extra_body"] = {**endpoint.extra_body}
+    if endpoint.extra_query:
+        message = (
+            "%s__OVERRIDES__PROVIDER_PARAMS__EXTRA_QUERY: LiteLLM has none; load_chat_models has"
+        )
+        logger.warning(message, planned.env)
     known, missing = known_to(provider, endpoint.transport, target.params)
     for name, value in known.items():
         spelled = _spelled(name, value, planned)
@@ -158,8 +151,6 @@ def _params(planned: PlannedTarget) -> dict[str, Any]:
             params |= spelled
         else:
             missing.append(name)
-    if endpoint.extra_query:  # LiteLLM would put it into the body
-        missing.append("overrides__provider_params__extra_query")
     for name in missing:
         transport = endpoint.transport
         logger.debug("%s__%s: %s has no such parameter", planned.env, name.upper(), transport)
@@ -170,7 +161,7 @@ def _spelled(name: str, value: Any, planned: PlannedTarget) -> dict[str, Any] | 
     """Return a parameter as LiteLLM takes it, or None where it has no such thing."""
     if name == "max_output_tokens":
         is_new = needs_completion_tokens(planned.target.model, planned.endpoint)
-        return {_LENGTHS[is_new]: value}
+        return {"max_completion_tokens" if is_new else "max_tokens": value}
     if name == "thinking_budget_tokens":
         is_off = value == 0 and planned.endpoint.wire == "anthropic"
         budget = {"type": "enabled", "budget_tokens": value}
@@ -187,10 +178,14 @@ def _spelled(name: str, value: Any, planned: PlannedTarget) -> dict[str, Any] | 
 def _passes(params: Mapping[str, Any], name: str, value: Any) -> bool:
     """Tell whether LiteLLM passes a parameter on, where it neither refuses nor drops it."""
     provider, _, model = params["model"].partition("/")
-    plain = {"model": model, "custom_llm_provider": provider, "drop_params": True}
-    plain["allowed_openai_params"] = params.get("allowed_openai_params")
+    plain: dict[str, Any] = {
+        "model": model,
+        "custom_llm_provider": provider,
+        "drop_params": True,
+        "allowed_openai_params": params["allowed_openai_params"],
+    }
     try:
-        mapped = litellm.get_optional_params(**plain, **{name: value})
-    except litellm.BadRequestError:
+        mapped = get_optional_params(**plain, **{name: value})
+    except BadRequestError:
         return False
-    return bool(mapped != litellm.get_optional_params(**plain))
+    return bool(mapped != get_optional_params(**plain))
