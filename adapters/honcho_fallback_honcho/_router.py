@@ -140,10 +140,8 @@ def _params(planned: PlannedTarget) -> dict[str, Any]:
     if provider != "anthropic":
         params["extra_body"] = {**endpoint.extra_body}
     if endpoint.extra_query:
-        message = (
-            "%s__OVERRIDES__PROVIDER_PARAMS__EXTRA_QUERY: LiteLLM has none; load_chat_models has"
-        )
-        logger.warning(message, planned.env)
+        name = f"{planned.env}__OVERRIDES__PROVIDER_PARAMS__EXTRA_QUERY"
+        logger.warning("%s: LiteLLM sends no query; use load_chat_models", name)
     known, missing = known_to(provider, endpoint.transport, target.params)
     for name, value in known.items():
         spelled = _spelled(name, value, planned)

@@ -1,4 +1,6 @@
-"""Honcho's settings as a LiteLLM Router: real requests on loopback, for each wire and both ways."""
+"""Honcho's settings as a LiteLLM Router: real requests on loopback, on each wire, both ways."""
+
+# ruff: noqa: E501 # one row of a table is one line
 
 from __future__ import annotations
 
@@ -49,12 +51,17 @@ AGENTS = [
 ]
 KEYS = {"LLM_OPENAI_API_KEY": "openai-key"}
 MODELS = {"openai": "gpt-5.4-mini", "anthropic": "claude-sonnet-4-6", "gemini": "gemini-2.5-flash"}
+PATHS = {
+    "openai": "chat/completions",
+    "anthropic": "v1/messages",
+    "gemini": "v1beta/models/gemini-2.5-flash:generateContent",
+}
 PAIRS = list(permutations(MODELS, 2))
 SENTINEL = "sk-sentinel-7f3a9c2e51"
 MESSAGES = [{"role": "user", "content": "hello"}]
 
 both_ways = pytest.mark.parametrize("is_async", [False, True], ids=["sync", "async"])
-pairs = pytest.mark.parametrize(("one", "two"), PAIRS, ids="-".join)
+pairs = pytest.mark.parametrize(("one", "two"), PAIRS, ids=[f"{one}-{two}" for one, two in PAIRS])
 
 
 @pytest.fixture(autouse=True)
@@ -152,14 +159,15 @@ def test_a_dead_primary_costs_one_request(
     router = load_router(chain(providers, one, two), observers=[listener])
     assert text_of(ask(router, is_async=is_async)) == "hello from backup"
     assert providers.order == ["primary", "backup"]
-    assert [providers[name].requests[0].key for name in providers.order] == [
-        "primary-key",
-        "backup-key",
-    ]
+    requests = [providers[name].requests[0] for name in providers.order]
+    assert [request.path for request in requests] == [PATHS[one], PATHS[two]]
+    assert [request.key for request in requests] == ["primary-key", "backup-key"]
     assert (listener.record.agent, listener.kinds) == ("deriver", ["overloaded", None])
     assert listener.record.answered_by == f"deriver/{two}/{MODELS[two]}"
     assert listener.record.attempts[1].wait == 0
-    assert listener.record.usage == (MESSAGE_COUNTS if two == "anthropic" else COUNTS)
+    usage = listener.record.usage
+    assert usage is not None
+    assert (MESSAGE_COUNTS if two == "anthropic" else COUNTS).items() <= usage.items()
 
 
 @both_ways
@@ -243,7 +251,7 @@ SHORT = {"MAX_OUTPUT_TOKENS": "99"}
         ("gemini", "gemini-2.5-flash", {"THINKING_EFFORT": "max"}, {"generationConfig": {"max_output_tokens": 2500}}, ["THINKING_EFFORT"]),
     ],
 )  # fmt: skip
-def test_parameters_on_the_wire(  # noqa: PLR0913 # a row of a table
+def test_parameters_on_the_wire(
     providers: ProviderServer,
     caplog: pytest.LogCaptureFixture,
     transport: str,
@@ -484,10 +492,15 @@ def test_no_secret_is_shown(providers: ProviderServer, caplog: pytest.LogCapture
 
 def test_options_that_litellm_leaves_no_room_for_are_refused() -> None:
     """The strategy's own error names the option and what to do."""
-    with pytest.raises(FallbackConfigError, match="connect_timeout.*set timeout instead"):
+    with pytest.raises(FallbackConfigError, match=r"connect_timeout.*set timeout instead"):
         load_router(KEYS, config=FallbackConfig.honcho(connect_timeout=3))
 
 
+COLD_PAIRS = {
+    "DERIVER": ("openai", "anthropic"),
+    "SUMMARY": ("anthropic", "openai"),
+    "DREAM_DEDUCTION": ("openai", "gemini"),
+}
 COLD = """
 import asyncio, os, sys
 os.environ["LITELLM_LOCAL_MODEL_COST_MAP"] = "True"
@@ -498,7 +511,7 @@ request = {"messages": [{"role": "user", "content": "hello"}]}
 for agent in ("deriver", "summary"):
     router.completion(model=agent, **request)
 asyncio.run(router.acompletion(model="dream.deduction", **request))
-print("new:", sorted({*sys.modules} - loaded))
+print("new:", sorted({*sys.modules} - loaded), flush=True)
 os._exit(0)  # LiteLLM leaves sessions open
 """
 
@@ -508,7 +521,7 @@ def test_the_first_switch_imports_nothing() -> None:
     with ProviderProcess() as server:
         server.control(providers={"primary": {"always": {"status": 503}}})
         environ = {**KEYS}
-        for agent, one, two in zip(("DERIVER", "SUMMARY", "DREAM_DEDUCTION"), ("openai", "anthropic", "openai"), ("anthropic", "openai", "gemini"), strict=True):  # fmt: skip
+        for agent, (one, two) in COLD_PAIRS.items():
             environ |= target(f"{agent}_MODEL_CONFIG", one, f"{server.url}/primary")
             environ |= target(f"{agent}_MODEL_CONFIG__FALLBACK", two, f"{server.url}/backup")
         environ["PYTHONPATH"] = ":".join(sys.path)
