@@ -40,7 +40,8 @@ def load_router(source: Mapping[str, str] | None = None, **options: Unpack[LoadO
 
     A group is called after its agent (``deriver``, ``dialectic.low``); its deployments are ranked
     as the agent's chain is, and a record calls them ``agent/transport/model``. A target without a
-    key is left out with a warning: LiteLLM would send the request all the same.
+    key is left out with a warning: LiteLLM would send the request all the same. A key that changes
+    (OAuth) is taken anew for each request.
 
     Args:
         source: Environment variables; default: those of the process at the time of the call.

@@ -12,7 +12,7 @@ _LATE = (
     "openai.resources.chat.completions",
     "openai.resources.embeddings",
     "anyio._backends._asyncio",
-    "fastapi.exceptions",  # where it is installed, LiteLLM looks whether an error is one of its own
+    "fastapi.exceptions",  # where it is installed: is the error one of FastAPI's?
     "httpcore",
     "httpcore._sync.http11",
     "httpcore._async.http11",

@@ -175,7 +175,7 @@ def test_a_dead_primary_costs_one_request(
 def test_streams_switch_and_tell_their_usage(
     providers: ProviderServer, one: str, two: str, is_async: bool
 ) -> None:
-    """HOM-051: a stream that cannot be opened is asked of the fallback; the record has tokens."""
+    """HON-068, HOM-051: a stream that cannot be opened is asked of the fallback; the record has tokens."""
     providers["primary"].fail(429)
     listener = Listener()
     router = load_router(chain(providers, one, two), observers=[listener])
@@ -200,7 +200,7 @@ def test_the_next_call_begins_at_the_primary(providers: ProviderServer, is_async
 
 @pytest.mark.parametrize("wire", ["openai", "anthropic"])
 def test_an_error_under_http_200_is_a_failure(providers: ProviderServer, wire: str) -> None:
-    """HOM-060: an error object in place of an answer goes to the fallback."""
+    """An error object in place of an answer goes to the fallback."""
     providers["primary"].reply(Reply(body={"error": {"message": "down", "code": 503}}))
     router = load_router(chain(providers, wire, "gemini"))
     assert text_of(ask(router)) == "hello from backup"
@@ -436,6 +436,18 @@ def test_strict_refuses_what_is_otherwise_a_warning() -> None:
         load_router({**KEYS, f"{F}__MODLE": "x"}, strict=True)
 
 
+def nous(providers: ProviderServer, portal: HTTPServer, folder: Path) -> dict[str, str]:
+    """Name a primary whose key comes from the portal."""
+    return {
+        f"{P}__TRANSPORT": "nous",
+        f"{P}__MODEL": "hermes",
+        "LLM_NOUS_BASE_URL": providers["primary"].url,
+        "NOUS_REFRESH_TOKEN": "rt-0",
+        "NOUS_OAUTH_STATE_PATH": str(folder / "state.json"),
+        "NOUS_PORTAL_BASE_URL": portal.url_for("").rstrip("/"),
+    }
+
+
 @both_ways
 def test_a_key_that_changes_is_taken_for_each_request(
     providers: ProviderServer,
@@ -444,20 +456,13 @@ def test_a_key_that_changes_is_taken_for_each_request(
     monkeypatch: pytest.MonkeyPatch,
     is_async: bool,
 ) -> None:
-    """HON-068: an OAuth key is fetched for the first request, kept, and renewed when it runs out."""
+    """An OAuth key is fetched for the first request, kept, and renewed when it runs out."""
     token = {"access_token": "at", "refresh_token": "rt", "expires_in": 3600}
     httpserver.expect_request("/api/oauth/token").respond_with_json(token)
     for number in (1, 2):
         key = {"api_key": f"agent-key-{number}", "expires_in": 7200}
         httpserver.expect_oneshot_request("/api/oauth/agent-key").respond_with_json(key)
-    environ = {
-        f"{P}__TRANSPORT": "nous",
-        f"{P}__MODEL": "hermes",
-        "LLM_NOUS_BASE_URL": providers["primary"].url,
-        "NOUS_REFRESH_TOKEN": "rt-0",
-        "NOUS_OAUTH_STATE_PATH": str(tmp_path / "state.json"),
-        "NOUS_PORTAL_BASE_URL": httpserver.url_for("").rstrip("/"),
-    }
+    environ = nous(providers, httpserver, tmp_path)
     router = load_router(KEYS | environ)
     assert not httpserver.log
     ask(router, is_async=is_async)
@@ -467,6 +472,21 @@ def test_a_key_that_changes_is_taken_for_each_request(
     ask(router, is_async=is_async)
     keys = [request.key for request in providers["primary"].requests]
     assert keys == ["agent-key-1", "agent-key-1", "agent-key-2"]
+
+
+@both_ways
+def test_a_key_that_cannot_be_fetched_is_a_failure_like_another(
+    providers: ProviderServer, httpserver: HTTPServer, tmp_path: Path, is_async: bool
+) -> None:
+    """Without a key no request is sent; a policy that leaves a 401 asks the fallback."""
+    httpserver.expect_request("/api/oauth/token").respond_with_json({}, status=400)
+    environ = nous(providers, httpserver, tmp_path)
+    environ |= target(F, "anthropic", providers["backup"].url)
+    listener = Listener()
+    router = load_router(KEYS | environ, config=FallbackConfig(), observers=[listener])
+    assert text_of(ask(router, is_async=is_async)) == "hello from backup"
+    assert providers.order == ["backup"]
+    assert listener.kinds == ["authentication", None]
 
 
 def test_no_secret_is_shown(providers: ProviderServer, caplog: pytest.LogCaptureFixture) -> None:
