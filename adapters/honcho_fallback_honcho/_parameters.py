@@ -2,10 +2,15 @@
 
 from __future__ import annotations
 
+import re
 from typing import TYPE_CHECKING, Any
+
+from honcho_fallback_honcho._slots import TRANSPORTS, same_origin
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
+
+    from honcho_fallback_honcho._endpoint import Endpoint
 
 # The attributes of Honcho's ModelConfig, of its fallback and of ConfiguredModelSettings alike.
 PARAMETERS = (
@@ -22,6 +27,8 @@ PARAMETERS = (
     "stop_sequences",
     "cache_policy",
 )
+# gpt-5 and later, o1, o3-mini and so on, also as gateways name them: openai/gpt-5.5. Not gpt-35.
+_REASONS = re.compile(r"(?:^|[/:])(?:gpt-[5-9](?!\d)|o\d(?![\d\w]))", re.IGNORECASE)
 _CACHE = ("mode", "ttl_seconds", "key_version")
 # OpenAI caches prefixes by itself; Gemini's cached content is made beforehand, by the caller.
 _MISSING = {
@@ -61,3 +68,14 @@ def known_to(
         missing.add("thinking_effort")  # it takes one of the two
     kept = {name: value for name, value in parameters.items() if name not in missing}
     return kept, sorted(missing & parameters.keys())
+
+
+def needs_completion_tokens(model: str, endpoint: Endpoint) -> bool:
+    """Tell whether a model of OpenAI's wire takes ``max_completion_tokens`` for its limit.
+
+    OpenAI's reasoning models refuse ``max_tokens`` wherever they are asked; many other servers
+    know no other name.
+    """
+    home = TRANSPORTS["openai"].base_url
+    is_at_openai = home is not None and same_origin(endpoint.base_url, home)
+    return endpoint.wire == "openai" and (is_at_openai or _REASONS.search(model) is not None)

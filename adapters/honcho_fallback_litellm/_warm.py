@@ -12,6 +12,7 @@ _LATE = (
     "openai.resources.chat.completions",
     "openai.resources.embeddings",
     "anyio._backends._asyncio",
+    "fastapi.exceptions",  # where it is installed: is the error one of FastAPI's?
     "httpcore",
     "httpcore._sync.http11",
     "httpcore._async.http11",
@@ -22,6 +23,7 @@ _LATE = (
     "litellm.litellm_core_utils.exception_mapping_utils",
     "litellm.integrations.otel.logger",
     "litellm.llms.anthropic.chat.handler",
+    "litellm.llms.vertex_ai.context_caching.vertex_ai_context_caching",
     "litellm.llms.vertex_ai.vertex_ai_partner_models.anthropic.transformation",
     "litellm.proxy.guardrails.exception_utils",
     "litellm.proxy.openai_files_endpoints.common_utils",

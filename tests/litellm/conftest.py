@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import inspect
 import os
 import threading
 import time
@@ -20,30 +19,18 @@ os.environ["LITELLM_LOCAL_MODEL_COST_MAP"] = "True"
 pytest.importorskip("litellm")
 
 # ruff: noqa: E402
-import litellm
 from litellm import Router
-from litellm.llms.custom_httpx.async_client_cleanup import close_litellm_async_clients
 
 from honcho_fallback_litellm import FallbackRoutingStrategy, warm_up
+from tests.helpers.litellm_runs import THEIRS, litellm_left_clean, run_async
 from tests.helpers.observers import ContentListener, Listener
 from tests.helpers.provider import ProviderServer
 from tests.helpers.redis_server import free_port, redis_server
 
 if TYPE_CHECKING:
-    from collections.abc import Coroutine, Iterator
+    from collections.abc import Iterator
 
     from honcho_fallback import FallbackConfig
-
-# Other people's warnings, which would become errors in the middle of LiteLLM's own error handling.
-THEIRS = (
-    "ignore::UserWarning:pydantic",
-    "ignore::DeprecationWarning:litellm",
-    "ignore:Router\\.:DeprecationWarning",
-    "ignore::DeprecationWarning:aiohttp",
-    # LiteLLM keeps its aiohttp sessions beyond the event loop they belong to.
-    "ignore:unclosed:ResourceWarning",
-    "ignore::pytest.PytestUnraisableExceptionWarning",
-)
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
@@ -112,20 +99,9 @@ def warmed() -> None:
 
 @pytest.fixture(autouse=True)
 def clean_litellm() -> Iterator[None]:
-    """Leave LiteLLM's global lists as they were: every Router adds to them."""
-    names = [name for name in vars(litellm) if name.endswith("callback") or name == "callbacks"]
-    before = {
-        name: list(value) for name in names if isinstance(value := getattr(litellm, name), list)
-    }
-    yield
-    for name, value in before.items():
-        getattr(litellm, name)[:] = value
-    cache = litellm.in_memory_llm_clients_cache
-    for client in cache.cache_dict.values():
-        close = getattr(client, "close", None)
-        if close is not None and not inspect.iscoroutinefunction(close):
-            close()
-    cache.flush_cache()
+    """Leave LiteLLM as it was."""
+    with litellm_left_clean():
+        yield
 
 
 @pytest.fixture
@@ -139,18 +115,6 @@ def providers() -> Iterator[ProviderServer]:
 def bench(providers: ProviderServer) -> Bench:
     """Make Routers over the scripted providers."""
     return Bench(providers)
-
-
-def run_async(coroutine: Coroutine[Any, Any, Any]) -> Any:
-    """Run in a loop of its own, and close what LiteLLM leaves open in it."""
-
-    async def inside() -> Any:
-        try:
-            return await coroutine
-        finally:
-            await close_litellm_async_clients()
-
-    return asyncio.run(inside())
 
 
 @pytest.fixture
