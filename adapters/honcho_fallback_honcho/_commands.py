@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
+from rich.console import Console
 
 from honcho_fallback import FallbackConfigError
 
@@ -39,9 +40,7 @@ def doctor(
     No key is shown. Exit status 1 where a fallback could not work or a key is missing.
     """
     with _clear_endings():
-        from rich.console import Console  # noqa: PLC0415 # see the module's docstring
-
-        from honcho_fallback_honcho._doctor import examine  # noqa: PLC0415 # as above
+        from honcho_fallback_honcho._doctor import examine  # noqa: PLC0415 # see above
 
         works = examine(Console(), env_file, toml, probe=probe)
     raise typer.Exit(0 if works else 1)
@@ -64,10 +63,8 @@ def dry_run(
 ) -> None:
     """Say who would be asked, in which order and after which waits; nobody is."""
     with _clear_endings():
-        from rich.console import Console  # noqa: PLC0415 # see the module's docstring
-
-        from honcho_fallback_honcho._dry_run import rehearse, show  # noqa: PLC0415 # as above
-        from honcho_fallback_honcho._policies import read_settings  # noqa: PLC0415 # as above
+        from honcho_fallback_honcho._dry_run import rehearse, show  # noqa: PLC0415 # see above
+        from honcho_fallback_honcho._policies import read_settings  # noqa: PLC0415 # see above
 
         settings = read_settings(None, toml, env_file)
         show(*rehearse(settings, agent, fail or [], preset), Console())

@@ -168,8 +168,10 @@ def _origin(path: tuple[str, ...], slot: Slot, sources: Sources) -> str:
 
 def _holds(tree: object, path: Sequence[str]) -> bool:
     for part in path:
-        table = cast("Mapping[str, object]", tree) if isinstance(tree, Mapping) else {}
-        tree = next((value for key, value in table.items() if key.lower() == part.lower()), "")
+        if not isinstance(tree, Mapping):
+            return False
+        table = {key.lower(): value for key, value in cast("Mapping[str, object]", tree).items()}
+        tree = table.get(part.lower(), "")
     return tree != ""
 
 
@@ -194,7 +196,7 @@ def _notices(settings: HonchoSettings) -> Iterator[_Line]:
 
 
 def _probed(planned: PlannedTarget) -> Probe:
-    from honcho_fallback_honcho import _chat_models  # noqa: PLC0415 # only a probe needs LangChain
+    from honcho_fallback_honcho._chat_models import chat_model  # noqa: PLC0415 # loads LangChain
     from honcho_fallback_langchain import FallbackChatModel  # noqa: PLC0415 # as above
 
     target, endpoint = planned.target, planned.endpoint
@@ -208,10 +210,7 @@ def _probed(planned: PlannedTarget) -> Probe:
     said, advice, began = _ANSWERED, "", perf_counter()
     try:
         model = FallbackChatModel(
-            _chat_models.chat_model(tiny),
-            credentials=[credential],
-            max_attempts=1,
-            timeout=seconds,
+            chat_model(tiny), credentials=[credential], max_attempts=1, timeout=seconds
         )
         model.invoke("Say ok.")
     except Exception as error:  # noqa: BLE001 # the report shows any error of a provider

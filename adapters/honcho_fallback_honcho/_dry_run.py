@@ -11,7 +11,7 @@ from honcho_fallback import FallbackConfig, FallbackConfigError, FallbackPolicy
 from honcho_fallback.testing import StatusError
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
+    from collections.abc import Callable, Mapping, Sequence
 
     from rich.console import Console
 
@@ -79,7 +79,7 @@ def show(record: CallRecord, end: str, console: Console) -> None:
     console.print(Text(end, "bold green" if record.answered_by else "bold red"))
 
 
-def _check_choice(option: str, choice: str, choices: dict[str, object]) -> None:
+def _check_choice(option: str, choice: str, choices: Mapping[str, object]) -> None:
     if choice not in choices:
         raise FallbackConfigError.about(
             option, f"got {choice!r}", f"choose from {', '.join(choices)}"
