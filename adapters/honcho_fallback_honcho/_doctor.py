@@ -13,12 +13,12 @@ from itertools import islice
 from pathlib import Path
 from textwrap import TextWrapper
 from time import perf_counter
-from typing import TYPE_CHECKING, NamedTuple, cast
+from typing import TYPE_CHECKING, Any, NamedTuple, cast
 
 from pydantic import BaseModel
 from rich.text import Text
 
-from honcho_fallback import FallbackError, classify
+from honcho_fallback import CredentialError, FallbackError, classify
 from honcho_fallback_honcho._policies import read_settings
 from honcho_fallback_honcho._slots import GLOBALS, NOUS_PORTAL, NOUS_STATE, NOUS_TOKEN
 from honcho_fallback_honcho._sources import import_extra
@@ -205,13 +205,15 @@ def _probed(planned: PlannedTarget) -> Probe:
     tiny_target = replace(target, params={**params, "max_output_tokens": _PROBE_TOKENS})
     seconds = min(_PROBE_SECONDS, endpoint.timeout)
     tiny = replace(planned, target=tiny_target, endpoint=replace(endpoint, timeout=seconds))
-    # A key that is set is the model's own; a credential that is asked for its key may refuse.
-    credential = target.credential if planned.key in {"OAuth", "missing"} else None
+    # A key that is set is the model's own, a token is fetched for the call.
+    credential = target.credential if planned.key == "OAuth" else None
     said, advice, began = _ANSWERED, "", perf_counter()
     try:
+        _check_key(planned)
         model = FallbackChatModel(
             chat_model(tiny), credentials=[credential], max_attempts=1, timeout=seconds
         )
+        began = perf_counter()  # by now the SDK is loaded
         model.invoke("Say ok.")
     except Exception as error:  # noqa: BLE001 # the report shows any error of a provider
         failure = classify(error)
@@ -221,6 +223,17 @@ def _probed(planned: PlannedTarget) -> Probe:
         advice = str(error) if is_ours else failure.next_action
     took = f"{(perf_counter() - began) * 1000:.0f} ms"
     return Probe(target.name, endpoint.host, took, said, advice)
+
+
+def _check_key(planned: PlannedTarget) -> None:
+    """Raise where there is no key: that says more than the refusal of a call without one."""
+    credential: Any = planned.target.credential
+    try:
+        credential.get()
+    except CredentialError:
+        if planned.key != "OAuth":
+            raise
+        credential.refresh()
 
 
 def _results(probes: Sequence[Probe]) -> Iterator[_Line]:

@@ -21,6 +21,8 @@ from honcho_fallback.cli._app import app
 if TYPE_CHECKING:
     from pathlib import Path
 
+    from pytest_httpserver import HTTPServer
+
     from tests.helpers.provider import ProviderServer
 
 pytest.importorskip("pydantic_settings")
@@ -273,9 +275,8 @@ def test_probe_asks_each_target_once(providers: ProviderServer) -> None:
     assert re.search(r"openai_compatible/two +127.0.0.1:\d+ +\d+ ms +authentication 401", output)
     assert "Check that the key is set" in output
     assert providers.order == ["one", "two"]
-    limits = ("max_tokens", "max_completion_tokens")
-    for request in providers.requests:
-        assert 16 in [request.body.get(name) for name in limits]
+    for body in (*providers["one"].bodies, *providers["two"].bodies):
+        assert 16 in {body.get("max_tokens"), body.get("max_completion_tokens")}
     assert SECRET not in output
 
 
@@ -300,6 +301,39 @@ def test_probe_asks_nobody_without_a_key(providers: ProviderServer) -> None:
     assert re.search(
         rf"anthropic/two .* authentication 401.*\n    {F}__OVERRIDES__API_KEY: not set", output
     )
+
+
+def test_probe_fetches_a_token_first(providers: ProviderServer, httpserver: HTTPServer) -> None:
+    """A target with OAuth is asked with the key that the portal mints."""
+    token, key = {"access_token": "at"}, {"api_key": "minted", "expires_in": 7200}
+    httpserver.expect_request("/api/oauth/token").respond_with_json(token)
+    httpserver.expect_request("/api/oauth/agent-key").respond_with_json(key)
+    providers["nous"].key = "minted"
+    status, output = run("doctor", "--probe", **with_oauth(providers, httpserver.url_for("")))
+    assert re.search(r"nous/hermes +\S+ +\d+ ms +answered\n", output)
+    assert (status, providers.order) == (0, ["nous", "one"])
+
+
+def test_probe_says_why_there_is_no_token(providers: ProviderServer) -> None:
+    """What the portal answered says more than that there is no token; nobody else is asked."""
+    status, output = run("doctor", "--probe", **with_oauth(providers, "http://127.0.0.1:1"))
+    assert "    http://127.0.0.1:1/api/oauth/token: URLError\n" in output
+    assert (status, providers.order) == (1, ["one"])
+    assert SECRET not in output
+
+
+def with_oauth(providers: ProviderServer, portal: str) -> dict[str, str]:
+    """Make the deriver's primary one that is asked with a token."""
+    return {
+        "LLM_OPENAI_BASE_URL": providers["one"].url,
+        "LLM_OPENAI_API_KEY": SECRET,
+        "LLM_NOUS_BASE_URL": providers["nous"].url,
+        "DERIVER_MODEL_CONFIG__TRANSPORT": "nous",
+        "DERIVER_MODEL_CONFIG__MODEL": "hermes",
+        "NOUS_REFRESH_TOKEN": SECRET,
+        "NOUS_PORTAL_BASE_URL": portal,
+        "NOUS_OAUTH_STATE_PATH": "state.json",
+    }
 
 
 @pytest.mark.parametrize(
