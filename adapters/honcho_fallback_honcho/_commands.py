@@ -77,8 +77,6 @@ def _clear_endings() -> Generator[None]:
     logger.addHandler(handler)
     try:
         yield
-    except KeyboardInterrupt:
-        raise typer.Exit(130) from None
     except (FallbackConfigError, ImportError) as error:
         field, colon, rest = str(error).partition(":")
         typer.echo(f"honcho-fallback: {_OPTION_OF.get(field, field)}{colon}{rest}", err=True)

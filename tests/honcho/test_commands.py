@@ -254,9 +254,9 @@ def test_wrong_input_gets_one_clear_line(
     assert len(output.splitlines()) == 1
 
 
-def answers(providers: ProviderServer, status: int = 401) -> dict[str, str]:
+def answers(providers: ProviderServer, status: int, error: str) -> dict[str, str]:
     """Put a primary that answers and a fallback that fails where the settings look."""
-    providers["two"].fail(status, message=SECRET, error="invalid_api_key")
+    providers["two"].fail(status, message=SECRET, error=error)
     return {
         "LLM_OPENAI_BASE_URL": providers["one"].url,
         "LLM_OPENAI_API_KEY": SECRET,
@@ -269,7 +269,7 @@ def answers(providers: ProviderServer, status: int = 401) -> dict[str, str]:
 
 def test_probe_asks_each_target_once(providers: ProviderServer) -> None:
     """A tiny request for every distinct target, nine agents or not, and what a failure means."""
-    status, output = run("doctor", "--probe", **answers(providers))
+    status, output = run("doctor", "--probe", **answers(providers, 401, "invalid_api_key"))
     assert status == 1
     assert re.search(r"openai/gpt-5.4-mini +127.0.0.1:\d+ +\d+ ms +answered\n", output)
     assert re.search(r"openai_compatible/two +127.0.0.1:\d+ +\d+ ms +authentication 401", output)
@@ -282,19 +282,47 @@ def test_probe_asks_each_target_once(providers: ProviderServer) -> None:
 
 def test_a_probe_that_is_answered_gives_status_0(providers: ProviderServer) -> None:
     """With every target answering there is nothing to complain about."""
-    environ = {name: value for name, value in answers(providers).items() if "FALLBACK" not in name}
+    environ = answers(providers, 401, "invalid_api_key")
+    environ = {name: value for name, value in environ.items() if "FALLBACK" not in name}
     assert run("doctor", "--probe", **environ)[0] == 0
 
 
 def test_a_failure_that_may_pass_is_probed_once(providers: ProviderServer) -> None:
     """A probe is one request: no SDK and no policy asks again after a 503."""
-    assert run("doctor", "--probe", **answers(providers, 503))[0] == 1
+    assert run("doctor", "--probe", **answers(providers, 503, "overloaded"))[0] == 1
     assert providers.order == ["one", "two"]
+
+
+def test_probe_leaves_room_to_answer(providers: ProviderServer) -> None:
+    """A budget for thinking is left out, since a provider refuses one above the tiny answer."""
+    environ = answers(providers, 400, "invalid_request_error") | {
+        f"{F}__TRANSPORT": "anthropic",
+        f"{F}__THINKING_BUDGET_TOKENS": "2048",
+        f"{F}__STOP_SEQUENCES": '["END"]',
+    }
+    run("doctor", "--probe", **environ)
+    (body,) = providers["two"].bodies
+    assert body["max_tokens"] == 16
+    assert body["stop_sequences"] == ["END"]
+    assert "thinking" not in body
+
+
+def test_probe_waits_20_seconds_or_as_long_as_the_target_allows(providers: ProviderServer) -> None:
+    """OpenAI's SDK tells the server how long it waits: the shorter one of the two."""
+    environ = answers(providers, 500, "api_error")
+    environ[f"{F}__OVERRIDES__PROVIDER_PARAMS__TIMEOUT"] = "7"
+    run("doctor", "--probe", **environ)
+    for name, seconds in {"one": 20, "two": 7}.items():
+        (request,) = providers[name].requests
+        assert float(request.headers["x-stainless-read-timeout"]) == seconds
 
 
 def test_probe_asks_nobody_without_a_key(providers: ProviderServer) -> None:
     """A missing key is named beside its target, and no request is sent."""
-    environ = answers(providers) | {f"{F}__TRANSPORT": "anthropic", f"{F}__API_KEY": ""}
+    environ = answers(providers, 401, "invalid_api_key") | {
+        f"{F}__TRANSPORT": "anthropic",
+        f"{F}__API_KEY": "",
+    }
     status, output = run("doctor", "--probe", **environ)
     assert status == 1
     assert providers.order == ["one"]
