@@ -52,7 +52,7 @@ class Probe(NamedTuple):
     target: str
     host: str
     took: str
-    said: str
+    result: str
     advice: str
 
 
@@ -69,7 +69,7 @@ def examine(console: Console, env_file: Path | None, toml: Path | None, *, probe
         distinct = {one.target.identity: one for agent in settings.agents for one in agent.chain}
         probes = [_probed(planned) for planned in distinct.values()]
         _print(console, _results(probes))
-        works = works and all(one.said == _ANSWERED for one in probes)
+        works = works and all(one.result == _ANSWERED for one in probes)
     with_fallback = sum(len(agent.chain) > 1 for agent in settings.agents)
     count = f"{with_fallback} of {len(settings.agents)} agents have a fallback."
     _print(console, [_BLANK, (count, "bold"), (_RETRIES, "")])
@@ -106,7 +106,7 @@ def _files(
 def _chains(settings: HonchoSettings) -> Iterator[_Line]:
     planned = [one for agent in settings.agents for one in agent.chain]
     head, *rows = _aligned(
-        [("asked  ", "target", "host", "key", "timeout"), *map(_cells, planned)]
+        [("asked  ", "target", "key", "timeout", "host"), *map(_cells, planned)]
     )
     yield _BLANK
     yield head, "dim"
@@ -123,9 +123,8 @@ def _chains(settings: HonchoSettings) -> Iterator[_Line]:
 
 
 def _cells(planned: PlannedTarget) -> tuple[str, ...]:
-    asked = "then" if planned.path else "first"
-    endpoint = planned.endpoint
-    return asked, planned.target.name, endpoint.host, planned.key, f"{endpoint.timeout:g} s"
+    order, endpoint = "then" if planned.path else "first", planned.endpoint
+    return order, planned.target.name, planned.key, f"{endpoint.timeout:g} s", endpoint.host
 
 
 def _steps(agent: AgentSettings, rows: Iterable[str]) -> list[_Line]:
@@ -207,7 +206,7 @@ def _probed(planned: PlannedTarget) -> Probe:
     tiny = replace(planned, target=tiny_target, endpoint=replace(endpoint, timeout=seconds))
     # A key that is set is the model's own, a token is fetched for the call.
     credential = target.credential if planned.key == "OAuth" else None
-    said, advice, began = _ANSWERED, "", perf_counter()
+    result, advice, began = _ANSWERED, "", perf_counter()
     try:
         _check_key(planned)
         model = FallbackChatModel(
@@ -218,11 +217,11 @@ def _probed(planned: PlannedTarget) -> Probe:
     except Exception as error:  # noqa: BLE001 # the report shows any error of a provider
         failure = classify(error)
         facts = (failure.kind.value, failure.status, failure.error)
-        said = " ".join(str(fact) for fact in facts if fact)
+        result = " ".join(str(fact) for fact in facts if fact)
         is_ours = isinstance(error, FallbackError | ImportError)
         advice = str(error) if is_ours else failure.next_action
     took = f"{(perf_counter() - began) * 1000:.0f} ms"
-    return Probe(target.name, endpoint.host, took, said, advice)
+    return Probe(target.name, endpoint.host, took, result, advice)
 
 
 def _check_key(planned: PlannedTarget) -> None:
@@ -237,11 +236,11 @@ def _check_key(planned: PlannedTarget) -> None:
 
 
 def _results(probes: Sequence[Probe]) -> Iterator[_Line]:
-    head, *rows = _aligned([("probed", "host", "took", "said"), *(one[:4] for one in probes)])
+    head, *rows = _aligned([("probed", "host", "took", "result"), *(one[:4] for one in probes)])
     yield _BLANK
     yield head, "dim"
     for probe, row in zip(probes, rows, strict=True):
-        yield row, "green" if probe.said == _ANSWERED else "red"
+        yield row, "green" if probe.result == _ANSWERED else "red"
         if probe.advice:
             yield f"    {probe.advice}", ""
 
