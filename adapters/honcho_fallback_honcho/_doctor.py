@@ -1,92 +1,147 @@
-"""The doctor: each agent's chain, where it came from, and what could not work."""
+"""The doctor: each agent's chain, where it came from, and what could not work.
+
+Lines are aligned here and wrapped between words: the name of a variable that a table has folded
+can be neither searched for nor copied.
+"""
 
 from __future__ import annotations
 
+import json
+from collections.abc import Mapping
+from dataclasses import replace
+from itertools import islice
+from pathlib import Path
+from textwrap import TextWrapper
 from time import perf_counter
 from typing import TYPE_CHECKING, Any, NamedTuple, cast
 
 from pydantic import BaseModel
-from rich.table import Table
 from rich.text import Text
 
-from honcho_fallback import FallbackError, classify
-from honcho_fallback_honcho._slots import GLOBALS
+from honcho_fallback import CredentialError, FallbackError, classify
+from honcho_fallback_honcho._policies import read_settings
+from honcho_fallback_honcho._slots import GLOBALS, NOUS_PORTAL, NOUS_STATE, NOUS_TOKEN
+from honcho_fallback_honcho._sources import import_extra
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator, Mapping
+    from collections.abc import Iterable, Iterator, Sequence
 
     from rich.console import Console
 
-    from honcho_fallback_honcho._chain import PlannedTarget
-    from honcho_fallback_honcho._policies import AgentSettings, HonchoSettings
+    from honcho_fallback_honcho._chain import AgentSettings, PlannedTarget
     from honcho_fallback_honcho._model_settings import Section
-    from honcho_fallback_honcho._notices import Notice
+    from honcho_fallback_honcho._policies import HonchoSettings
     from honcho_fallback_honcho._slots import Slot
     from honcho_fallback_honcho._sources import Sources
 
-_HEADS = ("agent", "asked", "target", "host", "key", "timeout")
+_Line = tuple[str, str]  # the text, without markup, and one of rich's styles
+
+_BLANK: _Line = ("", "")
 _STYLES = {"note": "dim", "ignored": "yellow"}
-_PROBE_SECONDS = 20.0
+_DOTENV_IS_OFF = {"1", "true", "t", "yes", "y"}  # python-dotenv's own words
+_PROBE_SECONDS, _PROBE_TOKENS, _ANSWERED = 20.0, 16, "answered"
+_RETRIES = (
+    "Chat models of load_chat_models() retry nothing by themselves; a client that Honcho makes "
+    "itself sends up to 3 requests per attempt, unless it has max_retries=0."
+)
 
 
 class Probe(NamedTuple):
-    """Hold the result of one tiny request.
-
-    Args:
-        target: The target's name.
-        host: Where it went.
-        problem: Kind of failure and class, or empty.
-        advice: What to do, or empty.
-        seconds: How long it took.
-    """
+    """Hold the result of one tiny request, in words."""
 
     target: str
     host: str
-    problem: str
+    took: str
+    result: str
     advice: str
-    seconds: float
 
 
-def examine(settings: HonchoSettings, console: Console, *, probe: bool) -> int:
-    """Print the chains and what is wrong with them; return the exit status."""
-    _show_chains(settings, console)
-    _show_origins(settings, console)
-    _show_notices(settings.notices, console)
-    broken = any(notice.breaks_fallback or notice.kind == "key" for notice in settings.notices)
+def examine(console: Console, env_file: Path | None, toml: Path | None, *, probe: bool) -> bool:
+    """Print the chains and what is wrong with them; tell whether everything could work."""
     if probe:
-        probes = [_probed(planned) for planned in _distinct(settings.agents)]
-        _show_probes(probes, console)
-        broken = broken or any(one.problem for one in probes)
+        import_extra("langchain_core", "providers")
+    settings = read_settings(None, toml, env_file)
+    sources = settings.sources
+    _print(console, _files(sources.environ, env_file, toml))
+    _print(console, (*_chains(settings), *_values_for_all(sources), *_notices(settings)))
+    works = not any(one.breaks_fallback or one.kind == "key" for one in settings.notices)
+    if probe:
+        distinct = {one.target.identity: one for agent in settings.agents for one in agent.chain}
+        probes = [_probed(planned) for planned in distinct.values()]
+        _print(console, _results(probes))
+        works = works and all(one.result == _ANSWERED for one in probes)
     with_fallback = sum(len(agent.chain) > 1 for agent in settings.agents)
-    console.print()
-    console.print(
-        Text(f"{with_fallback} of {len(settings.agents)} agents have a fallback.", style="bold")
-    )
-    console.print(
-        Text(
-            "The SDKs' own retries: off in clients of build_client(); an SDK client that Honcho "
-            "makes itself sends up to 3 requests per attempt unless it has max_retries=0."
-        )
-    )
-    if broken:
-        console.print(Text("Something could not work, see above.", style="bold red"))
-    return int(broken)
+    count = f"{with_fallback} of {len(settings.agents)} agents have a fallback."
+    _print(console, [_BLANK, (count, "bold"), (_RETRIES, "")])
+    if not works:
+        _print(console, [("Something could not work, see above.", "bold red")])
+    return works
 
 
-def origin(path: tuple[str, ...], slot: Slot, sources: Sources) -> str:
-    """Say where a value of an agent's model came from."""
-    for depth in range(len(path), -1, -1):
-        name = "__".join((slot.env, *path[:depth])).upper()
-        if name in sources.environ:
-            return name if depth == len(path) else f"{name} (JSON)"
-    if slot.toml[:2] == ("dialectic", "levels"):
-        for name in (f"DIALECTIC_LEVELS__{slot.toml[2]}".upper(), "DIALECTIC_LEVELS"):
-            if name in sources.environ:
-                return f"{name} (JSON)"
-    table = (*slot.toml, *path[:-1])
-    return (
-        f"config.toml [{'.'.join(table)}]" if _in_file(sources.toml, (*slot.toml, *path)) else ""
+def _print(console: Console, lines: Iterable[_Line]) -> None:
+    wrapper = TextWrapper(
+        console.width, subsequent_indent="    ", break_long_words=False, break_on_hyphens=False
     )
+    for text, style in lines:
+        for piece in wrapper.wrap(text) or [""]:
+            console.print(Text(piece, style), soft_wrap=True)
+
+
+def _files(
+    environ: Mapping[str, str], env_file: Path | None, toml: Path | None
+) -> Iterator[_Line]:
+    files = [str(file) for file in (env_file, toml) if file is not None]
+    yield f"Read: {', '.join(['the environment', *files])}.", ""
+    unread: dict[str, tuple[str, Path | None]] = {}
+    if environ.get("PYTHON_DOTENV_DISABLED", "").casefold() not in _DOTENV_IS_OFF:
+        unread[".env"] = "--env-file", env_file
+    if "HONCHO_CONFIG_TOML_DISABLED" not in environ:
+        unread["config.toml"] = "--toml", toml
+    for name, (option, file) in unread.items():
+        if Path(name).is_file() and not (file is not None and file.samefile(name)):
+            what = f"Not read: {name} in this folder, which Honcho reads when it is started here"
+            yield f"{what}; {option} {name} reads it.", "yellow"
+
+
+def _chains(settings: HonchoSettings) -> Iterator[_Line]:
+    planned = [one for agent in settings.agents for one in agent.chain]
+    head, *rows = _aligned(
+        [("asked  ", "target", "key", "timeout", "host"), *map(_cells, planned)]
+    )
+    yield _BLANK
+    yield head, "dim"
+    # Agents that ask the same are shown once, together.
+    blocks: dict[tuple[_Line, ...], list[str]] = {}
+    following = iter(rows)
+    for agent in settings.agents:
+        steps = _steps(agent, islice(following, len(agent.chain)))
+        lines = (*steps, *_origins(agent.slot, settings.sources))
+        blocks.setdefault(lines, []).append(agent.slot.name)
+    for lines, agents in blocks.items():
+        yield ", ".join(agents), "bold"
+        yield from lines
+
+
+def _cells(planned: PlannedTarget) -> tuple[str, ...]:
+    order, endpoint = "then" if planned.path else "first", planned.endpoint
+    return order, planned.target.name, planned.key, f"{endpoint.timeout:g} s", endpoint.host
+
+
+def _steps(agent: AgentSettings, rows: Iterable[str]) -> list[_Line]:
+    """Return the agent's targets and what was ignored among them, in the order of the chain."""
+    steps = [(len(one.path), row, "") for one, row in zip(agent.chain, rows, strict=True)]
+    for notice in agent.ignored:
+        depth = notice.name.count("__FALLBACK")
+        steps.append((depth, f"  ignored  {notice.name}: {notice.problem}", "yellow"))
+    return [(text, style) for _, text, style in sorted(steps)]
+
+
+def _origins(slot: Slot, sources: Sources) -> Iterator[_Line]:
+    for path in _leaves(sources.model_of(slot)):
+        # An alias is written otherwise than the field that it fills.
+        alias = (*path[:-1], "reasoning_effort")
+        source = _origin(path, slot, sources) or _origin(alias, slot, sources)
+        yield f"  {'.'.join(path)} from {source}", "dim"
 
 
 def _leaves(settings: Section, path: tuple[str, ...] = ()) -> Iterator[tuple[str, ...]]:
@@ -98,106 +153,98 @@ def _leaves(settings: Section, path: tuple[str, ...] = ()) -> Iterator[tuple[str
             yield (*path, name)
 
 
-def _show_origins(settings: HonchoSettings, console: Console) -> None:
-    table = Table(box=None, padding=(0, 1), pad_edge=False)
-    for head in ("agent", "value", "from"):
-        table.add_column(head, style="dim", overflow="fold")
-    sources = settings.sources
-    for agent in settings.agents:
-        for path in _leaves(sources.model_of(agent.slot)):
-            # An alias is written otherwise than the field that it fills.
-            source = origin(path, agent.slot, sources) or origin(
-                (*path[:-1], "reasoning_effort"), agent.slot, sources
-            )
-            table.add_row(Text(agent.slot.name), Text(".".join(path)), Text(source))
-    named = [name for name in GLOBALS if name in sources.environ]
-    for name in named:
-        table.add_row(Text("all"), Text(name.removeprefix("LLM_").lower()), Text(name))
-    for key in sources.toml.get("llm", {}):
-        if f"LLM_{key}".upper() not in named:
-            table.add_row(Text("all"), Text(key), Text("config.toml [llm]"))
-    console.print()
-    if table.row_count:
-        console.print(table)
-    console.print(Text("Everything else is Honcho's default.", style="dim"))
+def _origin(path: tuple[str, ...], slot: Slot, sources: Sources) -> str:
+    """Name the variable or the table that a value of an agent's model came from, or nothing."""
+    names = (*slot.env.split("__"), *path)
+    for depth in range(len(names), 0, -1):
+        name, below = "__".join(names[:depth]).upper(), names[depth:]
+        value = sources.environ.get(name)
+        if value is not None and (not below or _holds(json.loads(value), below)):
+            return f"{name} (JSON)" if below else name
+    table = ".".join((*slot.toml, *path[:-1]))
+    return f"config.toml [{table}]" if _holds(sources.toml, (*slot.toml, *path)) else ""
 
 
-def _in_file(file: Mapping[str, Any], path: Iterable[str]) -> bool:
-    table: Any = file
+def _holds(tree: object, path: Sequence[str]) -> bool:
     for part in path:
-        lowered = {str(k).lower(): v for k, v in table.items()} if hasattr(table, "items") else {}
-        if part.lower() not in lowered:
+        if not isinstance(tree, Mapping):
             return False
-        table = lowered[part.lower()]
-    return True
+        table = {key.lower(): value for key, value in cast("Mapping[str, object]", tree).items()}
+        tree = table.get(part.lower(), "")
+    return tree != ""
 
 
-def _show_chains(settings: HonchoSettings, console: Console) -> None:
-    table = Table(box=None, padding=(0, 1), pad_edge=False)
-    for head in _HEADS:
-        table.add_column(head, style="dim", overflow="fold")
-    for agent in settings.agents:
-        for position, planned in enumerate(agent.chain):
-            endpoint = planned.endpoint
-            needs = "missing" if endpoint.needs_key else "not needed"
-            table.add_row(
-                Text(agent.slot.name if position == 0 else "", style="bold"),
-                Text("first" if position == 0 else "then"),
-                Text(planned.target.name),
-                Text(endpoint.host),
-                Text("set" if endpoint.api_key else needs),
-                Text(f"{endpoint.timeout:g} s"),
-            )
-    console.print(table)
+def _values_for_all(sources: Sources) -> Iterator[_Line]:
+    environ, fields = sources.environ, sources.tree.model_fields_set
+    yield _BLANK
+    for name in (*GLOBALS, NOUS_TOKEN, NOUS_STATE, NOUS_PORTAL):
+        if name in environ or name.lower() in fields:
+            source = name if name in environ else "config.toml [llm]"
+            yield f"all agents: {name.removeprefix('LLM_').lower()} from {source}", "dim"
+    yield "Everything else is Honcho's default.", "dim"
 
 
-def _show_notices(notices: Iterable[Notice], console: Console) -> None:
-    for notice in notices:
-        agents = f" ({', '.join(notice.agents)})" if notice.agents else ""
+def _notices(settings: HonchoSettings) -> Iterator[_Line]:
+    for notice in settings.notices:
+        is_for_all = len(notice.agents) == len(settings.agents)
+        agents = "all agents" if is_for_all else ", ".join(notice.agents)
         style = "red" if notice.breaks_fallback else _STYLES.get(notice.kind, "red")
-        console.print()
-        console.print(Text(f"{notice.name}: {notice.problem}{agents}", style=style))
-        console.print(Text(f"  {notice.fix}"))
-
-
-def _distinct(agents: Iterable[AgentSettings]) -> list[PlannedTarget]:
-    planned = {(one.target.model, one.endpoint): one for agent in agents for one in agent.chain}
-    return list(planned.values())
+        yield _BLANK
+        yield f"{notice.name}: {notice.problem}{f' ({agents})' if agents else ''}", style
+        yield f"  {notice.fix}", ""
 
 
 def _probed(planned: PlannedTarget) -> Probe:
-    from honcho_fallback import FallbackConfig, FallbackPolicy  # noqa: PLC0415 # with the SDKs
-    from honcho_fallback.settings import honcho_call  # noqa: PLC0415 # only a probe needs it
+    from honcho_fallback_honcho._chat_models import chat_model  # noqa: PLC0415 # loads LangChain
+    from honcho_fallback_langchain import FallbackChatModel  # noqa: PLC0415 # as above
 
-    seconds = min(_PROBE_SECONDS, planned.endpoint.timeout)
-    policy = FallbackPolicy(
-        [planned.target], FallbackConfig(max_attempts=1, timeout=seconds), agent="doctor"
-    )
-    began, problem, advice = perf_counter(), "", ""
+    target, endpoint = planned.target, planned.endpoint
+    # A budget for thinking that leaves no room to answer would be refused.
+    params = {k: v for k, v in target.params.items() if k != "thinking_budget_tokens"}
+    tiny_target = replace(target, params={**params, "max_output_tokens": _PROBE_TOKENS})
+    seconds = min(_PROBE_SECONDS, endpoint.timeout)
+    tiny = replace(planned, target=tiny_target, endpoint=replace(endpoint, timeout=seconds))
+    # A key that is set is the model's own, a token is fetched for the call.
+    credential = target.credential if planned.key == "OAuth" else None
+    result, advice, began = _ANSWERED, "", perf_counter()
     try:
-        honcho_call(policy, [{"role": "user", "content": "Say ok."}], max_tokens=16)
-    except ImportError as error:
-        problem, advice = "no SDK", str(error)
-    except FallbackError as error:
-        problem, advice = type(error).__name__, "see above"
+        _check_key(planned)
+        model = FallbackChatModel(
+            chat_model(tiny), credentials=[credential], max_attempts=1, timeout=seconds
+        )
+        began = perf_counter()  # by now the SDK is loaded
+        model.invoke("Say ok.")
     except Exception as error:  # noqa: BLE001 # the report shows any error of a provider
         failure = classify(error)
         facts = (failure.kind.value, failure.status, failure.error)
-        problem = " ".join(str(fact) for fact in facts if fact)
-        advice = failure.next_action
-    spent = perf_counter() - began
-    return Probe(planned.target.name, planned.endpoint.host, problem, advice, spent)
+        result = " ".join(str(fact) for fact in facts if fact)
+        is_ours = isinstance(error, FallbackError | ImportError)
+        advice = str(error) if is_ours else failure.next_action
+    took = f"{(perf_counter() - began) * 1000:.0f} ms"
+    return Probe(target.name, endpoint.host, took, result, advice)
 
 
-def _show_probes(probes: Iterable[Probe], console: Console) -> None:
-    console.print()
-    table = Table(box=None, padding=(0, 1), pad_edge=False)
-    for head in ("probed", "host", "said", "ms", "what to do"):
-        table.add_column(head, style="dim", overflow="fold")
-    for probe in probes:
-        result = Text(probe.problem or "answered", style="red" if probe.problem else "green")
-        milliseconds = Text(f"{probe.seconds * 1000:.0f}")
-        table.add_row(
-            Text(probe.target), Text(probe.host), result, milliseconds, Text(probe.advice)
-        )
-    console.print(table)
+def _check_key(planned: PlannedTarget) -> None:
+    """Raise where there is no key: that says more than the refusal of a call without one."""
+    credential: Any = planned.target.credential
+    try:
+        credential.get()
+    except CredentialError:
+        if planned.key != "OAuth":
+            raise
+        credential.refresh()
+
+
+def _results(probes: Sequence[Probe]) -> Iterator[_Line]:
+    head, *rows = _aligned([("probed", "host", "took", "result"), *(one[:4] for one in probes)])
+    yield _BLANK
+    yield head, "dim"
+    for probe, row in zip(probes, rows, strict=True):
+        yield row, "green" if probe.result == _ANSWERED else "red"
+        if probe.advice:
+            yield f"    {probe.advice}", ""
+
+
+def _aligned(rows: Sequence[tuple[str, ...]]) -> list[str]:
+    widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
+    return ["  " + "  ".join(map(str.ljust, row, widths)).rstrip() for row in rows]

@@ -2,22 +2,23 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING
 
 from rich.table import Table
 from rich.text import Text
 
-from honcho_fallback import FallbackConfig, FallbackConfigError, FallbackPolicy, classify
-from honcho_fallback.cli._facts import Facts, ProviderError, without_log_lines
+from honcho_fallback import FallbackConfig, FallbackConfigError, FallbackPolicy
+from honcho_fallback.testing import StatusError
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
+    from collections.abc import Callable, Mapping, Sequence
 
     from rich.console import Console
 
+    from honcho_fallback import CallRecord
     from honcho_fallback_honcho._policies import HonchoSettings
 
-PRESETS: dict[str, Callable[[], FallbackConfig]] = {
+_PRESETS: dict[str, Callable[[], FallbackConfig]] = {
     "honcho": FallbackConfig.honcho,
     "default": FallbackConfig,
     "resilient": FallbackConfig.resilient,
@@ -30,86 +31,59 @@ _WORDS: dict[str, Callable[[], Exception]] = {
 }
 
 
-class PlannedRequest(NamedTuple):
-    """Hold one request that would be made.
-
-    Args:
-        target: The target's name.
-        wait: Seconds before the request.
-        result: The target's answer or failure, in a few words.
-    """
-
-    target: str
-    wait: float
-    result: str
-
-
-class DryRun(NamedTuple):
-    """Hold a call that was not made.
-
-    Args:
-        requests: The requests in order.
-        end: How it would end, in words.
-        answered: Whether a target would answer.
-    """
-
-    requests: tuple[PlannedRequest, ...]
-    end: str
-    answered: bool
-
-
-def plan(settings: HonchoSettings, agent: str, fails: Sequence[str], preset: str) -> DryRun:
-    """Ask a real run of the agent's policy what it would do."""
+def rehearse(
+    settings: HonchoSettings, agent: str, outcomes: Sequence[str], preset: str
+) -> tuple[CallRecord, str]:
+    """Ask a real run of the agent's policy what it would do, and say how the call would end."""
     chains = {one.slot.name: one.chain for one in settings.agents}
-    if agent not in chains:
-        raise FallbackConfigError.about(
-            "--agent", f"got {agent!r}", f"choose from {', '.join(chains)}"
-        )
-    if preset not in PRESETS:
-        raise FallbackConfigError.about(
-            "--preset", f"got {preset!r}", f"choose from {', '.join(PRESETS)}"
-        )
-    errors = [_error(outcome) for outcome in fails]
+    _check_choice("--agent", agent, chains)
+    _check_choice("--preset", preset, _PRESETS)
     targets = [planned.target for planned in chains[agent]]
+    errors = [_error(outcome) for outcome in outcomes]
     if len(errors) > len(targets):
         raise FallbackConfigError.about(
             "--fail", f"given {len(errors)} times", f"{agent} has {len(targets)} targets"
         )
-    policy = FallbackPolicy(targets, PRESETS[preset](), agent=agent)
+    errors += [None] * (len(targets) - len(errors))
+    policy = FallbackPolicy(targets, _PRESETS[preset](), agent=agent)
     run = policy.start(turn=policy.turn())
-    requests: list[PlannedRequest] = []
     attempt = run.attempt
-    with without_log_lines():
-        while True:
-            error = errors[attempt.position] if attempt.position < len(errors) else None
-            if error is None:
-                run.succeed()
-                requests.append(PlannedRequest(attempt.target.name, attempt.wait, "answers"))
-                end = f"{attempt.target.name} answers."
-                return DryRun(tuple(requests), end, answered=True)
-            failure = classify(error)
-            result = " ".join(str(fact) for fact in (failure.status, failure.kind.value) if fact)
-            requests.append(PlannedRequest(attempt.target.name, attempt.wait, result))
-            try:
-                attempt = run.fail(error)
-            except Exception as raised:  # noqa: BLE001 # the dry run shows any end
-                end = f"Nobody answers: {run.record.outcome}, the caller gets {_name(raised)}."
-                return DryRun(tuple(requests), end, answered=False)
+    try:
+        while (error := errors[attempt.position]) is not None:
+            attempt = run.fail(error)
+            while run.pending is not None:  # a fresh token, a new connection: it would succeed
+                attempt = run.resume()
+    except Exception as raised:  # noqa: BLE001 # the dry run shows any end
+        what = "the provider's own error" if raised in errors else type(raised).__name__
+        return run.record, f"Nobody answers: {run.outcome}, the caller gets {what}."
+    run.succeed()
+    return run.record, f"{attempt.target.name} answers."
 
 
-def show(dry_run: DryRun, console: Console) -> None:
+def show(record: CallRecord, end: str, console: Console) -> None:
     """Print it for a person."""
     table = Table(box=None, padding=(0, 1), pad_edge=False)
     for head in ("", "asked", "after", "says"):
         table.add_column(head, style="dim", overflow="fold")
-    for number, request in enumerate(dry_run.requests, start=1):
-        style = "green" if request.result == "answers" else "red"
-        wait = Text(f"{request.wait:.2f} s" if request.wait else "0 s")
-        table.add_row(
-            Text(str(number)), Text(request.target), wait, Text(request.result, style=style)
-        )
+    for number, attempt in enumerate(record.attempts, start=1):
+        failed_with = " ".join(str(fact) for fact in (attempt.status, attempt.kind) if fact)
+        style = "red" if failed_with else "green"
+        says = Text.assemble((failed_with or "answers", style))
+        if attempt.note:
+            says.append(f" ({attempt.note})")
+        wait = f"{attempt.wait:.2f} s" if attempt.wait else "0 s"
+        table.add_row(Text(str(number)), Text(attempt.target), Text(wait), says)
+    for name, why in record.untried:
+        table.add_row(Text("-"), Text(name), Text(""), Text(f"never asked: {why}"))
     console.print(table)
-    console.print(Text(dry_run.end, style="bold green" if dry_run.answered else "bold red"))
+    console.print(Text(end, "bold green" if record.answered_by else "bold red"))
+
+
+def _check_choice(option: str, choice: str, choices: Mapping[str, object]) -> None:
+    if choice not in choices:
+        raise FallbackConfigError.about(
+            option, f"got {choice!r}", f"choose from {', '.join(choices)}"
+        )
 
 
 def _error(outcome: str) -> Exception | None:
@@ -118,12 +92,7 @@ def _error(outcome: str) -> Exception | None:
     if outcome in _WORDS:
         return _WORDS[outcome]()
     if outcome.isascii() and outcome.isdigit() and 400 <= int(outcome) <= 599:
-        return ProviderError(Facts(status=int(outcome)))
+        return StatusError(int(outcome))
     raise FallbackConfigError.about(
         "--fail", f"got {outcome!r}", f"pass 400 to 599, {', '.join(_WORDS)} or ok"
     )
-
-
-def _name(raised: Exception) -> str:
-    name = type(raised).__name__
-    return "the provider's own error" if isinstance(raised, ProviderError) else name

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from importlib.metadata import version as installed_version
-from pathlib import Path
+from pathlib import Path  # noqa: TC003 # typer reads the annotations at run time
 from typing import Annotated, NoReturn
 
 import typer
@@ -129,62 +129,6 @@ def show(  # noqa: PLR0913 # one per option
     except _show.ShowError as error:
         _refuse(error)
     raise typer.Exit(status)
-
-
-EnvFile = Annotated[
-    Path | None, typer.Option(help="A .env file; wins over the environment, as in Honcho.")
-]
-Toml = Annotated[Path | None, typer.Option(help="Honcho's config.toml.")]
-
-
-@app.command()
-def doctor(
-    env_file: EnvFile = None,
-    toml: Toml = None,
-    *,
-    probe: Annotated[
-        bool, typer.Option("--probe", help="Send one tiny request to each target.")
-    ] = False,
-) -> None:
-    """Read Honcho's settings and say what each agent asks, and what could not work.
-
-    No key is shown. Exit status 1 where a fallback could not work or a key is missing.
-    """
-    from honcho_fallback.cli import _doctor  # noqa: PLC0415 # only this command needs it
-    from honcho_fallback.cli._settings_source import read_honcho  # noqa: PLC0415 # as above
-
-    try:
-        status = _doctor.examine(read_honcho(env_file, toml), Console(), probe=probe)
-    except (FallbackConfigError, ImportError) as error:
-        _refuse(error)
-    raise typer.Exit(status)
-
-
-@app.command("dry-run")
-def dry_run(
-    agent: Annotated[str, typer.Option(help="Such as deriver or dialectic.max.")],
-    fail: Annotated[
-        list[str] | None,
-        typer.Option(
-            help="What a target says: 400 to 599, timeout, connection or ok. Repeat it for the "
-            "targets down the chain; those not named answer."
-        ),
-    ] = None,
-    preset: Annotated[
-        str, typer.Option(help="honcho, default, resilient, honcho_main or hermes.")
-    ] = "honcho",
-    env_file: EnvFile = None,
-    toml: Toml = None,
-) -> None:
-    """Say who would be asked, in which order and after which waits; nobody is."""
-    from honcho_fallback.cli import _dry_run  # noqa: PLC0415 # only this command needs it
-    from honcho_fallback.cli._settings_source import read_honcho  # noqa: PLC0415 # as above
-
-    try:
-        planned = _dry_run.plan(read_honcho(env_file, toml), agent, fail or [], preset)
-    except (FallbackConfigError, ImportError) as error:
-        _refuse(error)
-    _dry_run.show(planned, Console())
 
 
 @app.command()

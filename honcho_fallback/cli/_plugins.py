@@ -1,4 +1,4 @@
-"""Commands of other distributions: found by their entry points, imported when they are called."""
+"""Commands found by entry points: imported when they are called, but for our own adapters'."""
 
 from __future__ import annotations
 
@@ -8,6 +8,7 @@ from typing import Any
 import typer
 
 GROUP = "honcho_fallback.commands"
+_OWN = "honcho-fallback"
 
 # The plug-in parses its own arguments; even -h is for it.
 _PASS_ON: dict[str, Any] = {
@@ -19,7 +20,10 @@ _PASS_ON: dict[str, Any] = {
 
 
 def add_commands(app: typer.Typer) -> None:
-    """Add a command for each entry point whose name is free, without importing it.
+    """Add a command for each entry point whose name is free.
+
+    Those of our own distribution are light: they are imported, so that help, options and errors
+    are those of any built-in command. Nobody else's are before they are called.
 
     Args:
         app: Gets the commands.
@@ -28,13 +32,22 @@ def add_commands(app: typer.Typer) -> None:
         command.name or getattr(command.callback, "__name__", "")
         for command in app.registered_commands
     }
-    for entry_point in entry_points(group=GROUP):
-        if entry_point.name not in taken:
-            taken.add(entry_point.name)
-            _add(app, entry_point)
+    # Our own come first, wherever they are installed: nobody takes their names.
+    for entry_point in sorted(entry_points(group=GROUP), key=_is_foreign):
+        if entry_point.name in taken:
+            continue
+        taken.add(entry_point.name)
+        if _is_foreign(entry_point):
+            _add_lazily(app, entry_point)
+        else:
+            app.command(entry_point.name)(entry_point.load())
 
 
-def _add(app: typer.Typer, entry_point: EntryPoint) -> None:
+def _is_foreign(entry_point: EntryPoint) -> bool:
+    return entry_point.dist is None or entry_point.dist.name != _OWN
+
+
+def _add_lazily(app: typer.Typer, entry_point: EntryPoint) -> None:
     distribution = entry_point.dist.name if entry_point.dist else "another distribution"
 
     @app.command(entry_point.name, help=f"Of {distribution}.", context_settings=_PASS_ON)
