@@ -342,35 +342,6 @@ def test_the_second_failure_of_a_target_keeps_the_note_of_its_refresh() -> None:
     assert notes == [("primary", None), ("fallback", "its refresh failed: OSError")]
 
 
-async def test_a_refresh_goes_on_where_its_leader_is_cancelled() -> None:
-    """Whoever waited for it leads the next one: a cancelled call takes no other with it."""
-    begun, gate = asyncio.Event(), asyncio.Event()
-
-    class Gated(Key):
-        async def refresh(self) -> None:  # type: ignore[override] # either form will do
-            begun.set()
-            await gate.wait()
-            Key.refresh(self)
-
-    key = Gated()
-    policy = FallbackPolicy([Target("primary", credential=key)], wait=0)
-
-    async def ask(_: Attempt) -> str:
-        if key.get() == "token-0":
-            raise DENIED
-        return str(key.get())
-
-    leader = asyncio.create_task(policy.acall(ask))
-    await begun.wait()
-    follower = asyncio.create_task(policy.acall(ask))
-    await asyncio.sleep(0)
-    leader.cancel()
-    gate.set()
-    assert await follower == "token-1"
-    with pytest.raises(asyncio.CancelledError):
-        await leader
-
-
 def test_recoveries_of_two_targets_are_both_extra() -> None:
     """HRC-066: with two attempts each target is refreshed and asked again."""
     chain = [Target("primary", credential=Key()), Target("fallback", credential=Key())]
