@@ -27,6 +27,7 @@ class Portal:
         arrived: Is set when a request for a token has come.
         hold: A request for a token waits for it.
         spends_at_once: Whether a token is spent before that, or after.
+        refuses_held: Whether what waited is refused in the end, and nothing spent.
     """
 
     def __init__(self, server: HTTPServer) -> None:
@@ -38,6 +39,7 @@ class Portal:
         self.arrived, self.hold = threading.Event(), threading.Event()
         self.hold.set()
         self.spends_at_once = True
+        self.refuses_held = False
         server.expect_request("/api/oauth/token").respond_with_handler(self._token)
         server.expect_request("/api/oauth/agent-key").respond_with_handler(self._mint)
 
@@ -59,7 +61,8 @@ class Portal:
             return Response(json.dumps(refusal), 400)
         self.number += self.spends_at_once
         self.arrived.set()
-        if not self.hold.wait(10):
+        if not self.hold.wait(10) or self.refuses_held:
+            self.refuses_held = False
             return Response(status=504)
         self.number += not self.spends_at_once
         answer = {"access_token": f"at-{self.number}", "expires_in": 3600}

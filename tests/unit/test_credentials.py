@@ -76,7 +76,7 @@ async def test_where_the_leader_of_a_refresh_is_cancelled_the_next_one_leads() -
     tasks = [asyncio.create_task(policy.acall(ask)) for _ in range(3)]
     await credential.begun.wait()
     tasks[0].cancel()
-    with pytest.raises(asyncio.CancelledError, match="^$"):
+    with pytest.raises(asyncio.CancelledError, match=r"^$"):
         await tasks[0]
     credential.gate.set()
     assert await asyncio.gather(*tasks[1:]) == [1, 1]
