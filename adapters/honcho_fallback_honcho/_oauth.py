@@ -151,7 +151,7 @@ class OAuthCredential:
                 # What stands there unchanged is older than what could not be written.
                 if stored is not None and stored != self._seen:
                     self._tokens = self._seen = stored
-                    if stored.is_valid and stored.token != refused.token:
+                    if stored.is_valid:
                         return
                 self._fetch()
 
