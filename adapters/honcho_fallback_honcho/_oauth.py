@@ -21,7 +21,7 @@ from urllib.request import HTTPErrorProcessor, Request, build_opener
 
 from honcho_fallback import ApiKey, CredentialError, FallbackConfigError
 from honcho_fallback_honcho._extras import import_extra
-from honcho_fallback_honcho._slots import DEFAULT_NOUS_PORTAL, host_of
+from honcho_fallback_honcho._slots import DEFAULT_NOUS_PORTAL, host_of, is_address
 
 if TYPE_CHECKING:
     from contextlib import AbstractContextManager
@@ -64,7 +64,7 @@ class OAuthCredential:
         timeout: Seconds for each request.
 
     Raises:
-        FallbackConfigError: There is neither a refresh token nor a store.
+        FallbackConfigError: There is neither a refresh token nor a store, or no address.
         ImportError: There is a store, and the extra ``honcho`` is not installed.
     """
 
@@ -82,6 +82,9 @@ class OAuthCredential:
         if not refresh_token and store is None:
             problem, fix = "there is none, and no store", "pass one of the two"
             raise FallbackConfigError.about("refresh_token", problem, fix)
+        if not is_address(token_url) or "@" in token_url:  # urllib knows no user in an address
+            problem, fix = "it is no address, or one with a user", "pass one without"
+            raise FallbackConfigError.about("token_url", problem, fix)
         self._url, self._client_id, self._scope = token_url, client_id, scope
         self._mint, self._timeout = mint, timeout
         # Whoever has the lock for longer than two requests may take hangs.
@@ -278,10 +281,9 @@ class _AsAnswered(HTTPErrorProcessor):
 
 def _read(response: HTTPResponse, ends: float) -> bytes:
     body = b""
-    while chunk := response.read1(65536):
+    while len(body) < 1_000_000 and (chunk := response.read1(65536)):
         body += chunk
-        # The socket's own timeout begins anew with every byte.
-        if time.monotonic() > ends or len(body) > 1_000_000:
+        if time.monotonic() > ends:  # the socket's own timeout begins anew with every byte
             raise TimeoutError
     return body
 

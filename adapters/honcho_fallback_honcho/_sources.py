@@ -131,9 +131,9 @@ def _nous(environ: Mapping[str, str]) -> OAuthCredential | None:
     if token is None and state is None:
         return None
     portal = environ.get(NOUS_PORTAL, DEFAULT_NOUS_PORTAL)
-    if not is_address(portal):
+    if not is_address(portal) or "@" in portal:
         fix = f"pass one such as {DEFAULT_NOUS_PORTAL}"
-        raise FallbackConfigError.about(NOUS_PORTAL, "it is no address", fix)
+        raise FallbackConfigError.about(NOUS_PORTAL, "it is no address, or one with a user", fix)
     # A refresh token is good for one use: its successor has to outlive the process.
     return OAuthCredential.nous(token, state or DEFAULT_NOUS_STATE, portal=portal)
 

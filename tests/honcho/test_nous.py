@@ -229,7 +229,7 @@ def test_an_unreachable_portal_is_explained_where_there_was_no_key_yet(
     environ: dict[str, str], provider: Provider
 ) -> None:
     """HON-087: no request is sent without a key, and what comes out carries the reason."""
-    policy = load_policies(environ | {"NOUS_PORTAL_BASE_URL": "http://127.0.0.1:1"})["deriver"]
+    policy = load_policies(environ | {"NOUS_PORTAL_BASE_URL": "http://127.0.0.1:1/"})["deriver"]
     with pytest.raises(CredentialError, match="there is no valid token at hand") as caught:
         call(policy)
     (note,) = caught.value.__notes__
@@ -364,12 +364,12 @@ def test_all_agents_of_a_load_share_one_credential(environ: dict[str, str]) -> N
 
 
 @pytest.mark.parametrize(
-    "portal_url", ["portal-secret", "ftp://me:pw-secret@portal", "file:///etc"]
+    "portal_url", ["portal-secret", "https://me:pw-secret@portal", "file:///etc"]
 )
 def test_a_portal_without_an_address_is_refused(portal_url: str) -> None:
     """The error names the variable and what to set, and does not show the value."""
     environ = NAMED | {"NOUS_PORTAL_BASE_URL": portal_url}
-    problem = r"NOUS_PORTAL_BASE_URL: it is no address; pass one such as https://portal\."
+    problem = r"NOUS_PORTAL_BASE_URL: it is no address, or one with a user; pass one such as https://portal\."
     with pytest.raises(FallbackConfigError, match=problem) as caught:
         load_policies(environ)
     assert "secret" not in str(caught.value)

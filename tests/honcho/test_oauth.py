@@ -13,6 +13,7 @@ import sys
 import threading
 import time
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager, suppress
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -241,52 +242,66 @@ def test_the_proxies_of_the_environment_are_used(
 
 
 def test_an_unreachable_portal_is_clear() -> None:
-    """A refused connection is a CredentialError with its class, without user and password."""
+    """A refused connection is a CredentialError with its class, and shows no query."""
     url = "http://127.0.0.1:1/token?key=query-secret"
     credential = OAuthCredential(url, "client", f"{REFRESH}0")
-    with pytest.raises(CredentialError, match=r"127\.0\.0\.1:1/token failed: ConnectionRef"):
+    with pytest.raises(
+        CredentialError, match=r"to 127\.0\.0\.1:1/token failed: ConnectionRefusedError; check"
+    ) as caught:
         credential.refresh()
-    with_password = OAuthCredential("http://me:pw-secret@127.0.0.1:1/token", "client", REFRESH)
-    with pytest.raises(CredentialError, match=r"to 127\.0\.0\.1:1/token failed: ") as caught:
-        with_password.refresh()
-    shown = f"{caught.value} {credential!r} {with_password!r}"
-    assert "secret" not in shown
+    assert "secret" not in f"{caught.value} {credential!r}"
     assert caught.value.__context__ is None
 
 
-@pytest.fixture
-def dripping_url() -> Iterator[str]:
-    """Where an answer begins, goes on byte by byte and never ends."""
+@pytest.mark.parametrize(
+    "url", ["", "portal/token", "file:///etc/passwd", "https://me:pw-secret@portal/token"]
+)
+def test_an_address_that_cannot_be_asked_is_refused(url: str) -> None:
+    """A file is no portal, and urllib would look a user up as part of the host's name."""
+    with pytest.raises(FallbackConfigError, match="token_url: it is no address, or") as caught:
+        OAuthCredential(url, "client", REFRESH)
+    assert "secret" not in str(caught.value)
+
+
+@contextmanager
+def answering(begin: bytes, drip: bytes = b"") -> Iterator[str]:
+    """Serve one request with bytes, then with more of them until the client leaves."""
+    left = threading.Event()
     with socket.socket() as listening:
         listening.bind(("127.0.0.1", 0))
         listening.listen()
 
-        def drip() -> None:
+        def answer() -> None:
             connection, _ = listening.accept()
-            with connection:
+            with connection, suppress(ConnectionError):
                 connection.recv(65536)
-                connection.sendall(b"HTTP/1.1 200 OK\r\nContent-Length: 9999999\r\n\r\n")
-                connection.settimeout(0.01)
-                while True:
-                    try:
-                        if not connection.recv(1):
-                            return  # the client left
-                    except TimeoutError:
-                        connection.sendall(b" ")
-                    except ConnectionError:
-                        return
+                connection.sendall(begin)
+                while drip and not left.wait(0.01):
+                    connection.sendall(drip)
 
-        thread = threading.Thread(target=drip)
+        thread = threading.Thread(target=answer)
         thread.start()
         yield f"http://127.0.0.1:{listening.getsockname()[1]}/token"
+        left.set()
         thread.join()
 
 
-def test_a_portal_that_drips_is_given_up(dripping_url: str) -> None:
+@pytest.mark.parametrize(
+    ("begin", "drip", "timeout", "problem"),
+    [
+        (b"rt-secret-0\r\n\r\n", b"", 30, "failed: BadStatusLine; check"),
+        (b"HTTP/1.1 200 OK\r\n\r\n", b" ", 0.1, "failed: TimeoutError; check"),
+        (b"HTTP/1.1 200 OK\r\n\r\n", b" " * 500_000, 30, "answered 200 without access_token"),
+    ],
+)
+def test_a_portal_that_speaks_no_http_or_never_ends_is_given_up(
+    begin: bytes, drip: bytes, timeout: float, problem: str
+) -> None:
     """A lock that others wait for is not kept for as long as somebody sends a byte."""
-    credential = OAuthCredential(dripping_url, "client", f"{REFRESH}0", timeout=0.1)
-    with pytest.raises(CredentialError, match="/token failed: TimeoutError"):
-        credential.refresh()
+    with answering(begin, drip) as url:
+        credential = OAuthCredential(url, "client", f"{REFRESH}0", timeout=timeout)
+        with pytest.raises(CredentialError, match=f"/token {problem}"):
+            credential.refresh()
 
 
 def test_a_silent_portal_is_given_up(silent_url: str) -> None:
@@ -452,6 +467,7 @@ except CredentialError as error:
     print(error)
 print(c.get())
 print(Path(STORE).read_text())
+print(*sorted(path.name for path in Path(STORE).parent.iterdir()))
 resource.setrlimit(resource.RLIMIT_FSIZE, (soft, hard))
 c.refresh()
 """
@@ -468,14 +484,27 @@ def test_a_full_disk_keeps_the_old_state(portal: Portal, tmp_path: Path, spends:
     assert process.stdout.readline() == "has refreshed\n"
     old = store.read_text()
     portal.fields = {"access_token": "long-" * 100}
-    error, token, state = process.communicate("\n")[0].splitlines()
+    error, token, state, files = process.communicate("\n")[0].splitlines()
     assert error == f"{store}: File too large; free space, check the directory's rights"
     assert token == ("long-" * 100 if spends else "at-1")
     assert state == old
+    assert files == "oauth.json oauth.json.lock"
     after = range(3 if spends else 2)
     assert portal.token_requests == [f"{REFRESH}{number}" for number in after]
     assert json.loads(store.read_text())["refresh_token"] == f"{REFRESH}{len(after)}"
-    assert sorted(path.name for path in tmp_path.iterdir()) == ["oauth.json", "oauth.json.lock"]
+
+
+def test_what_a_process_left_that_was_killed_while_it_wrote_is_in_nobodys_way(
+    portal: Portal, tmp_path: Path
+) -> None:
+    """HON-085: a new file is made in its place, private from its first byte."""
+    left = tmp_path / "oauth.json.new"
+    left.write_text("half a sta")
+    left.chmod(0o644)
+    store = tmp_path / "oauth.json"
+    credential_at(portal, store).refresh()
+    assert stat.S_IMODE(store.stat().st_mode) == 0o600
+    assert not left.exists()
 
 
 @pytest.mark.parametrize("spends", [False, True])

@@ -135,11 +135,12 @@ def test_a_refresh_that_fails_switches_and_tells_no_secret(caplog: Any) -> None:
 
 
 def test_a_refresh_that_fails_on_the_only_target_brings_its_own_error_out() -> None:
-    """HON-078: what the caller gets is the provider's 401."""
+    """HON-078: what the caller gets is the provider's 401, with a note on the refresh."""
     policy = FallbackPolicy([Target("only", credential=Key(works=False))])
     with pytest.raises(StatusError) as caught:
         policy.call(repeating(only=[DENIED]).ask)
     assert caught.value is DENIED
+    assert caught.value.__notes__[-1].endswith("(its refresh failed: OSError)")
 
 
 def test_a_refresh_does_not_use_up_the_attempts() -> None:
