@@ -1,21 +1,31 @@
-"""OAuth: a refresh token for an access token, and that for a key where the provider mints keys."""
+"""OAuth: a refresh token for an access token, and that for a key where the provider mints keys.
+
+By urllib: what OAuth libraries raise shows ``error_description``, which may quote a token.
+"""
 
 from __future__ import annotations
 
 import json
+import os
 import re
 import threading
 import time
-import urllib.error
-import urllib.parse
-import urllib.request
 from contextlib import nullcontext
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
+from functools import partial
+from http.client import HTTPException
 from pathlib import Path
-from typing import Any, Self
+from typing import TYPE_CHECKING, Any, Self
+from urllib.parse import urlencode, urlsplit
+from urllib.request import HTTPErrorProcessor, Request, build_opener
 
 from honcho_fallback import ApiKey, CredentialError, FallbackConfigError
-from honcho_fallback_honcho._store import FileStore
+from honcho_fallback_honcho._extras import import_extra
+from honcho_fallback_honcho._slots import DEFAULT_NOUS_PORTAL, host_of, is_address
+
+if TYPE_CHECKING:
+    from contextlib import AbstractContextManager
+    from http.client import HTTPResponse
 
 _SKEW = 60.0  # seconds before its end from which a token counts as expired
 _WORD = re.compile(r"[a-z_]{3,40}")
@@ -39,7 +49,10 @@ class OAuthCredential:
 
     A provider often accepts a refresh token only once, so threads, tasks and (where ``store`` is
     given) processes take turns, and those that waited use the token that the first one fetched.
-    Nothing is written unless ``store`` is given, and then to that file alone.
+    Nothing is written unless ``store`` is given, and then to that file and its lock file alone.
+
+    A process that dies between a request and its answer may take the next refresh token along,
+    which nobody can recover: the refresh that follows fails, and says what to do.
 
     Args:
         token_url: The provider's token endpoint.
@@ -51,7 +64,8 @@ class OAuthCredential:
         timeout: Seconds for each request.
 
     Raises:
-        FallbackConfigError: There is neither a refresh token nor a store.
+        FallbackConfigError: There is neither a refresh token nor a store, or no address.
+        ImportError: There is a store, and the extra ``honcho`` is not installed.
     """
 
     def __init__(  # noqa: PLR0913 # one per setting of the provider
@@ -66,41 +80,49 @@ class OAuthCredential:
         timeout: float = 15.0,
     ) -> None:
         if not refresh_token and store is None:
-            raise FallbackConfigError.about(
-                "refresh_token", "there is none, and no store", "pass one of the two"
-            )
+            problem, fix = "there is none, and no store", "pass one of the two"
+            raise FallbackConfigError.about("refresh_token", problem, fix)
+        if not is_address(token_url) or "@" in token_url:  # urllib knows no user in an address
+            problem, fix = "it is no address, or one with a user", "pass one without"
+            raise FallbackConfigError.about("token_url", problem, fix)
         self._url, self._client_id, self._scope = token_url, client_id, scope
         self._mint, self._timeout = mint, timeout
-        path = None if store is None else Path(store).expanduser()
-        self._store = None if path is None else FileStore(path)
-        self._state: dict[str, Any] = {"refresh_token": refresh_token}
+        # Whoever has the lock for longer than two requests may take hangs.
+        self._file = None if store is None else _StateFile(store, patience=4 * timeout)
+        self._tokens = _Tokens(refresh_token)
+        self._seen: _Tokens | None = None  # what the file held when it was last looked at
         self._lock = threading.Lock()
-        self.generation = 0
-        identity = str(path.absolute()) if path else refresh_token or ""
-        self.fingerprint = ApiKey("\0".join((token_url, client_id, identity))).fingerprint
+        path = "" if self._file is None else str(self._file.path)
+        self._log_in = f"log in again, {path and f'move {path} away, '}pass the new refresh token"
+        identity = "\0".join((token_url, client_id, path, refresh_token or ""))
+        self.fingerprint = ApiKey(identity).fingerprint
 
     @classmethod
     def nous(
-        cls, refresh_token: str | None = None, store: str | Path | None = None, **options: Any
+        cls,
+        refresh_token: str | None = None,
+        store: str | Path | None = None,
+        *,
+        portal: str = DEFAULT_NOUS_PORTAL,
+        timeout: float = 15.0,
     ) -> Self:
         """Return a credential for the Nous portal: an agent key, valid for two hours.
 
         Args:
-            refresh_token: The first one.
+            refresh_token: The first one; what ``store`` holds is newer and wins.
             store: A file for the state, or None.
-            **options: As for the constructor; ``portal`` for another address.
+            portal: The portal's address.
+            timeout: Seconds for each request.
         """
-        portal = options.pop("portal", "https://portal.nousresearch.com")
-        preset: dict[str, Any] = {
-            "token_url": f"{portal}/api/oauth/token",
-            "client_id": "hermes-cli",
-            "scope": "inference:mint_agent_key",
-            "mint": KeyMint(f"{portal}/api/oauth/agent-key"),
-        }
-        return cls(refresh_token=refresh_token, store=store, **(preset | options))
+        token_url = f"{portal.rstrip('/')}/api/oauth/token"
+        mint = KeyMint(f"{portal.rstrip('/')}/api/oauth/agent-key")
+        scope, client = "inference:mint_agent_key", "hermes-cli"
+        return cls(
+            token_url, client, refresh_token, store, scope=scope, mint=mint, timeout=timeout
+        )
 
     def __repr__(self) -> str:
-        return f"<OAuthCredential {self.fingerprint} for {self._url}>"
+        return f"<OAuthCredential {self.fingerprint} for {host_of(self._url)}>"
 
     def get(self) -> str:
         """Return the token at hand.
@@ -108,107 +130,181 @@ class OAuthCredential:
         Raises:
             CredentialError: There is none, or it has run out; the policy refreshes it.
         """
-        if not _valid(self._state) and self._store is not None:
-            self._adopt(self._store.read())
-        if not _valid(self._state):
-            raise CredentialError("no valid token at hand; it has to be refreshed")
-        return str(self._state["token"])
+        tokens = self._tokens
+        if not tokens.is_valid and self._file is not None:
+            stored = self._file.read()
+            if stored is not None and stored.is_valid and stored != self._seen:
+                self._tokens = self._seen = tokens = stored
+        if tokens.token is None or not tokens.is_valid:
+            raise CredentialError("there is no valid token at hand; it has to be refreshed")
+        return tokens.token
 
     def refresh(self) -> None:
-        """Fetch a new token, or take the one that another thread or process has fetched."""
-        self.renew(self.generation)
-
-    def renew(self, generation: object) -> None:
-        """Fetch a new token, unless another thread or process has done so since.
-
-        Args:
-            generation: The one that was refused.
+        """Fetch a new token, or take the one that another thread or process has fetched.
 
         Raises:
-            CredentialError: The provider gave none.
+            CredentialError: The provider gave none, or the state could not be kept.
         """
+        refused = self._tokens
         with self._lock:
-            if self.generation != generation:
+            if self._tokens is not refused and self._tokens.is_valid:
                 return
-            with nullcontext() if self._store is None else self._store.locked():
-                if self._store is None or not self._adopt(self._store.read()):
-                    self._fetch()
-            self.generation += 1
-
-    def _adopt(self, stored: dict[str, Any]) -> bool:
-        """Take the state that another process stored; tell whether its token is new."""
-        if not stored.get("refresh_token"):
-            return False
-        is_new = _valid(stored) and stored.get("token") != self._state.get("token")
-        self._state = stored
-        return is_new
+            with nullcontext() if self._file is None else self._file.lock():
+                stored = None if self._file is None else self._file.read()
+                # What stands there unchanged is older than what could not be written.
+                if stored is not None and stored != self._seen:
+                    self._tokens = self._seen = stored
+                    if stored.is_valid:
+                        return
+                self._fetch()
 
     def _fetch(self) -> None:
-        form = {
-            "grant_type": "refresh_token",
-            "client_id": self._client_id,
-            "refresh_token": self._state["refresh_token"],
-        }
-        if self._scope:
-            form["scope"] = self._scope
-        answer = self._post(self._url, urllib.parse.urlencode(form).encode(), {})
-        token = _text(answer, "access_token")
-        state = {
-            "refresh_token": answer.get("refresh_token") or self._state["refresh_token"],
-            "token": token,
-            "expires_at": _end(answer),
-        }
-        self._keep(state if self._mint is None else state | {"token": None})
+        spent = self._tokens.refresh_token
+        if spent is None:
+            raise CredentialError(f"there is no refresh token; {self._log_in}")
+        self._keep(self._tokens)  # where the state cannot be written, no token is spent
+        form = {"grant_type": "refresh_token", "client_id": self._client_id}
+        form |= {"refresh_token": spent} | ({"scope": self._scope} if self._scope else {})
+        answer = self._post(self._url, urlencode(form).encode(), {}, "access_token")
+        key, successor = answer["access_token"], _text(answer, "refresh_token") or spent
         if self._mint is not None:
+            self._keep(_Tokens(successor))  # at once: its predecessor may be spent
+            headers = {"Authorization": f"Bearer {key}", "Content-Type": "application/json"}
             body = json.dumps({"min_ttl_seconds": self._mint.min_ttl}).encode()
-            headers = {"Authorization": f"Bearer {token}", "Content-Type": "application/json"}
-            key = self._post(self._mint.url, body, headers)
-            self._keep(state | {"token": _text(key, "api_key"), "expires_at": _end(key)})
+            answer = self._post(self._mint.url, body, headers, "api_key")
+            key = answer["api_key"]
+        self._keep(_Tokens(successor, key, _end(answer)))
 
-    def _keep(self, state: dict[str, Any]) -> None:
-        # At once: the refresh token that led here may be spent, whatever fails from now on.
-        self._state = state
-        if self._store is not None:
-            self._store.write(state)
+    def _keep(self, tokens: _Tokens) -> None:
+        self._tokens = tokens
+        if self._file is not None:
+            self._file.write(tokens)
+            self._seen = tokens
 
-    def _post(self, url: str, body: bytes, headers: dict[str, str]) -> dict[str, Any]:
-        request = urllib.request.Request(url, body, headers)  # noqa: S310 # the operator's own address
+    def _post(self, url: str, body: bytes, more: dict[str, str], field: str) -> dict[str, Any]:
+        """Return an answer that has the field; of any other only a plain word is shown."""
+        where = f"{host_of(url)}{urlsplit(url).path}"
+        # Portals behind a web firewall refuse urllib's own name.
+        headers = {"Accept": "application/json", "User-Agent": "honcho-fallback"} | more
+        ends = time.monotonic() + self._timeout
         try:
-            with urllib.request.urlopen(request, timeout=self._timeout) as answer:  # noqa: S310 # as above
-                document = json.loads(answer.read())
-        except urllib.error.HTTPError as error:
-            with error:
-                raise CredentialError(
-                    f"{url} answered {error.code}{_reason(error.read())}"
-                ) from None
-        except (OSError, ValueError) as error:
-            raise CredentialError(f"{url}: {type(error).__name__}") from None
-        if not isinstance(document, dict):
-            raise CredentialError(f"{url} answered with no JSON object")
-        return {str(key): value for key, value in document.items()}  # pyright: ignore[reportUnknownVariableType, reportUnknownArgumentType] # JSON
+            request = Request(url, body, headers)  # noqa: S310 # the operator's own address
+            opener = build_opener(_AsAnswered)  # with the proxies of the environment
+            with opener.open(request, timeout=self._timeout) as response:
+                status, answer = response.status, _object(_read(response, ends))
+        except (OSError, ValueError, HTTPException) as error:
+            reason = getattr(error, "reason", None)
+            name = type(reason if isinstance(reason, Exception) else error).__name__
+            problem = f"the request to {where} failed: {name}; check the address and the network"
+        else:
+            if status < 300 and _text(answer, field):
+                return answer
+            word = str(answer.get("error"))
+            problem = f"{where} answered {status} "
+            problem += word if _WORD.fullmatch(word) else f"without {field}"
+            if word == "invalid_grant":
+                problem += ": the refresh token was revoked, or spent by a process that died "
+                problem += f"before it had the answer; {self._log_in}"
+        # Raised outside of the except block: the error that was caught may refer to a token.
+        raise CredentialError(problem)
 
 
-def _valid(state: dict[str, Any]) -> bool:
-    ends = state.get("expires_at")
-    return bool(state.get("token")) and (ends is None or time.time() < ends - _SKEW)
+@dataclass(frozen=True, slots=True, repr=False)
+class _Tokens:
+    refresh_token: str | None
+    token: str | None = None
+    expires_at: float | None = None
+
+    @property
+    def is_valid(self) -> bool:
+        return bool(self.token) and (self.expires_at is None or time.time() < self.expires_at)
+
+
+class _StateFile:
+    """Keep tokens in a private JSON file, replaced as a whole; beside it lies its lock file."""
+
+    def __init__(self, path: str | Path, *, patience: float) -> None:
+        self.path = Path(path).expanduser().absolute()
+        self._patience = patience
+        self._filelock = import_extra("filelock")
+
+    def lock(self) -> AbstractContextManager[Any]:
+        """Keep other processes out; one that dies gives its lock back."""
+        name = f"{self.path}.lock"
+        try:
+            self.path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+            lock = self._filelock.FileLock(name, timeout=self._patience, mode=0o600)
+            taken: AbstractContextManager[Any] = lock.acquire()
+        except OSError as error:  # its Timeout is one
+            fix = "look for a process that hangs, check the directory's rights"
+            raise CredentialError(f"{name}: {type(error).__name__}; {fix}") from None
+        return taken
+
+    def read(self) -> _Tokens | None:
+        state, problem = dict[str, Any](), "it holds no refresh token"
+        try:
+            state = _object(self.path.read_bytes())
+        except FileNotFoundError:
+            return None
+        except OSError as error:
+            problem = type(error).__name__
+        refresh_token, ends = _text(state, "refresh_token"), state.get("expires_at")
+        if refresh_token is None or not isinstance(ends, int | float | None):
+            raise CredentialError(f"{self.path}: {problem}; move it away and log in again")
+        return _Tokens(refresh_token, _text(state, "token"), ends)
+
+    def write(self, tokens: _Tokens) -> None:
+        new = self.path.with_name(f"{self.path.name}.new")
+        try:
+            new.unlink(missing_ok=True)  # of a process that was killed while it wrote
+            private = partial(os.open, mode=0o600)
+            with open(new, "x", encoding="utf-8", opener=private) as file:
+                json.dump(asdict(tokens), file)
+                file.flush()
+                os.fsync(file.fileno())
+            new.replace(self.path)
+        except OSError as error:
+            fix = "free space, check the directory's rights"
+            raise CredentialError(f"{self.path}: {error.strerror}; {fix}") from None
+        finally:
+            new.unlink(missing_ok=True)
+
+
+class _AsAnswered(HTTPErrorProcessor):
+    """Return every answer as it came: no redirect is followed with a token."""
+
+    def http_response(self, request: Request, response: HTTPResponse) -> HTTPResponse:  # noqa: ARG002 # as urllib calls it
+        return response
+
+    https_response = http_response
+
+
+def _read(response: HTTPResponse, ends: float) -> bytes:
+    body = b""
+    while len(body) < 1_000_000 and (chunk := response.read1(65536)):
+        body += chunk
+        if time.monotonic() > ends:  # the socket's own timeout begins anew with every byte
+            raise TimeoutError
+    return body
+
+
+def _object(body: bytes) -> dict[str, Any]:
+    try:
+        document = json.loads(body)
+    except (ValueError, RecursionError):
+        return {}
+    return document if isinstance(document, dict) else {}  # pyright: ignore[reportUnknownVariableType] # JSON
+
+
+def _text(document: dict[str, Any], field: str) -> str | None:
+    """Return a field that is fit for a header: a complaint about another would show it."""
+    text = document.get(field)
+    is_fit = isinstance(text, str) and text.isascii() and text.isprintable()
+    return text or None if is_fit else None
 
 
 def _end(answer: dict[str, Any]) -> float | None:
     seconds = answer.get("expires_in")
-    return time.time() + seconds if isinstance(seconds, int | float) else None
-
-
-def _text(answer: dict[str, Any], field: str) -> str:
-    value = answer.get(field)
-    if not isinstance(value, str) or not value:
-        raise CredentialError(f"the answer has no {field}")
-    return value
-
-
-def _reason(body: bytes) -> str:
-    """Return the error's code if it is a plain word; nothing else of an answer is ever shown."""
-    try:
-        code = json.loads(body).get("error")
-    except (ValueError, AttributeError):
-        return ""
-    return f" {code}" if isinstance(code, str) and _WORD.fullmatch(code) else ""
+    if isinstance(seconds, int | float) and 0 < seconds < 1e9:
+        return time.time() + seconds - min(_SKEW, seconds / 2)
+    return None

@@ -125,6 +125,7 @@ GLOBALS = (
 # The Nous portal's OAuth, under the names of Honcho's pull request 737 and of hermes-agent.
 NOUS_TOKEN, NOUS_STATE = "NOUS_REFRESH_TOKEN", "NOUS_OAUTH_STATE_PATH"
 NOUS_PORTAL = "NOUS_PORTAL_BASE_URL"
+DEFAULT_NOUS_PORTAL = "https://portal.nousresearch.com"
 DEFAULT_NOUS_STATE = "~/.honcho/nous_oauth_state.json"
 
 

@@ -9,7 +9,6 @@ import os
 import tomllib
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from importlib import import_module
 from io import StringIO
 from pathlib import Path
 from typing import Any, cast
@@ -17,10 +16,12 @@ from typing import Any, cast
 from pydantic import Field, SecretStr, ValidationError, create_model
 
 from honcho_fallback import FallbackConfigError
+from honcho_fallback_honcho._extras import import_extra
 from honcho_fallback_honcho._model_settings import Address, Count, Level, ModelSettings, Seconds
 from honcho_fallback_honcho._oauth import OAuthCredential
 from honcho_fallback_honcho._slots import (
     DEFAULT_MAX_TOKENS,
+    DEFAULT_NOUS_PORTAL,
     DEFAULT_NOUS_STATE,
     DEFAULT_TIMEOUT,
     LEVELS,
@@ -30,6 +31,7 @@ from honcho_fallback_honcho._slots import (
     SLOTS,
     TRANSPORTS,
     Slot,
+    is_address,
     key_name,
     url_name,
 )
@@ -113,18 +115,6 @@ def read_sources(
     raise FallbackConfigError(problems)
 
 
-def import_extra(module: str, extra: str = "honcho") -> Any:
-    """Import what an extra installs, or say which."""
-    try:
-        return import_module(module)
-    except ModuleNotFoundError as missing:
-        raise ImportError(
-            f"{module} is not installed: pip install 'honcho-fallback[{extra}]', "
-            f"in a checkout pip install '.[{extra}]'",
-            name=module,
-        ) from missing
-
-
 def _dotenv(path: str | os.PathLike[str]) -> dict[str, str]:
     dotenv = import_extra("dotenv")  # comes with pydantic-settings
     try:
@@ -140,10 +130,12 @@ def _nous(environ: Mapping[str, str]) -> OAuthCredential | None:
     token, state = environ.get(NOUS_TOKEN), environ.get(NOUS_STATE)
     if token is None and state is None:
         return None
-    portal = environ.get(NOUS_PORTAL)
-    options = {} if portal is None else {"portal": portal.rstrip("/")}
+    portal = environ.get(NOUS_PORTAL, DEFAULT_NOUS_PORTAL)
+    if not is_address(portal) or "@" in portal:
+        fix = f"pass one such as {DEFAULT_NOUS_PORTAL}"
+        raise FallbackConfigError.about(NOUS_PORTAL, "it is no address, or one with a user", fix)
     # A refresh token is good for one use: its successor has to outlive the process.
-    return OAuthCredential.nous(token, state or DEFAULT_NOUS_STATE, **options)
+    return OAuthCredential.nous(token, state or DEFAULT_NOUS_STATE, portal=portal)
 
 
 def _settings_class(settings: Any, environ: Mapping[str, str], file: Mapping[str, Any]) -> Any:

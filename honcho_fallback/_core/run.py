@@ -674,7 +674,9 @@ class FallbackRun:
 def annotate(error: BaseException, record: CallRecord) -> None:
     """Note the attempts on an exception that comes out untouched."""
     attempts = "; ".join(
-        f"{one.target} {one.result()} in {one.seconds * 1000:.0f} ms" for one in record.attempts
+        f"{one.target} {one.result()} in {one.seconds * 1000:.0f} ms"
+        + (f" ({one.note})" if one.note else "")
+        for one in record.attempts
     )
     # An exception that is raised again and again carries the latest note only.
     kept = [note for note in getattr(error, "__notes__", ()) if not note.startswith(_NOTE)]

@@ -12,8 +12,7 @@ from langchain_core.load import dumps
 from langchain_core.prompts import ChatPromptTemplate
 from langchain_core.runnables import RunnableLambda
 
-from honcho_fallback import FallbackConfigError
-from honcho_fallback.credentials import CredentialError
+from honcho_fallback import CredentialError, FallbackConfigError
 from honcho_fallback_langchain import FallbackChatModel, FallbackMiddleware, with_fallback_config
 from tests.helpers.agents import agent, last, run
 from tests.helpers.chat_models import Joke, alive, keys, look_up, model_at, serve

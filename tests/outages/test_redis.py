@@ -14,12 +14,12 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from honcho_fallback import (
+    ApiKey,
     FallbackConfig,
     FallbackConfigError,
     FallbackPolicy,
     Target,
 )
-from honcho_fallback.credentials import ApiKey
 from honcho_fallback.redis import RedisCooldown
 from honcho_fallback.testing import StatusError
 from tests.helpers.scripted import DRIVERS, repeating

@@ -8,8 +8,7 @@ from typing import TYPE_CHECKING
 
 import redis
 
-from honcho_fallback import FallbackConfig, FallbackPolicy, Target
-from honcho_fallback.credentials import ApiKey
+from honcho_fallback import ApiKey, FallbackConfig, FallbackPolicy, Target
 from honcho_fallback.redis import RedisCooldown
 from honcho_fallback.testing import StatusError
 
