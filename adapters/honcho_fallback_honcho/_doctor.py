@@ -19,9 +19,9 @@ from pydantic import BaseModel
 from rich.text import Text
 
 from honcho_fallback import CredentialError, FallbackError, classify
+from honcho_fallback_honcho._extras import import_extra
 from honcho_fallback_honcho._policies import read_settings
 from honcho_fallback_honcho._slots import GLOBALS, NOUS_PORTAL, NOUS_STATE, NOUS_TOKEN
-from honcho_fallback_honcho._sources import import_extra
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Sequence
