@@ -111,7 +111,7 @@ class _HonchoStrategy(FallbackRoutingStrategy):
             except CredentialError:
                 credential.refresh()
                 params["api_key"] = credential.get()
-        # The call's own limit counts, as in Honcho, whatever its name; providers refuse both names.
+        # The call's own limit counts, as in Honcho; a provider refuses one under both names.
         limits = [request.pop(name, None) for name in _LENGTHS]
         for name in params.keys() & {*_LENGTHS}:
             params[name] = limits[0] or limits[1] or params[name]
