@@ -98,7 +98,12 @@ class SeenRequest:
     def key(self) -> str:
         """Return the API key that it was made with."""
         bearer = self.headers.get("authorization", "").removeprefix("Bearer ")
-        return self.headers.get("x-api-key") or bearer
+        return self.headers.get("x-api-key") or self.headers.get("x-goog-api-key") or bearer
+
+    @property
+    def wants_stream(self) -> bool:
+        """Tell whether a stream is wanted: the body says so, or Gemini's path."""
+        return bool(self.body.get("stream")) or ":stream" in self.path
 
 
 class Rules(Protocol):
@@ -238,7 +243,7 @@ class _Handler(BaseHTTPRequestHandler):
         elif document is None:
             text = f"hello from {provider.name}" if reply.text is None else reply.text
             document = form.answer(text, str(request.body.get("model")), reply.usage)
-        if reply.status < 400 and events is None and request.body.get("stream"):
+        if reply.status < 400 and events is None and request.wants_stream:
             error = None if reply.error is None else form.error(reply.message, reply.error)
             events = form.events(document, request.body, error)
         if provider.rules is not None and reply.status < 400:

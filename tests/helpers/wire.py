@@ -46,6 +46,14 @@ GEMINI_USAGE: Json = {
     "total_token_count": 19,
 }
 
+GEMINI_WIRE_USAGE: Json = {
+    "promptTokenCount": 12,
+    "cachedContentTokenCount": 4,
+    "candidatesTokenCount": 5,
+    "thoughtsTokenCount": 2,
+    "totalTokenCount": 19,
+}
+
 # What this package's records say of them: OpenAI's and Gemini's, and Anthropic's.
 COUNTS: Json = {
     "input_tokens": 12,
@@ -323,6 +331,51 @@ def anthropic_error(message: str = MESSAGE, kind: str | None = "api_error") -> J
     return {"type": "error", "error": {"type": kind, "message": message}}
 
 
+# Gemini's generateContent.
+
+
+def function_call(name: str, arguments: Mapping[str, Any]) -> Json:
+    """Build a part that calls a tool."""
+    return {"functionCall": {"name": name, "args": dict(arguments)}}
+
+
+def gemini_answer(
+    *parts: Json, model: str = "gemini-2.5-flash", usage: Json | None = GEMINI_WIRE_USAGE
+) -> Json:
+    """Build an answer of one candidate with these parts."""
+    content = {"role": "model", "parts": list(parts)}
+    candidate = {"index": 0, "content": content, "finishReason": "STOP"}
+    document: Json = {"candidates": [candidate], "modelVersion": model, "responseId": "r1"}
+    return document if usage is None else {**document, "usageMetadata": usage}
+
+
+def gemini_events(answer: Json, *, error: Json | None = None) -> list[str]:
+    """Write the events of an answer, each text word by word; an error takes the end's place."""
+    (candidate,) = answer["candidates"]
+    pieces = [
+        {**part, "text": word}
+        for part in candidate["content"]["parts"]
+        for word in (words_of(part["text"]) if "text" in part else [None])
+    ]
+    pieces = [
+        {name: value for name, value in part.items() if value is not None} for part in pieces
+    ]
+    events: list[Json] = [
+        {"candidates": [{"index": 0, "content": {"role": "model", "parts": [part]}}]}
+        for part in pieces
+    ]
+    if error is not None:
+        return [event(one) for one in [*events, error]]
+    events[-1] = {**answer, "candidates": [{**candidate, **events[-1]["candidates"][0]}]}
+    return [event(one) for one in events]
+
+
+def gemini_error(message: str = MESSAGE, kind: str | None = "INTERNAL") -> Json:
+    """Build an error as Gemini words it."""
+    codes = {status: code for code, status in _GEMINI_ERRORS.items()}
+    return {"error": {"code": codes.get(kind or "", 500), "message": message, "status": kind}}
+
+
 # What a server needs of each, to answer whoever asks at its path.
 
 
@@ -359,6 +412,13 @@ _ANTHROPIC_ERRORS = {
     429: "rate_limit_error",
     500: "api_error",
     529: "overloaded_error",
+}
+_GEMINI_ERRORS = {
+    400: "INVALID_ARGUMENT",
+    401: "UNAUTHENTICATED",
+    429: "RESOURCE_EXHAUSTED",
+    500: "INTERNAL",
+    503: "UNAVAILABLE",
 }
 
 
@@ -399,10 +459,19 @@ MESSAGES = Form(
     anthropic_error,
     _ANTHROPIC_ERRORS,
 )
+GEMINI = Form(
+    lambda text, model, usage: gemini_answer(
+        {"text": text}, model=model, usage=GEMINI_WIRE_USAGE if usage else None
+    ),
+    lambda answer, _, error: gemini_events(answer, error=error),
+    gemini_error,
+    _GEMINI_ERRORS,
+)
 
 _BY_ENDING = {"embeddings": EMBEDDINGS, "messages": MESSAGES, "responses": RESPONSES}
 
 
 def form_of(path: str) -> Form:
     """Return the form of the endpoint at a path; Chat Completions where none is known."""
-    return _BY_ENDING.get(path.rpartition("/")[2], CHAT)
+    last = path.rpartition("/")[2]
+    return GEMINI if ":" in last else _BY_ENDING.get(last, CHAT)
