@@ -19,11 +19,19 @@ _NAMES = {
     "max_output_tokens": "max_tokens",
     "stop_sequences": "stop_sequences",
 }
+_THOUGHTS = {"thinking", "redacted_thinking"}
 _SHORT_TTL = 300  # seconds; a prefix is kept this long, or an hour
 
 
 class AnthropicChatModel(DiscreetChatModel, ChatAnthropic):
-    """Ask Anthropic, or a server of its wire."""
+    """Ask Anthropic, or a server of its wire; without thinking where another wrote the calls."""
+
+    def _get_request_payload(self, *args: Any, **kwargs: Any) -> dict[str, Any]:
+        payload = super()._get_request_payload(*args, **kwargs)
+        thinking = payload.get("thinking", {}).get("type") == "enabled"
+        if thinking and _has_call_without_thought(payload["messages"]):
+            del payload["thinking"]
+        return payload
 
 
 def make_model(plan: ModelPlan) -> AnthropicChatModel:
@@ -43,6 +51,18 @@ def make_model(plan: ModelPlan) -> AnthropicChatModel:
     headers = plan.headers_over("ANTHROPIC_CUSTOM_HEADERS", anthropic.Omit())
     # The constructor takes text alone; the clients are built from the field on first use.
     return model.model_copy(update={"default_headers": headers})
+
+
+def _has_call_without_thought(messages: list[Any]) -> bool:
+    """Tell whether the turn has a call of a tool that the model would have begun with a thought."""
+    for message in reversed(messages):
+        content: Any = message["content"]
+        kinds = ["text"] if isinstance(content, str) else [block["type"] for block in content]
+        if message["role"] == "user" and "tool_result" not in kinds:
+            return False
+        if "tool_use" in kinds and kinds[0] not in _THOUGHTS:
+            return True
+    return False
 
 
 def _thinking(plan: ModelPlan) -> dict[str, Any]:

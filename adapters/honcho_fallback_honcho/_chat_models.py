@@ -45,7 +45,8 @@ def load_chat_models(
         ImportError: The extra ``honcho`` or ``providers`` is not installed.
     """
     import_extra("langchain_core", "providers")
-    from honcho_fallback_langchain import FallbackChatModel  # noqa: PLC0415 # of the extra
+    from honcho_fallback_honcho._junk import with_junk_refused  # noqa: PLC0415 # of the extra
+    from honcho_fallback_langchain import FallbackChatModel  # noqa: PLC0415 # as above
 
     shared: list[tuple[ModelPlan, BaseChatModel]] = []
     return {
@@ -56,7 +57,7 @@ def load_chat_models(
                 planned.target.credential if planned.key == "OAuth" else None
                 for planned in plan.agent.chain
             ],
-            fallback_config=plan.config,
+            fallback_config=with_junk_refused(plan.config),
             observers=plan.observers,
         )
         for plan in plan_agents(source, **options)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from contextvars import ContextVar
 from functools import cache
 from typing import TYPE_CHECKING, Any
 
@@ -13,6 +14,11 @@ from langchain_google_genai import ChatGoogleGenerativeAI
 from honcho_fallback_honcho._model_plan import DiscreetChatModel
 
 if TYPE_CHECKING:
+    from collections.abc import AsyncIterator
+
+    from langchain_core.messages import BaseMessage
+    from langchain_core.outputs import ChatGenerationChunk
+
     from honcho_fallback_honcho._model_plan import ModelPlan
 
 _NAMES = {
@@ -27,10 +33,35 @@ _NAMES = {
     "thinking_budget_tokens": "thinking_budget",
 }
 _LEVELS = {"xhigh": "high", "max": "high"}
+_responses: ContextVar[list[httpx.Response] | None] = ContextVar("responses", default=None)
 
 
 class GeminiChatModel(DiscreetChatModel, ChatGoogleGenerativeAI):
-    """Ask Gemini, or a server of its wire."""
+    """Ask Gemini, or a server of its wire; a call's ``max_tokens`` has another name there."""
+
+    def _prepare_request(self, messages: list[BaseMessage], **kwargs: Any) -> dict[str, Any]:
+        if "max_tokens" in kwargs:
+            kwargs["max_output_tokens"] = kwargs.pop("max_tokens")
+        return super()._prepare_request(messages, **kwargs)
+
+    async def _astream(self, *args: Any, **kwargs: Any) -> AsyncIterator[ChatGenerationChunk]:
+        # The SDK leaves the response of an abandoned stream open until garbage is collected.
+        responses: list[httpx.Response] = []
+        chunks = super()._astream(*args, **kwargs)
+        try:
+            # Between two chunks the context is the reader's.
+            token = _responses.set(responses)
+            try:
+                first = await anext(chunks, None)
+            finally:
+                _responses.reset(token)
+            if first is not None:
+                yield first
+                async for chunk in chunks:
+                    yield chunk
+        finally:
+            for response in responses:
+                await response.aclose()
 
 
 def make_model(plan: ModelPlan) -> GeminiChatModel:
@@ -70,7 +101,13 @@ def _client(plan: ModelPlan) -> genai.Client:
 
 @cache  # one pool for all, as LangChain's clients of the other SDKs share theirs
 def _transports() -> tuple[httpx.Client, httpx.AsyncClient]:
-    return httpx.Client(), httpx.AsyncClient()
+    return httpx.Client(), httpx.AsyncClient(event_hooks={"response": [_note]})
+
+
+async def _note(response: httpx.Response) -> None:
+    responses = _responses.get()
+    if responses is not None:
+        responses.append(response)
 
 
 @cache  # once per process
