@@ -1,5 +1,9 @@
 """Chat models of Anthropic's wire."""
 
+# LangChain leaves its own generics unparametrised; mypy, which takes them for Any, is strict.
+# pyright: reportUnknownMemberType=false, reportUnknownVariableType=false
+# pyright: reportUnknownArgumentType=false
+
 from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
@@ -27,9 +31,9 @@ class AnthropicChatModel(DiscreetChatModel, ChatAnthropic):
     """Ask Anthropic, or a server of its wire; without thinking where another wrote the calls."""
 
     def _get_request_payload(self, *args: Any, **kwargs: Any) -> dict[str, Any]:
-        payload = super()._get_request_payload(*args, **kwargs)
-        thinking = payload.get("thinking", {}).get("type") == "enabled"
-        if thinking and _has_call_without_thought(payload["messages"]):
+        payload: dict[str, Any] = super()._get_request_payload(*args, **kwargs)
+        thinks = payload.get("thinking", {}).get("type") == "enabled"
+        if thinks and _has_call_without_thought(payload["messages"]):
             del payload["thinking"]
         return payload
 
@@ -54,7 +58,7 @@ def make_model(plan: ModelPlan) -> AnthropicChatModel:
 
 
 def _has_call_without_thought(messages: list[Any]) -> bool:
-    """Tell whether the turn has a call of a tool that the model would have begun with a thought."""
+    """Tell whether the turn has a tool call that thinking would have come before."""
     for message in reversed(messages):
         content: Any = message["content"]
         kinds = ["text"] if isinstance(content, str) else [block["type"] for block in content]

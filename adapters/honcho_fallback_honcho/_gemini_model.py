@@ -1,5 +1,8 @@
 """Chat models of Gemini's wire."""
 
+# LangChain leaves its own generics unparametrised; mypy, which takes them for Any, is strict.
+# pyright: reportUnknownMemberType=false
+
 from __future__ import annotations
 
 from contextvars import ContextVar

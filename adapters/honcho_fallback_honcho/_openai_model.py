@@ -55,7 +55,7 @@ class CompatibleChatModel(DiscreetChatModel, BaseChatOpenAI):
         """Name the field of the key: with the address it tells models apart."""
         return {"openai_api_key": "OPENAI_API_KEY"}
 
-    def with_structured_output(  # type: ignore[override] # ChatOpenAI names what is in kwargs here
+    def with_structured_output(
         self, schema: Any = None, *, method: Any = None, **kwargs: Any
     ) -> Runnable[LanguageModelInput, Any]:
         """Return what answers in a schema.

@@ -54,7 +54,8 @@ async def _whole(chunks: Any) -> Any:
     return whole
 
 
-async def _awaited(answer: Awaitable[Any]) -> Any:
+async def awaited(answer: Awaitable[Any]) -> Any:
+    """Wait for an answer, as a coroutine."""
     return await answer
 
 
@@ -63,7 +64,7 @@ def ask(model: Any, verb: str = "invoke", given: Any = "hi") -> Any:
     if verb == "invoke":
         return model.invoke(given)
     if verb == "ainvoke":
-        return asyncio.run(_awaited(model.ainvoke(given)))
+        return asyncio.run(awaited(model.ainvoke(given)))
     if verb == "astream":
         return asyncio.run(_whole(model.astream(given)))
     whole: Any = None

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
 import logging
 import re
 from typing import TYPE_CHECKING, Any
 
+import httpx
 import pytest
 from pydantic import BaseModel
 
@@ -16,17 +18,32 @@ from tests.helpers import wire
 from tests.helpers.local_model import local_model_server
 from tests.helpers.observers import Listener
 from tests.helpers.provider import Reply
-from tests.honcho.chat_models import FALLBACK, PAIRS, PRIMARY, VERBS, WIRES, ask, deriver
+from tests.honcho.chat_models import (
+    FALLBACK,
+    PAIRS,
+    PRIMARY,
+    VERBS,
+    WIRES,
+    ask,
+    awaited,
+    deriver,
+)
 
 if TYPE_CHECKING:
+    from pathlib import Path
+
+    from pytest_httpserver import HTTPServer
+
     from tests.helpers.provider import ProviderServer
 
 ANY_FAILURE = frozenset(FailureKind) - {FailureKind.CANCELLED}
+EXTRA = {"extra_body": {"A": 1}, "extra_headers": {"X-B": "2"}, "extra_query": {"c": "3"}}
+PARAMS = "OVERRIDES__PROVIDER_PARAMS"
 LANGCHAIN = {"gemini": "google_genai"}  # who calls it otherwise
 
 
 def test_nine_agents() -> None:
-    """Each agent has its chat model, by the names of ``load_policies``, with options of its own."""
+    """Each agent has its chat model, by the names of ``load_policies``, under its options."""
     config = FallbackConfig(timeout=7)
     models = load_chat_models({"LLM_OPENAI_API_KEY": "k"}, config=config)
     assert list(models) == list(load_policies({"LLM_OPENAI_API_KEY": "k"}))
@@ -34,6 +51,19 @@ def test_nine_agents() -> None:
         assert model.policy.agent == name
         assert model.policy.config.timeout == 7
     assert len({id(model.candidates[0]) for model in models.values()}) == 1
+
+
+def test_equal_targets_share_a_cooldown(providers: ProviderServer) -> None:
+    """Two agents with the same model, address, headers and key know each other's failures."""
+    server = {"LLM_LMSTUDIO_BASE_URL": providers["lmstudio"].url, "LLM_OPENAI_API_KEY": "k"}
+    for agent in ("SUMMARY", "DERIVER", "DREAM_DEDUCTION"):
+        server[f"{agent}_MODEL_CONFIG__TRANSPORT"] = "lmstudio"
+        server[f"{agent}_MODEL_CONFIG__MODEL"] = "m"
+    server[f"DREAM_DEDUCTION_MODEL_CONFIG__{PARAMS}__EXTRA_HEADERS"] = '{"X-Account": "other"}'
+    models = load_chat_models(server)
+    names = ("deriver", "summary", "dream.deduction")
+    one, same, other = (models[name].policy.targets[0].identity for name in names)
+    assert one == same != other
 
 
 @pytest.mark.parametrize("verb", VERBS)
@@ -60,7 +90,10 @@ def test_servers_of_openais_wire_keep_their_names(providers: ProviderServer) -> 
     """Records call a target as ``doctor`` does, and messages take the form of OpenAI's wire."""
     providers["nous"].fail(503)
     listener = Listener()
-    ask(deriver(providers, "nous", "lmstudio", {"observers": [listener]}))
+    marked = [{"type": "text", "text": "hi", "cache_control": {"type": "ephemeral"}}]
+    options = {"observers": [listener]}
+    ask(deriver(providers, "nous", "lmstudio", options), given=[("human", marked)])
+    assert "cache_control" not in repr(providers["lmstudio"].bodies)
     (record,) = listener.records
     assert [attempt.target for attempt in record.attempts] == [
         "nous/model-one",
@@ -69,9 +102,6 @@ def test_servers_of_openais_wire_keep_their_names(providers: ProviderServer) -> 
 
 
 # --- parameters --------------------------------------------------------------------------------
-
-EXTRA = {"extra_body": {"A": 1}, "extra_headers": {"X-B": "2"}, "extra_query": {"c": "3"}}
-PARAMS = "OVERRIDES__PROVIDER_PARAMS"
 
 
 def thinking(config: dict[str, Any], length: int = 2500) -> dict[str, Any]:
@@ -186,6 +216,44 @@ def test_nothing_is_sent_that_was_not_configured(providers: ProviderServer) -> N
     body = providers["gemini"].bodies[0]
     assert body.keys() == {"contents", "generationConfig", "safetySettings"}
     assert body["generationConfig"] == {"maxOutputTokens": 2500, "candidateCount": 1}
+
+
+def test_openais_own_host_gets_the_new_name(monkeypatch: pytest.MonkeyPatch) -> None:
+    """HON-012: whatever the model is called, ``max_completion_tokens`` is known there."""
+    bodies: list[Any] = []
+
+    def answer(_: httpx.HTTPTransport, request: httpx.Request) -> httpx.Response:
+        bodies.append(json.loads(request.read()))
+        assert request.url == "https://api.openai.com/v1/chat/completions"
+        return httpx.Response(200, json=wire.chat_answer("hello"))
+
+    monkeypatch.setattr(httpx.HTTPTransport, "handle_request", answer)
+    environ = {"LLM_OPENAI_API_KEY": "k", f"{PRIMARY}__MODEL": "gpt-4.1"}
+    load_chat_models(environ)["deriver"].invoke("hi")
+    assert bodies[0]["max_completion_tokens"] == 2500
+    assert "max_tokens" not in bodies[0]
+
+
+@pytest.mark.parametrize("model", ["model-one", "gpt-5.5"])
+def test_other_servers_are_asked_over_the_chat_api_only(
+    providers: ProviderServer, model: str
+) -> None:
+    """LangChain would ask the Responses API for a built-in tool, which others do not have."""
+    chat = deriver(providers, "nous", "lmstudio", **{f"{PRIMARY}__MODEL": model})
+    chat.bind_tools([{"type": "web_search"}]).invoke("hi")
+    assert [request.path for request in providers["nous"].requests] == ["chat/completions"]
+
+
+@pytest.mark.parametrize("transport", [*WIRES, "lmstudio"])
+def test_the_targets_own_timeout(providers: ProviderServer, transport: str) -> None:
+    """HON-053, HOM-026: each wire gives up when its target's time is over, not LangChain's."""
+    model = deriver(providers, transport, "nous", **{f"{PRIMARY}__{PARAMS}__TIMEOUT": "7"})
+    asyncio.run(awaited(model.ainvoke("hi")))
+    (request,) = providers[transport].requests
+    headers = ("x-stainless-read-timeout", "x-server-timeout")
+    assert [float(request.headers[name]) for name in headers if name in request.headers] == [7]
+    if transport in {"openai", "lmstudio"}:
+        assert model.candidates[0].stream_chunk_timeout == 7  # type: ignore[attr-defined] # a ChatOpenAI
 
 
 @pytest.mark.parametrize("fallback", [*WIRES, "lmstudio"])
@@ -334,6 +402,29 @@ def test_a_missing_key_says_what_is_missing(providers: ProviderServer) -> None:
         load_chat_models({}, strict=True)
 
 
+@pytest.mark.parametrize("verb", VERBS)
+def test_a_key_that_is_refreshed_comes_with_each_request(
+    providers: ProviderServer, httpserver: HTTPServer, tmp_path: Path, verb: str
+) -> None:
+    """The Nous portal's OAuth: the key is minted when the first request needs it, and kept."""
+    token = {"access_token": "at-1", "refresh_token": "rt-2", "expires_in": 3600}
+    httpserver.expect_ordered_request("/api/oauth/token").respond_with_json(token)
+    minted = {"api_key": "minted-key", "expires_in": 7200}
+    httpserver.expect_ordered_request("/api/oauth/agent-key").respond_with_json(minted)
+    providers["nous"].key = "minted-key"
+    more = {
+        "NOUS_PORTAL_BASE_URL": httpserver.url_for("").rstrip("/"),
+        "NOUS_REFRESH_TOKEN": "rt-1",
+        "NOUS_OAUTH_STATE_PATH": str(tmp_path / "state.json"),
+        "LLM_NOUS_API_KEY": "",
+    }
+    model = deriver(providers, "nous", "anthropic", **more)
+    assert "minted-key" not in repr(model.candidates)
+    for _ in range(2):
+        assert ask(model, verb).text == "hello from nous"
+    assert {*providers.order} == {"nous"}
+
+
 # --- structured output -------------------------------------------------------------------------
 
 
@@ -394,12 +485,11 @@ def test_a_method_of_the_caller_wins(providers: ProviderServer) -> None:
 def test_junk_instead_of_json_goes_to_the_fallback(
     providers: ProviderServer, more: dict[str, str], junk: str
 ) -> None:
-    """HOM-060, G-17: what is not the wanted JSON is a malformed response, and the next is asked."""
+    """HOM-060, G-17: what is not the wanted JSON is a malformed response; the next is asked."""
     providers["lmstudio"].reply(Reply(text=junk))
     call = wire.tool_use("t1", "City", {"name": "Lima"})
     providers["anthropic"].reply(Reply(body=wire.message_answer(call)))
-    options = {"config": FallbackConfig()}
-    model = deriver(providers, "lmstudio", "anthropic", options, **more)
+    model = deriver(providers, "lmstudio", "anthropic", **more)
     assert model.with_structured_output(City).invoke("hi") == City(name="Lima")
     assert providers.order == ["lmstudio", "anthropic"]
 

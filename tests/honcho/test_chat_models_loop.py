@@ -1,4 +1,4 @@
-"""Honcho's agents call tools: a switch in the middle, over providers that refuse what others wrote."""
+"""Honcho's agents call tools: switches in the middle, over providers that are strict."""
 
 from __future__ import annotations
 

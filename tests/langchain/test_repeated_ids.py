@@ -85,7 +85,7 @@ def test_blocks_and_invalid_calls_are_renamed_alike() -> None:
         AIMessage("", invalid_tool_calls=broken),
     ]
     sent: list[Any] = for_provider(history, "anthropic")
-    first, second, third, fourth = (one for one in sent if isinstance(one, AIMessage))
+    first, second, third, fourth = (sent[place] for place in (0, 2, 4, 6))
     assert first.content == [block]
     assert (
         second.content[0]["id"] == second.tool_calls[0]["id"] == sent[3].content[0]["tool_use_id"]
