@@ -71,7 +71,7 @@ class CompatibleChatModel(DiscreetChatModel, BaseChatOpenAI):
         answering: Runnable[Any, Any] = model.with_structured_output(
             schema, method=method, **kwargs
         )
-        if not in_json_mode:
+        if not in_json_mode or schema is None:
             return answering
         wanted = json.dumps(convert_to_json_schema(schema))
         wanted = f"Answer with a JSON object of this schema: {wanted}"
@@ -113,7 +113,6 @@ def make_model(plan: ModelPlan) -> CompatibleChatModel:
         "extra_body": body or None,
         "json_object": plan.params.get("structured_output_mode") == "json_object",
         "max_retries": 0,
-        "openai_proxy": None,
         "provider": endpoint.transport,
         "stream_chunk_timeout": endpoint.timeout,
         "stream_usage": True,
