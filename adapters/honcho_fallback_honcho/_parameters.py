@@ -64,6 +64,8 @@ def known_to(
         missing.add("top_k")  # other servers of its wire know it
     if wire == "anthropic" and parameters.get("thinking_effort") == "minimal":
         missing.add("thinking_effort")
+    if parameters.get("cache_policy", {}).get("mode") != "prefix":
+        missing.add("cache_policy")
     if wire == "gemini" and "thinking_budget_tokens" in parameters:
         missing.add("thinking_effort")  # it takes one of the two
     kept = {name: value for name, value in parameters.items() if name not in missing}

@@ -40,6 +40,7 @@ class Call:
     """Hold one call while it runs."""
 
     __slots__ = (
+        "attempt",
         "chained",
         "config",
         "input",
@@ -134,6 +135,7 @@ class Call:
 
     def prepare_stream(self, attempt: Attempt) -> tuple[Any, RunnableConfig, dict[str, Any]]:
         """Prepare a stream, which is asked what it cost where somebody wants to know."""
+        self.attempt = attempt  # a stream without content is handed out after its call has ended
         candidate_input, config, kwargs = self.prepare(attempt)
         if self.wants_content and may_be_asked_for_usage(attempt.target.client):
             kwargs = {"stream_usage": True, **kwargs}
@@ -197,5 +199,5 @@ class Call:
             self.usage = before | {name: before.get(name, 0) + usage[name] for name in usage}
             self.run.report(usage=self.usage)
         if ends_message(chunk):
-            return mark(chunk, describe(self.run, self.run.attempt))
+            return mark(chunk, describe(self.run, self.attempt))
         return chunk

@@ -20,6 +20,7 @@ from honcho_fallback_langchain._providers import (
     markers_unknown_to,
     without_markers,
 )
+from honcho_fallback_langchain._repeated_ids import with_distinct_ids
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
@@ -32,10 +33,13 @@ def for_provider(messages: list[BaseMessage], provider: str) -> list[BaseMessage
 
     An answer of another provider keeps its text and its tool calls, and is left out where it has
     neither; consecutive messages of a user are what every provider accepts. Cache markers go
-    where they are known, and tool-call ids are made valid in calls and results alike. Answers of
-    an unknown writer are left as they are, and so are the markers for an unknown reader.
+    where they are known, and tool-call ids are made valid and distinct in calls and results alike.
+    Answers of an unknown writer are left as they are, and so are the markers for an unknown
+    reader.
     """
     reader = family_of(provider)
+    if reader in TOOL_CALL_IDS:
+        messages = with_distinct_ids(messages, TOOL_CALL_IDS[reader][1])
     ids = _new_ids(messages, reader)
     markers = markers_unknown_to(reader)
     converted: list[BaseMessage] = []

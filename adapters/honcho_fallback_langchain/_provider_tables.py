@@ -30,8 +30,11 @@ FAMILIES: Final = {
     "bedrock_converse": "bedrock",
     "google_genai": "google",
     "google_vertexai": "google",
+    "lmstudio": "openai",
     "mistral": "mistralai",
+    "nous": "openai",
     "openai-codex": "openai",
+    "openai_compatible": "openai",
     "vertexai": "google",
 }
 KNOWN: Final = frozenset(

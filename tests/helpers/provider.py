@@ -58,6 +58,7 @@ class Reply:
         hang: It says nothing more until the client leaves: after the events, where there are
             any, else from the start.
         drip: What it sends again and again meanwhile, after the events.
+        left: What it sets when the client has left.
     """
 
     status: int = 200
@@ -74,6 +75,7 @@ class Reply:
     cut: bool = False
     hang: bool = False
     drip: str | None = None
+    left: threading.Event | None = None
 
 
 @dataclass(slots=True)
@@ -252,7 +254,7 @@ class _Handler(BaseHTTPRequestHandler):
         if reply.drop:
             self.close_connection = True
         elif reply.hang and reply.events is None:
-            self._hang(None)
+            self._hang(reply, None)
         elif events is not None:
             self._send_events(reply, events)
         else:
@@ -287,7 +289,7 @@ class _Handler(BaseHTTPRequestHandler):
         for event in events:
             self._send_event(event)
         if reply.hang:
-            self._hang(reply.drip)
+            self._hang(reply, reply.drip)
         elif reply.cut:
             self.close_connection = True
         else:
@@ -298,7 +300,7 @@ class _Handler(BaseHTTPRequestHandler):
         self.wfile.write(b"%x\r\n%s\r\n" % (len(data), data))
         self.wfile.flush()
 
-    def _hang(self, drip: str | None) -> None:
+    def _hang(self, reply: Reply, drip: str | None) -> None:
         self.close_connection = True
         self.connection.settimeout(_LOOK_SECONDS)
         while True:
@@ -307,8 +309,12 @@ class _Handler(BaseHTTPRequestHandler):
             except TimeoutError:
                 if drip is not None:
                     self._send_event(drip)
+            except ConnectionError:
+                break
             else:
-                return  # the client left
+                break  # the client left
+        if reply.left is not None:
+            reply.left.set()
 
     def log_message(self, *_: Any) -> None:
         """Print nothing."""

@@ -111,10 +111,17 @@ class AnthropicRules(Rules):
         if "tools" not in body and any(_values(one, "tool_use", "id") for one in messages):
             faults.append("tools: required where messages have tool_use blocks")
         if body.get("thinking", {}).get("type") == "enabled":
+            # The calls of earlier turns need none.
+            begun = [
+                at
+                for at, message in enumerate(messages)
+                if message["role"] == "user" and not _values(message, "tool_result", "tool_use_id")
+            ]
             faults += [
                 f"messages.{at}: a thinking block must come before tool_use"
                 for at, message in enumerate(messages)
-                if _values(message, "tool_use", "id")
+                if at > max(begun, default=0)
+                and _values(message, "tool_use", "id")
                 and message["content"][0]["type"] not in {"thinking", "redacted_thinking"}
             ]
         return faults

@@ -26,6 +26,7 @@ from tests.helpers.chat_models import (
     serve,
 )
 from tests.helpers.chat_runs import VERBS, Runs
+from tests.helpers.provider import Reply
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Iterator
@@ -157,6 +158,18 @@ async def test_an_empty_stream_is_an_answer(verb: str) -> None:
     assert await chunks_of(model, verb, {"callbacks": [runs]}) == []
     assert asked == []
     assert runs.check().ends == ["end"]
+
+
+@pytest.mark.parametrize("verb", STREAMS)
+async def test_a_model_that_says_nothing_has_answered(
+    verb: str, providers: ProviderServer
+) -> None:
+    """Its chunks are held back to the end of the call, and say all the same who gave them."""
+    provider = providers.new("openai")
+    provider.reply(Reply(text=""))
+    answer = summed(await chunks_of(FallbackChatModel(model_at(provider), alive()), verb))
+    assert (answer.text, answer.response_metadata["finish_reason"]) == ("", "stop")
+    assert answer.response_metadata["fallback"]["is_fallback"] is False
 
 
 @pytest.mark.parametrize("verb", STREAMS)

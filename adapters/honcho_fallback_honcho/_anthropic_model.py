@@ -1,0 +1,91 @@
+"""Chat models of Anthropic's wire."""
+
+# LangChain leaves its own generics unparametrised; mypy, which takes them for Any, is strict.
+# pyright: reportUnknownMemberType=false, reportUnknownVariableType=false
+# pyright: reportUnknownArgumentType=false
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import anthropic
+from langchain_anthropic import ChatAnthropic
+
+from honcho_fallback_honcho._model_plan import DiscreetChatModel
+
+if TYPE_CHECKING:
+    from honcho_fallback_honcho._model_plan import ModelPlan
+
+_NAMES = {
+    "temperature": "temperature",
+    "top_p": "top_p",
+    "top_k": "top_k",
+    "max_output_tokens": "max_tokens",
+    "stop_sequences": "stop_sequences",
+}
+_THOUGHTS = {"thinking", "redacted_thinking"}
+_SHORT_TTL = 300  # seconds; a prefix is kept this long, or an hour
+
+
+class AnthropicChatModel(DiscreetChatModel, ChatAnthropic):
+    """Ask Anthropic, or a server of its wire; without thinking where another wrote the calls."""
+
+    def _get_request_payload(self, *args: Any, **kwargs: Any) -> dict[str, Any]:
+        payload: dict[str, Any] = super()._get_request_payload(*args, **kwargs)
+        thinks = payload.get("thinking", {}).get("type") == "enabled"
+        if thinks and _has_call_without_thought(payload["messages"]):
+            del payload["thinking"]
+        return payload
+
+
+def make_model(plan: ModelPlan) -> AnthropicChatModel:
+    """Build a model that takes nothing from the SDK's environment variables."""
+    options: dict[str, Any] = {
+        "model": plan.name,
+        **plan.named(_NAMES),
+        **_thinking(plan),
+        "anthropic_proxy": None,
+        "api_key": plan.key,
+        "base_url": plan.endpoint.public_url,
+        "max_retries": 0,
+        "model_kwargs": _model_kwargs(plan),
+        "timeout": plan.endpoint.timeout,
+    }
+    model = AnthropicChatModel(**options)
+    headers = plan.headers_over("ANTHROPIC_CUSTOM_HEADERS", anthropic.Omit())
+    # The constructor takes text alone; the clients are built from the field on first use.
+    return model.model_copy(update={"default_headers": headers})
+
+
+def _has_call_without_thought(messages: list[Any]) -> bool:
+    """Tell whether the turn has a tool call that thinking would have come before."""
+    for message in reversed(messages):
+        content: Any = message["content"]
+        kinds = ["text"] if isinstance(content, str) else [block["type"] for block in content]
+        if message["role"] == "user" and "tool_result" not in kinds:
+            return False
+        if "tool_use" in kinds and kinds[0] not in _THOUGHTS:
+            return True
+    return False
+
+
+def _thinking(plan: ModelPlan) -> dict[str, Any]:
+    effort = plan.params.get("thinking_effort")
+    budget = plan.params.get("thinking_budget_tokens", 0 if effort == "none" else None)
+    options: dict[str, Any] = {} if effort in {None, "none"} else {"effort": effort}
+    if budget is not None:
+        enabled = {"type": "enabled", "budget_tokens": budget}
+        options["thinking"] = enabled if budget else {"type": "disabled"}
+    return options
+
+
+def _model_kwargs(plan: ModelPlan) -> dict[str, Any]:
+    options: dict[str, Any] = {
+        "extra_body": dict(plan.endpoint.extra_body),
+        "extra_query": dict(plan.endpoint.extra_query),
+    }
+    policy = plan.params.get("cache_policy")
+    if policy is not None:
+        is_long = (policy["ttl_seconds"] or 0) > _SHORT_TTL
+        options["cache_control"] = {"type": "ephemeral", "ttl": "1h" if is_long else "5m"}
+    return {name: value for name, value in options.items() if value}

@@ -1,0 +1,108 @@
+"""Honcho's agents as LangChain chat models."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Unpack
+
+from honcho_fallback_honcho._keys import NO_KEY
+from honcho_fallback_honcho._parameters import known_to
+from honcho_fallback_honcho._policies import LoadOptions, logger, plan_agents
+from honcho_fallback_honcho._sources import import_extra
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from langchain_core.language_models import BaseChatModel
+
+    from honcho_fallback_honcho._chain import PlannedTarget
+    from honcho_fallback_honcho._model_plan import ModelPlan
+    from honcho_fallback_langchain import FallbackChatModel
+
+_PROVIDERS = {"gemini": "google_genai"}  # as LangChain names them
+
+
+def load_chat_models(
+    source: Mapping[str, str] | None = None, **options: Unpack[LoadOptions]
+) -> dict[str, FallbackChatModel]:
+    """Read Honcho's own names and return a chat model for each of its nine agents.
+
+    Each asks its targets in order, over LangChain's own packages of the providers; those are
+    imported here and now, so that the first switch to another provider waits for nothing. What a
+    provider's API lacks is left out, with a line at DEBUG. A target whose key is missing fails as
+    a refused key does, and no request is sent.
+
+    Args:
+        source: Environment variables; default: those of the process at the time of the call.
+        **options: As for ``load_policies``.
+
+    Returns:
+        Chat models by ``deriver``, ``dialectic.minimal`` to ``dialectic.max``, ``summary``,
+        ``dream.deduction`` and ``dream.induction``.
+
+    Raises:
+        FallbackConfigError: A value is not one that could be used, or, with ``strict``, something
+            is missing or misnamed.
+        ImportError: The extra ``honcho`` or ``providers`` is not installed.
+    """
+    import_extra("langchain_core", "providers")
+    from honcho_fallback_honcho._junk import with_junk_refused  # noqa: PLC0415 # of the extra
+    from honcho_fallback_langchain import FallbackChatModel  # noqa: PLC0415 # as above
+
+    shared: list[tuple[ModelPlan, BaseChatModel]] = []
+    return {
+        plan.agent.slot.name: FallbackChatModel(
+            *[_model_of(planned, shared) for planned in plan.agent.chain],
+            agent=plan.agent.slot.name,
+            credentials=[
+                planned.target.credential if planned.key == "OAuth" else None
+                for planned in plan.agent.chain
+            ],
+            fallback_config=with_junk_refused(plan.config),
+            observers=plan.observers,
+        )
+        for plan in plan_agents(source, **options)
+    }
+
+
+def _model_of(
+    planned: PlannedTarget, shared: list[tuple[ModelPlan, BaseChatModel]]
+) -> BaseChatModel:
+    from honcho_fallback_honcho._keyless_model import KeylessChatModel  # noqa: PLC0415 # as above
+    from honcho_fallback_honcho._model_plan import ModelPlan  # noqa: PLC0415 # as above
+
+    target, endpoint, credential = planned.target, planned.endpoint, planned.target.credential
+    if planned.key == "missing" or credential is None:
+        provider = _PROVIDERS.get(endpoint.transport, endpoint.transport)
+        return KeylessChatModel(model=target.model, provider=provider, credential=credential)
+    # A key that is refreshed comes with each request.
+    key = NO_KEY if planned.key == "OAuth" else str(credential.get())
+    params, lacking = known_to(endpoint.wire, endpoint.transport, target.params)
+    if endpoint.wire == "gemini" and endpoint.extra_query:
+        lacking.append("overrides__provider_params__extra_query")
+    for name in lacking:
+        variable = f"{planned.env}__{name.upper()}"
+        logger.debug("%s: %s has no such parameter", variable, endpoint.transport)
+    plan = ModelPlan(target.model, endpoint, key, params)
+    model = next((model for known, model in shared if known == plan), None)
+    if model is None:
+        model = _make_model(plan)
+        shared.append((plan, model))
+    return model
+
+
+def _make_model(plan: ModelPlan) -> BaseChatModel:
+    """Import the provider's package and build the model."""
+    if plan.endpoint.wire == "openai":
+        import_extra("langchain_openai", "providers")
+        from honcho_fallback_honcho._openai_model import make_model as openai  # noqa: PLC0415 # of the extra
+
+        return openai(plan)
+    if plan.endpoint.wire == "anthropic":
+        import_extra("langchain_anthropic", "providers")
+        from honcho_fallback_honcho._anthropic_model import make_model as anthropic  # noqa: PLC0415 # of the extra
+
+        return anthropic(plan)
+    import_extra("langchain_google_genai", "providers")
+    from honcho_fallback_honcho._gemini_model import make_model as gemini  # noqa: PLC0415 # of the extra
+
+    return gemini(plan)

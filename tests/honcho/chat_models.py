@@ -1,0 +1,73 @@
+"""Honcho's deriver as a chat model, over scripted providers of each wire."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import TYPE_CHECKING, Any
+
+from honcho_fallback_honcho import load_chat_models
+
+if TYPE_CHECKING:
+    from collections.abc import Awaitable
+
+    from honcho_fallback_langchain import FallbackChatModel
+    from tests.helpers.provider import ProviderServer
+
+PRIMARY = "DERIVER_MODEL_CONFIG"
+FALLBACK = f"{PRIMARY}__FALLBACK"
+WIRES = ("openai", "anthropic", "gemini")
+PAIRS = [(one, other) for one in WIRES for other in WIRES if one != other]
+VERBS = ("invoke", "ainvoke", "stream", "astream")
+
+
+def settings(server: ProviderServer, primary: str, fallback: str, **more: str) -> dict[str, str]:
+    """Return settings whose transports all lead to scripted providers of their names."""
+    transports = {*WIRES, "lmstudio", "nous"}
+    return {
+        f"{PRIMARY}__TRANSPORT": primary,
+        f"{PRIMARY}__MODEL": "model-one",
+        f"{FALLBACK}__TRANSPORT": fallback,
+        f"{FALLBACK}__MODEL": "model-two",
+        **{f"LLM_{name.upper()}_BASE_URL": server[name].url for name in transports},
+        **{f"LLM_{name.upper()}_API_KEY": f"{name}-key" for name in transports - {"lmstudio"}},
+        **more,
+    }
+
+
+def deriver(
+    server: ProviderServer,
+    primary: str = "openai",
+    fallback: str = "anthropic",
+    options: Any = None,
+    **more: str,
+) -> FallbackChatModel:
+    """Load the deriver's chat model."""
+    return load_chat_models(settings(server, primary, fallback, **more), **(options or {}))[
+        "deriver"
+    ]
+
+
+async def _whole(chunks: Any) -> Any:
+    whole: Any = None
+    async for chunk in chunks:
+        whole = chunk if whole is None else whole + chunk
+    return whole
+
+
+async def awaited(answer: Awaitable[Any]) -> Any:
+    """Wait for an answer, as a coroutine."""
+    return await answer
+
+
+def ask(model: Any, verb: str = "invoke", given: Any = "hi") -> Any:
+    """Ask by a verb; a stream comes back as the message that its chunks add up to."""
+    if verb == "invoke":
+        return model.invoke(given)
+    if verb == "ainvoke":
+        return asyncio.run(awaited(model.ainvoke(given)))
+    if verb == "astream":
+        return asyncio.run(_whole(model.astream(given)))
+    whole: Any = None
+    for chunk in model.stream(given):
+        whole = chunk if whole is None else whole + chunk
+    return whole

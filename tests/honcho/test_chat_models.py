@@ -1,0 +1,526 @@
+"""Honcho's agents as LangChain chat models: real SDKs over scripted providers."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import logging
+import re
+from typing import TYPE_CHECKING, Any
+
+import httpx
+import pytest
+from pydantic import BaseModel
+
+from honcho_fallback import CredentialError, FailureKind, FallbackConfig, FallbackConfigError
+from honcho_fallback_honcho import load_chat_models, load_policies
+from tests.helpers import wire
+from tests.helpers.local_model import local_model_server
+from tests.helpers.observers import Listener
+from tests.helpers.provider import Reply
+from tests.honcho.chat_models import (
+    FALLBACK,
+    PAIRS,
+    PRIMARY,
+    VERBS,
+    WIRES,
+    ask,
+    awaited,
+    deriver,
+)
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from pytest_httpserver import HTTPServer
+
+    from tests.helpers.provider import ProviderServer
+
+ANY_FAILURE = frozenset(FailureKind) - {FailureKind.CANCELLED}
+EXTRA = {"extra_body": {"A": 1}, "extra_headers": {"X-B": "2"}, "extra_query": {"c": "3"}}
+PARAMS = "OVERRIDES__PROVIDER_PARAMS"
+LANGCHAIN = {"gemini": "google_genai"}  # who calls it otherwise
+
+
+def test_nine_agents() -> None:
+    """Each agent has its chat model, by the names of ``load_policies``, under its options."""
+    config = FallbackConfig(timeout=7)
+    models = load_chat_models({"LLM_OPENAI_API_KEY": "k"}, config=config)
+    assert list(models) == list(load_policies({"LLM_OPENAI_API_KEY": "k"}))
+    for name, model in models.items():
+        assert model.policy.agent == name
+        assert model.policy.config.timeout == 7
+    assert len({id(model.candidates[0]) for model in models.values()}) == 1
+
+
+def test_equal_targets_share_a_cooldown(providers: ProviderServer) -> None:
+    """Two agents with the same model, address, headers and key know each other's failures."""
+    server = {"LLM_LMSTUDIO_BASE_URL": providers["lmstudio"].url, "LLM_OPENAI_API_KEY": "k"}
+    for agent in ("SUMMARY", "DERIVER", "DREAM_DEDUCTION"):
+        server[f"{agent}_MODEL_CONFIG__TRANSPORT"] = "lmstudio"
+        server[f"{agent}_MODEL_CONFIG__MODEL"] = "m"
+    server[f"DREAM_DEDUCTION_MODEL_CONFIG__{PARAMS}__EXTRA_HEADERS"] = '{"X-Account": "other"}'
+    models = load_chat_models(server)
+    names = ("deriver", "summary", "dream.deduction")
+    one, same, other = (models[name].policy.targets[0].identity for name in names)
+    assert one == same != other
+
+
+@pytest.mark.parametrize("verb", VERBS)
+@pytest.mark.parametrize(("primary", "fallback"), PAIRS)
+def test_every_wire_falls_back_to_every_other(
+    providers: ProviderServer, primary: str, fallback: str, verb: str
+) -> None:
+    """HON-002, HON-016, HON-017: one request to the dead primary, then the fallback's answer."""
+    providers[primary].fail(503)
+    listener = Listener()
+    answer = ask(deriver(providers, primary, fallback, {"observers": [listener]}), verb)
+    assert answer.text == f"hello from {fallback}"
+    assert providers.order == [primary, fallback]
+    assert [providers[name].requests[0].key for name in (primary, fallback)] == [
+        f"{primary}-key",
+        f"{fallback}-key",
+    ]
+    (record,) = listener.records
+    assert record.agent == "deriver"
+    assert record.answered_by == f"{LANGCHAIN.get(fallback, fallback)}/model-two"
+
+
+def test_servers_of_openais_wire_keep_their_names(providers: ProviderServer) -> None:
+    """Records call a target as ``doctor`` does, and messages take the form of OpenAI's wire."""
+    providers["nous"].fail(503)
+    listener = Listener()
+    marked = [{"type": "text", "text": "hi", "cache_control": {"type": "ephemeral"}}]
+    options = {"observers": [listener]}
+    ask(deriver(providers, "nous", "lmstudio", options), given=[("human", marked)])
+    assert "cache_control" not in repr(providers["lmstudio"].bodies)
+    (record,) = listener.records
+    assert [attempt.target for attempt in record.attempts] == [
+        "nous/model-one",
+        "lmstudio/model-two",
+    ]
+
+
+# --- parameters --------------------------------------------------------------------------------
+
+
+def thinking(config: dict[str, Any], length: int = 2500) -> dict[str, Any]:
+    config = {"candidateCount": 1, "maxOutputTokens": length, "thinkingConfig": config}
+    return {"generationConfig": config}
+
+
+@pytest.mark.parametrize(
+    ("transport", "suffixes", "sent"),
+    [
+        ("openai", {}, {"max_tokens": 2500}),
+        ("openai", {"MODEL": "gpt-5.5"}, {"max_completion_tokens": 2500}),
+        ("openai", {"MODEL": "openai/gpt-5.5"}, {"max_completion_tokens": 2500}),
+        ("nous", {"MODEL": "o3-mini"}, {"max_completion_tokens": 2500}),
+        ("lmstudio", {"MODEL": "openai/gpt-oss-20b"}, {"max_tokens": 2500}),
+        ("openai", {"TEMPERATURE": "0.3"}, {"temperature": 0.3}),
+        ("openai", {"TOP_P": "0.5"}, {"top_p": 0.5}),
+        ("openai", {"FREQUENCY_PENALTY": "1"}, {"frequency_penalty": 1.0}),
+        ("openai", {"PRESENCE_PENALTY": "1"}, {"presence_penalty": 1.0}),
+        ("openai", {"SEED": "7"}, {"seed": 7}),
+        ("openai", {"THINKING_EFFORT": "low"}, {"reasoning_effort": "low"}),
+        ("openai", {"REASONING_EFFORT": "low"}, {"reasoning_effort": "low"}),
+        ("openai", {"MAX_OUTPUT_TOKENS": "50"}, {"max_tokens": 50}),
+        ("openai", {"STOP_SEQUENCES": '["a","b"]'}, {"stop": ["a", "b"]}),
+        ("lmstudio", {"TOP_K": "5"}, {"max_tokens": 2500, "top_k": 5}),
+        ("openai", {PARAMS: json.dumps(EXTRA)}, {"A": 1}),
+        ("anthropic", {}, {"max_tokens": 2500}),
+        (
+            "anthropic",
+            {"TEMPERATURE": "0.3", "TOP_P": "0.5", "TOP_K": "5"},
+            {"temperature": 0.3, "top_p": 0.5, "top_k": 5},
+        ),
+        (
+            "anthropic",
+            {"THINKING_BUDGET_TOKENS": "2000"},
+            {"thinking": {"type": "enabled", "budget_tokens": 2000}, "max_tokens": 4500},
+        ),
+        ("anthropic", {"THINKING_BUDGET_TOKENS": "0"}, {"thinking": {"type": "disabled"}}),
+        ("anthropic", {"THINKING_EFFORT": "none"}, {"thinking": {"type": "disabled"}}),
+        ("anthropic", {"THINKING_EFFORT": "max"}, {"output_config": {"effort": "max"}}),
+        ("anthropic", {"STOP_SEQUENCES": '["a"]'}, {"stop_sequences": ["a"]}),
+        (
+            "anthropic",
+            {"CACHE_POLICY__MODE": "prefix"},
+            {"cache_control": {"type": "ephemeral", "ttl": "5m"}},
+        ),
+        (
+            "anthropic",
+            {"CACHE_POLICY__MODE": "prefix", "CACHE_POLICY__TTL_SECONDS": "3600"},
+            {"cache_control": {"type": "ephemeral", "ttl": "1h"}},
+        ),
+        ("anthropic", {PARAMS: json.dumps(EXTRA)}, {"A": 1}),
+        ("gemini", {}, {"generationConfig": {"maxOutputTokens": 2500, "candidateCount": 1}}),
+        (
+            "gemini",
+            {
+                "TEMPERATURE": "0.3",
+                "TOP_P": "0.5",
+                "TOP_K": "5",
+                "SEED": "7",
+                "FREQUENCY_PENALTY": "1",
+                "PRESENCE_PENALTY": "1",
+                "STOP_SEQUENCES": '["a"]',
+            },
+            {
+                "generationConfig": {
+                    "temperature": 0.3,
+                    "topP": 0.5,
+                    "topK": 5,
+                    "seed": 7,
+                    "frequencyPenalty": 1.0,
+                    "presencePenalty": 1.0,
+                    "stopSequences": ["a"],
+                    "maxOutputTokens": 2500,
+                    "candidateCount": 1,
+                }
+            },
+        ),
+        (
+            "gemini",
+            {"THINKING_BUDGET_TOKENS": "9"},
+            thinking({"thinking_budget": 9}, 2509),
+        ),
+        ("gemini", {"THINKING_EFFORT": "none"}, thinking({"thinking_budget": 0})),
+        ("gemini", {"THINKING_EFFORT": "low"}, thinking({"thinking_level": "LOW"})),
+        ("gemini", {"THINKING_EFFORT": "xhigh"}, thinking({"thinking_level": "HIGH"})),
+        ("gemini", {PARAMS: json.dumps(EXTRA)}, {"A": 1}),
+    ],
+)
+def test_every_suffix_has_its_effect(
+    providers: ProviderServer, transport: str, suffixes: dict[str, str], sent: dict[str, Any]
+) -> None:
+    """D.2, HON-012: each suffix reaches the request in the words of the target's own wire."""
+    more = {f"{FALLBACK}__{name}": value for name, value in suffixes.items()}
+    primary = "anthropic" if transport != "anthropic" else "openai"
+    providers[primary].fail(503)
+    ask(deriver(providers, primary, transport, **more))
+    (request,) = providers[transport].requests
+    assert sent.items() <= request.body.items()
+    both = {"max_tokens", "max_completion_tokens"} & request.body.keys()
+    assert len(both) == (0 if transport == "gemini" else 1)
+    if PARAMS in suffixes:
+        assert request.headers["x-b"] == "2"
+        assert ("c=3" in request.path) is (transport != "gemini")
+
+
+def test_nothing_is_sent_that_was_not_configured(providers: ProviderServer) -> None:
+    """HON-009: LangChain's own defaults do not come in between."""
+    providers["openai"].fail(503)
+    ask(deriver(providers, "openai", "gemini"))
+    assert providers["openai"].bodies[0].keys() == {"messages", "model", "max_tokens", "stream"}
+    body = providers["gemini"].bodies[0]
+    assert body.keys() == {"contents", "generationConfig", "safetySettings"}
+    assert body["generationConfig"] == {"maxOutputTokens": 2500, "candidateCount": 1}
+
+
+def test_openais_own_host_gets_the_new_name(monkeypatch: pytest.MonkeyPatch) -> None:
+    """HON-012: whatever the model is called, ``max_completion_tokens`` is known there."""
+    bodies: list[Any] = []
+
+    def answer(_: httpx.HTTPTransport, request: httpx.Request) -> httpx.Response:
+        bodies.append(json.loads(request.read()))
+        assert request.url == "https://api.openai.com/v1/chat/completions"
+        return httpx.Response(200, json=wire.chat_answer("hello"))
+
+    monkeypatch.setattr(httpx.HTTPTransport, "handle_request", answer)
+    environ = {"LLM_OPENAI_API_KEY": "k", f"{PRIMARY}__MODEL": "gpt-4.1"}
+    load_chat_models(environ)["deriver"].invoke("hi")
+    assert bodies[0]["max_completion_tokens"] == 2500
+    assert "max_tokens" not in bodies[0]
+
+
+@pytest.mark.parametrize("model", ["model-one", "gpt-5.5"])
+def test_other_servers_are_asked_over_the_chat_api_only(
+    providers: ProviderServer, model: str
+) -> None:
+    """LangChain would ask the Responses API for a built-in tool, which others do not have."""
+    chat = deriver(providers, "nous", "lmstudio", **{f"{PRIMARY}__MODEL": model})
+    chat.bind_tools([{"type": "web_search"}]).invoke("hi")
+    assert [request.path for request in providers["nous"].requests] == ["chat/completions"]
+
+
+@pytest.mark.parametrize("transport", [*WIRES, "lmstudio"])
+def test_the_targets_own_timeout(providers: ProviderServer, transport: str) -> None:
+    """HON-053, HOM-026: each wire gives up when its target's time is over, not LangChain's."""
+    model = deriver(providers, transport, "nous", **{f"{PRIMARY}__{PARAMS}__TIMEOUT": "7"})
+    asyncio.run(awaited(model.ainvoke("hi")))
+    (request,) = providers[transport].requests
+    headers = ("x-stainless-read-timeout", "x-server-timeout")
+    assert [float(request.headers[name]) for name in headers if name in request.headers] == [7]
+    if transport in {"openai", "lmstudio"}:
+        assert model.candidates[0].stream_chunk_timeout == 7  # type: ignore[attr-defined] # a ChatOpenAI
+
+
+@pytest.mark.parametrize("fallback", [*WIRES, "lmstudio"])
+def test_a_length_of_the_call_wins_on_both(providers: ProviderServer, fallback: str) -> None:
+    """HON-012: ``max_tokens`` of a call replaces what was configured, under each model's name."""
+    primary = "nous"
+    providers[primary].fail(503)
+    model = deriver(providers, primary, fallback, **{f"{PRIMARY}__MODEL": "gpt-5.5"})
+    model.bind(max_tokens=77).invoke("hi")
+    assert providers[primary].bodies[0]["max_completion_tokens"] == 77
+    body = providers[fallback].bodies[0]
+    sent = {**body, **body.get("generationConfig", {})}
+    name = "maxOutputTokens" if fallback == "gemini" else "max_tokens"
+    assert sent[name] == 77
+    assert "max_completion_tokens" not in sent
+
+
+@pytest.mark.parametrize(
+    ("transport", "suffix", "value"),
+    [
+        ("openai", "TOP_K", "5"),
+        ("openai", "THINKING_BUDGET_TOKENS", "5"),
+        ("openai", "CACHE_POLICY__MODE", "prefix"),
+        ("anthropic", "SEED", "5"),
+        ("anthropic", "FREQUENCY_PENALTY", "1"),
+        ("anthropic", "THINKING_EFFORT", "minimal"),
+        ("anthropic", "CACHE_POLICY__MODE", "gemini_cached_content"),
+        ("gemini", "CACHE_POLICY__MODE", "gemini_cached_content"),
+        ("gemini", f"{PARAMS}__EXTRA_QUERY", '{"c": "3"}'),
+    ],
+)
+def test_a_parameter_that_a_wire_does_not_have_is_dropped(
+    providers: ProviderServer,
+    transport: str,
+    suffix: str,
+    value: str,
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    """G-31: it is left out with a line at DEBUG, rather than refused by the provider."""
+    caplog.set_level(logging.DEBUG, "honcho_fallback.honcho")
+    primary = "anthropic" if transport != "anthropic" else "openai"
+    providers[primary].fail(503)
+    ask(deriver(providers, primary, transport))
+    ask(deriver(providers, primary, transport, **{f"{FALLBACK}__{suffix}": value}))
+    one, other = providers[transport].bodies
+    assert one == other
+    name = suffix if suffix.startswith(PARAMS) else suffix.partition("__")[0]
+    lines = [one.message for one in caplog.records if one.levelno == logging.DEBUG]
+    assert lines == [f"{FALLBACK}__{name}: {transport} has no such parameter"]
+
+
+# --- usage and failures ------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("verb", VERBS)
+@pytest.mark.parametrize("transport", [*WIRES, "lmstudio"])
+def test_usage_is_known_in_streams_too(
+    providers: ProviderServer, transport: str, verb: str
+) -> None:
+    """HON-065, HON-068: input, cached and thought tokens, whoever answers and however."""
+    listener = Listener()
+    primary = "nous"
+    providers[primary].fail(503)
+    ask(deriver(providers, primary, transport, {"observers": [listener]}), verb)
+    (record,) = listener.records
+    counts = wire.MESSAGE_COUNTS if transport == "anthropic" else wire.COUNTS
+    assert record.usage is not None
+    assert counts.items() <= record.usage.items()
+
+
+BLOCKED = {"promptFeedback": {"blockReason": "OTHER"}, "usageMetadata": wire.GEMINI_WIRE_USAGE}
+
+
+@pytest.mark.parametrize(
+    ("primary", "body", "is_stream"),
+    [
+        ("openai", {**wire.chat_answer("x"), "choices": None}, False),
+        ("openai", wire.openai_error(), False),
+        ("openai", wire.openai_error(), True),
+        ("anthropic", wire.anthropic_error(kind="overloaded_error"), False),
+        ("anthropic", wire.anthropic_error(kind="overloaded_error"), True),
+        ("gemini", BLOCKED, False),
+        ("gemini", BLOCKED, True),
+        ("gemini", wire.gemini_error(), True),
+    ],
+)
+def test_what_is_no_answer_goes_to_the_fallback(
+    providers: ProviderServer, primary: str, body: Any, is_stream: bool
+) -> None:
+    """HON-035: no choices, an error under status 200 and a blocked prompt are failures."""
+    fallback = "anthropic" if primary != "anthropic" else "openai"
+    events = [wire.event(body, body.get("type"))] if is_stream else None
+    providers[primary].reply(Reply(body=body, events=events))
+    config = FallbackConfig(fallback_on=ANY_FAILURE)
+    model = deriver(providers, primary, fallback, {"config": config})
+    assert ask(model, "stream" if is_stream else "invoke").text == f"hello from {fallback}"
+    assert providers.order == [primary, fallback]
+
+
+@pytest.mark.parametrize("verb", ["stream", "astream"])
+@pytest.mark.parametrize(("primary", "fallback"), PAIRS)
+def test_a_stream_that_breaks_off_before_its_text_switches(
+    providers: ProviderServer, primary: str, fallback: str, verb: str
+) -> None:
+    """HOM-051, HON-035: nothing was handed out yet, so the fallback streams the whole answer."""
+    first = {"openai": [wire.chat_word("")], "gemini": []}
+    events = first.get(primary, [wire.event(wire.message_start(wire.message_answer()))])
+    providers[primary].reply(Reply(events=events, cut=True))
+    answer = ask(deriver(providers, primary, fallback), verb)
+    assert answer.text == f"hello from {fallback}"
+
+
+@pytest.mark.parametrize("status", [408, 429, 500, 503])
+@pytest.mark.parametrize("transport", WIRES)
+def test_one_request_per_attempt(providers: ProviderServer, transport: str, status: int) -> None:
+    """HON-044, HOM-025: no SDK retries by itself."""
+    providers[transport].fail(status)
+    other = "openai" if transport != "openai" else "gemini"
+    providers[other].fail(400)
+    with pytest.raises(Exception, match="no answer from"):
+        ask(deriver(providers, transport, other, {"config": FallbackConfig(max_attempts=2)}))
+    assert providers.order == [transport, other]
+
+
+def test_a_missing_key_asks_nobody_and_goes_to_the_fallback(providers: ProviderServer) -> None:
+    """HOM-023: it is a failed authentication; tools and schemas can be bound all the same."""
+    listener = Listener()
+    options = {"config": FallbackConfig(), "observers": [listener]}
+    model = deriver(providers, "gemini", "anthropic", options, LLM_GEMINI_API_KEY="")
+    tool = {"name": "f", "description": "F.", "parameters": {"type": "object", "properties": {}}}
+    answers = [model, model.bind_tools([tool]), model.bind(stop=["x"])]
+    for verb in VERBS:
+        for one in answers:
+            assert ask(one, verb).text == "hello from anthropic"
+    assert {*providers.order} == {"anthropic"}
+    assert listener.records[0].attempts[0].target == "google_genai/model-one"
+    assert listener.records[0].attempts[0].kind == "authentication"
+
+
+def test_a_missing_key_says_what_is_missing(providers: ProviderServer) -> None:
+    """HOM-023: the only target's error names the variable; other agents work."""
+    models = load_chat_models({"LLM_ANTHROPIC_API_KEY": "k"})
+    with pytest.raises(CredentialError, match="LLM_OPENAI_API_KEY: not set"):
+        models["summary"].invoke("hi")
+    with pytest.raises(FallbackConfigError, match="LLM_OPENAI_API_KEY: not set"):
+        load_chat_models({}, strict=True)
+
+
+@pytest.mark.parametrize("verb", VERBS)
+def test_a_key_that_is_refreshed_comes_with_each_request(
+    providers: ProviderServer, httpserver: HTTPServer, tmp_path: Path, verb: str
+) -> None:
+    """The Nous portal's OAuth: the key is minted when the first request needs it, and kept."""
+    token = {"access_token": "at-1", "refresh_token": "rt-2", "expires_in": 3600}
+    httpserver.expect_ordered_request("/api/oauth/token").respond_with_json(token)
+    minted = {"api_key": "minted-key", "expires_in": 7200}
+    httpserver.expect_ordered_request("/api/oauth/agent-key").respond_with_json(minted)
+    providers["nous"].key = "minted-key"
+    more = {
+        "NOUS_PORTAL_BASE_URL": httpserver.url_for("").rstrip("/"),
+        "NOUS_REFRESH_TOKEN": "rt-1",
+        "NOUS_OAUTH_STATE_PATH": str(tmp_path / "state.json"),
+        "LLM_NOUS_API_KEY": "",
+    }
+    model = deriver(providers, "nous", "anthropic", **more)
+    assert "minted-key" not in repr(model.candidates)
+    for _ in range(2):
+        assert ask(model, verb).text == "hello from nous"
+    assert {*providers.order} == {"nous"}
+
+
+# --- structured output -------------------------------------------------------------------------
+
+
+class City(BaseModel):
+    name: str
+
+
+@pytest.mark.parametrize("transport", [*WIRES, "lmstudio"])
+@pytest.mark.parametrize("is_async", [False, True])
+def test_structured_output(providers: ProviderServer, transport: str, is_async: bool) -> None:
+    """HOM-060: each provider by its own method, after a switch too."""
+    primary = "nous"
+    providers[primary].fail(503)
+    replies = {
+        "anthropic": wire.message_answer(wire.tool_use("t1", "City", {"name": "Lima"})),
+        "gemini": wire.gemini_answer({"text": '{"name": "Lima"}'}),
+    }
+    body = replies.get(transport, wire.chat_answer('{"name": "Lima"}'))
+    providers[transport].reply(Reply(body=body))
+    model = deriver(providers, primary, transport).with_structured_output(City)
+    assert ask(model, "ainvoke" if is_async else "invoke") == City(name="Lima")
+    if transport == "lmstudio":
+        (body,) = providers[transport].bodies
+        assert body["response_format"]["type"] == "json_schema"
+
+
+MODE = {f"{PRIMARY}__STRUCTURED_OUTPUT_MODE": "json_object"}
+
+
+@pytest.mark.parametrize(
+    "given", ["hi", [("system", "Be brief."), ("human", "hi")], [("human", "hi")]], ids=repr
+)
+def test_json_object_asks_without_a_schema(providers: ProviderServer, given: Any) -> None:
+    """HOM-060: for servers that know no schema; it stands in the one system message instead."""
+    providers["lmstudio"].reply(Reply(text='{"name": "Lima"}'))
+    model = deriver(providers, "lmstudio", "anthropic", **MODE).with_structured_output(City)
+    assert model.invoke(given) == City(name="Lima")
+    (body,) = providers["lmstudio"].bodies
+    assert body["response_format"] == {"type": "json_object"}
+    assert [message["role"] for message in body["messages"]] == ["system", "user"]
+    system = body["messages"][0]["content"]
+    assert '"required": ["name"]' in system
+    assert system.startswith("Be brief." if isinstance(given, list) and len(given) == 2 else "Ans")
+
+
+def test_a_method_of_the_caller_wins(providers: ProviderServer) -> None:
+    """HOM-060: whoever names a method gets it, also where json_object was configured."""
+    providers["lmstudio"].reply(Reply(text='{"name": "Lima"}'))
+    model = deriver(providers, "lmstudio", "openai", **MODE)
+    model.with_structured_output(City, method="json_schema").invoke("hi")
+    (body,) = providers["lmstudio"].bodies
+    assert body["response_format"]["type"] == "json_schema"
+    assert [message["role"] for message in body["messages"]] == ["user"]
+
+
+@pytest.mark.parametrize("junk", ["no JSON at all", '{"town": "Lima"}', "[1]"])
+@pytest.mark.parametrize("more", [{}, MODE])
+def test_junk_instead_of_json_goes_to_the_fallback(
+    providers: ProviderServer, more: dict[str, str], junk: str
+) -> None:
+    """HOM-060, G-17: what is not the wanted JSON is a malformed response; the next is asked."""
+    providers["lmstudio"].reply(Reply(text=junk))
+    call = wire.tool_use("t1", "City", {"name": "Lima"})
+    providers["anthropic"].reply(Reply(body=wire.message_answer(call)))
+    model = deriver(providers, "lmstudio", "anthropic", **more)
+    assert model.with_structured_output(City).invoke("hi") == City(name="Lima")
+    assert providers.order == ["lmstudio", "anthropic"]
+
+
+# --- a real model ------------------------------------------------------------------------------
+
+
+def test_the_local_model_answers_where_the_provider_is_down(providers: ProviderServer) -> None:
+    """HON-059: lmstudio is any local server of OpenAI's wire; the default key stays at home."""
+    providers["openai"].fail(429, headers={"retry-after": "30"})
+    with local_model_server() as local:
+        more = {
+            "LLM_LMSTUDIO_BASE_URL": local.base_url,
+            f"{FALLBACK}__MODEL": local.model,
+            f"{FALLBACK}__MAX_OUTPUT_TOKENS": "8",
+        }
+        model = deriver(providers, "openai", "lmstudio", **more)
+        answer = ask(model)
+        assert answer.text
+        assert answer.usage_metadata["output_tokens"] == 8
+        assert ask(model, "astream").usage_metadata["input_tokens"] > 0
+        schema = {"type": "object", "properties": {"city": {"enum": ["Lima"]}}}
+        tool = {"name": "thermometer", "description": "Read one city.", "parameters": schema}
+        calling = model.bind_tools([tool], tool_choice="any").bind(max_tokens=64)
+        assert [call["name"] for call in calling.invoke("hi").tool_calls] == ["thermometer"]
+
+
+def test_extras_that_are_missing_are_named(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Without a provider's package the error names the extra, and only where it is needed."""
+    monkeypatch.setitem(__import__("sys").modules, "langchain_anthropic", None)
+    load_chat_models({"LLM_OPENAI_API_KEY": "k"})
+    environ = {"LLM_OPENAI_API_KEY": "k", "LLM_ANTHROPIC_API_KEY": "k"}
+    with pytest.raises(ImportError, match=re.escape("pip install 'honcho-fallback[providers]'")):
+        load_chat_models({**environ, f"{FALLBACK}__MODEL": "anthropic/m"})

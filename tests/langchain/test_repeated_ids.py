@@ -1,0 +1,122 @@
+"""The same tool-call id twice in one history (AN-011)."""
+
+from __future__ import annotations
+
+from copy import deepcopy
+from typing import Any
+
+import pytest
+from langchain_core.messages import AIMessage, BaseMessage, HumanMessage, ToolMessage
+from langchain_core.messages.tool import invalid_tool_call, tool_call
+
+from honcho_fallback_langchain import FallbackChatModel
+from honcho_fallback_langchain._messages import for_provider
+from tests.helpers.chat_models import model_at
+from tests.helpers.strict import AnthropicRules, ChatRules
+
+READERS = ["anthropic", "amazon_bedrock", "mistral", "openai"]
+
+
+def calls(*ids: str) -> AIMessage:
+    return AIMessage("", tool_calls=[tool_call(name="f", args={}, id=one) for one in ids])
+
+
+def result(call_id: str, text: str = "R.") -> ToolMessage:
+    return ToolMessage(text, tool_call_id=call_id)
+
+
+def pairs(messages: list[BaseMessage]) -> list[tuple[str, str]]:
+    """Return what each result says, by the id of its call; every call has one."""
+    ids = [call["id"] for one in messages if isinstance(one, AIMessage) for call in one.tool_calls]
+    results = [one for one in messages if isinstance(one, ToolMessage)]
+    assert sorted(one.tool_call_id for one in results) == sorted(filter(None, ids))
+    assert len({*ids}) == len(ids)
+    return [(one.tool_call_id, str(one.content)) for one in results]
+
+
+@pytest.mark.parametrize("reader", READERS)
+def test_repeated_ids_become_distinct_in_calls_and_results(reader: str) -> None:
+    """AN-011: each result stays with its call; the first keeps its id, nothing is changed."""
+    history: list[BaseMessage] = [
+        HumanMessage("Q."),
+        calls("step00000"),
+        result("step00000", "first"),
+        calls("step00000", "other0000", "step00000"),
+        result("step00000", "second"),
+        result("other0000", "other"),
+        result("step00000", "third"),
+    ]
+    before = deepcopy(history)
+    sent = for_provider(history, reader)
+    assert history == before
+    assert [text for _, text in pairs(sent)] == ["first", "second", "other", "third"]
+    calls_sent = sent[3]
+    assert isinstance(calls_sent, AIMessage)
+    assert [call["id"] for call in calls_sent.tool_calls] == [
+        call_id for call_id, _ in pairs(sent)[1:]
+    ]
+    assert sent[1] is history[1]
+    assert for_provider(sent, reader) is sent
+
+
+def test_a_result_belongs_to_the_latest_call() -> None:
+    """A call without a result, such as of a turn that was cancelled, takes nobody else's."""
+    history = [calls("a"), HumanMessage("Never mind."), calls("a"), result("a")]
+    sent = for_provider(history, "anthropic")
+    again, answer = sent[2:]
+    assert isinstance(again, AIMessage)
+    assert isinstance(answer, ToolMessage)
+    assert again.tool_calls[0]["id"] == answer.tool_call_id != "a"
+
+
+def test_blocks_and_invalid_calls_are_renamed_alike() -> None:
+    """What stands in the content is the call that is listed, and not one more."""
+    block = {"type": "tool_use", "id": "a", "name": "f", "input": {}}
+    listed = [tool_call(name="f", args={}, id="a")]
+    broken = [invalid_tool_call(name="f", args="{", id="a", error=None)]
+    answer = {"type": "tool_result", "tool_use_id": "a", "content": "R."}
+    history: list[BaseMessage] = [
+        AIMessage([block], tool_calls=listed),
+        HumanMessage([answer]),
+        AIMessage([block], tool_calls=listed),
+        HumanMessage([answer]),
+        AIMessage([block]),
+        result("a"),
+        AIMessage("", invalid_tool_calls=broken),
+    ]
+    sent: list[Any] = for_provider(history, "anthropic")
+    first, second, third, fourth = (sent[place] for place in (0, 2, 4, 6))
+    assert first.content == [block]
+    assert (
+        second.content[0]["id"] == second.tool_calls[0]["id"] == sent[3].content[0]["tool_use_id"]
+    )
+    assert third.content[0]["id"] == sent[5].tool_call_id
+    names = {
+        "a",
+        second.content[0]["id"],
+        third.content[0]["id"],
+        fourth.invalid_tool_calls[0]["id"],
+    }
+    assert len(names) == 4
+
+
+@pytest.mark.parametrize("reader", ["google_genai", "house"])
+def test_who_does_not_look_at_ids_gets_them_as_they_are(reader: str) -> None:
+    """Gemini goes by names, and of a server that is not known nothing is assumed."""
+    history = [calls("a"), result("a"), calls("a"), result("a")]
+    assert for_provider(history, reader) is history
+
+
+@pytest.mark.parametrize(("name", "rules"), [("openai", ChatRules), ("anthropic", AnthropicRules)])
+def test_strict_providers_accept_the_history(name: str, rules: Any, providers: Any) -> None:
+    """AN-011 on the wire: two rounds under one id, asked of whoever did not write them."""
+    provider = providers.new(name, rules=rules())
+    dead = providers.new("openai-dead")
+    dead.fail(503)
+    model = FallbackChatModel(model_at(dead), model_at(provider))
+    history = [HumanMessage("Q."), calls("a", "a"), result("a", "1"), result("a", "2")]
+    model.bind_tools(
+        [{"name": "f", "description": "F.", "parameters": {"type": "object"}}]
+    ).invoke([*history, calls("a"), result("a", "3")])
+    assert not provider.refused
+    assert len(provider.requests) == 1
