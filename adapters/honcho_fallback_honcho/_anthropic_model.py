@@ -12,6 +12,7 @@ import anthropic
 from langchain_anthropic import ChatAnthropic
 
 from honcho_fallback_honcho._model_plan import DiscreetChatModel
+from honcho_fallback_honcho._parameters import anthropic_cache_control, anthropic_thinking
 
 if TYPE_CHECKING:
     from honcho_fallback_honcho._model_plan import ModelPlan
@@ -24,7 +25,6 @@ _NAMES = {
     "stop_sequences": "stop_sequences",
 }
 _THOUGHTS = {"thinking", "redacted_thinking"}
-_SHORT_TTL = 300  # seconds; a prefix is kept this long, or an hour
 
 
 class AnthropicChatModel(DiscreetChatModel, ChatAnthropic):
@@ -46,7 +46,7 @@ def make_model(plan: ModelPlan) -> AnthropicChatModel:
         **_thinking(plan),
         "anthropic_proxy": None,
         "api_key": plan.key,
-        "base_url": plan.endpoint.public_url,
+        "base_url": plan.endpoint.address,
         "max_retries": 0,
         "model_kwargs": _model_kwargs(plan),
         "timeout": plan.endpoint.timeout,
@@ -74,8 +74,7 @@ def _thinking(plan: ModelPlan) -> dict[str, Any]:
     budget = plan.params.get("thinking_budget_tokens", 0 if effort == "none" else None)
     options: dict[str, Any] = {} if effort in {None, "none"} else {"effort": effort}
     if budget is not None:
-        enabled = {"type": "enabled", "budget_tokens": budget}
-        options["thinking"] = enabled if budget else {"type": "disabled"}
+        options["thinking"] = anthropic_thinking(budget)
     return options
 
 
@@ -86,6 +85,5 @@ def _model_kwargs(plan: ModelPlan) -> dict[str, Any]:
     }
     policy = plan.params.get("cache_policy")
     if policy is not None:
-        is_long = (policy["ttl_seconds"] or 0) > _SHORT_TTL
-        options["cache_control"] = {"type": "ephemeral", "ttl": "1h" if is_long else "5m"}
+        options["cache_control"] = anthropic_cache_control(policy)
     return {name: value for name, value in options.items() if value}

@@ -4,19 +4,27 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Unpack
 
+from honcho_fallback import Failure, FailureKind
+from honcho_fallback_honcho._extras import import_extra
 from honcho_fallback_honcho._keys import NO_KEY
 from honcho_fallback_honcho._parameters import known_to
 from honcho_fallback_honcho._policies import LoadOptions, logger, plan_agents
-from honcho_fallback_honcho._sources import import_extra
+from honcho_fallback_langchain import FallbackChatModel
+
+# isort: split
+# After the adapter, which names its extra where LangChain is missing.
+from langchain_core.exceptions import OutputParserException
+from pydantic import ValidationError
+
+from honcho_fallback_honcho._model_plan import KeylessChatModel, ModelPlan
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Awaitable, Mapping
 
     from langchain_core.language_models import BaseChatModel
 
+    from honcho_fallback import FallbackConfig
     from honcho_fallback_honcho._chain import PlannedTarget
-    from honcho_fallback_honcho._model_plan import ModelPlan
-    from honcho_fallback_langchain import FallbackChatModel
 
 _PROVIDERS = {"gemini": "google_genai"}  # as LangChain names them
 
@@ -44,14 +52,9 @@ def load_chat_models(
             is missing or misnamed.
         ImportError: The extra ``honcho`` or ``providers`` is not installed.
     """
-    import_extra("langchain_core", "providers")
-    from honcho_fallback_honcho._junk import with_junk_refused  # noqa: PLC0415 # of the extra
-    from honcho_fallback_langchain import FallbackChatModel  # noqa: PLC0415 # as above
-
-    shared: list[tuple[ModelPlan, BaseChatModel]] = []
     return {
         plan.agent.slot.name: FallbackChatModel(
-            *[_model_of(planned, shared) for planned in plan.agent.chain],
+            *map(chat_model, plan.agent.chain),
             agent=plan.agent.slot.name,
             credentials=[
                 planned.target.credential if planned.key == "OAuth" else None
@@ -64,12 +67,8 @@ def load_chat_models(
     }
 
 
-def _model_of(
-    planned: PlannedTarget, shared: list[tuple[ModelPlan, BaseChatModel]]
-) -> BaseChatModel:
-    from honcho_fallback_honcho._keyless_model import KeylessChatModel  # noqa: PLC0415 # as above
-    from honcho_fallback_honcho._model_plan import ModelPlan  # noqa: PLC0415 # as above
-
+def chat_model(planned: PlannedTarget) -> BaseChatModel:
+    """Build the chat model of one target."""
     target, endpoint, credential = planned.target, planned.endpoint, planned.target.credential
     if planned.key == "missing" or credential is None:
         provider = _PROVIDERS.get(endpoint.transport, endpoint.transport)
@@ -82,12 +81,7 @@ def _model_of(
     for name in lacking:
         variable = f"{planned.env}__{name.upper()}"
         logger.debug("%s: %s has no such parameter", variable, endpoint.transport)
-    plan = ModelPlan(target.model, endpoint, key, params)
-    model = next((model for known, model in shared if known == plan), None)
-    if model is None:
-        model = _make_model(plan)
-        shared.append((plan, model))
-    return model
+    return _make_model(ModelPlan(target.model, endpoint, key, params))
 
 
 def _make_model(plan: ModelPlan) -> BaseChatModel:
@@ -106,3 +100,31 @@ def _make_model(plan: ModelPlan) -> BaseChatModel:
     from honcho_fallback_honcho._gemini_model import make_model as gemini  # noqa: PLC0415 # of the extra
 
     return gemini(plan)
+
+
+def with_junk_refused(config: FallbackConfig) -> FallbackConfig:
+    """Return options under which an answer that cannot be parsed is a malformed response.
+
+    A program's own parser is none of the provider's business; around Honcho's chat models there
+    is no other than that of ``with_structured_output``.
+    """
+    configured = config.refine
+
+    def refine(failure: Failure, error: BaseException) -> Failure | Awaitable[Failure]:
+        refined = failure if configured is None else configured(failure, error)
+        if isinstance(refined, Failure) and _is_junk(refined, error):
+            reason = "the answer does not fit the schema"
+            return Failure.of(FailureKind.MALFORMED_RESPONSE, reason=reason, error=refined.error)
+        return refined
+
+    return config.replace(refine=refine)
+
+
+def _is_junk(failure: Failure, error: BaseException) -> bool:
+    if failure.kind is not FailureKind.LOCAL:
+        return False
+    # A request that does not fit the SDK's own classes has no status.
+    was_answered = failure.status == 200
+    return isinstance(error, OutputParserException) or (
+        isinstance(error, ValidationError) and was_answered
+    )

@@ -55,6 +55,12 @@ class Endpoint:
         return urlunsplit((parts.scheme, parts.netloc.rpartition("@")[2], "", "", ""))
 
     @property
+    def address(self) -> str:
+        """Return the address without user and password, for clients that get these otherwise."""
+        parts = urlsplit(self.base_url)
+        return urlunsplit(parts._replace(netloc=parts.netloc.rpartition("@")[2]))
+
+    @property
     def needs_key(self) -> bool:
         """Tell whether the endpoint requires a key."""
         return requires_key(self.transport, self.base_url)

@@ -75,7 +75,7 @@ def make_model(plan: ModelPlan) -> GeminiChatModel:
         "temperature": None,  # LangChain has a default of its own
         **plan.named(_NAMES),
         "api_key": plan.key,
-        "base_url": plan.endpoint.public_url,
+        "base_url": plan.endpoint.address,
         "max_retries": 1,  # attempts, the first one included
         "timeout": plan.endpoint.timeout,
         "vertexai": False,
@@ -93,7 +93,7 @@ def make_model(plan: ModelPlan) -> GeminiChatModel:
 def _client(plan: ModelPlan) -> genai.Client:
     transport, async_transport = _transports()
     options = HttpOptions(
-        base_url=plan.endpoint.public_url,
+        base_url=plan.endpoint.address,
         extra_body=dict(plan.endpoint.extra_body) or None,
         headers=plan.headers,
         httpx_client=transport,

@@ -9,9 +9,16 @@ from typing import TYPE_CHECKING, Any
 from urllib.parse import unquote, urlsplit
 
 from langchain_core.language_models import BaseChatModel
+from pydantic import Field
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
+
+    from langchain_core.language_models import LanguageModelInput
+    from langchain_core.language_models.base import LangSmithParams
+    from langchain_core.messages import AIMessage, BaseMessage
+    from langchain_core.outputs import ChatResult
+    from langchain_core.runnables import Runnable
 
     from honcho_fallback_honcho._endpoint import Endpoint
 
@@ -20,7 +27,7 @@ CONNECT_SECONDS = 5.0
 
 @dataclass(frozen=True, slots=True)
 class ModelPlan:
-    """Hold what a chat model is built from; models of equal plans are one.
+    """Hold what a chat model is built from.
 
     Args:
         name: The model's name at its provider.
@@ -72,3 +79,43 @@ class DiscreetChatModel(BaseChatModel):
 
     def __repr_args__(self) -> Any:
         return [("model", self._get_ls_params().get("ls_model_name"))]
+
+
+class KeylessChatModel(BaseChatModel):
+    """Refuse each call as a failed authentication.
+
+    Args:
+        model: The model's name.
+        provider: Its provider's name.
+        credential: Raises the refusal, which says what is missing.
+    """
+
+    model: str
+    provider: str
+    credential: Any = Field(repr=False, exclude=True)
+
+    @property
+    def _llm_type(self) -> str:
+        return "honcho-without-key"
+
+    def bind_tools(self, tools: Any, **kwargs: Any) -> Runnable[LanguageModelInput, AIMessage]:
+        """Bind tools that nobody will call.
+
+        Args:
+            tools: As for a chat model.
+            **kwargs: As there.
+        """
+        return self.bind(tools=tools, **kwargs)
+
+    def _generate(
+        self,
+        messages: list[BaseMessage],  # noqa: ARG002 # LangChain's
+        stop: list[str] | None = None,  # noqa: ARG002 # as above
+        run_manager: Any = None,  # noqa: ARG002 # as above
+        **kwargs: Any,  # noqa: ARG002 # as above
+    ) -> ChatResult:
+        return self.credential.get()  # type: ignore[no-any-return] # it raises
+
+    def _get_ls_params(self, stop: list[str] | None = None, **kwargs: Any) -> LangSmithParams:
+        params = super()._get_ls_params(stop=stop, **kwargs)
+        return {**params, "ls_provider": self.provider, "ls_model_name": self.model}

@@ -3,10 +3,8 @@
 from __future__ import annotations
 
 import json
-import re
 from functools import cache
 from typing import TYPE_CHECKING, Any
-from urllib.parse import urlsplit
 
 import openai
 from langchain_core.messages import SystemMessage
@@ -16,6 +14,7 @@ from langchain_openai import ChatOpenAI
 from langchain_openai.chat_models.base import BaseChatOpenAI
 
 from honcho_fallback_honcho._model_plan import CONNECT_SECONDS, DiscreetChatModel
+from honcho_fallback_honcho._parameters import is_at_openai, needs_completion_tokens
 
 if TYPE_CHECKING:
     from langchain_core.language_models import LanguageModelInput
@@ -34,8 +33,6 @@ _NAMES = {
     "max_output_tokens": "max_tokens",
     "stop_sequences": "stop",
 }
-# Whoever serves them, these refuse max_tokens.
-_REASONING_MODEL = re.compile(r"(?:.*/)?(?:gpt-[5-9]|o\d)")
 
 
 class CompatibleChatModel(DiscreetChatModel, BaseChatOpenAI):
@@ -97,18 +94,16 @@ class OpenAIChatModel(CompatibleChatModel, ChatOpenAI):
 def make_model(plan: ModelPlan) -> CompatibleChatModel:
     """Build a model whose clients take nothing from the SDK's environment variables."""
     endpoint = plan.endpoint
-    host = urlsplit(endpoint.base_url).hostname or ""
-    is_openai = host == "api.openai.com" or host.endswith(".api.openai.com")
+    is_openai = is_at_openai(endpoint)
     body = {name: plan.params[name] for name in ("top_k",) if name in plan.params}
     body |= endpoint.extra_body
-    takes_new_name = is_openai or _REASONING_MODEL.match(plan.name)
-    kind = OpenAIChatModel if takes_new_name else CompatibleChatModel
+    kind = OpenAIChatModel if needs_completion_tokens(plan.name, endpoint) else CompatibleChatModel
     options: dict[str, Any] = {
         "model": plan.name,
         **plan.named(_NAMES),
         **_clients(plan),
         "api_key": plan.key,
-        "base_url": endpoint.public_url,
+        "base_url": endpoint.address,
         "default_headers": plan.headers,
         "extra_body": body or None,
         "json_object": plan.params.get("structured_output_mode") == "json_object",
@@ -130,7 +125,7 @@ def _clients(plan: ModelPlan) -> dict[str, Any]:
     }
     options: dict[str, Any] = {
         "api_key": plan.key,
-        "base_url": plan.endpoint.public_url,
+        "base_url": plan.endpoint.address,
         "default_headers": headers,
         "default_query": dict(plan.endpoint.extra_query),
         "max_retries": 0,

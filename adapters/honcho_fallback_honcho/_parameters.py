@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import re
 from typing import TYPE_CHECKING, Any
-
-from honcho_fallback_honcho._slots import TRANSPORTS, same_origin
+from urllib.parse import urlsplit
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -29,6 +28,7 @@ PARAMETERS = (
 )
 # gpt-5 and later, o1, o3-mini and so on, also as gateways name them: openai/gpt-5.5. Not gpt-35.
 _REASONS = re.compile(r"(?:^|[/:])(?:gpt-[5-9](?!\d)|o\d(?![\d\w]))", re.IGNORECASE)
+_SHORT_TTL_SECONDS = 300
 _CACHE = ("mode", "ttl_seconds", "key_version")
 # OpenAI caches prefixes by itself; Gemini's cached content is made beforehand, by the caller.
 _MISSING = {
@@ -72,12 +72,29 @@ def known_to(
     return kept, sorted(missing & parameters.keys())
 
 
+def anthropic_thinking(budget: int) -> dict[str, Any]:
+    """Return a budget for thinking as Anthropic takes it; 0 switches thinking off."""
+    return {"type": "enabled", "budget_tokens": budget} if budget else {"type": "disabled"}
+
+
+def anthropic_cache_control(policy: Mapping[str, Any]) -> dict[str, str]:
+    """Return a cache policy as Anthropic takes it, which keeps a prefix five minutes or an hour."""
+    is_long = (policy["ttl_seconds"] or 0) > _SHORT_TTL_SECONDS
+    return {"type": "ephemeral", "ttl": "1h" if is_long else "5m"}
+
+
 def needs_completion_tokens(model: str, endpoint: Endpoint) -> bool:
     """Tell whether a model of OpenAI's wire takes ``max_completion_tokens`` for its limit.
 
     OpenAI's reasoning models refuse ``max_tokens`` wherever they are asked; many other servers
     know no other name.
     """
-    home = TRANSPORTS["openai"].base_url
-    is_at_openai = home is not None and same_origin(endpoint.base_url, home)
-    return endpoint.wire == "openai" and (is_at_openai or _REASONS.search(model) is not None)
+    if endpoint.wire != "openai":
+        return False
+    return is_at_openai(endpoint) or _REASONS.search(model) is not None
+
+
+def is_at_openai(endpoint: Endpoint) -> bool:
+    """Tell whether an endpoint is OpenAI's own, in whatever region."""
+    host = urlsplit(endpoint.base_url).hostname or ""
+    return host == "api.openai.com" or host.endswith(".api.openai.com")

@@ -12,7 +12,12 @@ from typing import TYPE_CHECKING, Any, Unpack
 
 from honcho_fallback import CredentialError, FallbackConfigError
 from honcho_fallback_honcho._keys import NO_KEY
-from honcho_fallback_honcho._parameters import known_to, needs_completion_tokens
+from honcho_fallback_honcho._parameters import (
+    anthropic_cache_control,
+    anthropic_thinking,
+    known_to,
+    needs_completion_tokens,
+)
 from honcho_fallback_honcho._policies import logger, plan_agents
 from honcho_fallback_litellm import FallbackRoutingStrategy
 
@@ -31,7 +36,6 @@ if TYPE_CHECKING:
 
 _NAMES = {"thinking_effort": "reasoning_effort", "stop_sequences": "stop"}
 _LENGTHS = ("max_tokens", "max_completion_tokens")
-_SHORT_TTL_SECONDS = 300  # Anthropic keeps a prefix this long, or an hour
 _HAS_VERSION = re.compile(r"/v\d\w*/?$")
 
 
@@ -162,13 +166,11 @@ def _spelled(name: str, value: Any, planned: PlannedTarget) -> dict[str, Any] | 
         is_new = needs_completion_tokens(planned.target.model, planned.endpoint)
         return {"max_completion_tokens" if is_new else "max_tokens": value}
     if name == "thinking_budget_tokens":
-        is_off = value == 0 and planned.endpoint.wire == "anthropic"
-        budget = {"type": "enabled", "budget_tokens": value}
-        return {"thinking": {"type": "disabled"} if is_off else budget}
+        is_gemini = planned.endpoint.wire == "gemini"
+        enabled = {"type": "enabled", "budget_tokens": value}  # which may be 0
+        return {"thinking": enabled if is_gemini else anthropic_thinking(value)}
     if name == "cache_policy":
-        ttl = "1h" if (value["ttl_seconds"] or 0) > _SHORT_TTL_SECONDS else "5m"
-        control = {"cache_control": {"type": "ephemeral", "ttl": ttl}}
-        return control if value["mode"] == "prefix" else None
+        return {"cache_control": anthropic_cache_control(value)}
     if name == "structured_output_mode":
         return {} if value == "json_schema" else None  # the one that LiteLLM knows
     return {_NAMES.get(name, name): value}

@@ -377,7 +377,8 @@ def test_a_parameter_that_a_wire_does_not_have_is_dropped(
     wire: str, transport: str, missing: set[str]
 ) -> None:
     """G-31: it is left out and named, rather than refused by the provider."""
-    every = dict.fromkeys(PARAMETERS, 1) | {"thinking_effort": "minimal"}
+    every: dict[str, Any] = dict.fromkeys(PARAMETERS, 1)
+    every |= {"thinking_effort": "minimal", "cache_policy": {"mode": "prefix"}}
     kept, dropped = known_to(wire, transport, every)
     assert {*dropped} == missing
     assert kept.keys() == every.keys() - missing
