@@ -78,7 +78,7 @@ def anthropic_thinking(budget: int) -> dict[str, Any]:
 
 
 def anthropic_cache_control(policy: Mapping[str, Any]) -> dict[str, str]:
-    """Return a cache policy as Anthropic takes it, which keeps a prefix five minutes or an hour."""
+    """Return a cache policy as Anthropic takes it: it keeps a prefix five minutes or an hour."""
     is_long = (policy["ttl_seconds"] or 0) > _SHORT_TTL_SECONDS
     return {"type": "ephemeral", "ttl": "1h" if is_long else "5m"}
 

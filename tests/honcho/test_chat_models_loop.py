@@ -8,7 +8,9 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 from langchain.agents import create_agent
+from langchain_core.tools import tool
 
+from honcho_fallback.testing import StatusError
 from tests.helpers import wire
 from tests.helpers.provider import Reply
 from tests.helpers.strict import AnthropicRules, ChatRules
@@ -113,3 +115,19 @@ def test_thoughts_are_asked_for_wherever_they_can_be(providers: ProviderServer) 
     agent.invoke({"messages": [*state["messages"], ("user", "Thanks.")]})
     assert providers.order == [*["openai"] * 4, "anthropic"]
     assert loop.bodies[-1]["thinking"] == {"type": "enabled", "budget_tokens": 1024}
+
+
+def test_a_tool_that_fails_like_a_provider_switches_nothing(providers: ProviderServer) -> None:
+    """HOM-044, G-18: a tool's error is the program's own, whatever status it has."""
+
+    @tool
+    def broken(city: str) -> str:
+        """Read one city."""
+        raise StatusError(503)
+
+    call = wire.chat_call("call_1", "broken", {"city": "Lima"})
+    providers["openai"].reply(Reply(body=wire.chat_answer(None, call)))
+    agent: Any = create_agent(deriver(providers, "openai", "anthropic"), [broken])
+    with pytest.raises(StatusError, match="503"):
+        agent.invoke({"messages": [("user", "Which city is warm?")]})
+    assert providers.order == ["openai"]
