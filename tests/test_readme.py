@@ -174,6 +174,7 @@ def deriver(providers: ProviderServer, monkeypatch: pytest.MonkeyPatch) -> Provi
     """Configure Honcho's agents as its operator would: a dead primary and a local fallback."""
     for name in ("DERIVER_MODEL_CONFIG", "DIALECTIC_LEVELS__max__MODEL_CONFIG"):
         monkeypatch.setenv(f"{name}__FALLBACK__MODEL", "lmstudio/qwen3-4b")
+    monkeypatch.setenv("LITELLM_LOCAL_MODEL_COST_MAP", "True")
     monkeypatch.setenv("LLM_OPENAI_API_KEY", "not-a-key")
     monkeypatch.setenv("LLM_OPENAI_BASE_URL", providers["primary"].url)
     monkeypatch.setenv("LLM_LMSTUDIO_BASE_URL", providers["local"].url)

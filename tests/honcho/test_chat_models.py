@@ -457,7 +457,7 @@ MODE = {f"{PRIMARY}__STRUCTURED_OUTPUT_MODE": "json_object"}
     "given", ["hi", [("system", "Be brief."), ("human", "hi")], [("human", "hi")]], ids=repr
 )
 def test_json_object_asks_without_a_schema(providers: ProviderServer, given: Any) -> None:
-    """HOM-006, HOM-060: for servers that know no schema; it stands in the one system message instead."""
+    """HOM-006, HOM-060: for servers that know no schema; it stands in the system message."""
     providers["lmstudio"].reply(Reply(text='{"name": "Lima"}'))
     model = deriver(providers, "lmstudio", "anthropic", **MODE).with_structured_output(City)
     assert model.invoke(given) == City(name="Lima")

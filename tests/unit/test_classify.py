@@ -353,7 +353,7 @@ def _homes() -> list[tuple[Row, str]]:
 def test_hon_029_every_listed_class_exists_in_its_sdk(
     row: Row, home: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """HON-029: a rename in an SDK is seen: each name of the table is still a class where it says."""
+    """HON-029: a rename in an SDK is seen: each name of the table is still a class there."""
     monkeypatch.setenv("LITELLM_LOCAL_MODEL_COST_MAP", "True")
     if home.startswith(("litellm", "langchain_core", "anyio")):
         pytest.importorskip(home)
