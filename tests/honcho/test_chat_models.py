@@ -12,7 +12,13 @@ import httpx
 import pytest
 from pydantic import BaseModel
 
-from honcho_fallback import CredentialError, FailureKind, FallbackConfig, FallbackConfigError
+from honcho_fallback import (
+    CredentialError,
+    FailureKind,
+    FallbackConfig,
+    FallbackConfigError,
+    FallbackExhausted,
+)
 from honcho_fallback_honcho import load_chat_models, load_policies
 from tests.helpers import wire
 from tests.helpers.local_model import local_model_server
@@ -368,13 +374,17 @@ def test_a_stream_that_breaks_off_before_its_text_switches(
 @pytest.mark.parametrize("status", [408, 429, 500, 503])
 @pytest.mark.parametrize("transport", WIRES)
 def test_one_request_per_attempt(providers: ProviderServer, transport: str, status: int) -> None:
-    """HON-044, HOM-025: no SDK retries by itself."""
+    """HON-044, HOM-025: no SDK retries by itself, nor does the model without its policy."""
     providers[transport].fail(status)
     other = "openai" if transport != "openai" else "gemini"
     providers[other].fail(400)
-    with pytest.raises(Exception, match="no answer from"):
-        ask(deriver(providers, transport, other, {"config": FallbackConfig(max_attempts=2)}))
+    model = deriver(providers, transport, other, {"config": FallbackConfig(max_attempts=2)})
+    with pytest.raises(FallbackExhausted, match="no answer from"):
+        ask(model)
     assert providers.order == [transport, other]
+    with pytest.raises(Exception, match=rf"\b{status}\b"):  # each SDK has its own
+        ask(model.candidates[0])
+    assert providers.order == [transport, other, transport]
 
 
 def test_a_missing_key_asks_nobody_and_goes_to_the_fallback(providers: ProviderServer) -> None:

@@ -25,14 +25,15 @@ async def streamed():
     return "".join([chunk.text async for chunk in model.astream("hi")])
 
 model = load_chat_models(json.loads(sys.argv[1]))["deriver"]
+types = sys.modules.get("google.genai.types")
+built = types is None or types.GenerateContentConfig.__pydantic_complete__
 before = set(sys.modules)
 text = model.invoke("hi").text if sys.argv[2] == "invoke" else asyncio.run(streamed())
-types = sys.modules.get("google.genai.types")
 print(json.dumps({
     "text": text,
     "before": sorted({name.partition(".")[0] for name in before}),
     "new": sorted(set(sys.modules) - before),
-    "built": types is None or types.GenerateContentConfig.__pydantic_complete__,
+    "built": built,
 }))
 """
 
