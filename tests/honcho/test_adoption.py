@@ -44,7 +44,7 @@ class Honcho:
         self.adoption = adoption
         self.script = script
         self.began = asyncio.Event()
-        self.asked: list[str] = []
+        self.requests: list[str] = []
         self.parameters: list[dict[str, Any]] = []
         self.events: list[dict[str, Any]] = []
 
@@ -62,7 +62,7 @@ class Honcho:
 
     async def execute(self, config: Any, messages: list[Any], **parameters: Any) -> Any:
         self.began.set()
-        self.asked.append(f"{config.transport}/{config.model}")
+        self.requests.append(f"{config.transport}/{config.model}")
         self.parameters.append(parameters)
         steps = self.script[config.transport]
         step = steps.pop(0) if len(steps) > 1 else steps[0]
@@ -101,7 +101,7 @@ async def test_the_primary_answers(honcho: MakeHoncho, clock: Clock) -> None:
     """HON-001: one request, no wait, no log line, and an event that says so."""
     path = honcho(openai=[ANSWER], anthropic=NEVER)
     assert await path.call() == ANSWER
-    assert (path.asked, clock.slept) == ([P], [])
+    assert (path.requests, clock.slept) == ([P], [])
     event = path.event
     assert (event["outcome"], event["answered_by"], event["was_fallback"]) == ("success", P, False)
 
@@ -115,7 +115,7 @@ async def test_the_first_failure_switches(
     """HON-002, HON-016, HON-072: one request to the primary, no wait, one WARNING, its answer."""
     path = honcho(openai=[error], anthropic=[ANSWER])
     assert await path.call() == ANSWER
-    assert (path.asked, clock.slept) == ([P, F], [])
+    assert (path.requests, clock.slept) == ([P, F], [])
     event = path.event
     assert (event["outcome"], event["answered_by"], event["was_fallback"]) == ("success", F, True)
     (line,) = [record.getMessage() for record in caplog.records]
@@ -147,7 +147,7 @@ async def test_both_fail(honcho: MakeHoncho, clock: Clock) -> None:
     with pytest.raises(FallbackExhausted, match="no answer from") as raised:
         await path.call()
     assert raised.value.exceptions == (OVERLOADED, second, third)
-    assert (path.asked, len(clock.slept)) == ([P, F, F], 1)
+    assert (path.requests, len(clock.slept)) == ([P, F, F], 1)
     event = path.event
     assert (event["outcome"], event["answered_by"], event["was_fallback"]) == (
         "exhausted",
@@ -160,7 +160,7 @@ async def test_the_fallback_is_asked_again_until_it_answers(honcho: MakeHoncho) 
     """HON-003: once it was left, the primary is not asked again in this call."""
     path = honcho(openai=[OVERLOADED], anthropic=[OVERLOADED, OVERLOADED, ANSWER])
     assert await path.call(retry_attempts=4) == ANSWER
-    assert path.asked == [P, F, F, F]
+    assert path.requests == [P, F, F, F]
 
 
 @pytest.mark.parametrize("status", [400, 401, 403, 404, 413, 422])
@@ -173,7 +173,7 @@ async def test_what_is_not_in_honchos_table_comes_out_bare(
     with pytest.raises(StatusError, match=f"HTTP {status}") as raised:
         await path.call()
     assert raised.value is error
-    assert (path.asked, clock.slept, path.event["outcome"]) == ([P], [], "rejected")
+    assert (path.requests, clock.slept, path.event["outcome"]) == ([P], [], "rejected")
 
 
 MAIN = FallbackConfig.honcho_main(max_attempts=5)
@@ -188,7 +188,7 @@ async def test_without_retry_nobody_else_is_asked(
     with pytest.raises(StatusError, match="HTTP 503") as raised:
         await path.call(enable_retry=False, retry_attempts=5, config=config)
     assert raised.value is OVERLOADED
-    assert (path.asked, path.event["outcome"]) == ([P], "exhausted")
+    assert (path.requests, path.event["outcome"]) == ([P], "exhausted")
 
 
 @pytest.mark.parametrize("config", [None, MAIN, MAIN.replace(max_attempts=1)])
@@ -198,7 +198,7 @@ async def test_a_single_attempt_is_the_primarys(
     """HON-046: with one attempt the first is also the last; Honcho would never ask the primary."""
     path = honcho(openai=[ANSWER], anthropic=NEVER)
     assert await path.call(retry_attempts=1, config=config) == ANSWER
-    assert path.asked == [P]
+    assert path.requests == [P]
 
 
 async def test_without_a_fallback_the_primary_is_asked_again(honcho: MakeHoncho) -> None:
@@ -206,7 +206,7 @@ async def test_without_a_fallback_the_primary_is_asked_again(honcho: MakeHoncho)
     path = honcho(openai=[OVERLOADED])
     with pytest.raises(StatusError, match="HTTP 503"):
         await path.call(path.model(fallback=False))
-    assert path.asked == [P, P, P]
+    assert path.requests == [P, P, P]
 
 
 async def test_a_cancelled_call_stays_cancelled(honcho: MakeHoncho) -> None:
@@ -218,7 +218,7 @@ async def test_a_cancelled_call_stays_cancelled(honcho: MakeHoncho) -> None:
     with pytest.raises(asyncio.CancelledError, match=r"^$"):
         await task
     assert task.cancelled()
-    assert path.asked == [P]
+    assert path.requests == [P]
     assert (path.event["outcome"], path.event["was_fallback"]) == ("cancelled", False)
 
 
@@ -237,7 +237,7 @@ async def test_a_cancellation_in_disguise_does_not_switch(honcho: MakeHoncho) ->
     task.cancel()
     with pytest.raises(asyncio.CancelledError, match=r"^$"):
         await task
-    assert (path.asked, path.event["outcome"]) == ([P], "cancelled")
+    assert (path.requests, path.event["outcome"]) == ([P], "cancelled")
 
 
 async def test_an_interrupt_comes_out(honcho: MakeHoncho) -> None:
@@ -245,7 +245,7 @@ async def test_an_interrupt_comes_out(honcho: MakeHoncho) -> None:
     path = honcho(openai=[KeyboardInterrupt()], anthropic=NEVER)
     with pytest.raises(KeyboardInterrupt, match=r"^$"):
         await path.call()
-    assert (path.asked, path.event["outcome"]) == ([P], "cancelled")
+    assert (path.requests, path.event["outcome"]) == ([P], "cancelled")
 
 
 @pytest.mark.parametrize("bug", [KeyError("tools"), TypeError("None"), OSError(28, "disk full")])
@@ -255,7 +255,7 @@ async def test_a_bug_of_the_executor_does_not_switch(honcho: MakeHoncho, bug: Ex
     with pytest.raises(type(bug), match=re.escape(str(bug))) as raised:
         await path.call()
     assert raised.value is bug
-    assert (path.asked, path.event["outcome"]) == ([P], "rejected")
+    assert (path.requests, path.event["outcome"]) == ([P], "rejected")
 
 
 async def test_thinking_is_the_primarys_and_sampling_everybodys(honcho: MakeHoncho) -> None:
@@ -305,7 +305,7 @@ async def test_each_iteration_begins_on_the_primary(honcho: MakeHoncho) -> None:
     tool = {"tool": "clock"}
     path = honcho(openai=[OVERLOADED, OVERLOADED], anthropic=[tool, ANSWER])
     assert await path.adoption.tool_loop(path.model(), "How late is it?") == ANSWER
-    assert path.asked == [P, F, P, F]
+    assert path.requests == [P, F, P, F]
     assert [event["metadata"]["iteration"] for event in path.events] == [1, 2]
 
 
@@ -319,7 +319,7 @@ async def test_a_call_inside_a_tool_is_on_its_own(honcho: MakeHoncho) -> None:
 
     path = honcho(openai=[OVERLOADED, OVERLOADED], anthropic=[nested, ANSWER])
     assert await path.call() == {"text": "outer"}
-    assert path.asked == [P, F, P, F]
+    assert path.requests == [P, F, P, F]
     first, second = path.events
     assert [event["agent"] for event in path.events] == ["dream.deduction", "dialectic.answer"]
     for event in (first, second):
@@ -371,7 +371,7 @@ async def test_honcho_main_changes_nothing(
     """HOM-030, HOM-034: P, P, F with 4 s before the second and the third, whatever the error."""
     path = honcho(openai=[error], anthropic=[ANSWER])
     assert await path.call(config=FallbackConfig.honcho_main(max_attempts=3)) == ANSWER
-    assert (path.asked, clock.slept) == ([P, P, F], [4, 4])
+    assert (path.requests, clock.slept) == ([P, P, F], [4, 4])
     assert path.event["was_fallback"]
 
 
@@ -382,7 +382,7 @@ async def test_honcho_main_without_an_answer(honcho: MakeHoncho, clock: Clock) -
     with pytest.raises(FallbackExhausted, match="no answer from") as raised:
         await path.call(config=FallbackConfig.honcho_main(max_attempts=3))
     assert raised.value.exceptions == (OVERLOADED, OVERLOADED, last)
-    assert (path.asked, clock.slept) == ([P, P, F], [4, 4])
+    assert (path.requests, clock.slept) == ([P, P, F], [4, 4])
 
 
 async def test_calls_share_what_a_module_level_config_remembers(
@@ -394,7 +394,7 @@ async def test_calls_share_what_a_module_level_config_remembers(
     for seconds in (0, 1, 60):
         clock.advance(seconds)
         await path.call(config=config)
-    assert path.asked == [P, F, F, P]
+    assert path.requests == [P, F, F, P]
 
 
 def test_it_needs_no_settings_library() -> None:

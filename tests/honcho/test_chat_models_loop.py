@@ -81,8 +81,8 @@ def test_after_a_switch_in_a_tool_loop_the_primary_accepts_the_history(
     anthropic = PRIMARY if primary == "anthropic" else FALLBACK
     more = {f"{anthropic}__THINKING_BUDGET_TOKENS": "1024"} if thinks else {}
     agent: Any = create_agent(deriver(providers, primary, fallback, **more), [thermometer])
-    asked = {"messages": [("user", "Which city is warm?")]}
-    state = asyncio.run(agent.ainvoke(asked)) if is_async else agent.invoke(asked)
+    question = {"messages": [("user", "Which city is warm?")]}
+    state = asyncio.run(agent.ainvoke(question)) if is_async else agent.invoke(question)
     assert state["messages"][-1].text == "Lima"
     # Two rounds of tools and the answer; each dead primary cost one more request, and no 400 any.
     who = [[primary, fallback] if dead else [primary] for dead in [*down, 0, 0][:3]]

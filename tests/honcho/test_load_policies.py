@@ -72,9 +72,9 @@ def chain(policy: FallbackPolicy) -> list[str]:
 
 
 def endpoint(policy: FallbackPolicy, position: int = 1) -> Endpoint:
-    found = policy.targets[position].client
-    assert isinstance(found, Endpoint)
-    return found
+    client = policy.targets[position].client
+    assert isinstance(client, Endpoint)
+    return client
 
 
 def key(policy: FallbackPolicy, position: int = 1) -> Any:

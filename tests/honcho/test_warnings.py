@@ -271,7 +271,7 @@ def test_a_key_goes_only_where_it_was_given_for(
 
 
 @pytest.mark.parametrize(
-    ("suffixes", "said"),
+    ("suffixes", "message"),
     [
         (
             {"MODEL": "openai/m", "OVERRIDES__BASE_URL": LOCAL},
@@ -291,13 +291,13 @@ def test_a_key_goes_only_where_it_was_given_for(
     ],
 )
 def test_a_target_that_could_not_answer_is_said_at_load(
-    suffixes: dict[str, str], said: str, caplog: pytest.LogCaptureFixture
+    suffixes: dict[str, str], message: str, caplog: pytest.LogCaptureFixture
 ) -> None:
     """HOM-023, G-38, G-40: not at the outage; with strict it is refused."""
     environ = {**KEYS, **{f"{F}__{name}": value for name, value in suffixes.items()}}
     load_policies(environ)
     (line,) = warned(caplog)
-    assert said in line
+    assert message in line
     assert "pw" not in line
     with pytest.raises(FallbackConfigError, match=r"set|name"):
         load_policies(environ, strict=True)

@@ -307,21 +307,21 @@ def test_every_driver_tells_the_answer_before_the_end(drive: str) -> None:
 def test_metadata_of_a_call_is_in_its_start_and_its_record() -> None:
     """HON-062: what the caller says of a call is with it from start to end, and of no other."""
     reader = Reader()
-    asking, said = policy(reader), {"workspace": "acme", "iteration": 3}
-    run = asking.start(metadata=said)
-    said["workspace"] = "changed since"
+    asking, metadata = policy(reader), {"workspace": "acme", "iteration": 3}
+    run = asking.start(metadata=metadata)
+    metadata["workspace"] = "changed since"
     run.succeed()
     asking.call(lambda _: "ab", metadata={"run_id": None})
     list(asking.stream(lambda _: ["ab"], metadata={"purpose": "answer"}))
     asking.call(lambda _: "ab")
-    given = [event.metadata for event in reader.heard if isinstance(event, CallStart | CallRecord)]
+    events = [event for event in reader.heard if isinstance(event, CallStart | CallRecord)]
     each = [
         {"workspace": "acme", "iteration": 3},
         {"run_id": None},
         {"purpose": "answer"},
         None,
     ]
-    assert given == [metadata for metadata in each for _ in range(2)]
+    assert [event.metadata for event in events] == [one for one in each for _ in range(2)]
     assert run.record.to_dict()["metadata"] == each[0]
     line = json.dumps(run.record.to_dict())
     assert list(read_records([line])) == [run.record]
