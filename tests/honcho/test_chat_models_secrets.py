@@ -17,7 +17,7 @@ from langfuse import Langfuse
 from opentelemetry.sdk.trace import TracerProvider
 from opentelemetry.sdk.trace.export.in_memory_span_exporter import InMemorySpanExporter
 
-from honcho_fallback import FallbackConfig
+from honcho_fallback import FallbackConfig, StreamInterrupted
 from honcho_fallback_langfuse import LangfuseCallbackHandler
 from tests.helpers import wire
 from tests.helpers.langfuse_memory import Memory
@@ -198,6 +198,27 @@ def test_one_generation_per_call(verb: str, providers: ProviderServer, memory: M
 # --- connections ---------------------------------------------------------------------------------
 
 
+FIRST_WORD = {
+    "openai": [wire.chat_word("one ")],
+    "anthropic": wire.message_events(wire.message_answer(wire.text_block("one two")))[:3],
+    "gemini": wire.gemini_events(wire.gemini_answer({"text": "one two"}))[:1],
+}
+
+
+@pytest.mark.parametrize("verb", ["stream", "astream"])
+@pytest.mark.parametrize("transport", WIRES)
+def test_a_stream_that_falls_silent_ends_with_its_targets_timeout(
+    transport: str, verb: str, providers: ProviderServer
+) -> None:
+    """AN-019: without any limit of the policy's the target's own holds between two chunks, too."""
+    providers[transport].reply(Reply(events=FIRST_WORD[transport], hang=True))
+    other = "openai" if transport != "openai" else "gemini"
+    limit = {f"{PRIMARY}__OVERRIDES__PROVIDER_PARAMS__TIMEOUT": "0.3"}
+    with pytest.raises(StreamInterrupted, match="timeout"):
+        ask(deriver(providers, transport, other, **limit), verb)
+    assert providers.order == [transport]
+
+
 @pytest.mark.parametrize("is_async", [False, True])
 @pytest.mark.parametrize("transport", WIRES)
 async def test_an_abandoned_stream_closes_its_connection(
@@ -205,12 +226,7 @@ async def test_an_abandoned_stream_closes_its_connection(
 ) -> None:
     """AN-021: a reader that has enough leaves nobody waiting, and the record says so."""
     left = threading.Event()
-    events = {
-        "openai": [wire.chat_word("one ")],
-        "anthropic": wire.message_events(wire.message_answer(wire.text_block("one two")))[:3],
-        "gemini": wire.gemini_events(wire.gemini_answer({"text": "one two"}))[:1],
-    }
-    providers[transport].reply(Reply(events=events[transport], hang=True, left=left))
+    providers[transport].reply(Reply(events=FIRST_WORD[transport], hang=True, left=left))
     other, listener = "openai" if transport != "openai" else "gemini", Listener()
     model = deriver(providers, transport, other, {"observers": [listener]})
     if is_async:

@@ -79,6 +79,25 @@ def test_honcho_main(row: Row) -> None:
     assert isinstance(end, row.error or str)
 
 
+LATER = dict.fromkeys(
+    ("authentication", "context_overflow", "invalid_request", "local", "model_unavailable"), 2
+)
+BOTH_RUNGS = [
+    Row("the first failure that may pass", {P: [HTTP[503]], F: ["hello"]}, [P, F], [0, 0]),
+    Row("a rate limit", {P: [LIMITED], F: ["hello"]}, [P, F], [0, 0]),
+    Row("the last attempt, whatever the error", {P: [HTTP[400]], F: ["hello"]}, [P, P, F], [0, 4, 0]),
+    Row("a dead key", {P: [HTTP[401]], F: ["hello"]}, [P, P, F], [0, 4, 0]),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize("row", BOTH_RUNGS, ids=lambda row: row.what)
+def test_honcho_with_both_rungs(row: Row) -> None:
+    """HON-006: its pull request kept the last attempt for the fallback beside the new switch."""
+    config = FallbackConfig.honcho_main(switch_after=LATER, switch_wait=None)
+    script, waits, end = machine(config, row.said)
+    assert (script.asked, waits, end) == (row.asked, row.waits, "hello")
+
+
 NOW, FIRST, SECOND = [0], pytest.approx(2.5, abs=0.5), pytest.approx(5, abs=1)
 PATIENT = [
     HTTP[503],
