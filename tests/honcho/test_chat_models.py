@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 import httpx
 import pytest
-from pydantic import BaseModel
+from pydantic import BaseModel, ValidationError
 
 from honcho_fallback import (
     CredentialError,
@@ -501,6 +501,14 @@ def test_junk_instead_of_json_goes_to_the_fallback(
     model = deriver(providers, "lmstudio", "anthropic", **more)
     assert model.with_structured_output(City).invoke("hi") == City(name="Lima")
     assert providers.order == ["lmstudio", "anthropic"]
+
+
+def test_a_mistake_of_the_program_is_no_junk(providers: ProviderServer) -> None:
+    """A request that does not fit the SDK's own classes is nobody's answer, and asks nobody."""
+    model = deriver(providers, "gemini", "openai").bind(no_such_setting=1)
+    with pytest.raises(ValidationError, match="GenerateContentConfig"):
+        model.invoke("hi")
+    assert not providers.order
 
 
 # --- a real model ------------------------------------------------------------------------------
