@@ -112,8 +112,11 @@ def _endpoint_of(model: BaseChatModel) -> str | None:
         url = getattr(owner_of(getattr(model, name, None)), "base_url", None)
         if url is not None:
             return str(url)
-    url = getattr(model, "anthropic_api_url", None)
-    return url if isinstance(url, str) else None
+    for name in ("anthropic_api_url", "base_url"):  # the second is Gemini's
+        url = getattr(model, name, None)
+        if isinstance(url, str):
+            return url
+    return None
 
 
 def _secrets_of(model: BaseChatModel) -> str | None:

@@ -58,13 +58,16 @@ def test_nine_agents() -> None:
         assert model.policy.config.timeout == 7
 
 
-def test_equal_targets_share_a_cooldown(providers: ProviderServer) -> None:
-    """Two agents with the same model, address, headers and key know each other's failures."""
-    server = {"LLM_LMSTUDIO_BASE_URL": providers["lmstudio"].url, "LLM_OPENAI_API_KEY": "k"}
+@pytest.mark.parametrize("transport", [*WIRES, "lmstudio"])
+def test_equal_targets_share_a_cooldown(transport: str, providers: ProviderServer) -> None:
+    """Two agents with the same model, address and key know each other's failures."""
+    name = transport.upper()
+    server = {f"LLM_{name}_BASE_URL": providers[transport].url, f"LLM_{name}_API_KEY": "k"}
     for agent in ("SUMMARY", "DERIVER", "DREAM_DEDUCTION"):
-        server[f"{agent}_MODEL_CONFIG__TRANSPORT"] = "lmstudio"
+        server[f"{agent}_MODEL_CONFIG__TRANSPORT"] = transport
         server[f"{agent}_MODEL_CONFIG__MODEL"] = "m"
-    server[f"DREAM_DEDUCTION_MODEL_CONFIG__{PARAMS}__EXTRA_HEADERS"] = '{"X-Account": "other"}'
+    server["DREAM_DEDUCTION_MODEL_CONFIG__API_KEY"] = "another"
+    server["DREAM_DEDUCTION_MODEL_CONFIG__BASE_URL"] = providers[transport].url
     models = load_chat_models(server)
     names = ("deriver", "summary", "dream.deduction")
     one, same, other = (models[name].policy.targets[0].identity for name in names)

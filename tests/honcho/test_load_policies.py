@@ -563,9 +563,7 @@ def test_a_missing_key_is_a_failed_authentication_without_a_request() -> None:
 
 def test_help_shows_no_environment(monkeypatch: pytest.MonkeyPatch) -> None:
     """HON-075: a default argument is shown by help() and by tracebacks of tools."""
-    code = (
-        "import honcho_fallback_honcho as a; help(a.load_policies); help(a.policy_from)"
-    )
+    code = "import honcho_fallback_honcho as a; help(a.load_policies); help(a.policy_from)"
     monkeypatch.setenv("LLM_OPENAI_API_KEY", "sk-sentinel-7f3a9c2e51")
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert "Read Honcho's own names" in done.stdout
