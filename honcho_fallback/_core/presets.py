@@ -25,7 +25,7 @@ class ConfigOptions(TypedDict, total=False):
     """Name the options that FallbackConfig, a policy and a single call take."""
 
     fallback_on: frozenset[FailureKind] | set[FailureKind] | set[str]
-    switch_after: int | Mapping[FailureKind, int]
+    switch_after: int | Mapping[FailureKind, int] | Mapping[str, int]
     max_attempts: int | None
     attempts_per_target: int | None
     max_fallbacks: int | None

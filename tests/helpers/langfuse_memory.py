@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
+from contextlib import contextmanager
 from typing import TYPE_CHECKING
+
+from langfuse import Langfuse
+from opentelemetry.sdk.trace import TracerProvider
+from opentelemetry.sdk.trace.export.in_memory_span_exporter import InMemorySpanExporter
 
 from tests.helpers.langfuse_server import Stored, received, stored
 
 if TYPE_CHECKING:
-    from langfuse import Langfuse
-    from opentelemetry.sdk.trace.export.in_memory_span_exporter import InMemorySpanExporter
+    from collections.abc import Iterator
 
     from tests.helpers.otlp import ReceivedSpan
 
@@ -35,3 +39,18 @@ class Memory:
     def clear(self) -> None:
         self.client.flush()
         self._exporter.clear()
+
+
+@contextmanager
+def langfuse_memory(key: str) -> Iterator[Memory]:
+    """Make a client that exports to memory; the SDK keeps one for each public key."""
+    exporter = InMemorySpanExporter()
+    client = Langfuse(
+        public_key=f"pk-{key}",
+        secret_key=f"sk-{key}",
+        base_url="http://127.0.0.1:9",
+        tracer_provider=TracerProvider(),
+        span_exporter=exporter,
+    )
+    yield Memory(client, exporter)
+    client.shutdown()

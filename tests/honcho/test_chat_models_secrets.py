@@ -13,14 +13,11 @@ from typing import TYPE_CHECKING, Any
 import pytest
 from langchain_core.callbacks import BaseCallbackHandler
 from langchain_core.load import dumps
-from langfuse import Langfuse
-from opentelemetry.sdk.trace import TracerProvider
-from opentelemetry.sdk.trace.export.in_memory_span_exporter import InMemorySpanExporter
 
 from honcho_fallback import FallbackConfig, StreamInterrupted
 from honcho_fallback_langfuse import LangfuseCallbackHandler
 from tests.helpers import wire
-from tests.helpers.langfuse_memory import Memory
+from tests.helpers.langfuse_memory import Memory, langfuse_memory
 from tests.helpers.observers import Listener
 from tests.helpers.provider import ProviderServer, Reply
 from tests.honcho.chat_models import PRIMARY, VERBS, WIRES, ask, deriver
@@ -123,16 +120,8 @@ class Tracer(BaseCallbackHandler):
 
 @pytest.fixture(scope="module")
 def memory_client() -> Iterator[Memory]:
-    exporter = InMemorySpanExporter()
-    client = Langfuse(
-        public_key="pk-honcho",
-        secret_key="sk-honcho",
-        base_url="http://127.0.0.1:9",
-        tracer_provider=TracerProvider(),
-        span_exporter=exporter,
-    )
-    yield Memory(client, exporter)
-    client.shutdown()
+    with langfuse_memory("honcho") as memory:
+        yield memory
 
 
 @pytest.fixture

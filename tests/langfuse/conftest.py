@@ -8,9 +8,8 @@ from typing import TYPE_CHECKING
 import pytest
 from langfuse import Langfuse
 from opentelemetry.sdk.trace import TracerProvider
-from opentelemetry.sdk.trace.export.in_memory_span_exporter import InMemorySpanExporter
 
-from tests.helpers.langfuse_memory import Memory
+from tests.helpers.langfuse_memory import Memory, langfuse_memory
 from tests.helpers.langfuse_speakers import serve
 from tests.helpers.otlp import OtlpReceiver, otlp_receiver
 
@@ -37,16 +36,8 @@ def ctrl_c_interrupts() -> Iterator[None]:
 
 @pytest.fixture(scope="session")
 def memory_client() -> Iterator[Memory]:
-    exporter = InMemorySpanExporter()
-    client = Langfuse(
-        public_key="pk-memory",
-        secret_key="sk-memory",
-        base_url="http://127.0.0.1:9",
-        tracer_provider=TracerProvider(),
-        span_exporter=exporter,
-    )
-    yield Memory(client, exporter)
-    client.shutdown()
+    with langfuse_memory("memory") as memory:
+        yield memory
 
 
 @pytest.fixture

@@ -21,12 +21,12 @@ if TYPE_CHECKING:
 os.environ["LITELLM_LOCAL_MODEL_COST_MAP"] = "True"
 pytest.importorskip("litellm")
 
-import litellm
 import openai
 from litellm import Router
 from litellm.llms.custom_httpx.async_client_cleanup import close_litellm_async_clients
 
 from honcho_fallback_litellm import FallbackRoutingStrategy, warm_up
+from tests.helpers.litellm_runs import litellm_left_clean
 
 pytestmark = pytest.mark.filterwarnings("ignore")  # LiteLLM's own, and what it leaves open
 
@@ -120,14 +120,8 @@ def warmed() -> None:
 @pytest.fixture(autouse=True)
 def clean_litellm() -> Iterator[None]:
     """Leave LiteLLM's global lists as they were: every Router adds to them."""
-    names = [name for name in vars(litellm) if name.endswith("callback") or name == "callbacks"]
-    before = {
-        name: list(value) for name in names if isinstance(value := getattr(litellm, name), list)
-    }
-    yield
-    for name, value in before.items():
-        getattr(litellm, name)[:] = value
-    litellm.in_memory_llm_clients_cache.flush_cache()
+    with litellm_left_clean():
+        yield
 
 
 @pytest.mark.parametrize(("mode", "name"), CASES)

@@ -17,21 +17,12 @@ from litellm import Router
 
 from honcho_fallback.testing import FaultTransport, assert_switched, fault_simulator
 from honcho_fallback_litellm import FallbackRoutingStrategy
+from tests.helpers.litellm_runs import THEIRS
 
 if TYPE_CHECKING:
     from honcho_fallback.testing import Records
 
-pytestmark = [
-    pytest.mark.filterwarnings(warning)
-    for warning in (
-        "ignore::UserWarning:pydantic",
-        "ignore::DeprecationWarning:litellm",
-        "ignore:Router\\.:DeprecationWarning",
-        "ignore::DeprecationWarning:aiohttp",
-        "ignore:unclosed:ResourceWarning",
-        "ignore::pytest.PytestUnraisableExceptionWarning",
-    )
-]
+pytestmark = [pytest.mark.filterwarnings(warning) for warning in THEIRS]
 MESSAGES: list[Any] = [{"role": "user", "content": "hi"}]
 
 

@@ -65,7 +65,7 @@ def through_pickle(value: Any) -> Any:
         (lambda: FallbackConfig(wait=None), "wait: got None; pass a tenacity wait"),  # type: ignore[arg-type] # the point
         (lambda: FallbackConfig(max_attempts=0), "max_attempts: "),
         (lambda: FallbackConfig(switch_after=0), "switch_after"),
-        (lambda: FallbackConfig(switch_after={"nonsense": 2}), "switch_after"),  # type: ignore[dict-item] # the point
+        (lambda: FallbackConfig(switch_after={"nonsense": 2}), "switch_after"),
         (lambda: FallbackConfig(timeout="3"), r"timeout: got '3' \(str\); pass seconds"),  # type: ignore[arg-type] # the point
         (lambda: FallbackConfig(reset="session"), "reset: .*'iteration' or 'turn'"),  # type: ignore[arg-type] # the point
         (lambda: FallbackConfig(reset="turns"), "reset: .*; did you mean turn[?] pass"),  # type: ignore[arg-type] # the point
