@@ -2,21 +2,24 @@
 
 from __future__ import annotations
 
+from importlib.util import find_spec
 from typing import TYPE_CHECKING, Unpack
+
+from pydantic import ValidationError
 
 from honcho_fallback import Failure, FailureKind
 from honcho_fallback_honcho._extras import import_extra
 from honcho_fallback_honcho._keys import NO_KEY
 from honcho_fallback_honcho._parameters import known_to
 from honcho_fallback_honcho._policies import LoadOptions, logger, plan_agents
-from honcho_fallback_langchain import FallbackChatModel
 
-# isort: split
-# After the adapter, which names its extra where LangChain is missing.
+if find_spec("langchain_core") is None:  # its own adapter would name an extra that is not enough
+    import_extra("langchain_core", "providers")
+
 from langchain_core.exceptions import OutputParserException
-from pydantic import ValidationError
 
 from honcho_fallback_honcho._model_plan import KeylessChatModel, ModelPlan
+from honcho_fallback_langchain import FallbackChatModel
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Mapping

@@ -7,7 +7,13 @@ from typing import TYPE_CHECKING
 from rich.table import Table
 from rich.text import Text
 
-from honcho_fallback import FallbackConfig, FallbackConfigError, FallbackPolicy
+from honcho_fallback import (
+    CredentialError,
+    FallbackConfig,
+    FallbackConfigError,
+    FallbackError,
+    FallbackPolicy,
+)
 from honcho_fallback.testing import StatusError
 
 if TYPE_CHECKING:
@@ -38,13 +44,16 @@ def rehearse(
     chains = {one.slot.name: one.chain for one in settings.agents}
     _check_choice("--agent", agent, chains)
     _check_choice("--preset", preset, _PRESETS)
-    targets = [planned.target for planned in chains[agent]]
+    chain = chains[agent]
+    targets = [planned.target for planned in chain]
     errors = [_error(outcome) for outcome in outcomes]
     if len(errors) > len(targets):
         raise FallbackConfigError.about(
             "--fail", f"given {len(errors)} times", f"{agent} has {len(targets)} targets"
         )
-    errors += [None] * (len(targets) - len(errors))
+    # A target without its key cannot answer.
+    rest = [CredentialError("no key") if one.key == "missing" else None for one in chain]
+    errors += rest[len(errors) :]
     policy = FallbackPolicy(targets, _PRESETS[preset](), agent=agent)
     run = policy.start(turn=policy.turn())
     attempt = run.attempt
@@ -54,7 +63,8 @@ def rehearse(
             while run.pending is not None:  # a fresh token, a new connection: it would succeed
                 attempt = run.resume()
     except Exception as raised:  # noqa: BLE001 # the dry run shows any end
-        what = "the provider's own error" if raised in errors else type(raised).__name__
+        is_ours = isinstance(raised, FallbackError)
+        what = type(raised).__name__ if is_ours else "the provider's own error"
         return run.record, f"Nobody answers: {run.outcome}, the caller gets {what}."
     run.succeed()
     return run.record, f"{attempt.target.name} answers."

@@ -403,6 +403,15 @@ def test_dry_run_says_why_a_target_is_never_asked(fail: str, line: str) -> None:
     assert re.match(line, output.splitlines()[-2])
 
 
+def test_dry_run_knows_that_a_key_is_missing() -> None:
+    """A target that could only be refused does not answer, whoever is asked before it."""
+    environ = {**FINE, "LLM_ANTHROPIC_API_KEY": ""}
+    status, output = run("dry-run", "--agent", "deriver", "--fail", "503", **environ)
+    assert status == 0
+    assert re.search(r"2 +anthropic/claude-x +0 s +401 authentication", output)
+    assert "Nobody answers: rejected, the caller gets CredentialError." in output
+
+
 def test_dry_run_takes_recoveries_for_successful(tmp_path: Path) -> None:
     """A refused token is refreshed and the same target asked again; nothing is fetched or written."""
     state = tmp_path / "state.json"

@@ -41,3 +41,14 @@ def test_policies_from_objects_need_no_extra() -> None:
     )
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert done.stdout.strip() == "<FallbackPolicy unknown: openai/m>"
+
+
+def test_chat_models_name_the_extra_that_is_enough() -> None:
+    """Without LangChain the message names the extra that brings the providers' packages, too."""
+    code = (
+        "import sys; sys.modules['langchain_core'] = None\n"
+        "try:\n    from honcho_fallback_honcho import load_chat_models\n"
+        "except ImportError as error:\n    print(error)"
+    )
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert "pip install 'honcho-fallback[providers]'" in done.stdout
