@@ -5,9 +5,11 @@
 
 from __future__ import annotations
 
+from asyncio import AbstractEventLoop, get_running_loop
 from contextvars import ContextVar
 from functools import cache
 from typing import TYPE_CHECKING, Any
+from urllib.request import getproxies, proxy_bypass
 
 import httpx
 from google import genai
@@ -104,7 +106,34 @@ def _client(plan: ModelPlan) -> genai.Client:
 
 @cache  # one pool for all, as LangChain's clients of the other SDKs share theirs
 def _transports() -> tuple[httpx.Client, httpx.AsyncClient]:
-    return httpx.Client(), httpx.AsyncClient(event_hooks={"response": [_note]})
+    asynchronous = httpx.AsyncClient(
+        transport=_TransportOfLoop(), event_hooks={"response": [_note]}
+    )
+    return httpx.Client(), asynchronous
+
+
+class _TransportOfLoop(httpx.AsyncBaseTransport):
+    """Send over connections of the running event loop: those of a closed one are dead.
+
+    The proxies of the environment are read here, since a client reads them only without a
+    transport.
+    """
+
+    def __init__(self) -> None:
+        self._context = httpx.create_ssl_context()
+        self._by_loop: dict[AbstractEventLoop, dict[str | None, httpx.AsyncHTTPTransport]] = {}
+
+    async def handle_async_request(self, request: httpx.Request) -> httpx.Response:
+        host, proxies = request.url.host, getproxies()
+        proxy = proxies.get(request.url.scheme, proxies.get("all"))
+        if proxy is not None and proxy_bypass(host):
+            proxy = None
+        for loop in [one for one in list(self._by_loop) if one.is_closed()]:
+            self._by_loop.pop(loop, None)
+        transports = self._by_loop.setdefault(get_running_loop(), {})
+        if proxy not in transports:
+            transports[proxy] = httpx.AsyncHTTPTransport(verify=self._context, proxy=proxy)
+        return await transports[proxy].handle_async_request(request)
 
 
 async def _note(response: httpx.Response) -> None:

@@ -45,7 +45,7 @@ class ApiKey:
         key: The key; never shown.
     """
 
-    __slots__ = ("_key", "fingerprint")
+    __slots__ = ("__weakref__", "_key", "fingerprint")
 
     def __init__(self, key: str) -> None:
         self._key = key

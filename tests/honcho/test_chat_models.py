@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import asyncio
+import gc
 import json
 import logging
 import re
+import weakref
 from typing import TYPE_CHECKING, Any
 
 import httpx
@@ -56,6 +58,24 @@ def test_nine_agents() -> None:
     for name, model in models.items():
         assert model.policy.agent == name
         assert model.policy.config.timeout == 7
+
+
+@pytest.mark.parametrize("transport", WIRES)
+def test_a_model_may_be_asked_in_one_event_loop_after_another(
+    transport: str, providers: ProviderServer
+) -> None:
+    """Workers run a loop for each task: of closed ones nothing is taken and little kept."""
+    model = deriver(providers, transport, "openai" if transport != "openai" else "gemini")
+    loops: list[Any] = []
+
+    async def answer() -> str:
+        loops.append(weakref.ref(asyncio.get_running_loop()))
+        return str((await model.ainvoke("hi")).text)
+
+    assert [asyncio.run(answer()) for _ in range(5)] == [f"hello from {transport}"] * 5
+    gc.collect()
+    assert sum(loop() is not None for loop in loops) <= 2  # the last, and what an SDK keeps
+    assert providers.order == [transport] * 5
 
 
 @pytest.mark.parametrize("transport", [*WIRES, "lmstudio"])
