@@ -6,6 +6,7 @@ import asyncio
 import base64
 import json
 import logging
+import re
 import threading
 from contextlib import closing
 from typing import TYPE_CHECKING, Any
@@ -24,6 +25,8 @@ from tests.honcho.chat_models import PRIMARY, VERBS, WIRES, ask, deriver
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
+
+    from pytest_httpserver import HTTPServer
 
 SENTINEL = "sk-sentinel-7f3a9c2e51"
 NAMES = (
@@ -231,3 +234,18 @@ async def test_an_abandoned_stream_closes_its_connection(
         assert left.wait(5)
     assert listener.record.outcome == "abandoned"
     assert providers.order == [transport]
+
+
+def test_geminis_requests_take_the_proxy_of_the_environment(
+    httpserver: HTTPServer, monkeypatch: pytest.MonkeyPatch, providers: ProviderServer
+) -> None:
+    """As the other SDKs' do; a host that NO_PROXY names is asked directly."""
+    answer = wire.gemini_answer({"text": "through the proxy"})
+    httpserver.expect_request(re.compile(".*")).respond_with_json(answer)
+    monkeypatch.setenv("HTTP_PROXY", httpserver.url_for(""))
+    monkeypatch.setenv("NO_PROXY", "127.0.0.1")
+    away = {"LLM_GEMINI_BASE_URL": "http://gemini.invalid"}
+    assert (
+        ask(deriver(providers, "gemini", "openai", **away), "ainvoke").text == "through the proxy"
+    )
+    assert ask(deriver(providers, "gemini", "openai"), "ainvoke").text == "hello from gemini"
