@@ -187,6 +187,6 @@ def _passes(params: Mapping[str, Any], name: str, value: Any) -> bool:
     }
     try:
         mapped = get_optional_params(**plain, **{name: value})
-    except BadRequestError:
+    except (BadRequestError, ValueError):  # the second from older versions
         return False
     return bool(mapped != get_optional_params(**plain))
