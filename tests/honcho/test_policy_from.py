@@ -181,12 +181,13 @@ def test_policies_made_for_each_call_leave_nothing_behind() -> None:
     """A day of calls, each with a policy and keys of its own, costs no memory that stays."""
     config = FallbackConfig.honcho(cooldown=Cooldown(base=0.001))
     spare = Runtime("claude", "anthropic", api_key="second")
+    gc.collect()  # what other tests left
     known = len(REFRESHES._by_id)
     for _ in range(20):
         model_config = Runtime("gpt", "openai", spare, api_key="first")
         requests(policy_from(model_config, config=config), StatusError(503))
     gc.collect()
-    assert len(REFRESHES._by_id) == known
+    assert len(REFRESHES._by_id) <= known
 
 
 def test_the_same_model_elsewhere_has_a_name_of_its_own() -> None:
