@@ -6,7 +6,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 from urllib.parse import urlsplit, urlunsplit
 
-from honcho_fallback_honcho._slots import DEFAULT_TIMEOUT, TRANSPORTS, host_of, is_loopback
+from honcho_fallback_honcho._slots import DEFAULT_TIMEOUT, TRANSPORTS, host_of
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -51,22 +51,10 @@ class Endpoint:
     @property
     def public_url(self) -> str:
         """Return scheme, host and port; all the rest of an address may hold a secret."""
-        parts = urlsplit(self.base_url)
-        return urlunsplit((parts.scheme, parts.netloc.rpartition("@")[2], "", "", ""))
+        return urlunsplit(urlsplit(self.address)._replace(path="", query="", fragment=""))
 
     @property
     def address(self) -> str:
         """Return the address without user and password, for clients that get these otherwise."""
         parts = urlsplit(self.base_url)
         return urlunsplit(parts._replace(netloc=parts.netloc.rpartition("@")[2]))
-
-    @property
-    def needs_key(self) -> bool:
-        """Tell whether the endpoint requires a key."""
-        return requires_key(self.transport, self.base_url)
-
-
-def requires_key(transport: str, base_url: str) -> bool:
-    """Tell whether a transport requires a key at an address."""
-    local = transport == "openai_compatible" and is_loopback(base_url)
-    return TRANSPORTS[transport].needs_key and not local

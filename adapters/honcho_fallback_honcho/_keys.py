@@ -10,9 +10,15 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Literal, NamedTuple, NoReturn
 
 from honcho_fallback import ApiKey, CredentialError, FallbackConfigError
-from honcho_fallback_honcho._endpoint import requires_key
 from honcho_fallback_honcho._notices import Kind, Notice
-from honcho_fallback_honcho._slots import TRANSPORTS, host_of, key_name, same_origin, url_name
+from honcho_fallback_honcho._slots import (
+    TRANSPORTS,
+    host_of,
+    is_loopback,
+    key_name,
+    same_origin,
+    url_name,
+)
 
 if TYPE_CHECKING:
     from honcho_fallback import Credential
@@ -73,7 +79,8 @@ def find_key(settings: ModelSettings, transport: str, env: str, sources: Sources
         return Key(None, ApiKey(NO_KEY), "not needed", tuple(notices))
     if own_key is not None:
         return Key(base_url, api_key(own_key, env), "set", tuple(notices))
-    needs_key = requires_key(transport, base_url)
+    is_local = transport == "openai_compatible" and is_loopback(base_url)
+    needs_key = TRANSPORTS[transport].needs_key and not is_local
     is_home = _is_host_of(base_url, transport, sources)
     default = sources.key(transport)
     if is_home and transport == "nous" and sources.nous is not None:

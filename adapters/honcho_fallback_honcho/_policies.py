@@ -213,8 +213,7 @@ def _target_from(node: Any, before: list[Target]) -> Target:
         problem = f"a {type(node).__name__} with transport {transport!r} and model {model!r}"
         fix = f"name a model and one of {', '.join(TRANSPORTS)}"
         raise FallbackConfigError.about("model_config", problem, fix)
-    # ConfiguredModelSettings keeps in its overrides what ModelConfig has itself.
-    where = getattr(node, "overrides", None) or node
+    where = _overrides_of(node)
     key, variable = getattr(where, "api_key", None), getattr(where, "api_key_env", None)
     if key is None and variable:
         key = os.environ.get(variable)
@@ -224,9 +223,13 @@ def _target_from(node: Any, before: list[Target]) -> Target:
     return with_own_name(target, endpoint.host, before)
 
 
+def _overrides_of(node: Any) -> Any:
+    """Return who has key and address: the overrides of ConfiguredModelSettings, or ModelConfig."""
+    return getattr(node, "overrides", None) or node
+
+
 def _timeout_from(node: Any) -> float:
-    where = getattr(node, "overrides", None) or node
-    params: Mapping[str, Any] = getattr(where, "provider_params", None) or {}
+    params: Mapping[str, Any] = getattr(_overrides_of(node), "provider_params", None) or {}
     return float(params.get("timeout") or DEFAULT_TIMEOUT)
 
 

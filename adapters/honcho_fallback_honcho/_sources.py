@@ -198,15 +198,9 @@ def _flat(file: Mapping[str, Any]) -> dict[str, Any]:
     }
 
 
-def env_name(path: tuple[str, ...]) -> str:
-    """Name the variable for a path in the tree."""
-    return "__".join(path).upper()
-
-
 def _message(detail: Any, environ: Mapping[str, str]) -> str:
-    path = tuple(str(part) for part in detail["loc"])
     message = str(detail["msg"]).removeprefix("Value error, ")
-    name = env_name(path)
+    name = "__".join(map(str, detail["loc"])).upper()
     where = name if name in environ else f"{name} (or the same key in config.toml or in JSON)"
     return f"{where}: {message}"
 
