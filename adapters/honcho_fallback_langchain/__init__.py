@@ -12,15 +12,14 @@ if find_spec("langchain_core") is None:
         "in a checkout pip install '.[langchain]'"
     )
 
-from honcho_fallback_langchain._chat_model import FallbackChatModel
-from honcho_fallback_langchain._factory import with_fallback_config
+from honcho_fallback_langchain._chat_model import FallbackChatModel, with_fallback_config
 from honcho_fallback_langchain._options import FallbackOptions
 from honcho_fallback_langchain._runnable import FallbackRunnable
-from honcho_fallback_langchain._sdk_retries import without_sdk_retries
+from honcho_fallback_langchain._sdk import without_sdk_retries
 
 if TYPE_CHECKING:
     from honcho_fallback_langchain._middleware import FallbackMiddleware
-    from honcho_fallback_langchain._tool_loop import ToolLoopGuardMiddleware
+    from honcho_fallback_langchain._tool_guard import ToolLoopGuardMiddleware
 
 __all__ = [
     "FallbackChatModel",
@@ -34,7 +33,7 @@ __all__ = [
 
 _OF_AGENTS = {
     "FallbackMiddleware": "honcho_fallback_langchain._middleware",
-    "ToolLoopGuardMiddleware": "honcho_fallback_langchain._tool_loop",
+    "ToolLoopGuardMiddleware": "honcho_fallback_langchain._tool_guard",
 }
 
 

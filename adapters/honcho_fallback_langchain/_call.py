@@ -1,23 +1,52 @@
-"""One logical call: a chain run around the attempts, each candidate a child of it.
+"""One logical call: the steps of an attempt, once, and the ways to ask a candidate.
 
-The loop over the chain is the core's; here is what LangChain wants of it: one run that starts and
-ends exactly once, each candidate under it, and an answer that says who gave it.
+The loop over the chain is the core's. What an attempt takes under LangChain is the same whoever
+asks, and stands in ``Call``: the key, the request as the candidate's provider takes it, the asking
+itself, answers that could not be parsed, what it cost, and the mark that says who answered. Ways
+to ask differ, and each is a subclass:
+
+- ``ChainCall``: by the candidate's public methods, each attempt a child of one chain run; where no
+  handler listens, without a run, because opening one for every candidate is most of what a call
+  costs.
+- ``InnerCall``: inside a run that LangChain has opened already (``generate``, the third version of
+  ``stream_events``), by the methods that report nothing: the public ones would report each token
+  and its cost once more.
+- ``AgentCall``, beside the middleware: by an agent's handler.
 """
+
+# pyright: reportPrivateUsage=false
+# _generate and its kin are old, every integration overrides them, and no other way in has no run.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, cast
+from functools import cache
+from typing import TYPE_CHECKING, Any, Generic, NamedTuple, TypeVar, cast
+from uuid import uuid4
 
+from langchain_core.language_models import BaseChatModel
+from langchain_core.messages import AIMessageChunk, BaseMessage, HumanMessage
+from langchain_core.outputs import ChatGeneration, ChatGenerationChunk, ChatResult
+from langchain_core.runnables.base import RunnableBindingBase
 from langchain_core.runnables.config import ensure_config
+from langchain_core.utils.utils import LC_ID_PREFIX
 
+from honcho_fallback_langchain._answers import (
+    ato_its_end,
+    ends_message,
+    parsing_answers,
+    to_its_end,
+    unreadable,
+)
+from honcho_fallback_langchain._callbacks import (
+    NOT_DETACHED,
+    Detached,
+    detach_langfuse,
+    parented_like,
+)
 from honcho_fallback_langchain._candidates import may_be_asked_for_usage, parameters_of
-from honcho_fallback_langchain._chunks import ato_its_end, ends_message, to_its_end
-from honcho_fallback_langchain._marks import attempt_metadata, describe, mark, usage_of
-from honcho_fallback_langchain._misread import MISREAD, check_misread
+from honcho_fallback_langchain._metadata import attempt_metadata, describe, mark, usage_of
 from honcho_fallback_langchain._options import for_this_call
-from honcho_fallback_langchain._reported_once import in_place_of, take_out
-from honcho_fallback_langchain._sdk_keys import awith_key, with_key
-from honcho_fallback_langchain._silent import unheard
+from honcho_fallback_langchain._sdk import awith_key, with_key
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Iterator
@@ -28,26 +57,106 @@ if TYPE_CHECKING:
         CallbackManager,
         CallbackManagerForChainRun,
     )
-    from langchain_core.runnables import RunnableConfig
+    from langchain_core.runnables import Runnable, RunnableConfig
 
-    from honcho_fallback import Attempt, FallbackRun
-    from honcho_fallback_langchain._over_chain import OverChain
+    from honcho_fallback import Attempt, FallbackObserver, FallbackPolicy, FallbackRun, Turn
+    from honcho_fallback_langchain._base import FallbackBase
 
     Manager = CallbackManagerForChainRun | AsyncCallbackManagerForChainRun
 
+RequestT = TypeVar("RequestT")
 
-class Call:
-    """Hold one call while it runs."""
+
+class Call(Generic[RequestT]):
+    """The steps that are the same whichever way a candidate is asked."""
+
+    __slots__ = ("observers", "policy", "run")
+
+    run: FallbackRun
+
+    def __init__(self, policy: FallbackPolicy, observers: tuple[FallbackObserver, ...]) -> None:
+        self.policy = policy
+        self.observers = observers
+
+    def start(self, turn: Turn | None, detached: Detached, call_input: Any) -> FallbackRun:
+        """Start the core's run, nested where the detached handlers would have nested it."""
+        with parented_like(detached, self.observers):
+            self.run = run = self.policy.start(turn=turn)
+        run.report(input=call_input)
+        return run
+
+    def request_for(self, attempt: Attempt, candidate: Any) -> RequestT:
+        """Return what an attempt sends."""
+        raise NotImplementedError
+
+    def send(self, request: RequestT) -> Any:
+        """Return what the candidate answers."""
+        raise NotImplementedError
+
+    async def asend(self, request: RequestT) -> Any:
+        """Return what the candidate answers."""
+        raise NotImplementedError
+
+    def messages_of(self, answer: Any) -> list[Any]:
+        """Return the messages of an answer."""
+        raise NotImplementedError
+
+    def with_messages(self, answer: Any, messages: list[Any]) -> Any:
+        """Return an answer with other messages."""
+        raise NotImplementedError
+
+    def ask(self, attempt: Attempt) -> Any:
+        """Ask one candidate."""
+        request = self.request_for(attempt, with_key(attempt.target))
+        with parsing_answers():
+            answer = self.send(request)
+        return self.finish(attempt, answer)
+
+    async def aask(self, attempt: Attempt) -> Any:
+        """Ask one candidate."""
+        request = self.request_for(attempt, await awith_key(attempt.target))
+        with parsing_answers():
+            answer = await self.asend(request)
+        return self.finish(attempt, answer)
+
+    def finish(self, attempt: Attempt, answer: Any) -> Any:
+        """Note what an answer cost, and return it marked."""
+        messages = self.messages_of(answer)
+        for message in messages:
+            usage = usage_of(message)
+            if usage is not None:
+                self.run.report(usage=usage)
+        description = describe(self.run, attempt)
+        return self.with_messages(answer, [mark(message, description) for message in messages])
+
+
+class Request(NamedTuple):
+    """What one attempt of a chain sends."""
+
+    candidate: Runnable[Any, Any]
+    input: Any
+    config: RunnableConfig
+    kwargs: dict[str, Any]
+
+
+class ChainCall(Call[Request]):
+    """Ask candidates by their public methods, each under one chain run.
+
+    Args:
+        owner: The chat model or runnable that is called.
+        call_input: The caller's input.
+        config: The caller's config.
+        kwargs: The caller's keywords.
+    """
 
     __slots__ = (
         "attempt",
-        "chained",
         "config",
+        "detached",
         "input",
         "kwargs",
         "manager",
-        "replaced",
-        "run",
+        "owner",
         "run_id",
         "run_name",
         "usage",
@@ -56,12 +165,13 @@ class Call:
 
     def __init__(
         self,
-        chained: OverChain[Any, Any],
+        owner: FallbackBase[Any, Any, Any],
         call_input: Any,
         config: RunnableConfig | None,
         kwargs: dict[str, Any],
     ) -> None:
-        self.chained = chained
+        super().__init__(owner.policy, owner.observers)
+        self.owner = owner
         self.input = call_input
         self.kwargs = kwargs
         self.config = ensure_config(config)
@@ -69,9 +179,8 @@ class Call:
         self.run_name = self.config.pop("run_name", None)
         self.run_id = self.config.pop("run_id", None)
         self.manager: Manager | None = None
+        self.detached = NOT_DETACHED
         self.usage: dict[str, int] = {}
-        # The Langfuse handlers that an observer replaces, and the id of their run.
-        self.replaced: tuple[list[object], object] = ([], None)
 
     def managed(self, kind: type[CallbackManager | AsyncCallbackManager]) -> Any:
         """Return the callback manager, or None where nobody listens.
@@ -79,7 +188,7 @@ class Call:
         A run that nobody hears of need not be opened at all.
         """
         config = self.config
-        callbacks, verbose, tags, metadata = self.chained.own_callbacks()
+        callbacks, verbose, tags, metadata = self.owner.own_callbacks()
         manager = kind.configure(
             config.get("callbacks"),
             callbacks,
@@ -89,9 +198,8 @@ class Call:
             config.get("metadata"),
             metadata,
         )
-        handlers = take_out(manager, self.chained.observers)
-        if handlers:
-            self.replaced = handlers, manager.parent_run_id
+        self.detached = detach_langfuse(manager, self.observers)
+        if self.detached.handlers:
             config["callbacks"] = manager
         if not manager.handlers:
             return None
@@ -100,95 +208,74 @@ class Call:
 
     def named(self) -> dict[str, Any]:
         """Return the run's name and id."""
-        name = self.run_name or self.chained.get_name()
-        return {"name": name, "run_id": self.run_id}
+        return {"name": self.run_name or self.owner.get_name(), "run_id": self.run_id}
 
     def open(self, manager: Manager | None) -> FallbackRun:
-        """Start the core's run.
-
-        Args:
-            manager: Of the chain run, or None.
-        """
+        """Start the core's run under a chain run, or under none."""
         self.manager = manager
-        observers = self.chained.observers
-        policy, turn = for_this_call(self.config, self.chained.policy, observers)
-        with in_place_of(*self.replaced, observers):
-            self.run = run = policy.start(turn=turn)
-        self.wants_content = policy.wants_content
-        run.report(input=self.input)
-        return run
+        self.policy, turn = for_this_call(self.config, self.policy, self.observers)
+        self.wants_content = self.policy.wants_content
+        return self.start(turn, self.detached, self.input)
 
-    def prepare(self, attempt: Attempt) -> tuple[Any, RunnableConfig, dict[str, Any]]:
+    def request_for(self, attempt: Attempt, candidate: Any) -> Request:
         """Return the input, config and keywords for a candidate."""
-        candidate_input, kwargs = self.chained.ask_for(attempt, self.input, self.kwargs)
+        candidate_input, kwargs = self.owner.request_for(attempt, self.input, self.kwargs)
         if self.wants_content:
             self.run.report(parameters=parameters_of(attempt.target.client, kwargs))
         config = self.config
         if self.manager is not None:
             child = self.manager.get_child()
             if attempt.number > 1:
-                primary = self.chained.policy.targets[0]
-                child.add_metadata(attempt_metadata(self.run, attempt, primary))
+                child.add_metadata(attempt_metadata(self.run, attempt, self.policy.targets[0]))
                 child.add_tags([f"fallback:attempt:{attempt.number}"])
             config = cast("RunnableConfig", {**config, "callbacks": child})
-        return candidate_input, config, kwargs
+        return Request(candidate, candidate_input, config, kwargs)
 
-    def prepare_stream(self, attempt: Attempt) -> tuple[Any, RunnableConfig, dict[str, Any]]:
-        """Prepare a stream, which is asked what it cost where somebody wants to know."""
-        self.attempt = attempt  # a stream without content is handed out after its call has ended
-        candidate_input, config, kwargs = self.prepare(attempt)
-        if self.wants_content and may_be_asked_for_usage(attempt.target.client):
-            kwargs = {"stream_usage": True, **kwargs}
-        return candidate_input, config, kwargs
+    def send(self, request: Request) -> Any:
+        """Return what the candidate answers."""
+        direct = direct_request(request) if self.manager is None else None
+        if direct is not None:
+            model = cast("BaseChatModel", direct.candidate)
+            return _message_of(model._generate_with_cache(direct.input, **direct.kwargs))  # noqa: SLF001 # see above
+        return request.candidate.invoke(request.input, request.config, **request.kwargs)
 
-    def finish(self, attempt: Attempt, answer: Any) -> Any:
-        """Note what an answer cost, and return it marked."""
-        usage = usage_of(answer)
-        if usage is not None:
-            self.run.report(usage=usage)
-        return mark(answer, describe(self.run, attempt))
+    async def asend(self, request: Request) -> Any:
+        """Return what the candidate answers."""
+        direct = direct_request(request) if self.manager is None else None
+        if direct is not None:
+            model = cast("BaseChatModel", direct.candidate)
+            return _message_of(await model._agenerate_with_cache(direct.input, **direct.kwargs))  # noqa: SLF001 # see above
+        return await request.candidate.ainvoke(request.input, request.config, **request.kwargs)
 
-    def ask(self, attempt: Attempt) -> Any:
-        """Ask one candidate."""
-        candidate = with_key(attempt.target)
-        candidate_input, config, kwargs = self.prepare(attempt)
-        silent = unheard(candidate, candidate_input, kwargs) if self.manager is None else None
-        try:
-            if silent is not None:
-                answer = silent.invoke()
-            else:
-                answer = candidate.invoke(candidate_input, config, **kwargs)
-        except MISREAD as error:
-            check_misread(error)
-            raise
-        return self.finish(attempt, answer)
+    def messages_of(self, answer: Any) -> list[Any]:
+        """Return the answer, which is a message or what a chain makes of one."""
+        return [answer]
 
-    async def aask(self, attempt: Attempt) -> Any:
-        """Ask one candidate."""
-        candidate = await awith_key(attempt.target)
-        candidate_input, config, kwargs = self.prepare(attempt)
-        silent = unheard(candidate, candidate_input, kwargs) if self.manager is None else None
-        try:
-            if silent is not None:
-                answer = await silent.ainvoke()
-            else:
-                answer = await candidate.ainvoke(candidate_input, config, **kwargs)
-        except MISREAD as error:
-            check_misread(error)
-            raise
-        return self.finish(attempt, answer)
+    def with_messages(self, answer: Any, messages: list[Any]) -> Any:  # noqa: ARG002 # it is the message
+        """Return the one message."""
+        return messages[0]
 
     def ask_for_stream(self, attempt: Attempt) -> Iterator[Any]:
         """Ask one candidate for its chunks."""
-        candidate = with_key(attempt.target)
-        candidate_input, config, kwargs = self.prepare_stream(attempt)
-        return to_its_end(candidate.stream(candidate_input, config, **kwargs))
+        request = self._stream_request(attempt, with_key(attempt.target))
+        return to_its_end(
+            request.candidate.stream(request.input, request.config, **request.kwargs)
+        )
 
     async def ask_for_astream(self, attempt: Attempt) -> AsyncIterator[Any]:
         """Ask one candidate for its chunks."""
-        candidate = await awith_key(attempt.target)
-        candidate_input, config, kwargs = self.prepare_stream(attempt)
-        return ato_its_end(candidate.astream(candidate_input, config, **kwargs))
+        request = self._stream_request(attempt, await awith_key(attempt.target))
+        return ato_its_end(
+            request.candidate.astream(request.input, request.config, **request.kwargs)
+        )
+
+    def _stream_request(self, attempt: Attempt, candidate: Any) -> Request:
+        """Prepare a stream, which is asked what it cost where somebody wants to know."""
+        self.attempt = attempt  # a stream without content is handed out after its call has ended
+        request = self.request_for(attempt, candidate)
+        if self.wants_content and may_be_asked_for_usage(attempt.target.client):
+            return request._replace(kwargs={"stream_usage": True, **request.kwargs})
+        return request
 
     def passing(self, chunk: Any) -> Any:
         """Note what a chunk says of its cost, and mark the message's last."""
@@ -201,3 +288,162 @@ class Call:
         if ends_message(chunk):
             return mark(chunk, describe(self.run, self.attempt))
         return chunk
+
+
+class InnerCall(Call[Request]):
+    """Ask candidates inside a run that LangChain has opened, by the methods that report nothing.
+
+    Args:
+        owner: The chat model that is called.
+        messages: What is asked.
+        kwargs: As for each candidate.
+    """
+
+    __slots__ = ("kwargs", "messages", "owner")
+
+    def __init__(
+        self,
+        owner: FallbackBase[Any, Any, Any],
+        messages: list[BaseMessage],
+        kwargs: dict[str, Any],
+    ) -> None:
+        # LangChain hands no config on; what a graph or a chain runs in is around us.
+        policy, turn = for_this_call(ensure_config(), owner.policy, owner.observers)
+        super().__init__(policy, owner.observers)
+        self.owner = owner
+        self.messages = messages
+        self.kwargs = kwargs
+        self.start(turn, NOT_DETACHED, messages)
+
+    def request_for(self, attempt: Attempt, candidate: Any) -> Request:
+        """Return the messages and keywords for the model inside a candidate."""
+        messages, kwargs = self.owner.request_for(attempt, self.messages, self.kwargs)
+        return _unbound(Request(candidate, messages, {"callbacks": []}, kwargs))
+
+    def send(self, request: Request) -> ChatResult:
+        """Return what the candidate answers."""
+        model, messages, config, kwargs = request
+        if isinstance(model, BaseChatModel):
+            return model._generate_with_cache(messages, **kwargs)  # noqa: SLF001 # see above
+        return _result_of(model.invoke(messages, config, **kwargs))
+
+    async def asend(self, request: Request) -> ChatResult:
+        """Return what the candidate answers."""
+        model, messages, config, kwargs = request
+        if isinstance(model, BaseChatModel):
+            return await model._agenerate_with_cache(messages, **kwargs)  # noqa: SLF001 # see above
+        return _result_of(await model.ainvoke(messages, config, **kwargs))
+
+    def messages_of(self, answer: ChatResult) -> list[Any]:
+        """Return the messages of the generations, of which there has to be one."""
+        _check_generations(answer)
+        return [generation.message for generation in answer.generations]
+
+    def with_messages(self, answer: ChatResult, messages: list[Any]) -> ChatResult:
+        """Return a copy of the result with other messages."""
+        generations = [
+            generation.model_copy(update={"message": message})
+            for generation, message in zip(answer.generations, messages, strict=True)
+        ]
+        return answer.model_copy(update={"generations": generations})
+
+    def ask_for_stream(self, attempt: Attempt) -> Iterator[ChatGenerationChunk]:
+        """Ask one candidate for its chunks."""
+        request = self.request_for(attempt, with_key(attempt.target))
+        model, messages, _, kwargs = request
+        if not isinstance(model, BaseChatModel) or not _streams(model, kwargs, async_api=False):
+            yield _as_chunk(self.ask(attempt))
+            return
+        if model.rate_limiter is not None:
+            model.rate_limiter.acquire(blocking=True)
+        with parsing_answers():
+            yield from model._stream(messages, **kwargs)  # noqa: SLF001 # see above
+
+    async def ask_for_astream(self, attempt: Attempt) -> AsyncIterator[ChatGenerationChunk]:
+        """Ask one candidate for its chunks."""
+        request = self.request_for(attempt, await awith_key(attempt.target))
+        model, messages, _, kwargs = request
+        if not isinstance(model, BaseChatModel) or not _streams(model, kwargs, async_api=True):
+            yield _as_chunk(await self.aask(attempt))
+            return
+        if model.rate_limiter is not None:
+            await model.rate_limiter.aacquire(blocking=True)
+        with parsing_answers():
+            async for chunk in model._astream(messages, **kwargs):  # noqa: SLF001 # see above
+                yield chunk
+
+
+# Requests to a model without a run.
+
+# What an integration may have put between a caller and the model; where it has, it is asked.
+_VERBS = ("invoke", "ainvoke", "generate", "agenerate", "generate_prompt", "agenerate_prompt")
+_FOR_TRACING = frozenset({"ls_structured_output_format", "structured_output_format"})
+
+
+def direct_request(request: Request) -> Request | None:
+    """Return a request to ask without a run, or None where only the public methods will do.
+
+    That is so where a class has such methods of its own, where handlers of its own listen, and
+    where messages have blocks that LangChain rewrites first.
+    """
+    model, messages, config, kwargs = _unbound(request)
+    if not isinstance(model, BaseChatModel) or not _is_plain(type(model)):
+        return None
+    if model.callbacks or model.verbose:
+        return None
+    if isinstance(messages, str):
+        messages = [HumanMessage(messages)]
+    if type(messages) is not list or any(
+        type(message.content) is not str for message in cast("list[BaseMessage]", messages)
+    ):
+        return None
+    if not _FOR_TRACING.isdisjoint(kwargs):
+        kwargs = {name: value for name, value in kwargs.items() if name not in _FOR_TRACING}
+    return Request(model, messages, config, kwargs)
+
+
+def _unbound(request: Request) -> Request:
+    """Take bindings off that do no more than to hold keywords; a retry does more."""
+    candidate, kwargs = request.candidate, request.kwargs
+    while isinstance(candidate, RunnableBindingBase) and _is_transparent(candidate):
+        kwargs = {**candidate.kwargs, **kwargs}
+        candidate = candidate.bound
+    return request._replace(candidate=candidate, kwargs=kwargs)
+
+
+def _is_transparent(binding: RunnableBindingBase[Any, Any]) -> bool:
+    has_own_verbs = type(binding).invoke is not RunnableBindingBase.invoke
+    return not (has_own_verbs or binding.config or binding.config_factories)
+
+
+@cache
+def _is_plain(kind: type[BaseChatModel]) -> bool:
+    return all(getattr(kind, verb) is getattr(BaseChatModel, verb) for verb in _VERBS)
+
+
+def _message_of(result: ChatResult) -> BaseMessage:
+    _check_generations(result)
+    message = result.generations[0].message
+    if message.id is None:  # as a run would have given it
+        return message.model_copy(update={"id": f"{LC_ID_PREFIX}-{uuid4()}-0"})
+    return message
+
+
+def _check_generations(result: ChatResult) -> None:
+    if not result.generations:
+        raise unreadable("the answer has no choices")
+
+
+def _result_of(message: BaseMessage) -> ChatResult:
+    return ChatResult(generations=[ChatGeneration(message=message)])
+
+
+def _streams(model: BaseChatModel, kwargs: dict[str, Any], *, async_api: bool) -> bool:
+    stream_kwargs: dict[str, Any] = {**kwargs, "stream": True}
+    return model._should_stream(async_api=async_api, **stream_kwargs)  # noqa: SLF001 # see above
+
+
+def _as_chunk(result: ChatResult) -> ChatGenerationChunk:
+    message = result.generations[0].message
+    whole = AIMessageChunk(**message.model_dump(exclude={"type"}), chunk_position="last")
+    return ChatGenerationChunk(message=whole)

@@ -3,28 +3,30 @@
 from __future__ import annotations
 
 from importlib.metadata import version
-from typing import TYPE_CHECKING, Any, Self, cast
+from typing import TYPE_CHECKING, Any, Unpack, cast, overload
 
 from langchain_core.language_models import BaseChatModel, LanguageModelInput
 from langchain_core.messages import AIMessage, AIMessageChunk, BaseMessage
-from langchain_core.runnables import Runnable
-from pydantic import ConfigDict, Field, InstanceOf
+from pydantic import Field
 
-from honcho_fallback import has_content
-from honcho_fallback_langchain._binding import FallbackBinding
-from honcho_fallback_langchain._candidates import chat_model_of, given_candidates
-from honcho_fallback_langchain._messages import for_provider
+from honcho_fallback import FallbackConfigError, has_content
+from honcho_fallback_langchain._base import FallbackBase, FallbackBinding
+from honcho_fallback_langchain._call import InnerCall
+from honcho_fallback_langchain._candidates import (
+    chat_model_of,
+    check_candidates,
+    each,
+    given_candidates,
+    rebound,
+)
+from honcho_fallback_langchain._history import for_provider
 from honcho_fallback_langchain._options import Options
-from honcho_fallback_langchain._profile import joined_profile
 from honcho_fallback_langchain._providers import settings_for
-from honcho_fallback_langchain._rebound import configurable, each, rebound
 from honcho_fallback_langchain._runnable import FallbackRunnable
-from honcho_fallback_langchain._sdk_timeouts import in_time, in_time_to_start
-from honcho_fallback_langchain._silent import Silent
-from honcho_fallback_langchain._verbs import Verbs
+from honcho_fallback_langchain._sdk import in_time, in_time_to_start
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncIterator, Iterator, Sequence
+    from collections.abc import AsyncIterator, Iterable, Iterator, Sequence
 
     from langchain_core.callbacks import (
         AsyncCallbackManagerForLLMRun,
@@ -33,9 +35,11 @@ if TYPE_CHECKING:
     from langchain_core.language_models import ModelProfile
     from langchain_core.language_models.base import LangSmithParams
     from langchain_core.outputs import ChatGenerationChunk, ChatResult
-    from langchain_core.runnables.utils import AnyConfigurableField
+    from langchain_core.runnables import Runnable
+    from langchain_core.runnables.utils import Input, Output
 
     from honcho_fallback import Attempt
+    from honcho_fallback_langchain._options import FallbackOptions
 
 # A candidate's business: what the wrapper is given of these goes to every candidate. A cache of
 # the wrapper's own would keep a fallback's answer under the primary's key.
@@ -49,7 +53,9 @@ _VERSIONS = {"lc_versions"}
 _VERSION = version("honcho-fallback")
 
 
-class FallbackChatModel(Verbs[LanguageModelInput, AIMessage, AIMessageChunk], BaseChatModel):
+class FallbackChatModel(  # type: ignore[misc] # pyright: ignore[reportIncompatibleMethodOverride] # what it returns is more than theirs
+    FallbackBase[LanguageModelInput, AIMessage, AIMessageChunk], BaseChatModel
+):
     """Ask the next chat model on the first failure of the one before.
 
     It is a chat model: in an LCEL chain, in ``create_agent``, with tools bound, with structured
@@ -66,10 +72,6 @@ class FallbackChatModel(Verbs[LanguageModelInput, AIMessage, AIMessageChunk], Ba
         FallbackConfigError: There is no candidate, one is no chat model, or an option is wrong.
     """
 
-    model_config = ConfigDict(arbitrary_types_allowed=True)
-
-    candidates: list[Runnable[Any, Any]]
-    options: InstanceOf[Options] = Field(default_factory=Options, exclude=True, repr=False)
     cache: Any = Field(default=False, exclude=True)
 
     def __init__(self, *candidates: Runnable[Any, Any], **options: Any) -> None:
@@ -87,14 +89,6 @@ class FallbackChatModel(Verbs[LanguageModelInput, AIMessage, AIMessageChunk], Ba
         super().__init__(**own)
         self._add_version("honcho-fallback", _VERSION)
         _ = self.policy  # what is wrong with the options is said here and now
-
-    def bind(self, **kwargs: Any) -> FallbackBinding[LanguageModelInput, AIMessage]:  # type: ignore[override] # a RunnableBinding, as there
-        """Bind keywords for every candidate; ``model=`` is for the primary alone.
-
-        Args:
-            **kwargs: As for ``invoke``.
-        """
-        return FallbackBinding(bound=self, kwargs=kwargs, config={})
 
     def bind_tools(
         self, tools: Sequence[Any], **kwargs: Any
@@ -134,53 +128,35 @@ class FallbackChatModel(Verbs[LanguageModelInput, AIMessage, AIMessageChunk], Ba
         changed = each(self._clients(), change, "structured output", _BOUND_TOOLS)
         return FallbackRunnable.over(changed, self.options, self.policy)
 
-    def with_retry(self, **kwargs: Any) -> Self:
-        """Retry every candidate before the next is asked.
-
-        Args:
-            **kwargs: As for any runnable.
-        """
-        changed = [candidate.with_retry(**kwargs) for candidate in self._clients()]
-        return self._derived(changed, self.options, prepared=True)
-
-    def configurable_fields(self, **fields: AnyConfigurableField) -> Self:
-        """Make fields of the candidates configurable per call.
-
-        Args:
-            **fields: As for any runnable; each candidate gets those that it has.
-
-        Raises:
-            FallbackConfigError: No candidate has one of them.
-        """
-        changed = configurable(self._clients(), fields)
-        return self._derived(changed, self.options, prepared=True)
-
     def own_callbacks(self) -> tuple[Any, bool, list[str] | None, dict[str, Any] | None]:
         """Return what the chain run gets and its candidates do not."""
         # Versions alone, which every model has, are worth nothing to a run that nobody hears of.
         metadata = self.metadata if self.metadata and self.metadata.keys() != _VERSIONS else None
         return self.callbacks, self.verbose, self.tags, metadata
 
-    def ask_for(
-        self, attempt: Attempt, asked: Any, kwargs: dict[str, Any]
+    def request_for(
+        self, attempt: Attempt, call_input: Any, kwargs: dict[str, Any]
     ) -> tuple[Any, dict[str, Any]]:
         """Return the input and the keywords for one attempt, as its provider takes them.
 
         Args:
-            attempt: The attempt that calls a candidate.
-            asked: The caller's input.
+            attempt: The attempt that asks a candidate.
+            call_input: The caller's input.
             kwargs: The caller's keywords.
         """
         provider = attempt.target.provider
-        if provider is not None and not isinstance(asked, str):
-            if type(asked) is not list or not all(isinstance(one, BaseMessage) for one in asked):
-                asked = self._convert_input(asked).to_messages()
-            asked = for_provider(asked, provider)
+        messages = call_input
+        if provider is not None and not isinstance(messages, str):
+            if type(messages) is not list or not all(
+                isinstance(message, BaseMessage) for message in messages
+            ):
+                messages = self._convert_input(messages).to_messages()
+            messages = for_provider(messages, provider)
         if kwargs and attempt.position > 0:
             kwargs = {key: kwargs[key] for key in kwargs.keys() - _PRIMARY_ONLY}
             if provider is not None and provider != self.policy.targets[0].provider:
                 kwargs = settings_for(provider, kwargs)
-        return asked, kwargs
+        return messages, kwargs
 
     @property
     def _llm_type(self) -> str:
@@ -223,8 +199,9 @@ class FallbackChatModel(Verbs[LanguageModelInput, AIMessage, AIMessageChunk], Ba
         run_manager: CallbackManagerForLLMRun | None = None,  # noqa: ARG002 # no run for the candidates
         **kwargs: Any,
     ) -> ChatResult:
-        silent = self._silent(messages, stop, kwargs)
-        return self.policy.call(in_time(silent.generate), run=silent.run)
+        call = InnerCall(self, messages, {"stop": stop, **kwargs})
+        result: ChatResult = self.policy.call(in_time(call.ask), run=call.run)
+        return result
 
     async def _agenerate(
         self,
@@ -233,8 +210,8 @@ class FallbackChatModel(Verbs[LanguageModelInput, AIMessage, AIMessageChunk], Ba
         run_manager: AsyncCallbackManagerForLLMRun | None = None,  # noqa: ARG002 # no run for the candidates
         **kwargs: Any,
     ) -> ChatResult:
-        silent = self._silent(messages, stop, kwargs)
-        return await self.policy.acall(silent.agenerate, run=silent.run)
+        call = InnerCall(self, messages, {"stop": stop, **kwargs})
+        return await self.policy.acall(call.aask, run=call.run)
 
     def _stream(
         self,
@@ -243,9 +220,9 @@ class FallbackChatModel(Verbs[LanguageModelInput, AIMessage, AIMessageChunk], Ba
         run_manager: CallbackManagerForLLMRun | None = None,  # noqa: ARG002 # no run for the candidates
         **kwargs: Any,
     ) -> Iterator[ChatGenerationChunk]:
-        silent = self._silent(messages, stop, kwargs)
-        ask = in_time_to_start(silent.stream)
-        return self.policy.stream(ask, has_content=has_content, run=silent.run)
+        call = InnerCall(self, messages, {"stop": stop, **kwargs})
+        ask = in_time_to_start(call.ask_for_stream)
+        return self.policy.stream(ask, has_content=has_content, run=call.run)
 
     def _astream(
         self,
@@ -254,19 +231,92 @@ class FallbackChatModel(Verbs[LanguageModelInput, AIMessage, AIMessageChunk], Ba
         run_manager: AsyncCallbackManagerForLLMRun | None = None,  # noqa: ARG002 # no run for the candidates
         **kwargs: Any,
     ) -> AsyncIterator[ChatGenerationChunk]:
-        silent = self._silent(messages, stop, kwargs)
-        return self.policy.astream(silent.astream, has_content=has_content, run=silent.run)
-
-    def _silent(
-        self, messages: list[BaseMessage], stop: list[str] | None, kwargs: dict[str, Any]
-    ) -> Silent:
-        call_kwargs = {"stop": stop, **kwargs}
-        return Silent(self.policy, self.ask_for, messages, call_kwargs, self.observers)
+        call = InnerCall(self, messages, {"stop": stop, **kwargs})
+        return self.policy.astream(call.ask_for_astream, has_content=has_content, run=call.run)
 
     @property
     def _primary(self) -> BaseChatModel:
         return cast("BaseChatModel", chat_model_of(self.candidates[0]))
 
-    def _clients(self) -> list[Runnable[Any, Any]]:
-        """Return the candidates as the policy calls them, without the retries of their SDKs."""
-        return [target.client for target in self.policy.targets]
+
+def joined_profile(profiles: Sequence[ModelProfile | None]) -> ModelProfile | None:
+    """Join profiles conservatively: all for an ability, the smallest for a size.
+
+    What one of them does not tell is not promised, and what they disagree on is left out.
+    """
+    entries = [cast("dict[str, Any]", profile) for profile in profiles if profile is not None]
+    if not entries or len(entries) < len(profiles):
+        return None
+    shared = set(entries[0]).intersection(*entries[1:])
+    joined = {name: _join([profile[name] for profile in entries]) for name in sorted(shared)}
+    fields = {name: value for name, value in joined.items() if value is not None}
+    return cast("ModelProfile", fields)
+
+
+def _join(values: list[Any]) -> Any:
+    if all(type(value) is bool for value in values):
+        return all(values)
+    if all(type(value) in {int, float} for value in values):
+        return min(values)
+    return values[0] if all(value == values[0] for value in values) else None
+
+
+@overload
+def with_fallback_config(  # type: ignore[overload-overlap] # pyright: ignore[reportOverlappingOverload] # a chat model is no chain
+    primary: BaseChatModel,
+    fallbacks: Iterable[Runnable[Any, Any]],
+    **options: Unpack[FallbackOptions],
+) -> FallbackChatModel: ...
+
+
+@overload
+def with_fallback_config(  # type: ignore[overload-overlap] # what was bound to one is one, too
+    primary: Runnable[LanguageModelInput, AIMessage],
+    fallbacks: Iterable[Runnable[Any, Any]],
+    **options: Unpack[FallbackOptions],
+) -> FallbackChatModel | FallbackRunnable[LanguageModelInput, AIMessage]: ...
+
+
+@overload
+def with_fallback_config(
+    primary: Runnable[Input, Output],
+    fallbacks: Iterable[Runnable[Any, Any]],
+    **options: Unpack[FallbackOptions],
+) -> FallbackRunnable[Input, Output]: ...
+
+
+def with_fallback_config(
+    primary: Runnable[Any, Any],
+    fallbacks: Iterable[Runnable[Any, Any]],
+    **options: Unpack[FallbackOptions],
+) -> FallbackChatModel | FallbackRunnable[Any, Any]:
+    """Give a runnable fallbacks: chat models become a FallbackChatModel, the rest a runnable.
+
+    Args:
+        primary: Asked first.
+        fallbacks: Asked in order when it fails.
+        **options: As for ``FallbackChatModel.with_fallback_config``.
+
+    Raises:
+        FallbackConfigError: There is no fallback, chat models stand beside chains, or an option is
+            wrong.
+    """
+    if callable(getattr(fallbacks, "invoke", None)):
+        raise FallbackConfigError.about(
+            "fallbacks", f"got a single {type(fallbacks).__name__}", "pass a list of them"
+        )
+    listed = list(fallbacks)
+    if not listed:
+        raise FallbackConfigError.about("fallbacks", "there is none", "pass at least one")
+    candidates = check_candidates([primary, *listed], chat_models=False)
+    are_models = [chat_model_of(candidate) is not None for candidate in candidates]
+    if all(are_models):
+        return FallbackChatModel(*candidates, **options)
+    if any(are_models):
+        position = are_models.index(not are_models[0])
+        raise FallbackConfigError.about(
+            f"fallbacks[{position - 1}]",
+            "chat models and chains are mixed, and do not answer in the same form",
+            "pass whole chains, or chat models only",
+        )
+    return FallbackRunnable(*candidates, **options)

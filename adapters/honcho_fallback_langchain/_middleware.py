@@ -19,23 +19,36 @@ from langchain.agents.middleware.types import (
 )
 from langchain.chat_models import init_chat_model
 from langchain_core.language_models import BaseChatModel
-from langchain_core.runnables.config import set_config_context
+from langchain_core.messages import AIMessage
+from langchain_core.runnables.config import ensure_config, set_config_context
 from langchain_core.runnables.utils import coro_with_context
+from langgraph.types import Command
 
 from honcho_fallback import FallbackConfigError, FallbackPolicy, Turn
-from honcho_fallback_langchain._misread import MISREAD, check_misread
-from honcho_fallback_langchain._model_call import POSITION, PRIMARY, ModelCall
-from honcho_fallback_langchain._options import FallbackOptions, Options, policy_over
-from honcho_fallback_langchain._sdk_keys import awith_key, with_key
-from honcho_fallback_langchain._sdk_timeouts import in_time
+from honcho_fallback_langchain._call import Call
+from honcho_fallback_langchain._callbacks import ambient_config
+from honcho_fallback_langchain._candidates import parameters_of
+from honcho_fallback_langchain._history import for_provider
+from honcho_fallback_langchain._metadata import attempt_metadata
+from honcho_fallback_langchain._options import (
+    FallbackOptions,
+    Options,
+    for_this_call,
+    policy_over,
+)
+from honcho_fallback_langchain._providers import settings_for, tools_for
+from honcho_fallback_langchain._sdk import in_time
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable
 
+    from langchain_core.messages import BaseMessage
     from langgraph.runtime import Runtime
 
-    from honcho_fallback import Attempt
+    from honcho_fallback import Attempt, FallbackObserver
 
+# Of the graph's state: how far down the chain a turn has gone, and from which primary.
+POSITION, PRIMARY = "honcho_fallback_position", "honcho_fallback_primary"
 _PRIMARIES = 32  # whose policies one middleware keeps; agents with a model per run need a bound
 
 
@@ -44,6 +57,115 @@ class FallbackState(AgentState[Any]):
 
     honcho_fallback_position: NotRequired[Annotated[int, PrivateStateAttr]]
     honcho_fallback_primary: NotRequired[Annotated[str, PrivateStateAttr]]
+
+
+class AgentCall(Call[ModelRequest[Any]]):
+    """Ask candidates by an agent's handler.
+
+    Args:
+        policy: Over the agent's model and the fallbacks.
+        request: The agent's.
+        handler: The agent's: asks the model of a request, in a thread or in a task.
+        observers: The observers of the call.
+    """
+
+    __slots__ = ("began_at", "config", "handler", "request", "turn")
+
+    def __init__(
+        self,
+        policy: FallbackPolicy,
+        request: ModelRequest[Any],
+        handler: Callable[[ModelRequest[Any]], Any],
+        observers: tuple[FallbackObserver, ...],
+    ) -> None:
+        policy, turn = for_this_call(ensure_config(), policy, observers)
+        super().__init__(policy, observers)
+        self.request = request
+        self.handler = handler
+        self.turn: Turn | None = None
+        self.began_at = 0
+        if policy.config.reset == "turn":
+            graph_turn = policy.turn()
+            turn = turn or Turn.current(graph_turn.owner)
+            if turn is None:  # the graph keeps it
+                position = cast("int", request.state.get(POSITION, 0))
+                graph_turn.advance(min(position, len(policy.targets) - 1))
+                self.began_at = graph_turn.position
+                self.turn = turn = graph_turn
+        detached = ambient_config(observers)
+        self.config = detached.config
+        system = [request.system_message] if request.system_message else []
+        self.start(turn, detached, [*system, *request.messages] if policy.wants_content else None)
+
+    def request_for(self, attempt: Attempt, candidate: Any) -> ModelRequest[Any]:
+        """Return the request as an attempt's provider takes it."""
+        request, target, model = self.request, attempt.target, candidate
+        if self.policy.wants_content:
+            self.run.report(parameters=parameters_of(target.client, request.model_settings))
+        changes: dict[str, Any] = {}
+        if attempt.number > 1:
+            metadata = attempt_metadata(self.run, attempt, self.policy.targets[0])
+            model = model.model_copy(
+                update={
+                    "metadata": {**(model.metadata or {}), **metadata},
+                    "tags": [*(model.tags or []), f"fallback:attempt:{attempt.number}"],
+                }
+            )
+        if model is not request.model:
+            changes["model"] = model
+        if target.provider is not None:
+            history = cast("list[BaseMessage]", request.messages)
+            messages = for_provider(history, target.provider)
+            if messages is not history:
+                changes["messages"] = messages
+            if target.provider != self.policy.targets[0].provider:
+                changes |= self._foreign(target.provider)
+        return request.override(**changes) if changes else request
+
+    def _foreign(self, provider: str) -> dict[str, Any]:
+        # Settings, cache markers and the provider's own tools were made for the agent's model.
+        request = self.request
+        changes: dict[str, Any] = {
+            "model_settings": settings_for(provider, request.model_settings),
+            "tools": tools_for(provider, request.tools),
+        }
+        if request.system_message is not None:
+            (changes["system_message"],) = for_provider([request.system_message], provider)
+        return changes
+
+    def send(self, request: ModelRequest[Any]) -> Any:
+        """Return what the agent's model answers."""
+        if self.config is None:
+            return self.handler(request)
+        with set_config_context(self.config) as context:
+            return context.run(self.handler, request)
+
+    async def asend(self, request: ModelRequest[Any]) -> Any:
+        """Return what the agent's model answers."""
+        if self.config is None:
+            return await self.handler(request)
+        with set_config_context(self.config) as context:
+            return await coro_with_context(self.handler(request), context)
+
+    def messages_of(self, answer: Any) -> list[Any]:
+        """Return the messages of a response; a middleware inside may return one alone."""
+        return [answer] if isinstance(answer, AIMessage) else answer.result
+
+    def with_messages(self, answer: Any, messages: list[Any]) -> ModelResponse[Any]:
+        """Return the response with other messages."""
+        if isinstance(answer, AIMessage):
+            return ModelResponse(result=messages)
+        response: ModelResponse[Any] = replace(answer, result=messages)
+        return response
+
+    def with_position(
+        self, response: ModelResponse[Any]
+    ) -> ModelResponse[Any] | ExtendedModelResponse[Any]:
+        """Return the response, with the turn's position for the graph's state if it changed."""
+        if self.turn is None or self.turn.position == self.began_at:
+            return response
+        state_update = {POSITION: self.turn.position, PRIMARY: self.policy.targets[0].name}
+        return ExtendedModelResponse(response, Command(update=state_update))
 
 
 class FallbackMiddleware(AgentMiddleware[Any, Any, Any]):
@@ -129,21 +251,9 @@ class FallbackMiddleware(AgentMiddleware[Any, Any, Any]):
             FallbackExhausted: Nobody answered.
             Exception: The provider's own where no other model could help.
         """
-        call = ModelCall(self._policy_of(request.model), request, self.options.observers)
-        config = call.surroundings.config
-
-        def ask(attempt: Attempt) -> ModelResponse[Any]:
-            model_request = call.request_for(attempt, with_key(attempt.target))
-            try:
-                if config is None:
-                    return call.finish(attempt, handler(model_request))
-                with set_config_context(config) as context:
-                    return call.finish(attempt, context.run(handler, model_request))
-            except MISREAD as error:
-                check_misread(error)
-                raise
-
-        return call.with_position(call.policy.call(in_time(ask), run=call.run))
+        call = AgentCall(self._policy_of(request.model), request, handler, self.options.observers)
+        answer = call.policy.call(in_time(call.ask), run=call.run)
+        return call.with_position(answer)
 
     async def awrap_model_call(
         self,
@@ -160,23 +270,8 @@ class FallbackMiddleware(AgentMiddleware[Any, Any, Any]):
             FallbackExhausted: Nobody answered.
             Exception: The provider's own where no other model could help.
         """
-        call = ModelCall(self._policy_of(request.model), request, self.options.observers)
-        config = call.surroundings.config
-
-        async def ask(attempt: Attempt) -> ModelResponse[Any]:
-            model_request = call.request_for(attempt, await awith_key(attempt.target))
-            try:
-                if config is None:
-                    return call.finish(attempt, await handler(model_request))
-                with set_config_context(config) as context:
-                    return call.finish(
-                        attempt, await coro_with_context(handler(model_request), context)
-                    )
-            except MISREAD as error:
-                check_misread(error)
-                raise
-
-        return call.with_position(await call.policy.acall(ask, run=call.run))
+        call = AgentCall(self._policy_of(request.model), request, handler, self.options.observers)
+        return call.with_position(await call.policy.acall(call.aask, run=call.run))
 
     def _hold(self, options: Options, before: FallbackPolicy | None) -> None:
         if options.config.reset == "turn" and not isinstance(self, _TurnMiddleware):

@@ -15,15 +15,22 @@ from honcho_fallback import (
     Turn,
 )
 from honcho_fallback_langchain._candidates import targets_of
-from honcho_fallback_langchain._sdk_retries import without_sdk_retries
-from honcho_fallback_langchain._sdk_timeouts import within_attempts
+from honcho_fallback_langchain._sdk import within_attempts, without_sdk_retries
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
 
     from langchain_core.runnables import Runnable, RunnableConfig
 
+Fit = Literal["check", "ask anyway"]
+Partial = Literal["final", "replace"]
 SdkRetries = Literal["off", "keep"]
+
+_CHOICES = {
+    "fit": get_args(Fit),
+    "partial": get_args(Partial),
+    "sdk_retries": get_args(SdkRetries),
+}
 
 # Where a call's own policy stands in a config. A remote caller can put strings and dicts there, so
 # only the very classes count.
@@ -36,7 +43,9 @@ class FallbackOptions(ConfigOptions, total=False):
     agent: str
     credentials: Iterable[Credential | None]
     fallback_config: FallbackConfig
+    fit: Fit
     observers: Iterable[FallbackObserver]
+    partial: Partial
     sdk_retries: SdkRetries
 
 
@@ -51,7 +60,12 @@ class Options:
         config: The policy's.
         agent: A label for logs and records.
         credentials: What each candidate is asked with; None, or nothing, for its own key.
+        fit: ``"check"`` passes over a candidate that cannot take a request, before it is asked;
+            ``"ask anyway"`` leaves that to the provider.
         observers: The observers of each call.
+        partial: ``"final"``: what a reader has seen of an answer stays, and a break after it is
+            StreamInterrupted; ``"replace"``: the call goes on, and the next candidate's answer
+            takes the place of what was seen.
         sdk_retries: ``"off"`` uses candidates through copies whose SDK does not retry by itself,
             and gives up when an attempt's time is over; ``"keep"`` leaves them alone.
     """
@@ -59,7 +73,9 @@ class Options:
     config: FallbackConfig = field(default_factory=FallbackConfig)
     agent: str = "unknown"
     credentials: tuple[Credential | None, ...] = ()
+    fit: Fit = "check"
     observers: tuple[FallbackObserver, ...] = ()
+    partial: Partial = "final"
     sdk_retries: SdkRetries = "off"
 
     def updated(self, options: Mapping[str, Any]) -> Self:
@@ -68,11 +84,10 @@ class Options:
         for name in ("credentials", "observers"):
             if name in beside:
                 beside[name] = tuple(beside[name])
-        retries = beside.get("sdk_retries", "off")
-        if retries not in get_args(SdkRetries):
-            raise FallbackConfigError.about(
-                "sdk_retries", f"got {retries!r}", 'pass "off" or "keep"'
-            )
+        for name, choices in _CHOICES.items():
+            if beside.get(name, choices[0]) not in choices:
+                fix = "pass " + " or ".join(f'"{choice}"' for choice in choices)
+                raise FallbackConfigError.about(name, f"got {beside[name]!r}", fix)
         policy: Any = {name: value for name, value in options.items() if name not in beside}
         config = beside.pop("fallback_config", self.config)
         if not isinstance(config, FallbackConfig):
@@ -90,7 +105,7 @@ class Options:
                 value = sorted(value)
             if value is None or isinstance(value, str | int | float | list):
                 values[name] = value
-        for name in ("agent", "sdk_retries"):
+        for name in ("agent", "fit", "partial", "sdk_retries"):
             if getattr(self, name) != getattr(_DEFAULTS, name):
                 values[name] = getattr(self, name)
         return values

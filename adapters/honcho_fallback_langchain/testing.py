@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Any, Final
 from langchain_core.language_models import BaseChatModel
 
 from honcho_fallback.testing import FaultSchedule, FaultTransport, StatusError
-from honcho_fallback_langchain._models_inside import of_integration, with_changed
+from honcho_fallback_langchain._sdk import by_class, with_changed
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Iterator, Sequence
@@ -147,7 +147,7 @@ class FaultyChatModel(BaseChatModel):
     def _error(self, fault: Fault) -> BaseException:
         if isinstance(fault.error, BaseException):
             return fault.error
-        ask = of_integration(self.model, _ASK)
+        ask = by_class(self.model, _ASK)
         if ask is not None:
             # Over a transport that fails so, the SDK makes its own error: class, headers, body.
             transport = FaultTransport().every(

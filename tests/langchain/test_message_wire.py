@@ -22,7 +22,7 @@ from langchain_core.messages import (
 from langchain_core.messages.tool import invalid_tool_call
 from langchain_core.tools import tool
 
-from honcho_fallback_langchain._messages import for_provider
+from honcho_fallback_langchain._history import for_provider
 from honcho_fallback_langchain._providers import provider_of
 from tests.helpers.chat_models import claude, gpt
 from tests.helpers.provider import Reply

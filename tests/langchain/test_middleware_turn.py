@@ -14,7 +14,7 @@ from langgraph.types import Command, interrupt
 from honcho_fallback import FallbackExhausted
 from honcho_fallback.testing import StatusError
 from honcho_fallback_langchain import FallbackMiddleware
-from honcho_fallback_langchain._model_call import POSITION
+from honcho_fallback_langchain._middleware import POSITION
 from tests.helpers.agents import ROUNDS, agent, calls, last, run
 from tests.helpers.chat_models import Asked, ScriptedChat, alive, chat, dead
 

@@ -10,7 +10,7 @@ from langchain_core.messages import AIMessage, BaseMessage, HumanMessage, ToolMe
 from langchain_core.messages.tool import invalid_tool_call, tool_call
 
 from honcho_fallback_langchain import FallbackChatModel
-from honcho_fallback_langchain._messages import for_provider
+from honcho_fallback_langchain._history import for_provider
 from tests.helpers.chat_models import model_at
 from tests.helpers.strict import AnthropicRules, ChatRules
 

@@ -25,7 +25,7 @@ from langchain_core.runnables import (
 )
 from langchain_core.tools import tool
 
-from honcho_fallback_langchain._sdk_retries import without_sdk_retries
+from honcho_fallback_langchain._sdk import without_sdk_retries
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -506,7 +506,7 @@ def test_an_unknown_integration_set_to_zero_is_not_named(
 def test_no_integration_is_imported() -> None:
     """Who uses one provider does not load the others."""
     look = (
-        "import sys, honcho_fallback_langchain._sdk_retries as m\n"
+        "import sys, honcho_fallback_langchain._sdk as m\n"
         "from langchain_core.language_models import FakeListChatModel as F\n"
         "m.without_sdk_retries(F(responses=['a']) | str)\n"
         "names = {'openai', 'anthropic', 'groq', 'litellm', 'google.genai'}\n"

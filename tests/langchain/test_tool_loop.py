@@ -37,8 +37,7 @@ from honcho_fallback_langchain import (
     FallbackMiddleware,
     ToolLoopGuardMiddleware,
 )
-from honcho_fallback_langchain._tool_failures import FAILURE, TERMINAL
-from honcho_fallback_langchain._tool_loop import COUNTED, COUNTS
+from honcho_fallback_langchain._tool_guard import COUNTED, COUNTS, FAILURE, TERMINAL
 from tests.helpers.agents import agent, calls, last, run
 from tests.helpers.chat_models import chat, dead
 from tests.helpers.observers import Listener

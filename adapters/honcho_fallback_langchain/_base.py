@@ -1,0 +1,306 @@
+"""What every runnable over a chain of candidates has: how it is called, its options, its copies.
+
+``invoke``, ``ainvoke``, ``stream`` and ``astream`` ask the chain; ``batch`` and the rest follow
+from them in LangChain itself.
+"""
+
+from __future__ import annotations
+
+from contextlib import aclosing, closing
+from copy import deepcopy
+from dataclasses import replace
+from functools import cached_property
+from typing import TYPE_CHECKING, Any, Generic, Self, TypeVar, Unpack, cast
+
+from langchain_core.callbacks import AsyncCallbackManager, CallbackManager
+from langchain_core.runnables import Runnable, RunnableBinding, RunnableSerializable
+from langchain_core.runnables.utils import Input, Output, get_unique_config_specs
+from pydantic import ConfigDict, Field, InstanceOf
+
+from honcho_fallback_langchain._answers import NOTHING, has_content, merged
+from honcho_fallback_langchain._call import ChainCall
+from honcho_fallback_langchain._candidates import configurable
+from honcho_fallback_langchain._options import FallbackOptions, Options, policy_over
+from honcho_fallback_langchain._sdk import in_time, in_time_to_start
+
+if TYPE_CHECKING:
+    from collections.abc import AsyncGenerator, Generator
+
+    from langchain_core.runnables import RunnableConfig
+    from langchain_core.runnables.utils import AnyConfigurableField, ConfigurableFieldSpec
+
+    from honcho_fallback import Attempt, FallbackObserver, FallbackPolicy, Turn
+
+Chunk_co = TypeVar("Chunk_co", covariant=True)
+
+# Cached properties: ours, and the one that LangChain keeps for tracing.
+_CACHED = frozenset({"_serialized", "policy"})
+
+
+class FallbackBase(RunnableSerializable[Input, Output], Generic[Input, Output, Chunk_co]):
+    """Ask the candidates in order.
+
+    Args:
+        candidates: The primary first.
+        options: The options, all of them.
+    """
+
+    model_config = ConfigDict(arbitrary_types_allowed=True)
+
+    candidates: list[Runnable[Any, Any]]
+    options: InstanceOf[Options] = Field(default_factory=Options, exclude=True, repr=False)
+
+    @cached_property
+    def policy(self) -> FallbackPolicy:
+        """Return the chain and its options."""
+        return policy_over(self.candidates, self.options, None)
+
+    @property
+    def observers(self) -> tuple[FallbackObserver, ...]:
+        """Return the observers of the chain's calls."""
+        return self.options.observers
+
+    def own_callbacks(self) -> tuple[Any, bool, list[str] | None, dict[str, Any] | None]:
+        """Return callbacks, verbosity, tags and metadata for the chain run, not for candidates."""
+        return None, False, None, None
+
+    def request_for(
+        self,
+        attempt: Attempt,  # noqa: ARG002 # for those who change something
+        call_input: Any,
+        kwargs: dict[str, Any],
+    ) -> tuple[Any, dict[str, Any]]:
+        """Return the input and the keywords for one attempt; here the caller's, as they are.
+
+        Args:
+            attempt: The attempt that asks a candidate.
+            call_input: The caller's input.
+            kwargs: The caller's keywords.
+        """
+        return call_input, kwargs
+
+    def invoke(
+        self,
+        input: Input,  # noqa: A002 # LangChain's name
+        config: RunnableConfig | None = None,
+        **kwargs: Any,
+    ) -> Output:
+        """Ask the chain for one answer."""
+        call = ChainCall(self, input, config, kwargs)
+        callbacks = call.managed(CallbackManager)
+        manager = callbacks and callbacks.on_chain_start(None, input, **call.named())
+        try:
+            answer: Output = self.policy.call(in_time(call.ask), run=call.open(manager))
+        except BaseException as error:
+            if manager is not None:
+                manager.on_chain_error(error)
+            raise
+        if manager is not None:
+            manager.on_chain_end(answer)
+        return answer
+
+    async def ainvoke(
+        self,
+        input: Input,  # noqa: A002 # LangChain's name
+        config: RunnableConfig | None = None,
+        **kwargs: Any,
+    ) -> Output:
+        """Ask the chain for one answer, in this task."""
+        call = ChainCall(self, input, config, kwargs)
+        callbacks = call.managed(AsyncCallbackManager)
+        manager = callbacks and await callbacks.on_chain_start(None, input, **call.named())
+        try:
+            answer: Output = await self.policy.acall(call.aask, run=call.open(manager))
+        except BaseException as error:
+            if manager is not None:
+                await manager.on_chain_error(error)
+            raise
+        if manager is not None:
+            await manager.on_chain_end(answer)
+        return answer
+
+    def stream(  # type: ignore[override] # pyright: ignore[reportIncompatibleMethodOverride] # a chat model's chunks are no answers
+        self,
+        input: Input,  # noqa: A002 # LangChain's name
+        config: RunnableConfig | None = None,
+        **kwargs: Any,
+    ) -> Generator[Chunk_co, None, None]:
+        """Ask the chain for chunks; it may switch until the first with content."""
+        call = ChainCall(self, input, config, kwargs)
+        callbacks = call.managed(CallbackManager)
+        manager = callbacks and callbacks.on_chain_start(None, input, **call.named())
+        output_chunks: list[Any] = []  # filled only where somebody listens
+        try:
+            run = call.open(manager)
+            ask = in_time_to_start(call.ask_for_stream)
+            chunks = self.policy.stream(ask, has_content=has_content, run=run)
+            with closing(chunks):
+                for chunk in chunks:
+                    if chunk is not NOTHING:
+                        output_chunk = call.passing(chunk)
+                        if manager is not None:
+                            output_chunks.append(output_chunk)
+                        yield output_chunk
+        except GeneratorExit:  # the reader has enough; that is no error
+            if manager is not None:
+                manager.on_chain_end(merged(output_chunks))
+            raise
+        except BaseException as error:
+            if manager is not None:
+                manager.on_chain_error(error)
+            raise
+        if manager is not None:
+            manager.on_chain_end(merged(output_chunks))
+
+    async def astream(  # type: ignore[override] # pyright: ignore[reportIncompatibleMethodOverride] # a chat model's chunks are no answers
+        self,
+        input: Input,  # noqa: A002 # LangChain's name
+        config: RunnableConfig | None = None,
+        **kwargs: Any,
+    ) -> AsyncGenerator[Chunk_co, None]:
+        """Ask the chain for chunks, in this task; it may switch until the first with content."""
+        call = ChainCall(self, input, config, kwargs)
+        callbacks = call.managed(AsyncCallbackManager)
+        manager = callbacks and await callbacks.on_chain_start(None, input, **call.named())
+        output_chunks: list[Any] = []  # filled only where somebody listens
+        try:
+            run = call.open(manager)
+            chunks = self.policy.astream(call.ask_for_astream, has_content=has_content, run=run)
+            async with aclosing(chunks):
+                async for chunk in chunks:
+                    if chunk is not NOTHING:
+                        output_chunk = call.passing(chunk)
+                        if manager is not None:
+                            output_chunks.append(output_chunk)
+                        yield output_chunk
+        except GeneratorExit:  # the reader has enough; that is no error
+            if manager is not None:
+                await manager.on_chain_end(merged(output_chunks))
+            raise
+        except BaseException as error:
+            if manager is not None:
+                await manager.on_chain_error(error)
+            raise
+        if manager is not None:
+            await manager.on_chain_end(merged(output_chunks))
+
+    def bind(self, **kwargs: Any) -> FallbackBinding[Input, Output]:
+        """Bind keywords for every candidate; a chat model's ``model=`` is for the primary alone.
+
+        Args:
+            **kwargs: As for ``invoke``.
+        """
+        return FallbackBinding(bound=self, kwargs=kwargs, config={})
+
+    def with_config(
+        self, config: RunnableConfig | None = None, **kwargs: Any
+    ) -> FallbackBinding[Input, Output]:
+        """Bind a config; tags, metadata and callbacks reach every candidate.
+
+        Args:
+            config: LangChain's.
+            **kwargs: Entries of it.
+        """
+        entries: Any = {**(config or {}), **kwargs}
+        return FallbackBinding(bound=self, kwargs={}, config=entries)
+
+    def with_fallback_config(self, **options: Unpack[FallbackOptions]) -> Self:
+        """Return a copy with other options.
+
+        Args:
+            **options: Those of FallbackConfig, and ``agent``, ``credentials``,
+                ``fallback_config``, ``observers``, ``sdk_retries``.
+
+        Raises:
+            FallbackConfigError: One is unknown, of the wrong type or out of range.
+        """
+        return self._derived(self.candidates, self.options.updated(options))
+
+    def with_retry(self, **kwargs: Any) -> Self:
+        """Retry every candidate before the next is asked.
+
+        Args:
+            **kwargs: As for any runnable.
+        """
+        changed = [candidate.with_retry(**kwargs) for candidate in self._clients()]
+        return self._derived(changed, self.options, prepared=True)
+
+    def configurable_fields(self, **fields: AnyConfigurableField) -> Self:
+        """Make fields of the candidates configurable per call.
+
+        Args:
+            **fields: As for any runnable; each candidate gets those that it has.
+
+        Raises:
+            FallbackConfigError: No candidate has one of them.
+        """
+        changed = configurable(self._clients(), fields)
+        return self._derived(changed, self.options, prepared=True)
+
+    def turn(self) -> Turn:
+        """Open a user turn, for ``with`` or ``async with``: what a switch lasts for.
+
+        Only ``reset="turn"`` makes use of it. It holds for whatever was derived from this model,
+        too: with tools bound, with structured output, with other options. To another thread it
+        travels as ``config={"configurable": {"fallback_turn": turn}}``.
+        """
+        return self.policy.turn()
+
+    @property
+    def config_specs(self) -> list[ConfigurableFieldSpec]:
+        """Return what can be configured per call in any candidate."""
+        return get_unique_config_specs(
+            spec for candidate in self.candidates for spec in candidate.config_specs
+        )
+
+    @classmethod
+    def is_lc_serializable(cls) -> bool:
+        """Serialize, if the candidates do."""
+        return True
+
+    @classmethod
+    def get_lc_namespace(cls) -> list[str]:
+        """Return the public path; the module that holds the class is private."""
+        return ["honcho_fallback_langchain"]
+
+    @property
+    def lc_attributes(self) -> dict[str, Any]:
+        """Return the options that are plain values; callables and observers are not written."""
+        return self.options.plain()
+
+    def __getstate__(self) -> dict[Any, Any]:
+        state: Any = super().__getstate__()
+        fields = {name: value for name, value in state["__dict__"].items() if name not in _CACHED}
+        return {**state, "__dict__": fields}
+
+    def __deepcopy__(self, memo: dict[int, Any] | None = None) -> Self:
+        copied = [deepcopy(candidate, memo) for candidate in self.candidates]
+        return self._derived(copied, self.options)
+
+    def _clients(self) -> list[Runnable[Any, Any]]:
+        """Return the candidates as the policy calls them, without the retries of their SDKs."""
+        return [target.client for target in self.policy.targets]
+
+    def _derived(
+        self, candidates: list[Runnable[Any, Any]], options: Options, *, prepared: bool = False
+    ) -> Self:
+        policy_options = options if not prepared else replace(options, sdk_retries="keep")
+        policy = policy_over(candidates, policy_options, self.policy)
+        changes = {"candidates": candidates, "options": options, "policy": policy}
+        derived = self.model_copy(update=changes)
+        vars(derived).pop("_serialized", None)
+        return derived
+
+
+class FallbackBinding(RunnableBinding[Input, Output]):  # type: ignore[no-redef] # its fields are redefined for the type arguments
+    """Hold what was bound to a FallbackChatModel or a FallbackRunnable."""
+
+    @classmethod
+    def lc_id(cls) -> list[str]:
+        """Serialize as what it is to everybody else, a RunnableBinding."""
+        return [*cls.get_lc_namespace(), "RunnableBinding"]
+
+    def with_fallback_config(self, **options: Unpack[FallbackOptions]) -> Self:
+        """Return a copy with other options; what is bound stays."""
+        bound = cast("FallbackBase[Any, Any, Any]", self.bound)
+        return self.model_copy(update={"bound": bound.with_fallback_config(**options)})

@@ -1,0 +1,482 @@
+"""The chat models of LangChain's integrations, as a fallback chain has to ask them.
+
+Three things are changed on copies, never on the user's object: an SDK must not ask a dead provider
+again by itself, it must give up when the attempt's time is over (a thread cannot be interrupted),
+and it must take the key that a credential gives for this attempt (a keyword or a header of the
+call would stand in its traces). How that is done for which integration stands in one table,
+``INTEGRATIONS``, at the end; models are found in it by distribution and class, so that no
+provider's package is imported, and inside whatever LangChain composed of them.
+"""
+
+from __future__ import annotations
+
+import inspect
+import logging
+import sys
+from contextvars import ContextVar
+from functools import cache, cached_property, partial
+from typing import TYPE_CHECKING, Any, Final, NamedTuple, TypeGuard, TypeVar
+from urllib.parse import urlsplit, urlunsplit
+
+from langchain_core.language_models import BaseChatModel
+from langchain_core.runnables import Runnable, RunnableSerializable
+from pydantic import SecretStr
+
+from honcho_fallback import ApiKey, FallbackConfigError, Target
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable, Iterator, Mapping
+
+    from pydantic import BaseModel
+
+    from honcho_fallback import Attempt
+
+T = TypeVar("T")
+CandidateT = TypeVar("CandidateT", bound=Runnable[Any, Any])
+
+logger = logging.getLogger("honcho_fallback")
+
+
+class Integration(NamedTuple):
+    """Say how a copy of an integration's chat model is made that does as a chain needs it.
+
+    Args:
+        without_retries: Returns a model that sends one request per call.
+        with_key: Returns a model that asks with another key, or None where that is not known.
+        sync_clients: The fields of the clients that a thread asks by. In a task an attempt is
+            interrupted; those clients keep their own timeouts.
+    """
+
+    without_retries: Callable[[Any], Any]
+    with_key: Callable[[Any, str], Any] | None = None
+    sync_clients: tuple[str, ...] = ()
+
+
+def integration_of(model: Any) -> Integration | None:
+    """Look a chat model up, or the integration that it is built on."""
+    return by_class(model, INTEGRATIONS)
+
+
+def by_class(model: Any, table: Mapping[tuple[str, str], T]) -> T | None:
+    """Look a chat model up in a table by the distribution and the name of one of its classes."""
+    for base in type(model).__mro__:
+        entry = table.get((base.__module__.partition(".")[0], base.__name__))
+        if entry is not None:
+            return entry
+    return None
+
+
+# Retries.
+
+
+def without_sdk_retries(candidate: CandidateT) -> CandidateT:
+    """Return a candidate that sends one request per call, or the same object if it already does.
+
+    Chat models are found inside LangChain's own composites (bindings, sequences, parallels,
+    branches, `configurable_fields`, `configurable_alternatives`), whose other parts stay the same
+    objects. Left as they are: alternatives and models that are built during a call (factories,
+    `init_chat_model` without a model), retries bound per call (`.bind(max_retries=...)`),
+    `.with_retry()`, a LiteLLM Router's own policy, and the process-wide `litellm.num_retries`.
+
+    Args:
+        candidate: What a fallback chain asks; it and its clients are never changed.
+    """
+    quiet: CandidateT = with_changed(candidate, _without_retries)
+    return quiet
+
+
+def _without_retries(model: Any) -> Any:
+    integration = integration_of(model)
+    if integration is not None:
+        return integration.without_retries(model)
+    if any(getattr(model, name, 0) != 0 for name in ("max_retries", "num_retries", "retries")):
+        _warn_of_unknown(f"{type(model).__module__}.{type(model).__qualname__}")
+    return model
+
+
+@cache  # one warning per class and process
+def _warn_of_unknown(class_name: str) -> None:
+    logger.warning(
+        "%s may retry by itself before the fallback is asked, and how to turn that off is not "
+        'known here: set max_retries=0 on it, or pass sdk_retries="keep"',
+        class_name,
+    )
+
+
+def _quiet(client: Any) -> Any:
+    retries = getattr(owner_of(client), "max_retries", None)
+    again = isinstance(retries, int) and retries > 0
+    return derived(client, max_retries=0) if again else client
+
+
+def _field_clients(*names: str) -> Callable[[Any], Any]:
+    """Derive the clients in fields: each client read max_retries when it was built."""
+
+    def turn_off(model: Any) -> Any:
+        clients = {name: getattr(model, name) for name in names}
+        quiet = {name: _quiet(client) for name, client in clients.items()}
+        if not differ(quiet.values(), clients.values()):
+            return model
+        return copied(model, {**quiet, "max_retries": 0})
+
+    return turn_off
+
+
+def _lazy_clients(*names: str) -> Callable[[Any], Any]:
+    """Have clients built without retries on first use; derive those that were built already."""
+
+    def turn_off(model: Any) -> Any:
+        built = {name: vars(model)[name] for name in names if name in vars(model)}
+        quiet = {name: _quiet(client) for name, client in built.items()}
+        if model.max_retries == 0 and not differ(quiet.values(), built.values()):
+            return model
+        copy = copied(model, {"max_retries": 0})
+        vars(copy).update(quiet)
+        return copy
+
+    return turn_off
+
+
+def _counted_attempts(model: Any) -> Any:
+    """Allow one attempt: the field counts the first request too, and is read on every call."""
+    return model if model.max_retries == 1 else copied(model, {"max_retries": 1})
+
+
+def _litellm(model: Any) -> Any:
+    """Tell LiteLLM with each request: the field only counts LangChain's attempts around it."""
+    model_kwargs = {
+        name: value for name, value in model.model_kwargs.items() if name != "retry_policy"
+    }
+    changes = {
+        "max_retries": 1,
+        "model_kwargs": {**model_kwargs, "max_retries": 0, "num_retries": 0},
+    }
+    if all(getattr(model, name) == value for name, value in changes.items()):
+        return model
+    return copied(model, changes)
+
+
+def _untouched(model: Any) -> Any:
+    """Leave it: how often a Router asks its deployments is the Router's policy."""
+    return model
+
+
+# Timeouts: the clients of copies get one that looks, request by request, at how much time the
+# attempt around it has. A keyword per call would reach no model inside a chain, and would be part
+# of a cache's key.
+
+
+class _Limits(NamedTuple):
+    """Hold the seconds that the attempts around a request leave it, None for any number."""
+
+    timeout: float | None = None
+    connect: float | None = None
+
+
+_NONE: Final = _Limits()
+_limits: ContextVar[_Limits] = ContextVar("honcho_fallback_langchain_limits", default=_NONE)
+_END: Final = object()
+
+
+def within_attempts(candidate: CandidateT) -> CandidateT:
+    """Return a candidate whose requests end with the attempt, or the same object if it does.
+
+    A timeout of the model's own stays where it is shorter; one that is given with a call stays as
+    it is.
+    """
+    bounded: CandidateT = with_changed(candidate, _bounded)
+    return bounded
+
+
+def in_time(ask: Callable[[Attempt], T]) -> Callable[[Attempt], T]:
+    """Return an `ask` whose requests end with the attempt."""
+
+    def bounded(attempt: Attempt) -> T:
+        token = _limits.set(_inside(attempt))
+        try:
+            return ask(attempt)
+        finally:
+            _limits.reset(token)
+
+    return bounded
+
+
+def in_time_to_start(
+    ask: Callable[[Attempt], Iterator[T]],
+) -> Callable[[Attempt], Iterator[T]]:
+    """Return an `ask` for a stream, of which the request ends with the attempt."""
+
+    def bounded(attempt: Attempt) -> Iterator[T]:
+        chunks = ask(attempt)
+        try:
+            # Between two chunks the context is the reader's.
+            token = _limits.set(_inside(attempt))
+            try:
+                chunk: Any = next(chunks, _END)
+            finally:
+                _limits.reset(token)
+            if chunk is not _END:
+                yield chunk
+                yield from chunks
+        finally:
+            getattr(chunks, "close", bool)()
+
+    return bounded
+
+
+def _inside(attempt: Attempt) -> _Limits:
+    around = _limits.get()
+    if around is _NONE:
+        return _Limits(attempt.timeout, attempt.connect_timeout)
+    # A candidate may be a chain of its own.
+    return _Limits(
+        _shortest(around.timeout, attempt.timeout),
+        _shortest(around.connect, attempt.connect_timeout),
+    )
+
+
+def _shortest(*seconds: float | None) -> float | None:
+    return min((one for one in seconds if one is not None), default=None)
+
+
+@cache  # one per SDK
+def _timeout_of(kind: Any) -> Any:
+    """Make a timeout of the attempt's out of an SDK's own kind."""
+
+    class AttemptTimeout(kind):  # type: ignore[misc] # httpx's, of which there are two
+        def __init__(self, own: Any) -> None:
+            self.own = own
+
+        @property
+        def connect(self) -> float | None:
+            limits = _limits.get()
+            return _shortest(self.own.connect, limits.connect, limits.timeout)
+
+        @property
+        def read(self) -> float | None:
+            return _shortest(self.own.read, _limits.get().timeout)
+
+        @property
+        def write(self) -> float | None:
+            return _shortest(self.own.write, _limits.get().timeout)
+
+        @property
+        def pool(self) -> float | None:
+            return _shortest(self.own.pool, _limits.get().timeout)
+
+    return AttemptTimeout
+
+
+def _bounded(model: Any) -> Any:
+    integration = integration_of(model)
+    if integration is None or not integration.sync_clients:
+        return model
+    copy = model.model_copy()  # its client may be built right now, and not on the user's object
+    clients = {name: getattr(copy, name) for name in integration.sync_clients}
+    changed = {name: _client_bounded(client) for name, client in clients.items()}
+    vars(copy).update(changed)
+    return copy if differ(changed.values(), clients.values()) else model
+
+
+def _client_bounded(client: Any) -> Any:
+    owner = owner_of(client)
+    kind = getattr(sys.modules.get(type(owner).__module__.partition(".")[0]), "Timeout", None)
+    if kind is None:
+        return client
+    bounded = _timeout_of(kind)
+    if isinstance(owner.timeout, bounded):
+        return client
+    own = owner.timeout if isinstance(owner.timeout, kind) else kind(owner.timeout)
+    return derived(client, timeout=bounded(own))
+
+
+# Keys: compared without showing them, and replaced for one attempt.
+
+
+def check_takes_keys(candidate: Runnable[Any, Any], position: int) -> None:
+    """Refuse a credential for a model that cannot be given its key."""
+
+    def check(model: Any) -> Any:
+        integration = integration_of(model)
+        if integration is None or integration.with_key is None:
+            raise FallbackConfigError.about(
+                f"credentials[{position}]",
+                f"how a {type(model).__name__} takes another key is not known here",
+                "leave it out, or pass None in its place",
+            )
+        return model
+
+    with_changed(candidate, check)
+
+
+def with_key(target: Target) -> Any:
+    """Return a target's candidate with the key that its credential gives."""
+    credential = target.credential
+    if credential is None:
+        return target.client
+    key = credential.get()
+    if inspect.isawaitable(key):
+        getattr(key, "close", bool)()  # a coroutine that nobody will await
+        raise FallbackConfigError.about(
+            "credentials", f"that of {target.name} is async", "use ainvoke or astream"
+        )
+    return with_changed(target.client, partial(_with_key, key=key))
+
+
+async def awith_key(target: Target) -> Any:
+    """Return a target's candidate with the key that its credential gives."""
+    credential = target.credential
+    if credential is None:
+        return target.client
+    key = credential.get()
+    key = await key if inspect.isawaitable(key) else key
+    return with_changed(target.client, partial(_with_key, key=key))
+
+
+def identity_of(model: BaseChatModel | None, name: str, provider: str | None) -> str | None:
+    """Return a model's identity for cooldowns, or None; models with equal facts share it."""
+    if model is None or provider is None:
+        return None
+    endpoint, secrets = _endpoint_of(model), _secrets_of(model)
+    if endpoint is None or secrets is None:
+        return None
+    return Target(name, provider, endpoint=endpoint, credential=ApiKey(secrets)).identity
+
+
+def public_endpoint_of(model: BaseChatModel | None) -> str | None:
+    """Return where a model asks, without what an address may hold beside it."""
+    endpoint = None if model is None else _endpoint_of(model)
+    if endpoint is None:
+        return None
+    parts = urlsplit(endpoint)
+    return urlunsplit((parts.scheme, parts.netloc.rpartition("@")[2], parts.path, "", ""))
+
+
+def _with_key(model: Any, key: str) -> Any:
+    integration = integration_of(model)
+    change = integration and integration.with_key
+    return model if change is None else change(model, key)
+
+
+def _key_in(field: str, *clients: str) -> Callable[[Any, str], Any]:
+    """Change the field of a key, and the clients that were built with the old one."""
+
+    def change(model: Any, key: str) -> Any:
+        if callable(getattr(model, field)):
+            return model  # it asks for its key itself
+        copy = copied(model, {field: SecretStr(key)})
+        built = {name: vars(model)[name] for name in clients if name in vars(model)}
+        vars(copy).update({name: derived(one, api_key=key) for name, one in built.items()})
+        return copy  # what it builds on first use is built with the key
+
+    return change
+
+
+def _endpoint_of(model: BaseChatModel) -> str | None:
+    for name in ("root_client", "root_async_client", "client"):
+        url = getattr(owner_of(getattr(model, name, None)), "base_url", None)
+        if url is not None:
+            return str(url)
+    for name in ("anthropic_api_url", "base_url"):  # the second is Gemini's
+        url = getattr(model, name, None)
+        if isinstance(url, str):
+            return url
+    return None
+
+
+def _secrets_of(model: BaseChatModel) -> str | None:
+    fields = sorted(model.lc_secrets)
+    values = [getattr(model, name, None) for name in fields]
+    if any(callable(value) for value in values):
+        return None
+    keys = [value.get_secret_value() for value in values if isinstance(value, SecretStr)]
+    headers = getattr(model, "default_headers", None)
+    secrets = [*keys, *([repr(sorted(headers.items()))] if headers else [])]
+    return "\0".join(secrets) if any(keys) else None
+
+
+# Models inside of runnables, and clients inside of models.
+
+# Fields of a binding that contain no candidate.
+_BINDING_FIELDS: Final = {"config", "config_factories", "kwargs"}
+
+
+def with_changed(part: Any, change: Callable[[Any], Any]) -> Any:
+    """Return a runnable over other chat models, or the same object where none was changed."""
+    kind: type[Any] = part.__class__
+    if issubclass(kind, BaseChatModel):
+        return change(part)
+    if _is_composite(kind):
+        fields = {name: getattr(part, name) for name in kind.model_fields.keys() - _BINDING_FIELDS}
+        changed = {name: with_changed(value, change) for name, value in fields.items()}
+        return copied(part, changed) if differ(changed.values(), fields.values()) else part
+    if kind in {list, tuple}:
+        items: Any = part.__class__(with_changed(item, change) for item in part)
+        return items if differ(items, part) else part
+    if kind is dict:
+        entries = {key: with_changed(value, change) for key, value in part.items()}
+        return entries if differ(entries.values(), part.values()) else part
+    return part
+
+
+def differ(new: Iterable[Any], old: Iterable[Any]) -> bool:
+    """Tell whether one of some objects was replaced."""
+    return any(one is not other for one, other in zip(new, old, strict=True))
+
+
+def copied(model: Any, changes: dict[str, Any]) -> Any:
+    """Copy a model with other field values, and without what it computed from the old ones."""
+    copy: BaseModel = model.model_copy(update=changes)
+    for name in list(vars(copy)):
+        if isinstance(getattr(type(copy), name, None), cached_property):
+            del vars(copy)[name]
+    return copy
+
+
+def derived(client: Any, **options: Any) -> Any:
+    """Derive a client that shares the connections, from an SDK's client or a resource of one."""
+    owner = owner_of(client)
+    if owner is None:
+        return client
+    new_client = owner.with_options(**options)
+    return new_client if owner is client else type(client)(new_client)
+
+
+def owner_of(client: Any) -> Any:
+    """Return the SDK's client behind a resource like ``chat.completions``, or None."""
+    for one in (client, getattr(client, "_client", None)):
+        if hasattr(one, "with_options") and hasattr(one, "max_retries"):
+            return one
+    return None
+
+
+def _is_composite(kind: type) -> TypeGuard[type[RunnableSerializable[Any, Any]]]:
+    """Tell LangChain's ways to compose runnables from tools, retrievers and users' classes."""
+    return issubclass(kind, RunnableSerializable) and any(
+        base.__module__.startswith("langchain_core.runnables.")
+        and base not in {Runnable, RunnableSerializable}
+        for base in kind.__mro__
+    )
+
+
+INTEGRATIONS: Final[Mapping[tuple[str, str], Integration]] = {
+    ("langchain_anthropic", "ChatAnthropic"): Integration(
+        _lazy_clients("_client", "_async_client"),
+        _key_in("anthropic_api_key", "_client", "_async_client"),
+        ("_client",),
+    ),
+    ("langchain_google_genai", "ChatGoogleGenerativeAI"): Integration(_counted_attempts),
+    ("langchain_groq", "ChatGroq"): Integration(
+        _field_clients("client", "async_client"),
+        _key_in("groq_api_key", "client", "async_client"),
+        ("client",),
+    ),
+    ("langchain_litellm", "ChatLiteLLM"): Integration(_litellm),
+    ("langchain_litellm", "ChatLiteLLMRouter"): Integration(_untouched),
+    ("langchain_mistralai", "ChatMistralAI"): Integration(_counted_attempts),
+    ("langchain_openai", "BaseChatOpenAI"): Integration(
+        _field_clients("client", "async_client", "root_client", "root_async_client"),
+        _key_in("openai_api_key", "client", "async_client", "root_client", "root_async_client"),
+        ("client", "root_client"),
+    ),
+}
