@@ -12,7 +12,12 @@ from typing import TYPE_CHECKING, Any, TypeVar, Unpack, cast
 from honcho_fallback._classify._answers import has_content as content_of_chunk
 from honcho_fallback._core import drivers
 from honcho_fallback._core.config import FallbackConfig
-from honcho_fallback._core.errors import FallbackConfigError, require_type, unknown_name
+from honcho_fallback._core.errors import (
+    FallbackConfigError,
+    require_text,
+    require_type,
+    unknown_name,
+)
 from honcho_fallback._core.observers import Observers, Restore
 from honcho_fallback._core.presets import ConfigOptions
 from honcho_fallback._core.run import FallbackRun
@@ -46,12 +51,16 @@ class CallOptions(ConfigOptions, total=False):
         agent: A label for this call.
         metadata: What the record and the traces of this call say of it, such as
             ``{"workspace": "acme", "run_id": "r-17"}``: names with texts, numbers or booleans.
+        unfit: Which targets cannot take this call, 0-based in the chain, each with the reason for
+            the record, such as ``{1: "it cannot read images"}``. They are never asked and count
+            neither as failures nor as attempts; the last that is left is the chain's last.
     """
 
     run: FallbackRun | None
     turn: Turn | None
     agent: str | None
     metadata: Mapping[str, Any] | None
+    unfit: Mapping[int, str] | None
 
 
 class FallbackPolicy:
@@ -230,6 +239,7 @@ class FallbackPolicy:
         turn: Turn | None = None,
         agent: str | None = None,
         metadata: Mapping[str, Any] | None = None,
+        unfit: Mapping[int, str] | None = None,
         **other: Unpack[ConfigOptions],
     ) -> FallbackRun:
         """Return the machine of one call, for whoever owns the loop or wants the record.
@@ -242,12 +252,19 @@ class FallbackPolicy:
             turn: Passed on from another thread or task.
             agent: A label for this call.
             metadata: What its record says of the call; as in CallOptions.
+            unfit: Which targets cannot take this call, and why; as in CallOptions.
             **other: Options of FallbackConfig for this call.
 
         Raises:
-            FallbackConfigError: An override is unknown or out of range, or the turn is not ours.
+            FallbackConfigError: An override is unknown or out of range, the turn is not ours, or
+                nobody is fit.
         """
-        options: CallOptions = {"turn": turn, "agent": agent, "metadata": metadata}
+        options: CallOptions = {
+            "turn": turn,
+            "agent": agent,
+            "metadata": metadata,
+            "unfit": unfit,
+        }
         return self._starter({**options, **other})()
 
     perform = staticmethod(drivers.perform)
@@ -266,8 +283,9 @@ class FallbackPolicy:
         policy, overrides = self._policy, cast("dict[str, Any]", {**options})
         run, turn, agent = (overrides.pop(name, None) for name in ("run", "turn", "agent"))
         metadata = _plain_metadata(overrides.pop("metadata", None))
+        unfit = overrides.pop("unfit", None)
         if run is not None:
-            if overrides or any(option is not None for option in (turn, agent, metadata)):
+            if overrides or any(option is not None for option in (turn, agent, metadata, unfit)):
                 problem = "it came with options for the call"
                 raise FallbackConfigError.about("run", problem, "pass those to start()")
             return lambda: run
@@ -287,12 +305,17 @@ class FallbackPolicy:
             turn = self._current_turn()
         ended = turn is None or turn.outcome != "open"
         turn = turn if policy.turn_scoped and not ended else None
-        return partial(self._begin, policy, turn, metadata)
+        return partial(self._begin, policy, turn, metadata, _checked_unfit(unfit, policy))
 
     def _begin(
-        self, policy: ResolvedPolicy, turn: Turn | None, metadata: Mapping[str, Any] | None = None
+        self,
+        policy: ResolvedPolicy,
+        turn: Turn | None,
+        metadata: Mapping[str, Any] | None = None,
+        unfit: Mapping[int, str] | None = None,
     ) -> FallbackRun:
-        return FallbackRun(policy, turn, next(CALL_IDS), self._runtime, metadata)
+        call_id = next(CALL_IDS)
+        return FallbackRun(policy, turn, call_id, self._runtime, metadata=metadata, unfit=unfit)
 
     def _current_turn(self) -> Turn | None:
         turn = Turn.current(self._owner)
@@ -318,6 +341,24 @@ def _plain_metadata(metadata: Any) -> dict[str, Any] | None:
             field = f"metadata[{name!r}]" if isinstance(name, str) else "metadata"
             raise FallbackConfigError.about(field, f"got a {type(value).__name__}", fix)
     return dict(metadata)
+
+
+def _checked_unfit(unfit: Any, policy: ResolvedPolicy) -> dict[int, str] | None:
+    """Copy the positions that cannot take a call; somebody has to be left who can."""
+    if unfit is None:
+        return None
+    fix = "pass positions in the chain with reasons, such as {1: 'it cannot read images'}"
+    require_type("unfit", unfit, Mapping, fix)
+    for position, reason in unfit.items():
+        if type(position) is not int or not 0 <= position < len(policy.chain):
+            problem = f"{position!r} is no position of this chain"
+            fix = f"pass numbers from 0 to {len(policy.chain) - 1}"
+            raise FallbackConfigError.about("unfit", problem, fix)
+        require_text(f"unfit[{position}]", reason, "say why this target cannot take the call")
+    if all(position in unfit for position in range(policy.usable_targets)):
+        problem = "it leaves no target to ask"
+        raise FallbackConfigError.about("unfit", problem, "leave out one that can take the call")
+    return dict(unfit)
 
 
 def _warn_of_own_retries(target: Target) -> None:

@@ -91,21 +91,24 @@ class FallbackRun:
         call_id: Unique for the call.
         runtime: Where time comes from, or None for that of the process.
         metadata: What the caller says of the call, or None.
+        unfit: The positions that cannot take this call, with reasons, or None.
     """
 
     __slots__ = ("_begun", "_call", "_observers", "_runtime")
 
-    def __init__(
+    def __init__(  # noqa: PLR0913 # each is a part of what a call begins with
         self,
         policy: ResolvedPolicy,
         turn: Turn | None,
         call_id: str,
         runtime: Runtime | None,
+        *,
         metadata: Facts = None,
+        unfit: Mapping[int, str] | None = None,
     ) -> None:
         self._runtime = runtime = runtime or process.runtime
         now, started_at = runtime.monotonic(), runtime.time()
-        self._call = call = CallState(policy, turn, call_id, now, started_at)
+        self._call = call = CallState(policy, turn, call_id, now, started_at, unfit=unfit)
         call.metadata = metadata
         self._observers = policy.observers and policy.observers.listening()
         if self._observers is not None:
@@ -113,7 +116,7 @@ class FallbackRun:
             self._observers.emit("on_start", start)
         self._begun = not policy.has_call_limits
         if not self._begun:
-            offered = range(call.attempt.position, policy.usable_targets)
+            offered = call.positions(call.attempt.position)
             call.pending = self._pull(offered)
             if call.pending is not None:
                 call.positions_after_pending = offered
@@ -301,8 +304,13 @@ class FallbackRun:
         self._require_running("skip")
         call = self._call
         policy = call.policy
-        if position is not None and position >= policy.usable_targets:
-            position = None
+        offered: Sequence[int] = ()
+        if position is not None:
+            offered = call.positions(position)
+            if among:
+                offered = [one for one in among if one in offered]
+            if not offered:
+                position = None
         if position is None and not call.errors:
             raise RuntimeError("skip: nobody is left and nothing has failed; call cancel()")
         now = self._now(now)
@@ -311,7 +319,7 @@ class FallbackRun:
         if position is None:
             self._raise_final("exhausted", call.errors[-1], now)
         call.pending, call.positions_after_pending = None, ()
-        self._move_to(among or range(position, policy.usable_targets), None, now)
+        self._move_to(offered, None, now)
         call.began = now
         return call.attempt
 
@@ -498,7 +506,12 @@ class FallbackRun:
         policy, attempt = call.policy, call.attempt
         position = self._select(positions, attempt.target, failure, now)
         if call.turn is not None:
-            call.turn.advance(position)
+            reached = position
+            while (
+                reached - 1 in call.unfit
+            ):  # nothing is wrong with those: the next call asks them
+                reached -= 1
+            call.turn.advance(reached)
         number = attempt.number + (failure is not None)
         call.attempt = following = self._next(position, wait, now, number)
         if failure is not None:
@@ -667,7 +680,7 @@ class FallbackRun:
             raise RuntimeError(f"{step}: {ended}; ask policy.start() for another")
         if not self._begun:
             self._begun = True
-            offered = range(call.attempt.position, call.policy.usable_targets)
+            offered = call.positions(call.attempt.position)
             self._move_to(offered, None, self._now(None))
 
 

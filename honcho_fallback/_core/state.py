@@ -268,6 +268,7 @@ class CallState:
         all_cooling: Whether every target cools down and this one was due first.
         passed: Who was passed over in a cooldown and why, by position; ``skipped`` likewise for
             those that a framework took out of rotation.
+        unfit: Who cannot take this call and why, by position, as its caller says.
         deadline_at: When the call's time is over; infinite where it has no deadline.
         metadata: What the caller says of the call, for its record.
         out_of_time: Whether time alone forbade more, and ``why`` more was not asked.
@@ -301,23 +302,30 @@ class CallState:
         "started_at",
         "transport_recovered",
         "turn",
+        "unfit",
         "usage",
         "why",
     )
 
-    def __init__(
+    def __init__(  # noqa: PLR0913 # each is a part of what a call begins with
         self,
         policy: ResolvedPolicy,
         turn: Turn | None,
         call_id: str,
         now: float,
         started_at: float,
+        *,
+        unfit: Mapping[int, str] | None = None,
     ) -> None:
         self.policy = policy
         self.turn = turn
         self.started = self.began = now
         self.started_at = started_at
+        self.unfit = unfit or _NO_SKIPS
         position = 0 if turn is None or policy.usable_targets == 1 else turn.position
+        if unfit:
+            # Whom the turn has left is still better than nobody.
+            position = (self.positions(position) or self.positions(0))[0]
         self.attempt = Attempt(
             policy.chain[position],
             1,
@@ -352,6 +360,11 @@ class CallState:
         self.skipped: Mapping[int, str] = _NO_SKIPS
         self.out_of_time = False
         self.why: str | None = None
+
+    def positions(self, start: int) -> Sequence[int]:
+        """List the positions from one on that may be asked for this call."""
+        offered = range(start, self.policy.usable_targets)
+        return [one for one in offered if one not in self.unfit] if self.unfit else offered
 
     def record(self, now: float) -> CallRecord:
         """Build the record of what has happened so far; complete once the call is over."""
@@ -397,7 +410,7 @@ class CallState:
         failed = {one.attempt.target.identity for one in self.past}
         same = [n for n, target in enumerate(chain) if target.identity in failed]
         why |= dict.fromkeys(same, "it had failed under another name")
-        why |= {**self.skipped, **self.passed}
+        why |= {**self.skipped, **self.passed, **self.unfit}
         return tuple((chain[n].name, reason) for n, reason in why.items() if n not in tried)
 
 
