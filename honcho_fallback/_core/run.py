@@ -507,9 +507,7 @@ class FallbackRun:
         position = self._select(positions, attempt.target, failure, now)
         if call.turn is not None:
             reached = position
-            while (
-                reached - 1 in call.unfit
-            ):  # nothing is wrong with those: the next call asks them
+            while reached - 1 in call.unfit:  # those the turn has not left: they were never asked
                 reached -= 1
             call.turn.advance(reached)
         number = attempt.number + (failure is not None)
