@@ -7,7 +7,7 @@ import warnings
 from collections.abc import Mapping
 from functools import partial
 from itertools import count
-from typing import TYPE_CHECKING, Any, TypeVar, Unpack, cast
+from typing import TYPE_CHECKING, Any, Literal, TypeAlias, TypeVar, Unpack, cast
 
 from honcho_fallback._classify._answers import has_content as content_of_chunk
 from honcho_fallback._core import drivers
@@ -39,6 +39,7 @@ if TYPE_CHECKING:
     from honcho_fallback._core.observers import FallbackObserver
     from honcho_fallback._core.target import Target
 
+Partial: TypeAlias = Literal["final", "replace"]
 T = TypeVar("T")
 
 
@@ -178,6 +179,7 @@ class FallbackPolicy:
         ask: Ask[Iterable[T]],
         *,
         has_content: HasContent[T] = content_of_chunk,
+        partial: Partial = "final",
         **options: Unpack[CallOptions],
     ) -> Generator[T, None, None]:
         """Ask for a stream and hand out its chunks; close the generator to stop early.
@@ -187,23 +189,30 @@ class FallbackPolicy:
             has_content: Tells whether a chunk is worth handing out. Chunks without are held back;
                 with the first that has, the target is settled. By default it reads the chunks of
                 the SDKs that ``check_response`` knows, and takes any other by its truth.
+            partial: What the content of a stream is that breaks after it: ``"final"`` ends the
+                call there; with ``"replace"`` the next attempt's chunks take the place of those
+                that were handed out, and the time to first token is that of the attempt that
+                answers. The reader has to see which attempt a chunk is of: let ``ask`` mark the
+                chunks with ``attempt.number``, in a form that ``has_content`` still reads.
             **options: For this call: see CallOptions.
 
         Raises:
-            StreamInterrupted: The stream broke after its first content.
+            StreamInterrupted: The stream broke after its first content, which was final.
             FallbackExhausted: Nobody answered.
             DeadlineExceeded: Time ran out.
             FallbackConfigError: An option is unknown or out of range, or ``ask`` or a hook is
                 async.
             Exception: The provider's own where no other target could help, or with one target.
         """
-        return drivers.stream(self._starter(options), ask, has_content)
+        replaceable = _is_replaceable(partial)
+        return drivers.stream(self._starter(options), ask, has_content, replaceable=replaceable)
 
     def astream(
         self,
         ask: Ask[AsyncIterable[T] | Awaitable[AsyncIterable[T]]],
         *,
         has_content: HasContent[T] = content_of_chunk,
+        partial: Partial = "final",
         **options: Unpack[CallOptions],
     ) -> AsyncGenerator[T, None]:
         """Ask for a stream in this task and hand out its chunks; ``aclose`` to stop early.
@@ -211,16 +220,18 @@ class FallbackPolicy:
         Args:
             ask: Asks one target for an async iterable of chunks, or an awaitable of one.
             has_content: As for ``stream``.
+            partial: As for ``stream``.
             **options: For this call: see CallOptions.
 
         Raises:
-            StreamInterrupted: The stream broke after its first content.
+            StreamInterrupted: The stream broke after its first content, which was final.
             FallbackExhausted: Nobody answered.
             DeadlineExceeded: Time ran out.
             FallbackConfigError: An option is unknown or out of range, or ``ask`` is not async.
             Exception: The provider's own where no other target could help, or with one target.
         """
-        return drivers.astream(self._starter(options), ask, has_content)
+        replaceable = _is_replaceable(partial)
+        return drivers.astream(self._starter(options), ask, has_content, replaceable=replaceable)
 
     def turn(self) -> Turn:
         """Open a user turn, for ``with`` or ``async with``: what a switch lasts for.
@@ -328,6 +339,13 @@ class FallbackPolicy:
                 stacklevel=4,
             )
         return turn
+
+
+def _is_replaceable(partial: object) -> bool:
+    if partial not in ("final", "replace"):
+        shown = repr(partial) if isinstance(partial, str) else f"a {type(partial).__name__}"
+        raise FallbackConfigError.about("partial", f"got {shown}", "pass 'final' or 'replace'")
+    return partial == "replace"
 
 
 def _plain_metadata(metadata: Any) -> dict[str, Any] | None:

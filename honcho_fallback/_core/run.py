@@ -226,10 +226,12 @@ class FallbackRun:
             self._call.usage = usage
         self._finish("success", now)
 
-    def commit(self, *, now: Time = None) -> None:
+    def commit(self, *, replaceable: bool = False, now: Time = None) -> None:
         """Note that content is being handed out: from here on nobody else can be asked.
 
         Args:
+            replaceable: Whether the reader can drop this attempt's content where it fails: then
+                it fails as if nothing had been handed out.
             now: The time on the clock's scale.
 
         Raises:
@@ -238,6 +240,7 @@ class FallbackRun:
         self._require_running("commit")
         if self._call.content_at is None:
             self._call.content_at = self._now(now)
+            self._call.replaceable = replaceable
 
     def fail(
         self,
@@ -395,10 +398,13 @@ class FallbackRun:
         self, error: BaseException, failure: Failure, partial_chunks: Chunks, now: Time
     ) -> Attempt:
         call, now = self._call, self._now(now)
+        cancelled = failure.kind is FailureKind.CANCELLED or not isinstance(error, Exception)
+        if call.replaceable and not cancelled:
+            call.content_at, call.replaceable, partial_chunks = None, False, ()
         if partial_chunks:
             self.report(output=partial_chunks)
         try:
-            if failure.kind is FailureKind.CANCELLED or not isinstance(error, Exception):
+            if cancelled or not isinstance(error, Exception):
                 self.cancel(now=now)
                 raise error
             past = PastAttempt(call.attempt, call.began, now, failure, call.note, call.usage)

@@ -255,6 +255,7 @@ class CallState:
         past: The attempts that failed, in order; ``errors`` holds what they raised.
         failures_here: How often the target at hand has failed in a row.
         content_at: When the first content of a stream was handed out.
+        replaceable: Whether that content may still be replaced by another attempt's.
         usage: What the answer at hand cost, as far as somebody said.
         note: What is particular about the attempt at hand.
         pending: I/O that comes before the attempt at hand, or after the end of the call.
@@ -297,6 +298,7 @@ class CallState:
         "policy",
         "positions_after_pending",
         "refreshed",
+        "replaceable",
         "skipped",
         "started",
         "started_at",
@@ -345,6 +347,7 @@ class CallState:
         self.errors: tuple[Exception, ...] = ()
         self.failures_here = 0
         self.content_at: float | None = None
+        self.replaceable = False
         self.usage: Mapping[str, Any] | None = None
         self.note = ""
         self.metadata: Mapping[str, Any] | None = None
