@@ -458,6 +458,14 @@ def test_a_class_that_only_sorts_by_status_leaves_it_to_its_cause(
     assert (failure.kind, failure.status, failure.error) == (kind, status, cls)
 
 
+@pytest.mark.parametrize(
+    "text", ["No generation chunks were returned", "No generations found in stream."]
+)
+def test_langchains_empty_stream_is_no_answer(text: str) -> None:
+    """A provider that sent no event that an integration knows raises a ValueError there."""
+    assert classify(ValueError(text)).kind is Kind.MALFORMED_RESPONSE
+
+
 def test_a_local_cause_makes_no_provider_error_local() -> None:
     """A key file that is missing is still a key that this provider did not get."""
     error = type("ThisAuthenticationError", (Exception,), {})("no key")
