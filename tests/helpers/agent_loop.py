@@ -234,7 +234,7 @@ def agent_at(server: ProviderServer, way: str, *, streaming: bool = False, **opt
         **options: Of the fallback.
     """
     # Events have no tokens of a model that is given ``streaming=False``.
-    given = {"streaming": True} if streaming else {}
+    given: Json = {"streaming": True} if streaming else {}
     primary = gpt(base_url=server[PRIMARY].url, **given)
     backup = claude(base_url=server[BACKUP].url, **given)
     middleware = [FallbackMiddleware(backup, **options)] if way == "middleware" else []
@@ -353,7 +353,8 @@ async def items_of(agent: Any, mode: str, given: Any, config: Any) -> AsyncItera
 
 async def converse(agent: Any, mode: str, config: Any, page: Page) -> None:
     """Ask for a report, and say yes when the agent asks back."""
-    for given in ({"messages": [("user", CITY)]}, Command(resume="yes")):
+    turns: list[Any] = [{"messages": [("user", CITY)]}, Command(resume="yes")]
+    for given in turns:
         async for item in items_of(agent, mode, given, config):
             page.read(mode, item)
 
