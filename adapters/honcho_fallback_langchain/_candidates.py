@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import cache
 from secrets import token_hex
 from typing import TYPE_CHECKING, Any, NamedTuple, cast
 
@@ -81,9 +82,13 @@ def _context_window_of(model: BaseChatModel) -> int | None:
 
 def chain_inside(candidate: object) -> FallbackPolicy | None:
     """Return the policy of a candidate that is a chain of its own, or None."""
-    # Asked of the class: a model that lacks it is slow to say so.
-    policy = getattr(candidate, "policy", None) if hasattr(type(candidate), "policy") else None
+    policy = getattr(candidate, "policy", None) if _has_policy(type(candidate)) else None
     return policy if isinstance(policy, FallbackPolicy) else None
+
+
+@cache
+def _has_policy(kind: Any) -> bool:
+    return hasattr(kind, "policy")  # a model's class is slow to say that it lacks it
 
 
 def taker_of(
@@ -93,7 +98,7 @@ def taker_of(
 
     It is None, too, where a config puts another model there.
     """
-    while True:
+    while not isinstance(candidate, BaseChatModel):
         if isinstance(candidate, RunnableBindingBase):
             kwargs = {**candidate.kwargs, **kwargs}
             configurable = {**configurable, **(candidate.config.get("configurable") or {})}
@@ -108,7 +113,8 @@ def taker_of(
         elif isinstance(candidate, RunnableParallel) and len(candidate.steps__) == 1:
             (candidate,) = candidate.steps__.values()
         else:
-            return candidate, kwargs
+            break
+    return candidate, kwargs
 
 
 def parameters_of(candidate: object, kwargs: Mapping[str, Any]) -> dict[str, Any]:

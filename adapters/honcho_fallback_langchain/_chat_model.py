@@ -19,6 +19,7 @@ from honcho_fallback_langchain._candidates import (
     given_candidates,
     rebound,
 )
+from honcho_fallback_langchain._fit import is_history
 from honcho_fallback_langchain._history import for_provider
 from honcho_fallback_langchain._options import Options
 from honcho_fallback_langchain._providers import settings_for
@@ -147,9 +148,7 @@ class FallbackChatModel(  # type: ignore[misc] # pyright: ignore[reportIncompati
         provider = attempt.target.provider
         messages = call_input
         if provider is not None and not isinstance(messages, str):
-            if type(messages) is not list or not all(
-                isinstance(message, BaseMessage) for message in messages
-            ):
+            if not is_history(messages):
                 messages = self._convert_input(messages).to_messages()
             messages = for_provider(messages, provider)
         if kwargs and attempt.position > 0:

@@ -6,7 +6,7 @@ only what a profile denies counts, and a window only where the input is well bey
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, Final, NamedTuple
+from typing import TYPE_CHECKING, Any, Final, NamedTuple, TypeGuard
 
 from langchain_core.exceptions import ContextOverflowError
 from langchain_core.language_models import BaseChatModel
@@ -24,6 +24,7 @@ from langchain_core.tools import BaseTool
 from honcho_fallback import FallbackConfigError
 from honcho_fallback_langchain._candidates import chain_inside, taker_of
 from honcho_fallback_langchain._options import Options
+from honcho_fallback_langchain._providers import is_list
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Mapping, Sequence
@@ -50,6 +51,7 @@ _LACKS: Final = {
 _TEXT: Final = frozenset({"reasoning", "text", "thinking", "tool_result", "tool_use"})
 # What makes a tool a function; a provider's own, such as a search, may be there without calls.
 _FUNCTION: Final = frozenset({"function", "function_declarations", "input_schema", "parameters"})
+_ANSWERS: Final = frozenset({"ai", "AIMessageChunk"})
 _OTHER_MODEL: Final = frozenset({"model", "model_name"})
 _SHORTENED: Final = ("context_management", "truncation")  # by the provider, before it counts
 
@@ -92,8 +94,10 @@ class Question:
             else:
                 characters += len(message.text)
                 self.blocks.append(message)
-            if isinstance(message, AIMessage) and message.tool_calls:
-                characters += len(repr(message.tool_calls))
+            # Asked by name: whether a message is of a class takes longer than all of the rest.
+            if message.type in _ANSWERS:
+                calls = getattr(message, "tool_calls", None)
+                characters += len(repr(calls)) if calls else 0
         self.messages = messages
         self.most_tokens = characters / CHARS_PER_TOKEN + _TOKENS_PER_MESSAGE * len(messages)
         self.needs = {*needs, *(need for message in self.blocks for need in _media_in(message))}
@@ -116,18 +120,23 @@ class Question:
         )
 
 
+def is_history(value: Any) -> TypeGuard[list[BaseMessage]]:
+    """Tell a list of messages; class by class, because LangChain's are slow to be asked."""
+    return type(value) is list and all(
+        issubclass(kind, BaseMessage) for kind in {*map(type, value)}
+    )
+
+
 def messages_in(call_input: Any, *, convert: bool) -> list[BaseMessage] | None:
     """Return the messages of an input, or None; only a chat model's lists may hold others."""
     if isinstance(call_input, str):
         return [HumanMessage(call_input)]
     if isinstance(call_input, PromptValue):
         return call_input.to_messages()
-    if not isinstance(call_input, list):
-        return None
-    if all(isinstance(message, BaseMessage) for message in call_input):
+    if is_history(call_input):
         return call_input
     try:
-        return convert_to_messages(call_input) if convert else None
+        return convert_to_messages(call_input) if convert and is_list(call_input) else None
     except Exception:  # noqa: BLE001 # whoever is asked says what is wrong with it
         return None
 
