@@ -80,7 +80,7 @@ def _context_window_of(model: BaseChatModel) -> int | None:
     return window if type(window) is int and window > 0 else None
 
 
-def chain_inside(candidate: object) -> FallbackPolicy | None:
+def chain_inside(candidate: Any) -> FallbackPolicy | None:
     """Return the policy of a candidate that is a chain of its own, or None."""
     policy = getattr(candidate, "policy", None) if _has_policy(type(candidate)) else None
     return policy if isinstance(policy, FallbackPolicy) else None

@@ -11,7 +11,7 @@ from langchain_core.exceptions import ContextOverflowError
 from langchain_core.messages import AIMessage, HumanMessage, ToolMessage
 from langchain_core.messages.utils import count_tokens_approximately
 from langchain_core.prompts import ChatPromptTemplate
-from langchain_core.runnables import ConfigurableField, RunnableLambda
+from langchain_core.runnables import ConfigurableField, Runnable, RunnableLambda
 
 from honcho_fallback import Cooldown, FallbackConfig, FallbackConfigError, FallbackExhausted
 from honcho_fallback.testing import StatusError
@@ -71,7 +71,7 @@ def human(*blocks: Any) -> list[Any]:
 
 
 def from_tool(*blocks: Any) -> list[Any]:
-    call = {"name": "look_up", "args": {}, "id": "c1"}
+    call: dict[str, Any] = {"name": "look_up", "args": {}, "id": "c1"}
     answer = ToolMessage(content=[*blocks], tool_call_id="c1")
     return [HumanMessage("hi"), AIMessage("", tool_calls=[call]), answer]
 
@@ -243,6 +243,18 @@ async def test_an_agents_model_is_passed_over(providers: ProviderServer, verb: s
     assert "do not fit its window of 1,000" in reason
 
 
+def test_an_agents_tools() -> None:
+    """An agent's tools are asked of nobody who calls none, and each run says so."""
+    primary = saying("primary", {"tool_calling": False})
+    assert last(agent(primary, FallbackMiddleware(alive())).invoke({"messages": "hi"})).text == (
+        "from backup"
+    )
+    with pytest.raises(
+        FallbackConfigError, match=r"scripted/primary: it calls no tools; scripted"
+    ):
+        agent(primary, FallbackMiddleware(primary)).invoke({"messages": "hi"})
+
+
 FORMATS = {
     "provider": (ProviderStrategy(Joke), {"structured_output": False}),
     "tool": (ToolStrategy(Joke), {"tool_calling": False}),
@@ -336,7 +348,7 @@ def test_a_chain_that_is_a_candidate_can_do_what_one_of_its_own_can() -> None:
     assert FallbackChatModel(willing, alive()).invoke(human(long, IMAGE)).text == "from small"
 
 
-@pytest.mark.parametrize("how", ["call", "binding", "config"])
+@pytest.mark.parametrize("how", ["call", "binding", "config", "bound config"])
 def test_another_model_is_not_judged_by_this_ones_profile(how: str) -> None:
     """Where a call, a binding or a config names another model, nothing is known of it."""
     primary = saying("primary", {"max_input_tokens": 10})
@@ -348,10 +360,14 @@ def test_another_model_is_not_judged_by_this_ones_profile(how: str) -> None:
         given = primary.bind(model="larger")
     else:
         given = primary.configurable_fields(model=ConfigurableField(id="which"))
-        options = {"config": {"configurable": {"which": "larger"}}}
+        config: Any = {"configurable": {"which": "larger"}}
+        if how == "config":
+            options = {"config": config}
+        else:
+            given = given.bind(stop=["."]).with_config(config)
     chain = FallbackChatModel(given, alive())
     assert chain.invoke("x" * 1000, **options).text.startswith("from primary")
-    if how != "binding":
+    if how in {"call", "config"}:
         assert chain.invoke("x" * 1000).text == "from backup"
         small = FallbackChatModel(dead(), primary)
         with pytest.raises(StatusError):
@@ -373,18 +389,29 @@ def test_a_provider_that_shortens_the_input_is_asked(setting: dict[str, Any]) ->
     assert fit.require_fit(policy, question, {}, models=True) is None
 
 
+def _first_words(text: str) -> str:
+    return text[:3]
+
+
+def _text(answer: Any) -> str:
+    return str(answer.text)
+
+
+def _function(_: Any) -> str:
+    return "a function"
+
+
 def test_a_runnable_is_judged_by_the_model_that_takes_its_input() -> None:
     """A prompt or a function before the model makes another input of it, which nobody knows."""
     small = saying("small", {"max_input_tokens": 10, "image_inputs": False})
     long = "x" * 1000
-    trimming = RunnableLambda(lambda text: text[:3]) | small
+    trimming: Runnable[Any, Any] = RunnableLambda(_first_words) | small
     assert FallbackRunnable(trimming, alive()).invoke(long).text == "from small"
     prompt = ChatPromptTemplate.from_messages([("user", "{question}")])
     asked = FallbackRunnable(prompt | small, prompt | alive()).invoke({"question": long})
     assert asked.text == "from small"
     parsed = FallbackRunnable(
-        small.with_retry() | RunnableLambda(lambda answer: answer.text),
-        RunnableLambda(lambda _: "a function"),
+        small.with_retry() | RunnableLambda(_text), RunnableLambda[Any, str](_function)
     )
     assert parsed.invoke(long) == "a function"
     assert parsed.invoke(human(IMAGE)) == "a function"
@@ -392,11 +419,32 @@ def test_a_runnable_is_judged_by_the_model_that_takes_its_input() -> None:
     assert chain.invoke({"question": long}).text == "from backup"
 
 
-@pytest.mark.parametrize("block", [{"type": "image_url", "image_url": {}}, {"type": "odd"}])
-def test_what_cannot_be_read_is_asked(block: dict[str, Any]) -> None:
-    """A block that LangChain cannot read passes nobody over, and breaks nothing."""
-    primary = saying("primary", {"image_inputs": False, "max_input_tokens": 10})
-    assert FallbackChatModel(primary, alive()).invoke(human(block)).text == "from primary"
+UNREADABLE: dict[str, tuple[Any, dict[str, Any]]] = {
+    "a block": (human({"type": "image", "source_type": "base64"}), {}),
+    "an odd block": (human({"type": "odd"}), {}),
+    "a tool": ("hi", {"tools": [{"name": "odd", "schema": object()}]}),
+    "an answer's image": ([HumanMessage("hi"), AIMessage([IMAGE])], {}),
+}
+
+
+@pytest.mark.parametrize("what", UNREADABLE)
+def test_what_cannot_be_judged_is_asked(what: str) -> None:
+    """What LangChain cannot read or count passes nobody over; nor do the parts of answers."""
+    messages, kwargs = UNREADABLE[what]
+    primary = saying("primary", {"image_inputs": False, "max_input_tokens": 50})
+    assert FallbackChatModel(primary, alive()).invoke(messages, **kwargs).text == "from primary"
+
+
+def test_any_input_of_a_chat_model_is_judged() -> None:
+    """Tuples are judged like messages, and what is no input stays the candidates' to refuse."""
+    chain = FallbackChatModel(saying("small", {"max_input_tokens": 10}), alive())
+    assert chain.invoke([("user", "x" * 1000)]).text == "from backup"
+    wrong: Any = [object()]
+    with pytest.raises(NotImplementedError, match="Unsupported message type") as caught:
+        chain.invoke(wrong)
+    with pytest.raises(NotImplementedError) as anyway:
+        chain.with_fallback_config(fit="ask anyway").invoke(wrong)
+    assert str(caught.value) == str(anyway.value)
 
 
 def test_with_cooldowns_turns_and_a_config_of_the_call() -> None:
@@ -411,6 +459,6 @@ def test_with_cooldowns_turns_and_a_config_of_the_call() -> None:
     with turning.turn() as turn:
         assert turning.invoke(human(IMAGE)).text == "from second"
         assert turn.position == 1
-    own = {"configurable": {"fallback_config": FallbackConfig(max_fallbacks=0)}}
+    own: Any = {"configurable": {"fallback_config": FallbackConfig(max_fallbacks=0)}}
     with pytest.raises(FallbackConfigError, match=r"\(scripted/blind: it takes no images\)"):
         FallbackChatModel(blind, alive()).invoke(human(IMAGE), own)
