@@ -22,8 +22,8 @@ from langchain_core.messages import (
 from langchain_core.messages.tool import invalid_tool_call
 from langchain_core.tools import tool
 
-from honcho_fallback_langchain._history import for_provider
 from honcho_fallback_langchain._candidates import identify
+from honcho_fallback_langchain._history import for_provider
 from tests.helpers.chat_models import claude, gpt
 from tests.helpers.provider import Reply
 from tests.helpers.strict import AnthropicRules, ChatRules, ResponsesRules

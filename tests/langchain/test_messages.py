@@ -25,8 +25,8 @@ from langchain_core.tools import StructuredTool
 from langchain_mistralai import ChatMistralAI
 from langchain_openai import AzureChatOpenAI, ChatOpenAI
 
-from honcho_fallback_langchain._history import for_provider
 from honcho_fallback_langchain._candidates import identify
+from honcho_fallback_langchain._history import for_provider
 from honcho_fallback_langchain._providers import settings_for, tools_for
 
 Json = dict[str, Any]
