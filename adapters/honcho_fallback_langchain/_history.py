@@ -250,7 +250,10 @@ def kind_of(block: dict[str, Any]) -> str:
 
 def _standard(block: dict[str, Any]) -> dict[str, Any] | None:
     """Translate a block that one provider alone takes into LangChain's standard block."""
-    rewrite = _REWRITES.get(kind_of(block))
+    kind = kind_of(block)
+    if kind.endswith(" id"):
+        return None  # what it names is not here
+    rewrite = _REWRITES.get(kind)
     try:
         (standard,) = HumanMessage([rewrite(block) if rewrite else block]).content_blocks
     except (AttributeError, LookupError, TypeError, ValueError):
