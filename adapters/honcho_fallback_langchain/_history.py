@@ -37,6 +37,7 @@ from honcho_fallback_langchain._providers import (
     only,
     without_markers,
 )
+from honcho_fallback_langchain._sdk import differ
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -66,24 +67,15 @@ def for_provider(
             is what a 400 of that provider would be: the next one is asked.
     """
     reader = Reader.of(to, chain)
-    reason = _unsendable(messages, reader)
-    if reason is not None:
-        raise ModelInvalidRequestError(f"This request cannot be sent to {reader.family}: {reason}")
     known = reader.family in KNOWN or not reader.is_primarys
     markers = markers_unknown_to(reader.family) if known else frozenset[str]()
-    with_ids = _with_valid_ids(messages, reader)
     converted: list[BaseMessage] = []
-    for message in with_ids:
+    for message in _with_valid_ids(messages, reader):
         changes = _changes(message, reader, markers)
-        if not changes:
-            converted.append(message)
-            continue
-        copy = message.model_copy(update=changes)
-        if not _says_nothing(copy):
+        copy = message.model_copy(update=changes) if changes else message
+        if not changes or not _says_nothing(copy):
             converted.append(copy)
-    same = len(converted) == len(messages) and all(
-        new is old for new, old in zip(converted, messages, strict=True)
-    )
+    same = len(converted) == len(messages) and not differ(converted, messages)
     return messages if same else converted
 
 
@@ -99,12 +91,9 @@ def unsendable(
         to: The target that would be asked, or a provider by its name.
         chain: The targets of the call, the primary first.
     """
-    return _unsendable(messages, Reader.of(to, chain))
-
-
-def _unsendable(messages: Iterable[BaseMessage], reader: Reader) -> str | None:
-    for message in messages:
-        if type(message.content) is str or isinstance(message, AIMessage) or reader.is_primarys:
+    reader = Reader.of(to, chain)
+    for message in () if reader.is_primarys else messages:
+        if isinstance(message, AIMessage) or not is_list(message.content):
             continue
         for block in _dicts(_blocks(message)):
             if _as_taken(block, message, reader) is None:
@@ -113,17 +102,15 @@ def _unsendable(messages: Iterable[BaseMessage], reader: Reader) -> str | None:
 
 
 def _changes(message: BaseMessage, reader: Reader, markers: frozenset[str]) -> dict[str, Any]:
-    if isinstance(message, AIMessage) and _is_foreign(message, reader):
-        return _shared_by_all(message)
+    if isinstance(message, AIMessage):
+        if _is_foreign(message, reader):
+            return _shared_by_all(message)
+    elif is_list(message.content) and not reader.is_primarys:
+        blocks = [_taken(block, message, reader) for block in _blocks(message)]
+        return _changed(message, {"content": _without_markers(blocks, markers)})
     if not is_list(message.content):
         return {}
-    blocks = _blocks(message)
-    if not isinstance(message, AIMessage) and not reader.is_primarys:
-        blocks = [
-            block if isinstance(block, str) else _as_taken(block, message, reader) or {}
-            for block in blocks
-        ]
-    return _changed(message, {"content": _without_markers(blocks, markers)})
+    return _changed(message, {"content": _without_markers(_blocks(message), markers)})
 
 
 # What AI wrote.
@@ -140,6 +127,8 @@ def _is_foreign(message: AIMessage, reader: Reader) -> bool:
     writer = message.response_metadata.get("model_provider")
     if isinstance(writer, str):
         return not reader.may_read(writer, _author_of(message))
+    if not is_list(message.content):
+        return False
     families = {reader.family, family_of(reader.format)}
     if reader.is_primarys and KNOWN.isdisjoint(families):
         return False
@@ -202,6 +191,14 @@ def _calls_only_in_blocks(message: AIMessage) -> list[dict[str, Any]]:
 
 
 # What users and tools send.
+
+
+def _taken(block: Block, message: BaseMessage, reader: Reader) -> Block:
+    taken = block if isinstance(block, str) else _as_taken(block, message, reader)
+    if taken is None:
+        reason = _refusal(cast("dict[str, Any]", block), message)
+        raise ModelInvalidRequestError(f"This request cannot be sent to {reader.family}: {reason}")
+    return taken
 
 
 def _as_taken(
@@ -327,19 +324,21 @@ def _with_valid_ids(messages: list[BaseMessage], reader: Reader) -> list[BaseMes
     changed = False
     for message in messages:
         if isinstance(message, AIMessage):
+            call_ids = _call_ids(message)
+            if not call_ids:
+                renamed.append(message)
+                continue
             own = family_of(str(message.response_metadata.get("model_provider"))) == family
             names: dict[str, list[str]] = {}
-            for call_id in _call_ids(message):
+            for call_id in call_ids:
                 number = counts[call_id] = counts.get(call_id, -1) + 1
                 valid = number == 0 and (own or pattern.fullmatch(call_id) is not None)
                 new_id = call_id if valid else _new_id(call_id, number, length)
                 names.setdefault(call_id, []).append(new_id)
             results |= {call_id: deque(new_ids) for call_id, new_ids in names.items()}
             changes = _calls_renamed(message, names)
-        elif results:
-            changes = _results_renamed(message, results)
         else:
-            changes = {}
+            changes = _results_renamed(message, results)
         changed = changed or bool(changes)
         renamed.append(message.model_copy(update=changes) if changes else message)
     return renamed if changed else messages

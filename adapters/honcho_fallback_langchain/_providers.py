@@ -28,12 +28,14 @@ class Reader(NamedTuple):
         family: The provider's name in the tables.
         format: The message format that its integration writes: a family too, or
             ``"openai-responses"``.
+        is_primarys: Whether the caller wrote for this provider: it is the primary's.
         target: What is asked, or None where only a provider is known.
         chain: The targets of the call, the primary first.
     """
 
     family: str
     format: str
+    is_primarys: bool = False
     target: Target | None = None
     chain: Sequence[Target] = ()
 
@@ -44,12 +46,7 @@ class Reader(NamedTuple):
             family = family_of(to)
             return cls(family, to if to == RESPONSES else family)
         family = family_of(to.provider or "")
-        return cls(family, _format_of(to) or family, to, chain)
-
-    @property
-    def is_primarys(self) -> bool:
-        """Tell whether the caller wrote for this provider: it is the primary's."""
-        return self.target is not None and is_same_provider(self.target, self.chain[0])
+        return cls(family, _format_of(to) or family, is_same_provider(to, chain[0]), to, chain)
 
     def may_read(self, writer: str, author: str | None) -> bool:
         """Tell whether an answer may come back whole.
@@ -59,13 +56,12 @@ class Reader(NamedTuple):
             author: The name of the target that gave it, or None where no chain did.
         """
         family = family_of(writer)
-        if family not in {self.family, family_of(self.format)}:
+        if family != self.family and family != family_of(self.format):
             return False
         if self.target is None or family not in BOUND_TO_ACCOUNTS:
             return True
-        author = author or self.chain[0].name
         for target in self.chain:
-            if target.name == author:
+            if target.name == author or author is None:  # then it counts as the primary's
                 return _account_of(target) == _account_of(self.target)
         return family == self.family
 

@@ -131,6 +131,7 @@ def wire(messages: list[BaseMessage], reader: str) -> tuple[str, list[str]]:
         request = gemini()._prepare_request(messages)
         contents = [one.model_dump(mode="json", exclude_none=True) for one in request["contents"]]
         return json.dumps(contents), GeminiRules().faults({"contents": contents})
+    model: Any
     model, rules = {
         "anthropic": (claude(max_tokens=9), AnthropicRules()),
         "openai": (gpt(), ChatRules()),

@@ -36,14 +36,14 @@ class Cloud(ChatOpenAI):
     """Another provider's model, built on langchain-openai as several are."""
 
     def _get_ls_params(self, stop: list[str] | None = None, **kwargs: Any) -> LangSmithParams:
-        return super()._get_ls_params(stop=stop, **kwargs) | {"ls_provider": "cloud"}  # type: ignore[return-value] # a dict of the same keys
+        return super()._get_ls_params(stop=stop, **kwargs) | {"ls_provider": "cloud"}
 
 
 class Mantle(ChatAnthropic):
     """Anthropic's model at another provider."""
 
     def _get_ls_params(self, stop: list[str] | None = None, **kwargs: Any) -> LangSmithParams:
-        return super()._get_ls_params(stop=stop, **kwargs) | {"ls_provider": "amazon_bedrock"}  # type: ignore[return-value] # as above
+        return super()._get_ls_params(stop=stop, **kwargs) | {"ls_provider": "amazon_bedrock"}
 
 
 def cloud(**fields: Any) -> Cloud:
