@@ -227,7 +227,8 @@ class ChainCall(Call[Request]):
             models = isinstance(self.owner, BaseChatModel)
             messages = messages_in(given, convert=models)
             if messages is not None:
-                question = Question(messages, configurable=self.config.get("configurable"))
+                configurable = self.config.get("configurable")
+                question = Question(messages, configurable=configurable, translated=models)
                 unfit = require_fit(self.policy, question, self.kwargs, models=models)
                 if models and not isinstance(given, str):
                     self.input = messages  # no attempt has to convert them again

@@ -19,7 +19,7 @@ from honcho_fallback import FallbackConfigError, FallbackPolicy, Target
 from honcho_fallback_langchain._sdk import check_takes_keys, identity_of, public_endpoint_of
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+    from collections.abc import Callable, Collection, Hashable, Iterable, Mapping, Sequence
 
     from langchain_core.runnables import RunnableSerializable
     from langchain_core.runnables.utils import AnyConfigurableField
@@ -82,12 +82,13 @@ def _context_window_of(model: BaseChatModel) -> int | None:
 
 def chain_inside(candidate: Any) -> FallbackPolicy | None:
     """Return the policy of a candidate that is a chain of its own, or None."""
-    policy = getattr(candidate, "policy", None) if _has_policy(type(candidate)) else None
+    kind: Any = type(candidate)
+    policy = getattr(candidate, "policy", None) if _has_policy(kind) else None
     return policy if isinstance(policy, FallbackPolicy) else None
 
 
 @cache
-def _has_policy(kind: Any) -> bool:
+def _has_policy(kind: Hashable) -> bool:
     return hasattr(kind, "policy")  # a model's class is slow to say that it lacks it
 
 

@@ -22,7 +22,7 @@ from honcho_fallback_langchain._candidates import (
 from honcho_fallback_langchain._fit import is_history
 from honcho_fallback_langchain._history import for_provider
 from honcho_fallback_langchain._options import Options
-from honcho_fallback_langchain._providers import settings_for
+from honcho_fallback_langchain._providers import is_same_provider, settings_for
 from honcho_fallback_langchain._runnable import FallbackRunnable
 from honcho_fallback_langchain._sdk import in_time, in_time_to_start
 
@@ -150,10 +150,12 @@ class FallbackChatModel(  # type: ignore[misc] # pyright: ignore[reportIncompati
         if provider is not None and not isinstance(messages, str):
             if not is_history(messages):
                 messages = self._convert_input(messages).to_messages()
-            messages = for_provider(messages, provider)
+            messages = for_provider(messages, attempt.target, self.policy.targets)
         if kwargs and attempt.position > 0:
             kwargs = {key: kwargs[key] for key in kwargs.keys() - _PRIMARY_ONLY}
-            if provider is not None and provider != self.policy.targets[0].provider:
+            if provider is not None and not is_same_provider(
+                attempt.target, self.policy.targets[0]
+            ):
                 kwargs = settings_for(provider, kwargs)
         return messages, kwargs
 

@@ -23,6 +23,7 @@ from langchain_core.tools import BaseTool
 
 from honcho_fallback import FallbackConfigError
 from honcho_fallback_langchain._candidates import chain_inside, taker_of
+from honcho_fallback_langchain._history import unsendable
 from honcho_fallback_langchain._options import Options
 from honcho_fallback_langchain._providers import is_list
 
@@ -75,15 +76,26 @@ class Question:
         messages: The whole input.
         needs: Keys of LangChain's model profiles that it needs anyway, or ``SCHEMA``.
         configurable: The config's, which may name another model.
+        translated: Whether a candidate gets the messages as its provider takes them.
     """
 
-    __slots__ = ("_tokens", "blocks", "configurable", "messages", "most_tokens", "needs")
+    __slots__ = (
+        "_tokens",
+        "blocks",
+        "configurable",
+        "messages",
+        "most_tokens",
+        "needs",
+        "translated",
+    )
 
     def __init__(
         self,
         messages: Sequence[BaseMessage],
         needs: Collection[str] = (),
         configurable: Mapping[str, Any] | None = None,
+        *,
+        translated: bool = True,
     ) -> None:
         characters = 0
         self.blocks: list[BaseMessage] = []
@@ -102,6 +114,7 @@ class Question:
         self.most_tokens = characters / CHARS_PER_TOKEN + _TOKENS_PER_MESSAGE * len(messages)
         self.needs = {*needs, *(need for message in self.blocks for need in _media_in(message))}
         self.configurable = configurable or {}
+        self.translated = translated
         self._tokens: int | None = None
 
     def tokens(self, tools: Sequence[Any]) -> int:
@@ -179,7 +192,7 @@ def _reasons(
 ) -> dict[int, Reason]:
     reasons: dict[int, Reason] = {}
     for position, target in enumerate(_asked(policy)):
-        reason = _reason(target, question, kwargs)
+        reason = _reason(target, policy, question, kwargs)
         if reason is not None:
             reasons[position] = reason
         if models and position == 0 and not _OTHER_MODEL.isdisjoint(kwargs):
@@ -187,7 +200,9 @@ def _reasons(
     return reasons
 
 
-def _reason(target: Target, question: Question, kwargs: Mapping[str, Any]) -> Reason | None:
+def _reason(
+    target: Target, policy: FallbackPolicy, question: Question, kwargs: Mapping[str, Any]
+) -> Reason | None:
     taker, kwargs = taker_of(target.client, kwargs, question.configurable)
     inside = chain_inside(taker)
     if inside is not None:
@@ -196,22 +211,34 @@ def _reason(target: Target, question: Question, kwargs: Mapping[str, Any]) -> Re
         return None
     given = kwargs.get("tools")
     tools: Sequence[Any] = given if isinstance(given, list | tuple) else ()
-    needs = question.needs | _needs_of(tools, kwargs)
-    profile: Mapping[str, Any] = taker.profile or {}
+    sentence = _lack(question.needs | _needs_of(tools, kwargs), taker.profile or {})
+    if sentence is None and question.translated and question.blocks and target.provider:
+        sentence = unsendable(question.messages, target, policy.targets)
+    if sentence is not None:
+        return Reason(sentence)
+    return _too_large(question, tools, kwargs, taker, target.context_window)
+
+
+def _lack(needs: set[str], profile: Mapping[str, Any]) -> str | None:
     if SCHEMA in needs and profile.get("structured_output") is False:
         needs.add("tool_calling")  # it is asked for a call instead
     for name in _LACKS if needs else ():
         if name in needs and profile.get(name) is False:
-            return Reason(_LACKS[name])
-    window = target.context_window
+            return _LACKS[name]
+    return None
+
+
+def _too_large(
+    question: Question,
+    tools: Sequence[Any],
+    kwargs: Mapping[str, Any],
+    model: BaseChatModel,
+    window: int | None,
+) -> Reason | None:
     if window is None or question.most_tokens + _TOKENS_PER_TOOL * len(tools) <= window * MARGIN:
         return None
-    if any(kwargs.get(name) or getattr(taker, name, None) for name in _SHORTENED):
+    if any(kwargs.get(name) or getattr(model, name, None) for name in _SHORTENED):
         return None
-    return _too_large(question, tools, window)
-
-
-def _too_large(question: Question, tools: Sequence[Any], window: int) -> Reason | None:
     try:
         tokens = question.tokens(tools)
     except Exception:  # noqa: BLE001 # what LangChain cannot count, a provider may take

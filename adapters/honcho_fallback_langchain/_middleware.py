@@ -38,7 +38,7 @@ from honcho_fallback_langchain._options import (
     for_this_call,
     policy_over,
 )
-from honcho_fallback_langchain._providers import settings_for, tools_for
+from honcho_fallback_langchain._providers import is_same_provider, settings_for, tools_for
 from honcho_fallback_langchain._sdk import in_time
 
 if TYPE_CHECKING:
@@ -47,7 +47,7 @@ if TYPE_CHECKING:
     from langchain_core.messages import BaseMessage
     from langgraph.runtime import Runtime
 
-    from honcho_fallback import Attempt
+    from honcho_fallback import Attempt, Target
 
 # Of the graph's state: how far down the chain a turn has gone, and from which primary.
 POSITION, PRIMARY = "honcho_fallback_position", "honcho_fallback_primary"
@@ -120,14 +120,14 @@ class AgentCall(Call[ModelRequest[Any]]):
             changes["model"] = model
         if target.provider is not None:
             history = cast("list[BaseMessage]", request.messages)
-            messages = for_provider(history, target.provider)
+            messages = for_provider(history, target, self.policy.targets)
             if messages is not history:
                 changes["messages"] = messages
-            if target.provider != self.policy.targets[0].provider:
-                changes |= self._foreign(target.provider)
+            if not is_same_provider(target, self.policy.targets[0]):
+                changes |= self._foreign(target, target.provider)
         return request.override(**changes) if changes else request
 
-    def _foreign(self, provider: str) -> dict[str, Any]:
+    def _foreign(self, target: Target, provider: str) -> dict[str, Any]:
         # Settings, cache markers and the provider's own tools were made for the agent's model.
         request = self.request
         changes: dict[str, Any] = {
@@ -135,7 +135,8 @@ class AgentCall(Call[ModelRequest[Any]]):
             "tools": tools_for(provider, request.tools),
         }
         if request.system_message is not None:
-            (changes["system_message"],) = for_provider([request.system_message], provider)
+            system = for_provider([request.system_message], target, self.policy.targets)
+            (changes["system_message"],) = system
         return changes
 
     def send(self, request: ModelRequest[Any]) -> Any:
@@ -181,6 +182,9 @@ class FallbackMiddleware(AgentMiddleware[Any, Any, Any]):
     with ``reset="turn"`` a switch holds until the agent has answered (Hermes calls this
     turn-scoped restoration), over interrupts too. For one call its options may stand in the
     agent's config, as for a FallbackChatModel.
+
+    Who can take a request is judged by what this middleware sees of it: one that shortens the
+    history, such as ContextEditingMiddleware, goes before it, or ``fit="ask anyway"``.
 
     A ModelRetryMiddleware inside needs ``on_failure="error"``: what it turns into a message, as it
     does by default, is an answer.

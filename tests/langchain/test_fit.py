@@ -27,8 +27,7 @@ from tests.helpers.agents import run as run_agent
 from tests.helpers.chat_models import (
     Joke,
     ScriptedChat,
-    alive,
-    chat,
+    claude,
     dead,
     gpt,
     look_up,
@@ -50,9 +49,17 @@ PIXEL = "iVBORw0KGgo="
 SENTENCE = "It rains in Oslo. "
 
 
-def saying(model: str, profile: dict[str, Any]) -> ScriptedChat:
+class InHouse(ScriptedChat):
+    """Belong to one provider, so that nothing has to be translated for another."""
+
+    def _get_ls_params(self, stop: list[str] | None = None, **kwargs: Any) -> Any:
+        return {"ls_provider": "in-house", "ls_model_name": self.model}
+
+
+def saying(model: str, profile: dict[str, Any] | None = None) -> ScriptedChat:
     """Make a model that always answers, and says what it takes."""
-    return chat(model, ["from ", model], profile=profile)
+    limits: Any = profile
+    return InHouse(model=model, script=[["from ", model]], profile=limits)
 
 
 def media(kind: str, mime_type: str, **where: Any) -> dict[str, Any]:
@@ -105,11 +112,11 @@ def test_what_a_profile_denies_is_not_asked_of_it(case: str, says: bool | None) 
     key = case.partition(" ")[0]
     profile = {} if says is None else {key: says}
     observer, primary = Listener(), saying("primary", profile)
-    answer = FallbackChatModel(primary, alive(), observers=[observer]).invoke(messages)
+    answer = FallbackChatModel(primary, saying("backup"), observers=[observer]).invoke(messages)
     if says is False:
         assert answer.text == "from backup"
         assert not primary.asked
-        assert observer.record.untried == (("scripted/primary", reason),)
+        assert observer.record.untried == (("in-house/primary", reason),)
         assert answer.response_metadata["fallback"]["is_fallback"]
     else:
         assert answer.text == "from primary"
@@ -119,7 +126,7 @@ def test_what_a_profile_denies_is_not_asked_of_it(case: str, says: bool | None) 
 async def test_every_verb_judges_first(verb: str) -> None:
     """However a chain is asked, no request goes to who is passed over."""
     primary = saying("primary", {"max_input_tokens": 100})
-    model = FallbackChatModel(primary, alive())
+    model = FallbackChatModel(primary, saying("backup"))
     assert await {**VERBS, **SILENT_VERBS}[verb](model, "x" * 1000) == "from backup"
     assert not primary.asked
 
@@ -131,18 +138,18 @@ def test_a_window_counts_with_a_margin(beyond: bool) -> None:
     primary = saying("primary", {"max_input_tokens": 8000})
     text = text_of_tokens(10_000 + beyond)
     assert count_tokens_approximately([HumanMessage(text)]) == 10_000 + beyond
-    answer = FallbackChatModel(primary, alive(), observers=[observer]).invoke(text)
+    answer = FallbackChatModel(primary, saying("backup"), observers=[observer]).invoke(text)
     assert answer.text == ("from backup" if beyond else "from primary")
     if beyond:
         reason = "about 10,001 tokens do not fit its window of 8,000"
-        assert observer.record.untried == (("scripted/primary", reason),)
+        assert observer.record.untried == (("in-house/primary", reason),)
 
 
 @pytest.mark.parametrize("where", ["calls", "tools", "PDF"])
 def test_what_counts_as_input(where: str) -> None:
     """Arguments of calls and schemas of tools count; the bytes of a file do not."""
     primary = saying("primary", {"max_input_tokens": 2000})
-    model: Any = FallbackChatModel(primary, alive())
+    model: Any = FallbackChatModel(primary, saying("backup"))
     messages: list[Any] = [HumanMessage("hi")]
     if where == "calls":
         call = {"name": "write", "args": {"text": SENTENCE * 1000}, "id": "c1"}
@@ -171,7 +178,7 @@ def test_no_tokens_are_counted_where_a_look_at_the_length_will_do(
 
     monkeypatch.setattr(fit, "count_tokens_approximately", count)
     primary = saying("primary", {"max_input_tokens": 8000, "tool_calling": True})
-    model = FallbackChatModel(primary, alive()).bind_tools([look_up])
+    model = FallbackChatModel(primary, saying("backup")).bind_tools([look_up])
     history = [HumanMessage(SENTENCE), AIMessage(SENTENCE)] * 50
     assert model.invoke(history).text == "from primary"
     assert not counts
@@ -183,7 +190,7 @@ def test_no_tokens_are_counted_where_a_look_at_the_length_will_do(
 def test_tools_for_who_calls_none(kind: str) -> None:
     """Functions need `tool_calling`, bound or given; a provider's own search does not."""
     primary = saying("primary", {"tool_calling": False})
-    model: Any = FallbackChatModel(primary, alive())
+    model: Any = FallbackChatModel(primary, saying("backup"))
     kwargs: dict[str, Any] = {}
     if kind == "bound":
         model = model.bind_tools([look_up])
@@ -246,11 +253,11 @@ async def test_an_agents_model_is_passed_over(providers: ProviderServer, verb: s
 def test_an_agents_tools() -> None:
     """An agent's tools are asked of nobody who calls none, and each run says so."""
     primary = saying("primary", {"tool_calling": False})
-    assert last(agent(primary, FallbackMiddleware(alive())).invoke({"messages": "hi"})).text == (
-        "from backup"
-    )
+    assert last(
+        agent(primary, FallbackMiddleware(saying("backup"))).invoke({"messages": "hi"})
+    ).text == ("from backup")
     with pytest.raises(
-        FallbackConfigError, match=r"scripted/primary: it calls no tools; scripted"
+        FallbackConfigError, match=r"in-house/primary: it calls no tools; in-house"
     ):
         agent(primary, FallbackMiddleware(primary)).invoke({"messages": "hi"})
 
@@ -291,7 +298,7 @@ async def test_too_large_for_everybody(verb: str) -> None:
     models = [saying(name, {"max_input_tokens": 100}) for name in ("a", "b")]
     chain = FallbackChatModel(*models, observers=[observer])
     with pytest.raises(
-        ContextOverflowError, match="window of 100; scripted/b: about 25"
+        ContextOverflowError, match="window of 100; in-house/b: about 25"
     ) as caught:
         await {**VERBS, **SILENT_VERBS}[verb](chain, "x" * 1000, {"callbacks": [runs]})
     others = asyncio.all_tasks() - {asyncio.current_task()}
@@ -309,7 +316,7 @@ async def test_nobody_can_take_it() -> None:
         saying("small", {"max_input_tokens": 10}),
         saying("blind", {"image_inputs": False}),
     ]
-    expected = "small: about .* window of 10; scripted/blind: it takes no images"
+    expected = "small: about .* window of 10; in-house/blind: it takes no images"
     with pytest.raises(FallbackConfigError, match=expected):
         await FallbackChatModel(*models).ainvoke(human("x" * 1000, IMAGE))
 
@@ -319,11 +326,11 @@ def test_ask_anyway_leaves_it_to_the_provider(where: str) -> None:
     """`fit="ask anyway"` asks whoever is first, whatever its profile says."""
     primary = saying("primary", {"max_input_tokens": 10, "tool_calling": False})
     if where == "chain":
-        chain = FallbackChatModel(primary, alive(), fit="ask anyway")
+        chain = FallbackChatModel(primary, saying("backup"), fit="ask anyway")
         assert chain.invoke("x" * 1000).text == "from primary"
         assert FallbackChatModel(primary, fit="ask anyway").generate([human("x" * 1000)])
     else:
-        made = agent(primary, FallbackMiddleware(alive(), fit="ask anyway"))
+        made = agent(primary, FallbackMiddleware(saying("backup"), fit="ask anyway"))
         assert last(made.invoke({"messages": "x" * 1000})).text == "from primary"
 
 
@@ -333,7 +340,7 @@ def test_a_chain_that_is_a_candidate_can_do_what_one_of_its_own_can() -> None:
     blind = saying("blind", {"max_input_tokens": 9000, "image_inputs": False})
     inner, long = FallbackChatModel(small, blind), "x" * 1000
     observer = Listener()
-    outer = FallbackChatModel(inner, alive(), observers=[observer])
+    outer = FallbackChatModel(inner, saying("backup"), observers=[observer])
     assert outer.policy.targets[0].context_window == 9000
     assert outer.invoke(long).text == "from blind"
     assert outer.invoke(human(IMAGE)).text == "from small"
@@ -342,10 +349,13 @@ def test_a_chain_that_is_a_candidate_can_do_what_one_of_its_own_can() -> None:
     observer.records.clear()
     assert outer.invoke(human(long, IMAGE)).text == "from backup"
     ((_, reason),) = observer.record.untried
-    assert reason.startswith("none of its candidates can take it (scripted/small: about 2")
-    assert reason.endswith("; scripted/blind: it takes no images)")
+    assert reason.startswith("none of its candidates can take it (in-house/small: about 2")
+    assert reason.endswith("; in-house/blind: it takes no images)")
     willing = FallbackChatModel(small, blind, fit="ask anyway")
-    assert FallbackChatModel(willing, alive()).invoke(human(long, IMAGE)).text == "from small"
+    assert (
+        FallbackChatModel(willing, saying("backup")).invoke(human(long, IMAGE)).text
+        == "from small"
+    )
 
 
 @pytest.mark.parametrize("how", ["call", "binding", "config", "bound config"])
@@ -365,7 +375,7 @@ def test_another_model_is_not_judged_by_this_ones_profile(how: str) -> None:
             options = {"config": config}
         else:
             given = given.bind(stop=["."]).with_config(config)
-    chain = FallbackChatModel(given, alive())
+    chain = FallbackChatModel(given, saying("backup"))
     assert chain.invoke("x" * 1000, **options).text.startswith("from primary")
     if how in {"call", "config"}:
         assert chain.invoke("x" * 1000).text == "from backup"
@@ -374,17 +384,19 @@ def test_another_model_is_not_judged_by_this_ones_profile(how: str) -> None:
             small.with_fallback_config(on_exhausted="last").invoke("x" * 1000, model="larger")
 
 
-@pytest.mark.parametrize("setting", [{"truncation": "auto"}, {"context_management": [{}]}])
+@pytest.mark.parametrize(
+    "setting", [{"truncation": "auto"}, {"context_management": [{"type": "compaction"}]}]
+)
 def test_a_provider_that_shortens_the_input_is_asked(setting: dict[str, Any]) -> None:
     """Where the provider truncates, its window is no limit."""
     small = gpt(profile={"max_input_tokens": 10}, **setting)
     assert fit.require_fit(
-        FallbackChatModel(gpt(profile={"max_input_tokens": 10}), alive()).policy,
+        FallbackChatModel(gpt(profile={"max_input_tokens": 10}), saying("backup")).policy,
         fit.Question([HumanMessage("x" * 1000)]),
         {},
         models=True,
     )
-    policy = FallbackChatModel(small, alive()).policy
+    policy = FallbackChatModel(small, saying("backup")).policy
     question = fit.Question([HumanMessage("x" * 1000)])
     assert fit.require_fit(policy, question, {}, models=True) is None
 
@@ -406,21 +418,20 @@ def test_a_runnable_is_judged_by_the_model_that_takes_its_input() -> None:
     small = saying("small", {"max_input_tokens": 10, "image_inputs": False})
     long = "x" * 1000
     trimming: Runnable[Any, Any] = RunnableLambda(_first_words) | small
-    assert FallbackRunnable(trimming, alive()).invoke(long).text == "from small"
+    assert FallbackRunnable(trimming, saying("backup")).invoke(long).text == "from small"
     prompt = ChatPromptTemplate.from_messages([("user", "{question}")])
-    asked = FallbackRunnable(prompt | small, prompt | alive()).invoke({"question": long})
+    asked = FallbackRunnable(prompt | small, prompt | saying("backup")).invoke({"question": long})
     assert asked.text == "from small"
     parsed = FallbackRunnable(
         small.with_retry() | RunnableLambda(_text), RunnableLambda[Any, str](_function)
     )
     assert parsed.invoke(long) == "a function"
     assert parsed.invoke(human(IMAGE)) == "a function"
-    chain = prompt | with_fallback_config(small, [alive()])
+    chain = prompt | with_fallback_config(small, [saying("backup")])
     assert chain.invoke({"question": long}).text == "from backup"
 
 
 UNREADABLE: dict[str, tuple[Any, dict[str, Any]]] = {
-    "a block": (human({"type": "image", "source_type": "base64"}), {}),
     "an odd block": (human({"type": "odd"}), {}),
     "a tool": ("hi", {"tools": [{"name": "odd", "schema": object()}]}),
     "an answer's image": ([HumanMessage("hi"), AIMessage([IMAGE])], {}),
@@ -432,12 +443,37 @@ def test_what_cannot_be_judged_is_asked(what: str) -> None:
     """What LangChain cannot read or count passes nobody over; nor do the parts of answers."""
     messages, kwargs = UNREADABLE[what]
     primary = saying("primary", {"image_inputs": False, "max_input_tokens": 50})
-    assert FallbackChatModel(primary, alive()).invoke(messages, **kwargs).text == "from primary"
+    assert (
+        FallbackChatModel(primary, saying("backup")).invoke(messages, **kwargs).text
+        == "from primary"
+    )
+
+
+def test_a_file_that_another_provider_keeps(providers: ProviderServer) -> None:
+    """Who cannot be sent a block of another provider's is passed over, the primary's never is."""
+    observer = Listener()
+    kept = {"type": "file", "file": {"file_id": "file-1"}}
+    same = model_at(serve(providers, "openai", "hello"))
+    chain = FallbackChatModel(gpt(), claude(), same, observers=[observer])
+    assert chain.invoke(human(kept)).text == "hello"
+    assert observer.kinds == ["connection", None]
+    reason = "a block of type 'file' names a file that another provider keeps"
+    assert observer.record.untried == (("anthropic/claude-sonnet-5", reason),)
+    # Nothing is translated for a runnable, so nothing is known of what its model would be sent.
+    with pytest.raises(FallbackExhausted) as caught:
+        FallbackRunnable(gpt(), claude()).invoke(human(kept))
+    assert len(caught.value.record.attempts) > 1
+
+
+def test_a_block_that_langchain_cannot_read_needs_nothing() -> None:
+    """What is not well formed is the provider's to refuse."""
+    messages = human({"type": "image", "source_type": "base64"})
+    assert fit.Question(messages).needs == set()
 
 
 def test_any_input_of_a_chat_model_is_judged() -> None:
     """Tuples are judged like messages, and what is no input stays the candidates' to refuse."""
-    chain = FallbackChatModel(saying("small", {"max_input_tokens": 10}), alive())
+    chain = FallbackChatModel(saying("small", {"max_input_tokens": 10}), saying("backup"))
     assert chain.invoke([("user", "x" * 1000)]).text == "from backup"
     wrong: Any = [object()]
     with pytest.raises(NotImplementedError, match="Unsupported message type") as caught:
@@ -450,15 +486,15 @@ def test_any_input_of_a_chat_model_is_judged() -> None:
 def test_with_cooldowns_turns_and_a_config_of_the_call() -> None:
     """Those who are left behave as a chain of their own: in a cooldown, a turn, a config."""
     blind = saying("blind", {"image_inputs": False})
-    seeing = chat("seeing", StatusError(503), ["seen"])
+    seeing = InHouse(model="seeing", script=[[StatusError(503)], ["seen"]])
     chain = FallbackChatModel(blind, seeing, cooldown=Cooldown(), wait=0, max_attempts=2)
     assert chain.invoke(human(IMAGE)).text == "seen"
     assert chain.invoke("hi").text == "from blind"
 
-    turning = FallbackChatModel(dead("first"), alive("second"), blind, reset="turn")
+    turning = FallbackChatModel(dead("first"), saying("second"), blind, reset="turn")
     with turning.turn() as turn:
         assert turning.invoke(human(IMAGE)).text == "from second"
         assert turn.position == 1
     own: Any = {"configurable": {"fallback_config": FallbackConfig(max_fallbacks=0)}}
-    with pytest.raises(FallbackConfigError, match=r"\(scripted/blind: it takes no images\)"):
-        FallbackChatModel(blind, alive()).invoke(human(IMAGE), own)
+    with pytest.raises(FallbackConfigError, match=r"\(in-house/blind: it takes no images\)"):
+        FallbackChatModel(blind, saying("backup")).invoke(human(IMAGE), own)
