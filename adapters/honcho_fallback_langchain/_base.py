@@ -209,7 +209,7 @@ class FallbackBase(RunnableSerializable[Input, Output], Generic[Input, Output, C
 
         Args:
             **options: Those of FallbackConfig, and ``agent``, ``credentials``,
-                ``fallback_config``, ``observers``, ``sdk_retries``.
+                ``fallback_config``, ``fit``, ``observers``, ``sdk_retries``.
 
         Raises:
             FallbackConfigError: One is unknown, of the wrong type or out of range.

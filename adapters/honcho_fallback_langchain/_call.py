@@ -44,6 +44,7 @@ from honcho_fallback_langchain._callbacks import (
     parented_like,
 )
 from honcho_fallback_langchain._candidates import may_be_asked_for_usage, parameters_of
+from honcho_fallback_langchain._fit import Question, messages_in, require_fit
 from honcho_fallback_langchain._metadata import attempt_metadata, describe, mark, usage_of
 from honcho_fallback_langchain._options import for_this_call
 from honcho_fallback_langchain._sdk import awith_key, with_key
@@ -78,10 +79,16 @@ class Call(Generic[RequestT]):
         self.policy = policy
         self.observers = observers
 
-    def start(self, turn: Turn | None, detached: Detached, call_input: Any) -> FallbackRun:
+    def start(
+        self,
+        turn: Turn | None,
+        detached: Detached,
+        call_input: Any,
+        unfit: dict[int, str] | None = None,
+    ) -> FallbackRun:
         """Start the core's run, nested where the detached handlers would have nested it."""
         with parented_like(detached, self.observers):
-            self.run = run = self.policy.start(turn=turn)
+            self.run = run = self.policy.start(turn=turn, unfit=unfit)
         run.report(input=call_input)
         return run
 
@@ -215,7 +222,17 @@ class ChainCall(Call[Request]):
         self.manager = manager
         self.policy, turn = for_this_call(self.config, self.policy, self.observers)
         self.wants_content = self.policy.wants_content
-        return self.start(turn, self.detached, self.input)
+        given, unfit = self.input, None
+        if self.owner.options.fit == "check":
+            models = isinstance(self.owner, BaseChatModel)
+            messages = messages_in(given, convert=models)
+            if messages is not None:
+                configurable = self.config.get("configurable")
+                question = Question(messages, configurable=configurable, translated=models)
+                unfit = require_fit(self.policy, question, self.kwargs, models=models)
+                if models and not isinstance(given, str):
+                    self.input = messages  # no attempt has to convert them again
+        return self.start(turn, self.detached, given, unfit)
 
     def request_for(self, attempt: Attempt, candidate: Any) -> Request:
         """Return the input, config and keywords for a candidate."""
@@ -308,12 +325,17 @@ class InnerCall(Call[Request]):
         kwargs: dict[str, Any],
     ) -> None:
         # LangChain hands no config on; what a graph or a chain runs in is around us.
-        policy, turn = for_this_call(ensure_config(), owner.policy, owner.observers)
+        config = ensure_config()
+        policy, turn = for_this_call(config, owner.policy, owner.observers)
         super().__init__(policy, owner.observers)
         self.owner = owner
         self.messages = messages
         self.kwargs = kwargs
-        self.start(turn, NOT_DETACHED, messages)
+        unfit = None
+        if owner.options.fit == "check":
+            question = Question(messages, configurable=config.get("configurable"))
+            unfit = require_fit(policy, question, kwargs, models=True)
+        self.start(turn, NOT_DETACHED, messages, unfit)
 
     def request_for(self, attempt: Attempt, candidate: Any) -> Request:
         """Return the messages and keywords for the model inside a candidate."""

@@ -19,9 +19,10 @@ from honcho_fallback_langchain._candidates import (
     given_candidates,
     rebound,
 )
+from honcho_fallback_langchain._fit import is_history
 from honcho_fallback_langchain._history import for_provider
 from honcho_fallback_langchain._options import Options
-from honcho_fallback_langchain._providers import settings_for
+from honcho_fallback_langchain._providers import is_same_provider, settings_for
 from honcho_fallback_langchain._runnable import FallbackRunnable
 from honcho_fallback_langchain._sdk import in_time, in_time_to_start
 
@@ -147,14 +148,14 @@ class FallbackChatModel(  # type: ignore[misc] # pyright: ignore[reportIncompati
         provider = attempt.target.provider
         messages = call_input
         if provider is not None and not isinstance(messages, str):
-            if type(messages) is not list or not all(
-                isinstance(message, BaseMessage) for message in messages
-            ):
+            if not is_history(messages):
                 messages = self._convert_input(messages).to_messages()
-            messages = for_provider(messages, provider)
+            messages = for_provider(messages, attempt.target, self.policy.targets)
         if kwargs and attempt.position > 0:
             kwargs = {key: kwargs[key] for key in kwargs.keys() - _PRIMARY_ONLY}
-            if provider is not None and provider != self.policy.targets[0].provider:
+            if provider is not None and not is_same_provider(
+                attempt.target, self.policy.targets[0]
+            ):
                 kwargs = settings_for(provider, kwargs)
         return messages, kwargs
 

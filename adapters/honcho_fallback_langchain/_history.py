@@ -1,73 +1,119 @@
-"""History that any provider accepts: what one model wrote, as another may read it.
+"""History that any provider accepts: what one wrote or was sent, as another may read it.
 
 An answer carries more than text: signed thinking, encrypted reasoning, calls of a provider's own
 tools, ids under which it is kept on a server. Another provider refuses them, and a switch in the
-middle of a tool loop would end in a 400. Text and tool calls are what all of them share.
+middle of a tool loop would end in a 400. Text and tool calls are what all of them share. What
+users and tools send is translated into LangChain's standard blocks where it stands in the form of
+one provider, and what cannot be translated is refused before a request.
 """
 
 from __future__ import annotations
 
 import hashlib
+from collections import deque
 from typing import TYPE_CHECKING, Any, Final, cast
 
-from langchain_core.messages import AIMessage, BaseMessage, ToolMessage
+from langchain_core.exceptions import ModelInvalidRequestError
+from langchain_core.messages import (
+    AIMessage,
+    BaseMessage,
+    HumanMessage,
+    SystemMessage,
+    ToolMessage,
+)
 
-from honcho_fallback_langchain._provider_tables import BLOCK_WRITERS, KNOWN, TOOL_CALL_IDS
+from honcho_fallback_langchain._metadata import KEY
 from honcho_fallback_langchain._providers import (
+    BLOCK_WRITERS,
+    KNOWN,
+    MARKERS,
+    RESPONSES,
+    TOOL_CALL_IDS,
+    Reader,
     family_of,
     is_block,
     is_list,
     markers_unknown_to,
+    only,
     without_markers,
 )
-from honcho_fallback_langchain._repeated_ids import with_distinct_ids
+from honcho_fallback_langchain._sdk import differ
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping
+    from collections.abc import Callable, Iterable, Mapping, Sequence
 
-Content = str | list[str | dict[str, Any]]
+    from honcho_fallback import Target
+
+Block = str | dict[str, Any]
 
 
-def for_provider(messages: list[BaseMessage], provider: str) -> list[BaseMessage]:
+def for_provider(
+    messages: list[BaseMessage], to: Target | str, chain: Sequence[Target] = ()
+) -> list[BaseMessage]:
     """Return the messages as a provider accepts them.
 
     An answer of another provider keeps its text and its tool calls, and is left out where it has
     neither; consecutive messages of a user are what every provider accepts. Cache markers go
     where they are known, and tool-call ids are made valid and distinct in calls and results alike.
-    Answers of an unknown writer are left as they are, and so are the markers for an unknown
-    reader.
+    What the caller sends is left as it is for the primary's provider, and translated for others.
+
+    Args:
+        messages: The history, never changed.
+        to: The target that is asked, or a provider by its name.
+        chain: The targets of the call, the primary first.
+
+    Raises:
+        ModelInvalidRequestError: Something cannot be translated (`unsendable`). To the chain this
+            is what a 400 of that provider would be: the next one is asked.
     """
-    reader = family_of(provider)
-    if reader in TOOL_CALL_IDS:
-        messages = with_distinct_ids(messages, TOOL_CALL_IDS[reader][1])
-    ids = _new_ids(messages, reader)
-    markers = markers_unknown_to(reader)
+    reader = Reader.of(to, chain)
+    known = reader.family in KNOWN or not reader.is_primarys
+    markers = markers_unknown_to(reader.family) if known else frozenset[str]()
     converted: list[BaseMessage] = []
-    same = True
-    for message in messages:
-        changes = _changes(message, reader, ids, markers)
-        if not changes:
-            converted.append(message)
-            continue
-        same = False
-        copy = message.model_copy(update=changes)
-        if not _says_nothing(copy):
+    for message in _with_valid_ids(messages, reader):
+        changes = _changes(message, reader, markers)
+        copy = message.model_copy(update=changes) if changes else message
+        if not changes or not _says_nothing(copy):
             converted.append(copy)
+    same = len(converted) == len(messages) and not differ(converted, messages)
     return messages if same else converted
 
 
-def _changes(
-    message: BaseMessage, reader: str, ids: Mapping[str, str], markers: frozenset[str]
-) -> dict[str, Any]:
-    changes: dict[str, Any] = {}
-    if isinstance(message, AIMessage) and _is_foreign(message, reader):
-        changes = _shared_by_all(message)
-    elif markers and _has_blocks(message):
-        content = _blocks(message)
-        changes = _changed(message, {"content": _without_markers(content, markers)})
-    if ids:
-        changes |= _with_ids(message, changes, ids)
-    return changes
+def unsendable(
+    messages: Iterable[BaseMessage], to: Target | str, chain: Sequence[Target] = ()
+) -> str | None:
+    """Say why a provider cannot be sent these messages, without anything of their content.
+
+    For the primary's provider, for which the caller wrote, nothing is.
+
+    Args:
+        messages: The history.
+        to: The target that would be asked, or a provider by its name.
+        chain: The targets of the call, the primary first.
+    """
+    reader = Reader.of(to, chain)
+    for message in () if reader.is_primarys else messages:
+        if isinstance(message, AIMessage) or not is_list(message.content):
+            continue
+        for block in _dicts(_blocks(message)):
+            if _as_taken(block, message, reader) is None:
+                return _refusal(block, message)
+    return None
+
+
+def _changes(message: BaseMessage, reader: Reader, markers: frozenset[str]) -> dict[str, Any]:
+    if isinstance(message, AIMessage):
+        if _is_foreign(message, reader):
+            return _shared_by_all(message)
+    elif is_list(message.content) and not reader.is_primarys:
+        blocks = [_taken(block, message, reader) for block in _blocks(message)]
+        return _changed(message, {"content": _without_markers(blocks, markers)})
+    if not is_list(message.content):
+        return {}
+    return _changed(message, {"content": _without_markers(_blocks(message), markers)})
+
+
+# What AI wrote.
 
 
 def _says_nothing(message: BaseMessage) -> bool:
@@ -77,21 +123,31 @@ def _says_nothing(message: BaseMessage) -> bool:
     )
 
 
-def _is_foreign(message: AIMessage, reader: str) -> bool:
+def _is_foreign(message: AIMessage, reader: Reader) -> bool:
     writer = message.response_metadata.get("model_provider")
     if isinstance(writer, str):
-        return family_of(writer) != reader
-    if reader not in KNOWN:
+        return not reader.may_read(writer, _author_of(message))
+    if not is_list(message.content):
+        return False
+    families = {reader.family, family_of(reader.format)}
+    if reader.is_primarys and KNOWN.isdisjoint(families):
         return False
     types = (block.get("type") for block in _dicts(_blocks(message)))
-    return any(reader not in BLOCK_WRITERS.get(str(kind), {reader}) for kind in types)
+    return any(families.isdisjoint(BLOCK_WRITERS.get(str(kind), families)) for kind in types)
+
+
+def _author_of(message: AIMessage) -> str | None:
+    """Name the target that gave an answer, if a chain of ours asked it."""
+    described = message.response_metadata.get(KEY)
+    attempts = described.get("attempts") if is_block(described) else None
+    return str(attempts[-1].get("target")) if attempts else None
 
 
 def _shared_by_all(message: AIMessage) -> dict[str, Any]:
     """Return what has to change for only text and tool calls to remain."""
     fields: dict[str, Any] = {}
     text: Any = message.content
-    if _has_blocks(message) and not all(map(_is_plain_text, _blocks(message))):
+    if is_list(text) and not all(map(_is_plain_text, _blocks(message))):
         text = "".join(map(_text_of, _blocks(message)))
         fields["tool_calls"] = [*message.tool_calls, *_calls_only_in_blocks(message)]
         fields["response_metadata"] = _without(message.response_metadata, "output_version")
@@ -110,13 +166,13 @@ def _without(entries: Mapping[str, Any], *names: str) -> dict[str, Any]:
     return {name: value for name, value in entries.items() if name not in names}
 
 
-def _is_plain_text(block: str | dict[str, Any]) -> bool:
+def _is_plain_text(block: Block) -> bool:
     return isinstance(block, str) or (
         block.get("type") == "text" and block.keys() == {"type", "text"}
     )
 
 
-def _text_of(block: str | dict[str, Any]) -> str:
+def _text_of(block: Block) -> str:
     if isinstance(block, str):
         return block
     return str(block.get(_TEXT_IN.get(str(block.get("type")), "")) or "")
@@ -134,9 +190,114 @@ def _calls_only_in_blocks(message: AIMessage) -> list[dict[str, Any]]:
     ]
 
 
-def _without_markers(
-    content: list[str | dict[str, Any]], markers: frozenset[str]
-) -> list[str | dict[str, Any]]:
+# What users and tools send.
+
+
+def _taken(block: Block, message: BaseMessage, reader: Reader) -> Block:
+    taken = block if isinstance(block, str) else _as_taken(block, message, reader)
+    if taken is None:
+        reason = _refusal(cast("dict[str, Any]", block), message)
+        raise ModelInvalidRequestError(f"This request cannot be sent to {reader.family}: {reason}")
+    return taken
+
+
+def _as_taken(
+    block: dict[str, Any], message: BaseMessage, reader: Reader
+) -> dict[str, Any] | None:
+    """Return a block as a reader's format takes it, the same one where it does, or None."""
+    if block.keys() <= MARKERS.keys() or _is_taken(block, message, reader):
+        return block
+    standard = _standard(block) or block
+    if standard is not block and _is_taken(standard, message, reader):
+        return standard
+    text = _plain_text(standard)
+    return None if text is None else {"type": "text", "text": text}
+
+
+def _is_taken(block: dict[str, Any], message: BaseMessage, reader: Reader) -> bool:
+    kind = kind_of(block)
+    if kind == "text":
+        return True
+    if isinstance(message, SystemMessage) or (
+        isinstance(message, ToolMessage) and reader.format not in MEDIA_IN_RESULTS
+    ):
+        return False
+    return kind in TAKEN_BY_ALL or reader.format in TAKEN_BY.get(kind, ())
+
+
+def kind_of(block: dict[str, Any]) -> str:
+    """Name a block's kind as `TAKEN_BY` does: its type, where its data are, whose form it is."""
+    kind = block.get("type")
+    if not isinstance(kind, str):
+        return f"{next(iter(block))} (Bedrock)" if len(block) == 1 else ""
+    how, source, file = (block.get(name) for name in ("source_type", "source", "file"))
+    places = [place for place in (block, source, file) if is_block(place)]
+    if how == "id" or any(_FILE_IDS & place.keys() for place in places):
+        detail = "id"
+    elif kind == "image":
+        detail = "(Anthropic)" if is_block(source) else ""
+    elif kind == "file" and is_block(file):
+        detail = "(OpenAI)"
+    elif kind in _PLACED:
+        detail = "url" if "url" in block else how or "base64"
+    else:
+        detail = f"({_OWNERS[kind]})" if kind in _OWNERS else ""
+    return f"{kind} {detail}".rstrip()
+
+
+def _standard(block: dict[str, Any]) -> dict[str, Any] | None:
+    """Translate a block that one provider alone takes into LangChain's standard block."""
+    kind = kind_of(block)
+    if kind.endswith(" id"):
+        return None  # what it names is not here
+    rewrite = _REWRITES.get(kind)
+    try:
+        (standard,) = HumanMessage([rewrite(block) if rewrite else block]).content_blocks
+    except (AttributeError, LookupError, TypeError, ValueError):
+        return None  # not well formed
+    # Its id is new each time, and no cache would know the request again.
+    return None if standard["type"] == "non_standard" else _without(dict(standard), "id")
+
+
+def _from_media(block: dict[str, Any]) -> dict[str, Any]:
+    kind = block["mime_type"].partition("/")[0]
+    kind = kind if kind in {"audio", "image", "video"} else "file"
+    return {"type": kind, "base64": block["data"], "mime_type": block["mime_type"]}
+
+
+def _from_input_file(block: dict[str, Any]) -> dict[str, Any]:
+    if "file_url" in block:
+        return {"type": "file", "url": block["file_url"]}
+    return {"type": "file", "file": _without(block, "type")}
+
+
+def _plain_text(block: dict[str, Any]) -> str | None:
+    """Return a block's text where it has nothing else."""
+    kind = kind_of(block)
+    lines: list[Any] = []
+    if kind == "text-plain":
+        lines = [(block.get("extras") or block).get("title"), block.get("text")]
+    elif kind == "search_result (Anthropic)" and is_list(block.get("content")):
+        parts = [part.get("text") for part in block["content"] if is_block(part)]
+        lines = [block.get("title"), block.get("source"), *parts]
+    elif kind == "guardContent (Bedrock)" and is_block(block["guardContent"].get("text")):
+        lines = [block["guardContent"]["text"].get("text")]
+    texts = [line for line in lines if isinstance(line, str) and line]
+    return "\n".join(texts) if texts else None
+
+
+def _refusal(block: dict[str, Any], message: BaseMessage) -> str:
+    kind, _, detail = kind_of(block).partition(" ")
+    shown = f"a block of type {kind!r}" if kind.replace("-", "_").isidentifier() else "a block"
+    if detail == "id":
+        return f"{shown} names a file that another provider keeps"
+    if detail.startswith("("):
+        return f"{shown} is {detail[1:-1]}'s own"
+    where = {"system": " in a system message", "tool": " in a tool's result"}
+    return f"{shown}{where.get(message.type, '')} is not known to be taken"
+
+
+def _without_markers(content: list[Block], markers: frozenset[str]) -> list[Block]:
     cleaned = [
         block if isinstance(block, str) else without_markers(block, markers) for block in content
     ]
@@ -144,74 +305,114 @@ def _without_markers(
     return [new for new, old in zip(cleaned, content, strict=True) if new or new is old]
 
 
-def _new_ids(messages: Iterable[BaseMessage], reader: str) -> dict[str, str]:
-    """Map the ids of calls that the reader did not make and would refuse."""
-    rule = TOOL_CALL_IDS.get(reader)
-    if rule is None:
-        return {}
-    pattern, length = rule
-    return {
-        old: hashlib.sha256(old.encode()).hexdigest()[:length]
-        for message in messages
-        if isinstance(message, AIMessage)
-        and family_of(str(message.response_metadata.get("model_provider"))) != reader
-        for old in _call_ids(message)
-        if not pattern.fullmatch(old)
-    }
+# Tool-call ids: valid for the reader, and distinct over the whole history. Servers that number
+# the calls of each answer anew, and histories written by hand, repeat them.
+
+
+def _with_valid_ids(messages: list[BaseMessage], reader: Reader) -> list[BaseMessage]:
+    """Return messages with ids that the reader takes, the same list where they have them.
+
+    The first call keeps a valid id, and the results follow their calls in order.
+    """
+    family = family_of(reader.format)
+    if family not in TOOL_CALL_IDS:
+        return messages
+    pattern, length = TOOL_CALL_IDS[family]
+    counts: dict[str, int] = {}
+    results: dict[str, deque[str]] = {}  # the new ids of calls that have no result yet
+    renamed: list[BaseMessage] = []
+    changed = False
+    for message in messages:
+        if isinstance(message, AIMessage):
+            call_ids = _call_ids(message)
+            if not call_ids:
+                renamed.append(message)
+                continue
+            own = family_of(str(message.response_metadata.get("model_provider"))) == family
+            names: dict[str, list[str]] = {}
+            for call_id in call_ids:
+                number = counts[call_id] = counts.get(call_id, -1) + 1
+                valid = number == 0 and (own or pattern.fullmatch(call_id) is not None)
+                new_id = call_id if valid else _new_id(call_id, number, length)
+                names.setdefault(call_id, []).append(new_id)
+            results |= {call_id: deque(new_ids) for call_id, new_ids in names.items()}
+            changes = _calls_renamed(message, names)
+        else:
+            changes = _results_renamed(message, results)
+        changed = changed or bool(changes)
+        renamed.append(message.model_copy(update=changes) if changes else message)
+    return renamed if changed else messages
+
+
+def _new_id(call_id: str, number: int, length: int) -> str:
+    name = f"{call_id} {number}" if number else call_id
+    return hashlib.sha256(name.encode()).hexdigest()[:length]
 
 
 def _call_ids(message: AIMessage) -> list[str]:
-    listed_ids = [call.get("id") for call in (*message.tool_calls, *message.invalid_tool_calls)]
-    block_ids = [
-        block.get("id") for block in _dicts(_blocks(message)) if block.get("type") == "tool_use"
+    listed = [call["id"] for call in (*message.tool_calls, *message.invalid_tool_calls)]
+    in_blocks = [
+        block.get(_CALL_BLOCKS[block["type"]])
+        for block in _dicts(_blocks(message))
+        if block.get("type") in _CALL_BLOCKS
     ]
-    return [call_id for call_id in (*listed_ids, *block_ids) if call_id]
+    # A block of a call that is listed is the same call once more.
+    return [one for one in (*listed, *(one for one in in_blocks if one not in listed)) if one]
 
 
-def _with_ids(
-    message: BaseMessage, changes: Mapping[str, Any], ids: Mapping[str, str]
-) -> dict[str, Any]:
-    fields = {
-        name: _renamed(changes.get(name, getattr(message, name)), ids)
-        for name in _CALL_FIELDS & type(message).model_fields.keys()
+def _calls_renamed(message: AIMessage, names: Mapping[str, list[str]]) -> dict[str, Any]:
+    if all(new_ids == [call_id] for call_id, new_ids in names.items()):
+        return {}
+    listed = {call_id: deque(new_ids) for call_id, new_ids in names.items()}
+    in_blocks = {call_id: deque(new_ids) for call_id, new_ids in names.items()}
+    fields: dict[str, Any] = {
+        name: [{**call, "id": _next(listed, call["id"])} for call in getattr(message, name)]
+        for name in ("tool_calls", "invalid_tool_calls")
     }
+    return _changed(message, fields | {"content": _ids_renamed(message, _CALL_BLOCKS, in_blocks)})
+
+
+def _results_renamed(message: BaseMessage, results: dict[str, deque[str]]) -> dict[str, Any]:
+    fields: dict[str, Any] = {}
     if isinstance(message, ToolMessage):
-        fields["tool_call_id"] = ids.get(message.tool_call_id, message.tool_call_id)
-    return _changed(message, fields, changes)
+        fields["tool_call_id"] = new_id = _next(results, message.tool_call_id)
+        results = {message.tool_call_id: deque([new_id])}  # a block of it is the same result
+    return _changed(message, fields | {"content": _ids_renamed(message, _RESULT_BLOCKS, results)})
 
 
-def _renamed(value: Any, ids: Mapping[str, str]) -> Any:
-    return [_block_renamed(part, ids) for part in value] if is_list(value) else value
+def _ids_renamed(
+    message: BaseMessage, fields: Mapping[str, str], names: dict[str, deque[str]]
+) -> Any:
+    if not is_list(message.content):
+        return message.content
+    blocks: list[Any] = []
+    for block in _blocks(message):
+        field = None if isinstance(block, str) else fields.get(str(block.get("type")))
+        blocks.append(
+            block
+            if field is None or isinstance(block, str) or field not in block
+            else {**block, field: _next(names, block[field])}
+        )
+    return blocks
 
 
-def _block_renamed(block: Any, ids: Mapping[str, str]) -> Any:
-    if not is_block(block):
-        return block
-    old_ids = {name: str(block[name]) for name in _ID_KEYS & block.keys()}
-    return block | {name: ids[old] for name, old in old_ids.items() if old in ids}
+def _next(names: dict[str, deque[str]], call_id: Any) -> Any:
+    new_ids = names.get(call_id)
+    if not new_ids:
+        return call_id
+    return new_ids.popleft() if len(new_ids) > 1 else new_ids[0]
 
 
-def _changed(
-    message: BaseMessage, fields: Mapping[str, Any], changes: Mapping[str, Any] | None = None
-) -> dict[str, Any]:
-    current = changes or {}
-    return {
-        name: value
-        for name, value in fields.items()
-        if value != current.get(name, getattr(message, name))
-    }
+def _changed(message: BaseMessage, fields: Mapping[str, Any]) -> dict[str, Any]:
+    return {name: value for name, value in fields.items() if value != getattr(message, name)}
 
 
-def _has_blocks(message: BaseMessage) -> bool:
-    return isinstance(message.content, list)
-
-
-def _blocks(message: BaseMessage) -> list[str | dict[str, Any]]:
-    content = cast("Content", message.content)
+def _blocks(message: BaseMessage) -> list[Block]:
+    content = cast("str | list[Block]", message.content)
     return content if isinstance(content, list) else []
 
 
-def _dicts(blocks: Iterable[str | dict[str, Any]]) -> Iterable[dict[str, Any]]:
+def _dicts(blocks: Iterable[Block]) -> Iterable[dict[str, Any]]:
     return (block for block in blocks if isinstance(block, dict))
 
 
@@ -219,5 +420,57 @@ def _dicts(blocks: Iterable[str | dict[str, Any]]) -> Iterable[dict[str, Any]]:
 _SHARED_KWARGS: Final = frozenset({"name"})
 _SERVER_IDS: Final = ("msg_", "resp_")  # OpenAI looks for what such an id names
 _TEXT_IN: Final = {"text": "text", "output_text": "text", "refusal": "refusal"}
-_CALL_FIELDS: Final = frozenset({"content", "invalid_tool_calls", "tool_calls"})
-_ID_KEYS: Final = frozenset({"call_id", "id", "tool_call_id", "tool_use_id"})
+_CALL_BLOCKS: Final = {"tool_use": "id", "function_call": "call_id", "tool_call": "id"}
+_RESULT_BLOCKS: Final = {"tool_result": "tool_use_id"}
+
+# Who takes which block of a user's as LangChain's integration for its format sends it. A block
+# that is not taken is translated into a standard one, or into text; else it is refused.
+TAKEN_BY_ALL: Final = frozenset({"text", "image", "image_url"})
+TAKEN_BY: Final[Mapping[str, frozenset[str]]] = {
+    # LangChain's standard blocks, of version 0 and 1; all know an image
+    "audio base64": only("google", "litellm", "openai"),
+    "audio url": only("google"),
+    "file base64": only("anthropic", "bedrock", "google", "litellm", "openai", RESPONSES),
+    "file text": only("anthropic"),
+    "file url": only("anthropic", "google", RESPONSES),
+    "text-plain": only("anthropic"),
+    "video base64": only("bedrock", "google"),
+    "video url": only("google"),
+    # a provider's own; one by an id is taken where the provider is the primary's
+    "document (Anthropic)": only("anthropic"),
+    "image (Anthropic)": only("anthropic"),
+    "search_result (Anthropic)": only("anthropic"),
+    "tool_result (Anthropic)": only("anthropic", "bedrock"),
+    "file (OpenAI)": only("litellm", "openai", RESPONSES),
+    "input_audio (OpenAI)": only("litellm", "openai"),
+    "input_file (OpenAI)": only(RESPONSES),
+    "input_image (OpenAI)": only(RESPONSES),
+    "input_text (OpenAI)": only(RESPONSES),
+    "media (Google)": only("google"),
+    "document (Bedrock)": only("bedrock"),
+    "guardContent (Bedrock)": only("bedrock"),
+    "image (Bedrock)": only("bedrock"),
+    "text (Bedrock)": only("bedrock"),
+    "video (Bedrock)": only("bedrock"),
+}
+# A tool's result is text to all others, and a system message to everybody.
+MEDIA_IN_RESULTS: Final = only("anthropic", "bedrock", "google", RESPONSES)
+# Whose form a block of a type is; Bedrock's have no type.
+_OWNERS: Final = {
+    **dict.fromkeys(("document", "search_result", "tool_result"), "Anthropic"),
+    **dict.fromkeys(("input_audio", "input_file", "input_image", "input_text"), "OpenAI"),
+    "media": "Google",
+}
+_PLACED: Final = frozenset({"audio", "file", "video"})
+_FILE_IDS: Final = frozenset({"file_id", "file_uri"})
+# What langchain-core's own translation does not know.
+_REWRITES: Final[Mapping[str, Callable[[dict[str, Any]], dict[str, Any]]]] = {
+    "file text": lambda block: {"type": "text-plain", "text": block["text"]},
+    "input_file (OpenAI)": _from_input_file,
+    "input_image (OpenAI)": lambda block: {
+        "type": "image_url",
+        "image_url": {"url": block["image_url"]},
+    },
+    "input_text (OpenAI)": lambda block: {"type": "text", "text": block["text"]},
+    "media (Google)": _from_media,
+}

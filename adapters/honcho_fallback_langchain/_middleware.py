@@ -17,6 +17,7 @@ from langchain.agents.middleware.types import (
     ModelResponse,
     PrivateStateAttr,
 )
+from langchain.agents.structured_output import ProviderStrategy, ToolStrategy
 from langchain.chat_models import init_chat_model
 from langchain_core.language_models import BaseChatModel
 from langchain_core.messages import AIMessage
@@ -28,6 +29,7 @@ from honcho_fallback import FallbackConfigError, FallbackPolicy, Turn
 from honcho_fallback_langchain._call import Call
 from honcho_fallback_langchain._callbacks import ambient_config
 from honcho_fallback_langchain._candidates import parameters_of
+from honcho_fallback_langchain._fit import SCHEMA, Question, require_fit
 from honcho_fallback_langchain._history import for_provider
 from honcho_fallback_langchain._metadata import attempt_metadata
 from honcho_fallback_langchain._options import (
@@ -36,7 +38,7 @@ from honcho_fallback_langchain._options import (
     for_this_call,
     policy_over,
 )
-from honcho_fallback_langchain._providers import settings_for, tools_for
+from honcho_fallback_langchain._providers import is_same_provider, settings_for, tools_for
 from honcho_fallback_langchain._sdk import in_time
 
 if TYPE_CHECKING:
@@ -45,7 +47,7 @@ if TYPE_CHECKING:
     from langchain_core.messages import BaseMessage
     from langgraph.runtime import Runtime
 
-    from honcho_fallback import Attempt, FallbackObserver
+    from honcho_fallback import Attempt, Target
 
 # Of the graph's state: how far down the chain a turn has gone, and from which primary.
 POSITION, PRIMARY = "honcho_fallback_position", "honcho_fallback_primary"
@@ -66,7 +68,7 @@ class AgentCall(Call[ModelRequest[Any]]):
         policy: Over the agent's model and the fallbacks.
         request: The agent's.
         handler: The agent's: asks the model of a request, in a thread or in a task.
-        observers: The observers of the call.
+        options: The middleware's.
     """
 
     __slots__ = ("began_at", "config", "handler", "request", "turn")
@@ -76,8 +78,9 @@ class AgentCall(Call[ModelRequest[Any]]):
         policy: FallbackPolicy,
         request: ModelRequest[Any],
         handler: Callable[[ModelRequest[Any]], Any],
-        observers: tuple[FallbackObserver, ...],
+        options: Options,
     ) -> None:
+        observers = options.observers
         policy, turn = for_this_call(ensure_config(), policy, observers)
         super().__init__(policy, observers)
         self.request = request
@@ -95,7 +98,9 @@ class AgentCall(Call[ModelRequest[Any]]):
         detached = ambient_config(observers)
         self.config = detached.config
         system = [request.system_message] if request.system_message else []
-        self.start(turn, detached, [*system, *request.messages] if policy.wants_content else None)
+        messages = [*system, *request.messages]
+        unfit = _unfit(policy, request, messages) if options.fit == "check" else None
+        self.start(turn, detached, messages if policy.wants_content else None, unfit)
 
     def request_for(self, attempt: Attempt, candidate: Any) -> ModelRequest[Any]:
         """Return the request as an attempt's provider takes it."""
@@ -115,14 +120,14 @@ class AgentCall(Call[ModelRequest[Any]]):
             changes["model"] = model
         if target.provider is not None:
             history = cast("list[BaseMessage]", request.messages)
-            messages = for_provider(history, target.provider)
+            messages = for_provider(history, target, self.policy.targets)
             if messages is not history:
                 changes["messages"] = messages
-            if target.provider != self.policy.targets[0].provider:
-                changes |= self._foreign(target.provider)
+            if not is_same_provider(target, self.policy.targets[0]):
+                changes |= self._foreign(target, target.provider)
         return request.override(**changes) if changes else request
 
-    def _foreign(self, provider: str) -> dict[str, Any]:
+    def _foreign(self, target: Target, provider: str) -> dict[str, Any]:
         # Settings, cache markers and the provider's own tools were made for the agent's model.
         request = self.request
         changes: dict[str, Any] = {
@@ -130,7 +135,8 @@ class AgentCall(Call[ModelRequest[Any]]):
             "tools": tools_for(provider, request.tools),
         }
         if request.system_message is not None:
-            (changes["system_message"],) = for_provider([request.system_message], provider)
+            system = for_provider([request.system_message], target, self.policy.targets)
+            (changes["system_message"],) = system
         return changes
 
     def send(self, request: ModelRequest[Any]) -> Any:
@@ -176,6 +182,9 @@ class FallbackMiddleware(AgentMiddleware[Any, Any, Any]):
     with ``reset="turn"`` a switch holds until the agent has answered (Hermes calls this
     turn-scoped restoration), over interrupts too. For one call its options may stand in the
     agent's config, as for a FallbackChatModel.
+
+    Who can take a request is judged by what this middleware sees of it: one that shortens the
+    history, such as ContextEditingMiddleware, goes before it, or ``fit="ask anyway"``.
 
     A ModelRetryMiddleware inside needs ``on_failure="error"``: what it turns into a message, as it
     does by default, is an answer.
@@ -251,7 +260,7 @@ class FallbackMiddleware(AgentMiddleware[Any, Any, Any]):
             FallbackExhausted: Nobody answered.
             Exception: The provider's own where no other model could help.
         """
-        call = AgentCall(self._policy_of(request.model), request, handler, self.options.observers)
+        call = AgentCall(self._policy_of(request.model), request, handler, self.options)
         answer = call.policy.call(in_time(call.ask), run=call.run)
         return call.with_position(answer)
 
@@ -270,7 +279,7 @@ class FallbackMiddleware(AgentMiddleware[Any, Any, Any]):
             FallbackExhausted: Nobody answered.
             Exception: The provider's own where no other model could help.
         """
-        call = AgentCall(self._policy_of(request.model), request, handler, self.options.observers)
+        call = AgentCall(self._policy_of(request.model), request, handler, self.options)
         return call.with_position(await call.policy.acall(call.aask, run=call.run))
 
     def _hold(self, options: Options, before: FallbackPolicy | None) -> None:
@@ -336,6 +345,20 @@ class _ToldTurnMiddleware(_TurnMiddleware):
     async def aafter_agent(self, state: Any, runtime: Runtime[Any]) -> dict[str, Any]:  # noqa: ARG002 # LangGraph looks for these names
         """Tell that the primary is back."""
         return self._ended(state)
+
+
+def _unfit(
+    policy: FallbackPolicy, request: ModelRequest[Any], messages: list[Any]
+) -> dict[int, str] | None:
+    needs: tuple[str, ...] = ()
+    if isinstance(request.response_format, ProviderStrategy):
+        needs = ("structured_output",)
+    elif isinstance(request.response_format, ToolStrategy):
+        needs = ("tool_calling",)
+    elif request.response_format is not None:  # the agent takes the way that a model has
+        needs = (SCHEMA,)
+    kwargs = {**request.model_settings, "tools": request.tools}
+    return require_fit(policy, Question(messages, needs), kwargs, models=False)
 
 
 def _kind_for(options: dict[str, Any]) -> type[FallbackMiddleware]:

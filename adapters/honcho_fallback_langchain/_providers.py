@@ -1,40 +1,104 @@
-"""Who is asked, and what of a request's settings, tools and blocks may go there."""
+"""Who is asked, and what of a request's settings, tools and blocks may go there.
+
+Sources of the tables at the end are the providers' API references, their refusals as public issues
+quote them, and the converters of LangChain's integrations. A provider is named by its family: one
+name for each message format.
+"""
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, TypeGuard
+import re
+from typing import TYPE_CHECKING, Any, Final, NamedTuple, TypeGuard
 
 from langchain_core.language_models import BaseChatModel
-from langchain_core.runnables.base import RunnableBindingBase
 
-from honcho_fallback_langchain._provider_tables import (
-    FAMILIES,
-    HEADER_SETTINGS,
-    HEADERS,
-    KNOWN,
-    MARKED_INSIDE,
-    MARKERS,
-    SETTINGS,
-)
+from honcho_fallback_langchain._candidates import chat_model_of
+from honcho_fallback_langchain._sdk import integration_of
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Mapping, Sequence
+
+    from honcho_fallback import Target
+
+
+class Reader(NamedTuple):
+    """Say who reads a history.
+
+    Args:
+        family: The provider's name in the tables.
+        format: The message format that its integration writes: a family too, or
+            ``"openai-responses"``.
+        is_primarys: Whether the caller wrote for this provider: it is the primary's.
+        target: What is asked, or None where only a provider is known.
+        chain: The targets of the call, the primary first.
+    """
+
+    family: str
+    format: str
+    is_primarys: bool = False
+    target: Target | None = None
+    chain: Sequence[Target] = ()
+
+    @classmethod
+    def of(cls, to: Target | str, chain: Sequence[Target] = ()) -> Reader:
+        """Describe a target of a chain, or a provider by its name."""
+        if isinstance(to, str):
+            family = family_of(to)
+            return cls(family, to if to == RESPONSES else family)
+        family = family_of(to.provider or "")
+        return cls(family, _format_of(to) or family, is_same_provider(to, chain[0]), to, chain)
+
+    def may_read(self, writer: str, author: str | None) -> bool:
+        """Tell whether an answer may come back whole.
+
+        Args:
+            writer: The provider that the answer itself names, or rather its message format.
+            author: The name of the target that gave it, or None where no chain did.
+        """
+        family = family_of(writer)
+        if family != self.family and family != family_of(self.format):
+            return False
+        if self.target is None or family not in BOUND_TO_ACCOUNTS:
+            return True
+        for target in self.chain:
+            if target.name == author or author is None:  # then it counts as the primary's
+                return _account_of(target) == _account_of(self.target)
+        return family == self.family
+
+
+def _format_of(target: Target) -> str | None:
+    model: Any = chat_model_of(target.client)
+    integration = integration_of(model)
+    if integration is None or integration.writes != "openai":
+        return integration and integration.writes
+    responses = (
+        getattr(model, "use_responses_api", None) is True
+        or getattr(model, "output_version", None) == "responses/v1"
+    )
+    return RESPONSES if responses else "openai"
+
+
+def _account_of(target: Target) -> tuple[str, str | None]:
+    return family_of(target.provider or ""), target.endpoint
+
+
+def is_same_provider(one: Target, other: Target) -> bool:
+    """Tell whether two targets ask one provider.
+
+    A chat model that does not say whom it asks is named after its class in traces; two of a class
+    may ask different providers.
+    """
+    if one is other:
+        return True
+    model = chat_model_of(one.client)
+    named = model is None or type(model)._get_ls_params is not BaseChatModel._get_ls_params  # noqa: SLF001 # pyright: ignore[reportPrivateUsage] # what every integration overrides
+    return named and one.provider == other.provider
 
 
 def family_of(provider: str) -> str:
     """Return the name under which the tables know a provider: one for each message format."""
     name = provider.lower()
     return FAMILIES.get(name, name)
-
-
-def provider_of(model: Any) -> str | None:
-    """Name the provider that a chat model asks, as LangChain's traces name it."""
-    while isinstance(model, RunnableBindingBase):
-        model = model.bound  # pyright: ignore[reportUnknownMemberType, reportUnknownVariableType]  # Runnable[Any, Any]
-    if not isinstance(model, BaseChatModel):
-        return None
-    # Public in all but name: LangChain asks integrations to override it.
-    return model._get_ls_params().get("ls_provider")  # noqa: SLF001  # pyright: ignore[reportPrivateUsage]
 
 
 def settings_for(provider: str, settings: Mapping[str, Any]) -> dict[str, Any]:
@@ -69,9 +133,7 @@ def tools_for(provider: str, tools: list[Any]) -> list[Any]:
 
 
 def markers_unknown_to(family: str) -> frozenset[str]:
-    """Name the markers that a provider refuses; none for a provider that is not known here."""
-    if family not in KNOWN:
-        return frozenset()
+    """Name the markers that a provider is not known to take."""
     return frozenset(name for name, families in MARKERS.items() if family not in families)
 
 
@@ -126,3 +188,164 @@ def _headers_for(family: str, headers: Any) -> Any:
             if str(name).lower().startswith(start)
         )
     }
+
+
+# The tables.
+
+_NOBODY: Final[frozenset[str]] = frozenset()
+
+
+def only(*families: str) -> frozenset[str]:
+    """Name those that take something."""
+    return frozenset(families)
+
+
+# One API under several names: traces, messages and integrations do not agree.
+FAMILIES: Final = {
+    "amazon_bedrock": "bedrock",
+    "anthropic-bedrock": "anthropic",
+    "aws": "bedrock",
+    "azure": "openai",
+    "azure_openai": "openai",
+    "bedrock_converse": "bedrock",
+    "google_genai": "google",
+    "google_vertexai": "google",
+    "lmstudio": "openai",
+    "mistral": "mistralai",
+    "nous": "openai",
+    "openai-codex": "openai",
+    "openai-responses": "openai",
+    "openai_compatible": "openai",
+    "vertexai": "google",
+}
+# Beside "openai", because it takes other blocks.
+RESPONSES: Final = "openai-responses"
+# What they write beside text can be read by the account that it was written for, and nobody else.
+# Anthropic's signatures hold on every platform that serves its models.
+BOUND_TO_ACCOUNTS: Final = frozenset({"openai"})
+
+# What a tool-call id must look like, and how long ours are. OpenAI's chat API takes 40 characters
+# (Responses 64); Anthropic, Bedrock and Mistral name their pattern when they refuse one.
+TOOL_CALL_IDS: Final[Mapping[str, tuple[re.Pattern[str], int]]] = {
+    "anthropic": (re.compile(r"[a-zA-Z0-9_-]+"), 32),
+    "bedrock": (re.compile(r"[a-zA-Z0-9_-]{1,64}"), 32),
+    "mistralai": (re.compile(r"[a-zA-Z0-9]{9}"), 9),
+    "openai": (re.compile(r".{1,40}", re.DOTALL), 32),
+}
+
+# Who writes blocks of a type, for messages that do not say who wrote them.
+BLOCK_WRITERS: Final[Mapping[str, frozenset[str]]] = {
+    **dict.fromkeys(
+        (
+            "bash_code_execution_tool_result",
+            "code_execution_tool_result",
+            "mcp_tool_result",
+            "mcp_tool_use",
+            "redacted_thinking",
+            "server_tool_use",
+            "text_editor_code_execution_tool_result",
+            "tool_search_tool_result",
+            "web_fetch_tool_result",
+            "web_search_tool_result",
+        ),
+        only("anthropic"),
+    ),
+    **dict.fromkeys(
+        (
+            "apply_patch_call",
+            "code_interpreter_call",
+            "compaction",
+            "computer_call",
+            "custom_tool_call",
+            "file_search_call",
+            "function_call",
+            "image_generation_call",
+            "mcp_approval_request",
+            "mcp_call",
+            "mcp_list_tools",
+            "output_text",
+            "refusal",
+            "tool_search_call",
+            "web_search_call",
+        ),
+        only("openai"),
+    ),
+    "code_execution_result": only("google"),
+    "executable_code": only("google"),
+    "reasoning_content": only("bedrock"),
+    "thinking": only("anthropic", "google", "mistralai"),
+    "tool_use": only("anthropic", "bedrock"),
+}
+
+# Keys inside content blocks and tools, and where else than in the block they are found.
+MARKERS: Final[Mapping[str, frozenset[str]]] = {
+    "cachePoint": only("bedrock"),
+    "cache_control": only("anthropic", "bedrock", "litellm", "openrouter"),
+    "prompt_cache_breakpoint": only("openai"),
+}
+MARKED_INSIDE: Final = frozenset({"content", "extras", "metadata"})
+
+SETTINGS: Final[Mapping[str, frozenset[str]]] = {
+    # whose account it is
+    **dict.fromkeys(("api_base", "api_key", "base_url", "organization", "project"), _NOBODY),
+    **dict.fromkeys(("extra_body", "extra_query", "user_profile_id"), _NOBODY),
+    # what a provider keeps: caches, files, earlier answers
+    "cache_control": only("anthropic"),
+    "cached_content": only("google"),
+    "container": only("anthropic"),
+    "conversation": only("openai"),
+    "previous_response_id": only("openai"),
+    "prompt_cache_key": only("fireworks", "openai"),
+    "prompt_cache_retention": only("openai"),
+    "store": only("openai"),
+    # how it thinks
+    "effort": only("anthropic"),
+    "include_thoughts": only("google"),
+    "output_config": only("anthropic"),
+    "reasoning": only("openai", "openrouter"),
+    "reasoning_effort": only("anthropic", "google", "groq", "litellm", "openai", "xai"),
+    "reasoning_format": only("groq"),
+    "thinking": only("anthropic", "litellm"),
+    "thinking_budget": only("google"),
+    "thinking_level": only("google"),
+    # how it serves
+    "background": only("openai"),
+    "betas": only("anthropic"),
+    "context_management": only("anthropic", "openai"),
+    "inference_geo": only("anthropic"),
+    "mcp_servers": only("anthropic"),
+    "safety_identifier": only("openai"),
+    "service_tier": only("anthropic", "groq", "openai"),
+    "truncation": only("openai"),
+    # how it answers
+    "audio": only("openai"),
+    "generation_config": only("google"),
+    "include": only("openai"),
+    "logit_bias": only("fireworks", "litellm", "openai"),
+    "modalities": only("openai", "openrouter"),
+    "prediction": only("openai"),
+    "response_mime_type": only("google"),
+    "response_modalities": only("google"),
+    "safe_prompt": only("mistralai"),
+    "safety_settings": only("google"),
+    "search_parameters": only("xai"),
+    "top_k": only("anthropic", "bedrock", "cohere", "fireworks", "google", "litellm", "ollama"),
+    "verbosity": only("openai"),
+    "web_search_options": only("openai", "perplexity"),
+}
+
+# By the start of their names.
+HEADERS: Final[Mapping[str, frozenset[str]]] = {
+    **dict.fromkeys(("api-key", "authorization", "cookie", "x-api-key", "x-auth"), _NOBODY),
+    "anthropic-": only("anthropic"),
+    "openai-": only("openai"),
+    "x-amz": only("bedrock"),
+    "x-amzn": only("bedrock"),
+    "x-goog": _NOBODY,  # keys and billing projects
+    "x-session-affinity": only("fireworks"),
+}
+HEADER_SETTINGS: Final = frozenset({"default_headers", "extra_headers", "headers"})
+# Of others nothing is known, and the tables do not speak for them.
+KNOWN: Final = frozenset[str]().union(
+    *BLOCK_WRITERS.values(), *MARKERS.values(), *SETTINGS.values()
+)

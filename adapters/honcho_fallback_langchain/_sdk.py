@@ -45,11 +45,14 @@ class Integration(NamedTuple):
         with_key: Returns a model that asks with another key, or None where that is not known.
         sync_clients: The fields of the clients that a thread asks by. In a task an attempt is
             interrupted; those clients keep their own timeouts.
+        writes: The message format of its answers, by the name that they carry as
+            ``model_provider``; models of others that are built on it write it, too.
     """
 
     without_retries: Callable[[Any], Any]
     with_key: Callable[[Any, str], Any] | None = None
     sync_clients: tuple[str, ...] = ()
+    writes: str | None = None
 
 
 def integration_of(model: Any) -> Integration | None:
@@ -464,19 +467,24 @@ INTEGRATIONS: Final[Mapping[tuple[str, str], Integration]] = {
         _lazy_clients("_client", "_async_client"),
         _key_in("anthropic_api_key", "_client", "_async_client"),
         ("_client",),
+        writes="anthropic",
     ),
-    ("langchain_google_genai", "ChatGoogleGenerativeAI"): Integration(_counted_attempts),
+    ("langchain_google_genai", "ChatGoogleGenerativeAI"): Integration(
+        _counted_attempts, writes="google"
+    ),
     ("langchain_groq", "ChatGroq"): Integration(
         _field_clients("client", "async_client"),
         _key_in("groq_api_key", "client", "async_client"),
         ("client",),
+        writes="groq",
     ),
-    ("langchain_litellm", "ChatLiteLLM"): Integration(_litellm),
-    ("langchain_litellm", "ChatLiteLLMRouter"): Integration(_untouched),
-    ("langchain_mistralai", "ChatMistralAI"): Integration(_counted_attempts),
+    ("langchain_litellm", "ChatLiteLLM"): Integration(_litellm, writes="litellm"),
+    ("langchain_litellm", "ChatLiteLLMRouter"): Integration(_untouched, writes="litellm"),
+    ("langchain_mistralai", "ChatMistralAI"): Integration(_counted_attempts, writes="mistralai"),
     ("langchain_openai", "BaseChatOpenAI"): Integration(
         _field_clients("client", "async_client", "root_client", "root_async_client"),
         _key_in("openai_api_key", "client", "async_client", "root_client", "root_async_client"),
         ("client", "root_client"),
+        writes="openai",
     ),
 }

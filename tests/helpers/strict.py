@@ -76,6 +76,7 @@ class AnthropicRules(Rules):
         "user": {
             "document": ("source", "title", "context", "citations"),
             "image": ("source",),
+            "search_result": ("source", "title", "content", "citations"),
             "text": ("text", "citations"),
             "tool_result": ("tool_use_id", "content", "is_error"),
         },
@@ -171,6 +172,29 @@ class AnthropicRules(Rules):
             if len(set(open_calls)) != len(open_calls):
                 faults.append(f"messages.{at}: tool_use ids must be unique")
         return [*faults, *(f"tool_use {name} without a tool_result" for name in open_calls)]
+
+
+class GeminiRules(Rules):
+    """The generateContent API, in the names of its SDK."""
+
+    knows = _words("contents")
+    remembered = frozenset({"thought_signature"})
+    data: ClassVar[frozenset[str]] = _words(
+        "file_data function_call function_response inline_data text"
+    )
+
+    def _faults(self, body: Json) -> list[str]:
+        faults = []
+        for at, content in enumerate(body["contents"]):
+            if not content.get("parts"):
+                faults.append(f"contents[{at}]: parts must not be empty")
+            for place, part in enumerate(content.get("parts") or []):
+                if len(part) != 1 or not part.keys() <= self.data:
+                    names = sorted(part)
+                    faults.append(f"contents[{at}].parts[{place}]: {names} is no part")
+                if "inline_data" in part and not part["inline_data"].get("mime_type"):
+                    faults.append(f"contents[{at}].parts[{place}]: mime_type required")
+        return faults
 
 
 def _values(message: Json, kind: str, field: str) -> list[str]:

@@ -22,8 +22,8 @@ from langchain_core.messages import (
 from langchain_core.messages.tool import invalid_tool_call
 from langchain_core.tools import tool
 
+from honcho_fallback_langchain._candidates import identify
 from honcho_fallback_langchain._history import for_provider
-from honcho_fallback_langchain._providers import provider_of
 from tests.helpers.chat_models import claude, gpt
 from tests.helpers.provider import Reply
 from tests.helpers.strict import AnthropicRules, ChatRules, ResponsesRules
@@ -172,7 +172,7 @@ class Party:
 
     def sent(self, history: list[BaseMessage]) -> list[BaseMessage]:
         """Return what a candidate of a fallback would be sent."""
-        provider = provider_of(self.bound)
+        provider = identify(self.bound).provider
         assert provider is not None
         return for_provider(history, provider)
 

@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import re
 from copy import deepcopy
 from typing import Any
 
 import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
 from langchain_core.messages import AIMessage, BaseMessage, HumanMessage, ToolMessage
 from langchain_core.messages.tool import invalid_tool_call, tool_call
 
@@ -98,6 +101,83 @@ def test_blocks_and_invalid_calls_are_renamed_alike() -> None:
         fourth.invalid_tool_calls[0]["id"],
     }
     assert len(names) == 4
+
+
+def test_a_call_beside_listed_ones_has_an_id_too() -> None:
+    """A block of a call that is not listed is one more call, and a result in it follows."""
+    block = {"type": "tool_use", "id": "b", "name": "f", "input": {}}
+    message = AIMessage([block], tool_calls=[tool_call(name="f", args={}, id="a")])
+    answers = HumanMessage([{"type": "tool_result", "tool_use_id": "b", "content": "R."}])
+    sent: list[Any] = for_provider([message, result("a"), answers] * 2, "anthropic")
+    assert [one.tool_calls[0]["id"] for one in (sent[0], sent[3])] == [
+        one.tool_call_id for one in (sent[1], sent[4])
+    ]
+    assert [one.content[0]["id"] for one in (sent[0], sent[3])] == [
+        one.content[0]["tool_use_id"] for one in (sent[2], sent[5])
+    ]
+    assert len({sent[0].content[0]["id"], sent[3].content[0]["id"]}) == 2
+
+
+def test_a_result_and_its_block_are_one_result() -> None:
+    """Parallel calls under one id: a result that says its id twice takes one of theirs."""
+    told = [
+        ToolMessage([{"type": "tool_result", "tool_use_id": "a"}], tool_call_id="a")
+        for _ in range(2)
+    ]
+    sent: list[Any] = for_provider([calls("a", "a"), *told], "anthropic")
+    ids = [call["id"] for call in sent[0].tool_calls]
+    assert [one.tool_call_id for one in sent[1:]] == ids
+    assert [one.content[0]["tool_use_id"] for one in sent[1:]] == ids
+
+
+PATTERNS = {
+    "anthropic": r"[a-zA-Z0-9_-]+",
+    "amazon_bedrock": r"[a-zA-Z0-9_-]{1,64}",
+    "mistral": r"[a-zA-Z0-9]{9}",
+    "openai": r"(?s).{1,40}",
+}
+ROUNDS = st.lists(  # the ids of each answer's calls, and how many of these were not valid JSON
+    st.tuples(
+        st.lists(st.sampled_from(["a", "b", "a.b:0", "step00000", "x" * 70]), max_size=4),
+        st.integers(0, 4),
+    ),
+    max_size=5,
+)
+
+
+@settings(deadline=None)  # speed is not the point
+@given(ROUNDS, st.sampled_from(READERS))
+def test_ids_are_valid_and_distinct_in_every_history(
+    rounds: list[tuple[list[str], int]], reader: str
+) -> None:
+    """Across turns, with parallel and broken calls: each result keeps its call, once is enough."""
+    history: list[BaseMessage] = []
+    for ids, broken in rounds:
+        valid, invalid = ids[broken:], ids[:broken]
+        answer = calls(*valid)
+        answer.invalid_tool_calls = [
+            invalid_tool_call(name="f", args="{", id=one, error=None) for one in invalid
+        ]
+        results = [result(one, str(at)) for at, one in enumerate([*valid, *invalid])]
+        history += [HumanMessage("Q."), answer, *results]
+    before = deepcopy(history)
+
+    sent = for_provider(history, reader)
+
+    assert history == before
+    assert for_provider(sent, reader) is sent
+    answers = [one for one in sent if isinstance(one, AIMessage)]
+    ids_of = [
+        [call["id"] for call in (*one.tool_calls, *one.invalid_tool_calls)] for one in answers
+    ]
+    every = [one or "" for ids in ids_of for one in ids]
+    assert len({*every}) == len(every)
+    assert all(re.fullmatch(PATTERNS[reader], one) for one in every)
+    told = [one for one in sent if isinstance(one, ToolMessage)]
+    assert [one.tool_call_id for one in told] == every
+    assert [one.content for one in told] == [
+        one.content for one in history if isinstance(one, ToolMessage)
+    ]
 
 
 @pytest.mark.parametrize("reader", ["google_genai", "house"])

@@ -1,0 +1,156 @@
+"""Whose an answer of the history is, where providers share an integration or a class."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import pytest
+from langchain_anthropic import ChatAnthropic
+from langchain_core.messages import AIMessage, BaseMessage, HumanMessage, SystemMessage
+from langchain_openai import ChatOpenAI
+
+from honcho_fallback_langchain import FallbackChatModel
+from honcho_fallback_langchain._history import for_provider, unsendable
+from honcho_fallback_langchain._providers import is_same_provider
+from tests.helpers.chat_models import NOWHERE, ScriptedChat, claude, gpt
+from tests.helpers.provider import Reply
+from tests.helpers.strict import AnthropicRules, ResponsesRules
+from tests.helpers.wire import (
+    message_answer,
+    response_text,
+    responses_answer,
+    text_block,
+)
+
+if TYPE_CHECKING:
+    from langchain_core.language_models import LangSmithParams
+
+    from tests.helpers.provider import ProviderServer
+
+MARKED = {"type": "text", "text": "Be brief.", "cache_control": {"type": "ephemeral"}}
+REASONING = {"type": "reasoning", "id": "rs_1", "summary": [], "encrypted_content": "e"}
+CLOUD = "http://127.0.0.1:2"
+
+
+class Cloud(ChatOpenAI):
+    """Another provider's model, built on langchain-openai as several are."""
+
+    def _get_ls_params(self, stop: list[str] | None = None, **kwargs: Any) -> LangSmithParams:
+        return super()._get_ls_params(stop=stop, **kwargs) | {"ls_provider": "cloud"}
+
+
+class Mantle(ChatAnthropic):
+    """Anthropic's model at another provider."""
+
+    def _get_ls_params(self, stop: list[str] | None = None, **kwargs: Any) -> LangSmithParams:
+        return super()._get_ls_params(stop=stop, **kwargs) | {"ls_provider": "amazon_bedrock"}
+
+
+def cloud(**fields: Any) -> Cloud:
+    return Cloud(**{"model": "m", "api_key": "k", "base_url": CLOUD, **fields})
+
+
+def answer(writer: str = "openai", target: str | None = None) -> AIMessage:
+    """Return what a model said; its chain, if there was one, notes which target that was."""
+    described = {"fallback": {"attempts": [{"target": target}]}} if target else {}
+    metadata = {"model_provider": writer, **described}
+    return AIMessage([REASONING, {"type": "text", "text": "Hi."}], response_metadata=metadata)
+
+
+def kept(message: AIMessage, position: int, *candidates: Any) -> bool:
+    """Tell whether a candidate of a chain gets an answer whole."""
+    chain = FallbackChatModel(*candidates).policy.targets
+    (sent,) = for_provider([message], chain[position], chain)
+    assert sent is message or sent.content == "Hi."
+    return sent is message
+
+
+def test_signed_thinking_goes_back_to_a_primary_of_another_name(
+    providers: ProviderServer,
+) -> None:
+    """A provider that serves Anthropic's models reads what it wrote, and refuses nothing."""
+    provider = providers.new("anthropic", rules=AnthropicRules())
+    thinking = {"type": "thinking", "thinking": "Hm.", "signature": "signed"}
+    provider.reply(Reply(body=message_answer(thinking, text_block("Hi."))))
+    primary = Mantle(model="claude-sonnet-5", api_key="k", base_url=provider.url, max_tokens=9)
+    model = FallbackChatModel(primary, gpt())
+    said = model.invoke("Q.")
+    model.invoke([HumanMessage("Q."), said, HumanMessage("And?")])
+    assert provider.refused == []
+    assert provider.bodies[-1]["messages"][1]["content"][0] == thinking
+
+
+def test_reasoning_goes_back_to_a_primary_of_another_name(providers: ProviderServer) -> None:
+    """A provider that speaks OpenAI's protocol gets its encrypted reasoning back."""
+    provider = providers.new("openai", rules=ResponsesRules())
+    provider.reply(Reply(body=responses_answer(REASONING, response_text("Hi.", "msg_1"))))
+    model = FallbackChatModel(
+        cloud(base_url=provider.url, use_responses_api=True, output_version="responses/v1"),
+        claude(),
+    )
+    said = model.invoke("Q.")
+    model.invoke([HumanMessage("Q."), said, HumanMessage("And?")])
+    assert provider.refused == []
+    assert "encrypted_content" in str(provider.bodies[-1])
+
+
+def test_accounts_that_share_a_format_get_their_own_answers_alone() -> None:
+    """Encrypted reasoning of one is not sent to the other; the chain's note says whose it is."""
+    chain = gpt(model="a"), cloud(model="b")
+    of_openai, of_cloud = answer(target="openai/a"), answer(target="cloud/b")
+    assert [kept(of_openai, at, *chain) for at in (0, 1)] == [True, False]
+    assert [kept(of_cloud, at, *chain) for at in (0, 1)] == [False, True]
+    assert [kept(answer(), at, *chain) for at in (0, 1)] == [True, False]
+    assert [kept(answer(), at, *reversed(chain)) for at in (0, 1)] == [True, False]
+
+
+def test_one_provider_at_two_addresses_is_two_accounts() -> None:
+    """What a server of OpenAI's protocol keeps is not looked for on another one."""
+    chain = gpt(model="a", base_url=NOWHERE), gpt(model="b", base_url=CLOUD)
+    assert [kept(answer(target="openai/a"), at, *chain) for at in (0, 1)] == [True, False]
+    same = gpt(model="a"), gpt(model="b")
+    assert [kept(answer(target="openai/a"), at, *same) for at in (0, 1)] == [True, True]
+
+
+def test_an_answer_of_another_chain_is_its_providers() -> None:
+    """A target that this chain does not have: only who names itself so gets it whole."""
+    chain = claude(), gpt(model="a"), cloud(model="b")
+    message = answer(target="openai/elsewhere")
+    assert [kept(message, at, *chain) for at in (0, 1, 2)] == [False, True, False]
+
+
+def test_signatures_hold_wherever_the_model_is_served() -> None:
+    """Anthropic's signed thinking goes to whoever serves its models, and to nobody else."""
+    mantle = Mantle(model="b", api_key="k", base_url=CLOUD)
+    chain = claude(model="a"), mantle, gpt()
+    message = answer("anthropic", "anthropic/a")
+    assert [kept(message, at, *chain) for at in (0, 1, 2)] == [True, True, False]
+
+
+def chat(name: str = "m") -> ScriptedChat:
+    return ScriptedChat(model=name, script=[["Hi."]])
+
+
+@pytest.mark.parametrize("content", [[MARKED], [{"type": "of_the_future"}]], ids=str)
+def test_the_primary_gets_what_the_caller_wrote_for_it(content: Any) -> None:
+    """Its provider stands in no table, and nobody knows it better than the caller."""
+    chain = FallbackChatModel(chat("a"), chat("b")).policy.targets
+    history: list[BaseMessage] = [SystemMessage(content), answer("scripted")]
+    assert for_provider(history, chain[0], chain) is history
+    assert unsendable(history, chain[0], chain) is None
+
+
+def test_two_models_of_one_class_may_be_of_two_providers() -> None:
+    """A provider that is only a class's name is no provider: its fallback gets no marker."""
+    chain = FallbackChatModel(chat("a"), chat("b")).policy.targets
+    assert not is_same_provider(chain[1], chain[0])
+    (sent,) = for_provider([HumanMessage([MARKED])], chain[1], chain)
+    assert sent.content == [{"type": "text", "text": "Be brief."}]
+    assert unsendable([HumanMessage([{"type": "of_the_future"}])], chain[1], chain) == (
+        "a block of type 'of_the_future' is not known to be taken"
+    )
+
+    named = FallbackChatModel(cloud(model="a"), cloud(model="b")).policy.targets
+    assert is_same_provider(named[1], named[0])
+    history: list[BaseMessage] = [HumanMessage([MARKED, {"type": "of_the_future"}])]
+    assert for_provider(history, named[1], named) == history
