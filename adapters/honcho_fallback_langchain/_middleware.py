@@ -25,7 +25,7 @@ from langchain_core.language_models import BaseChatModel
 from langchain_core.messages import AIMessage, HumanMessage
 from langchain_core.runnables.config import ensure_config, set_config_context
 from langchain_core.runnables.utils import coro_with_context
-from langgraph.channels import UntrackedValue
+from langgraph.channels import UntrackedValue  # pyright: ignore[reportMissingTypeStubs] # the mark py.typed does not reach this folder
 from langgraph.types import Command
 
 from honcho_fallback import FallbackConfigError, FallbackPolicy, Turn
@@ -55,11 +55,15 @@ TURN, TURN_IN_RUN = "honcho_fallback_turn", "honcho_fallback_turn_in_run"
 _POLICIES = 32  # that one middleware keeps; agents with a model per run need a bound
 
 
+# No checkpoint keeps it, so it is gone when another run goes on.
+InRun = Annotated[bool, UntrackedValue, PrivateStateAttr]
+
+
 class FallbackState(AgentState[Any]):
     """Keep in the graph how far down the chain the turn has gone, and from which primary."""
 
     honcho_fallback_turn: NotRequired[Annotated[dict[str, Any], PrivateStateAttr]]
-    honcho_fallback_turn_in_run: NotRequired[Annotated[bool, UntrackedValue, PrivateStateAttr]]
+    honcho_fallback_turn_in_run: NotRequired[InRun]
 
 
 def same_turn(state: Mapping[str, Any], in_run: str) -> bool:
@@ -235,7 +239,7 @@ class FallbackMiddleware(AgentMiddleware[Any, Any, Any]):
         FallbackConfigError: There is no fallback, one is no chat model, or an option is wrong.
     """
 
-    state_schema = FallbackState
+    state_schema: type[Any] = FallbackState
 
     def __init__(
         self, *fallbacks: BaseChatModel | str, **options: Unpack[FallbackOptions]
@@ -262,7 +266,7 @@ class FallbackMiddleware(AgentMiddleware[Any, Any, Any]):
             FallbackConfigError: One is unknown, of the wrong type or out of range.
         """
         middleware = copy(self)
-        middleware._hold(self.options.updated(options), self._own)
+        middleware._hold(self.options.updated(options), self._own)  # noqa: SLF001 # its own class
         return middleware
 
     def turn(self) -> Turn:

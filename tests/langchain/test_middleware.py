@@ -24,8 +24,12 @@ from pydantic import BaseModel
 
 from honcho_fallback import FailureKind, FallbackConfigError, FallbackExhausted
 from honcho_fallback.testing import StatusError
-from honcho_fallback_langchain import FallbackChatModel, FallbackMiddleware
-from tests.helpers.agents import ROUNDS, agent, calls, last, run
+from honcho_fallback_langchain import (
+    FallbackChatModel,
+    FallbackMiddleware,
+    ToolLoopGuardMiddleware,
+)
+from tests.helpers.agents import ROUNDS, agent, calls, last, run, stream
 from tests.helpers.chat_models import USAGE, ScriptedChat, alive, chat, dead, look_up
 from tests.helpers.chat_runs import Runs
 from tests.helpers.observers import Listener
@@ -345,15 +349,40 @@ async def test_a_later_attempt_says_so_at_its_start(verb: str) -> None:
     assert "fallback_attempt" not in (backup.metadata or {})
 
 
-@pytest.mark.parametrize("asynchronous", [False, True])
-async def test_each_token_is_streamed_once(asynchronous: bool) -> None:
+@VERBS
+@pytest.mark.parametrize("reset", ["iteration", "turn"])
+@pytest.mark.parametrize("observed", [False, True])
+async def test_an_agents_updates_are_the_models_and_the_tools(
+    verb: str, reset: Any, observed: bool
+) -> None:
+    """With `stream_mode="updates"` a reader of each update's messages reads as ever.
+
+    LangGraph shows a private key that a node wrote in the node's update, beside the messages.
+    """
+
+    def shape(parts: list[Any]) -> list[Any]:
+        nodes = [node for part in parts for node in part.items()]
+        return [(name, [one.type for one in update["messages"]]) for name, update in nodes]
+
+    expected = shape(await stream(verb, agent(chat("m", *ROUNDS)), "updates"))
+    options: Any = {"reset": reset, "observers": [Listener()] if observed else []}
+    guard = ToolLoopGuardMiddleware()
+    for outer, inner in (([guard], []), ([], [guard]), ([], [])):
+        for primary, backup in ((dead(), chat("b", *ROUNDS)), (chat("m", *ROUNDS), alive())):
+            ours = FallbackMiddleware(backup, **options)
+            parts = await stream(verb, agent(primary, *outer, ours, *inner), "updates")
+            assert shape(parts) == expected
+            keys = {key for part in parts for update in part.values() for key in update}
+            switched = primary.model == "primary" and reset == "turn"
+            assert (keys == {"messages"}) == (not (outer or inner or switched))
+            assert all(key.startswith("honcho_fallback_") for key in keys - {"messages"})
+
+
+@VERBS
+async def test_each_token_is_streamed_once(verb: str) -> None:
     """With `stream_mode="messages"` the failed attempt says nothing, the other all once."""
     made = agent(dead(), FallbackMiddleware(chat("backup", ["from ", "backup"])))
-    given = {"messages": [("user", "hi")]}
-    if asynchronous:
-        parts = [part async for part in made.astream(given, stream_mode="messages")]
-    else:
-        parts = list(made.stream(given, stream_mode="messages"))
+    parts = await stream(verb, made, "messages")
     chunks = [message for message, _ in parts if isinstance(message, AIMessageChunk)]
     assert [chunk.text for chunk in chunks if chunk.text] == ["from ", "backup"]
     told = [metadata.get("fallback_attempt") for message, metadata in parts if message.text]

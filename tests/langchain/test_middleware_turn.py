@@ -17,7 +17,7 @@ from langgraph.types import Command, interrupt
 from honcho_fallback import FallbackConfigError, FallbackExhausted
 from honcho_fallback.testing import StatusError
 from honcho_fallback_langchain import FallbackMiddleware
-from honcho_fallback_langchain._middleware import TURN, TURN_IN_RUN
+from honcho_fallback_langchain._middleware import TURN, TURN_IN_RUN, FallbackState
 from tests.helpers.agents import ROUNDS, agent, calls, last, run
 from tests.helpers.chat_models import Asked, ScriptedChat, alive, chat, dead, look_up
 from tests.helpers.observers import Listener
@@ -192,17 +192,18 @@ async def test_a_subclass_may_have_turns(verb: str) -> None:
 
 
 def test_a_subclass_needs_a_place_for_its_turns() -> None:
-    """A state of its own without one is refused; derived from ours, or without turns, it is fine."""
+    """A state of its own without one is refused; derived from ours it is fine."""
 
     class Bare(FallbackMiddleware):
         state_schema = AgentState
 
-    class Own(FallbackMiddleware.state_schema):
+    class Own(FallbackState):
         mine: str
 
     class Derived(FallbackMiddleware):
         state_schema = Own
 
+    assert FallbackMiddleware.state_schema is FallbackState  # as the error calls it
     assert Bare(alive()).options.config.reset == "iteration"
     assert Derived(alive(), reset="turn").options.config.reset == "turn"
     with pytest.raises(FallbackConfigError, match="state_schema: that of Bare has no place"):
@@ -241,7 +242,7 @@ def summarized() -> SummarizationMiddleware:
     "beside", [BeforeModel(without_person), BeforeModel(as_a_person), summarized()]
 )
 async def test_messages_may_change_within_a_turn(verb: str, beside: Any) -> None:
-    """Who sums up, takes away or adds messages in a run begins no turn, nor does who resumes it."""
+    """Who sums up, takes away or adds messages begins no turn, and who resumes a run neither."""
     primary = dead()
     backup = chat("backup", ROUNDS[0], calls("ask_user", 7, what="sure?"), ROUNDS[1], "done")
     made = agent(
