@@ -18,15 +18,18 @@ from langchain.agents.middleware.types import ExtendedModelResponse, ModelReques
 from langchain.agents.structured_output import AutoStrategy, ProviderStrategy, ToolStrategy
 from langchain_core.language_models.fake_chat_models import FakeListChatModel
 from langchain_core.messages import AIMessage, AIMessageChunk
+from langchain_core.runnables import RunnableLambda
+from langchain_core.tools import tool
 from langgraph.errors import GraphBubbleUp, GraphInterrupt
 from langgraph.types import Command
 from pydantic import BaseModel
 
-from honcho_fallback import FailureKind, FallbackConfigError, FallbackExhausted
+from honcho_fallback import FailureKind, FallbackConfig, FallbackConfigError, FallbackExhausted
 from honcho_fallback.testing import StatusError
 from honcho_fallback_langchain import (
     FallbackChatModel,
     FallbackMiddleware,
+    FallbackRunnable,
     ToolLoopGuardMiddleware,
 )
 from tests.helpers.agents import ROUNDS, agent, calls, last, run, stream
@@ -387,6 +390,49 @@ async def test_each_token_is_streamed_once(verb: str) -> None:
     assert [chunk.text for chunk in chunks if chunk.text] == ["from ", "backup"]
     told = [metadata.get("fallback_attempt") for message, metadata in parts if message.text]
     assert told == [2, 2]
+
+
+@VERBS
+async def test_the_agents_name_is_that_of_its_calls(
+    verb: str, caplog: pytest.LogCaptureFixture
+) -> None:
+    """What `create_agent` was given stands in logs, records and the turn's end; a label wins."""
+    heard = Listener()
+    turns: dict[str, Any] = {"reset": "turn", "observers": [heard]}
+    plain = agent(dead(), FallbackMiddleware(alive(), **turns), name="greeter")
+    await run(verb, plain)
+    turn = {"configurable": {"fallback_config": FallbackConfig(reset="turn")}}
+    await run(verb, plain, config=turn)
+    model = FallbackChatModel(dead(), alive(), observers=[heard])
+    await run(verb, agent(model, name="greeter"))
+    iteration = {"configurable": {"fallback_config": FallbackConfig()}}
+    await run(verb, agent(model, name="greeter"), config=iteration)
+    assert {one.agent for one in (*heard.starts, *heard.records, *heard.restores)} == {"greeter"}
+    assert (len(heard.records), len(heard.restores)) == (4, 2)
+    assert caplog.text.count("agent=greeter ") == 4
+
+    heard.starts.clear()
+    labelled = FallbackMiddleware(alive(), agent="mine", **turns)
+    await run(verb, agent(dead(), labelled, name="greeter"))
+    await run(verb, agent(dead(), FallbackMiddleware(alive(), **turns)))
+    assert [start.agent for start in heard.starts] == ["mine", "unknown"]
+
+
+@VERBS
+async def test_a_chain_in_a_tool_has_the_agents_name(verb: str) -> None:
+    """Whatever is asked within an agent's run is asked by that agent."""
+    heard = Listener()
+    candidates = RunnableLambda(str.upper), RunnableLambda(str.lower)
+    chain: Any = FallbackRunnable(*candidates, observers=[heard])
+
+    @tool
+    def shout(word: str) -> str:
+        """Shout."""
+        return str(chain.invoke(word))
+
+    made = agent(chat("m", calls("shout", 1, word="hi"), "done"), tools=[shout], name="greeter")
+    await run(verb, made)
+    assert [start.agent for start in heard.starts] == ["greeter"]
 
 
 def test_a_copy_has_other_options() -> None:
