@@ -8,12 +8,7 @@ from functools import partial
 from typing import TYPE_CHECKING, Any
 
 import pytest
-from langchain.agents.middleware import (
-    AgentMiddleware,
-    ModelFallbackMiddleware,
-    ModelRetryMiddleware,
-    SummarizationMiddleware,
-)
+from langchain.agents.middleware import AgentMiddleware
 from langchain.agents.middleware.types import ExtendedModelResponse, ModelRequest, ModelResponse
 from langchain.agents.structured_output import AutoStrategy, ProviderStrategy, ToolStrategy
 from langchain_core.language_models.fake_chat_models import FakeListChatModel
@@ -169,47 +164,6 @@ async def test_a_bug_in_inner_middleware_comes_out(verb: str) -> None:
     with pytest.raises(IndexError):
         await run(verb, made)
     assert backup.asked == []
-
-
-@VERBS
-async def test_model_retry_inside(verb: str) -> None:
-    """A retry inside must raise its error: as a message, its default, it is an answer."""
-    primary, backup = dead(), alive()
-    quiet = ModelRetryMiddleware(max_retries=1, initial_delay=0, retry_on=(StatusError,))
-    answered = await run(verb, agent(primary, FallbackMiddleware(backup), quiet))
-    assert last(answered).text.startswith("Model call failed after 2 attempts")
-    assert backup.asked == []
-
-    loud = ModelRetryMiddleware(max_retries=1, initial_delay=0, on_failure="error")
-    answered = await run(verb, agent(primary, FallbackMiddleware(backup), loud))
-    assert last(answered).text == "from backup"
-    assert (len(primary.asked), len(backup.asked)) == (4, 1)
-
-
-@VERBS
-async def test_model_fallback_inside_and_outside(verb: str) -> None:
-    """LangChain's own takes part as any other middleware; each has its own models."""
-    primary, theirs, ours = dead(), alive("theirs"), alive("ours")
-    inside = agent(primary, FallbackMiddleware(ours), ModelFallbackMiddleware(theirs))
-    assert last(await run(verb, inside)).text == "from theirs"
-    assert ours.asked == []
-
-    outside = agent(primary, ModelFallbackMiddleware(theirs), FallbackMiddleware(ours))
-    assert last(await run(verb, outside)).text == "from ours"
-    assert len(theirs.asked) == 1
-
-
-@VERBS
-async def test_summarization_beside(verb: str) -> None:
-    """A summary is made by its own model, and the fallback gets the shortened history."""
-    primary, backup, writer = dead(), alive(), chat("writer", "in short")
-    shorten = SummarizationMiddleware(writer, trigger=("messages", 3), keep=("messages", 1))
-    made = agent(primary, FallbackMiddleware(backup), shorten)
-    history = [("user", "a"), ("assistant", "b"), ("user", "c"), ("user", "d")]
-    assert last(await run(verb, made, {"messages": history})).text == "from backup"
-    assert len(writer.asked) == 1
-    assert len(backup.asked[0].messages) == 2
-    assert backup.asked[0].messages == primary.asked[0].messages
 
 
 @VERBS
@@ -407,7 +361,8 @@ async def test_the_agents_name_is_that_of_its_calls(
     await run(verb, agent(model, name="greeter"))
     iteration = {"configurable": {"fallback_config": FallbackConfig()}}
     await run(verb, agent(model, name="greeter"), config=iteration)
-    assert {one.agent for one in (*heard.starts, *heard.records, *heard.restores)} == {"greeter"}
+    events: list[Any] = [*heard.starts, *heard.records, *heard.restores]
+    assert {event.agent for event in events} == {"greeter"}
     assert (len(heard.records), len(heard.restores)) == (4, 2)
     assert caplog.text.count("agent=greeter ") == 4
 

@@ -495,6 +495,21 @@ async def test_the_same_results_end_the_run_but_for_exempt_tools(verb: str, exem
     assert (reason(answered), busy.count) == ((None, 8) if exempt else ("identical_batches", 3))
 
 
+@VERBS
+async def test_a_tool_whose_result_is_the_answer_ends_the_run(verb: str) -> None:
+    """The model is not asked again, and the guard has nothing to add."""
+
+    @tool(return_direct=True)
+    def work(n: int) -> str:
+        """Work."""
+        return "the answer"
+
+    model = chat("m", both("work", "work"), "never")
+    answered = await run(verb, agent(model, ToolLoopGuardMiddleware(), tools=[work]))
+    assert [one.type for one in answered["messages"]] == ["human", "ai", "tool", "tool"]
+    assert len(model.asked) == 1
+
+
 class Instead(AgentMiddleware[Any, Any, Any]):
     """Give something else instead of making a call."""
 
