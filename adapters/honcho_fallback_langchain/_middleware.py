@@ -78,8 +78,8 @@ def same_turn(state: Mapping[str, Any], in_run: str) -> bool:
     for message in reversed(state.get("messages", ())):
         if isinstance(message, AIMessage):
             return True
-        if isinstance(message, HumanMessage) and "lc_source" not in message.additional_kwargs:
-            return False  # a summary, which has a source, stands for what was said before
+        if isinstance(message, HumanMessage):
+            return False
     return True
 
 

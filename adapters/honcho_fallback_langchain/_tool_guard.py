@@ -50,7 +50,6 @@ TOOL_LOOP, TOOL_LOOP_IN_RUN = "honcho_fallback_tool_loop", "honcho_fallback_tool
 FAILURE = "failure"
 TERMINAL = "failure_terminal"  # what an exception said and its text does not
 
-_NOTHING = ToolLoopState()
 _NOT_MADE = "This call was not made: the run was stopped."
 # No tool failed where a graph pauses, hands over or is cancelled.
 _NO_FAILURES = (langgraph.errors.GraphBubbleUp, concurrent.futures.CancelledError)
@@ -229,10 +228,8 @@ class _Round:
     def _with_counts(
         self, response: ModelResponse[Any]
     ) -> ModelResponse[Any] | ExtendedModelResponse[Any]:
-        state: Any = self.request.state
         counts = self.guard.state
-        known = counts == _NOTHING or state.get(TOOL_LOOP_IN_RUN)
-        if known and counts == ToolLoopState.from_dict(self.kept.get("counts")):
+        if counts == ToolLoopState.from_dict(self.kept.get("counts")):
             return response
         kept = {"counts": counts.to_dict(), "counted": self.counted}
         update = {TOOL_LOOP: kept, TOOL_LOOP_IN_RUN: True}

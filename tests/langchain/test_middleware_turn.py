@@ -8,11 +8,13 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 from langchain.agents.middleware import AgentMiddleware, AgentState, SummarizationMiddleware
+from langchain.agents.structured_output import ToolStrategy
 from langchain_core.messages import AIMessage, HumanMessage, RemoveMessage, ToolMessage
 from langchain_core.tools import tool
 from langgraph.checkpoint.memory import InMemorySaver
 from langgraph.graph.message import REMOVE_ALL_MESSAGES
 from langgraph.types import Command, interrupt
+from pydantic import BaseModel
 
 from honcho_fallback import FallbackConfigError, FallbackExhausted
 from honcho_fallback.testing import StatusError
@@ -191,6 +193,24 @@ async def test_a_subclass_may_have_turns(verb: str) -> None:
     assert (len(primary.asked), len(backup.asked)) == (1, 3)
 
 
+async def test_an_answer_in_a_schema_ends_a_turn() -> None:
+    """It may be a call of a tool, and is the end of the run all the same."""
+
+    class Sky(BaseModel):
+        """The sky."""
+
+        colour: str
+
+    heard, backup = Listener(), chat("backup", ROUNDS[0], calls("Sky", 2, colour="grey"))
+    middleware = FallbackMiddleware(backup, reset="turn", observers=[heard])
+    made = agent(
+        dead(), middleware, response_format=ToolStrategy(Sky), checkpointer=InMemorySaver()
+    )
+    answered = await run("invoke", made, config=thread("t"))
+    assert answered["structured_response"] == Sky(colour="grey")
+    assert (len(heard.restores), position(made)) == (1, 0)
+
+
 def test_a_subclass_needs_a_place_for_its_turns() -> None:
     """A state of its own without one is refused; derived from ours it is fine."""
 
@@ -228,8 +248,8 @@ def without_person(messages: list[BaseMessage]) -> list[Any]:
 
 
 def as_a_person(messages: list[BaseMessage]) -> list[Any]:
-    """Say something in a person's place after the first round of tools."""
-    return [HumanMessage("go on")] if messages[-1].type == "tool" and len(messages) == 3 else []
+    """Say something in a person's place after each round of the one tool."""
+    return [HumanMessage("go on")] if messages[-1].name == "look_up" else []
 
 
 def summarized() -> SummarizationMiddleware:

@@ -7,9 +7,15 @@ import concurrent.futures
 from typing import TYPE_CHECKING, Any
 
 import pytest
-from langchain.agents.middleware import AgentMiddleware, ToolCallLimitMiddleware
+from langchain.agents.middleware import AgentMiddleware, ToolCallLimitMiddleware, hook_config
 from langchain.agents.structured_output import ToolStrategy
-from langchain_core.messages import AIMessage, AIMessageChunk, HumanMessage, ToolMessage
+from langchain_core.messages import (
+    AIMessage,
+    AIMessageChunk,
+    HumanMessage,
+    RemoveMessage,
+    ToolMessage,
+)
 from langchain_core.messages.tool import tool_call_chunk
 from langchain_core.tools import ToolException, tool
 from langgraph.checkpoint.memory import InMemorySaver
@@ -634,6 +640,32 @@ async def test_a_turn_ends_with_what_a_person_says(verb: str) -> None:
     given = {"messages": [answered, HumanMessage("do something else")]}
     assert last(await run(verb, paused, given, thread())).text == "ok"
     assert counts(paused).iterations == 1
+
+
+class TakingBack(AgentMiddleware[Any, Any, Any]):
+    """Take an answer back, and have the model asked again, until it is the right one."""
+
+    @hook_config(can_jump_to=["model"])
+    def after_model(self, state: Any, runtime: Any) -> Any:
+        answer = state["messages"][-1]
+        if answer.text != "wrong":
+            return None
+        return {"messages": [RemoveMessage(answer.id)], "jump_to": "model"}
+
+
+@VERBS
+async def test_a_round_is_counted_once(verb: str) -> None:
+    """However often the model is asked after it."""
+    made = agent(
+        chat("m", *work(1), "wrong", "wrong", "ok"),
+        TakingBack(),
+        ToolLoopGuardMiddleware(),
+        tools=[raising(ValueError("odd")).made],
+        checkpointer=InMemorySaver(),
+    )
+    answered = await run(verb, made, config=thread())
+    assert (last(answered).text, nudges(answered)) == ("ok", [])
+    assert counts(made).varied == 1
 
 
 @VERBS
