@@ -1,11 +1,14 @@
 """Fallbacks for ``create_agent``, around each call of its model.
 
 An agent's middleware is shared by all its runs, so nothing of a run may stand on it: the turn's
-place in the chain lives in the graph's state, where a checkpoint keeps it over an interrupt.
+place in the chain lives in the graph's state, where a checkpoint keeps it over an interrupt. It
+goes there with the model's own update, because each hook of an agent or around its model is a node
+with updates that no reader of them expects.
 """
 
 from __future__ import annotations
 
+from copy import copy
 from dataclasses import replace
 from typing import TYPE_CHECKING, Annotated, Any, NotRequired, Self, Unpack, cast
 
@@ -20,9 +23,10 @@ from langchain.agents.middleware.types import (
 from langchain.agents.structured_output import ProviderStrategy, ToolStrategy
 from langchain.chat_models import init_chat_model
 from langchain_core.language_models import BaseChatModel
-from langchain_core.messages import AIMessage
+from langchain_core.messages import AIMessage, HumanMessage
 from langchain_core.runnables.config import ensure_config, set_config_context
 from langchain_core.runnables.utils import coro_with_context
+from langgraph.channels import UntrackedValue  # pyright: ignore[reportMissingTypeStubs] # the mark py.typed does not reach this folder
 from langgraph.types import Command
 
 from honcho_fallback import FallbackConfigError, FallbackPolicy, Turn
@@ -42,23 +46,43 @@ from honcho_fallback_langchain._providers import is_same_provider, settings_for,
 from honcho_fallback_langchain._sdk import in_time
 
 if TYPE_CHECKING:
-    from collections.abc import Awaitable, Callable
+    from collections.abc import Awaitable, Callable, Mapping
 
     from langchain_core.messages import BaseMessage
-    from langgraph.runtime import Runtime
 
     from honcho_fallback import Attempt, Target
 
-# Of the graph's state: how far down the chain a turn has gone, and from which primary.
-POSITION, PRIMARY = "honcho_fallback_position", "honcho_fallback_primary"
-_PRIMARIES = 32  # whose policies one middleware keeps; agents with a model per run need a bound
+# Of the graph's state: where the turn stands, and whether this very run has put it there.
+TURN, TURN_IN_RUN = "honcho_fallback_turn", "honcho_fallback_turn_in_run"
+_POLICIES = 32  # that one middleware keeps; agents with a model per run need a bound
+
+
+# No checkpoint keeps it, so it is gone when another run goes on.
+InRun = Annotated[bool, UntrackedValue, PrivateStateAttr]
 
 
 class FallbackState(AgentState[Any]):
     """Keep in the graph how far down the chain the turn has gone, and from which primary."""
 
-    honcho_fallback_position: NotRequired[Annotated[int, PrivateStateAttr]]
-    honcho_fallback_primary: NotRequired[Annotated[str, PrivateStateAttr]]
+    honcho_fallback_turn: NotRequired[Annotated[dict[str, Any], PrivateStateAttr]]
+    honcho_fallback_turn_in_run: NotRequired[InRun]
+
+
+def same_turn(state: Mapping[str, Any], in_run: str) -> bool:
+    """Tell whether a call of the model belongs to the turn that a graph's state is about.
+
+    All calls of one run do, whatever tools and middlewares say in it in a person's place. A later
+    run goes on with the turn, as after an interrupt, unless a person has said something that no
+    answer follows.
+    """
+    if state.get(in_run):
+        return True
+    for message in reversed(state.get("messages", ())):
+        if isinstance(message, AIMessage):
+            return True
+        if isinstance(message, HumanMessage):
+            return False
+    return True
 
 
 class AgentCall(Call[ModelRequest[Any]]):
@@ -71,7 +95,7 @@ class AgentCall(Call[ModelRequest[Any]]):
         options: The middleware's.
     """
 
-    __slots__ = ("began_at", "config", "handler", "request", "turn")
+    __slots__ = ("config", "handler", "position", "request", "turn")
 
     def __init__(
         self,
@@ -86,14 +110,12 @@ class AgentCall(Call[ModelRequest[Any]]):
         self.request = request
         self.handler = handler
         self.turn: Turn | None = None
-        self.began_at = 0
+        self.position = 0
         if policy.config.reset == "turn":
             graph_turn = policy.turn()
             turn = turn or Turn.current(graph_turn.owner)
             if turn is None:  # the graph keeps it
-                position = cast("int", request.state.get(POSITION, 0))
-                graph_turn.advance(min(position, len(policy.targets) - 1))
-                self.began_at = graph_turn.position
+                self._go_on(graph_turn)
                 self.turn = turn = graph_turn
         detached = ambient_config(observers)
         self.config = detached.config
@@ -101,6 +123,18 @@ class AgentCall(Call[ModelRequest[Any]]):
         messages = [*system, *request.messages]
         unfit = _unfit(policy, request, messages) if options.fit == "check" else None
         self.start(turn, detached, messages if policy.wants_content else None, unfit)
+
+    def _go_on(self, turn: Turn) -> None:
+        """Bring a turn to where the graph's stands; tell that the last is over if it never did."""
+        state: Any = self.request.state
+        kept = state.get(TURN) or {}
+        self.position = kept.get("position", 0)
+        if same_turn(state, TURN_IN_RUN):
+            turn.advance(min(self.position, len(self.policy.targets) - 1))
+        elif kept.get("primary") == self.policy.targets[0].name:
+            last_turn = self.policy.turn()
+            last_turn.advance(self.position)
+            last_turn.end()  # tells the observers
 
     def request_for(self, attempt: Attempt, candidate: Any) -> ModelRequest[Any]:
         """Return the request as an attempt's provider takes it."""
@@ -168,10 +202,24 @@ class AgentCall(Call[ModelRequest[Any]]):
         self, response: ModelResponse[Any]
     ) -> ModelResponse[Any] | ExtendedModelResponse[Any]:
         """Return the response, with the turn's position for the graph's state if it changed."""
-        if self.turn is None or self.turn.position == self.began_at:
+        turn = self.turn
+        if turn is None:
             return response
-        state_update = {POSITION: self.turn.position, PRIMARY: self.policy.targets[0].name}
-        return ExtendedModelResponse(response, Command(update=state_update))
+        if _is_final(response):
+            turn.end()
+        position = turn.position if turn.outcome == "open" else 0
+        known = not position or self.request.state.get(TURN_IN_RUN)
+        if position == self.position and known:
+            return response
+        kept = {"position": position, "primary": self.policy.targets[0].name}
+        return ExtendedModelResponse(response, Command(update={TURN: kept, TURN_IN_RUN: True}))
+
+
+def _is_final(response: ModelResponse[Any]) -> bool:
+    """Tell whether an agent ends with a response by itself."""
+    answers = [one for one in response.result if isinstance(one, AIMessage)]
+    calls = answers[-1].tool_calls if answers else []
+    return not calls or response.structured_response is not None
 
 
 class FallbackMiddleware(AgentMiddleware[Any, Any, Any]):
@@ -180,8 +228,9 @@ class FallbackMiddleware(AgentMiddleware[Any, Any, Any]):
     Put it first, so that whatever is made for one provider runs inside, for the model that is
     really asked. With ``reset="iteration"`` every call of the model starts on the agent's own;
     with ``reset="turn"`` a switch holds until the agent has answered (Hermes calls this
-    turn-scoped restoration), over interrupts too. For one call its options may stand in the
-    agent's config, as for a FallbackChatModel.
+    turn-scoped restoration), over interrupts too. A turn ends with an answer that calls no tool;
+    one that was broken off ends when a person says the next thing. For one call its options may
+    stand in the agent's config, as for a FallbackChatModel.
 
     Who can take a request is judged by what this middleware sees of it: one that shortens the
     history, such as ContextEditingMiddleware, goes before it, or ``fit="ask anyway"``.
@@ -199,9 +248,7 @@ class FallbackMiddleware(AgentMiddleware[Any, Any, Any]):
         FallbackConfigError: There is no fallback, one is no chat model, or an option is wrong.
     """
 
-    def __new__(cls, *_fallbacks: Any, **options: Any) -> Self:
-        kind = _kind_for(options) if cls is FallbackMiddleware else cls
-        return super().__new__(cast("type[Self]", kind))
+    state_schema: type[Any] = FallbackState
 
     def __init__(
         self, *fallbacks: BaseChatModel | str, **options: Unpack[FallbackOptions]
@@ -215,10 +262,10 @@ class FallbackMiddleware(AgentMiddleware[Any, Any, Any]):
 
     @property
     def name(self) -> str:
-        """Return one name for both kinds: an agent takes only one of them."""
+        """Return one name for subclasses, too: an agent takes only one, as they share its turn."""
         return "FallbackMiddleware"
 
-    def with_fallback_config(self, **options: Unpack[FallbackOptions]) -> FallbackMiddleware:
+    def with_fallback_config(self, **options: Unpack[FallbackOptions]) -> Self:
         """Return a copy with other options.
 
         Args:
@@ -227,13 +274,8 @@ class FallbackMiddleware(AgentMiddleware[Any, Any, Any]):
         Raises:
             FallbackConfigError: One is unknown, of the wrong type or out of range.
         """
-        updated_options = self.options.updated(options)
-        middleware = FallbackMiddleware(
-            *self.fallbacks,
-            fallback_config=updated_options.config,
-            observers=updated_options.observers,
-        )
-        middleware._hold(updated_options, self._own)
+        middleware = copy(self)
+        middleware._hold(self.options.updated(options), self._own)  # noqa: SLF001 # its own class
         return middleware
 
     def turn(self) -> Turn:
@@ -283,11 +325,11 @@ class FallbackMiddleware(AgentMiddleware[Any, Any, Any]):
         return call.with_position(await call.policy.acall(call.aask, run=call.run))
 
     def _hold(self, options: Options, before: FallbackPolicy | None) -> None:
-        if options.config.reset == "turn" and not isinstance(self, _TurnMiddleware):
+        if options.config.reset == "turn" and TURN not in self.state_schema.__annotations__:
             raise FallbackConfigError.about(
-                "reset",
-                f"{type(self).__name__} is a subclass, and those have no turns",
-                'use FallbackMiddleware itself, or reset="iteration"',
+                "state_schema",
+                f"that of {type(self).__name__} has no place for a turn",
+                'derive it from FallbackMiddleware.state_schema, or pass reset="iteration"',
             )
         self.options = options
         # This policy has no primary: there is no agent yet. Others share its fallbacks and turns.
@@ -306,45 +348,9 @@ class FallbackMiddleware(AgentMiddleware[Any, Any, Any]):
         if entry is None:
             candidates = [primary, *self._fallback_models]
             entry = primary, policy_over(candidates, self.options, self._own, replaced=1)
-            latest = list(self._policies.items())[1 - _PRIMARIES :]
+            latest = list(self._policies.items())[1 - _POLICIES :]
             self._policies = {**dict(latest), id(primary): entry}
         return entry[1]
-
-
-class _TurnMiddleware(FallbackMiddleware):
-    """Begin every turn on the agent's own model."""
-
-    state_schema = FallbackState
-
-    def before_agent(self, state: Any, runtime: Runtime[Any]) -> dict[str, Any]:  # noqa: ARG002 # LangGraph looks for these names
-        """Forget where the last turn ended."""
-        return self._ended(state)
-
-    async def abefore_agent(self, state: Any, runtime: Runtime[Any]) -> dict[str, Any]:  # noqa: ARG002 # LangGraph looks for these names
-        """Forget where the last turn ended."""
-        return self._ended(state)
-
-    def _ended(self, state: Any) -> dict[str, Any]:
-        position, primary = state.get(POSITION), state.get(PRIMARY)
-        for _, policy in self._policies.values() if position else ():
-            if policy.targets[0].name == primary:
-                turn = policy.turn()
-                turn.advance(position)
-                turn.end()  # tells the observers
-                break
-        return {POSITION: 0}
-
-
-class _ToldTurnMiddleware(_TurnMiddleware):
-    """Tell observers of a turn's end when it ends; of one that failed, when the next begins."""
-
-    def after_agent(self, state: Any, runtime: Runtime[Any]) -> dict[str, Any]:  # noqa: ARG002 # LangGraph looks for these names
-        """Tell that the primary is back."""
-        return self._ended(state)
-
-    async def aafter_agent(self, state: Any, runtime: Runtime[Any]) -> dict[str, Any]:  # noqa: ARG002 # LangGraph looks for these names
-        """Tell that the primary is back."""
-        return self._ended(state)
 
 
 def _unfit(
@@ -359,14 +365,6 @@ def _unfit(
         needs = (SCHEMA,)
     kwargs = {**request.model_settings, "tools": request.tools}
     return require_fit(policy, Question(messages, needs), kwargs, models=False)
-
-
-def _kind_for(options: dict[str, Any]) -> type[FallbackMiddleware]:
-    # A hook that a class has costs a node in every agent. What is wrong is said later.
-    reset = options.get("reset") or getattr(options.get("fallback_config"), "reset", None)
-    if reset != "turn":
-        return FallbackMiddleware
-    return _ToldTurnMiddleware if options.get("observers") else _TurnMiddleware
 
 
 def _chat_model(fallback: object, position: int) -> BaseChatModel:

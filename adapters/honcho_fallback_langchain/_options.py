@@ -35,6 +35,7 @@ _CHOICES = {
 # Where a call's own policy stands in a config. A remote caller can put strings and dicts there, so
 # only the very classes count.
 CONFIG_KEY, TURN_KEY = "fallback_config", "fallback_turn"
+AGENT_KEY = "lc_agent_name"  # where create_agent(name=...) puts it in a config's metadata
 
 
 class FallbackOptions(ConfigOptions, total=False):
@@ -58,7 +59,7 @@ class Options:
 
     Args:
         config: The policy's.
-        agent: A label for logs and records.
+        agent: A label for logs and records; by default the name that ``create_agent`` was given.
         credentials: What each candidate is asked with; None, or nothing, for its own key.
         fit: ``"check"`` passes over a candidate that cannot take a request, before it is asked;
             ``"ask anyway"`` leaves that to the provider.
@@ -137,11 +138,20 @@ def policy_over(
 def for_this_call(
     config: RunnableConfig, policy: FallbackPolicy, observers: Iterable[FallbackObserver]
 ) -> tuple[FallbackPolicy, Turn | None]:
-    """Return the policy and the turn that a config asks for, or the policy and no turn."""
+    """Return the policy and the turn that a config asks for, or the policy and no turn.
+
+    A policy without a label of its own has the name of the agent that it is asked in.
+    """
     configurable = config.get("configurable") or {}
     own, turn = configurable.get(CONFIG_KEY), configurable.get(TURN_KEY)
+    agent = policy.agent
+    if agent == _DEFAULTS.agent:
+        name = (config.get("metadata") or {}).get(AGENT_KEY)
+        agent = name if isinstance(name, str) and name else agent
     if isinstance(own, FallbackConfig):
         policy = FallbackPolicy(
-            policy.targets, own, agent=policy.agent, observers=observers, turns_of=policy
+            policy.targets, own, agent=agent, observers=observers, turns_of=policy
         )
+    elif agent is not policy.agent:
+        policy = policy.labelled(agent)
     return policy, turn if isinstance(turn, Turn) else None

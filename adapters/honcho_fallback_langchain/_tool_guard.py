@@ -14,8 +14,9 @@ import langgraph.errors
 from langchain.agents.middleware.types import (
     AgentMiddleware,
     AgentState,
+    ExtendedModelResponse,
+    ModelResponse,
     PrivateStateAttr,
-    hook_config,
 )
 from langchain_core.messages import AIMessage, HumanMessage, ToolMessage
 from langgraph.types import Command
@@ -30,20 +31,20 @@ from honcho_fallback.tools import (
     ToolOutcome,
     ToolUse,
 )
+from honcho_fallback_langchain._middleware import InRun, same_turn
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Iterable, Sequence
 
-    from langchain.agents.middleware.types import ToolCallRequest
-    from langchain_core.messages import ToolCall
-    from langgraph.runtime import Runtime
+    from langchain.agents.middleware.types import ModelRequest, ToolCallRequest
+    from langchain_core.messages import BaseMessage, ToolCall
 
     from honcho_fallback.tools import Verdict
 
 Returned = TypeVar("Returned")
 
-COUNTS = "honcho_fallback_tool_loop"
-COUNTED = "honcho_fallback_tool_loop_counted"
+# Of the graph's state: what has been counted, and whether this very run has put it there.
+TOOL_LOOP, TOOL_LOOP_IN_RUN = "honcho_fallback_tool_loop", "honcho_fallback_tool_loop_in_run"
 
 # Of a tool message's additional keywords.
 FAILURE = "failure"
@@ -58,7 +59,7 @@ class ToolLoopGraphState(AgentState[Any]):
     """Keep in the graph what the guard has counted; neither input nor output."""
 
     honcho_fallback_tool_loop: NotRequired[Annotated[dict[str, Any], PrivateStateAttr]]
-    honcho_fallback_tool_loop_counted: NotRequired[Annotated[str, PrivateStateAttr]]
+    honcho_fallback_tool_loop_in_run: NotRequired[InRun]
 
 
 class ToolLoopGuardMiddleware(AgentMiddleware[Any, Any, Any]):
@@ -68,7 +69,8 @@ class ToolLoopGuardMiddleware(AgentMiddleware[Any, Any, Any]):
     message says in ``additional_kwargs["failure"]`` what the failure means. A halt's answer, and a
     nudge, say in ``response_metadata["tool_loop"]`` which limit it was. Each turn counts anew.
 
-    Put it before a ToolRetryMiddleware, so that it sees what is left when the tries are used up.
+    Put it before a ToolRetryMiddleware, so that it sees what is left when the tries are used up,
+    and before a FallbackMiddleware, to which an answer that no model gave would be an attempt's.
 
     Args:
         limits: When to nudge and when to halt.
@@ -140,62 +142,106 @@ class ToolLoopGuardMiddleware(AgentMiddleware[Any, Any, Any]):
             return failure_message(request.tool_call, error)
         return explained(request.tool_call, result)
 
-    def before_agent(self, state: Any, runtime: Runtime[Any]) -> dict[str, Any]:  # noqa: ARG002 # LangGraph looks for these names
-        """Forget the last turn, its unanswered calls included."""
-        message, _ = _last_round(state)
-        return {COUNTS: ToolLoopState().to_dict(), COUNTED: _name_of(message)}
+    def wrap_model_call(
+        self,
+        request: ModelRequest[Any],
+        handler: Callable[[ModelRequest[Any]], ModelResponse[Any]],
+    ) -> ModelResponse[Any] | ExtendedModelResponse[Any]:
+        """Ask the model for the next round, or end the run with a reason.
 
-    async def abefore_agent(self, state: Any, runtime: Runtime[Any]) -> dict[str, Any]:
-        """Forget the last turn, its unanswered calls included."""
-        return self.before_agent(state, runtime)
+        Args:
+            request: The agent's.
+            handler: Asks the request's model.
+        """
+        step = _Round(self, request)
+        return step.halt or step.after(handler(step.request))
 
-    @hook_config(can_jump_to=["end"])
-    def before_model(self, state: Any, runtime: Runtime[Any]) -> dict[str, Any]:  # noqa: ARG002 # LangGraph looks for these names
-        """Take in what came of the calls that the model made at once."""
-        message, results = _last_round(state)
-        # Once only, however often the hook runs before the model answers.
-        new = [] if _name_of(message) == state.get(COUNTED, "") else _calls_of(message)
-        outcomes = [outcome_of(call, results.get(call["id"])) for call in new]
-        guard = self._guard(state)
-        verdict = guard.after_tools(outcomes)
-        update = _update(guard.state, verdict, [call for call in new if call["id"] not in results])
-        return {**update, COUNTED: _name_of(message)}
+    async def awrap_model_call(
+        self,
+        request: ModelRequest[Any],
+        handler: Callable[[ModelRequest[Any]], Awaitable[ModelResponse[Any]]],
+    ) -> ModelResponse[Any] | ExtendedModelResponse[Any]:
+        """Ask the model for the next round in this task, or end the run with a reason.
 
-    @hook_config(can_jump_to=["end"])
-    async def abefore_model(self, state: Any, runtime: Runtime[Any]) -> dict[str, Any]:
-        """Take in what came of the calls that the model made at once."""
-        return self.before_model(state, runtime)
+        Args:
+            request: The agent's.
+            handler: Asks the request's model.
+        """
+        step = _Round(self, request)
+        return step.halt or step.after(await handler(step.request))
 
-    @hook_config(can_jump_to=["end"])
-    def after_model(self, state: Any, runtime: Runtime[Any]) -> dict[str, Any] | None:  # noqa: ARG002 # LangGraph looks for these names
-        """Take in what the model said, before its calls are made."""
-        message, results = _last_round(state)
+
+class _Round:
+    """Count one round of an agent: what came of the last calls, and what the model says then.
+
+    Args:
+        middleware: The guard, with its limits.
+        request: The agent's, for the model.
+    """
+
+    __slots__ = ("counted", "guard", "halt", "kept", "nudge", "request")
+
+    def __init__(self, middleware: ToolLoopGuardMiddleware, request: ModelRequest[Any]) -> None:
+        state: Any = request.state
+        self.request = request
+        self.kept: dict[str, Any] = state.get(TOOL_LOOP) or {}
+        turn = self.kept if same_turn(state, TOOL_LOOP_IN_RUN) else {}
+        self.guard = ToolLoopGuard(
+            middleware.limits,
+            exempt_tools=middleware.exempt_tools,
+            autonomous=middleware.autonomous,
+            state=ToolLoopState.from_dict(turn.get("counts")),
+        )
+        message, results = _last_round(state.get("messages", []))
+        self.counted = (message and message.id) or ""
+        # Once only, however often the model is asked; what a turn begins with is not its own.
+        is_new = bool(turn) and self.counted != turn.get("counted")
+        calls = _calls_of(message) if is_new else []
+        verdict = self.guard.after_tools(outcome_of(one, results.get(one["id"])) for one in calls)
+        self.halt: ModelResponse[Any] | ExtendedModelResponse[Any] | None = None
+        self.nudge: list[HumanMessage] = []
+        if verdict.action == "halt":
+            still_open = [call for call in calls if call["id"] not in results]
+            self.halt = self._with_counts(ModelResponse(_halted(verdict, still_open)))
+        elif verdict.action == "nudge":
+            self.nudge = [HumanMessage(verdict.message, response_metadata=_why(verdict))]
+            self.request = request.override(messages=[*request.messages, *self.nudge])
+
+    def after(
+        self, answer: ModelResponse[Any] | AIMessage
+    ) -> ModelResponse[Any] | ExtendedModelResponse[Any]:
+        """Return what the model said, or the end of the run instead of its calls."""
+        response = ModelResponse([answer]) if isinstance(answer, AIMessage) else answer
+        message, results = _last_round(response.result)
         calls = _calls_of(message)
         still_open = [call for call in calls if call["id"] not in results]
+        ending: list[BaseMessage] = []
         # An answer in a schema may be a call, too, and it is the end of the run by itself.
-        if message is None or (not still_open and state.get("structured_response") is not None):
-            return None
-        uses = [ToolUse(call["name"], call["args"]) for call in calls]
-        guard = self._guard(state)
-        verdict = guard.after_model(str(message.text), uses)
-        return _update(guard.state, verdict, still_open)
+        if message is not None and (still_open or response.structured_response is None):
+            uses = [ToolUse(call["name"], call["args"]) for call in calls]
+            verdict = self.guard.after_model(str(message.text), uses)
+            ending = _halted(verdict, still_open) if verdict.action == "halt" else []
+        if self.nudge or ending:
+            response = replace(response, result=[*self.nudge, *response.result, *ending])
+        return self._with_counts(response)
 
-    @hook_config(can_jump_to=["end"])
-    async def aafter_model(self, state: Any, runtime: Runtime[Any]) -> dict[str, Any] | None:
-        """Take in what the model said, before its calls are made."""
-        return self.after_model(state, runtime)
+    def _with_counts(
+        self, response: ModelResponse[Any]
+    ) -> ModelResponse[Any] | ExtendedModelResponse[Any]:
+        counts = self.guard.state
+        if counts == ToolLoopState.from_dict(self.kept.get("counts")):
+            return response
+        kept = {"counts": counts.to_dict(), "counted": self.counted}
+        update = {TOOL_LOOP: kept, TOOL_LOOP_IN_RUN: True}
+        return ExtendedModelResponse(response, Command(update=update))
 
-    def _guard(self, state: Any) -> ToolLoopGuard:
-        counts = ToolLoopState.from_dict(state.get(COUNTS))
-        return ToolLoopGuard(
-            self.limits, exempt_tools=self.exempt_tools, autonomous=self.autonomous, state=counts
-        )
 
-
-def _last_round(state: Any) -> tuple[AIMessage | None, dict[str | None, ToolMessage]]:
+def _last_round(
+    messages: Sequence[BaseMessage],
+) -> tuple[AIMessage | None, dict[str | None, ToolMessage]]:
     """Return the model's last message, and what came of its calls by their ids."""
     results: dict[str | None, ToolMessage] = {}
-    for message in reversed(state.get("messages", [])):
+    for message in reversed(messages):
         if isinstance(message, AIMessage):
             return message, results
         if isinstance(message, ToolMessage):
@@ -203,27 +249,18 @@ def _last_round(state: Any) -> tuple[AIMessage | None, dict[str | None, ToolMess
     return None, results
 
 
-def _name_of(message: AIMessage | None) -> str:
-    return (message and message.id) or ""
-
-
 def _calls_of(message: AIMessage | None) -> list[ToolCall]:
     return message.tool_calls if message else []
 
 
-def _update(
-    counts: ToolLoopState, verdict: Verdict, still_open: Sequence[ToolCall]
-) -> dict[str, Any]:
-    update: dict[str, Any] = {COUNTS: counts.to_dict()}
-    why = {"tool_loop": {"action": verdict.action, "reason": verdict.reason}}
-    if verdict.action == "nudge":
-        update["messages"] = [HumanMessage(verdict.message, response_metadata=why)]
-    if verdict.action == "halt":
-        # A provider refuses a history with calls that nothing answers.
-        answers = [not_made(call) for call in still_open]
-        update["messages"] = [*answers, AIMessage(verdict.message, response_metadata=why)]
-        update["jump_to"] = "end"
-    return update
+def _why(verdict: Verdict) -> dict[str, Any]:
+    return {"tool_loop": {"action": verdict.action, "reason": verdict.reason}}
+
+
+def _halted(verdict: Verdict, still_open: Sequence[ToolCall]) -> list[BaseMessage]:
+    # A provider refuses a history with calls that nothing answers.
+    ending = AIMessage(verdict.message, response_metadata=_why(verdict))
+    return [*(not_made(call) for call in still_open), ending]
 
 
 # A tool's failure in an agent's messages: the text for the model, the marks for the guard.

@@ -278,6 +278,21 @@ class FallbackPolicy:
         }
         return self._starter({**options, **other})()
 
+    def labelled(self, agent: str) -> FallbackPolicy:
+        """Return this policy under another label; it shares everything else, turns included.
+
+        Args:
+            agent: A label for logs and records.
+
+        Raises:
+            FallbackConfigError: The label is empty.
+        """
+        policy = object.__new__(type(self))
+        policy._policy = self._policy.labelled(agent)
+        policy._runtime, policy._owner = self._runtime, self._owner
+        policy._unwarned = self._unwarned
+        return policy
+
     perform = staticmethod(drivers.perform)
     aperform = staticmethod(drivers.aperform)
 

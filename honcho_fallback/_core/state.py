@@ -79,6 +79,13 @@ class ResolvedPolicy:
         hooks = {"validate": self.validate, "classify": config.classify, "refine": config.refine}
         self.async_hooks = frozenset(name for name, hook in hooks.items() if _is_async(hook))
 
+    def labelled(self, agent: str) -> ResolvedPolicy:
+        """Return a copy under another label."""
+        require_text("agent", agent, "pass a name or leave it out")
+        policy = object.__new__(ResolvedPolicy)
+        policy.__dict__.update(self.__dict__, agent=agent)
+        return policy
+
     def classify(self, error: BaseException) -> Failure:
         """Say what an exception means where no hook of the user's has a say."""
         config = self.config

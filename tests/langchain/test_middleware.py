@@ -8,25 +8,26 @@ from functools import partial
 from typing import TYPE_CHECKING, Any
 
 import pytest
-from langchain.agents.middleware import (
-    AgentMiddleware,
-    ModelFallbackMiddleware,
-    ModelRetryMiddleware,
-    SummarizationMiddleware,
-)
+from langchain.agents.middleware import AgentMiddleware
 from langchain.agents.middleware.types import ExtendedModelResponse, ModelRequest, ModelResponse
 from langchain.agents.structured_output import AutoStrategy, ProviderStrategy, ToolStrategy
 from langchain_core.language_models.fake_chat_models import FakeListChatModel
 from langchain_core.messages import AIMessage, AIMessageChunk
+from langchain_core.runnables import RunnableLambda
+from langchain_core.tools import tool
 from langgraph.errors import GraphBubbleUp, GraphInterrupt
 from langgraph.types import Command
 from pydantic import BaseModel
 
-import honcho_fallback_langchain._middleware as module
-from honcho_fallback import FailureKind, FallbackConfigError, FallbackExhausted
+from honcho_fallback import FailureKind, FallbackConfig, FallbackConfigError, FallbackExhausted
 from honcho_fallback.testing import StatusError
-from honcho_fallback_langchain import FallbackChatModel, FallbackMiddleware
-from tests.helpers.agents import ROUNDS, agent, calls, last, run
+from honcho_fallback_langchain import (
+    FallbackChatModel,
+    FallbackMiddleware,
+    FallbackRunnable,
+    ToolLoopGuardMiddleware,
+)
+from tests.helpers.agents import ROUNDS, agent, calls, last, run, stream
 from tests.helpers.chat_models import USAGE, ScriptedChat, alive, chat, dead, look_up
 from tests.helpers.chat_runs import Runs
 from tests.helpers.observers import Listener
@@ -163,47 +164,6 @@ async def test_a_bug_in_inner_middleware_comes_out(verb: str) -> None:
     with pytest.raises(IndexError):
         await run(verb, made)
     assert backup.asked == []
-
-
-@VERBS
-async def test_model_retry_inside(verb: str) -> None:
-    """A retry inside must raise its error: as a message, its default, it is an answer."""
-    primary, backup = dead(), alive()
-    quiet = ModelRetryMiddleware(max_retries=1, initial_delay=0, retry_on=(StatusError,))
-    answered = await run(verb, agent(primary, FallbackMiddleware(backup), quiet))
-    assert last(answered).text.startswith("Model call failed after 2 attempts")
-    assert backup.asked == []
-
-    loud = ModelRetryMiddleware(max_retries=1, initial_delay=0, on_failure="error")
-    answered = await run(verb, agent(primary, FallbackMiddleware(backup), loud))
-    assert last(answered).text == "from backup"
-    assert (len(primary.asked), len(backup.asked)) == (4, 1)
-
-
-@VERBS
-async def test_model_fallback_inside_and_outside(verb: str) -> None:
-    """LangChain's own takes part as any other middleware; each has its own models."""
-    primary, theirs, ours = dead(), alive("theirs"), alive("ours")
-    inside = agent(primary, FallbackMiddleware(ours), ModelFallbackMiddleware(theirs))
-    assert last(await run(verb, inside)).text == "from theirs"
-    assert ours.asked == []
-
-    outside = agent(primary, ModelFallbackMiddleware(theirs), FallbackMiddleware(ours))
-    assert last(await run(verb, outside)).text == "from ours"
-    assert len(theirs.asked) == 1
-
-
-@VERBS
-async def test_summarization_beside(verb: str) -> None:
-    """A summary is made by its own model, and the fallback gets the shortened history."""
-    primary, backup, writer = dead(), alive(), chat("writer", "in short")
-    shorten = SummarizationMiddleware(writer, trigger=("messages", 3), keep=("messages", 1))
-    made = agent(primary, FallbackMiddleware(backup), shorten)
-    history = [("user", "a"), ("assistant", "b"), ("user", "c"), ("user", "d")]
-    assert last(await run(verb, made, {"messages": history})).text == "from backup"
-    assert len(writer.asked) == 1
-    assert len(backup.asked[0].messages) == 2
-    assert backup.asked[0].messages == primary.asked[0].messages
 
 
 @VERBS
@@ -346,29 +306,95 @@ async def test_a_later_attempt_says_so_at_its_start(verb: str) -> None:
     assert "fallback_attempt" not in (backup.metadata or {})
 
 
-@pytest.mark.parametrize("asynchronous", [False, True])
-async def test_each_token_is_streamed_once(asynchronous: bool) -> None:
+@VERBS
+@pytest.mark.parametrize("reset", ["iteration", "turn"])
+@pytest.mark.parametrize("observed", [False, True])
+async def test_an_agents_updates_are_the_models_and_the_tools(
+    verb: str, reset: Any, observed: bool
+) -> None:
+    """With `stream_mode="updates"` a reader of each update's messages reads as ever.
+
+    LangGraph shows a private key that a node wrote in the node's update, beside the messages.
+    """
+
+    def shape(parts: list[Any]) -> list[Any]:
+        nodes = [node for part in parts for node in part.items()]
+        return [(name, [one.type for one in update["messages"]]) for name, update in nodes]
+
+    expected = shape(await stream(verb, agent(chat("m", *ROUNDS)), "updates"))
+    options: Any = {"reset": reset, "observers": [Listener()] if observed else []}
+    guard = ToolLoopGuardMiddleware()
+    for outer, inner in (([guard], []), ([], [guard]), ([], [])):
+        for primary, backup in ((dead(), chat("b", *ROUNDS)), (chat("m", *ROUNDS), alive())):
+            ours = FallbackMiddleware(backup, **options)
+            parts = await stream(verb, agent(primary, *outer, ours, *inner), "updates")
+            assert shape(parts) == expected
+            keys = {key for part in parts for update in part.values() for key in update}
+            switched = primary.model == "primary" and reset == "turn"
+            assert (keys == {"messages"}) == (not (outer or inner or switched))
+            assert all(key.startswith("honcho_fallback_") for key in keys - {"messages"})
+
+
+@VERBS
+async def test_each_token_is_streamed_once(verb: str) -> None:
     """With `stream_mode="messages"` the failed attempt says nothing, the other all once."""
     made = agent(dead(), FallbackMiddleware(chat("backup", ["from ", "backup"])))
-    given = {"messages": [("user", "hi")]}
-    if asynchronous:
-        parts = [part async for part in made.astream(given, stream_mode="messages")]
-    else:
-        parts = list(made.stream(given, stream_mode="messages"))
+    parts = await stream(verb, made, "messages")
     chunks = [message for message, _ in parts if isinstance(message, AIMessageChunk)]
     assert [chunk.text for chunk in chunks if chunk.text] == ["from ", "backup"]
     told = [metadata.get("fallback_attempt") for message, metadata in parts if message.text]
     assert told == [2, 2]
 
 
+@VERBS
+async def test_the_agents_name_is_that_of_its_calls(
+    verb: str, caplog: pytest.LogCaptureFixture
+) -> None:
+    """What `create_agent` was given stands in logs, records and the turn's end; a label wins."""
+    heard = Listener()
+    turns: dict[str, Any] = {"reset": "turn", "observers": [heard]}
+    plain = agent(dead(), FallbackMiddleware(alive(), **turns), name="greeter")
+    await run(verb, plain)
+    turn = {"configurable": {"fallback_config": FallbackConfig(reset="turn")}}
+    await run(verb, plain, config=turn)
+    model = FallbackChatModel(dead(), alive(), observers=[heard])
+    await run(verb, agent(model, name="greeter"))
+    iteration = {"configurable": {"fallback_config": FallbackConfig()}}
+    await run(verb, agent(model, name="greeter"), config=iteration)
+    events: list[Any] = [*heard.starts, *heard.records, *heard.restores]
+    assert {event.agent for event in events} == {"greeter"}
+    assert (len(heard.records), len(heard.restores)) == (4, 2)
+    assert caplog.text.count("agent=greeter ") == 4
+
+    heard.starts.clear()
+    labelled = FallbackMiddleware(alive(), agent="mine", **turns)
+    await run(verb, agent(dead(), labelled, name="greeter"))
+    await run(verb, agent(dead(), FallbackMiddleware(alive(), **turns)))
+    assert [start.agent for start in heard.starts] == ["mine", "unknown"]
+
+
+@VERBS
+async def test_a_chain_in_a_tool_has_the_agents_name(verb: str) -> None:
+    """Whatever is asked within an agent's run is asked by that agent."""
+    heard = Listener()
+    candidates = RunnableLambda(str.upper), RunnableLambda(str.lower)
+    chain: Any = FallbackRunnable(*candidates, observers=[heard])
+
+    @tool
+    def shout(word: str) -> str:
+        """Shout."""
+        return str(chain.invoke(word))
+
+    made = agent(chat("m", calls("shout", 1, word="hi"), "done"), tools=[shout], name="greeter")
+    await run(verb, made)
+    assert [start.agent for start in heard.starts] == ["greeter"]
+
+
 def test_a_copy_has_other_options() -> None:
-    """`with_fallback_config` leaves the middleware as it was; either kind comes of either."""
+    """`with_fallback_config` leaves the middleware as it was."""
     plain = FallbackMiddleware(alive(), agent="a", max_attempts=5)
     turns = plain.with_fallback_config(reset="turn")
     back = turns.with_fallback_config(reset="iteration", sdk_retries="keep")
-    assert (type(plain), type(back)) == (FallbackMiddleware, FallbackMiddleware)
-    assert type(turns) is module._TurnMiddleware
-    assert type(turns.with_fallback_config()) is module._TurnMiddleware
     for made in (plain, turns, back):
         assert made.fallbacks == plain.fallbacks
         assert (made.options.agent, made.options.config.max_attempts) == ("a", 5)
@@ -413,24 +439,15 @@ def test_bad_input_is_refused_at_once(
             FallbackMiddleware(alive()).with_fallback_config(**options)
 
 
-def test_a_subclass_has_no_turns() -> None:
-    """What would silently be forgotten is refused; iterations work as ever."""
+def test_an_agent_takes_one() -> None:
+    """LangChain refuses two by their name, a subclass's too: they would share one turn."""
 
     class Mine(FallbackMiddleware):
         pass
 
-    assert type(Mine(alive())) is Mine
-    with pytest.raises(FallbackConfigError, match="reset: Mine is a subclass"):
-        Mine(alive(), reset="turn")
-
-
-def test_an_agent_takes_one() -> None:
-    """LangChain refuses two by their name, of whichever kind."""
-    kinds: list[Any] = ["iteration", "turn"]
-    for other in kinds:
-        pair = FallbackMiddleware(alive()), FallbackMiddleware(alive(), reset=other)
+    for kind in (FallbackMiddleware, Mine):
         with pytest.raises(AssertionError, match="duplicate middleware"):
-            agent(alive(), *pair)
+            agent(alive(), FallbackMiddleware(alive()), kind(alive()))
 
 
 @VERBS

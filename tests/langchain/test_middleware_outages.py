@@ -286,11 +286,3 @@ async def test_a_turn_of_another_chain_is_refused() -> None:
     made = agent(dead(), FallbackMiddleware(alive(), reset="turn"))
     with pytest.raises(FallbackConfigError, match="another policy"):
         await run("ainvoke", made, config={"configurable": {"fallback_turn": other}})
-
-
-async def test_only_observers_cost_the_graph_a_node() -> None:
-    """Without somebody to tell, nothing has to run where an agent ends."""
-    plain = agent(alive(), FallbackMiddleware(alive(), reset="turn"))
-    told = agent(alive(), FallbackMiddleware(alive(), reset="turn", observers=[Listener()]))
-    names = [set(made.get_graph().nodes) for made in (plain, told)]
-    assert names[1] - names[0] == {"FallbackMiddleware.after_agent"}

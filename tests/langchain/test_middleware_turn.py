@@ -7,16 +7,22 @@ from concurrent.futures import ThreadPoolExecutor
 from typing import TYPE_CHECKING, Any
 
 import pytest
+from langchain.agents.middleware import AgentMiddleware, AgentState, SummarizationMiddleware
+from langchain.agents.structured_output import ToolStrategy
+from langchain_core.messages import AIMessage, HumanMessage, RemoveMessage, ToolMessage
 from langchain_core.tools import tool
 from langgraph.checkpoint.memory import InMemorySaver
+from langgraph.graph.message import REMOVE_ALL_MESSAGES
 from langgraph.types import Command, interrupt
+from pydantic import BaseModel
 
-from honcho_fallback import FallbackExhausted
+from honcho_fallback import FallbackConfigError, FallbackExhausted
 from honcho_fallback.testing import StatusError
 from honcho_fallback_langchain import FallbackMiddleware
-from honcho_fallback_langchain._middleware import POSITION
+from honcho_fallback_langchain._middleware import TURN, TURN_IN_RUN, FallbackState
 from tests.helpers.agents import ROUNDS, agent, calls, last, run
-from tests.helpers.chat_models import Asked, ScriptedChat, alive, chat, dead
+from tests.helpers.chat_models import Asked, ScriptedChat, alive, chat, dead, look_up
+from tests.helpers.observers import Listener
 
 if TYPE_CHECKING:
     from langchain_core.messages import BaseMessage
@@ -26,6 +32,18 @@ VERBS = pytest.mark.parametrize("verb", ["invoke", "ainvoke"])
 
 def thread(name: str) -> dict[str, Any]:
     return {"configurable": {"thread_id": name}}
+
+
+def position(made: Any) -> int:
+    """Return where the turn stands in the checkpoint."""
+    kept = made.get_state(thread("t")).values.get(TURN, {})
+    return int(kept.get("position", 0))
+
+
+@tool
+def break_down() -> str:
+    """Break down."""
+    raise RuntimeError("a bug")
 
 
 @tool
@@ -89,7 +107,7 @@ async def test_a_turn_after_an_exhausted_one_has_the_whole_chain(verb: str) -> N
     with pytest.raises(FallbackExhausted):
         await run(verb, made, config=thread("t"))
     assert [len(model.asked) for model in (primary, first, second)] == [1, 2, 1]
-    assert made.get_state(thread("t")).values[POSITION] == 1
+    assert position(made) == 1
 
     assert last(await run(verb, made, config=thread("t"))).text == "recovered"
     assert [len(model.asked) for model in (primary, first, second)] == [2, 2, 1]
@@ -106,7 +124,7 @@ async def test_a_switch_survives_an_interrupt(verb: str) -> None:
     before = agent(primary, middleware, tools=[ask_user], checkpointer=saver)
     paused = await run(verb, before, config=thread("t"))
     assert paused["__interrupt__"][0].value == "sure?"
-    assert before.get_state(thread("t")).values[POSITION] == 1
+    assert position(before) == 1
     assert len(primary.asked) == 1
 
     after = agent(primary, middleware.with_fallback_config(), tools=[ask_user], checkpointer=saver)
@@ -136,31 +154,147 @@ async def test_a_checkpoint_of_a_longer_chain_is_read(verb: str) -> None:
 async def test_the_place_in_the_chain_is_private() -> None:
     """It is in no schema of input or output and in no answer, and cannot be passed in."""
     primary = dead()
+    backup = chat("backup", ROUNDS[0], calls("ask_user", 2, what="sure?"))
     made = agent(
         primary,
-        FallbackMiddleware(chat("backup", *ROUNDS), reset="turn"),
+        FallbackMiddleware(backup, reset="turn"),
+        tools=[look_up, ask_user],
         checkpointer=InMemorySaver(),
     )
     for schema in (made.get_input_jsonschema(), made.get_output_jsonschema()):
         assert "messages" in str(schema)
-        assert POSITION not in str(schema)
-    given = {"messages": [("user", "hi")], POSITION: 1}
+        assert TURN not in str(schema)
+    given = {"messages": [("user", "hi")], TURN: {"position": 1}, TURN_IN_RUN: True}
     answered = await run("invoke", made, given, thread("t"))
-    assert POSITION not in answered
+    assert not {TURN, TURN_IN_RUN} & {*answered}
     assert len(primary.asked) == 1
-    assert made.get_state(thread("t")).values[POSITION] == 1
+    assert position(made) == 1
 
 
-def test_iterations_cost_no_node() -> None:
-    """Only turns add a node to the graph, and a key to its state."""
-    plain, turns = (
-        agent(alive(), FallbackMiddleware(alive(), reset=reset)) for reset in ("iteration", "turn")
+@pytest.mark.parametrize("reset", ["iteration", "turn"])
+@pytest.mark.parametrize("observers", [[], [Listener()]])
+def test_it_costs_no_node(reset: Any, observers: list[Any]) -> None:
+    """An agent's graph is what it is without."""
+    made = agent(alive(), FallbackMiddleware(alive(), reset=reset, observers=observers))
+    assert set(made.get_graph().nodes) == set(agent(alive()).get_graph().nodes)
+
+
+@VERBS
+async def test_a_subclass_may_have_turns(verb: str) -> None:
+    """A copy with other options keeps the class, and a switch holds in it."""
+
+    class Mine(FallbackMiddleware):
+        mine = True
+
+    primary, backup = dead(), chat("backup", *ROUNDS)
+    copy = Mine(backup).with_fallback_config(reset="turn")
+    assert copy.mine
+    assert last(await run(verb, agent(primary, copy))).text == "done"
+    assert (len(primary.asked), len(backup.asked)) == (1, 3)
+
+
+async def test_an_answer_in_a_schema_ends_a_turn() -> None:
+    """It may be a call of a tool, and is the end of the run all the same."""
+
+    class Sky(BaseModel):
+        """The sky."""
+
+        colour: str
+
+    heard, backup = Listener(), chat("backup", ROUNDS[0], calls("Sky", 2, colour="grey"))
+    middleware = FallbackMiddleware(backup, reset="turn", observers=[heard])
+    made = agent(
+        dead(), middleware, response_format=ToolStrategy(Sky), checkpointer=InMemorySaver()
     )
-    assert set(turns.get_graph().nodes) - set(plain.get_graph().nodes) == {
-        "FallbackMiddleware.before_agent"
-    }
-    assert POSITION not in plain.channels
-    assert POSITION in turns.channels
+    answered = await run("invoke", made, config=thread("t"))
+    assert answered["structured_response"] == Sky(colour="grey")
+    assert (len(heard.restores), position(made)) == (1, 0)
+
+
+def test_a_subclass_needs_a_place_for_its_turns() -> None:
+    """A state of its own without one is refused; derived from ours it is fine."""
+
+    class Bare(FallbackMiddleware):
+        state_schema = AgentState
+
+    class Own(FallbackState):
+        mine: str
+
+    class Derived(FallbackMiddleware):
+        state_schema = Own
+
+    assert FallbackMiddleware.state_schema is FallbackState  # as the error calls it
+    assert Bare(alive()).options.config.reset == "iteration"
+    assert Derived(alive(), reset="turn").options.config.reset == "turn"
+    with pytest.raises(FallbackConfigError, match="state_schema: that of Bare has no place"):
+        Bare(alive(), reset="turn")
+
+
+class BeforeModel(AgentMiddleware[Any, Any, Any]):
+    """Change the messages before the agent's model is asked."""
+
+    def __init__(self, change: Any) -> None:
+        super().__init__()
+        self.change = change
+
+    def before_model(self, state: Any, runtime: Any) -> Any:
+        return {"messages": self.change(state["messages"])}
+
+
+def without_person(messages: list[BaseMessage]) -> list[Any]:
+    """Take the person's messages out once the model has spoken."""
+    kept = [one for one in messages if one.type != "human"]
+    return [RemoveMessage(REMOVE_ALL_MESSAGES), *kept] if kept else []
+
+
+def as_a_person(messages: list[BaseMessage]) -> list[Any]:
+    """Say something in a person's place after each round of the one tool."""
+    return [HumanMessage("go on")] if messages[-1].name == "look_up" else []
+
+
+def summarized() -> SummarizationMiddleware:
+    """Sum all up but the last messages, before each call of the model."""
+    return SummarizationMiddleware(alive("writer"), trigger=("messages", 2), keep=("messages", 1))
+
+
+@VERBS
+@pytest.mark.parametrize(
+    "beside", [BeforeModel(without_person), BeforeModel(as_a_person), summarized()]
+)
+async def test_messages_may_change_within_a_turn(verb: str, beside: Any) -> None:
+    """Who sums up, takes away or adds messages begins no turn, and who resumes a run neither."""
+    primary = dead()
+    backup = chat("backup", ROUNDS[0], calls("ask_user", 7, what="sure?"), ROUNDS[1], "done")
+    made = agent(
+        primary,
+        beside,
+        FallbackMiddleware(backup, reset="turn"),
+        tools=[look_up, ask_user],
+        checkpointer=InMemorySaver(),
+    )
+    await run(verb, made, config=thread("t"))
+    answered = await run(verb, made, Command(resume="yes"), thread("t"))
+    assert last(answered).text == "done"
+    assert (len(primary.asked), len(backup.asked)) == (1, 4)
+
+
+@VERBS
+@pytest.mark.parametrize("checkpointer", [None, True])
+async def test_a_history_given_anew_is_a_new_turn(verb: str, checkpointer: Any) -> None:
+    """Who sends the whole history with each call has a turn for each of a person's messages."""
+    primary = dead()
+    backup = chat("backup", calls("break_down", 1), *ROUNDS)
+    middleware = FallbackMiddleware(backup, reset="turn")
+    tools = [look_up, break_down]
+    saver = checkpointer and InMemorySaver()
+    made = agent(primary, middleware, tools=tools, checkpointer=saver)
+    earlier = [HumanMessage("a"), ROUNDS[0], ToolMessage("rain", tool_call_id="call_1")]
+    config = thread("t") if checkpointer else None
+    with pytest.raises(RuntimeError):
+        await run(verb, made, {"messages": [HumanMessage("a")]}, config)
+    anew = [RemoveMessage(REMOVE_ALL_MESSAGES), *earlier, AIMessage("b"), HumanMessage("c")]
+    assert last(await run(verb, made, {"messages": anew}, config)).text == "done"
+    assert len(primary.asked) == 2
 
 
 class Looping(ScriptedChat):

@@ -7,9 +7,15 @@ import concurrent.futures
 from typing import TYPE_CHECKING, Any
 
 import pytest
-from langchain.agents.middleware import AgentMiddleware, ToolCallLimitMiddleware
+from langchain.agents.middleware import AgentMiddleware, ToolCallLimitMiddleware, hook_config
 from langchain.agents.structured_output import ToolStrategy
-from langchain_core.messages import AIMessage, AIMessageChunk, HumanMessage, ToolMessage
+from langchain_core.messages import (
+    AIMessage,
+    AIMessageChunk,
+    HumanMessage,
+    RemoveMessage,
+    ToolMessage,
+)
 from langchain_core.messages.tool import tool_call_chunk
 from langchain_core.tools import ToolException, tool
 from langgraph.checkpoint.memory import InMemorySaver
@@ -37,8 +43,8 @@ from honcho_fallback_langchain import (
     FallbackMiddleware,
     ToolLoopGuardMiddleware,
 )
-from honcho_fallback_langchain._tool_guard import COUNTED, COUNTS, FAILURE, TERMINAL
-from tests.helpers.agents import agent, calls, last, run
+from honcho_fallback_langchain._tool_guard import FAILURE, TERMINAL, TOOL_LOOP, TOOL_LOOP_IN_RUN
+from tests.helpers.agents import agent, calls, last, run, stream
 from tests.helpers.chat_models import chat, dead
 from tests.helpers.observers import Listener
 
@@ -105,6 +111,12 @@ def thread(name: str = "t") -> dict[str, Any]:
 def results(answered: dict[str, Any]) -> list[ToolMessage]:
     """Return what the model was told of its calls."""
     return [one for one in answered["messages"] if isinstance(one, ToolMessage)]
+
+
+def counts(made: Any) -> ToolLoopState:
+    """Return what the checkpoint says has been counted."""
+    kept = made.get_state(thread()).values.get(TOOL_LOOP, {})
+    return ToolLoopState.from_dict(kept.get("counts"))
 
 
 def nudges(answered: dict[str, Any]) -> list[str]:
@@ -231,6 +243,24 @@ async def test_the_same_failure_is_nudged_and_then_halted(verb: str) -> None:
     assert last(answered).response_metadata == {
         "tool_loop": {"action": "halt", "reason": "identical_failures"}
     }
+
+
+@VERBS
+async def test_a_nudge_and_a_halt_are_updates_of_the_model(verb: str) -> None:
+    """The guard adds no node; what it says is streamed once, with what the model says."""
+    failing = raising(ValueError("odd"))
+    made = agent(chat("m", *work(1, 1, 1)), ToolLoopGuardMiddleware(), tools=[failing.made])
+    assert set(made.get_graph().nodes) == set(agent(chat("m")).get_graph().nodes)
+    updates = [entry for part in await stream(verb, made, "updates") for entry in part.items()]
+    said = [(name, [one.type for one in update["messages"]]) for name, update in updates]
+    model, tools = ("model", ["ai"]), ("tools", ["tool"])
+    assert said == [model, tools, model, tools, ("model", ["human", "ai"]), tools, model]
+
+    model_again = chat("m", *work(1, 1, 1))
+    made = agent(model_again, ToolLoopGuardMiddleware(), tools=[failing.made])
+    parts = [message for message, _ in await stream(verb, made, "messages")]
+    texts = [one.text for one in parts if "tool_loop" in one.response_metadata]
+    assert [text.split(maxsplit=2)[:2] for text in texts] == [["work", "has"], ["I", "stopped:"]]
 
 
 @VERBS
@@ -364,7 +394,9 @@ async def test_it_stands_on_either_side_of_the_fallbacks(
     pair = pair if outermost else pair[::-1]
     answered = await run(verb, agent(primary, *pair, tools=[failing.made]))
     assert reason(answered) == "identical_failures"
-    assert (failing.count, len(backup.asked), len(told.records)) == (3, 3, 3)
+    assert (failing.count, len(backup.asked)) == (3, 3)
+    # Inside, the end of the run is an attempt's answer, though nobody was asked for it.
+    assert len(told.records) == (3 if outermost else 4)
     assert len(primary.asked) == (1 if reset == "turn" else 3)
 
 
@@ -469,6 +501,21 @@ async def test_the_same_results_end_the_run_but_for_exempt_tools(verb: str, exem
     assert (reason(answered), busy.count) == ((None, 8) if exempt else ("identical_batches", 3))
 
 
+@VERBS
+async def test_a_tool_whose_result_is_the_answer_ends_the_run(verb: str) -> None:
+    """The model is not asked again, and the guard has nothing to add."""
+
+    @tool(return_direct=True)
+    def work(n: int) -> str:
+        """Work."""
+        return "the answer"
+
+    model = chat("m", both("work", "work"), "never")
+    answered = await run(verb, agent(model, ToolLoopGuardMiddleware(), tools=[work]))
+    assert [one.type for one in answered["messages"]] == ["human", "ai", "tool", "tool"]
+    assert len(model.asked) == 1
+
+
 class Instead(AgentMiddleware[Any, Any, Any]):
     """Give something else instead of making a call."""
 
@@ -543,8 +590,7 @@ async def test_the_counts_survive_an_interrupt(verb: str) -> None:
     before = agent(asking, ToolLoopGuardMiddleware(), tools=tools, checkpointer=saver)
     paused = await run(verb, before, config=thread())
     assert paused["__interrupt__"][0].value == "sure?"
-    kept = before.get_state(thread()).values[COUNTS]
-    assert (kept["varied"], kept["iterations"]) == (2, 3)
+    assert (counts(before).varied, counts(before).iterations) == (2, 3)
 
     resumed = chat("m", *work(2, 3), "never")
     limits = ToolLoopLimits(max_iterations=4)
@@ -567,6 +613,61 @@ async def test_each_turn_counts_anew(verb: str) -> None:
     assert reason(await run(verb, made, config=thread())) == "identical_failures"
 
 
+class AsAPerson(AgentMiddleware[Any, Any, Any]):
+    """Say something in a person's place after each round of tools."""
+
+    def before_model(self, state: Any, runtime: Any) -> Any:
+        is_result = isinstance(state["messages"][-1], ToolMessage)
+        return {"messages": [HumanMessage("go on")] if is_result else []}
+
+
+@VERBS
+async def test_a_turn_ends_with_what_a_person_says(verb: str) -> None:
+    """Not with what a middleware says, and with what is said instead of an answer to a pause."""
+    failing = raising(ValueError("odd"))
+    said = agent(
+        chat("m", *work(1, 1, 1)), AsAPerson(), ToolLoopGuardMiddleware(), tools=[failing.made]
+    )
+    assert reason(await run(verb, said)) == "identical_failures"
+
+    script = [*work(1, 1), calls("ask_user", 7, what="sure?"), *work(1), "ok"]
+    tools = [failing.made, ask_user]
+    saver = InMemorySaver()
+    paused = agent(chat("m", *script), ToolLoopGuardMiddleware(), tools=tools, checkpointer=saver)
+    assert "__interrupt__" in await run(verb, paused, config=thread())
+    assert counts(paused).iterations == 3
+    answered = ToolMessage("never mind", tool_call_id="call_7")
+    given = {"messages": [answered, HumanMessage("do something else")]}
+    assert last(await run(verb, paused, given, thread())).text == "ok"
+    assert counts(paused).iterations == 1
+
+
+class TakingBack(AgentMiddleware[Any, Any, Any]):
+    """Take an answer back, and have the model asked again, until it is the right one."""
+
+    @hook_config(can_jump_to=["model"])
+    def after_model(self, state: Any, runtime: Any) -> Any:
+        answer = state["messages"][-1]
+        if answer.text != "wrong":
+            return None
+        return {"messages": [RemoveMessage(answer.id)], "jump_to": "model"}
+
+
+@VERBS
+async def test_a_round_is_counted_once(verb: str) -> None:
+    """However often the model is asked after it."""
+    made = agent(
+        chat("m", *work(1), "wrong", "wrong", "ok"),
+        TakingBack(),
+        ToolLoopGuardMiddleware(),
+        tools=[raising(ValueError("odd")).made],
+        checkpointer=InMemorySaver(),
+    )
+    answered = await run(verb, made, config=thread())
+    assert (last(answered).text, nudges(answered)) == ("ok", [])
+    assert counts(made).varied == 1
+
+
 @VERBS
 async def test_calls_of_an_earlier_turn_are_not_counted(verb: str) -> None:
     """A history that ends in a call without a result, or with a failed one, starts at nought."""
@@ -580,7 +681,7 @@ async def test_calls_of_an_earlier_turn_are_not_counted(verb: str) -> None:
     )
     given = {"messages": [("user", "a"), earlier, failed, ("user", "b")]}
     await run(verb, made, given, thread())
-    assert ToolLoopState.from_dict(made.get_state(thread()).values[COUNTS]) == ToolLoopState()
+    assert counts(made) == ToolLoopState()
 
 
 async def test_the_counts_are_private() -> None:
@@ -593,14 +694,13 @@ async def test_the_counts_are_private() -> None:
     )
     for schema in (made.get_input_jsonschema(), made.get_output_jsonschema()):
         assert "messages" in str(schema)
-        assert COUNTS not in str(schema)
-    given = {"messages": [("user", "hi")], COUNTS: {"iterations": 1}, COUNTED: "x"}
+        assert TOOL_LOOP not in str(schema)
+    full = {"counts": {"iterations": 1}, "counted": "x"}
+    given = {"messages": [("user", "hi")], TOOL_LOOP: full, TOOL_LOOP_IN_RUN: True}
     answered = await run("invoke", made, given, thread())
     assert last(answered).text == "ok"
-    assert not {COUNTS, COUNTED} & {*answered}
-    kept = made.get_state(thread()).values[COUNTS]
-    assert kept["iterations"] == 1
-    assert "odd" not in str(kept)
+    assert not {TOOL_LOOP, TOOL_LOOP_IN_RUN} & {*answered}
+    assert counts(made).iterations == 1
 
 
 @VERBS

@@ -17,6 +17,7 @@ from honcho_fallback import (
     Target,
 )
 from honcho_fallback.testing import StatusError
+from tests.helpers.observers import Listener
 from tests.helpers.scripted import repeating
 
 # Calls between the turns of these tests are meant to stand alone.
@@ -302,3 +303,23 @@ async def test_concurrent_turns_on_one_policy_are_isolated() -> None:
     sequences = await asyncio.gather(*(turn(number) for number in range(50)))
     alive, dead = ["primary"] * 3, ["primary", "fallback", "fallback", "fallback"]
     assert sequences == [dead if number % 2 else alive for number in range(50)]
+
+
+def test_a_policy_under_another_label_is_the_same_but_for_it() -> None:
+    """Its calls and turns carry the label; a turn of either is a turn of both."""
+    heard = Listener()
+    policy = FallbackPolicy(
+        [Target("primary"), Target("fallback")], reset="turn", observers=[heard]
+    )
+    labelled = policy.labelled("deriver")
+    script = repeating(primary=[DOWN], fallback=["hello"])
+    with labelled.turn():
+        for one in (labelled, policy):
+            assert one.call(script.ask) == "hello"
+    assert script.asked == ["primary", "fallback", "fallback"]
+    assert [start.agent for start in heard.starts] == ["deriver", "unknown"]
+    assert [restore.agent for restore in heard.restores] == ["deriver"]
+    assert (policy.agent, labelled.agent) == ("unknown", "deriver")
+    assert (labelled.targets, labelled.config) == (policy.targets, policy.config)
+    with pytest.raises(FallbackConfigError, match="agent: got ''"):
+        policy.labelled("")

@@ -1,0 +1,264 @@
+"""LangChain's own middlewares around and inside ours: the order, and what follows from it.
+
+| beside ours | outside of it | inside of it |
+|---|---|---|
+| ModelRetryMiddleware | tries the whole chain again | tries each model; its error switches |
+| ModelFallbackMiddleware | asks its models when our chain is exhausted | asks its models first |
+| LLMToolSelectorMiddleware | selects once, with no fallback | selects in each attempt |
+| ContextEditingMiddleware | edits once | edits in each attempt, for the model that is asked |
+| ModelCallLimit, ToolCallLimit | count rounds, not attempts | the same |
+| SummarizationMiddleware | its own call is not ours | the same |
+| HumanInTheLoopMiddleware | a pause is no failure, and the turn goes on after it | the same |
+| ToolRetryMiddleware | a tool's failure is no model's | the same |
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import pytest
+from langchain.agents.middleware import (
+    ClearToolUsesEdit,
+    ContextEditingMiddleware,
+    HumanInTheLoopMiddleware,
+    LLMToolSelectorMiddleware,
+    ModelCallLimitMiddleware,
+    ModelFallbackMiddleware,
+    ModelRetryMiddleware,
+    SummarizationMiddleware,
+    ToolCallLimitMiddleware,
+    ToolRetryMiddleware,
+)
+from langchain_core.tools import tool
+from langgraph.checkpoint.memory import InMemorySaver
+from langgraph.types import Command
+
+from honcho_fallback import FallbackExhausted
+from honcho_fallback.testing import StatusError
+from honcho_fallback.tools import ToolLoopLimits
+from honcho_fallback_langchain import (
+    FallbackChatModel,
+    FallbackMiddleware,
+    ToolLoopGuardMiddleware,
+)
+from tests.helpers.agents import ROUNDS, agent, calls, last, run
+from tests.helpers.chat_models import alive, chat, dead, look_up
+from tests.helpers.observers import Listener
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+VERBS = pytest.mark.parametrize("verb", ["invoke", "ainvoke"])
+OUTSIDE = pytest.mark.parametrize("outside", [True, False])
+
+
+def ordered(ours: Any, *theirs: Any, outside: bool) -> Sequence[Any]:
+    """Put others before ours, which is around it, or after."""
+    return (*theirs, ours) if outside else (ours, *theirs)
+
+
+@VERBS
+@pytest.mark.parametrize("on_failure", ["continue", "error"])
+async def test_model_retry_inside(verb: str, on_failure: Any) -> None:
+    """It must raise its error: as a message, its default, it is an answer."""
+    primary, backup = dead(), alive()
+    retry = ModelRetryMiddleware(max_retries=1, initial_delay=0, on_failure=on_failure)
+    answered = await run(verb, agent(primary, FallbackMiddleware(backup), retry))
+    text = last(answered).text
+    if on_failure == "error":
+        assert (text, len(primary.asked), len(backup.asked)) == ("from backup", 2, 1)
+    else:
+        assert text.startswith("Model call failed after 2 attempts")
+        assert (len(primary.asked), len(backup.asked)) == (2, 0)
+
+
+@VERBS
+@pytest.mark.parametrize("on_failure", ["continue", "error"])
+async def test_model_retry_outside(verb: str, on_failure: Any) -> None:
+    """It asks the whole chain again, and only where all of it has failed."""
+    primary, backup = dead(), dead("backup", 401)
+    retry = ModelRetryMiddleware(max_retries=1, initial_delay=0, on_failure=on_failure)
+    made = agent(primary, retry, FallbackMiddleware(backup))
+    if on_failure == "error":
+        with pytest.raises(FallbackExhausted):
+            await run(verb, made)
+    else:
+        assert last(await run(verb, made)).text.startswith("Model call failed after 2 attempts")
+    assert (len(primary.asked), len(backup.asked)) == (2, 2)
+
+    primary = dead()
+    answered = await run(verb, agent(primary, retry, FallbackMiddleware(alive())))
+    assert (last(answered).text, len(primary.asked)) == ("from backup", 1)
+
+
+@VERBS
+async def test_model_fallback_inside_and_outside(verb: str) -> None:
+    """LangChain's own takes part as any other middleware; each has its own models."""
+    primary, theirs, ours = dead(), alive("theirs"), alive("ours")
+    inside = agent(primary, FallbackMiddleware(ours), ModelFallbackMiddleware(theirs))
+    assert last(await run(verb, inside)).text == "from theirs"
+    assert ours.asked == []
+
+    outside = agent(primary, ModelFallbackMiddleware(theirs), FallbackMiddleware(ours))
+    assert last(await run(verb, outside)).text == "from ours"
+    assert len(theirs.asked) == 1
+
+
+@VERBS
+@OUTSIDE
+async def test_summarization(verb: str, outside: bool) -> None:
+    """Its own call is none of ours, and has its own fallback; both models get what is left."""
+    heard, primary, backup = Listener(), dead(), alive()
+    writer = FallbackChatModel(dead("writer"), alive("second writer", "in short"))
+    shorten = SummarizationMiddleware(writer, trigger=("messages", 3), keep=("messages", 1))
+    ours = FallbackMiddleware(backup, observers=[heard])
+    made = agent(primary, *ordered(ours, shorten, outside=outside))
+    history = [("user", "a"), ("assistant", "b"), ("user", "c"), ("user", "d")]
+    assert last(await run(verb, made, {"messages": history})).text == "from backup"
+    assert len(heard.records) == 1
+    assert [one.text.split()[-1] for one in backup.asked[0].messages] == ["short", "d"]
+    assert backup.asked[0].messages == primary.asked[0].messages
+
+
+@VERBS
+async def test_summarization_by_the_size_of_the_models(verb: str) -> None:
+    """A share of the context window is that of the smallest, where the agent's chain sums up."""
+    sizes: list[Any] = [{"max_input_tokens": size} for size in (100_000, 100)]
+    primary = chat("primary", "answer", profile=sizes[0])
+    chain = FallbackChatModel(primary, chat("small", "unused", profile=sizes[1]))
+    long = {"messages": [("user", "word " * 100), ("assistant", "b"), ("user", "c")]}
+    for writer, times in ((primary, 1), (chain, 2)):
+        shorten = SummarizationMiddleware(writer, trigger=("fraction", 0.5), keep=("messages", 1))
+        primary.asked.clear()
+        await run(verb, agent(primary, FallbackMiddleware(alive()), shorten), long)
+        assert len(primary.asked) == times
+
+
+@VERBS
+@OUTSIDE
+@pytest.mark.parametrize(("reset", "asked"), [("iteration", 2), ("turn", 1)])
+async def test_a_person_in_the_loop(verb: str, outside: bool, reset: Any, asked: int) -> None:
+    """A pause is no failure; with turns the run that is resumed stays where the switch led."""
+    heard, primary, backup = Listener(), dead(), chat("backup", *ROUNDS[1:])
+    ours = FallbackMiddleware(backup, reset=reset, observers=[heard])
+    guard = ToolLoopGuardMiddleware()
+    person = HumanInTheLoopMiddleware({"look_up": True})
+    stack = ordered(ours, person, outside=outside)
+    made = agent(primary, guard, *stack, checkpointer=InMemorySaver())
+    config = {"configurable": {"thread_id": "t"}}
+    assert "__interrupt__" in await run(verb, made, config=config)
+    approval: Command[Any] = Command(resume={"decisions": [{"type": "approve"}]})
+    answered = await run(verb, made, approval, config)
+    assert [one.type for one in answered["messages"]] == ["human", "ai", "tool", "ai"]
+    assert (last(answered).text, len(primary.asked)) == ("done", asked)
+    assert {record.outcome for record in heard.records} == {"success"}
+
+
+@VERBS
+@OUTSIDE
+async def test_a_person_is_not_asked_of_calls_that_a_halt_answers(
+    verb: str, outside: bool
+) -> None:
+    """The guard ends the run first, on either side."""
+    limits = ToolLoopLimits(max_iterations=1)
+    person = HumanInTheLoopMiddleware({"look_up": {"allowed_decisions": ["approve"]}})
+    stack = ordered(ToolLoopGuardMiddleware(limits), person, outside=outside)
+    made = agent(chat("m", *ROUNDS), *stack, checkpointer=InMemorySaver())
+    config = {"configurable": {"thread_id": "t"}}
+    assert "__interrupt__" in await run(verb, made, config=config)
+    approval: Command[Any] = Command(resume={"decisions": [{"type": "approve"}]})
+    answered = await run(verb, made, approval, config)
+    assert "__interrupt__" not in answered
+    assert last(answered).response_metadata["tool_loop"]["reason"] == "max_iterations"
+
+
+@VERBS
+@OUTSIDE
+async def test_tool_retry(verb: str, outside: bool) -> None:
+    """A tool that works at the second try is no failure of a model."""
+    script = iter([StatusError(503), "rain"])
+
+    @tool("look_up")
+    def flaky(city: str) -> str:
+        """Look the weather up."""
+        step = next(script)
+        if isinstance(step, Exception):
+            raise step
+        return str(step)
+
+    primary, backup = chat("primary", *ROUNDS[1:]), alive()
+    retry = ToolRetryMiddleware(max_retries=1, initial_delay=0)
+    stack = ordered(FallbackMiddleware(backup), retry, outside=outside)
+    answered = await run(verb, agent(primary, *stack, tools=[flaky]))
+    assert (answered["messages"][2].text, last(answered).text) == ("rain", "done")
+    assert (len(primary.asked), backup.asked) == (2, [])
+
+
+@VERBS
+@OUTSIDE
+@pytest.mark.parametrize(
+    "limit",
+    [
+        ModelCallLimitMiddleware(run_limit=2),
+        ToolCallLimitMiddleware(run_limit=1, exit_behavior="end"),
+    ],
+)
+async def test_limits_count_rounds(verb: str, outside: bool, limit: Any) -> None:
+    """An attempt is no call of the model's: two rounds are two, however many were asked."""
+    primary, backup = dead(), chat("backup", *ROUNDS)
+    stack = ordered(FallbackMiddleware(backup), limit, outside=outside)
+    answered = await run(verb, agent(primary, *stack))
+    assert "limit" in last(answered).text
+    assert (len(primary.asked), len(backup.asked)) == (2, 2)
+
+
+def choosing(*names: str) -> Any:
+    """Make the selector's answer."""
+    return calls("ToolSelectionResponse", 1, tools=[*names])
+
+
+@VERBS
+@OUTSIDE
+async def test_tool_selection(verb: str, outside: bool) -> None:
+    """By a model of its own it is made once, or in each attempt; each model gets its tools."""
+
+    @tool
+    def unused() -> str:
+        """Do nothing."""
+        return ""
+
+    selector, primary, backup = chat("selector", choosing("look_up")), dead(), alive()
+    select = LLMToolSelectorMiddleware(model=selector)
+    stack = ordered(FallbackMiddleware(backup), select, outside=outside)
+    await run(verb, agent(primary, *stack, tools=[look_up, unused]))
+    assert len(selector.asked) == (1 if outside else 2)
+    for model in (primary, backup):
+        (request,) = model.asked
+        assert [one["function"]["name"] for one in request.kwargs["tools"]] == ["look_up"]
+
+
+@VERBS
+async def test_tool_selection_by_the_model_that_is_asked(verb: str) -> None:
+    """Inside, who answers selects as well; outside, the agent's own model does, or nobody."""
+    primary, backup = dead(), chat("backup", choosing("look_up"), "answer")
+    select = LLMToolSelectorMiddleware()
+    inside = agent(primary, FallbackMiddleware(backup), select)
+    assert last(await run(verb, inside)).text == "answer"
+    assert (len(primary.asked), len(backup.asked)) == (1, 2)
+
+    with pytest.raises(StatusError):
+        await run(verb, agent(dead(), select, FallbackMiddleware(alive())))
+
+
+@VERBS
+@OUTSIDE
+async def test_context_editing(verb: str, outside: bool) -> None:
+    """Whoever is asked gets the history without the results that were cleared."""
+    primary = chat("primary", *ROUNDS[:2], StatusError(503))
+    backup = chat("backup", "done")
+    edit = ContextEditingMiddleware(edits=[ClearToolUsesEdit(trigger=1, keep=1)])
+    stack = ordered(FallbackMiddleware(backup), edit, outside=outside)
+    assert last(await run(verb, agent(primary, *stack))).text == "done"
+    for model in (primary, backup):
+        history = model.asked[-1].messages
+        assert [one.text for one in history if one.type == "tool"] == ["[cleared]", "rain in Rome"]
