@@ -64,6 +64,12 @@ class FallbackBase(RunnableSerializable[Input, Output], Generic[Input, Output, C
         """Return callbacks, verbosity, tags and metadata for the chain run, not for candidates."""
         return None, False, None, None
 
+    def call_of(
+        self, call_input: Any, config: RunnableConfig | None, kwargs: dict[str, Any]
+    ) -> ChainCall:
+        """Return one call of the chain, which nobody has asked yet."""
+        return ChainCall(self, call_input, config, kwargs)
+
     def request_for(
         self,
         attempt: Attempt,  # noqa: ARG002 # for those who change something
@@ -86,7 +92,7 @@ class FallbackBase(RunnableSerializable[Input, Output], Generic[Input, Output, C
         **kwargs: Any,
     ) -> Output:
         """Ask the chain for one answer."""
-        call = ChainCall(self, input, config, kwargs)
+        call = self.call_of(input, config, kwargs)
         callbacks = call.managed(CallbackManager)
         manager = callbacks and callbacks.on_chain_start(None, input, **call.named())
         try:
@@ -106,7 +112,7 @@ class FallbackBase(RunnableSerializable[Input, Output], Generic[Input, Output, C
         **kwargs: Any,
     ) -> Output:
         """Ask the chain for one answer, in this task."""
-        call = ChainCall(self, input, config, kwargs)
+        call = self.call_of(input, config, kwargs)
         callbacks = call.managed(AsyncCallbackManager)
         manager = callbacks and await callbacks.on_chain_start(None, input, **call.named())
         try:
@@ -126,7 +132,7 @@ class FallbackBase(RunnableSerializable[Input, Output], Generic[Input, Output, C
         **kwargs: Any,
     ) -> Generator[Chunk_co, None, None]:
         """Ask the chain for chunks; it may switch until the first with content."""
-        call = ChainCall(self, input, config, kwargs)
+        call = self.call_of(input, config, kwargs)
         callbacks = call.managed(CallbackManager)
         manager = callbacks and callbacks.on_chain_start(None, input, **call.named())
         output_chunks: list[Any] = []  # filled only where somebody listens
@@ -159,7 +165,7 @@ class FallbackBase(RunnableSerializable[Input, Output], Generic[Input, Output, C
         **kwargs: Any,
     ) -> AsyncGenerator[Chunk_co, None]:
         """Ask the chain for chunks, in this task; it may switch until the first with content."""
-        call = ChainCall(self, input, config, kwargs)
+        call = self.call_of(input, config, kwargs)
         callbacks = call.managed(AsyncCallbackManager)
         manager = callbacks and await callbacks.on_chain_start(None, input, **call.named())
         output_chunks: list[Any] = []  # filled only where somebody listens
