@@ -1,7 +1,9 @@
 """What every runnable over a chain of candidates has: how it is called, its options, its copies.
 
 ``invoke``, ``ainvoke``, ``stream`` and ``astream`` ask the chain; ``batch`` and the rest follow
-from them in LangChain itself.
+from them in LangChain itself. So each input of a batch switches, waits and times out by itself,
+and a ``batch`` that a candidate has of its own is not used: over all inputs at once there would be
+one attempt's timeout for all of them, and no fallback before the slowest of them has failed.
 """
 
 from __future__ import annotations

@@ -54,10 +54,10 @@ _BOUND_TOOLS = frozenset({"tool_choice", "tools"})
 # Named per call, a model is one of the primary's provider.
 _PRIMARY_ONLY = frozenset({"model", "model_name"})
 _VERSIONS = {"lc_versions"}
-# By these an agent decides on its own whether a model takes native structured output: a name of
-# OpenAI's or xAI's is enough for it, and a Gemini before the third takes none beside tools.
+# By these an agent decides on its own whether a model takes native structured output: some names
+# are enough for it, and a Gemini before the third takes none beside tools.
 _MODEL_NAMES = frozenset({"model", "model_id", "model_name"})
-_NATIVE_BY_NAME = re.compile("gpt|grok", re.IGNORECASE)
+_NATIVE_BY_NAME = re.compile("claude|gpt|grok", re.IGNORECASE)
 _GEMINI_BEFORE_3 = re.compile("gemini(?!-3)", re.IGNORECASE)
 _VERSION = version("honcho-fallback")
 
