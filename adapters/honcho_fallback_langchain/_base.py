@@ -217,7 +217,8 @@ class FallbackBase(RunnableSerializable[Input, Output], Generic[Input, Output, C
 
         Args:
             **options: Those of FallbackConfig, and ``agent``, ``credentials``,
-                ``fallback_config``, ``observers``, ``sdk_retries``.
+                ``exceptions_to_handle`` (classes of errors that switch whatever they mean),
+                ``fallback_config``, ``fit``, ``observers``, ``partial``, ``sdk_retries``.
 
         Raises:
             FallbackConfigError: One is unknown, of the wrong type or out of range.

@@ -108,6 +108,15 @@ def test_a_fallback_without_the_method_is_named() -> None:
         own.with_seed(3)
 
 
+def test_a_chain_inside_of_a_chain_is_taken_for_no_client(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    """Its primary's `max_retries` are not its own; nobody is warned of them."""
+    outer: Any = FallbackChatModel(FallbackChatModel(gpt(max_retries=5), claude()), claude())
+    assert outer.max_retries == 5
+    assert caplog.records == []
+
+
 class Schema(BaseModel):
     """What an agent answers."""
 

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 from langchain.agents.middleware import ModelFallbackMiddleware
 from langchain_core.language_models import FakeListLLM
+from langchain_core.load import dumpd
 from langchain_core.messages import AIMessage
 from langchain_core.output_parsers import StrOutputParser
 from langchain_core.prompts import PromptTemplate
@@ -391,6 +392,16 @@ async def test_an_answer_that_was_refused_or_late_is_an_error_to_tell() -> None:
     slow: Any = RunnableLambda(lambda _: "", hang)
     late = FallbackRunnable(slow, show, exception_key="error", timeout=0.01)
     assert await late.ainvoke({}) == "TimeoutError"
+
+
+def test_copies_keep_the_key() -> None:
+    """What is derived from a chain, and what is written of it."""
+    show: Any = RunnableLambda(lambda asked: type(asked["error"]).__name__)
+    chain = FallbackRunnable(raises(StatusError(503)), show, exception_key="error")
+    for made in (chain.with_fallback_config(timeout=3), chain.with_retry(stop_after_attempt=1)):
+        assert made.invoke({}) == "StatusError"
+    assert chain.with_config(tags=["t"]).invoke({}) == "StatusError"
+    assert dumpd(chain)["kwargs"]["exception_key"] == "error"
 
 
 def test_a_chat_model_takes_no_exception_key() -> None:
