@@ -13,7 +13,7 @@ if find_spec("langchain_core") is None:
     )
 
 from honcho_fallback_langchain._chat_model import FallbackChatModel, with_fallback_config
-from honcho_fallback_langchain._options import FallbackOptions
+from honcho_fallback_langchain._options import ChatModelOptions, FallbackOptions, RunnableOptions
 from honcho_fallback_langchain._runnable import FallbackRunnable
 from honcho_fallback_langchain._sdk import without_sdk_retries
 
@@ -22,10 +22,12 @@ if TYPE_CHECKING:
     from honcho_fallback_langchain._tool_guard import ToolLoopGuardMiddleware
 
 __all__ = [
+    "ChatModelOptions",
     "FallbackChatModel",
     "FallbackMiddleware",
     "FallbackOptions",
     "FallbackRunnable",
+    "RunnableOptions",
     "ToolLoopGuardMiddleware",
     "with_fallback_config",
     "without_sdk_retries",

@@ -1,7 +1,9 @@
 """What every runnable over a chain of candidates has: how it is called, its options, its copies.
 
 ``invoke``, ``ainvoke``, ``stream`` and ``astream`` ask the chain; ``batch`` and the rest follow
-from them in LangChain itself.
+from them in LangChain itself. So each input of a batch switches, waits and times out by itself,
+and a ``batch`` that a candidate has of its own is not used: over all inputs at once there would be
+one attempt's timeout for all of them, and no fallback before the slowest of them has failed.
 """
 
 from __future__ import annotations
@@ -64,6 +66,12 @@ class FallbackBase(RunnableSerializable[Input, Output], Generic[Input, Output, C
         """Return callbacks, verbosity, tags and metadata for the chain run, not for candidates."""
         return None, False, None, None
 
+    def call_of(
+        self, call_input: Any, config: RunnableConfig | None, kwargs: dict[str, Any]
+    ) -> ChainCall:
+        """Return one call of the chain, which nobody has asked yet."""
+        return ChainCall(self, call_input, config, kwargs)
+
     def request_for(
         self,
         attempt: Attempt,  # noqa: ARG002 # for those who change something
@@ -86,7 +94,7 @@ class FallbackBase(RunnableSerializable[Input, Output], Generic[Input, Output, C
         **kwargs: Any,
     ) -> Output:
         """Ask the chain for one answer."""
-        call = ChainCall(self, input, config, kwargs)
+        call = self.call_of(input, config, kwargs)
         callbacks = call.managed(CallbackManager)
         manager = callbacks and callbacks.on_chain_start(None, input, **call.named())
         try:
@@ -106,7 +114,7 @@ class FallbackBase(RunnableSerializable[Input, Output], Generic[Input, Output, C
         **kwargs: Any,
     ) -> Output:
         """Ask the chain for one answer, in this task."""
-        call = ChainCall(self, input, config, kwargs)
+        call = self.call_of(input, config, kwargs)
         callbacks = call.managed(AsyncCallbackManager)
         manager = callbacks and await callbacks.on_chain_start(None, input, **call.named())
         try:
@@ -126,7 +134,7 @@ class FallbackBase(RunnableSerializable[Input, Output], Generic[Input, Output, C
         **kwargs: Any,
     ) -> Generator[Chunk_co, None, None]:
         """Ask the chain for chunks; it may switch until the first with content."""
-        call = ChainCall(self, input, config, kwargs)
+        call = self.call_of(input, config, kwargs)
         callbacks = call.managed(CallbackManager)
         manager = callbacks and callbacks.on_chain_start(None, input, **call.named())
         output_chunks: list[Any] = []  # filled only where somebody listens
@@ -159,7 +167,7 @@ class FallbackBase(RunnableSerializable[Input, Output], Generic[Input, Output, C
         **kwargs: Any,
     ) -> AsyncGenerator[Chunk_co, None]:
         """Ask the chain for chunks, in this task; it may switch until the first with content."""
-        call = ChainCall(self, input, config, kwargs)
+        call = self.call_of(input, config, kwargs)
         callbacks = call.managed(AsyncCallbackManager)
         manager = callbacks and await callbacks.on_chain_start(None, input, **call.named())
         output_chunks: list[Any] = []  # filled only where somebody listens
@@ -209,7 +217,8 @@ class FallbackBase(RunnableSerializable[Input, Output], Generic[Input, Output, C
 
         Args:
             **options: Those of FallbackConfig, and ``agent``, ``credentials``,
-                ``fallback_config``, ``fit``, ``observers``, ``sdk_retries``.
+                ``exceptions_to_handle`` (classes of errors that switch whatever they mean),
+                ``fallback_config``, ``fit``, ``observers``, ``partial``, ``sdk_retries``.
 
         Raises:
             FallbackConfigError: One is unknown, of the wrong type or out of range.

@@ -19,15 +19,16 @@ to ask differ, and each is a subclass:
 
 from __future__ import annotations
 
+from collections.abc import AsyncGenerator, Generator
 from functools import cache
-from typing import TYPE_CHECKING, Any, Generic, NamedTuple, TypeVar, cast
+from typing import TYPE_CHECKING, Any, Final, Generic, NamedTuple, TypeVar, cast
 from uuid import uuid4
 
 from langchain_core.language_models import BaseChatModel
 from langchain_core.messages import AIMessageChunk, BaseMessage, HumanMessage
 from langchain_core.outputs import ChatGeneration, ChatGenerationChunk, ChatResult
 from langchain_core.runnables.base import RunnableBindingBase
-from langchain_core.runnables.config import ensure_config
+from langchain_core.runnables.config import ensure_config, var_child_runnable_config
 from langchain_core.utils.utils import LC_ID_PREFIX
 
 from honcho_fallback_langchain._answers import (
@@ -66,6 +67,7 @@ if TYPE_CHECKING:
     Manager = CallbackManagerForChainRun | AsyncCallbackManagerForChainRun
 
 RequestT = TypeVar("RequestT")
+_END: Final = object()
 
 
 class Call(Generic[RequestT]):
@@ -254,7 +256,11 @@ class ChainCall(Call[Request]):
         if direct is not None:
             model = cast("BaseChatModel", direct.candidate)
             return _message_of(model._generate_with_cache(direct.input, **direct.kwargs))  # noqa: SLF001 # see above
-        return request.candidate.invoke(request.input, request.config, **request.kwargs)
+        token = var_child_runnable_config.set(request.config)
+        try:
+            return request.candidate.invoke(request.input, request.config, **request.kwargs)
+        finally:
+            var_child_runnable_config.reset(token)
 
     async def asend(self, request: Request) -> Any:
         """Return what the candidate answers."""
@@ -262,7 +268,11 @@ class ChainCall(Call[Request]):
         if direct is not None:
             model = cast("BaseChatModel", direct.candidate)
             return _message_of(await model._agenerate_with_cache(direct.input, **direct.kwargs))  # noqa: SLF001 # see above
-        return await request.candidate.ainvoke(request.input, request.config, **request.kwargs)
+        token = var_child_runnable_config.set(request.config)
+        try:
+            return await request.candidate.ainvoke(request.input, request.config, **request.kwargs)
+        finally:
+            var_child_runnable_config.reset(token)
 
     def messages_of(self, answer: Any) -> list[Any]:
         """Return the answer, which is a message or what a chain makes of one."""
@@ -275,16 +285,14 @@ class ChainCall(Call[Request]):
     def ask_for_stream(self, attempt: Attempt) -> Iterator[Any]:
         """Ask one candidate for its chunks."""
         request = self._stream_request(attempt, with_key(attempt.target))
-        return to_its_end(
-            request.candidate.stream(request.input, request.config, **request.kwargs)
-        )
+        chunks = request.candidate.stream(request.input, request.config, **request.kwargs)
+        return to_its_end(_in_config(request.config, chunks))
 
     async def ask_for_astream(self, attempt: Attempt) -> AsyncIterator[Any]:
         """Ask one candidate for its chunks."""
         request = self._stream_request(attempt, await awith_key(attempt.target))
-        return ato_its_end(
-            request.candidate.astream(request.input, request.config, **request.kwargs)
-        )
+        chunks = request.candidate.astream(request.input, request.config, **request.kwargs)
+        return ato_its_end(_ain_config(request.config, chunks))
 
     def _stream_request(self, attempt: Attempt, candidate: Any) -> Request:
         """Prepare a stream, which is asked what it cost where somebody wants to know."""
@@ -393,6 +401,44 @@ class InnerCall(Call[Request]):
         with parsing_answers():
             async for chunk in model._astream(messages, **kwargs):  # noqa: SLF001 # see above
                 yield chunk
+
+
+# A candidate is asked with its own config around it, for what asks for the config without having
+# been handed one: a tool or a chain inside of a model. LangChain's own composites do the same for
+# what they call, but in a copy of the context; here the context stays the reader's, and what a
+# generator sets in it is still there at its last chunk.
+
+
+def _in_config(config: RunnableConfig, chunks: Iterator[Any]) -> Iterator[Any]:
+    try:
+        while True:
+            token = var_child_runnable_config.set(config)
+            try:
+                chunk = next(chunks, _END)
+            finally:
+                var_child_runnable_config.reset(token)
+            if chunk is _END:
+                return
+            yield chunk
+    finally:
+        if isinstance(chunks, Generator):
+            chunks.close()
+
+
+async def _ain_config(config: RunnableConfig, chunks: AsyncIterator[Any]) -> AsyncIterator[Any]:
+    try:
+        while True:
+            token = var_child_runnable_config.set(config)
+            try:
+                chunk = await anext(chunks, _END)
+            finally:
+                var_child_runnable_config.reset(token)
+            if chunk is _END:
+                return
+            yield chunk
+    finally:
+        if isinstance(chunks, AsyncGenerator):
+            await chunks.aclose()
 
 
 # Requests to a model without a run.

@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
+import inspect
+import re
+from functools import wraps
 from importlib.metadata import version
 from typing import TYPE_CHECKING, Any, Unpack, cast, overload
 
 from langchain_core.language_models import BaseChatModel, LanguageModelInput
 from langchain_core.messages import AIMessage, AIMessageChunk, BaseMessage
+from langchain_core.runnables import Runnable
 from pydantic import Field
 
 from honcho_fallback import FallbackConfigError, has_content
@@ -17,11 +21,12 @@ from honcho_fallback_langchain._candidates import (
     check_candidates,
     each,
     given_candidates,
+    identify,
     rebound,
 )
 from honcho_fallback_langchain._fit import is_history
 from honcho_fallback_langchain._history import for_provider
-from honcho_fallback_langchain._options import Options
+from honcho_fallback_langchain._options import ChatModelOptions, Options
 from honcho_fallback_langchain._providers import is_same_provider, settings_for
 from honcho_fallback_langchain._runnable import FallbackRunnable
 from honcho_fallback_langchain._sdk import in_time, in_time_to_start
@@ -36,11 +41,10 @@ if TYPE_CHECKING:
     from langchain_core.language_models import ModelProfile
     from langchain_core.language_models.base import LangSmithParams
     from langchain_core.outputs import ChatGenerationChunk, ChatResult
-    from langchain_core.runnables import Runnable
     from langchain_core.runnables.utils import Input, Output
 
     from honcho_fallback import Attempt
-    from honcho_fallback_langchain._options import FallbackOptions
+    from honcho_fallback_langchain._options import FallbackOptions, RunnableOptions
 
 # A candidate's business: what the wrapper is given of these goes to every candidate. A cache of
 # the wrapper's own would keep a fallback's answer under the primary's key.
@@ -51,6 +55,11 @@ _BOUND_TOOLS = frozenset({"tool_choice", "tools"})
 # Named per call, a model is one of the primary's provider.
 _PRIMARY_ONLY = frozenset({"model", "model_name"})
 _VERSIONS = {"lc_versions"}
+# By these an agent decides on its own whether a model takes native structured output: some names
+# are enough for it, and a Gemini before the third takes none beside tools.
+_MODEL_NAMES = frozenset({"model", "model_id", "model_name"})
+_NATIVE_BY_NAME = re.compile("claude|gpt|grok", re.IGNORECASE)
+_GEMINI_BEFORE_3 = re.compile("gemini(?!-3)", re.IGNORECASE)
 _VERSION = version("honcho-fallback")
 
 
@@ -62,6 +71,13 @@ class FallbackChatModel(  # type: ignore[misc] # pyright: ignore[reportIncompati
     It is a chat model: in an LCEL chain, in ``create_agent``, with tools bound, with structured
     output. Each call is one chain run, each candidate asked a run under it, and the answer says
     who gave it: ``answer.response_metadata["fallback"]``.
+
+    What it has not itself is the primary's: ``model.client``, ``model.temperature``, an
+    integration's own methods. Such a method is called on the primary alone, without fallbacks;
+    where it returns another runnable, it is called on every candidate, and what comes back has
+    the fallbacks. Names with an underscore are never the primary's, and ``model``, ``model_id``
+    and ``model_name`` are not where an agent would take them for a promise of native structured
+    output that not every candidate keeps.
 
     Args:
         *candidates: The primary first: chat models, or what was bound to one.
@@ -75,17 +91,20 @@ class FallbackChatModel(  # type: ignore[misc] # pyright: ignore[reportIncompati
 
     cache: Any = Field(default=False, exclude=True)
 
-    def __init__(self, *candidates: Runnable[Any, Any], **options: Any) -> None:
+    def __init__(
+        self, *candidates: Runnable[Any, Any], **options: Unpack[ChatModelOptions]
+    ) -> None:
         fields = type(self).model_fields
-        listed = given_candidates(candidates, options, chat_models=True)
-        candidate_fields = {name: options.pop(name) for name in _PASSED_ON & options.keys()}
-        own = {name: options.pop(name) for name in fields.keys() & options.keys()}
+        given: dict[str, Any] = {**options}
+        listed = given_candidates(candidates, given, chat_models=True)
+        candidate_fields = {name: given.pop(name) for name in _PASSED_ON & given.keys()}
+        own = {name: given.pop(name) for name in fields.keys() & given.keys()}
         if candidate_fields:
             listed = [
                 rebound(one, lambda model: model.model_copy(update=candidate_fields))
                 for one in listed
             ]
-        updated_options = own.pop("options", Options()).updated(options)
+        updated_options = own.pop("options", Options()).updated(given)
         own |= {"candidates": listed, "options": updated_options}
         super().__init__(**own)
         self._add_version("honcho-fallback", _VERSION)
@@ -129,6 +148,48 @@ class FallbackChatModel(  # type: ignore[misc] # pyright: ignore[reportIncompati
         changed = each(self._clients(), change, "structured output", _BOUND_TOOLS)
         return FallbackRunnable.over(changed, self.options, self.policy)
 
+    if not TYPE_CHECKING:  # or a type checker would let any name pass
+
+        def __getattr__(self, name: str) -> Any:
+            # What the class has raised by itself; and a copy is made before it has candidates.
+            if name.startswith("_") or hasattr(type(self), name) or "candidates" not in vars(self):
+                return super().__getattr__(name)
+            return self._of_primary(name)
+
+    def _of_primary(self, name: str) -> Any:
+        if name in _MODEL_NAMES and self._name_misleads():
+            raise AttributeError(
+                f"FallbackChatModel has no {name!r} of its own: an agent would take the primary's "
+                "for a promise of native structured output, which not every candidate keeps; "
+                f"read it of model.candidates[0]"
+            )
+        value = getattr(self._primary, name)
+        if not inspect.ismethod(value) or inspect.iscoroutinefunction(value):
+            return value
+
+        @wraps(value)
+        def on_primary(*args: Any, **kwargs: Any) -> Any:
+            result = value(*args, **kwargs)
+            if not isinstance(result, Runnable):
+                return result
+            changed = each(
+                self._clients(), lambda model: getattr(model, name)(*args, **kwargs), name
+            )
+            return self._with_candidates(changed)
+
+        return on_primary
+
+    def _with_candidates(self, changed: list[Runnable[Any, Any]]) -> Runnable[Any, Any]:
+        """Return the chain over changed candidates: a chat model where they still are."""
+        if all(chat_model_of(candidate) is not None for candidate in changed):
+            return self._derived(changed, self.options, prepared=True)
+        return FallbackRunnable.over(changed, self.options, self.policy)
+
+    def _name_misleads(self) -> bool:
+        name = identify(self._primary).model
+        native = (self.profile or {}).get("structured_output")
+        return not native and len(self.candidates) > 1 and bool(_NATIVE_BY_NAME.search(name))
+
     def own_callbacks(self) -> tuple[Any, bool, list[str] | None, dict[str, Any] | None]:
         """Return what the chain run gets and its candidates do not."""
         # Versions alone, which every model has, are worth nothing to a run that nobody hears of.
@@ -171,8 +232,12 @@ class FallbackChatModel(  # type: ignore[misc] # pyright: ignore[reportIncompati
         return self._primary._get_ls_params(stop=stop, **kwargs)  # noqa: SLF001 # its own base
 
     def _resolve_model_profile(self) -> ModelProfile | None:
-        models = map(chat_model_of, self.candidates)
-        return joined_profile([model.profile if model else None for model in models])
+        models = [cast("BaseChatModel", chat_model_of(one)) for one in self.candidates]
+        profile = joined_profile([model.profile for model in models])
+        old = [bool(_GEMINI_BEFORE_3.search(identify(model).model)) for model in models]
+        if profile and any(old) and not old[0]:  # the primary's own name would tell
+            return {**profile, "structured_output": False}
+        return profile
 
     def get_token_ids(self, text: str) -> list[int]:
         """Return the primary's tokens.
@@ -282,21 +347,20 @@ def with_fallback_config(  # type: ignore[overload-overlap] # what was bound to 
 def with_fallback_config(
     primary: Runnable[Input, Output],
     fallbacks: Iterable[Runnable[Any, Any]],
-    **options: Unpack[FallbackOptions],
+    **options: Unpack[RunnableOptions],
 ) -> FallbackRunnable[Input, Output]: ...
 
 
 def with_fallback_config(
-    primary: Runnable[Any, Any],
-    fallbacks: Iterable[Runnable[Any, Any]],
-    **options: Unpack[FallbackOptions],
+    primary: Runnable[Any, Any], fallbacks: Iterable[Runnable[Any, Any]], **options: Any
 ) -> FallbackChatModel | FallbackRunnable[Any, Any]:
     """Give a runnable fallbacks: chat models become a FallbackChatModel, the rest a runnable.
 
     Args:
         primary: Asked first.
         fallbacks: Asked in order when it fails.
-        **options: As for ``FallbackChatModel.with_fallback_config``.
+        **options: As for ``FallbackChatModel.with_fallback_config``; for chains, as for a
+            FallbackRunnable.
 
     Raises:
         FallbackConfigError: There is no fallback, chat models stand beside chains, or an option is

@@ -160,7 +160,7 @@ def _litellm(model: Any) -> Any:
 
 
 def _untouched(model: Any) -> Any:
-    """Leave it: how often a Router asks its deployments is the Router's policy."""
+    """Leave it: how often a Router asks its deployments, or a chain its models, is its policy."""
     return model
 
 
@@ -463,6 +463,7 @@ def _is_composite(kind: type) -> TypeGuard[type[RunnableSerializable[Any, Any]]]
 
 
 INTEGRATIONS: Final[Mapping[tuple[str, str], Integration]] = {
+    ("honcho_fallback_langchain", "FallbackChatModel"): Integration(_untouched),
     ("langchain_anthropic", "ChatAnthropic"): Integration(
         _lazy_clients("_client", "_async_client"),
         _key_in("anthropic_api_key", "_client", "_async_client"),

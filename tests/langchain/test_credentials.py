@@ -253,7 +253,7 @@ def test_what_cannot_be_done_with_a_credential_is_said_at_once(providers: Provid
     with pytest.raises(FallbackConfigError, match="credentials: there are more than candidates"):
         FallbackChatModel(model, credentials=[credential, credential])
     with pytest.raises(FallbackConfigError, match="credential"):
-        FallbackChatModel(model, credentials=["key"])
+        FallbackChatModel(model, credentials=["key"])  # type: ignore[list-item] # what is refused
     with pytest.raises(FallbackConfigError, match=r"credentials\[1\]"):
         FallbackMiddleware(alive(), credentials=[None, credential])
     FallbackMiddleware(alive(), credentials=[credential])  # the agent's own is not known yet

@@ -503,7 +503,7 @@ def test_a_whole_config_comes_first_and_options_go_on_top() -> None:
         held = made.policy.config
         assert (held.deadline, held.reset, held.cooldown) == (9, "turn", config.cooldown)
     with pytest.raises(FallbackConfigError, match="fallback_config: got a dict"):
-        FallbackChatModel(dead(), fallback_config={"reset": "turn"})
+        FallbackChatModel(dead(), fallback_config={"reset": "turn"})  # type: ignore[arg-type] # what is refused
 
 
 def test_an_address_with_a_password_is_not_shown() -> None:

@@ -165,7 +165,7 @@ class ChatWithFallback(FallbackChatModel):
 def test_the_class_itself_refuses_a_candidates_parameters() -> None:
     """What the suite would hand it; the error names the options there are."""
     with pytest.raises(FallbackConfigError, match="temperature: no such option"):
-        FallbackChatModel(ChatFake(), temperature=0)
+        FallbackChatModel(ChatFake(), temperature=0)  # type: ignore[call-arg] # what is refused
 
 
 class Suite:

@@ -20,7 +20,7 @@ from langchain_core.messages import AIMessage, HumanMessage
 from langchain_core.runnables import RunnableGenerator, RunnableLambda
 from langgraph.errors import GraphInterrupt
 
-from honcho_fallback import FailureKind, FallbackConfigError, FallbackExhausted
+from honcho_fallback import FailureKind, FallbackExhausted
 from honcho_fallback.testing import StatusError
 from honcho_fallback_langchain import FallbackChatModel, FallbackRunnable, with_fallback_config
 from tests.helpers.chat_models import (
@@ -235,7 +235,8 @@ def test_11_the_callers_input_is_written_to() -> None:
     assert asked.keys() == {"text", "error"}
 
     asked = {"text": "hi"}
-    FallbackRunnable(failing, saying("")).invoke(asked)
+    backup: Any = RunnableLambda(lambda asked: type(asked["error"]).__name__)
+    assert FallbackRunnable(failing, backup, exception_key="error").invoke(asked) == "StatusError"
     assert asked == {"text": "hi"}
 
 
@@ -373,7 +374,8 @@ def test_what_was_lost_is_told() -> None:
 
 
 def test_the_factory_takes_the_same_arguments() -> None:
-    """`a.with_fallbacks([b])` becomes `with_fallback_config(a, [b])`, options checked."""
-    assert with_fallback_config(dead(), [alive()]).invoke("hi").text == "from backup"
-    with pytest.raises(FallbackConfigError, match="exceptions_to_handle: no such option"):
-        with_fallback_config(dead(), [alive()], exceptions_to_handle=(ValueError,))  # type: ignore[call-overload]
+    """`a.with_fallbacks([b], ...)` becomes `with_fallback_config(a, [b], ...)`."""
+    handled = with_fallback_config(
+        chat("primary", ValueError("no such city")), [alive()], exceptions_to_handle=(ValueError,)
+    )
+    assert handled.invoke("hi").text == "from backup"

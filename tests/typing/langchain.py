@@ -9,6 +9,7 @@ from langchain.agents import create_agent  # pyright: ignore[reportUnknownVariab
 from langchain_core.messages import AIMessage, AIMessageChunk, HumanMessage
 from langchain_core.output_parsers import StrOutputParser
 from langchain_core.prompts import ChatPromptTemplate
+from langchain_core.rate_limiters import InMemoryRateLimiter
 from langchain_core.runnables import RunnableLambda
 from langchain_openai import ChatOpenAI
 from pydantic import BaseModel
@@ -42,6 +43,39 @@ lengths = FallbackRunnable(RunnableLambda(length), RunnableLambda(length), timeo
 prompt = ChatPromptTemplate.from_messages([("human", "{question}")])
 is_chat_model: BaseChatModel = model
 
+FallbackChatModel(
+    primary,
+    fallback,
+    exceptions_to_handle=(ValueError, KeyError),
+    name="chat",
+    tags=["a"],
+    metadata={"team": "b"},
+    callbacks=[],
+    verbose=False,
+    cache=None,
+    rate_limiter=InMemoryRateLimiter(),
+    disable_streaming="tool_calling",
+    output_version="v1",
+    profile={"max_input_tokens": 8192},
+    custom_get_token_ids=lambda text: [len(text)],
+)
+FallbackRunnable(RunnableLambda(length), name="lengths", exception_key="error", agent="typed")
+FallbackMiddleware(fallback, exceptions_to_handle=(Exception,), credentials=[None, None])
+
+FallbackChatModel(primary, patience=3)  # type: ignore[call-arg] # pyright: ignore[reportCallIssue] # no such option
+FallbackChatModel(primary, temperature=0)  # type: ignore[call-arg] # pyright: ignore[reportCallIssue] # a candidate's
+FallbackChatModel(primary, exception_key="e")  # type: ignore[call-arg] # pyright: ignore[reportCallIssue] # a chain's
+FallbackChatModel(primary, reset="never")  # type: ignore[arg-type] # pyright: ignore[reportArgumentType] # no such literal
+FallbackChatModel(primary, tags="a")  # type: ignore[arg-type] # pyright: ignore[reportArgumentType] # a list
+FallbackChatModel(length)  # type: ignore[arg-type] # pyright: ignore[reportArgumentType] # no runnable
+FallbackRunnable(RunnableLambda(length), tags=["a"])  # type: ignore[call-arg] # pyright: ignore[reportCallIssue] # with_config has them
+FallbackRunnable(RunnableLambda(length), exception_key=3)  # type: ignore[arg-type] # pyright: ignore[reportArgumentType] # a name
+FallbackMiddleware(fallback, patience=3)  # type: ignore[call-arg] # pyright: ignore[reportCallIssue] # no such option
+FallbackMiddleware(fallback, name="a")  # type: ignore[call-arg] # pyright: ignore[reportCallIssue] # no such option
+FallbackMiddleware(3)  # type: ignore[arg-type] # pyright: ignore[reportArgumentType] # neither a model nor a name
+FallbackMiddleware(fallback, exceptions_to_handle=ValueError)  # type: ignore[arg-type] # pyright: ignore[reportArgumentType] # a tuple
+FallbackMiddleware(fallback, exceptions_to_handle=(KeyboardInterrupt,))  # type: ignore[arg-type] # pyright: ignore[reportArgumentType] # no Exception
+model.no_such_thing  # type: ignore[attr-defined] # pyright: ignore[reportAttributeAccessIssue] # noqa: B018 # delegation is no excuse
 model.invoke(3)  # type: ignore[arg-type] # pyright: ignore[reportArgumentType] # no chat model's input
 model.with_fallback_config(patience=3)  # type: ignore[call-arg] # pyright: ignore[reportCallIssue] # no such option
 lengths.invoke(3)  # type: ignore[arg-type] # pyright: ignore[reportArgumentType] # it takes a string
@@ -106,6 +140,8 @@ def one_function_for_all() -> None:
     assert_type(bound.invoke("hi"), AIMessage)
     texts = prompt | model | StrOutputParser()
     assert_type(with_fallback_config(texts, [texts]).invoke({"question": "hi"}), str)
+    keyed = with_fallback_config(texts, [texts], exception_key="error", name="texts")
+    assert_type(keyed.invoke({"question": "hi"}), str)
 
 
 def agents() -> None:

@@ -1,0 +1,473 @@
+"""What `with_fallbacks` and `ModelFallbackMiddleware` promise: the same here, or on purpose not.
+
+The first half runs each case on theirs and on ours and compares; the second says each difference.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from typing import TYPE_CHECKING, Any
+
+import pytest
+from langchain.agents.middleware import ModelFallbackMiddleware
+from langchain_core.language_models import FakeListLLM
+from langchain_core.load import dumpd
+from langchain_core.messages import AIMessage
+from langchain_core.output_parsers import StrOutputParser
+from langchain_core.prompts import PromptTemplate
+from langchain_core.runnables import Runnable, RunnableGenerator, RunnableLambda
+from langchain_core.runnables.config import ensure_config
+from langgraph.errors import GraphInterrupt
+
+from honcho_fallback import (
+    AnswerRejected,
+    Cooldown,
+    Failure,
+    FallbackConfig,
+    FallbackConfigError,
+    FallbackExhausted,
+    StreamInterrupted,
+)
+from honcho_fallback.testing import StatusError
+from honcho_fallback_langchain import (
+    FallbackChatModel,
+    FallbackMiddleware,
+    FallbackRunnable,
+    with_fallback_config,
+)
+from tests.helpers.agents import ROUNDS, agent, last, run
+from tests.helpers.chat_models import alive, chat, dead
+from tests.helpers.chat_runs import VERBS, Runs
+
+if TYPE_CHECKING:
+    from collections.abc import AsyncIterator, Callable, Iterator
+
+    from langchain_core.runnables import RunnableConfig
+
+ANY: Any = (Exception,)
+
+
+def theirs(primary: Any, fallbacks: list[Any], **options: Any) -> Any:
+    return primary.with_fallbacks(fallbacks, **options)
+
+
+def ours(primary: Any, fallbacks: list[Any], **options: Any) -> Any:
+    options = {"exceptions_to_handle": ANY, "on_exhausted": "last", **options}
+    return with_fallback_config(primary, fallbacks, **options)
+
+
+BOTH = pytest.mark.parametrize("make", [theirs, ours])
+
+
+def broken_llm() -> FakeListLLM:
+    return FakeListLLM(responses=["never"], i=1)  # an IndexError on every call
+
+
+def prompted(llm: Any) -> Any:
+    return PromptTemplate.from_template("what is {thing}") | llm
+
+
+def raises(error: BaseException) -> Any:
+    def fail(_asked: Any) -> Any:
+        raise error
+
+    return RunnableLambda(fail)
+
+
+CHAINS: dict[str, Callable[[Any], Any]] = {
+    "language models": lambda make: make(broken_llm(), [FakeListLLM(responses=["yes"])]),
+    "the third": lambda make: make(broken_llm(), [broken_llm(), FakeListLLM(responses=["yes"])]),
+    "inside a chain": lambda make: (
+        RunnableLambda(lambda thing: {"thing": thing})
+        | make(prompted(broken_llm()), [prompted(FakeListLLM(responses=["yes"]))])
+    ),
+    "chat models": lambda make: (
+        make(chat("nothing to say"), [alive("backup", "yes")]) | StrOutputParser()
+    ),
+    "a function at the end": lambda make: make(
+        prompted(broken_llm()), [RunnableLambda(lambda _: "yes")]
+    ),
+}
+
+
+@BOTH
+@pytest.mark.parametrize("case", CHAINS)
+@pytest.mark.parametrize("verb", VERBS.keys() - {"astream_events v2"})
+async def test_the_next_answers(verb: str, case: str, make: Any) -> None:
+    """Language models, chat models and chains, alone and inside a chain, by every verb."""
+    asked = {"thing": "x"} if case == "a function at the end" else "x"
+    assert await VERBS[verb](CHAINS[case](make), asked) == "yes"
+
+
+@BOTH
+@pytest.mark.parametrize("verb", ["batch", "abatch"])
+async def test_each_input_of_a_batch_ends_by_itself(verb: str, make: Any) -> None:
+    """Answers stay in order, and what failed stands in its place or comes out."""
+
+    def choosy(asked: dict[str, Any]) -> str:
+        if asked["text"] == "a":
+            return "first"
+        if "error" not in asked:
+            raise ValueError("nothing said yet")
+        if asked["text"] == "b":
+            return "second"
+        raise KeyError("c")
+
+    one: Any = RunnableLambda(choosy)
+    chain = make(one, [one], exception_key="error")
+    inputs = [{"text": text} for text in "abc"]
+
+    async def ask(**options: Any) -> Any:
+        if verb == "batch":
+            return chain.batch([dict(one) for one in inputs], **options)
+        return await chain.abatch([dict(one) for one in inputs], **options)
+
+    *answers, error = await ask(return_exceptions=True)
+    assert answers == ["first", "second"]
+    assert isinstance(error, KeyError)  # the last; of a single call theirs raises the first
+    with pytest.raises(KeyError):
+        await ask()
+
+
+@BOTH
+async def test_only_the_classes_given_are_handled(make: Any) -> None:
+    """Another class comes out at once, and the fallback is not asked."""
+    handled = {"exceptions_to_handle": (KeyError, ConnectionError)}
+    backup = alive()
+    assert make(chat("a", KeyError("k")), [backup], **handled).invoke("hi").text == "from backup"
+    for verb in ("invoke", "ainvoke", "stream", "astream"):
+        with pytest.raises(ValueError, match="a bug"):
+            await VERBS[verb](make(chat("a", ValueError("a bug")), [backup], **handled), "hi")
+    assert len(backup.asked) == 1
+
+
+@BOTH
+@pytest.mark.parametrize("verb", ["invoke", "ainvoke", "stream", "astream", "batch", "abatch"])
+async def test_a_fallback_finds_the_error_in_its_input(verb: str, make: Any) -> None:
+    """Each the one of the candidate before it; the primary finds none."""
+    seen: list[Any] = []
+
+    def fail(asked: dict[str, Any]) -> str:
+        seen.append(asked.get("error"))
+        if len(seen) == 3:
+            return "done"
+        raise (ValueError, KeyError)[len(seen) - 1]
+
+    one: Any = RunnableLambda(fail)
+    assert await VERBS[verb](make(one, [one, one], exception_key="error"), {"text": "x"}) == "done"
+    assert [type(error) for error in seen] == [type(None), ValueError, KeyError]
+
+
+@BOTH
+@pytest.mark.parametrize("verb", ["invoke", "ainvoke", "stream", "astream", "batch", "abatch"])
+async def test_an_input_that_is_no_dict_cannot_take_the_error(verb: str, make: Any) -> None:
+    """That is said before anybody is asked; by a ValueError, as everywhere in LangChain."""
+    backup = alive()
+    chain = make(prompted(backup), [prompted(backup)], exception_key="error")
+    with pytest.raises(ValueError, match="exception_key"):
+        await VERBS[verb](chain, "text")
+    assert backup.asked == []
+
+
+@BOTH
+async def test_a_stream_switches_before_its_first_chunk(make: Any) -> None:
+    """In a thread and in a task; what the fallback yields comes piece by piece."""
+
+    def at_once(_: Iterator[Any]) -> Iterator[str]:
+        raise ValueError("at once")
+        yield ""
+
+    async def aat_once(_: AsyncIterator[Any]) -> AsyncIterator[str]:
+        raise ValueError("at once")
+        yield ""
+
+    def words(_: Iterator[Any]) -> Iterator[str]:
+        yield from ("a", "b")
+
+    async def awords(_: AsyncIterator[Any]) -> AsyncIterator[str]:
+        for word in ("a", "b"):
+            yield word
+
+    chain = make(RunnableGenerator(at_once, aat_once), [RunnableGenerator(words, awords)])
+    assert list(chain.stream({})) == ["a", "b"]
+    assert [chunk async for chunk in chain.astream({})] == ["a", "b"]
+
+
+class Asking(Runnable[Any, Any]):
+    """Do what a tool inside of a model does: ask for the config without having been handed one."""
+
+    def invoke(self, input: Any, config: RunnableConfig | None = None, **kwargs: Any) -> Any:  # noqa: A002 # LangChain's name
+        inner: Any = RunnableLambda(lambda _: ensure_config()["tags"]).with_config(run_name="tool")
+        return ",".join(sorted(inner.invoke(input)))
+
+
+@pytest.mark.parametrize("verb", VERBS.keys() - {"astream_events v2"})
+async def test_a_candidate_is_asked_with_its_config_around_it(verb: str) -> None:
+    """What it calls without a config is its child in the trace, with the call's tags."""
+    runs = Runs()
+    config: Any = {"tags": ["t"], "callbacks": [runs]}
+    assert "t" in theirs(Asking(), [Asking()]).invoke("x", config)
+    runs.all.clear()
+
+    assert "t" in await VERBS[verb](ours(Asking(), [Asking()]), "x", config)
+    (tool,) = runs.children(runs.check())
+    assert (tool.name, tool.tags) == ("tool", ["t"])
+
+
+async def test_the_config_around_a_candidate_ends_with_it() -> None:
+    """Neither between two chunks nor after the call is it around the reader."""
+    chain = FallbackRunnable(Asking(), Asking())
+    config: Any = {"tags": ["t"]}
+    chain.invoke("x", config)
+    await chain.ainvoke("x", config)
+    for _ in chain.stream("x", config):
+        assert ensure_config()["tags"] == []
+    async for _ in chain.astream("x", config):
+        assert ensure_config()["tags"] == []
+    assert ensure_config()["tags"] == []
+
+
+# ModelFallbackMiddleware.
+
+
+def their_agent(primary: Any, *fallbacks: Any) -> Any:
+    return agent(primary, ModelFallbackMiddleware(*fallbacks))
+
+
+def our_agent(primary: Any, *fallbacks: Any) -> Any:
+    middleware = FallbackMiddleware(*fallbacks, exceptions_to_handle=ANY, on_exhausted="last")
+    return agent(primary, middleware)
+
+
+AGENTS = pytest.mark.parametrize("make", [their_agent, our_agent])
+TASKS = pytest.mark.parametrize("verb", ["invoke", "ainvoke"])
+
+
+@AGENTS
+@TASKS
+async def test_an_agents_fallbacks_are_asked_in_order(verb: str, make: Any) -> None:
+    """Only as many as it takes; the next iteration starts on the primary again."""
+    primary = chat("primary", ValueError("a bug"), "done")
+    models = [chat("second", ValueError("a bug")), chat("third", ROUNDS[0]), alive("fourth")]
+    state = await run(verb, make(primary, *models))
+    assert last(state).text == "done"
+    assert [len(one.asked) for one in (primary, *models)] == [2, 1, 1, 0]
+
+
+@AGENTS
+@TASKS
+async def test_a_healthy_agent_asks_nobody_else(verb: str, make: Any) -> None:
+    """Tools included."""
+    backup = alive()
+    state = await run(verb, make(chat("primary", *ROUNDS), backup))
+    assert last(state).text == "done"
+    assert backup.asked == []
+
+
+@AGENTS
+@TASKS
+async def test_the_last_error_of_an_agents_models_comes_out(verb: str, make: Any) -> None:
+    """With `on_exhausted="last"`."""
+    models = [chat(name, ValueError(name)) for name in "abc"]
+    with pytest.raises(ValueError, match="c"):
+        await run(verb, make(*models))
+    assert [len(one.asked) for one in models] == [1, 1, 1]
+
+
+@AGENTS
+@TASKS
+async def test_an_interrupt_is_no_failure(verb: str, make: Any) -> None:
+    """Whatever the classes to handle."""
+    backup = alive()
+    state = await run(verb, make(chat("primary", GraphInterrupt(())), backup))
+    assert "__interrupt__" in state or not isinstance(state["messages"][-1], AIMessage)
+    assert backup.asked == []
+
+
+# On purpose not the same; each with what to write instead.
+
+
+@pytest.mark.parametrize("error", [ValueError("a bug"), StatusError(400), IndexError()])
+def test_a_mistake_of_the_program_comes_out(error: Exception) -> None:
+    """There the fallback hides it; here its class is named to be handled."""
+    assert theirs(chat("a", error), [alive()]).invoke("hi").text == "from backup"
+    with pytest.raises(type(error)):
+        FallbackChatModel(chat("a", error), alive()).invoke("hi")
+    assert ours(chat("a", error), [alive()]).invoke("hi").text == "from backup"
+
+
+def test_all_errors_come_out_and_not_the_first() -> None:
+    """There the first alone; here a group of all, or the last with a note of the others."""
+    models = [chat("a", StatusError(429)), chat("b", StatusError(503))]
+    with pytest.raises(StatusError) as first:
+        theirs(models[0], [models[1]]).invoke("hi")
+    assert first.value.status_code == 429
+    with pytest.raises(FallbackExhausted) as group:
+        FallbackChatModel(*models, max_attempts=2).invoke("hi")
+    codes = [
+        error.status_code for error in group.value.exceptions if isinstance(error, StatusError)
+    ]
+    assert codes == [429, 503]
+    with pytest.raises(StatusError) as final:
+        FallbackChatModel(*models, max_attempts=2, on_exhausted="last").invoke("hi")
+    assert final.value.status_code == 503
+    assert "429" in "".join(final.value.__notes__)
+
+
+def test_no_fallback_is_a_mistake() -> None:
+    """There a chain of one is made in silence."""
+    assert theirs(alive("a"), []).invoke("hi").text == "from a"
+    with pytest.raises(FallbackConfigError, match="fallbacks: there is none"):
+        ours(alive("a"), [])
+
+
+def test_what_is_no_exception_cannot_be_handled() -> None:
+    """There BaseException swallows a cancellation; here it is refused."""
+    cancelling: Any = asyncio.CancelledError
+    for classes in ((BaseException,), (KeyboardInterrupt,), (ValueError, cancelling)):
+        with pytest.raises(FallbackConfigError, match=r"exceptions_to_handle: .* is no Exception"):
+            ours(alive("a"), [alive()], exceptions_to_handle=classes)
+    wrong: Any
+    for wrong in (ValueError, ["ValueError"], ("ValueError",), None):
+        with pytest.raises(FallbackConfigError, match="exceptions_to_handle: got a"):
+            FallbackMiddleware(alive(), exceptions_to_handle=wrong)
+
+
+def test_an_empty_first_chunk_settles_nothing() -> None:
+    """There the fallback is out of reach after it; here until the first content."""
+
+    def late(_: Iterator[Any]) -> Iterator[str]:
+        yield ""
+        raise ValueError("late")
+
+    def broken(_: Iterator[Any]) -> Iterator[str]:
+        yield "content"
+        raise StatusError(503)
+
+    def words(_: Iterator[Any]) -> Iterator[str]:
+        yield "a"
+
+    with pytest.raises(ValueError, match="late"):
+        list(theirs(RunnableGenerator(late), [RunnableGenerator(words)]).stream({}))
+    assert list(ours(RunnableGenerator(late), [RunnableGenerator(words)]).stream({})) == ["a"]
+    with pytest.raises(StreamInterrupted):
+        list(ours(RunnableGenerator(broken), [RunnableGenerator(words)]).stream({}))
+
+
+def test_the_callers_input_stays_as_it_was() -> None:
+    """There the error is written into the caller's dict."""
+    for make, keys in ((theirs, {"text", "error"}), (ours, {"text"})):
+        asked = {"text": "x"}
+        make(raises(ValueError()), [RunnableLambda(str)], exception_key="error").invoke(asked)
+        assert asked.keys() == keys
+
+
+def test_a_fallback_that_is_asked_first_finds_no_error() -> None:
+    """The primary cools down: the entry is there, and None."""
+    chain = FallbackRunnable(
+        raises(StatusError(503)),
+        RunnableLambda(lambda asked: repr(asked["error"])),
+        exception_key="error",
+        cooldown=Cooldown(),
+    )
+    assert "503" in chain.invoke({})
+    assert chain.invoke({}) == "None"
+
+
+async def test_an_answer_that_was_refused_or_late_is_an_error_to_tell() -> None:
+    """`validate` and the attempt's timeout raise nothing in the candidate."""
+    show: Any = RunnableLambda(lambda asked: type(asked["error"]).__name__)
+    refused = FallbackRunnable(
+        RunnableLambda(lambda _: "no"),
+        show,
+        exception_key="error",
+        validate=lambda answer: answer != "no",
+    )
+    assert refused.invoke({}) == AnswerRejected.__name__
+
+    async def hang(_asked: Any) -> str:
+        await asyncio.Event().wait()
+        return "late"
+
+    slow: Any = RunnableLambda(lambda _: "", hang)
+    late = FallbackRunnable(slow, show, exception_key="error", timeout=0.01)
+    assert await late.ainvoke({}) == "TimeoutError"
+
+
+def test_copies_keep_the_key() -> None:
+    """What is derived from a chain, and what is written of it."""
+    show: Any = RunnableLambda(lambda asked: type(asked["error"]).__name__)
+    chain = FallbackRunnable(raises(StatusError(503)), show, exception_key="error")
+    for made in (chain.with_fallback_config(timeout=3), chain.with_retry(stop_after_attempt=1)):
+        assert made.invoke({}) == "StatusError"
+    assert chain.with_config(tags=["t"]).invoke({}) == "StatusError"
+    assert dumpd(chain)["kwargs"]["exception_key"] == "error"
+
+
+def test_a_chat_model_takes_no_exception_key() -> None:
+    """Its input is no dict."""
+    with pytest.raises(FallbackConfigError, match="exception_key: no such option"):
+        ours(dead(), [alive()], exception_key="error")
+    with pytest.raises(FallbackConfigError, match="exception_key: got 3"):
+        FallbackRunnable(prompted(alive()), exception_key=3)  # type: ignore[arg-type] # what is refused
+
+
+# exceptions_to_handle beside the other options.
+
+
+async def test_handled_classes_have_the_last_word() -> None:
+    """After `refine`, sync or async, and in a call with a config of its own."""
+
+    def never(failure: Failure, _: BaseException) -> Failure:
+        return failure._replace(switchable=False)
+
+    async def anever(failure: Failure, _: BaseException) -> Failure:
+        return failure._replace(switchable=False)
+
+    given: Any = {"exceptions_to_handle": (StatusError,)}
+    for status in (503, 400, 413):
+        model = FallbackChatModel(dead(status=status), alive(), refine=never, **given)
+        assert model.invoke("hi").text == "from backup"
+        model = FallbackChatModel(dead(status=status), alive(), refine=anever, **given)
+        assert (await model.ainvoke("hi")).text == "from backup"
+    model = FallbackChatModel(dead(status=400), alive(), **given)
+    config: Any = {"configurable": {"fallback_config": FallbackConfig(timeout=3)}}
+    assert model.invoke("hi", config).text == "from backup"
+    assert model.with_fallback_config(timeout=3).bind(stop=["x"]).invoke("hi").text
+
+
+def test_other_classes_mean_what_they_meant() -> None:
+    """A kind that the user left out of `fallback_on` still does not switch."""
+    junk = AnswerRejected("junk")
+    model = FallbackChatModel(
+        chat("a", junk), alive(), fallback_on={"overloaded"}, exceptions_to_handle=(KeyError,)
+    )
+    with pytest.raises(AnswerRejected):
+        model.invoke("hi")
+
+
+def test_a_handled_mistake_is_not_asked_again_and_cools_nothing_down() -> None:
+    """It says nothing of the provider: one request each, and the next call asks the primary."""
+    primary, backup = chat("a", ValueError(), "well"), chat("b", ValueError())
+    options: Any = {"exceptions_to_handle": (ValueError,), "cooldown": Cooldown()}
+    model = FallbackChatModel(primary, backup, **options)
+    with pytest.raises(FallbackExhausted):
+        model.invoke("hi")
+    assert (len(primary.asked), len(backup.asked)) == (1, 1)
+    assert model.invoke("hi").text == "well"
+
+
+def test_a_candidates_own_batch_is_asked_as_one_call() -> None:
+    """`batch` asks input by input; for one request for all, the list is the input."""
+    batches: list[Any] = []
+
+    class Counting(FakeListLLM):
+        def batch(self, inputs: Any, *args: Any, **kwargs: Any) -> Any:
+            batches.append(inputs)
+            return super().batch(inputs, *args, **kwargs)
+
+    whole: Any = with_fallback_config(
+        raises(StatusError(503)), [RunnableLambda(Counting(responses=["yes"]).batch)]
+    )
+    assert whole.invoke(["x", "y"]) == ["yes", "yes"]
+    assert batches == [["x", "y"]]
