@@ -335,7 +335,7 @@ def _with_valid_ids(messages: list[BaseMessage], reader: Reader) -> list[BaseMes
                 new_id = call_id if valid else _new_id(call_id, number, length)
                 names.setdefault(call_id, []).append(new_id)
             changes = _calls_renamed(message, names)
-            if changes or not results.keys().isdisjoint(names):
+            if changes:
                 results |= {call_id: deque(new_ids) for call_id, new_ids in names.items()}
         renamed.append(message.model_copy(update=changes) if changes else message)
     return renamed if differ(renamed, messages) else messages
