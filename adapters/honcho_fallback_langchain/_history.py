@@ -319,29 +319,26 @@ def _with_valid_ids(messages: list[BaseMessage], reader: Reader) -> list[BaseMes
         return messages
     pattern, length = TOOL_CALL_IDS[family]
     counts: dict[str, int] = {}
-    results: dict[str, deque[str]] = {}  # the new ids of calls that have no result yet
+    results: dict[str, deque[str]] = {}  # the new ids of renamed calls that have no result yet
     renamed: list[BaseMessage] = []
-    changed = False
     for message in messages:
-        if isinstance(message, AIMessage):
-            call_ids = _call_ids(message)
-            if not call_ids:
-                renamed.append(message)
-                continue
-            own = family_of(str(message.response_metadata.get("model_provider"))) == family
+        changes: dict[str, Any] = {}
+        if not isinstance(message, AIMessage):
+            changes = _results_renamed(message, results) if results else {}
+        elif call_ids := _call_ids(message):
+            writer = message.response_metadata.get("model_provider")
+            own = isinstance(writer, str) and reader.may_read(writer, _author_of(message))
             names: dict[str, list[str]] = {}
             for call_id in call_ids:
                 number = counts[call_id] = counts.get(call_id, -1) + 1
                 valid = number == 0 and (own or pattern.fullmatch(call_id) is not None)
                 new_id = call_id if valid else _new_id(call_id, number, length)
                 names.setdefault(call_id, []).append(new_id)
-            results |= {call_id: deque(new_ids) for call_id, new_ids in names.items()}
             changes = _calls_renamed(message, names)
-        else:
-            changes = _results_renamed(message, results)
-        changed = changed or bool(changes)
+            if changes:
+                results |= {call_id: deque(new_ids) for call_id, new_ids in names.items()}
         renamed.append(message.model_copy(update=changes) if changes else message)
-    return renamed if changed else messages
+    return renamed if differ(renamed, messages) else messages
 
 
 def _new_id(call_id: str, number: int, length: int) -> str:
@@ -351,6 +348,8 @@ def _new_id(call_id: str, number: int, length: int) -> str:
 
 def _call_ids(message: AIMessage) -> list[str]:
     listed = [call["id"] for call in (*message.tool_calls, *message.invalid_tool_calls)]
+    if not is_list(message.content):
+        return [one for one in listed if one]
     in_blocks = [
         block.get(_CALL_BLOCKS[block["type"]])
         for block in _dicts(_blocks(message))

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 from langchain_anthropic import ChatAnthropic
 from langchain_core.messages import AIMessage, BaseMessage, HumanMessage, SystemMessage
+from langchain_core.messages.tool import tool_call
 from langchain_openai import ChatOpenAI
 
 from honcho_fallback_langchain import FallbackChatModel
@@ -110,6 +111,19 @@ def test_one_provider_at_two_addresses_is_two_accounts() -> None:
     assert [kept(answer(target="openai/a"), at, *chain) for at in (0, 1)] == [True, False]
     same = gpt(model="a"), gpt(model="b")
     assert [kept(answer(target="openai/a"), at, *same) for at in (0, 1)] == [True, True]
+
+
+def test_an_id_that_is_too_long_is_its_own_accounts() -> None:
+    """A server of OpenAI's protocol reads its own ids back, and the others would refuse them."""
+    chain = FallbackChatModel(gpt(model="a"), cloud(model="b")).policy.targets
+    message = answer(target="cloud/b")
+    message.tool_calls = [tool_call(name="f", args={}, id="x" * 70)]
+    lengths = []
+    for target in chain:
+        (sent,) = for_provider([message], target, chain)
+        assert isinstance(sent, AIMessage)
+        lengths.append(len(sent.tool_calls[0]["id"] or ""))
+    assert lengths == [32, 70]
 
 
 def test_an_answer_of_another_chain_is_its_providers() -> None:
