@@ -378,6 +378,7 @@ async def test_an_answer_that_was_refused_or_late_is_an_error_to_tell() -> None:
     """`validate` and the attempt's timeout raise nothing in the candidate."""
     show: Any = RunnableLambda(lambda asked: type(asked["error"]).__name__)
     refused = FallbackRunnable(
+        raises(StatusError(503)),  # whose error is not that of the second
         RunnableLambda(lambda _: "no"),
         show,
         exception_key="error",
