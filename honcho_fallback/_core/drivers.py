@@ -98,13 +98,13 @@ async def acall(run: FallbackRun, ask: Ask[Awaitable[T]]) -> T:
 
 
 def stream(
-    start: Start, ask: Ask[Iterable[T]], has_content: HasContent[T]
+    start: Start, ask: Ask[Iterable[T]], has_content: HasContent[T], *, replaceable: bool
 ) -> Generator[T, None, None]:
     """Hand out the chunks of the first target that brings content."""
     run = start()
     _require_sync_hooks(run)
     sleep = run._runtime.sleep
-    reading = _Reading(run, has_content)
+    reading = _Reading(run, has_content, replaceable=replaceable)
     source = chunks = None
     try:
         while run.outcome == "running":
@@ -141,11 +141,13 @@ async def astream(
     start: Start,
     ask: Ask[AsyncIterable[T] | Awaitable[AsyncIterable[T]]],
     has_content: HasContent[T],
+    *,
+    replaceable: bool,
 ) -> AsyncGenerator[T, None]:
     """Hand out the chunks of the first target that brings content, within its timeouts."""
     run = start()
     asleep = run._runtime.asleep
-    reading = _Reading(run, has_content)
+    reading = _Reading(run, has_content, replaceable=replaceable)
     source = chunks = None
     try:
         while run.outcome == "running":
@@ -240,9 +242,10 @@ class TaskScope:
 class _Reading(Generic[T]):
     """Hold chunks back up to the first content; know what has been handed out."""
 
-    def __init__(self, run: FallbackRun, has_content: HasContent[T]) -> None:
+    def __init__(self, run: FallbackRun, has_content: HasContent[T], *, replaceable: bool) -> None:
         self._run = run
         self._has_content = has_content
+        self._replaceable = replaceable
         self._chunks: list[T] = []
         self._committed = False
 
@@ -265,7 +268,7 @@ class _Reading(Generic[T]):
             return (chunk,)
         if not self._has_content(chunk):
             return ()
-        self._run.commit()
+        self._run.commit(replaceable=self._replaceable)
         self._committed = True
         return self.chunks
 
@@ -277,8 +280,9 @@ class _Reading(Generic[T]):
         return ()
 
     def restart(self) -> None:
-        """Forget the chunks of an attempt that failed: nobody ever sees them."""
+        """Forget the chunks of an attempt that failed."""
         self._chunks.clear()
+        self._committed = False
 
 
 async def _open(

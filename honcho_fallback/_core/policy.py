@@ -7,12 +7,17 @@ import warnings
 from collections.abc import Mapping
 from functools import partial
 from itertools import count
-from typing import TYPE_CHECKING, Any, TypeVar, Unpack, cast
+from typing import TYPE_CHECKING, Any, Literal, TypeAlias, TypeVar, Unpack, cast
 
 from honcho_fallback._classify._answers import has_content as content_of_chunk
 from honcho_fallback._core import drivers
 from honcho_fallback._core.config import FallbackConfig
-from honcho_fallback._core.errors import FallbackConfigError, require_type, unknown_name
+from honcho_fallback._core.errors import (
+    FallbackConfigError,
+    require_text,
+    require_type,
+    unknown_name,
+)
 from honcho_fallback._core.observers import Observers, Restore
 from honcho_fallback._core.presets import ConfigOptions
 from honcho_fallback._core.run import FallbackRun
@@ -34,6 +39,7 @@ if TYPE_CHECKING:
     from honcho_fallback._core.observers import FallbackObserver
     from honcho_fallback._core.target import Target
 
+Partial: TypeAlias = Literal["final", "replace"]
 T = TypeVar("T")
 
 
@@ -46,12 +52,16 @@ class CallOptions(ConfigOptions, total=False):
         agent: A label for this call.
         metadata: What the record and the traces of this call say of it, such as
             ``{"workspace": "acme", "run_id": "r-17"}``: names with texts, numbers or booleans.
+        unfit: Which targets cannot take this call, 0-based in the chain, each with the reason for
+            the record, such as ``{1: "it cannot read images"}``. They are never asked and count
+            neither as failures nor as attempts; the last that is left is the chain's last.
     """
 
     run: FallbackRun | None
     turn: Turn | None
     agent: str | None
     metadata: Mapping[str, Any] | None
+    unfit: Mapping[int, str] | None
 
 
 class FallbackPolicy:
@@ -169,6 +179,7 @@ class FallbackPolicy:
         ask: Ask[Iterable[T]],
         *,
         has_content: HasContent[T] = content_of_chunk,
+        partial: Partial = "final",
         **options: Unpack[CallOptions],
     ) -> Generator[T, None, None]:
         """Ask for a stream and hand out its chunks; close the generator to stop early.
@@ -178,23 +189,30 @@ class FallbackPolicy:
             has_content: Tells whether a chunk is worth handing out. Chunks without are held back;
                 with the first that has, the target is settled. By default it reads the chunks of
                 the SDKs that ``check_response`` knows, and takes any other by its truth.
+            partial: What the content of a stream is that breaks after it: ``"final"`` ends the
+                call there; with ``"replace"`` the next attempt's chunks take the place of those
+                that were handed out, and the time to first token is that of the attempt that
+                answers. The reader has to see which attempt a chunk is of: let ``ask`` mark the
+                chunks with ``attempt.number``, in a form that ``has_content`` still reads.
             **options: For this call: see CallOptions.
 
         Raises:
-            StreamInterrupted: The stream broke after its first content.
+            StreamInterrupted: The stream broke after its first content, which was final.
             FallbackExhausted: Nobody answered.
             DeadlineExceeded: Time ran out.
             FallbackConfigError: An option is unknown or out of range, or ``ask`` or a hook is
                 async.
             Exception: The provider's own where no other target could help, or with one target.
         """
-        return drivers.stream(self._starter(options), ask, has_content)
+        replaceable = _is_replaceable(partial)
+        return drivers.stream(self._starter(options), ask, has_content, replaceable=replaceable)
 
     def astream(
         self,
         ask: Ask[AsyncIterable[T] | Awaitable[AsyncIterable[T]]],
         *,
         has_content: HasContent[T] = content_of_chunk,
+        partial: Partial = "final",
         **options: Unpack[CallOptions],
     ) -> AsyncGenerator[T, None]:
         """Ask for a stream in this task and hand out its chunks; ``aclose`` to stop early.
@@ -202,16 +220,18 @@ class FallbackPolicy:
         Args:
             ask: Asks one target for an async iterable of chunks, or an awaitable of one.
             has_content: As for ``stream``.
+            partial: As for ``stream``.
             **options: For this call: see CallOptions.
 
         Raises:
-            StreamInterrupted: The stream broke after its first content.
+            StreamInterrupted: The stream broke after its first content, which was final.
             FallbackExhausted: Nobody answered.
             DeadlineExceeded: Time ran out.
             FallbackConfigError: An option is unknown or out of range, or ``ask`` is not async.
             Exception: The provider's own where no other target could help, or with one target.
         """
-        return drivers.astream(self._starter(options), ask, has_content)
+        replaceable = _is_replaceable(partial)
+        return drivers.astream(self._starter(options), ask, has_content, replaceable=replaceable)
 
     def turn(self) -> Turn:
         """Open a user turn, for ``with`` or ``async with``: what a switch lasts for.
@@ -230,6 +250,7 @@ class FallbackPolicy:
         turn: Turn | None = None,
         agent: str | None = None,
         metadata: Mapping[str, Any] | None = None,
+        unfit: Mapping[int, str] | None = None,
         **other: Unpack[ConfigOptions],
     ) -> FallbackRun:
         """Return the machine of one call, for whoever owns the loop or wants the record.
@@ -242,12 +263,19 @@ class FallbackPolicy:
             turn: Passed on from another thread or task.
             agent: A label for this call.
             metadata: What its record says of the call; as in CallOptions.
+            unfit: Which targets cannot take this call, and why; as in CallOptions.
             **other: Options of FallbackConfig for this call.
 
         Raises:
-            FallbackConfigError: An override is unknown or out of range, or the turn is not ours.
+            FallbackConfigError: An override is unknown or out of range, the turn is not ours, or
+                nobody is fit.
         """
-        options: CallOptions = {"turn": turn, "agent": agent, "metadata": metadata}
+        options: CallOptions = {
+            "turn": turn,
+            "agent": agent,
+            "metadata": metadata,
+            "unfit": unfit,
+        }
         return self._starter({**options, **other})()
 
     perform = staticmethod(drivers.perform)
@@ -266,8 +294,9 @@ class FallbackPolicy:
         policy, overrides = self._policy, cast("dict[str, Any]", {**options})
         run, turn, agent = (overrides.pop(name, None) for name in ("run", "turn", "agent"))
         metadata = _plain_metadata(overrides.pop("metadata", None))
+        unfit = overrides.pop("unfit", None)
         if run is not None:
-            if overrides or any(option is not None for option in (turn, agent, metadata)):
+            if overrides or any(option is not None for option in (turn, agent, metadata, unfit)):
                 problem = "it came with options for the call"
                 raise FallbackConfigError.about("run", problem, "pass those to start()")
             return lambda: run
@@ -287,12 +316,17 @@ class FallbackPolicy:
             turn = self._current_turn()
         ended = turn is None or turn.outcome != "open"
         turn = turn if policy.turn_scoped and not ended else None
-        return partial(self._begin, policy, turn, metadata)
+        return partial(self._begin, policy, turn, metadata, _checked_unfit(unfit, policy))
 
     def _begin(
-        self, policy: ResolvedPolicy, turn: Turn | None, metadata: Mapping[str, Any] | None = None
+        self,
+        policy: ResolvedPolicy,
+        turn: Turn | None,
+        metadata: Mapping[str, Any] | None = None,
+        unfit: Mapping[int, str] | None = None,
     ) -> FallbackRun:
-        return FallbackRun(policy, turn, next(CALL_IDS), self._runtime, metadata)
+        call_id = next(CALL_IDS)
+        return FallbackRun(policy, turn, call_id, self._runtime, metadata=metadata, unfit=unfit)
 
     def _current_turn(self) -> Turn | None:
         turn = Turn.current(self._owner)
@@ -307,6 +341,13 @@ class FallbackPolicy:
         return turn
 
 
+def _is_replaceable(partial: object) -> bool:
+    if partial not in ("final", "replace"):
+        shown = repr(partial) if isinstance(partial, str) else f"a {type(partial).__name__}"
+        raise FallbackConfigError.about("partial", f"got {shown}", "pass 'final' or 'replace'")
+    return partial == "replace"
+
+
 def _plain_metadata(metadata: Any) -> dict[str, Any] | None:
     """Copy a call's metadata; what a record could not be saved with is refused."""
     if metadata is None:
@@ -318,6 +359,24 @@ def _plain_metadata(metadata: Any) -> dict[str, Any] | None:
             field = f"metadata[{name!r}]" if isinstance(name, str) else "metadata"
             raise FallbackConfigError.about(field, f"got a {type(value).__name__}", fix)
     return dict(metadata)
+
+
+def _checked_unfit(unfit: Any, policy: ResolvedPolicy) -> dict[int, str] | None:
+    """Copy the positions that cannot take a call; somebody has to be left who can."""
+    if unfit is None:
+        return None
+    fix = "pass positions in the chain with reasons, such as {1: 'it cannot read images'}"
+    require_type("unfit", unfit, Mapping, fix)
+    for position, reason in unfit.items():
+        if type(position) is not int or not 0 <= position < len(policy.chain):
+            problem = f"{position!r} is no position of this chain"
+            fix = f"pass numbers from 0 to {len(policy.chain) - 1}"
+            raise FallbackConfigError.about("unfit", problem, fix)
+        require_text(f"unfit[{position}]", reason, "say why this target cannot take the call")
+    if all(position in unfit for position in range(policy.usable_targets)):
+        problem = "it leaves no target to ask"
+        raise FallbackConfigError.about("unfit", problem, "leave out one that can take the call")
+    return dict(unfit)
 
 
 def _warn_of_own_retries(target: Target) -> None:

@@ -167,12 +167,13 @@ def switches(policy: ResolvedPolicy, call: CallState, failure: Failure) -> bool:
 
 
 def remaining_positions(policy: ResolvedPolicy, call: CallState) -> Sequence[int]:
-    """List the positions further down the chain that are not a failed target's other names."""
+    """List the fitting positions further down that are not a failed target's other names."""
     following = range(call.attempt.position + 1, policy.usable_targets)
     if not following:
         return following
     failed = {past.attempt.target.identity for past in call.past}
-    return [n for n in following if policy.chain[n].identity not in failed]
+    fitting = [n for n in following if n not in call.unfit] if call.unfit else following
+    return [n for n in fitting if policy.chain[n].identity not in failed]
 
 
 def candidates(
@@ -235,7 +236,7 @@ def share_of_time(policy: ResolvedPolicy, call: CallState, position: int, now: f
     What is reserved for the targets behind it is left out; where the reserves would leave it
     less, the targets share what is left alike.
     """
-    behind = policy.usable_targets - 1 - position
+    behind = len(call.positions(position + 1))
     left = call.deadline_at - now
     reserve = policy.config.reserve
     if reserve is None:

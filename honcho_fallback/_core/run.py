@@ -91,21 +91,24 @@ class FallbackRun:
         call_id: Unique for the call.
         runtime: Where time comes from, or None for that of the process.
         metadata: What the caller says of the call, or None.
+        unfit: The positions that cannot take this call, with reasons, or None.
     """
 
     __slots__ = ("_begun", "_call", "_observers", "_runtime")
 
-    def __init__(
+    def __init__(  # noqa: PLR0913 # each is a part of what a call begins with
         self,
         policy: ResolvedPolicy,
         turn: Turn | None,
         call_id: str,
         runtime: Runtime | None,
+        *,
         metadata: Facts = None,
+        unfit: Mapping[int, str] | None = None,
     ) -> None:
         self._runtime = runtime = runtime or process.runtime
         now, started_at = runtime.monotonic(), runtime.time()
-        self._call = call = CallState(policy, turn, call_id, now, started_at)
+        self._call = call = CallState(policy, turn, call_id, now, started_at, unfit=unfit)
         call.metadata = metadata
         self._observers = policy.observers and policy.observers.listening()
         if self._observers is not None:
@@ -113,7 +116,7 @@ class FallbackRun:
             self._observers.emit("on_start", start)
         self._begun = not policy.has_call_limits
         if not self._begun:
-            offered = range(call.attempt.position, policy.usable_targets)
+            offered = call.positions(call.attempt.position)
             call.pending = self._pull(offered)
             if call.pending is not None:
                 call.positions_after_pending = offered
@@ -223,10 +226,12 @@ class FallbackRun:
             self._call.usage = usage
         self._finish("success", now)
 
-    def commit(self, *, now: Time = None) -> None:
+    def commit(self, *, replaceable: bool = False, now: Time = None) -> None:
         """Note that content is being handed out: from here on nobody else can be asked.
 
         Args:
+            replaceable: Whether the reader can drop this attempt's content where it fails: then
+                it fails as if nothing had been handed out.
             now: The time on the clock's scale.
 
         Raises:
@@ -235,6 +240,7 @@ class FallbackRun:
         self._require_running("commit")
         if self._call.content_at is None:
             self._call.content_at = self._now(now)
+            self._call.replaceable = replaceable
 
     def fail(
         self,
@@ -301,8 +307,13 @@ class FallbackRun:
         self._require_running("skip")
         call = self._call
         policy = call.policy
-        if position is not None and position >= policy.usable_targets:
-            position = None
+        offered: Sequence[int] = ()
+        if position is not None:
+            offered = call.positions(position)
+            if among:
+                offered = [one for one in among if one in offered]
+            if not offered:
+                position = None
         if position is None and not call.errors:
             raise RuntimeError("skip: nobody is left and nothing has failed; call cancel()")
         now = self._now(now)
@@ -311,7 +322,7 @@ class FallbackRun:
         if position is None:
             self._raise_final("exhausted", call.errors[-1], now)
         call.pending, call.positions_after_pending = None, ()
-        self._move_to(among or range(position, policy.usable_targets), None, now)
+        self._move_to(offered, None, now)
         call.began = now
         return call.attempt
 
@@ -387,10 +398,13 @@ class FallbackRun:
         self, error: BaseException, failure: Failure, partial_chunks: Chunks, now: Time
     ) -> Attempt:
         call, now = self._call, self._now(now)
+        cancelled = failure.kind is FailureKind.CANCELLED or not isinstance(error, Exception)
+        if call.replaceable and not cancelled:
+            call.content_at, call.replaceable, partial_chunks = None, False, ()
         if partial_chunks:
             self.report(output=partial_chunks)
         try:
-            if failure.kind is FailureKind.CANCELLED or not isinstance(error, Exception):
+            if cancelled or not isinstance(error, Exception):
                 self.cancel(now=now)
                 raise error
             past = PastAttempt(call.attempt, call.began, now, failure, call.note, call.usage)
@@ -498,7 +512,10 @@ class FallbackRun:
         policy, attempt = call.policy, call.attempt
         position = self._select(positions, attempt.target, failure, now)
         if call.turn is not None:
-            call.turn.advance(position)
+            reached = position
+            while reached - 1 in call.unfit:  # those the turn has not left: they were never asked
+                reached -= 1
+            call.turn.advance(reached)
         number = attempt.number + (failure is not None)
         call.attempt = following = self._next(position, wait, now, number)
         if failure is not None:
@@ -667,7 +684,7 @@ class FallbackRun:
             raise RuntimeError(f"{step}: {ended}; ask policy.start() for another")
         if not self._begun:
             self._begun = True
-            offered = range(call.attempt.position, call.policy.usable_targets)
+            offered = call.positions(call.attempt.position)
             self._move_to(offered, None, self._now(None))
 
 

@@ -255,6 +255,7 @@ class CallState:
         past: The attempts that failed, in order; ``errors`` holds what they raised.
         failures_here: How often the target at hand has failed in a row.
         content_at: When the first content of a stream was handed out.
+        replaceable: Whether that content may still be replaced by another attempt's.
         usage: What the answer at hand cost, as far as somebody said.
         note: What is particular about the attempt at hand.
         pending: I/O that comes before the attempt at hand, or after the end of the call.
@@ -268,6 +269,7 @@ class CallState:
         all_cooling: Whether every target cools down and this one was due first.
         passed: Who was passed over in a cooldown and why, by position; ``skipped`` likewise for
             those that a framework took out of rotation.
+        unfit: Who cannot take this call and why, by position, as its caller says.
         deadline_at: When the call's time is over; infinite where it has no deadline.
         metadata: What the caller says of the call, for its record.
         out_of_time: Whether time alone forbade more, and ``why`` more was not asked.
@@ -296,28 +298,36 @@ class CallState:
         "policy",
         "positions_after_pending",
         "refreshed",
+        "replaceable",
         "skipped",
         "started",
         "started_at",
         "transport_recovered",
         "turn",
+        "unfit",
         "usage",
         "why",
     )
 
-    def __init__(
+    def __init__(  # noqa: PLR0913 # each is a part of what a call begins with
         self,
         policy: ResolvedPolicy,
         turn: Turn | None,
         call_id: str,
         now: float,
         started_at: float,
+        *,
+        unfit: Mapping[int, str] | None = None,
     ) -> None:
         self.policy = policy
         self.turn = turn
         self.started = self.began = now
         self.started_at = started_at
+        self.unfit = unfit or _NO_SKIPS
         position = 0 if turn is None or policy.usable_targets == 1 else turn.position
+        if unfit:
+            # Whom the turn has left is still better than nobody.
+            position = (self.positions(position) or self.positions(0))[0]
         self.attempt = Attempt(
             policy.chain[position],
             1,
@@ -337,6 +347,7 @@ class CallState:
         self.errors: tuple[Exception, ...] = ()
         self.failures_here = 0
         self.content_at: float | None = None
+        self.replaceable = False
         self.usage: Mapping[str, Any] | None = None
         self.note = ""
         self.metadata: Mapping[str, Any] | None = None
@@ -352,6 +363,11 @@ class CallState:
         self.skipped: Mapping[int, str] = _NO_SKIPS
         self.out_of_time = False
         self.why: str | None = None
+
+    def positions(self, start: int) -> Sequence[int]:
+        """List the positions from one on that may be asked for this call."""
+        offered = range(start, self.policy.usable_targets)
+        return [one for one in offered if one not in self.unfit] if self.unfit else offered
 
     def record(self, now: float) -> CallRecord:
         """Build the record of what has happened so far; complete once the call is over."""
@@ -397,7 +413,7 @@ class CallState:
         failed = {one.attempt.target.identity for one in self.past}
         same = [n for n, target in enumerate(chain) if target.identity in failed]
         why |= dict.fromkeys(same, "it had failed under another name")
-        why |= {**self.skipped, **self.passed}
+        why |= {**self.skipped, **self.passed, **self.unfit}
         return tuple((chain[n].name, reason) for n, reason in why.items() if n not in tried)
 
 

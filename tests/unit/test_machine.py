@@ -199,6 +199,7 @@ class Histories(RuleBasedStateMachine):
         switch_after=st.integers(1, 3),
         wait=st.sampled_from([0.0, 1.5]),
         windows=st.lists(st.one_of(st.none(), st.integers(1, 3)), min_size=4, max_size=4),
+        unfit=st.sets(st.integers(0, 3), max_size=3),
     )
     def start(
         self,
@@ -207,14 +208,19 @@ class Histories(RuleBasedStateMachine):
         switch_after: int,
         wait: float,
         windows: list[int | None],
+        unfit: set[int],
     ) -> None:
         self.finished: list[CallRecord] = []
         chain = [Target(f"t{n}", context_window=windows[n]) for n in range(length)]
         config = FallbackConfig(max_attempts=max_attempts, switch_after=switch_after, wait=wait)
         policy = FallbackPolicy(chain, config, observers=[self])
         self.limit = max_attempts or max(3, length)
-        self.run = policy.start()
-        self.twin = policy.start()
+        self.unfit = {position for position in unfit if position < length}
+        if len(self.unfit) == length:
+            self.unfit = set()
+        reasons = dict.fromkeys(self.unfit, "too small")
+        self.run = policy.start(unfit=reasons)
+        self.twin = policy.start(unfit=reasons)
         self.now = monotonic()
         self.asked: list[Attempt] = [self.run.attempt]
         self.over = False
@@ -287,6 +293,7 @@ class Histories(RuleBasedStateMachine):
     def never_back_and_never_too_often(self) -> None:
         positions = [attempt.position for attempt in self.asked]
         assert positions == sorted(positions)
+        assert self.unfit.isdisjoint(positions)
         assert len(self.asked) <= self.limit
 
     @invariant()
@@ -295,6 +302,8 @@ class Histories(RuleBasedStateMachine):
         if self.over:
             assert self.finished[0] == self.run.record
             assert self.finished[0].outcome != "running"
+            untried = dict(self.finished[0].untried)
+            assert all(untried[f"t{position}"] == "too small" for position in self.unfit)
 
 
 TestHistories = Histories.TestCase

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from honcho_fallback import (
+    Attempt,
     CallContent,
     CallRecord,
     CallStart,
@@ -348,6 +349,20 @@ def test_metadata_belongs_to_the_start_of_a_run() -> None:
     asking = policy(Reader())
     with pytest.raises(FallbackConfigError, match="run: it came with options for the call"):
         asking.call(lambda _: "ab", run=asking.start(), metadata={"a": "b"})
+
+
+def test_what_another_attempt_replaced_is_no_output() -> None:
+    """With partial="replace" the chunks of the attempt that answers are told, and no others."""
+
+    def ask(attempt: Attempt) -> Any:
+        yield f"from {attempt.target.name}"
+        if not attempt.is_fallback:
+            raise StatusError(503)
+
+    reader = Reader()
+    chunks = list(policy(reader).stream(ask, partial="replace"))
+    assert len(chunks) == 2
+    assert outputs(reader) == [tuple(chunks[1:])]
 
 
 def test_a_stream_that_breaks_or_is_left_tells_what_it_handed_out() -> None:

@@ -5,20 +5,25 @@ from __future__ import annotations
 import asyncio
 import contextvars
 import gc
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import pytest
 
 from honcho_fallback import (
     Attempt,
     FallbackConfig,
+    FallbackConfigError,
     FallbackExhausted,
     FallbackPolicy,
     StreamInterrupted,
     Target,
 )
-from honcho_fallback.testing import StatusError
+from honcho_fallback.testing import Scripted, StatusError
 from tests.helpers.scripted import repeating
+
+if TYPE_CHECKING:
+    from honcho_fallback import FallbackRun
+    from honcho_fallback.testing import Clock, Script
 
 DOWN = StatusError(503)
 
@@ -273,3 +278,116 @@ async def test_a_generator_consumed_in_another_task_keeps_its_turn() -> None:
         assert turn.position == 1
         assert policy.call(script.ask) == "hello"
     assert script.asked == ["primary", "fallback", "fallback"]
+
+
+def marked(script: Script, driver: str) -> Any:
+    """Return an ``ask`` whose chunks name the attempt that they are of."""
+
+    def ask(attempt: Attempt) -> Any:
+        for chunk in script.stream(attempt):
+            yield {**chunk, "attempt": attempt.number}
+
+    async def aask(attempt: Attempt) -> Any:
+        async for chunk in script.astream(attempt):
+            yield {**chunk, "attempt": attempt.number}
+
+    return ask if driver == "stream" else aask
+
+
+def piece(text: str, finish: str | None = None) -> dict[str, Any]:
+    choice = {"delta": {"content": text}, "finish_reason": finish}
+    return {"object": "chat.completion.chunk", "choices": [choice]}
+
+
+def seen(chunks: list[Any]) -> list[tuple[int, str]]:
+    return [(one["attempt"], one["choices"][0]["delta"]["content"]) for one in chunks]
+
+
+def replaced(policy: FallbackPolicy, script: Script, driver: str, run: FallbackRun) -> list[Any]:
+    """Read a stream whose chunks may be replaced."""
+    ask = marked(script, driver)
+    if driver == "stream":
+        return list(policy.stream(ask, partial="replace", run=run))
+    return asyncio.run(read(policy.astream(ask, partial="replace", run=run)))
+
+
+@pytest.mark.parametrize("driver", ["stream", "astream"])
+def test_content_that_may_be_replaced_ends_nothing(driver: str, clock: Clock) -> None:
+    """A break after content goes on to the next attempt, whose first content is what is timed."""
+    make = Scripted(clock)
+    broken = [piece(""), piece("hel"), make.after(2, piece("lo")), DOWN]
+    whole = [piece(""), make.after(3, piece("hello")), piece(" you", "stop")]
+    policy, script = pair(), make({"primary": [broken], "fallback": [whole]})
+    run = policy.start()
+    got = seen(replaced(policy, script, driver, run))
+    assert got == [(1, ""), (1, "hel"), (1, "lo"), (2, ""), (2, "hello"), (2, " you")]
+    record = run.record
+    assert (record.outcome, record.answered_by) == ("success", "fallback")
+    assert [one.kind for one in record.attempts] == ["overloaded", None]
+    assert record.time_to_first_token == pytest.approx(5)
+    assert script.closed == {"primary": 1, "fallback": 1}
+
+
+@pytest.mark.parametrize("driver", ["stream", "astream"])
+def test_an_end_that_is_refused_after_content_is_replaced_too(driver: str) -> None:
+    """What check_response says of chunks that were handed out is a failure like any other."""
+    policy = pair()
+    script = repeating(primary=[[piece("hel")]], fallback=[[piece("hello", "stop")]])
+    run = policy.start()
+    assert seen(replaced(policy, script, driver, run)) == [(1, "hel"), (2, "hello")]
+    assert run.record.attempts[0].kind == "malformed_response"
+
+
+@pytest.mark.parametrize("driver", ["stream", "astream"])
+def test_where_nobody_ends_well_the_group_comes_out(driver: str) -> None:
+    """Content that was handed out and dropped is no answer: the call is exhausted."""
+    policy = pair()
+    script = repeating(primary=[[piece("hel"), DOWN]], fallback=[[piece("hi"), DOWN]])
+    run = policy.start()
+    with pytest.raises(FallbackExhausted) as caught:
+        replaced(policy, script, driver, run)
+    assert script.asked == ["primary", "fallback", "fallback"]
+    assert caught.value.exceptions == (DOWN, DOWN, DOWN)
+    assert run.record.time_to_first_token is None
+
+
+@pytest.mark.parametrize("driver", ["stream", "astream"])
+def test_a_reader_that_leaves_a_replaced_stream_abandons_it(driver: str) -> None:
+    """Who is read when the reader leaves is who answered; before new content, nobody."""
+    broken, whole = [piece("hel"), DOWN], [piece("hello"), piece(" you", "stop")]
+    policy, script = pair(), repeating(primary=[broken], fallback=[whole])
+    run = policy.start()
+
+    async def leave() -> None:
+        chunks = policy.astream(marked(script, driver), partial="replace", run=run)
+        assert seen([await anext(chunks), await anext(chunks)]) == [(1, "hel"), (2, "hello")]
+        await chunks.aclose()
+
+    if driver == "stream":
+        chunks = policy.stream(marked(script, driver), partial="replace", run=run)
+        assert seen([next(chunks), next(chunks)]) == [(1, "hel"), (2, "hello")]
+        chunks.close()
+    else:
+        asyncio.run(leave())
+    assert (run.record.outcome, run.record.answered_by) == ("abandoned", "fallback")
+    assert run.record.attempts[0].kind == "overloaded"
+
+
+def test_a_cancellation_replaces_nothing() -> None:
+    """What was handed out before a cancellation stays the call's; nobody else is asked."""
+    policy = pair()
+    script = repeating(primary=[[piece("hel"), KeyboardInterrupt()]], fallback=[[piece("no")]])
+    run = policy.start()
+    with pytest.raises(KeyboardInterrupt):
+        replaced(policy, script, "stream", run)
+    assert run.record.outcome == "cancelled"
+    assert run.record.time_to_first_token is not None
+    assert script.asked == ["primary"]
+
+
+@pytest.mark.parametrize("verb", ["stream", "astream"])
+@pytest.mark.parametrize("partial", ["append", None, True])
+def test_an_unknown_way_with_broken_streams_is_refused(verb: str, partial: Any) -> None:
+    """Bad input is refused when the stream is made, with what may be passed."""
+    with pytest.raises(FallbackConfigError, match=r"partial: got .*; pass 'final' or 'replace'"):
+        getattr(pair(), verb)(list, partial=partial)

@@ -1,0 +1,218 @@
+"""Targets that cannot take a call: who is asked instead, and what is said of them."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from honcho_fallback import (
+    Cooldown,
+    FallbackConfig,
+    FallbackConfigError,
+    FallbackExhausted,
+    FallbackPolicy,
+    Target,
+)
+from honcho_fallback.testing import Scripted, StatusError
+from tests.helpers.scripted import DRIVERS, repeating
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from honcho_fallback.testing import Clock
+
+DOWN = StatusError(503)
+NAMES = ("primary", "second", "third")
+BLIND = "it cannot read images"
+
+
+def chain(**options: Any) -> FallbackPolicy:
+    config = FallbackConfig(**{"wait": 0, **options})
+    return FallbackPolicy([Target(name) for name in NAMES], config)
+
+
+@pytest.mark.parametrize("driver", DRIVERS)
+def test_who_does_not_fit_is_passed_over(driver: str, caplog: Any) -> None:
+    """The first that fits is asked first, as attempt one, and nothing of it is a switch."""
+    policy, script = chain(), repeating(primary=[DOWN], second=["hello"], third=[DOWN])
+    run = policy.start(unfit={0: BLIND})
+    assert DRIVERS[driver](policy, script, run) == "hello"
+    record = run.record
+    assert script.asked == ["second"]
+    assert [(one.number, one.position) for one in record.attempts] == [(1, 1)]
+    assert record.untried == (("primary", BLIND), ("third", "another target answered first"))
+    assert f"  -. primary: never asked, {BLIND}" in record.explain().splitlines()
+    assert not caplog.records
+
+
+@pytest.mark.parametrize("driver", DRIVERS)
+def test_the_last_that_fits_ends_the_chain(driver: str) -> None:
+    """A failure that may pass is waited for on the last target that fits, not handed on."""
+    policy, script = chain(), repeating(primary=[DOWN], second=[DOWN, "hello"], third=["no"])
+    run = policy.start(unfit={2: BLIND})
+    assert DRIVERS[driver](policy, script, run) == "hello"
+    assert script.asked == ["primary", "second", "second"]
+    assert run.record.untried == (("third", BLIND),)
+
+
+def test_a_failure_with_nobody_fit_left_exhausts_the_call() -> None:
+    """What would have switched ends as exhausted, with the reason of who was not asked."""
+    policy, denied = chain(), StatusError(401)
+    with pytest.raises(FallbackExhausted) as caught:
+        policy.call(repeating(primary=[denied], second=["no"]).ask, unfit={1: BLIND, 2: "x"})
+    assert caught.value.exceptions == (denied,)
+    assert caught.value.record.untried == (("second", BLIND), ("third", "x"))
+
+
+def test_every_verb_takes_it_as_an_option_of_the_call() -> None:
+    """It is a key of CallOptions: call, acall, stream and astream pass it on."""
+    policy, unfit = chain(), {0: BLIND}
+    script = repeating(second=["hello"])
+
+    async def tasks() -> list[Any]:
+        chunks = [one async for one in policy.astream(script.astream, unfit=unfit)]
+        return [await policy.acall(script.aask, unfit=unfit), *chunks]
+
+    answers = [policy.call(script.ask, unfit=unfit), *policy.stream(script.stream, unfit=unfit)]
+    assert answers + asyncio.run(tasks()) == ["hello"] * 4
+    with pytest.raises(FallbackConfigError, match="run: it came with options for the call"):
+        policy.call(script.ask, run=policy.start(), unfit=unfit)
+
+
+def test_what_is_passed_in_is_copied_and_may_be_empty() -> None:
+    """A caller that changes its own mapping later changes no call; an empty one says nothing."""
+    unfit = {1: BLIND}
+    run = chain().start(unfit=unfit)
+    unfit[2] = BLIND
+    assert run.fail(DOWN).position == 2
+    assert chain().start(unfit={}).attempt.position == 0
+
+
+@pytest.mark.parametrize(
+    ("unfit", "options", "problem"),
+    [
+        ({0: "a", 1: "b", 2: "c"}, {}, "unfit: it leaves no target to ask"),
+        ({0: "a"}, {"must_not_degrade": True}, "unfit: it leaves no target to ask"),
+        ({0: "a", 1: "b"}, {"max_fallbacks": 1}, "unfit: it leaves no target to ask"),
+        ({3: "a"}, {}, "unfit: 3 is no position of this chain; pass numbers from 0 to 2"),
+        ({-1: "a"}, {}, "unfit: -1 is no position"),
+        ({True: "a"}, {}, "unfit: True is no position"),
+        ({"second": "a"}, {}, "unfit: 'second' is no position"),
+        ({1: " "}, {}, r"unfit\[1\]: got ' '; say why"),
+        ({1: None}, {}, r"unfit\[1\]: got None"),
+        ([1], {}, "unfit: got a list; pass positions"),
+    ],
+)
+def test_what_says_nothing_is_refused(unfit: Any, options: Any, problem: str) -> None:
+    """Bad input is refused before anybody is asked, with what to do."""
+    with pytest.raises(FallbackConfigError, match=problem):
+        chain(**options).start(unfit=unfit)
+
+
+def test_a_cooldown_chooses_among_those_that_fit(clock: Clock) -> None:
+    """Who does not fit neither stands in for one that cools down nor is its probe taken."""
+    policy = chain(cooldown=Cooldown(base=60))
+    ended = policy.start()
+    ended.fail(DOWN)
+    ended.succeed()
+    assert policy.start(unfit={1: BLIND}).attempt.position == 2
+    clock.now += 61
+    assert policy.start(unfit={0: BLIND}).attempt.position == 1
+    run = policy.start()
+    assert run.attempt.position == 0
+    run.succeed()
+    assert run.record.attempts[0].note == "a probe after its cooldown"
+
+
+def test_where_all_that_fit_cool_down_one_of_them_is_asked() -> None:
+    """A target that is free and does not fit is no way out: the one due first is asked."""
+    policy = chain(cooldown=Cooldown(), max_attempts=2)
+    with pytest.raises(FallbackExhausted):
+        policy.call(repeating(primary=[DOWN], second=[DOWN]).ask, unfit={2: BLIND})
+    run = policy.start(unfit={2: BLIND})
+    assert run.attempt.position == 0
+    assert run.record.untried[-1] == ("third", BLIND)
+
+
+class Shared(Cooldown):
+    """A cooldown whose look at other processes is written down."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.looks: list[Sequence[str]] = []
+        self.shared: Any = self
+
+    def pull(self, targets: Sequence[str]) -> None:
+        self.looks.append(targets)
+
+    async def apull(self, targets: Sequence[str]) -> None:
+        self.pull(targets)
+
+    def push(self) -> None:
+        """Tell nobody."""
+
+    async def apush(self) -> None:
+        """Tell nobody."""
+
+
+def test_what_other_processes_know_is_asked_of_those_that_fit() -> None:
+    """The look into a shared store names nobody who is not asked in this call anyway."""
+    cooldown = Shared()
+    policy = chain(cooldown=cooldown)
+    assert policy.call(repeating(second=["hello"]).ask, unfit={0: BLIND}) == "hello"
+    assert cooldown.looks == [[target.identity for target in policy.targets[1:]]]
+
+
+@pytest.mark.parametrize("cooldown", [None, Cooldown])
+def test_a_turn_does_not_leave_whom_one_call_did_not_fit(cooldown: Any) -> None:
+    """The next call of the turn starts on the target that this call was too much for."""
+    policy = chain(reset="turn", cooldown=cooldown and cooldown())
+    with policy.turn() as turn:
+        policy.call(repeating(second=["hello"]).ask, unfit={0: BLIND})
+        assert turn.position == 0
+        policy.call(repeating(primary=[DOWN], third=["hello"]).ask, unfit={1: BLIND})
+        assert turn.position == 1
+        script = repeating(second=["hello"])
+        assert policy.call(script.ask) == "hello"
+
+
+def test_a_turn_goes_back_for_a_call_that_only_an_earlier_target_can_take() -> None:
+    """Whom the turn has left is asked before nobody is, and the turn stays where it was."""
+    policy = chain(reset="turn")
+    with policy.turn() as turn:
+        policy.call(repeating(primary=[DOWN], second=["hello"]).ask)
+        script = repeating(primary=["hello"])
+        assert policy.call(script.ask, unfit={1: BLIND, 2: BLIND}) == "hello"
+        assert turn.position == 1
+
+
+def test_no_time_is_kept_for_who_does_not_fit(clock: Clock) -> None:
+    """A deadline's reserve is for those that can still be asked."""
+    del clock
+    policy = chain(deadline=30.0)
+    limits = [
+        policy.start(unfit=unfit).attempt.timeout for unfit in (None, {1: "x"}, {1: "x", 2: "x"})
+    ]
+    assert limits == pytest.approx([10.0, 20.0, 30.0])
+
+
+def test_a_skip_goes_to_one_that_fits() -> None:
+    """A framework's rotation and what fits a call both count; each keeps its reason."""
+    run = chain().start(unfit={1: BLIND})
+    assert run.skip(1, "paused").position == 2
+    assert run.record.untried[:2] == (("primary", "paused"), ("second", BLIND))
+    other = chain().start(unfit={2: BLIND})
+    other.fail(DOWN)
+    with pytest.raises(FallbackExhausted):
+        other.skip(2, "paused", among=[2])
+
+
+def test_time_passes_for_those_that_are_asked_only(scripted: Scripted) -> None:
+    """A wait, a repeat and a record know nothing of a target that was never in question."""
+    script = scripted({"primary": [], "second": [DOWN, "hello"], "third": []})
+    policy = FallbackPolicy(script.targets, wait=2.0)
+    run = policy.start(unfit={0: BLIND, 2: BLIND})
+    assert policy.call(script.ask, run=run) == "hello"
+    assert [one.wait for one in run.record.attempts] == [0.0, 2.0]
