@@ -92,9 +92,11 @@ class FallbackBase(RunnableSerializable[Input, Output], Generic[Input, Output, C
         try:
             answer: Output = self.policy.call(in_time(call.ask), run=call.open(manager))
         except BaseException as error:
+            call.settle(error)
             if manager is not None:
                 manager.on_chain_error(error)
             raise
+        call.settle()
         if manager is not None:
             manager.on_chain_end(answer)
         return answer
@@ -112,9 +114,11 @@ class FallbackBase(RunnableSerializable[Input, Output], Generic[Input, Output, C
         try:
             answer: Output = await self.policy.acall(call.aask, run=call.open(manager))
         except BaseException as error:
+            await call.asettle(error)
             if manager is not None:
                 await manager.on_chain_error(error)
             raise
+        await call.asettle()
         if manager is not None:
             await manager.on_chain_end(answer)
         return answer
@@ -146,9 +150,11 @@ class FallbackBase(RunnableSerializable[Input, Output], Generic[Input, Output, C
                 manager.on_chain_end(merged(output_chunks))
             raise
         except BaseException as error:
+            call.settle(error)
             if manager is not None:
                 manager.on_chain_error(error)
             raise
+        call.settle()
         if manager is not None:
             manager.on_chain_end(merged(output_chunks))
 
@@ -178,9 +184,11 @@ class FallbackBase(RunnableSerializable[Input, Output], Generic[Input, Output, C
                 await manager.on_chain_end(merged(output_chunks))
             raise
         except BaseException as error:
+            await call.asettle(error)
             if manager is not None:
                 await manager.on_chain_error(error)
             raise
+        await call.asettle()
         if manager is not None:
             await manager.on_chain_end(merged(output_chunks))
 

@@ -19,17 +19,19 @@ to ask differ, and each is a subclass:
 
 from __future__ import annotations
 
+from contextlib import aclosing, closing
 from functools import cache
 from typing import TYPE_CHECKING, Any, Generic, NamedTuple, TypeVar, cast
 from uuid import uuid4
 
 from langchain_core.language_models import BaseChatModel
-from langchain_core.messages import AIMessageChunk, BaseMessage, HumanMessage
+from langchain_core.messages import AIMessage, AIMessageChunk, BaseMessage, HumanMessage
 from langchain_core.outputs import ChatGeneration, ChatGenerationChunk, ChatResult
 from langchain_core.runnables.base import RunnableBindingBase
 from langchain_core.runnables.config import ensure_config
 from langchain_core.utils.utils import LC_ID_PREFIX
 
+from honcho_fallback import AnswerRejected, check_response
 from honcho_fallback_langchain._answers import (
     ato_its_end,
     ends_message,
@@ -40,16 +42,23 @@ from honcho_fallback_langchain._answers import (
 from honcho_fallback_langchain._callbacks import (
     NOT_DETACHED,
     Detached,
+    Gate,
     detach_langfuse,
     parented_like,
+    show_tokens,
+    shows_tokens_itself,
 )
-from honcho_fallback_langchain._candidates import may_be_asked_for_usage, parameters_of
+from honcho_fallback_langchain._candidates import (
+    chat_model_of,
+    may_be_asked_for_usage,
+    parameters_of,
+)
 from honcho_fallback_langchain._metadata import attempt_metadata, describe, mark, usage_of
 from honcho_fallback_langchain._options import for_this_call
 from honcho_fallback_langchain._sdk import awith_key, with_key
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncIterator, Iterator
+    from collections.abc import AsyncGenerator, AsyncIterator, Generator, Iterator
 
     from langchain_core.callbacks import (
         AsyncCallbackManager,
@@ -59,24 +68,28 @@ if TYPE_CHECKING:
     )
     from langchain_core.runnables import Runnable, RunnableConfig
 
-    from honcho_fallback import Attempt, FallbackObserver, FallbackPolicy, FallbackRun, Turn
+    from honcho_fallback import Attempt, FallbackPolicy, FallbackRun, Turn
     from honcho_fallback_langchain._base import FallbackBase
+    from honcho_fallback_langchain._options import Options
 
     Manager = CallbackManagerForChainRun | AsyncCallbackManagerForChainRun
 
+CallbacksT = TypeVar("CallbacksT")
 RequestT = TypeVar("RequestT")
 
 
 class Call(Generic[RequestT]):
     """The steps that are the same whichever way a candidate is asked."""
 
-    __slots__ = ("observers", "policy", "run")
+    __slots__ = ("gate", "observers", "partial", "policy", "run")
 
     run: FallbackRun
 
-    def __init__(self, policy: FallbackPolicy, observers: tuple[FallbackObserver, ...]) -> None:
+    def __init__(self, policy: FallbackPolicy, options: Options) -> None:
         self.policy = policy
-        self.observers = observers
+        self.observers = options.observers
+        self.partial = options.partial
+        self.gate: Gate | None = None  # of the attempt at hand
 
     def start(self, turn: Turn | None, detached: Detached, call_input: Any) -> FallbackRun:
         """Start the core's run, nested where the detached handlers would have nested it."""
@@ -107,27 +120,70 @@ class Call(Generic[RequestT]):
 
     def ask(self, attempt: Attempt) -> Any:
         """Ask one candidate."""
+        if self.gate is not None:
+            self.settle(unreadable("the answer was refused"))
         request = self.request_for(attempt, with_key(attempt.target))
-        with parsing_answers():
-            answer = self.send(request)
-        return self.finish(attempt, answer)
+        try:
+            with parsing_answers():
+                answer = self.send(request)
+            return self.finish(attempt, answer)
+        except BaseException as error:
+            self.settle(error)
+            raise
 
     async def aask(self, attempt: Attempt) -> Any:
         """Ask one candidate."""
+        if self.gate is not None:
+            await self.asettle(unreadable("the answer was refused"))
         request = self.request_for(attempt, await awith_key(attempt.target))
-        with parsing_answers():
-            answer = await self.asend(request)
-        return self.finish(attempt, answer)
+        try:
+            with parsing_answers():
+                answer = await self.asend(request)
+            return self.finish(attempt, answer)
+        except BaseException as error:
+            await self.asettle(error)
+            raise
+
+    def gated(self, candidate: Any, callbacks: CallbacksT) -> tuple[Any, CallbacksT]:
+        """Return a candidate and callbacks that show nothing before there is content to show."""
+        own = shows_tokens_itself(candidate)
+        if not own and not show_tokens(callbacks):
+            return candidate, callbacks
+        self.gate = gate = Gate(None if self.partial == "replace" else self.run)
+        return (
+            gate.before_own(candidate) if own else candidate,
+            callbacks and gate.before(callbacks),
+        )
+
+    def settle(self, error: BaseException | None = None) -> None:
+        """Report what the attempt at hand holds back: if it failed, only that it is over."""
+        gate, self.gate = self.gate, None
+        if gate is not None:
+            gate.close(error)
+
+    async def asettle(self, error: BaseException | None = None) -> None:
+        """Report what the attempt at hand holds back, in this task."""
+        gate, self.gate = self.gate, None
+        if gate is not None:
+            await gate.aclose(error)
 
     def finish(self, attempt: Attempt, answer: Any) -> Any:
         """Note what an answer cost, and return it marked."""
         messages = self.messages_of(answer)
+        if self._streamed(attempt):
+            _check_ends(messages)
         for message in messages:
             usage = usage_of(message)
             if usage is not None:
                 self.run.report(usage=usage)
         description = describe(self.run, attempt)
         return self.with_messages(answer, [mark(message, description) for message in messages])
+
+    def _streamed(self, attempt: Attempt) -> bool:
+        """Tell whether an answer was put together from a stream."""
+        if self.gate is not None and self.gate.streamed:
+            return True
+        return getattr(chat_model_of(attempt.target.client), "streaming", None) is True
 
 
 class Request(NamedTuple):
@@ -170,7 +226,7 @@ class ChainCall(Call[Request]):
         config: RunnableConfig | None,
         kwargs: dict[str, Any],
     ) -> None:
-        super().__init__(owner.policy, owner.observers)
+        super().__init__(owner.policy, owner.options)
         self.owner = owner
         self.input = call_input
         self.kwargs = kwargs
@@ -223,12 +279,16 @@ class ChainCall(Call[Request]):
         if self.wants_content:
             self.run.report(parameters=parameters_of(attempt.target.client, kwargs))
         config = self.config
-        if self.manager is not None:
-            child = self.manager.get_child()
-            if attempt.number > 1:
-                child.add_metadata(attempt_metadata(self.run, attempt, self.policy.targets[0]))
-                child.add_tags([f"fallback:attempt:{attempt.number}"])
-            config = cast("RunnableConfig", {**config, "callbacks": child})
+        if self.manager is None:
+            candidate, _ = self.gated(candidate, None)
+            return Request(candidate, candidate_input, config, kwargs)
+        child = self.manager.get_child()
+        if attempt.number > 1 or self.partial == "replace":
+            child.add_metadata(attempt_metadata(self.run, attempt, self.policy.targets[0]))
+        if attempt.number > 1:
+            child.add_tags([f"fallback:attempt:{attempt.number}"])
+        candidate, callbacks = self.gated(candidate, child)
+        config = cast("RunnableConfig", {**config, "callbacks": callbacks})
         return Request(candidate, candidate_input, config, kwargs)
 
     def send(self, request: Request) -> Any:
@@ -257,17 +317,42 @@ class ChainCall(Call[Request]):
 
     def ask_for_stream(self, attempt: Attempt) -> Iterator[Any]:
         """Ask one candidate for its chunks."""
+        if self.gate is not None:
+            self.settle(unreadable("the answer was refused"))
         request = self._stream_request(attempt, with_key(attempt.target))
-        return to_its_end(
+        chunks = to_its_end(
             request.candidate.stream(request.input, request.config, **request.kwargs)
         )
+        return chunks if self.gate is None else self._settling(chunks)
 
     async def ask_for_astream(self, attempt: Attempt) -> AsyncIterator[Any]:
         """Ask one candidate for its chunks."""
+        if self.gate is not None:
+            await self.asettle(unreadable("the answer was refused"))
         request = self._stream_request(attempt, await awith_key(attempt.target))
-        return ato_its_end(
-            request.candidate.astream(request.input, request.config, **request.kwargs)
+        chunks = request.candidate.astream(request.input, request.config, **request.kwargs)
+        return (
+            self._asettling(ato_its_end(chunks)) if self.gate is not None else ato_its_end(chunks)
         )
+
+    def _settling(self, chunks: Generator[Any, None, None]) -> Iterator[Any]:
+        """Pass chunks on, and report the attempt's end if they break off."""
+        try:
+            with closing(chunks):
+                yield from chunks
+        except BaseException as error:
+            self.settle(error)
+            raise
+
+    async def _asettling(self, chunks: AsyncGenerator[Any, None]) -> AsyncIterator[Any]:
+        """Pass chunks on, and report the attempt's end if they break off."""
+        try:
+            async with aclosing(chunks):
+                async for chunk in chunks:
+                    yield chunk
+        except BaseException as error:
+            await self.asettle(error)
+            raise
 
     def _stream_request(self, attempt: Attempt, candidate: Any) -> Request:
         """Prepare a stream, which is asked what it cost where somebody wants to know."""
@@ -309,7 +394,7 @@ class InnerCall(Call[Request]):
     ) -> None:
         # LangChain hands no config on; what a graph or a chain runs in is around us.
         policy, turn = for_this_call(ensure_config(), owner.policy, owner.observers)
-        super().__init__(policy, owner.observers)
+        super().__init__(policy, owner.options)
         self.owner = owner
         self.messages = messages
         self.kwargs = kwargs
@@ -427,6 +512,14 @@ def _message_of(result: ChatResult) -> BaseMessage:
     if message.id is None:  # as a run would have given it
         return message.model_copy(update={"id": f"{LC_ID_PREFIX}-{uuid4()}-0"})
     return message
+
+
+def _check_ends(messages: list[Any]) -> None:
+    """Refuse what a stream left unfinished."""
+    for message in messages:
+        failure = check_response([message]) if isinstance(message, AIMessage) else None
+        if failure is not None:
+            raise AnswerRejected(failure)
 
 
 def _check_generations(result: ChatResult) -> None:

@@ -43,9 +43,10 @@ if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable
 
     from langchain_core.messages import BaseMessage
+    from langchain_core.runnables import RunnableConfig
     from langgraph.runtime import Runtime
 
-    from honcho_fallback import Attempt, FallbackObserver
+    from honcho_fallback import Attempt
 
 # Of the graph's state: how far down the chain a turn has gone, and from which primary.
 POSITION, PRIMARY = "honcho_fallback_position", "honcho_fallback_primary"
@@ -66,20 +67,21 @@ class AgentCall(Call[ModelRequest[Any]]):
         policy: Over the agent's model and the fallbacks.
         request: The agent's.
         handler: The agent's: asks the model of a request, in a thread or in a task.
-        observers: The observers of the call.
+        options: The middleware's.
     """
 
-    __slots__ = ("began_at", "config", "handler", "request", "turn")
+    __slots__ = ("around", "began_at", "config", "handler", "request", "turn")
 
     def __init__(
         self,
         policy: FallbackPolicy,
         request: ModelRequest[Any],
         handler: Callable[[ModelRequest[Any]], Any],
-        observers: tuple[FallbackObserver, ...],
+        options: Options,
     ) -> None:
-        policy, turn = for_this_call(ensure_config(), policy, observers)
-        super().__init__(policy, observers)
+        around = ensure_config()
+        policy, turn = for_this_call(around, policy, options.observers)
+        super().__init__(policy, options)
         self.request = request
         self.handler = handler
         self.turn: Turn | None = None
@@ -92,8 +94,9 @@ class AgentCall(Call[ModelRequest[Any]]):
                 graph_turn.advance(min(position, len(policy.targets) - 1))
                 self.began_at = graph_turn.position
                 self.turn = turn = graph_turn
-        detached = ambient_config(observers)
-        self.config = detached.config
+        detached = ambient_config(options.observers)
+        self.around = detached.config or around
+        self.config = detached.config  # of an attempt, where it is not that around the call
         system = [request.system_message] if request.system_message else []
         self.start(turn, detached, [*system, *request.messages] if policy.wants_content else None)
 
@@ -103,14 +106,17 @@ class AgentCall(Call[ModelRequest[Any]]):
         if self.policy.wants_content:
             self.run.report(parameters=parameters_of(target.client, request.model_settings))
         changes: dict[str, Any] = {}
-        if attempt.number > 1:
+        model, callbacks = self.gated(model, self.around.get("callbacks"))
+        if self.gate is not None:
+            self.config = cast("RunnableConfig", {**self.around, "callbacks": callbacks})
+        described: dict[str, Any] = {}
+        if attempt.number > 1 or self.partial == "replace":
             metadata = attempt_metadata(self.run, attempt, self.policy.targets[0])
-            model = model.model_copy(
-                update={
-                    "metadata": {**(model.metadata or {}), **metadata},
-                    "tags": [*(model.tags or []), f"fallback:attempt:{attempt.number}"],
-                }
-            )
+            described["metadata"] = {**(model.metadata or {}), **metadata}
+        if attempt.number > 1:
+            described["tags"] = [*(model.tags or []), f"fallback:attempt:{attempt.number}"]
+        if described:
+            model = model.model_copy(update=described)
         if model is not request.model:
             changes["model"] = model
         if target.provider is not None:
@@ -251,8 +257,13 @@ class FallbackMiddleware(AgentMiddleware[Any, Any, Any]):
             FallbackExhausted: Nobody answered.
             Exception: The provider's own where no other model could help.
         """
-        call = AgentCall(self._policy_of(request.model), request, handler, self.options.observers)
-        answer = call.policy.call(in_time(call.ask), run=call.run)
+        call = AgentCall(self._policy_of(request.model), request, handler, self.options)
+        try:
+            answer = call.policy.call(in_time(call.ask), run=call.run)
+        except BaseException as error:
+            call.settle(error)
+            raise
+        call.settle()
         return call.with_position(answer)
 
     async def awrap_model_call(
@@ -270,8 +281,14 @@ class FallbackMiddleware(AgentMiddleware[Any, Any, Any]):
             FallbackExhausted: Nobody answered.
             Exception: The provider's own where no other model could help.
         """
-        call = AgentCall(self._policy_of(request.model), request, handler, self.options.observers)
-        return call.with_position(await call.policy.acall(call.aask, run=call.run))
+        call = AgentCall(self._policy_of(request.model), request, handler, self.options)
+        try:
+            answer = await call.policy.acall(call.aask, run=call.run)
+        except BaseException as error:
+            await call.asettle(error)
+            raise
+        await call.asettle()
+        return call.with_position(answer)
 
     def _hold(self, options: Options, before: FallbackPolicy | None) -> None:
         if options.config.reset == "turn" and not isinstance(self, _TurnMiddleware):
