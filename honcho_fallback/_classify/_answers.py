@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from honcho_fallback._classify import classify
 from honcho_fallback._classify._content import carries, content_of, joined
-from honcho_fallback._classify._paths import find, first
+from honcho_fallback._classify._paths import fields_of, find, first
 from honcho_fallback._classify._shapes import (
     TABLES,
     at_of,
@@ -55,6 +55,7 @@ class Answer(NamedTuple):
 
 _MODELS = tuple(TABLES["models"])
 _TEXTS, _SILENT = frozenset(TABLES["texts"]), frozenset(TABLES["silent"])
+_FINISHING: dict[str, str] = TABLES["finishing"]
 _ERROR = TABLES["error"]
 _BODIES = [frozenset(keys) for keys in _ERROR["bodies"]]
 BROKEN, EMPTY = by_key(TABLES["broken"]), by_key(TABLES["empty"])
@@ -117,7 +118,7 @@ def read_answer(answer: Any) -> Answer:
             shape, part = opened(item)
             model = model or _model(part)
             if shape is not None:
-                finish = word(first(at_of(part, shape), shape.finish)) or finish
+                finish = _finish(item) or finish
                 content = content if stream else content_of(item)
     return Answer(content, usage_of(answer), finish or None, model, cost_of(answer))
 
@@ -168,6 +169,7 @@ class _Verdict:
         if shape is None:
             return self.body is not None
         if shape.inside:
+            self.finish = self.finish or word(first(item, shape.finish))
             return self.read(first(item, shape.inside))
         part = at_of(item, shape)
         self.body = self.body or _document(first(part, shape.error))
@@ -180,7 +182,8 @@ class _Verdict:
         if not self.answered:
             self.refused |= first(part, shape.refusal) is not None
             self.lacking |= bool(shape.required) and first(part, shape.required) is None
-        self.ends |= shape.ends
+        mark = _FINISHING.get(word(first(part, shape.ending)))
+        self.ends |= shape.ends or (mark is not None and find(part, mark) is not None)
         return True
 
     def weigh(self, content: Any) -> None:
@@ -212,6 +215,17 @@ class _Verdict:
         )
         row = next(filter(None, map((BROKEN if self.answered else _SIGNS).get, signs)), None)
         return row and Failure.of(row.kind, reason=row.reason, error=ErrorInAnswer.__name__)
+
+
+def _finish(item: Any) -> str:
+    """Return how an answer ended, as it says itself or what it holds does."""
+    shape = shape_of(fields_of(item), plain=isinstance(item, dict))
+    if shape is None:
+        return ""
+    inner = first(item, shape.inside) if shape.inside else None
+    return word(first(at_of(item, shape), shape.finish)) or (
+        "" if inner is None else _finish(inner)
+    )
 
 
 def _model(item: Any) -> str | None:

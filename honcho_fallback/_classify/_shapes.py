@@ -31,6 +31,7 @@ class Shape(NamedTuple):
     texts: tuple[str, ...] = ()
     calls: tuple[str, ...] = ()
     required: tuple[str, ...] = ()
+    ending: tuple[str, ...] = ()
     ends: bool = False
 
 

@@ -381,6 +381,98 @@ def test_a_subclass_of_a_named_class_counts() -> None:
     assert classify(Odd("slow")).kind is Kind.TIMEOUT
 
 
+@pytest.mark.parametrize(
+    ("name", "kind", "transient"),
+    [
+        ("ModelError", Kind.SERVER_ERROR, False),
+        ("ModelAPIError", Kind.SERVER_ERROR, True),
+        ("ModelAuthenticationError", Kind.AUTHENTICATION, False),
+        ("ModelPermissionDeniedError", Kind.PERMISSION, False),
+        ("ModelInvalidRequestError", Kind.INVALID_REQUEST, False),
+        ("ModelNotFoundError", Kind.MODEL_UNAVAILABLE, False),
+        ("ModelRateLimitError", Kind.RATE_LIMIT, True),
+        ("ModelConnectionError", Kind.CONNECTION, True),
+        ("ModelTimeoutError", Kind.TIMEOUT, True),
+        ("ContextOverflowError", Kind.CONTEXT_OVERFLOW, False),
+    ],
+)
+def test_langchains_own_model_errors(name: str, kind: Kind, transient: bool) -> None:
+    """Each class that an integration may raise bare, or derive from, says what it stands for."""
+    exceptions = pytest.importorskip("langchain_core.exceptions")
+    cls = getattr(exceptions, name)
+    assert cls.is_retryable is transient
+    for error in (cls("something went wrong"), type("Odd", (cls,), {})("something went wrong")):
+        failure = classify(error)
+        assert (failure.kind, failure.transient) == (kind, transient)
+
+
+@pytest.mark.parametrize(
+    ("cls", "status", "facts", "kind"),
+    [
+        (
+            "GoogleInvalidRequestError",
+            400,
+            {
+                "message": "API key not valid. Please pass a valid API key.",
+                "status": "INVALID_ARGUMENT",
+                "details": [{"reason": "API_KEY_INVALID", "domain": "googleapis.com"}],
+            },
+            Kind.AUTHENTICATION,
+        ),
+        (
+            "GoogleInvalidRequestError",
+            400,
+            {"message": "User location is not supported for the API use."},
+            Kind.PERMISSION,
+        ),
+        (
+            "GoogleInvalidRequestError",
+            400,
+            {"message": "The free tier is not available in your country."},
+            Kind.PERMISSION,
+        ),
+        (
+            "GoogleInvalidRequestError",
+            400,
+            {"message": "Please use a valid role: user, model."},
+            Kind.INVALID_REQUEST,
+        ),
+        (
+            "GoogleRateLimitError",
+            429,
+            {"message": "You exceeded your current quota, please check your plan"},
+            Kind.QUOTA,
+        ),
+        ("GoogleRateLimitError", 429, {"message": "Resource exhausted"}, Kind.RATE_LIMIT),
+        ("GoogleModelNotFoundError", 404, {"message": "gone"}, Kind.MODEL_UNAVAILABLE),
+    ],
+)
+def test_a_class_that_only_sorts_by_status_leaves_it_to_its_cause(
+    cls: str, status: int, facts: dict[str, Any], kind: Kind
+) -> None:
+    """An integration's class hides the SDK's error, which says what is wrong with the request."""
+    module = pytest.importorskip("langchain_google_genai.chat_models")
+    error = getattr(module, cls)("Error calling model")
+    error.__cause__ = genai.ClientError(status, {"error": {"code": status, **facts}})
+    failure = classify(error)
+    assert (failure.kind, failure.status, failure.error) == (kind, status, cls)
+
+
+@pytest.mark.parametrize(
+    "text", ["No generation chunks were returned", "No generations found in stream."]
+)
+def test_langchains_empty_stream_is_no_answer(text: str) -> None:
+    """A provider that sent no event that an integration knows raises a ValueError there."""
+    assert classify(ValueError(text)).kind is Kind.MALFORMED_RESPONSE
+
+
+def test_a_local_cause_makes_no_provider_error_local() -> None:
+    """A key file that is missing is still a key that this provider did not get."""
+    error = type("ThisAuthenticationError", (Exception,), {})("no key")
+    error.__cause__ = FileNotFoundError(errno.ENOENT, "no such file")
+    assert classify(error).kind is Kind.AUTHENTICATION
+
+
 # --- regressions
 
 

@@ -15,7 +15,7 @@ from google.genai import types as genai
 from hypothesis import given
 from hypothesis import strategies as st
 
-from honcho_fallback import FailureKind, check_response
+from honcho_fallback import FailureKind, check_response, read_answer
 from honcho_fallback._classify._answers import BROKEN, EMPTY
 from honcho_fallback._classify._shapes import SHAPES
 
@@ -369,7 +369,7 @@ def test_litellm_objects_are_read_as_their_documents(monkeypatch: pytest.MonkeyP
 
 
 def test_langchain_messages_are_read() -> None:
-    """A message is judged by its metadata, bare or in a result; its chunks never by their end."""
+    """A message is judged by its metadata, bare or in a result; an unknown model's end is free."""
     messages = pytest.importorskip("langchain_core.messages")
     outputs = pytest.importorskip("langchain_core.outputs")
     stopped = {"finish_reason": "content_filter"}
@@ -387,6 +387,68 @@ def test_langchain_messages_are_read() -> None:
     last = messages.AIMessageChunk("", response_metadata={"stop_reason": "refusal"})
     assert seen([last]) is Kind.CONTENT_POLICY
     assert seen([said, last]) is None
+
+
+def by(provider: str, **metadata: Any) -> dict[str, Any]:
+    return {"model_provider": provider, **metadata}
+
+
+# What each integration's whole streams carry, chunk by chunk, as they were seen on the wire.
+LANGCHAIN_STREAMS: dict[str, list[dict[str, Any]]] = {
+    "openai": [by("openai"), by("openai", finish_reason="stop"), {}],
+    "openai's responses": [by("openai"), by("openai", status="completed", object="response")],
+    "openai, cut short": [
+        by("openai"),
+        by("openai", status="incomplete", incomplete_details={"reason": "max_output_tokens"}),
+    ],
+    "anthropic": [by("anthropic", model_name="m"), by("anthropic", stop_reason="end_turn")],
+    "google_genai": [by("google_genai"), by("google_genai", finish_reason="STOP"), {}],
+    "groq": [by("groq"), {}, {"finish_reason": "stop"}, {}],
+    "mistralai": [by("mistralai"), by("mistralai", finish_reason="stop"), {}],
+    "litellm": [by("litellm"), {}, {"finish_reason": "stop"}, {}],
+}
+ENDS = ("finish_reason", "stop_reason", "status", "incomplete_details")
+
+
+@pytest.mark.parametrize("stream", LANGCHAIN_STREAMS)
+@pytest.mark.parametrize("text", ["we", ""])
+def test_a_known_integrations_stream_has_an_end(stream: str, text: str) -> None:
+    """Its chunks name it: without a finish reason they are no answer, empty or not."""
+    chunk = pytest.importorskip("langchain_core.messages").AIMessageChunk
+    whole = LANGCHAIN_STREAMS[stream]
+    cut = [{name: one[name] for name in one if name not in ENDS} for one in whole]
+    chunks = [chunk(text, response_metadata=metadata) for metadata in whole]
+    broken = [chunk(text, response_metadata=metadata) for metadata in cut]
+    assert check_response(chunks) is None
+    assert read_answer(chunks).finish_reason
+    assert seen(broken) is Kind.MALFORMED_RESPONSE
+    assert read_answer(broken).finish_reason is None
+    assert seen(broken[0]) is None  # alone it is a message
+    assert seen([one.model_dump() for one in broken]) is Kind.MALFORMED_RESPONSE
+
+
+def test_a_stream_that_never_says_its_end_is_whole_without() -> None:
+    """A fake, a stranger, Anthropic's with stream_usage=False, and whole messages in a list."""
+    messages = pytest.importorskip("langchain_core.messages")
+    for metadata in ({}, by("somebody"), by("anthropic"), by("")):
+        chunks = [messages.AIMessageChunk(text, response_metadata=metadata) for text in ("we", "")]
+        assert seen(chunks) is None
+    assert seen([messages.AIMessage("we", response_metadata=by("openai"))]) is None
+
+
+def test_a_generations_own_end_counts() -> None:
+    """What an integration yields has the finish reason beside the message, not in it."""
+    outputs = pytest.importorskip("langchain_core.outputs")
+    chunk = pytest.importorskip("langchain_core.messages").AIMessageChunk
+
+    def yielded(info: Any) -> Any:
+        message = chunk("we", response_metadata=by("openai"))
+        return outputs.ChatGenerationChunk(message=message, generation_info=info)
+
+    whole = [yielded(None), yielded({"finish_reason": "stop"})]
+    assert seen(whole) is None
+    assert read_answer(whole).finish_reason == "stop"
+    assert seen(whole[:1]) is Kind.MALFORMED_RESPONSE
 
 
 # --- the tables

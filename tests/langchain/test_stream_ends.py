@@ -1,0 +1,196 @@
+"""How the streams of LangChain's integrations end, and what becomes of one that does not."""
+
+from __future__ import annotations
+
+import json
+from typing import TYPE_CHECKING, Any
+
+import pytest
+from langchain_anthropic import ChatAnthropic
+from langchain_core.messages import HumanMessage
+from langchain_google_genai import ChatGoogleGenerativeAI
+from langchain_groq import ChatGroq
+from langchain_mistralai import ChatMistralAI
+from langchain_openai import ChatOpenAI
+
+from honcho_fallback import FallbackPolicy, Target, check_response, classify, read_answer
+from tests.helpers import wire
+from tests.helpers.chat_models import look_up
+from tests.helpers.provider import Reply
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from honcho_fallback import Attempt
+    from tests.helpers.provider import ProviderServer
+
+
+def gpt(url: str, **fields: Any) -> Any:
+    return ChatOpenAI(**{"model": "gpt-5.5", "api_key": "k", "base_url": url, **fields})
+
+
+def responses(url: str) -> Any:
+    return gpt(url, use_responses_api=True)
+
+
+def responses_in_v1(url: str) -> Any:
+    return gpt(url, use_responses_api=True, output_version="v1")
+
+
+def claude(url: str, **fields: Any) -> Any:
+    return ChatAnthropic(**{"model": "claude-sonnet-5", "api_key": "k", "base_url": url, **fields})
+
+
+def gemini(url: str) -> Any:
+    return ChatGoogleGenerativeAI(model="gemini-3-flash", api_key="k", base_url=url, max_retries=1)
+
+
+def groq(url: str, **fields: Any) -> Any:
+    return ChatGroq(**{"model": "llama", "api_key": "k", "base_url": url, **fields})
+
+
+def mistral(url: str) -> Any:
+    return ChatMistralAI(model_name="mistral", api_key="k", base_url=url)
+
+
+def litellm(url: str) -> Any:
+    from langchain_litellm import ChatLiteLLM  # noqa: PLC0415 # its import reads the environment
+
+    return ChatLiteLLM(model="openai/gpt-5.5", api_key="k", api_base=url)
+
+
+# Who is asked, the form that it speaks, and in which event it says how its stream ended.
+MODELS: dict[str, tuple[Callable[[str], Any], wire.Form, str]] = {
+    "openai": (gpt, wire.CHAT, '"finish_reason": "stop"'),
+    "responses": (responses, wire.RESPONSES, "response.completed"),
+    "responses in v1": (responses_in_v1, wire.RESPONSES, "response.completed"),
+    "anthropic": (claude, wire.MESSAGES, "message_delta"),
+    "gemini": (gemini, wire.GEMINI, '"finishReason"'),
+    "groq": (groq, wire.CHAT, '"finish_reason": "stop"'),
+    "mistral": (mistral, wire.CHAT, '"finish_reason": "stop"'),
+}
+Json = dict[str, Any]
+
+
+def events_of(form: wire.Form) -> list[str]:
+    return form.events(form.answer("hello you", "m", True), {}, None)
+
+
+def cut(events: list[str], end: str) -> list[str]:
+    """Leave out the event that says how the stream ended, and what follows."""
+    last = next(place for place, event in enumerate(events) if end in event)
+    return events[:last]
+
+
+def serving(providers: ProviderServer, make: Callable[[str], Any], events: list[str]) -> Any:
+    provider = providers.new("streams")
+    provider.standing = Reply(events=events)
+    return make(provider.url)
+
+
+async def read(model: Any, way: str) -> list[Any]:
+    """Read a model's chunks: over its public verbs, or as the integration yields them."""
+    if way == "stream":
+        return list(model.stream("hi"))
+    if way == "astream":
+        return [chunk async for chunk in model.astream("hi")]
+    return list(model._stream([HumanMessage("hi")]))
+
+
+@pytest.mark.filterwarnings("ignore:Inheritance class AiohttpClientSession:DeprecationWarning")
+@pytest.mark.parametrize("way", ["stream", "astream", "yielded"])
+@pytest.mark.parametrize("name", MODELS)
+async def test_a_whole_stream_passes_and_one_without_its_end_does_not(
+    providers: ProviderServer, name: str, way: str
+) -> None:
+    """Each integration says in its chunks who it is and how the stream ended, or did not."""
+    make, form, end = MODELS[name]
+    events = events_of(form)
+    whole = await read(serving(providers, make, events), way)
+    assert check_response(whole) is None
+    assert read_answer(whole).finish_reason
+    broken = check_response(await read(serving(providers, make, cut(events, end)), way))
+    assert broken is not None
+    assert (broken.kind, broken.switchable) == ("malformed_response", True)
+
+
+@pytest.mark.filterwarnings("ignore::UserWarning", "ignore::DeprecationWarning")  # pydantic's
+def test_litellm_writes_an_end_of_its_own(
+    providers: ProviderServer, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A stream that LiteLLM ends with its own finish reason cannot be told from a whole one."""
+    monkeypatch.setenv("LITELLM_LOCAL_MODEL_COST_MAP", "True")  # asks the network otherwise
+    events = events_of(wire.CHAT)
+    for sent in (events, cut(events, '"finish_reason": "stop"')):
+        chunks = list(serving(providers, litellm, sent).stream("hi"))
+        assert check_response(chunks) is None
+        assert read_answer(chunks).finish_reason == "stop"
+
+
+def test_anthropics_stream_without_usage_says_no_end(providers: ProviderServer) -> None:
+    """With stream_usage=False the integration leaves the stop reason out of whole streams."""
+    model = serving(
+        providers, lambda url: claude(url, stream_usage=False), events_of(wire.MESSAGES)
+    )
+    chunks = list(model.stream("hi"))
+    assert check_response(chunks) is None
+    assert read_answer(chunks).finish_reason is None
+
+
+CALL: Json = wire.chat_call("c1", "look_up", {"city": "Oslo"})
+
+
+@pytest.mark.parametrize(
+    ("make", "form", "answer"),
+    [
+        (gpt, wire.CHAT, wire.chat_answer(None, CALL)),
+        (groq, wire.CHAT, wire.chat_answer(None, CALL)),
+        (mistral, wire.CHAT, wire.chat_answer(None, CALL)),
+        (claude, wire.MESSAGES, wire.message_answer(wire.tool_use("c1", "look_up", {}))),
+        (gemini, wire.GEMINI, wire.gemini_answer(wire.function_call("look_up", {}))),
+    ],
+    ids=["openai", "groq", "mistral", "anthropic", "gemini"],
+)
+def test_a_whole_tool_call_passes(
+    providers: ProviderServer, make: Callable[[str], Any], form: wire.Form, answer: Json
+) -> None:
+    """A stream that ends with a call has an end, too."""
+    model = serving(providers, make, form.events(answer, {}, None))
+    chunks = list(model.bind_tools([look_up]).stream("hi"))
+    assert any(chunk.tool_call_chunks for chunk in chunks)
+    assert check_response(chunks) is None
+
+
+ERROR = f"data: {json.dumps({'error': {'message': 'busy', 'code': 503}})}"
+
+
+@pytest.mark.parametrize("make", [gpt, responses, claude, groq, mistral])
+@pytest.mark.parametrize(
+    "events", [[], ["data: [DONE]"], [ERROR[6:]]], ids=["none", "done", "json"]
+)
+def test_a_stream_without_an_event_switches(
+    providers: ProviderServer, make: Callable[[str], Any], events: list[str]
+) -> None:
+    """An error document or nothing under HTTP 200 is no answer, whoever finds out."""
+    model = serving(providers, make, events)
+    with pytest.raises(ValueError, match="No generation chunks") as caught:
+        list(model.stream("hi"))
+    assert classify(caught.value).kind == "malformed_response"
+    backup = serving(providers, gpt, events_of(wire.CHAT))
+    clients = [model, backup]
+
+    def ask(attempt: Attempt) -> Any:
+        return clients[attempt.position].stream("hi")
+
+    policy = FallbackPolicy([Target("primary"), Target("backup")], max_attempts=2)
+    assert "".join(chunk.text for chunk in policy.stream(ask)) == "hello you"
+
+
+def test_mistrals_error_event_is_no_end(providers: ProviderServer) -> None:
+    """The integration passes an error event over: what is left is a stream without its end."""
+    form = wire.CHAT
+    error = form.error("busy", "server_error")
+    events = form.events(form.answer("hello you", "m", True), {}, error)
+    broken = check_response(list(serving(providers, mistral, events).stream("hi")))
+    assert broken is not None
+    assert broken.kind == "malformed_response"
