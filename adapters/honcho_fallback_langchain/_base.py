@@ -17,7 +17,7 @@ from langchain_core.runnables import Runnable, RunnableBinding, RunnableSerializ
 from langchain_core.runnables.utils import Input, Output, get_unique_config_specs
 from pydantic import ConfigDict, Field, InstanceOf
 
-from honcho_fallback_langchain._answers import NOTHING, has_content, merged
+from honcho_fallback_langchain._answers import NOTHING, merged
 from honcho_fallback_langchain._call import ChainCall
 from honcho_fallback_langchain._candidates import configurable
 from honcho_fallback_langchain._options import FallbackOptions, Options, policy_over
@@ -133,21 +133,17 @@ class FallbackBase(RunnableSerializable[Input, Output], Generic[Input, Output, C
         call = ChainCall(self, input, config, kwargs)
         callbacks = call.managed(CallbackManager)
         manager = callbacks and callbacks.on_chain_start(None, input, **call.named())
-        output_chunks: list[Any] = []  # filled only where somebody listens
         try:
             run = call.open(manager)
             ask = in_time_to_start(call.ask_for_stream)
-            chunks = self.policy.stream(ask, has_content=has_content, run=run)
+            chunks = self.policy.stream(ask, has_content=call.shows, partial=call.partial, run=run)
             with closing(chunks):
                 for chunk in chunks:
                     if chunk is not NOTHING:
-                        output_chunk = call.passing(chunk)
-                        if manager is not None:
-                            output_chunks.append(output_chunk)
-                        yield output_chunk
+                        yield call.passing(chunk)
         except GeneratorExit:  # the reader has enough; that is no error
             if manager is not None:
-                manager.on_chain_end(merged(output_chunks))
+                manager.on_chain_end(merged(call.passed))
             raise
         except BaseException as error:
             call.settle(error)
@@ -156,7 +152,7 @@ class FallbackBase(RunnableSerializable[Input, Output], Generic[Input, Output, C
             raise
         call.settle()
         if manager is not None:
-            manager.on_chain_end(merged(output_chunks))
+            manager.on_chain_end(merged(call.passed))
 
     async def astream(  # type: ignore[override] # pyright: ignore[reportIncompatibleMethodOverride] # a chat model's chunks are no answers
         self,
@@ -168,20 +164,18 @@ class FallbackBase(RunnableSerializable[Input, Output], Generic[Input, Output, C
         call = ChainCall(self, input, config, kwargs)
         callbacks = call.managed(AsyncCallbackManager)
         manager = callbacks and await callbacks.on_chain_start(None, input, **call.named())
-        output_chunks: list[Any] = []  # filled only where somebody listens
         try:
             run = call.open(manager)
-            chunks = self.policy.astream(call.ask_for_astream, has_content=has_content, run=run)
+            chunks = self.policy.astream(
+                call.ask_for_astream, has_content=call.shows, partial=call.partial, run=run
+            )
             async with aclosing(chunks):
                 async for chunk in chunks:
                     if chunk is not NOTHING:
-                        output_chunk = call.passing(chunk)
-                        if manager is not None:
-                            output_chunks.append(output_chunk)
-                        yield output_chunk
+                        yield call.passing(chunk)
         except GeneratorExit:  # the reader has enough; that is no error
             if manager is not None:
-                await manager.on_chain_end(merged(output_chunks))
+                await manager.on_chain_end(merged(call.passed))
             raise
         except BaseException as error:
             await call.asettle(error)
@@ -190,7 +184,7 @@ class FallbackBase(RunnableSerializable[Input, Output], Generic[Input, Output, C
             raise
         await call.asettle()
         if manager is not None:
-            await manager.on_chain_end(merged(output_chunks))
+            await manager.on_chain_end(merged(call.passed))
 
     def bind(self, **kwargs: Any) -> FallbackBinding[Input, Output]:
         """Bind keywords for every candidate; a chat model's ``model=`` is for the primary alone.

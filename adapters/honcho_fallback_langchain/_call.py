@@ -35,6 +35,7 @@ from honcho_fallback import AnswerRejected, check_response
 from honcho_fallback_langchain._answers import (
     ato_its_end,
     ends_message,
+    has_content,
     parsing_answers,
     to_its_end,
     unreadable,
@@ -53,7 +54,13 @@ from honcho_fallback_langchain._candidates import (
     may_be_asked_for_usage,
     parameters_of,
 )
-from honcho_fallback_langchain._metadata import attempt_metadata, describe, mark, usage_of
+from honcho_fallback_langchain._metadata import (
+    attempt_metadata,
+    describe,
+    mark,
+    mark_replacement,
+    usage_of,
+)
 from honcho_fallback_langchain._options import for_this_call
 from honcho_fallback_langchain._sdk import awith_key, with_key
 
@@ -70,7 +77,7 @@ if TYPE_CHECKING:
 
     from honcho_fallback import Attempt, FallbackPolicy, FallbackRun, Turn
     from honcho_fallback_langchain._base import FallbackBase
-    from honcho_fallback_langchain._options import Options
+    from honcho_fallback_langchain._options import Options, Partial
 
     Manager = CallbackManagerForChainRun | AsyncCallbackManagerForChainRun
 
@@ -83,6 +90,7 @@ class Call(Generic[RequestT]):
 
     __slots__ = ("gate", "observers", "partial", "policy", "run")
 
+    partial: Partial
     run: FallbackRun
 
     def __init__(self, policy: FallbackPolicy, options: Options) -> None:
@@ -213,6 +221,8 @@ class ChainCall(Call[Request]):
         "kwargs",
         "manager",
         "owner",
+        "passed",
+        "passing_attempt",
         "run_id",
         "run_name",
         "usage",
@@ -237,6 +247,8 @@ class ChainCall(Call[Request]):
         self.manager: Manager | None = None
         self.detached = NOT_DETACHED
         self.usage: dict[str, int] = {}
+        self.passing_attempt: Attempt | None = None
+        self.passed: list[Any] = []  # of the attempt that passes; without a run the last alone
 
     def managed(self, kind: type[CallbackManager | AsyncCallbackManager]) -> Any:
         """Return the callback manager, or None where nobody listens.
@@ -362,8 +374,19 @@ class ChainCall(Call[Request]):
             return request._replace(kwargs={"stream_usage": True, **request.kwargs})
         return request
 
+    def shows(self, chunk: Any) -> bool:
+        """Tell whether a chunk has content; it is final where none could say what it replaces."""
+        content = has_content(chunk)
+        if content and self.partial == "replace" and not isinstance(chunk, AIMessage):
+            self.run.commit()
+        return content
+
     def passing(self, chunk: Any) -> Any:
-        """Note what a chunk says of its cost, and mark the message's last."""
+        """Note what a chunk says of its cost, and mark an attempt's first and a message's last."""
+        replaced: Any = None
+        if self.passing_attempt is not self.attempt:
+            replaced = getattr(self.passed[-1], "id", None) if self.passed else None
+            self.passing_attempt, self.passed, self.usage = self.attempt, [], {}
         usage = usage_of(chunk)
         if usage is not None:
             # Each chunk of a message carries its share.
@@ -371,7 +394,12 @@ class ChainCall(Call[Request]):
             self.usage = before | {name: before.get(name, 0) + usage[name] for name in usage}
             self.run.report(usage=self.usage)
         if ends_message(chunk):
-            return mark(chunk, describe(self.run, self.attempt))
+            chunk = mark(chunk, describe(self.run, self.attempt))
+        if replaced is not None:
+            chunk = mark_replacement(chunk, replaced)
+        if self.manager is None:
+            self.passed.clear()
+        self.passed.append(chunk)
         return chunk
 
 
@@ -441,8 +469,12 @@ class InnerCall(Call[Request]):
             return
         if model.rate_limiter is not None:
             model.rate_limiter.acquire(blocking=True)
+        chunk = None
         with parsing_answers():
-            yield from model._stream(messages, **kwargs)  # noqa: SLF001 # see above
+            for chunk in model._stream(messages, **kwargs):  # noqa: SLF001 # see above
+                yield chunk
+        if chunk is not None:
+            yield self._mark_after(chunk, attempt)
 
     async def ask_for_astream(self, attempt: Attempt) -> AsyncIterator[ChatGenerationChunk]:
         """Ask one candidate for its chunks."""
@@ -453,9 +485,17 @@ class InnerCall(Call[Request]):
             return
         if model.rate_limiter is not None:
             await model.rate_limiter.aacquire(blocking=True)
+        chunk = None
         with parsing_answers():
             async for chunk in model._astream(messages, **kwargs):  # noqa: SLF001 # see above
                 yield chunk
+        if chunk is not None:
+            yield self._mark_after(chunk, attempt)
+
+    def _mark_after(self, chunk: ChatGenerationChunk, attempt: Attempt) -> ChatGenerationChunk:
+        """Return an empty chunk that says who answered."""
+        empty = AIMessageChunk(content="" if isinstance(chunk.message.content, str) else [])
+        return ChatGenerationChunk(message=mark(empty, describe(self.run, attempt)))
 
 
 # Requests to a model without a run.
@@ -517,7 +557,10 @@ def _message_of(result: ChatResult) -> BaseMessage:
 def _check_ends(messages: list[Any]) -> None:
     """Refuse what a stream left unfinished."""
     for message in messages:
-        failure = check_response([message]) if isinstance(message, AIMessage) else None
+        if not isinstance(message, AIMessage):
+            continue
+        kept = {"content", "invalid_tool_calls", "response_metadata", "tool_calls"}
+        failure = check_response([AIMessageChunk(**message.model_dump(include=kept))])
         if failure is not None:
             raise AnswerRejected(failure)
 

@@ -155,15 +155,16 @@ class Gate:
             manager.inheritable_handlers = self.before(manager.inheritable_handlers)
             return manager
         handlers = cast("list[BaseCallbackHandler]", callbacks)
-        changed = [self._proxy(one) if _shows(one.__class__) else one for one in handlers]
+        changed = [self._proxy(one) if _shows_tokens(one) else one for one in handlers]
         return cast("CallbacksT", changed)
 
     def before_own(self, candidate: Runnable[Any, Any]) -> Runnable[Any, Any]:
         """Return a candidate whose own handlers stand behind the gate, too."""
         if isinstance(candidate, RunnableBindingBase):
             bound, config = self.before_own(candidate.bound), candidate.config
-            if show_tokens(config.get("callbacks")):
-                config = {**config, "callbacks": self.before(config["callbacks"])}
+            callbacks = config.get("callbacks")
+            if show_tokens(callbacks):
+                config = {**config, "callbacks": self.before(callbacks)}
             elif bound is candidate.bound:
                 return candidate
             return candidate.model_copy(update={"bound": bound, "config": config})
@@ -240,8 +241,9 @@ class _Proxy:
         for name, value in (("handler", handler), ("gate", gate), ("held", [])):
             object.__setattr__(self, name, value)
 
-    @property  # type: ignore[misc] # LangChain and LangGraph look for classes of handlers
-    def __class__(self) -> type[BaseCallbackHandler]:  # pyright: ignore[reportIncompatibleVariableOverride] # likewise
+    @property  # type: ignore[misc] # it is read only
+    def __class__(self) -> Any:  # pyright: ignore[reportIncompatibleMethodOverride] # likewise
+        """Return the handler's, for which LangChain and LangGraph look."""
         return self.handler.__class__
 
     def __getattr__(self, name: str) -> Any:
@@ -278,7 +280,7 @@ class _Proxy:
 def show_tokens(callbacks: object) -> bool:
     """Tell whether any handler of callbacks shows tokens to somebody."""
     handlers: Any = getattr(callbacks, "handlers", callbacks)
-    return any(_shows(one.__class__) for one in handlers or ())
+    return any(_shows_tokens(one) for one in handlers or ())
 
 
 def shows_tokens_itself(candidate: object) -> bool:
@@ -290,8 +292,13 @@ def shows_tokens_itself(candidate: object) -> bool:
     return isinstance(candidate, BaseChatModel) and show_tokens(candidate.callbacks)
 
 
+def _shows_tokens(handler: object) -> bool:
+    kind: Any = handler.__class__  # behind a proxy the handler's
+    return _kind_shows_tokens(kind)
+
+
 @cache
-def _shows(kind: type) -> bool:
+def _kind_shows_tokens(kind: type) -> bool:
     """Tell whether handlers of a class show tokens; a tracer only records them."""
     if issubclass(kind, (_StreamingCallbackHandler, _V2StreamingCallbackHandler)):
         return True
