@@ -144,7 +144,7 @@ class Gate:
         self._lock = Lock()  # the parts of a candidate may run in threads
         self._proxies: dict[int, _Proxy] = {}  # by the handler's id
         self._shown: list[Any] = []
-        self._reader: _Proxy | None = None
+        self._reader: tuple[_Proxy, str] | None = None  # who is shown what came first, and how
         self.streamed = False
 
     def before(self, callbacks: CallbacksT) -> CallbacksT:
@@ -194,17 +194,17 @@ class Gate:
                 if not (is_token and _shows_content(event)):
                     proxy.held.append(event)
                     return ()
-                self._open(proxy)
+                self._open(proxy, event)
             events = (*proxy.held, event) if proxy.held else (event,)
             proxy.held.clear()
-            if proxy is self._reader:
-                self._shown += [_token_of(one) for one in events if one.name in _TOKENS]
+            if is_token and self._reader == (proxy, event.name):
+                self._shown += [_token_of(one) for one in events if one.name == event.name]
             return events
 
-    def _open(self, proxy: _Proxy) -> None:
+    def _open(self, proxy: _Proxy, event: Event) -> None:
         if self._run is not None:
             self._run.commit(partial=self._shown)
-        self._state, self._reader = "open", proxy
+        self._state, self._reader = "open", (proxy, event.name)
 
     def _proxy(self, handler: BaseCallbackHandler) -> BaseCallbackHandler:
         proxy: Any = self._proxies.setdefault(id(handler), _Proxy(handler, self))
