@@ -191,7 +191,7 @@ async def test_a_whole_answer_is_shown_once_it_is_taken(reader: str, kind: str) 
 
     def validate(answer: Any) -> bool:
         message = getattr(answer, "result", [answer])[0]
-        return message.text == "backup"
+        return bool(message.text == "backup")
 
     asked = AGENTS[kind](*models, validate=validate)
     await READERS[reader](asked, seen)
@@ -220,6 +220,18 @@ async def test_every_run_ends_once_whoever_listens(verb: str, streaming: bool) -
     assert "".join(written.seen) == ("yes" if streaming else "")
 
 
+@pytest.mark.parametrize("kind", AGENTS)
+@pytest.mark.parametrize("verb", ["invoke", "ainvoke"])
+@pytest.mark.parametrize("make", [talking, chat])
+async def test_every_run_of_an_agent_ends_once(verb: str, kind: str, make: Any) -> None:
+    """Before the agent's own, and also where its model does not stream."""
+    runs = Runs()
+    asked = AGENTS[kind](make("primary", StatusError(503)), make("backup", "yes"))
+    await run(verb, asked, config={"callbacks": [runs]})
+    assert runs.check().ends == ["end"]
+    assert runs.models[-1].ends == ["end"]
+
+
 @pytest.mark.parametrize("verb", ["invoke", "ainvoke", "stream", "astream"])
 async def test_the_runs_of_a_chain_end_before_it(verb: str) -> None:
     """What is held back of a chain's runs comes out in order, whether it failed or not."""
@@ -245,6 +257,7 @@ async def test_the_runs_of_a_chain_end_before_it(verb: str) -> None:
     assert answer == "yes"
     assert runs.check().ends == ["end"]
     assert [run.ends for run in runs.models] == [["error"], ["end"]]
+    assert isinstance(runs.models[0].error, StatusError)
 
 
 @pytest.mark.parametrize("reader", ["messages", "amessages", "console", "aconsole"])
