@@ -29,8 +29,8 @@ BLIND = "it cannot read images"
 
 
 def chain(**options: Any) -> FallbackPolicy:
-    config = FallbackConfig(**{"wait": 0, **options})
-    return FallbackPolicy([Target(name) for name in NAMES], config)
+    given: dict[str, Any] = {"wait": 0, **options}
+    return FallbackPolicy([Target(name) for name in NAMES], FallbackConfig(**given))
 
 
 @pytest.mark.parametrize("driver", DRIVERS)
