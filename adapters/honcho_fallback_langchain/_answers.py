@@ -50,7 +50,7 @@ def ends_message(chunk: Any) -> bool:
     return isinstance(chunk, AIMessage)
 
 
-def to_its_end(chunks: Iterator[Any]) -> Iterator[Any]:
+def to_its_end(chunks: Iterator[Any]) -> Generator[Any, None, None]:
     """Pass chunks on, or say that there was none."""
     chunk = NOTHING
     try:
@@ -64,7 +64,7 @@ def to_its_end(chunks: Iterator[Any]) -> Iterator[Any]:
             chunks.close()
 
 
-async def ato_its_end(chunks: AsyncIterator[Any]) -> AsyncIterator[Any]:
+async def ato_its_end(chunks: AsyncIterator[Any]) -> AsyncGenerator[Any, None]:
     """Pass chunks on, or say that there was none."""
     chunk = NOTHING
     try:

@@ -19,7 +19,7 @@ from langchain_core.runnables import Runnable, RunnableBinding, RunnableSerializ
 from langchain_core.runnables.utils import Input, Output, get_unique_config_specs
 from pydantic import ConfigDict, Field, InstanceOf
 
-from honcho_fallback_langchain._answers import NOTHING, has_content, merged
+from honcho_fallback_langchain._answers import NOTHING, merged
 from honcho_fallback_langchain._call import ChainCall
 from honcho_fallback_langchain._candidates import configurable
 from honcho_fallback_langchain._options import FallbackOptions, Options, policy_over
@@ -100,9 +100,11 @@ class FallbackBase(RunnableSerializable[Input, Output], Generic[Input, Output, C
         try:
             answer: Output = self.policy.call(in_time(call.ask), run=call.open(manager))
         except BaseException as error:
+            call.settle(error)
             if manager is not None:
                 manager.on_chain_error(error)
             raise
+        call.settle()
         if manager is not None:
             manager.on_chain_end(answer)
         return answer
@@ -120,9 +122,11 @@ class FallbackBase(RunnableSerializable[Input, Output], Generic[Input, Output, C
         try:
             answer: Output = await self.policy.acall(call.aask, run=call.open(manager))
         except BaseException as error:
+            await call.asettle(error)
             if manager is not None:
                 await manager.on_chain_error(error)
             raise
+        await call.asettle()
         if manager is not None:
             await manager.on_chain_end(answer)
         return answer
@@ -137,28 +141,26 @@ class FallbackBase(RunnableSerializable[Input, Output], Generic[Input, Output, C
         call = self.call_of(input, config, kwargs)
         callbacks = call.managed(CallbackManager)
         manager = callbacks and callbacks.on_chain_start(None, input, **call.named())
-        output_chunks: list[Any] = []  # filled only where somebody listens
         try:
             run = call.open(manager)
             ask = in_time_to_start(call.ask_for_stream)
-            chunks = self.policy.stream(ask, has_content=has_content, run=run)
+            chunks = self.policy.stream(ask, has_content=call.shows, partial=call.partial, run=run)
             with closing(chunks):
                 for chunk in chunks:
                     if chunk is not NOTHING:
-                        output_chunk = call.passing(chunk)
-                        if manager is not None:
-                            output_chunks.append(output_chunk)
-                        yield output_chunk
+                        yield call.passing(chunk)
         except GeneratorExit:  # the reader has enough; that is no error
             if manager is not None:
-                manager.on_chain_end(merged(output_chunks))
+                manager.on_chain_end(merged(call.passed))
             raise
         except BaseException as error:
+            call.settle(error)
             if manager is not None:
                 manager.on_chain_error(error)
             raise
+        call.settle()
         if manager is not None:
-            manager.on_chain_end(merged(output_chunks))
+            manager.on_chain_end(merged(call.passed))
 
     async def astream(  # type: ignore[override] # pyright: ignore[reportIncompatibleMethodOverride] # a chat model's chunks are no answers
         self,
@@ -170,27 +172,27 @@ class FallbackBase(RunnableSerializable[Input, Output], Generic[Input, Output, C
         call = self.call_of(input, config, kwargs)
         callbacks = call.managed(AsyncCallbackManager)
         manager = callbacks and await callbacks.on_chain_start(None, input, **call.named())
-        output_chunks: list[Any] = []  # filled only where somebody listens
         try:
             run = call.open(manager)
-            chunks = self.policy.astream(call.ask_for_astream, has_content=has_content, run=run)
+            chunks = self.policy.astream(
+                call.ask_for_astream, has_content=call.shows, partial=call.partial, run=run
+            )
             async with aclosing(chunks):
                 async for chunk in chunks:
                     if chunk is not NOTHING:
-                        output_chunk = call.passing(chunk)
-                        if manager is not None:
-                            output_chunks.append(output_chunk)
-                        yield output_chunk
+                        yield call.passing(chunk)
         except GeneratorExit:  # the reader has enough; that is no error
             if manager is not None:
-                await manager.on_chain_end(merged(output_chunks))
+                await manager.on_chain_end(merged(call.passed))
             raise
         except BaseException as error:
+            await call.asettle(error)
             if manager is not None:
                 await manager.on_chain_error(error)
             raise
+        await call.asettle()
         if manager is not None:
-            await manager.on_chain_end(merged(output_chunks))
+            await manager.on_chain_end(merged(call.passed))
 
     def bind(self, **kwargs: Any) -> FallbackBinding[Input, Output]:
         """Bind keywords for every candidate; a chat model's ``model=`` is for the primary alone.

@@ -20,20 +20,23 @@ to ask differ, and each is a subclass:
 from __future__ import annotations
 
 from collections.abc import AsyncGenerator, Generator
+from contextlib import aclosing, closing
 from functools import cache
 from typing import TYPE_CHECKING, Any, Final, Generic, NamedTuple, TypeVar, cast
 from uuid import uuid4
 
 from langchain_core.language_models import BaseChatModel
-from langchain_core.messages import AIMessageChunk, BaseMessage, HumanMessage
+from langchain_core.messages import AIMessage, AIMessageChunk, BaseMessage, HumanMessage
 from langchain_core.outputs import ChatGeneration, ChatGenerationChunk, ChatResult
 from langchain_core.runnables.base import RunnableBindingBase
 from langchain_core.runnables.config import ensure_config, var_child_runnable_config
 from langchain_core.utils.utils import LC_ID_PREFIX
 
+from honcho_fallback import AnswerRejected, check_response
 from honcho_fallback_langchain._answers import (
     ato_its_end,
     ends_message,
+    has_content,
     parsing_answers,
     to_its_end,
     unreadable,
@@ -41,17 +44,30 @@ from honcho_fallback_langchain._answers import (
 from honcho_fallback_langchain._callbacks import (
     NOT_DETACHED,
     Detached,
+    Gate,
     detach_langfuse,
     parented_like,
+    show_tokens,
+    shows_tokens_itself,
 )
-from honcho_fallback_langchain._candidates import may_be_asked_for_usage, parameters_of
+from honcho_fallback_langchain._candidates import (
+    chat_model_of,
+    may_be_asked_for_usage,
+    parameters_of,
+)
 from honcho_fallback_langchain._fit import Question, messages_in, require_fit
-from honcho_fallback_langchain._metadata import attempt_metadata, describe, mark, usage_of
+from honcho_fallback_langchain._metadata import (
+    attempt_metadata,
+    describe,
+    mark,
+    mark_replacement,
+    usage_of,
+)
 from honcho_fallback_langchain._options import for_this_call
 from honcho_fallback_langchain._sdk import awith_key, with_key
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncIterator, Iterator
+    from collections.abc import AsyncGenerator, AsyncIterator, Generator, Iterator
 
     from langchain_core.callbacks import (
         AsyncCallbackManager,
@@ -61,11 +77,13 @@ if TYPE_CHECKING:
     )
     from langchain_core.runnables import Runnable, RunnableConfig
 
-    from honcho_fallback import Attempt, FallbackObserver, FallbackPolicy, FallbackRun, Turn
+    from honcho_fallback import Attempt, FallbackPolicy, FallbackRun, Turn
     from honcho_fallback_langchain._base import FallbackBase
+    from honcho_fallback_langchain._options import Options, Partial
 
     Manager = CallbackManagerForChainRun | AsyncCallbackManagerForChainRun
 
+CallbacksT = TypeVar("CallbacksT")
 RequestT = TypeVar("RequestT")
 _END: Final = object()
 
@@ -73,13 +91,16 @@ _END: Final = object()
 class Call(Generic[RequestT]):
     """The steps that are the same whichever way a candidate is asked."""
 
-    __slots__ = ("observers", "policy", "run")
+    __slots__ = ("gate", "observers", "partial", "policy", "run")
 
+    partial: Partial
     run: FallbackRun
 
-    def __init__(self, policy: FallbackPolicy, observers: tuple[FallbackObserver, ...]) -> None:
+    def __init__(self, policy: FallbackPolicy, options: Options) -> None:
         self.policy = policy
-        self.observers = observers
+        self.observers = options.observers
+        self.partial = options.partial
+        self.gate: Gate | None = None  # of the attempt at hand
 
     def start(
         self,
@@ -116,27 +137,70 @@ class Call(Generic[RequestT]):
 
     def ask(self, attempt: Attempt) -> Any:
         """Ask one candidate."""
+        if self.gate is not None:
+            self.settle(unreadable("the answer was refused"))
         request = self.request_for(attempt, with_key(attempt.target))
-        with parsing_answers():
-            answer = self.send(request)
-        return self.finish(attempt, answer)
+        try:
+            with parsing_answers():
+                answer = self.send(request)
+            return self.finish(attempt, answer)
+        except BaseException as error:
+            self.settle(error)
+            raise
 
     async def aask(self, attempt: Attempt) -> Any:
         """Ask one candidate."""
+        if self.gate is not None:
+            await self.asettle(unreadable("the answer was refused"))
         request = self.request_for(attempt, await awith_key(attempt.target))
-        with parsing_answers():
-            answer = await self.asend(request)
-        return self.finish(attempt, answer)
+        try:
+            with parsing_answers():
+                answer = await self.asend(request)
+            return self.finish(attempt, answer)
+        except BaseException as error:
+            await self.asettle(error)
+            raise
+
+    def gated(self, candidate: Any, callbacks: CallbacksT) -> tuple[Any, CallbacksT]:
+        """Return a candidate and callbacks that show nothing before there is content to show."""
+        own = shows_tokens_itself(candidate)
+        if not own and not show_tokens(callbacks):
+            return candidate, callbacks
+        self.gate = gate = Gate(None if self.partial == "replace" else self.run)
+        return (
+            gate.before_own(candidate) if own else candidate,
+            callbacks and gate.before(callbacks),
+        )
+
+    def settle(self, error: BaseException | None = None) -> None:
+        """Report what the attempt at hand holds back: if it failed, only that it is over."""
+        gate, self.gate = self.gate, None
+        if gate is not None:
+            gate.close(error)
+
+    async def asettle(self, error: BaseException | None = None) -> None:
+        """Report what the attempt at hand holds back, in this task."""
+        gate, self.gate = self.gate, None
+        if gate is not None:
+            await gate.aclose(error)
 
     def finish(self, attempt: Attempt, answer: Any) -> Any:
         """Note what an answer cost, and return it marked."""
         messages = self.messages_of(answer)
+        if self._streamed(attempt):
+            _check_ends(messages)
         for message in messages:
             usage = usage_of(message)
             if usage is not None:
                 self.run.report(usage=usage)
         description = describe(self.run, attempt)
         return self.with_messages(answer, [mark(message, description) for message in messages])
+
+    def _streamed(self, attempt: Attempt) -> bool:
+        """Tell whether an answer was put together from a stream."""
+        if self.gate is not None and self.gate.streamed:
+            return True
+        return getattr(chat_model_of(attempt.target.client), "streaming", None) is True
 
 
 class Request(NamedTuple):
@@ -166,6 +230,8 @@ class ChainCall(Call[Request]):
         "kwargs",
         "manager",
         "owner",
+        "passed",
+        "passing_attempt",
         "run_id",
         "run_name",
         "usage",
@@ -179,7 +245,7 @@ class ChainCall(Call[Request]):
         config: RunnableConfig | None,
         kwargs: dict[str, Any],
     ) -> None:
-        super().__init__(owner.policy, owner.observers)
+        super().__init__(owner.policy, owner.options)
         self.owner = owner
         self.input = call_input
         self.kwargs = kwargs
@@ -190,6 +256,8 @@ class ChainCall(Call[Request]):
         self.manager: Manager | None = None
         self.detached = NOT_DETACHED
         self.usage: dict[str, int] = {}
+        self.passing_attempt: Attempt | None = None
+        self.passed: list[Any] = []  # of the attempt that passes; without a run the last alone
 
     def managed(self, kind: type[CallbackManager | AsyncCallbackManager]) -> Any:
         """Return the callback manager, or None where nobody listens.
@@ -242,12 +310,16 @@ class ChainCall(Call[Request]):
         if self.wants_content:
             self.run.report(parameters=parameters_of(attempt.target.client, kwargs))
         config = self.config
-        if self.manager is not None:
-            child = self.manager.get_child()
-            if attempt.number > 1:
-                child.add_metadata(attempt_metadata(self.run, attempt, self.policy.targets[0]))
-                child.add_tags([f"fallback:attempt:{attempt.number}"])
-            config = cast("RunnableConfig", {**config, "callbacks": child})
+        if self.manager is None:
+            candidate, _ = self.gated(candidate, None)
+            return Request(candidate, candidate_input, config, kwargs)
+        child = self.manager.get_child()
+        if attempt.number > 1 or self.partial == "replace":
+            child.add_metadata(attempt_metadata(self.run, attempt, self.policy.targets[0]))
+        if attempt.number > 1:
+            child.add_tags([f"fallback:attempt:{attempt.number}"])
+        candidate, callbacks = self.gated(candidate, child)
+        config = cast("RunnableConfig", {**config, "callbacks": callbacks})
         return Request(candidate, candidate_input, config, kwargs)
 
     def send(self, request: Request) -> Any:
@@ -284,15 +356,40 @@ class ChainCall(Call[Request]):
 
     def ask_for_stream(self, attempt: Attempt) -> Iterator[Any]:
         """Ask one candidate for its chunks."""
+        if self.gate is not None:
+            self.settle(unreadable("the answer was refused"))
         request = self._stream_request(attempt, with_key(attempt.target))
         chunks = request.candidate.stream(request.input, request.config, **request.kwargs)
-        return to_its_end(_in_config(request.config, chunks))
+        whole = to_its_end(_in_config(request.config, chunks))
+        return whole if self.gate is None else self._settling(whole)
 
     async def ask_for_astream(self, attempt: Attempt) -> AsyncIterator[Any]:
         """Ask one candidate for its chunks."""
+        if self.gate is not None:
+            await self.asettle(unreadable("the answer was refused"))
         request = self._stream_request(attempt, await awith_key(attempt.target))
         chunks = request.candidate.astream(request.input, request.config, **request.kwargs)
-        return ato_its_end(_ain_config(request.config, chunks))
+        whole = ato_its_end(_ain_config(request.config, chunks))
+        return whole if self.gate is None else self._asettling(whole)
+
+    def _settling(self, chunks: Generator[Any, None, None]) -> Iterator[Any]:
+        """Pass chunks on, and report the attempt's end if they break off."""
+        try:
+            with closing(chunks):
+                yield from chunks
+        except BaseException as error:
+            self.settle(error)
+            raise
+
+    async def _asettling(self, chunks: AsyncGenerator[Any, None]) -> AsyncIterator[Any]:
+        """Pass chunks on, and report the attempt's end if they break off."""
+        try:
+            async with aclosing(chunks):
+                async for chunk in chunks:
+                    yield chunk
+        except BaseException as error:
+            await self.asettle(error)
+            raise
 
     def _stream_request(self, attempt: Attempt, candidate: Any) -> Request:
         """Prepare a stream, which is asked what it cost where somebody wants to know."""
@@ -302,8 +399,19 @@ class ChainCall(Call[Request]):
             return request._replace(kwargs={"stream_usage": True, **request.kwargs})
         return request
 
+    def shows(self, chunk: Any) -> bool:
+        """Tell whether a chunk has content; it is final where none could say what it replaces."""
+        content = has_content(chunk)
+        if content and self.partial == "replace" and not isinstance(chunk, AIMessage):
+            self.run.commit()
+        return content
+
     def passing(self, chunk: Any) -> Any:
-        """Note what a chunk says of its cost, and mark the message's last."""
+        """Note what a chunk says of its cost, and mark an attempt's first and a message's last."""
+        replaced: Any = None
+        if self.passing_attempt is not self.attempt:
+            replaced = getattr(self.passed[-1], "id", None) if self.passed else None
+            self.passing_attempt, self.passed, self.usage = self.attempt, [], {}
         usage = usage_of(chunk)
         if usage is not None:
             # Each chunk of a message carries its share.
@@ -311,7 +419,12 @@ class ChainCall(Call[Request]):
             self.usage = before | {name: before.get(name, 0) + usage[name] for name in usage}
             self.run.report(usage=self.usage)
         if ends_message(chunk):
-            return mark(chunk, describe(self.run, self.attempt))
+            chunk = mark(chunk, describe(self.run, self.attempt))
+        if replaced is not None:
+            chunk = mark_replacement(chunk, replaced)
+        if self.manager is None:
+            self.passed.clear()
+        self.passed.append(chunk)
         return chunk
 
 
@@ -335,7 +448,7 @@ class InnerCall(Call[Request]):
         # LangChain hands no config on; what a graph or a chain runs in is around us.
         config = ensure_config()
         policy, turn = for_this_call(config, owner.policy, owner.observers)
-        super().__init__(policy, owner.observers)
+        super().__init__(policy, owner.options)
         self.owner = owner
         self.messages = messages
         self.kwargs = kwargs
@@ -386,8 +499,12 @@ class InnerCall(Call[Request]):
             return
         if model.rate_limiter is not None:
             model.rate_limiter.acquire(blocking=True)
+        chunk = None
         with parsing_answers():
-            yield from model._stream(messages, **kwargs)  # noqa: SLF001 # see above
+            for chunk in model._stream(messages, **kwargs):  # noqa: SLF001 # see above
+                yield chunk
+        if chunk is not None:
+            yield self._mark_after(chunk, attempt)
 
     async def ask_for_astream(self, attempt: Attempt) -> AsyncIterator[ChatGenerationChunk]:
         """Ask one candidate for its chunks."""
@@ -398,9 +515,17 @@ class InnerCall(Call[Request]):
             return
         if model.rate_limiter is not None:
             await model.rate_limiter.aacquire(blocking=True)
+        chunk = None
         with parsing_answers():
             async for chunk in model._astream(messages, **kwargs):  # noqa: SLF001 # see above
                 yield chunk
+        if chunk is not None:
+            yield self._mark_after(chunk, attempt)
+
+    def _mark_after(self, chunk: ChatGenerationChunk, attempt: Attempt) -> ChatGenerationChunk:
+        """Return an empty chunk that says who answered."""
+        empty = AIMessageChunk(content="" if isinstance(chunk.message.content, str) else [])
+        return ChatGenerationChunk(message=mark(empty, describe(self.run, attempt)))
 
 
 # A candidate is asked with its own config around it, for what asks for the config without having
@@ -495,6 +620,17 @@ def _message_of(result: ChatResult) -> BaseMessage:
     if message.id is None:  # as a run would have given it
         return message.model_copy(update={"id": f"{LC_ID_PREFIX}-{uuid4()}-0"})
     return message
+
+
+def _check_ends(messages: list[Any]) -> None:
+    """Refuse what a stream left unfinished."""
+    for message in messages:
+        if not isinstance(message, AIMessage):
+            continue
+        kept = {"content", "invalid_tool_calls", "response_metadata", "tool_calls"}
+        failure = check_response([AIMessageChunk(**message.model_dump(include=kept))])
+        if failure is not None:
+            raise AnswerRejected(failure)
 
 
 def _check_generations(result: ChatResult) -> None:

@@ -4,22 +4,42 @@ Langfuse's own callback handler makes an observation of each attempt, and none o
 withdrawn. An observer with ``replaces_langfuse_callbacks`` makes one of the call instead, where
 the handler would have put its own: ``in_place_of(handlers, parent_run_id)`` is a context to start
 the call in.
+
+Where a handler streams, LangChain reports tokens from inside a candidate's ``invoke``, long before
+the attempt is over, and what a reader has seen cannot be taken back. A ``Gate`` stands between one
+attempt and those handlers: it holds back what they would show until the attempt has content, and
+from then on nobody else can be asked.
 """
 
 from __future__ import annotations
 
 from contextlib import ExitStack
-from typing import TYPE_CHECKING, Any, NamedTuple
+from functools import cache, partial
+from inspect import iscoroutinefunction
+from threading import Lock
+from typing import TYPE_CHECKING, Any, Final, NamedTuple, TypeVar, cast
 
-from langchain_core.callbacks import BaseCallbackManager
+from langchain_core.callbacks import AsyncCallbackHandler, BaseCallbackHandler, BaseCallbackManager
+from langchain_core.callbacks.manager import ahandle_event, handle_event
+from langchain_core.language_models import BaseChatModel
+from langchain_core.runnables.base import RunnableBindingBase
 from langchain_core.runnables.config import ensure_config
+from langchain_core.tracers._streaming import (
+    _StreamingCallbackHandler,
+    _V2StreamingCallbackHandler,
+)
+from langchain_core.tracers.base import BaseTracer
+
+from honcho_fallback_langchain._answers import has_content
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
+    from collections.abc import Iterable, Mapping, Sequence
 
-    from langchain_core.runnables import RunnableConfig
+    from langchain_core.runnables import Runnable, RunnableConfig
 
-    from honcho_fallback import FallbackObserver
+    from honcho_fallback import FallbackObserver, FallbackRun
+
+CallbacksT = TypeVar("CallbacksT")
 
 
 class Detached(NamedTuple):
@@ -82,3 +102,235 @@ def parented_like(detached: Detached, observers: Iterable[FallbackObserver]) -> 
 
 def _replaces_langfuse(observers: Iterable[FallbackObserver]) -> bool:
     return any(getattr(one, "replaces_langfuse_callbacks", False) for one in observers)
+
+
+# What an attempt shows, and who sees it.
+
+_TOKENS: Final = frozenset({"on_llm_new_token", "on_stream_event"})
+# Ends come after the tokens, and some handlers show what ended; errors stay in line with them.
+_HELD: Final = _TOKENS | {
+    f"on_{kind}_{how}"
+    for kind in ("chain", "llm", "retriever", "tool")
+    for how in ("end", "error")
+}
+_NO_STREAM: Final = frozenset({"langsmith:nostream", "nostream"})
+_IDLE: Final = frozenset(
+    getattr(kind, name) for kind in (BaseCallbackHandler, AsyncCallbackHandler) for name in _TOKENS
+)
+_FRAME: Final = frozenset({"id", "index", "type"})  # of a content block
+
+
+class Event(NamedTuple):
+    """Hold a call of a handler's method."""
+
+    name: str
+    args: tuple[Any, ...]
+    kwargs: dict[str, Any]
+
+
+class Gate:
+    """Stand between one attempt and the handlers that show tokens.
+
+    Args:
+        run: The core's run, of which the gate notes that content is out; None lets everything
+            pass, because what is shown may be replaced.
+    """
+
+    __slots__ = ("_lock", "_proxies", "_reader", "_run", "_shown", "_state", "streamed")
+
+    def __init__(self, run: FallbackRun | None) -> None:
+        self._run = run
+        self._state = "open" if run is None else "holding"
+        self._lock = Lock()  # the parts of a candidate may run in threads
+        self._proxies: dict[int, _Proxy] = {}  # by the handler's id
+        self._shown: list[Any] = []
+        self._reader: tuple[_Proxy, str] | None = None  # who is shown what came first, and how
+        self.streamed = False
+
+    def before(self, callbacks: CallbacksT) -> CallbacksT:
+        """Return callbacks for the attempt, the handlers that show tokens behind the gate."""
+        if isinstance(callbacks, BaseCallbackManager):
+            manager = callbacks.copy()
+            manager.handlers = self.before(manager.handlers)
+            manager.inheritable_handlers = self.before(manager.inheritable_handlers)
+            return manager
+        handlers = cast("list[BaseCallbackHandler]", callbacks)
+        changed = [self._proxy(one) if _shows_tokens(one) else one for one in handlers]
+        return cast("CallbacksT", changed)
+
+    def before_own(self, candidate: Runnable[Any, Any]) -> Runnable[Any, Any]:
+        """Return a candidate whose own handlers stand behind the gate, too."""
+        if isinstance(candidate, RunnableBindingBase):
+            bound, config = self.before_own(candidate.bound), candidate.config
+            callbacks = config.get("callbacks")
+            if show_tokens(callbacks):
+                config = {**config, "callbacks": self.before(callbacks)}
+            elif bound is candidate.bound:
+                return candidate
+            return candidate.model_copy(update={"bound": bound, "config": config})
+        callbacks = getattr(candidate, "callbacks", None)
+        if isinstance(candidate, BaseChatModel) and show_tokens(callbacks):
+            return candidate.model_copy(update={"callbacks": self.before(callbacks)})
+        return candidate
+
+    def close(self, error: BaseException | None) -> None:
+        """Report what is held back: of an attempt that failed, only that its runs are over."""
+        for handler, event in self._rest(error):
+            handle_event([handler], event.name, None, *event.args, **event.kwargs)
+
+    async def aclose(self, error: BaseException | None) -> None:
+        """Report what is held back, in this task."""
+        for handler, event in self._rest(error):
+            await ahandle_event([handler], event.name, None, *event.args, **event.kwargs)
+
+    def admit(self, proxy: _Proxy, event: Event) -> Sequence[Event]:
+        """Return what a handler may be told now that an event has come."""
+        is_token = event.name in _TOKENS
+        self.streamed = self.streamed or is_token
+        with self._lock:
+            if self._state == "closed":
+                return () if is_token else (event,)
+            if self._state == "holding":
+                if not (is_token and _shows_content(event)):
+                    proxy.held.append(event)
+                    return ()
+                self._open(proxy, event)
+            events = (*proxy.held, event) if proxy.held else (event,)
+            proxy.held.clear()
+            if is_token and self._reader == (proxy, event.name):
+                self._shown += [_token_of(one) for one in events if one.name == event.name]
+            return events
+
+    def _open(self, proxy: _Proxy, event: Event) -> None:
+        if self._run is not None:
+            self._run.commit(partial=self._shown)
+        self._state, self._reader = "open", (proxy, event.name)
+
+    def _proxy(self, handler: BaseCallbackHandler) -> BaseCallbackHandler:
+        proxy: Any = self._proxies.setdefault(id(handler), _Proxy(handler, self))
+        return cast("BaseCallbackHandler", proxy)
+
+    def _rest(self, error: BaseException | None) -> list[tuple[BaseCallbackHandler, Event]]:
+        with self._lock:
+            failed = error is not None and self._state == "holding"
+            if self._state == "holding":
+                self._state = "closed" if failed else "open"
+            proxies = self._proxies.values()
+            rest = [(proxy.handler, event) for proxy in proxies for event in proxy.held]
+            for proxy in proxies:
+                proxy.held.clear()
+        if not failed:
+            return rest
+        return [
+            (handler, _failed(event, error))
+            for handler, event in rest
+            if event.name not in _TOKENS
+        ]
+
+
+class _Proxy:
+    """Pass for a handler during one attempt."""
+
+    __slots__ = ("gate", "handler", "held")
+
+    gate: Gate
+    handler: BaseCallbackHandler
+    held: list[Event]
+
+    def __init__(self, handler: BaseCallbackHandler, gate: Gate) -> None:
+        for name, value in (("handler", handler), ("gate", gate), ("held", [])):
+            object.__setattr__(self, name, value)
+
+    @property  # type: ignore[misc] # it is read only
+    def __class__(self) -> Any:  # pyright: ignore[reportIncompatibleMethodOverride] # likewise
+        """Return the handler's, for which LangChain and LangGraph look."""
+        return self.handler.__class__
+
+    def __getattr__(self, name: str) -> Any:
+        attribute = getattr(self.handler, name)
+        if name not in _HELD:
+            return attribute
+        return partial(self._areceive if iscoroutinefunction(attribute) else self._receive, name)
+
+    def __setattr__(self, name: str, value: Any) -> None:
+        setattr(self.handler, name, value)
+
+    def __eq__(self, other: object) -> bool:
+        # A manager that finds the handler itself adds it once more.
+        return other is self or other == self.handler
+
+    def __hash__(self) -> int:
+        return hash(self.handler)
+
+    def _receive(self, name: str, /, *args: Any, **kwargs: Any) -> None:
+        *held, last = self.gate.admit(self, Event(name, args, kwargs)) or (None,)
+        for event in held:
+            handle_event([self.handler], event.name, None, *event.args, **event.kwargs)
+        if last is not None:
+            getattr(self.handler, name)(*args, **kwargs)
+
+    async def _areceive(self, name: str, /, *args: Any, **kwargs: Any) -> None:
+        *held, last = self.gate.admit(self, Event(name, args, kwargs)) or (None,)
+        for event in held:
+            await ahandle_event([self.handler], event.name, None, *event.args, **event.kwargs)
+        if last is not None:
+            await getattr(self.handler, name)(*args, **kwargs)
+
+
+def show_tokens(callbacks: object) -> bool:
+    """Tell whether any handler of callbacks shows tokens to somebody."""
+    handlers: Any = getattr(callbacks, "handlers", callbacks)
+    return any(_shows_tokens(one) for one in handlers or ())
+
+
+def shows_tokens_itself(candidate: object) -> bool:
+    """Tell whether a candidate has handlers of its own that show tokens."""
+    while isinstance(candidate, RunnableBindingBase):
+        if show_tokens(candidate.config.get("callbacks")):
+            return True
+        candidate = candidate.bound
+    return isinstance(candidate, BaseChatModel) and show_tokens(candidate.callbacks)
+
+
+def _shows_tokens(handler: object) -> bool:
+    kind: Any = handler.__class__  # behind a proxy the handler's
+    return _kind_shows_tokens(kind)
+
+
+@cache
+def _kind_shows_tokens(kind: type) -> bool:
+    """Tell whether handlers of a class show tokens; a tracer only records them."""
+    if issubclass(kind, (_StreamingCallbackHandler, _V2StreamingCallbackHandler)):
+        return True
+    if issubclass(kind, BaseTracer):
+        return False
+    if any(base.__module__.startswith("langfuse.") for base in kind.__mro__):
+        return False
+    return any(getattr(kind, name, None) not in _IDLE for name in _TOKENS)
+
+
+def _shows_content(event: Event) -> bool:
+    if not _NO_STREAM.isdisjoint(event.kwargs.get("tags") or ()):
+        return (
+            False  # LangGraph shows nothing of such a run; others see it when the attempt is over
+        )
+    token = _token_of(event)
+    if event.name == "on_llm_new_token":
+        return has_content(token)
+    block: Mapping[str, Any] = token.get("delta") or token.get("content") or {}
+    fields: Mapping[str, Any] = block.get("fields") or block
+    return any(value for name, value in fields.items() if name not in _FRAME)
+
+
+def _token_of(event: Event) -> Any:
+    chunk = event.kwargs.get("chunk")
+    if chunk is not None:
+        return getattr(chunk, "message", chunk.text)
+    return event.args[0] if event.args else event.kwargs.get("token", {})
+
+
+def _failed(event: Event, error: BaseException | None) -> Event:
+    if event.name.endswith("_error"):
+        return event
+    # What ended is positional; the keywords say which run.
+    return Event(event.name.replace("_end", "_error"), (error,), event.kwargs)

@@ -40,9 +40,23 @@ def mark(answer: Any, description: Mapping[str, Any]) -> Any:
     return answer
 
 
+def mark_replacement(chunk: Any, message_id: str) -> Any:
+    """Return the first chunk of a message that takes the place of one that broke off.
+
+    The id stands in a list, because LangChain adds texts and numbers up.
+    """
+    fallback = chunk.response_metadata.get(KEY, {})
+    fallback = {**fallback, "replaces": [*fallback.get("replaces", ()), message_id]}
+    metadata = {**chunk.response_metadata, KEY: fallback}
+    return chunk.model_copy(update={"response_metadata": metadata})
+
+
 def _around(inner: Mapping[str, Any], outer: Mapping[str, Any]) -> dict[str, Any]:
     # A candidate may be a chain of its own: who answered is who answered there.
+    if "model" not in inner:
+        return {**inner, **outer}
     return {
+        **inner,
         "is_fallback": outer["is_fallback"] or inner["is_fallback"],
         "model": inner["model"],
         "attempts": [*outer["attempts"][:-1], *inner["attempts"]],

@@ -49,6 +49,7 @@ if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Mapping
 
     from langchain_core.messages import BaseMessage
+    from langchain_core.runnables import RunnableConfig
 
     from honcho_fallback import Attempt, Target
 
@@ -95,7 +96,7 @@ class AgentCall(Call[ModelRequest[Any]]):
         options: The middleware's.
     """
 
-    __slots__ = ("config", "handler", "position", "request", "turn")
+    __slots__ = ("around", "config", "handler", "position", "request", "turn")
 
     def __init__(
         self,
@@ -104,9 +105,9 @@ class AgentCall(Call[ModelRequest[Any]]):
         handler: Callable[[ModelRequest[Any]], Any],
         options: Options,
     ) -> None:
-        observers = options.observers
-        policy, turn = for_this_call(ensure_config(), policy, observers)
-        super().__init__(policy, observers)
+        around = ensure_config()
+        policy, turn = for_this_call(around, policy, options.observers)
+        super().__init__(policy, options)
         self.request = request
         self.handler = handler
         self.turn: Turn | None = None
@@ -117,8 +118,9 @@ class AgentCall(Call[ModelRequest[Any]]):
             if turn is None:  # the graph keeps it
                 self._go_on(graph_turn)
                 self.turn = turn = graph_turn
-        detached = ambient_config(observers)
-        self.config = detached.config
+        detached = ambient_config(options.observers)
+        self.around = detached.config or around
+        self.config = detached.config  # of an attempt, where it is not that around the call
         system = [request.system_message] if request.system_message else []
         messages = [*system, *request.messages]
         unfit = _unfit(policy, request, messages) if options.fit == "check" else None
@@ -142,14 +144,17 @@ class AgentCall(Call[ModelRequest[Any]]):
         if self.policy.wants_content:
             self.run.report(parameters=parameters_of(target.client, request.model_settings))
         changes: dict[str, Any] = {}
-        if attempt.number > 1:
+        model, callbacks = self.gated(model, self.around.get("callbacks"))
+        if self.gate is not None:
+            self.config = cast("RunnableConfig", {**self.around, "callbacks": callbacks})
+        described: dict[str, Any] = {}
+        if attempt.number > 1 or self.partial == "replace":
             metadata = attempt_metadata(self.run, attempt, self.policy.targets[0])
-            model = model.model_copy(
-                update={
-                    "metadata": {**(model.metadata or {}), **metadata},
-                    "tags": [*(model.tags or []), f"fallback:attempt:{attempt.number}"],
-                }
-            )
+            described["metadata"] = {**(model.metadata or {}), **metadata}
+        if attempt.number > 1:
+            described["tags"] = [*(model.tags or []), f"fallback:attempt:{attempt.number}"]
+        if described:
+            model = model.model_copy(update=described)
         if model is not request.model:
             changes["model"] = model
         if target.provider is not None:
@@ -303,7 +308,12 @@ class FallbackMiddleware(AgentMiddleware[Any, Any, Any]):
             Exception: The provider's own where no other model could help.
         """
         call = AgentCall(self._policy_of(request.model), request, handler, self.options)
-        answer = call.policy.call(in_time(call.ask), run=call.run)
+        try:
+            answer = call.policy.call(in_time(call.ask), run=call.run)
+        except BaseException as error:
+            call.settle(error)
+            raise
+        call.settle()
         return call.with_position(answer)
 
     async def awrap_model_call(
@@ -322,7 +332,13 @@ class FallbackMiddleware(AgentMiddleware[Any, Any, Any]):
             Exception: The provider's own where no other model could help.
         """
         call = AgentCall(self._policy_of(request.model), request, handler, self.options)
-        return call.with_position(await call.policy.acall(call.aask, run=call.run))
+        try:
+            answer = await call.policy.acall(call.aask, run=call.run)
+        except BaseException as error:
+            await call.asettle(error)
+            raise
+        await call.asettle()
+        return call.with_position(answer)
 
     def _hold(self, options: Options, before: FallbackPolicy | None) -> None:
         if options.config.reset == "turn" and TURN not in self.state_schema.__annotations__:

@@ -226,12 +226,16 @@ class FallbackRun:
             self._call.usage = usage
         self._finish("success", now)
 
-    def commit(self, *, replaceable: bool = False, now: Time = None) -> None:
+    def commit(
+        self, *, replaceable: bool = False, partial: Sequence[Any] = (), now: Time = None
+    ) -> None:
         """Note that content is being handed out: from here on nobody else can be asked.
 
         Args:
             replaceable: Whether the reader can drop this attempt's content where it fails: then
                 it fails as if nothing had been handed out.
+            partial: Where the caller keeps what it hands out; StreamInterrupted carries what it
+                holds by then, unless ``fail`` is given chunks.
             now: The time on the clock's scale.
 
         Raises:
@@ -241,6 +245,7 @@ class FallbackRun:
         if self._call.content_at is None:
             self._call.content_at = self._now(now)
             self._call.replaceable = replaceable
+            self._call.partial = partial
 
     def fail(
         self,
@@ -401,6 +406,8 @@ class FallbackRun:
         cancelled = failure.kind is FailureKind.CANCELLED or not isinstance(error, Exception)
         if call.replaceable and not cancelled:
             call.content_at, call.replaceable, partial_chunks = None, False, ()
+        elif call.content_at is not None:
+            partial_chunks = partial_chunks or tuple(call.partial)
         if partial_chunks:
             self.report(output=partial_chunks)
         try:

@@ -263,6 +263,7 @@ class CallState:
         failures_here: How often the target at hand has failed in a row.
         content_at: When the first content of a stream was handed out.
         replaceable: Whether that content may still be replaced by another attempt's.
+        partial: What was handed out, where a caller of ``commit`` keeps it.
         usage: What the answer at hand cost, as far as somebody said.
         note: What is particular about the attempt at hand.
         pending: I/O that comes before the attempt at hand, or after the end of the call.
@@ -298,6 +299,7 @@ class CallState:
         "note",
         "out_of_time",
         "outcome",
+        "partial",
         "passed",
         "past",
         "pending",
@@ -355,6 +357,7 @@ class CallState:
         self.failures_here = 0
         self.content_at: float | None = None
         self.replaceable = False
+        self.partial: Sequence[Any] = ()
         self.usage: Mapping[str, Any] | None = None
         self.note = ""
         self.metadata: Mapping[str, Any] | None = None

@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 EXAMPLES = Path(__file__).resolve().parents[2] / "examples"
 MODULES = sorted(EXAMPLES.rglob("*.py"))
 SHARED = {"__main__", "endpoints", "honcho_standins"}
-NO_SERVER = {"demo", "honcho_adoption"}  # each has a test of its own
+NO_SERVER = {"chat_page", "demo", "honcho_adoption"}  # each has a test of its own
 ONE_SWITCH = "openai 503, anthropic 200"
 
 # What each prints of the fault server's requests: one at the dead primary per call, or per turn.
@@ -163,6 +163,16 @@ def test_honchos_call_path_says_who_was_asked_and_what_telemetry_hears() -> None
         f"Request to {primary}: temperature 0.0, no tokens of thinking",
         f"Event of iteration 2: {primary} answered; success, was_fallback=False",
         "It is noon.",
+    ]
+
+
+def test_the_chat_page_takes_back_what_a_failed_attempt_said() -> None:
+    """The broken sentence is taken back, the fallback's stays, and each says its attempt."""
+    assert run_example("chat_page") == [
+        "attempt 1: The weather in Oslo",
+        "   [taken back: 'The weather in Oslo']",
+        "attempt 2: It rains in Oslo today.",
+        "On the page: It rains in Oslo today.",
     ]
 
 

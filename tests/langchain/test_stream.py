@@ -7,7 +7,9 @@ from typing import TYPE_CHECKING, Any
 import pytest
 from langchain_core.messages import AIMessage, AIMessageChunk
 from langchain_core.messages.ai import add_ai_message_chunks
+from langchain_core.output_parsers import StrOutputParser
 from langchain_core.runnables import RunnableGenerator, RunnableLambda
+from langchain_google_genai import ChatGoogleGenerativeAI
 
 from honcho_fallback import FailureKind, StreamInterrupted
 from honcho_fallback.testing import StatusError
@@ -295,3 +297,89 @@ def test_chunks_that_do_not_add_up_end_the_run_with_the_last() -> None:
     model = FallbackRunnable(RunnableGenerator(numbers))
     assert list(model.stream("hi", {"callbacks": [runs]})) == [{"a": 1}, 2]
     assert runs.check().output == 2
+
+
+@pytest.mark.parametrize("verb", STREAMS)
+async def test_a_stream_that_may_be_replaced_goes_on(verb: str) -> None:
+    """Each attempt is a message of its own, whose first chunk says what it takes the place of."""
+    runs = Runs()
+    model = FallbackChatModel(
+        chat("a", ["par", "tly", StatusError(503)]), chat("b", ["", StatusError(503)]),
+        chat("c", ["al", "most", StatusError(503)]), alive("d"), partial="replace",
+    )  # fmt: skip
+    for config in ({"callbacks": [runs]}, None):
+        chunks = await chunks_of(model, verb, config)
+        ids = list(dict.fromkeys(chunk.id for chunk in chunks))
+        parts = [[chunk for chunk in chunks if chunk.id == one] for one in ids]
+        assert [summed(part).text for part in parts] == ["partly", "almost", "from d"]
+        marks = [part[0].response_metadata.get("fallback") for part in parts]
+        assert marks == [None, {"replaces": [ids[0]]}, {"replaces": [ids[1]]}]
+        marked = chunks[-1].response_metadata["fallback"]
+        assert (marked["model"], len(marked["attempts"])) == ("d", 4)
+        whole = summed(chunks)
+        assert whole.response_metadata["fallback"] == {**marked, "replaces": ids[:2]}
+        assert summed(parts[-1]).usage_metadata == USAGE
+    root = runs.check()
+    assert (root.output.text, root.output.usage_metadata) == ("from d", USAGE)
+
+
+@pytest.mark.parametrize("verb", STREAMS)
+async def test_chunks_that_cannot_say_what_they_replace_are_final(verb: str) -> None:
+    """A text has no place for it, so its stream ends where it breaks, whatever the option says."""
+    chain = chat("primary", ["par", StatusError(503)]) | StrOutputParser()
+    again: Any = RunnableLambda(lambda _: "again")
+    model = FallbackRunnable(chain, again, partial="replace")
+    with pytest.raises(StreamInterrupted) as caught:
+        await chunks_of(model, verb)
+    assert "".join(caught.value.partial) == "par"
+
+
+@pytest.mark.parametrize("verb", STREAMS)
+async def test_a_chain_inside_a_chain_may_replace_as_well(verb: str) -> None:
+    """The inner chain's mark passes through the outer's."""
+    inner = FallbackChatModel(chat("a", ["par", StatusError(503)]), alive(), partial="replace")
+    chunks = await chunks_of(FallbackChatModel(inner, dead()), verb)
+    whole = summed([chunk for chunk in chunks if chunk.id == chunks[-1].id])
+    fallback = whole.response_metadata["fallback"]
+    assert (whole.text, fallback["replaces"]) == ("from backup", [chunks[0].id])
+    assert [one["model"] for one in fallback["attempts"]] == ["a", "backup"]
+
+
+@pytest.mark.parametrize("streams", [True, False])
+@pytest.mark.parametrize("verb", ["stream_events", "astream_events"])
+@pytest.mark.filterwarnings("ignore::langchain_core._api.LangChainBetaWarning")
+async def test_a_stream_of_events_says_who_answered(verb: str, streams: bool) -> None:
+    """The answer that LangChain puts together from its third version carries the mark."""
+    model = FallbackChatModel(dead(), chat("backup", "yes", disable_streaming=not streams))
+    if verb == "stream_events":
+        answer = model.stream_events("hi", version="v3").output
+    else:
+        answer = await (await model.astream_events("hi", version="v3"))
+    assert answer.text == "yes"
+    fallback = answer.response_metadata["fallback"]
+    assert (fallback["is_fallback"], fallback["model"]) == (True, "backup")
+
+
+NULL = (
+    '{"id": "c", "object": "chat.completion.chunk", "created": 1, "model": "m", "choices": null}'
+)
+ERROR = '{"error": {"code": 503, "message": "busy", "status": "UNAVAILABLE"}}'
+
+
+def gemini(provider: Any, **fields: Any) -> Any:
+    return ChatGoogleGenerativeAI(
+        model="g", api_key="k", base_url=provider.url, max_retries=1, **fields
+    )
+
+
+@pytest.mark.filterwarnings("ignore:Inheritance class AiohttpClientSession:DeprecationWarning")
+@pytest.mark.parametrize("verb", ["stream", "astream", "invoke", "ainvoke"])
+@pytest.mark.parametrize(("make", "sent"), [(model_at, NULL), (gemini, ERROR)])
+async def test_a_good_status_over_nothing_is_no_answer(
+    providers: ProviderServer, verb: str, make: Any, sent: str
+) -> None:
+    """Null for choices, or Gemini's error document: the fallback is asked."""
+    provider = providers.new("openai")
+    provider.standing = Reply(events=[sent])
+    primary = make(provider, streaming=True)  # inside of invoke, too
+    assert await VERBS[verb](FallbackChatModel(primary, alive()), "hi") == "from backup"

@@ -1,0 +1,442 @@
+"""Tokens that LangChain reports from inside a call: who sees them, when, and of which attempt."""
+
+from __future__ import annotations
+
+import asyncio
+from contextvars import ContextVar
+from itertools import takewhile
+from typing import TYPE_CHECKING, Any
+
+import pytest
+from langchain_core.callbacks import AsyncCallbackHandler, BaseCallbackHandler
+from langchain_core.runnables import RunnableLambda
+from langchain_core.tracers.context import register_configure_hook
+from langgraph.graph import START, MessagesState, StateGraph
+
+from honcho_fallback import StreamInterrupted
+from honcho_fallback.testing import StatusError
+from honcho_fallback_langchain import FallbackChatModel, FallbackMiddleware, FallbackRunnable
+from tests.helpers import wire
+from tests.helpers.agents import agent, calls, last, run
+from tests.helpers.chat_models import ScriptedChat, alive, chat, dead, model_at
+from tests.helpers.chat_runs import Runs
+from tests.helpers.provider import Reply
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from tests.helpers.provider import ProviderServer
+
+HI = {"messages": [("user", "hi")]}
+
+
+class Talking(ScriptedChat):
+    """Stream inside of invoke, as ChatOpenAI(streaming=True) does."""
+
+    streaming: bool = True
+
+
+def talking(model: str, *entries: Any, **fields: Any) -> ScriptedChat:
+    script = [entry if isinstance(entry, list) else [entry] for entry in entries]
+    return Talking(model=model, script=script, streaming=True, **fields)
+
+
+class Console(BaseCallbackHandler):
+    """Write each token as it comes, and count the ends, as StreamingStdOutCallbackHandler may."""
+
+    def __init__(self, seen: list[str] | None = None) -> None:
+        self.seen: list[str] = [] if seen is None else seen
+        self.ends: list[str] = []
+
+    def on_llm_new_token(self, token: Any, **_given: Any) -> None:
+        self.seen.append(token)
+
+    def on_llm_end(self, *_given: Any, **_kwargs: Any) -> None:
+        self.ends.append("end")
+
+    def on_llm_error(self, *_given: Any, **_kwargs: Any) -> None:
+        self.ends.append("error")
+
+
+class Queue(AsyncCallbackHandler):
+    """Hand each token on in a task, as AsyncIteratorCallbackHandler does."""
+
+    def __init__(self, seen: list[str]) -> None:
+        self.seen = seen
+
+    async def on_llm_new_token(self, token: Any, **_given: Any) -> None:
+        self.seen.append(token)
+
+
+async def messages(asked: Any, seen: list[str]) -> None:
+    for chunk, _ in asked.stream(HI, stream_mode="messages"):
+        seen.append(chunk.text)
+
+
+async def amessages(asked: Any, seen: list[str]) -> None:
+    async for chunk, _ in asked.astream(HI, stream_mode="messages"):
+        seen.append(chunk.text)
+
+
+async def events_v1(asked: Any, seen: list[str]) -> None:
+    await events(asked, seen, "v1")
+
+
+async def events(asked: Any, seen: list[str], version: str = "v2") -> None:
+    async for event in asked.astream_events(HI, version=version):
+        if event["event"] == "on_chat_model_stream":
+            seen.append(event["data"]["chunk"].text)  # noqa: PERF401 # as above
+
+
+async def events_v3(asked: Any, seen: list[str]) -> None:
+    stream = asked.stream_events(HI, version="v3")
+    for message in stream.messages:
+        seen.extend(message.text)
+    assert stream.output
+
+
+async def aevents_v3(asked: Any, seen: list[str]) -> None:
+    stream = await asked.astream_events(HI, version="v3")
+    async for message in stream.messages:
+        async for text in message.text:
+            seen.append(text)  # noqa: PERF401 # what was seen before an error counts
+    assert await stream.output()
+
+
+async def console(asked: Any, seen: list[str]) -> None:
+    asked.invoke(HI, {"callbacks": [Console(seen)]})
+
+
+async def aconsole(asked: Any, seen: list[str]) -> None:
+    await asked.ainvoke(HI, {"callbacks": [Console(seen)]})
+
+
+async def queue(asked: Any, seen: list[str]) -> None:
+    await asked.ainvoke(HI, {"callbacks": [Queue(seen)]})
+
+
+async def queue_in_a_thread(asked: Any, seen: list[str]) -> None:
+    await asyncio.to_thread(asked.invoke, HI, {"callbacks": [Queue(seen)]})
+
+
+READERS: dict[str, Any] = {
+    one.__name__: one
+    for one in (
+        messages, amessages, events, events_v1, events_v3, aevents_v3,
+        console, aconsole, queue, queue_in_a_thread,
+    )
+}  # fmt: skip
+
+pytestmark = pytest.mark.filterwarnings(
+    "ignore::langchain_core._api.LangChainBetaWarning",
+    "ignore:astream_events version='v1' is deprecated",
+)
+
+
+def by_middleware(*models: Any, **options: Any) -> Any:
+    return agent(models[0], FallbackMiddleware(*models[1:], **options), tools=[])
+
+
+def by_model(*models: Any, **options: Any) -> Any:
+    return agent(FallbackChatModel(*models, **options), tools=[])
+
+
+def by_nesting(*models: Any, **options: Any) -> Any:
+    inner = FallbackChatModel(*models, **options)
+    return agent(inner, FallbackMiddleware(talking("outer", "never")), tools=[])
+
+
+def by_candidate(*models: Any, **options: Any) -> Any:
+    return by_model(FallbackChatModel(dead("inner"), models[0]), *models[1:], **options)
+
+
+AGENTS: dict[str, Any] = {
+    "middleware": by_middleware,
+    "model": by_model,
+    "nested": by_nesting,
+    "candidate": by_candidate,
+}
+
+
+@pytest.mark.parametrize("kind", AGENTS)
+@pytest.mark.parametrize("reader", READERS)
+async def test_nothing_of_a_failed_attempt_is_shown(reader: str, kind: str) -> None:
+    """A reader of an agent sees the tokens of the attempt that answered, each once, in order."""
+    seen: list[str] = []
+    models = talking("primary", ["", StatusError(503)]), talking("backup", ["from ", "backup"])
+    await READERS[reader](AGENTS[kind](*models), seen)
+    assert [text for text in seen if text] == ["from ", "backup"]
+
+
+@pytest.mark.parametrize("kind", AGENTS)
+@pytest.mark.parametrize("reader", READERS)
+async def test_after_content_a_break_is_an_interruption(reader: str, kind: str) -> None:
+    """What was shown stands in the error, and nobody is asked to say it again."""
+    seen: list[str] = []
+    backup = talking("backup", "never")
+    primary = talking("primary", ["par", "tly", StatusError(503)])
+    with pytest.raises(StreamInterrupted) as caught:
+        await READERS[reader](AGENTS[kind](primary, backup), seen)
+    assert [text for text in seen if text] == ["par", "tly"]
+    assert "".join(chunk.text for chunk in caught.value.partial) == "partly"
+    assert backup.asked == []
+
+
+@pytest.mark.parametrize("kind", AGENTS)
+@pytest.mark.parametrize("reader", READERS)
+async def test_a_whole_answer_is_shown_once_it_is_taken(reader: str, kind: str) -> None:
+    """What validate refuses is shown to nobody, where the model does not stream."""
+    seen: list[str] = []
+    models = [chat(name, name, disable_streaming=True) for name in ("primary", "backup")]
+
+    def validate(answer: Any) -> bool:
+        message = getattr(answer, "result", [answer])[0]
+        return bool(message.text == "backup")
+
+    asked = AGENTS[kind](*models, validate=validate)
+    await READERS[reader](asked, seen)
+    shows_whole_answers = reader in {"messages", "amessages", "events_v3", "aevents_v3"}
+    assert seen == (["backup"] if shows_whole_answers else [])
+
+
+@pytest.mark.parametrize("verb", ["invoke", "ainvoke"])
+@pytest.mark.parametrize("streaming", [True, False])
+async def test_every_run_ends_once_whoever_listens(verb: str, streaming: bool) -> None:
+    """A refused attempt's run is an error for those who show tokens, the taken one's an answer."""
+    make = talking if streaming else chat
+    model = FallbackChatModel(
+        make("a", StatusError(503)), make("b", "", "no"), make("c", "yes"),
+        validate=lambda answer: answer.text == "yes",
+    )  # fmt: skip
+    runs, written = Runs(), Console()
+    config: Any = {"callbacks": [runs, written]}
+    if verb == "invoke":
+        model.invoke("hi", config)
+    else:
+        await model.ainvoke("hi", config)
+    assert runs.check().ends == ["end"]
+    assert [run.ends for run in runs.models] == [["error"], ["error"], ["end"]]
+    assert written.ends == ["error", "error", "end"]
+    assert "".join(written.seen) == ("yes" if streaming else "")
+
+
+@pytest.mark.parametrize("kind", AGENTS)
+@pytest.mark.parametrize("verb", ["invoke", "ainvoke"])
+@pytest.mark.parametrize("make", [talking, chat])
+async def test_every_run_of_an_agent_ends_once(verb: str, kind: str, make: Any) -> None:
+    """Before the agent's own, and also where its model does not stream."""
+    runs = Runs()
+    asked = AGENTS[kind](make("primary", StatusError(503)), make("backup", "yes"))
+    await run(verb, asked, config={"callbacks": [runs]})
+    assert runs.check().ends == ["end"]
+    assert runs.models[-1].ends == ["end"]
+
+
+@pytest.mark.parametrize("verb", ["invoke", "ainvoke", "stream", "astream"])
+async def test_the_runs_of_a_chain_end_before_it(verb: str) -> None:
+    """What is held back of a chain's runs comes out in order, whether it failed or not."""
+    late: Any = RunnableLambda(lambda answer: answer.text)
+
+    def fail(_answer: Any) -> str:
+        raise StatusError(503)
+
+    runs = Runs()
+    model = FallbackRunnable(
+        chat("a", "", disable_streaming=True) | RunnableLambda(fail), talking("b", "yes") | late
+    )
+    config: Any = {"callbacks": [runs]}
+    match verb:
+        case "invoke":
+            answer = model.invoke("hi", config)
+        case "ainvoke":
+            answer = await model.ainvoke("hi", config)
+        case "stream":
+            (answer,) = model.stream("hi", config)
+        case _:
+            (answer,) = [one async for one in model.astream("hi", config)]
+    assert answer == "yes"
+    assert runs.check().ends == ["end"]
+    assert [run.ends for run in runs.models] == [["error"], ["end"]]
+    assert isinstance(runs.models[0].error, StatusError)
+
+
+@pytest.mark.parametrize("reader", ["messages", "amessages", "console", "aconsole"])
+async def test_what_is_shown_to_nobody_settles_nothing(reader: str) -> None:
+    """A run that is tagged nostream may fail after its content, and the fallback is asked."""
+    seen: list[str] = []
+    hidden = talking("hidden", "secret").with_config(tags=["nostream"])
+
+    def fail(_answer: Any) -> str:
+        raise StatusError(503)
+
+    model = FallbackRunnable(hidden | RunnableLambda(fail), talking("backup", ["from ", "backup"]))
+    graph: Any = StateGraph(MessagesState)
+    graph.add_node("say", lambda state: {"messages": [model.invoke(state["messages"])]})
+    graph.add_edge(START, "say")
+    await READERS[reader](graph.compile(), seen)
+    assert [text for text in seen if text] == ["from ", "backup"]
+
+
+@pytest.mark.parametrize("verb", ["invoke", "ainvoke"])
+@pytest.mark.parametrize("where", ["field", "config"])
+async def test_a_candidates_own_handlers_wait_as_well(verb: str, where: str) -> None:
+    """StreamingStdOutCallbackHandler usually stands on the model itself."""
+    written = Console()
+    models: list[Any] = [
+        talking("primary", ["", StatusError(503)]), talking("backup", "no"), talking("last", "yes")
+    ]  # fmt: skip
+    if where == "field":
+        models = [model.model_copy(update={"callbacks": [written]}) for model in models]
+    else:
+        models = [model.with_config(callbacks=[written]) for model in models]
+    model = FallbackChatModel(models[0], models[2])
+    answer = model.invoke("hi") if verb == "invoke" else await model.ainvoke("hi")
+    assert answer.text == "".join(written.seen) == "yes"
+    assert written.ends == ["error", "end"]
+    with pytest.raises(StreamInterrupted):
+        FallbackChatModel(models[1], models[2], validate=lambda _: False).invoke("hi")
+
+
+_counting: ContextVar[Console | None] = ContextVar("counting", default=None)
+
+
+@pytest.fixture(name="hooked")
+def _hooked() -> Iterator[Console]:
+    from langchain_core.tracers import context  # noqa: PLC0415 # its list is put back
+
+    register_configure_hook(_counting, inheritable=True)
+    written = Console()
+    token = _counting.set(written)
+    yield written
+    _counting.reset(token)
+    context._configure_hooks.pop()
+
+
+@pytest.mark.parametrize("kind", AGENTS)
+async def test_a_handler_that_langchain_adds_by_itself_hears_once(
+    hooked: Console, kind: str
+) -> None:
+    """get_openai_callback and its kin are looked for in every manager, and added if missing."""
+    AGENTS[kind](talking("primary", ["", StatusError(503)]), talking("backup", "yes")).invoke(HI)
+    assert [text for text in hooked.seen if text] == ["yes"]
+    assert hooked.ends.count("end") == 1
+
+
+async def test_calls_do_not_mix_their_tokens() -> None:
+    """Fifty calls at once on one model: each reader sees its own tokens alone."""
+
+    class Echo(Talking):
+        def _parts(self, messages: list[Any], kwargs: dict[str, Any]) -> list[Any]:
+            text = str(messages[-1].text)
+            if self.model == "primary":
+                return ["", StatusError(503)] if int(text) % 2 else [text, "p"]
+            return [text, "b"]
+
+    model = FallbackChatModel(
+        Echo(model="primary", streaming=True), Echo(model="backup", streaming=True)
+    )
+
+    async def ask(number: int) -> tuple[str, str]:
+        seen: list[str] = []
+        answer = await model.ainvoke(str(number), {"callbacks": [Queue(seen)]})
+        return answer.text, "".join(seen)
+
+    pairs = await asyncio.gather(*(ask(number) for number in range(50)))
+    assert pairs == [(f"{number}{'pb'[number % 2]}",) * 2 for number in range(50)]
+
+
+@pytest.mark.parametrize("kind", ["middleware", "model"])
+@pytest.mark.parametrize("reader", ["messages", "amessages"])
+async def test_where_it_may_be_replaced_each_attempt_says_its_number(
+    reader: str, kind: str
+) -> None:
+    """With partial="replace" the call goes on, and a graph's tuples tell the attempts apart."""
+    asked = AGENTS[kind](
+        talking("primary", ["par", "tly", StatusError(503)]), talking("backup", "whole"),
+        partial="replace",
+    )  # fmt: skip
+    if reader == "messages":
+        shown = list(asked.stream(HI, stream_mode="messages"))
+    else:
+        shown = [pair async for pair in asked.astream(HI, stream_mode="messages")]
+    texts = [(meta["fallback_attempt"], chunk.text) for chunk, meta in shown if chunk.text]
+    assert texts == [(1, "par"), (1, "tly"), (2, "whole")]
+    assert len({meta["fallback_call_id"] for _, meta in shown}) == 1
+    assert len({chunk.id for chunk, _ in shown}) == 2
+
+
+def unended(text: str) -> list[str]:
+    """Return the events of a stream that breaks off before it says how it ended."""
+    events = wire.CHAT.events(wire.CHAT.answer(text, "m", True), {}, None)
+    return list(takewhile(lambda event: '"finish_reason": "stop"' not in event, events))
+
+
+@pytest.mark.parametrize("verb", ["invoke", "ainvoke"])
+@pytest.mark.parametrize("partial", ["final", "replace"])
+@pytest.mark.parametrize("kind", ["middleware", "model"])
+@pytest.mark.parametrize("text", ["", "part"])
+async def test_a_stream_without_its_end_is_no_answer(
+    providers: ProviderServer, verb: str, partial: Any, kind: str, text: str
+) -> None:
+    """Inside of invoke, too: a switch while nothing was shown, else an interruption."""
+    provider = providers.new("openai")
+    provider.standing = Reply(events=unended(text))
+    models = model_at(provider, streaming=True), talking("backup", "whole")
+    asked = AGENTS[kind](*models, partial=partial)
+    written = Console()
+    config: Any = {"callbacks": [written]}
+    if text and partial == "final":
+        with pytest.raises(StreamInterrupted, match="malformed_response"):
+            await run(verb, asked, config=config)
+        return
+    state = await run(verb, asked, config=config)
+    assert last(state).text == "whole"
+    attempts = last(state).response_metadata["fallback"]["attempts"]
+    assert attempts[0]["kind"] == "malformed_response"
+    assert "".join(written.seen) == f"{text}whole"
+
+
+def test_a_tool_call_is_content() -> None:
+    """From its first piece on the attempt is the agent's."""
+    piece = calls("look_up", 1, city="Oslo")
+    asked = agent(talking("primary", [piece, StatusError(503)]), FallbackMiddleware(alive()))
+    with pytest.raises(StreamInterrupted):
+        list(asked.stream(HI, stream_mode="messages"))
+
+
+def test_a_handler_keeps_its_class_behind_the_gate() -> None:
+    """LangChain looks for handlers by their class; what they are set to is set on themselves."""
+    found: list[Any] = []
+
+    def look(_given: Any, config: Any) -> str:
+        found.extend(config["callbacks"].handlers)
+        return "seen"
+
+    written = Console()
+    FallbackRunnable(RunnableLambda(look)).invoke("hi", {"callbacks": [written]})
+    (proxy,) = found
+    assert isinstance(proxy, Console)
+    assert (proxy == written, hash(proxy) == hash(written), proxy is written) == (
+        True,
+        True,
+        False,
+    )
+    proxy.raise_error = True
+    assert written.raise_error is True
+
+
+def test_a_candidate_without_such_handlers_is_asked_as_it_is() -> None:
+    """Where nobody shows tokens nothing stands in between."""
+
+    class Tracer(BaseCallbackHandler):
+        pass
+
+    found: list[Any] = []
+    tracer = Tracer()
+
+    def look(_given: Any, config: Any) -> str:
+        found.extend(config["callbacks"].handlers)
+        return "seen"
+
+    FallbackRunnable(RunnableLambda(look)).invoke("hi", {"callbacks": [tracer]})
+    assert [handler is tracer for handler in found] == [True]
