@@ -20,6 +20,7 @@ to ask differ, and each is a subclass:
 from __future__ import annotations
 
 from collections.abc import AsyncGenerator, Generator
+from collections.abc import AsyncGenerator, Generator
 from contextlib import aclosing, closing
 from functools import cache
 from typing import TYPE_CHECKING, Any, Final, Generic, NamedTuple, TypeVar, cast
@@ -67,7 +68,7 @@ from honcho_fallback_langchain._options import for_this_call
 from honcho_fallback_langchain._sdk import awith_key, with_key
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncGenerator, AsyncIterator, Generator, Iterator
+    from collections.abc import AsyncIterator, Iterator
 
     from langchain_core.callbacks import (
         AsyncCallbackManager,
