@@ -20,7 +20,6 @@ to ask differ, and each is a subclass:
 from __future__ import annotations
 
 from collections.abc import AsyncGenerator, Generator
-from collections.abc import AsyncGenerator, Generator
 from contextlib import aclosing, closing
 from functools import cache
 from typing import TYPE_CHECKING, Any, Final, Generic, NamedTuple, TypeVar, cast
