@@ -213,8 +213,7 @@ class Gate:
     def _rest(self, error: BaseException | None) -> list[tuple[BaseCallbackHandler, Event]]:
         with self._lock:
             failed = error is not None and self._state == "holding"
-            if self._state == "holding":
-                self._state = "closed" if failed else "open"
+            self._state = "open" if error is None else "closed"
             proxies = self._proxies.values()
             rest = [(proxy.handler, event) for proxy in proxies for event in proxy.held]
             for proxy in proxies:
@@ -310,10 +309,9 @@ def _kind_shows_tokens(kind: type) -> bool:
 
 
 def _shows_content(event: Event) -> bool:
+    # LangGraph shows nothing of a run that is tagged so; others see it when the attempt is over.
     if not _NO_STREAM.isdisjoint(event.kwargs.get("tags") or ()):
-        return (
-            False  # LangGraph shows nothing of such a run; others see it when the attempt is over
-        )
+        return False
     token = _token_of(event)
     if event.name == "on_llm_new_token":
         return has_content(token)

@@ -6,6 +6,7 @@ import asyncio
 from contextvars import ContextVar
 from itertools import takewhile
 from typing import TYPE_CHECKING, Any
+from uuid import uuid4
 
 import pytest
 from langchain_core.callbacks import AsyncCallbackHandler, BaseCallbackHandler
@@ -440,3 +441,20 @@ def test_a_candidate_without_such_handlers_is_asked_as_it_is() -> None:
 
     FallbackRunnable(RunnableLambda(look)).invoke("hi", {"callbacks": [tracer]})
     assert [handler is tracer for handler in found] == [True]
+
+
+@pytest.mark.parametrize("partial", ["final", "replace"])
+def test_a_token_that_comes_too_late_is_shown_to_nobody(partial: Any) -> None:
+    """A thread that an attempt has left behind may still speak when the fallback does."""
+    found: list[Any] = []
+
+    def look(_given: Any, config: Any) -> str:
+        found.extend(config["callbacks"].handlers)
+        raise StatusError(503)
+
+    written = Console()
+    backup: Any = RunnableLambda(lambda _: "backup")
+    model: Any = FallbackRunnable(RunnableLambda(look), backup, partial=partial)
+    assert model.invoke("hi", {"callbacks": [written]}) == "backup"
+    found[0].on_llm_new_token("late", run_id=uuid4())
+    assert written.seen == []

@@ -130,6 +130,17 @@ def test_content_closes_the_way_to_the_fallback(clock: Clock) -> None:
     assert run.record.time_to_first_token == pytest.approx(1)
 
 
+def test_what_a_caller_keeps_of_its_content_stands_in_the_error() -> None:
+    """Who hands content out inside of an ask says where it keeps it; fail needs no chunks then."""
+    run = pair().start()
+    shown = ["par"]
+    run.commit(partial=shown)
+    shown.append("tly")
+    with pytest.raises(StreamInterrupted) as caught:
+        run.fail(DOWN)
+    assert caught.value.partial == ("par", "tly")
+
+
 def test_agents_with_their_own_chains_use_only_their_own() -> None:
     """HON-018: two policies in one process share no target, no config and no count."""
     deriver, summary = pair(), FallbackPolicy([Target("third")], FallbackConfig(max_attempts=1))
