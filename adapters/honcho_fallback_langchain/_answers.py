@@ -11,12 +11,15 @@ from typing import TYPE_CHECKING, Any, Final
 
 from langchain_core.messages import AIMessage, AIMessageChunk
 from langchain_core.messages.ai import add_ai_message_chunks
+from langchain_core.runnables.config import var_child_runnable_config
 
 from honcho_fallback import AnswerRejected, Failure, FailureKind
 from honcho_fallback import has_content as carries_content
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncIterator, Iterator
+    from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
+
+    from langchain_core.runnables import RunnableConfig
 
 
 class _Nothing:
@@ -30,6 +33,7 @@ class _Nothing:
 
 
 NOTHING: Final = _Nothing()
+_END: Any = object()
 
 
 def has_content(chunk: Any) -> bool:
@@ -50,32 +54,66 @@ def ends_message(chunk: Any) -> bool:
     return isinstance(chunk, AIMessage)
 
 
-def to_its_end(chunks: Iterator[Any]) -> Generator[Any, None, None]:
-    """Pass chunks on, or say that there was none."""
-    chunk = NOTHING
-    try:
-        with parsing_answers():
-            for chunk in chunks:
-                yield chunk
-        if chunk is NOTHING:
-            yield NOTHING
-    finally:
-        if isinstance(chunks, Generator):
-            chunks.close()
+# A candidate is asked with its own config around it, for what asks for the config without having
+# been handed one: a tool or a chain inside of a model. LangChain's own composites do the same for
+# what they call, but in a copy of the context; here the context stays the reader's, and what a
+# generator sets in it is still there at its last chunk.
 
 
-async def ato_its_end(chunks: AsyncIterator[Any]) -> AsyncGenerator[Any, None]:
-    """Pass chunks on, or say that there was none."""
-    chunk = NOTHING
+def to_its_end(
+    chunks: Iterator[Any], config: RunnableConfig, settle: Callable[[BaseException], None]
+) -> Iterator[Any]:
+    """Pass chunks on, or say that there was none; settle the attempt if they break off."""
+    last: Any = NOTHING
     try:
-        with parsing_answers():
-            async for chunk in chunks:
-                yield chunk
-        if chunk is NOTHING:
-            yield NOTHING
-    finally:
-        if isinstance(chunks, AsyncGenerator):
-            await chunks.aclose()
+        try:
+            with parsing_answers():
+                while True:
+                    token = var_child_runnable_config.set(config)
+                    try:
+                        chunk = next(chunks, _END)
+                    finally:
+                        var_child_runnable_config.reset(token)
+                    if chunk is _END:
+                        break
+                    yield (last := chunk)
+            if last is NOTHING:
+                yield NOTHING
+        finally:
+            if isinstance(chunks, Generator):
+                chunks.close()
+    except BaseException as error:
+        settle(error)
+        raise
+
+
+async def ato_its_end(
+    chunks: AsyncIterator[Any],
+    config: RunnableConfig,
+    settle: Callable[[BaseException], Awaitable[None]],
+) -> AsyncIterator[Any]:
+    """Pass chunks on, or say that there was none; settle the attempt if they break off."""
+    last: Any = NOTHING
+    try:
+        try:
+            with parsing_answers():
+                while True:
+                    token = var_child_runnable_config.set(config)
+                    try:
+                        chunk = await anext(chunks, _END)
+                    finally:
+                        var_child_runnable_config.reset(token)
+                    if chunk is _END:
+                        break
+                    yield (last := chunk)
+            if last is NOTHING:
+                yield NOTHING
+        finally:
+            if isinstance(chunks, AsyncGenerator):
+                await chunks.aclose()
+    except BaseException as error:
+        await settle(error)
+        raise
 
 
 def merged(chunks: list[Any]) -> Any:

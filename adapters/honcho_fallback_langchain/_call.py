@@ -19,18 +19,12 @@ to ask differ, and each is a subclass:
 
 from __future__ import annotations
 
-from collections.abc import AsyncGenerator, Generator
-from contextlib import aclosing, closing
-from functools import cache
-from typing import TYPE_CHECKING, Any, Final, Generic, NamedTuple, TypeVar, cast
-from uuid import uuid4
+from typing import TYPE_CHECKING, Any, Generic, TypeVar, cast
 
 from langchain_core.language_models import BaseChatModel
-from langchain_core.messages import AIMessage, AIMessageChunk, BaseMessage, HumanMessage
-from langchain_core.outputs import ChatGeneration, ChatGenerationChunk, ChatResult
-from langchain_core.runnables.base import RunnableBindingBase
+from langchain_core.messages import AIMessage, AIMessageChunk, BaseMessage
+from langchain_core.outputs import ChatGenerationChunk, ChatResult
 from langchain_core.runnables.config import ensure_config, var_child_runnable_config
-from langchain_core.utils.utils import LC_ID_PREFIX
 
 from honcho_fallback import AnswerRejected, check_response
 from honcho_fallback_langchain._answers import (
@@ -55,6 +49,16 @@ from honcho_fallback_langchain._candidates import (
     may_be_asked_for_usage,
     parameters_of,
 )
+from honcho_fallback_langchain._direct import (
+    Request,
+    as_chunk,
+    check_generations,
+    direct_request,
+    message_of,
+    result_of,
+    streams,
+    unbound,
+)
 from honcho_fallback_langchain._fit import Question, messages_in, require_fit
 from honcho_fallback_langchain._metadata import (
     attempt_metadata,
@@ -75,7 +79,7 @@ if TYPE_CHECKING:
         CallbackManager,
         CallbackManagerForChainRun,
     )
-    from langchain_core.runnables import Runnable, RunnableConfig
+    from langchain_core.runnables import RunnableConfig
 
     from honcho_fallback import Attempt, FallbackPolicy, FallbackRun, Turn
     from honcho_fallback_langchain._base import FallbackBase
@@ -85,7 +89,6 @@ if TYPE_CHECKING:
 
 CallbacksT = TypeVar("CallbacksT")
 RequestT = TypeVar("RequestT")
-_END: Final = object()
 
 
 class Call(Generic[RequestT]):
@@ -203,15 +206,6 @@ class Call(Generic[RequestT]):
         return getattr(chat_model_of(attempt.target.client), "streaming", None) is True
 
 
-class Request(NamedTuple):
-    """What one attempt of a chain sends."""
-
-    candidate: Runnable[Any, Any]
-    input: Any
-    config: RunnableConfig
-    kwargs: dict[str, Any]
-
-
 class ChainCall(Call[Request]):
     """Ask candidates by their public methods, each under one chain run.
 
@@ -327,7 +321,7 @@ class ChainCall(Call[Request]):
         direct = direct_request(request) if self.manager is None else None
         if direct is not None:
             model = cast("BaseChatModel", direct.candidate)
-            return _message_of(model._generate_with_cache(direct.input, **direct.kwargs))  # noqa: SLF001 # see above
+            return message_of(model._generate_with_cache(direct.input, **direct.kwargs))  # noqa: SLF001 # see above
         token = var_child_runnable_config.set(request.config)
         try:
             return request.candidate.invoke(request.input, request.config, **request.kwargs)
@@ -339,7 +333,7 @@ class ChainCall(Call[Request]):
         direct = direct_request(request) if self.manager is None else None
         if direct is not None:
             model = cast("BaseChatModel", direct.candidate)
-            return _message_of(await model._agenerate_with_cache(direct.input, **direct.kwargs))  # noqa: SLF001 # see above
+            return message_of(await model._agenerate_with_cache(direct.input, **direct.kwargs))  # noqa: SLF001 # see above
         token = var_child_runnable_config.set(request.config)
         try:
             return await request.candidate.ainvoke(request.input, request.config, **request.kwargs)
@@ -360,8 +354,7 @@ class ChainCall(Call[Request]):
             self.settle(unreadable("the answer was refused"))
         request = self._stream_request(attempt, with_key(attempt.target))
         chunks = request.candidate.stream(request.input, request.config, **request.kwargs)
-        whole = to_its_end(_in_config(request.config, chunks))
-        return whole if self.gate is None else self._settling(whole)
+        return to_its_end(chunks, request.config, self.settle)
 
     async def ask_for_astream(self, attempt: Attempt) -> AsyncIterator[Any]:
         """Ask one candidate for its chunks."""
@@ -369,27 +362,7 @@ class ChainCall(Call[Request]):
             await self.asettle(unreadable("the answer was refused"))
         request = self._stream_request(attempt, await awith_key(attempt.target))
         chunks = request.candidate.astream(request.input, request.config, **request.kwargs)
-        whole = ato_its_end(_ain_config(request.config, chunks))
-        return whole if self.gate is None else self._asettling(whole)
-
-    def _settling(self, chunks: Generator[Any, None, None]) -> Iterator[Any]:
-        """Pass chunks on, and report the attempt's end if they break off."""
-        try:
-            with closing(chunks):
-                yield from chunks
-        except BaseException as error:
-            self.settle(error)
-            raise
-
-    async def _asettling(self, chunks: AsyncGenerator[Any, None]) -> AsyncIterator[Any]:
-        """Pass chunks on, and report the attempt's end if they break off."""
-        try:
-            async with aclosing(chunks):
-                async for chunk in chunks:
-                    yield chunk
-        except BaseException as error:
-            await self.asettle(error)
-            raise
+        return ato_its_end(chunks, request.config, self.asettle)
 
     def _stream_request(self, attempt: Attempt, candidate: Any) -> Request:
         """Prepare a stream, which is asked what it cost where somebody wants to know."""
@@ -461,25 +434,25 @@ class InnerCall(Call[Request]):
     def request_for(self, attempt: Attempt, candidate: Any) -> Request:
         """Return the messages and keywords for the model inside a candidate."""
         messages, kwargs = self.owner.request_for(attempt, self.messages, self.kwargs)
-        return _unbound(Request(candidate, messages, {"callbacks": []}, kwargs))
+        return unbound(Request(candidate, messages, {"callbacks": []}, kwargs))
 
     def send(self, request: Request) -> ChatResult:
         """Return what the candidate answers."""
         model, messages, config, kwargs = request
         if isinstance(model, BaseChatModel):
             return model._generate_with_cache(messages, **kwargs)  # noqa: SLF001 # see above
-        return _result_of(model.invoke(messages, config, **kwargs))
+        return result_of(model.invoke(messages, config, **kwargs))
 
     async def asend(self, request: Request) -> ChatResult:
         """Return what the candidate answers."""
         model, messages, config, kwargs = request
         if isinstance(model, BaseChatModel):
             return await model._agenerate_with_cache(messages, **kwargs)  # noqa: SLF001 # see above
-        return _result_of(await model.ainvoke(messages, config, **kwargs))
+        return result_of(await model.ainvoke(messages, config, **kwargs))
 
     def messages_of(self, answer: ChatResult) -> list[Any]:
         """Return the messages of the generations, of which there has to be one."""
-        _check_generations(answer)
+        check_generations(answer)
         return [generation.message for generation in answer.generations]
 
     def with_messages(self, answer: ChatResult, messages: list[Any]) -> ChatResult:
@@ -494,8 +467,8 @@ class InnerCall(Call[Request]):
         """Ask one candidate for its chunks."""
         request = self.request_for(attempt, with_key(attempt.target))
         model, messages, _, kwargs = request
-        if not isinstance(model, BaseChatModel) or not _streams(model, kwargs, async_api=False):
-            yield _as_chunk(self.ask(attempt))
+        if not isinstance(model, BaseChatModel) or not streams(model, kwargs, async_api=False):
+            yield as_chunk(self.ask(attempt))
             return
         if model.rate_limiter is not None:
             model.rate_limiter.acquire(blocking=True)
@@ -510,8 +483,8 @@ class InnerCall(Call[Request]):
         """Ask one candidate for its chunks."""
         request = self.request_for(attempt, await awith_key(attempt.target))
         model, messages, _, kwargs = request
-        if not isinstance(model, BaseChatModel) or not _streams(model, kwargs, async_api=True):
-            yield _as_chunk(await self.aask(attempt))
+        if not isinstance(model, BaseChatModel) or not streams(model, kwargs, async_api=True):
+            yield as_chunk(await self.aask(attempt))
             return
         if model.rate_limiter is not None:
             await model.rate_limiter.aacquire(blocking=True)
@@ -528,100 +501,6 @@ class InnerCall(Call[Request]):
         return ChatGenerationChunk(message=mark(empty, describe(self.run, attempt)))
 
 
-# A candidate is asked with its own config around it, for what asks for the config without having
-# been handed one: a tool or a chain inside of a model. LangChain's own composites do the same for
-# what they call, but in a copy of the context; here the context stays the reader's, and what a
-# generator sets in it is still there at its last chunk.
-
-
-def _in_config(config: RunnableConfig, chunks: Iterator[Any]) -> Iterator[Any]:
-    try:
-        while True:
-            token = var_child_runnable_config.set(config)
-            try:
-                chunk = next(chunks, _END)
-            finally:
-                var_child_runnable_config.reset(token)
-            if chunk is _END:
-                return
-            yield chunk
-    finally:
-        if isinstance(chunks, Generator):
-            chunks.close()
-
-
-async def _ain_config(config: RunnableConfig, chunks: AsyncIterator[Any]) -> AsyncIterator[Any]:
-    try:
-        while True:
-            token = var_child_runnable_config.set(config)
-            try:
-                chunk = await anext(chunks, _END)
-            finally:
-                var_child_runnable_config.reset(token)
-            if chunk is _END:
-                return
-            yield chunk
-    finally:
-        if isinstance(chunks, AsyncGenerator):
-            await chunks.aclose()
-
-
-# Requests to a model without a run.
-
-# What an integration may have put between a caller and the model; where it has, it is asked.
-_VERBS = ("invoke", "ainvoke", "generate", "agenerate", "generate_prompt", "agenerate_prompt")
-_FOR_TRACING = frozenset({"ls_structured_output_format", "structured_output_format"})
-
-
-def direct_request(request: Request) -> Request | None:
-    """Return a request to ask without a run, or None where only the public methods will do.
-
-    That is so where a class has such methods of its own, where handlers of its own listen, and
-    where messages have blocks that LangChain rewrites first.
-    """
-    model, messages, config, kwargs = _unbound(request)
-    if not isinstance(model, BaseChatModel) or not _is_plain(type(model)):
-        return None
-    if model.callbacks or model.verbose:
-        return None
-    if isinstance(messages, str):
-        messages = [HumanMessage(messages)]
-    if type(messages) is not list or any(
-        type(message.content) is not str for message in cast("list[BaseMessage]", messages)
-    ):
-        return None
-    if not _FOR_TRACING.isdisjoint(kwargs):
-        kwargs = {name: value for name, value in kwargs.items() if name not in _FOR_TRACING}
-    return Request(model, messages, config, kwargs)
-
-
-def _unbound(request: Request) -> Request:
-    """Take bindings off that do no more than to hold keywords; a retry does more."""
-    candidate, kwargs = request.candidate, request.kwargs
-    while isinstance(candidate, RunnableBindingBase) and _is_transparent(candidate):
-        kwargs = {**candidate.kwargs, **kwargs}
-        candidate = candidate.bound
-    return request._replace(candidate=candidate, kwargs=kwargs)
-
-
-def _is_transparent(binding: RunnableBindingBase[Any, Any]) -> bool:
-    has_own_verbs = type(binding).invoke is not RunnableBindingBase.invoke
-    return not (has_own_verbs or binding.config or binding.config_factories)
-
-
-@cache
-def _is_plain(kind: type[BaseChatModel]) -> bool:
-    return all(getattr(kind, verb) is getattr(BaseChatModel, verb) for verb in _VERBS)
-
-
-def _message_of(result: ChatResult) -> BaseMessage:
-    _check_generations(result)
-    message = result.generations[0].message
-    if message.id is None:  # as a run would have given it
-        return message.model_copy(update={"id": f"{LC_ID_PREFIX}-{uuid4()}-0"})
-    return message
-
-
 def _check_ends(messages: list[Any]) -> None:
     """Refuse what a stream left unfinished."""
     for message in messages:
@@ -631,23 +510,3 @@ def _check_ends(messages: list[Any]) -> None:
         failure = check_response([AIMessageChunk(**message.model_dump(include=kept))])
         if failure is not None:
             raise AnswerRejected(failure)
-
-
-def _check_generations(result: ChatResult) -> None:
-    if not result.generations:
-        raise unreadable("the answer has no choices")
-
-
-def _result_of(message: BaseMessage) -> ChatResult:
-    return ChatResult(generations=[ChatGeneration(message=message)])
-
-
-def _streams(model: BaseChatModel, kwargs: dict[str, Any], *, async_api: bool) -> bool:
-    stream_kwargs: dict[str, Any] = {**kwargs, "stream": True}
-    return model._should_stream(async_api=async_api, **stream_kwargs)  # noqa: SLF001 # see above
-
-
-def _as_chunk(result: ChatResult) -> ChatGenerationChunk:
-    message = result.generations[0].message
-    whole = AIMessageChunk(**message.model_dump(exclude={"type"}), chunk_position="last")
-    return ChatGenerationChunk(message=whole)

@@ -10,7 +10,7 @@ from langchain_core.runnables.utils import Input, Output
 
 from honcho_fallback import AnswerRejected, FailureKind, FallbackConfigError
 from honcho_fallback_langchain._base import FallbackBase
-from honcho_fallback_langchain._call import ChainCall, Request
+from honcho_fallback_langchain._call import ChainCall
 from honcho_fallback_langchain._candidates import given_candidates
 from honcho_fallback_langchain._options import Options, RunnableOptions, policy_over
 
@@ -20,6 +20,7 @@ if TYPE_CHECKING:
     from langchain_core.runnables import Runnable, RunnableConfig
 
     from honcho_fallback import Attempt, AttemptRecord, FallbackPolicy
+    from honcho_fallback_langchain._direct import Request
 
 
 class FallbackRunnable(FallbackBase[Input, Output, Output]):
