@@ -53,8 +53,6 @@ def mark_replacement(chunk: Any, message_id: str) -> Any:
 
 def _around(inner: Mapping[str, Any], outer: Mapping[str, Any]) -> dict[str, Any]:
     # A candidate may be a chain of its own: who answered is who answered there.
-    if "model" not in inner:
-        return {**inner, **outer}
     return {
         **inner,
         "is_fallback": outer["is_fallback"] or inner["is_fallback"],
