@@ -193,9 +193,8 @@ class Call(Generic[RequestT]):
         if self._streamed(attempt):
             _check_ends(messages)
         for message in messages:
-            usage = usage_of(message)
-            if usage is not None:
-                self.run.report(usage=usage)
+            if isinstance(message, dict):  # include_raw; of any other answer the core reads it
+                self.run.report(usage=usage_of(message.get("raw")))
         description = describe(self.run, attempt)
         return self.with_messages(answer, [mark(message, description) for message in messages])
 

@@ -14,6 +14,7 @@ if TYPE_CHECKING:
     from honcho_fallback import Attempt, AttemptRecord, FallbackRun, Target
 
 KEY = "fallback"
+_USAGE = frozenset({"token_usage", "usage"})  # where older integrations put it
 
 
 def describe(run: FallbackRun, attempt: Attempt) -> dict[str, Any]:
@@ -72,11 +73,13 @@ def attempt_metadata(run: FallbackRun, attempt: Attempt, primary: Target) -> dic
     }
 
 
-def usage_of(answer: Any) -> Mapping[str, int] | None:
-    """Find what an answer cost, as the provider reported it, or None."""
-    if isinstance(answer, dict):
-        answer = answer.get("raw")
-    return read_answer(answer).usage if isinstance(answer, AIMessage) else None
+def usage_of(message: Any) -> Mapping[str, int] | None:
+    """Find what a message or a chunk cost, as the provider reported it, or None."""
+    if not isinstance(message, AIMessage):
+        return None
+    # Most chunks of a stream say nothing, and reading costs more than looking.
+    says = message.usage_metadata or not _USAGE.isdisjoint(message.response_metadata)
+    return read_answer(message).usage if says else None
 
 
 def _failed_attempts(run: FallbackRun, attempt: Attempt) -> list[dict[str, Any]]:
