@@ -15,6 +15,7 @@ from tests.helpers.agent_loop import (
     BEHIND_MODES,
     DEATHS,
     PRIMARY,
+    SHORT_MODES,
     TOKEN_MODES,
     WAYS,
     WHOLE_MODES,
@@ -78,14 +79,14 @@ class Case:
 def modes_for(point: str) -> list[str]:
     """Return the modes in which a death looks like no other.
 
-    A body breaks in one place only. Where an error event is one more exception in a stream, or
-    nothing is lost, the async modes stand for all.
+    A body breaks in one place only. An error event is one more exception in a stream, and where
+    nothing is lost there is little to see.
     """
     unstreamed = point.startswith(("never", "before"))
     whole_modes = WHOLE_MODES if unstreamed or point.startswith("in the text") else ()
     modes = [*whole_modes, *(() if unstreamed else BEHIND_MODES), *TOKEN_MODES]
     if point.endswith("error event") or not (unstreamed or DEATHS[point].kills):
-        return [mode for mode in modes if mode.startswith("a")]
+        return [mode for mode in modes if mode in SHORT_MODES]
     return modes
 
 
