@@ -11,6 +11,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Literal
 
 from langchain.agents import create_agent
+from langchain.agents.middleware import HumanInTheLoopMiddleware
 from langchain.agents.structured_output import ToolStrategy
 from langchain_core.messages import AIMessage, AIMessageChunk
 from langchain_core.tools import tool
@@ -51,7 +52,6 @@ WHOLE_MODES = (
     "ainvoke",
     "stream values",
     "stream updates",
-    "astream updates",
     "stream custom",
 )
 BEHIND_MODES = ("invoke streaming=True", "ainvoke streaming=True")
@@ -62,6 +62,9 @@ TOKEN_MODES = (
     "astream_events v2",
     "astream_events v3",
 )
+
+# Each kind of call once, where a death looks like another that every mode is read at.
+SHORT_MODES = ("ainvoke", "ainvoke streaming=True", "stream messages", "astream_events v3")
 
 
 @tool
@@ -75,6 +78,12 @@ def weather(city: str) -> str:
 def approve(city: str) -> str:
     """Ask a person."""
     return f"{city}: {interrupt(city)}"
+
+
+@tool("approve")
+def approved(city: str) -> str:
+    """Do what a person has approved before."""
+    return f"{city}: yes"
 
 
 class Report(BaseModel):
@@ -122,8 +131,10 @@ class Death:
 
     @property
     def kills(self) -> bool:
-        """Tell whether the answer is lost: it is not once its finish reason has come."""
-        return self.end in {"status", "dropped"} or self.kept not in {None, _AT_FINISH}
+        """Tell whether the answer is lost: an integration keeps nothing of a broken stream."""
+        if self.end == "closed":
+            return self.kept != _AT_FINISH
+        return self.end in {"status", "dropped"} or self.kept is not None
 
     @property
     def shows(self) -> bool:
@@ -135,7 +146,8 @@ class Death:
         words = words_of(text_by(author, call))
         if self.kept is not None and self.kept > 0:
             return "".join(words[: self.kept - 1])
-        return whole(author, call)[:-_LAST_PIECE]
+        all_of_it = whole(author, call)
+        return all_of_it[:-_LAST_PIECE] if self.kept == _AT_ARGUMENTS else all_of_it
 
     def reply(self, answer: Json, *, streamed: bool) -> Reply:
         """Return the reply: a broken stream, or a body that breaks likewise."""
@@ -168,6 +180,7 @@ DEATHS = {
     "in a tool's arguments: error event": Death("error", _AT_ARGUMENTS),
     "in a tool's arguments: closed": Death("closed", _AT_ARGUMENTS),
     "after the finish reason: cut": Death("cut", _AT_FINISH),
+    "after the finish reason: closed": Death("closed", _AT_FINISH),
     "after the end: cut": Death("cut"),
 }
 
@@ -224,11 +237,13 @@ def script(server: ProviderServer, death: Death, at: int | None) -> None:
 # The agent and who reads it.
 
 
-def agent_at(server: ProviderServer, way: str, *, streaming: bool = False, **options: Any) -> Any:
-    """Make the agent, with the fallback in one of two ways.
+def fallback_at(
+    server: ProviderServer, way: str, *, streaming: bool = False, **options: Any
+) -> tuple[Any, list[Any]]:
+    """Return an agent's model and middlewares, with the fallback in one of two ways.
 
     Args:
-        server: Where its models are.
+        server: Where the models are.
         way: One of ``WAYS``.
         streaming: Whether the models stream although nobody reads tokens.
         **options: Of the fallback.
@@ -237,11 +252,24 @@ def agent_at(server: ProviderServer, way: str, *, streaming: bool = False, **opt
     given: Json = {"streaming": True} if streaming else {}
     primary = gpt(base_url=server[PRIMARY].url, **given)
     backup = claude(base_url=server[BACKUP].url, **given)
-    middleware = [FallbackMiddleware(backup, **options)] if way == "middleware" else []
+    if way == "middleware":
+        return primary, [FallbackMiddleware(backup, **options)]
+    return FallbackChatModel(primary, backup, **options), []
+
+
+def agent_of(model: Any, middleware: list[Any], *, reviewed: bool = False) -> Any:
+    """Make the agent.
+
+    Args:
+        model: Its model.
+        middleware: Its middlewares.
+        reviewed: Whether a middleware asks the person, before any tool runs, and not the tool.
+    """
+    review = [HumanInTheLoopMiddleware({"approve": True})] if reviewed else []
     return create_agent(
-        primary if middleware else FallbackChatModel(primary, backup, **options),
-        [weather, approve],
-        middleware=middleware,
+        model,
+        [weather, approved if reviewed else approve],
+        middleware=[*middleware, *review],
         response_format=ToolStrategy(Report),
         checkpointer=InMemorySaver(),
         name="reporter",
@@ -351,14 +379,21 @@ async def items_of(agent: Any, mode: str, given: Any, config: Any) -> AsyncItera
             yield item
 
 
-async def converse(agent: Any, mode: str, config: Any, page: Page) -> None:
-    """Ask for a report, and say yes when the agent asks back."""
-    turns: list[Any] = [{"messages": [("user", CITY)]}, Command(resume="yes")]
-    for given in turns:
+def inputs(*, reviewed: bool = False) -> list[Any]:
+    """Return what a person gives the agent: a question, then a yes when the agent asks back."""
+    yes = {"decisions": [{"type": "approve"}]} if reviewed else "yes"
+    return [{"messages": [("user", CITY)]}, Command(resume=yes)]
+
+
+async def converse(
+    agent: Any, mode: str, config: Any, page: Page, *, reviewed: bool = False
+) -> None:
+    """Give the agent what a person gives it, and read it in a mode."""
+    for given in inputs(reviewed=reviewed):
         async for item in items_of(agent, mode, given, config):
             page.read(mode, item)
 
 
-def asked_in(provider: Provider, call: int) -> int:
+def requests_in(provider: Provider, call: int) -> int:
     """Count the requests of one call of the loop."""
     return sum(call_of(request) == call for request in provider.requests)
