@@ -34,6 +34,7 @@ SLOW = (
     "live_local",
     "litellm/test_proxy.py",
     "langchain/test_outages.py",
+    "langchain/test_agent_loop.py",
 )
 CASSETTES = Path(__file__).resolve().parent.parent / "cassettes"
 

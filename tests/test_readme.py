@@ -29,6 +29,7 @@ pytest_plugins = ["pytester"]
 ROOT = Path(__file__).resolve().parent.parent
 README = (ROOT / "README.md").read_text(encoding="utf-8")
 HONCHO = (ROOT / "docs" / "honcho.md").read_text(encoding="utf-8")
+LANGCHAIN_PAGE = (ROOT / "docs" / "langchain.md").read_text(encoding="utf-8")
 
 
 def blocks(text: str, wanted: str) -> list[str]:
@@ -136,19 +137,32 @@ def test_the_langchain_examples_run(
     providers: ProviderServer, capsys: pytest.CaptureFixture[str]
 ) -> None:
     """LangChain's section runs from top to bottom; a dead primary sees one request per call."""
-    first, *others = blocks(LANGCHAIN, "python")
+    first, agent = blocks(LANGCHAIN, "python")
     names: dict[str, Any] = {"__name__": "readme"}
     exec(compile(first, "README.md", "exec"), names)  # noqa: S102 # our own README
     assert capsys.readouterr().out == blocks(LANGCHAIN, "text")[0]
+    exec(compile(agent, "README.md", "exec"), names)  # noqa: S102 # our own README
+    assert capsys.readouterr().out == "good morning\n"
+    assert providers.order.count("primary") == 3
+
+
+def test_the_examples_of_the_langchain_page_run(
+    providers: ProviderServer, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """The page runs from top to bottom; a dead primary sees one request per call or turn."""
+    first, *others = blocks(LANGCHAIN_PAGE, "python")
+    names: dict[str, Any] = {"__name__": "langchain"}
+    exec(compile(first, "langchain.md", "exec"), names)  # noqa: S102 # our own page
+    assert capsys.readouterr().out == blocks(LANGCHAIN_PAGE, "text")[0]
     for code in others:
-        exec(compile(code, "README.md", "exec"), names)  # noqa: S102 # our own README
+        exec(compile(code, "langchain.md", "exec"), names)  # noqa: S102 # our own page
     *shown, stopped = capsys.readouterr().out.splitlines()
-    assert shown == ["good morning", "noon", "bad_credentials"]
+    assert shown == ["good morning", "2 good ", "2 morning", "noon", "bad_credentials"]
     assert stopped.startswith("I stopped: read_mail failed 3 times in the same way.")
-    assert names["asked"].tool_calls
-    assert names["told"].content == "noon"
-    # Two calls, a whole chain, and one each for the agent's turn and the block's.
-    assert providers.order.count("primary") == 5
+    assert names["calls"].tool_calls
+    assert names["thanks"].content == "noon"
+    # Two calls, a whole chain, a stream, and one each for the agent's turn and the block's.
+    assert providers.order.count("primary") == 6
 
 
 def test_the_test_file_passes(pytester: pytest.Pytester, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -274,13 +288,14 @@ def test_the_commands_table_is_complete() -> None:
 
 def test_links_lead_somewhere() -> None:
     """A heading that was renamed, or a file that was moved, would leave a dead link."""
-    for page in ("README.md", "CONTRIBUTING.md", "docs/honcho.md"):
+    for page in ("README.md", "CONTRIBUTING.md", "docs/honcho.md", "docs/langchain.md"):
         text, folder = (ROOT / page).read_text(encoding="utf-8"), (ROOT / page).parent
         text = re.sub(r"^```.*?^```$", "", text, flags=re.DOTALL | re.MULTILINE)
         headings = re.findall(r"^##+ (.*)$", text, re.MULTILINE)
         anchors = {re.sub(r"[^\w -]", "", one).lower().replace(" ", "-") for one in headings}
         for link in re.findall(r"\]\((?!https?:)([^)]+)\)", text):
-            found = link[1:] in anchors if link.startswith("#") else (folder / link).exists()
+            path = link.partition("#")[0]
+            found = (folder / path).exists() if path else link[1:] in anchors
             assert found, f"{page}: {link}"
 
 
