@@ -122,11 +122,9 @@ class FallbackChatModel(  # type: ignore[misc] # pyright: ignore[reportIncompati
         Raises:
             FallbackConfigError: A fallback cannot take them.
         """
-
-        def change(model: BaseChatModel) -> Runnable[Any, Any]:
-            return model.bind_tools(tools, **kwargs)
-
-        changed = each(self._clients(), change, "tools", _BOUND_TOOLS)
+        changed = each(
+            self._clients(), lambda model: model.bind_tools(tools, **kwargs), "tools", _BOUND_TOOLS
+        )
         return self._derived(changed, self.options, prepared=True).bind()
 
     def with_structured_output(
@@ -175,15 +173,11 @@ class FallbackChatModel(  # type: ignore[misc] # pyright: ignore[reportIncompati
             changed = each(
                 self._clients(), lambda model: getattr(model, name)(*args, **kwargs), name
             )
-            return self._with_candidates(changed)
+            if all(chat_model_of(candidate) is not None for candidate in changed):
+                return self._derived(changed, self.options, prepared=True)
+            return FallbackRunnable.over(changed, self.options, self.policy)
 
         return on_primary
-
-    def _with_candidates(self, changed: list[Runnable[Any, Any]]) -> Runnable[Any, Any]:
-        """Return the chain over changed candidates: a chat model where they still are."""
-        if all(chat_model_of(candidate) is not None for candidate in changed):
-            return self._derived(changed, self.options, prepared=True)
-        return FallbackRunnable.over(changed, self.options, self.policy)
 
     def _name_misleads(self) -> bool:
         name = identify(self._primary).model
@@ -199,13 +193,7 @@ class FallbackChatModel(  # type: ignore[misc] # pyright: ignore[reportIncompati
     def request_for(
         self, attempt: Attempt, call_input: Any, kwargs: dict[str, Any]
     ) -> tuple[Any, dict[str, Any]]:
-        """Return the input and the keywords for one attempt, as its provider takes them.
-
-        Args:
-            attempt: The attempt that asks a candidate.
-            call_input: The caller's input.
-            kwargs: The caller's keywords.
-        """
+        """Return the input and the keywords for one attempt, as its provider takes them."""
         provider = attempt.target.provider
         messages = call_input
         if provider is not None and not isinstance(messages, str):
@@ -240,22 +228,13 @@ class FallbackChatModel(  # type: ignore[misc] # pyright: ignore[reportIncompati
         return profile
 
     def get_token_ids(self, text: str) -> list[int]:
-        """Return the primary's tokens.
-
-        Args:
-            text: What to count.
-        """
+        """Return the primary's tokens."""
         return self._primary.get_token_ids(text)
 
     def get_num_tokens_from_messages(
         self, messages: list[BaseMessage], tools: Sequence[Any] | None = None
     ) -> int:
-        """Count as the primary counts.
-
-        Args:
-            messages: What to count.
-            tools: As for a chat model.
-        """
+        """Count as the primary counts."""
         return self._primary.get_num_tokens_from_messages(messages, tools)
 
     def _generate(

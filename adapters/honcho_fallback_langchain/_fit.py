@@ -58,25 +58,17 @@ _SHORTENED: Final = ("context_management", "truncation")  # by the provider, bef
 
 
 class Reason(NamedTuple):
-    """Say why a candidate cannot take a request.
+    """Say why a candidate cannot take a request."""
 
-    Args:
-        sentence: For the record, without anything of a message.
-        is_size: Whether the input is too large, and nothing else is missing.
-    """
-
-    sentence: str
-    is_size: bool = False
+    sentence: str  # for the record, without anything of a message
+    is_size: bool = False  # the input is too large, and nothing else is missing
 
 
 class Question:
     """Hold a request as far as candidates are judged by it.
 
-    Args:
-        messages: The whole input.
-        needs: Keys of LangChain's model profiles that it needs anyway, or ``SCHEMA``.
-        configurable: The config's, which may name another model.
-        translated: Whether a candidate gets the messages as its provider takes them.
+    It needs some keys of LangChain's model profiles, or ``SCHEMA``; the configurable may name
+    another model; translated, a candidate gets the messages as its provider takes them.
     """
 
     __slots__ = (
@@ -159,15 +151,8 @@ def require_fit(
 ) -> dict[int, str] | None:
     """Return who cannot take a request and why, by position; None where everybody can.
 
-    Args:
-        policy: Over the candidates.
-        question: The request.
-        kwargs: The keywords of the call, or an agent's settings and tools.
-        models: Whether the candidates are chat models, of which only the primary gets ``model=``.
-
-    Raises:
-        ContextOverflowError: It is too large for everybody.
-        FallbackConfigError: Nobody can take it.
+    ContextOverflowError says that it is too large for everybody, FallbackConfigError that nobody
+    can take it. Of candidates that are chat models, only the primary gets ``model=``.
     """
     reasons = _reasons(policy, question, kwargs, models=models)
     if not reasons:

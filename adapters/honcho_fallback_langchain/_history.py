@@ -312,10 +312,11 @@ def _with_valid_ids(messages: list[BaseMessage], reader: Reader) -> list[BaseMes
             names: dict[str, list[str]] = {}
             for call_id in call_ids:
                 number = counts[call_id] = counts.get(call_id, -1) + 1
-                valid = number == 0 and (own or pattern.fullmatch(call_id) is not None)
-                numbered = f"{call_id} {number}" if number else call_id
-                digest = hashlib.sha256(numbered.encode()).hexdigest()[:length]
-                names.setdefault(call_id, []).append(call_id if valid else digest)
+                new_id = call_id
+                if number or not (own or pattern.fullmatch(call_id)):
+                    numbered = f"{call_id} {number}" if number else call_id
+                    new_id = hashlib.sha256(numbered.encode()).hexdigest()[:length]
+                names.setdefault(call_id, []).append(new_id)
             changes = _calls_renamed(message, names)
             if changes:
                 results |= {call_id: deque(new_ids) for call_id, new_ids in names.items()}

@@ -142,7 +142,7 @@ class Options:
                 value = sorted(value)
             if value is None or isinstance(value, str | int | float | list):
                 values[name] = value
-        for name in ("agent", "fit", "partial", "sdk_retries"):
+        for name in ("agent", *_CHOICES):
             if getattr(self, name) != getattr(_DEFAULTS, name):
                 values[name] = getattr(self, name)
         return values

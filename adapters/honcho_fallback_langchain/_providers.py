@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any, Final, NamedTuple, TypeGuard
 from langchain_core.language_models import BaseChatModel
 
 from honcho_fallback_langchain._candidates import chat_model_of
-from honcho_fallback_langchain._sdk import integration_of
+from honcho_fallback_langchain._sdk import differ, integration_of
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -22,21 +22,12 @@ if TYPE_CHECKING:
 
 
 class Reader(NamedTuple):
-    """Say who reads a history.
-
-    Args:
-        family: The provider's name in the tables.
-        format: The message format that its integration writes: a family too, or
-            ``"openai-responses"``.
-        is_primarys: Whether the caller wrote for this provider: it is the primary's.
-        target: What is asked, or None where only a provider is known.
-        chain: The targets of the call, the primary first.
-    """
+    """Say who reads a history."""
 
     family: str
-    format: str
-    is_primarys: bool = False
-    target: Target | None = None
+    format: str  # that its integration writes: a family too, or RESPONSES
+    is_primarys: bool = False  # so the caller wrote for this provider
+    target: Target | None = None  # unless only a provider is known
     chain: Sequence[Target] = ()
 
     @classmethod
@@ -49,12 +40,7 @@ class Reader(NamedTuple):
         return cls(family, _format_of(to) or family, is_same_provider(to, chain[0]), to, chain)
 
     def may_read(self, writer: str, author: str | None) -> bool:
-        """Tell whether an answer may come back whole.
-
-        Args:
-            writer: The provider that the answer itself names, or rather its message format.
-            author: The name of the target that gave it, or None where no chain did.
-        """
+        """Tell whether an answer may come back whole, by the format and the target it names."""
         family = family_of(writer)
         if family != self.family and family != family_of(self.format):
             return False
@@ -62,7 +48,9 @@ class Reader(NamedTuple):
             return True
         for target in self.chain:
             if target.name == author or author is None:  # then it counts as the primary's
-                return _account_of(target) == _account_of(self.target)
+                return target.endpoint == self.target.endpoint and (
+                    family_of(target.provider or "") == self.family
+                )
         return family == self.family
 
 
@@ -76,10 +64,6 @@ def _format_of(target: Target) -> str | None:
         or getattr(model, "output_version", None) == "responses/v1"
     )
     return RESPONSES if responses else "openai"
-
-
-def _account_of(target: Target) -> tuple[str, str | None]:
-    return family_of(target.provider or ""), target.endpoint
 
 
 def is_same_provider(one: Target, other: Target) -> bool:
@@ -128,8 +112,7 @@ def tools_for(provider: str, tools: list[Any]) -> list[Any]:
     """Return tools without other providers' cache markers: the same list where there are none."""
     markers = markers_unknown_to(family_of(provider))
     cleaned = [_tool_without(tool, markers) for tool in tools]
-    same = all(new is old for new, old in zip(cleaned, tools, strict=True))
-    return tools if same else cleaned
+    return cleaned if differ(cleaned, tools) else tools
 
 
 def markers_unknown_to(family: str) -> frozenset[str]:
@@ -155,7 +138,7 @@ def _inside_without(inside: Any, markers: frozenset[str]) -> Any:
     if not is_list(inside):
         return inside
     cleaned = [_inside_without(block, markers) for block in inside]
-    return cleaned if any(a is not b for a, b in zip(cleaned, inside, strict=True)) else inside
+    return cleaned if differ(cleaned, inside) else inside
 
 
 def is_block(value: Any) -> TypeGuard[dict[str, Any]]:
