@@ -24,7 +24,7 @@ from honcho_fallback_langchain._candidates import (
     identify,
     rebound,
 )
-from honcho_fallback_langchain._fit import is_history
+from honcho_fallback_langchain._fit import OTHER_MODEL, is_history
 from honcho_fallback_langchain._history import for_provider
 from honcho_fallback_langchain._options import ChatModelOptions, Options
 from honcho_fallback_langchain._providers import is_same_provider, settings_for
@@ -52,8 +52,6 @@ _PASSED_ON = frozenset(
     {"cache", "custom_get_token_ids", "disable_streaming", "output_version", "rate_limiter"}
 )
 _BOUND_TOOLS = frozenset({"tool_choice", "tools"})
-# Named per call, a model is one of the primary's provider.
-_PRIMARY_ONLY = frozenset({"model", "model_name"})
 _VERSIONS = {"lc_versions"}
 # By these an agent decides on its own whether a model takes native structured output: some names
 # are enough for it, and a Gemini before the third takes none beside tools.
@@ -201,7 +199,7 @@ class FallbackChatModel(  # type: ignore[misc] # pyright: ignore[reportIncompati
                 messages = self._convert_input(messages).to_messages()
             messages = for_provider(messages, attempt.target, self.policy.targets)
         if kwargs and attempt.position > 0:
-            kwargs = {key: kwargs[key] for key in kwargs.keys() - _PRIMARY_ONLY}
+            kwargs = {key: kwargs[key] for key in kwargs.keys() - OTHER_MODEL}
             if provider is not None and not is_same_provider(
                 attempt.target, self.policy.targets[0]
             ):
@@ -289,13 +287,12 @@ def joined_profile(profiles: Sequence[ModelProfile | None]) -> ModelProfile | No
 
     What one of them does not tell is not promised, and what they disagree on is left out.
     """
-    entries = [cast("dict[str, Any]", profile) for profile in profiles if profile is not None]
-    if not entries or len(entries) < len(profiles):
+    if None in profiles:
         return None
+    entries = cast("Sequence[dict[str, Any]]", profiles)
     shared = set(entries[0]).intersection(*entries[1:])
     joined = {name: _join([profile[name] for profile in entries]) for name in sorted(shared)}
-    fields = {name: value for name, value in joined.items() if value is not None}
-    return cast("ModelProfile", fields)
+    return cast("ModelProfile", {name: one for name, one in joined.items() if one is not None})
 
 
 def _join(values: list[Any]) -> Any:

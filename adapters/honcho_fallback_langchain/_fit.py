@@ -53,7 +53,7 @@ _TEXT: Final = frozenset({"reasoning", "text", "thinking", "tool_result", "tool_
 # What makes a tool a function; a provider's own, such as a search, may be there without calls.
 _FUNCTION: Final = frozenset({"function", "function_declarations", "input_schema", "parameters"})
 _ANSWERS: Final = frozenset({"ai", "AIMessageChunk"})
-_OTHER_MODEL: Final = frozenset({"model", "model_name"})
+OTHER_MODEL: Final = frozenset({"model", "model_name"})  # per call: one of the same provider
 _SHORTENED: Final = ("context_management", "truncation")  # by the provider, before it counts
 
 
@@ -180,8 +180,8 @@ def _reasons(
         reason = _reason(target, policy, question, kwargs)
         if reason is not None:
             reasons[position] = reason
-        if models and position == 0 and not _OTHER_MODEL.isdisjoint(kwargs):
-            kwargs = {name: kwargs[name] for name in kwargs.keys() - _OTHER_MODEL}
+        if models and position == 0 and not OTHER_MODEL.isdisjoint(kwargs):
+            kwargs = {name: kwargs[name] for name in kwargs.keys() - OTHER_MODEL}
     return reasons
 
 
@@ -192,7 +192,7 @@ def _reason(
     inside = chain_inside(taker)
     if inside is not None:
         return _reason_inside(taker, inside, question, kwargs)
-    if not isinstance(taker, BaseChatModel) or not _OTHER_MODEL.isdisjoint(kwargs):
+    if not isinstance(taker, BaseChatModel) or not OTHER_MODEL.isdisjoint(kwargs):
         return None
     given = kwargs.get("tools")
     tools: Sequence[Any] = given if isinstance(given, list | tuple) else ()
@@ -207,10 +207,8 @@ def _reason(
 def _lack(needs: set[str], profile: Mapping[str, Any]) -> str | None:
     if SCHEMA in needs and profile.get("structured_output") is False:
         needs.add("tool_calling")  # it is asked for a call instead
-    for name in _LACKS if needs else ():
-        if name in needs and profile.get(name) is False:
-            return _LACKS[name]
-    return None
+    lacks = (name for name in _LACKS if name in needs and profile.get(name) is False)
+    return _LACKS.get(next(lacks, ""))
 
 
 def _too_large(

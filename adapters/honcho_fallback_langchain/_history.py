@@ -85,15 +85,14 @@ def unsendable(
 
 
 def _changes(message: BaseMessage, reader: Reader, markers: frozenset[str]) -> dict[str, Any]:
-    if isinstance(message, AIMessage):
-        if _is_foreign(message, reader):
-            return _shared_by_all(message)
-    elif is_list(message.content) and not reader.is_primarys:
-        blocks = [_taken(block, message, reader) for block in _blocks(message)]
-        return _changed(message, {"content": _without_markers(blocks, markers)})
+    if isinstance(message, AIMessage) and _is_foreign(message, reader):
+        return _shared_by_all(message)
     if not is_list(message.content):
         return {}
-    return _changed(message, {"content": _without_markers(_blocks(message), markers)})
+    blocks = _blocks(message)
+    if not (isinstance(message, AIMessage) or reader.is_primarys):
+        blocks = [_taken(block, message, reader) for block in blocks]
+    return _changed(message, {"content": _without_markers(blocks, markers)})
 
 
 # What AI wrote.
@@ -189,7 +188,7 @@ def _as_taken(
     if block.keys() <= MARKERS.keys() or _is_taken(block, message, reader):
         return block
     standard = _standard(block) or block
-    if standard is not block and _is_taken(standard, message, reader):
+    if _is_taken(standard, message, reader):
         return standard
     text = _plain_text(standard)
     return None if text is None else {"type": "text", "text": text}

@@ -323,7 +323,6 @@ HEADERS: Final[Mapping[str, frozenset[str]]] = {
     "anthropic-": only("anthropic"),
     "openai-": only("openai"),
     "x-amz": only("bedrock"),
-    "x-amzn": only("bedrock"),
     "x-goog": _NOBODY,  # keys and billing projects
     "x-session-affinity": only("fireworks"),
 }
