@@ -93,15 +93,13 @@ class Question:
         self.blocks: list[BaseMessage] = []
         for message in messages:
             content = message.content
-            if type(content) is str:
-                characters += len(content)
-            else:
-                characters += len(message.text)
+            if type(content) is not str:
+                content = message.text
                 self.blocks.append(message)
+            characters += len(content)
             # Asked by name: whether a message is of a class takes longer than all of the rest.
-            if message.type in _ANSWERS:
-                calls = getattr(message, "tool_calls", None)
-                characters += len(repr(calls)) if calls else 0
+            if message.type in _ANSWERS and (calls := getattr(message, "tool_calls", None)):
+                characters += len(repr(calls))
         self.messages = messages
         self.most_tokens = characters / CHARS_PER_TOKEN + _TOKENS_PER_MESSAGE * len(messages)
         self.needs = {*needs, *(need for message in self.blocks for need in _media_in(message))}
@@ -112,12 +110,7 @@ class Question:
     def tokens(self, tools: Sequence[Any]) -> int:
         """Count approximately; what is not text counts as nothing."""
         if self._tokens is None:
-            texts = [
-                one
-                if isinstance(one.content, str)
-                else one.model_copy(update={"content": str(one.text)})
-                for one in self.messages
-            ]
+            texts = [one.model_copy(update={"content": str(one.text)}) for one in self.messages]
             self._tokens = count_tokens_approximately(texts, chars_per_token=CHARS_PER_TOKEN)
         countable = [tool for tool in tools if isinstance(tool, BaseTool | dict)]
         return self._tokens + count_tokens_approximately(

@@ -174,9 +174,11 @@ def _calls_only_in_blocks(message: AIMessage) -> list[dict[str, Any]]:
 
 
 def _taken(block: Block, message: BaseMessage, reader: Reader) -> Block:
-    taken = block if isinstance(block, str) else _as_taken(block, message, reader)
+    if isinstance(block, str):
+        return block
+    taken = _as_taken(block, message, reader)
     if taken is None:
-        reason = _refusal(cast("dict[str, Any]", block), message)
+        reason = _refusal(block, message)
         raise ModelInvalidRequestError(f"This request cannot be sent to {reader.family}: {reason}")
     return taken
 

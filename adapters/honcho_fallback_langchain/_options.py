@@ -204,8 +204,7 @@ _LARGER_WINDOW = frozenset({FailureKind.CONTEXT_OVERFLOW, FailureKind.PAYLOAD_TO
 
 def _check_exceptions(classes: object) -> None:
     """Refuse what cannot be handled; a cancellation is no Exception."""
-    each = classes if isinstance(classes, tuple) else (classes,)
-    for one in each:
+    for one in classes if isinstance(classes, tuple) else (classes,):
         if not (isinstance(classes, tuple) and isinstance(one, type)):
             problem = f"got a {type(one).__name__}"
         elif not issubclass(one, Exception):
