@@ -7,11 +7,7 @@ from secrets import token_hex
 from typing import TYPE_CHECKING, Any, NamedTuple, cast
 
 from langchain_core.language_models import BaseChatModel
-from langchain_core.runnables import (
-    Runnable,
-    RunnableParallel,
-    RunnableSequence,
-)
+from langchain_core.runnables import Runnable, RunnableParallel, RunnableSequence
 from langchain_core.runnables.base import RunnableBindingBase
 from langchain_core.runnables.configurable import DynamicRunnable
 
@@ -27,26 +23,15 @@ if TYPE_CHECKING:
     from honcho_fallback import Credential
 
 _STREAM_USAGE = "stream_usage"
-_PARAMETERS = {
-    "ls_temperature": "temperature",
-    "ls_max_tokens": "max_tokens",
-    "ls_stop": "stop",
-}
-_CONTEXT_WINDOW = "max_input_tokens"  # as LangChain's model profiles call it
+_PARAMETERS = ("temperature", "max_tokens", "stop")
 
 
 class Identity(NamedTuple):
-    """Say who a candidate is.
+    """Say who a candidate is."""
 
-    Args:
-        model: The model's name, or the runnable's.
-        provider: The provider's name, or None.
-        context_window: The largest input in tokens, or None when unknown.
-    """
-
-    model: str
+    model: str  # or the runnable's name
     provider: str | None
-    context_window: int | None
+    context_window: int | None  # the largest input in tokens, where it is known
 
 
 def chat_model_of(candidate: object) -> BaseChatModel | None:
@@ -76,7 +61,7 @@ def _context_window_of(model: BaseChatModel) -> int | None:
     if inside is not None:  # what one of its candidates takes, it takes
         windows = [target.context_window for target in inside.targets]
         return None if None in windows else max(window for window in windows if window)
-    window = (model.profile or {}).get(_CONTEXT_WINDOW)
+    window = (model.profile or {}).get("max_input_tokens")
     return window if type(window) is int and window > 0 else None
 
 
@@ -124,7 +109,8 @@ def parameters_of(candidate: object, kwargs: Mapping[str, Any]) -> dict[str, Any
     if model is None:
         return {}
     params: Mapping[str, Any] = model._get_ls_params(**kwargs)  # noqa: SLF001 # pyright: ignore[reportPrivateUsage] # as in identify
-    return {name: params[key] for key, name in _PARAMETERS.items() if params.get(key) is not None}
+    given = {name: params.get(f"ls_{name}") for name in _PARAMETERS}
+    return {name: value for name, value in given.items() if value is not None}
 
 
 def may_be_asked_for_usage(candidate: object) -> bool:
@@ -209,11 +195,9 @@ def check_candidates(
     for position, candidate in enumerate(entries):
         what = f"candidates[{position}]"
         if not isinstance(candidate, Runnable):
-            class_name = (
-                candidate.__name__ if isinstance(candidate, type) else type(candidate).__name__
-            )
+            kind = candidate if isinstance(candidate, type) else type(candidate)
             raise FallbackConfigError.about(
-                what, f"got {class_name}, not a Runnable", "pass a chat model or a chain"
+                what, f"got {kind.__name__}, not a Runnable", "pass a chat model or a chain"
             )
         if chat_models and chat_model_of(candidate) is None:
             raise FallbackConfigError.about(
@@ -285,13 +269,12 @@ def configurable(
     changed: list[Runnable[Any, Any]] = []
     unknown = set(fields)
     for candidate in candidates:
-        own_fields = {name: fields[name] for name in fields.keys() & _fields_of(candidate)}
-        unknown -= own_fields.keys()
-        if own_fields:
-            candidate = cast("RunnableSerializable[Any, Any]", candidate)  # it has fields
-            changed.append(candidate.configurable_fields(**own_fields))
-        else:
-            changed.append(candidate)
+        inner: Any = candidate.bound if isinstance(candidate, RunnableBindingBase) else candidate
+        names = fields.keys() & getattr(type(inner), "model_fields", {}).keys()
+        unknown -= names
+        own_fields = {name: fields[name] for name in names}
+        with_fields = cast("RunnableSerializable[Any, Any]", candidate)
+        changed.append(with_fields.configurable_fields(**own_fields) if names else candidate)
     if unknown:
         raise FallbackConfigError.about(
             "configurable_fields",
@@ -299,11 +282,6 @@ def configurable(
             "name fields of the candidates",
         )
     return changed
-
-
-def _fields_of(candidate: Runnable[Any, Any]) -> set[str]:
-    inner = candidate.bound if isinstance(candidate, RunnableBindingBase) else candidate
-    return set(getattr(type(inner), "model_fields", ()))
 
 
 def _on_dynamic(

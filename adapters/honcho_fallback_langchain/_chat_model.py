@@ -24,7 +24,7 @@ from honcho_fallback_langchain._candidates import (
     identify,
     rebound,
 )
-from honcho_fallback_langchain._fit import is_history
+from honcho_fallback_langchain._fit import OTHER_MODEL, is_history
 from honcho_fallback_langchain._history import for_provider
 from honcho_fallback_langchain._options import ChatModelOptions, Options
 from honcho_fallback_langchain._providers import is_same_provider, settings_for
@@ -52,8 +52,6 @@ _PASSED_ON = frozenset(
     {"cache", "custom_get_token_ids", "disable_streaming", "output_version", "rate_limiter"}
 )
 _BOUND_TOOLS = frozenset({"tool_choice", "tools"})
-# Named per call, a model is one of the primary's provider.
-_PRIMARY_ONLY = frozenset({"model", "model_name"})
 _VERSIONS = {"lc_versions"}
 # By these an agent decides on its own whether a model takes native structured output: some names
 # are enough for it, and a Gemini before the third takes none beside tools.
@@ -122,11 +120,9 @@ class FallbackChatModel(  # type: ignore[misc] # pyright: ignore[reportIncompati
         Raises:
             FallbackConfigError: A fallback cannot take them.
         """
-
-        def change(model: BaseChatModel) -> Runnable[Any, Any]:
-            return model.bind_tools(tools, **kwargs)
-
-        changed = each(self._clients(), change, "tools", _BOUND_TOOLS)
+        changed = each(
+            self._clients(), lambda model: model.bind_tools(tools, **kwargs), "tools", _BOUND_TOOLS
+        )
         return self._derived(changed, self.options, prepared=True).bind()
 
     def with_structured_output(
@@ -175,15 +171,11 @@ class FallbackChatModel(  # type: ignore[misc] # pyright: ignore[reportIncompati
             changed = each(
                 self._clients(), lambda model: getattr(model, name)(*args, **kwargs), name
             )
-            return self._with_candidates(changed)
+            if all(chat_model_of(candidate) is not None for candidate in changed):
+                return self._derived(changed, self.options, prepared=True)
+            return FallbackRunnable.over(changed, self.options, self.policy)
 
         return on_primary
-
-    def _with_candidates(self, changed: list[Runnable[Any, Any]]) -> Runnable[Any, Any]:
-        """Return the chain over changed candidates: a chat model where they still are."""
-        if all(chat_model_of(candidate) is not None for candidate in changed):
-            return self._derived(changed, self.options, prepared=True)
-        return FallbackRunnable.over(changed, self.options, self.policy)
 
     def _name_misleads(self) -> bool:
         name = identify(self._primary).model
@@ -199,13 +191,7 @@ class FallbackChatModel(  # type: ignore[misc] # pyright: ignore[reportIncompati
     def request_for(
         self, attempt: Attempt, call_input: Any, kwargs: dict[str, Any]
     ) -> tuple[Any, dict[str, Any]]:
-        """Return the input and the keywords for one attempt, as its provider takes them.
-
-        Args:
-            attempt: The attempt that asks a candidate.
-            call_input: The caller's input.
-            kwargs: The caller's keywords.
-        """
+        """Return the input and the keywords for one attempt, as its provider takes them."""
         provider = attempt.target.provider
         messages = call_input
         if provider is not None and not isinstance(messages, str):
@@ -213,7 +199,7 @@ class FallbackChatModel(  # type: ignore[misc] # pyright: ignore[reportIncompati
                 messages = self._convert_input(messages).to_messages()
             messages = for_provider(messages, attempt.target, self.policy.targets)
         if kwargs and attempt.position > 0:
-            kwargs = {key: kwargs[key] for key in kwargs.keys() - _PRIMARY_ONLY}
+            kwargs = {key: kwargs[key] for key in kwargs.keys() - OTHER_MODEL}
             if provider is not None and not is_same_provider(
                 attempt.target, self.policy.targets[0]
             ):
@@ -240,22 +226,13 @@ class FallbackChatModel(  # type: ignore[misc] # pyright: ignore[reportIncompati
         return profile
 
     def get_token_ids(self, text: str) -> list[int]:
-        """Return the primary's tokens.
-
-        Args:
-            text: What to count.
-        """
+        """Return the primary's tokens."""
         return self._primary.get_token_ids(text)
 
     def get_num_tokens_from_messages(
         self, messages: list[BaseMessage], tools: Sequence[Any] | None = None
     ) -> int:
-        """Count as the primary counts.
-
-        Args:
-            messages: What to count.
-            tools: As for a chat model.
-        """
+        """Count as the primary counts."""
         return self._primary.get_num_tokens_from_messages(messages, tools)
 
     def _generate(
@@ -310,13 +287,12 @@ def joined_profile(profiles: Sequence[ModelProfile | None]) -> ModelProfile | No
 
     What one of them does not tell is not promised, and what they disagree on is left out.
     """
-    entries = [cast("dict[str, Any]", profile) for profile in profiles if profile is not None]
-    if not entries or len(entries) < len(profiles):
+    if None in profiles:
         return None
+    entries = cast("Sequence[dict[str, Any]]", profiles)
     shared = set(entries[0]).intersection(*entries[1:])
     joined = {name: _join([profile[name] for profile in entries]) for name in sorted(shared)}
-    fields = {name: value for name, value in joined.items() if value is not None}
-    return cast("ModelProfile", fields)
+    return cast("ModelProfile", {name: one for name, one in joined.items() if one is not None})
 
 
 def _join(values: list[Any]) -> Any:

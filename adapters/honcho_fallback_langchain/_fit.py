@@ -53,30 +53,22 @@ _TEXT: Final = frozenset({"reasoning", "text", "thinking", "tool_result", "tool_
 # What makes a tool a function; a provider's own, such as a search, may be there without calls.
 _FUNCTION: Final = frozenset({"function", "function_declarations", "input_schema", "parameters"})
 _ANSWERS: Final = frozenset({"ai", "AIMessageChunk"})
-_OTHER_MODEL: Final = frozenset({"model", "model_name"})
+OTHER_MODEL: Final = frozenset({"model", "model_name"})  # per call: one of the same provider
 _SHORTENED: Final = ("context_management", "truncation")  # by the provider, before it counts
 
 
 class Reason(NamedTuple):
-    """Say why a candidate cannot take a request.
+    """Say why a candidate cannot take a request."""
 
-    Args:
-        sentence: For the record, without anything of a message.
-        is_size: Whether the input is too large, and nothing else is missing.
-    """
-
-    sentence: str
-    is_size: bool = False
+    sentence: str  # for the record, without anything of a message
+    is_size: bool = False  # the input is too large, and nothing else is missing
 
 
 class Question:
     """Hold a request as far as candidates are judged by it.
 
-    Args:
-        messages: The whole input.
-        needs: Keys of LangChain's model profiles that it needs anyway, or ``SCHEMA``.
-        configurable: The config's, which may name another model.
-        translated: Whether a candidate gets the messages as its provider takes them.
+    It needs some keys of LangChain's model profiles, or ``SCHEMA``; the configurable may name
+    another model; translated, a candidate gets the messages as its provider takes them.
     """
 
     __slots__ = (
@@ -101,15 +93,13 @@ class Question:
         self.blocks: list[BaseMessage] = []
         for message in messages:
             content = message.content
-            if type(content) is str:
-                characters += len(content)
-            else:
-                characters += len(message.text)
+            if type(content) is not str:
+                content = message.text
                 self.blocks.append(message)
+            characters += len(content)
             # Asked by name: whether a message is of a class takes longer than all of the rest.
-            if message.type in _ANSWERS:
-                calls = getattr(message, "tool_calls", None)
-                characters += len(repr(calls)) if calls else 0
+            if message.type in _ANSWERS and (calls := getattr(message, "tool_calls", None)):
+                characters += len(repr(calls))
         self.messages = messages
         self.most_tokens = characters / CHARS_PER_TOKEN + _TOKENS_PER_MESSAGE * len(messages)
         self.needs = {*needs, *(need for message in self.blocks for need in _media_in(message))}
@@ -120,12 +110,7 @@ class Question:
     def tokens(self, tools: Sequence[Any]) -> int:
         """Count approximately; what is not text counts as nothing."""
         if self._tokens is None:
-            texts = [
-                one
-                if isinstance(one.content, str)
-                else one.model_copy(update={"content": str(one.text)})
-                for one in self.messages
-            ]
+            texts = [one.model_copy(update={"content": str(one.text)}) for one in self.messages]
             self._tokens = count_tokens_approximately(texts, chars_per_token=CHARS_PER_TOKEN)
         countable = [tool for tool in tools if isinstance(tool, BaseTool | dict)]
         return self._tokens + count_tokens_approximately(
@@ -159,15 +144,8 @@ def require_fit(
 ) -> dict[int, str] | None:
     """Return who cannot take a request and why, by position; None where everybody can.
 
-    Args:
-        policy: Over the candidates.
-        question: The request.
-        kwargs: The keywords of the call, or an agent's settings and tools.
-        models: Whether the candidates are chat models, of which only the primary gets ``model=``.
-
-    Raises:
-        ContextOverflowError: It is too large for everybody.
-        FallbackConfigError: Nobody can take it.
+    ContextOverflowError says that it is too large for everybody, FallbackConfigError that nobody
+    can take it. Of candidates that are chat models, only the primary gets ``model=``.
     """
     reasons = _reasons(policy, question, kwargs, models=models)
     if not reasons:
@@ -195,8 +173,8 @@ def _reasons(
         reason = _reason(target, policy, question, kwargs)
         if reason is not None:
             reasons[position] = reason
-        if models and position == 0 and not _OTHER_MODEL.isdisjoint(kwargs):
-            kwargs = {name: kwargs[name] for name in kwargs.keys() - _OTHER_MODEL}
+        if models and position == 0 and not OTHER_MODEL.isdisjoint(kwargs):
+            kwargs = {name: kwargs[name] for name in kwargs.keys() - OTHER_MODEL}
     return reasons
 
 
@@ -207,7 +185,7 @@ def _reason(
     inside = chain_inside(taker)
     if inside is not None:
         return _reason_inside(taker, inside, question, kwargs)
-    if not isinstance(taker, BaseChatModel) or not _OTHER_MODEL.isdisjoint(kwargs):
+    if not isinstance(taker, BaseChatModel) or not OTHER_MODEL.isdisjoint(kwargs):
         return None
     given = kwargs.get("tools")
     tools: Sequence[Any] = given if isinstance(given, list | tuple) else ()
@@ -222,10 +200,8 @@ def _reason(
 def _lack(needs: set[str], profile: Mapping[str, Any]) -> str | None:
     if SCHEMA in needs and profile.get("structured_output") is False:
         needs.add("tool_calling")  # it is asked for a call instead
-    for name in _LACKS if needs else ():
-        if name in needs and profile.get(name) is False:
-            return _LACKS[name]
-    return None
+    lacks = (name for name in _LACKS if name in needs and profile.get(name) is False)
+    return _LACKS.get(next(lacks, ""))
 
 
 def _too_large(

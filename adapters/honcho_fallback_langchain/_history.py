@@ -56,15 +56,8 @@ def for_provider(
     neither; consecutive messages of a user are what every provider accepts. Cache markers go
     where they are known, and tool-call ids are made valid and distinct in calls and results alike.
     What the caller sends is left as it is for the primary's provider, and translated for others.
-
-    Args:
-        messages: The history, never changed.
-        to: The target that is asked, or a provider by its name.
-        chain: The targets of the call, the primary first.
-
-    Raises:
-        ModelInvalidRequestError: Something cannot be translated (`unsendable`). To the chain this
-            is what a 400 of that provider would be: the next one is asked.
+    A ModelInvalidRequestError, where that cannot be done, is to the chain what a 400 of that
+    provider would be: the next one is asked.
     """
     reader = Reader.of(to, chain)
     known = reader.family in KNOWN or not reader.is_primarys
@@ -82,35 +75,24 @@ def for_provider(
 def unsendable(
     messages: Iterable[BaseMessage], to: Target | str, chain: Sequence[Target] = ()
 ) -> str | None:
-    """Say why a provider cannot be sent these messages, without anything of their content.
-
-    For the primary's provider, for which the caller wrote, nothing is.
-
-    Args:
-        messages: The history.
-        to: The target that would be asked, or a provider by its name.
-        chain: The targets of the call, the primary first.
-    """
+    """Say why a provider cannot be sent these messages, without anything of their content."""
     reader = Reader.of(to, chain)
     for message in () if reader.is_primarys else messages:
-        if isinstance(message, AIMessage) or not is_list(message.content):
-            continue
-        for block in _dicts(_blocks(message)):
+        for block in () if isinstance(message, AIMessage) else _dicts(_blocks(message)):
             if _as_taken(block, message, reader) is None:
                 return _refusal(block, message)
     return None
 
 
 def _changes(message: BaseMessage, reader: Reader, markers: frozenset[str]) -> dict[str, Any]:
-    if isinstance(message, AIMessage):
-        if _is_foreign(message, reader):
-            return _shared_by_all(message)
-    elif is_list(message.content) and not reader.is_primarys:
-        blocks = [_taken(block, message, reader) for block in _blocks(message)]
-        return _changed(message, {"content": _without_markers(blocks, markers)})
+    if isinstance(message, AIMessage) and _is_foreign(message, reader):
+        return _shared_by_all(message)
     if not is_list(message.content):
         return {}
-    return _changed(message, {"content": _without_markers(_blocks(message), markers)})
+    blocks = _blocks(message)
+    if not (isinstance(message, AIMessage) or reader.is_primarys):
+        blocks = [_taken(block, message, reader) for block in blocks]
+    return _changed(message, {"content": _without_markers(blocks, markers)})
 
 
 # What AI wrote.
@@ -127,8 +109,6 @@ def _is_foreign(message: AIMessage, reader: Reader) -> bool:
     writer = message.response_metadata.get("model_provider")
     if isinstance(writer, str):
         return not reader.may_read(writer, _author_of(message))
-    if not is_list(message.content):
-        return False
     families = {reader.family, family_of(reader.format)}
     if reader.is_primarys and KNOWN.isdisjoint(families):
         return False
@@ -194,9 +174,11 @@ def _calls_only_in_blocks(message: AIMessage) -> list[dict[str, Any]]:
 
 
 def _taken(block: Block, message: BaseMessage, reader: Reader) -> Block:
-    taken = block if isinstance(block, str) else _as_taken(block, message, reader)
+    if isinstance(block, str):
+        return block
+    taken = _as_taken(block, message, reader)
     if taken is None:
-        reason = _refusal(cast("dict[str, Any]", block), message)
+        reason = _refusal(block, message)
         raise ModelInvalidRequestError(f"This request cannot be sent to {reader.family}: {reason}")
     return taken
 
@@ -208,7 +190,7 @@ def _as_taken(
     if block.keys() <= MARKERS.keys() or _is_taken(block, message, reader):
         return block
     standard = _standard(block) or block
-    if standard is not block and _is_taken(standard, message, reader):
+    if _is_taken(standard, message, reader):
         return standard
     text = _plain_text(standard)
     return None if text is None else {"type": "text", "text": text}
@@ -310,7 +292,7 @@ def _without_markers(content: list[Block], markers: frozenset[str]) -> list[Bloc
 
 
 def _with_valid_ids(messages: list[BaseMessage], reader: Reader) -> list[BaseMessage]:
-    """Return messages with ids that the reader takes, the same list where they have them.
+    """Return messages with ids that the reader takes.
 
     The first call keeps a valid id, and the results follow their calls in order.
     """
@@ -331,25 +313,20 @@ def _with_valid_ids(messages: list[BaseMessage], reader: Reader) -> list[BaseMes
             names: dict[str, list[str]] = {}
             for call_id in call_ids:
                 number = counts[call_id] = counts.get(call_id, -1) + 1
-                valid = number == 0 and (own or pattern.fullmatch(call_id) is not None)
-                new_id = call_id if valid else _new_id(call_id, number, length)
+                new_id = call_id
+                if number or not (own or pattern.fullmatch(call_id)):
+                    numbered = f"{call_id} {number}" if number else call_id
+                    new_id = hashlib.sha256(numbered.encode()).hexdigest()[:length]
                 names.setdefault(call_id, []).append(new_id)
             changes = _calls_renamed(message, names)
             if changes:
                 results |= {call_id: deque(new_ids) for call_id, new_ids in names.items()}
         renamed.append(message.model_copy(update=changes) if changes else message)
-    return renamed if differ(renamed, messages) else messages
-
-
-def _new_id(call_id: str, number: int, length: int) -> str:
-    name = f"{call_id} {number}" if number else call_id
-    return hashlib.sha256(name.encode()).hexdigest()[:length]
+    return renamed
 
 
 def _call_ids(message: AIMessage) -> list[str]:
     listed = [call["id"] for call in (*message.tool_calls, *message.invalid_tool_calls)]
-    if not is_list(message.content):
-        return [one for one in listed if one]
     in_blocks = [
         block.get(_CALL_BLOCKS[block["type"]])
         for block in _dicts(_blocks(message))
@@ -384,20 +361,17 @@ def _ids_renamed(
 ) -> Any:
     if not is_list(message.content):
         return message.content
-    blocks: list[Any] = []
-    for block in _blocks(message):
-        field = None if isinstance(block, str) else fields.get(str(block.get("type")))
-        blocks.append(
-            block
-            if field is None or isinstance(block, str) or field not in block
-            else {**block, field: _next(names, block[field])}
-        )
+    blocks = [dict(block) if isinstance(block, dict) else block for block in _blocks(message)]
+    for block in _dicts(blocks):
+        field = fields.get(str(block.get("type")))
+        if field in block:
+            block[field] = _next(names, block[field])
     return blocks
 
 
 def _next(names: dict[str, deque[str]], call_id: Any) -> Any:
     new_ids = names.get(call_id)
-    if not new_ids:
+    if new_ids is None:
         return call_id
     return new_ids.popleft() if len(new_ids) > 1 else new_ids[0]
 

@@ -142,7 +142,7 @@ class Options:
                 value = sorted(value)
             if value is None or isinstance(value, str | int | float | list):
                 values[name] = value
-        for name in ("agent", "fit", "partial", "sdk_retries"):
+        for name in ("agent", *_CHOICES):
             if getattr(self, name) != getattr(_DEFAULTS, name):
                 values[name] = getattr(self, name)
         return values
@@ -204,8 +204,7 @@ _LARGER_WINDOW = frozenset({FailureKind.CONTEXT_OVERFLOW, FailureKind.PAYLOAD_TO
 
 def _check_exceptions(classes: object) -> None:
     """Refuse what cannot be handled; a cancellation is no Exception."""
-    each = classes if isinstance(classes, tuple) else (classes,)
-    for one in each:
+    for one in classes if isinstance(classes, tuple) else (classes,):
         if not (isinstance(classes, tuple) and isinstance(one, type)):
             problem = f"got a {type(one).__name__}"
         elif not issubclass(one, Exception):

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any, Final, NamedTuple, TypeGuard
 from langchain_core.language_models import BaseChatModel
 
 from honcho_fallback_langchain._candidates import chat_model_of
-from honcho_fallback_langchain._sdk import integration_of
+from honcho_fallback_langchain._sdk import differ, integration_of
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -22,21 +22,12 @@ if TYPE_CHECKING:
 
 
 class Reader(NamedTuple):
-    """Say who reads a history.
-
-    Args:
-        family: The provider's name in the tables.
-        format: The message format that its integration writes: a family too, or
-            ``"openai-responses"``.
-        is_primarys: Whether the caller wrote for this provider: it is the primary's.
-        target: What is asked, or None where only a provider is known.
-        chain: The targets of the call, the primary first.
-    """
+    """Say who reads a history."""
 
     family: str
-    format: str
-    is_primarys: bool = False
-    target: Target | None = None
+    format: str  # that its integration writes: a family too, or RESPONSES
+    is_primarys: bool = False  # so the caller wrote for this provider
+    target: Target | None = None  # unless only a provider is known
     chain: Sequence[Target] = ()
 
     @classmethod
@@ -49,12 +40,7 @@ class Reader(NamedTuple):
         return cls(family, _format_of(to) or family, is_same_provider(to, chain[0]), to, chain)
 
     def may_read(self, writer: str, author: str | None) -> bool:
-        """Tell whether an answer may come back whole.
-
-        Args:
-            writer: The provider that the answer itself names, or rather its message format.
-            author: The name of the target that gave it, or None where no chain did.
-        """
+        """Tell whether an answer may come back whole, by the format and the target it names."""
         family = family_of(writer)
         if family != self.family and family != family_of(self.format):
             return False
@@ -62,7 +48,9 @@ class Reader(NamedTuple):
             return True
         for target in self.chain:
             if target.name == author or author is None:  # then it counts as the primary's
-                return _account_of(target) == _account_of(self.target)
+                return target.endpoint == self.target.endpoint and (
+                    family_of(target.provider or "") == self.family
+                )
         return family == self.family
 
 
@@ -76,10 +64,6 @@ def _format_of(target: Target) -> str | None:
         or getattr(model, "output_version", None) == "responses/v1"
     )
     return RESPONSES if responses else "openai"
-
-
-def _account_of(target: Target) -> tuple[str, str | None]:
-    return family_of(target.provider or ""), target.endpoint
 
 
 def is_same_provider(one: Target, other: Target) -> bool:
@@ -128,8 +112,7 @@ def tools_for(provider: str, tools: list[Any]) -> list[Any]:
     """Return tools without other providers' cache markers: the same list where there are none."""
     markers = markers_unknown_to(family_of(provider))
     cleaned = [_tool_without(tool, markers) for tool in tools]
-    same = all(new is old for new, old in zip(cleaned, tools, strict=True))
-    return tools if same else cleaned
+    return cleaned if differ(cleaned, tools) else tools
 
 
 def markers_unknown_to(family: str) -> frozenset[str]:
@@ -155,7 +138,7 @@ def _inside_without(inside: Any, markers: frozenset[str]) -> Any:
     if not is_list(inside):
         return inside
     cleaned = [_inside_without(block, markers) for block in inside]
-    return cleaned if any(a is not b for a, b in zip(cleaned, inside, strict=True)) else inside
+    return cleaned if differ(cleaned, inside) else inside
 
 
 def is_block(value: Any) -> TypeGuard[dict[str, Any]]:
@@ -290,47 +273,32 @@ SETTINGS: Final[Mapping[str, frozenset[str]]] = {
     **dict.fromkeys(("api_base", "api_key", "base_url", "organization", "project"), _NOBODY),
     **dict.fromkeys(("extra_body", "extra_query", "user_profile_id"), _NOBODY),
     # what a provider keeps: caches, files, earlier answers
-    "cache_control": only("anthropic"),
+    **dict.fromkeys(("cache_control", "container"), only("anthropic")),
     "cached_content": only("google"),
-    "container": only("anthropic"),
-    "conversation": only("openai"),
-    "previous_response_id": only("openai"),
+    **dict.fromkeys(("conversation", "previous_response_id", "store"), only("openai")),
     "prompt_cache_key": only("fireworks", "openai"),
     "prompt_cache_retention": only("openai"),
-    "store": only("openai"),
     # how it thinks
-    "effort": only("anthropic"),
-    "include_thoughts": only("google"),
-    "output_config": only("anthropic"),
+    **dict.fromkeys(("effort", "output_config"), only("anthropic")),
+    **dict.fromkeys(("include_thoughts", "thinking_budget", "thinking_level"), only("google")),
     "reasoning": only("openai", "openrouter"),
     "reasoning_effort": only("anthropic", "google", "groq", "litellm", "openai", "xai"),
     "reasoning_format": only("groq"),
     "thinking": only("anthropic", "litellm"),
-    "thinking_budget": only("google"),
-    "thinking_level": only("google"),
     # how it serves
-    "background": only("openai"),
-    "betas": only("anthropic"),
+    **dict.fromkeys(("background", "safety_identifier", "truncation"), only("openai")),
+    **dict.fromkeys(("betas", "inference_geo", "mcp_servers"), only("anthropic")),
     "context_management": only("anthropic", "openai"),
-    "inference_geo": only("anthropic"),
-    "mcp_servers": only("anthropic"),
-    "safety_identifier": only("openai"),
     "service_tier": only("anthropic", "groq", "openai"),
-    "truncation": only("openai"),
     # how it answers
-    "audio": only("openai"),
-    "generation_config": only("google"),
-    "include": only("openai"),
+    **dict.fromkeys(("audio", "include", "prediction", "verbosity"), only("openai")),
+    **dict.fromkeys(("generation_config", "response_mime_type"), only("google")),
+    **dict.fromkeys(("response_modalities", "safety_settings"), only("google")),
     "logit_bias": only("fireworks", "litellm", "openai"),
     "modalities": only("openai", "openrouter"),
-    "prediction": only("openai"),
-    "response_mime_type": only("google"),
-    "response_modalities": only("google"),
     "safe_prompt": only("mistralai"),
-    "safety_settings": only("google"),
     "search_parameters": only("xai"),
     "top_k": only("anthropic", "bedrock", "cohere", "fireworks", "google", "litellm", "ollama"),
-    "verbosity": only("openai"),
     "web_search_options": only("openai", "perplexity"),
 }
 
@@ -340,7 +308,6 @@ HEADERS: Final[Mapping[str, frozenset[str]]] = {
     "anthropic-": only("anthropic"),
     "openai-": only("openai"),
     "x-amz": only("bedrock"),
-    "x-amzn": only("bedrock"),
     "x-goog": _NOBODY,  # keys and billing projects
     "x-session-affinity": only("fireworks"),
 }

@@ -59,17 +59,8 @@ class FallbackRunnable(FallbackBase[Input, Output, Output]):
     def over(
         cls, candidates: list[Runnable[Any, Any]], options: Options, before: FallbackPolicy
     ) -> Self:
-        """Make one of candidates that are ready to be asked.
-
-        Args:
-            candidates: The primary first, their SDKs' retries settled.
-            options: The chat model's they were made from.
-            before: The chat model's policy.
-        """
-        fields: Any = {
-            "candidates": candidates,
-            "options": replace(options, sdk_retries="keep"),
-        }
+        """Make one of candidates that a chat model has prepared, with its options and policy."""
+        fields: Any = {"candidates": candidates, "options": replace(options, sdk_retries="keep")}
         runnable = cls(**fields)
         vars(runnable)["policy"] = policy_over(candidates, runnable.options, before)
         return runnable
@@ -99,19 +90,11 @@ class FallbackRunnable(FallbackBase[Input, Output, Output]):
         return self.candidates[0].OutputType
 
     def get_input_schema(self, config: RunnableConfig | None = None) -> Any:
-        """Return the primary's.
-
-        Args:
-            config: LangChain's.
-        """
+        """Return the primary's."""
         return self.candidates[0].get_input_schema(config)
 
     def get_output_schema(self, config: RunnableConfig | None = None) -> Any:
-        """Return the primary's.
-
-        Args:
-            config: LangChain's.
-        """
+        """Return the primary's."""
         return self.candidates[0].get_output_schema(config)
 
 

@@ -11,7 +11,9 @@ come out.
 from __future__ import annotations
 
 from contextlib import aclosing, closing, nullcontext
+from importlib import import_module
 from itertools import islice
+from operator import attrgetter
 from typing import TYPE_CHECKING, Any, Final
 
 from langchain_core.language_models import BaseChatModel
@@ -147,8 +149,8 @@ class FaultyChatModel(BaseChatModel):
     def _error(self, fault: Fault) -> BaseException:
         if isinstance(fault.error, BaseException):
             return fault.error
-        ask = by_class(self.model, _ASK)
-        if ask is not None:
+        sdk = by_class(self.model, _SDKS)
+        if sdk is not None:
             # Over a transport that fails so, the SDK makes its own error: class, headers, body.
             transport = FaultTransport().every(
                 1,
@@ -158,7 +160,7 @@ class FaultyChatModel(BaseChatModel):
                 error=fault.error,
             )
             try:
-                ask(transport)
+                _ask(transport, *sdk)
             except Exception as error:  # noqa: BLE001 # of whatever class
                 return error.with_traceback(None)
         if fault.status is not None:
@@ -174,32 +176,15 @@ def _has_stream(kind: type[BaseChatModel]) -> bool:
     )
 
 
-def _ask_openai(transport: FaultTransport) -> None:
-    import openai  # noqa: PLC0415 # only where a model stands on it
-
-    with openai.DefaultHttpxClient(transport=transport) as http_client:
-        client = openai.OpenAI(api_key="none", max_retries=0, http_client=http_client)
-        client.chat.completions.create(model="none", messages=[])
-
-
-def _ask_anthropic(transport: FaultTransport) -> None:
-    import anthropic  # noqa: PLC0415 # only where a model stands on it
-
-    with anthropic.DefaultHttpxClient(transport=transport) as http_client:
-        client = anthropic.Anthropic(api_key="none", max_retries=0, http_client=http_client)
-        client.messages.create(model="none", messages=[], max_tokens=1)
+def _ask(transport: FaultTransport, module: str, client_class: str, api: str) -> None:
+    sdk: Any = import_module(module)  # only where a model stands on it
+    with sdk.DefaultHttpxClient(transport=transport) as http_client:
+        client = getattr(sdk, client_class)(api_key="none", max_retries=0, http_client=http_client)
+        attrgetter(api)(client).create(model="none", messages=[], max_tokens=1)
 
 
-def _ask_groq(transport: FaultTransport) -> None:
-    import groq  # noqa: PLC0415 # only where a model stands on it
-
-    with groq.DefaultHttpxClient(transport=transport) as http_client:
-        client = groq.Groq(api_key="none", max_retries=0, http_client=http_client)
-        client.chat.completions.create(model="none", messages=[])
-
-
-_ASK: Final = {
-    ("langchain_anthropic", "ChatAnthropic"): _ask_anthropic,
-    ("langchain_groq", "ChatGroq"): _ask_groq,
-    ("langchain_openai", "BaseChatOpenAI"): _ask_openai,
+_SDKS: Final = {
+    ("langchain_anthropic", "ChatAnthropic"): ("anthropic", "Anthropic", "messages"),
+    ("langchain_groq", "ChatGroq"): ("groq", "Groq", "chat.completions"),
+    ("langchain_openai", "BaseChatOpenAI"): ("openai", "OpenAI", "chat.completions"),
 }

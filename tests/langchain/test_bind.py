@@ -236,6 +236,13 @@ def test_fields_can_be_configured_per_call_in_every_candidate(order: str) -> Non
     assert "heat" in {spec.id for spec in made.config_specs}
 
 
+def test_structured_output_over_a_configurable_candidate_stays_configurable() -> None:
+    """What parses the answer stands behind the model that a config names per call."""
+    model = FallbackChatModel(gpt().configurable_fields(**HEAT), claude())
+    structured = model.with_structured_output(Joke)
+    assert "heat" in {spec.id for spec in structured.config_specs}
+
+
 def test_a_field_that_one_candidate_has_is_configured_there() -> None:
     """The others stay as they are; one that nobody has is refused."""
     model = FallbackChatModel(gpt(), claude())

@@ -455,6 +455,7 @@ def test_headers_are_told_apart() -> None:
         "anthropic-beta": "b",
     }
     assert settings_for("openai", asked)["extra_headers"] == {"X-Trace": "1"}
+    assert settings_for("openai", {"extra_headers": None}) == {}
     assert len(headers) == 3
 
 

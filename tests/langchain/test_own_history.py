@@ -10,6 +10,7 @@ from langchain_core.messages import AIMessage, BaseMessage, HumanMessage, System
 from langchain_core.messages.tool import tool_call
 from langchain_openai import ChatOpenAI
 
+from honcho_fallback import Target
 from honcho_fallback_langchain import FallbackChatModel
 from honcho_fallback_langchain._history import for_provider, unsendable
 from honcho_fallback_langchain._providers import is_same_provider
@@ -168,3 +169,18 @@ def test_two_models_of_one_class_may_be_of_two_providers() -> None:
     assert is_same_provider(named[1], named[0])
     history: list[BaseMessage] = [HumanMessage([MARKED, {"type": "of_the_future"}])]
     assert for_provider(history, named[1], named) == history
+
+
+def test_a_primary_that_no_table_knows_keeps_its_own_blocks() -> None:
+    """What an unknown primary sends unmarked is its own, whoever else writes such blocks."""
+    primary = Target("m", "house")
+    history: list[BaseMessage] = [AIMessage([{"type": "thinking", "thinking": "t"}, "Hi."])]
+    assert for_provider(history, primary, [primary]) is history
+    (sent,) = for_provider(history, Target("n", "shed"), [primary])
+    assert sent.content == "Hi."
+
+
+def test_a_refusal_shows_no_type_that_is_no_name() -> None:
+    """The type of a block is shown where it is a name, and nothing that a user may have said."""
+    refused = unsendable([HumanMessage([{"type": "my:secret"}])], "openai")
+    assert refused == "a block is not known to be taken"
