@@ -94,15 +94,12 @@ RequestT = TypeVar("RequestT")
 class Call(Generic[RequestT]):
     """The steps that are the same whichever way a candidate is asked."""
 
-    __slots__ = ("gate", "observers", "partial", "policy", "run")
-
-    partial: Partial
     run: FallbackRun
 
     def __init__(self, policy: FallbackPolicy, options: Options) -> None:
         self.policy = policy
         self.observers = options.observers
-        self.partial = options.partial
+        self.partial: Partial = options.partial
         self.gate: Gate | None = None  # of the attempt at hand
 
     def start(
@@ -127,16 +124,16 @@ class Call(Generic[RequestT]):
         raise NotImplementedError
 
     async def asend(self, request: RequestT) -> Any:
-        """Return what the candidate answers."""
+        """Return what the candidate answers, in this task."""
         raise NotImplementedError
 
     def messages_of(self, answer: Any) -> list[Any]:
-        """Return the messages of an answer."""
-        raise NotImplementedError
+        """Return the messages of an answer: itself, or what a chain makes of one."""
+        return [answer]
 
-    def with_messages(self, answer: Any, messages: list[Any]) -> Any:
+    def with_messages(self, answer: Any, messages: list[Any]) -> Any:  # noqa: ARG002 # it is the message
         """Return an answer with other messages."""
-        raise NotImplementedError
+        return messages[0]
 
     def ask(self, attempt: Attempt) -> Any:
         """Ask one candidate."""
@@ -206,30 +203,10 @@ class Call(Generic[RequestT]):
 
 
 class ChainCall(Call[Request]):
-    """Ask candidates by their public methods, each under one chain run.
+    """Ask candidates by their public methods, each under one chain run."""
 
-    Args:
-        owner: The chat model or runnable that is called.
-        call_input: The caller's input.
-        config: The caller's config.
-        kwargs: The caller's keywords.
-    """
-
-    __slots__ = (
-        "attempt",
-        "config",
-        "detached",
-        "input",
-        "kwargs",
-        "manager",
-        "owner",
-        "passed",
-        "passing_attempt",
-        "run_id",
-        "run_name",
-        "usage",
-        "wants_content",
-    )
+    attempt: Attempt  # that streams
+    wants_content: bool
 
     def __init__(
         self,
@@ -259,7 +236,7 @@ class ChainCall(Call[Request]):
         """
         config = self.config
         callbacks, verbose, tags, metadata = self.owner.own_callbacks()
-        manager = kind.configure(
+        manager: Any = kind.configure(
             config.get("callbacks"),
             callbacks,
             verbose,
@@ -268,13 +245,10 @@ class ChainCall(Call[Request]):
             config.get("metadata"),
             metadata,
         )
-        self.detached = detach_langfuse(manager, self.observers)
-        if self.detached.handlers:
+        manager, self.detached = detach_langfuse(manager, self.observers)
+        if manager.handlers or self.detached.handlers:
             config["callbacks"] = manager
-        if not manager.handlers:
-            return None
-        config["callbacks"] = manager
-        return manager
+        return manager if manager.handlers else None
 
     def named(self) -> dict[str, Any]:
         """Return the run's name and id."""
@@ -316,7 +290,6 @@ class ChainCall(Call[Request]):
         return Request(candidate, candidate_input, config, kwargs)
 
     def send(self, request: Request) -> Any:
-        """Return what the candidate answers."""
         direct = direct_request(request) if self.manager is None else None
         if direct is not None:
             model = cast("BaseChatModel", direct.candidate)
@@ -328,7 +301,6 @@ class ChainCall(Call[Request]):
             var_child_runnable_config.reset(token)
 
     async def asend(self, request: Request) -> Any:
-        """Return what the candidate answers."""
         direct = direct_request(request) if self.manager is None else None
         if direct is not None:
             model = cast("BaseChatModel", direct.candidate)
@@ -339,16 +311,7 @@ class ChainCall(Call[Request]):
         finally:
             var_child_runnable_config.reset(token)
 
-    def messages_of(self, answer: Any) -> list[Any]:
-        """Return the answer, which is a message or what a chain makes of one."""
-        return [answer]
-
-    def with_messages(self, answer: Any, messages: list[Any]) -> Any:  # noqa: ARG002 # it is the message
-        """Return the one message."""
-        return messages[0]
-
     def ask_for_stream(self, attempt: Attempt) -> Iterator[Any]:
-        """Ask one candidate for its chunks."""
         if self.gate is not None:
             self.settle(unreadable("the answer was refused"))
         request = self._stream_request(attempt, with_key(attempt.target))
@@ -356,7 +319,6 @@ class ChainCall(Call[Request]):
         return to_its_end(chunks, request.config, self.settle)
 
     async def ask_for_astream(self, attempt: Attempt) -> AsyncIterator[Any]:
-        """Ask one candidate for its chunks."""
         if self.gate is not None:
             await self.asettle(unreadable("the answer was refused"))
         request = self._stream_request(attempt, await awith_key(attempt.target))
@@ -401,15 +363,7 @@ class ChainCall(Call[Request]):
 
 
 class InnerCall(Call[Request]):
-    """Ask candidates inside a run that LangChain has opened, by the methods that report nothing.
-
-    Args:
-        owner: The chat model that is called.
-        messages: What is asked.
-        kwargs: As for each candidate.
-    """
-
-    __slots__ = ("kwargs", "messages", "owner")
+    """Ask candidates in a run that LangChain has opened, by the methods that report nothing."""
 
     def __init__(
         self,
@@ -436,14 +390,12 @@ class InnerCall(Call[Request]):
         return unbound(Request(candidate, messages, {"callbacks": []}, kwargs))
 
     def send(self, request: Request) -> ChatResult:
-        """Return what the candidate answers."""
         model, messages, config, kwargs = request
         if isinstance(model, BaseChatModel):
             return model._generate_with_cache(messages, **kwargs)  # noqa: SLF001 # see above
         return result_of(model.invoke(messages, config, **kwargs))
 
     async def asend(self, request: Request) -> ChatResult:
-        """Return what the candidate answers."""
         model, messages, config, kwargs = request
         if isinstance(model, BaseChatModel):
             return await model._agenerate_with_cache(messages, **kwargs)  # noqa: SLF001 # see above
@@ -463,7 +415,6 @@ class InnerCall(Call[Request]):
         return answer.model_copy(update={"generations": generations})
 
     def ask_for_stream(self, attempt: Attempt) -> Iterator[ChatGenerationChunk]:
-        """Ask one candidate for its chunks."""
         request = self.request_for(attempt, with_key(attempt.target))
         model, messages, _, kwargs = request
         if not isinstance(model, BaseChatModel) or not streams(model, kwargs, async_api=False):
@@ -479,7 +430,6 @@ class InnerCall(Call[Request]):
             yield self._mark_after(chunk, attempt)
 
     async def ask_for_astream(self, attempt: Attempt) -> AsyncIterator[ChatGenerationChunk]:
-        """Ask one candidate for its chunks."""
         request = self.request_for(attempt, await awith_key(attempt.target))
         model, messages, _, kwargs = request
         if not isinstance(model, BaseChatModel) or not streams(model, kwargs, async_api=True):

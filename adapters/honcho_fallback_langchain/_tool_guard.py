@@ -109,12 +109,7 @@ class ToolLoopGuardMiddleware(AgentMiddleware[Any, Any, Any]):
         request: ToolCallRequest,
         handler: Callable[[ToolCallRequest], ToolMessage | Command[Any]],
     ) -> ToolMessage | Command[Any]:
-        """Make a call of a tool, and say what its failure means.
-
-        Args:
-            request: The agent's.
-            handler: Makes the call.
-        """
+        """Make a call of a tool, and say what its failure means."""
         try:
             result = handler(request)
         except Exception as error:
@@ -128,12 +123,7 @@ class ToolLoopGuardMiddleware(AgentMiddleware[Any, Any, Any]):
         request: ToolCallRequest,
         handler: Callable[[ToolCallRequest], Awaitable[ToolMessage | Command[Any]]],
     ) -> ToolMessage | Command[Any]:
-        """Make a call of a tool in this task, and say what its failure means.
-
-        Args:
-            request: The agent's.
-            handler: Makes the call.
-        """
+        """Make a call of a tool in this task, and say what its failure means."""
         try:
             result = await handler(request)
         except Exception as error:
@@ -147,12 +137,7 @@ class ToolLoopGuardMiddleware(AgentMiddleware[Any, Any, Any]):
         request: ModelRequest[Any],
         handler: Callable[[ModelRequest[Any]], ModelResponse[Any]],
     ) -> ModelResponse[Any] | ExtendedModelResponse[Any]:
-        """Ask the model for the next round, or end the run with a reason.
-
-        Args:
-            request: The agent's.
-            handler: Asks the request's model.
-        """
+        """Ask the model for the next round, or end the run with a reason."""
         step = _Round(self, request)
         return step.halt or step.after(handler(step.request))
 
@@ -161,25 +146,13 @@ class ToolLoopGuardMiddleware(AgentMiddleware[Any, Any, Any]):
         request: ModelRequest[Any],
         handler: Callable[[ModelRequest[Any]], Awaitable[ModelResponse[Any]]],
     ) -> ModelResponse[Any] | ExtendedModelResponse[Any]:
-        """Ask the model for the next round in this task, or end the run with a reason.
-
-        Args:
-            request: The agent's.
-            handler: Asks the request's model.
-        """
+        """Ask the model for the next round in this task, or end the run with a reason."""
         step = _Round(self, request)
         return step.halt or step.after(await handler(step.request))
 
 
 class _Round:
-    """Count one round of an agent: what came of the last calls, and what the model says then.
-
-    Args:
-        middleware: The guard, with its limits.
-        request: The agent's, for the model.
-    """
-
-    __slots__ = ("counted", "guard", "halt", "kept", "nudge", "request")
+    """Count one round of an agent: what came of the last calls, and what the model says then."""
 
     def __init__(self, middleware: ToolLoopGuardMiddleware, request: ModelRequest[Any]) -> None:
         state: Any = request.state
