@@ -37,7 +37,6 @@ from honcho_fallback_langchain._answers import (
 )
 from honcho_fallback_langchain._callbacks import (
     NOT_DETACHED,
-    Detached,
     Gate,
     detach_langfuse,
     parented_like,
@@ -100,17 +99,14 @@ class Call(Generic[RequestT]):
         self.policy = policy
         self.observers = options.observers
         self.partial: Partial = options.partial
+        self.detached = NOT_DETACHED
         self.gate: Gate | None = None  # of the attempt at hand
 
     def start(
-        self,
-        turn: Turn | None,
-        detached: Detached,
-        call_input: Any,
-        unfit: dict[int, str] | None = None,
+        self, turn: Turn | None, call_input: Any, unfit: dict[int, str] | None
     ) -> FallbackRun:
         """Start the core's run, nested where the detached handlers would have nested it."""
-        with parented_like(detached, self.observers):
+        with parented_like(self.detached, self.observers):
             self.run = run = self.policy.start(turn=turn, unfit=unfit)
         run.report(input=call_input)
         return run
@@ -187,19 +183,14 @@ class Call(Generic[RequestT]):
     def finish(self, attempt: Attempt, answer: Any) -> Any:
         """Note what an answer cost, and return it marked."""
         messages = self.messages_of(answer)
-        if self._streamed(attempt):
+        streamed = self.gate is not None and self.gate.streamed
+        if streamed or getattr(chat_model_of(attempt.target.client), "streaming", None) is True:
             _check_ends(messages)
         for message in messages:
             if isinstance(message, dict):  # include_raw; of any other answer the core reads it
                 self.run.report(usage=usage_of(message.get("raw")))
         description = describe(self.run, attempt)
         return self.with_messages(answer, [mark(message, description) for message in messages])
-
-    def _streamed(self, attempt: Attempt) -> bool:
-        """Tell whether an answer was put together from a stream."""
-        if self.gate is not None and self.gate.streamed:
-            return True
-        return getattr(chat_model_of(attempt.target.client), "streaming", None) is True
 
 
 class ChainCall(Call[Request]):
@@ -224,7 +215,6 @@ class ChainCall(Call[Request]):
         self.run_name = self.config.pop("run_name", None)
         self.run_id = self.config.pop("run_id", None)
         self.manager: Manager | None = None
-        self.detached = NOT_DETACHED
         self.usage: dict[str, int] = {}
         self.passing_attempt: Attempt | None = None
         self.passed: list[Any] = []  # of the attempt that passes; without a run the last alone
@@ -269,7 +259,7 @@ class ChainCall(Call[Request]):
                 unfit = require_fit(self.policy, question, self.kwargs, models=models)
                 if models and not isinstance(given, str):
                     self.input = messages  # no attempt has to convert them again
-        return self.start(turn, self.detached, given, unfit)
+        return self.start(turn, given, unfit)
 
     def request_for(self, attempt: Attempt, candidate: Any) -> Request:
         """Return the input, config and keywords for a candidate."""
@@ -382,7 +372,7 @@ class InnerCall(Call[Request]):
         if owner.options.fit == "check":
             question = Question(messages, configurable=config.get("configurable"))
             unfit = require_fit(policy, question, kwargs, models=True)
-        self.start(turn, NOT_DETACHED, messages, unfit)
+        self.start(turn, messages, unfit)
 
     def request_for(self, attempt: Attempt, candidate: Any) -> Request:
         """Return the messages and keywords for the model inside a candidate."""

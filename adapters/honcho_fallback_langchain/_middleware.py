@@ -108,15 +108,15 @@ class AgentCall(Call[ModelRequest[Any]]):
             if turn is None:  # the graph keeps it
                 self._go_on(graph_turn)
                 self.turn = turn = graph_turn
-        callbacks, detached = detach_langfuse(around.get("callbacks"), options.observers)
+        callbacks, self.detached = detach_langfuse(around.get("callbacks"), options.observers)
         self.config: Any = None  # of an attempt, where it is not that around us
-        if detached.handlers:
+        if self.detached.handlers:
             self.config = around = {**around, "callbacks": callbacks}
         self.around = around
         system = [request.system_message] if request.system_message else []
         messages = [*system, *request.messages]
         unfit = _unfit(policy, request, messages) if options.fit == "check" else None
-        self.start(turn, detached, messages if policy.wants_content else None, unfit)
+        self.start(turn, messages if policy.wants_content else None, unfit)
 
     def _go_on(self, turn: Turn) -> None:
         """Bring a turn to where the graph's stands; tell that the last is over if it never did."""

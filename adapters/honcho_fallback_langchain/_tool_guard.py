@@ -259,13 +259,7 @@ def failure_message(call: ToolCall, error: Exception) -> ToolMessage:
     outcome = ToolOutcome(call["name"], call["args"], error, isinstance(error, TimeoutError))
     # The tool's own words come first: the guard tells failures apart by their first line.
     headline = ": ".join(filter(None, ("Error", type(error).__name__, outcome.shown)))
-    message = ToolMessage(
-        f"{headline}\n{outcome.failure.cause}",
-        name=call["name"],
-        tool_call_id=cast("str", call["id"]),
-        status="error",
-    )
-    return _marked(message, outcome)
+    return _error_message(call, f"{headline}\n{outcome.failure.cause}", outcome)
 
 
 def explained(call: ToolCall, result: Returned) -> Returned:
@@ -277,9 +271,8 @@ def explained(call: ToolCall, result: Returned) -> Returned:
         output = [explained(call, one) for one in output]
     elif isinstance(output, Command) and isinstance(output.update, dict):
         messages = explained(call, output.update.get("messages"))
-        output = (
-            replace(output, update={**output.update, "messages": messages}) if messages else output
-        )
+        if messages:
+            output = replace(output, update={**output.update, "messages": messages})
     return cast("Returned", output)
 
 
@@ -306,13 +299,13 @@ def outcome_of(call: ToolCall, result: ToolMessage | None) -> ToolOutcome:
 
 def not_made(call: ToolCall) -> ToolMessage:
     """Answer a call of a run that was stopped."""
-    message = ToolMessage(
-        _NOT_MADE,
-        name=call["name"],
-        tool_call_id=cast("str", call["id"]),
-        status="error",
-    )
-    return _marked(message, ToolOutcome(call["name"], call["args"], _NOT_MADE))
+    return _error_message(call, _NOT_MADE, ToolOutcome(call["name"], call["args"], _NOT_MADE))
+
+
+def _error_message(call: ToolCall, text: str, outcome: ToolOutcome) -> ToolMessage:
+    call_id = cast("str", call["id"])
+    message = ToolMessage(text, name=call["name"], tool_call_id=call_id, status="error")
+    return _marked(message, outcome)
 
 
 def _marked(message: ToolMessage, outcome: ToolOutcome) -> ToolMessage:
