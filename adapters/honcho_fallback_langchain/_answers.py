@@ -7,6 +7,8 @@ from collections.abc import AsyncGenerator, Generator
 from contextlib import contextmanager
 from functools import reduce
 from operator import add
+from traceback import walk_tb
+from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, Final
 
 from langchain_core.messages import AIMessage, AIMessageChunk
@@ -22,26 +24,13 @@ if TYPE_CHECKING:
     from langchain_core.runnables import RunnableConfig
 
 
-class _Nothing:
-    """Stand for a stream that ended without a chunk: an answer for a chain, not a failure."""
-
-    def __bool__(self) -> bool:
-        return False
-
-    def __repr__(self) -> str:
-        return "<no chunk>"
-
-
-NOTHING: Final = _Nothing()
+# Stands for a stream that ended without a chunk: an answer for a chain, and no content.
+NOTHING: Final = MappingProxyType[str, Any]({})
 _END: Any = object()
 
 
 def has_content(chunk: Any) -> bool:
-    """Tell whether a chunk says anything yet; what a chain makes of an answer is whole.
-
-    Args:
-        chunk: Of a message or of whatever a chain produces.
-    """
+    """Tell whether a chunk says anything yet; what a chain makes of an answer is whole."""
     if isinstance(chunk, AIMessage) and not isinstance(chunk, AIMessageChunk):
         return True
     return isinstance(chunk, int | float) or carries_content(chunk)
@@ -66,25 +55,24 @@ def to_its_end(
     """Pass chunks on, or say that there was none; settle the attempt if they break off."""
     last: Any = NOTHING
     try:
-        try:
-            with parsing_answers():
-                while True:
-                    token = var_child_runnable_config.set(config)
-                    try:
-                        chunk = next(chunks, _END)
-                    finally:
-                        var_child_runnable_config.reset(token)
-                    if chunk is _END:
-                        break
-                    yield (last := chunk)
-            if last is NOTHING:
-                yield NOTHING
-        finally:
-            if isinstance(chunks, Generator):
-                chunks.close()
+        with parsing_answers():
+            while True:
+                token = var_child_runnable_config.set(config)
+                try:
+                    chunk = next(chunks, _END)
+                finally:
+                    var_child_runnable_config.reset(token)
+                if chunk is _END:
+                    break
+                yield (last := chunk)
+        if last is NOTHING:
+            yield NOTHING
     except BaseException as error:
         settle(error)
         raise
+    finally:
+        if isinstance(chunks, Generator):
+            chunks.close()
 
 
 async def ato_its_end(
@@ -95,25 +83,24 @@ async def ato_its_end(
     """Pass chunks on, or say that there was none; settle the attempt if they break off."""
     last: Any = NOTHING
     try:
-        try:
-            with parsing_answers():
-                while True:
-                    token = var_child_runnable_config.set(config)
-                    try:
-                        chunk = await anext(chunks, _END)
-                    finally:
-                        var_child_runnable_config.reset(token)
-                    if chunk is _END:
-                        break
-                    yield (last := chunk)
-            if last is NOTHING:
-                yield NOTHING
-        finally:
-            if isinstance(chunks, AsyncGenerator):
-                await chunks.aclose()
+        with parsing_answers():
+            while True:
+                token = var_child_runnable_config.set(config)
+                try:
+                    chunk = await anext(chunks, _END)
+                finally:
+                    var_child_runnable_config.reset(token)
+                if chunk is _END:
+                    break
+                yield (last := chunk)
+        if last is NOTHING:
+            yield NOTHING
     except BaseException as error:
         await settle(error)
         raise
+    finally:
+        if isinstance(chunks, AsyncGenerator):
+            await chunks.aclose()
 
 
 def merged(chunks: list[Any]) -> Any:
@@ -149,7 +136,9 @@ def parsing_answers() -> Generator[None]:
     try:
         yield
     except (AttributeError, LookupError, TypeError, ValueError) as error:
-        if _is_unparsable(_frames(error)):
+        frames = [frame for frame, _ in walk_tb(error.__traceback__)]
+        places = [(str(one.f_globals.get("__name__")), one.f_code.co_name) for one in frames]
+        if _is_unparsable(places):
             raise unreadable(f"the answer could not be read ({type(error).__name__})") from error
         raise
 
@@ -160,7 +149,7 @@ def unreadable(why: str) -> AnswerRejected:
 
 
 def _is_unparsable(frames: list[tuple[str, str]]) -> bool:
-    module, name = frames[-1] if frames else ("", "")
+    module, name = frames[-1]  # there is one: the generator that has caught the error
     if module.startswith(_MODELS) and _FIRST_OF_NONE.fullmatch(name):
         return True
     if not _is_integration(module):
@@ -174,13 +163,3 @@ def _is_unparsable(frames: list[tuple[str, str]]) -> bool:
 
 def _is_integration(module: str) -> bool:
     return module.startswith("langchain_") and not module.startswith("langchain_core.")
-
-
-def _frames(error: Exception) -> list[tuple[str, str]]:
-    frames: list[tuple[str, str]] = []
-    traceback = error.__traceback__
-    while traceback is not None:
-        frame = traceback.tb_frame
-        frames.append((str(frame.f_globals.get("__name__")), frame.f_code.co_name))
-        traceback = traceback.tb_next
-    return frames

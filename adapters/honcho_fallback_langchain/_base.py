@@ -78,13 +78,7 @@ class FallbackBase(RunnableSerializable[Input, Output], Generic[Input, Output, C
         call_input: Any,
         kwargs: dict[str, Any],
     ) -> tuple[Any, dict[str, Any]]:
-        """Return the input and the keywords for one attempt; here the caller's, as they are.
-
-        Args:
-            attempt: The attempt that asks a candidate.
-            call_input: The caller's input.
-            kwargs: The caller's keywords.
-        """
+        """Return the input and the keywords for one attempt; here the caller's, as they are."""
         return call_input, kwargs
 
     def invoke(

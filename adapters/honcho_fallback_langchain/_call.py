@@ -37,7 +37,6 @@ from honcho_fallback_langchain._answers import (
 )
 from honcho_fallback_langchain._callbacks import (
     NOT_DETACHED,
-    Detached,
     Gate,
     detach_langfuse,
     parented_like,
@@ -94,26 +93,20 @@ RequestT = TypeVar("RequestT")
 class Call(Generic[RequestT]):
     """The steps that are the same whichever way a candidate is asked."""
 
-    __slots__ = ("gate", "observers", "partial", "policy", "run")
-
-    partial: Partial
     run: FallbackRun
 
     def __init__(self, policy: FallbackPolicy, options: Options) -> None:
         self.policy = policy
         self.observers = options.observers
-        self.partial = options.partial
+        self.partial: Partial = options.partial
+        self.detached = NOT_DETACHED
         self.gate: Gate | None = None  # of the attempt at hand
 
     def start(
-        self,
-        turn: Turn | None,
-        detached: Detached,
-        call_input: Any,
-        unfit: dict[int, str] | None = None,
+        self, turn: Turn | None, call_input: Any, unfit: dict[int, str] | None
     ) -> FallbackRun:
         """Start the core's run, nested where the detached handlers would have nested it."""
-        with parented_like(detached, self.observers):
+        with parented_like(self.detached, self.observers):
             self.run = run = self.policy.start(turn=turn, unfit=unfit)
         run.report(input=call_input)
         return run
@@ -127,16 +120,16 @@ class Call(Generic[RequestT]):
         raise NotImplementedError
 
     async def asend(self, request: RequestT) -> Any:
-        """Return what the candidate answers."""
+        """Return what the candidate answers, in this task."""
         raise NotImplementedError
 
     def messages_of(self, answer: Any) -> list[Any]:
-        """Return the messages of an answer."""
-        raise NotImplementedError
+        """Return the messages of an answer: itself, or what a chain makes of one."""
+        return [answer]
 
-    def with_messages(self, answer: Any, messages: list[Any]) -> Any:
+    def with_messages(self, answer: Any, messages: list[Any]) -> Any:  # noqa: ARG002 # it is the message
         """Return an answer with other messages."""
-        raise NotImplementedError
+        return messages[0]
 
     def ask(self, attempt: Attempt) -> Any:
         """Ask one candidate."""
@@ -190,7 +183,8 @@ class Call(Generic[RequestT]):
     def finish(self, attempt: Attempt, answer: Any) -> Any:
         """Note what an answer cost, and return it marked."""
         messages = self.messages_of(answer)
-        if self._streamed(attempt):
+        streamed = self.gate is not None and self.gate.streamed
+        if streamed or getattr(chat_model_of(attempt.target.client), "streaming", None) is True:
             _check_ends(messages)
         for message in messages:
             if isinstance(message, dict):  # include_raw; of any other answer the core reads it
@@ -198,38 +192,12 @@ class Call(Generic[RequestT]):
         description = describe(self.run, attempt)
         return self.with_messages(answer, [mark(message, description) for message in messages])
 
-    def _streamed(self, attempt: Attempt) -> bool:
-        """Tell whether an answer was put together from a stream."""
-        if self.gate is not None and self.gate.streamed:
-            return True
-        return getattr(chat_model_of(attempt.target.client), "streaming", None) is True
-
 
 class ChainCall(Call[Request]):
-    """Ask candidates by their public methods, each under one chain run.
+    """Ask candidates by their public methods, each under one chain run."""
 
-    Args:
-        owner: The chat model or runnable that is called.
-        call_input: The caller's input.
-        config: The caller's config.
-        kwargs: The caller's keywords.
-    """
-
-    __slots__ = (
-        "attempt",
-        "config",
-        "detached",
-        "input",
-        "kwargs",
-        "manager",
-        "owner",
-        "passed",
-        "passing_attempt",
-        "run_id",
-        "run_name",
-        "usage",
-        "wants_content",
-    )
+    attempt: Attempt  # that streams
+    wants_content: bool
 
     def __init__(
         self,
@@ -247,7 +215,6 @@ class ChainCall(Call[Request]):
         self.run_name = self.config.pop("run_name", None)
         self.run_id = self.config.pop("run_id", None)
         self.manager: Manager | None = None
-        self.detached = NOT_DETACHED
         self.usage: dict[str, int] = {}
         self.passing_attempt: Attempt | None = None
         self.passed: list[Any] = []  # of the attempt that passes; without a run the last alone
@@ -259,7 +226,7 @@ class ChainCall(Call[Request]):
         """
         config = self.config
         callbacks, verbose, tags, metadata = self.owner.own_callbacks()
-        manager = kind.configure(
+        manager: Any = kind.configure(
             config.get("callbacks"),
             callbacks,
             verbose,
@@ -268,13 +235,10 @@ class ChainCall(Call[Request]):
             config.get("metadata"),
             metadata,
         )
-        self.detached = detach_langfuse(manager, self.observers)
-        if self.detached.handlers:
+        manager, self.detached = detach_langfuse(manager, self.observers)
+        if manager.handlers or self.detached.handlers:
             config["callbacks"] = manager
-        if not manager.handlers:
-            return None
-        config["callbacks"] = manager
-        return manager
+        return manager if manager.handlers else None
 
     def named(self) -> dict[str, Any]:
         """Return the run's name and id."""
@@ -295,7 +259,7 @@ class ChainCall(Call[Request]):
                 unfit = require_fit(self.policy, question, self.kwargs, models=models)
                 if models and not isinstance(given, str):
                     self.input = messages  # no attempt has to convert them again
-        return self.start(turn, self.detached, given, unfit)
+        return self.start(turn, given, unfit)
 
     def request_for(self, attempt: Attempt, candidate: Any) -> Request:
         """Return the input, config and keywords for a candidate."""
@@ -316,7 +280,6 @@ class ChainCall(Call[Request]):
         return Request(candidate, candidate_input, config, kwargs)
 
     def send(self, request: Request) -> Any:
-        """Return what the candidate answers."""
         direct = direct_request(request) if self.manager is None else None
         if direct is not None:
             model = cast("BaseChatModel", direct.candidate)
@@ -328,7 +291,6 @@ class ChainCall(Call[Request]):
             var_child_runnable_config.reset(token)
 
     async def asend(self, request: Request) -> Any:
-        """Return what the candidate answers."""
         direct = direct_request(request) if self.manager is None else None
         if direct is not None:
             model = cast("BaseChatModel", direct.candidate)
@@ -339,16 +301,7 @@ class ChainCall(Call[Request]):
         finally:
             var_child_runnable_config.reset(token)
 
-    def messages_of(self, answer: Any) -> list[Any]:
-        """Return the answer, which is a message or what a chain makes of one."""
-        return [answer]
-
-    def with_messages(self, answer: Any, messages: list[Any]) -> Any:  # noqa: ARG002 # it is the message
-        """Return the one message."""
-        return messages[0]
-
     def ask_for_stream(self, attempt: Attempt) -> Iterator[Any]:
-        """Ask one candidate for its chunks."""
         if self.gate is not None:
             self.settle(unreadable("the answer was refused"))
         request = self._stream_request(attempt, with_key(attempt.target))
@@ -356,7 +309,6 @@ class ChainCall(Call[Request]):
         return to_its_end(chunks, request.config, self.settle)
 
     async def ask_for_astream(self, attempt: Attempt) -> AsyncIterator[Any]:
-        """Ask one candidate for its chunks."""
         if self.gate is not None:
             await self.asettle(unreadable("the answer was refused"))
         request = self._stream_request(attempt, await awith_key(attempt.target))
@@ -401,15 +353,7 @@ class ChainCall(Call[Request]):
 
 
 class InnerCall(Call[Request]):
-    """Ask candidates inside a run that LangChain has opened, by the methods that report nothing.
-
-    Args:
-        owner: The chat model that is called.
-        messages: What is asked.
-        kwargs: As for each candidate.
-    """
-
-    __slots__ = ("kwargs", "messages", "owner")
+    """Ask candidates in a run that LangChain has opened, by the methods that report nothing."""
 
     def __init__(
         self,
@@ -428,7 +372,7 @@ class InnerCall(Call[Request]):
         if owner.options.fit == "check":
             question = Question(messages, configurable=config.get("configurable"))
             unfit = require_fit(policy, question, kwargs, models=True)
-        self.start(turn, NOT_DETACHED, messages, unfit)
+        self.start(turn, messages, unfit)
 
     def request_for(self, attempt: Attempt, candidate: Any) -> Request:
         """Return the messages and keywords for the model inside a candidate."""
@@ -436,14 +380,12 @@ class InnerCall(Call[Request]):
         return unbound(Request(candidate, messages, {"callbacks": []}, kwargs))
 
     def send(self, request: Request) -> ChatResult:
-        """Return what the candidate answers."""
         model, messages, config, kwargs = request
         if isinstance(model, BaseChatModel):
             return model._generate_with_cache(messages, **kwargs)  # noqa: SLF001 # see above
         return result_of(model.invoke(messages, config, **kwargs))
 
     async def asend(self, request: Request) -> ChatResult:
-        """Return what the candidate answers."""
         model, messages, config, kwargs = request
         if isinstance(model, BaseChatModel):
             return await model._agenerate_with_cache(messages, **kwargs)  # noqa: SLF001 # see above
@@ -463,7 +405,6 @@ class InnerCall(Call[Request]):
         return answer.model_copy(update={"generations": generations})
 
     def ask_for_stream(self, attempt: Attempt) -> Iterator[ChatGenerationChunk]:
-        """Ask one candidate for its chunks."""
         request = self.request_for(attempt, with_key(attempt.target))
         model, messages, _, kwargs = request
         if not isinstance(model, BaseChatModel) or not streams(model, kwargs, async_api=False):
@@ -479,7 +420,6 @@ class InnerCall(Call[Request]):
             yield self._mark_after(chunk, attempt)
 
     async def ask_for_astream(self, attempt: Attempt) -> AsyncIterator[ChatGenerationChunk]:
-        """Ask one candidate for its chunks."""
         request = self.request_for(attempt, await awith_key(attempt.target))
         model, messages, _, kwargs = request
         if not isinstance(model, BaseChatModel) or not streams(model, kwargs, async_api=True):

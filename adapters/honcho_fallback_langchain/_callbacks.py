@@ -23,7 +23,6 @@ from langchain_core.callbacks import AsyncCallbackHandler, BaseCallbackHandler, 
 from langchain_core.callbacks.manager import ahandle_event, handle_event
 from langchain_core.language_models import BaseChatModel
 from langchain_core.runnables.base import RunnableBindingBase
-from langchain_core.runnables.config import ensure_config
 from langchain_core.tracers._streaming import (
     _StreamingCallbackHandler,
     _V2StreamingCallbackHandler,
@@ -35,7 +34,7 @@ from honcho_fallback_langchain._answers import has_content
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
 
-    from langchain_core.runnables import Runnable, RunnableConfig
+    from langchain_core.runnables import Runnable
 
     from honcho_fallback import FallbackObserver, FallbackRun
 
@@ -43,51 +42,31 @@ CallbacksT = TypeVar("CallbacksT")
 
 
 class Detached(NamedTuple):
-    """Hold the handlers that were taken out of a call's config.
-
-    Args:
-        handlers: Langfuse's, which an observer replaces.
-        parent_run_id: LangChain's id of the run that the call belongs to, or None.
-        config: The config around the call without them, where the call was handed none; None
-            where nothing was taken out.
-    """
+    """Hold the handlers that were taken out of a call's config, and whose run it belongs to."""
 
     handlers: tuple[object, ...] = ()
     parent_run_id: object = None
-    config: RunnableConfig | None = None
 
 
 NOT_DETACHED = Detached()
 
 
-def ambient_config(observers: Iterable[FallbackObserver]) -> Detached:
-    """Take the handlers out of the config around us, for callers that are handed none."""
-    if not _replaces_langfuse(observers):
-        return NOT_DETACHED
-    config = ensure_config()
-    manager = config.get("callbacks")
-    if not isinstance(manager, BaseCallbackManager):
-        return NOT_DETACHED
-    manager = manager.copy()
-    detached = detach_langfuse(manager, observers)
-    if not detached.handlers:
-        return NOT_DETACHED
-    config["callbacks"] = manager
-    return detached._replace(config=config)
-
-
-def detach_langfuse(
-    manager: BaseCallbackManager, observers: Iterable[FallbackObserver]
-) -> Detached:
-    """Take Langfuse's handlers out of a call's manager if an observer replaces them."""
-    if not _replaces_langfuse(observers):
-        return NOT_DETACHED
-    handlers = tuple(
-        one for one in manager.handlers if type(one).__module__.startswith("langfuse.")
-    )
-    for handler in handlers:
+def detach_langfuse(callbacks: Any, observers: Iterable[FallbackObserver]) -> tuple[Any, Detached]:
+    """Return callbacks without Langfuse's handlers, and those, if an observer replaces them."""
+    replaced = any(getattr(one, "replaces_langfuse_callbacks", False) for one in observers)
+    if not (replaced and isinstance(callbacks, BaseCallbackManager)):
+        return callbacks, NOT_DETACHED
+    langfuse = [one for one in callbacks.handlers if _is_langfuse(type(one))]
+    if not langfuse:
+        return callbacks, NOT_DETACHED
+    manager = callbacks.copy()
+    for handler in langfuse:
         manager.remove_handler(handler)
-    return Detached(handlers, manager.parent_run_id) if handlers else NOT_DETACHED
+    return manager, Detached(tuple(langfuse), manager.parent_run_id)
+
+
+def _is_langfuse(kind: type) -> bool:
+    return kind.__module__.startswith("langfuse.")
 
 
 def parented_like(detached: Detached, observers: Iterable[FallbackObserver]) -> ExitStack:
@@ -98,10 +77,6 @@ def parented_like(detached: Detached, observers: Iterable[FallbackObserver]) -> 
         if replacement is not None:
             stack.enter_context(replacement([*detached.handlers], detached.parent_run_id))
     return stack
-
-
-def _replaces_langfuse(observers: Iterable[FallbackObserver]) -> bool:
-    return any(getattr(one, "replaces_langfuse_callbacks", False) for one in observers)
 
 
 # What an attempt shows, and who sees it.
@@ -129,12 +104,7 @@ class Event(NamedTuple):
 
 
 class Gate:
-    """Stand between one attempt and the handlers that show tokens.
-
-    Args:
-        run: The core's run, of which the gate notes that content is out; None lets everything
-            pass, because what is shown may be replaced.
-    """
+    """Stand between one attempt and the handlers that show tokens; without a run it is open."""
 
     __slots__ = ("_lock", "_proxies", "_reader", "_run", "_shown", "_state", "streamed")
 
@@ -154,8 +124,8 @@ class Gate:
             manager.handlers = self.before(manager.handlers)
             manager.inheritable_handlers = self.before(manager.inheritable_handlers)
             return manager
-        handlers = cast("list[BaseCallbackHandler]", callbacks)
-        changed = [self._proxy(one) if _shows_tokens(one) else one for one in handlers]
+        handlers: Any = callbacks
+        changed = [self._proxy(one) if _shows_tokens(one.__class__) else one for one in handlers]
         return cast("CallbacksT", changed)
 
     def before_own(self, candidate: Runnable[Any, Any]) -> Runnable[Any, Any]:
@@ -214,17 +184,14 @@ class Gate:
         with self._lock:
             failed = error is not None and self._state == "holding"
             self._state = "open" if error is None else "closed"
-            proxies = self._proxies.values()
-            rest = [(proxy.handler, event) for proxy in proxies for event in proxy.held]
-            for proxy in proxies:
+            rest: list[tuple[BaseCallbackHandler, Event]] = []
+            for proxy in self._proxies.values():
+                rest += [(proxy.handler, event) for event in proxy.held]
                 proxy.held.clear()
-        if not failed:
-            return rest
-        return [
-            (handler, _failed(event, error))
-            for handler, event in rest
-            if event.name not in _TOKENS
-        ]
+        if failed:
+            ends = [(handler, event) for handler, event in rest if event.name not in _TOKENS]
+            return [(handler, _failed(event, error)) for handler, event in ends]
+        return rest
 
 
 class _Proxy:
@@ -279,7 +246,7 @@ class _Proxy:
 def show_tokens(callbacks: object) -> bool:
     """Tell whether any handler of callbacks shows tokens to somebody."""
     handlers: Any = getattr(callbacks, "handlers", callbacks)
-    return any(_shows_tokens(one) for one in handlers or ())
+    return any(_shows_tokens(one.__class__) for one in handlers or ())  # a proxy has its own's
 
 
 def shows_tokens_itself(candidate: object) -> bool:
@@ -291,19 +258,12 @@ def shows_tokens_itself(candidate: object) -> bool:
     return isinstance(candidate, BaseChatModel) and show_tokens(candidate.callbacks)
 
 
-def _shows_tokens(handler: object) -> bool:
-    kind: Any = handler.__class__  # behind a proxy the handler's
-    return _kind_shows_tokens(kind)
-
-
 @cache
-def _kind_shows_tokens(kind: type) -> bool:
+def _shows_tokens(kind: type) -> bool:
     """Tell whether handlers of a class show tokens; a tracer only records them."""
     if issubclass(kind, (_StreamingCallbackHandler, _V2StreamingCallbackHandler)):
         return True
-    if issubclass(kind, BaseTracer):
-        return False
-    if any(base.__module__.startswith("langfuse.") for base in kind.__mro__):
+    if issubclass(kind, BaseTracer) or any(_is_langfuse(base) for base in kind.__mro__):
         return False
     return any(getattr(kind, name, None) not in _IDLE for name in _TOKENS)
 

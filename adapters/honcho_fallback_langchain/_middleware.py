@@ -31,7 +31,7 @@ from langgraph.types import Command
 
 from honcho_fallback import FallbackConfigError, FallbackPolicy, Turn
 from honcho_fallback_langchain._call import Call
-from honcho_fallback_langchain._callbacks import ambient_config
+from honcho_fallback_langchain._callbacks import detach_langfuse
 from honcho_fallback_langchain._candidates import parameters_of
 from honcho_fallback_langchain._fit import SCHEMA, Question, require_fit
 from honcho_fallback_langchain._history import for_provider
@@ -49,7 +49,6 @@ if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Mapping
 
     from langchain_core.messages import BaseMessage
-    from langchain_core.runnables import RunnableConfig
 
     from honcho_fallback import Attempt, Target
 
@@ -87,16 +86,7 @@ def same_turn(state: Mapping[str, Any], in_run: str) -> bool:
 
 
 class AgentCall(Call[ModelRequest[Any]]):
-    """Ask candidates by an agent's handler.
-
-    Args:
-        policy: Over the agent's model and the fallbacks.
-        request: The agent's.
-        handler: The agent's: asks the model of a request, in a thread or in a task.
-        options: The middleware's.
-    """
-
-    __slots__ = ("around", "config", "handler", "position", "request", "turn")
+    """Ask candidates by an agent's handler."""
 
     def __init__(
         self,
@@ -118,13 +108,15 @@ class AgentCall(Call[ModelRequest[Any]]):
             if turn is None:  # the graph keeps it
                 self._go_on(graph_turn)
                 self.turn = turn = graph_turn
-        detached = ambient_config(options.observers)
-        self.around = detached.config or around
-        self.config = detached.config  # of an attempt, where it is not that around the call
+        callbacks, self.detached = detach_langfuse(around.get("callbacks"), options.observers)
+        self.config: Any = None  # of an attempt, where it is not that around us
+        if self.detached.handlers:
+            self.config = around = {**around, "callbacks": callbacks}
+        self.around = around
         system = [request.system_message] if request.system_message else []
         messages = [*system, *request.messages]
         unfit = _unfit(policy, request, messages) if options.fit == "check" else None
-        self.start(turn, detached, messages if policy.wants_content else None, unfit)
+        self.start(turn, messages if policy.wants_content else None, unfit)
 
     def _go_on(self, turn: Turn) -> None:
         """Bring a turn to where the graph's stands; tell that the last is over if it never did."""
@@ -140,13 +132,13 @@ class AgentCall(Call[ModelRequest[Any]]):
 
     def request_for(self, attempt: Attempt, candidate: Any) -> ModelRequest[Any]:
         """Return the request as an attempt's provider takes it."""
-        request, target, model = self.request, attempt.target, candidate
+        request, target = self.request, attempt.target
         if self.policy.wants_content:
             self.run.report(parameters=parameters_of(target.client, request.model_settings))
         changes: dict[str, Any] = {}
-        model, callbacks = self.gated(model, self.around.get("callbacks"))
+        model, callbacks = self.gated(candidate, self.around.get("callbacks"))
         if self.gate is not None:
-            self.config = cast("RunnableConfig", {**self.around, "callbacks": callbacks})
+            self.config = {**self.around, "callbacks": callbacks}
         described: dict[str, Any] = {}
         if attempt.number > 1 or self.partial == "replace":
             metadata = attempt_metadata(self.run, attempt, self.policy.targets[0])
@@ -179,14 +171,12 @@ class AgentCall(Call[ModelRequest[Any]]):
         return changes
 
     def send(self, request: ModelRequest[Any]) -> Any:
-        """Return what the agent's model answers."""
         if self.config is None:
             return self.handler(request)
         with set_config_context(self.config) as context:
             return context.run(self.handler, request)
 
     async def asend(self, request: ModelRequest[Any]) -> Any:
-        """Return what the agent's model answers."""
         if self.config is None:
             return await self.handler(request)
         with set_config_context(self.config) as context:
@@ -299,10 +289,6 @@ class FallbackMiddleware(AgentMiddleware[Any, Any, Any]):
     ) -> ModelResponse[Any] | ExtendedModelResponse[Any]:
         """Ask the agent's model, then the fallbacks.
 
-        Args:
-            request: The agent's.
-            handler: Asks the request's model.
-
         Raises:
             FallbackExhausted: Nobody answered.
             Exception: The provider's own where no other model could help.
@@ -321,16 +307,7 @@ class FallbackMiddleware(AgentMiddleware[Any, Any, Any]):
         request: ModelRequest[Any],
         handler: Callable[[ModelRequest[Any]], Awaitable[ModelResponse[Any]]],
     ) -> ModelResponse[Any] | ExtendedModelResponse[Any]:
-        """Ask the agent's model, then the fallbacks, in this task.
-
-        Args:
-            request: The agent's.
-            handler: Asks the request's model.
-
-        Raises:
-            FallbackExhausted: Nobody answered.
-            Exception: The provider's own where no other model could help.
-        """
+        """Ask as ``wrap_model_call`` does, in this task."""
         call = AgentCall(self._policy_of(request.model), request, handler, self.options)
         try:
             answer = await call.policy.acall(call.aask, run=call.run)

@@ -38,20 +38,14 @@ logger = logging.getLogger("honcho_fallback")
 
 
 class Integration(NamedTuple):
-    """Say how a copy of an integration's chat model is made that does as a chain needs it.
+    """Say how a copy of an integration's chat model is made that does as a chain needs it."""
 
-    Args:
-        without_retries: Returns a model that sends one request per call.
-        with_key: Returns a model that asks with another key, or None where that is not known.
-        sync_clients: The fields of the clients that a thread asks by. In a task an attempt is
-            interrupted; those clients keep their own timeouts.
-        writes: The message format of its answers, by the name that they carry as
-            ``model_provider``; models of others that are built on it write it, too.
-    """
-
-    without_retries: Callable[[Any], Any]
+    without_retries: Callable[[Any], Any]  # a model that sends one request per call
     with_key: Callable[[Any, str], Any] | None = None
+    # The fields of the clients that a thread asks by; in a task an attempt is interrupted.
     sync_clients: tuple[str, ...] = ()
+    # The message format of its answers, as they carry it in ``model_provider``; models of others
+    # that are built on it write it, too.
     writes: str | None = None
 
 
@@ -147,13 +141,9 @@ def _counted_attempts(model: Any) -> Any:
 
 def _litellm(model: Any) -> Any:
     """Tell LiteLLM with each request: the field only counts LangChain's attempts around it."""
-    model_kwargs = {
-        name: value for name, value in model.model_kwargs.items() if name != "retry_policy"
-    }
-    changes = {
-        "max_retries": 1,
-        "model_kwargs": {**model_kwargs, "max_retries": 0, "num_retries": 0},
-    }
+    model_kwargs = {**model.model_kwargs, "max_retries": 0, "num_retries": 0}
+    model_kwargs.pop("retry_policy", None)
+    changes = {"max_retries": 1, "model_kwargs": model_kwargs}
     if all(getattr(model, name) == value for name, value in changes.items()):
         return model
     return copied(model, changes)
@@ -204,9 +194,7 @@ def in_time(ask: Callable[[Attempt], T]) -> Callable[[Attempt], T]:
     return bounded
 
 
-def in_time_to_start(
-    ask: Callable[[Attempt], Iterator[T]],
-) -> Callable[[Attempt], Iterator[T]]:
+def in_time_to_start(ask: Callable[[Attempt], Iterator[T]]) -> Callable[[Attempt], Iterator[T]]:
     """Return an `ask` for a stream, of which the request ends with the attempt."""
 
     def bounded(attempt: Attempt) -> Iterator[T]:
@@ -228,14 +216,11 @@ def in_time_to_start(
 
 
 def _inside(attempt: Attempt) -> _Limits:
-    around = _limits.get()
+    own, around = _Limits(attempt.timeout, attempt.connect_timeout), _limits.get()
     if around is _NONE:
-        return _Limits(attempt.timeout, attempt.connect_timeout)
+        return own
     # A candidate may be a chain of its own.
-    return _Limits(
-        _shortest(around.timeout, attempt.timeout),
-        _shortest(around.connect, attempt.connect_timeout),
-    )
+    return _Limits(*map(_shortest, own, around))
 
 
 def _shortest(*seconds: float | None) -> float | None:
@@ -255,19 +240,13 @@ def _timeout_of(kind: Any) -> Any:
             limits = _limits.get()
             return _shortest(self.own.connect, limits.connect, limits.timeout)
 
-        @property
-        def read(self) -> float | None:
-            return _shortest(self.own.read, _limits.get().timeout)
-
-        @property
-        def write(self) -> float | None:
-            return _shortest(self.own.write, _limits.get().timeout)
-
-        @property
-        def pool(self) -> float | None:
-            return _shortest(self.own.pool, _limits.get().timeout)
+        read, write, pool = map(_limited, ("read", "write", "pool"))
 
     return AttemptTimeout
+
+
+def _limited(name: str) -> property:
+    return property(lambda timeout: _shortest(getattr(timeout.own, name), _limits.get().timeout))
 
 
 def _bounded(model: Any) -> Any:

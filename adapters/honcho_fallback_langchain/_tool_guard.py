@@ -109,12 +109,7 @@ class ToolLoopGuardMiddleware(AgentMiddleware[Any, Any, Any]):
         request: ToolCallRequest,
         handler: Callable[[ToolCallRequest], ToolMessage | Command[Any]],
     ) -> ToolMessage | Command[Any]:
-        """Make a call of a tool, and say what its failure means.
-
-        Args:
-            request: The agent's.
-            handler: Makes the call.
-        """
+        """Make a call of a tool, and say what its failure means."""
         try:
             result = handler(request)
         except Exception as error:
@@ -128,12 +123,7 @@ class ToolLoopGuardMiddleware(AgentMiddleware[Any, Any, Any]):
         request: ToolCallRequest,
         handler: Callable[[ToolCallRequest], Awaitable[ToolMessage | Command[Any]]],
     ) -> ToolMessage | Command[Any]:
-        """Make a call of a tool in this task, and say what its failure means.
-
-        Args:
-            request: The agent's.
-            handler: Makes the call.
-        """
+        """Make a call of a tool in this task, and say what its failure means."""
         try:
             result = await handler(request)
         except Exception as error:
@@ -147,12 +137,7 @@ class ToolLoopGuardMiddleware(AgentMiddleware[Any, Any, Any]):
         request: ModelRequest[Any],
         handler: Callable[[ModelRequest[Any]], ModelResponse[Any]],
     ) -> ModelResponse[Any] | ExtendedModelResponse[Any]:
-        """Ask the model for the next round, or end the run with a reason.
-
-        Args:
-            request: The agent's.
-            handler: Asks the request's model.
-        """
+        """Ask the model for the next round, or end the run with a reason."""
         step = _Round(self, request)
         return step.halt or step.after(handler(step.request))
 
@@ -161,25 +146,13 @@ class ToolLoopGuardMiddleware(AgentMiddleware[Any, Any, Any]):
         request: ModelRequest[Any],
         handler: Callable[[ModelRequest[Any]], Awaitable[ModelResponse[Any]]],
     ) -> ModelResponse[Any] | ExtendedModelResponse[Any]:
-        """Ask the model for the next round in this task, or end the run with a reason.
-
-        Args:
-            request: The agent's.
-            handler: Asks the request's model.
-        """
+        """Ask the model for the next round in this task, or end the run with a reason."""
         step = _Round(self, request)
         return step.halt or step.after(await handler(step.request))
 
 
 class _Round:
-    """Count one round of an agent: what came of the last calls, and what the model says then.
-
-    Args:
-        middleware: The guard, with its limits.
-        request: The agent's, for the model.
-    """
-
-    __slots__ = ("counted", "guard", "halt", "kept", "nudge", "request")
+    """Count one round of an agent: what came of the last calls, and what the model says then."""
 
     def __init__(self, middleware: ToolLoopGuardMiddleware, request: ModelRequest[Any]) -> None:
         state: Any = request.state
@@ -286,13 +259,7 @@ def failure_message(call: ToolCall, error: Exception) -> ToolMessage:
     outcome = ToolOutcome(call["name"], call["args"], error, isinstance(error, TimeoutError))
     # The tool's own words come first: the guard tells failures apart by their first line.
     headline = ": ".join(filter(None, ("Error", type(error).__name__, outcome.shown)))
-    message = ToolMessage(
-        f"{headline}\n{outcome.failure.cause}",
-        name=call["name"],
-        tool_call_id=cast("str", call["id"]),
-        status="error",
-    )
-    return _marked(message, outcome)
+    return _error_message(call, f"{headline}\n{outcome.failure.cause}", outcome)
 
 
 def explained(call: ToolCall, result: Returned) -> Returned:
@@ -304,9 +271,8 @@ def explained(call: ToolCall, result: Returned) -> Returned:
         output = [explained(call, one) for one in output]
     elif isinstance(output, Command) and isinstance(output.update, dict):
         messages = explained(call, output.update.get("messages"))
-        output = (
-            replace(output, update={**output.update, "messages": messages}) if messages else output
-        )
+        if messages:
+            output = replace(output, update={**output.update, "messages": messages})
     return cast("Returned", output)
 
 
@@ -333,13 +299,13 @@ def outcome_of(call: ToolCall, result: ToolMessage | None) -> ToolOutcome:
 
 def not_made(call: ToolCall) -> ToolMessage:
     """Answer a call of a run that was stopped."""
-    message = ToolMessage(
-        _NOT_MADE,
-        name=call["name"],
-        tool_call_id=cast("str", call["id"]),
-        status="error",
-    )
-    return _marked(message, ToolOutcome(call["name"], call["args"], _NOT_MADE))
+    return _error_message(call, _NOT_MADE, ToolOutcome(call["name"], call["args"], _NOT_MADE))
+
+
+def _error_message(call: ToolCall, text: str, outcome: ToolOutcome) -> ToolMessage:
+    call_id = cast("str", call["id"])
+    message = ToolMessage(text, name=call["name"], tool_call_id=call_id, status="error")
+    return _marked(message, outcome)
 
 
 def _marked(message: ToolMessage, outcome: ToolOutcome) -> ToolMessage:
