@@ -270,7 +270,10 @@ def _plain_text(block: dict[str, Any]) -> str | None:
 
 def _refusal(block: dict[str, Any], message: BaseMessage) -> str:
     kind, _, detail = kind_of(block).partition(" ")
-    shown = f"a block of type {kind!r}" if kind.replace("-", "_").isidentifier() else "a block"
+    word = str(
+        block.get("type", next(iter(block), ""))
+    )  # whatever a caller wrote there is shown as a name only
+    shown = f"a block of type {kind!r}" if word.replace("-", "_").isidentifier() else "a block"
     if detail == "id":
         return f"{shown} names a file that another provider keeps"
     if detail.startswith("("):

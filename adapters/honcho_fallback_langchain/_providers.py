@@ -161,7 +161,7 @@ def _tool_without(tool: Any, markers: frozenset[str]) -> Any:
 
 def _headers_for(family: str, headers: Any) -> Any:
     if not hasattr(headers, "items"):
-        return headers
+        return None  # in a form that cannot be told apart, a key would go to another provider
     return {
         name: value
         for name, value in headers.items()

@@ -456,6 +456,7 @@ def test_headers_are_told_apart() -> None:
     }
     assert settings_for("openai", asked)["extra_headers"] == {"X-Trace": "1"}
     assert settings_for("openai", {"extra_headers": None}) == {}
+    assert settings_for("openai", {"extra_headers": [("authorization", "Bearer k")]}) == {}
     assert len(headers) == 3
 
 

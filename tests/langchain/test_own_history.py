@@ -182,5 +182,6 @@ def test_a_primary_that_no_table_knows_keeps_its_own_blocks() -> None:
 
 def test_a_refusal_shows_no_type_that_is_no_name() -> None:
     """The type of a block is shown where it is a name, and nothing that a user may have said."""
-    refused = unsendable([HumanMessage([{"type": "my:secret"}])], "openai")
-    assert refused == "a block is not known to be taken"
+    for kind in ("my:secret", "my secret"):
+        refused = unsendable([HumanMessage([{"type": kind}])], "openai")
+        assert refused == "a block is not known to be taken"
