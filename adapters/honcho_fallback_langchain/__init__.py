@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from importlib import import_module
 from importlib.util import find_spec
 from typing import TYPE_CHECKING, Any
 
@@ -33,20 +32,19 @@ __all__ = [
     "without_sdk_retries",
 ]
 
-_OF_AGENTS = {
-    "FallbackMiddleware": "honcho_fallback_langchain._middleware",
-    "ToolLoopGuardMiddleware": "honcho_fallback_langchain._tool_guard",
-}
-
 
 def __getattr__(name: str) -> Any:
     # Agents need langchain and langgraph; who has but a chain should not have to wait for them.
-    if name not in _OF_AGENTS:
+    if name not in {"FallbackMiddleware", "ToolLoopGuardMiddleware"}:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
     if find_spec("langchain") is None:
         raise ImportError(
             f"{name} needs langchain: pip install 'honcho-fallback[agents]', "
             "in a checkout pip install '.[agents]'"
         )
-    globals()[name] = attribute = getattr(import_module(_OF_AGENTS[name]), name)
-    return attribute
+    from honcho_fallback_langchain._middleware import FallbackMiddleware  # noqa: PLC0415 # see above
+    from honcho_fallback_langchain._tool_guard import ToolLoopGuardMiddleware  # noqa: PLC0415 # see above
+
+    classes = {one.__name__: one for one in (FallbackMiddleware, ToolLoopGuardMiddleware)}
+    globals().update(classes)
+    return classes[name]
