@@ -242,7 +242,7 @@ class _Proxy:
 def show_tokens(callbacks: object) -> bool:
     """Tell whether any handler of callbacks shows tokens to somebody."""
     handlers: Any = getattr(callbacks, "handlers", callbacks)
-    return any(_shows_tokens(one.__class__) for one in handlers or ())  # a proxy has its own's
+    return any(_shows_tokens(one.__class__) for one in handlers or ())  # a proxy's is its handler's
 
 
 def shows_tokens_itself(candidate: object) -> bool:
