@@ -240,9 +240,9 @@ class _Proxy:
 
 
 def show_tokens(callbacks: object) -> bool:
-    """Tell whether any handler of callbacks shows tokens to somebody."""
+    """Tell whether any handler shows tokens to somebody; a proxy has the class of its own."""
     handlers: Any = getattr(callbacks, "handlers", callbacks)
-    return any(_shows_tokens(one.__class__) for one in handlers or ())  # a proxy's is its handler's
+    return any(_shows_tokens(one.__class__) for one in handlers or ())
 
 
 def shows_tokens_itself(candidate: object) -> bool:

@@ -462,8 +462,8 @@ def test_a_token_that_comes_too_late_is_shown_to_nobody(partial: Any) -> None:
 
 
 async def test_a_refused_stream_ends_as_an_error() -> None:
-    """A stream that breaks before it says anything is an error for a console, the next one an answer."""
-    broken = AIMessageChunk("", response_metadata={"finish_reason": "error"})
+    """A stream that broke without a word is an error for a console, the next one an answer."""
+    broken = AIMessageChunk(content="", response_metadata={"finish_reason": "error"})
     model = FallbackChatModel(chat("a", broken), alive("b", "hel", "lo"))
     written, awritten = Console(), Console()
     for _ in model.stream("hi", {"callbacks": [written]}):
