@@ -106,11 +106,11 @@ class Event(NamedTuple):
 class Gate:
     """Stand between one attempt and the handlers that show tokens; without a run it is open."""
 
-    __slots__ = ("_lock", "_proxies", "_reader", "_run", "_shown", "_state", "streamed")
+    __slots__ = ("_closed", "_lock", "_proxies", "_reader", "_run", "_shown", "streamed")
 
     def __init__(self, run: FallbackRun | None) -> None:
-        self._run = run
-        self._state = "open" if run is None else "holding"
+        self._run = run  # until something is out: while there is one, the gate holds back
+        self._closed = False
         self._lock = Lock()  # the parts of a candidate may run in threads
         self._proxies: dict[int, _Proxy] = {}  # by the handler's id
         self._shown: list[Any] = []
@@ -158,23 +158,19 @@ class Gate:
         is_token = event.name in _TOKENS
         self.streamed = self.streamed or is_token
         with self._lock:
-            if self._state == "closed":
+            if self._closed:
                 return () if is_token else (event,)
-            if self._state == "holding":
+            if self._run is not None:
                 if not (is_token and _shows_content(event)):
                     proxy.held.append(event)
                     return ()
-                self._open(proxy, event)
+                self._run.commit(partial=self._shown)
+                self._run, self._reader = None, (proxy, event.name)
             events = (*proxy.held, event) if proxy.held else (event,)
             proxy.held.clear()
             if is_token and self._reader == (proxy, event.name):
                 self._shown += [_token_of(one) for one in events if one.name == event.name]
             return events
-
-    def _open(self, proxy: _Proxy, event: Event) -> None:
-        if self._run is not None:
-            self._run.commit(partial=self._shown)
-        self._state, self._reader = "open", (proxy, event.name)
 
     def _proxy(self, handler: BaseCallbackHandler) -> BaseCallbackHandler:
         proxy: Any = self._proxies.setdefault(id(handler), _Proxy(handler, self))
@@ -182,8 +178,8 @@ class Gate:
 
     def _rest(self, error: BaseException | None) -> list[tuple[BaseCallbackHandler, Event]]:
         with self._lock:
-            failed = error is not None and self._state == "holding"
-            self._state = "open" if error is None else "closed"
+            failed = error is not None and self._run is not None
+            self._run, self._closed = None, error is not None
             rest: list[tuple[BaseCallbackHandler, Event]] = []
             for proxy in self._proxies.values():
                 rest += [(proxy.handler, event) for event in proxy.held]
@@ -244,9 +240,9 @@ class _Proxy:
 
 
 def show_tokens(callbacks: object) -> bool:
-    """Tell whether any handler of callbacks shows tokens to somebody."""
+    """Tell whether any handler shows tokens to somebody; a proxy has the class of its own."""
     handlers: Any = getattr(callbacks, "handlers", callbacks)
-    return any(_shows_tokens(one.__class__) for one in handlers or ())  # a proxy has its own's
+    return any(_shows_tokens(one.__class__) for one in handlers or ())
 
 
 def shows_tokens_itself(candidate: object) -> bool:

@@ -239,13 +239,9 @@ def _halted(verdict: Verdict, still_open: Sequence[ToolCall]) -> list[BaseMessag
 # A tool's failure in an agent's messages: the text for the model, the marks for the guard.
 
 
-def _never(_error: BaseException) -> bool:
-    return False
-
-
 # Older releases of langgraph have no schema for what a person answers, so no such error.
 _is_invalid_resume: Callable[[BaseException], bool] = getattr(
-    langgraph.errors, "is_invalid_resume", _never
+    langgraph.errors, "is_invalid_resume", lambda _error: False
 )
 
 

@@ -10,6 +10,7 @@ from uuid import uuid4
 
 import pytest
 from langchain_core.callbacks import AsyncCallbackHandler, BaseCallbackHandler
+from langchain_core.messages import AIMessageChunk
 from langchain_core.runnables import RunnableLambda
 from langchain_core.tracers.context import register_configure_hook
 from langgraph.graph import START, MessagesState, StateGraph
@@ -458,3 +459,16 @@ def test_a_token_that_comes_too_late_is_shown_to_nobody(partial: Any) -> None:
     assert model.invoke("hi", {"callbacks": [written]}) == "backup"
     found[0].on_llm_new_token("late", run_id=uuid4())
     assert written.seen == []
+
+
+async def test_a_refused_stream_ends_as_an_error() -> None:
+    """A stream that broke without a word is an error for a console, the next one an answer."""
+    broken = AIMessageChunk(content="", response_metadata={"finish_reason": "error"})
+    model = FallbackChatModel(chat("a", broken), alive("b", "hel", "lo"))
+    written, awritten = Console(), Console()
+    for _ in model.stream("hi", {"callbacks": [written]}):
+        pass
+    async for _ in model.astream("hi", {"callbacks": [awritten]}):
+        pass
+    assert written.ends == awritten.ends == ["error", "end"]
+    assert "".join(written.seen) == "".join(awritten.seen) == "hello"
