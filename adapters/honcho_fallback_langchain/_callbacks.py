@@ -162,12 +162,12 @@ class Gate:
                 return () if is_token else (event,)
             if self._run is not None:
                 if not (is_token and _shows_content(event)):
-                    proxy.held.append(event)
+                    proxy.waiting.append(event)
                     return ()
                 self._run.commit(partial=self._shown)
                 self._run, self._reader = None, (proxy, event.name)
-            events = (*proxy.held, event) if proxy.held else (event,)
-            proxy.held.clear()
+            events = (*proxy.waiting, event) if proxy.waiting else (event,)
+            proxy.waiting.clear()
             if is_token and self._reader == (proxy, event.name):
                 self._shown += [_token_of(one) for one in events if one.name == event.name]
             return events
@@ -182,8 +182,8 @@ class Gate:
             self._run, self._closed = None, error is not None
             rest: list[tuple[BaseCallbackHandler, Event]] = []
             for proxy in self._proxies.values():
-                rest += [(proxy.handler, event) for event in proxy.held]
-                proxy.held.clear()
+                rest += [(proxy.handler, event) for event in proxy.waiting]
+                proxy.waiting.clear()
         if failed:
             ends = [(handler, event) for handler, event in rest if event.name not in _TOKENS]
             return [(handler, _failed(event, error)) for handler, event in ends]
@@ -193,14 +193,14 @@ class Gate:
 class _Proxy:
     """Pass for a handler during one attempt."""
 
-    __slots__ = ("gate", "handler", "held")
+    __slots__ = ("gate", "handler", "waiting")
 
     gate: Gate
     handler: BaseCallbackHandler
-    held: list[Event]
+    waiting: list[Event]
 
     def __init__(self, handler: BaseCallbackHandler, gate: Gate) -> None:
-        for name, value in (("handler", handler), ("gate", gate), ("held", [])):
+        for name, value in (("handler", handler), ("gate", gate), ("waiting", [])):
             object.__setattr__(self, name, value)
 
     @property  # type: ignore[misc] # it is read only
@@ -225,15 +225,15 @@ class _Proxy:
         return hash(self.handler)
 
     def _receive(self, name: str, /, *args: Any, **kwargs: Any) -> None:
-        *held, last = self.gate.admit(self, Event(name, args, kwargs)) or (None,)
-        for event in held:
+        *earlier, last = self.gate.admit(self, Event(name, args, kwargs)) or (None,)
+        for event in earlier:
             handle_event([self.handler], event.name, None, *event.args, **event.kwargs)
         if last is not None:
             getattr(self.handler, name)(*args, **kwargs)
 
     async def _areceive(self, name: str, /, *args: Any, **kwargs: Any) -> None:
-        *held, last = self.gate.admit(self, Event(name, args, kwargs)) or (None,)
-        for event in held:
+        *earlier, last = self.gate.admit(self, Event(name, args, kwargs)) or (None,)
+        for event in earlier:
             await ahandle_event([self.handler], event.name, None, *event.args, **event.kwargs)
         if last is not None:
             await getattr(self.handler, name)(*args, **kwargs)
