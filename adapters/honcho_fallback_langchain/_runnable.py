@@ -101,8 +101,6 @@ class FallbackRunnable(FallbackBase[Input, Output, Output]):
 class _CallWithErrors(ChainCall):
     """Tell each fallback the error of the candidate before it."""
 
-    __slots__ = ("error", "key")
-
     def __init__(
         self,
         owner: FallbackRunnable[Any, Any],

@@ -12,6 +12,7 @@ import pytest
 from langchain_core.callbacks import AsyncCallbackHandler, BaseCallbackHandler
 from langchain_core.messages import AIMessageChunk
 from langchain_core.runnables import RunnableLambda
+from langchain_core.tools import tool
 from langchain_core.tracers.context import register_configure_hook
 from langgraph.graph import START, MessagesState, StateGraph
 
@@ -260,6 +261,29 @@ async def test_the_runs_of_a_chain_end_before_it(verb: str) -> None:
     assert runs.check().ends == ["end"]
     assert [run.ends for run in runs.models] == [["error"], ["end"]]
     assert isinstance(runs.models[0].error, StatusError)
+
+
+def test_a_tool_ends_after_what_it_asked() -> None:
+    """What ends around a model whose answer is held back is held back with it."""
+    ends: list[str] = []
+
+    class Ends(Console):
+        def on_llm_end(self, *_given: Any, **_kwargs: Any) -> None:
+            ends.append("model")
+
+        def on_tool_end(self, *_given: Any, **_kwargs: Any) -> None:
+            ends.append("tool")
+
+    model = alive()
+
+    @tool
+    def look_up(question: str) -> str:
+        """Ask another model."""
+        return model.invoke(question).text
+
+    chain = FallbackRunnable(look_up, RunnableLambda(str))
+    assert chain.invoke({"question": "hi"}, {"callbacks": [Ends()]}) == "from backup"
+    assert ends == ["model", "tool"]
 
 
 @pytest.mark.parametrize("reader", ["messages", "amessages", "console", "aconsole"])
