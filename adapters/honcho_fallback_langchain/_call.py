@@ -19,6 +19,7 @@ to ask differ, and each is a subclass:
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
 from typing import TYPE_CHECKING, Any, Generic, TypeVar, cast
 
 from langchain_core.language_models import BaseChatModel
@@ -90,7 +91,7 @@ CallbacksT = TypeVar("CallbacksT")
 RequestT = TypeVar("RequestT")
 
 
-class Call(Generic[RequestT]):
+class Call(ABC, Generic[RequestT]):
     """The steps that are the same whichever way a candidate is asked."""
 
     run: FallbackRun
@@ -111,17 +112,17 @@ class Call(Generic[RequestT]):
         run.report(input=call_input)
         return run
 
+    @abstractmethod
     def request_for(self, attempt: Attempt, candidate: Any) -> RequestT:
         """Return what an attempt sends."""
-        raise NotImplementedError
 
+    @abstractmethod
     def send(self, request: RequestT) -> Any:
         """Return what the candidate answers."""
-        raise NotImplementedError
 
+    @abstractmethod
     async def asend(self, request: RequestT) -> Any:
         """Return what the candidate answers, in this task."""
-        raise NotImplementedError
 
     def messages_of(self, answer: Any) -> list[Any]:
         """Return the messages of an answer: itself, or what a chain makes of one."""

@@ -127,14 +127,8 @@ class Options:
         _check_exceptions(beside.get("exceptions_to_handle", ()))
         policy: Any = {name: value for name, value in options.items() if name not in beside}
         for name in sorted(policy.keys() - ConfigOptions.__annotations__.keys()):
-            # Imported for an error only: it costs more than the rest of this module.
-            from difflib import get_close_matches  # noqa: PLC0415
-
             known = [*ConfigOptions.__annotations__, *sorted(_BESIDE)]
-            guesses = get_close_matches(name, known, n=1, cutoff=0.7)
-            question = f"did you mean {guesses[0]}? " if guesses else ""
-            fix = f"{question}choose from {', '.join(known)}"
-            raise FallbackConfigError.about(name, "no such option", fix)
+            raise FallbackConfigError.unknown(name, known)
         config = beside.pop("fallback_config", self.config)
         if not isinstance(config, FallbackConfig):
             raise FallbackConfigError.about(

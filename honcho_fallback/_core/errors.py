@@ -42,6 +42,16 @@ class FallbackConfigError(FallbackError, ValueError):
         """
         return cls(f"{field}: {problem}; {fix}")
 
+    @classmethod
+    def unknown(cls, option: str, names: Iterable[str]) -> Self:
+        """Say that an option does not exist, and which one may be meant.
+
+        Args:
+            option: The name that was given.
+            names: Those that exist.
+        """
+        return cls.about(option, "no such option", unknown_name(option, names))
+
 
 class CredentialError(FallbackError):
     """Tell that a credential is missing or could not be refreshed; never shows one.

@@ -16,7 +16,6 @@ from honcho_fallback._core.errors import (
     FallbackConfigError,
     require_text,
     require_type,
-    unknown_name,
 )
 from honcho_fallback._core.observers import Observers, Restore
 from honcho_fallback._core.presets import ConfigOptions
@@ -318,9 +317,7 @@ class FallbackPolicy:
         if agent is not None or overrides:
             unknown = sorted(overrides.keys() - ConfigOptions.__annotations__.keys())
             if unknown:
-                names = [*CallOptions.__annotations__]
-                fix = unknown_name(unknown[0], names)
-                raise FallbackConfigError.about(unknown[0], "no such option", fix)
+                raise FallbackConfigError.unknown(unknown[0], CallOptions.__annotations__)
             agent = policy.agent if agent is None else agent
             config = policy.config.replace(**overrides)
             policy = ResolvedPolicy(policy.chain, config, agent, policy.observers)
