@@ -2,21 +2,32 @@
 
 from __future__ import annotations
 
+import asyncio
 from contextlib import suppress
 from contextvars import ContextVar
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeVar
 
-from honcho_fallback import AnswerRejected, FallbackPolicy, read_answer
+from litellm.exceptions import Timeout
+
+from honcho_fallback import (
+    AnswerRejected,
+    DeadlineExceeded,
+    Failure,
+    FailureKind,
+    FallbackPolicy,
+    read_answer,
+)
 from honcho_fallback_litellm._answers import attach
 from honcho_fallback_litellm._failures import forget_loop_lookup, provider_error
-from honcho_fallback_litellm._patience import Patience
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Iterable, Mapping
 
-    from honcho_fallback import CallRecord, FallbackRun
+    from honcho_fallback import CallRecord, FallbackRun, Target
     from honcho_fallback_litellm._chain import Chain
     from honcho_fallback_litellm._router import Deployment
+
+T = TypeVar("T")
 
 OUT_OF_ROTATION = "LiteLLM had taken it out of rotation"
 
@@ -27,6 +38,9 @@ CURRENT: ContextVar[Call | None] = ContextVar("honcho_fallback_litellm_call", de
 
 class Call:
     """Resume one run of the machine from LiteLLM's hooks.
+
+    LiteLLM shows a failure in several places. It is reported in one: an opening's where the
+    attempt's function raises, a stream's where the stream breaks. The others ask ``goes_on``.
 
     Args:
         chain: The targets, in order.
@@ -39,17 +53,19 @@ class Call:
 
     __slots__ = (
         "_goes_on",
-        "_reported",
+        "_left_over",
         "blocking",
         "chain",
         "core",
         "hides_usage",
+        "last_error",
         "limit",
-        "patience",
         "reach",
         "request",
         "run",
+        "selection_error",
         "streaming",
+        "time_limit",
     )
 
     def __init__(  # noqa: PLR0913, PLR0917 # made in one place, by begin
@@ -69,12 +85,16 @@ class Call:
         self.reach = reach
         config = chain.policy.config
         bounds = (config.deadline, config.first_token_timeout, config.idle_timeout)
-        self.patience: Patience | None = None if bounds == (None, None, None) else Patience()
+        self.time_limit: AttemptTimeout | None = (
+            None if bounds == (None, None, None) else AttemptTimeout()
+        )
         self.blocking = False  # one of LiteLLM's sync methods asks, in whatever loop
         self.streaming = False
         self.hides_usage = False
-        self._reported: BaseException | None = None
-        self._goes_on = False
+        self.selection_error: BaseException | None = None  # LiteLLM has nobody for an attempt
+        self.last_error: BaseException | None = None
+        self._goes_on = False  # after the last error
+        self._left_over = reach == len(chain.ids)
 
     @property
     def record(self) -> CallRecord:
@@ -87,10 +107,27 @@ class Call:
         return self.run.outcome != "running"
 
     @property
-    def in_question(self) -> tuple[str, ...]:
+    def goes_on(self) -> bool:
+        """Tell whether another attempt follows the last error."""
+        return self._goes_on and not self.ended
+
+    @property
+    def is_for_routers_fallbacks(self) -> bool:
+        """Tell whether the Router's own lists of other groups decide what the last error means."""
+        return self._left_over and not self.goes_on and self.run.outcome != "interrupted"
+
+    @property
+    def wants_stream(self) -> bool:
+        """Tell whether the caller asked for a stream."""
+        return self.request.get("stream") is True
+
+    # Whom to ask.
+
+    @property
+    def candidate_ids(self) -> tuple[str, ...]:
         """Return the ids of who may be asked if in rotation, that of the attempt at hand first."""
         ids, here = self.chain.ids[: self.reach], self.run.attempt.position
-        return ids[here:] + (ids[:here] if self._reported is None else ())
+        return ids[here:] + (ids[:here] if self.last_error is None else ())
 
     def may_ask(self, among: Iterable[str]) -> list[int]:
         """List the positions that the attempt at hand may go to, of those in rotation.
@@ -99,7 +136,7 @@ class Call:
             among: Ids of what is in rotation.
         """
         left, here = {*among}, self.run.attempt.position
-        positions = [self.chain.ids.index(one) for one in self.in_question if one in left]
+        positions = [self.chain.ids.index(one) for one in self.candidate_ids if one in left]
         # Before the first request no target has failed: one that cools down is better than none.
         return [position for position in positions if position >= here] or sorted(positions)
 
@@ -112,103 +149,40 @@ class Call:
         Returns:
             None when nobody is left; the run is over then, if anything has failed before.
         """
-        ids, free = self.chain.ids, self.may_ask(eligible)
+        free = self.may_ask(eligible)
         if not free:
-            if self._reported is not None:
+            if self.last_error is not None:
                 self._goes_on = False
                 with suppress(Exception):  # the caller raises what was reported
                     self.run.skip(None, OUT_OF_ROTATION)
             return None
         if self.run.attempt.position not in free:
             self.run.skip(free[0], OUT_OF_ROTATION, among=free)
-        return eligible[ids[self.run.attempt.position]]
+        return eligible[self.chain.ids[self.run.attempt.position]]
 
-    def settle(self) -> None:
-        """Do in this thread what the run wants done before its attempt, or after its end.
+    # What came of it.
 
-        Raises:
-            Exception: The provider's own, where that could not be done and the call is over.
-        """
-        while self.run.pending is not None:
-            try:
-                FallbackPolicy.perform(self.run)
-            except Exception as error:  # noqa: BLE001 # the run knows what it means
-                self._undone(error)
-
-    async def asettle(self) -> None:
-        """Do in this task what the run wants done before its attempt, or after its end.
-
-        Raises:
-            Exception: The provider's own, where that could not be done and the call is over.
-        """
-        while self.run.pending is not None:
-            try:
-                await FallbackPolicy.aperform(self.run)
-            except Exception as error:  # noqa: BLE001 # the run knows what it means
-                self._undone(error)
-
-    @property
-    def seconds(self) -> float | None:
-        """Return how long the attempt at hand may take, a stream's up to its first content."""
-        run, config = self.run, self.chain.policy.config
-        if self.request.get("stream") is True:
-            bound = config.deadline or config.first_token_timeout
-            return run.attempt.stream_timeout if bound else None
-        return run.attempt.timeout if config.deadline else None
-
-    def be_patient(self) -> None:
-        """Start the clock of the attempt at hand anew."""
-        if self.patience is not None:
-            self.patience.give(self.seconds, self.run.attempt.target)
-
-    async def bear(self, awaitable: Awaitable[Any]) -> Any:
-        """Await something of the attempt at hand, within its time.
-
-        Args:
-            awaitable: LiteLLM's work for the attempt.
-
-        Raises:
-            Timeout: LiteLLM's own.
-        """
-        return await (awaitable if self.patience is None else self.patience.bear(awaitable))
-
-    async def leave(self) -> None:
-        """Tell other processes what the call has learned, where it is over."""
-        if self.blocking:  # this loop is gone in a moment, and a connection with it
-            self.leave_here()
-        elif self.ended and self.run.pending is not None:
-            await self.asettle()
-
-    def leave_here(self) -> None:
-        """Do so in this thread."""
-        if self.ended and self.run.pending is not None:
-            self.settle()
-
-    def _undone(self, error: Exception) -> None:
-        try:
-            self.run.fail(error)
-        except Exception:
-            self._goes_on = False
-            raise
-
-    def report(self, error: BaseException, *, partial: tuple[Any, ...] = ()) -> bool:
-        """Report a failure, however often LiteLLM shows it, and learn whether the call goes on.
+    def report(self, error: BaseException, *, partial: tuple[Any, ...] = ()) -> None:
+        """Report the failure of the attempt at hand; one that is known already is not news.
 
         Args:
             error: What was raised.
             partial: The chunks that were handed out.
         """
         error = provider_error(error)
-        if error is self._reported or self.ended:
-            return self._goes_on
-        self._reported = error
-        self._goes_on = True
+        if error is self.last_error or self.ended:
+            return
+        self.last_error, self._goes_on = error, True
         forget_loop_lookup(error)
+        failure = None
+        if error is self.selection_error:
+            reason = "LiteLLM had nobody in rotation"
+            failure = Failure.of(FailureKind.LOCAL, reason=reason, error=type(error).__name__)
         try:
-            self.run.fail(error, partial=partial)
-        except BaseException:  # noqa: BLE001 # LiteLLM raises the error itself
+            self.run.fail(error, failure=failure, partial=partial)
+        except BaseException as final:  # noqa: BLE001 # LiteLLM raises the error itself
             self._goes_on = False
-        return self._goes_on
+            self._left_over = self._left_over and not isinstance(final, DeadlineExceeded)
 
     def accept(self, answer: Any) -> None:
         """Take an answer, or say no to it.
@@ -223,17 +197,12 @@ class Call:
         try:
             following = self.run.accept(answer, usage=read_answer(answer).usage)
         except Exception as error:
-            self._reported, self._goes_on = error, False
+            self.last_error, self._goes_on = error, False
             raise
         if following is not None:
-            self._reported = AnswerRejected(f"validate said no to the answer of {name}")
+            self.last_error = AnswerRejected(f"validate said no to the answer of {name}")
             self._goes_on = True
-            raise self._reported
-
-    @property
-    def last_error(self) -> BaseException | None:
-        """Return what was reported last."""
-        return self._reported
+            raise self.last_error
 
     def close(self, error: BaseException) -> None:
         """End the call with an error, and let the error carry the record.
@@ -241,9 +210,124 @@ class Call:
         Args:
             error: What goes out to the caller.
         """
-        if not isinstance(error, Exception):
-            self.run.cancel()
-        elif self.report(error):
-            # LiteLLM gave up of its own accord, where the machine would have gone on.
-            self.run.cancel()
+        if isinstance(error, Exception) and self.last_error is None:
+            self.report(error)  # LiteLLM raised it before it made an attempt
+        # Where the machine would have gone on, LiteLLM gave up of its own accord.
+        self.run.cancel()
         attach(error, self.record)
+
+    # I/O that the machine wants done.
+
+    def settle(self) -> None:
+        """Do in this thread what the run wants done before its attempt, or after its end.
+
+        Raises:
+            Exception: The provider's own, where that could not be done and the call is over.
+        """
+        while self.run.pending is not None:
+            try:
+                FallbackPolicy.perform(self.run)
+            except Exception as error:  # noqa: BLE001 # the run knows what it means
+                self._pending_failed(error)
+
+    async def asettle(self) -> None:
+        """Do in this task what the run wants done before its attempt, or after its end.
+
+        Raises:
+            Exception: The provider's own, where that could not be done and the call is over.
+        """
+        while self.run.pending is not None:
+            try:
+                await FallbackPolicy.aperform(self.run)
+            except Exception as error:  # noqa: BLE001 # the run knows what it means
+                self._pending_failed(error)
+
+    def _pending_failed(self, error: Exception) -> None:
+        try:
+            self.run.fail(error)
+        except Exception:
+            self._goes_on = False
+            raise
+
+    async def publish(self) -> None:
+        """Tell other processes what the call has learned, where it is over."""
+        if self.blocking:  # this loop is gone in a moment, and a connection with it
+            self.publish_here()
+        elif self.ended and self.run.pending is not None:
+            await self.asettle()
+
+    def publish_here(self) -> None:
+        """Do so in this thread."""
+        if self.ended and self.run.pending is not None:
+            self.settle()
+
+    # How long it may take.
+
+    def restart_time_limit(self) -> None:
+        """Start the clock of the attempt at hand anew: a stream's, up to its first content."""
+        if self.time_limit is None:
+            return
+        attempt, config = self.run.attempt, self.chain.policy.config
+        if self.wants_stream:
+            bound = config.deadline or config.first_token_timeout
+            seconds = attempt.stream_timeout if bound else None
+        else:
+            seconds = attempt.timeout if config.deadline else None
+        self.time_limit.restart(seconds, attempt.target)
+
+    async def within_time(self, awaitable: Awaitable[T]) -> T:
+        """Await something of the attempt at hand, within its time.
+
+        Args:
+            awaitable: LiteLLM's work for the attempt.
+
+        Raises:
+            Timeout: LiteLLM's own.
+        """
+        return await (awaitable if self.time_limit is None else self.time_limit.wait(awaitable))
+
+
+class AttemptTimeout:
+    """Bound what one attempt takes in a task, from its opening to a stream's first content.
+
+    A reader's own time between two chunks does not count. Nothing is bounded until ``restart``.
+    """
+
+    __slots__ = ("_left", "_scope", "_seconds", "_target")
+
+    def __init__(self) -> None:
+        self._left: float | None = None
+        self._scope: asyncio.Timeout | None = None
+        self._seconds: float | None = None
+        self._target: Target | None = None
+
+    def restart(self, seconds: float | None, target: Target) -> None:
+        """Start anew for an attempt, also from within ``wait``."""
+        self._left = self._seconds = seconds
+        self._target = target
+        if self._scope is not None:
+            now = asyncio.get_running_loop().time()
+            self._scope.reschedule(None if seconds is None else now + seconds)
+
+    async def wait(self, awaitable: Awaitable[T]) -> T:
+        """Await something of the attempt."""
+        if self._scope is not None:  # LiteLLM goes on with another target within a chunk's reading
+            return await awaitable
+        self._scope = scope = asyncio.timeout(self._left)
+        try:
+            async with scope:
+                return await awaitable
+        except TimeoutError:
+            if not scope.expired():
+                raise
+            raise self._expired() from None
+        finally:
+            self._scope, until = None, scope.when()
+            left = None if until is None else until - asyncio.get_running_loop().time()
+            self._left = None if left is None else max(0.0, left)
+
+    def _expired(self) -> Timeout:
+        assert self._target is not None  # noqa: S101 # for the type checker: nothing else expires
+        name, provider = self._target.name, self._target.provider
+        message = f"{name} gave no answer within {self._seconds:g} s"
+        return Timeout(message, model=self._target.model, llm_provider=provider or "")

@@ -9,18 +9,16 @@ from __future__ import annotations
 from functools import partial
 from typing import TYPE_CHECKING, cast
 
-from honcho_fallback import Failure, FailureKind, classify
+from honcho_fallback import FailureKind, classify
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
-    from honcho_fallback import FallbackConfig
+    from honcho_fallback import Failure, FallbackConfig
 
 _DEPTH = 8
 # LiteLLM's names for "something went wrong and I do not know what".
 _CATCH_ALLS = frozenset({"APIConnectionError", "APIError", "InternalServerError"})
-# LiteLLM raises these where no deployment is in rotation: no provider has answered.
-_NOBODY = frozenset({"RouterRateLimitError", "RouterRateLimitErrorBasic"})
 _OUR_TROUBLE = frozenset({FailureKind.LOCAL, FailureKind.MALFORMED_RESPONSE})
 
 
@@ -64,9 +62,6 @@ def forget_loop_lookup(error: BaseException) -> None:
 
 def _classify(inner: Callable[[BaseException], Failure], error: BaseException) -> Failure:
     name = type(error).__name__
-    if name in _NOBODY:
-        reason = "LiteLLM had nobody in rotation"
-        return Failure.of(FailureKind.LOCAL, reason=reason, error=name)
     mapped = inner(error)
     if not type(error).__module__.startswith(("litellm.", "openai.")):
         return mapped

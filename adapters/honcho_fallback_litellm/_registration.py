@@ -15,7 +15,7 @@ import litellm
 
 from honcho_fallback import FallbackConfigError
 from honcho_fallback_litellm._chain import RANK, name_of, rank_of
-from honcho_fallback_litellm._gates import OPTIONAL
+from honcho_fallback_litellm._patches import OPTIONAL
 from honcho_fallback_litellm._router import own, setting
 
 if TYPE_CHECKING:

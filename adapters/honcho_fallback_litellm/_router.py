@@ -14,23 +14,34 @@ from types import MethodType
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
+    import weakref
     from collections.abc import Callable, Mapping
 
 Deployment = dict[str, Any]
-
-# What LiteLLM tells its own selection by; what replaces the selection has to take them away, or
-# they travel to the provider in the request's body.
-INTERNAL_KEYS = (
-    "_target_order",
-    "_excluded_deployment_ids",
-    "_retry_skipped_deployment_ids",
-    "honcho_fallback_hop",
-)
 
 
 def core_of(router: Any) -> Any:
     """Return the object that routes: the core behind a facade, or the Router itself."""
     return vars(router).get("_core", router)
+
+
+def alive(core: weakref.ref[Any] | None) -> Any:
+    """Return the core that a reference is to.
+
+    Raises:
+        ReferenceError: The Router is gone. Not a RuntimeError: LiteLLM's sync wrapper would run
+            the whole call again.
+    """
+    router = None if core is None else core()
+    if router is None:
+        raise ReferenceError("the Router of this FallbackRoutingStrategy is gone")
+    return router
+
+
+def selects(core: Any, strategy: object) -> bool:
+    """Tell whether a routing strategy is the one that chooses for a Router now."""
+    method = vars(core).get("get_available_deployment")
+    return getattr(getattr(method, "__wrapped__", method), "__self__", None) is strategy
 
 
 def own(core: Any, name: str) -> Callable[..., Any]:

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import logging
 import weakref
+from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
 from litellm.types.router import (  # pyright: ignore[reportMissingTypeStubs] # a package with one stub
@@ -18,25 +19,27 @@ from honcho_fallback import FallbackConfig
 from honcho_fallback_litellm._call import CURRENT, Call
 from honcho_fallback_litellm._chain import Chains, id_of, in_order
 from honcho_fallback_litellm._failures import classifier_for
-from honcho_fallback_litellm._gates import Gates
+from honcho_fallback_litellm._patches import RouterPatches
 from honcho_fallback_litellm._registration import (
     check_config,
     check_router,
     warn_about_callbacks,
     warn_about_gates,
 )
-from honcho_fallback_litellm._requests import equip
+from honcho_fallback_litellm._request import begin, equip, selecting
 from honcho_fallback_litellm._router import (
-    INTERNAL_KEYS,
+    alive,
     attempt_in,
     core_of,
     deployments_of,
     own,
+    selects,
+    setting,
 )
 from honcho_fallback_litellm._warm import warm_up
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Sequence
+    from collections.abc import Generator, Iterable, Iterator, Sequence
 
     from honcho_fallback import FallbackObserver
     from honcho_fallback_litellm._chain import Chain
@@ -44,6 +47,9 @@ if TYPE_CHECKING:
 
 
 logger = logging.getLogger("honcho_fallback")
+
+# LiteLLM's strategies besides this one look at limits and loads, and count what they choose.
+_UNLIMITED = "simple-shuffle"
 
 
 class FallbackRoutingStrategy(CustomRoutingStrategyBase):
@@ -70,16 +76,15 @@ class FallbackRoutingStrategy(CustomRoutingStrategyBase):
         config = FallbackConfig() if config is None else config
         check_config(config)
         observers = tuple(observers)
-        self._observed = bool(observers)
-        own_cooldown = config.cooldown is not None
-        self._respect_cooldown = not own_cooldown if respect_cooldown is None else respect_cooldown
-        self._chains = Chains(
+        if respect_cooldown is None:
+            respect_cooldown = config.cooldown is None
+        chains = Chains(
             config.replace(on_exhausted="last", classify=classifier_for(config)), observers
         )
+        self._observed = bool(observers)
+        self._groups = _RankedGroups(chains, respect_cooldown, weakref.ref(self))
         self._core: weakref.ref[Any] | None = None
-        self._gates: Gates | None = None
-        self._warned = False
-        self._may_warn_of_callbacks = False
+        self._patches: RouterPatches | None = None
 
     def register(self, router: Any, *, warm: bool = True) -> FallbackRoutingStrategy:
         """Take over the ranked model groups of a Router; everything else stays LiteLLM's.
@@ -97,12 +102,14 @@ class FallbackRoutingStrategy(CustomRoutingStrategyBase):
         core = core_of(router)
         check_router(core, self._core() if self._core is not None else None)
         self._core = weakref.ref(core)
-        self._gates = Gates(router, self)
-        missing = self._gates.install()
-        self._select_here(router)
+        self._patches = RouterPatches(core, self._groups.begin, self._groups.in_rotation)
+        missing = self._patches.install()
+        register = getattr(router, "register_plugin", None) or router.set_custom_routing_strategy
+        register(self)
         warn_about_gates(missing)
         # Once: now, or at the first call, for who sets LiteLLM's callbacks after the Router.
-        self._may_warn_of_callbacks = not warn_about_callbacks(observed=self._observed)
+        warned = warn_about_callbacks(observed=self._observed)
+        self._groups.may_warn_about_callbacks = self._observed and not warned
         if warm:
             warm_up()
         return self
@@ -114,24 +121,201 @@ class FallbackRoutingStrategy(CustomRoutingStrategyBase):
             router: A ``litellm.Router``.
         """
         core = core_of(router)
-        if self._core is None or self._core() is not core or self._gates is None:
+        if self._core is None or self._core() is not core or self._patches is None:
             return False
-        return self._gates.installed() and self._is_selecting(core)
+        return self._patches.installed() and selects(core, self)
 
-    def _select_here(self, router: Any) -> None:
-        register = getattr(router, "register_plugin", None)
-        if register is None:
-            router.set_custom_routing_strategy(self)
+    def get_available_deployment(
+        self,
+        model: str,
+        messages: list[dict[str, str]] | None = None,
+        input: str | list[Any] | None = None,  # noqa: A002 # LiteLLM's name
+        specific_deployment: bool | None = False,  # noqa: FBT001, FBT002 # LiteLLM's signature
+        request_kwargs: dict[str, Any] | None = None,
+    ) -> Any:
+        """Choose the deployment of this attempt, for LiteLLM's sync methods.
+
+        Args:
+            model: The model group.
+            messages: What is asked.
+            input: What is asked, for other endpoints.
+            specific_deployment: Whether ``model`` names a deployment.
+            request_kwargs: The keyword arguments of the call; changed in place.
+        """
+        selection = self._selection(model, messages, input, specific_deployment, request_kwargs)
+        select = own(selection.core, "get_available_deployment")
+        if selection.chain is None:
+            return select(**selection.options)
+        if selection.call is not None:
+            selection.call.blocking = True
+            selection.call.settle()
+        # LiteLLM's sync methods list no healthy deployments.
+        for candidate in selection.candidates():
+            with selection.trying(candidate):
+                selection.eligible[candidate] = select(**selection.options)
+        return selection.take()
+
+    async def async_get_available_deployment(
+        self,
+        model: str,
+        messages: list[dict[str, str]] | None = None,
+        input: str | list[Any] | None = None,  # noqa: A002 # LiteLLM's name
+        specific_deployment: bool | None = False,  # noqa: FBT001, FBT002 # LiteLLM's signature
+        request_kwargs: dict[str, Any] | None = None,
+    ) -> Any:
+        """Choose the deployment of this attempt, for LiteLLM's async methods.
+
+        Args:
+            model: The model group.
+            messages: What is asked.
+            input: What is asked, for other endpoints.
+            specific_deployment: Whether ``model`` names a deployment.
+            request_kwargs: The keyword arguments of the call; changed in place.
+        """
+        selection = self._selection(model, messages, input, specific_deployment, request_kwargs)
+        core, options = selection.core, selection.options
+        select = own(core, "async_get_available_deployment")
+        if selection.chain is None:
+            return await select(**options)
+        if selection.call is not None:
+            await selection.call.asettle()
+        if setting(core, "routing_strategy") == _UNLIMITED:
+            # One question instead of one for each deployment.
+            with selection.trying(None):
+                healthy = await own(core, "async_get_healthy_deployments")(**options)
+                if isinstance(healthy, dict):  # LiteLLM was asked for one deployment by its id
+                    return healthy
+                selection.eligible = {id_of(one): one for one in healthy}
+            return selection.take()
+        for candidate in selection.candidates():
+            with selection.trying(candidate):
+                selection.eligible[candidate] = await select(**options)
+        return selection.take()
+
+    def _selection(  # LiteLLM's arguments
+        self,
+        model: str,
+        messages: list[dict[str, str]] | None,
+        input: str | list[Any] | None,  # noqa: A002 # LiteLLM's name
+        specific_deployment: bool | None,  # noqa: FBT001 # LiteLLM's argument
+        request_kwargs: dict[str, Any] | None,
+    ) -> _Selection:
+        core, request = alive(self._core), {} if request_kwargs is None else request_kwargs
+        chain = None if specific_deployment else self._groups.chain_of(core, model, request)
+        options = {
+            "model": model,
+            "messages": messages,
+            "input": input,
+            "specific_deployment": specific_deployment,
+            "request_kwargs": request,
+        }
+        return _Selection(core, chain, options)
+
+
+class _Selection:
+    """Choose one attempt's deployment, by what LiteLLM's own selection says of each.
+
+    LiteLLM's selection has filters for cooldowns, pauses, tags, teams and limits. It is shown one
+    candidate at a time, the best first; who passes is eligible.
+    """
+
+    def __init__(self, core: Any, chain: Chain | None, options: dict[str, Any]) -> None:
+        self.core = core
+        self.chain = chain
+        self.options = options
+        self.call: Call | None = None
+        self.eligible: dict[str, Deployment] = {}
+        self._request: dict[str, Any] = options["request_kwargs"]
+        self._error: Exception | None = None
+        call = CURRENT.get()
+        if call is not None and call.chain is chain:
+            if call.ended:
+                # LiteLLM's loop asks once more than the machine allows: nobody is asked.
+                raise call.last_error or ReferenceError("the call has ended")
+            self.call = call
+
+    def candidates(self) -> Iterator[str]:
+        """Go through whom the attempt may ask, until the choice is clear."""
+        ids = self._candidate_ids()
+        for one in ids:
+            yield one
+            # One that the machine passes over, as it cools down, needs the others as well.
+            if self.eligible and (self.call is None or one == ids[0]):
+                return
+
+    @contextmanager
+    def trying(self, candidate: str | None) -> Generator[None]:
+        """Show LiteLLM's selection one candidate, or all of them; a refusal is no error yet."""
+        assert self.chain is not None  # noqa: S101 # for the type checker: the callers looked
+        excluded = [one for one in self.chain.ids if one != candidate] if candidate else ()
+        try:
+            with selecting(self._request, excluded=excluded):
+                yield
+        except Exception as error:  # noqa: BLE001 # LiteLLM has many for "no deployment"
+            self._error = self._error or error
+
+    def take(self) -> Deployment:
+        """Choose among the eligible, and prepare the request for that one.
+
+        Raises:
+            Exception: Nobody is left: the last provider's error, or what LiteLLM's selection
+                raised where no provider was asked.
+        """
+        call = self.call
+        if call is None:
+            ids = [*self._candidate_ids(), *reversed(self.eligible)]
+            deployment = next((self.eligible[one] for one in ids if one in self.eligible), None)
         else:
-            register(self)
+            deployment = call.choose(self.eligible)
+        if deployment is None:
+            raise self._nobody()
+        if call is not None:
+            equip(call, self.core, deployment, self._request)
+        return deployment
 
-    def _is_selecting(self, core: Any) -> bool:
-        method = vars(core).get("get_available_deployment")
-        method = getattr(method, "__wrapped__", method)
-        return getattr(method, "__self__", None) is self
+    def _nobody(self) -> BaseException:
+        call = self.call
+        if call is not None and call.last_error is not None:
+            return call.last_error
+        error = self._error or LookupError("no deployment of this group is in rotation")
+        if call is not None:
+            call.selection_error = error
+        return error
 
-    def chain_of(self, core: Any, request: dict[str, Any]) -> Chain | None:
-        """Return the chain that a call goes down, or None when it is LiteLLM's.
+    def _candidate_ids(self) -> Sequence[str]:
+        assert self.chain is not None  # noqa: S101 # as above
+        if self.call is not None:
+            return self.call.candidate_ids
+        return self.chain.ids[attempt_in(self._request) :] or self.chain.ids[-1:]
+
+
+class _RankedGroups:
+    """Answer for the ranked groups: what call a request begins, and who is in rotation.
+
+    Args:
+        chains: The groups' chains.
+        respect_cooldown: Whether a deployment that LiteLLM cools down is passed over.
+        strategy: Whose groups they are.
+    """
+
+    def __init__(
+        self,
+        chains: Chains,
+        respect_cooldown: bool,  # noqa: FBT001 # made in one place
+        strategy: weakref.ref[FallbackRoutingStrategy],
+    ) -> None:
+        self._chains = chains
+        self._respect_cooldown = respect_cooldown
+        self._strategy = strategy
+        self._warned_about_strategy = False
+        self.may_warn_about_callbacks = False
+
+    def chain_of(self, core: Any, group: str, request: dict[str, Any]) -> Chain | None:
+        """Return the chain of a group, or None when LiteLLM routes it."""
+        return self._chains.of(group, deployments_of(core, group, request))
+
+    def begin(self, core: Any, request: dict[str, Any]) -> Call | None:
+        """Start the call of a request, or return None when it is LiteLLM's.
 
         Args:
             core: The router's core.
@@ -140,19 +324,22 @@ class FallbackRoutingStrategy(CustomRoutingStrategyBase):
         group = request.get("model")
         if not isinstance(group, str) or request.get("specific_deployment"):
             return None
-        if not self._is_selecting(core):
-            if not self._warned:
-                self._warned = True
+        strategy = self._strategy()
+        if strategy is None or not selects(core, strategy):
+            if not self._warned_about_strategy:
+                self._warned_about_strategy = True
                 logger.error(
                     "the FallbackRoutingStrategy of this Router was replaced by another routing "
                     "strategy and does nothing now; register it after the other one"
                 )
             return None
-        chain = self._chains.of(group, deployments_of(core, group, request))
-        if chain is not None and self._may_warn_of_callbacks:
-            self._may_warn_of_callbacks = False
-            warn_about_callbacks(observed=self._observed)
-        return chain
+        chain = self.chain_of(core, group, request)
+        if chain is None:
+            return None
+        if self.may_warn_about_callbacks:
+            self.may_warn_about_callbacks = False
+            warn_about_callbacks(observed=True)
+        return begin(core, chain, request)
 
     def in_rotation(
         self, deployments: list[Deployment], kept: list[Deployment], call: Call | None
@@ -173,151 +360,3 @@ class FallbackRoutingStrategy(CustomRoutingStrategyBase):
             left = call.may_ask(id_of(one) for one in kept)
         # A target that may have recovered is better than an error that is certain.
         return kept if left else deployments
-
-    def get_available_deployment(
-        self,
-        model: str,
-        messages: list[dict[str, str]] | None = None,
-        input: str | list[Any] | None = None,  # noqa: A002 # LiteLLM's name
-        specific_deployment: bool | None = False,  # noqa: FBT001, FBT002 # LiteLLM's signature
-        request_kwargs: dict[str, Any] | None = None,
-    ) -> Any:
-        """Choose the deployment of this attempt, for LiteLLM's sync methods.
-
-        Args:
-            model: The model group.
-            messages: What is asked.
-            input: What is asked, for other endpoints.
-            specific_deployment: Whether ``model`` names a deployment.
-            request_kwargs: The keyword arguments of the call; changed in place.
-        """
-        core = self._bound_core()
-        request = {} if request_kwargs is None else request_kwargs
-        select = own(core, "get_available_deployment")
-        options = {
-            "model": model,
-            "messages": messages,
-            "input": input,
-            "specific_deployment": specific_deployment,
-            "request_kwargs": request,
-        }
-        chain = None if specific_deployment else self._chain(core, model, request)
-        if chain is None:
-            return select(**options)
-        call = self._current(chain)
-        if call is not None:
-            call.blocking = True
-            call.settle()
-        _forget_internals(request)
-        # LiteLLM's sync methods list no healthy deployments; its own selection, with all of its
-        # filters, returns the same when it gets one candidate at a time.
-        ids = call.in_question if call else chain.ids[attempt_in(request) :] or chain.ids[-1:]
-        healthy: list[Deployment] = []
-        first: Exception | None = None
-        for one in ids:
-            request["_excluded_deployment_ids"] = [other for other in chain.ids if other != one]
-            try:
-                healthy.append(select(**options))
-            except Exception as error:  # noqa: BLE001 # LiteLLM has many errors for "no deployment"
-                first = first or error
-            finally:
-                _forget_internals(request)
-            if healthy and (call is None or one == ids[0]):
-                break
-        return (
-            self._chosen(core, chain, call, healthy, request)
-            if healthy
-            else self._nobody(call, first)
-        )
-
-    async def async_get_available_deployment(
-        self,
-        model: str,
-        messages: list[dict[str, str]] | None = None,
-        input: str | list[Any] | None = None,  # noqa: A002 # LiteLLM's name
-        specific_deployment: bool | None = False,  # noqa: FBT001, FBT002 # LiteLLM's signature
-        request_kwargs: dict[str, Any] | None = None,
-    ) -> Any:
-        """Choose the deployment of this attempt, for LiteLLM's async methods.
-
-        Args:
-            model: The model group.
-            messages: What is asked.
-            input: What is asked, for other endpoints.
-            specific_deployment: Whether ``model`` names a deployment.
-            request_kwargs: The keyword arguments of the call; changed in place.
-        """
-        core = self._bound_core()
-        request = {} if request_kwargs is None else request_kwargs
-        options = {
-            "model": model,
-            "messages": messages,
-            "input": input,
-            "specific_deployment": specific_deployment,
-            "request_kwargs": request,
-        }
-        chain = None if specific_deployment else self._chain(core, model, request)
-        if chain is None:
-            return await own(core, "async_get_available_deployment")(**options)
-        call = self._current(chain)
-        if call is not None:
-            await call.asettle()
-        _forget_internals(request)
-        try:
-            healthy = await own(core, "async_get_healthy_deployments")(**options)
-        finally:
-            _forget_internals(request)
-        if isinstance(healthy, dict):  # LiteLLM was asked for one deployment by its id
-            return healthy
-        return self._chosen(core, chain, call, healthy, request)
-
-    def _chain(self, core: Any, model: str, request: dict[str, Any]) -> Chain | None:
-        return self._chains.of(model, deployments_of(core, model, request))
-
-    def _current(self, chain: Chain) -> Call | None:
-        call = CURRENT.get()
-        if call is None or call.chain is not chain:
-            return None
-        if call.ended:
-            # LiteLLM's loop asks once more than the machine allows: nobody is asked.
-            raise call.last_error or ReferenceError("the call has ended")
-        return call
-
-    def _chosen(
-        self,
-        core: Any,
-        chain: Chain,
-        call: Call | None,
-        healthy: list[Deployment],
-        request: dict[str, Any],
-    ) -> Deployment:
-        eligible = {id_of(one): one for one in healthy}
-        if call is None:
-            attempt = attempt_in(request)
-            ordered = [one for one in chain.ids if one in eligible]
-            later = [one for one in ordered if chain.ids.index(one) >= attempt]
-            deployment = eligible[(later or ordered[-1:])[0]] if ordered else None
-        else:
-            deployment = call.choose(eligible)
-        if deployment is None:
-            return self._nobody(call, None)
-        equip(call, core, deployment, request)
-        return deployment
-
-    def _nobody(self, call: Call | None, error: Exception | None) -> Deployment:
-        if call is not None and call.last_error is not None:
-            call.choose({})
-            raise call.last_error
-        raise error or LookupError("no deployment of this group is in rotation")
-
-    def _bound_core(self) -> Any:
-        core = self._core() if self._core is not None else None
-        if core is None:
-            # Not a RuntimeError: LiteLLM's sync wrapper would run the whole call again.
-            raise ReferenceError("the Router of this FallbackRoutingStrategy is gone")
-        return core
-
-
-def _forget_internals(request: dict[str, Any]) -> None:
-    for key in INTERNAL_KEYS:
-        request.pop(key, None)

@@ -21,7 +21,7 @@ from honcho_fallback import (
     TransportRecovery,
 )
 from honcho_fallback_litellm import FallbackProxyHandler, FallbackRoutingStrategy
-from honcho_fallback_litellm._patience import Patience
+from honcho_fallback_litellm._call import AttemptTimeout
 from tests.helpers.provider import Reply
 from tests.helpers.wire import chat_word as word
 
@@ -475,16 +475,16 @@ def test_a_silent_stream_in_a_thread_is_the_backups(
 
 def test_what_the_opening_took_is_gone_from_the_first_token() -> None:
     """One budget for an attempt, however often LiteLLM is waited for."""
-    patience, loop = Patience(), AheadLoop()
+    time_limit, loop = AttemptTimeout(), AheadLoop()
 
     async def take(seconds: float) -> None:
         loop.ahead += seconds
 
     async def open_and_read() -> None:
-        patience.give(60.0, Target("m"))
-        await patience.bear(take(40))
-        await patience.bear(take(30))
-        await patience.bear(asyncio.sleep(1))
+        time_limit.restart(60.0, Target("m"))
+        await time_limit.wait(take(40))
+        await time_limit.wait(take(30))
+        await time_limit.wait(asyncio.sleep(1))
 
     with (
         asyncio.Runner(loop_factory=lambda: loop) as runner,

@@ -171,7 +171,7 @@ def test_the_strategy_does_not_keep_its_router(bench: Any) -> None:
     # LiteLLM's global callback lists hold Routers, too; only ours are counted here.
     referrers = [id(one) for one in gc.get_referrers(core) if isinstance(one, dict)]
     assert id(vars(strategy)) not in referrers
-    assert id(vars(strategy._gates)) not in referrers
+    assert id(vars(strategy._patches)) not in referrers
 
 
 def test_a_router_that_is_gone_is_no_runtime_error() -> None:

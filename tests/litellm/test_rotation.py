@@ -256,21 +256,22 @@ def test_behind_the_chain_litellm_retries_as_ever(
     assert providers.order == ["primary", "last", "last"]
 
 
-def test_the_users_own_fallbacks_do_not_see_a_wrong_request(
-    bench: Any, providers: ProviderServer, ask: Any
+def test_the_users_own_fallbacks_decide_on_a_wrong_request(
+    bench: Any, providers: ProviderServer, ask: Any, text: Any
 ) -> None:
-    """(2) LiteLLM falls back even on 400; behind a chain it does not."""
+    """(9) The chain ends at a 400; what the Router's own lists make of it is LiteLLM's."""
     models = [
         *bench.chain("primary", "backup"),
         bench.deployment("spare", None, group="spares"),
     ]
     providers["primary"].fail(400)
-    router, _ = bench.managed(models=models, fallbacks=[{"deriver": ["spares"]}])
+    router, listener = bench.managed(models=models, fallbacks=[{"deriver": ["spares"]}])
 
-    with pytest.raises(litellm.BadRequestError):
-        ask(router, "completion", model="deriver", messages=MESSAGES)
+    answer = ask(router, "completion", model="deriver", messages=MESSAGES)
 
-    assert providers.order == ["primary"]
+    assert text(answer) == "hello from spare"
+    assert providers.order == ["primary", "spare"]
+    assert listener.record.outcome == "rejected"
 
 
 WHERE_NO_OTHER_TARGET_HELPS = {

@@ -1,18 +1,29 @@
 """LiteLLM's own loop, resumed: what stands in for some methods of one Router instance.
 
 LiteLLM has no public hook that sees the exception before it asks again; these methods are where it
-decides. Each asks LiteLLM's own method for calls that are not ours.
+decides. They are replaced on the instance, never on LiteLLM's class; each asks LiteLLM's own
+method for calls that are not ours. Where a LiteLLM lacks one, registration says so at ERROR,
+except for the optional ones.
 
-=============================================  ============================================
-``async_function_with_fallbacks``              a call begins and ends
-``function_with_fallbacks``                    a broken sync stream is not started over
-``should_retry_this_error``                    may the next target be asked?
-``_time_to_sleep_before_retry``                how long before that: mostly 0
-``async_function_with_fallbacks_common_utils``  the error goes out, or, where a stream broke
-                                               before content, the call goes on
-``_filter_cooldown_deployments``               may a deployment that LiteLLM cools down be asked?
-``_reset_custom_routing_strategy``             ``update_settings`` must not remove the strategy
-=============================================  ============================================
+=============================================  ===================================================
+method, and what its replacement is for        on a LiteLLM that lacks it
+=============================================  ===================================================
+``async_function_with_fallbacks``              LiteLLM retries as without the strategy; only the
+a call begins and ends                         order of the ranks is kept, nothing is recorded
+``should_retry_this_error``                    LiteLLM decides by class of error whether the next
+may the next target be asked?                  target is asked
+``_time_to_sleep_before_retry``                LiteLLM's back-off precedes a switch where a group
+how long before that: mostly 0                 has one healthy deployment
+``async_function_with_fallbacks_common_utils``  a stream that breaks before content goes to other
+the error goes to the Router's own lists of    groups, not down the chain
+other groups, or a broken stream goes on
+``_filter_cooldown_deployments``               LiteLLM's cooldowns hold, also where all targets
+may a deployment that cools down be asked?     cool down or ``respect_cooldown`` is False
+``function_with_fallbacks`` (optional)         before 1.106 a sync stream that breaks before
+a broken sync stream is not started over       content starts over at the primary
+``_reset_custom_routing_strategy`` (optional)  ``update_settings`` removes the strategy, or, where
+the strategy stays when settings change        LiteLLM has no such method, leaves it alone
+=============================================  ===================================================
 """
 
 # LiteLLM's objects and dicts have whatever shape they have; what comes out of here is typed.
@@ -28,15 +39,14 @@ from typing import TYPE_CHECKING, Any
 
 from honcho_fallback_litellm._answers import attach
 from honcho_fallback_litellm._call import CURRENT, Call
-from honcho_fallback_litellm._requests import begin, prepare, restore
-from honcho_fallback_litellm._router import core_of, own
-from honcho_fallback_litellm._streams import is_stream, managed_stream
+from honcho_fallback_litellm._request import prepare, restore
+from honcho_fallback_litellm._router import alive, own
+from honcho_fallback_litellm._stream import is_stream, managed_stream
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
     from honcho_fallback_litellm._router import Deployment
-    from honcho_fallback_litellm._strategy import FallbackRoutingStrategy
 
 REPLACED = (
     "async_function_with_fallbacks",
@@ -47,45 +57,49 @@ REPLACED = (
     "_filter_cooldown_deployments",
     "_reset_custom_routing_strategy",
 )
-_REOPENED = "honcho_fallback_reopened"
 # What this LiteLLM may lack without harm to a call.
 OPTIONAL = frozenset({"_reset_custom_routing_strategy", "function_with_fallbacks"})
+_REOPENED = "honcho_fallback_reopened"
 
 
 class StreamBrokeError(Exception):
     """Stop LiteLLM from starting a broken stream over at the primary (sync, before 1.106)."""
 
 
-class Gates:
+class RouterPatches:
     """Stand in for methods of one Router.
 
     Args:
-        router: Held weakly.
-        strategy: Knows the chains.
+        core: The object that routes; held weakly.
+        begin: Starts the call of a request, or returns None where it is LiteLLM's.
+        in_rotation: Returns which deployments may be asked, given all of them, those that LiteLLM
+            does not cool down, and the call.
     """
 
-    def __init__(self, router: Any, strategy: FallbackRoutingStrategy) -> None:
-        self._core = weakref.ref(core_of(router))
-        self._strategy = strategy
+    def __init__(
+        self,
+        core: Any,
+        begin: Callable[[Any, dict[str, Any]], Call | None],
+        in_rotation: Callable[[list[Deployment], list[Deployment], Call | None], list[Deployment]],
+    ) -> None:
+        self._core = weakref.ref(core)
+        self._begin = begin
+        self._in_rotation = in_rotation
 
     @property
     def core(self) -> Any:
         """Return the router's core."""
-        core = self._core()
-        if core is None:
-            # Not a RuntimeError: LiteLLM's sync wrapper would run the whole call again.
-            raise ReferenceError("the Router of this FallbackRoutingStrategy is gone")
-        return core
+        return alive(self._core)
 
     def install(self) -> list[str]:
-        """Put the gates into their places and return the names that this LiteLLM does not have."""
+        """Replace the methods, and return the names that this LiteLLM does not have."""
         core = self.core
         missing: list[str] = []
         for name in REPLACED:
-            if not hasattr(type(core), name):
+            if hasattr(type(core), name):
+                setattr(core, name, getattr(self, name.removeprefix("_")))
+            else:
                 missing.append(name)
-                continue
-            setattr(core, name, getattr(self, name.removeprefix("_")))
         return missing
 
     def installed(self) -> bool:
@@ -93,26 +107,25 @@ class Gates:
         method = vars(self.core).get("should_retry_this_error")
         return getattr(method, "__self__", None) is self
 
+    # A call.
+
     async def async_function_with_fallbacks(self, *args: Any, **kwargs: Any) -> Any:
         """Begin a call of ours, and end it."""
         core = self.core
         # LiteLLM may run this in a thread of its own, where the ContextVar is unknown.
         reopened: Call | None = kwargs.pop(_REOPENED, None)
-        if reopened is not None:
-            token = CURRENT.set(reopened)
-            try:
+        if reopened is None:
+            self._refuse_restart()
+            call = self._begin(core, kwargs)
+            if call is not None:
+                return await self._call(call, args, kwargs)
+        token = CURRENT.set(reopened)
+        try:
+            if reopened is not None:
                 return await self._ask(reopened, args, kwargs)
-            finally:
-                CURRENT.reset(token)
-        self._refuse_restart()
-        chain = self._strategy.chain_of(core, kwargs)
-        if chain is None:
-            token = CURRENT.set(None)
-            try:
-                return await own(core, "async_function_with_fallbacks")(*args, **kwargs)
-            finally:
-                CURRENT.reset(token)
-        return await self._call(begin(core, chain, kwargs), args, kwargs)
+            return await own(core, "async_function_with_fallbacks")(*args, **kwargs)
+        finally:
+            CURRENT.reset(token)
 
     def function_with_fallbacks(self, *args: Any, **kwargs: Any) -> Any:
         """Begin a sync call, in this thread: inside a loop the rest runs in another one."""
@@ -134,34 +147,37 @@ class Gates:
             raise
         finally:
             CURRENT.reset(token)
-            await call.leave()
-        if is_stream(answer) and not call.ended:
-            call.streaming = True
-            attach(answer, call.record, call.run.attempt.target.name)
-            return managed_stream(answer, call, self)
-        attach(answer, call.record)
-        return answer
+            await call.publish()
+        if call.ended:
+            attach(answer, call.record)
+            return answer
+        call.streaming = True
+        attach(answer, call.record, call.run.attempt.target.name)
+        return managed_stream(answer, call, self._reopen, self._areopen)
 
     async def _ask(self, call: Call, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
         prepare(call, kwargs)
         kwargs["original_function"] = _reporting(call, kwargs["original_function"])
         return await own(self.core, "async_function_with_fallbacks")(*args, **kwargs)
 
-    async def areopen(self, call: Call) -> Any:
+    async def _areopen(self, call: Call) -> Any:
         """Ask the next target for a stream, in this task."""
-        kwargs = dict(call.request)
-        return await self._ask(call, (), kwargs)
+        return await self._ask(call, (), dict(call.request))
 
-    def reopen(self, call: Call) -> Any:
+    def _reopen(self, call: Call) -> Any:
         """Ask the next target for a stream, in this thread."""
         return self.core.function_with_fallbacks(**call.request, **{_REOPENED: call})
+
+    # LiteLLM's questions after a failure.
 
     def should_retry_this_error(self, error: Exception, *args: Any, **kwargs: Any) -> Any:
         """Let the machine decide whether another target is asked."""
         call = self._current()
         if call is None:
             return own(self.core, "should_retry_this_error")(error, *args, **kwargs)
-        if call.report(error):
+        # Known already, unless LiteLLM raised it in place of an attempt (mock_testing_...).
+        call.report(error)
+        if call.goes_on:
             return True
         raise error
 
@@ -175,17 +191,18 @@ class Gates:
     async def async_function_with_fallbacks_common_utils(
         self, e: Exception, *args: Any, **kwargs: Any
     ) -> Any:
-        """Let the error out, or go on with a stream that broke before content."""
+        """Go on with a stream that broke before content, or leave it to the Router's own lists."""
         call = self._current()
         original = own(self.core, "async_function_with_fallbacks_common_utils")
         if call is None:
             return await original(e, *args, **kwargs)
-        goes_on = call.report(e)
-        if goes_on and call.streaming:
-            return await self.areopen(call)
-        arguments = inspect.signature(original).bind(e, *args, **kwargs).arguments
-        if not goes_on and _fallbacks_apply(call, e, arguments):
-            restore(call, arguments["kwargs"])
+        if call.streaming:
+            call.report(e)  # LiteLLM reads its stream inside a stream of its own, which asks here
+            if call.goes_on:
+                return await self._areopen(call)
+        if call.is_for_routers_fallbacks:
+            call.run.cancel()  # where LiteLLM failed in place of an attempt (mock_testing_...)
+            restore(call, inspect.signature(original).bind(e, *args, **kwargs).arguments["kwargs"])
             return await original(e, *args, **kwargs)
         raise call.last_error or e
 
@@ -193,11 +210,10 @@ class Gates:
         self, healthy_deployments: list[Deployment], cooldown_deployments: Any
     ) -> list[Deployment]:
         """Apply LiteLLM's cooldowns, unless the strategy ignores them or no target is left."""
-        original = own(self.core, "_filter_cooldown_deployments")
-        available: list[Deployment] = original(
+        available: list[Deployment] = own(self.core, "_filter_cooldown_deployments")(
             healthy_deployments=healthy_deployments, cooldown_deployments=cooldown_deployments
         )
-        return self._strategy.in_rotation(healthy_deployments, available, self._current())
+        return self._in_rotation(healthy_deployments, available, self._current())
 
     def reset_custom_routing_strategy(self) -> None:
         """Stay: a change of LiteLLM's own strategy is for the groups that are not ours."""
@@ -207,23 +223,11 @@ class Gates:
         return call if call is not None and call.core is self.core else None
 
 
-def _fallbacks_apply(call: Call, error: Exception, arguments: dict[str, Any]) -> bool:
-    """Tell whether the user's own ``fallbacks`` to other groups are for this error."""
-    if call.reach < len(call.chain.ids):
-        return False  # it must not degrade
-    kind = type(error).__name__
-    if kind == "ContextWindowExceededError" and arguments.get("context_window_fallbacks"):
-        return True
-    if kind == "ContentPolicyViolationError" and arguments.get("content_policy_fallbacks"):
-        return True
-    return call.record.outcome == "exhausted" and bool(arguments.get("fallbacks"))
-
-
 def _reporting(call: Call, original: Callable[..., Any]) -> Callable[..., Any]:
     """Wrap the function of one attempt: tell the machine what became of it."""
 
     @functools.wraps(original)
-    def ask(*args: Any, **kwargs: Any) -> Any:
+    def attempt(*args: Any, **kwargs: Any) -> Any:
         try:
             answer = original(*args, **kwargs)
         except Exception as error:
@@ -231,13 +235,13 @@ def _reporting(call: Call, original: Callable[..., Any]) -> Callable[..., Any]:
             raise
         return _awaited(call, answer) if inspect.isawaitable(answer) else _accepted(call, answer)
 
-    return ask
+    return attempt
 
 
 async def _awaited(call: Call, awaitable: Any) -> Any:
     try:
-        call.be_patient()
-        answer = await call.bear(awaitable)
+        call.restart_time_limit()
+        answer = await call.within_time(awaitable)
     except Exception as error:
         call.report(error)
         raise
@@ -245,6 +249,6 @@ async def _awaited(call: Call, awaitable: Any) -> Any:
 
 
 def _accepted(call: Call, answer: Any) -> Any:
-    if not is_stream(answer):
+    if not (call.wants_stream and is_stream(answer)):
         call.accept(answer)
     return answer

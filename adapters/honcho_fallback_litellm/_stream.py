@@ -21,8 +21,9 @@ from honcho_fallback_litellm._call import CURRENT
 from honcho_fallback_litellm._failures import provider_error
 
 if TYPE_CHECKING:
+    from collections.abc import Awaitable, Callable
+
     from honcho_fallback_litellm._call import Call
-    from honcho_fallback_litellm._gates import Gates
 
 
 def is_stream(answer: Any) -> bool:
@@ -30,14 +31,26 @@ def is_stream(answer: Any) -> bool:
     return hasattr(type(answer), "__anext__") or hasattr(type(answer), "__next__")
 
 
-def managed_stream(inner: Any, call: Call, gates: Gates) -> Any:
-    """Return a stream like another one, under the call's control."""
+def managed_stream(
+    inner: Any,
+    call: Call,
+    reopen: Callable[[Call], Any],
+    areopen: Callable[[Call], Awaitable[Any]],
+) -> Any:
+    """Return a stream like another one, under the call's control.
+
+    Args:
+        inner: LiteLLM's.
+        call: Goes on until content arrives.
+        reopen: Asks the next target for a stream, in this thread.
+        areopen: Does so in this task.
+    """
     attributes = getattr(inner, "__dict__", None)
     kind = ManagedStream if attributes is None else _like(_named_class(type(inner)))
     stream = kind.__new__(kind)
     if attributes is not None:
         stream.__dict__ = attributes  # shared: LiteLLM and its callers write into both
-    stream.reading = _Reading(inner, call, gates)
+    stream.reading = _Reading(inner, call, reopen, areopen)
     return stream
 
 
@@ -45,21 +58,29 @@ class _Reading:
     """Hold the state of a stream between two chunks."""
 
     __slots__ = (
+        "areopen",
         "attempt",
         "buffer",
         "call",
-        "gates",
         "inner",
         "output",
         "over",
         "ready",
+        "reopen",
         "usage_chunks",
     )
 
-    def __init__(self, inner: Any, call: Call, gates: Gates) -> None:
+    def __init__(
+        self,
+        inner: Any,
+        call: Call,
+        reopen: Callable[[Call], Any],
+        areopen: Callable[[Call], Awaitable[Any]],
+    ) -> None:
         self.inner = inner
         self.call = call
-        self.gates = gates
+        self.reopen = reopen
+        self.areopen = areopen
         self.attempt = call.run.attempt.number
         # The chunks before the first content, dropped if the attempt fails; None after it.
         self.buffer: list[Any] | None = []
@@ -68,11 +89,12 @@ class _Reading:
         self.usage_chunks: list[Any] = []
         self.output: list[Any] = []
 
-    def be_patient(self) -> None:
+    def restart_time_limit(self) -> None:
         """Bound the silence after the first content; before it the attempt's own time runs."""
-        if self.buffer is None and self.call.patience is not None and not self.call.ended:
+        limit = self.call.time_limit
+        if self.buffer is None and limit is not None and not self.call.ended:
             attempt = self.call.run.attempt
-            self.call.patience.give(attempt.idle_timeout, attempt.target)
+            limit.restart(attempt.idle_timeout, attempt.target)
 
     def take(self, chunk: Any) -> None:
         call = self.call
@@ -119,12 +141,10 @@ class _Reading:
     def fail(self, error: BaseException) -> BaseException | None:
         """Return what to raise, or None when another target is to be asked."""
         broken = _cause_of_restart(error) if isinstance(error, Exception) else error
-        if (
-            isinstance(broken, Exception)
-            and self.call.report(broken, partial=tuple(self.output))
-            and self.buffer is not None
-        ):
-            return None
+        if isinstance(broken, Exception):
+            self.call.report(broken, partial=tuple(self.output))
+            if self.call.goes_on and self.buffer is not None:
+                return None
         self.over = True
         broken = provider_error(broken)
         self.call.close(broken)
@@ -154,8 +174,8 @@ class ManagedStream:
                 raise StopAsyncIteration
             token = CURRENT.set(reading.call)
             try:
-                reading.be_patient()
-                reading.take(await reading.call.bear(reading.inner.__anext__()))
+                reading.restart_time_limit()
+                reading.take(await reading.call.within_time(reading.inner.__anext__()))
             except StopAsyncIteration:
                 reading.finish(self)
             except BaseException as error:
@@ -167,7 +187,7 @@ class ManagedStream:
                 await self._areopen()
             finally:
                 CURRENT.reset(token)
-                await reading.call.leave()
+                await reading.call.publish()
         return reading.ready.popleft()
 
     def __next__(self) -> Any:
@@ -189,7 +209,7 @@ class ManagedStream:
                 self._reopen()
             finally:
                 CURRENT.reset(token)
-                reading.call.leave_here()
+                reading.call.publish_here()
         return reading.ready.popleft()
 
     async def _areopen(self) -> None:
@@ -197,7 +217,7 @@ class ManagedStream:
         with suppress(Exception):  # one that fell silent is open still
             await reading.inner.aclose()
         try:
-            reading.inner = await reading.gates.areopen(reading.call)
+            reading.inner = await reading.areopen(reading.call)
         except BaseException as error:
             reading.over = True
             reading.call.close(error)
@@ -206,7 +226,7 @@ class ManagedStream:
     def _reopen(self) -> None:
         reading = self.reading
         try:
-            reading.inner = reading.gates.reopen(reading.call)
+            reading.inner = reading.reopen(reading.call)
         except BaseException as error:
             reading.over = True
             reading.call.close(error)
@@ -220,7 +240,7 @@ class ManagedStream:
             if close is not None:
                 await close()
         finally:
-            await self.reading.call.leave()
+            await self.reading.call.publish()
 
     def close(self) -> None:
         """Stop reading; the record says so."""
@@ -230,7 +250,7 @@ class ManagedStream:
             if close is not None:
                 close()
         finally:
-            self.reading.call.leave_here()
+            self.reading.call.publish_here()
 
     def __del__(self) -> None:
         reading = getattr(self, "reading", None)

@@ -6,6 +6,7 @@
 
 from __future__ import annotations
 
+from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
 import litellm
@@ -15,6 +16,8 @@ from honcho_fallback_litellm._chain import provider_of
 from honcho_fallback_litellm._router import setting
 
 if TYPE_CHECKING:
+    from collections.abc import Generator, Sequence
+
     from honcho_fallback import ConfigOptions, FallbackConfig
     from honcho_fallback_litellm._chain import Chain
     from honcho_fallback_litellm._router import Deployment
@@ -35,6 +38,13 @@ _PARAMETERS = (
     "dimensions",
     "encoding_format",
     "stream",
+)
+# What LiteLLM tells its own selection by; what replaces the selection has to take them away, or
+# they travel to the provider in the request's body.
+_INTERNAL_KEYS = (
+    "_target_order",
+    "_excluded_deployment_ids",
+    "_retry_skipped_deployment_ids",
 )
 _TIMEOUTS = ("timeout", "request_timeout")
 _CLIENTS_OWN = ("api_key", "api_base", "base_url")
@@ -110,12 +120,32 @@ def restore(call: Call, request: dict[str, Any]) -> None:
             request.pop(name, None)
 
 
-def equip(call: Call | None, core: Any, deployment: Deployment, request: dict[str, Any]) -> None:
+@contextmanager
+def selecting(request: dict[str, Any], *, excluded: Sequence[str] = ()) -> Generator[None]:
+    """Let LiteLLM's own selection read a request, and leave none of its keys there.
+
+    Args:
+        request: The keyword arguments of the call; changed in place.
+        excluded: The ids that it must not choose.
+    """
+    _forget_internals(request)
+    if excluded:
+        request["_excluded_deployment_ids"] = [*excluded]
+    try:
+        yield
+    finally:
+        _forget_internals(request)
+
+
+def _forget_internals(request: dict[str, Any]) -> None:
+    for key in _INTERNAL_KEYS:
+        request.pop(key, None)
+
+
+def equip(call: Call, core: Any, deployment: Deployment, request: dict[str, Any]) -> None:
     """Add to a request what depends on the target: its timeout, and the option for usage."""
-    if call is None:
-        return
     params = deployment["litellm_params"]
-    call.be_patient()
+    call.restart_time_limit()
     _give_time(call, core, params, request)
     if _may_tell_usage(call, params, request) and _knows_usage(deployment):
         request["stream_options"] = {"include_usage": True}
