@@ -15,7 +15,6 @@ from honcho_fallback import (
     Failure,
     FailureKind,
     FallbackPolicy,
-    read_answer,
 )
 from honcho_fallback_litellm._answers import attach
 from honcho_fallback_litellm._failures import forget_loop_lookup, provider_error
@@ -195,7 +194,7 @@ class Call:
         """
         name = self.run.attempt.target.name
         try:
-            following = self.run.accept(answer, usage=read_answer(answer).usage)
+            following = self.run.accept(answer)
         except Exception as error:
             self.last_error, self._goes_on = error, False
             raise

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from dataclasses import asdict, dataclass
+from copy import deepcopy
+from dataclasses import dataclass
 from html import escape
 from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 
@@ -137,6 +138,15 @@ class AttemptRecord:
         return f"{self.kind.value} ({', '.join(facts)})" if facts else self.kind.value
 
 
+def _values_of(record: AttemptRecord | CallRecord) -> dict[str, Any]:
+    """Return the fields; what the caller or the provider gave is copied, whatever its depth."""
+    values = {name: getattr(record, name) for name in record.__slots__}
+    for name in ("usage", "metadata"):
+        if values.get(name) is not None:
+            values[name] = deepcopy(values[name])
+    return values
+
+
 @dataclass(frozen=True, slots=True)
 class CallRecord:
     """Say what became of one logical call.
@@ -180,10 +190,10 @@ class CallRecord:
 
     def to_dict(self) -> dict[str, Any]:
         """Return the record as plain values, ready for ``json.dumps``."""
-        values = asdict(self)
+        values = _values_of(self)
         values["chain"] = list(self.chain)
         values["attempts"] = [
-            asdict(attempt) | {"kind": attempt.kind and attempt.kind.value}
+            _values_of(attempt) | {"kind": attempt.kind and attempt.kind.value}
             for attempt in self.attempts
         ]
         values["untried"] = [{"target": name, "why": why} for name, why in self.untried]
