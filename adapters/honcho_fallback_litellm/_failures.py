@@ -61,19 +61,19 @@ def forget_loop_lookup(error: BaseException) -> None:
 
 
 def _classify(inner: Callable[[BaseException], Failure], error: BaseException) -> Failure:
-    name = type(error).__name__
-    mapped = inner(error)
-    if not type(error).__module__.startswith(("litellm.", "openai.")):
-        return mapped
-    native = _native(error)
+    native = None
+    if type(error).__module__.startswith(("litellm.", "openai.")):
+        native = _native(error)
     if native is None:
-        return mapped
-    failure = inner(native)
+        return inner(error)
+    failure, name = inner(native), type(error).__name__
     if failure.kind is FailureKind.CANCELLED:
-        return mapped
+        return inner(error)
     if failure.kind in _OUR_TROUBLE and name not in _CATCH_ALLS:
-        return mapped  # what happened while LiteLLM read the error is not the error
-    waits = failure.retry_after if failure.retry_after is not None else mapped.retry_after
+        return inner(error)  # what happened while LiteLLM read the error is not the error
+    waits = failure.retry_after
+    if waits is None and getattr(native, "response", None) is None:
+        waits = inner(error).retry_after  # some of LiteLLM's handlers keep the headers there
     return failure._replace(error=name, retry_after=waits)
 
 

@@ -201,7 +201,13 @@ class FallbackRoutingStrategy(CustomRoutingStrategyBase):
         request_kwargs: dict[str, Any] | None,
     ) -> _Selection:
         core, request = alive(self._core), {} if request_kwargs is None else request_kwargs
-        chain = None if specific_deployment else self._groups.chain_of(core, model, request)
+        call = CURRENT.get()
+        if call is not None and (call.core is not core or call.request.get("model") != model):
+            call = None
+        # A call keeps the chain that it began with, whatever the Router has learned since.
+        chain = None if call is None else call.chain
+        if call is None and not specific_deployment:
+            chain = self._groups.chain_of(core, model, request)
         options = {
             "model": model,
             "messages": messages,
@@ -209,7 +215,7 @@ class FallbackRoutingStrategy(CustomRoutingStrategyBase):
             "specific_deployment": specific_deployment,
             "request_kwargs": request,
         }
-        return _Selection(core, chain, options)
+        return _Selection(core, chain, call, options)
 
 
 class _Selection:
@@ -219,20 +225,19 @@ class _Selection:
     candidate at a time, the best first; who passes is eligible.
     """
 
-    def __init__(self, core: Any, chain: Chain | None, options: dict[str, Any]) -> None:
+    def __init__(
+        self, core: Any, chain: Chain | None, call: Call | None, options: dict[str, Any]
+    ) -> None:
+        if call is not None and call.ended:
+            # LiteLLM's loop asks once more than the machine allows: nobody is asked.
+            raise call.last_error or ReferenceError("the call has ended")
         self.core = core
         self.chain = chain
         self.options = options
-        self.call: Call | None = None
+        self.call = call
         self.eligible: dict[str, Deployment] = {}
         self._request: dict[str, Any] = options["request_kwargs"]
         self._error: Exception | None = None
-        call = CURRENT.get()
-        if call is not None and call.chain is chain:
-            if call.ended:
-                # LiteLLM's loop asks once more than the machine allows: nobody is asked.
-                raise call.last_error or ReferenceError("the call has ended")
-            self.call = call
 
     def candidates(self) -> Iterator[str]:
         """Go through whom the attempt may ask, until the choice is clear."""
