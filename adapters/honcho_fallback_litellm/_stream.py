@@ -10,12 +10,13 @@ of the one that it stands for and shares its attributes.
 
 from __future__ import annotations
 
+import json
 from collections import deque
 from contextlib import suppress
 from functools import cache
 from typing import TYPE_CHECKING, Any
 
-from honcho_fallback import has_content, read_answer
+from honcho_fallback import AnswerRejected, check_response, has_content, read_answer
 from honcho_fallback_litellm._answers import renew
 from honcho_fallback_litellm._call import CURRENT
 from honcho_fallback_litellm._failures import provider_error
@@ -101,6 +102,10 @@ class _Reading:
         if self.buffer is not None and not call.ended and call.run.attempt.number != self.attempt:
             self.attempt = call.run.attempt.number
             self.forget()  # LiteLLM has gone on to another target
+        if self.buffer is not None and isinstance(chunk, bytes):
+            failure = check_response(_events_in(chunk))
+            if failure is not None:  # LiteLLM before 1.100 hands such an event out
+                raise AnswerRejected(failure)
         answer = read_answer(chunk)
         if answer.usage is not None:
             self.usage_chunks.append(chunk)
@@ -276,6 +281,16 @@ def _cause_of_restart(error: Exception) -> Exception:
     while below is not None and not hasattr(below, "is_pre_first_chunk"):
         below = below.__context__
     return below if isinstance(below, Exception) else error
+
+
+def _events_in(chunk: bytes) -> list[Any]:
+    """Return the events of Messages in a piece of the wire; one that is cut in two is left out."""
+    events: list[Any] = []
+    for line in chunk.splitlines():
+        if line.startswith(b"data:"):
+            with suppress(ValueError):
+                events.append(json.loads(line.removeprefix(b"data:")))
+    return events
 
 
 def carries(chunk: Any) -> bool:
