@@ -12,6 +12,7 @@ from honcho_fallback_litellm._failures import forget_loop_lookup, provider_error
 from honcho_fallback_litellm._patience import Patience
 
 if TYPE_CHECKING:
+    import weakref
     from collections.abc import Awaitable, Iterable, Mapping
 
     from honcho_fallback import CallRecord, FallbackRun
@@ -20,9 +21,18 @@ if TYPE_CHECKING:
 
 OUT_OF_ROTATION = "LiteLLM had taken it out of rotation"
 
-# Holds a reference to a mutable Call: LiteLLM's hooks run in the task of the call, and a stream's
-# reader sets it again for each chunk, in whichever context it reads.
-CURRENT: ContextVar[Call | None] = ContextVar("honcho_fallback_litellm_call", default=None)
+# LiteLLM's hooks run in the task of the call, and a stream's reader sets it again for each chunk,
+# in whichever context it reads. The reference is weak, as each connection, timer and worker task
+# that is made meanwhile keeps a copy of the context; who runs or reads the call holds it.
+CURRENT: ContextVar[weakref.ref[Call] | None] = ContextVar(
+    "honcho_fallback_litellm_call", default=None
+)
+
+
+def current_call() -> Call | None:
+    """Return the call that this context belongs to, unless it is gone."""
+    reference = CURRENT.get()
+    return None if reference is None else reference()
 
 
 class Call:
@@ -38,6 +48,7 @@ class Call:
     """
 
     __slots__ = (
+        "__weakref__",
         "_goes_on",
         "_reported",
         "blocking",

@@ -27,7 +27,7 @@ import weakref
 from typing import TYPE_CHECKING, Any
 
 from honcho_fallback_litellm._answers import attach
-from honcho_fallback_litellm._call import CURRENT, Call
+from honcho_fallback_litellm._call import CURRENT, Call, current_call
 from honcho_fallback_litellm._requests import begin, prepare, restore
 from honcho_fallback_litellm._router import core_of, own
 from honcho_fallback_litellm._streams import is_stream, managed_stream
@@ -99,7 +99,7 @@ class Gates:
         # LiteLLM may run this in a thread of its own, where the ContextVar is unknown.
         reopened: Call | None = kwargs.pop(_REOPENED, None)
         if reopened is not None:
-            token = CURRENT.set(reopened)
+            token = CURRENT.set(weakref.ref(reopened))
             try:
                 return await self._ask(reopened, args, kwargs)
             finally:
@@ -126,7 +126,7 @@ class Gates:
             raise StreamBrokeError
 
     async def _call(self, call: Call, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
-        token = CURRENT.set(call)
+        token = CURRENT.set(weakref.ref(call))
         try:
             answer = await self._ask(call, args, kwargs)
         except BaseException as error:
@@ -203,7 +203,7 @@ class Gates:
         """Stay: a change of LiteLLM's own strategy is for the groups that are not ours."""
 
     def _current(self) -> Call | None:
-        call = CURRENT.get()
+        call = current_call()
         return call if call is not None and call.core is self.core else None
 
 

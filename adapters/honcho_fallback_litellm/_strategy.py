@@ -15,7 +15,7 @@ from litellm.types.router import (  # pyright: ignore[reportMissingTypeStubs] # 
 )
 
 from honcho_fallback import FallbackConfig
-from honcho_fallback_litellm._call import CURRENT, Call
+from honcho_fallback_litellm._call import Call, current_call
 from honcho_fallback_litellm._chain import Chains, id_of, in_order
 from honcho_fallback_litellm._failures import classifier_for
 from honcho_fallback_litellm._gates import Gates
@@ -275,7 +275,7 @@ class FallbackRoutingStrategy(CustomRoutingStrategyBase):
         return self._chains.of(model, deployments_of(core, model, request))
 
     def _current(self, chain: Chain) -> Call | None:
-        call = CURRENT.get()
+        call = current_call()
         if call is None or call.chain is not chain:
             return None
         if call.ended:

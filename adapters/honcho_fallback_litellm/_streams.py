@@ -10,6 +10,7 @@ of the one that it stands for and shares its attributes.
 
 from __future__ import annotations
 
+import weakref
 from collections import deque
 from contextlib import suppress
 from functools import cache
@@ -152,7 +153,7 @@ class ManagedStream:
         while not reading.ready:
             if reading.over:
                 raise StopAsyncIteration
-            token = CURRENT.set(reading.call)
+            token = CURRENT.set(weakref.ref(reading.call))
             try:
                 reading.be_patient()
                 reading.take(await reading.call.bear(reading.inner.__anext__()))
@@ -175,7 +176,7 @@ class ManagedStream:
         while not reading.ready:
             if reading.over:
                 raise StopIteration
-            token = CURRENT.set(reading.call)
+            token = CURRENT.set(weakref.ref(reading.call))
             try:
                 reading.take(next(reading.inner))
             except StopIteration:
