@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import asyncio
-from contextlib import suppress
+import weakref
+from contextlib import contextmanager, suppress
 from contextvars import ContextVar
 from typing import TYPE_CHECKING, Any, TypeVar
 
@@ -20,7 +21,7 @@ from honcho_fallback_litellm._answers import attach
 from honcho_fallback_litellm._failures import forget_loop_lookup, provider_error
 
 if TYPE_CHECKING:
-    from collections.abc import Awaitable, Iterable, Mapping
+    from collections.abc import Awaitable, Generator, Iterable, Mapping
 
     from honcho_fallback import CallRecord, FallbackRun, Target
     from honcho_fallback_litellm._chain import Chain
@@ -30,9 +31,29 @@ T = TypeVar("T")
 
 OUT_OF_ROTATION = "LiteLLM had taken it out of rotation"
 
-# Holds a reference to a mutable Call: LiteLLM's hooks run in the task of the call, and a stream's
-# reader sets it again for each chunk, in whichever context it reads.
-CURRENT: ContextVar[Call | None] = ContextVar("honcho_fallback_litellm_call", default=None)
+# LiteLLM's hooks run in the task of the call, and a stream's reader sets it again for each chunk,
+# in whichever context it reads. The reference is weak, as each connection, timer and worker task
+# that is made meanwhile keeps a copy of the context; who runs or reads the call holds it.
+_CURRENT: ContextVar[weakref.ref[Call] | None] = ContextVar(
+    "honcho_fallback_litellm_call", default=None
+)
+
+
+def current_call(core: object) -> Call | None:
+    """Return the call that LiteLLM works for in this context, if it is one of a Router's own."""
+    reference = _CURRENT.get()
+    call = None if reference is None else reference()
+    return call if call is not None and call.core is core else None
+
+
+@contextmanager
+def working_for(call: Call | None) -> Generator[None]:
+    """Let LiteLLM's hooks in this context find a call; None hides the one around it."""
+    token = _CURRENT.set(None if call is None else weakref.ref(call))
+    try:
+        yield
+    finally:
+        _CURRENT.reset(token)
 
 
 class Call:
@@ -51,6 +72,7 @@ class Call:
     """
 
     __slots__ = (
+        "__weakref__",
         "_goes_on",
         "_left_over",
         "blocking",

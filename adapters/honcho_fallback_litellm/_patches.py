@@ -38,7 +38,7 @@ import weakref
 from typing import TYPE_CHECKING, Any
 
 from honcho_fallback_litellm._answers import attach
-from honcho_fallback_litellm._call import CURRENT, Call
+from honcho_fallback_litellm._call import Call, current_call, working_for
 from honcho_fallback_litellm._request import prepare, restore
 from honcho_fallback_litellm._router import alive, own
 from honcho_fallback_litellm._stream import is_stream, managed_stream
@@ -119,13 +119,10 @@ class RouterPatches:
             call = self._begin(core, kwargs)
             if call is not None:
                 return await self._call(call, args, kwargs)
-        token = CURRENT.set(reopened)
-        try:
+        with working_for(reopened):
             if reopened is not None:
                 return await self._ask(reopened, args, kwargs)
             return await own(core, "async_function_with_fallbacks")(*args, **kwargs)
-        finally:
-            CURRENT.reset(token)
 
     def function_with_fallbacks(self, *args: Any, **kwargs: Any) -> Any:
         """Begin a sync call, in this thread: inside a loop the rest runs in another one."""
@@ -134,19 +131,18 @@ class RouterPatches:
         return own(self.core, "function_with_fallbacks")(*args, **kwargs)
 
     def _refuse_restart(self) -> None:
-        call = self._current()
+        call = current_call(self.core)
         if call is not None and not call.ended and call.streaming:
             raise StreamBrokeError
 
     async def _call(self, call: Call, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
-        token = CURRENT.set(call)
         try:
-            answer = await self._ask(call, args, kwargs)
+            with working_for(call):
+                answer = await self._ask(call, args, kwargs)
         except BaseException as error:
             call.close(error)
             raise
         finally:
-            CURRENT.reset(token)
             await call.publish()
         if call.ended:
             attach(answer, call.record)
@@ -172,7 +168,7 @@ class RouterPatches:
 
     def should_retry_this_error(self, error: Exception, *args: Any, **kwargs: Any) -> Any:
         """Let the machine decide whether another target is asked."""
-        call = self._current()
+        call = current_call(self.core)
         if call is None:
             return own(self.core, "should_retry_this_error")(error, *args, **kwargs)
         # Known already, unless LiteLLM raised it in place of an attempt (mock_testing_...).
@@ -183,7 +179,7 @@ class RouterPatches:
 
     def time_to_sleep_before_retry(self, *args: Any, **kwargs: Any) -> Any:
         """Wait as long as the machine says: 0 on a switch."""
-        call = self._current()
+        call = current_call(self.core)
         if call is None:
             return own(self.core, "_time_to_sleep_before_retry")(*args, **kwargs)
         return 0 if call.ended else call.run.attempt.wait
@@ -192,7 +188,7 @@ class RouterPatches:
         self, e: Exception, *args: Any, **kwargs: Any
     ) -> Any:
         """Go on with a stream that broke before content, or leave it to the Router's own lists."""
-        call = self._current()
+        call = current_call(self.core)
         original = own(self.core, "async_function_with_fallbacks_common_utils")
         if call is None:
             return await original(e, *args, **kwargs)
@@ -213,14 +209,10 @@ class RouterPatches:
         available: list[Deployment] = own(self.core, "_filter_cooldown_deployments")(
             healthy_deployments=healthy_deployments, cooldown_deployments=cooldown_deployments
         )
-        return self._in_rotation(healthy_deployments, available, self._current())
+        return self._in_rotation(healthy_deployments, available, current_call(self.core))
 
     def reset_custom_routing_strategy(self) -> None:
         """Stay: a change of LiteLLM's own strategy is for the groups that are not ours."""
-
-    def _current(self) -> Call | None:
-        call = CURRENT.get()
-        return call if call is not None and call.core is self.core else None
 
 
 def _reporting(call: Call, original: Callable[..., Any]) -> Callable[..., Any]:

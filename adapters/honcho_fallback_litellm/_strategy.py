@@ -16,7 +16,7 @@ from litellm.types.router import (  # pyright: ignore[reportMissingTypeStubs] # 
 )
 
 from honcho_fallback import FallbackConfig
-from honcho_fallback_litellm._call import CURRENT, Call
+from honcho_fallback_litellm._call import Call, current_call
 from honcho_fallback_litellm._chain import Chains, id_of, in_order
 from honcho_fallback_litellm._failures import classifier_for
 from honcho_fallback_litellm._patches import RouterPatches
@@ -201,8 +201,8 @@ class FallbackRoutingStrategy(CustomRoutingStrategyBase):
         request_kwargs: dict[str, Any] | None,
     ) -> _Selection:
         core, request = alive(self._core), {} if request_kwargs is None else request_kwargs
-        call = CURRENT.get()
-        if call is not None and (call.core is not core or call.request.get("model") != model):
+        call = current_call(core)
+        if call is not None and call.request.get("model") != model:
             call = None
         # A call keeps the chain that it began with, whatever the Router has learned since.
         chain = None if call is None else call.chain

@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, Any
 
 from honcho_fallback import AnswerRejected, check_response, has_content, read_answer
 from honcho_fallback_litellm._answers import renew
-from honcho_fallback_litellm._call import CURRENT
+from honcho_fallback_litellm._call import working_for
 from honcho_fallback_litellm._failures import provider_error
 
 if TYPE_CHECKING:
@@ -177,10 +177,10 @@ class ManagedStream:
         while not reading.ready:
             if reading.over:
                 raise StopAsyncIteration
-            token = CURRENT.set(reading.call)
             try:
-                reading.restart_time_limit()
-                reading.take(await reading.call.within_time(reading.inner.__anext__()))
+                with working_for(reading.call):
+                    reading.restart_time_limit()
+                    reading.take(await reading.call.within_time(reading.inner.__anext__()))
             except StopAsyncIteration:
                 reading.finish(self)
             except BaseException as error:
@@ -191,7 +191,6 @@ class ManagedStream:
                     raise out from error
                 await self._areopen()
             finally:
-                CURRENT.reset(token)
                 await reading.call.publish()
         return reading.ready.popleft()
 
@@ -200,9 +199,9 @@ class ManagedStream:
         while not reading.ready:
             if reading.over:
                 raise StopIteration
-            token = CURRENT.set(reading.call)
             try:
-                reading.take(next(reading.inner))
+                with working_for(reading.call):
+                    reading.take(next(reading.inner))
             except StopIteration:
                 reading.finish(self)
             except BaseException as error:
@@ -213,7 +212,6 @@ class ManagedStream:
                     raise out from error
                 self._reopen()
             finally:
-                CURRENT.reset(token)
                 reading.call.publish_here()
         return reading.ready.popleft()
 
@@ -222,7 +220,8 @@ class ManagedStream:
         with suppress(Exception):  # one that fell silent is open still
             await reading.inner.aclose()
         try:
-            reading.inner = await reading.areopen(reading.call)
+            with working_for(reading.call):
+                reading.inner = await reading.areopen(reading.call)
         except BaseException as error:
             reading.over = True
             reading.call.close(error)
@@ -231,7 +230,8 @@ class ManagedStream:
     def _reopen(self) -> None:
         reading = self.reading
         try:
-            reading.inner = reading.reopen(reading.call)
+            with working_for(reading.call):
+                reading.inner = reading.reopen(reading.call)
         except BaseException as error:
             reading.over = True
             reading.call.close(error)

@@ -37,8 +37,6 @@ _PERIOD = 0.5
 _SETTLING = 3
 # Seconds after the last call may begin, in which all have to end: some attempts, each timed out.
 _PATIENCE = 35.0
-# LiteLLM's logging worker keeps the context of the call that started it, and of the last it saw.
-_HELD_BY_LITELLM = 4
 # In MiB: pools, caches and the allocator take their time to fill.
 _ROOM = 24.0
 
@@ -139,7 +137,7 @@ async def _left_over(
         await backend.close()
     await asyncio.sleep(0.2)
     runs = live_runs() - runs_before
-    if runs > (_HELD_BY_LITELLM if "litellm" in backends else 0):
+    if runs > 0:
         left.append(f"{runs} calls are held by somebody")
     return [*left, *left_over(usual)]
 

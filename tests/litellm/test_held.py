@@ -1,0 +1,177 @@
+"""What an ended call leaves behind: nothing of ours, whoever has copied its context."""
+
+from __future__ import annotations
+
+import asyncio
+import contextvars
+import gc
+import threading
+from contextlib import aclosing, suppress
+from typing import TYPE_CHECKING, Any
+
+import litellm
+import openai
+import pytest
+from litellm.integrations.custom_logger import CustomLogger
+
+from honcho_fallback import FallbackRun
+from honcho_fallback_litellm._call import Call
+from tests.helpers.provider import Reply
+from tests.helpers.wire import chat_word as word
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Coroutine, Iterator
+
+    from tests.helpers.provider import ProviderServer, SeenRequest
+
+REQUEST: dict[str, Any] = {
+    "model": "deriver",
+    "messages": [{"role": "user", "content": "hello"}],
+}
+
+
+class ContextKeeper(CustomLogger):
+    """Keep the context of each request, as a connection, a timer or a worker does."""
+
+    def __init__(self) -> None:
+        super().__init__()  # pyright: ignore[reportUnknownMemberType] # LiteLLM's is untyped
+        self.contexts: list[contextvars.Context] = []
+
+    def log_pre_api_call(self, *_: Any, **__: Any) -> None:
+        """Copy the context in which LiteLLM asks a provider."""
+        self.contexts.append(contextvars.copy_context())
+
+
+@pytest.fixture
+def keeper(clean_litellm: None) -> Iterator[ContextKeeper]:
+    """Register a callback that keeps contexts until the test is over."""
+    keeper = ContextKeeper()
+    litellm.callbacks.append(keeper)
+    yield keeper
+    keeper.contexts.clear()
+
+
+def alive() -> list[Any]:
+    """List what is left of calls."""
+    gc.collect()
+    return [one for one in gc.get_objects() if type(one) in {Call, FallbackRun}]
+
+
+def _call(router: Any) -> None:
+    with suppress(openai.APIError):
+        router.completion(**REQUEST)
+
+
+def _stream(router: Any) -> None:
+    with suppress(openai.APIError):
+        list(router.completion(**REQUEST, stream=True))
+
+
+def _left(router: Any) -> None:
+    with suppress(openai.APIError):
+        next(iter(router.completion(**REQUEST, stream=True)))
+
+
+async def _acall(router: Any) -> None:
+    with suppress(openai.APIError):
+        await router.acompletion(**REQUEST)
+
+
+async def _astream(router: Any) -> None:
+    with suppress(openai.APIError):
+        async for _ in await router.acompletion(**REQUEST, stream=True):
+            pass
+
+
+async def _aleft(router: Any) -> None:
+    with suppress(openai.APIError):
+        async with aclosing(await router.acompletion(**REQUEST, stream=True)) as chunks:
+            await anext(chunks)
+
+
+ENDINGS: tuple[dict[str, Reply], ...] = (
+    {},
+    {"primary": Reply(status=500)},
+    {"primary": Reply(status=500), "backup": Reply(status=500)},
+    {"primary": Reply(status=400)},
+    {"primary": Reply(events=[word("")], cut=True)},
+    {"primary": Reply(events=[word("one "), word("two ")], cut=True)},
+)
+
+
+def endings(providers: ProviderServer) -> Iterator[None]:
+    """Let a call end in one way after the other."""
+    for replies in ENDINGS:
+        providers.reset()
+        for name, reply in replies.items():
+            providers[name].standing = reply
+        yield
+
+
+@pytest.mark.parametrize("ask", [_call, _stream, _left])
+def test_an_ended_call_is_not_alive(
+    ask: Callable[[Any], None], bench: Any, providers: ProviderServer, keeper: ContextKeeper
+) -> None:
+    """A context that was copied during a call does not keep it."""
+    router, _ = bench.managed()
+    before = alive()
+
+    for _ in endings(providers):
+        ask(router)
+
+    assert len(keeper.contexts) >= len(ENDINGS)
+    assert len(alive()) == len(before)
+
+
+@pytest.mark.parametrize("ask", [_acall, _astream, _aleft])
+def test_an_ended_async_call_is_not_alive(
+    ask: Callable[[Any], Coroutine[Any, Any, None]],
+    bench: Any,
+    providers: ProviderServer,
+    run: Any,
+    keeper: ContextKeeper,
+) -> None:
+    """Nor do LiteLLM's workers and connections keep it, while their loop runs."""
+    router, _ = bench.managed()
+
+    async def inside() -> None:
+        before = alive()
+        for _ in endings(providers):
+            await asyncio.create_task(ask(router))
+        assert len(keeper.contexts) >= len(ENDINGS)
+        assert len(alive()) == len(before)
+
+    run(inside())
+
+
+@pytest.mark.parametrize("ask", [_acall, _astream])
+def test_a_cancelled_call_is_not_alive(
+    ask: Callable[[Any], Coroutine[Any, Any, None]],
+    bench: Any,
+    providers: ProviderServer,
+    run: Any,
+    keeper: ContextKeeper,
+) -> None:
+    """Cancelled while a provider is silent, a call is gone."""
+    router, _ = bench.managed()
+    asked = threading.Event()
+
+    def be_silent(_: SeenRequest) -> Reply:
+        asked.set()
+        return Reply(hang=True)
+
+    providers["primary"].standing = be_silent
+
+    async def inside() -> None:
+        before = alive()
+        task = asyncio.create_task(ask(router))
+        await asyncio.to_thread(asked.wait, 10)
+        task.cancel()
+        with suppress(asyncio.CancelledError):
+            await task
+        del task
+        await asyncio.sleep(0)  # until then the loop holds the error that woke this task
+        assert keeper.contexts
+        assert len(alive()) == len(before)
+
+    run(inside())
