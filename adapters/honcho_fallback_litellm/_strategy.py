@@ -22,8 +22,9 @@ from honcho_fallback_litellm._gates import Gates
 from honcho_fallback_litellm._registration import (
     check_config,
     check_router,
+    log_registration,
     warn_about_callbacks,
-    warn_about_gates,
+    warn_about_missing_methods,
 )
 from honcho_fallback_litellm._requests import equip
 from honcho_fallback_litellm._router import (
@@ -40,6 +41,7 @@ if TYPE_CHECKING:
 
     from honcho_fallback import FallbackObserver
     from honcho_fallback_litellm._chain import Chain
+    from honcho_fallback_litellm._registration import Registration
     from honcho_fallback_litellm._router import Deployment
 
 
@@ -78,6 +80,7 @@ class FallbackRoutingStrategy(CustomRoutingStrategyBase):
         )
         self._core: weakref.ref[Any] | None = None
         self._gates: Gates | None = None
+        self.registration: Registration | None = None
         self._warned = False
         self._may_warn_of_callbacks = False
 
@@ -92,15 +95,19 @@ class FallbackRoutingStrategy(CustomRoutingStrategyBase):
             The strategy itself.
 
         Raises:
-            FallbackConfigError: The Router's settings and the ranks do not go together.
+            FallbackConfigError: No model group is a chain, or every one that has a rank has a
+                mistake in it; the message has all of them. Where one is left, the others are
+                logged and stay LiteLLM's.
         """
         core = core_of(router)
-        check_router(core, self._core() if self._core is not None else None)
+        registered = self._core() if self._core is not None else None
+        self.registration = check_router(core, registered, self._chains)
         self._core = weakref.ref(core)
         self._gates = Gates(router, self)
         missing = self._gates.install()
         self._select_here(router)
-        warn_about_gates(missing)
+        log_registration(self.registration)
+        warn_about_missing_methods(missing)
         # Once: now, or at the first call, for who sets LiteLLM's callbacks after the Router.
         self._may_warn_of_callbacks = not warn_about_callbacks(observed=self._observed)
         if warm:
