@@ -61,16 +61,17 @@ class Chains:
         # A chain is a pure function of its key: a race builds it twice and nothing else. A text
         # is what is wrong with the group.
         self._made: dict[tuple[Any, ...], Chain | str] = {}
-        # What was logged, by group and team.
-        self._problems: dict[frozenset[tuple[Any, Any]], str] = {}
+        # The ranks of which a mistake was logged, by group and team. Not the text: in a wildcard
+        # group it may name the model that a request asks for.
+        self._problems: dict[frozenset[tuple[Any, Any]], frozenset[tuple[str, ...]]] = {}
 
     def of(self, group: str, deployments: Sequence[Deployment]) -> Chain | None:
         """Return the chain of a group, or None when LiteLLM routes it; log where that changes."""
         made = self.check(group, deployments)
         home = _homes_of(deployments) if self._problems or isinstance(made, str) else frozenset()
         if isinstance(made, str):
-            if self._problems.get(home) != made:
-                self.remember(deployments, made)
+            if self._problems.get(home) != _ranks_of(deployments):
+                self.remember(deployments)
                 logger.error(SPOILT, label_of(group, deployments), made)
             return None
         if self._problems.pop(home, None) is not None and made is not None:
@@ -95,11 +96,11 @@ class Chains:
             self._made[key] = made
         return made
 
-    def remember(self, deployments: Sequence[Deployment], problem: str) -> None:
+    def remember(self, deployments: Sequence[Deployment]) -> None:
         """Keep what was logged about a group: ``of`` is silent about it until it changes."""
         if len(self._problems) > 256:
             self._problems.clear()
-        self._problems[_homes_of(deployments)] = problem
+        self._problems[_homes_of(deployments)] = _ranks_of(deployments)
 
     def _make(self, group: str, ranked: Sequence[Deployment]) -> Chain:
         config = self._config
@@ -207,6 +208,12 @@ def _homes_of(deployments: Iterable[Deployment]) -> frozenset[tuple[Any, Any]]:
 
 def _rank_in(deployment: Deployment) -> Any:
     return (deployment.get("model_info") or {}).get(RANK)
+
+
+def _ranks_of(deployments: Iterable[Deployment]) -> frozenset[tuple[str, ...]]:
+    return frozenset(
+        (id_of(one), repr(_rank_in(one)), repr(_order_of(one))) for one in deployments
+    )
 
 
 def _order_of(deployment: Deployment) -> Any:

@@ -126,7 +126,7 @@ def check_router(core: Any, registered: Any, chains: Chains) -> Registration:
             others += 1
         if isinstance(chain, str):
             registration.problems[label] = chain
-            chains.remember(deployments, chain)
+            chains.remember(deployments)
         registration.hints.extend(_hints_of(label, chain, deployments))
     if not managed:
         raise _no_chain(registration)

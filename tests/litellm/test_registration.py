@@ -183,7 +183,7 @@ def test_one_line_says_which_chains_are_active(
         *spoilt(bench, 0, 0),
     ]
     del models[3]["model_info"]["id"]
-    bench.managed(models=models, model_group_alias={"fast": "gpt"})
+    bench.managed(models=models, model_group_alias={"fast": "gpt", "cheap": "plain"})
     (line,) = [one.getMessage() for one in caplog.records if one.levelname == "INFO"]
     assert line == (
         "2 chains are active (chain gpt: openai/gpt-4o -> anthropic/claude; "
@@ -324,6 +324,7 @@ def test_a_spoilt_group_is_logged_once_whatever_it_is_called(
         bench.deployment("w0", 0, group="openai/*", model="openai/*"),
         bench.deployment("w1", "1", group="openai/*", model="openai/*"),
     ]
+    del models[-1]["model_info"]["id"]  # then the model names it
     router, listener = bench.managed(models=models, model_group_alias={"fast": "spoilt"})
     for name in ("fast", "spoilt", "openai/gpt-4o", "openai/gpt-4o-mini"):
         router.completion(model=name, messages=MESSAGES)
