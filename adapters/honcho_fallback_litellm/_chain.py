@@ -6,13 +6,17 @@
 
 from __future__ import annotations
 
+import logging
 import re
+from collections import Counter
+from hashlib import sha256
+from reprlib import repr as brief
+from secrets import token_hex
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import litellm
 
-from honcho_fallback import FallbackConfigError, FallbackPolicy, Target
-from honcho_fallback_litellm._identity import identity_of, traits_of
+from honcho_fallback import ApiKey, FallbackConfigError, FallbackPolicy, Target
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
@@ -20,9 +24,13 @@ if TYPE_CHECKING:
     from honcho_fallback import FallbackConfig, FallbackObserver
     from honcho_fallback_litellm._router import Deployment
 
+logger = logging.getLogger("honcho_fallback")
+
 RANK = "fallback_rank"
+SPOILT = "group %s is no chain, LiteLLM routes it: %s"
 # LiteLLM hashes the parameters of a deployment without an id; no reader recognizes the hash.
 _HASHED = re.compile(r"[0-9a-f]{64}")
+_HERE = token_hex(8)
 
 
 class Chain(NamedTuple):
@@ -40,6 +48,8 @@ class Chain(NamedTuple):
 class Chains:
     """Make the chain of each group, and make it anew when its deployments change.
 
+    A group with a mistake in it stays LiteLLM's until it is mended.
+
     Args:
         config: The policy's options.
         observers: Objects that receive each call's events.
@@ -48,21 +58,49 @@ class Chains:
     def __init__(self, config: FallbackConfig, observers: Iterable[FallbackObserver]) -> None:
         self._config = config
         self._observers = tuple(observers)
-        # A chain is a pure function of its key: a race builds it twice and nothing else.
-        self._made: dict[tuple[Any, ...], Chain] = {}
+        # A chain is a pure function of its key: a race builds it twice and nothing else. A text
+        # is what is wrong with the group.
+        self._made: dict[tuple[Any, ...], Chain | str] = {}
+        # The ranks of which a mistake was logged, by group and team. Not the text: in a wildcard
+        # group it may name the model that a request asks for.
+        self._problems: dict[frozenset[tuple[Any, Any]], frozenset[tuple[str, ...]]] = {}
 
     def of(self, group: str, deployments: Sequence[Deployment]) -> Chain | None:
-        """Return the chain of a group, or None when LiteLLM routes it."""
-        ranked = in_order(deployments)
-        if not ranked:
+        """Return the chain of a group, or None when LiteLLM routes it; log where that changes."""
+        made = self.check(group, deployments)
+        home = _homes_of(deployments) if self._problems or isinstance(made, str) else frozenset()
+        if isinstance(made, str):
+            if self._problems.get(home) != _ranks_of(deployments):
+                self.remember(deployments)
+                logger.error(SPOILT, label_of(group, deployments), made)
             return None
-        key = (group, *((id_of(one), rank_of(one), traits_of(one)) for one in ranked))
-        chain = self._made.get(key)
-        if chain is None:
+        if self._problems.pop(home, None) is not None and made is not None:
+            logger.info("group %s is mended, it is a chain now", label_of(group, deployments))
+        return made
+
+    def check(self, group: str, deployments: Sequence[Deployment]) -> Chain | str | None:
+        """Return the chain of a group, or what is wrong with it; None where nobody has a rank."""
+        if all(_rank_in(one) is None for one in deployments):
+            return None
+        # By repr: True and 1.0 equal 1, and what stands in a YAML may have no hash.
+        traits = sorted((id_of(one), repr(_rank_in(one)), traits_of(one)) for one in deployments)
+        key = (group, *traits)
+        made = self._made.get(key)
+        if made is None:
             if len(self._made) > 256:  # deployments came and went for a long time
                 self._made.clear()
-            chain = self._made[key] = self._make(group, ranked)
-        return chain
+            try:
+                made = self._make(group, ordered(deployments))
+            except FallbackConfigError as error:
+                made = str(error)
+            self._made[key] = made
+        return made
+
+    def remember(self, deployments: Sequence[Deployment]) -> None:
+        """Keep what was logged about a group: ``of`` is silent about it until it changes."""
+        if len(self._problems) > 256:
+            self._problems.clear()
+        self._problems[_homes_of(deployments)] = _ranks_of(deployments)
 
     def _make(self, group: str, ranked: Sequence[Deployment]) -> Chain:
         config = self._config
@@ -72,18 +110,115 @@ class Chains:
         return Chain(policy, tuple(id_of(one) for one in ranked))
 
 
-def rank_of(deployment: Deployment) -> int | None:
-    """Return a deployment's rank, or None."""
-    rank = (deployment.get("model_info") or {}).get(RANK)
+def ordered(deployments: Iterable[Deployment]) -> list[Deployment]:
+    """List a group's deployments, the primary first.
+
+    Raises:
+        FallbackConfigError: The ranks make no order; the message has every mistake.
+    """
+    by_rank: dict[int, Deployment] = {}
+    problems: list[str] = []
+    for one in deployments:
+        rank = _rank_in(one)
+        if type(rank) is not int or rank < 0:
+            problem, fix = _problem_of(one)
+        elif rank in by_rank:
+            problem = f"{name_of(by_rank[rank])} and {name_of(one)} both have {rank}"
+            fix = "give each deployment of the group its own"
+        elif _order_of(one) is not None:
+            problem = f"{name_of(one)} has an order, too"
+            fix = f"remove order: LiteLLM would hide all but the lowest from the {RANK}"
+        else:
+            by_rank[rank] = one
+            continue
+        problems.append(str(FallbackConfigError.about(f"model_info.{RANK}", problem, fix)))
+    if problems:
+        raise FallbackConfigError("; ".join(problems))
+    return [by_rank[rank] for rank in sorted(by_rank)]
+
+
+def _problem_of(deployment: Deployment) -> tuple[str, str]:
+    """Say what is wrong with a rank that is none, and what to do."""
+    rank, name = _rank_in(deployment), name_of(deployment)
     if rank is None:
-        return None
-    if type(rank) is not int or rank < 0:
-        raise FallbackConfigError.about(
-            f"model_info.{RANK}",
-            f"{name_of(deployment)} has {rank!r}",
-            "give the primary 0, the first fallback 1, and so on",
+        guess = f"{hint}, or " if (hint := misplaced_rank(deployment)) else ""
+        return f"{name} has none, others there do", (
+            f"{guess}give every deployment of the group one, or move this one to another group"
         )
-    return rank
+    if isinstance(rank, str) and rank.strip().isdecimal():
+        return f"{brief(rank)} of {name} is text", "write it without quotes"
+    return f"{brief(rank)} of {name} is no whole number, 0 or more", (
+        "give the primary 0, the first fallback 1, and so on"
+    )
+
+
+def misplaced_rank(deployment: Deployment) -> str | None:
+    """Say what to do about a key that may be meant for a rank, where there is one."""
+    # Imported for a mistake only.
+    from difflib import get_close_matches  # noqa: PLC0415
+
+    def resembles(key: object) -> bool:
+        return bool(get_close_matches(str(key).lower(), [RANK], cutoff=0.85))
+
+    for key in deployment.get("model_info") or {}:
+        if key != RANK and (key == "rank" or resembles(key)):
+            return f"rename model_info.{key} to {RANK} if that is meant"
+    for key in deployment["litellm_params"]:
+        if resembles(key):
+            return (
+                f"move litellm_params.{key} to model_info.{RANK}: LiteLLM sends unknown "
+                "parameters to the provider"
+            )
+    return None
+
+
+def in_order(deployments: Iterable[Deployment]) -> list[Deployment]:
+    """List ranked deployments, the primary first; none where the ranks make no order."""
+    deployments = list(deployments)
+    if all(_rank_in(one) is None for one in deployments):
+        return []
+    try:
+        return ordered(deployments)
+    except FallbackConfigError:
+        return []
+
+
+def label_of(group: str, deployments: Iterable[Deployment]) -> str:
+    """Name a group as its YAML does, also where an alias or a wildcard was asked for."""
+    homes = _homes_of(deployments)
+    names = {name for name, _ in homes}
+    teams = {team for _, team in homes if team is not None}
+    name = next(iter(names)) if len(names) == 1 else group
+    if len(teams) > 1:
+        return f"{name} (asked without a team)"
+    return f"{name} (team {next(iter(teams))})" if teams else str(name)
+
+
+def home_of(deployment: Deployment) -> tuple[Any, Any]:
+    """Return the group that a deployment belongs to, and the team."""
+    info = deployment.get("model_info") or {}
+    team = info.get("team_id")
+    public = info.get("team_public_model_name") if team is not None else None
+    return public or deployment["model_name"], team
+
+
+def _homes_of(deployments: Iterable[Deployment]) -> frozenset[tuple[Any, Any]]:
+    return frozenset(home_of(one) for one in deployments)
+
+
+def _rank_in(deployment: Deployment) -> Any:
+    return (deployment.get("model_info") or {}).get(RANK)
+
+
+def _ranks_of(deployments: Iterable[Deployment]) -> frozenset[tuple[str, ...]]:
+    return frozenset(
+        (id_of(one), repr(_rank_in(one)), repr(_order_of(one))) for one in deployments
+    )
+
+
+def _order_of(deployment: Deployment) -> Any:
+    order = deployment["litellm_params"].get("order")
+    return order if order is not None else (deployment.get("model_info") or {}).get("order")
 
 
 def id_of(deployment: Deployment) -> str:
@@ -93,16 +228,28 @@ def id_of(deployment: Deployment) -> str:
 
 def name_of(deployment: Deployment) -> str:
     """Return what logs and records call a deployment: its configured id, or its model."""
-    deployment_id = id_of(deployment)
-    if deployment_id and not _HASHED.fullmatch(deployment_id):
-        return deployment_id
+    if _has_own_id(deployment):
+        return id_of(deployment)
     return str(deployment["litellm_params"]["model"])
 
 
-def in_order(deployments: Iterable[Deployment]) -> list[Deployment]:
-    """List the ranked deployments, the primary first."""
-    ranked = [(rank, one) for one in deployments if (rank := rank_of(one)) is not None]
-    return [one for _, one in sorted(ranked, key=lambda pair: pair[0])]
+def _has_own_id(deployment: Deployment) -> bool:
+    deployment_id = id_of(deployment)
+    return bool(deployment_id) and not _HASHED.fullmatch(deployment_id)
+
+
+def models_of(deployments: Sequence[Deployment]) -> list[str]:
+    """Spell the models as LiteLLM does, with what tells deployments of one model apart."""
+    spelled: list[str] = []
+    for one in deployments:
+        model, provider = _model_of(one)
+        spelled.append(f"{provider}/{model}" if provider else model)
+    several = Counter(spelled)
+    texts: list[str] = []
+    for position, (model, one) in enumerate(zip(spelled, deployments, strict=True)):
+        name = id_of(one) if _has_own_id(one) else f"#{position}"
+        texts.append(f"{model} ({name})" if several[model] > 1 else model)
+    return texts
 
 
 def targets_of(deployments: Sequence[Deployment]) -> list[Target]:
@@ -148,3 +295,28 @@ def _window_of(deployment: Deployment) -> int | None:
         )
         window = entry.get("max_input_tokens")
     return window if type(window) is int and window > 0 else None
+
+
+def identity_of(deployment: Deployment, model: str, provider: str | None) -> str:
+    """Return a deployment's identity in a shared cooldown: a hash, also of its key.
+
+    It is the same in every process and whatever Router holds it. A deployment without a readable
+    address or key (a role, a file, an environment variable that only LiteLLM reads) gets an
+    identity of this process alone, from all of its parameters.
+    """
+    params = deployment["litellm_params"]
+    endpoint = params.get("api_base") or params.get("base_url")
+    key = params.get("api_key")
+    if provider and endpoint and key and isinstance(endpoint, str) and isinstance(key, str):
+        organization = params.get("organization")
+        credential = ApiKey(f"{organization}\0{key}" if organization else key)
+        return Target(model, provider=provider, endpoint=endpoint, credential=credential).identity
+    text = repr((_HERE, sorted(params.items(), key=str)))
+    return f"here:{sha256(text.encode()).hexdigest()[:24]}"
+
+
+def traits_of(deployment: Deployment) -> int:
+    """Return a hash that changes when the Router replaces the deployment under its id."""
+    window = (deployment.get("model_info") or {}).get("max_input_tokens")
+    texts = [value for value in deployment["litellm_params"].values() if isinstance(value, str)]
+    return hash((window, repr(_order_of(deployment)), *texts))

@@ -7,21 +7,31 @@
 from __future__ import annotations
 
 import logging
-from collections import defaultdict
 from inspect import iscoroutinefunction
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import litellm
 
 from honcho_fallback import FallbackConfigError
-from honcho_fallback_litellm._chain import RANK, name_of, rank_of
+from honcho_fallback_litellm._chain import (
+    RANK,
+    SPOILT,
+    Chain,
+    home_of,
+    label_of,
+    misplaced_rank,
+    models_of,
+    name_of,
+    ordered,
+)
 from honcho_fallback_litellm._patches import OPTIONAL
-from honcho_fallback_litellm._router import own, setting
+from honcho_fallback_litellm._router import deployments_of, own, setting
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
+    from collections.abc import Iterable, Iterator
 
     from honcho_fallback import FallbackConfig
+    from honcho_fallback_litellm._chain import Chains
     from honcho_fallback_litellm._router import Deployment
 
 logger = logging.getLogger("honcho_fallback")
@@ -35,6 +45,7 @@ _REFUSED = {
     "from the next iterations",
     "switch_wait": "LiteLLM asks the next deployment at once; leave it out",
 }
+_SHOWN = 10  # chains in the line that says which are active
 _CALLBACKS = ("callbacks", "success_callback", "failure_callback", "_async_success_callback")
 _TRACERS = frozenset({"langfuse", "langfuse_otel"})
 
@@ -53,78 +64,130 @@ def check_config(config: FallbackConfig) -> None:
             raise FallbackConfigError.about(name, "it is async", fix)
 
 
-def check_router(core: Any, registered: Any) -> None:
-    """Refuse a Router whose settings contradict the ranks; warn of what has no effect."""
+class Registration(NamedTuple):
+    """Hold what became of a Router's groups; nothing secret, neither key nor address.
+
+    Args:
+        chains: The models of each chain by its group, the primary first.
+        problems: What is wrong with each group that should be a chain, and what to do.
+        hints: What may be wrong with the others.
+        others: How many groups stay LiteLLM's, those with a problem included.
+    """
+
+    chains: dict[str, list[str]]
+    problems: dict[str, str]
+    hints: list[str]
+    others: int
+
+    def __str__(self) -> str:
+        chains = [f"chain {group}: {' -> '.join(models)}" for group, models in self.chains.items()]
+        more = len(chains) - _SHOWN
+        if more > 0:
+            chains[_SHOWN:] = [f"and {more} more"]
+        return (
+            f"{_count(len(self.chains), 'chain is', 'chains are')} active ({'; '.join(chains)}), "
+            f"{_count(self.others, 'group stays', 'groups stay')} LiteLLM's"
+            + (f", {len(self.problems)} of them because of a mistake" if self.problems else "")
+        )
+
+
+def _count(number: int, one: str, several: str) -> str:
+    return f"{number} {one if number == 1 else several}"
+
+
+def log_registration(registration: Registration) -> None:
+    """Say which chains are active, and of each group with a mistake what to do."""
+    for group, problem in registration.problems.items():
+        logger.error(SPOILT, group, problem)
+    for hint in registration.hints:
+        logger.warning("%s", hint)
+    logger.info("%s", registration)
+
+
+def check_router(core: Any, registered: Any, chains: Chains) -> Registration:
+    """Check every group of a Router, and warn of settings that have no effect.
+
+    Raises:
+        FallbackConfigError: No chain is left, or the strategy serves another Router.
+    """
     if registered is not None and registered is not core:
         raise FallbackConfigError.about(
             "router", "this strategy serves another Router", "make a strategy for each Router"
         )
-    groups: dict[str, list[Deployment]] = defaultdict(list)
-    for one in own(core, "get_model_list")() or []:
-        groups[one["model_name"]].append(one)
-    managed = {
-        group: deployments
-        for group, deployments in groups.items()
-        if any(rank_of(one) is not None for one in deployments)
-    }
+    managed: dict[str, tuple[str, list[Deployment]]] = {}
+    registration = Registration({}, {}, [], 0)
+    others = 0
+    for group, deployments in _groups_of(core):
+        label, chain = label_of(group, deployments), chains.check(group, deployments)
+        if isinstance(chain, Chain):
+            managed[label] = group, deployments
+            registration.chains[label] = models_of(ordered(deployments))
+        else:
+            others += 1
+        if isinstance(chain, str):
+            registration.problems[label] = chain
+            chains.remember(deployments)
+        registration.hints.extend(_hints_of(label, chain, deployments))
     if not managed:
-        raise FallbackConfigError.about(
-            f"model_info.{RANK}",
-            "no deployment of this Router has one",
-            f"give the deployments of a model group model_info: {{{RANK}: 0}}, 1, and so on",
-        )
-    for group, deployments in managed.items():
-        _check_group(group, deployments)
+        raise _no_chain(registration)
     _warn_about_settings(core, managed)
+    return registration._replace(others=others)
 
 
-def _check_group(group: str, deployments: list[Deployment]) -> None:
-    names: dict[int, str] = {}
-    for one in deployments:
-        rank, name = rank_of(one), name_of(one)
-        if rank is None:
-            raise FallbackConfigError.about(
-                f"model_info.{RANK}",
-                f"{name} in group {group!r} has none, others there do",
-                "give every deployment of the group one, or move this one to another group",
-            )
-        if rank in names:
-            raise FallbackConfigError.about(
-                f"model_info.{RANK}",
-                f"{names[rank]} and {name} in group {group!r} both have {rank}",
-                "give each deployment of the group its own",
-            )
-        names[rank] = name
-        info = one.get("model_info") or {}
-        if one["litellm_params"].get("order") is not None or info.get("order") is not None:
-            raise FallbackConfigError.about(
-                "order",
-                f"{name} in group {group!r} has one, and a {RANK}",
-                f"remove order: LiteLLM would hide all but the lowest from the {RANK}",
-            )
+def _groups_of(core: Any) -> Iterator[tuple[str, list[Deployment]]]:
+    """Yield each group as requests see it: a team's apart, an alias as what it stands for."""
+    aliases = setting(core, "model_group_alias") or {}
+    rows = own(core, "get_model_list")() or []
+    homes = dict.fromkeys(home_of(one) for one in rows if one["model_name"] not in aliases)
+    for group, team in homes:
+        yield group, deployments_of(core, group, {"metadata": {"user_api_key_team_id": team}})
 
 
-def _warn_about_settings(core: Any, managed: dict[str, list[Deployment]]) -> None:
+def _hints_of(group: str, chain: Chain | str | None, deployments: list[Deployment]) -> list[str]:
+    """Say what may be a mistake, and works."""
+    if isinstance(chain, Chain) and len(deployments) == 1:
+        alone = f"chain {group} has one deployment, {name_of(deployments[0])}"
+        return [f"{alone}, and nothing to fall back to; give the group another one, with a {RANK}"]
+    if chain is not None:
+        return []
+    hints = [(name_of(one), misplaced_rank(one)) for one in deployments]
+    return [f"{name} in group {group} has no {RANK}; {hint}" for name, hint in hints if hint]
+
+
+def _no_chain(registration: Registration) -> FallbackConfigError:
+    problems = [f"group {group}: {text}" for group, text in registration.problems.items()]
+    if problems:
+        return FallbackConfigError("\n".join(["this Router has no chain:", *problems]))
+    fix = f"give the deployments of a model group model_info: {{{RANK}: 0}}, 1, and so on"
+    return FallbackConfigError.about(
+        f"model_info.{RANK}",
+        "no deployment of this Router has one",
+        "\n".join([fix, *registration.hints]),
+    )
+
+
+def _warn_about_settings(core: Any, managed: dict[str, tuple[str, list[Deployment]]]) -> None:
     by_group = setting(core, "model_group_retry_policy") or {}
-    names = ", ".join(sorted(managed))
-    if setting(core, "retry_policy") is not None or by_group.keys() & managed.keys():
+    if setting(core, "retry_policy") is not None or any(
+        group in by_group for group, _ in managed.values()
+    ):
         logger.warning(
             "retry_policy has no say in the ranked groups (%s), FallbackConfig(fallback_on=...) "
             "has; remove it, or keep it for the other groups",
-            names,
+            ", ".join(sorted(managed)),
         )
-    for group, deployments in managed.items():
+    for label, (_, deployments) in managed.items():
         for one in deployments:
             if one["litellm_params"].get("max_retries"):
                 logger.warning(
                     "max_retries of %s in group %s has no effect, each target is asked once; "
                     "remove it, or set FallbackConfig(switch_after=...)",
                     name_of(one),
-                    group,
+                    label,
                 )
 
 
-def warn_about_gates(missing: Iterable[str]) -> None:
+def warn_about_missing_methods(missing: Iterable[str]) -> None:
     """Say loudly what this LiteLLM has no more."""
     gone = sorted(set(missing) - OPTIONAL)
     if gone:

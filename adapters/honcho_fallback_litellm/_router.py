@@ -64,12 +64,21 @@ def metadata_of(request: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def deployments_of(core: Any, group: str, request: Mapping[str, Any]) -> list[Deployment]:
-    """List the deployments of a model group, those of the caller's team included."""
+    """List the deployments that LiteLLM chooses from for a request, the team's if it has some.
+
+    ``get_model_list`` follows an alias to its group only where the alias is not hidden (before
+    1.106), and joins a team's wildcards to everybody's, of which a request gets one.
+    """
+    alias = (setting(core, "model_group_alias") or {}).get(group, group)
+    name = alias["model"] if isinstance(alias, dict) else alias
     team = metadata_of(request).get("user_api_key_team_id")
-    deployments: list[Deployment] | None = own(core, "get_model_list")(
-        model_name=group, team_id=team
-    )
-    return deployments or []
+    unnamed = "_try_early_resolve_deployments_for_model_not_in_names"
+    if hasattr(type(core), unnamed) and own(core, "get_routing_group")(name) is None:
+        resolved = own(core, unnamed)(model=name, request_team_id=team)
+        if resolved is not None:
+            _, deployments = resolved
+            return deployments if isinstance(deployments, list) else []
+    return own(core, "get_model_list")(model_name=name, team_id=team) or []
 
 
 def attempt_in(request: Mapping[str, Any]) -> int:

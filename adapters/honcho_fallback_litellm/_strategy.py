@@ -23,8 +23,9 @@ from honcho_fallback_litellm._patches import RouterPatches
 from honcho_fallback_litellm._registration import (
     check_config,
     check_router,
+    log_registration,
     warn_about_callbacks,
-    warn_about_gates,
+    warn_about_missing_methods,
 )
 from honcho_fallback_litellm._request import begin, equip, selecting
 from honcho_fallback_litellm._router import (
@@ -43,6 +44,7 @@ if TYPE_CHECKING:
 
     from honcho_fallback import FallbackObserver
     from honcho_fallback_litellm._chain import Chain
+    from honcho_fallback_litellm._registration import Registration
     from honcho_fallback_litellm._router import Deployment
 
 
@@ -78,13 +80,14 @@ class FallbackRoutingStrategy(CustomRoutingStrategyBase):
         observers = tuple(observers)
         if respect_cooldown is None:
             respect_cooldown = config.cooldown is None
-        chains = Chains(
+        self._chains = Chains(
             config.replace(on_exhausted="last", classify=classifier_for(config)), observers
         )
         self._observed = bool(observers)
-        self._groups = _RankedGroups(chains, respect_cooldown, weakref.ref(self))
+        self._groups = _RankedGroups(self._chains, respect_cooldown, weakref.ref(self))
         self._core: weakref.ref[Any] | None = None
         self._patches: RouterPatches | None = None
+        self.registration: Registration | None = None
 
     def register(self, router: Any, *, warm: bool = True) -> FallbackRoutingStrategy:
         """Take over the ranked model groups of a Router; everything else stays LiteLLM's.
@@ -97,16 +100,20 @@ class FallbackRoutingStrategy(CustomRoutingStrategyBase):
             The strategy itself.
 
         Raises:
-            FallbackConfigError: The Router's settings and the ranks do not go together.
+            FallbackConfigError: No model group is a chain, or every one that has a rank has a
+                mistake in it; the message has all of them. Where one is left, the others are
+                logged and stay LiteLLM's.
         """
         core = core_of(router)
-        check_router(core, self._core() if self._core is not None else None)
+        registered = None if self._core is None else self._core()
+        self.registration = check_router(core, registered, self._chains)
         self._core = weakref.ref(core)
         self._patches = RouterPatches(core, self._groups.begin, self._groups.in_rotation)
         missing = self._patches.install()
         register = getattr(router, "register_plugin", None) or router.set_custom_routing_strategy
         register(self)
-        warn_about_gates(missing)
+        log_registration(self.registration)
+        warn_about_missing_methods(missing)
         # Once: now, or at the first call, for who sets LiteLLM's callbacks after the Router.
         warned = warn_about_callbacks(observed=self._observed)
         self._groups.may_warn_about_callbacks = self._observed and not warned

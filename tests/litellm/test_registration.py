@@ -13,7 +13,7 @@ from litellm.types.router import CustomRoutingStrategyBase
 
 from honcho_fallback import FallbackConfig, FallbackConfigError
 from honcho_fallback_litellm import FallbackRoutingStrategy
-from honcho_fallback_litellm._registration import warn_about_gates
+from honcho_fallback_litellm._registration import warn_about_missing_methods
 
 if TYPE_CHECKING:
     from tests.helpers.provider import ProviderServer
@@ -28,34 +28,347 @@ def test_a_router_without_ranks_is_refused(bench: Any) -> None:
         FallbackRoutingStrategy().register(router)
 
 
-def test_two_of_one_rank_are_refused(bench: Any) -> None:
-    """Who comes first must be clear."""
-    router = bench.router([bench.deployment("one", 0), bench.deployment("two", 0)])
-    with pytest.raises(FallbackConfigError, match="one and two in group 'deriver' both have 0"):
-        FallbackRoutingStrategy().register(router)
+def errors_in(caplog: pytest.LogCaptureFixture) -> list[str]:
+    """Return what this package logged as an error."""
+    return [
+        one.getMessage()
+        for one in caplog.records
+        if one.name == "honcho_fallback" and one.levelname == "ERROR"
+    ]
 
 
-def test_a_group_that_is_half_ranked_is_refused(bench: Any) -> None:
-    """The deployment without a rank would never be asked."""
-    router = bench.router([bench.deployment("one", 0), bench.deployment("two", None)])
-    with pytest.raises(FallbackConfigError, match="two in group 'deriver' has none"):
-        FallbackRoutingStrategy().register(router)
+def spoilt(bench: Any, *ranks: Any, **more: Any) -> list[dict[str, Any]]:
+    """Describe a group with a mistake in it."""
+    names = ["red", "blue", "green"]
+    return [
+        bench.deployment(name, rank, group="spoilt", **more)
+        for name, rank in zip(names, ranks, strict=False)
+    ]
 
 
-@pytest.mark.parametrize("rank", [-1, True, "0", 1.5])
-def test_a_rank_is_a_number(rank: Any, bench: Any) -> None:
-    """YAML gives strings and floats easily; the message names the deployment."""
-    router = bench.router([bench.deployment("one", 0), bench.deployment("two", rank)])
-    with pytest.raises(FallbackConfigError, match="two has"):
-        FallbackRoutingStrategy().register(router)
+@pytest.mark.parametrize(
+    ("ranks", "problem"),
+    [
+        ((0, 0), "red and blue both have 0; give each deployment of the group its own"),
+        ((0, None), "blue has none, others there do; give every deployment of the group one, or"),
+        ((0, "1"), "'1' of blue is text; write it without quotes"),
+        ((0, "one"), "'one' of blue is no whole number, 0 or more; give the primary 0, the first"),
+        ((0, 1.0), "1.0 of blue is no whole number"),
+        ((0, True), "True of blue is no whole number"),
+        ((0, -1), "-1 of blue is no whole number"),
+        ((0, [1]), "[1] of blue is no whole number"),
+    ],
+)
+def test_a_mistake_spoils_its_own_group_only(
+    ranks: tuple[Any, ...],
+    problem: str,
+    bench: Any,
+    providers: ProviderServer,
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    """One line names group, deployment, mistake and remedy; its requests are as without us."""
+    models = [*bench.chain("primary", "backup"), *spoilt(bench, *ranks)]
+    router, listener = bench.managed(models=models)
+    (line,) = errors_in(caplog)
+    assert line.startswith(
+        "group spoilt is no chain, LiteLLM routes it: model_info.fallback_rank: " + problem
+    )
+
+    for _ in range(2):
+        router.completion(model="spoilt", messages=MESSAGES)
+    assert not listener.starts
+    assert len(errors_in(caplog)) == 1
+
+    providers["primary"].fail(500)
+    router.completion(model="deriver", messages=MESSAGES)
+    assert providers.order[2:] == ["primary", "backup"]
 
 
 @pytest.mark.parametrize("place", [{"order": 1}, {"info": {"order": 1}}])
-def test_order_beside_ranks_is_refused(place: Any, bench: Any) -> None:
+def test_order_beside_ranks_spoils_the_group(
+    place: Any, bench: Any, caplog: pytest.LogCaptureFixture
+) -> None:
     """LiteLLM would hide all but the lowest order from the strategy, wherever it stands."""
-    models = [bench.deployment("one", 0, **place), bench.deployment("two", 1)]
-    with pytest.raises(FallbackConfigError, match="remove order"):
-        FallbackRoutingStrategy().register(bench.router(models))
+    bench.managed(models=[*bench.chain("primary", "backup"), *spoilt(bench, 0, 1, **place)])
+    assert "red has an order, too; remove order: LiteLLM would hide all" in errors_in(caplog)[0]
+
+
+def test_every_mistake_is_named_at_once_where_no_chain_is_left(bench: Any) -> None:
+    """Whoever mends one should not meet the next; nothing of the Router has changed."""
+    models = [*spoilt(bench, "0", "1"), bench.deployment("a", 7), bench.deployment("b", 7)]
+    router = bench.router(models)
+    with pytest.raises(FallbackConfigError) as caught:
+        FallbackRoutingStrategy().register(router)
+    assert str(caught.value) == (
+        "this Router has no chain:\n"
+        "group spoilt: model_info.fallback_rank: '0' of red is text; write it without quotes; "
+        "model_info.fallback_rank: '1' of blue is text; write it without quotes\n"
+        "group deriver: model_info.fallback_rank: a and b both have 7; "
+        "give each deployment of the group its own"
+    )
+    router.completion(model="deriver", messages=MESSAGES)
+
+
+@pytest.mark.parametrize(
+    ("place", "hint"),
+    [
+        ({"info": {"fallback-rank": 0}}, "rename model_info.fallback-rank to fallback_rank"),
+        ({"info": {"fallbackRank": 0}}, "rename model_info.fallbackRank to fallback_rank"),
+        ({"info": {"rank": 0}}, "rename model_info.rank to fallback_rank if that is meant"),
+        (
+            {"fallback_rank": 0},
+            "move litellm_params.fallback_rank to model_info.fallback_rank: LiteLLM sends unknown",
+        ),
+    ],
+)
+def test_a_rank_in_the_wrong_place_is_recognized(
+    place: Any, hint: str, bench: Any, caplog: pytest.LogCaptureFixture
+) -> None:
+    """Beside a chain it is a warning, without one it is in the error."""
+    astray = bench.deployment("astray", None, group="astray", **place)
+    message = f"astray in group astray has no fallback_rank; {hint}"
+    bench.managed(models=[*bench.chain("primary", "backup"), astray])
+    assert message in caplog.text
+    with pytest.raises(FallbackConfigError, match="no deployment of this Router") as caught:
+        FallbackRoutingStrategy().register(bench.router([astray]))
+    assert message in str(caught.value)
+
+
+def test_a_rank_among_the_parameters_reaches_the_provider(
+    bench: Any, providers: ProviderServer
+) -> None:
+    """What the hint says of LiteLLM is so."""
+    router = bench.router([bench.deployment("astray", None, fallback_rank=3)])
+    router.completion(model="deriver", messages=MESSAGES)
+    assert providers["astray"].bodies[0]["fallback_rank"] == 3
+
+
+def test_other_keys_are_nobodys_business(bench: Any, caplog: pytest.LogCaptureFixture) -> None:
+    """A hint is for what resembles a rank."""
+    info = {"ranking": 1, "fallbacks": "x", "level": 2}
+    others = bench.deployment("other", None, group="others", info=info, timeout=3)
+    bench.managed(models=[*bench.chain("primary", "backup"), others])
+    assert not [one for one in caplog.records if one.name == "honcho_fallback"]
+
+
+def test_a_chain_of_one_is_warned_of(
+    bench: Any, providers: ProviderServer, caplog: pytest.LogCaptureFixture
+) -> None:
+    """It works and protects nobody."""
+    router, listener = bench.managed(models=bench.chain("primary"))
+    assert "chain deriver has one deployment, primary, and nothing to fall back to" in caplog.text
+    router.completion(model="deriver", messages=MESSAGES)
+    assert listener.starts
+
+
+def test_ranks_may_have_gaps(bench: Any, providers: ProviderServer) -> None:
+    """Room between them is for deployments to come."""
+    router, _ = bench.managed(models=[bench.deployment("b", 20), bench.deployment("a", 10)])
+    providers["a"].fail(500)
+    router.completion(model="deriver", messages=MESSAGES)
+    assert providers.order == ["a", "b"]
+
+
+def test_one_line_says_which_chains_are_active(
+    bench: Any, providers: ProviderServer, caplog: pytest.LogCaptureFixture
+) -> None:
+    """In their order, as LiteLLM spells models; an alias is no group; no key, no address."""
+    caplog.set_level("INFO", "honcho_fallback")
+    models = [
+        bench.deployment("b", 1, group="gpt", model="anthropic/claude"),
+        bench.deployment("a", 0, group="gpt", model="gpt-4o", custom_llm_provider="openai"),
+        bench.deployment("east", 0, group="twice", model="openai/gpt-4o"),
+        bench.deployment("", 1, group="twice", model="openai/gpt-4o"),
+        bench.deployment("c", None, group="plain"),
+        *spoilt(bench, 0, 0),
+    ]
+    del models[3]["model_info"]["id"]
+    bench.managed(models=models, model_group_alias={"fast": "gpt", "cheap": "plain"})
+    (line,) = [one.getMessage() for one in caplog.records if one.levelname == "INFO"]
+    assert line == (
+        "2 chains are active (chain gpt: openai/gpt-4o -> anthropic/claude; "
+        "chain twice: openai/gpt-4o (east) -> openai/gpt-4o (#1)), "
+        "2 groups stay LiteLLM's, 1 of them because of a mistake"
+    )
+    assert "key-of" not in caplog.text
+    assert providers.url not in caplog.text
+
+
+def test_many_chains_stay_readable(bench: Any, caplog: pytest.LogCaptureFixture) -> None:
+    """Ten are shown, the others counted."""
+    caplog.set_level("INFO", "honcho_fallback")
+    groups = [f"g{number}" for number in range(13)]
+    bench.managed(
+        models=[
+            bench.deployment(f"{group}-{rank}", rank, group=group)
+            for group in groups
+            for rank in (0, 1)
+        ]
+    )
+    line = next(one.getMessage() for one in caplog.records if one.levelname == "INFO")
+    assert line.startswith("13 chains are active (chain g0: openai/g0-0-model -> ")
+    assert line.endswith("-> openai/g9-1-model; and 3 more), 0 groups stay LiteLLM's")
+
+
+def test_a_deployment_that_comes_later_with_a_mistake_spoils_its_group_until_it_is_mended(
+    bench: Any, providers: ProviderServer, ask: Any, caplog: pytest.LogCaptureFixture
+) -> None:
+    """No request fails for it; it is logged once for each change, not for each request."""
+    caplog.set_level("INFO", "honcho_fallback")
+    models = [*bench.chain("primary", "backup"), *bench.chain("p2", "b2", group="other")]
+    router, listener = bench.managed(models=models)
+    for number in (1, 2):
+        router.add_deployment(litellm.Deployment(**bench.deployment("late", "2")))
+        for _ in range(2):
+            ask(router, "completion", model="deriver", messages=MESSAGES)
+        assert len(listener.starts) == 2 * (number - 1)
+        line = (
+            "group deriver is no chain, LiteLLM routes it: model_info.fallback_rank: "
+            "'2' of late is text; write it without quotes"
+        )
+        assert errors_in(caplog) == [line] * number
+
+        ask(router, "completion", model="other", messages=MESSAGES)
+        router.delete_deployment(id="late")
+        ask(router, "completion", model="deriver", messages=MESSAGES)
+        assert len(listener.starts) == 2 * number
+        assert caplog.text.count("group deriver is mended, it is a chain now") == number
+
+
+def test_a_mistake_that_is_mended_makes_a_chain(
+    bench: Any, providers: ProviderServer, ask: Any
+) -> None:
+    """A new model list counts from the next request on."""
+    router, _ = bench.managed(models=[*bench.chain("primary"), *spoilt(bench, 0, "1")])
+    router.set_model_list([*bench.chain("primary"), *spoilt(bench, 0, 1)])
+    providers["red"].fail(500)
+    ask(router, "completion", model="spoilt", messages=MESSAGES)
+    assert providers.order == ["red", "blue"]
+
+
+def of_team(team: str, public: str | None = None) -> dict[str, Any]:
+    """Return the model_info of a team's deployment."""
+    return {"info": {"team_id": team, **({"team_public_model_name": public} if public else {})}}
+
+
+def test_each_team_has_its_own_ranks(
+    bench: Any, providers: ProviderServer, ask: Any, caplog: pytest.LogCaptureFixture
+) -> None:
+    """Two deployments of rank 0 under one public name are no mistake when no request sees both."""
+    caplog.set_level("INFO", "honcho_fallback")
+    models = [
+        bench.deployment(f"{team}{rank}", rank, group=f"internal-{team}{rank}", info=info)
+        for team in ("x", "y")
+        for rank in (0, 1)
+        for info in [of_team(team, "public")["info"]]
+    ]
+    router, _ = bench.managed(models=models)
+    assert not errors_in(caplog)
+    assert (
+        "2 chains are active (chain public (team x): openai/x0-model -> openai/x1-model; "
+        "chain public (team y): openai/y0-model -> openai/y1-model), 0 groups" in caplog.text
+    )
+    for name in ("x0", "y0"):
+        providers[name].fail(500)
+    for team in ("x", "y"):
+        metadata = {"user_api_key_team_id": team}
+        ask(router, "completion", model="public", messages=MESSAGES, metadata=metadata)
+    assert providers.order == ["x0", "x1", "y0", "y1"]
+
+
+def test_a_mistake_of_one_team_is_not_the_others(
+    bench: Any, providers: ProviderServer, caplog: pytest.LogCaptureFixture
+) -> None:
+    """A group that teams share is checked as each of them, and as nobody's, sees it."""
+    models = [
+        bench.deployment("all1", 1, group="shared"),
+        bench.deployment("x0", 0, group="shared", **of_team("x")),
+        bench.deployment("y0", 0, group="shared", **of_team("y")),
+        bench.deployment("z0", "0", group="shared", **of_team("z")),
+    ]
+    router, listener = bench.managed(models=models)
+    assert [line.partition(" is no chain")[0] for line in errors_in(caplog)] == [
+        "group shared (asked without a team)",
+        "group shared (team z)",
+    ]
+    for _ in range(2):
+        for team in ("x", "y", "z", None):
+            metadata = {"user_api_key_team_id": team}
+            router.completion(model="shared", messages=MESSAGES, metadata=metadata)
+    assert len(listener.starts) == 4
+    assert len(errors_in(caplog)) == 2
+
+
+@pytest.mark.parametrize("alias", ["gpt", {"model": "gpt", "hidden": True}])
+def test_an_alias_is_the_chain_that_it_stands_for(
+    alias: Any, bench: Any, providers: ProviderServer, ask: Any
+) -> None:
+    """Hidden or not, and whatever group there is of its own name."""
+    models = [
+        *bench.chain("primary", "backup", group="gpt"),
+        bench.deployment("unreachable", 0, group="fast"),
+    ]
+    router, _ = bench.managed(models=models, model_group_alias={"fast": alias})
+    providers["primary"].fail(500)
+    ask(router, "completion", model="fast", messages=MESSAGES)
+    assert providers.order == ["primary", "backup"]
+
+
+def test_a_spoilt_group_is_logged_once_whatever_it_is_called(
+    bench: Any, caplog: pytest.LogCaptureFixture
+) -> None:
+    """Not again for each alias, nor for each name that a wildcard stands for."""
+    models = [
+        *bench.chain("primary"),
+        *spoilt(bench, 0, 0),
+        bench.deployment("w0", 0, group="openai/*", model="openai/*"),
+        bench.deployment("w1", "1", group="openai/*", model="openai/*"),
+    ]
+    del models[-1]["model_info"]["id"]  # then the model names it
+    router, listener = bench.managed(models=models, model_group_alias={"fast": "spoilt"})
+    for name in ("fast", "spoilt", "openai/gpt-4o", "openai/gpt-4o-mini"):
+        router.completion(model=name, messages=MESSAGES)
+    assert not listener.starts
+    assert [line.partition(" is no chain")[0] for line in errors_in(caplog)] == [
+        "group spoilt",
+        "group openai/*",
+    ]
+
+
+def test_a_wildcard_group_is_a_chain(
+    bench: Any, providers: ProviderServer, ask: Any, caplog: pytest.LogCaptureFixture
+) -> None:
+    """The model that was asked for goes to each deployment under its own provider."""
+    caplog.set_level("INFO", "honcho_fallback")
+    models = [
+        bench.deployment("w0", 0, group="openai/*", model="openai/*"),
+        bench.deployment("w1", 1, group="openai/*", model="hosted_vllm/*"),
+    ]
+    router, listener = bench.managed(models=models)
+    assert "(chain openai/*: openai/* -> hosted_vllm/*)" in caplog.text
+    providers["w0"].fail(500)
+    ask(router, "completion", model="openai/gpt-4o", messages=MESSAGES)
+    assert providers.order == ["w0", "w1"]
+    assert [one.model for one in listener.starts[0].chain] == ["gpt-4o", "gpt-4o"]
+
+
+def test_a_teams_wildcard_beside_everybodys_is_no_mistake(
+    bench: Any, providers: ProviderServer, ask: Any, caplog: pytest.LogCaptureFixture
+) -> None:
+    """LiteLLM gives a request the one or the other, by its version, and never both."""
+    models = [
+        bench.deployment("w0", 0, group="openai/*", model="openai/*"),
+        bench.deployment("w1", 1, group="openai/*", model="openai/*"),
+        bench.deployment("t0", 0, group="in-0", model="openai/*", **of_team("t", "openai/*")),
+        bench.deployment("t1", 1, group="in-1", model="openai/*", **of_team("t", "openai/*")),
+    ]
+    router, _ = bench.managed(models=models)
+    for name in ("w0", "t0"):
+        providers[name].fail(500)
+    metadata = {"user_api_key_team_id": "t"}
+    ask(router, "completion", model="openai/gpt-4o", messages=MESSAGES, metadata=metadata)
+    assert providers.order in (["w0", "w1"], ["t0", "t1"])
+    assert not errors_in(caplog)
 
 
 def test_a_retry_policy_is_warned_of(bench: Any, caplog: pytest.LogCaptureFixture) -> None:
@@ -76,9 +389,9 @@ def test_a_retry_policy_of_the_group_is_warned_of(
 
 def test_methods_that_litellm_has_no_more_are_named(caplog: pytest.LogCaptureFixture) -> None:
     """Loudly, unless calls do without them."""
-    warn_about_gates(["_reset_custom_routing_strategy"])
+    warn_about_missing_methods(["_reset_custom_routing_strategy"])
     assert not caplog.text
-    warn_about_gates(["should_retry_this_error", "_reset_custom_routing_strategy"])
+    warn_about_missing_methods(["should_retry_this_error", "_reset_custom_routing_strategy"])
     assert "has no should_retry_this_error: switching works by class of error" in caplog.text
 
 
