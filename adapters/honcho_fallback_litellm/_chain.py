@@ -125,6 +125,12 @@ def provider_of(deployment: Deployment) -> str | None:
     return _model_of(deployment)[1]
 
 
+def models_of(deployments: Iterable[Deployment]) -> list[str]:
+    """Spell the models of the ranked deployments, with the provider in front."""
+    models = [_model_of(one) for one in in_order(deployments)]
+    return [f"{provider}/{model}" for model, provider in models if provider is not None]
+
+
 def _model_of(deployment: Deployment) -> tuple[str, str | None]:
     params = deployment["litellm_params"]
     spelled = str(params["model"])

@@ -16,7 +16,7 @@ from litellm.types.router import (  # pyright: ignore[reportMissingTypeStubs] # 
 
 from honcho_fallback import FallbackConfig
 from honcho_fallback_litellm._call import CURRENT, Call
-from honcho_fallback_litellm._chain import Chains, id_of, in_order
+from honcho_fallback_litellm._chain import Chains, id_of, in_order, models_of
 from honcho_fallback_litellm._failures import classifier_for
 from honcho_fallback_litellm._gates import Gates
 from honcho_fallback_litellm._registration import (
@@ -104,7 +104,7 @@ class FallbackRoutingStrategy(CustomRoutingStrategyBase):
         # Once: now, or at the first call, for who sets LiteLLM's callbacks after the Router.
         self._may_warn_of_callbacks = not warn_about_callbacks(observed=self._observed)
         if warm:
-            warm_up()
+            warm_up(models_of(own(core, "get_model_list")() or []))
         return self
 
     def is_registered(self, router: Any) -> bool:
