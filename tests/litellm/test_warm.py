@@ -297,7 +297,8 @@ def test_a_detour_of_litellms_is_not_taken(
     setting: str, models: list[str], sent: list[httpx.Request], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Where LiteLLM would ask the user's other models instead, nobody is asked."""
-    monkeypatch.setattr(litellm, setting, {models[0]: models[1]})
+    others = [models[1]] if setting == "model_fallbacks" else {models[0]: models[1]}
+    monkeypatch.setattr(litellm, setting, others)
 
     warm_up(models)
 
