@@ -50,7 +50,8 @@ remembers across calls (LiteLLM's cooldowns) is forgotten before each round.
 
 Each round is a fresh process whose first call meets a primary that answers 500: milliseconds from
 that answer until the fallback's request arrived, and the longest time for which the event loop ran
-nothing else since then; median and (worst).
+nothing else since then; median and (worst). LiteLLM imports packages of its Proxy at a failure
+where they are installed: "hidden" are rows whose process cannot import them.
 """,
 }
 

@@ -240,10 +240,7 @@ def _has_own_id(deployment: Deployment) -> bool:
 
 def models_of(deployments: Sequence[Deployment]) -> list[str]:
     """Spell the models as LiteLLM does, with what tells deployments of one model apart."""
-    spelled: list[str] = []
-    for one in deployments:
-        model, provider = _model_of(one)
-        spelled.append(f"{provider}/{model}" if provider else model)
+    spelled = [spelling_of(one) for one in deployments]
     several = Counter(spelled)
     texts: list[str] = []
     for position, (model, one) in enumerate(zip(spelled, deployments, strict=True)):
@@ -270,6 +267,12 @@ def targets_of(deployments: Sequence[Deployment]) -> list[Target]:
 def provider_of(deployment: Deployment) -> str | None:
     """Name the provider of a deployment, or None."""
     return _model_of(deployment)[1]
+
+
+def spelling_of(deployment: Deployment) -> str:
+    """Spell a deployment's model as LiteLLM does, with the provider in front."""
+    model, provider = _model_of(deployment)
+    return f"{provider}/{model}" if provider else model
 
 
 def _model_of(deployment: Deployment) -> tuple[str, str | None]:

@@ -17,7 +17,7 @@ from litellm.types.router import (  # pyright: ignore[reportMissingTypeStubs] # 
 
 from honcho_fallback import FallbackConfig
 from honcho_fallback_litellm._call import Call, current_call
-from honcho_fallback_litellm._chain import Chains, id_of, in_order
+from honcho_fallback_litellm._chain import RANK, Chains, id_of, in_order, spelling_of
 from honcho_fallback_litellm._failures import classifier_for
 from honcho_fallback_litellm._patches import RouterPatches
 from honcho_fallback_litellm._registration import (
@@ -118,7 +118,8 @@ class FallbackRoutingStrategy(CustomRoutingStrategyBase):
         warned = warn_about_callbacks(observed=self._observed)
         self._groups.may_warn_about_callbacks = self._observed and not warned
         if warm:
-            warm_up()
+            rows: list[Deployment] = own(core, "get_model_list")() or []
+            warm_up(spelling_of(one) for one in rows if RANK in (one.get("model_info") or {}))
         return self
 
     def is_registered(self, router: Any) -> bool:
