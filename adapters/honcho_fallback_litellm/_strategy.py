@@ -29,6 +29,7 @@ from honcho_fallback_litellm._requests import equip
 from honcho_fallback_litellm._router import (
     INTERNAL_KEYS,
     attempt_in,
+    cooldowns_read_ahead,
     core_of,
     deployments_of,
     own,
@@ -264,7 +265,8 @@ class FallbackRoutingStrategy(CustomRoutingStrategyBase):
             await call.asettle()
         _forget_internals(request)
         try:
-            healthy = await own(core, "async_get_healthy_deployments")(**options)
+            with cooldowns_read_ahead():
+                healthy = await own(core, "async_get_healthy_deployments")(**options)
         finally:
             _forget_internals(request)
         if isinstance(healthy, dict):  # LiteLLM was asked for one deployment by its id
