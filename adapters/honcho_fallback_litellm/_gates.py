@@ -26,7 +26,7 @@ import inspect
 import weakref
 from typing import TYPE_CHECKING, Any
 
-from honcho_fallback_litellm._answers import attach
+from honcho_fallback_litellm._answers import add_headers, attach
 from honcho_fallback_litellm._call import CURRENT, Call
 from honcho_fallback_litellm._requests import begin, prepare, restore
 from honcho_fallback_litellm._router import core_of, own
@@ -150,7 +150,10 @@ class Gates:
     async def areopen(self, call: Call) -> Any:
         """Ask the next target for a stream, in this task."""
         kwargs = dict(call.request)
-        return await self._ask(call, (), kwargs)
+        answer = await self._ask(call, (), kwargs)
+        # The Proxy (since 1.106) takes its headers from here, where LiteLLM itself goes on.
+        add_headers(answer, call.record, call.run.attempt.target.name)
+        return answer
 
     def reopen(self, call: Call) -> Any:
         """Ask the next target for a stream, in this thread."""
