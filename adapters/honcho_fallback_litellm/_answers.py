@@ -12,6 +12,7 @@ if TYPE_CHECKING:
     from honcho_fallback import CallRecord
 
 RECORD = "fallback"
+_LONGEST = 200  # characters of a header's value: a server refuses a response of large headers
 
 
 def attach(carrier: Any, record: CallRecord, answering: str | None = None) -> None:
@@ -28,6 +29,14 @@ def attach(carrier: Any, record: CallRecord, answering: str | None = None) -> No
     if hidden is None or RECORD in hidden:
         return
     hidden[RECORD] = record.to_dict()
+    add_headers(carrier, record, answering)
+
+
+def add_headers(carrier: Any, record: CallRecord, answering: str | None = None) -> None:
+    """Let an answer carry the headers alone."""
+    hidden = _hidden_params(carrier)
+    if hidden is None:
+        return
     headers = hidden.get("additional_headers")
     if not isinstance(headers, dict):
         headers = hidden["additional_headers"] = {}
@@ -53,7 +62,7 @@ def headers_of(record: CallRecord, answering: str | None = None) -> dict[str, st
     }
     if failed:
         headers["x-honcho-fallback-reason"] = ", ".join(str(one.kind) for one in failed)
-    return {name: _printable(value) for name, value in headers.items()}
+    return {name: _field(value) for name, value in headers.items()}
 
 
 def _hidden_params(carrier: Any) -> dict[str, Any] | None:
@@ -67,5 +76,7 @@ def _hidden_params(carrier: Any) -> dict[str, Any] | None:
     return hidden
 
 
-def _printable(value: str) -> str:
-    return "".join(char if " " <= char <= "~" else "?" for char in value)
+def _field(value: str) -> str:
+    """Return what HTTP takes as a header's value: short printable ASCII, no space at its ends."""
+    text = "".join(char if " " <= char <= "~" else "?" for char in value).strip()
+    return text if len(text) <= _LONGEST else f"{text[: _LONGEST - 3].rstrip()}..."

@@ -37,7 +37,7 @@ import inspect
 import weakref
 from typing import TYPE_CHECKING, Any
 
-from honcho_fallback_litellm._answers import attach
+from honcho_fallback_litellm._answers import add_headers, attach
 from honcho_fallback_litellm._call import Call, current_call, working_for
 from honcho_fallback_litellm._request import prepare, restore
 from honcho_fallback_litellm._router import alive, own
@@ -158,7 +158,10 @@ class RouterPatches:
 
     async def _areopen(self, call: Call) -> Any:
         """Ask the next target for a stream, in this task."""
-        return await self._ask(call, (), dict(call.request))
+        answer = await self._ask(call, (), dict(call.request))
+        # The Proxy (since 1.106) takes its headers from here, where LiteLLM itself goes on.
+        add_headers(answer, call.record, call.run.attempt.target.name)
+        return answer
 
     def _reopen(self, call: Call) -> Any:
         """Ask the next target for a stream, in this thread."""

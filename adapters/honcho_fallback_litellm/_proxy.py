@@ -3,13 +3,20 @@
 Two ways, the better one first:
 
 the strategy (``proxy_handler``)
-    Registers a FallbackRoutingStrategy with the Proxy's Router before a request is routed, and
-    again when the Proxy has made a new Router. Everything is as with a Router of one's own. The
-    hook is documented; that the Router is found as a global of the Proxy is not.
-documented hooks only (``proxy_filter``, and what ``proxy_handler`` falls back to)
+    Registers a FallbackRoutingStrategy with the Proxy's Router when the Proxy starts, and again
+    when the Proxy has made a new Router. Everything is as with a Router of one's own. That the
+    Router is found as a global of the Proxy is not documented.
+documented hooks only (``proxy_filter``)
     Attempt n sees the n-th deployment alone. LiteLLM decides what is asked again, by class of
     error: the YAML has to say so with ``num_retries`` and ``retry_policy``. No records, no
     observers, and streams recover only where LiteLLM itself would.
+
+What the start relies on: the Proxy (1.98 to 1.109) loads the callbacks of its YAML inside its
+lifespan, on the event loop of the process that will serve, before it makes its Router. So the
+handler imports there what the first failure would import, and leaves a task behind that registers
+as soon as the Router exists. None of LiteLLM's hooks is called at the start. Where a handler is
+made anywhere else, or the task finds no Router, ``async_pre_call_hook``, which LiteLLM calls
+before it routes a request, registers; it does so as well for a Router that the Proxy makes later.
 """
 
 # LiteLLM's objects and dicts have whatever shape they have; what comes out of here is typed.
@@ -18,16 +25,21 @@ documented hooks only (``proxy_filter``, and what ``proxy_handler`` falls back t
 
 from __future__ import annotations
 
+import asyncio
 import logging
 import sys
-from typing import TYPE_CHECKING, Any
+from contextlib import suppress
+from typing import TYPE_CHECKING, Any, Literal, get_args
 
+import litellm
 from litellm.integrations.custom_logger import CustomLogger
 
-from honcho_fallback import FallbackConfigError
+from honcho_fallback import CallRecord, FallbackConfigError
+from honcho_fallback_litellm._answers import headers_of
 from honcho_fallback_litellm._chain import id_of, in_order
-from honcho_fallback_litellm._router import attempt_in
+from honcho_fallback_litellm._router import attempt_in, core_of, own
 from honcho_fallback_litellm._strategy import FallbackRoutingStrategy
+from honcho_fallback_litellm._warm import warm_up
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -37,6 +49,22 @@ if TYPE_CHECKING:
 
 
 logger = logging.getLogger("honcho_fallback")
+
+OnError = Literal["continue", "filter", "exit"]
+_PROXY = "litellm.proxy.proxy_server"
+_HEADERS = "honcho_fallback_headers"
+_CONSEQUENCES: dict[OnError, str] = {
+    "continue": "LiteLLM alone routes the ranked groups, without these fallbacks",
+    "filter": "LiteLLM decides by class of error what is asked again, there are no records",
+    "exit": "a start ends here, a Proxy that serves leaves the ranked groups to LiteLLM alone",
+}
+_NO_ROUTER = (
+    "the Proxy has no Router, or this LiteLLM keeps it elsewhere than in "
+    f"{_PROXY}.llm_router; give the YAML a model_list, use litellm>=1.98,<2"
+)
+_STARTUP_FAILURE = 3  # uvicorn's own; gunicorn does not start a worker again after it
+_ROUTER_WITHIN = 60.0
+_LOOKS_EVERY = 0.02
 
 
 class FallbackDeploymentFilter(CustomLogger):
@@ -72,10 +100,15 @@ class FallbackDeploymentFilter(CustomLogger):
 class FallbackProxyHandler(FallbackDeploymentFilter):
     """Make the ranked groups of a Proxy chains, from its YAML.
 
+    The Proxy's ``/active/callbacks`` shows whether that worked.
+
     Args:
         config: As for FallbackRoutingStrategy.
         observers: Objects that receive each call's events.
         respect_cooldown: As for FallbackRoutingStrategy.
+        on_error: What to do where no chain can be made, beside saying so at ERROR. ``continue``:
+            LiteLLM alone routes the ranked groups. ``filter``: as with ``proxy_filter``.
+            ``exit``: end the process at its start; one that serves already goes on.
 
     Raises:
         FallbackConfigError: An option is one that cannot work here.
@@ -87,14 +120,31 @@ class FallbackProxyHandler(FallbackDeploymentFilter):
         *,
         observers: Iterable[FallbackObserver] = (),
         respect_cooldown: bool | None = None,
+        on_error: OnError = "continue",
     ) -> None:
         super().__init__()
+        if on_error not in get_args(OnError):
+            choices = ", ".join(get_args(OnError))
+            raise FallbackConfigError.about(
+                "on_error", f"there is no {on_error!r}", f"take one of {choices}"
+            )
         self._config = config
         self._observers = tuple(observers)
         self._respect_cooldown = respect_cooldown
+        self._on_error: OnError = on_error
         self._strategy = self._make()
         self._attached: Any = None
-        self._refused: Any = None
+        self._refused: object = None
+        self._trouble: str | None = None
+        self._starting = self._begin()
+
+    def __str__(self) -> str:
+        """Say for ``/active/callbacks`` whether the chains are in force."""
+        if self._trouble is not None:
+            state = f"NO CHAINS, {_CONSEQUENCES[self._on_error]}: {self._trouble}"
+        else:
+            state = "waits for the Router" if self._attached is None else "chains in force"
+        return f"{type(self).__name__}: {state}"
 
     def attach(self, router: Any) -> bool:
         """Register with a Router, unless that is done.
@@ -103,21 +153,28 @@ class FallbackProxyHandler(FallbackDeploymentFilter):
             router: The Proxy's, or None.
 
         Returns:
-            Whether the strategy is in force; otherwise the filter is.
+            Whether the strategy is in force.
         """
-        if router is None or router is self._refused:
+        if router is None:
+            self._report(_NO_ROUTER)
             return False
         if self._strategy.is_registered(router):
             return True
+        deployments = own(core_of(router), "get_model_list")() or []
+        if self._trouble is not None and deployments == self._refused:
+            return False
         if router is not self._attached:
             self._strategy = self._make()  # the Proxy has a new Router
         try:
             self._strategy.register(router)
-        except FallbackConfigError as error:
-            self._refused = router
-            logger.error("no chain on this Proxy: %s", error)  # noqa: TRY400 # the message says it all
+        except Exception as error:  # noqa: BLE001 # what a LiteLLM to come may raise must not fail requests
+            is_ours = isinstance(error, FallbackConfigError)
+            self._refused = deployments
+            self._report(str(error) if is_ours else f"{type(error).__name__} in register")
             return False
-        self._attached = router
+        if self._trouble is not None:
+            logger.warning("the ranked groups of this Proxy are chains now")
+        self._attached, self._refused, self._trouble = router, None, None
         return True
 
     async def async_pre_call_hook(self, *args: Any, **kwargs: Any) -> None:
@@ -128,13 +185,12 @@ class FallbackProxyHandler(FallbackDeploymentFilter):
             **kwargs: LiteLLM's; not read.
         """
         del args, kwargs
-        proxy = sys.modules.get("litellm.proxy.proxy_server")
-        self.attach(getattr(proxy, "llm_router", None))
+        self.attach(_router())
 
     async def async_filter_deployments(
         self, model: str, healthy_deployments: list[Deployment], *args: Any, **kwargs: Any
     ) -> list[Deployment]:
-        """Narrow the deployments where the strategy could not be registered.
+        """Narrow the deployments where the strategy could not be registered, if that is wanted.
 
         Args:
             model: The model group.
@@ -142,14 +198,78 @@ class FallbackProxyHandler(FallbackDeploymentFilter):
             *args: LiteLLM's.
             **kwargs: LiteLLM's.
         """
-        if self._attached is not None and self._strategy.is_registered(self._attached):
+        if self._trouble is None or self._on_error != "filter":
             return healthy_deployments
         return await super().async_filter_deployments(model, healthy_deployments, *args, **kwargs)
+
+    async def async_post_call_failure_hook(
+        self,
+        request_data: dict[str, Any],
+        original_exception: Exception,
+        *args: Any,
+        **kwargs: Any,
+    ) -> None:
+        """Keep what an error's record says for its response's headers.
+
+        Args:
+            request_data: The request; LiteLLM hands it to the hook for the headers as well.
+            original_exception: What the Router raised.
+            *args: LiteLLM's; not read.
+            **kwargs: LiteLLM's; not read.
+        """
+        del args, kwargs
+        record = getattr(original_exception, "record", None)
+        if isinstance(record, CallRecord):
+            request_data[_HEADERS] = headers_of(record)
+
+    async def async_post_call_response_headers_hook(
+        self, data: dict[str, Any], *args: Any, response: Any = None, **kwargs: Any
+    ) -> dict[str, str] | None:
+        """Return the headers of an error's response; an answer brings its own.
+
+        Args:
+            data: The request.
+            *args: LiteLLM's; not read.
+            response: The answer, or None.
+            **kwargs: LiteLLM's; not read.
+        """
+        del args, kwargs
+        return data.pop(_HEADERS, None) if response is None else None
+
+    def _begin(self) -> asyncio.Task[None] | None:
+        """Prepare for the first request, where the Proxy is starting."""
+        if _PROXY not in sys.modules:
+            return None
+        try:
+            loop = asyncio.get_running_loop()
+        except RuntimeError:
+            return None
+        warm_up()  # before the Proxy listens: nobody waits for it
+        return loop.create_task(self._start())
+
+    async def _start(self) -> None:
+        """Register once the Router is there, if this handler is one of the Proxy's callbacks."""
+        with suppress(TimeoutError):
+            async with asyncio.timeout(_ROUTER_WITHIN):
+                while _router() is None:  # noqa: ASYNC110 # LiteLLM sets no event
+                    await asyncio.sleep(_LOOKS_EVERY)
+        is_active = any(one is self for one in litellm.callbacks)
+        if is_active and not self.attach(_router()) and self._on_error == "exit":
+            raise SystemExit(_STARTUP_FAILURE)
+
+    def _report(self, trouble: str) -> None:
+        if trouble != self._trouble:
+            self._trouble = trouble
+            logger.error("no chain on this Proxy, %s: %s", _CONSEQUENCES[self._on_error], trouble)
 
     def _make(self) -> FallbackRoutingStrategy:
         return FallbackRoutingStrategy(
             self._config, observers=self._observers, respect_cooldown=self._respect_cooldown
         )
+
+
+def _router() -> Any:
+    return getattr(sys.modules.get(_PROXY), "llm_router", None)
 
 
 proxy_handler = FallbackProxyHandler()

@@ -10,12 +10,16 @@ old names; before that they stand on the Router itself. Everything private is lo
 
 from __future__ import annotations
 
+from contextlib import nullcontext
+from functools import cache
+from importlib import import_module
 from types import MethodType
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     import weakref
     from collections.abc import Callable, Mapping
+    from contextlib import AbstractContextManager
 
 Deployment = dict[str, Any]
 
@@ -85,3 +89,23 @@ def attempt_in(request: Mapping[str, Any]) -> int:
     """Read an attempt's number, from 0, where LiteLLM writes it just before it asks."""
     number = metadata_of(request).get("attempted_retries")
     return number if type(number) is int and number > 0 else 0
+
+
+def cooldowns_read_ahead() -> AbstractContextManager[Any]:
+    """Return a context in which LiteLLM takes the cooldowns that its Proxy has asked Redis for.
+
+    Since 1.106 the Proxy declares that read before it routes a request, and a read outside of this
+    context counts as one too many within a second: it returns nothing, and cooldowns that other
+    processes have set would go unseen. LiteLLM's own selection enters it; what replaces the
+    selection has to do so as well.
+    """
+    batch = _read_batch()
+    return nullcontext() if batch is None else batch.scoped(batch.for_strategy(None, None))
+
+
+@cache
+def _read_batch() -> Any:
+    try:
+        return import_module("litellm.router_utils.routing_read_batch").RoutingReadBatch
+    except (ImportError, AttributeError):
+        return None

@@ -31,6 +31,7 @@ from honcho_fallback_litellm._request import begin, equip, selecting
 from honcho_fallback_litellm._router import (
     alive,
     attempt_in,
+    cooldowns_read_ahead,
     core_of,
     deployments_of,
     own,
@@ -189,7 +190,7 @@ class FallbackRoutingStrategy(CustomRoutingStrategyBase):
             await selection.call.asettle()
         if setting(core, "routing_strategy") == _UNLIMITED:
             # One question instead of one for each deployment.
-            with selection.trying(None):
+            with selection.trying(None), cooldowns_read_ahead():
                 healthy = await own(core, "async_get_healthy_deployments")(**options)
                 if isinstance(healthy, dict):  # LiteLLM was asked for one deployment by its id
                     return healthy
