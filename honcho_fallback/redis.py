@@ -41,6 +41,8 @@ _SCRIPT = Path(__file__).with_suffix(".lua").read_text(encoding="utf-8")
 _PREFIX = "{honcho_fallback:cooldown}:"  # braces: in a cluster all keys share a slot
 _PAUSE = 1.0  # seconds without Redis after it failed, so that not every call waits for it
 _TICKS = 10  # parts of the timeout in a task; each takes at least one pass of the loop
+# A connection from before Redis restarted is opened once more; an exchange may then run twice.
+_STALE = (redis.ConnectionError,)
 _ELSEWHERE = "elsewhere"
 
 
@@ -75,6 +77,7 @@ class RedisCooldown(Cooldown):
         self._owner = token_hex(8)
         self._outbox: list[CooldownReport] = []
         self._letters = 0
+        self._lost_after = 0  # the last letter that was written before Redis was lost
         self._learned_after: dict[str, int] = {}  # by identity, the number of the letter before
         self._resting_until = 0.0
         self._reported = False
@@ -83,7 +86,7 @@ class RedisCooldown(Cooldown):
             url,
             socket_timeout=timeout / 2,
             socket_connect_timeout=timeout / 2,
-            retry=Retry(NoBackoff(), 0),
+            retry=Retry(NoBackoff(), 1, _STALE),
         )
         self._clients: WeakKeyDictionary[asyncio.AbstractEventLoop, redis.asyncio.Redis] = (
             WeakKeyDictionary()
@@ -197,7 +200,7 @@ class RedisCooldown(Cooldown):
                     self._url,
                     socket_timeout=None,
                     socket_connect_timeout=None,
-                    retry=AsyncRetry(NoBackoff(), 0),
+                    retry=AsyncRetry(NoBackoff(), 1, _STALE),
                 )
             return self._clients[loop]
 
@@ -233,7 +236,7 @@ class RedisCooldown(Cooldown):
                     self._adopt(identity, entry, now)
                 else:
                     self._drop(identity)
-        if self._reported:
+        if self._reported and number > self._lost_after:
             self._reported, self._resting_until = False, 0.0
             logger.info("the cooldown in Redis is shared again")
 
@@ -247,6 +250,7 @@ class RedisCooldown(Cooldown):
     def _go_without(self, error: Exception) -> None:
         # What could not be told is not kept: once Redis is back it is no news any more.
         self._resting_until = monotonic() + _PAUSE
+        self._lost_after = self._letters
         if not self._reported:
             self._reported = True
             logger.warning(

@@ -23,6 +23,7 @@ from honcho_fallback import (
 )
 from honcho_fallback.redis import RedisCooldown
 from honcho_fallback.testing import StatusError
+from tests.helpers.redis_server import free_port, redis_server
 from tests.helpers.scripted import DRIVERS, repeating
 
 if TYPE_CHECKING:
@@ -304,6 +305,58 @@ async def test_while_redis_is_silent_one_call_looks_for_it(driver: str) -> None:
         assert store.degraded
         assert await look(10) == 1
         await store.aclose()
+
+
+@pytest.mark.parametrize("driver", ["call", "acall"])
+async def test_connections_from_before_a_restart_are_opened_again(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture, driver: str
+) -> None:
+    """Redis was restarted while nobody asked it: nobody goes without it for that."""
+    port = free_port()
+    store = RedisCooldown(f"redis://127.0.0.1:{port}/0", timeout=5.0)
+
+    async def pull_in_five_connections() -> None:
+        pulls = (
+            store.apull(["x"]) if driver == "acall" else asyncio.to_thread(store.pull, ["x"])
+            for _ in range(5)
+        )
+        await asyncio.gather(*pulls)
+
+    with redis_server(tmp_path, port) as server:
+        await pull_in_five_connections()
+        server.kill()
+        server.wait()
+    with redis_server(tmp_path, port):
+        await pull_in_five_connections()
+        await store.aclose()
+    assert caplog.messages == []
+
+
+def test_a_late_reply_is_no_sign_that_redis_is_back(
+    redis_url: str, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Of two calls at once one gets its answer, and Redis dies before the other's: it is dead."""
+    store = RedisCooldown(redis_url, timeout=5.0)
+    ask_redis = store._client.eval
+
+    def die(*letter: Any) -> Any:
+        raise ConnectionResetError
+
+    def answer_late(*letter: Any) -> Any:
+        reply = ask_redis(*letter)
+        monkeypatch.setattr(store._client, "eval", die)
+        store.pull(["x"])
+        return reply
+
+    monkeypatch.setattr(store._client, "eval", answer_late)
+    store.pull(["x"])
+    assert store.degraded
+    assert len(caplog.messages) == 1
+    monkeypatch.undo()
+    store._resting_until = 0.0  # its pause is over
+    store.pull(["x"])
+    assert not store.degraded
+    store.close()
 
 
 def test_nothing_of_the_address_is_shown(redis_url: str) -> None:
