@@ -263,6 +263,7 @@ class RedisCooldown(Cooldown):
 async def _loop_timeout(seconds: float) -> AsyncGenerator[None, None]:
     """Bound a block like ``asyncio.timeout``, but count the loop's passes where those are slow."""
     loop = asyncio.get_running_loop()
+    timer: asyncio.TimerHandle | None = None
 
     def tick(left: int) -> None:
         nonlocal timer
@@ -272,11 +273,12 @@ async def _loop_timeout(seconds: float) -> AsyncGenerator[None, None]:
             bound.reschedule(loop.time())
 
     async with asyncio.timeout(None) as bound:
-        timer = loop.call_later(seconds / _TICKS, tick, _TICKS - 1)
+        tick(_TICKS)
         try:
             yield
         finally:
-            timer.cancel()
+            if timer is not None:
+                timer.cancel()
 
 
 def _local(identity: str) -> bool:
