@@ -9,6 +9,7 @@ import asyncio
 import logging
 import math
 import threading
+from contextlib import asynccontextmanager
 from pathlib import Path
 from secrets import token_hex
 from time import monotonic
@@ -20,6 +21,7 @@ from honcho_fallback import Cooldown
 try:
     import redis
     import redis.asyncio
+    from redis.asyncio.retry import Retry as AsyncRetry
     from redis.backoff import NoBackoff
     from redis.retry import Retry
 except ImportError as error:
@@ -29,7 +31,7 @@ except ImportError as error:
     ) from error
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Sequence
+    from collections.abc import AsyncGenerator, Iterable, Sequence
 
     from honcho_fallback import CooldownChoice, CooldownReport
 
@@ -38,6 +40,9 @@ logger = logging.getLogger("honcho_fallback")
 _SCRIPT = Path(__file__).with_suffix(".lua").read_text(encoding="utf-8")
 _PREFIX = "{honcho_fallback:cooldown}:"  # braces: in a cluster all keys share a slot
 _PAUSE = 1.0  # seconds without Redis after it failed, so that not every call waits for it
+_TICKS = 10  # parts of the timeout in a task; each takes at least one pass of the loop
+# A connection from before Redis restarted is opened once more; an exchange may then run twice.
+_STALE = (redis.ConnectionError,)
 _ELSEWHERE = "elsewhere"
 
 
@@ -56,7 +61,8 @@ class RedisCooldown(Cooldown):
         url: Such as ``redis://localhost:6379/0``.
         base: As for Cooldown.
         cap: As for Cooldown.
-        timeout: Seconds that a call gives Redis.
+        timeout: Seconds that a call gives Redis; in a task those count for which the loop is late
+            only in part, so that a busy loop is not taken for a slow Redis.
 
     Raises:
         FallbackConfigError: An argument is out of range.
@@ -70,15 +76,18 @@ class RedisCooldown(Cooldown):
         self._timeout = timeout
         self._owner = token_hex(8)
         self._outbox: list[CooldownReport] = []
+        self._letters = 0
+        self._lost_after = 0  # the last letter that was written before Redis was lost
+        self._learned_after: dict[str, int] = {}  # by identity, the number of the letter before
         self._resting_until = 0.0
         self._reported = False
         # A connection costs two steps, each bounded by half of what a call gives.
-        self._options: dict[str, Any] = {
-            "socket_timeout": timeout / 2,
-            "socket_connect_timeout": timeout / 2,
-            "retry": Retry(NoBackoff(), 0),
-        }
-        self._client = redis.Redis.from_url(url, **self._options)
+        self._client = redis.Redis.from_url(
+            url,
+            socket_timeout=timeout / 2,
+            socket_connect_timeout=timeout / 2,
+            retry=Retry(NoBackoff(), 1, _STALE),
+        )
         self._clients: WeakKeyDictionary[asyncio.AbstractEventLoop, redis.asyncio.Redis] = (
             WeakKeyDictionary()
         )
@@ -107,11 +116,14 @@ class RedisCooldown(Cooldown):
             offered: Identities, in the order of the chain.
             now: The time on a monotonic scale.
         """
-        choice = super().update_and_select(reports, offered, now)
-        if reports:
-            with self._lock:
-                self._outbox += [one for one in reports if not _local(one.identity)]
-        return choice
+        if not reports:
+            return super().update_and_select(reports, offered, now)
+        with self._lock:
+            for report in reports:
+                if not _local(report.identity):
+                    self._outbox.append(report)
+                    self._learned_after[report.identity] = self._letters
+            return super().update_and_select(reports, offered, now)
 
     def pull(self, identities: Sequence[str], /) -> None:
         """Fetch what others know of some targets.
@@ -121,9 +133,9 @@ class RedisCooldown(Cooldown):
         """
         known = [identity for identity in identities if not _local(identity)]
         if self._worth_it(known):
-            keys, values = self._letter(known)
+            number, keys, values = self._letter(known)
             try:
-                self._absorb(known, self._client.eval(_SCRIPT, len(keys), *keys, *values))
+                self._absorb(number, known, self._client.eval(_SCRIPT, len(keys), *keys, *values))
             except (redis.RedisError, OSError) as error:
                 self._go_without(error)
 
@@ -135,11 +147,11 @@ class RedisCooldown(Cooldown):
         """
         known = [identity for identity in identities if not _local(identity)]
         if self._worth_it(known):
-            keys, values = self._letter(known)
+            number, keys, values = self._letter(known)
             try:
-                async with asyncio.timeout(self._timeout):
+                async with _loop_timeout(self._timeout):
                     reply: Any = self._aclient().eval(_SCRIPT, len(keys), *keys, *values)
-                    self._absorb(known, await reply)
+                    self._absorb(number, known, await reply)
             except (redis.RedisError, OSError) as error:  # TimeoutError is an OSError
                 self._go_without(error)
 
@@ -183,15 +195,28 @@ class RedisCooldown(Cooldown):
         loop = asyncio.get_running_loop()
         with self._making:
             if loop not in self._clients:
-                self._clients[loop] = redis.asyncio.Redis.from_url(self._url, **self._options)
+                # Without timeouts of its own, which would measure the loop: apull bounds it.
+                self._clients[loop] = redis.asyncio.Redis.from_url(
+                    self._url,
+                    socket_timeout=None,
+                    socket_connect_timeout=None,
+                    retry=AsyncRetry(NoBackoff(), 1, _STALE),
+                )
             return self._clients[loop]
 
     def _worth_it(self, known: Sequence[str]) -> bool:
-        return bool(known or self._outbox) and monotonic() >= self._resting_until
+        now = monotonic()
+        if now < self._resting_until or not (known or self._outbox):
+            return False
+        if self._reported:
+            self._resting_until = now + _PAUSE  # one call looks for Redis, the others do not wait
+        return True
 
-    def _letter(self, known: Sequence[str]) -> tuple[list[str], list[str]]:
+    def _letter(self, known: Sequence[str]) -> tuple[int, list[str], list[str]]:
         with self._lock:
             reports, self._outbox = self._outbox, []
+            self._letters += 1
+            number = self._letters
         identities = [*(report.identity for report in reports), *known]
         keys = [_PREFIX + identity for identity in identities]
         values = [self._owner, *map(_milliseconds, (self.base, self.cap, self.base))]
@@ -199,21 +224,20 @@ class RedisCooldown(Cooldown):
         for report in reports:
             stated = "" if report.seconds is None else _milliseconds(report.seconds)
             values += [report.health, stated, str(int(report.permit is not None))]
-        return keys, values
+        return number, keys, values
 
-    def _absorb(self, known: Sequence[str], reply: Any) -> None:
+    def _absorb(self, number: int, known: Sequence[str], reply: Any) -> None:
         now = monotonic()
         with self._lock:
-            unsent = {report.identity for report in self._outbox}
             for identity, entry in zip(known, reply, strict=True):
-                if identity in unsent:
-                    continue
+                if self._learned_after.get(identity, 0) >= number:
+                    continue  # Redis had not been told when it wrote this
                 if entry:
                     self._adopt(identity, entry, now)
                 else:
                     self._drop(identity)
-        if self._reported:
-            self._reported = False
+        if self._reported and number > self._lost_after:
+            self._reported, self._resting_until = False, 0.0
             logger.info("the cooldown in Redis is shared again")
 
     def _adopt(self, identity: str, entry: Sequence[Any], now: float) -> None:
@@ -226,12 +250,35 @@ class RedisCooldown(Cooldown):
     def _go_without(self, error: Exception) -> None:
         # What could not be told is not kept: once Redis is back it is no news any more.
         self._resting_until = monotonic() + _PAUSE
+        self._lost_after = self._letters
         if not self._reported:
             self._reported = True
             logger.warning(
                 "the cooldown in Redis cannot be reached (%s); this process goes by its memory",
                 type(error).__name__,
             )
+
+
+@asynccontextmanager
+async def _loop_timeout(seconds: float) -> AsyncGenerator[None, None]:
+    """Bound a block like ``asyncio.timeout``, but count the loop's passes where those are slow."""
+    loop = asyncio.get_running_loop()
+    timer: asyncio.TimerHandle | None = None
+
+    def tick(left: int) -> None:
+        nonlocal timer
+        if left:
+            timer = loop.call_later(seconds / _TICKS, tick, left - 1)
+        else:
+            bound.reschedule(loop.time())
+
+    async with asyncio.timeout(None) as bound:
+        tick(_TICKS)
+        try:
+            yield
+        finally:
+            if timer is not None:
+                timer.cancel()
 
 
 def _local(identity: str) -> bool:

@@ -25,6 +25,7 @@ EXAMPLES = Path(__file__).resolve().parents[2] / "examples"
 MODULES = sorted(EXAMPLES.rglob("*.py"))
 SHARED = {"__main__", "endpoints", "honcho_standins"}
 NO_SERVER = {"chat_page", "demo", "honcho_adoption"}  # each has a test of its own
+LOADED = {"litellm_proxy/production_handler"}  # by a Proxy: tests/litellm/test_proxy_load.py
 ONE_SWITCH = "openai 503, anthropic 200"
 
 # What each prints of the fault server's requests: one at the dead primary per call, or per turn.
@@ -79,7 +80,7 @@ def run_example(name: str, **more: str) -> list[str]:
 def test_every_example_is_tested() -> None:
     """An example without a row here would run for nobody."""
     names = {path.relative_to(EXAMPLES).with_suffix("").as_posix() for path in MODULES}
-    assert names == {*REQUESTS} | NO_SERVER | SHARED
+    assert names == {*REQUESTS} | NO_SERVER | LOADED | SHARED
 
 
 @pytest.mark.parametrize("path", MODULES, ids=lambda path: path.stem)
@@ -90,7 +91,10 @@ def test_an_example_is_short_and_says_how_to_run_it(path: Path) -> None:
     docstring = ast.get_docstring(ast.parse(source)) or ""
     if path.stem not in SHARED:
         _, _, how, install = docstring.splitlines()
-        assert re.match(rf"Run: +.*python examples(/{path.stem}\.py)?  \(.+\)$", how)
+        started = rf".*python examples(/{path.stem}\.py)?"
+        if path.stem == "production_handler":
+            started = r"litellm --config examples/litellm_proxy/production\.yaml"
+        assert re.match(rf"Run: +{started}  \(.+\)$", how)
         assert re.match(r"Install: pip install ('honcho-fallback\[|honcho-fallback$)", install)
 
 

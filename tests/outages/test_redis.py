@@ -8,6 +8,7 @@ import socket
 import subprocess
 import sys
 import time
+from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -22,6 +23,7 @@ from honcho_fallback import (
 )
 from honcho_fallback.redis import RedisCooldown
 from honcho_fallback.testing import StatusError
+from tests.helpers.redis_server import free_port, redis_server
 from tests.helpers.scripted import DRIVERS, repeating
 
 if TYPE_CHECKING:
@@ -128,6 +130,38 @@ def test_one_process_probes_and_the_others_stay(
     assert script.asked == ["fallback"]
 
 
+@pytest.mark.parametrize("outcome", ["down", "up"])
+def test_a_late_reply_does_not_undo_what_was_learned_since(
+    redis_url: str, redis_client: redis.Redis, monkeypatch: pytest.MonkeyPatch, outcome: str
+) -> None:
+    """Redis answers one call, then the probe ends and another call tells it: no second probe."""
+    store = RedisCooldown(redis_url, timeout=5.0)
+    policy = FallbackPolicy(chain(), FallbackConfig(wait=0, cooldown=store))
+    policy.call(repeating(primary=[DOWN], fallback=["hello"]).ask)
+    make_due(redis_client)
+    probe, late, teller = policy.start(), policy.start(), policy.start()
+    policy.perform(probe)
+    ask_redis = store._client.eval
+
+    def answer_late(*letter: Any) -> Any:
+        reply = ask_redis(*letter)
+        monkeypatch.undo()
+        if outcome == "down":
+            probe.fail(DOWN)
+        else:
+            probe.succeed()
+        policy.perform(teller)
+        return reply
+
+    monkeypatch.setattr(store._client, "eval", answer_late)
+    policy.perform(late)
+    store.close()
+    expected = (1, 1) if outcome == "down" else (0, 0)
+    assert (teller.attempt.position, late.attempt.position) == expected
+    late.succeed()
+    assert late.record.attempts[0].note is None
+
+
 @pytest.mark.parametrize("how", ["cancel", "lost"])
 def test_a_probe_that_ends_without_news_blocks_nobody(
     policy: Callable[..., FallbackPolicy], redis_client: redis.Redis, how: str
@@ -218,6 +252,110 @@ def test_without_redis_it_is_a_cooldown_in_memory_and_says_so_once(
     said = [message for message in caplog.messages if "Redis" in message]
     assert len(said) == 1
     assert "this process goes by its memory" in said[0]
+
+
+async def test_a_busy_loop_is_not_taken_for_a_slow_redis(
+    redis_url: str, caplog: pytest.LogCaptureFixture
+) -> None:
+    """Each pass of the loop takes longer than a call gives Redis, which answers all the same."""
+    one, two = RedisCooldown(redis_url, timeout=0.01), RedisCooldown(redis_url, timeout=0.01)
+    script = repeating(primary=[DOWN], fallback=["hello"])
+
+    async def ask() -> None:
+        for store in (one, two):
+            policy = FallbackPolicy(chain(), FallbackConfig(wait=0, cooldown=store))
+            assert await policy.acall(script.aask) == "hello"
+
+    asking = asyncio.create_task(ask())
+    while not asking.done():
+        time.sleep(0.02)  # noqa: ASYNC251 # what others do in this loop
+        await asyncio.sleep(0)
+    await asking
+    for store in (one, two):
+        await store.aclose()
+    assert script.asked == ["primary", "fallback", "fallback"]
+    assert not any("Redis" in message for message in caplog.messages)
+
+
+@pytest.mark.parametrize("driver", ["call", "acall"])
+async def test_while_redis_is_silent_one_call_looks_for_it(driver: str) -> None:
+    """Ten calls at once: the first time each waits for it, later one does for all."""
+    with socket.socket() as listener:
+        listener.bind(("127.0.0.1", 0))
+        listener.listen(64)
+        listener.setblocking(False)
+        store = RedisCooldown(f"redis://127.0.0.1:{listener.getsockname()[1]}/0")
+
+        async def look(calls: int) -> int:
+            store._resting_until = 0.0  # its pause is over
+            pulls = (
+                store.apull(["x"]) if driver == "acall" else asyncio.to_thread(store.pull, ["x"])
+                for _ in range(calls)
+            )
+            await asyncio.gather(*pulls)
+            connections = 0
+            with suppress(BlockingIOError):
+                while True:
+                    listener.accept()[0].close()
+                    connections += 1
+            return connections
+
+        assert await look(1) == 1
+        assert store.degraded
+        assert await look(10) == 1
+        await store.aclose()
+
+
+@pytest.mark.parametrize("driver", ["call", "acall"])
+async def test_connections_from_before_a_restart_are_opened_again(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture, driver: str
+) -> None:
+    """Redis was restarted while nobody asked it: nobody goes without it for that."""
+    port = free_port()
+    store = RedisCooldown(f"redis://127.0.0.1:{port}/0", timeout=5.0)
+
+    async def pull_in_five_connections() -> None:
+        pulls = (
+            store.apull(["x"]) if driver == "acall" else asyncio.to_thread(store.pull, ["x"])
+            for _ in range(5)
+        )
+        await asyncio.gather(*pulls)
+
+    with redis_server(tmp_path, port) as server:
+        await pull_in_five_connections()
+        server.kill()
+        server.wait()
+    with redis_server(tmp_path, port):
+        await pull_in_five_connections()
+        await store.aclose()
+    assert caplog.messages == []
+
+
+def test_a_late_reply_is_no_sign_that_redis_is_back(
+    redis_url: str, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Of two calls at once one gets its answer, and Redis dies before the other's: it is dead."""
+    store = RedisCooldown(redis_url, timeout=5.0)
+    ask_redis = store._client.eval
+
+    def die(*letter: Any) -> Any:
+        raise ConnectionResetError
+
+    def answer_late(*letter: Any) -> Any:
+        reply = ask_redis(*letter)
+        monkeypatch.setattr(store._client, "eval", die)
+        store.pull(["x"])
+        return reply
+
+    monkeypatch.setattr(store._client, "eval", answer_late)
+    store.pull(["x"])
+    assert store.degraded
+    assert len(caplog.messages) == 1
+    monkeypatch.undo()
+    store._resting_until = 0.0  # its pause is over
+    store.pull(["x"])
+    assert not store.degraded
+    store.close()
 
 
 def test_nothing_of_the_address_is_shown(redis_url: str) -> None:

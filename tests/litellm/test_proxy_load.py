@@ -1,0 +1,286 @@
+"""A Proxy with two workers, as examples/litellm_proxy/production.yaml has it, in an outage."""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections import Counter
+from concurrent.futures import FIRST_COMPLETED, ThreadPoolExecutor, as_completed, wait
+from contextlib import ExitStack
+from dataclasses import dataclass
+from itertools import islice, pairwise
+from pathlib import Path
+from typing import TYPE_CHECKING, NamedTuple, Self
+
+import httpx
+import pytest
+
+from honcho_fallback.records import read_records
+from tests.helpers.litellm_proxy import KEY, PACKAGES, litellm_proxy
+from tests.helpers.provider import Provider, ProviderServer, Reply, SeenRequest
+from tests.helpers.redis_server import free_port, redis_server
+
+if TYPE_CHECKING:
+    import subprocess
+    from collections.abc import Mapping
+    from concurrent.futures import Future
+    from contextlib import AbstractContextManager
+
+    from honcho_fallback import CallRecord
+
+for needed in PACKAGES:
+    pytest.importorskip(needed, reason="the Proxy's own packages are not installed")
+pytest.importorskip("prometheus_client", reason="the example of a Proxy needs it")
+
+CONFIG = Path(__file__).resolve().parents[2] / "examples" / "litellm_proxy" / "production.yaml"
+AT_ONCE = 50
+REQUESTS = 1000
+REST = 1  # seconds of each cooldown, as the primary says in its Retry-After
+
+# Two workers import LiteLLM first, beside whatever else the machine does.
+pytestmark = pytest.mark.timeout(300)
+
+
+class Answer(NamedTuple):
+    """What a client of the Proxy gets."""
+
+    status: int
+    text: str
+    headers: Mapping[str, str]
+
+    @property
+    def answered_by(self) -> str:
+        return self.headers["x-honcho-fallback-answered-by"]
+
+    @property
+    def attempts(self) -> int:
+        return int(self.headers["x-honcho-fallback-attempts"])
+
+    def check(self) -> None:
+        """See that it is an answer, and that its headers tell the truth about it."""
+        assert self.status == 200, self.text
+        assert self.text == f"hello from {self.answered_by}"
+        assert self.headers["x-litellm-model-id"] == self.answered_by
+        assert self.headers["x-honcho-fallback-primary"] == "primary"
+        switched = "x-honcho-fallback-reason" in self.headers
+        assert self.attempts == 1 + switched
+        if switched:
+            assert self.headers["x-honcho-fallback-reason"] == "overloaded"
+            assert self.answered_by == "backup"
+
+
+class Clients:
+    """Ask the Proxy, so many at once; each request on its own connection, so to any worker."""
+
+    def __init__(self, url: str) -> None:
+        self.answers: list[Answer] = []
+        self._pool = ThreadPoolExecutor(AT_ONCE)
+        self._client = httpx.Client(
+            base_url=url,
+            headers={"authorization": f"Bearer {KEY}"},
+            timeout=60,
+            limits=httpx.Limits(max_keepalive_connections=0),
+            trust_env=False,
+        )
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._pool.shutdown(cancel_futures=True)
+        self._client.close()
+
+    def send(self, requests: int) -> list[Future[Answer]]:
+        """Begin to ask."""
+        return [self._pool.submit(self._ask) for _ in range(requests)]
+
+    def receive(self, pending: list[Future[Answer]]) -> list[Answer]:
+        """Wait for the answers, and check each."""
+        answers = [each.result() for each in pending]
+        for answer in answers:
+            answer.check()
+        self.answers += answers
+        return answers
+
+    def scrape(self) -> str:
+        return self._client.get("/metrics/").raise_for_status().text
+
+    def _ask(self) -> Answer:
+        messages = [{"role": "user", "content": "hello"}]
+        body = {"model": "deriver", "messages": messages}
+        response = self._client.post("/chat/completions", json=body)
+        text = response.text
+        if response.status_code == 200:
+            text = response.json()["choices"][0]["message"]["content"]
+        return Answer(response.status_code, text, response.headers)
+
+
+class Patient(threading.Event):
+    """An event for which a provider waits longer than it otherwise would."""
+
+    def wait(self, timeout: float | None = None) -> bool:
+        return super().wait(55)
+
+
+def asked(provider: Provider) -> list[SeenRequest]:
+    """Return a provider's requests, without those by which LiteLLM lists its models."""
+    return [one for one in provider.requests if one.path in {"chat/completions", "v1/messages"}]
+
+
+@dataclass
+class Outage:
+    """Send the clients through its phases, one after the other.
+
+    Attributes:
+        unwarned: Failures of a primary that was not known to be down, up to the last look.
+    """
+
+    clients: Clients
+    primary: Provider
+    backup: Provider
+    records: Path
+    log: Path
+    unwarned: int = 0
+
+    def nothing_is_wrong(self) -> None:
+        assert self._answering(100) == {"primary"}
+        assert len(asked(self.primary)) == 100
+
+    def the_primary_dies(self) -> None:
+        """Whoever is under way finds out; afterwards one call of all workers asks it per rest."""
+        self.primary.fail(503, headers={"retry-after": str(REST)})
+        assert self._answering(100) == {"backup"}
+        assert 0 < self._new_unwarned() <= AT_ONCE
+        known = len(asked(self.primary))
+        while len(asked(self.primary)) < known + 3:
+            self._answering(AT_ONCE)
+        # No clock of the test's: Redis lets nobody ask before the rest after a failure is over.
+        for earlier, later in pairwise(asked(self.primary)[known - 1 :]):
+            assert earlier.answered is not None
+            assert later.at - earlier.answered > 0.95 * REST
+        assert self._new_unwarned() == 0
+        assert self._complaints() == 0  # load is no reason to go without Redis
+
+    def redis_dies(self, redis: subprocess.Popen[bytes]) -> None:
+        """Each worker goes by its memory, and still knows of the primary."""
+        pending = self._under_way(200)
+        redis.kill()
+        redis.wait()
+        assert {answer.answered_by for answer in self.clients.receive(pending)} == {"backup"}
+        assert self._new_unwarned() == 0
+        assert self._complaints() in {1, 2}  # each worker says it once
+
+    def redis_comes_back(self, redis: AbstractContextManager[object], stack: ExitStack) -> None:
+        """It knows nothing: the calls under way may find out once more, and no others."""
+        pending = self._under_way(100)
+        stack.enter_context(redis)
+        restarted = time.time()
+        self.clients.receive(pending)
+        # A worker looks for Redis with the first call after a pause of a second.
+        while min(each[-1].started_at for each in self._calls().values()) < restarted + 1:
+            assert self._answering(AT_ONCE) == {"backup"}
+        assert self._new_unwarned() <= AT_ONCE
+        assert self._complaints() in {1, 2}
+
+    def the_primary_comes_back(self) -> None:
+        """Slowly: while one call probes it, no other one asks it. Then all are back on it."""
+        before = len(asked(self.primary))
+        probed, release = threading.Event(), Patient()
+
+        def answer_slowly(request: SeenRequest) -> Reply:
+            probed.set()
+            return Reply(hold=release)
+
+        self.primary.standing = answer_slowly
+        pending: list[Future[Answer]] = []
+        try:
+            while not probed.is_set():
+                self.clients.receive([one for one in pending if one.done()])
+                pending = [one for one in pending if not one.done()]
+                pending += self.clients.send(AT_ONCE - len(pending))
+                wait(pending, return_when=FIRST_COMPLETED)
+            assert self._answering(100) == {"backup"}
+            assert len(asked(self.primary)) == before + 1
+        finally:
+            release.set()
+        answering = Counter(answer.answered_by for answer in self.clients.receive(pending))
+        assert answering["primary"] == 1
+        assert self._answering(max(100, REQUESTS - len(self.clients.answers))) == {"primary"}
+
+    def the_books_agree(self) -> None:
+        """Headers, providers, records and Prometheus's figures tell the same, to the request."""
+        answers, workers = self.clients.answers, self._calls()
+        assert len(answers) >= REQUESTS
+        providers = Counter({each.name: len(asked(each)) for each in (self.primary, self.backup)})
+        assert sum(answer.attempts for answer in answers) == providers.total()
+
+        assert len(workers) == 2
+        assert min(map(len, workers.values())) >= 10
+        calls = {call.call_id: call for each in workers.values() for call in each}
+        assert len(calls) == sum(map(len, workers.values())) == len(answers)
+        for answer in answers:
+            call = calls[answer.headers["x-honcho-fallback-call-id"]]
+            assert (call.answered_by, len(call.attempts)) == (answer.answered_by, answer.attempts)
+
+        attempts = [attempt for call in calls.values() for attempt in call.attempts]
+        assert Counter(attempt.target for attempt in attempts) == providers
+        figures = self.clients.scrape()
+        counted = Counter((attempt.target, attempt.kind or "answered") for attempt in attempts)
+        for (target, kind), number in counted.items():
+            labels = f'agent="deriver",kind="{kind}",target="{target}"'
+            assert f"honcho_fallback_attempts_total{{{labels}}} {number:.1f}\n" in figures
+
+    def _answering(self, requests: int) -> set[str]:
+        pending = self.clients.send(requests)
+        return {answer.answered_by for answer in self.clients.receive(pending)}
+
+    def _under_way(self, requests: int) -> list[Future[Answer]]:
+        """Return requests of which some are answered, and as many as possible are not."""
+        pending = self.clients.send(requests)
+        assert len([*islice(as_completed(pending), AT_ONCE)]) == AT_ONCE
+        return pending
+
+    def _calls(self) -> dict[str, list[CallRecord]]:
+        """Return the records of each worker."""
+        return {path.stem: [*read_records(path)] for path in self.records.iterdir()}
+
+    def _complaints(self) -> int:
+        return self.log.read_text("utf-8").count("the cooldown in Redis cannot be reached")
+
+    def _new_unwarned(self) -> int:
+        """Count the failures since the last look that were no probes."""
+        before = self.unwarned
+        self.unwarned = sum(
+            attempt.kind is not None and attempt.note is None
+            for calls in self._calls().values()
+            for call in calls
+            for attempt in call.attempts
+        )
+        return self.unwarned - before
+
+
+def test_two_workers_lose_no_request_while_the_primary_and_redis_die_and_come_back(
+    tmp_path: Path,
+) -> None:
+    """1,000 requests, 50 at a time: each is answered, its headers are right, one call probes."""
+    records, figures, log = tmp_path / "records", tmp_path / "figures", tmp_path / "proxy.log"
+    records.mkdir()
+    figures.mkdir()
+    port = free_port()
+    environ = {
+        "REDIS_URL": f"redis://127.0.0.1:{port}/0",
+        "RECORDS_DIR": str(records),
+        "PROMETHEUS_MULTIPROC_DIR": str(figures),
+    }
+    with ExitStack() as stack:
+        redis = stack.enter_context(redis_server(tmp_path, port))
+        providers = stack.enter_context(ProviderServer())
+        proxy = litellm_proxy(CONFIG, providers, log, environ, workers=2)
+        clients = stack.enter_context(Clients(stack.enter_context(proxy)))
+        outage = Outage(clients, providers["primary"], providers["backup"], records, log)
+        outage.nothing_is_wrong()
+        outage.the_primary_dies()
+        outage.redis_dies(redis)
+        outage.redis_comes_back(redis_server(tmp_path, port), stack)
+        outage.the_primary_comes_back()
+        outage.the_books_agree()
