@@ -30,8 +30,6 @@ from tests.helpers.wire import chat_answer, chat_call, chat_word, openai_error
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
 
-    from litellm import Router
-
     from tests.helpers.provider import ProviderServer
 
 MESSAGES = [{"role": "user", "content": "hello"}]
@@ -54,7 +52,7 @@ def refused(status: int, message: str = "in our own words", code: str | None = N
     return Reply(status=status, body=openai_error(message, "invalid_request_error", code))
 
 
-def read(answer: Any) -> str:
+def read(answer: Any) -> Any:
     """Return what a completion or the chunks of one say."""
     if not isinstance(answer, list):
         return answer.choices[0].message.content
@@ -66,7 +64,7 @@ def outcome_of(error: BaseException) -> str:
     return f"{type(error).__name__} {getattr(error, 'status_code', None)}"
 
 
-def asked(router: Router, way: str, request: Mapping[str, Any], judge: Callable[..., Any]) -> Any:
+def asked(router: Any, way: str, request: Mapping[str, Any], judge: Callable[..., Any]) -> Any:
     """Ask in one of the ways, and judge the answer or name the error."""
     options = {"model": "deriver", "messages": MESSAGES, **request}
     if way.endswith("stream"):
@@ -104,7 +102,7 @@ class Twins:
         *,
         managed: bool = True,
         **options: Any,
-    ) -> Router:
+    ) -> Any:
         """Make one of the two; each at its time, as callbacks reach every Router of a process."""
         options = {"num_retries": 0, "disable_cooldowns": True, **options}
         models = []
@@ -117,7 +115,7 @@ class Twins:
             self._bench.deployment("spare", None, group="spares", **(spare or {})),
             self._bench.deployment("last", None, group="lasts"),
         ]
-        router: Router = self._bench.router(models, **copy.deepcopy(options))
+        router = self._bench.router(models, **copy.deepcopy(options))
         if managed:
             self.listener = Listener()
             FallbackRoutingStrategy(observers=[self.listener]).register(router, warm=False)
@@ -484,7 +482,7 @@ def test_limits_of_a_deployment_are_kept(
                 fallbacks=SPARES,
             )
 
-            async def thrice(router: Router = router) -> None:
+            async def thrice(router: Any = router) -> None:
                 for _ in range(3):
                     await router.acompletion(model="deriver", messages=MESSAGES)
                     await GLOBAL_LOGGING_WORKER.flush()
@@ -521,7 +519,7 @@ def test_an_error_counts_the_tries(way: str, bench: Any, providers: ProviderServ
     assert texts[1] == texts[0] != ""
 
 
-def asked_or_raise(router: Router, way: str) -> None:
+def asked_or_raise(router: Any, way: str) -> None:
     """Ask in one of the ways."""
     options: dict[str, Any] = {"model": "deriver", "messages": MESSAGES}
     if way.startswith("async"):
@@ -590,7 +588,7 @@ def test_callbacks_hear_the_same(
             litellm.callbacks.append(notes)
             router = twins.router(names, PRICED, managed=managed, **options)
 
-            async def inside(router: Router = router, notes: Notes = notes) -> None:
+            async def inside(router: Any = router, notes: Notes = notes) -> None:
                 # In a loop, LiteLLM's sync methods ask from a thread.
                 with suppress(openai.APIError):
                     if way == "async":
@@ -616,7 +614,7 @@ def test_a_failure_counts_once(
     router = twins.router(names, disable_cooldowns=False)
     counted: list[Any] = []
     considered: list[Any] = []
-    core = inspect.getmodule(type(vars(router).get("_core", router)))
+    core: Any = inspect.getmodule(type(vars(router).get("_core", router)))
     count, consider = (
         core.increment_deployment_failures_for_current_minute,
         core.set_cooldown_deployments,
@@ -835,7 +833,7 @@ def test_each_endpoint_answers_alike(
             providers[name].standing = reply
         router = twins.router(PAIR, {key: {"model": model} for key in PAIR}, managed=managed)
 
-        async def inside(router: Router = router) -> Any:
+        async def inside(router: Any = router) -> Any:
             answer = getattr(router, method)(model="deriver", **copy.deepcopy(request))
             return await answer if method.startswith("a") else answer
 
@@ -930,7 +928,7 @@ def test_a_stream_has_the_chunks_that_were_asked_for(usage: Any, twins: Twins) -
 def test_a_stream_is_what_litellms_callers_know(sync: bool, twins: Twins) -> None:
     """Its class and its attributes are LiteLLM's."""
 
-    async def inside(of: Router) -> Any:
+    async def inside(of: Any) -> Any:
         options: dict[str, Any] = {"model": "deriver", "messages": MESSAGES, "stream": True}
         if sync:
             stream = of.completion(**options)
