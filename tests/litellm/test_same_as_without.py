@@ -33,6 +33,8 @@ if TYPE_CHECKING:
     from tests.helpers.provider import ProviderServer
 
 MESSAGES = [{"role": "user", "content": "hello"}]
+# Before, LiteLLM's sync streams start over for ever, and its sync embeddings take no fallback.
+OLD = hasattr(litellm.router, "_set_cooldown_deployments")
 WAYS = ("sync", "async", "sync stream", "async stream")
 TWO_WAYS = ("async", "sync stream")  # where a table has many rows
 ALONE = ("primary",)
@@ -617,7 +619,7 @@ def test_a_failure_counts_once(
     core: Any = inspect.getmodule(type(vars(router).get("_core", router)))
     count, consider = (
         core.increment_deployment_failures_for_current_minute,
-        core.set_cooldown_deployments,
+        getattr(core, "set_cooldown_deployments", None) or core._set_cooldown_deployments,
     )
 
     def noting_count(**options: Any) -> Any:
@@ -730,6 +732,8 @@ def test_a_group_is_known_by_the_same_names(
     name: str, failing: tuple[str, ...], twins: Twins
 ) -> None:
     """Aliases, wildcards, teams and single deployments lead where they led."""
+    if OLD and name == "alias with options":
+        pytest.xfail("get_model_list of this LiteLLM does not know such an alias: no chain")
     options, request = NAMES[name]
     without, with_it = twins.both(
         dict.fromkeys(failing, refused(503)), request, names=PAIR, **options
@@ -843,6 +847,8 @@ def test_each_endpoint_answers_alike(
             kind = outcome_of(error)
         seen.append((kind, [*providers.order]))
     (kind, order), ours = seen
+    if OLD and not method.startswith("a") and failing:
+        pytest.skip("this LiteLLM takes no fallback here; with a chain it switches")
     if method in FEWER and failing:
         order = [*PAIR]
     assert ours == (kind, order)
@@ -906,6 +912,8 @@ def streamed(chunks: list[Any]) -> Any:
 @pytest.mark.parametrize("broken", BROKEN)
 def test_a_stream_goes_on_in_another_group(broken: str, way: str, twins: Twins) -> None:
     """Where the chain ends before content, LiteLLM's `fallbacks` stream; after it nobody does."""
+    if OLD and way == "sync stream":
+        pytest.skip("this LiteLLM starts a broken sync stream over for ever")
     without, with_it = twins.both(
         BROKEN[broken], {"tools": [TOOL]}, ways=(way,), judge=streamed, fallbacks=SPARES
     )
