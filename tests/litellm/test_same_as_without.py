@@ -1,0 +1,985 @@
+"""What worked on a Router before the strategy was registered works after.
+
+Each case is run through two Routers over the same providers. The one without the strategy is the
+honest counterpart: for a chain of one a plain group with `num_retries=0`, for a longer one the
+same group with LiteLLM's `order`, which asks its members one after the other as well.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import copy
+import inspect
+from contextlib import suppress
+from typing import TYPE_CHECKING, Any, NamedTuple
+from unittest.mock import AsyncMock, MagicMock, patch
+
+import litellm
+import openai
+import pytest
+from litellm import CustomStreamWrapper
+from litellm.integrations.custom_logger import CustomLogger
+from litellm.litellm_core_utils.logging_worker import GLOBAL_LOGGING_WORKER
+
+from honcho_fallback_litellm import FallbackRoutingStrategy
+from tests.helpers.litellm_runs import litellm_left_clean, run_async
+from tests.helpers.observers import Listener
+from tests.helpers.provider import Reply
+from tests.helpers.wire import chat_answer, chat_call, chat_word, openai_error
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping
+
+    from tests.helpers.provider import ProviderServer
+
+MESSAGES = [{"role": "user", "content": "hello"}]
+# Before, LiteLLM's sync streams start over for ever, and its sync embeddings take no fallback.
+OLD = hasattr(litellm.router, "_set_cooldown_deployments")
+WAYS = ("sync", "async", "sync stream", "async stream")
+TWO_WAYS = ("async", "sync stream")  # where a table has many rows
+ALONE = ("primary",)
+PAIR = ("primary", "backup")
+SPARES = [{"deriver": ["spares"]}]
+
+
+class Seen(NamedTuple):
+    """Tell what a caller and the providers saw of one request."""
+
+    outcome: Any
+    providers: str
+
+
+def refused(status: int, message: str = "in our own words", code: str | None = None) -> Reply:
+    """Answer with an error in OpenAI's form."""
+    return Reply(status=status, body=openai_error(message, "invalid_request_error", code))
+
+
+def read(answer: Any) -> Any:
+    """Return what a completion or the chunks of one say."""
+    if not isinstance(answer, list):
+        return answer.choices[0].message.content
+    return "".join(one.choices[0].delta.content or "" for one in answer if one.choices)
+
+
+def outcome_of(error: BaseException) -> str:
+    """Name an error as a caller tells it from others."""
+    return f"{type(error).__name__} {getattr(error, 'status_code', None)}"
+
+
+def asked(router: Any, way: str, request: Mapping[str, Any], judge: Callable[..., Any]) -> Any:
+    """Ask in one of the ways, and judge the answer or name the error."""
+    options = {"model": "deriver", "messages": MESSAGES, **request}
+    if way.endswith("stream"):
+        options["stream"] = True
+
+    async def inside() -> Any:
+        answer = await router.acompletion(**options)
+        return judge([one async for one in answer] if way.endswith("stream") else answer)
+
+    try:
+        if way.startswith("async"):
+            return run_async(inside())
+        answer = router.completion(**options)
+        return judge([*answer] if way.endswith("stream") else answer)
+    except Exception as error:  # noqa: BLE001 # its name is the outcome
+        return outcome_of(error)
+
+
+class Twins:
+    """Make the two Routers, and run a request through both.
+
+    Attributes:
+        listener: Of the one with the strategy.
+    """
+
+    def __init__(self, bench: Any) -> None:
+        self._bench = bench
+        self.listener = Listener()
+
+    def router(
+        self,
+        names: tuple[str, ...] = ALONE,
+        per_deployment: Mapping[str, Mapping[str, Any]] | None = None,
+        spare: Mapping[str, Any] | None = None,
+        *,
+        managed: bool = True,
+        **options: Any,
+    ) -> Any:
+        """Make one of the two; each at its time, as callbacks reach every Router of a process."""
+        options = {"num_retries": 0, "disable_cooldowns": True, **options}
+        models = []
+        for place, name in enumerate(names):
+            more = copy.deepcopy(dict((per_deployment or {}).get(name, {})))
+            if not managed and len(names) > 1:
+                more["order"] = place + 1
+            models.append(self._bench.deployment(name, place if managed else None, **more))
+        models += [
+            self._bench.deployment("spare", None, group="spares", **(spare or {})),
+            self._bench.deployment("last", None, group="lasts"),
+        ]
+        router = self._bench.router(models, **copy.deepcopy(options))
+        if managed:
+            self.listener = Listener()
+            FallbackRoutingStrategy(observers=[self.listener]).register(router, warm=False)
+        return router
+
+    def both(
+        self,
+        failures: Mapping[str, Reply],
+        request: Mapping[str, Any] | None = None,
+        *,
+        names: tuple[str, ...] = ALONE,
+        ways: tuple[str, ...] = TWO_WAYS,
+        judge: Callable[..., Any] = read,
+        **options: Any,
+    ) -> list[dict[str, Seen]]:
+        """Return what was seen without the strategy and with it, in each way to ask."""
+        providers = self._bench.providers
+        seen: list[dict[str, Seen]] = [{}, {}]
+        for way in ways:
+            for managed in (False, True):
+                providers.reset()
+                for name, reply in failures.items():
+                    providers[name].standing = reply
+                # Every Router adds its callbacks to LiteLLM's lists, which have a limit.
+                with litellm_left_clean():
+                    router = self.router(names, managed=managed, **options)
+                    outcome = asked(router, way, copy.deepcopy(dict(request or {})), judge)
+                seen[managed][way] = Seen(outcome, " ".join(providers.order))
+        return seen
+
+
+@pytest.fixture
+def twins(bench: Any) -> Twins:
+    """Make pairs of Routers."""
+    return Twins(bench)
+
+
+# 1. The Router's own lists.
+
+ERRORS = {
+    "500": refused(500),
+    "401": refused(401, code="invalid_api_key"),
+    "400": refused(400),
+    "overflow": refused(
+        400, "here this model's maximum context length is five", "context_length_exceeded"
+    ),
+    "refusal": refused(400, "not that", "content_policy_violation"),
+}
+OF_THE_ROUTER: dict[str, dict[str, Any]] = {
+    "no list": {},
+    "fallbacks": {"fallbacks": SPARES},
+    "fallbacks of another group": {"fallbacks": [{"other": ["spares"]}]},
+    "fallbacks of every group": {"fallbacks": [{"*": ["spares"]}]},
+    "default_fallbacks": {"default_fallbacks": ["spares"]},
+    "context_window_fallbacks": {"context_window_fallbacks": SPARES},
+    "content_policy_fallbacks": {"content_policy_fallbacks": SPARES},
+    "fallbacks, context_window_fallbacks": {
+        "fallbacks": SPARES,
+        "context_window_fallbacks": [{"deriver": ["lasts"]}],
+    },
+    "fallbacks, content_policy_fallbacks of another group": {
+        "fallbacks": SPARES,
+        "content_policy_fallbacks": [{"other": ["lasts"]}],
+    },
+}
+OTHER_MESSAGES = [{"role": "user", "content": "otherwise"}]
+OF_THE_REQUEST: dict[str, dict[str, Any]] = {
+    "names in the request": {"fallbacks": ["spares"]},
+    "messages in the request": {"fallbacks": [{"model": "spares", "messages": OTHER_MESSAGES}]},
+    "fallbacks in the request": {"fallbacks": SPARES},
+    "content_policy_fallbacks in the request": {"content_policy_fallbacks": SPARES},
+    "disable_fallbacks": {"disable_fallbacks": True},
+}
+# A list that covers this group, in whatever error.
+GENERAL = {
+    "fallbacks",
+    "fallbacks of every group",
+    "default_fallbacks",
+    "fallbacks, context_window_fallbacks",
+    "fallbacks, content_policy_fallbacks of another group",
+    "names in the request",
+    "messages in the request",
+    "fallbacks in the request",
+}
+LISTS_ARE_SKIPPED = pytest.mark.xfail(
+    strict=True,
+    reason="_fallbacks_apply lets LiteLLM's lists see an exhausted chain and the two special "
+    "errors with a list of their own, nothing else",
+)
+
+
+def _listed(error: str, lists: str) -> Any:
+    skipped = error in {"400", "refusal"} and lists in GENERAL
+    if error == "refusal" and lists.endswith("of another group"):
+        skipped = False  # LiteLLM does not go on to the general list either
+    return pytest.param(error, lists, marks=[LISTS_ARE_SKIPPED] if skipped else [])
+
+
+@pytest.mark.parametrize(
+    ("error", "lists"),
+    [_listed(error, lists) for error in ERRORS for lists in (*OF_THE_ROUTER, *OF_THE_REQUEST)],
+)
+def test_the_lists_take_the_same_errors(error: str, lists: str, twins: Twins) -> None:
+    """An error that ends the call goes to LiteLLM's lists, or comes out where none names us."""
+    without, with_it = twins.both(
+        {"primary": ERRORS[error]}, OF_THE_REQUEST.get(lists), **OF_THE_ROUTER.get(lists, {})
+    )
+    assert with_it == without
+
+
+@pytest.mark.parametrize("lists", [*OF_THE_ROUTER, "names in the request"])
+@pytest.mark.parametrize("status", [429, 503])
+def test_the_lists_stand_behind_an_exhausted_chain(status: int, lists: str, twins: Twins) -> None:
+    """Each member is asked once, and then the lists apply as behind a group with `order`."""
+    without, with_it = twins.both(
+        dict.fromkeys(PAIR, Reply(status=status)),
+        OF_THE_REQUEST.get(lists),
+        names=PAIR,
+        ways=WAYS,
+        **OF_THE_ROUTER.get(lists, {}),
+    )
+    assert with_it == without
+
+
+@LISTS_ARE_SKIPPED
+@pytest.mark.parametrize("error", ["overflow", "refusal"])
+def test_an_error_without_a_list_of_its_own_takes_the_general_one(
+    error: str, twins: Twins
+) -> None:
+    """No other member is asked, and `fallbacks` stand in for the special lists that are absent."""
+    without, with_it = twins.both({"primary": ERRORS[error]}, names=PAIR, fallbacks=SPARES)
+    assert with_it == without
+
+
+@LISTS_ARE_SKIPPED
+def test_an_unknown_error_goes_to_the_lists(twins: Twins) -> None:
+    """What is no provider's error switches nothing, and is LiteLLM's to judge."""
+
+    def broken(**_: Any) -> Any:
+        raise ValueError("a bug")
+
+    with patch("litellm.completion", broken), patch("litellm.acompletion", broken):
+        without, with_it = twins.both({}, fallbacks=SPARES, judge=lambda _: None)
+    # The spare meets the same bug, and the first error comes out.
+    assert with_it == without
+    router = twins.router(fallbacks=SPARES)
+    groups: list[str] = []
+
+    async def noted(**request: Any) -> Any:
+        groups.append(request["metadata"]["model_group"])
+        raise ValueError("a bug")
+
+    with patch("litellm.acompletion", noted):
+        asked(router, "async", {}, read)
+    assert groups == ["deriver", "spares"]
+
+
+@pytest.mark.xfail(
+    strict=True, reason="a failover hop into the ranked group begins a call of its own"
+)
+def test_weighted_failover_does_not_walk_a_chain_twice(
+    twins: Twins, providers: ProviderServer
+) -> None:
+    """`enable_weighted_failover` has no say in a group whose order is given."""
+    _, with_it = twins.both(
+        dict.fromkeys(PAIR, refused(500)),
+        names=PAIR,
+        fallbacks=SPARES,
+        enable_weighted_failover=True,
+    )
+    assert {seen.providers for seen in with_it.values()} == {"primary backup spare"}
+
+
+# 2. LiteLLM's own rehearsals.
+
+MOCKS: dict[str, dict[str, Any]] = {
+    "mock_testing_fallbacks": {"mock_testing_fallbacks": True},
+    "mock_testing_context_fallbacks": {"mock_testing_context_fallbacks": True},
+    "mock_testing_content_policy_fallbacks": {"mock_testing_content_policy_fallbacks": True},
+    "mock_testing_rate_limit_error": {"mock_testing_rate_limit_error": True},
+    "text": {"mock_response": "mocked"},
+    "RateLimitError by name": {"mock_response": "litellm.RateLimitError"},
+    "InternalServerError by name": {"mock_response": "litellm.InternalServerError"},
+    "ContextWindowExceededError by name": {"mock_response": "litellm.ContextWindowExceededError"},
+    "an exception": {"mock_response": Exception("boom")},
+    "mock_timeout": {"mock_timeout": True, "timeout": 0.01},
+}
+_MOCKED_LISTS = ("no list", "fallbacks", "context_window_fallbacks", "content_policy_fallbacks")
+
+
+def _rehearsed(mock: str, lists: str) -> Any:
+    skipped = (mock, lists) == ("mock_testing_content_policy_fallbacks", "fallbacks")
+    return pytest.param(mock, lists, marks=[LISTS_ARE_SKIPPED] if skipped else [])
+
+
+@pytest.mark.parametrize(
+    ("mock", "lists"),
+    [
+        _rehearsed(mock, lists)
+        for mock in MOCKS
+        for lists in _MOCKED_LISTS
+        # The spare would be given the short time as well.
+        if (mock, lists) != ("mock_timeout", "fallbacks")
+    ],
+)
+def test_a_rehearsal_goes_the_same_way(mock: str, lists: str, twins: Twins) -> None:
+    """`mock_testing_*` and `mock_response` take the lists that the real error would take."""
+    without, with_it = twins.both({}, MOCKS[mock], **OF_THE_ROUTER[lists])
+    assert with_it == without
+
+
+@pytest.mark.xfail(
+    strict=True,
+    reason="the error is raised before LiteLLM's loop, and async_function_with_fallbacks_common_"
+    "utils lets it out where the run would go on, unless a stream broke",
+)
+@pytest.mark.parametrize("lists", ["no list", "fallbacks"])
+def test_a_rehearsed_failure_goes_on_to_the_next_target(lists: str, twins: Twins) -> None:
+    """`mock_testing_fallbacks` stands for a failure of the primary."""
+    without, with_it = twins.both(
+        {}, MOCKS["mock_testing_fallbacks"], names=PAIR, **OF_THE_ROUTER[lists]
+    )
+    assert with_it == without
+
+
+def test_a_rehearsed_rate_limit_is_one_attempt(twins: Twins) -> None:
+    """As in a plain group with one retry, the second attempt is a real one.
+
+    A group with `order` hands the flag on from hop to hop, and nobody ever answers.
+    """
+    _, with_it = twins.both({}, MOCKS["mock_testing_rate_limit_error"], names=PAIR)
+    assert {*with_it.values()} == {Seen("hello from backup", "backup")}
+
+
+# 3. LiteLLM's selection.
+
+TAGGED = {"primary": {"tags": ["paid"]}, "backup": {"tags": ["free"]}}
+SELECTION_COUNTS = pytest.mark.xfail(
+    strict=True,
+    reason="async_get_available_deployment reports what LiteLLM's selection raises as the failure "
+    "of the target at hand; get_available_deployment does not",
+)
+
+
+@SELECTION_COUNTS
+@pytest.mark.parametrize("lists", ["no list", "fallbacks"])
+def test_where_nobody_else_may_be_asked_the_failure_stands(
+    lists: str, twins: Twins, providers: ProviderServer
+) -> None:
+    """The provider's 429 counts, not "Not allowed to access model due to tags"."""
+    router = twins.router(
+        PAIR,
+        TAGGED,
+        {"tags": ["paid"]},
+        enable_tag_filtering=True,
+        disable_cooldowns=False,  # what is left when the primary cools down is not allowed
+        **OF_THE_ROUTER[lists],
+    )
+    providers["primary"].fail(429)
+    outcome = asked(router, "async", {"metadata": {"tags": ["paid"]}}, read)
+    assert outcome == ("RateLimitError 429" if lists == "no list" else "hello from spare")
+    assert [attempt.target for attempt in twins.listener.record.attempts] == ["primary"]
+
+
+NOBODY: dict[str, dict[str, Any]] = {
+    "paused": {"per_deployment": {"primary": {"info": {"blocked": True}}}},
+    "too long": {
+        "per_deployment": {"primary": {"info": {"max_input_tokens": 1}}},
+        "enable_pre_call_checks": True,
+    },
+    "tags": {
+        "per_deployment": TAGGED,
+        "enable_tag_filtering": True,
+        "spare": {"tags": ["default"]},
+    },
+}
+
+
+# What LiteLLM's sync selection does not look at: tags.
+@pytest.mark.parametrize(
+    ("reason", "lists"),
+    [
+        ("paused", "no list"),
+        pytest.param("paused", "fallbacks", marks=LISTS_ARE_SKIPPED),
+        ("too long", "no list"),
+        ("too long", "context_window_fallbacks"),
+        ("tags", "no list"),
+        pytest.param("tags", "fallbacks", marks=LISTS_ARE_SKIPPED),
+    ],
+)
+def test_nobody_may_be_asked_at_all(reason: str, lists: str, twins: Twins) -> None:
+    """The caller gets LiteLLM's own error, or the lists' answer."""
+    without, with_it = twins.both(
+        {}, {"metadata": {"tags": ["other"]}}, **NOBODY[reason], **OF_THE_ROUTER[lists]
+    )
+    assert with_it == without
+
+
+@pytest.mark.xfail(
+    strict=True, reason="the refusal to select is reported as the primary's failure"
+)
+@pytest.mark.parametrize("way", ["sync", "async"])
+def test_a_record_blames_nobody_who_was_not_asked(way: str, twins: Twins) -> None:
+    """Where LiteLLM selects nobody, the record has no attempt."""
+    router = twins.router(**NOBODY["paused"])
+    asked(router, way, {}, read)
+    assert not twins.listener.record.attempts
+
+
+STRATEGIES = (
+    "simple-shuffle",
+    "least-busy",
+    "usage-based-routing-v2",
+    "latency-based-routing",
+)
+LIMITS: dict[str, dict[str, Any]] = {
+    "rpm": {"rpm": 1},
+    "tpm": {"tpm": 1},
+    "max_parallel_requests": {"max_parallel_requests": 1},
+}
+
+
+def _limited(way: str, strategy: str, limit: str) -> Any:
+    marks: list[Any] = []
+    if (strategy, way) == ("latency-based-routing", "sync") and limit in {"rpm", "tpm"}:
+        marks = [LISTS_ARE_SKIPPED]
+    if way == "async" and (strategy, limit) in {
+        ("latency-based-routing", "rpm"),
+        ("latency-based-routing", "tpm"),
+        ("usage-based-routing-v2", "tpm"),
+    }:
+        marks = [
+            pytest.mark.xfail(
+                strict=True,
+                reason="async_get_available_deployment asks for the healthy deployments and "
+                "never for the selector of LiteLLM's routing strategy",
+            )
+        ]
+    return pytest.param(way, strategy, limit, marks=marks)
+
+
+@pytest.mark.parametrize(
+    ("way", "strategy", "limit"),
+    [
+        _limited(way, strategy, limit)
+        for way in ("sync", "async")
+        for strategy in STRATEGIES
+        for limit in LIMITS
+    ],
+)
+def test_limits_of_a_deployment_are_kept(
+    way: str, strategy: str, limit: str, twins: Twins, providers: ProviderServer
+) -> None:
+    """What LiteLLM's routing strategy counts and refuses, it counts and refuses in a chain."""
+    orders: list[str] = []
+    for managed in (False, True):
+        providers.reset()
+        with litellm_left_clean():
+            router = twins.router(
+                ALONE,
+                {"primary": LIMITS[limit]},
+                managed=managed,
+                routing_strategy=strategy,
+                fallbacks=SPARES,
+            )
+
+            async def thrice(router: Any = router) -> None:
+                for _ in range(3):
+                    await router.acompletion(model="deriver", messages=MESSAGES)
+                    await GLOBAL_LOGGING_WORKER.flush()
+
+            if way == "async":
+                run_async(thrice())
+            else:
+                for _ in range(3):
+                    asked(router, "sync", {}, read)
+        orders.append(" ".join(providers.order))
+    assert orders[0] == orders[1]
+
+
+# 4. What an error says, and who hears of it.
+
+
+@pytest.mark.xfail(
+    strict=True, reason="LiteLLM writes the count at the end of its loop, which our gate leaves"
+)
+@pytest.mark.parametrize("way", WAYS)
+def test_an_error_counts_the_tries(way: str, bench: Any, providers: ProviderServer) -> None:
+    """`LiteLLM Retried: 1 times, LiteLLM Max Retries: 1`, as after a retry in a plain group."""
+    texts: list[str] = []
+    for managed in (False, True):
+        for name in PAIR:
+            providers[name].fail(503)
+        models = [bench.deployment(name, i if managed else None) for i, name in enumerate(PAIR)]
+        router = bench.router(models, num_retries=1, disable_cooldowns=True)
+        if managed:
+            FallbackRoutingStrategy().register(router, warm=False)
+        with pytest.raises(litellm.ServiceUnavailableError) as raised:
+            asked_or_raise(router, way)
+        texts.append(str(raised.value).partition("LiteLLM Retried")[2].partition("\n")[0])
+    assert texts[1] == texts[0] != ""
+
+
+def asked_or_raise(router: Any, way: str) -> None:
+    """Ask in one of the ways."""
+    options: dict[str, Any] = {"model": "deriver", "messages": MESSAGES}
+    if way.startswith("async"):
+        run_async(router.acompletion(**options, stream=way.endswith("stream")))
+    else:
+        router.completion(**options, stream=way.endswith("stream"))
+
+
+class Notes(CustomLogger):
+    """Note LiteLLM's events, with what spend is counted by."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.events: list[tuple[Any, ...]] = []
+
+    def _note(self, event: str, options: dict[str, Any]) -> None:
+        metadata = options["litellm_params"]["metadata"]
+        payload = options["standard_logging_object"]
+        known = (payload["status"], payload["model_group"], payload["model_id"])
+        failed = len(metadata.get("previous_models") or ())
+        cost = round(options.get("response_cost") or 0, 8)
+        self.events.append((event, *known, metadata["mine"], failed, cost))
+
+    def log_success_event(self, kwargs: Any, *_: Any, **__: Any) -> None:
+        self._note("success", kwargs)
+
+    def log_failure_event(self, kwargs: Any, *_: Any, **__: Any) -> None:
+        self._note("failure", kwargs)
+
+    async def async_log_success_event(self, kwargs: Any, *_: Any, **__: Any) -> None:
+        self._note("success", kwargs)
+
+    async def async_log_failure_event(self, kwargs: Any, *_: Any, **__: Any) -> None:
+        self._note("failure", kwargs)
+
+
+# With the number of events.
+EVENTFUL: dict[str, tuple[int, dict[str, Any]]] = {
+    "answered": (1, {"failures": {}}),
+    "switched": (2, {"failures": {"primary": refused(500)}, "names": PAIR}),
+    "dead": (1, {"failures": {"primary": refused(500)}}),
+    "both dead": (2, {"failures": dict.fromkeys(PAIR, refused(429)), "names": PAIR}),
+    "a wrong request": (1, {"failures": {"primary": refused(400)}}),
+    "fallbacks": (2, {"failures": {"primary": refused(500)}, "fallbacks": SPARES}),
+}
+PRICED = {name: {"model": "openai/gpt-4o-mini"} for name in PAIR}
+
+
+@pytest.mark.parametrize("way", ["sync", "async"])
+@pytest.mark.parametrize("case", EVENTFUL)
+def test_callbacks_hear_the_same(
+    case: str, way: str, twins: Twins, providers: ProviderServer
+) -> None:
+    """One event per attempt, with its deployment, its cost, and the attempts before it."""
+    count, options = EVENTFUL[case]
+    options = dict(options)
+    failures, names = options.pop("failures"), options.pop("names", ALONE)
+    request: dict[str, Any] = {"model": "deriver", "messages": MESSAGES, "metadata": {"mine": 1}}
+    heard: list[list[tuple[Any, ...]]] = []
+    for managed in (False, True):
+        notes = Notes()
+        providers.reset()
+        for name, reply in failures.items():
+            providers[name].standing = reply
+        with litellm_left_clean():
+            litellm.callbacks.append(notes)
+            router = twins.router(names, PRICED, managed=managed, **options)
+
+            async def inside(router: Any = router, notes: Notes = notes) -> None:
+                # In a loop, LiteLLM's sync methods ask from a thread.
+                with suppress(openai.APIError):
+                    if way == "async":
+                        await router.acompletion(**copy.deepcopy(request))
+                    else:
+                        router.completion(**copy.deepcopy(request))
+                while len(notes.events) < count:  # noqa: ASYNC110 # LiteLLM logs in its own time
+                    await asyncio.sleep(0.01)
+
+            run_async(inside())
+        heard.append(sorted(notes.events))
+    assert heard[1] == heard[0]
+
+
+@pytest.mark.parametrize("names", [ALONE, PAIR])
+@pytest.mark.parametrize("status", [429, 500])
+def test_a_failure_counts_once(
+    status: int, names: tuple[str, ...], twins: Twins, providers: ProviderServer, ask: Any
+) -> None:
+    """Each failed deployment is counted and considered for LiteLLM's cooldown once."""
+    for name in names:
+        providers[name].fail(status)
+    router = twins.router(names, disable_cooldowns=False)
+    counted: list[Any] = []
+    considered: list[Any] = []
+    core: Any = inspect.getmodule(type(vars(router).get("_core", router)))
+    count, consider = (
+        core.increment_deployment_failures_for_current_minute,
+        getattr(core, "set_cooldown_deployments", None) or core._set_cooldown_deployments,
+    )
+
+    def noting_count(**options: Any) -> Any:
+        counted.append(options["deployment_id"])
+        return count(**options)
+
+    def noting_consider(**options: Any) -> Any:
+        considered.append(options["deployment"])
+        return consider(**options)
+
+    with (
+        patch.object(core, count.__name__, noting_count),
+        patch.object(core, consider.__name__, noting_consider),
+        pytest.raises(openai.APIError),
+    ):
+        ask(router, "completion", model="deriver", messages=MESSAGES)
+    assert counted == considered == [*names]
+
+
+FAILS: dict[str, dict[str, Any]] = {
+    "a deployment's cooldown_time": {"per_deployment": {"primary": {"cooldown_time": 60}}},
+    "the router's cooldown_time": {"cooldown_time": 60},
+    "allowed_fails": {"allowed_fails": 1, "cooldown_time": 60},
+    "allowed_fails_policy": {
+        "allowed_fails_policy": litellm.AllowedFailsPolicy(RateLimitErrorAllowedFails=1),
+        "cooldown_time": 60,
+    },
+    "disable_cooldowns": {"disable_cooldowns": True},
+}
+
+
+@pytest.mark.parametrize("fails", FAILS)
+def test_cooldowns_begin_at_the_same_failure(
+    fails: str, twins: Twins, providers: ProviderServer, ask: Any
+) -> None:
+    """The primary is left alone after as many failures as in a plain group."""
+    orders: list[list[str]] = []
+    for managed in (False, True):
+        providers.reset()
+        providers["primary"].fail(429)
+        with litellm_left_clean():
+            options = {"disable_cooldowns": False, **FAILS[fails]}
+            router = twins.router(PAIR, managed=managed, **options)
+            for _ in range(4):
+                ask(router, "completion", model="deriver", messages=MESSAGES)
+        orders.append([*providers.order])
+    assert orders[1] == orders[0]
+
+
+# 5. Answers of people's mocks.
+
+
+@pytest.mark.xfail(
+    strict=True, reason="is_stream looks for __anext__ on the type, which a MagicMock has"
+)
+@pytest.mark.parametrize("way", ["sync", "async"])
+def test_a_mock_is_handed_out(way: str, twins: Twins) -> None:
+    """Who patches `litellm.completion` with a MagicMock gets it back."""
+    answer = MagicMock()
+    router = twins.router()
+    with (
+        patch("litellm.completion", MagicMock(return_value=answer)),
+        patch("litellm.acompletion", AsyncMock(return_value=answer)),
+    ):
+        assert asked(router, way, {}, lambda given: given is answer) is True
+
+
+# 6. Names.
+
+NAMES: dict[str, tuple[dict[str, Any], dict[str, Any]]] = {
+    "alias": ({"model_group_alias": {"nick": "deriver"}}, {"model": "nick"}),
+    "alias with options": (
+        {"model_group_alias": {"nick": {"model": "deriver", "hidden": True}}},
+        {"model": "nick"},
+    ),
+    "alias with fallbacks": (
+        {"model_group_alias": {"nick": "deriver"}, "fallbacks": [{"nick": ["spares"]}]},
+        {"model": "nick"},
+    ),
+    "fallbacks to an alias": (
+        {"model_group_alias": {"nick": "spares"}, "fallbacks": [{"deriver": ["nick"]}]},
+        {},
+    ),
+    "wildcard": (
+        {"per_deployment": {key: {"group": "openai/*", "model": "openai/*"} for key in PAIR}},
+        {"model": "openai/gpt-4o-mini"},
+    ),
+    "any model": (
+        {"per_deployment": {key: {"group": "*", "model": "openai/*"} for key in PAIR}},
+        {"model": "gpt-4o-mini"},
+    ),
+    "a deployment": ({}, {"model": "backup"}),
+    "a deployment's model": (
+        {},
+        {"model": "openai/primary-model", "specific_deployment": True},
+    ),
+    "unknown": ({}, {"model": "nobody"}),
+}
+TEAM = {"team_id": "mine", "team_public_model_name": "public"}
+for _team in ("mine", "other"):
+    NAMES[f"team: {_team}"] = (
+        {"per_deployment": {key: {"group": "team-only", "info": TEAM} for key in PAIR}},
+        {"model": "public", "metadata": {"user_api_key_team_id": _team}},
+    )
+
+
+@pytest.mark.parametrize("failing", [(), PAIR])
+@pytest.mark.parametrize("name", NAMES)
+def test_a_group_is_known_by_the_same_names(
+    name: str, failing: tuple[str, ...], twins: Twins
+) -> None:
+    """Aliases, wildcards, teams and single deployments lead where they led."""
+    if OLD and name == "alias with options":
+        pytest.xfail("get_model_list of this LiteLLM does not know such an alias: no chain")
+    options, request = NAMES[name]
+    without, with_it = twins.both(
+        dict.fromkeys(failing, refused(503)), request, names=PAIR, **options
+    )
+    assert with_it == without
+
+
+@pytest.mark.xfail(
+    strict=True, reason="chain_of knows the name of the request, not the group that stands in"
+)
+def test_the_group_that_stands_in_for_an_unknown_name_is_a_chain(
+    twins: Twins, providers: ProviderServer
+) -> None:
+    """`default_fallbacks` name the group for a model that nobody has; its primary comes first."""
+    router = twins.router(PAIR, default_fallbacks=["deriver"])
+    for _ in range(16):  # LiteLLM shuffles
+        asked(router, "sync", {"model": "nobody"}, read)
+    assert {*providers.order} == {"primary"}
+
+
+@pytest.mark.parametrize(
+    ("options", "request_options", "count"),
+    [
+        ({"num_retries": 2}, {}, 2),
+        ({"num_retries": 0}, {}, 2),
+        ({}, {"num_retries": 0}, 1),
+        ({}, {"num_retries": 5}, 2),
+        ({"per_deployment": {"primary": {"num_retries": 0}}}, {}, 2),
+    ],
+)
+def test_retries_mean_requests_within_the_chain(
+    options: dict[str, Any], request_options: dict[str, Any], count: int, twins: Twins
+) -> None:
+    """On purpose not as without: the policy says how often, a request may only ask for less."""
+    options = {"names": PAIR, **options}
+    _, with_it = twins.both(dict.fromkeys(PAIR, refused(503)), request_options, **options)
+    assert {seen.providers for seen in with_it.values()} == {" ".join(PAIR[:count])}
+
+
+# 7. Endpoints.
+
+IMAGE = {"created": 1, "data": [{"url": "http://localhost/image"}]}
+RANKED = {"id": "r", "results": [{"index": 0, "relevance_score": 0.5}], "meta": {}}
+TEXT = {
+    "id": "c",
+    "object": "text_completion",
+    "created": 1,
+    "model": "m",
+    "choices": [{"text": "hi", "index": 0, "finish_reason": "stop"}],
+    "usage": {"prompt_tokens": 1, "completion_tokens": 1, "total_tokens": 2},
+}
+FLAGS = {"flagged": False, "categories": {}, "category_scores": {}}
+MODERATED = {
+    "id": "m",
+    "model": "m",
+    "results": [{**FLAGS, "category_applied_input_types": {}}],
+}
+BATCH = {
+    "id": "b",
+    "object": "batch",
+    "endpoint": "/v1/chat/completions",
+    "input_file_id": "f",
+    "completion_window": "24h",
+    "status": "validating",
+    "created_at": 1,
+}
+CONTENTS = [{"role": "user", "parts": [{"text": "hello"}]}]
+BATCHED = {name: BATCH[name] for name in ("completion_window", "endpoint", "input_file_id")}
+# By method: the model, what is asked, what is answered.
+ENDPOINTS: dict[str, tuple[str, dict[str, Any], Any]] = {
+    "embedding": ("openai/m", {"input": ["hello"]}, None),
+    "aembedding": ("openai/m", {"input": ["hello"]}, None),
+    "image_generation": ("openai/dall-e-3", {"prompt": "a dog"}, IMAGE),
+    "aimage_generation": ("openai/dall-e-3", {"prompt": "a dog"}, IMAGE),
+    "arerank": ("cohere/m", {"query": "q", "documents": ["d"]}, RANKED),
+    "atext_completion": ("openai/m", {"prompt": "p"}, TEXT),
+    "amoderation": ("openai/m", {"input": "x"}, MODERATED),
+    "aspeech": ("openai/m", {"input": "x", "voice": "alloy"}, "sound"),
+    "responses": ("openai/m", {"input": "x"}, None),
+    "aresponses": ("openai/m", {"input": "x"}, None),
+    "aanthropic_messages": ("anthropic/m", {"messages": MESSAGES, "max_tokens": 16}, None),
+    "agenerate_content": ("gemini/m", {"contents": CONTENTS}, None),
+    "acreate_batch": ("openai/m", BATCHED, BATCH),
+}
+# The requests that LiteLLM's own retries cost, which its `max_retries=0` does not stop.
+FEWER = {"embedding", "aembedding"}
+
+
+@pytest.mark.parametrize("failing", [(), ALONE])
+@pytest.mark.parametrize("method", ENDPOINTS)
+def test_each_endpoint_answers_alike(
+    method: str, failing: tuple[str, ...], twins: Twins, providers: ProviderServer
+) -> None:
+    """The same type comes out, of the same provider; a switch where LiteLLM would switch."""
+    model, request, document = ENDPOINTS[method]
+    seen: list[tuple[str, list[str]]] = []
+    for managed in (False, True):
+        providers.reset()
+        for name in PAIR:
+            reply = Reply(status=503) if name in failing else Reply(body=document)
+            providers[name].standing = reply
+        router = twins.router(PAIR, {key: {"model": model} for key in PAIR}, managed=managed)
+
+        async def inside(router: Any = router) -> Any:
+            answer = getattr(router, method)(model="deriver", **copy.deepcopy(request))
+            return await answer if method.startswith("a") else answer
+
+        try:
+            kind = type(run_async(inside())).__name__
+        except Exception as error:  # noqa: BLE001 # its name is compared
+            kind = outcome_of(error)
+        seen.append((kind, [*providers.order]))
+    (kind, order), ours = seen
+    if OLD and not method.startswith("a") and failing:
+        pytest.skip("this LiteLLM takes no fallback here; with a chain it switches")
+    if method in FEWER and failing:
+        order = [*PAIR]
+    assert ours == (kind, order)
+
+
+BATCHES: dict[str, dict[str, Any]] = {
+    "abatch_completion": {"models": ["deriver", "spares"], "messages": MESSAGES},
+    "abatch_completion_one_model_multiple_requests": {
+        "model": "deriver",
+        "messages": [MESSAGES, MESSAGES],
+    },
+    "abatch_completion_fastest_response": {"model": "deriver, lasts", "messages": MESSAGES},
+    "schedule_acompletion": {"model": "deriver", "messages": MESSAGES, "priority": 0},
+}
+
+
+@pytest.mark.parametrize("method", BATCHES)
+def test_batches_answer_alike(method: str, twins: Twins, providers: ProviderServer) -> None:
+    """Every request of a batch is a call of its own."""
+    seen: list[tuple[Any, list[str]]] = []
+    for managed in (False, True):
+        providers.reset()
+        router = twins.router(managed=managed)
+        answer = run_async(getattr(router, method)(**copy.deepcopy(BATCHES[method])))
+        kinds = [type(one) for one in answer] if isinstance(answer, list) else type(answer)
+        seen.append((kinds, sorted(providers.order)))
+    assert seen[1] == seen[0]
+    providers["primary"].fail(503)
+    if method != "abatch_completion_fastest_response":  # whoever is first
+        router = twins.router(PAIR)
+        answer = run_async(getattr(router, method)(**copy.deepcopy(BATCHES[method])))
+        answers = answer if isinstance(answer, list) else [answer]
+        assert "hello from backup" in {read(one) for one in answers}
+
+
+# 8. Streams.
+
+TOOL = {"type": "function", "function": {"name": "look", "parameters": {"type": "object"}}}
+CALLING = Reply(body=chat_answer(None, chat_call("c1", "look", {"at": "it"})))
+CUT_BEFORE = Reply(events=[chat_word("")], cut=True)
+CUT_AFTER = Reply(events=[chat_word(""), chat_word("hel")], cut=True)
+BROKEN: dict[str, dict[str, Reply]] = {
+    "whole": {},
+    "cut before content": {"primary": CUT_BEFORE},
+    "an error before content": {"primary": Reply(text="", error="server_error")},
+    "cut after content": {"primary": CUT_AFTER},
+    "tool calls": {"primary": CALLING},
+    "tool calls of the spare": {"primary": CUT_BEFORE, "spare": CALLING},
+}
+STREAMS = ("sync stream", "async stream")
+
+
+def streamed(chunks: list[Any]) -> Any:
+    """Return what a stream said and called, and what its chunks are."""
+    deltas = [one.choices[0].delta for one in chunks if one.choices]
+    calls = [call.function.name for delta in deltas for call in delta.tool_calls or ()]
+    return read(chunks), calls, {type(one).__name__ for one in chunks}
+
+
+@pytest.mark.parametrize("way", STREAMS)
+@pytest.mark.parametrize("broken", BROKEN)
+def test_a_stream_goes_on_in_another_group(broken: str, way: str, twins: Twins) -> None:
+    """Where the chain ends before content, LiteLLM's `fallbacks` stream; after it nobody does."""
+    if OLD and way == "sync stream":
+        pytest.skip("this LiteLLM starts a broken sync stream over for ever")
+    without, with_it = twins.both(
+        BROKEN[broken], {"tools": [TOOL]}, ways=(way,), judge=streamed, fallbacks=SPARES
+    )
+    assert with_it == without
+
+
+@pytest.mark.parametrize("usage", [None, {"include_usage": True}, {"include_usage": False}])
+def test_a_stream_has_the_chunks_that_were_asked_for(usage: Any, twins: Twins) -> None:
+    """`stream_options` are the caller's: usage arrives where it was asked for, nowhere else."""
+
+    def shape(chunks: list[Any]) -> Any:
+        return [(bool(one.choices), getattr(one, "usage", None) is None) for one in chunks]
+
+    request = {} if usage is None else {"stream_options": usage}
+    without, with_it = twins.both({}, request, ways=STREAMS, judge=shape)
+    assert with_it == without
+
+
+@pytest.mark.parametrize("sync", [True, False])
+def test_a_stream_is_what_litellms_callers_know(sync: bool, twins: Twins) -> None:
+    """Its class and its attributes are LiteLLM's."""
+
+    async def inside(of: Any) -> Any:
+        options: dict[str, Any] = {"model": "deriver", "messages": MESSAGES, "stream": True}
+        if sync:
+            stream = of.completion(**options)
+            assert [*stream]
+        else:
+            stream = await of.acompletion(**options)
+            assert [one async for one in stream]
+        return stream
+
+    theirs, ours = (run_async(inside(twins.router(managed=managed))) for managed in (False, True))
+    assert isinstance(ours, CustomStreamWrapper) == isinstance(theirs, CustomStreamWrapper)
+    assert vars(theirs).keys() <= vars(ours).keys()
+    assert ours.model == theirs.model
+    assert theirs._hidden_params.keys() <= ours._hidden_params.keys()
+
+
+# 9. What an answer carries.
+
+
+@pytest.mark.parametrize("failing", [(), ALONE])
+def test_an_answer_carries_the_same(failing: tuple[str, ...], twins: Twins) -> None:
+    """Hidden parameters, cost and LiteLLM's headers; ours stand beside them."""
+
+    def carried(answer: Any) -> Any:
+        hidden = answer._hidden_params
+        headers = hidden["additional_headers"]
+        kept = {
+            name: headers[name]
+            for name in headers
+            if not name.startswith(("x-honcho", "llm_provider"))
+        }
+        return (
+            sorted(hidden.keys() - {"fallback"}),
+            kept,
+            hidden["response_cost"],
+            hidden["model_id"],
+        )
+
+    without, with_it = twins.both(
+        dict.fromkeys(failing, refused(503)),
+        ways=("sync", "async"),
+        judge=carried,
+        fallbacks=SPARES,
+        per_deployment=PRICED,
+    )
+    assert with_it == without
