@@ -65,6 +65,12 @@ def headers_of(record: CallRecord, answering: str | None = None) -> dict[str, st
     return {name: _field(value) for name, value in headers.items()}
 
 
+def deployment_of(answer: Any) -> str:
+    """Return the id of the deployment that LiteLLM has an answer from."""
+    hidden = _hidden_params(answer) or {}
+    return str(hidden.get("model_id") or "another group")
+
+
 def _hidden_params(carrier: Any) -> dict[str, Any] | None:
     hidden = getattr(carrier, "_hidden_params", None)
     if isinstance(hidden, dict):

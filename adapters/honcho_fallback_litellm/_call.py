@@ -6,15 +6,14 @@ import asyncio
 import weakref
 from contextlib import contextmanager, suppress
 from contextvars import ContextVar
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar, cast
 
+import litellm
 from litellm.exceptions import Timeout
 
 from honcho_fallback import (
     AnswerRejected,
     DeadlineExceeded,
-    Failure,
-    FailureKind,
     FallbackPolicy,
 )
 from honcho_fallback_litellm._answers import attach
@@ -79,12 +78,12 @@ class Call:
         "chain",
         "core",
         "hides_usage",
+        "is_selecting",
         "last_error",
         "limit",
         "reach",
         "request",
         "run",
-        "selection_error",
         "streaming",
         "time_limit",
     )
@@ -112,7 +111,7 @@ class Call:
         self.blocking = False  # one of LiteLLM's sync methods asks, in whatever loop
         self.streaming = False
         self.hides_usage = False
-        self.selection_error: BaseException | None = None  # LiteLLM has nobody for an attempt
+        self.is_selecting = False  # LiteLLM's own selection is at work for the attempt at hand
         self.last_error: BaseException | None = None
         self._goes_on = False  # after the last error
         self._left_over = reach == len(chain.ids)
@@ -161,21 +160,24 @@ class Call:
         # Before the first request no target has failed: one that cools down is better than none.
         return [position for position in positions if position >= here] or sorted(positions)
 
-    def choose(self, eligible: Mapping[str, Deployment]) -> Deployment | None:
+    def choose(
+        self, eligible: Mapping[str, Deployment], refusal: Exception | None
+    ) -> Deployment | None:
         """Choose the deployment of the attempt at hand, or another one that may be asked.
 
         Args:
             eligible: By id; what LiteLLM keeps in rotation.
+            refusal: What LiteLLM's selection said of the others.
 
         Returns:
-            None when nobody is left; the run is over then, if anything has failed before.
+            None when nobody is left; the run is over then, with the last failure or the refusal.
         """
         free = self.may_ask(eligible)
         if not free:
-            if self.last_error is not None:
-                self._goes_on = False
-                with suppress(Exception):  # the caller raises what was reported
-                    self.run.skip(None, OUT_OF_ROTATION)
+            refusal = refusal or LookupError("no deployment of this group is in rotation")
+            self.last_error, self._goes_on = self.last_error or refusal, False
+            with suppress(Exception):  # the caller raises the last error
+                self.run.skip(None, OUT_OF_ROTATION, error=refusal)
             return None
         if self.run.attempt.position not in free:
             self.run.skip(free[0], OUT_OF_ROTATION, among=free)
@@ -195,12 +197,8 @@ class Call:
             return
         self.last_error, self._goes_on = error, True
         forget_loop_lookup(error)
-        failure = None
-        if error is self.selection_error:
-            reason = "LiteLLM had nobody in rotation"
-            failure = Failure.of(FailureKind.LOCAL, reason=reason, error=type(error).__name__)
         try:
-            self.run.fail(error, failure=failure, partial=partial)
+            self.run.fail(error, partial=partial)
         except BaseException as final:  # noqa: BLE001 # LiteLLM raises the error itself
             self._goes_on = False
             self._left_over = self._left_over and not isinstance(final, DeadlineExceeded)
@@ -235,7 +233,13 @@ class Call:
             self.report(error)  # LiteLLM raised it before it made an attempt
         # Where the machine would have gone on, LiteLLM gave up of its own accord.
         self.run.cancel()
-        attach(error, self.record)
+        record = self.record
+        theirs = litellm.LITELLM_EXCEPTION_TYPES  # pyright: ignore[reportPrivateImportUsage] # shown, not exported
+        if type(error) in theirs and len(record.attempts) > 1:
+            # LiteLLM writes these, which its text shows, only where its own loop comes to an end.
+            counted = cast("Any", error)
+            counted.num_retries, counted.max_retries = len(record.attempts) - 1, self.limit - 1
+        attach(error, record)
 
     # I/O that the machine wants done.
 

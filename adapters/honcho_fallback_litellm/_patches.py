@@ -21,6 +21,8 @@ other groups, or a broken stream goes on
 may a deployment that cools down be asked?     cool down or ``respect_cooldown`` is False
 ``function_with_fallbacks`` (optional)         before 1.106 a sync stream that breaks before
 a broken sync stream is not started over       content starts over at the primary
+``_maybe_run_weighted_failover`` (optional)    nothing: there is no weighted failover, which would
+a chain at its end does not begin again        ask the deployments of the same group once more
 ``_reset_custom_routing_strategy`` (optional)  ``update_settings`` removes the strategy, or, where
 the strategy stays when settings change        LiteLLM has no such method, leaves it alone
 =============================================  ===================================================
@@ -37,7 +39,7 @@ import inspect
 import weakref
 from typing import TYPE_CHECKING, Any
 
-from honcho_fallback_litellm._answers import add_headers, attach
+from honcho_fallback_litellm._answers import add_headers, attach, deployment_of
 from honcho_fallback_litellm._call import Call, current_call, working_for
 from honcho_fallback_litellm._request import prepare, restore
 from honcho_fallback_litellm._router import alive, own
@@ -55,10 +57,17 @@ REPLACED = (
     "should_retry_this_error",
     "_time_to_sleep_before_retry",
     "_filter_cooldown_deployments",
+    "_maybe_run_weighted_failover",
     "_reset_custom_routing_strategy",
 )
 # What this LiteLLM may lack without harm to a call.
-OPTIONAL = frozenset({"_reset_custom_routing_strategy", "function_with_fallbacks"})
+OPTIONAL = frozenset(
+    {
+        "_maybe_run_weighted_failover",
+        "_reset_custom_routing_strategy",
+        "function_with_fallbacks",
+    }
+)
 _REOPENED = "honcho_fallback_reopened"
 
 
@@ -145,7 +154,9 @@ class RouterPatches:
         finally:
             await call.publish()
         if call.ended:
-            attach(answer, call.record)
+            # Of an answer that is not the chain's, one of the Router's own lists says whose it is.
+            is_ours = call.run.outcome == "success"
+            attach(answer, call.record, None if is_ours else deployment_of(answer))
             return answer
         call.streaming = True
         attach(answer, call.record, call.run.attempt.target.name)
@@ -159,8 +170,9 @@ class RouterPatches:
     async def _areopen(self, call: Call) -> Any:
         """Ask the next target for a stream, in this task."""
         answer = await self._ask(call, (), dict(call.request))
-        # The Proxy (since 1.106) takes its headers from here, where LiteLLM itself goes on.
-        add_headers(answer, call.record, call.run.attempt.target.name)
+        if not call.ended:
+            # The Proxy (since 1.106) takes its headers from here, where LiteLLM itself goes on.
+            add_headers(answer, call.record, call.run.attempt.target.name)
         return answer
 
     def _reopen(self, call: Call) -> Any:
@@ -195,12 +207,13 @@ class RouterPatches:
         original = own(self.core, "async_function_with_fallbacks_common_utils")
         if call is None:
             return await original(e, *args, **kwargs)
-        if call.streaming:
-            call.report(e)  # LiteLLM reads its stream inside a stream of its own, which asks here
+        # LiteLLM reads its stream inside a stream of its own, which asks here; or it rehearses a
+        # failure before any attempt (mock_testing_fallbacks).
+        if call.streaming or call.last_error is None:
+            call.report(e)
             if call.goes_on:
                 return await self._areopen(call)
         if call.is_for_routers_fallbacks:
-            call.run.cancel()  # where LiteLLM failed in place of an attempt (mock_testing_...)
             restore(call, inspect.signature(original).bind(e, *args, **kwargs).arguments["kwargs"])
             return await original(e, *args, **kwargs)
         raise call.last_error or e
@@ -213,6 +226,12 @@ class RouterPatches:
             healthy_deployments=healthy_deployments, cooldown_deployments=cooldown_deployments
         )
         return self._in_rotation(healthy_deployments, available, current_call(self.core))
+
+    async def maybe_run_weighted_failover(self, *args: Any, **kwargs: Any) -> Any:
+        """Ask nobody of a chain again that has come to its end."""
+        if current_call(self.core) is not None:
+            return None
+        return await own(self.core, "_maybe_run_weighted_failover")(*args, **kwargs)
 
     def reset_custom_routing_strategy(self) -> None:
         """Stay: a change of LiteLLM's own strategy is for the groups that are not ours."""

@@ -46,6 +46,13 @@ _INTERNAL_KEYS = (
     "_excluded_deployment_ids",
     "_retry_skipped_deployment_ids",
 )
+_REHEARSALS = frozenset(
+    {
+        "mock_testing_fallbacks",
+        "mock_testing_context_fallbacks",
+        "mock_testing_content_policy_fallbacks",
+    }
+)
 _TIMEOUTS = ("timeout", "request_timeout")
 _CLIENTS_OWN = ("api_key", "api_base", "base_url")
 _STAYS = "must_not_degrade"
@@ -81,7 +88,9 @@ def begin(core: Any, chain: Chain, request: dict[str, Any]) -> Call:
     if options.get("transport_recovery", config.transport_recovery):
         limit += 1  # the one more request that a recovery is worth
     degrades = not options.get("must_not_degrade", config.must_not_degrade)
-    return Call(chain, run, core, dict(request), limit, len(chain.ids) if degrades else 1)
+    # LiteLLM's rehearsals of a failure are for the first request; a stream may be opened again.
+    kept = {name: value for name, value in request.items() if name not in _REHEARSALS}
+    return Call(chain, run, core, kept, limit, len(chain.ids) if degrades else 1)
 
 
 def _options_of(request: dict[str, Any], config: FallbackConfig) -> ConfigOptions:
@@ -129,12 +138,17 @@ def selecting(request: dict[str, Any], *, excluded: Sequence[str] = ()) -> Gener
         excluded: The ids that it must not choose.
     """
     _forget_internals(request)
+    logging_obj = None
     if excluded:
         request["_excluded_deployment_ids"] = [*excluded]
+        # LiteLLM would log one candidate's refusal as the request's failure.
+        logging_obj = request.pop("litellm_logging_obj", None)
     try:
         yield
     finally:
         _forget_internals(request)
+        if logging_obj is not None:
+            request["litellm_logging_obj"] = logging_obj
 
 
 def _forget_internals(request: dict[str, Any]) -> None:

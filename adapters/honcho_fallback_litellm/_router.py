@@ -71,7 +71,8 @@ def deployments_of(core: Any, group: str, request: Mapping[str, Any]) -> list[De
     """List the deployments that LiteLLM chooses from for a request, the team's if it has some.
 
     ``get_model_list`` follows an alias to its group only where the alias is not hidden (before
-    1.106), and joins a team's wildcards to everybody's, of which a request gets one.
+    1.106), and joins a team's wildcards to everybody's, of which a request gets one. A name that
+    nobody has is the first of ``default_fallbacks``.
     """
     alias = (setting(core, "model_group_alias") or {}).get(group, group)
     name = alias["model"] if isinstance(alias, dict) else alias
@@ -80,9 +81,12 @@ def deployments_of(core: Any, group: str, request: Mapping[str, Any]) -> list[De
     if hasattr(type(core), unnamed) and own(core, "get_routing_group")(name) is None:
         resolved = own(core, unnamed)(model=name, request_team_id=team)
         if resolved is not None:
-            _, deployments = resolved
-            return deployments if isinstance(deployments, list) else []
-    return own(core, "get_model_list")(model_name=name, team_id=team) or []
+            return [] if isinstance(resolved[1], dict) else resolved[1]
+    deployments: list[Deployment] = own(core, "get_model_list")(model_name=name, team_id=team)
+    if deployments or own(core, "has_model_id")(name):
+        return deployments or []
+    default: str | None = own(core, "_get_first_default_fallback")()
+    return deployments_of(core, default, request) if default and default != group else []
 
 
 def attempt_in(request: Mapping[str, Any]) -> int:

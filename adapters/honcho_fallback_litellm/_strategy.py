@@ -153,11 +153,12 @@ class FallbackRoutingStrategy(CustomRoutingStrategyBase):
         """
         selection = self._selection(model, messages, input, specific_deployment, request_kwargs)
         select = own(selection.core, "get_available_deployment")
-        if selection.chain is None:
+        call = selection.call
+        if selection.chain is None or (call is not None and call.is_selecting):
             return select(**selection.options)
-        if selection.call is not None:
-            selection.call.blocking = True
-            selection.call.settle()
+        if call is not None:
+            call.blocking = True
+            call.settle()
         # LiteLLM's sync methods list no healthy deployments.
         for candidate in selection.candidates():
             with selection.trying(candidate):
@@ -246,7 +247,7 @@ class _Selection:
         self.call = call
         self.eligible: dict[str, Deployment] = {}
         self._request: dict[str, Any] = options["request_kwargs"]
-        self._error: Exception | None = None
+        self._refusal: Exception | None = None
 
     def candidates(self) -> Iterator[str]:
         """Go through whom the attempt may ask, until the choice is clear."""
@@ -262,39 +263,36 @@ class _Selection:
         """Show LiteLLM's selection one candidate, or all of them; a refusal is no error yet."""
         assert self.chain is not None  # noqa: S101 # for the type checker: the callers looked
         excluded = [one for one in self.chain.ids if one != candidate] if candidate else ()
+        if self.call is not None:
+            self.call.is_selecting = True
         try:
             with selecting(self._request, excluded=excluded):
                 yield
         except Exception as error:  # noqa: BLE001 # LiteLLM has many for "no deployment"
-            self._error = self._error or error
+            self._refusal = self._refusal or error
+        finally:
+            if self.call is not None:
+                self.call.is_selecting = False
 
     def take(self) -> Deployment:
         """Choose among the eligible, and prepare the request for that one.
 
         Raises:
-            Exception: Nobody is left: the last provider's error, or what LiteLLM's selection
-                raised where no provider was asked.
+            BaseException: Nobody is left: the last provider's error, or LiteLLM's refusal where
+                no provider was asked.
         """
-        call = self.call
+        call, eligible = self.call, self.eligible
         if call is None:
-            ids = [*self._candidate_ids(), *reversed(self.eligible)]
-            deployment = next((self.eligible[one] for one in ids if one in self.eligible), None)
+            ids = [*self._candidate_ids(), *reversed(eligible)]
+            deployment = next((eligible[one] for one in ids if one in eligible), None)
         else:
-            deployment = call.choose(self.eligible)
+            deployment = call.choose(eligible, self._refusal)
         if deployment is None:
-            raise self._nobody()
+            refusal = self._refusal or LookupError("no deployment of this group is in rotation")
+            raise (call.last_error if call is not None else None) or refusal
         if call is not None:
             equip(call, self.core, deployment, self._request)
         return deployment
-
-    def _nobody(self) -> BaseException:
-        call = self.call
-        if call is not None and call.last_error is not None:
-            return call.last_error
-        error = self._error or LookupError("no deployment of this group is in rotation")
-        if call is not None:
-            call.selection_error = error
-        return error
 
     def _candidate_ids(self) -> Sequence[str]:
         assert self.chain is not None  # noqa: S101 # as above

@@ -28,8 +28,11 @@ if TYPE_CHECKING:
 
 
 def is_stream(answer: Any) -> bool:
-    """Tell a stream from an answer."""
-    return hasattr(type(answer), "__anext__") or hasattr(type(answer), "__next__")
+    """Tell a stream from an answer: an iterator, which is its own; a mock's is another object."""
+    kind = type(answer)
+    if hasattr(kind, "__anext__"):
+        return answer.__aiter__() is answer
+    return hasattr(kind, "__next__") and iter(answer) is answer
 
 
 def managed_stream(

@@ -290,7 +290,13 @@ class FallbackRun:
             del error  # as in _fail
 
     def skip(
-        self, position: int | None, why: str, *, among: Sequence[int] = (), now: Time = None
+        self,
+        position: int | None,
+        why: str,
+        *,
+        among: Sequence[int] = (),
+        error: Exception | None = None,
+        now: Time = None,
     ) -> Attempt:
         """Go on to a target further down the chain, because those before it are out of rotation.
 
@@ -300,6 +306,7 @@ class FallbackRun:
             position: Where in the chain to go on, or None when nobody is left who may be asked.
             why: Why the others were not asked, for the record.
             among: Who may be asked, where that is not everybody from there on.
+            error: What to raise where nobody is left and nothing has failed.
             now: The time on the clock's scale.
 
         Returns:
@@ -307,7 +314,8 @@ class FallbackRun:
 
         Raises:
             FallbackExhausted: Nobody is left (or the last error itself, as with ``fail``).
-            RuntimeError: The call is over, or has not failed yet and nobody is left.
+            RuntimeError: The call is over, or has not failed yet, nobody is left and there is no
+                ``error``.
         """
         self._require_running("skip")
         call = self._call
@@ -319,13 +327,14 @@ class FallbackRun:
                 offered = [one for one in among if one in offered]
             if not offered:
                 position = None
-        if position is None and not call.errors:
+        final = call.errors[-1] if call.errors else error
+        if position is None and final is None:
             raise RuntimeError("skip: nobody is left and nothing has failed; call cancel()")
         now = self._now(now)
         passed = range(call.attempt.position, len(policy.chain) if position is None else position)
         call.skipped = {**call.skipped, **dict.fromkeys(passed, why)}
-        if position is None:
-            self._raise_final("exhausted", call.errors[-1], now)
+        if position is None and final is not None:
+            self._raise_final("exhausted" if call.errors else "rejected", final, now)
         call.pending, call.positions_after_pending = None, ()
         self._move_to(offered, None, now)
         call.began = now
@@ -702,6 +711,7 @@ def annotate(error: BaseException, record: CallRecord) -> None:
         + (f" ({one.note})" if one.note else "")
         for one in record.attempts
     )
+    attempts = attempts or "nobody was asked"
     # An exception that is raised again and again carries the latest note only.
     kept = [note for note in getattr(error, "__notes__", ()) if not note.startswith(_NOTE)]
     error.__notes__ = kept

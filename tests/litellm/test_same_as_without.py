@@ -191,35 +191,10 @@ OF_THE_REQUEST: dict[str, dict[str, Any]] = {
     "content_policy_fallbacks in the request": {"content_policy_fallbacks": SPARES},
     "disable_fallbacks": {"disable_fallbacks": True},
 }
-# A list that covers this group, in whatever error.
-GENERAL = {
-    "fallbacks",
-    "fallbacks of every group",
-    "default_fallbacks",
-    "fallbacks, context_window_fallbacks",
-    "fallbacks, content_policy_fallbacks of another group",
-    "names in the request",
-    "messages in the request",
-    "fallbacks in the request",
-}
-LISTS_ARE_SKIPPED = pytest.mark.xfail(
-    strict=True,
-    reason="_fallbacks_apply lets LiteLLM's lists see an exhausted chain and the two special "
-    "errors with a list of their own, nothing else",
-)
 
 
-def _listed(error: str, lists: str) -> Any:
-    skipped = error in {"400", "refusal"} and lists in GENERAL
-    if error == "refusal" and lists.endswith("of another group"):
-        skipped = False  # LiteLLM does not go on to the general list either
-    return pytest.param(error, lists, marks=[LISTS_ARE_SKIPPED] if skipped else [])
-
-
-@pytest.mark.parametrize(
-    ("error", "lists"),
-    [_listed(error, lists) for error in ERRORS for lists in (*OF_THE_ROUTER, *OF_THE_REQUEST)],
-)
+@pytest.mark.parametrize("lists", [*OF_THE_ROUTER, *OF_THE_REQUEST])
+@pytest.mark.parametrize("error", ERRORS)
 def test_the_lists_take_the_same_errors(error: str, lists: str, twins: Twins) -> None:
     """An error that ends the call goes to LiteLLM's lists, or comes out where none names us."""
     without, with_it = twins.both(
@@ -242,7 +217,6 @@ def test_the_lists_stand_behind_an_exhausted_chain(status: int, lists: str, twin
     assert with_it == without
 
 
-@LISTS_ARE_SKIPPED
 @pytest.mark.parametrize("error", ["overflow", "refusal"])
 def test_an_error_without_a_list_of_its_own_takes_the_general_one(
     error: str, twins: Twins
@@ -252,7 +226,6 @@ def test_an_error_without_a_list_of_its_own_takes_the_general_one(
     assert with_it == without
 
 
-@LISTS_ARE_SKIPPED
 def test_an_unknown_error_goes_to_the_lists(twins: Twins) -> None:
     """What is no provider's error switches nothing, and is LiteLLM's to judge."""
 
@@ -275,9 +248,6 @@ def test_an_unknown_error_goes_to_the_lists(twins: Twins) -> None:
     assert groups == ["deriver", "spares"]
 
 
-@pytest.mark.xfail(
-    strict=True, reason="a failover hop into the ranked group begins a call of its own"
-)
 def test_weighted_failover_does_not_walk_a_chain_twice(
     twins: Twins, providers: ProviderServer
 ) -> None:
@@ -308,15 +278,10 @@ MOCKS: dict[str, dict[str, Any]] = {
 _MOCKED_LISTS = ("no list", "fallbacks", "context_window_fallbacks", "content_policy_fallbacks")
 
 
-def _rehearsed(mock: str, lists: str) -> Any:
-    skipped = (mock, lists) == ("mock_testing_content_policy_fallbacks", "fallbacks")
-    return pytest.param(mock, lists, marks=[LISTS_ARE_SKIPPED] if skipped else [])
-
-
 @pytest.mark.parametrize(
     ("mock", "lists"),
     [
-        _rehearsed(mock, lists)
+        (mock, lists)
         for mock in MOCKS
         for lists in _MOCKED_LISTS
         # The spare would be given the short time as well.
@@ -329,11 +294,6 @@ def test_a_rehearsal_goes_the_same_way(mock: str, lists: str, twins: Twins) -> N
     assert with_it == without
 
 
-@pytest.mark.xfail(
-    strict=True,
-    reason="the error is raised before LiteLLM's loop, and async_function_with_fallbacks_common_"
-    "utils lets it out where the run would go on, unless a stream broke",
-)
 @pytest.mark.parametrize("lists", ["no list", "fallbacks"])
 def test_a_rehearsed_failure_goes_on_to_the_next_target(lists: str, twins: Twins) -> None:
     """`mock_testing_fallbacks` stands for a failure of the primary."""
@@ -355,14 +315,8 @@ def test_a_rehearsed_rate_limit_is_one_attempt(twins: Twins) -> None:
 # 3. LiteLLM's selection.
 
 TAGGED = {"primary": {"tags": ["paid"]}, "backup": {"tags": ["free"]}}
-SELECTION_COUNTS = pytest.mark.xfail(
-    strict=True,
-    reason="async_get_available_deployment reports what LiteLLM's selection raises as the failure "
-    "of the target at hand; get_available_deployment does not",
-)
 
 
-@SELECTION_COUNTS
 @pytest.mark.parametrize("lists", ["no list", "fallbacks"])
 def test_where_nobody_else_may_be_asked_the_failure_stands(
     lists: str, twins: Twins, providers: ProviderServer
@@ -401,11 +355,11 @@ NOBODY: dict[str, dict[str, Any]] = {
     ("reason", "lists"),
     [
         ("paused", "no list"),
-        pytest.param("paused", "fallbacks", marks=LISTS_ARE_SKIPPED),
+        ("paused", "fallbacks"),
         ("too long", "no list"),
         ("too long", "context_window_fallbacks"),
         ("tags", "no list"),
-        pytest.param("tags", "fallbacks", marks=LISTS_ARE_SKIPPED),
+        ("tags", "fallbacks"),
     ],
 )
 def test_nobody_may_be_asked_at_all(reason: str, lists: str, twins: Twins) -> None:
@@ -416,9 +370,6 @@ def test_nobody_may_be_asked_at_all(reason: str, lists: str, twins: Twins) -> No
     assert with_it == without
 
 
-@pytest.mark.xfail(
-    strict=True, reason="the refusal to select is reported as the primary's failure"
-)
 @pytest.mark.parametrize("way", ["sync", "async"])
 def test_a_record_blames_nobody_who_was_not_asked(way: str, twins: Twins) -> None:
     """Where LiteLLM selects nobody, the record has no attempt."""
@@ -440,34 +391,9 @@ LIMITS: dict[str, dict[str, Any]] = {
 }
 
 
-def _limited(way: str, strategy: str, limit: str) -> Any:
-    marks: list[Any] = []
-    if (strategy, way) == ("latency-based-routing", "sync") and limit in {"rpm", "tpm"}:
-        marks = [LISTS_ARE_SKIPPED]
-    if way == "async" and (strategy, limit) in {
-        ("latency-based-routing", "rpm"),
-        ("latency-based-routing", "tpm"),
-        ("usage-based-routing-v2", "tpm"),
-    }:
-        marks = [
-            pytest.mark.xfail(
-                strict=True,
-                reason="async_get_available_deployment asks for the healthy deployments and "
-                "never for the selector of LiteLLM's routing strategy",
-            )
-        ]
-    return pytest.param(way, strategy, limit, marks=marks)
-
-
-@pytest.mark.parametrize(
-    ("way", "strategy", "limit"),
-    [
-        _limited(way, strategy, limit)
-        for way in ("sync", "async")
-        for strategy in STRATEGIES
-        for limit in LIMITS
-    ],
-)
+@pytest.mark.parametrize("limit", LIMITS)
+@pytest.mark.parametrize("strategy", STRATEGIES)
+@pytest.mark.parametrize("way", ["sync", "async"])
 def test_limits_of_a_deployment_are_kept(
     way: str, strategy: str, limit: str, twins: Twins, providers: ProviderServer
 ) -> None:
@@ -501,9 +427,6 @@ def test_limits_of_a_deployment_are_kept(
 # 4. What an error says, and who hears of it.
 
 
-@pytest.mark.xfail(
-    strict=True, reason="LiteLLM writes the count at the end of its loop, which our gate leaves"
-)
 @pytest.mark.parametrize("way", WAYS)
 def test_an_error_counts_the_tries(way: str, bench: Any, providers: ProviderServer) -> None:
     """`LiteLLM Retried: 1 times, LiteLLM Max Retries: 1`, as after a retry in a plain group."""
@@ -672,9 +595,6 @@ def test_cooldowns_begin_at_the_same_failure(
 # 5. Answers of people's mocks.
 
 
-@pytest.mark.xfail(
-    strict=True, reason="is_stream looks for __anext__ on the type, which a MagicMock has"
-)
 @pytest.mark.parametrize("way", ["sync", "async"])
 def test_a_mock_is_handed_out(way: str, twins: Twins) -> None:
     """Who patches `litellm.completion` with a MagicMock gets it back."""
@@ -732,8 +652,6 @@ def test_a_group_is_known_by_the_same_names(
     name: str, failing: tuple[str, ...], twins: Twins
 ) -> None:
     """Aliases, wildcards, teams and single deployments lead where they led."""
-    if OLD and name == "alias with options":
-        pytest.xfail("get_model_list of this LiteLLM does not know such an alias: no chain")
     options, request = NAMES[name]
     without, with_it = twins.both(
         dict.fromkeys(failing, refused(503)), request, names=PAIR, **options
@@ -741,9 +659,6 @@ def test_a_group_is_known_by_the_same_names(
     assert with_it == without
 
 
-@pytest.mark.xfail(
-    strict=True, reason="chain_of knows the name of the request, not the group that stands in"
-)
 def test_the_group_that_stands_in_for_an_unknown_name_is_a_chain(
     twins: Twins, providers: ProviderServer
 ) -> None:
