@@ -41,6 +41,7 @@ from typing import TYPE_CHECKING, Any
 
 from honcho_fallback_litellm._answers import add_headers, attach, deployment_of
 from honcho_fallback_litellm._call import Call, current_call, working_for
+from honcho_fallback_litellm._failures import provider_error
 from honcho_fallback_litellm._request import prepare, restore
 from honcho_fallback_litellm._router import alive, own
 from honcho_fallback_litellm._stream import is_stream, managed_stream
@@ -216,7 +217,7 @@ class RouterPatches:
         if call.is_for_routers_fallbacks:
             restore(call, inspect.signature(original).bind(e, *args, **kwargs).arguments["kwargs"])
             return await original(e, *args, **kwargs)
-        raise call.last_error or e
+        raise provider_error(e)
 
     def filter_cooldown_deployments(
         self, healthy_deployments: list[Deployment], cooldown_deployments: Any

@@ -74,6 +74,12 @@ def deployments_of(core: Any, group: str, request: Mapping[str, Any]) -> list[De
     1.106), and joins a team's wildcards to everybody's, of which a request gets one. A name that
     nobody has is the first of ``default_fallbacks``.
     """
+    rows = with_copies(core, group, request)
+    return [one for one in rows if "original_model_id" not in (one.get("model_info") or {})]
+
+
+def with_copies(core: Any, group: str, request: Mapping[str, Any]) -> list[Deployment]:
+    """List them with the copies that LiteLLM before 1.106 adds for callers who bring a key."""
     alias = (setting(core, "model_group_alias") or {}).get(group, group)
     name = alias["model"] if isinstance(alias, dict) else alias
     team = metadata_of(request).get("user_api_key_team_id")
@@ -86,7 +92,7 @@ def deployments_of(core: Any, group: str, request: Mapping[str, Any]) -> list[De
     if deployments or own(core, "has_model_id")(name):
         return deployments or []
     default: str | None = own(core, "_get_first_default_fallback")()
-    return deployments_of(core, default, request) if default and default != group else []
+    return with_copies(core, default, request) if default and default != group else []
 
 
 def attempt_in(request: Mapping[str, Any]) -> int:

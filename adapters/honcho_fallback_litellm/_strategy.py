@@ -37,6 +37,7 @@ from honcho_fallback_litellm._router import (
     own,
     selects,
     setting,
+    with_copies,
 )
 from honcho_fallback_litellm._warm import warm_up
 
@@ -261,8 +262,10 @@ class _Selection:
     @contextmanager
     def trying(self, candidate: str | None) -> Generator[None]:
         """Show LiteLLM's selection one candidate, or all of them; a refusal is no error yet."""
-        assert self.chain is not None  # noqa: S101 # for the type checker: the callers looked
-        excluded = [one for one in self.chain.ids if one != candidate] if candidate else ()
+        excluded: list[str] = []
+        if candidate is not None:
+            rows = with_copies(self.core, self.options["model"], self._request)
+            excluded = [other for one in rows if (other := id_of(one)) != candidate]
         if self.call is not None:
             self.call.is_selecting = True
         try:
@@ -295,7 +298,7 @@ class _Selection:
         return deployment
 
     def _candidate_ids(self) -> Sequence[str]:
-        assert self.chain is not None  # noqa: S101 # as above
+        assert self.chain is not None  # noqa: S101 # for the type checker: the callers looked
         if self.call is not None:
             return self.call.candidate_ids
         return self.chain.ids[attempt_in(self._request) :] or self.chain.ids[-1:]

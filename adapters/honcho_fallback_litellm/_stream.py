@@ -106,9 +106,7 @@ class _Reading:
             self.attempt = call.run.attempt.number
             self.forget()  # LiteLLM has gone on to another target
         if self.buffer is not None and isinstance(chunk, bytes):
-            failure = check_response(_events_in(chunk))
-            if failure is not None:  # LiteLLM before 1.100 hands such an event out
-                raise AnswerRejected(failure)
+            _refuse_failure(chunk)
         answer = read_answer(chunk)
         if answer.usage is not None:
             self.usage_chunks.append(chunk)
@@ -286,14 +284,19 @@ def _cause_of_restart(error: Exception) -> Exception:
     return below if isinstance(below, Exception) else error
 
 
-def _events_in(chunk: bytes) -> list[Any]:
-    """Return the events of Messages in a piece of the wire; one that is cut in two is left out."""
-    events: list[Any] = []
+def _refuse_failure(chunk: bytes) -> None:
+    """Raise where a piece of the wire of Messages says what went wrong.
+
+    LiteLLM before 1.100 hands such an event out. One that is cut in two is not seen.
+    """
     for line in chunk.splitlines():
+        event = None
         if line.startswith(b"data:"):
             with suppress(ValueError):
-                events.append(json.loads(line.removeprefix(b"data:")))
-    return events
+                event = json.loads(line.removeprefix(b"data:"))
+        failure = check_response(event)
+        if failure is not None:
+            raise AnswerRejected(failure)
 
 
 def carries(chunk: Any) -> bool:

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 import litellm
 import openai
 import pytest
+from litellm.exceptions import GuardrailRaisedException
 from litellm.llms.custom_httpx.async_client_cleanup import close_litellm_async_clients
 
 from honcho_fallback import (
@@ -22,6 +23,7 @@ from honcho_fallback import (
 )
 from honcho_fallback_litellm import FallbackProxyHandler, FallbackRoutingStrategy
 from honcho_fallback_litellm._call import AttemptTimeout
+from honcho_fallback_litellm._router import core_of
 from tests.helpers.provider import Reply
 from tests.helpers.wire import chat_word as word
 
@@ -609,15 +611,46 @@ def test_a_chain_that_is_paused_is_not_down(
 
 
 def test_a_call_that_litellm_gives_up_on_is_closed(
-    bench: Any, providers: ProviderServer, ask: Any
+    bench: Any, providers: ProviderServer, ask: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Its own test switch ends a call before the machine does; the record is closed too."""
+    """Where LiteLLM's loop breaks before it asks the next target, the record is closed too."""
     router, listener = bench.managed()
-    with pytest.raises(litellm.InternalServerError) as caught:
-        ask(router, "completion", **ASKED, mock_testing_fallbacks=True)
-    assert not providers.order
+
+    def broken(*_: Any, **__: Any) -> Any:
+        raise ZeroDivisionError
+
+    for name in ("log_retry", "_core_log_retry"):  # as of LiteLLM 1.109
+        monkeypatch.setattr(core_of(router), name, broken, raising=False)
+    providers["primary"].fail(503)
+    with pytest.raises(ZeroDivisionError) as caught:
+        ask(router, "completion", **ASKED)
+    assert providers.order == ["primary"]
     assert listener.record.outcome == "cancelled"
+    assert listener.record.attempts[0].kind == "overloaded"
     assert vars(caught.value)["record"] == listener.record
+
+
+def test_what_a_guardrail_blocks_is_blocked(
+    bench: Any, providers: ProviderServer, ask: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A guardrail's no is for the request: neither the next target nor another group is asked."""
+    router, listener = bench.managed(
+        models=[
+            *bench.chain("primary", "backup"),
+            bench.deployment("spare", None, group="spares"),
+        ],
+        fallbacks=[{"deriver": ["spares"]}],
+    )
+
+    def blocked(**_: Any) -> Any:
+        raise GuardrailRaisedException(guardrail_name="ours", message="not that")
+
+    for name in ("completion", "acompletion"):
+        monkeypatch.setattr(litellm, name, blocked)
+    with pytest.raises(GuardrailRaisedException):
+        ask(router, "completion", **ASKED)
+    assert not providers.order
+    assert listener.record.outcome == "rejected"
 
 
 def test_a_primary_that_cools_down_is_asked_where_there_is_no_other(

@@ -656,6 +656,10 @@ def test_a_group_is_known_by_the_same_names(
     without, with_it = twins.both(
         dict.fromkeys(failing, refused(503)), request, names=PAIR, **options
     )
+    if OLD and failing and name == "alias with options":
+        # This LiteLLM does not find the group's `order` by such an alias; a chain is found.
+        assert {seen.providers for seen in with_it.values()} == {" ".join(PAIR)}
+        return
     assert with_it == without
 
 
