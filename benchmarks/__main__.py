@@ -56,10 +56,12 @@ where they are installed: "hidden" are rows whose process cannot import them.
 }
 
 
-def parts(*, quick: bool) -> dict[str, Callable[[], str]]:
-    """Return what can be measured, by name."""
+def parts(*, quick: bool, rounds: int | None = None) -> dict[str, Callable[[], str]]:
+    """Return what can be measured, by name; of failover, as many rounds as are asked for."""
     timed = partial(overhead.measure, rounds=2, seconds=0.02) if quick else overhead.measure
     measure = partial(failover.measure, rounds=2, seconds=1) if quick else failover.measure
+    if rounds is not None:
+        measure = partial(failover.measure, rounds=rounds, seconds=float("inf"))
     cold = partial(failover.cold, rounds=1) if quick else failover.cold
     imports = partial(failover.imports, 3) if quick else failover.imports
     return {
@@ -77,9 +79,10 @@ def main() -> None:
     parser.add_argument("parts", nargs="*", choices=[*names, []], help="default: all")
     parser.add_argument("--quick", action="store_true", help="few rounds, to try it out")
     parser.add_argument("--force", action="store_true", help="write the page on a busy machine")
+    parser.add_argument("--rounds", type=int, help="of a failover part, however long they take")
     options = parser.parse_args()
     if len(options.parts) == 1:
-        print(alone(parts(quick=options.quick)[options.parts[0]]))
+        print(alone(parts(quick=options.quick, rounds=options.rounds)[options.parts[0]]))
         # Some clients wait at exit for hosts that were made to hang.
         sys.stdout.flush()
         os._exit(0)

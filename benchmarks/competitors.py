@@ -203,22 +203,32 @@ def litellm() -> Iterator[Competitor]:
         FallbackRoutingStrategy().register(made)
         return client(made, is_sync=is_sync)
 
-    def theirs(url: str, model: str, timeout: float | None = None, **options: Any) -> Client:
+    def theirs(
+        url: str,
+        model: str,
+        timeout: float | None = None,
+        *,
+        is_sync: bool = False,
+        **options: Any,
+    ) -> Client:
         limit = {"timeout": timeout} if timeout else {}
         fallbacks = [{"group": ["backup"]}]
-        return client(router(url, "backup", model, limit, fallbacks=fallbacks, **options))
+        made = router(url, "backup", model, limit, fallbacks=fallbacks, **options)
+        return client(made, is_sync=is_sync)
 
     row, peer = "LiteLLM, `FallbackRoutingStrategy`", "LiteLLM Router `fallbacks`, num_retries=0"
     same: dict[str, Any] = {"model": "openai/gpt-4o-mini"}
     other: dict[str, Any] = {"model": "anthropic/claude-3-5-haiku-latest"}
     for name, make, beside in (
         ("`acompletion`", partial(ours, **same), peer),
-        ("`completion`", partial(ours, **same, is_sync=True), peer),
+        ("`completion`", partial(ours, **same, is_sync=True), f"{peer}, `completion`"),
         ("openai to anthropic", partial(ours, **other), f"{peer}, openai to anthropic"),
     ):
         yield Competitor(f"{row}, {name}", make, is_ours=True, is_cold=True, peer=beside)
     yield Competitor("LiteLLM Router `fallbacks`, defaults", partial(theirs, **same))
     yield Competitor(peer, partial(theirs, **same, num_retries=0), is_cold=True)
+    sync = partial(theirs, **same, num_retries=0, is_sync=True)
+    yield Competitor(f"{peer}, `completion`", sync)
     never = partial(theirs, **other, num_retries=0)
     yield Competitor(f"{peer}, openai to anthropic", never, is_cold=True)
 

@@ -33,6 +33,7 @@ SLOW = (
     "examples",
     "live_local",
     "litellm/test_proxy.py",
+    "litellm/test_proxy_load.py",
     "langchain/test_outages.py",
     "langchain/test_agent_loop.py",
 )

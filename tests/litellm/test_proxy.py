@@ -466,7 +466,7 @@ def test_a_proxy_that_does_not_start_without_chains(proxies: dict[str, Proxy]) -
     assert proxy.process.wait(STARTUP_SECONDS) == 3
     log = proxy.log.read_text()
     assert log.count("no chain on this Proxy, a start ends here") == 1
-    assert "primary and backup in group 'deriver' both have 0" in log
+    assert "group deriver: model_info.fallback_rank: primary and backup both have 0" in log
 
 
 @pytest.mark.parametrize("on_error", ["continue", "filter"])
