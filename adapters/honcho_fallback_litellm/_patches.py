@@ -19,6 +19,8 @@ the error goes to the Router's own lists of    groups, not down the chain
 other groups, or a broken stream goes on
 ``_filter_cooldown_deployments``               LiteLLM's cooldowns hold, also where all targets
 may a deployment that cools down be asked?     cool down or ``respect_cooldown`` is False
+``_async_get_healthy_deployments`` (optional)  a switch waits for a look at all deployments, in
+the questions above need no deployments        Redis where the Router has one
 ``function_with_fallbacks`` (optional)         before 1.106 a sync stream that breaks before
 a broken sync stream is not started over       content starts over at the primary
 ``_maybe_run_weighted_failover`` (optional)    nothing: there is no weighted failover, which would
@@ -57,6 +59,7 @@ REPLACED = (
     "async_function_with_fallbacks_common_utils",
     "should_retry_this_error",
     "_time_to_sleep_before_retry",
+    "_async_get_healthy_deployments",
     "_filter_cooldown_deployments",
     "_maybe_run_weighted_failover",
     "_reset_custom_routing_strategy",
@@ -64,6 +67,7 @@ REPLACED = (
 # What this LiteLLM may lack without harm to a call.
 OPTIONAL = frozenset(
     {
+        "_async_get_healthy_deployments",
         "_maybe_run_weighted_failover",
         "_reset_custom_routing_strategy",
         "function_with_fallbacks",
@@ -199,6 +203,12 @@ class RouterPatches:
         if call is None:
             return own(self.core, "_time_to_sleep_before_retry")(*args, **kwargs)
         return 0 if call.ended else call.run.attempt.wait
+
+    async def async_get_healthy_deployments(self, *args: Any, **kwargs: Any) -> Any:
+        """Look nobody up for the two questions above: the machine has decided already."""
+        if current_call(self.core) is not None:
+            return [], []
+        return await own(self.core, "_async_get_healthy_deployments")(*args, **kwargs)
 
     async def async_function_with_fallbacks_common_utils(
         self, e: Exception, *args: Any, **kwargs: Any
