@@ -14,6 +14,7 @@ import typer
 
 from honcho_fallback.testing import StatusError
 from honcho_fallback_honcho import load_policies
+from tests.helpers.litellm_runs import litellm_left_clean
 from tests.helpers.provider import Reply
 from tests.helpers.wire import chat_answer, chat_call
 
@@ -30,6 +31,7 @@ ROOT = Path(__file__).resolve().parent.parent
 README = (ROOT / "README.md").read_text(encoding="utf-8")
 HONCHO = (ROOT / "docs" / "honcho.md").read_text(encoding="utf-8")
 LANGCHAIN_PAGE = (ROOT / "docs" / "langchain.md").read_text(encoding="utf-8")
+LITELLM_PAGE = (ROOT / "docs" / "litellm.md").read_text(encoding="utf-8")
 
 
 def blocks(text: str, wanted: str) -> list[str]:
@@ -131,6 +133,21 @@ def test_every_example_runs(
     assert providers.order.count("local") == 6 + 1
     assert "bad_credentials False Log in" in shown
     assert "\nI stopped: read_mail failed 3 times" in shown
+
+
+@pytest.mark.filterwarnings("ignore::UserWarning:pydantic")
+@pytest.mark.filterwarnings("ignore::DeprecationWarning:litellm")
+@pytest.mark.filterwarnings("ignore:unclosed:ResourceWarning")
+@pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning")
+def test_the_example_of_the_litellm_page_runs(
+    providers: ProviderServer, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """The page's Router asks a dead primary once and says who answered."""
+    (code,) = blocks(LITELLM_PAGE, "python")
+    with litellm_left_clean():
+        exec(compile(code, "litellm.md", "exec"), {"__name__": "litellm_page"})  # noqa: S102 # our own page
+    assert capsys.readouterr().out == "good morning\nbackup\n"
+    assert providers.order.count("primary") == 1
 
 
 def test_the_langchain_examples_run(
@@ -288,7 +305,8 @@ def test_the_commands_table_is_complete() -> None:
 
 def test_links_lead_somewhere() -> None:
     """A heading that was renamed, or a file that was moved, would leave a dead link."""
-    for page in ("README.md", "CONTRIBUTING.md", "docs/honcho.md", "docs/langchain.md"):
+    pages = sorted((ROOT / "docs").glob("*.md"))
+    for page in ("README.md", "CONTRIBUTING.md", *(str(one.relative_to(ROOT)) for one in pages)):
         text, folder = (ROOT / page).read_text(encoding="utf-8"), (ROOT / page).parent
         text = re.sub(r"^```.*?^```$", "", text, flags=re.DOTALL | re.MULTILINE)
         headings = re.findall(r"^##+ (.*)$", text, re.MULTILINE)
