@@ -364,6 +364,21 @@ def test_when_the_rest_is_out_of_rotation_the_call_is_exhausted() -> None:
     assert run.record.untried == (("second", "paused"),)
 
 
+def test_a_skip_ends_a_call_that_nobody_may_be_asked_for() -> None:
+    """The given error comes out with a note, and the record has no attempt: nobody was asked."""
+    run = FallbackPolicy([Target("first"), Target("second")]).start()
+    refusal = LookupError("both are paused")
+
+    with pytest.raises(LookupError) as caught:
+        run.skip(None, "paused", error=refusal)
+
+    assert caught.value is refusal
+    assert refusal.__notes__ == ["honcho_fallback: nobody was asked"]
+    record = run.record
+    assert (record.outcome, record.attempts, record.answered_by) == ("rejected", (), None)
+    assert record.untried == (("first", "paused"), ("second", "paused"))
+
+
 def test_a_skip_has_its_time_and_its_error(clock: Clock) -> None:
     """The record is as long as the caller's clock says; what comes out is the last error."""
     targets = [Target("first"), Target("second"), Target("third")]
@@ -373,7 +388,7 @@ def test_a_skip_has_its_time_and_its_error(clock: Clock) -> None:
     run.skip(1, "paused", now=start + 1)
     run.fail(DOWN, now=start + 3)
     with pytest.raises(StatusError) as caught:
-        run.skip(None, "paused too", now=start + 4)
+        run.skip(None, "paused too", error=LookupError("paused"), now=start + 4)
     assert caught.value is DOWN
     record = run.record
     assert (record.seconds, record.attempts[0].started, record.attempts[0].seconds) == (4, 1, 2)
