@@ -1,8 +1,8 @@
 """Fail once before the first failure, so that LiteLLM has loaded what it loads only then.
 
 Which modules those are differs from version to version and with what else is installed. So each
-model is asked, and fails, by LiteLLM's own code: with a mock failure, and over clients whose
-transport answers 500 out of memory.
+model is asked, fails and answers by LiteLLM's own code: with its mock failures and mock answers,
+and with clients that answer 500 out of memory, where no recorder of requests sees it.
 
 Nobody else takes part. LiteLLM's ``completion`` is called below its decorator, where no callback,
 hook, retry or cache of the user's is. There is no Router, which would ask every object in
@@ -23,9 +23,11 @@ import threading
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any
 
+import httpcore
 import httpx
 import litellm
 import openai
+from litellm import Router
 from litellm.integrations.custom_logger import (  # pyright: ignore[reportMissingTypeStubs] # as below
     CustomLogger,
 )
@@ -37,6 +39,8 @@ from litellm.llms.custom_httpx.http_handler import (  # pyright: ignore[reportMi
     HTTPHandler,
 )
 
+from honcho_fallback_litellm._router import core_of, own
+
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
@@ -45,6 +49,9 @@ logger = logging.getLogger("honcho_fallback")
 # No transport knows the scheme: where LiteLLM makes a client of its own, that opens no socket.
 _NOWHERE = "warm-up://nowhere"
 _KEY = "not-a-key"
+# What httpx speaks on a connection, read from memory: no name is looked up, no socket is opened.
+_LOCAL, _WIRE = "http://localhost/", (b"HTTP/1.1 200 OK\r\ncontent-length: 0\r\n\r\n",)
+_NO_KEY = {"api_key": _KEY, "api_base": _NOWHERE}
 _SDK: dict[str, Any] = {
     "azure_endpoint": _NOWHERE,
     "api_key": _KEY,
@@ -83,16 +90,30 @@ class _Unheard(Logging):
         """Tell none of the input callbacks."""
 
 
-class _Transport(httpx.MockTransport):
-    """Answer every request with status 500, and count them."""
+class _Client(httpx.Client):
+    """Answer every request with status 500, above any transport, and count them."""
 
-    def __init__(self) -> None:
-        super().__init__(self._fail)
-        self.requests = 0
+    requests = 0
 
-    def _fail(self, request: httpx.Request) -> httpx.Response:
+    def send(self, request: httpx.Request, **_: Any) -> httpx.Response:
+        """Answer."""
         self.requests += 1
-        return httpx.Response(500, json={"error": {"message": "warm-up"}}, request=request)
+        return _failure(request)
+
+
+class _AsyncClient(httpx.AsyncClient):
+    """Do so for async calls."""
+
+    requests = 0
+
+    async def send(self, request: httpx.Request, **_: Any) -> httpx.Response:
+        """Answer."""
+        self.requests += 1
+        return _failure(request)
+
+
+def _failure(request: httpx.Request) -> httpx.Response:
+    return httpx.Response(500, json={"error": {"message": "warm-up"}}, request=request)
 
 
 def warm_up(models: Iterable[str] = ("openai/gpt-5.5", "anthropic/claude-sonnet-5")) -> None:
@@ -119,63 +140,78 @@ def warm_up(models: Iterable[str] = ("openai/gpt-5.5", "anthropic/claude-sonnet-
 
 
 def _exercise(models: list[str]) -> None:
-    response = httpx.Response(500, request=httpx.Request("POST", _NOWHERE))
+    error = openai.InternalServerError(
+        "warm-up", response=_failure(httpx.Request("POST", _NOWHERE)), body=None
+    )
     asked = [model for model in models if model.partition("/")[0] in _ASKED_WITH_A_KEY]
     try:
         for model in models:
-            error = openai.InternalServerError("warm-up", response=response, body=None)
-            _fail(model, mock_response=error)
-        _fail_in_memory(asked)
-        asyncio.run(_afail_in_memory(asked))
+            _ask(model, mock_response=error)
+            _ask(model, mock_response="warm-up")
+        with _Client() as http:
+            # LiteLLM takes the one or the other, by provider and version; the second is both of
+            # the openai SDK's kinds.
+            clients = HTTPHandler(client=http), openai.AzureOpenAI(http_client=http, **_SDK)
+            for model in asked:
+                before = http.requests
+                for client in clients:
+                    if http.requests == before:
+                        _ask(model, client=client)
+        _select()
+        with httpcore.ConnectionPool(network_backend=httpcore.MockBackend([*_WIRE])) as pool:
+            pool.request("GET", _LOCAL)
+        asyncio.run(_aexercise(asked))
     except Exception as error:  # noqa: BLE001 # a LiteLLM with other clients is only not warm
         logger.debug("warm_up: ended by %s", type(error).__name__)
 
 
-def _fail_in_memory(models: list[str]) -> None:
-    transport = _Transport()
-    with httpx.Client(transport=transport) as http:
-        # LiteLLM takes the one or the other, by provider and version; the second is both of the
-        # openai SDK's kinds.
-        clients = HTTPHandler(client=http), openai.AzureOpenAI(http_client=http, **_SDK)
-        for model in models:
-            before = transport.requests
-            for client in clients:
-                if transport.requests == before:
-                    _fail(model, client=client)
+def _select() -> None:
+    """Let a Router of our own select, which asks nobody's callbacks; ``discard`` removes it."""
+    router = Router(
+        [{"model_name": _KEY, "litellm_params": {"model": f"openai/{_KEY}", **_NO_KEY}}]
+    )
+    try:
+        own(core_of(router), "get_available_deployment")(model=_KEY, request_kwargs={})
+    finally:
+        router.discard()
 
 
-async def _afail_in_memory(models: list[str]) -> None:
-    transport = _Transport()
+async def _aexercise(models: list[str]) -> None:
     handler = AsyncHTTPHandler()
-    async with handler.client, httpx.AsyncClient(transport=transport) as http:
+    async with handler.client, _AsyncClient() as http:
         handler.client = http
         clients = handler, openai.AsyncAzureOpenAI(http_client=http, **_SDK)
         for model in models:
-            before = transport.requests
+            before = http.requests
             for client in clients:
-                if transport.requests == before:
-                    await _afail(model, client=client, acompletion=True)
+                if http.requests == before:
+                    await _aask(model, client=client, acompletion=True)
+    backend = httpcore.AsyncMockBackend([*_WIRE])
+    async with httpcore.AsyncConnectionPool(network_backend=backend) as pool:
+        await pool.request("GET", _LOCAL)
 
 
-def _fail(model: str, **options: Any) -> None:
-    unheard = _unheard(model)
+def _ask(model: str, **options: Any) -> None:
+    unheard, now = _unheard(model), datetime.now(UTC)
     try:
-        _ask(model, unheard, **options)
+        answer = _completion(model, unheard, **options)
     except Exception as error:  # noqa: BLE001 # it has to fail
         logger.debug("warm_up: %s raised %s", model, type(error).__name__)
-        unheard.failure_handler(error, "")
+        unheard.failure_handler(error, "", now, now)
+    else:
+        unheard.success_handler(answer, now, now)
 
 
-async def _afail(model: str, **options: Any) -> None:
-    unheard = _unheard(model)
+async def _aask(model: str, **options: Any) -> None:
+    unheard, now = _unheard(model), datetime.now(UTC)
     try:
-        await _ask(model, unheard, **options)
+        await _completion(model, unheard, **options)
     except Exception as error:  # noqa: BLE001 # it has to fail
         logger.debug("warm_up: %s raised %s", model, type(error).__name__)
-        await unheard.async_failure_handler(error, "")
+        await unheard.async_failure_handler(error, "", now, now)
 
 
-def _ask(model: str, unheard: _Unheard, **options: Any) -> Any:
+def _completion(model: str, unheard: _Unheard, **options: Any) -> Any:
     undecorated = inspect.unwrap(litellm.completion)
     return undecorated(
         model=model,

@@ -114,22 +114,18 @@ def models() -> list[str]:
 
 @pytest.fixture
 def sent(monkeypatch: pytest.MonkeyPatch) -> list[httpx.Request]:
-    """Return the requests that are handed to httpx from now on."""
+    """Return the requests that are made for httpx from now on."""
     requests: list[httpx.Request] = []
-    send, asend = httpx.Client.send, httpx.AsyncClient.send
 
-    def note(client: httpx.Client, request: httpx.Request, **options: Any) -> httpx.Response:
-        requests.append(request)
-        return send(client, request, **options)
+    def noting(build: Any) -> Any:
+        def build_request(*args: Any, **options: Any) -> httpx.Request:
+            requests.append(build(*args, **options))
+            return requests[-1]
 
-    async def anote(
-        client: httpx.AsyncClient, request: httpx.Request, **options: Any
-    ) -> httpx.Response:
-        requests.append(request)
-        return await asend(client, request, **options)
+        return build_request
 
-    monkeypatch.setattr(httpx.Client, "send", note)
-    monkeypatch.setattr(httpx.AsyncClient, "send", anote)
+    for client in (httpx.Client, httpx.AsyncClient):
+        monkeypatch.setattr(client, "build_request", noting(client.build_request))
     return requests
 
 
