@@ -9,6 +9,7 @@ from __future__ import annotations
 import logging
 import weakref
 from contextlib import contextmanager
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 from litellm.types.router import (  # pyright: ignore[reportMissingTypeStubs] # a package with one stub
@@ -187,12 +188,7 @@ class FallbackRoutingStrategy(CustomRoutingStrategyBase):
     ) -> Any:
         """Choose the deployment of this attempt, for LiteLLM's async methods.
 
-        Args:
-            model: The model group.
-            messages: What is asked.
-            input: What is asked, for other endpoints.
-            specific_deployment: Whether ``model`` names a deployment.
-            request_kwargs: The keyword arguments of the call; changed in place.
+        The arguments are those of ``get_available_deployment``.
         """
         selection = self._selection(
             model=model,
@@ -224,14 +220,18 @@ class FallbackRoutingStrategy(CustomRoutingStrategyBase):
         core, model = alive(self._core), options["model"]
         if options["request_kwargs"] is None:
             options["request_kwargs"] = {}
+        request = options["request_kwargs"]
         call = current_call(core)
         if call is not None and call.request.get("model") != model:
             call = None
+        if call is not None and call.ended:
+            # LiteLLM's loop asks once more than the machine allows: nobody is asked.
+            raise call.last_error or ReferenceError("the call has ended")
         # A call keeps the chain that it began with, whatever the Router has learned since.
         chain = None if call is None else call.chain
         if call is None and not options["specific_deployment"]:
-            chain = self._chain_of(core, model, options["request_kwargs"])
-        return _Selection(core, chain, call, options)
+            chain = self._chain_of(core, model, request)
+        return _Selection(core, chain, call, options, request)
 
     # What stands in for LiteLLM's methods asks these.
 
@@ -274,6 +274,7 @@ class FallbackRoutingStrategy(CustomRoutingStrategyBase):
         return kept if left else deployments
 
 
+@dataclass(eq=False, repr=False)
 class _Selection:
     """Choose one attempt's deployment, by what LiteLLM's own selection says of each.
 
@@ -281,19 +282,13 @@ class _Selection:
     candidate at a time, the best first; who passes is eligible.
     """
 
-    def __init__(
-        self, core: Any, chain: Chain | None, call: Call | None, options: dict[str, Any]
-    ) -> None:
-        if call is not None and call.ended:
-            # LiteLLM's loop asks once more than the machine allows: nobody is asked.
-            raise call.last_error or ReferenceError("the call has ended")
-        self.core = core
-        self.chain = chain
-        self.options = options
-        self.call = call
-        self.eligible: dict[str, Deployment] = {}
-        self._request: dict[str, Any] = options["request_kwargs"]
-        self._refusal: Exception | None = None
+    core: Any
+    chain: Chain | None
+    call: Call | None
+    options: dict[str, Any]  # LiteLLM's arguments
+    request: dict[str, Any]  # the keyword arguments of the call
+    eligible: dict[str, Deployment] = field(default_factory=dict[str, Any])
+    refusal: Exception | None = None
 
     def candidates(self) -> Iterator[str]:
         """Go through whom the attempt may ask, until the choice is clear."""
@@ -309,15 +304,15 @@ class _Selection:
         """Show LiteLLM's selection one candidate, or all of them; a refusal is no error yet."""
         excluded: list[str] = []
         if candidate is not None:
-            rows = with_copies(self.core, self.options["model"], self._request)
+            rows = with_copies(self.core, self.options["model"], self.request)
             excluded = [other for one in rows if (other := id_of(one)) != candidate]
         if self.call is not None:
             self.call.is_selecting = True
         try:
-            with selecting(self._request, excluded=excluded):
+            with selecting(self.request, excluded=excluded):
                 yield
         except Exception as error:  # noqa: BLE001 # LiteLLM has many for "no deployment"
-            self._refusal = self._refusal or error
+            self.refusal = self.refusal or error
         finally:
             if self.call is not None:
                 self.call.is_selecting = False
@@ -334,16 +329,16 @@ class _Selection:
             ids = [*self._candidate_ids(), *reversed(eligible)]
             deployment = next((eligible[one] for one in ids if one in eligible), None)
         else:
-            deployment = call.choose(eligible, self._refusal)
+            deployment = call.choose(eligible, self.refusal)
         if deployment is None:
-            refusal = self._refusal or LookupError("no deployment of this group is in rotation")
+            refusal = self.refusal or LookupError("no deployment of this group is in rotation")
             raise (call.last_error if call is not None else None) or refusal
         if call is not None:
-            equip(call, self.core, deployment, self._request)
+            equip(call, self.core, deployment, self.request)
         return deployment
 
     def _candidate_ids(self) -> Sequence[str]:
         assert self.chain is not None  # noqa: S101 # for the type checker: the callers looked
         if self.call is not None:
             return self.call.candidate_ids
-        return self.chain.ids[attempt_in(self._request) :] or self.chain.ids[-1:]
+        return self.chain.ids[attempt_in(self.request) :] or self.chain.ids[-1:]
