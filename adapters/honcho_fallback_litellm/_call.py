@@ -78,7 +78,8 @@ class Call:
 
     def __post_init__(self) -> None:
         config = self.chain.policy.config
-        if (config.deadline, config.first_token_timeout, config.idle_timeout) != (None,) * 3:
+        bounds = (config.deadline, config.first_token_timeout, config.idle_timeout)
+        if any(one is not None for one in bounds):
             self.time_limit = AttemptTimeout()
         self._left_over = self.reach == len(self.chain.ids)
 

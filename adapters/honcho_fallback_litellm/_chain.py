@@ -69,7 +69,7 @@ class Chains:
                 label = label_of(group, deployments)
                 logger.error("group %s is no chain, LiteLLM routes it: %s", label, made)
             return None
-        # Mostly there is none, and no need to look for the group's home.
+        # Mostly no mistake is known: then nobody looks for the home of the group.
         mended = self._problems and self._problems.pop(_homes_of(deployments), None) is not None
         if mended and made is not None:
             logger.info("group %s is mended, it is a chain now", label_of(group, deployments))
@@ -225,7 +225,7 @@ def _targets_of(deployments: Sequence[Deployment]) -> list[Target]:
     """Describe deployments as targets: nothing secret, neither key nor address."""
     targets: list[Target] = []
     for position, one in enumerate(deployments):
-        model, provider = _model_of(one)
+        model, provider = model_of(one)
         name = name_of(one)
         if name in {target.name for target in targets}:
             name = f"{name}#{position}"
@@ -236,17 +236,14 @@ def _targets_of(deployments: Sequence[Deployment]) -> list[Target]:
     return targets
 
 
-def provider_of(deployment: Deployment) -> str | None:
-    return _model_of(deployment)[1]
-
-
 def spelling_of(deployment: Deployment) -> str:
     """Spell a deployment's model as LiteLLM does, with the provider in front."""
-    model, provider = _model_of(deployment)
+    model, provider = model_of(deployment)
     return f"{provider}/{model}" if provider else model
 
 
-def _model_of(deployment: Deployment) -> tuple[str, str | None]:
+def model_of(deployment: Deployment) -> tuple[str, str | None]:
+    """Return a deployment's model and its provider, if LiteLLM knows one."""
     params = deployment["litellm_params"]
     spelled = str(params["model"])
     try:

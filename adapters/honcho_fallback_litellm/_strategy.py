@@ -309,7 +309,7 @@ class _Selection:
         if self.call is not None:
             self.call.is_selecting = True
         try:
-            with selecting(self.request, excluded=excluded):
+            with selecting(self.request, excluded):
                 yield
         except Exception as error:  # noqa: BLE001 # LiteLLM has many for "no deployment"
             self.refusal = self.refusal or error

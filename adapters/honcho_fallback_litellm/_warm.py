@@ -38,7 +38,7 @@ from litellm.llms.custom_httpx.http_handler import (  # pyright: ignore[reportMi
 )
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
+    from collections.abc import Iterable, Iterator
 
 logger = logging.getLogger("honcho_fallback")
 
@@ -94,6 +94,14 @@ class _Transport(httpx.MockTransport):
         self.requests += 1
         return httpx.Response(500, json={"error": {"message": "warm-up"}}, request=request)
 
+    def turns(self, models: list[str], clients: tuple[Any, Any]) -> Iterator[tuple[str, Any]]:
+        """Yield each model with one client after the other, until a request has come of it."""
+        for model in models:
+            before = self.requests
+            for client in clients:
+                if self.requests == before:
+                    yield model, client
+
 
 def warm_up(models: Iterable[str] = ("openai/gpt-5.5", "anthropic/claude-sonnet-5")) -> None:
     """Load what LiteLLM imports at its first failure, so that no call pays for it.
@@ -137,11 +145,8 @@ def _fail_in_memory(models: list[str]) -> None:
         # LiteLLM takes the one or the other, by provider and version; the second is both of the
         # openai SDK's kinds.
         clients = HTTPHandler(client=http), openai.AzureOpenAI(http_client=http, **_SDK)
-        for model in models:
-            before = transport.requests
-            for client in clients:
-                if transport.requests == before:
-                    _fail(model, client=client)
+        for model, client in transport.turns(models, clients):
+            _fail(model, client=client)
 
 
 async def _afail_in_memory(models: list[str]) -> None:
@@ -150,11 +155,8 @@ async def _afail_in_memory(models: list[str]) -> None:
     async with handler.client, httpx.AsyncClient(transport=transport) as http:
         handler.client = http
         clients = handler, openai.AsyncAzureOpenAI(http_client=http, **_SDK)
-        for model in models:
-            before = transport.requests
-            for client in clients:
-                if transport.requests == before:
-                    await _afail(model, client=client, acompletion=True)
+        for model, client in transport.turns(models, clients):
+            await _afail(model, client=client, acompletion=True)
 
 
 def _fail(model: str, **options: Any) -> None:
