@@ -32,7 +32,7 @@ def attach(carrier: Any, record: CallRecord, answering: str | None = None) -> No
     add_headers(carrier, record, answering)
 
 
-def add_headers(carrier: Any, record: CallRecord, answering: str | None = None) -> None:
+def add_headers(carrier: Any, record: CallRecord, answering: str | None) -> None:
     """Let an answer carry the headers alone."""
     hidden = _hidden_params(carrier)
     if hidden is None:

@@ -6,16 +6,13 @@ import asyncio
 import weakref
 from contextlib import contextmanager, suppress
 from contextvars import ContextVar
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, TypeVar, cast
 
 import litellm
 from litellm.exceptions import Timeout
 
-from honcho_fallback import (
-    AnswerRejected,
-    DeadlineExceeded,
-    FallbackPolicy,
-)
+from honcho_fallback import AnswerRejected, DeadlineExceeded, FallbackPolicy
 from honcho_fallback_litellm._answers import attach
 from honcho_fallback_litellm._failures import forget_loop_lookup, provider_error
 
@@ -55,75 +52,43 @@ def working_for(call: Call | None) -> Generator[None]:
         _CURRENT.reset(token)
 
 
+@dataclass(eq=False, repr=False, slots=True, weakref_slot=True)
 class Call:
     """Resume one run of the machine from LiteLLM's hooks.
 
     LiteLLM shows a failure in several places. It is reported in one: an opening's where the
     attempt's function raises, a stream's where the stream breaks. The others ask ``goes_on``.
-
-    Args:
-        chain: The targets, in order.
-        run: The machine.
-        core: The router that the call belongs to.
-        request: The keyword arguments that it began with.
-        limit: How many attempts it may make.
-        reach: How many targets of the chain it may ask.
     """
 
-    __slots__ = (
-        "__weakref__",
-        "_goes_on",
-        "_left_over",
-        "blocking",
-        "chain",
-        "core",
-        "hides_usage",
-        "is_selecting",
-        "last_error",
-        "limit",
-        "reach",
-        "request",
-        "run",
-        "streaming",
-        "time_limit",
-    )
+    chain: Chain
+    run: FallbackRun
+    core: Any
+    request: dict[str, Any]  # the keyword arguments that it began with
+    limit: int  # of its attempts
+    reach: int  # how many targets of the chain it may ask
+    time_limit: AttemptTimeout | None = field(init=False, default=None)
+    blocking: bool = field(init=False, default=False)  # a sync method asks, in whatever loop
+    streaming: bool = field(init=False, default=False)
+    hides_usage: bool = field(init=False, default=False)
+    # LiteLLM's own selection is at work for the attempt at hand.
+    is_selecting: bool = field(init=False, default=False)
+    last_error: BaseException | None = field(init=False, default=None)
+    _goes_on: bool = field(init=False, default=False)  # after the last error
+    _left_over: bool = field(init=False)
 
-    def __init__(  # noqa: PLR0913, PLR0917 # made in one place, by begin
-        self,
-        chain: Chain,
-        run: FallbackRun,
-        core: Any,
-        request: dict[str, Any],
-        limit: int,
-        reach: int,
-    ) -> None:
-        self.chain = chain
-        self.run = run
-        self.core = core
-        self.request = request
-        self.limit = limit
-        self.reach = reach
-        config = chain.policy.config
+    def __post_init__(self) -> None:
+        config = self.chain.policy.config
         bounds = (config.deadline, config.first_token_timeout, config.idle_timeout)
-        self.time_limit: AttemptTimeout | None = (
-            None if bounds == (None, None, None) else AttemptTimeout()
-        )
-        self.blocking = False  # one of LiteLLM's sync methods asks, in whatever loop
-        self.streaming = False
-        self.hides_usage = False
-        self.is_selecting = False  # LiteLLM's own selection is at work for the attempt at hand
-        self.last_error: BaseException | None = None
-        self._goes_on = False  # after the last error
-        self._left_over = reach == len(chain.ids)
+        if any(one is not None for one in bounds):
+            self.time_limit = AttemptTimeout()
+        self._left_over = self.reach == len(self.chain.ids)
 
     @property
     def record(self) -> CallRecord:
-        """Build the record of the call so far."""
         return self.run.record
 
     @property
     def ended(self) -> bool:
-        """Tell whether the run is over."""
         return self.run.outcome != "running"
 
     @property
@@ -138,7 +103,6 @@ class Call:
 
     @property
     def wants_stream(self) -> bool:
-        """Tell whether the caller asked for a stream."""
         return self.request.get("stream") is True
 
     # Whom to ask.
@@ -150,11 +114,7 @@ class Call:
         return ids[here:] + (ids[:here] if self.last_error is None else ())
 
     def may_ask(self, among: Iterable[str]) -> list[int]:
-        """List the positions that the attempt at hand may go to, of those in rotation.
-
-        Args:
-            among: Ids of what is in rotation.
-        """
+        """List the positions that the attempt at hand may go to, of the ids in rotation."""
         left, here = {*among}, self.run.attempt.position
         positions = [self.chain.ids.index(one) for one in self.candidate_ids if one in left]
         # Before the first request no target has failed: one that cools down is better than none.
@@ -186,12 +146,7 @@ class Call:
     # What came of it.
 
     def report(self, error: BaseException, *, partial: tuple[Any, ...] = ()) -> None:
-        """Report the failure of the attempt at hand; one that is known already is not news.
-
-        Args:
-            error: What was raised.
-            partial: The chunks that were handed out.
-        """
+        """Report the failure of the attempt at hand; one that is known already is not news."""
         error = provider_error(error)
         if error is self.last_error or self.ended:
             return
@@ -205,9 +160,6 @@ class Call:
 
     def accept(self, answer: Any) -> None:
         """Take an answer, or say no to it.
-
-        Args:
-            answer: As LiteLLM returns it.
 
         Raises:
             AnswerRejected: ``validate`` said no; LiteLLM's loop goes on if the call does.
@@ -224,11 +176,7 @@ class Call:
             raise self.last_error
 
     def close(self, error: BaseException) -> None:
-        """End the call with an error, and let the error carry the record.
-
-        Args:
-            error: What goes out to the caller.
-        """
+        """End the call with the error that goes out, and let that carry the record."""
         if isinstance(error, Exception) and self.last_error is None:
             self.report(error)  # LiteLLM raised it before it made an attempt
         # Where the machine would have gone on, LiteLLM gave up of its own accord.
@@ -302,9 +250,6 @@ class Call:
 
     async def within_time(self, awaitable: Awaitable[T]) -> T:
         """Await something of the attempt at hand, within its time.
-
-        Args:
-            awaitable: LiteLLM's work for the attempt.
 
         Raises:
             Timeout: LiteLLM's own.

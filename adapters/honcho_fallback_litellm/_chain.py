@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import logging
 import re
-from collections import Counter
 from hashlib import sha256
 from reprlib import repr as brief
 from secrets import token_hex
@@ -27,19 +26,13 @@ if TYPE_CHECKING:
 logger = logging.getLogger("honcho_fallback")
 
 RANK = "fallback_rank"
-SPOILT = "group %s is no chain, LiteLLM routes it: %s"
 # LiteLLM hashes the parameters of a deployment without an id; no reader recognizes the hash.
 _HASHED = re.compile(r"[0-9a-f]{64}")
 _HERE = token_hex(8)
 
 
 class Chain(NamedTuple):
-    """Hold a group's deployments as a chain.
-
-    Args:
-        policy: Over one target per deployment.
-        ids: The deployments' ids, in the policy's order.
-    """
+    """Hold a policy over one target per deployment, and the deployments' ids in its order."""
 
     policy: FallbackPolicy
     ids: tuple[str, ...]
@@ -49,15 +42,11 @@ class Chains:
     """Make the chain of each group, and make it anew when its deployments change.
 
     A group with a mistake in it stays LiteLLM's until it is mended.
-
-    Args:
-        config: The policy's options.
-        observers: Objects that receive each call's events.
     """
 
-    def __init__(self, config: FallbackConfig, observers: Iterable[FallbackObserver]) -> None:
+    def __init__(self, config: FallbackConfig, observers: tuple[FallbackObserver, ...]) -> None:
         self._config = config
-        self._observers = tuple(observers)
+        self._observers = observers
         # A chain is a pure function of its key: a race builds it twice and nothing else. A text
         # is what is wrong with the group.
         self._made: dict[tuple[Any, ...], Chain | str] = {}
@@ -68,13 +57,21 @@ class Chains:
     def of(self, group: str, deployments: Sequence[Deployment]) -> Chain | None:
         """Return the chain of a group, or None when LiteLLM routes it; log where that changes."""
         made = self.check(group, deployments)
-        home = _homes_of(deployments) if self._problems or isinstance(made, str) else frozenset()
         if isinstance(made, str):
-            if self._problems.get(home) != _ranks_of(deployments):
-                self.remember(deployments)
-                logger.error(SPOILT, label_of(group, deployments), made)
+            ranks = frozenset(
+                (id_of(one), repr(_rank_in(one)), repr(_order_of(one))) for one in deployments
+            )
+            home = _homes_of(deployments)
+            if self._problems.get(home) != ranks:
+                if len(self._problems) > 256:
+                    self._problems.clear()
+                self._problems[home] = ranks
+                label = label_of(group, deployments)
+                logger.error("group %s is no chain, LiteLLM routes it: %s", label, made)
             return None
-        if self._problems.pop(home, None) is not None and made is not None:
+        # Mostly no mistake is known: then nobody looks for the home of the group.
+        mended = self._problems and self._problems.pop(_homes_of(deployments), None) is not None
+        if mended and made is not None:
             logger.info("group %s is mended, it is a chain now", label_of(group, deployments))
         return made
 
@@ -83,7 +80,7 @@ class Chains:
         if all(_rank_in(one) is None for one in deployments):
             return None
         # By repr: True and 1.0 equal 1, and what stands in a YAML may have no hash.
-        traits = sorted((id_of(one), repr(_rank_in(one)), traits_of(one)) for one in deployments)
+        traits = sorted((id_of(one), repr(_rank_in(one)), _traits_of(one)) for one in deployments)
         key = (group, *traits)
         made = self._made.get(key)
         if made is None:
@@ -96,26 +93,23 @@ class Chains:
             self._made[key] = made
         return made
 
-    def remember(self, deployments: Sequence[Deployment]) -> None:
-        """Keep what was logged about a group: ``of`` is silent about it until it changes."""
-        if len(self._problems) > 256:
-            self._problems.clear()
-        self._problems[_homes_of(deployments)] = _ranks_of(deployments)
-
     def _make(self, group: str, ranked: Sequence[Deployment]) -> Chain:
         config = self._config
         if config.max_attempts is None:
             config = config.replace(max_attempts=len(ranked) * (config.attempts_per_target or 1))
-        policy = FallbackPolicy(targets_of(ranked), config, agent=group, observers=self._observers)
+        targets = _targets_of(ranked)
+        policy = FallbackPolicy(targets, config, agent=group, observers=self._observers)
         return Chain(policy, tuple(id_of(one) for one in ranked))
 
 
-def ordered(deployments: Iterable[Deployment]) -> list[Deployment]:
-    """List a group's deployments, the primary first.
+def ordered(deployments: Sequence[Deployment]) -> list[Deployment]:
+    """List a group's deployments, the primary first; none where nobody has a rank.
 
     Raises:
         FallbackConfigError: The ranks make no order; the message has every mistake.
     """
+    if all(_rank_in(one) is None for one in deployments):
+        return []
     by_rank: dict[int, Deployment] = {}
     problems: list[str] = []
     for one in deployments:
@@ -172,11 +166,8 @@ def misplaced_rank(deployment: Deployment) -> str | None:
     return None
 
 
-def in_order(deployments: Iterable[Deployment]) -> list[Deployment]:
-    """List ranked deployments, the primary first; none where the ranks make no order."""
-    deployments = list(deployments)
-    if all(_rank_in(one) is None for one in deployments):
-        return []
+def in_order(deployments: Sequence[Deployment]) -> list[Deployment]:
+    """List deployments as ``ordered`` does; none where the ranks make no order."""
     try:
         return ordered(deployments)
     except FallbackConfigError:
@@ -210,72 +201,49 @@ def _rank_in(deployment: Deployment) -> Any:
     return (deployment.get("model_info") or {}).get(RANK)
 
 
-def _ranks_of(deployments: Iterable[Deployment]) -> frozenset[tuple[str, ...]]:
-    return frozenset(
-        (id_of(one), repr(_rank_in(one)), repr(_order_of(one))) for one in deployments
-    )
-
-
 def _order_of(deployment: Deployment) -> Any:
     order = deployment["litellm_params"].get("order")
     return order if order is not None else (deployment.get("model_info") or {}).get("order")
 
 
 def id_of(deployment: Deployment) -> str:
-    """Return a deployment's id."""
     return str((deployment.get("model_info") or {}).get("id", ""))
 
 
 def name_of(deployment: Deployment) -> str:
     """Return what logs and records call a deployment: its configured id, or its model."""
-    if _has_own_id(deployment):
-        return id_of(deployment)
-    return str(deployment["litellm_params"]["model"])
+    return configured_id(deployment) or str(deployment["litellm_params"]["model"])
 
 
-def _has_own_id(deployment: Deployment) -> bool:
-    deployment_id = id_of(deployment)
-    return bool(deployment_id) and not _HASHED.fullmatch(deployment_id)
+def configured_id(deployment: Deployment) -> str:
+    """Return a deployment's id; none where LiteLLM made it."""
+    own_id = id_of(deployment)
+    return "" if _HASHED.fullmatch(own_id) else own_id
 
 
-def models_of(deployments: Sequence[Deployment]) -> list[str]:
-    """Spell the models as LiteLLM does, with what tells deployments of one model apart."""
-    spelled = [spelling_of(one) for one in deployments]
-    several = Counter(spelled)
-    texts: list[str] = []
-    for position, (model, one) in enumerate(zip(spelled, deployments, strict=True)):
-        name = id_of(one) if _has_own_id(one) else f"#{position}"
-        texts.append(f"{model} ({name})" if several[model] > 1 else model)
-    return texts
-
-
-def targets_of(deployments: Sequence[Deployment]) -> list[Target]:
+def _targets_of(deployments: Sequence[Deployment]) -> list[Target]:
     """Describe deployments as targets: nothing secret, neither key nor address."""
     targets: list[Target] = []
     for position, one in enumerate(deployments):
-        model, provider = _model_of(one)
+        model, provider = model_of(one)
         name = name_of(one)
         if name in {target.name for target in targets}:
             name = f"{name}#{position}"
         # Not through credential=: the key is LiteLLM's, there is nothing here to refresh.
-        identity = identity_of(one, model, provider)
-        window = _window_of(one)
+        identity = _identity_of(one, model, provider)
+        window = _window_of(one, model, provider)
         targets.append(Target(model, provider, name, context_window=window, identity=identity))
     return targets
 
 
-def provider_of(deployment: Deployment) -> str | None:
-    """Name the provider of a deployment, or None."""
-    return _model_of(deployment)[1]
-
-
 def spelling_of(deployment: Deployment) -> str:
     """Spell a deployment's model as LiteLLM does, with the provider in front."""
-    model, provider = _model_of(deployment)
+    model, provider = model_of(deployment)
     return f"{provider}/{model}" if provider else model
 
 
-def _model_of(deployment: Deployment) -> tuple[str, str | None]:
+def model_of(deployment: Deployment) -> tuple[str, str | None]:
+    """Return a deployment's model and its provider, if LiteLLM knows one."""
     params = deployment["litellm_params"]
     spelled = str(params["model"])
     try:
@@ -289,18 +257,17 @@ def _model_of(deployment: Deployment) -> tuple[str, str | None]:
     return model, provider
 
 
-def _window_of(deployment: Deployment) -> int | None:
+def _window_of(deployment: Deployment, model: str, provider: str | None) -> int | None:
     window = (deployment.get("model_info") or {}).get("max_input_tokens")
     if window is None:
-        model, provider = _model_of(deployment)
-        entry = (
-            litellm.model_cost.get(f"{provider}/{model}") or litellm.model_cost.get(model) or {}
+        costs = litellm.model_cost
+        window = (costs.get(f"{provider}/{model}") or costs.get(model) or {}).get(
+            "max_input_tokens"
         )
-        window = entry.get("max_input_tokens")
     return window if type(window) is int and window > 0 else None
 
 
-def identity_of(deployment: Deployment, model: str, provider: str | None) -> str:
+def _identity_of(deployment: Deployment, model: str, provider: str | None) -> str:
     """Return a deployment's identity in a shared cooldown: a hash, also of its key.
 
     It is the same in every process and whatever Router holds it. A deployment without a readable
@@ -318,7 +285,7 @@ def identity_of(deployment: Deployment, model: str, provider: str | None) -> str
     return f"here:{sha256(text.encode()).hexdigest()[:24]}"
 
 
-def traits_of(deployment: Deployment) -> int:
+def _traits_of(deployment: Deployment) -> int:
     """Return a hash that changes when the Router replaces the deployment under its id."""
     window = (deployment.get("model_info") or {}).get("max_input_tokens")
     texts = [value for value in deployment["litellm_params"].values() if isinstance(value, str)]

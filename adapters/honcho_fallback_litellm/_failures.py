@@ -95,9 +95,8 @@ def _native(error: BaseException) -> BaseException | None:
 
 def _below(error: BaseException) -> Iterator[BaseException]:
     seen = {id(error)}
-    below: BaseException | None = error
+    below = error
     for _ in range(_DEPTH):
-        assert below is not None  # noqa: S101 # for the type checker: the loop returns on None
         following = below.__cause__
         if following is None and not below.__suppress_context__:
             following = below.__context__

@@ -46,38 +46,29 @@ from honcho_fallback_litellm._call import Call, current_call, working_for
 from honcho_fallback_litellm._failures import provider_error
 from honcho_fallback_litellm._request import prepare, restore
 from honcho_fallback_litellm._router import alive, own
-from honcho_fallback_litellm._stream import is_stream, managed_stream
+from honcho_fallback_litellm._stream import StreamBrokeError, is_stream, managed_stream
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
     from honcho_fallback_litellm._router import Deployment
 
-REPLACED = (
-    "async_function_with_fallbacks",
-    "function_with_fallbacks",
-    "async_function_with_fallbacks_common_utils",
-    "should_retry_this_error",
-    "_time_to_sleep_before_retry",
+# What a LiteLLM may lack without harm to a call.
+OPTIONAL = (
     "_async_get_healthy_deployments",
-    "_filter_cooldown_deployments",
+    "function_with_fallbacks",
     "_maybe_run_weighted_failover",
     "_reset_custom_routing_strategy",
 )
-# What this LiteLLM may lack without harm to a call.
-OPTIONAL = frozenset(
-    {
-        "_async_get_healthy_deployments",
-        "_maybe_run_weighted_failover",
-        "_reset_custom_routing_strategy",
-        "function_with_fallbacks",
-    }
+_REPLACED = (
+    "async_function_with_fallbacks",
+    "should_retry_this_error",
+    "_time_to_sleep_before_retry",
+    "async_function_with_fallbacks_common_utils",
+    "_filter_cooldown_deployments",
+    *OPTIONAL,
 )
 _REOPENED = "honcho_fallback_reopened"
-
-
-class StreamBrokeError(Exception):
-    """Stop LiteLLM from starting a broken stream over at the primary (sync, before 1.106)."""
 
 
 class RouterPatches:
@@ -108,18 +99,16 @@ class RouterPatches:
     def install(self) -> list[str]:
         """Replace the methods, and return the names that this LiteLLM does not have."""
         core = self.core
-        missing: list[str] = []
-        for name in REPLACED:
-            if hasattr(type(core), name):
-                setattr(core, name, getattr(self, name.removeprefix("_")))
-            else:
-                missing.append(name)
-        return missing
+        present = [name for name in _REPLACED if hasattr(type(core), name)]
+        for name in present:
+            setattr(core, name, getattr(self, name.removeprefix("_")))
+        return [name for name in _REPLACED if name not in present]
 
-    def installed(self) -> bool:
-        """Tell whether they are in their places."""
-        method = vars(self.core).get("should_retry_this_error")
-        return getattr(method, "__self__", None) is self
+    @classmethod
+    def are_installed(cls, core: Any) -> bool:
+        """Tell whether a Router's methods are replaced."""
+        method = vars(core).get("should_retry_this_error")
+        return isinstance(getattr(method, "__self__", None), cls)
 
     # A call.
 

@@ -29,6 +29,7 @@ import asyncio
 import logging
 import sys
 from contextlib import suppress
+from functools import partial
 from typing import TYPE_CHECKING, Any, Literal, get_args
 
 import litellm
@@ -36,7 +37,7 @@ from litellm.integrations.custom_logger import CustomLogger
 
 from honcho_fallback import CallRecord, FallbackConfigError
 from honcho_fallback_litellm._answers import headers_of
-from honcho_fallback_litellm._chain import id_of, in_order
+from honcho_fallback_litellm._chain import RANK, id_of, in_order
 from honcho_fallback_litellm._router import attempt_in, core_of, own
 from honcho_fallback_litellm._strategy import FallbackRoutingStrategy
 from honcho_fallback_litellm._warm import warm_up
@@ -76,23 +77,23 @@ class FallbackDeploymentFilter(CustomLogger):
         healthy_deployments: list[Deployment],
         messages: Any,
         request_kwargs: dict[str, Any] | None = None,
-        parent_otel_span: Any = None,
+        *_: Any,
+        **__: Any,
     ) -> list[Deployment]:
         """Narrow the deployments that LiteLLM chooses from.
 
         Args:
-            model: The model group.
+            model: The model group; not read.
             healthy_deployments: Those that may be asked.
             messages: What is asked; not read.
             request_kwargs: The keyword arguments of the call.
-            parent_otel_span: LiteLLM's.
         """
-        del model, messages, parent_otel_span
+        del model, messages
         ranked = in_order(healthy_deployments)
         if not ranked or len(ranked) != len(healthy_deployments):
             return healthy_deployments
         attempt = attempt_in(request_kwargs or {})
-        ranks = {id_of(one): one["model_info"]["fallback_rank"] for one in ranked}
+        ranks = {id_of(one): one["model_info"][RANK] for one in ranked}
         later = [one for one in ranked if ranks[id_of(one)] >= attempt]
         return (later or ranked[-1:])[:1]
 
@@ -128,11 +129,14 @@ class FallbackProxyHandler(FallbackDeploymentFilter):
             raise FallbackConfigError.about(
                 "on_error", f"there is no {on_error!r}", f"take one of {choices}"
             )
-        self._config = config
-        self._observers = tuple(observers)
-        self._respect_cooldown = respect_cooldown
         self._on_error: OnError = on_error
-        self._strategy = self._make()
+        self._make_strategy = partial(
+            FallbackRoutingStrategy,
+            config,
+            observers=tuple(observers),
+            respect_cooldown=respect_cooldown,
+        )
+        self._strategy = self._make_strategy()
         self._attached: Any = None
         self._refused: object = None
         self._trouble: str | None = None
@@ -164,7 +168,7 @@ class FallbackProxyHandler(FallbackDeploymentFilter):
         if self._trouble is not None and deployments == self._refused:
             return False
         if router is not self._attached:
-            self._strategy = self._make()  # the Proxy has a new Router
+            self._strategy = self._make_strategy()  # the Proxy has a new Router
         try:
             self._strategy.register(router)
         except Exception as error:  # noqa: BLE001 # what a LiteLLM to come may raise must not fail requests
@@ -177,63 +181,47 @@ class FallbackProxyHandler(FallbackDeploymentFilter):
         self._attached, self._refused, self._trouble = router, None, None
         return True
 
-    async def async_pre_call_hook(self, *args: Any, **kwargs: Any) -> None:
-        """See to it that the strategy is registered before this request is routed.
-
-        Args:
-            *args: LiteLLM's; not read.
-            **kwargs: LiteLLM's; not read.
-        """
-        del args, kwargs
+    async def async_pre_call_hook(self, *_: Any, **__: Any) -> None:
+        """See to it that the strategy is registered before this request is routed."""
         self.attach(_router())
 
     async def async_filter_deployments(
         self, model: str, healthy_deployments: list[Deployment], *args: Any, **kwargs: Any
     ) -> list[Deployment]:
-        """Narrow the deployments where the strategy could not be registered, if that is wanted.
+        """Do so where the strategy could not be registered, if that is wanted.
 
         Args:
             model: The model group.
             healthy_deployments: Those that may be asked.
-            *args: LiteLLM's.
-            **kwargs: LiteLLM's.
+            *args: As above.
+            **kwargs: As above.
         """
         if self._trouble is None or self._on_error != "filter":
             return healthy_deployments
         return await super().async_filter_deployments(model, healthy_deployments, *args, **kwargs)
 
     async def async_post_call_failure_hook(
-        self,
-        request_data: dict[str, Any],
-        original_exception: Exception,
-        *args: Any,
-        **kwargs: Any,
+        self, request_data: dict[str, Any], original_exception: Exception, *_: Any, **__: Any
     ) -> None:
         """Keep what an error's record says for its response's headers.
 
         Args:
             request_data: The request; LiteLLM hands it to the hook for the headers as well.
             original_exception: What the Router raised.
-            *args: LiteLLM's; not read.
-            **kwargs: LiteLLM's; not read.
         """
-        del args, kwargs
         record = getattr(original_exception, "record", None)
         if isinstance(record, CallRecord):
             request_data[_HEADERS] = headers_of(record)
 
     async def async_post_call_response_headers_hook(
-        self, data: dict[str, Any], *args: Any, response: Any = None, **kwargs: Any
+        self, data: dict[str, Any], *_: Any, response: Any = None, **__: Any
     ) -> dict[str, str] | None:
         """Return the headers of an error's response; an answer brings its own.
 
         Args:
             data: The request.
-            *args: LiteLLM's; not read.
             response: The answer, or None.
-            **kwargs: LiteLLM's; not read.
         """
-        del args, kwargs
         return data.pop(_HEADERS, None) if response is None else None
 
     def _begin(self) -> asyncio.Task[None] | None:
@@ -261,11 +249,6 @@ class FallbackProxyHandler(FallbackDeploymentFilter):
         if trouble != self._trouble:
             self._trouble = trouble
             logger.error("no chain on this Proxy, %s: %s", _CONSEQUENCES[self._on_error], trouble)
-
-    def _make(self) -> FallbackRoutingStrategy:
-        return FallbackRoutingStrategy(
-            self._config, observers=self._observers, respect_cooldown=self._respect_cooldown
-        )
 
 
 def _router() -> Any:

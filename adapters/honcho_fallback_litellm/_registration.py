@@ -7,6 +7,7 @@
 from __future__ import annotations
 
 import logging
+from collections import Counter
 from inspect import iscoroutinefunction
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -15,14 +16,14 @@ import litellm
 from honcho_fallback import FallbackConfigError
 from honcho_fallback_litellm._chain import (
     RANK,
-    SPOILT,
     Chain,
+    configured_id,
     home_of,
     label_of,
     misplaced_rank,
-    models_of,
     name_of,
     ordered,
+    spelling_of,
 )
 from honcho_fallback_litellm._patches import OPTIONAL
 from honcho_fallback_litellm._router import deployments_of, own, setting
@@ -57,8 +58,12 @@ def check_config(config: FallbackConfig) -> None:
         value = getattr(config, field)
         if value != possible.get(field):
             raise FallbackConfigError.about(field, f"{value!r} cannot work here", _REFUSED[field])
-    hooks = {"validate": config.validate_answer, "classify": config.classify}
-    for name, hook in {**hooks, "refine": config.refine}.items():
+    hooks = {
+        "validate": config.validate_answer,
+        "classify": config.classify,
+        "refine": config.refine,
+    }
+    for name, hook in hooks.items():
         if iscoroutinefunction(hook):
             fix = "pass a plain function: the Router's sync methods cannot await it"
             raise FallbackConfigError.about(name, "it is async", fix)
@@ -80,7 +85,10 @@ class Registration(NamedTuple):
     others: int
 
     def __str__(self) -> str:
-        chains = [f"chain {group}: {' -> '.join(models)}" for group, models in self.chains.items()]
+        chains = [
+            f"chain {group}: {' -> '.join(models)}" + " (no fallback)" * (len(models) == 1)
+            for group, models in self.chains.items()
+        ]
         more = len(chains) - _SHOWN
         if more > 0:
             chains[_SHOWN:] = [f"and {more} more"]
@@ -95,41 +103,33 @@ def _count(number: int, one: str, several: str) -> str:
     return f"{number} {one if number == 1 else several}"
 
 
-def log_registration(registration: Registration) -> None:
-    """Say which chains are active, and of each group with a mistake what to do."""
-    for group, problem in registration.problems.items():
-        logger.error(SPOILT, group, problem)
-    for hint in registration.hints:
-        logger.warning("%s", hint)
-    logger.info("%s", registration)
-
-
-def check_router(core: Any, registered: Any, chains: Chains) -> Registration:
-    """Check every group of a Router, and warn of settings that have no effect.
+def check_router(core: Any, chains: Chains) -> Registration:
+    """Check every group of a Router, and log what is to be mended.
 
     Raises:
-        FallbackConfigError: No chain is left, or the strategy serves another Router.
+        FallbackConfigError: No chain is left.
     """
-    if registered is not None and registered is not core:
-        raise FallbackConfigError.about(
-            "router", "this strategy serves another Router", "make a strategy for each Router"
-        )
     managed: dict[str, tuple[str, list[Deployment]]] = {}
+    spoilt: list[tuple[str, list[Deployment]]] = []
     registration = Registration({}, {}, [], 0)
     others = 0
     for group, deployments in _groups_of(core):
         label, chain = label_of(group, deployments), chains.check(group, deployments)
         if isinstance(chain, Chain):
             managed[label] = group, deployments
-            registration.chains[label] = models_of(ordered(deployments))
+            registration.chains[label] = _models_of(ordered(deployments))
         else:
             others += 1
         if isinstance(chain, str):
             registration.problems[label] = chain
-            chains.remember(deployments)
-        registration.hints.extend(_hints_of(label, chain, deployments))
+            spoilt.append((group, deployments))
+        registration.hints.extend(_hints_of(label, deployments) if chain is None else [])
     if not managed:
         raise _no_chain(registration)
+    for group, deployments in spoilt:
+        chains.of(group, deployments)  # logs the mistake, here and not again at a request
+    for hint in registration.hints:
+        logger.warning("%s", hint)
     _warn_about_settings(core, managed)
     return registration._replace(others=others)
 
@@ -143,13 +143,19 @@ def _groups_of(core: Any) -> Iterator[tuple[str, list[Deployment]]]:
         yield group, deployments_of(core, group, {"metadata": {"user_api_key_team_id": team}})
 
 
-def _hints_of(group: str, chain: Chain | str | None, deployments: list[Deployment]) -> list[str]:
-    """Say what may be a mistake, and works."""
-    if isinstance(chain, Chain) and len(deployments) == 1:
-        alone = f"chain {group} has one deployment, {name_of(deployments[0])}"
-        return [f"{alone}, and nothing to fall back to; give the group another one, with a {RANK}"]
-    if chain is not None:
-        return []
+def _models_of(deployments: list[Deployment]) -> list[str]:
+    """Spell the models as LiteLLM does, with what tells deployments of one model apart."""
+    models = [spelling_of(one) for one in deployments]
+    several = Counter(models)
+    names = [configured_id(one) or f"#{position}" for position, one in enumerate(deployments)]
+    return [
+        f"{model} ({name})" if several[model] > 1 else model
+        for model, name in zip(models, names, strict=True)
+    ]
+
+
+def _hints_of(group: str, deployments: list[Deployment]) -> list[str]:
+    """Say of deployments without a rank what may be meant for one."""
     hints = [(name_of(one), misplaced_rank(one)) for one in deployments]
     return [f"{name} in group {group} has no {RANK}; {hint}" for name, hint in hints if hint]
 
@@ -189,7 +195,7 @@ def _warn_about_settings(core: Any, managed: dict[str, tuple[str, list[Deploymen
 
 def warn_about_missing_methods(missing: Iterable[str]) -> None:
     """Say loudly what this LiteLLM has no more."""
-    gone = sorted(set(missing) - OPTIONAL)
+    gone = sorted(set(missing).difference(OPTIONAL))
     if gone:
         logger.error(
             "this LiteLLM (%s) has no %s: switching works by class of error only, records are "
@@ -199,11 +205,11 @@ def warn_about_missing_methods(missing: Iterable[str]) -> None:
         )
 
 
-def warn_about_callbacks(*, observed: bool) -> bool:
-    """Warn where LiteLLM would trace a call a second time; return whether it warned."""
+def warn_about_callbacks() -> bool:
+    """Warn where LiteLLM would trace an observed call a second time; return whether it warned."""
     callbacks = [one for name in _CALLBACKS for one in getattr(litellm, name, None) or ()]
     on = sorted({name for one in callbacks if (name := _tracer(one)) is not None})
-    if not observed or not on:
+    if not on:
         return False
     logger.warning(
         "LiteLLM's own callback %s is on beside the strategy's observers: failed attempts "

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 import litellm
 
 from honcho_fallback_litellm._call import Call
-from honcho_fallback_litellm._chain import provider_of
+from honcho_fallback_litellm._chain import model_of
 from honcho_fallback_litellm._router import setting
 
 if TYPE_CHECKING:
@@ -41,11 +41,7 @@ _PARAMETERS = (
 )
 # What LiteLLM tells its own selection by; what replaces the selection has to take them away, or
 # they travel to the provider in the request's body.
-_INTERNAL_KEYS = (
-    "_target_order",
-    "_excluded_deployment_ids",
-    "_retry_skipped_deployment_ids",
-)
+_INTERNAL_KEYS = ("_target_order", "_excluded_deployment_ids", "_retry_skipped_deployment_ids")
 _REHEARSALS = frozenset(
     {
         "mock_testing_fallbacks",
@@ -130,13 +126,8 @@ def restore(call: Call, request: dict[str, Any]) -> None:
 
 
 @contextmanager
-def selecting(request: dict[str, Any], *, excluded: Sequence[str] = ()) -> Generator[None]:
-    """Let LiteLLM's own selection read a request, and leave none of its keys there.
-
-    Args:
-        request: The keyword arguments of the call; changed in place.
-        excluded: The ids that it must not choose.
-    """
+def selecting(request: dict[str, Any], excluded: Sequence[str]) -> Generator[None]:
+    """Let LiteLLM's own selection choose among all but some ids; leave none of its keys there."""
     _forget_internals(request)
     logging_obj = None
     if excluded:
@@ -158,10 +149,9 @@ def _forget_internals(request: dict[str, Any]) -> None:
 
 def equip(call: Call, core: Any, deployment: Deployment, request: dict[str, Any]) -> None:
     """Add to a request what depends on the target: its timeout, and the option for usage."""
-    params = deployment["litellm_params"]
     call.restart_time_limit()
-    _give_time(call, core, params, request)
-    if _may_tell_usage(call, params, request) and _knows_usage(deployment):
+    _give_time(call, core, deployment["litellm_params"], request)
+    if _tells_usage_if_asked(call, deployment, request):
         request["stream_options"] = {"include_usage": True}
         call.hides_usage = True
 
@@ -209,17 +199,12 @@ def _is_longer(timeout: Any, seconds: float) -> bool:
         return False  # an httpx.Timeout says more than one number
 
 
-def _may_tell_usage(call: Call, params: dict[str, Any], request: dict[str, Any]) -> bool:
-    original = call.request
+def _tells_usage_if_asked(call: Call, deployment: Deployment, request: dict[str, Any]) -> bool:
+    params, original = deployment["litellm_params"], call.request
     is_chat = "messages" in original and "original_generic_function" not in original
-    return (
-        is_chat
-        and request.get("stream") is True
-        and not (request.get("stream_options") or params.get("stream_options"))
-    )
-
-
-def _knows_usage(deployment: Deployment) -> bool:
-    model = str(deployment["litellm_params"]["model"])
-    parameters = litellm.get_supported_openai_params(model, provider_of(deployment)) or []
-    return "stream_options" in parameters
+    if not is_chat or request.get("stream") is not True:
+        return False
+    if request.get("stream_options") or params.get("stream_options"):
+        return False
+    model, (_, provider) = str(params["model"]), model_of(deployment)
+    return "stream_options" in (litellm.get_supported_openai_params(model, provider) or ())

@@ -55,10 +55,10 @@ def own(core: Any, name: str) -> Callable[..., Any]:
     return MethodType(method, core)
 
 
-def setting(core: Any, name: str, default: Any = None) -> Any:
-    """Return a setting of the Router."""
+def setting(core: Any, name: str) -> Any:
+    """Return a setting of the Router, or None."""
     attributes = vars(core)
-    return attributes.get(f"_core_{name}", attributes.get(name, default))
+    return attributes.get(f"_core_{name}", attributes.get(name))
 
 
 def metadata_of(request: Mapping[str, Any]) -> dict[str, Any]:

@@ -9,13 +9,14 @@ from __future__ import annotations
 import logging
 import weakref
 from contextlib import contextmanager
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 from litellm.types.router import (  # pyright: ignore[reportMissingTypeStubs] # a package with one stub
     CustomRoutingStrategyBase,
 )
 
-from honcho_fallback import FallbackConfig
+from honcho_fallback import FallbackConfig, FallbackConfigError
 from honcho_fallback_litellm._call import Call, current_call
 from honcho_fallback_litellm._chain import RANK, Chains, id_of, in_order, spelling_of
 from honcho_fallback_litellm._failures import classifier_for
@@ -23,7 +24,6 @@ from honcho_fallback_litellm._patches import RouterPatches
 from honcho_fallback_litellm._registration import (
     check_config,
     check_router,
-    log_registration,
     warn_about_callbacks,
     warn_about_missing_methods,
 )
@@ -80,15 +80,17 @@ class FallbackRoutingStrategy(CustomRoutingStrategyBase):
         config = FallbackConfig() if config is None else config
         check_config(config)
         observers = tuple(observers)
-        if respect_cooldown is None:
-            respect_cooldown = config.cooldown is None
         self._chains = Chains(
             config.replace(on_exhausted="last", classify=classifier_for(config)), observers
         )
-        self._observed = bool(observers)
-        self._groups = _RankedGroups(self._chains, respect_cooldown, weakref.ref(self))
+        self._respect_cooldown = config.cooldown is None
+        if respect_cooldown is not None:
+            self._respect_cooldown = respect_cooldown
         self._core: weakref.ref[Any] | None = None
-        self._patches: RouterPatches | None = None
+        # Once: when it is registered, or at the first call, for who sets LiteLLM's callbacks after
+        # the Router.
+        self._may_warn_about_callbacks = bool(observers)
+        self._warned_of_replacement = False
         self.registration: Registration | None = None
 
     def register(self, router: Any, *, warm: bool = True) -> FallbackRoutingStrategy:
@@ -108,17 +110,19 @@ class FallbackRoutingStrategy(CustomRoutingStrategyBase):
         """
         core = core_of(router)
         registered = None if self._core is None else self._core()
-        self.registration = check_router(core, registered, self._chains)
+        if registered is not None and registered is not core:
+            raise FallbackConfigError.about(
+                "router", "this strategy serves another Router", "make a strategy for each Router"
+            )
+        self.registration = check_router(core, self._chains)
         self._core = weakref.ref(core)
-        self._patches = RouterPatches(core, self._groups.begin, self._groups.in_rotation)
-        missing = self._patches.install()
+        missing = RouterPatches(core, self._begin, self._in_rotation).install()
         register = getattr(router, "register_plugin", None) or router.set_custom_routing_strategy
         register(self)
-        log_registration(self.registration)
+        logger.info("%s", self.registration)
         warn_about_missing_methods(missing)
-        # Once: now, or at the first call, for who sets LiteLLM's callbacks after the Router.
-        warned = warn_about_callbacks(observed=self._observed)
-        self._groups.may_warn_about_callbacks = self._observed and not warned
+        if self._may_warn_about_callbacks:
+            self._may_warn_about_callbacks = not warn_about_callbacks()
         if warm:
             rows: list[Deployment] = own(core, "get_model_list")() or []
             warm_up(spelling_of(one) for one in rows if RANK in (one.get("model_info") or {}))
@@ -131,9 +135,7 @@ class FallbackRoutingStrategy(CustomRoutingStrategyBase):
             router: A ``litellm.Router``.
         """
         core = core_of(router)
-        if self._core is None or self._core() is not core or self._patches is None:
-            return False
-        return self._patches.installed() and selects(core, self)
+        return RouterPatches.are_installed(core) and selects(core, self)
 
     def get_available_deployment(
         self,
@@ -152,7 +154,13 @@ class FallbackRoutingStrategy(CustomRoutingStrategyBase):
             specific_deployment: Whether ``model`` names a deployment.
             request_kwargs: The keyword arguments of the call; changed in place.
         """
-        selection = self._selection(model, messages, input, specific_deployment, request_kwargs)
+        selection = self._selection(
+            model=model,
+            messages=messages,
+            input=input,
+            specific_deployment=specific_deployment,
+            request_kwargs=request_kwargs,
+        )
         select = own(selection.core, "get_available_deployment")
         call = selection.call
         if selection.chain is None or (call is not None and call.is_selecting):
@@ -176,14 +184,15 @@ class FallbackRoutingStrategy(CustomRoutingStrategyBase):
     ) -> Any:
         """Choose the deployment of this attempt, for LiteLLM's async methods.
 
-        Args:
-            model: The model group.
-            messages: What is asked.
-            input: What is asked, for other endpoints.
-            specific_deployment: Whether ``model`` names a deployment.
-            request_kwargs: The keyword arguments of the call; changed in place.
+        The arguments are those of ``get_available_deployment``.
         """
-        selection = self._selection(model, messages, input, specific_deployment, request_kwargs)
+        selection = self._selection(
+            model=model,
+            messages=messages,
+            input=input,
+            specific_deployment=specific_deployment,
+            request_kwargs=request_kwargs,
+        )
         core, options = selection.core, selection.options
         select = own(core, "async_get_available_deployment")
         if selection.chain is None:
@@ -203,32 +212,65 @@ class FallbackRoutingStrategy(CustomRoutingStrategyBase):
                 selection.eligible[candidate] = await select(**options)
         return selection.take()
 
-    def _selection(  # LiteLLM's arguments
-        self,
-        model: str,
-        messages: list[dict[str, str]] | None,
-        input: str | list[Any] | None,  # noqa: A002 # LiteLLM's name
-        specific_deployment: bool | None,  # noqa: FBT001 # LiteLLM's argument
-        request_kwargs: dict[str, Any] | None,
-    ) -> _Selection:
-        core, request = alive(self._core), {} if request_kwargs is None else request_kwargs
+    def _selection(self, **options: Any) -> _Selection:
+        core, model = alive(self._core), options["model"]
+        if options["request_kwargs"] is None:
+            options["request_kwargs"] = {}
+        request = options["request_kwargs"]
         call = current_call(core)
         if call is not None and call.request.get("model") != model:
             call = None
+        if call is not None and call.ended:
+            # LiteLLM's loop asks once more than the machine allows: nobody is asked.
+            raise call.last_error or ReferenceError("the call has ended")
         # A call keeps the chain that it began with, whatever the Router has learned since.
         chain = None if call is None else call.chain
-        if call is None and not specific_deployment:
-            chain = self._groups.chain_of(core, model, request)
-        options = {
-            "model": model,
-            "messages": messages,
-            "input": input,
-            "specific_deployment": specific_deployment,
-            "request_kwargs": request,
-        }
-        return _Selection(core, chain, call, options)
+        if call is None and not options["specific_deployment"]:
+            chain = self._chain_of(core, model, request)
+        return _Selection(core, chain, call, options, request)
+
+    # What stands in for LiteLLM's methods asks these.
+
+    def _begin(self, core: Any, request: dict[str, Any]) -> Call | None:
+        """Start the call of a request, or return None when it is LiteLLM's."""
+        group = request.get("model")
+        if not isinstance(group, str) or request.get("specific_deployment"):
+            return None
+        if not selects(core, self):
+            if not self._warned_of_replacement:
+                self._warned_of_replacement = True
+                logger.error(
+                    "the FallbackRoutingStrategy of this Router was replaced by another routing "
+                    "strategy and does nothing now; register it after the other one"
+                )
+            return None
+        chain = self._chain_of(core, group, request)
+        if chain is None:
+            return None
+        if self._may_warn_about_callbacks:
+            self._may_warn_about_callbacks = False
+            warn_about_callbacks()
+        return begin(core, chain, request)
+
+    def _chain_of(self, core: Any, group: str, request: dict[str, Any]) -> Chain | None:
+        return self._chains.of(group, deployments_of(core, group, request))
+
+    def _in_rotation(
+        self, deployments: list[Deployment], kept: list[Deployment], call: Call | None
+    ) -> list[Deployment]:
+        """Say which deployments may be asked, given those that LiteLLM does not cool down."""
+        if len(kept) == len(deployments) or not in_order(deployments):
+            return kept
+        if not self._respect_cooldown:
+            return deployments
+        left: Sequence[object] = kept
+        if call is not None and not call.ended:
+            left = call.may_ask(id_of(one) for one in kept)
+        # A target that may have recovered is better than an error that is certain.
+        return kept if left else deployments
 
 
+@dataclass(eq=False, repr=False)
 class _Selection:
     """Choose one attempt's deployment, by what LiteLLM's own selection says of each.
 
@@ -236,19 +278,13 @@ class _Selection:
     candidate at a time, the best first; who passes is eligible.
     """
 
-    def __init__(
-        self, core: Any, chain: Chain | None, call: Call | None, options: dict[str, Any]
-    ) -> None:
-        if call is not None and call.ended:
-            # LiteLLM's loop asks once more than the machine allows: nobody is asked.
-            raise call.last_error or ReferenceError("the call has ended")
-        self.core = core
-        self.chain = chain
-        self.options = options
-        self.call = call
-        self.eligible: dict[str, Deployment] = {}
-        self._request: dict[str, Any] = options["request_kwargs"]
-        self._refusal: Exception | None = None
+    core: Any
+    chain: Chain | None
+    call: Call | None
+    options: dict[str, Any]  # LiteLLM's arguments
+    request: dict[str, Any]  # the keyword arguments of the call
+    eligible: dict[str, Deployment] = field(default_factory=dict[str, Any])
+    refusal: Exception | None = None
 
     def candidates(self) -> Iterator[str]:
         """Go through whom the attempt may ask, until the choice is clear."""
@@ -264,15 +300,15 @@ class _Selection:
         """Show LiteLLM's selection one candidate, or all of them; a refusal is no error yet."""
         excluded: list[str] = []
         if candidate is not None:
-            rows = with_copies(self.core, self.options["model"], self._request)
+            rows = with_copies(self.core, self.options["model"], self.request)
             excluded = [other for one in rows if (other := id_of(one)) != candidate]
         if self.call is not None:
             self.call.is_selecting = True
         try:
-            with selecting(self._request, excluded=excluded):
+            with selecting(self.request, excluded):
                 yield
         except Exception as error:  # noqa: BLE001 # LiteLLM has many for "no deployment"
-            self._refusal = self._refusal or error
+            self.refusal = self.refusal or error
         finally:
             if self.call is not None:
                 self.call.is_selecting = False
@@ -289,89 +325,16 @@ class _Selection:
             ids = [*self._candidate_ids(), *reversed(eligible)]
             deployment = next((eligible[one] for one in ids if one in eligible), None)
         else:
-            deployment = call.choose(eligible, self._refusal)
+            deployment = call.choose(eligible, self.refusal)
         if deployment is None:
-            refusal = self._refusal or LookupError("no deployment of this group is in rotation")
+            refusal = self.refusal or LookupError("no deployment of this group is in rotation")
             raise (call.last_error if call is not None else None) or refusal
         if call is not None:
-            equip(call, self.core, deployment, self._request)
+            equip(call, self.core, deployment, self.request)
         return deployment
 
     def _candidate_ids(self) -> Sequence[str]:
         assert self.chain is not None  # noqa: S101 # for the type checker: the callers looked
         if self.call is not None:
             return self.call.candidate_ids
-        return self.chain.ids[attempt_in(self._request) :] or self.chain.ids[-1:]
-
-
-class _RankedGroups:
-    """Answer for the ranked groups: what call a request begins, and who is in rotation.
-
-    Args:
-        chains: The groups' chains.
-        respect_cooldown: Whether a deployment that LiteLLM cools down is passed over.
-        strategy: Whose groups they are.
-    """
-
-    def __init__(
-        self,
-        chains: Chains,
-        respect_cooldown: bool,  # noqa: FBT001 # made in one place
-        strategy: weakref.ref[FallbackRoutingStrategy],
-    ) -> None:
-        self._chains = chains
-        self._respect_cooldown = respect_cooldown
-        self._strategy = strategy
-        self._warned_about_strategy = False
-        self.may_warn_about_callbacks = False
-
-    def chain_of(self, core: Any, group: str, request: dict[str, Any]) -> Chain | None:
-        """Return the chain of a group, or None when LiteLLM routes it."""
-        return self._chains.of(group, deployments_of(core, group, request))
-
-    def begin(self, core: Any, request: dict[str, Any]) -> Call | None:
-        """Start the call of a request, or return None when it is LiteLLM's.
-
-        Args:
-            core: The router's core.
-            request: The keyword arguments of the call.
-        """
-        group = request.get("model")
-        if not isinstance(group, str) or request.get("specific_deployment"):
-            return None
-        strategy = self._strategy()
-        if strategy is None or not selects(core, strategy):
-            if not self._warned_about_strategy:
-                self._warned_about_strategy = True
-                logger.error(
-                    "the FallbackRoutingStrategy of this Router was replaced by another routing "
-                    "strategy and does nothing now; register it after the other one"
-                )
-            return None
-        chain = self.chain_of(core, group, request)
-        if chain is None:
-            return None
-        if self.may_warn_about_callbacks:
-            self.may_warn_about_callbacks = False
-            warn_about_callbacks(observed=True)
-        return begin(core, chain, request)
-
-    def in_rotation(
-        self, deployments: list[Deployment], kept: list[Deployment], call: Call | None
-    ) -> list[Deployment]:
-        """Say which deployments may be asked, given those that LiteLLM does not cool down.
-
-        Args:
-            deployments: All, before LiteLLM's cooldown.
-            kept: Those without a cooldown.
-            call: Ours, or None.
-        """
-        if len(kept) == len(deployments) or not in_order(deployments):
-            return kept
-        if not self._respect_cooldown:
-            return deployments
-        left: Sequence[object] = kept
-        if call is not None and not call.ended:
-            left = call.may_ask(id_of(one) for one in kept)
-        # A target that may have recovered is better than an error that is certain.
-        return kept if left else deployments
+        return self.chain.ids[attempt_in(self.request) :] or self.chain.ids[-1:]

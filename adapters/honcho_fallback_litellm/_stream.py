@@ -13,6 +13,7 @@ from __future__ import annotations
 import json
 from collections import deque
 from contextlib import suppress
+from dataclasses import dataclass, field
 from functools import cache
 from typing import TYPE_CHECKING, Any
 
@@ -25,6 +26,10 @@ if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable
 
     from honcho_fallback_litellm._call import Call
+
+
+class StreamBrokeError(Exception):
+    """Stop LiteLLM from starting a broken stream over at the primary (sync, before 1.106)."""
 
 
 def is_stream(answer: Any) -> bool:
@@ -41,57 +46,31 @@ def managed_stream(
     reopen: Callable[[Call], Any],
     areopen: Callable[[Call], Awaitable[Any]],
 ) -> Any:
-    """Return a stream like another one, under the call's control.
-
-    Args:
-        inner: LiteLLM's.
-        call: Goes on until content arrives.
-        reopen: Asks the next target for a stream, in this thread.
-        areopen: Does so in this task.
-    """
+    """Return a stream like another one, under the call's control."""
     attributes = getattr(inner, "__dict__", None)
     kind = ManagedStream if attributes is None else _like(_named_class(type(inner)))
     stream = kind.__new__(kind)
     if attributes is not None:
         stream.__dict__ = attributes  # shared: LiteLLM and its callers write into both
-    stream.reading = _Reading(inner, call, reopen, areopen)
+    stream.reading = _Reading(inner, call, reopen, areopen, call.run.attempt.number)
     return stream
 
 
+@dataclass(eq=False, repr=False, slots=True)
 class _Reading:
     """Hold the state of a stream between two chunks."""
 
-    __slots__ = (
-        "areopen",
-        "attempt",
-        "buffer",
-        "call",
-        "inner",
-        "output",
-        "over",
-        "ready",
-        "reopen",
-        "usage_chunks",
-    )
-
-    def __init__(
-        self,
-        inner: Any,
-        call: Call,
-        reopen: Callable[[Call], Any],
-        areopen: Callable[[Call], Awaitable[Any]],
-    ) -> None:
-        self.inner = inner
-        self.call = call
-        self.reopen = reopen
-        self.areopen = areopen
-        self.attempt = call.run.attempt.number
-        # The chunks before the first content, dropped if the attempt fails; None after it.
-        self.buffer: list[Any] | None = []
-        self.ready: deque[Any] = deque()
-        self.over = False
-        self.usage_chunks: list[Any] = []
-        self.output: list[Any] = []
+    inner: Any  # LiteLLM's stream
+    call: Call
+    reopen: Callable[[Call], Any]  # asks the next target for a stream, in this thread
+    areopen: Callable[[Call], Awaitable[Any]]  # does so in this task
+    attempt: int
+    # The chunks before the first content, dropped if the attempt fails; None after it.
+    buffer: list[Any] | None = field(default_factory=list[Any])
+    ready: deque[Any] = field(default_factory=deque[Any])
+    over: bool = False
+    usage_chunks: list[Any] = field(default_factory=list[Any])
+    output: list[Any] = field(default_factory=list[Any])
 
     def restart_time_limit(self) -> None:
         """Bound the silence after the first content; before it the attempt's own time runs."""
@@ -151,10 +130,13 @@ class _Reading:
             self.call.report(broken, partial=tuple(self.output))
             if self.call.goes_on and self.buffer is not None:
                 return None
-        self.over = True
         broken = provider_error(broken)
-        self.call.close(broken)
+        self.end(broken)
         return broken
+
+    def end(self, error: BaseException) -> None:
+        self.over = True
+        self.call.close(error)
 
     def abandon(self) -> None:
         self.over = True
@@ -167,11 +149,10 @@ class ManagedStream:
     __slots__ = ("__dict__", "reading")
     reading: _Reading
 
-    def __aiter__(self) -> ManagedStream:
-        return self
-
     def __iter__(self) -> ManagedStream:
         return self
+
+    __aiter__ = __iter__
 
     async def __anext__(self) -> Any:
         reading = self.reading
@@ -224,8 +205,7 @@ class ManagedStream:
             with working_for(reading.call):
                 reading.inner = await reading.areopen(reading.call)
         except BaseException as error:
-            reading.over = True
-            reading.call.close(error)
+            reading.end(error)
             raise
 
     def _reopen(self) -> None:
@@ -234,8 +214,7 @@ class ManagedStream:
             with working_for(reading.call):
                 reading.inner = reading.reopen(reading.call)
         except BaseException as error:
-            reading.over = True
-            reading.call.close(error)
+            reading.end(error)
             raise
 
     async def aclose(self) -> None:
@@ -276,7 +255,7 @@ def _named_class(kind: type) -> type:
 
 def _cause_of_restart(error: Exception) -> Exception:
     """Find why LiteLLM started a sync stream over, where that was stopped (before 1.106)."""
-    if type(error).__name__ != "StreamBrokeError":
+    if not isinstance(error, StreamBrokeError):
         return error
     below = error.__context__
     while below is not None and not hasattr(below, "is_pre_first_chunk"):

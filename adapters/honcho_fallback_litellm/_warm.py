@@ -27,7 +27,6 @@ import httpcore
 import httpx
 import litellm
 import openai
-from litellm import Router
 from litellm.integrations.custom_logger import (  # pyright: ignore[reportMissingTypeStubs] # as below
     CustomLogger,
 )
