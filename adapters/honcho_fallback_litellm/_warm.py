@@ -166,7 +166,7 @@ def _exercise(models: list[str]) -> None:
 
 def _select() -> None:
     """Let a Router of our own select, which asks nobody's callbacks; ``discard`` removes it."""
-    router = Router(
+    router = litellm.Router(
         [{"model_name": _KEY, "litellm_params": {"model": f"openai/{_KEY}", **_NO_KEY}}]
     )
     try:
