@@ -1,36 +1,47 @@
-"""A process of `litellm --config`, started and stopped as a user does it."""
+"""Processes of `litellm --config`, started and stopped as a user does it."""
 
 from __future__ import annotations
 
 import os
-import signal
 import subprocess
 import sys
 import time
-from contextlib import contextmanager
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 import pytest
 
 from tests.helpers.redis_server import free_port
 
 if TYPE_CHECKING:
-    from collections.abc import Generator, Mapping
+    from collections.abc import Mapping
 
     from tests.helpers.provider import ProviderServer
 
 KEY = "sk-a-long-key-for-tests-on-loopback-only"
 PACKAGES = ("apscheduler", "fastapi_sso", "uvicorn", "soundfile")
-_STARTS_WITHIN = 150
+STARTUP_SECONDS = 300.0
 _ENDS_WITHIN = 20.0
 
 
-@contextmanager
-def litellm_proxy(
-    config: Path, providers: ProviderServer, log: Path, environ: Mapping[str, str], *, workers: int
-) -> Generator[str, None, None]:
-    """Run a Proxy on a free port until the block ends; yield its address once all workers serve.
+class ProxyProcess(NamedTuple):
+    """A Proxy that has been started, with its address, its output and how many workers serve."""
+
+    process: subprocess.Popen[bytes]
+    url: str
+    log: Path
+    workers: int
+
+
+def start_proxy(
+    config: Path,
+    providers: ProviderServer,
+    log: Path,
+    environ: Mapping[str, str] | None = None,
+    *,
+    workers: int = 1,
+) -> ProxyProcess:
+    """Start a Proxy on a free port, and do not wait for it.
 
     Args:
         config: The YAML.
@@ -50,33 +61,40 @@ def litellm_proxy(
         "ANTHROPIC_API_KEY": "key-of-backup",
         "ANTHROPIC_BASE_URL": f"{providers.url}/backup",
         # Importing on a busy machine, a worker must not be taken for dead after uvicorn's 5 s.
-        "TIMEOUT_WORKER_HEALTHCHECK": str(_STARTS_WITHIN),
-        **environ,
+        "TIMEOUT_WORKER_HEALTHCHECK": str(int(STARTUP_SECONDS)),
+        **(environ or {}),
     }
     program = Path(sys.executable).parent / "litellm"
     options = {"--config": config, "--host": "127.0.0.1", "--port": port, "--num_workers": workers}
     command = [str(program), *(str(word) for option in options.items() for word in option)]
-    with (
-        log.open("w") as output,
-        subprocess.Popen(
+    with log.open("w") as output:
+        process = subprocess.Popen(
             command, env=environ, cwd=log.parent, stdout=output, stderr=subprocess.STDOUT
-        ) as process,
-    ):
-        try:
-            _wait(process, log, workers)
-            yield f"http://127.0.0.1:{port}"
-        finally:
-            process.send_signal(signal.SIGTERM)  # on which uvicorn ends its workers, too
-            try:
-                process.wait(_ENDS_WITHIN)
-            except subprocess.TimeoutExpired:
-                process.kill()
+        )
+    return ProxyProcess(process, f"http://127.0.0.1:{port}", log, workers)
 
 
-def _wait(process: subprocess.Popen[bytes], log: Path, workers: int) -> None:
-    until = time.monotonic() + _STARTS_WITHIN
-    while time.monotonic() < until and process.poll() is None:
-        if log.read_text("utf-8").count("Application startup complete.") == workers:
+def wait_for_proxy(proxy: ProxyProcess) -> None:
+    """Return once all workers serve; fail the test with the end of the log if they never do."""
+    until = time.monotonic() + STARTUP_SECONDS
+    while time.monotonic() < until and proxy.process.poll() is None:
+        output = proxy.log.read_text("utf-8")
+        # A single process listens only after its startup, several listen before theirs.
+        listens = "Uvicorn running on" in output
+        if listens and output.count("Application startup complete.") == proxy.workers:
             return
         time.sleep(0.1)
-    pytest.fail("the Proxy did not start:\n" + log.read_text("utf-8")[-3000:], pytrace=False)
+    end = proxy.log.read_text("utf-8")[-3000:]
+    pytest.fail(f"the Proxy did not start:\n{end}", pytrace=False)
+
+
+def stop_proxies(*proxies: ProxyProcess) -> None:
+    """End them together, by the signal on which uvicorn ends its workers, too."""
+    for proxy in proxies:
+        proxy.process.terminate()
+    for proxy in proxies:
+        try:
+            proxy.process.wait(_ENDS_WITHIN)
+        except subprocess.TimeoutExpired:
+            proxy.process.kill()
+            proxy.process.wait()

@@ -2,13 +2,8 @@
 
 from __future__ import annotations
 
-import contextlib
 import json
-import os
 import shutil
-import signal
-import subprocess
-import sys
 import tempfile
 import time
 import urllib.request
@@ -31,20 +26,26 @@ from honcho_fallback import (
 )
 from honcho_fallback_litellm import FallbackProxyHandler
 from honcho_fallback_litellm._answers import headers_of
+from tests.helpers.litellm_proxy import (
+    KEY,
+    PACKAGES,
+    STARTUP_SECONDS,
+    ProxyProcess,
+    start_proxy,
+    stop_proxies,
+    wait_for_proxy,
+)
 from tests.helpers.provider import ProviderServer, Reply
-from tests.helpers.redis_server import free_port
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-for needed in ("apscheduler", "fastapi_sso", "uvicorn", "soundfile"):
+for needed in PACKAGES:
     pytest.importorskip(needed, reason="the Proxy's own packages are not installed")
 
 yaml: Any = import_module("yaml")  # LiteLLM's; it ships no types
 
 CONFIG = Path(__file__).resolve().parents[2] / "examples" / "litellm_proxy" / "config.yaml"
-KEY = "sk-a-long-key-for-tests-on-loopback-only"
-STARTUP_SECONDS = 300.0
 MESSAGES: Any = [{"role": "user", "content": "hello"}]
 # Before 1.106 the Proxy makes the headers of a stream when it opens, whatever happens then.
 REFRESHES_HEADERS = find_spec("litellm.router_utils.routing_read_batch") is not None
@@ -88,63 +89,23 @@ pytestmark = pytest.mark.timeout(400)
 class Proxy(NamedTuple):
     """Hold a running Proxy and its client."""
 
-    process: subprocess.Popen[bytes]
-    url: str
+    server: ProxyProcess
     client: openai.OpenAI
-    log: Path
     state: str = ""
 
 
-def start(config: Any, providers: ProviderServer, folder: Path) -> Proxy:
+def start(config: Any, providers: ProviderServer, folder: Path, name: str) -> Proxy:
     """Start a Proxy, and do not wait for it."""
-    port = free_port()
-    path, log = folder / f"config-{port}.yaml", folder / f"proxy-{port}.log"
+    path = folder / f"{name}.yaml"
     path.write_text(yaml.safe_dump(config), "utf-8")
-    program = Path(sys.executable).parent / "litellm"
-    clean = {name: value for name, value in os.environ.items() if "proxy" not in name.lower()}
-    told = {
-        "LITELLM_MASTER_KEY": KEY,
-        "LITELLM_LOCAL_MODEL_COST_MAP": "True",
-        "OPENAI_API_KEY": "key-of-primary",
-        "OPENAI_BASE_URL": f"{providers.url}/primary",
-        "ANTHROPIC_API_KEY": "key-of-backup",
-        "ANTHROPIC_BASE_URL": f"{providers.url}/backup",
-    }
-    command: list[str | Path] = [
-        program,
-        "--config",
-        path,
-        "--host",
-        "127.0.0.1",
-        "--port",
-        str(port),
-    ]
-    with log.open("w") as output:
-        process = subprocess.Popen(
-            command, env={**clean, **told}, cwd=folder, stdout=output, stderr=subprocess.STDOUT
-        )
-    url = f"http://127.0.0.1:{port}"
-    return Proxy(process, url, openai.OpenAI(base_url=url, api_key=KEY, max_retries=0), log)
-
-
-def wait_for(proxy: Proxy) -> None:
-    until = time.monotonic() + STARTUP_SECONDS
-    while time.monotonic() < until:
-        with contextlib.suppress(OSError):
-            urllib.request.urlopen(f"{proxy.url}/health/liveliness", timeout=1).close()  # noqa: S310 # our own, on loopback
-            return
-        try:
-            proxy.process.wait(0.1)
-        except subprocess.TimeoutExpired:
-            continue
-        break
-    pytest.fail("the Proxy did not start:\n" + proxy.log.read_text()[-3000:], pytrace=False)
+    server = start_proxy(path, providers, folder / f"{name}.log")
+    return Proxy(server, openai.OpenAI(base_url=server.url, api_key=KEY, max_retries=0))
 
 
 def state_of(proxy: Proxy) -> str:
     """Read from the Proxy what its handler says of itself, once it says that it is done."""
     headers = {"authorization": f"Bearer {KEY}"}
-    request = urllib.request.Request(f"{proxy.url}/active/callbacks", headers=headers)  # noqa: S310 # our own, on loopback
+    request = urllib.request.Request(f"{proxy.server.url}/active/callbacks", headers=headers)  # noqa: S310 # our own, on loopback
     until = time.monotonic() + 60.0
     while True:
         with urllib.request.urlopen(request) as answer:  # noqa: S310 # our own, on loopback
@@ -153,18 +114,6 @@ def state_of(proxy: Proxy) -> str:
         if "waits for the Router" not in state or time.monotonic() > until:
             return state
         time.sleep(0.05)
-
-
-def stop(proxies: list[Proxy]) -> None:
-    for proxy in proxies:
-        proxy.client.close()
-        proxy.process.send_signal(signal.SIGINT)
-    for proxy in proxies:
-        try:
-            proxy.process.wait(10)
-        except subprocess.TimeoutExpired:
-            proxy.process.kill()
-            proxy.process.wait()
 
 
 def example_config() -> Any:
@@ -234,14 +183,16 @@ def proxies(
         (Path(name) / "remembering.py").write_text(REMEMBERING, "utf-8")
         try:
             for what, config in configs.items():
-                started[what] = start(config, upstream, Path(name))
+                started[what] = start(config, upstream, Path(name), what)
             for what, proxy in started.items():
                 if what != "careful":  # which does not serve
-                    wait_for(proxy)
+                    wait_for_proxy(proxy.server)
                     started[what] = proxy._replace(state=state_of(proxy))
             yield started
         finally:
-            stop([*started.values()])
+            for proxy in started.values():
+                proxy.client.close()
+            stop_proxies(*(proxy.server for proxy in started.values()))
 
 
 @pytest.fixture
@@ -454,7 +405,7 @@ def test_the_chains_are_there_before_a_request_is(proxies: dict[str, Proxy]) -> 
     ask(proxies["remembering"])
     requests = [
         line
-        for line in proxies["remembering"].log.read_text().splitlines()
+        for line in proxies["remembering"].server.log.read_text().splitlines()
         if line.startswith("a request comes")
     ]
     assert requests[0] == "a request comes, Handler: chains in force True"
@@ -462,9 +413,9 @@ def test_the_chains_are_there_before_a_request_is(proxies: dict[str, Proxy]) -> 
 
 def test_a_proxy_that_does_not_start_without_chains(proxies: dict[str, Proxy]) -> None:
     """Ranks that contradict each other are found; ``on_error="exit"`` ends the start."""
-    proxy = proxies["careful"]
-    assert proxy.process.wait(STARTUP_SECONDS) == 3
-    log = proxy.log.read_text()
+    server = proxies["careful"].server
+    assert server.process.wait(STARTUP_SECONDS) == 3
+    log = server.log.read_text()
     assert log.count("no chain on this Proxy, a start ends here") == 1
     assert "group deriver: model_info.fallback_rank: primary and backup both have 0" in log
 

@@ -16,7 +16,7 @@ import httpx
 import pytest
 
 from honcho_fallback.records import read_records
-from tests.helpers.litellm_proxy import KEY, PACKAGES, litellm_proxy
+from tests.helpers.litellm_proxy import KEY, PACKAGES, start_proxy, stop_proxies, wait_for_proxy
 from tests.helpers.provider import Provider, ProviderServer, Reply, SeenRequest
 from tests.helpers.redis_server import free_port, redis_server
 
@@ -38,7 +38,7 @@ REQUESTS = 1000
 REST = 1  # seconds of each cooldown, as the primary says in its Retry-After
 
 # Two workers import LiteLLM first, beside whatever else the machine does.
-pytestmark = pytest.mark.timeout(300)
+pytestmark = pytest.mark.timeout(450)
 
 
 class Answer(NamedTuple):
@@ -275,8 +275,10 @@ def test_two_workers_lose_no_request_while_the_primary_and_redis_die_and_come_ba
     with ExitStack() as stack:
         redis = stack.enter_context(redis_server(tmp_path, port))
         providers = stack.enter_context(ProviderServer())
-        proxy = litellm_proxy(CONFIG, providers, log, environ, workers=2)
-        clients = stack.enter_context(Clients(stack.enter_context(proxy)))
+        proxy = start_proxy(CONFIG, providers, log, environ, workers=2)
+        stack.callback(stop_proxies, proxy)
+        wait_for_proxy(proxy)
+        clients = stack.enter_context(Clients(proxy.url))
         outage = Outage(clients, providers["primary"], providers["backup"], records, log)
         outage.nothing_is_wrong()
         outage.the_primary_dies()
