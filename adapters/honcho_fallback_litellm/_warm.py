@@ -166,8 +166,9 @@ def _exercise(models: list[str]) -> None:
 
 def _select() -> None:
     """Let a Router of our own select, which asks nobody's callbacks; ``discard`` removes it."""
-    router = litellm.Router(
-        [{"model_name": _KEY, "litellm_params": {"model": f"openai/{_KEY}", **_NO_KEY}}]
+    params = {"model": f"openai/{_KEY}", **_NO_KEY}
+    router = litellm.Router(  # pyright: ignore[reportPrivateImportUsage] # shown, not exported
+        [{"model_name": _KEY, "litellm_params": params}]
     )
     try:
         own(core_of(router), "get_available_deployment")(model=_KEY, request_kwargs={})
