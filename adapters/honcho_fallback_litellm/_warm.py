@@ -142,7 +142,7 @@ def _exercise(models: list[str]) -> None:
     error = openai.InternalServerError(
         "warm-up", response=_failure(httpx.Request("POST", _NOWHERE)), body=None
     )
-    asked = [model for model in models if model.partition("/")[0] in _ASKED_WITH_A_KEY]
+    with_a_key = [model for model in models if model.partition("/")[0] in _ASKED_WITH_A_KEY]
     try:
         for model in models:
             _ask(model, mock_response=error)
@@ -151,7 +151,7 @@ def _exercise(models: list[str]) -> None:
             # LiteLLM takes the one or the other, by provider and version; the second is both of
             # the openai SDK's kinds.
             clients = HTTPHandler(client=http), openai.AzureOpenAI(http_client=http, **_SDK)
-            for model in asked:
+            for model in with_a_key:
                 before = http.requests
                 for client in clients:
                     if http.requests == before:
@@ -159,7 +159,7 @@ def _exercise(models: list[str]) -> None:
         _select()
         with httpcore.ConnectionPool(network_backend=httpcore.MockBackend([*_WIRE])) as pool:
             pool.request("GET", _LOCAL)
-        asyncio.run(_aexercise(asked))
+        asyncio.run(_aexercise(with_a_key))
     except Exception as error:  # noqa: BLE001 # a LiteLLM with other clients is only not warm
         logger.debug("warm_up: ended by %s", type(error).__name__)
 

@@ -537,9 +537,17 @@ def test_callbacks_hear_the_same(
 @pytest.mark.parametrize("names", [ALONE, PAIR])
 @pytest.mark.parametrize("status", [429, 500])
 def test_a_failure_counts_once(
-    status: int, names: tuple[str, ...], twins: Twins, providers: ProviderServer, ask: Any
+    status: int,
+    names: tuple[str, ...],
+    twins: Twins,
+    providers: ProviderServer,
+    ask: Any,
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     """Each failed deployment is counted and considered for LiteLLM's cooldown once."""
+    # LiteLLM tells the Routers of the whole process: those of other tests are no matter here.
+    for name in ("callbacks", "failure_callback", "_async_failure_callback"):
+        monkeypatch.setattr(litellm, name, [])
     for name in names:
         providers[name].fail(status)
     router = twins.router(names, disable_cooldowns=False)
