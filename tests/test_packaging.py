@@ -24,6 +24,7 @@ EXTRAS = {
     "litellm",
     "notebooks",
     "otel",
+    "prometheus",
     "providers",
     "redis",
     "testing",

@@ -1,7 +1,7 @@
 """What production.yaml loads in each worker: a cooldown in Redis, a deadline, figures, records.
 
 Run:     litellm --config examples/litellm_proxy/production.yaml  (what it needs is said there)
-Install: pip install 'honcho-fallback[litellm,redis]' 'litellm[proxy]' prometheus_client
+Install: pip install 'honcho-fallback[litellm,prometheus,redis]' 'litellm[proxy]'
 """
 
 from __future__ import annotations
@@ -11,46 +11,16 @@ import os
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from prometheus_client import Counter, Histogram
-
 from honcho_fallback import FallbackConfig
 from honcho_fallback.redis import RedisCooldown
 from honcho_fallback_litellm import FallbackProxyHandler
+from honcho_fallback_metrics import PrometheusObserver
 
 if TYPE_CHECKING:
-    from honcho_fallback import CallRecord, CallStart, FallbackObserver, Switch
+    from honcho_fallback import CallRecord, Observer
 
 
-class FinishObserver:
-    """Hear of ends only: a call's record holds every attempt, so nothing is missed."""
-
-    def on_start(self, call: CallStart) -> None:
-        """Do nothing."""
-
-    def on_switch(self, switch: Switch) -> None:
-        """Do nothing."""
-
-
-class PrometheusObserver(FinishObserver):
-    """Count on what LiteLLM serves under /metrics; every label has few values."""
-
-    def __init__(self) -> None:
-        self.calls = Counter("honcho_fallback_calls", "Calls", ["agent", "outcome", "target"])
-        self.attempts = Counter(
-            "honcho_fallback_attempts", "Requests to targets", ["agent", "target", "kind"]
-        )
-        self.seconds = Histogram("honcho_fallback_seconds", "Whole calls", ["agent", "outcome"])
-
-    def on_finish(self, record: CallRecord) -> None:
-        """Count a call under who answered, and its attempts under what went wrong."""
-        agent, outcome = record.agent, record.outcome
-        self.calls.labels(agent, outcome, record.answered_by or "nobody").inc()
-        self.seconds.labels(agent, outcome).observe(record.seconds)
-        for attempt in record.attempts:
-            self.attempts.labels(agent, attempt.target, attempt.kind or "answered").inc()
-
-
-class RecordObserver(FinishObserver):
+class RecordObserver:
     """Append records to a file of this process: workers that share one would mix their lines."""
 
     def __init__(self, folder: Path) -> None:
@@ -64,7 +34,8 @@ class RecordObserver(FinishObserver):
 
 # A silent Redis costs one call of each worker this second now and then, a dead one costs nothing.
 cooldown = RedisCooldown(os.environ["REDIS_URL"], timeout=1.0)
-observers: list[FallbackObserver] = [PrometheusObserver()]
+# What LiteLLM serves under /metrics holds its figures, of all workers together.
+observers: list[Observer] = [PrometheusObserver()]
 if folder := os.environ.get("RECORDS_DIR"):
     observers.append(RecordObserver(Path(folder)))
 handler = FallbackProxyHandler(FallbackConfig(cooldown=cooldown, deadline=60), observers=observers)

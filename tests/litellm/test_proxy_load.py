@@ -17,6 +17,7 @@ import pytest
 
 from honcho_fallback.records import read_records
 from tests.helpers.litellm_proxy import KEY, PACKAGES, start_proxy, stop_proxies, wait_for_proxy
+from tests.helpers.prometheus import prometheus_figures
 from tests.helpers.provider import Provider, ProviderServer, Reply, SeenRequest
 from tests.helpers.redis_server import free_port, redis_server
 
@@ -224,11 +225,18 @@ class Outage:
 
         attempts = [attempt for call in calls.values() for attempt in call.attempts]
         assert Counter(attempt.target for attempt in attempts) == providers
-        figures = self.clients.scrape()
-        counted = Counter((attempt.target, attempt.kind or "answered") for attempt in attempts)
+        figures = prometheus_figures(self.clients.scrape())
+        counted = Counter((each.target, each.kind or "answered") for each in attempts)
         for (target, kind), number in counted.items():
-            labels = f'agent="deriver",kind="{kind}",target="{target}"'
-            assert f"honcho_fallback_attempts_total{{{labels}}} {number:.1f}\n" in figures
+            assert figures["attempts", "deriver", target, str(kind)] == number
+        answering = Counter(call.answered_by for call in calls.values())
+        for name, number in answering.items():
+            assert figures["calls", "deriver", "success", str(name)] == number
+        probes = Counter(each.kind or "answered" for each in attempts if each.is_probe)
+        for kind, number in probes.items():
+            assert figures["probes", "primary", str(kind)] == number
+        assert figures["calls_in_flight", "deriver"] == 0
+        assert figures["cooldown_until_timestamp", "primary"] == 0
 
     def _answering(self, requests: int) -> set[str]:
         pending = self.clients.send(requests)

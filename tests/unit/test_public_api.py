@@ -19,6 +19,7 @@ ADAPTERS = {
     "honcho_fallback_langchain": ("langchain_core", "langchain"),
     "honcho_fallback_langfuse": ("langfuse", "langfuse"),
     "honcho_fallback_litellm": ("litellm", "litellm"),
+    "honcho_fallback_metrics": ("opentelemetry.metrics", "otel"),
 }
 
 FRAMEWORKS = [
@@ -33,6 +34,8 @@ FRAMEWORKS = [
     "litellm",
     "llmock",
     "openai",
+    "opentelemetry",
+    "prometheus_client",
     "requests",
     "rich",
     "typer",

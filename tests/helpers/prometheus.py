@@ -1,0 +1,43 @@
+"""What an exposition holds of the package's metrics, read with Prometheus's own parser."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import pytest
+
+from honcho_fallback_metrics import METRICS
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from honcho_fallback_metrics import Metric
+
+# By a metric's name and its labels' values; of a histogram the number and the sum.
+Figures = dict[tuple[str, ...], float | tuple[float, float]]
+
+
+def prometheus_figures(exposition: str) -> Figures:
+    """Return the figures; series of other metrics are passed over."""
+    parser = pytest.importorskip("prometheus_client.parser")
+    families = parser.text_string_to_metric_families(exposition)
+    values = {
+        (sample.name, *sorted(sample.labels.items())): sample.value
+        for family in families
+        for sample in family.samples
+    }
+    figures: Figures = {}
+    for metric in METRICS:
+        name = metric.prometheus_name
+        shown = f"{name}_count" if metric.kind == "histogram" else name
+        for (sample, *labels), value in values.items():
+            if sample == shown:
+                key = (metric.name, *_values(metric, dict(labels)))
+                is_histogram = metric.kind == "histogram"
+                figures[key] = (value, values[f"{name}_sum", *labels]) if is_histogram else value
+    return figures
+
+
+def _values(metric: Metric, labels: Mapping[str, str]) -> list[str]:
+    assert {*labels} == {*metric.labels}
+    return [labels[label] for label in metric.labels]
