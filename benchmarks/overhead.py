@@ -36,7 +36,7 @@ from tests.helpers.wire import chat_answer
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Callable, Iterable, Iterator
 
-    from honcho_fallback import FallbackObserver
+    from honcho_fallback import Observer
 
 HAPPY, FAILOVER = "happy", "failover"
 SYNC, ASYNC, STREAM, ASTREAM = "sync", "async", "stream", "async stream"
@@ -336,7 +336,7 @@ def langfuse() -> Iterator[Job]:
 
     target = Target("gpt-5.5", provider="openai", params={"temperature": 0.5})
 
-    def observed(*observers: FallbackObserver) -> Callable[[], object]:
+    def observed(*observers: Observer) -> Callable[[], object]:
         policy = FallbackPolicy([target], agent="bench", observers=observers)
 
         def call() -> object:
@@ -381,7 +381,7 @@ def langfuse() -> Iterator[Job]:
     hanging = socket.create_server(("127.0.0.1", 0), backlog=512)
     url = f"http://127.0.0.1:{hanging.getsockname()[1]}"
     provider = TracerProvider(shutdown_on_exit=False)
-    handlers: dict[str, FallbackObserver] = {
+    handlers: dict[str, Observer] = {
         OURS: LangfuseCallbackHandler(quiet("one")),
         f"{OURS}, host that hangs": LangfuseCallbackHandler(client("hanging", url)),
         f"{OURS}, per_attempt": LangfuseCallbackHandler(quiet("attempts"), per_attempt=True),

@@ -17,9 +17,17 @@ from honcho_fallback._core.failure import Failure, FailureKind
 from honcho_fallback._core.observers import (
     CallContent,
     CallStart,
+    ContentObserver,
     FallbackObserver,
+    ListeningObserver,
+    Observer,
     Restore,
+    RestoreObserver,
     Switch,
+    TurnEnd,
+    TurnObserver,
+    get_observers,
+    set_observers,
 )
 from honcho_fallback._core.policy import CallOptions, FallbackPolicy
 from honcho_fallback._core.presets import ConfigOptions
@@ -51,6 +59,7 @@ __all__ = [
     "CallRecord",
     "CallStart",
     "ConfigOptions",
+    "ContentObserver",
     "Cooldown",
     "CooldownChoice",
     "CooldownReport",
@@ -67,9 +76,12 @@ __all__ = [
     "FallbackObserver",
     "FallbackPolicy",
     "FallbackRun",
+    "ListeningObserver",
+    "Observer",
     "Outcome",
     "PendingAction",
     "Restore",
+    "RestoreObserver",
     "RetryBudget",
     "Runtime",
     "SharedCooldown",
@@ -79,10 +91,14 @@ __all__ = [
     "TargetUnavailable",
     "TransportRecovery",
     "Turn",
+    "TurnEnd",
+    "TurnObserver",
     "check_response",
     "classify",
+    "get_observers",
     "has_content",
     "read_answer",
+    "set_observers",
 ]
 
 # A traceback names an error as users import it, not by the room that it lives in.

@@ -20,7 +20,7 @@ from honcho_fallback_honcho._sources import Sources, check_levels, read_sources
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping
 
-    from honcho_fallback import FallbackObserver
+    from honcho_fallback import Observer
 
 logger = logging.getLogger("honcho_fallback.honcho")
 
@@ -56,7 +56,7 @@ class LoadOptions(TypedDict, total=False):
     env_file: str | os.PathLike[str] | None
     strict: bool
     config: FallbackConfig | None
-    observers: Iterable[FallbackObserver]
+    observers: Iterable[Observer]
 
 
 def read_settings(
@@ -87,7 +87,7 @@ class AgentPlan:
 
     agent: AgentSettings
     config: FallbackConfig
-    observers: tuple[FallbackObserver, ...]
+    observers: tuple[Observer, ...]
 
 
 def plan_agents(  # noqa: PLR0913 # LoadOptions, one by one: Python refuses any other
@@ -97,7 +97,7 @@ def plan_agents(  # noqa: PLR0913 # LoadOptions, one by one: Python refuses any 
     env_file: str | os.PathLike[str] | None = None,
     strict: bool = False,
     config: FallbackConfig | None = None,
-    observers: Iterable[FallbackObserver] = (),
+    observers: Iterable[Observer] = (),
 ) -> list[AgentPlan]:
     """Read the settings, log what is wrong with them, and return what each agent is made of."""
     settings = read_settings(source, toml, env_file)
@@ -157,7 +157,7 @@ def policy_from(  # noqa: PLR0913 # as Honcho's own call names them
     retry_attempts: int = 3,
     enable_retry: bool = True,
     config: FallbackConfig | None = None,
-    observers: Iterable[FallbackObserver] = (),
+    observers: Iterable[Observer] = (),
 ) -> FallbackPolicy:
     """Make a policy from Honcho's own ``ModelConfig`` or ``ConfiguredModelSettings``.
 

@@ -31,7 +31,7 @@ if TYPE_CHECKING:
     from langchain_core.runnables import RunnableConfig
     from langchain_core.runnables.utils import AnyConfigurableField, ConfigurableFieldSpec
 
-    from honcho_fallback import Attempt, FallbackObserver, FallbackPolicy, Turn
+    from honcho_fallback import Attempt, FallbackPolicy, Observer, Turn
 
 Chunk_co = TypeVar("Chunk_co", covariant=True)
 
@@ -58,7 +58,7 @@ class FallbackBase(RunnableSerializable[Input, Output], Generic[Input, Output, C
         return policy_over(self.candidates, self.options, None)
 
     @property
-    def observers(self) -> tuple[FallbackObserver, ...]:
+    def observers(self) -> tuple[Observer, ...]:
         """Return the observers of the chain's calls."""
         return self.options.observers
 

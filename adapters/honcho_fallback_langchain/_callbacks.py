@@ -36,7 +36,7 @@ if TYPE_CHECKING:
 
     from langchain_core.runnables import Runnable
 
-    from honcho_fallback import FallbackObserver, FallbackRun
+    from honcho_fallback import FallbackRun, Observer
 
 CallbacksT = TypeVar("CallbacksT")
 
@@ -51,7 +51,7 @@ class Detached(NamedTuple):
 NOT_DETACHED = Detached()
 
 
-def detach_langfuse(callbacks: Any, observers: Iterable[FallbackObserver]) -> tuple[Any, Detached]:
+def detach_langfuse(callbacks: Any, observers: Iterable[Observer]) -> tuple[Any, Detached]:
     """Return callbacks without Langfuse's handlers, and those, if an observer replaces them."""
     replaced = any(getattr(one, "replaces_langfuse_callbacks", False) for one in observers)
     if not (replaced and isinstance(callbacks, BaseCallbackManager)):
@@ -69,7 +69,7 @@ def _is_langfuse(kind: type) -> bool:
     return kind.__module__.startswith("langfuse.")
 
 
-def parented_like(detached: Detached, observers: Iterable[FallbackObserver]) -> ExitStack:
+def parented_like(detached: Detached, observers: Iterable[Observer]) -> ExitStack:
     """Return a context for the start of a call: it nests the call where the handlers would."""
     stack = ExitStack()
     for observer in observers if detached.handlers else ():

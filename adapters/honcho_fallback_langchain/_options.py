@@ -14,8 +14,8 @@ from honcho_fallback import (
     FailureKind,
     FallbackConfig,
     FallbackConfigError,
-    FallbackObserver,
     FallbackPolicy,
+    Observer,
     Turn,
 )
 from honcho_fallback_langchain._candidates import targets_of
@@ -54,7 +54,7 @@ class FallbackOptions(ConfigOptions, total=False):
     exceptions_to_handle: tuple[type[Exception], ...]
     fallback_config: FallbackConfig
     fit: Fit
-    observers: Iterable[FallbackObserver]
+    observers: Iterable[Observer]
     partial: Partial
     sdk_retries: SdkRetries
 
@@ -110,7 +110,7 @@ class Options:
     credentials: tuple[Credential | None, ...] = ()
     exceptions_to_handle: tuple[type[Exception], ...] = ()
     fit: Fit = "check"
-    observers: tuple[FallbackObserver, ...] = ()
+    observers: tuple[Observer, ...] = ()
     partial: Partial = "final"
     sdk_retries: SdkRetries = "off"
 
@@ -175,7 +175,7 @@ def policy_over(
 
 
 def for_this_call(
-    config: RunnableConfig, policy: FallbackPolicy, observers: Iterable[FallbackObserver]
+    config: RunnableConfig, policy: FallbackPolicy, observers: Iterable[Observer]
 ) -> tuple[FallbackPolicy, Turn | None]:
     """Return the policy and the turn that a config asks for, or the policy and no turn.
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 
 from honcho_fallback_langfuse import _record_fields as record_fields
 from honcho_fallback_langfuse._content import flat_json, is_sequence, label, plain
@@ -46,38 +46,41 @@ class Parent(NamedTuple):
     span_id: str
 
 
-def open_generation(client: Langfuse, call: CallStart, parent: Parent | None) -> Any:
-    """Open a call's generation, or return None where it is not sampled.
+def open_observation(
+    client: Langfuse, call: CallStart, kind: Literal["agent", "generation"], parent: Parent | None
+) -> Any:
+    """Open a call's generation, or the observation of its turn; None where it is not sampled.
 
     Args:
         client: The client.
         call: The call.
+        kind: What is opened.
         parent: What it is nested under; None for the current span.
     """
     # Imported here, where there is a client, it is a look into sys.modules.
     from opentelemetry import context, trace  # noqa: PLC0415 # see above
 
+    name = _NAME if call.agent == _UNNAMED else label(call.agent)
     if parent is None:
-        return _opened(client, call, trace.get_current_span())
+        return _opened(client, name, kind, trace.get_current_span())
     token = context.attach(_context_of(parent))
     try:
-        return _opened(client, call, None)
+        return _opened(client, name, kind, None)
     finally:
         context.detach(token)
 
 
-def _opened(client: Langfuse, call: CallStart, enclosing: Span | None) -> Any:
-    name = _NAME if call.agent == _UNNAMED else label(call.agent)
+def _opened(
+    client: Langfuse, name: str, kind: Literal["agent", "generation"], enclosing: Span | None
+) -> Any:
     if not _is_foreign(enclosing):
         # A root gives its trace its name; elsewhere in Langfuse's traces they have one.
-        observation = client.start_observation(name=name, as_type="generation")
+        observation = client.start_observation(name=name, as_type=kind)
         span = getattr(observation, "_otel_span", None)
         return observation if span is None or span.is_recording() else None
     from opentelemetry import trace  # noqa: PLC0415 # comes with langfuse
 
-    opening = client.start_as_current_observation(
-        name=name, as_type="generation", end_on_exit=False
-    )
+    opening = client.start_as_current_observation(name=name, as_type=kind, end_on_exit=False)
     # Entered and left in this frame: a span that stays current in a generator or a task would
     # adopt whatever the consumer does meanwhile.
     with opening as observation:

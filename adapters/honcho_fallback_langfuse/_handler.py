@@ -7,12 +7,12 @@ from contextvars import ContextVar
 from typing import TYPE_CHECKING, Any
 
 from honcho_fallback_langfuse._client import ClientSource, flushed
-from honcho_fallback_langfuse._content import is_mapping
+from honcho_fallback_langfuse._content import is_mapping, label
 from honcho_fallback_langfuse._generation import (
     Parent,
     Visibility,
     generation_fields,
-    open_generation,
+    open_observation,
     tell_attempts,
 )
 from honcho_fallback_langfuse._observer import SpanObserver
@@ -25,8 +25,14 @@ if TYPE_CHECKING:
 
     from langfuse import Langfuse
 
-    from honcho_fallback import CallStart
-    from honcho_fallback_langfuse._record_fields import EndedCall
+    from honcho_fallback import CallStart, TurnEnd
+    from honcho_fallback_langfuse._record_fields import EndedCall, Level
+
+_TURN_LEVELS: dict[str, Level] = {
+    "completed": "DEFAULT",
+    "failed": "ERROR",
+    "cancelled": "WARNING",
+}
 
 # What the next call is nested under, where that is not the current span.
 _parent: ContextVar[Parent | None] = ContextVar("honcho_fallback_langfuse_parent", default=None)
@@ -39,7 +45,9 @@ class LangfuseCallbackHandler(SpanObserver):
     threads and all tasks. The generation starts with the call and ends with it, is named after the
     agent, carries the model that answered, and says in its metadata whether that was a fallback
     and why. Failed attempts leave no observation of their own. A call that starts inside a trace
-    of the application is nested under its current observation.
+    of the application is nested under its current observation; the calls of a turn are nested
+    under one observation of the turn, and that under what is current when the first of them
+    starts.
 
     Nothing in here can break or delay a call. Without a client and without keys it does nothing
     and imports nothing. A client of our own is built when the handler is, from the environment,
@@ -129,11 +137,30 @@ class LangfuseCallbackHandler(SpanObserver):
             timeout: Seconds to wait at most.
         """
         self._closed = True
+        self._end_turns()
         return self.flush(timeout)
 
-    def _open(self, call: CallStart) -> Any:
+    def _open(self, call: CallStart, turn: Any) -> Any:
         client = None if self._closed else self._clients.get()
-        return None if client is None else open_generation(client, call, _parent.get())
+        if client is None:
+            return None
+        parent = _parent.get()
+        if parent is None and turn is not None:
+            parent = Parent(turn.trace_id, turn.id)
+        return open_observation(client, call, "generation", parent)
+
+    def _open_turn(self, call: CallStart) -> Any:
+        client = None if self._closed else self._clients.get()
+        if client is None or _parent.get() is not None:  # LangChain's runs make a tree already
+            return None
+        observation = open_observation(client, call, "agent", None)
+        if observation is not None:
+            metadata = {**labels(call.metadata), "turn_id": label(call.turn_id or "")}
+            attempted(observation.update, "a turn's metadata", metadata=metadata)
+        return observation
+
+    def _fill_turn(self, span: Any, turn: TurnEnd) -> None:
+        span.update(level=_TURN_LEVELS[turn.outcome], metadata={"outcome": turn.outcome})
 
     def _fill(self, span: Any, ended: EndedCall) -> None:
         span.update(**generation_fields(ended, self._visibility))

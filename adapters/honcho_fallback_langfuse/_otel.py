@@ -20,10 +20,10 @@ from honcho_fallback_langfuse._safe import attempted, fields_of
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from honcho_fallback import AttemptRecord, CallRecord, CallStart
+    from honcho_fallback import AttemptRecord, CallRecord, CallStart, TurnEnd
     from honcho_fallback_langfuse._record_fields import EndedCall
 
-_OPERATION = "chat"
+_OPERATION, _TURN_OPERATION = "chat", "invoke_agent"
 
 # The conventions require a provider's name; this is their word where none is known.
 _OTHER = "_OTHER"
@@ -49,8 +49,9 @@ class OpenTelemetryHandler(SpanObserver):
     """Make one GenAI client span of each call, with an event for each attempt that failed.
 
     The span is nested under the current one, covers the whole call and carries no prompt and no
-    answer. Use this or ``LangfuseCallbackHandler``, not both on one provider: Langfuse takes GenAI
-    spans for generations, too.
+    answer; the calls of a turn are nested under a span of the turn. Use this or
+    ``LangfuseCallbackHandler``, not both on one provider: Langfuse takes GenAI spans for
+    generations, too.
 
     Source: OpenTelemetry's semantic conventions for generative client AI spans.
 
@@ -64,11 +65,12 @@ class OpenTelemetryHandler(SpanObserver):
             "honcho_fallback", version("honcho-fallback"), tracer_provider
         )
 
-    def _open(self, call: CallStart) -> Any:
+    def _open(self, call: CallStart, turn: Any) -> Any:
         primary = call.chain[0]
         model = label(primary.model)
         span = self._tracer.start_span(
             f"{_OPERATION} {model}",
+            context=None if turn is None else trace.set_span_in_context(turn),
             kind=trace.SpanKind.CLIENT,
             attributes={
                 "gen_ai.operation.name": _OPERATION,
@@ -78,6 +80,23 @@ class OpenTelemetryHandler(SpanObserver):
             },
         )
         return span if span.is_recording() else None
+
+    def _open_turn(self, call: CallStart) -> Any:
+        agent = label(call.agent)
+        span = self._tracer.start_span(
+            f"{_TURN_OPERATION} {agent}",
+            attributes={
+                "gen_ai.operation.name": _TURN_OPERATION,
+                "gen_ai.agent.name": agent,
+                "honcho_fallback.turn_id": label(call.turn_id or ""),
+            },
+        )
+        return span if span.is_recording() else None
+
+    def _fill_turn(self, span: Any, turn: TurnEnd) -> None:
+        span.set_attribute("honcho_fallback.outcome", turn.outcome)
+        if turn.outcome == "failed":
+            span.set_status(trace.StatusCode.ERROR)
 
     def _fill(self, span: Any, ended: EndedCall) -> None:
         # What the application says comes first: where a provider's limit on attributes is low,

@@ -2,14 +2,24 @@
 
 from __future__ import annotations
 
+import inspect
 import logging
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any, Literal, NamedTuple, Protocol, Self, runtime_checkable
+from typing import (
+    TYPE_CHECKING,
+    Any,
+    Literal,
+    NamedTuple,
+    Protocol,
+    Self,
+    TypeAlias,
+    runtime_checkable,
+)
 
-from honcho_fallback._core.errors import require_type
+from honcho_fallback._core.errors import FallbackConfigError, nearest
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping
+    from collections.abc import Iterable, Iterator, Mapping
 
     from honcho_fallback._core.failure import Failure
     from honcho_fallback._core.record import CallRecord
@@ -27,12 +37,14 @@ class CallStart:
         agent: The label given to the policy or the call.
         chain: The targets in order; the first is the primary.
         metadata: What the caller says of the call, such as a workspace, or None.
+        turn_id: Unique for the turn that the call is a part of, or None outside of one.
     """
 
     call_id: str
     agent: str
     chain: tuple[Target, ...]
     metadata: Mapping[str, Any] | None = None
+    turn_id: str | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -96,81 +108,243 @@ class Restore(NamedTuple):
     call_id: str | None = None
 
 
-@runtime_checkable
-class FallbackObserver(Protocol):
-    """Hear of calls; what an observer raises is logged once and ignored.
+class TurnEnd(NamedTuple):
+    """Tell that a user turn is over.
 
-    One that also has ``on_content(content: CallContent)`` hears what was asked and answered,
-    between the start and the end of a call, in any number of parts. The others never see a prompt.
-    One with ``is_listening`` is asked at the start of each call, and hears nothing of those at
-    whose start it is False.
-    One that has ``on_restore(restore: Restore)`` hears when the primary is back.
+    Args:
+        turn_id: Unique for the turn; the ``turn_id`` of its calls.
+        agent: The label given to the policy.
+        outcome: How it ended.
     """
 
-    def on_start(self, call: CallStart, /) -> None:
-        """Hear that a call begins."""
+    turn_id: str
+    agent: str
+    outcome: Literal["completed", "failed", "cancelled"]
 
-    def on_switch(self, switch: Switch, /) -> None:
-        """Hear that a call goes to another target."""
 
-    def on_finish(self, record: CallRecord, /) -> None:
-        """Hear how a call ended; exactly once per call."""
+@runtime_checkable
+class FallbackObserver(Protocol):
+    """Observe calls; what an observer raises is logged once and ignored.
+
+    Any one of these methods suffices, and so does any one of ``ContentObserver``,
+    ``RestoreObserver`` and ``TurnObserver``. A subclass inherits those that it does not write;
+    they do nothing. They are called in the middle of a call, in whatever thread or task it runs:
+    what takes time belongs elsewhere.
+    """
+
+    def on_start(self, _call: CallStart, /) -> None:
+        """Note that a call begins."""
+        return  # without a body, mypy takes the method for abstract
+
+    def on_switch(self, _switch: Switch, /) -> None:
+        """Note that a call goes to another target."""
+        return  # without a body, mypy takes the method for abstract
+
+    def on_finish(self, _record: CallRecord, /) -> None:
+        """Note how a call ended; exactly once per call."""
+        return  # without a body, mypy takes the method for abstract
+
+
+@runtime_checkable
+class ContentObserver(Protocol):
+    """Observe what is asked and answered; no other observer ever sees a prompt."""
+
+    def on_content(self, content: CallContent, /) -> None:
+        """Note a part of it; between the start and the end of a call, in any number of parts."""
+
+
+@runtime_checkable
+class RestoreObserver(Protocol):
+    """Observe the return to the primary."""
+
+    def on_restore(self, restore: Restore, /) -> None:
+        """Note that a turn which had left the primary is over, or that it answered a probe."""
+
+
+@runtime_checkable
+class TurnObserver(Protocol):
+    """Observe user turns; that one has begun its first call tells."""
+
+    def on_turn_end(self, turn: TurnEnd, /) -> None:
+        """Note how a turn ended; once per turn, after the calls that it waited for."""
+
+
+@runtime_checkable
+class ListeningObserver(Protocol):
+    """Decide for each call whether to observe it; for an observer that may have nothing to do."""
+
+    @property
+    def is_listening(self) -> bool:
+        """Tell, at the start of a call, whether this observer wants its events."""
+        ...
+
+
+@runtime_checkable
+class _Starts(Protocol):
+    def on_start(self, call: CallStart, /) -> None: ...
+
+
+@runtime_checkable
+class _Switches(Protocol):
+    def on_switch(self, switch: Switch, /) -> None: ...
+
+
+@runtime_checkable
+class _Finishes(Protocol):
+    def on_finish(self, record: CallRecord, /) -> None: ...
+
+
+# What may be given as an observer: whatever has one of the hooks.
+Observer: TypeAlias = (
+    FallbackObserver
+    | ContentObserver
+    | RestoreObserver
+    | TurnObserver
+    | _Starts
+    | _Switches
+    | _Finishes
+)
+
+_HOOKS = ("on_start", "on_switch", "on_finish", "on_content", "on_restore", "on_turn_end")
 
 
 class Observers:
     """Emit events to several observers, none of which can break the call."""
 
-    __slots__ = ("_always", "_observers", "_optional", "_reported", "_wants_content")
+    __slots__ = ("_always", "_by_hook", "_observers", "joined", "reported")
 
-    def __init__(
-        self, observers: Iterable[FallbackObserver], reported: set[int] | None = None
-    ) -> None:
+    def __init__(self, observers: Iterable[Observer], reported: set[int] | None = None) -> None:
         self._observers = tuple(observers)
-        self._optional = {
-            name: tuple(observer for observer in self._observers if hasattr(observer, name))
-            for name in ("on_content", "on_restore")
+        self._by_hook = {
+            hook: tuple(one for one in self._observers if _writes(one, hook)) for hook in _HOOKS
         }
-        self._wants_content = bool(self._optional["on_content"])
         self._always = not any(hasattr(type(one), "is_listening") for one in self._observers)
-        self._reported: set[int] = set() if reported is None else reported
-        fix = "pass objects with on_start, on_switch and on_finish"
-        for observer in self._observers:
-            require_type("observers", observer, FallbackObserver, fix)
+        self.reported: set[int] = set() if reported is None else reported
+        self.joined: tuple[Observers, Observers] | None = None
 
     @classmethod
-    def of(cls, observers: Iterable[FallbackObserver]) -> Self | None:
+    def of(cls, observers: Iterable[Observer]) -> Self | None:
         """Return None where nobody observes, so that a call need not even look."""
-        made = cls(observers)
-        return made if made._observers else None
+        checked = _checked(observers)
+        return cls(checked) if checked else None
 
-    def listening(self) -> Self | None:
-        """Return those that want to hear of a call that begins now, or None."""
+    def __iter__(self) -> Iterator[Observer]:
+        return iter(self._observers)
+
+    @staticmethod
+    def now(own: Observers | None) -> Observers | None:
+        """Return a policy's own observers and those of the process, each once, or None."""
+        everybodys = everywhere.observers
+        if everybodys is None or own is None:
+            return everybodys or own
+        before = own.joined
+        if before is None or before[0] is not everybodys:
+            others = [one for one in everybodys if all(one is not mine for mine in own)]
+            own.joined = before = everybodys, Observers([*own, *others], everybodys.reported)
+        return before[1]
+
+    def listening(self) -> Observers | None:
+        """Return those that want to observe a call that begins now, or None."""
         if self._always:
             return self
         left = [one for one in self._observers if _listens(one)]
         if len(left) == len(self._observers):
             return self
-        return type(self)(left, self._reported) if left else None
+        return Observers(left, self.reported) if left else None
 
     def wants_content(self) -> bool:
-        """Tell whether one of them wants to hear what is asked and answered, just now."""
-        return self._wants_content and any(map(_listens, self._optional["on_content"]))
+        """Tell whether one of them wants what is asked and answered, just now."""
+        return any(map(_listens, self._by_hook["on_content"]))
 
-    def emit(self, method: str, event: object) -> None:
-        """Call one method of every observer that has it."""
-        for observer in self._optional.get(method, self._observers):
+    def emit(self, hook: str, event: object) -> None:
+        """Call one hook of every observer that has it."""
+        for observer in self._by_hook[hook]:
             try:
-                getattr(observer, method)(event)
+                getattr(observer, hook)(event)
             except Exception as error:  # noqa: BLE001 # an observer must not break a call
-                if id(observer) not in self._reported:
-                    self._reported.add(id(observer))
+                if id(observer) not in self.reported:
+                    self.reported.add(id(observer))
                     # No traceback: its frames could show what a call carries.
                     logger.error(  # noqa: TRY400 # see above
                         "observer %s raised %s in %s; it is still called, this is logged once",
                         type(observer).__name__,
                         type(error).__name__,
-                        method,
+                        hook,
                     )
+
+
+class _Everywhere:
+    """Hold the observers of every policy of the process."""
+
+    __slots__ = ("observers",)
+
+    def __init__(self) -> None:
+        self.observers: Observers | None = None
+
+
+# Global as the process's runtime is: an application sets up what it observes with in one place,
+# far from those that make policies, and the libraries among these know nothing of it.
+everywhere = _Everywhere()
+
+
+def set_observers(observers: Iterable[Observer] | None) -> None:
+    """Give observers to every policy of this process, under every adapter.
+
+    They come on top of a policy's own, and count from the next call on, also for policies that
+    were made before; those with a runtime of their own, as simulated ones, are left alone. Call
+    it where the application starts, as one configures logging.
+
+    Args:
+        observers: All of them, in place of those set before; None or an empty list for none.
+
+    Raises:
+        FallbackConfigError: One of them has no hook.
+
+    Source: stamina's ``instrumentation.set_on_retry_hooks``.
+    """
+    everywhere.observers = Observers.of(() if observers is None else observers)
+
+
+def get_observers() -> tuple[Observer, ...]:
+    """Return the observers that ``set_observers`` has given to every policy."""
+    return tuple(everywhere.observers or ())
+
+
+def _checked(observers: Any) -> tuple[Observer, ...]:
+    """Return the observers; each has to have a hook that can be called in the middle of a call."""
+    fix = f"pass objects with {', '.join(_HOOKS[:3])} or another hook"
+    if any(hasattr(observers, hook) for hook in _HOOKS):
+        raise FallbackConfigError.about("observers", "got a single one", "pass it in a list")
+    try:
+        checked: tuple[Any, ...] = tuple(observers)
+    except TypeError:
+        problem = f"got a {type(observers).__name__}"
+        raise FallbackConfigError.about("observers", problem, fix) from None
+    for observer in checked:
+        name = type(observer).__name__
+        if isinstance(observer, type):
+            problem = f"got the class {observer.__name__}"
+            raise FallbackConfigError.about("observers", problem, "pass an object of it")
+        hooks = [hook for hook in _HOOKS if callable(getattr(observer, hook, None))]
+        if not hooks:
+            near = (nearest(one, _HOOKS) for one in dir(observer) if one.startswith("on_"))
+            hint = next(filter(None, near), None)
+            problem = f"got a {name}, which has no hook"
+            fix = f"did you mean {hint}?" if hint else fix
+            raise FallbackConfigError.about("observers", problem, fix)
+        for hook in hooks:
+            if inspect.iscoroutinefunction(getattr(observer, hook)):
+                problem = f"{name}.{hook} is async, and a call does not wait for observers"
+                fix = "write it without async, and hand what takes time to a task or a thread"
+                raise FallbackConfigError.about("observers", problem, fix)
+    return checked
+
+
+def _writes(observer: object, hook: str) -> bool:
+    """Tell whether an observer has a hook of its own, other than the one that does nothing."""
+    inherited = getattr(FallbackObserver, hook, None)
+    own = getattr(type(observer), hook, None)
+    return callable(getattr(observer, hook, None)) and (own is None or own is not inherited)
 
 
 def _listens(observer: object) -> bool:

@@ -17,12 +17,12 @@ from honcho_fallback._core.errors import (
     require_text,
     require_type,
 )
-from honcho_fallback._core.observers import Observers, Restore
+from honcho_fallback._core.observers import Observers, Restore, TurnEnd
 from honcho_fallback._core.presets import ConfigOptions
 from honcho_fallback._core.run import FallbackRun
 from honcho_fallback._core.runtime import Runtime
 from honcho_fallback._core.state import ResolvedPolicy, check_chain
-from honcho_fallback._core.turn import Turn
+from honcho_fallback._core.turn import Turn, current_turn
 
 if TYPE_CHECKING:
     from collections.abc import (
@@ -35,7 +35,7 @@ if TYPE_CHECKING:
     )
 
     from honcho_fallback._core.drivers import Ask, HasContent, Start
-    from honcho_fallback._core.observers import FallbackObserver
+    from honcho_fallback._core.observers import Observer
     from honcho_fallback._core.target import Target
 
 Partial: TypeAlias = Literal["final", "replace"]
@@ -73,7 +73,8 @@ class FallbackPolicy:
         targets: The chain: the primary first, then the fallbacks in order.
         config: The options; default ``FallbackConfig()``.
         agent: A label for logs and records.
-        observers: Who hears of calls.
+        observers: Objects with the methods of ``FallbackObserver``, or some of them; on top of
+            those that ``set_observers`` gives to every policy.
         turns_of: Another policy over a chain of the same length, whose turns this one takes part
             in: for adapters that make a policy anew when tools are bound to a model.
         runtime: Where time comes from; default: that of the process.
@@ -91,7 +92,7 @@ class FallbackPolicy:
         config: FallbackConfig | None = None,
         *,
         agent: str = "unknown",
-        observers: Iterable[FallbackObserver] = (),
+        observers: Iterable[Observer] = (),
         turns_of: FallbackPolicy | None = None,
         runtime: Runtime | None = None,
         **options: Unpack[ConfigOptions],
@@ -136,9 +137,14 @@ class FallbackPolicy:
         return self._policy.agent
 
     @property
+    def observers(self) -> tuple[Observer, ...]:
+        """Return who observes a call that begins now: this policy's own and the process's."""
+        return tuple(self._observers() or ())
+
+    @property
     def wants_content(self) -> bool:
-        """Tell whether an observer wants to hear what is asked and answered (``run.report``)."""
-        observers = self._policy.observers
+        """Tell whether an observer wants what is asked and answered (``run.report``)."""
+        observers = self._observers()
         return observers is not None and observers.wants_content()
 
     def call(self, ask: Ask[T], **options: Unpack[CallOptions]) -> T:
@@ -232,16 +238,17 @@ class FallbackPolicy:
         replaceable = _is_replaceable(partial)
         return drivers.astream(self._starter(options), ask, has_content, replaceable=replaceable)
 
-    def turn(self) -> Turn:
+    def turn(self, turn_id: str | None = None) -> Turn:
         """Open a user turn, for ``with`` or ``async with``: what a switch lasts for.
 
-        Only ``reset="turn"`` makes use of it.
+        Only with ``reset="turn"`` a switch lasts so long; whatever ``reset`` is, observers and
+        records name the turn that a call is a part of.
+
+        Args:
+            turn_id: Its name, where a turn goes on that began elsewhere; default: a new one.
         """
-        policy = self._policy
-        if policy.observers is None:
-            return Turn(self._owner)
-        restore = Restore(policy.agent, policy.chain[0], "turn")
-        return Turn(self._owner, partial(policy.observers.emit, "on_restore", restore))
+        name = next(CALL_IDS) if turn_id is None else turn_id
+        return Turn(self._owner, name, self._tell_turn_end)
 
     def start(
         self,
@@ -295,12 +302,26 @@ class FallbackPolicy:
     perform = staticmethod(drivers.perform)
     aperform = staticmethod(drivers.aperform)
 
+    def _observers(self) -> Observers | None:
+        """Return who observes: in a time of its own, as a simulated one, not the process's."""
+        own = self._policy.observers
+        return own if self._runtime is not None else Observers.now(own)
+
+    def _tell_turn_end(self, turn: Turn) -> None:
+        observers, agent = self._observers(), self._policy.agent
+        if observers is None or turn.outcome == "open":
+            return
+        if turn.position:
+            observers.emit("on_restore", Restore(agent, self._policy.chain[0], "turn"))
+        observers.emit("on_turn_end", TurnEnd(turn.turn_id, agent, turn.outcome))
+
     def _start(self, options: CallOptions) -> FallbackRun:
         if options:
             return self._starter(options)()
-        return self._begin(
-            self._policy, self._current_turn() if self._policy.turn_scoped else None
-        )
+        policy = self._policy
+        if current_turn.get() is None and not policy.turn_scoped:
+            return self._begin(policy, None)
+        return self._begin(policy, self._current_turn(policy))
 
     def _starter(self, options: CallOptions) -> Start:
         # A generator's body runs when it is first read, perhaps in another context: which turn it
@@ -324,10 +345,10 @@ class FallbackPolicy:
         if turn is not None and turn.owner is not self._owner:
             fix = "pass one from this policy's turn()"
             raise FallbackConfigError.about("turn", "it belongs to another policy", fix)
-        if turn is None and policy.turn_scoped:
-            turn = self._current_turn()
-        ended = turn is None or turn.outcome != "open"
-        turn = turn if policy.turn_scoped and not ended else None
+        if turn is None:
+            turn = self._current_turn(policy)
+        elif turn.outcome != "open":
+            turn = None
         return partial(self._begin, policy, turn, metadata, _checked_unfit(unfit, policy))
 
     def _begin(
@@ -340,10 +361,10 @@ class FallbackPolicy:
         call_id = next(CALL_IDS)
         return FallbackRun(policy, turn, call_id, self._runtime, metadata=metadata, unfit=unfit)
 
-    def _current_turn(self) -> Turn | None:
+    def _current_turn(self, policy: ResolvedPolicy) -> Turn | None:
         turn = Turn.current(self._owner)
         # One iterator step: of all threads one warns, once for each policy.
-        if turn is None and next(self._unwarned, None):
+        if turn is None and policy.turn_scoped and next(self._unwarned, None):
             warnings.warn(
                 f'{self!r}: reset="turn" has no effect outside of a turn, so this call is one of '
                 "its own; open one with policy.turn() around the calls that belong together, or "

@@ -17,6 +17,10 @@ Outcome = Literal[
 ]
 
 
+# What forbade to ask more than was asked.
+Limit = Literal["deadline", "retry_budget"]
+
+
 class OutcomeTexts(NamedTuple):
     """What is said of calls that end in one way.
 
@@ -106,6 +110,7 @@ class AttemptRecord:
         next_action: What a person should do about the failure, or None.
         note: What was particular about it, such as a probe after a cooldown, or None.
         usage: What it cost, also where its answer was not taken, or None where nobody said.
+        is_probe: Whether it was the one that tried a target after its cooldown.
     """
 
     target: str
@@ -124,6 +129,7 @@ class AttemptRecord:
     next_action: str | None = None
     note: str | None = None
     usage: Mapping[str, Any] | None = None
+    is_probe: bool = False
 
     @property
     def is_fallback(self) -> bool:
@@ -141,7 +147,7 @@ class AttemptRecord:
 def _values_of(record: AttemptRecord | CallRecord) -> dict[str, Any]:
     """Return the fields; what the caller or the provider gave is copied, whatever its depth."""
     values = {name: getattr(record, name) for name in record.__slots__}
-    for name in ("usage", "metadata"):
+    for name in ("usage", "metadata", "cooling"):
         if values.get(name) is not None:
             values[name] = deepcopy(values[name])
     return values
@@ -166,6 +172,10 @@ class CallRecord:
         untried: Targets that were never asked, each with the reason.
         why: Why the call ended though more could have been asked, or None.
         metadata: What the caller said of the call, such as a workspace, or None.
+        turn_id: Of the turn that the call was a part of, or None.
+        limit: What forbade to ask more, or None: ``why`` in a word.
+        cooling: The targets that a cooldown kept from being asked, with the seconds that were
+            left of it, 0 where another call was probing them; or None.
     """
 
     call_id: str
@@ -182,6 +192,9 @@ class CallRecord:
     untried: tuple[tuple[str, str], ...]
     why: str | None = None
     metadata: Mapping[str, Any] | None = None
+    turn_id: str | None = None
+    limit: Limit | None = None
+    cooling: Mapping[str, float] | None = None
 
     @property
     def primary(self) -> str:

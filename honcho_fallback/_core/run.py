@@ -54,15 +54,17 @@ from honcho_fallback._core.failure import Failure, FailureKind
 from honcho_fallback._core.observers import (
     CallContent,
     CallStart,
+    Observers,
     Restore,
     Switch,
+    everywhere,
     log_exhausted,
     log_restore,
     log_switch,
 )
 from honcho_fallback._core.recovery import REFRESHES, PendingAction
 from honcho_fallback._core.runtime import process
-from honcho_fallback._core.state import CallState, PastAttempt, run_hooks
+from honcho_fallback._core.state import PROBE, CallState, PastAttempt, run_hooks
 from honcho_fallback._core.target import Attempt
 
 if TYPE_CHECKING:
@@ -87,7 +89,7 @@ class FallbackRun:
 
     Args:
         policy: The chain and its options.
-        turn: What a switch lasts for, or None.
+        turn: The turn that the call is a part of, or None.
         call_id: Unique for the call.
         runtime: Where time comes from, or None for that of the process.
         metadata: What the caller says of the call, or None.
@@ -106,13 +108,16 @@ class FallbackRun:
         metadata: Facts = None,
         unfit: Mapping[int, str] | None = None,
     ) -> None:
+        observers = policy.observers
+        if runtime is None and everywhere.observers is not None:
+            observers = Observers.now(observers)
+        self._observers = observers and observers.listening()
         self._runtime = runtime = runtime or process.runtime
         now, started_at = runtime.monotonic(), runtime.time()
         self._call = call = CallState(policy, turn, call_id, now, started_at, unfit=unfit)
         call.metadata = metadata
-        self._observers = policy.observers and policy.observers.listening()
         if self._observers is not None:
-            start = CallStart(call_id, policy.agent, policy.chain, metadata)
+            start = CallStart(call_id, policy.agent, policy.chain, metadata, call.turn_id)
             self._observers.emit("on_start", start)
         self._begun = not policy.has_call_limits
         if not self._begun:
@@ -484,15 +489,14 @@ class FallbackRun:
         budget, target = policy.config.retry_budget, attempt.target
         if budget is None or budget.repeat(target.identity, now):
             return True
-        call.why = f"the retry budget for {target.name} was used up"
+        call.limit = "retry_budget"
         return False
 
     def _is_in_time(self, position: int, now: float, wait: float = 0.0) -> bool:
         call = self._call
         if call.deadline_at == inf or rules.is_in_time(call.policy, call, position, now, wait):
             return True
-        call.out_of_time = True
-        call.why = f"the deadline of {call.policy.config.deadline:g} s left no time for more"
+        call.limit = "deadline"
         return False
 
     def _recover(self, action: PendingAction, now: float) -> None:
@@ -561,17 +565,14 @@ class FallbackRun:
             choice = config.cooldown.update_and_select(reports, identities, now)
             position, call.permit = positions[choice.place], choice.permit
             call.all_cooling = choice.forced
-            passed = dict(call.passed)
-            for place, seconds in choice.passed:
-                why = f"it was cooling down for another {seconds:.0f} s"
-                passed[positions[place]] = why if seconds else "another call was probing it"
-            call.passed = passed
+            passed = {positions[place]: seconds for place, seconds in choice.passed}
+            call.cooling = {**call.cooling, **passed}
             if choice.permit is not None:
-                call.note = "a probe after its cooldown"
+                call.note = PROBE
             elif choice.forced:
                 call.note = "all were cooling down, it was due first"
         target = policy.chain[position]
-        call.out_of_time, call.why = False, None
+        call.limit = None
         if target is not left:
             call.refreshed = call.transport_recovered = False
         if target.credential is not None:
@@ -626,7 +627,7 @@ class FallbackRun:
             self._finish(outcome, now)
             record = self.record
             if outcome == "exhausted":
-                if call.out_of_time:
+                if call.limit == "deadline":
                     raise DeadlineExceeded(record.why or "", errors, record) from error
                 if call.policy.grouped:
                     kinds = {one.target: str(one.kind) for one in record.attempts}

@@ -27,12 +27,17 @@ if TYPE_CHECKING:
 
     from honcho_fallback._core.config import FallbackConfig
     from honcho_fallback._core.observers import Observers
-    from honcho_fallback._core.record import Outcome
+    from honcho_fallback._core.record import Limit, Outcome
     from honcho_fallback._core.recovery import PendingAction
     from honcho_fallback._core.turn import Turn
 
 T = TypeVar("T")
+
+PROBE = "a probe after its cooldown"  # the note of such an attempt
+_COOLING = "it was cooling down for another {:.0f} s"
+_PROBED = "another call was probing it"
 _NO_SKIPS: Mapping[int, str] = MappingProxyType({})
+_NO_SECONDS: Mapping[int, float] = MappingProxyType({})
 
 
 class ResolvedPolicy:
@@ -275,12 +280,13 @@ class CallState:
         clients: New clients of targets whose transport was rebuilt, by position.
         permit: The probe that this call is, or None.
         all_cooling: Whether every target cools down and this one was due first.
-        passed: Who was passed over in a cooldown and why, by position; ``skipped`` likewise for
-            those that a framework took out of rotation.
+        cooling: Who was passed over in a cooldown, by position, with the seconds left of it; 0
+            where another call was probing.
+        skipped: Whom a framework took out of rotation and why, by position.
         unfit: Who cannot take this call and why, by position, as its caller says.
         deadline_at: When the call's time is over; infinite where it has no deadline.
         metadata: What the caller says of the call, for its record.
-        out_of_time: Whether time alone forbade more, and ``why`` more was not asked.
+        limit: What forbade to ask more, or None.
     """
 
     __slots__ = (
@@ -289,18 +295,18 @@ class CallState:
         "began",
         "clients",
         "content_at",
+        "cooling",
         "deadline_at",
         "ended",
         "errors",
         "extra_attempts",
         "failures_here",
         "generation",
+        "limit",
         "metadata",
         "note",
-        "out_of_time",
         "outcome",
         "partial",
-        "passed",
         "past",
         "pending",
         "permit",
@@ -313,9 +319,9 @@ class CallState:
         "started_at",
         "transport_recovered",
         "turn",
+        "turn_id",
         "unfit",
         "usage",
-        "why",
     )
 
     def __init__(  # noqa: PLR0913 # each is a part of what a call begins with
@@ -329,11 +335,15 @@ class CallState:
         unfit: Mapping[int, str] | None = None,
     ) -> None:
         self.policy = policy
-        self.turn = turn
+        # Without reset="turn" a turn only has a name.
+        self.turn = turn if policy.turn_scoped else None
+        self.turn_id = None if turn is None else turn.turn_id
         self.started = self.began = now
         self.started_at = started_at
         self.unfit = unfit or _NO_SKIPS
-        position = 0 if turn is None or policy.usable_targets == 1 else turn.position
+        position = 0
+        if self.turn is not None and policy.usable_targets > 1:
+            position = self.turn.position
         if unfit:
             # Whom the turn has left is still better than nobody.
             position = (self.positions(position) or self.positions(0))[0]
@@ -369,10 +379,9 @@ class CallState:
         self.clients: Mapping[int, Any] = _NO_SKIPS
         self.permit: str | None = None
         self.all_cooling = False
-        self.passed: Mapping[int, str] = _NO_SKIPS
+        self.cooling: Mapping[int, float] = _NO_SECONDS
         self.skipped: Mapping[int, str] = _NO_SKIPS
-        self.out_of_time = False
-        self.why: str | None = None
+        self.limit: Limit | None = None
 
     def positions(self, start: int) -> Sequence[int]:
         """List the positions from one on that may be asked for this call."""
@@ -403,9 +412,22 @@ class CallState:
             usage=self.usage,
             time_to_first_token=None if content_at is None else content_at - self.started,
             untried=self._untried({one.attempt.position for one in past}),
-            why=self.why if outcome == "exhausted" else None,
+            why=self.why() if outcome == "exhausted" else None,
             metadata=self.metadata,
+            turn_id=self.turn_id,
+            limit=self.limit if outcome == "exhausted" else None,
+            cooling={policy.chain[n].name: left for n, left in self.cooling.items()} or None,
         )
+
+    def why(self) -> str | None:
+        """Say why no more was asked, where something forbade it."""
+        match self.limit:
+            case "deadline":
+                return f"the deadline of {self.policy.config.deadline:g} s left no time for more"
+            case "retry_budget":
+                return f"the retry budget for {self.attempt.target.name} was used up"
+            case None:
+                return None
 
     def _untried(self, tried: set[int]) -> tuple[tuple[str, str], ...]:
         """Say of each target that was never asked why; what is said last counts."""
@@ -423,7 +445,9 @@ class CallState:
         failed = {one.attempt.target.identity for one in self.past}
         same = [n for n, target in enumerate(chain) if target.identity in failed]
         why |= dict.fromkeys(same, "it had failed under another name")
-        why |= {**self.skipped, **self.passed, **self.unfit}
+        why |= self.skipped
+        why |= {n: _COOLING.format(s) if s else _PROBED for n, s in self.cooling.items()}
+        why |= self.unfit
         return tuple((chain[n].name, reason) for n, reason in why.items() if n not in tried)
 
 
@@ -446,4 +470,5 @@ def _attempt_record(past: PastAttempt, started: float) -> AttemptRecord:
         next_action=failure.next_action if failure else None,
         note=past.note or None,
         usage=past.usage,
+        is_probe=past.note == PROBE,
     )

@@ -13,7 +13,7 @@ if TYPE_CHECKING:
 
 # Holds a reference to a mutable Turn, not a position: what a task or a generator sets in its own
 # copy of the context is lost to everybody else, what it writes into a shared object is not.
-_current: ContextVar[Turn | None] = ContextVar("honcho_fallback_turn", default=None)
+current_turn: ContextVar[Turn | None] = ContextVar("honcho_fallback_turn", default=None)
 
 
 class Turn:
@@ -27,16 +27,27 @@ class Turn:
 
     Args:
         owner: The policy that it belongs to.
-        restored: Called at the end of a turn that had left the primary.
+        turn_id: Unique for the turn; its calls name it to observers and in their records.
+        ended: Called with the turn once it is over.
     """
 
-    __slots__ = ("_entered", "_outer", "_restored", "_unended", "outcome", "owner", "position")
+    __slots__ = (
+        "_ended",
+        "_entered",
+        "_outer",
+        "_unended",
+        "outcome",
+        "owner",
+        "position",
+        "turn_id",
+    )
 
-    def __init__(self, owner: object, restored: Callable[[], object] = bool) -> None:
+    def __init__(self, owner: object, turn_id: str, ended: Callable[[Turn], object]) -> None:
         self.owner = owner
+        self.turn_id = turn_id
         self.position = 0
         self.outcome: Literal["open", "completed", "failed", "cancelled"] = "open"
-        self._restored = restored
+        self._ended = ended
         self._outer: Turn | None = None
         self._entered = False
         self._unended = iter((True,))
@@ -53,8 +64,7 @@ class Turn:
         if next(self._unended, None) is None:  # one step of the interpreter: one thread passes
             return
         self.outcome = outcome
-        if self.position:
-            self._restored()
+        self._ended(self)
 
     def advance(self, position: int) -> None:
         """Go down the chain, never up: concurrent calls of a turn may finish in any order.
@@ -68,8 +78,8 @@ class Turn:
         if self._entered:
             raise RuntimeError("a Turn is entered once; ask policy.turn() for a new one")
         self._entered = True
-        self._outer = _current.get()
-        _current.set(self)
+        self._outer = current_turn.get()
+        current_turn.set(self)
         return self
 
     def __exit__(self, *raised: object) -> None:
@@ -80,8 +90,8 @@ class Turn:
         self.end()
         # Not a token: resetting one raises ValueError where a generator is closed in another
         # context. There the variable holds something else, and is left alone.
-        if _current.get() is self:
-            _current.set(self._outer)
+        if current_turn.get() is self:
+            current_turn.set(self._outer)
 
     async def __aenter__(self) -> Self:
         return self.__enter__()
@@ -96,7 +106,7 @@ class Turn:
         Args:
             owner: The policy.
         """
-        turn = _current.get()
+        turn = current_turn.get()
         while turn is not None and (turn.owner is not owner or turn.outcome != "open"):
             turn = turn._outer  # noqa: SLF001 # its own class
         return turn

@@ -11,6 +11,7 @@ from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from copy import copy
 from dataclasses import replace
+from itertools import count
 from math import ceil
 from typing import TYPE_CHECKING, Any, TypeVar
 
@@ -118,16 +119,17 @@ async def _play(scenario: Scenario, policy: FallbackPolicy, name: str, seed: int
     policy = _isolated(policy, runtime)
     rng = random.Random(f"{seed}:traffic")  # noqa: S311 # no secrets
     records: list[CallRecord | None] = []
+    turn_ids = map("simulated-turn-{}".format, count(1))
 
     async def play_turn() -> None:
-        with policy.turn():
+        with policy.turn(next(turn_ids)):
             for iteration in range(traffic.iterations):
                 if iteration:
                     await asyncio.sleep(traffic.pause)
                 number, run = len(records), policy.start()
                 records.append(None)
                 await _call(policy, run, endpoints, stream=traffic.stream)
-                # A simulation can be repeated to the letter, names of calls included.
+                # A simulation can be repeated to the letter, names of calls and turns included.
                 records[number] = replace(run.record, call_id=f"simulated-{number + 1}")
                 if run.outcome != "success":
                     return

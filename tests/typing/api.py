@@ -49,10 +49,22 @@ class Ledger:
         assert_type(record.explain(), str)
 
 
-class Deaf:
-    """Observe less than the protocol asks for."""
+class Finishes:
+    """Observe one thing only."""
 
-    def on_start(self, call: CallStart, /) -> None: ...
+    def on_finish(self, record: CallRecord, /) -> None: ...
+
+
+class Inherits(FallbackObserver):
+    """Observe one thing, and inherit what does nothing."""
+
+    def on_switch(self, switch: Switch, /) -> None: ...
+
+
+class Deaf:
+    """Observe nothing: the hook's name is misspelt."""
+
+    def on_finished(self, record: CallRecord, /) -> None: ...
 
 
 ledger: FallbackObserver = Ledger()
@@ -63,7 +75,8 @@ policy = FallbackPolicy(
     observers=[ledger, Ledger()],
 )
 
-FallbackPolicy([Target("a")], observers=[Deaf()])  # type: ignore[list-item] # pyright: ignore[reportArgumentType] # two methods are missing
+FallbackPolicy([Target("a")], observers=[Finishes(), Inherits()])
+FallbackPolicy([Target("a")], observers=[Deaf()])  # type: ignore[list-item] # pyright: ignore[reportArgumentType] # no such hook
 FallbackConfig(reset="forever")  # type: ignore[arg-type] # pyright: ignore[reportArgumentType] # no such literal
 FallbackConfig(on_exhausted="first")  # type: ignore[arg-type] # pyright: ignore[reportArgumentType] # no such literal
 FallbackConfig(patience=3)  # type: ignore[call-arg] # pyright: ignore[reportCallIssue] # no such option

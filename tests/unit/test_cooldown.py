@@ -71,11 +71,14 @@ def test_a_target_that_cools_down_is_told_in_the_record(clock: Clock) -> None:
     run = policy.start()
     policy.call(script.ask, run=run)
     assert run.record.untried == (("primary", "it was cooling down for another 42 s"),)
+    assert run.record.cooling == {"primary": 42.0}
     assert "never asked, it was cooling down for another 42 s" in run.record.explain()
     clock.now += 42
     run = policy.start()
     assert policy.call(script.ask, run=run) == "back"
     assert run.record.attempts[0].note == "a probe after its cooldown"
+    assert run.record.attempts[0].is_probe
+    assert run.record.cooling is None
     assert "primary (a probe after its cooldown): answered" in run.record.explain()
 
 
@@ -87,6 +90,7 @@ def test_exactly_one_call_probes_and_the_others_stay(clock: Clock) -> None:
     runs = [policy.start() for _ in range(5)]
     assert [run.attempt.position for run in runs] == [0, 1, 1, 1, 1]
     assert runs[1].record.untried[0][1] == "another call was probing it"
+    assert runs[1].record.cooling == {"primary": 0.0}
     runs[0].succeed()
     assert policy.start().attempt.position == 0
 

@@ -71,6 +71,7 @@ def test_what_was_used_is_gone(clock: Clock) -> None:
     assert len(error.errors) == 2
     assert error.record.outcome == "exhausted"
     assert "the deadline of 30 s left no time for more" in error.record.explain()
+    assert error.record.limit == "deadline"
     for again in (copy.copy(error), pickle.loads(pickle.dumps(error))):  # noqa: S301 # our own
         assert again.record == error.record
         assert len(again.errors) == 2

@@ -25,6 +25,7 @@ GOLDEN = Path(__file__).with_name("golden.json")
 PRESETS = ["plain", "honcho", "honcho_main", "hermes", "resilient"]
 # Different in each call, or in streams only, or what another field says already.
 LEFT_OUT = {"agent", "call_id", "model", "next_action", "started_at", "time_to_first_token"}
+LEFT_OUT |= {"is_probe"}  # no scenario has a cooldown
 
 TIMES = {"seconds", "started", "wait"}
 

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import json
 import logging
-from typing import TYPE_CHECKING, Any
+from contextlib import nullcontext
+from typing import TYPE_CHECKING, Any, Literal
 
 import pytest
 
@@ -18,15 +19,22 @@ from honcho_fallback import (
     FallbackExhausted,
     FallbackObserver,
     FallbackPolicy,
+    Runtime,
     StreamInterrupted,
     Switch,
     Target,
+    TurnEnd,
+    get_observers,
+    set_observers,
 )
 from honcho_fallback.records import read_records
 from honcho_fallback.testing import StatusError
 from tests.helpers.scripted import DRIVERS, repeating
 
 if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from honcho_fallback import Observer
     from honcho_fallback.testing import Script
 
 PROMPT = "what the provider wrote"
@@ -61,7 +69,7 @@ class Broken:
         raise RuntimeError(PROMPT)
 
 
-def policy(*observers: FallbackObserver, targets: int = 3) -> FallbackPolicy:
+def policy(*observers: Observer, targets: int = 3) -> FallbackPolicy:
     chain = [Target("one", "openai"), Target("two", "anthropic"), Target("three", "local")]
     return FallbackPolicy(
         chain[:targets], FallbackConfig(wait=0), agent="deriver", observers=observers
@@ -380,3 +388,180 @@ def test_a_stream_that_breaks_or_is_left_tells_what_it_handed_out() -> None:
     next(left)
     left.close()
     assert outputs(reader) == [("a",), ("a",)]
+
+
+class Finishes:
+    """Have one hook, and no base class."""
+
+    def __init__(self) -> None:
+        self.records: list[CallRecord] = []
+
+    def on_finish(self, record: CallRecord, /) -> None:
+        self.records.append(record)
+
+
+class Switches(FallbackObserver):
+    """Inherit what does nothing."""
+
+    def __init__(self) -> None:
+        self.switches: list[Switch] = []
+
+    def on_switch(self, switch: Switch, /) -> None:
+        self.switches.append(switch)
+
+
+@pytest.mark.parametrize("driver", DRIVERS)
+def test_one_hook_suffices(driver: str) -> None:
+    """An observer has any one of the hooks, or inherits the others from FallbackObserver."""
+    finishes, switches = Finishes(), Switches()
+    observed = policy(finishes, switches)
+    DRIVERS[driver](observed, failing_twice(), observed.start())
+    assert len(finishes.records) == 1
+    assert [switch.fallback.name for switch in switches.switches] == [
+        "anthropic/two",
+        "local/three",
+    ]
+
+
+class Misspelt:
+    def on_finished(self, _: CallRecord, /) -> None: ...
+
+
+class Asynchronous:
+    async def on_finish(self, _: CallRecord, /) -> None: ...
+
+
+@pytest.mark.parametrize(
+    ("observers", "message"),
+    [
+        (Finishes(), "observers: got a single one; pass it in a list"),
+        ([Finishes], "observers: got the class Finishes; pass an object of it"),
+        ([Misspelt()], "observers: got a Misspelt, which has no hook; did you mean on_finish?"),
+        ([object()], "observers: got a object, which has no hook; pass objects with on_start"),
+        ([Asynchronous()], "observers: Asynchronous.on_finish is async"),
+        ("log", "observers: got a str, which has no hook; pass objects with"),
+        (3, "observers: got a int; pass objects with"),
+    ],
+)
+@pytest.mark.parametrize("where", ["policy", "process"])
+def test_what_cannot_observe_is_refused(where: str, observers: Any, message: str) -> None:
+    """Nothing that would stay silent, or wait for a task that nobody awaits, is taken."""
+    with pytest.raises(FallbackConfigError, match=message):
+        if where == "policy":
+            FallbackPolicy([Target("one")], observers=observers)
+        else:
+            set_observers(observers)
+    assert get_observers() == ()
+
+
+@pytest.fixture
+def everywhere() -> Iterator[Notebook]:
+    """Observe every policy of the process."""
+    notebook = Notebook()
+    set_observers([notebook])
+    yield notebook
+    set_observers(None)
+
+
+def test_observers_of_the_process_observe_every_policy(everywhere: Notebook) -> None:
+    """Policies made before and after hear them too, and each policy keeps its own."""
+    set_observers(None)
+    own = Finishes()
+    before = policy(own, targets=1)
+    set_observers([everywhere])
+    after = policy(targets=1)
+    assert (before.observers, after.observers) == ((own, everywhere), (everywhere,))
+    for observed in (before, after):
+        observed.call(lambda _: "hello")
+    assert len(own.records) == 1
+    assert len([one for one in everywhere.heard if isinstance(one, CallRecord)]) == 2
+    set_observers([])
+    before.call(lambda _: "hello")
+    assert get_observers() == ()
+    assert (len(own.records), len(everywhere.heard)) == (2, 4)
+
+
+def test_who_observes_a_policy_and_the_process_observes_once(everywhere: Notebook) -> None:
+    """One object given in both places is one observer."""
+    policy(everywhere, targets=1).call(lambda _: "hello")
+    assert [type(event) for event in everywhere.heard] == [CallStart, CallRecord]
+
+
+def test_an_observer_of_the_process_may_want_content() -> None:
+    """What is asked and answered reaches it as it would reach one of the policy's own."""
+    reader = Reader()
+    observed = policy(targets=1)
+    assert not observed.wants_content
+    set_observers([reader])
+    try:
+        assert observed.wants_content
+        observed.call(lambda _: "hello")
+    finally:
+        set_observers(None)
+    assert outputs(reader) == ["hello"]
+
+
+def test_a_simulation_is_no_traffic(everywhere: Notebook) -> None:
+    """What a policy does in a time of its own never reaches the process's observers."""
+    chain = [Target("one"), Target("two")]
+    observed = FallbackPolicy(chain, FallbackConfig(reset="turn"), runtime=Runtime())
+    with observed.turn():
+        observed.call(repeating(one=[StatusError(503)], two=["hello"]).ask)
+    assert observed.observers == ()
+    assert everywhere.heard == []
+
+
+class Turns:
+    """Note the turns of calls and their ends."""
+
+    def __init__(self) -> None:
+        self.calls: list[str | None] = []
+        self.ends: list[TurnEnd] = []
+
+    def on_start(self, call: CallStart, /) -> None:
+        self.calls.append(call.turn_id)
+
+    def on_turn_end(self, turn: TurnEnd, /) -> None:
+        self.ends.append(turn)
+
+
+@pytest.mark.parametrize("reset", ["iteration", "turn"])
+def test_calls_and_records_name_their_turn(reset: Literal["iteration", "turn"]) -> None:
+    """HON-071: whatever reset is, a tool loop's calls share the turn's id; others have none."""
+    turns = Turns()
+    config = FallbackConfig(reset=reset)
+    observed = FallbackPolicy([Target("one")], config, agent="chat", observers=[turns])
+    with observed.turn() as turn:
+        run = observed.start()
+        observed.call(lambda _: "hello", run=run)
+        observed.call(lambda _: "hello", metadata={"step": 2})
+        assert turns.ends == []
+    assert run.record.turn_id == turn.turn_id
+    assert turns.calls == [turn.turn_id] * 2
+    assert turns.ends == [TurnEnd(turn.turn_id, "chat", "completed")]
+    with (
+        pytest.warns(UserWarning, match="outside of a turn") if reset == "turn" else nullcontext()
+    ):
+        observed.call(lambda _: "hello")
+    assert turns.calls[-1] is None
+
+
+def test_a_turn_that_breaks_says_so() -> None:
+    """A turn that an error or a cancellation ends is told once, with how it ended."""
+    turns = Turns()
+    observed = FallbackPolicy([Target("one")], observers=[turns])
+    with pytest.raises(KeyError), observed.turn("turn-1") as turn:
+        raise KeyError
+    turn.end()
+    with pytest.raises(KeyboardInterrupt), observed.turn():
+        raise KeyboardInterrupt
+    assert turns.ends[0] == TurnEnd("turn-1", "unknown", "failed")
+    assert [end.outcome for end in turns.ends] == ["failed", "cancelled"]
+
+
+def test_a_switch_outlasts_a_call_only_with_reset_turn() -> None:
+    """A turn that only names its calls moves none of them off the primary."""
+    observed = policy()
+    with observed.turn():
+        observed.call(failing_twice().ask)
+        assert observed.start().attempt.target.name == "openai/one"

@@ -552,6 +552,7 @@ def test_a_budget_refuses_repeats_and_the_record_says_why(clock: Clock) -> None:
         policy.call(repeating(only=[DOWN]).ask, run=run)
     assert len(run.record.attempts) == 2
     assert run.record.why == "the retry budget for only was used up"
+    assert run.record.limit == "retry_budget"
     assert "It ended there because the retry budget for only was used up." in run.record.explain()
     clock.now += 11
     assert budget.repeat(policy.targets[0].identity, clock.now)

@@ -1,0 +1,119 @@
+"""The dashboard and the alerts that ship in docs/monitoring ask for what there is."""
+
+from __future__ import annotations
+
+import json
+import re
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, get_args
+
+import pytest
+import yaml
+from honcho_fallback_metrics import METRICS, Metric
+
+from honcho_fallback import FailureKind, Outcome
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+MONITORING = Path(__file__).resolve().parents[2] / "docs" / "monitoring"
+OPERATIONS = MONITORING.parent / "operations.md"
+
+# What a label may be, where the package and not the user says so.
+VALUES: dict[str, set[str]] = {
+    "kind": {"answered", *FailureKind},
+    "outcome": set(get_args(Outcome)) - {"running"},
+    "limit": {"deadline", "retry_budget"},
+}
+
+
+def dashboard() -> Any:
+    return json.loads((MONITORING / "dashboard.json").read_text("utf-8"))
+
+
+def alerts() -> list[Any]:
+    (group,) = yaml.safe_load((MONITORING / "alerts.yaml").read_text("utf-8"))["groups"]
+    rules: list[Any] = group["rules"]
+    return rules
+
+
+def queries() -> Iterator[tuple[str, str]]:
+    """Yield every query with where it stands."""
+    for panel in dashboard()["panels"]:
+        for target in panel["targets"]:
+            yield f"panel {panel['title']}", target["expr"]
+    for variable in dashboard()["templating"]["list"]:
+        if variable["type"] == "query":
+            yield f"variable {variable['name']}", variable["definition"]
+    for rule in alerts():
+        yield f"alert {rule['alert']}", rule["expr"]
+
+
+def series(metric: Metric) -> dict[str, set[str]]:
+    """Return the names of a metric's series with their labels."""
+    labels = set(metric.labels)
+    name = metric.prometheus_name
+    if metric.kind != "histogram":
+        return {name: labels}
+    return {f"{name}_bucket": labels | {"le"}, f"{name}_sum": labels, f"{name}_count": labels}
+
+
+SERIES = {name: labels for metric in METRICS for name, labels in series(metric).items()}
+
+
+@pytest.mark.parametrize(("where", "query"), queries())
+def test_a_query_asks_for_metrics_labels_and_values_that_exist(where: str, query: str) -> None:
+    """A name that nobody counts under would be an empty panel, or an alert that never fires."""
+    names = re.findall(r"honcho_fallback_\w+", query)
+    assert names, where
+    for name in names:
+        assert name in SERIES, where
+    labels = set[str]().union(*(SERIES[name] for name in names))
+    for matchers in re.findall(r"honcho_fallback_\w+\{([^}]*)\}", query):
+        for label, value in re.findall(r'(\w+)(?:=~|!~|!=|=)"([^"]*)"', matchers):
+            assert label in labels, where
+            if label in VALUES:
+                assert set(value.split("|")) <= VALUES[label], where
+    for grouping in re.findall(r"\bby \(([^)]*)\)", query):
+        assert set(re.split(r",\s*", grouping)) <= labels, where
+
+
+def test_every_metric_is_shown_or_watched() -> None:
+    """A metric that no panel and no alert asks for is there for nobody."""
+    asked = " ".join(query for _, query in queries())
+    assert [one.name for one in METRICS if one.prometheus_name not in asked] == []
+
+
+def test_the_page_names_every_metric_and_every_alert() -> None:
+    """Who reads docs/operations.md learns of all of them, with their labels."""
+    page = OPERATIONS.read_text("utf-8")
+    for metric in METRICS:
+        (row,) = re.findall(rf"^\| `{metric.prometheus_name}` .*$", page, re.MULTILINE)
+        assert f"| {' '.join(metric.labels)} |" in row
+    for rule in alerts():
+        assert f"| {rule['alert']} |" in page
+
+
+def test_panels_have_a_place_of_their_own() -> None:
+    """No two panels overlap, and each has an id and says what it shows."""
+    panels = dashboard()["panels"]
+    cells: set[tuple[int, int]] = set()
+    for panel in panels:
+        place = panel["gridPos"]
+        covered = {
+            (x, y)
+            for x in range(place["x"], place["x"] + place["w"])
+            for y in range(place["y"], place["y"] + place["h"])
+        }
+        assert not cells & covered, panel["title"]
+        assert panel["description"]
+        cells |= covered
+    assert len({panel["id"] for panel in panels}) == len(panels)
+    assert max(x for x, _ in cells) < 24
+
+
+def test_an_alert_says_what_it_means() -> None:
+    """A person who is woken reads what is wrong and what it means for users."""
+    for rule in alerts():
+        assert rule["labels"]["severity"] in {"warning", "critical"}
+        assert set(rule["annotations"]) == {"summary", "description"}
