@@ -73,18 +73,19 @@ class OverloadedError(Exception):
 class Fakes:
     """Answer; on the failover path fail first, so that every second request is the fallback's."""
 
-    def __init__(self, path: str) -> None:
+    def __init__(self, path: str, answer: Any = "answer") -> None:
         self._fails = path == FAILOVER
         self._failed = False
+        self._answer = answer
 
-    def ask(self, *_: object) -> str:
+    def ask(self, *_: object) -> Any:
         if self._fails and not self._failed:
             self._failed = True
             raise OverloadedError
         self._failed = False
-        return "answer"
+        return self._answer
 
-    async def aask(self, *_: object) -> str:
+    async def aask(self, *_: object) -> Any:
         return self.ask()
 
     def stream(self, *_: object) -> Iterator[str]:
@@ -394,6 +395,57 @@ def langfuse() -> Iterator[Job]:
         yield Job(row, SYNC, HAPPY, observed(handler))
 
 
+def observers() -> Iterator[Job]:
+    """The package's observers: each by itself, and the four together.
+
+    Counted is the calling thread's own processor time, as for Langfuse: what other threads write
+    and send lands on no call.
+    """
+    import tempfile
+
+    from langfuse import Langfuse
+    from opentelemetry.sdk.metrics import MeterProvider
+    from opentelemetry.sdk.metrics.export import InMemoryMetricReader
+    from opentelemetry.sdk.trace import TracerProvider
+    from opentelemetry.sdk.trace.export.in_memory_span_exporter import InMemorySpanExporter
+    from prometheus_client import CollectorRegistry
+
+    from honcho_fallback.records import JsonlObserver
+    from honcho_fallback_langfuse import LangfuseCallbackHandler
+    from honcho_fallback_metrics import OpenTelemetryMetrics, PrometheusObserver
+
+    class Nowhere(InMemorySpanExporter):
+        def export(self, spans: Any) -> Any:
+            self.clear()
+            return super().export(spans)
+
+    sdk = Langfuse(
+        public_key="pk-observers",
+        secret_key="sk",
+        base_url="http://nowhere",
+        tracer_provider=TracerProvider(shutdown_on_exit=False),
+        span_exporter=Nowhere(),
+    )
+    meters = MeterProvider([InMemoryMetricReader()], shutdown_on_exit=False)
+    each: dict[str, Observer] = {
+        "JsonlObserver": JsonlObserver(tempfile.TemporaryFile()),  # noqa: SIM115 # the observer keeps it
+        "PrometheusObserver": PrometheusObserver(CollectorRegistry()),
+        "OpenTelemetryMetrics": OpenTelemetryMetrics(meters),
+        OURS: LangfuseCallbackHandler(sdk),
+    }
+    rows: dict[str, Iterable[Observer]] = {
+        "no observer": (),
+        **{name: (observer,) for name, observer in each.items()},
+        "all four": each.values(),
+    }
+    chain = [Target("gpt-5.5", provider="openai"), Target("claude", provider="anthropic")]
+    yield Job(BARE, SYNC, HAPPY, Fakes(HAPPY, ANSWER).ask)
+    for row, chosen in rows.items():
+        policy = FallbackPolicy(chain, agent="bench", observers=chosen)
+        for path in PATHS:
+            yield Job(row, SYNC, path, partial(policy.call, Fakes(path, ANSWER).ask))
+
+
 def classifying() -> Iterator[Job]:
     """classify and check_response, by what they are given."""
     import httpx
@@ -417,6 +469,9 @@ def classifying() -> Iterator[Job]:
         yield Job(row, SYNC, HAPPY, call)
 
 
+# Of these the calling thread's own processor time counts.
+_IN_THREAD = frozenset({"langfuse", "observers"})
+
 # By family: the jobs, and the rows that the others are compared with.
 FAMILIES: dict[str, tuple[Callable[[], Iterable[Job]], frozenset[str]]] = {
     "core": (core, frozenset({"tenacity"})),
@@ -425,6 +480,7 @@ FAMILIES: dict[str, tuple[Callable[[], Iterable[Job]], frozenset[str]]] = {
     "pydantic-ai": (pydantic_ai, frozenset()),
     "haystack": (haystack, frozenset()),
     "langfuse": (langfuse, frozenset({"the bare SDK"})),
+    "observers": (observers, frozenset({"no observer"})),
     "classify": (classifying, frozenset()),
 }
 
@@ -435,7 +491,7 @@ def measure(family: str, rounds: int = 5, seconds: float = 0.1) -> str:
     logging.getLogger().addHandler(logging.NullHandler())
     logging.getLogger("opentelemetry").setLevel(logging.CRITICAL + 1)
     jobs, peers = FAMILIES[family]
-    clock = time.thread_time_ns if family == "langfuse" else time.perf_counter_ns
+    clock = time.thread_time_ns if family in _IN_THREAD else time.perf_counter_ns
     figures = quietest([*jobs()], rounds, seconds, clock)
     times = {(job.row, job.kind, job.path): figure for job, figure in figures.items()}
     head = "added microseconds", "bare call", HAPPY, "of its peer", FAILOVER, "of its peer"

@@ -1,9 +1,10 @@
-"""Which Langfuse client is used: the one given, the application's, or one of our own."""
+"""Which Langfuse client is used (the one given, the application's, or our own), and its flush."""
 
 from __future__ import annotations
 
 import os
 import sys
+from threading import Thread
 from typing import TYPE_CHECKING, Any
 
 from honcho_fallback_langfuse._safe import attempted, logger
@@ -42,6 +43,11 @@ class ClientSource:
         if self._client is None and "langfuse" in sys.modules:
             self._client = attempted(self._adopted, "looking for a Langfuse client")
         return self._client
+
+    @property
+    def has_mask(self) -> bool:
+        """Tell whether the client changes content itself; where it does not say, it may."""
+        return getattr(self._client, "_mask", self) is not None
 
     def _adopted(self) -> Langfuse | None:
         existing = _existing()
@@ -103,3 +109,22 @@ def _own_provider() -> Any:
     sampler = ALWAYS_ON if rate >= 1 else TraceIdRatioBased(rate)
     # The SDK flushes at exit by itself; nothing of ours is registered there.
     return TracerProvider(sampler=sampler, shutdown_on_exit=False)
+
+
+def flushed(client: Langfuse, timeout: float) -> bool:
+    """Run the SDK's flush, which knows no timeout, and tell whether it was done in time.
+
+    Args:
+        client: The client.
+        timeout: Seconds to wait at most.
+    """
+    # A daemon: a host that hangs may keep the thread, never the process.
+    worker = Thread(
+        target=attempted,
+        args=(lambda: client.flush(), "flushing"),  # noqa: PLW0108 # the look-up may raise, too
+        name="honcho-fallback-flush",
+        daemon=True,
+    )
+    worker.start()
+    worker.join(timeout)
+    return not worker.is_alive()

@@ -2,38 +2,40 @@
 
 from __future__ import annotations
 
+from contextlib import contextmanager
+from contextvars import ContextVar
 from typing import TYPE_CHECKING, Any
 
-from honcho_fallback_langfuse import _facts
-from honcho_fallback_langfuse._client import ClientSource
-from honcho_fallback_langfuse._content import plain
-from honcho_fallback_langfuse._flush import flushed
-from honcho_fallback_langfuse._generation import Shown, generation
-from honcho_fallback_langfuse._nesting import (
+from honcho_fallback_langfuse._client import ClientSource, flushed
+from honcho_fallback_langfuse._content import is_mapping, label
+from honcho_fallback_langfuse._generation import (
     Parent,
-    current_parent,
-    nested_under,
-    observation_of,
+    Visibility,
+    generation_fields,
+    open_observation,
+    tell_attempts,
 )
 from honcho_fallback_langfuse._observer import SpanObserver
+from honcho_fallback_langfuse._record_fields import labels
 from honcho_fallback_langfuse._safe import attempted
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Mapping
+    from collections.abc import Callable, Generator, Iterable, Mapping
     from contextlib import AbstractContextManager
 
     from langfuse import Langfuse
-    from opentelemetry.context import Context
-    from opentelemetry.trace import Span
 
-    from honcho_fallback import CallRecord, CallStart
-    from honcho_fallback_langfuse._in_flight import CallInFlight
+    from honcho_fallback import CallStart, TurnEnd
+    from honcho_fallback_langfuse._record_fields import EndedCall, Level
 
-# A call without a label of its own; the policy's default label says nothing.
-_UNNAMED, _NAME = "unknown", "LLM Call"
+_TURN_LEVELS: dict[str, Level] = {
+    "completed": "DEFAULT",
+    "failed": "ERROR",
+    "cancelled": "WARNING",
+}
 
-_SCOPE = "langfuse-sdk"
-_TRACE_NAME = "langfuse.trace.name"
+# What the next call is nested under, where that is not the current span.
+_parent: ContextVar[Parent | None] = ContextVar("honcho_fallback_langfuse_parent", default=None)
 
 
 class LangfuseCallbackHandler(SpanObserver):
@@ -43,7 +45,9 @@ class LangfuseCallbackHandler(SpanObserver):
     threads and all tasks. The generation starts with the call and ends with it, is named after the
     agent, carries the model that answered, and says in its metadata whether that was a fallback
     and why. Failed attempts leave no observation of their own. A call that starts inside a trace
-    of the application is nested under its current observation.
+    of the application is nested under its current observation; the calls of a turn are nested
+    under one observation of the turn, and that under what is current when the first of them
+    starts.
 
     Nothing in here can break or delay a call. Without a client and without keys it does nothing
     and imports nothing. A client of our own is built when the handler is, from the environment,
@@ -75,14 +79,14 @@ class LangfuseCallbackHandler(SpanObserver):
     ) -> None:
         super().__init__(keep_input=input)
         self._clients = ClientSource(client, public_key)
-        self._shown = Shown(input, output, mask, plain(dict(metadata or {})))
+        self._visibility = Visibility(output, mask, labels(metadata), self._clients)
         self._per_attempt = per_attempt
         self._closed = False
 
     @property
     def is_listening(self) -> bool:
         """Tell whether there is a client to report to."""
-        return not (self._closed or self._fuse.blown) and self._clients.get() is not None
+        return not (self._closed or self._failures.reached) and self._clients.get() is not None
 
     @property
     def replaces_langfuse_callbacks(self) -> bool:
@@ -99,7 +103,7 @@ class LangfuseCallbackHandler(SpanObserver):
             trace_id: 32 hexadecimal digits, as an observation's ``trace_id``.
             span_id: 16 hexadecimal digits, as its ``id``.
         """
-        return nested_under(Parent(trace_id, span_id))
+        return _nested_under(Parent(trace_id, span_id))
 
     def in_place_of(
         self, handlers: Iterable[object], parent_run_id: object
@@ -113,7 +117,9 @@ class LangfuseCallbackHandler(SpanObserver):
             handlers: Those of Langfuse's own.
             parent_run_id: LangChain's id of the run that the call belongs to, or None.
         """
-        return nested_under(observation_of(handlers, parent_run_id))
+        return _nested_under(
+            attempted(_observation_of, "looking for LangChain's run", handlers, parent_run_id)
+        )
 
     def flush(self, timeout: float = 5.0) -> bool:
         """Send what has been finished, and tell whether that was done in time.
@@ -131,91 +137,54 @@ class LangfuseCallbackHandler(SpanObserver):
             timeout: Seconds to wait at most.
         """
         self._closed = True
+        self._end_turns()
         return self.flush(timeout)
 
-    def _open(self, call: CallStart) -> Any:
+    def _open(self, call: CallStart, turn: Any) -> Any:
         client = None if self._closed else self._clients.get()
         if client is None:
             return None
-        # Imported here, where there is a client, it is a look into sys.modules.
-        from opentelemetry import context, trace  # noqa: PLC0415 # see above
+        parent = _parent.get()
+        if parent is None and turn is not None:
+            parent = Parent(turn.trace_id, turn.id)
+        return open_observation(client, call, "generation", parent)
 
-        parent = current_parent()
-        if parent is None:
-            return _opened(client, call, trace.get_current_span())
-        token = context.attach(_context_of(parent))
-        try:
-            return _opened(client, call, None)
-        finally:
-            context.detach(token)
-
-    def _end(self, call: CallInFlight, record: CallRecord) -> None:
-        observation = call.span
-        try:
-            observation.update(**generation(call, record, self._shown))
-            if self._per_attempt:
-                attempted(_tell_attempts, "the attempts' events", observation, record)
-        finally:
-            observation.end()
-
-
-def _opened(client: Langfuse, call: CallStart, enclosing: Span | None) -> Any:
-    name = _NAME if call.agent == _UNNAMED else call.agent
-    if not _is_foreign(enclosing):
-        # A root gives its trace its name; elsewhere in Langfuse's traces they have one.
-        observation = client.start_observation(name=name, as_type="generation")
-        span = getattr(observation, "_otel_span", None)
-        return observation if span is None or span.is_recording() else None
-    from opentelemetry import trace  # noqa: PLC0415 # comes with langfuse
-
-    opening = client.start_as_current_observation(
-        name=name, as_type="generation", end_on_exit=False
-    )
-    # Entered and left in this frame: a span that stays current in a generator or a task would
-    # adopt whatever the consumer does meanwhile.
-    with opening as observation:
-        span = trace.get_current_span()
-        if not span.is_recording():
+    def _open_turn(self, call: CallStart) -> Any:
+        client = None if self._closed else self._clients.get()
+        if client is None or _parent.get() is not None:  # LangChain's runs make a tree already
             return None
-        # The SDK has stamped here what the application propagated.
-        attributes: Any = getattr(span, "attributes", None) or {}
-        if _TRACE_NAME not in attributes:
-            span.set_attribute(_TRACE_NAME, name)
-    return observation
+        observation = open_observation(client, call, "agent", None)
+        if observation is not None:
+            metadata = {**labels(call.metadata), "turn_id": label(call.turn_id or "")}
+            attempted(observation.update, "a turn's metadata", metadata=metadata)
+        return observation
+
+    def _fill_turn(self, span: Any, turn: TurnEnd) -> None:
+        span.update(level=_TURN_LEVELS[turn.outcome], metadata={"outcome": turn.outcome})
+
+    def _fill(self, span: Any, ended: EndedCall) -> None:
+        span.update(**generation_fields(ended, self._visibility))
+        if self._per_attempt:
+            attempted(tell_attempts, "the attempts' events", span, ended.record)
 
 
-def _is_foreign(enclosing: Span | None) -> bool:
-    # Langfuse never gets to see a web server's span, so it cannot name the trace.
-    if enclosing is None or not enclosing.get_span_context().is_valid:
-        return False
-    scope: Any = getattr(enclosing, "instrumentation_scope", None)
-    return getattr(scope, "name", None) != _SCOPE
+@contextmanager
+def _nested_under(parent: Parent | None) -> Generator[None, None, None]:
+    if parent is None:
+        yield
+        return
+    token = _parent.set(parent)
+    try:
+        yield
+    finally:
+        _parent.reset(token)
 
 
-def _context_of(parent: Parent) -> Context:
-    from opentelemetry import trace  # noqa: PLC0415 # comes with langfuse
-
-    span_context = trace.SpanContext(
-        int(parent.trace_id, 16),
-        int(parent.span_id, 16),
-        is_remote=False,
-        trace_flags=trace.TraceFlags(trace.TraceFlags.SAMPLED),
-    )
-    return trace.set_span_in_context(trace.NonRecordingSpan(span_context))
-
-
-def _tell_attempts(observation: Any, record: CallRecord) -> None:
-    for attempt in record.attempts:
-        failed = attempt.kind is not None
-        observation.create_event(
-            name=f"attempt {attempt.target}",
-            level="WARNING" if failed else "DEFAULT",
-            status_message=_facts.attempt_reason(attempt) if failed else None,
-            metadata={
-                **_facts.attempt_facts(attempt),
-                "number": attempt.number,
-                "is_fallback": attempt.is_fallback,
-                "started_milliseconds": round(attempt.started * 1000),
-                "waited_milliseconds": round(attempt.wait * 1000),
-            },
-        )
+def _observation_of(handlers: Iterable[object], run_id: object) -> Parent | None:
+    for handler in handlers:
+        # The handler tells nobody else which observation belongs to a run.
+        runs = getattr(handler, "_runs", None)
+        observation = runs.get(run_id) if is_mapping(runs) else None
+        if observation is not None:
+            return Parent(observation.trace_id, observation.id)
+    return None

@@ -12,21 +12,18 @@ from typing import TYPE_CHECKING, Any
 
 from opentelemetry import trace
 
-from honcho_fallback import read_answer
-from honcho_fallback_langfuse import _facts
-from honcho_fallback_langfuse._content import clean
-from honcho_fallback_langfuse._generation import parameters
+from honcho_fallback_langfuse import _record_fields as record_fields
+from honcho_fallback_langfuse._content import label
 from honcho_fallback_langfuse._observer import SpanObserver
-from honcho_fallback_langfuse._safe import attempted
-from honcho_fallback_langfuse._usage import Usage, read_usage
+from honcho_fallback_langfuse._safe import attempted, fields_of
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from honcho_fallback import Answer, AttemptRecord, CallRecord, CallStart
-    from honcho_fallback_langfuse._in_flight import CallInFlight
+    from honcho_fallback import AttemptRecord, CallRecord, CallStart, TurnEnd
+    from honcho_fallback_langfuse._record_fields import EndedCall
 
-_OPERATION = "chat"
+_OPERATION, _TURN_OPERATION = "chat", "invoke_agent"
 
 # The conventions require a provider's name; this is their word where none is known.
 _OTHER = "_OTHER"
@@ -44,14 +41,6 @@ _REQUEST = {
     "stop_sequences": "stop_sequences",
 }
 
-_USAGE = {
-    "gen_ai.usage.input_tokens": "input_tokens",
-    "gen_ai.usage.output_tokens": "output_tokens",
-    "gen_ai.usage.cache_read.input_tokens": "cache_read_tokens",
-    "gen_ai.usage.cache_creation.input_tokens": "cache_write_tokens",
-    "gen_ai.usage.reasoning.output_tokens": "reasoning_tokens",
-}
-
 # The caller who leaves is no error of the operation.
 _ERRORS = frozenset({"exhausted", "rejected", "interrupted"})
 
@@ -60,8 +49,9 @@ class OpenTelemetryHandler(SpanObserver):
     """Make one GenAI client span of each call, with an event for each attempt that failed.
 
     The span is nested under the current one, covers the whole call and carries no prompt and no
-    answer. Use this or ``LangfuseCallbackHandler``, not both on one provider: Langfuse takes GenAI
-    spans for generations, too.
+    answer; the calls of a turn are nested under a span of the turn. Use this or
+    ``LangfuseCallbackHandler``, not both on one provider: Langfuse takes GenAI spans for
+    generations, too.
 
     Source: OpenTelemetry's semantic conventions for generative client AI spans.
 
@@ -75,97 +65,115 @@ class OpenTelemetryHandler(SpanObserver):
             "honcho_fallback", version("honcho-fallback"), tracer_provider
         )
 
-    def _open(self, call: CallStart) -> Any:
+    def _open(self, call: CallStart, turn: Any) -> Any:
         primary = call.chain[0]
+        model = label(primary.model)
         span = self._tracer.start_span(
-            f"{_OPERATION} {clean(primary.model)}",
+            f"{_OPERATION} {model}",
+            context=None if turn is None else trace.set_span_in_context(turn),
             kind=trace.SpanKind.CLIENT,
             attributes={
                 "gen_ai.operation.name": _OPERATION,
-                "gen_ai.provider.name": clean(primary.provider or _OTHER),
-                "gen_ai.request.model": clean(primary.model),
-                "gen_ai.agent.name": clean(call.agent),
+                "gen_ai.provider.name": label(primary.provider or _OTHER),
+                "gen_ai.request.model": model,
+                "gen_ai.agent.name": label(call.agent),
             },
         )
         return span if span.is_recording() else None
 
-    def _end(self, call: CallInFlight, record: CallRecord) -> None:
-        span: trace.Span = call.span
-        try:
-            answer = read_answer(call.output)
-            usage = attempted(read_usage, "reading the usage", record.usage, answer)
-            makers: tuple[Callable[[], dict[str, Any]], ...] = (
-                lambda: _answerer(call, record, answer),
-                lambda: _request(call, record),
-                lambda: _tokens(usage),
-                lambda: _facts_of(record, usage),
-                lambda: {"gen_ai.response.finish_reasons": _finish_reasons(answer)},
-            )
-            for make in makers:
-                attributes = attempted(make, "an attribute") or {}
-                span.set_attributes(
-                    {name: value for name, value in attributes.items() if value not in (None, [])}
+    def _open_turn(self, call: CallStart) -> Any:
+        agent = label(call.agent)
+        span = self._tracer.start_span(
+            f"{_TURN_OPERATION} {agent}",
+            attributes={
+                "gen_ai.operation.name": _TURN_OPERATION,
+                "gen_ai.agent.name": agent,
+                "honcho_fallback.turn_id": label(call.turn_id or ""),
+            },
+        )
+        return span if span.is_recording() else None
+
+    def _fill_turn(self, span: Any, turn: TurnEnd) -> None:
+        span.set_attribute("honcho_fallback.outcome", turn.outcome)
+        if turn.outcome == "failed":
+            span.set_status(trace.StatusCode.ERROR)
+
+    def _fill(self, span: Any, ended: EndedCall) -> None:
+        # What the application says comes first: where a provider's limit on attributes is low,
+        # the oldest go.
+        span.set_attributes(attempted(_metadata, "the metadata", ended) or {})
+        span.set_attributes(fields_of(_ATTRIBUTES, ended))
+        span.set_attributes(attempted(_request, "the parameters", ended) or {})
+        record = ended.record
+        for attempt in record.attempts:
+            if attempt.kind is not None and attempt.kind != "cancelled":
+                span.add_event(
+                    "honcho_fallback.attempt_failed",
+                    record_fields.attempt_fields(attempt),
+                    _nanoseconds(record, attempt),
                 )
-            for attempt in record.attempts:
-                if attempt.kind is not None and attempt.kind != "cancelled":
-                    span.add_event(
-                        "honcho_fallback.attempt_failed",
-                        _facts.attempt_facts(attempt),
-                        _nanoseconds(record, attempt),
-                    )
-            if record.outcome in _ERRORS:
-                span.set_attribute("error.type", _error_type(record))
-                span.set_status(trace.StatusCode.ERROR, _facts.status_message(record))
-        finally:
-            span.end()
+        if record.outcome in _ERRORS:
+            span.set_status(trace.StatusCode.ERROR, record_fields.status_message(record))
 
 
-def _answerer(call: CallInFlight, record: CallRecord, answer: Answer) -> dict[str, Any]:
-    target = _facts.named_target(call, record)
-    attributes = {"gen_ai.provider.name": clean(target.provider or _OTHER)}
-    if record.answered_by is not None:
-        attributes["gen_ai.response.model"] = clean(answer.model or target.model)
-    return attributes
+def _metadata(ended: EndedCall) -> dict[str, Any]:
+    entries = record_fields.labels(ended.call.start.metadata)
+    first = [*entries.items()][: record_fields.MOST_KEYS]
+    return {f"honcho_fallback.metadata.{name}": value for name, value in first}
 
 
-def _request(call: CallInFlight, record: CallRecord) -> dict[str, Any]:
-    settings = parameters(call, _facts.named_target(call, record)) or {}
-    attributes: dict[str, Any] = {
+def _request(ended: EndedCall) -> dict[str, Any]:
+    settings = record_fields.parameters(ended) or {}
+    return {
         f"gen_ai.request.{name}": settings[key]
         for key, name in _REQUEST.items()
         if key in settings
     }
-    first = record.time_to_first_token
-    if first is not None:
-        attributes["gen_ai.request.stream"] = True
-        attributes["gen_ai.response.time_to_first_chunk"] = first
-    return attributes
 
 
-def _tokens(usage: Usage | None) -> dict[str, Any]:
-    if usage is None:
-        return {}
-    return {name: usage.counts.get(count) for name, count in _USAGE.items()}
+def _response_model(ended: EndedCall) -> str | None:
+    answered = ended.record.answered_by is not None
+    return label(ended.answer.model or ended.target.model) if answered else None
 
 
-def _facts_of(record: CallRecord, usage: Usage | None) -> dict[str, Any]:
-    return {
-        "honcho_fallback.is_fallback": record.is_fallback,
-        "honcho_fallback.fallback_reason": _facts.fallback_reason(record),
-        "honcho_fallback.attempt_count": len(record.attempts),
-        "honcho_fallback.outcome": record.outcome,
-        "honcho_fallback.call_id": record.call_id,
-        "honcho_fallback.usage_source": usage.source if usage else "none",
-    }
+def _finish_reasons(ended: EndedCall) -> list[str] | None:
+    reason = ended.answer.finish_reason
+    return [label(reason)] if reason else None
 
 
-def _finish_reasons(answer: Answer) -> list[str]:
-    return [answer.finish_reason] if answer.finish_reason else []
-
-
-def _error_type(record: CallRecord) -> str:
+def _error_type(ended: EndedCall) -> str | None:
+    record = ended.record
+    if record.outcome not in _ERRORS:
+        return None
     last = record.attempts[-1] if record.attempts else None
-    return (last.error or str(last.kind)) if last else record.outcome
+    return label((last.error or str(last.kind)) if last else record.outcome)
+
+
+def _count(name: str) -> Callable[[EndedCall], int | None]:
+    return lambda ended: ended.usage.counts.get(name) if ended.usage else None
+
+
+_ATTRIBUTES: dict[str, Callable[[EndedCall], Any]] = {
+    "gen_ai.provider.name": lambda ended: label(ended.target.provider or _OTHER),
+    "gen_ai.response.model": _response_model,
+    "gen_ai.response.finish_reasons": _finish_reasons,
+    "gen_ai.request.stream": lambda ended: (
+        None if ended.record.time_to_first_token is None else True
+    ),
+    "gen_ai.response.time_to_first_chunk": lambda ended: ended.record.time_to_first_token,
+    "gen_ai.usage.input_tokens": _count("input_tokens"),
+    "gen_ai.usage.output_tokens": _count("output_tokens"),
+    "gen_ai.usage.cache_read.input_tokens": _count("cache_read_tokens"),
+    "gen_ai.usage.cache_creation.input_tokens": _count("cache_write_tokens"),
+    "gen_ai.usage.reasoning.output_tokens": _count("reasoning_tokens"),
+    "error.type": _error_type,
+    "honcho_fallback.is_fallback": lambda ended: ended.record.is_fallback,
+    "honcho_fallback.fallback_reason": lambda ended: record_fields.fallback_reason(ended.record),
+    "honcho_fallback.attempt_count": lambda ended: len(ended.record.attempts),
+    "honcho_fallback.outcome": lambda ended: ended.record.outcome,
+    "honcho_fallback.call_id": lambda ended: ended.record.call_id,
+    "honcho_fallback.usage_source": lambda ended: ended.source,
+}
 
 
 def _nanoseconds(record: CallRecord, attempt: AttemptRecord) -> int:

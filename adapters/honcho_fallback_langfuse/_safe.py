@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import logging
-from typing import TYPE_CHECKING, ParamSpec, TypeVar
+from typing import TYPE_CHECKING, Any, ParamSpec, TypeVar
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Mapping
 
 logger = logging.getLogger("honcho_fallback.langfuse")
 
@@ -22,30 +22,50 @@ def attempted(do: Callable[P, T], what: str, *args: P.args, **kwargs: P.kwargs) 
     try:
         return do(*args, **kwargs)
     except Exception as error:  # noqa: BLE001 # hostile values must cost their field, not the call
-        # No traceback: its frames could show what a call carries.
-        logger.debug("%s raised %s", what, type(error).__name__)
+        _note(error, what)
         return None
 
 
-class Fuse:
-    """Count failures in a row, and blow for good when they do not stop."""
+def fields_of(
+    makers: Mapping[str, Callable[P, Any]], *args: P.args, **kwargs: P.kwargs
+) -> dict[str, Any]:
+    """Return what each maker makes, without None; one that raises costs its own field only."""
+    fields: dict[str, Any] = {}
+    for name, make in makers.items():
+        try:
+            value = make(*args, **kwargs)
+        except Exception as error:  # noqa: BLE001 # as above
+            _note(error, name)
+        else:
+            if value is not None:
+                fields[name] = value
+    return fields
 
-    __slots__ = ("_failures", "blown")
+
+def _note(error: Exception, what: str) -> None:
+    # No traceback: its frames could show what a call carries.
+    logger.debug("%s raised %s", what, type(error).__name__)
+
+
+class FailureLimit:
+    """Count failures in a row; once there are too many, the limit is reached for good."""
+
+    __slots__ = ("_failures", "reached")
 
     def __init__(self) -> None:
         self._failures = 0
-        self.blown = False
+        self.reached = False
 
-    def mend(self) -> None:
+    def reset(self) -> None:
         """Forget the failures, because something worked."""
         self._failures = 0
 
-    def heat(self, error: Exception, what: str) -> None:
+    def record(self, error: Exception, what: str) -> None:
         """Count a failure."""
         self._failures += 1
-        logger.debug("%s raised %s", what, type(error).__name__)
+        _note(error, what)
         if self._failures == _MOST_FAILURES:
-            self.blown = True
+            self.reached = True
             logger.warning(
                 "%s raised %s, the %dth failure in a row; this handler is off from now on",
                 what,

@@ -248,6 +248,8 @@ class Observers:
         if self._always:
             return self
         left = [one for one in self._observers if _listens(one)]
+        if len(left) == len(self._observers):
+            return self
         return Observers(left, self.reported) if left else None
 
     def wants_content(self) -> bool:

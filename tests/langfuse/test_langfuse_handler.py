@@ -16,7 +16,6 @@ from opentelemetry.sdk.trace import TracerProvider
 from honcho_fallback import FallbackConfig, FallbackObserver, FallbackPolicy, Target
 from honcho_fallback.testing import StatusError
 from honcho_fallback_langfuse import LangfuseCallbackHandler
-from honcho_fallback_langfuse._in_flight import CallInFlight, CallsInFlight
 from tests.helpers.langfuse_speakers import MESSAGES, TEXT
 from tests.helpers.scripted import repeating
 
@@ -139,19 +138,14 @@ def test_fifty_calls_in_threads(memory: Memory) -> None:
 
 def test_calls_that_never_end_do_not_pile_up(memory: Memory) -> None:
     """A run that was started and dropped makes room for later ones, the oldest first."""
-    held = CallsInFlight(most=2)
-    starts = [policy(LangfuseCallbackHandler(memory.client)).start() for _ in range(3)]
-    calls = [CallInFlight(start=_Start(run), span=None) for run in starts]  # type: ignore[arg-type] # an id is all it needs
-    for call in calls:
-        held.add(call)
-    assert len(held) == 2
-    assert held.take(starts[0].attempt.call_id) is None
-    assert memory.stored() == []
-
-
-class _Start:
-    def __init__(self, run: FallbackRun) -> None:
-        self.call_id = run.attempt.call_id
+    handler = LangfuseCallbackHandler(memory.client)
+    handler._most_calls = 2
+    runs = [policy(handler).start() for _ in range(3)]
+    assert len(handler._calls) == 2
+    for run in runs:
+        run.succeed()
+    told = [one.metadata["call_id"] for one in memory.stored()]
+    assert told == [run.record.call_id for run in runs[1:]]
 
 
 def test_content_can_be_left_out(memory: Memory) -> None:
@@ -320,7 +314,7 @@ def test_each_iteration_of_a_loop_is_a_generation(memory: Memory) -> None:
     with memory.client.start_as_current_observation(name="turn"), asking.turn():
         for _ in range(3):
             asking.call(failing(1).ask)
-    *calls, _ = memory.stored()
+    calls = [one for one in memory.stored() if one.type == "GENERATION"]
     assert [one.usage["total"] for one in calls] == [5, 5, 5]
     assert [one.metadata["attempt_count"] for one in calls] == [2, 1, 1]
     assert all(one.metadata["is_fallback"] is True for one in calls)
@@ -545,7 +539,7 @@ def test_failures_that_end_are_forgiven(memory: Memory) -> None:
     """Only failures in a row count: a handler that works again stays on."""
     handler = LangfuseCallbackHandler(memory.client)
     for _ in range(30):
-        handler._fuse.heat(RuntimeError(), "a test")
+        handler._failures.record(RuntimeError(), "a test")
         called(handler)
     assert len(memory.stored()) == 30
 

@@ -12,10 +12,10 @@ from openai.types.responses import Response
 from pydantic import TypeAdapter
 
 from honcho_fallback import read_answer
-from honcho_fallback_langfuse._answer import shown
 from honcho_fallback_langfuse._content import plain
-from honcho_fallback_langfuse._usage import Usage
-from honcho_fallback_langfuse._usage import read_usage as read_from
+from honcho_fallback_langfuse._generation import shown_output
+from honcho_fallback_langfuse._record_fields import Usage
+from honcho_fallback_langfuse._record_fields import read_usage as read_from
 from tests.helpers.wire import (
     CHAT_USAGE,
     GEMINI_USAGE,
@@ -114,7 +114,7 @@ ANSWERS: dict[str, tuple[Any, dict[str, int]]] = {
 
 def answer(output: Any) -> Any:
     """Return what is shown of an answer."""
-    return shown(output, read_answer(output))
+    return shown_output(output, read_answer(output))
 
 
 def read_usage(reported: Any, output: Any) -> Usage | None:

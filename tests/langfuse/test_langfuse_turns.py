@@ -1,0 +1,174 @@
+"""A tool loop's calls lie under one parent, whichever handler is used."""
+
+from __future__ import annotations
+
+import asyncio
+import threading
+from typing import TYPE_CHECKING, Literal
+
+import pytest
+from opentelemetry.sdk.trace import TracerProvider
+from opentelemetry.sdk.trace.export import SimpleSpanProcessor
+from opentelemetry.sdk.trace.export.in_memory_span_exporter import InMemorySpanExporter
+
+from honcho_fallback import FallbackConfig, FallbackPolicy, Observer, Target
+from honcho_fallback_langfuse import LangfuseCallbackHandler, OpenTelemetryHandler
+from tests.helpers.langfuse_server import received, stored
+
+if TYPE_CHECKING:
+    from honcho_fallback import Attempt
+    from tests.helpers.langfuse_memory import Memory
+    from tests.helpers.langfuse_server import Stored
+
+
+def loop(observer: Observer, reset: Literal["iteration", "turn"] = "iteration") -> FallbackPolicy:
+    return FallbackPolicy(
+        [Target("one", "openai")], FallbackConfig(reset=reset), agent="chat", observers=[observer]
+    )
+
+
+def hello(_: Attempt) -> str:
+    return "hello"
+
+
+def split(spans: list[Stored]) -> tuple[list[Stored], list[Stored]]:
+    """Return the observations of turns, and those of calls."""
+    agents = [span for span in spans if span.type == "AGENT"]
+    return agents, [span for span in spans if span.type == "GENERATION"]
+
+
+@pytest.mark.parametrize("reset", ["iteration", "turn"])
+def test_the_calls_of_a_turn_lie_under_one_observation(
+    memory: Memory, reset: Literal["iteration", "turn"]
+) -> None:
+    """HON-071: three iterations are one trace, whose root is the turn."""
+    policy = loop(LangfuseCallbackHandler(memory.client), reset)
+    with policy.turn() as turn:
+        for step in range(3):
+            policy.call(hello, metadata={"workspace": "acme", "step": step})
+        assert len(memory.stored()) == 3  # the turn goes on
+    (root,), calls = split(memory.stored())
+    assert (root.parent_id, root.name, root.trace_name) == (None, "chat", "chat")
+    assert {(call.trace_id, call.parent_id) for call in calls} == {(root.trace_id, root.id)}
+    assert [call.metadata["step"] for call in calls] == [0, 1, 2]
+    assert {call.trace_name for call in calls} == {None}
+    assert root.start <= min(call.start for call in calls)
+    assert root.end >= max(call.end for call in calls)
+    expected = {"workspace": "acme", "turn_id": turn.turn_id, "outcome": "completed"}
+    assert expected.items() <= root.metadata.items()
+    assert root.level == "DEFAULT"
+
+
+def test_a_turn_lies_under_what_is_current(memory: Memory) -> None:
+    """The turn is a child of the application's observation; a call without a turn is one, too."""
+    policy = loop(LangfuseCallbackHandler(memory.client))
+    with memory.client.start_as_current_observation(name="request", as_type="span"):
+        with policy.turn():
+            policy.call(hello)
+            with memory.client.start_as_current_observation(name="tool", as_type="tool"):
+                policy.call(hello)
+        policy.call(hello)
+    (request,) = [span for span in memory.stored() if span.name == "request"]
+    (turn,), calls = split(memory.stored())
+    assert turn.parent_id == request.id
+    assert [call.parent_id for call in calls] == [turn.id, turn.id, request.id]
+    assert {call.trace_id for call in calls} == {request.trace_id}
+
+
+def test_calls_without_a_turn_have_no_observation_of_a_turn(memory: Memory) -> None:
+    """Outside of turns nothing changes, and a turn without a call leaves nothing."""
+    policy = loop(LangfuseCallbackHandler(memory.client))
+    policy.call(hello)
+    with policy.turn():
+        pass
+    assert memory.only().parent_id is None
+
+
+def test_a_turn_over_threads_and_tasks_is_one(memory: Memory) -> None:
+    """Calls that begin together, wherever they run, share one parent."""
+    policy = loop(LangfuseCallbackHandler(memory.client))
+    with policy.turn() as turn:
+        threads = [
+            threading.Thread(target=policy.call, args=(hello,), kwargs={"turn": turn})
+            for _ in range(4)
+        ]
+        for thread in threads:
+            thread.start()
+        for thread in threads:
+            thread.join()
+
+        async def ask(_: Attempt) -> str:
+            return "hello"
+
+        async def together() -> None:
+            await asyncio.gather(*(policy.acall(ask) for _ in range(4)))
+
+        asyncio.run(together())
+    (root,), calls = split(memory.stored())
+    assert len(calls) == 8
+    assert {call.parent_id for call in calls} == {root.id}
+
+
+@pytest.mark.parametrize(
+    ("error", "outcome", "level"),
+    [(KeyError(), "failed", "ERROR"), (KeyboardInterrupt(), "cancelled", "WARNING")],
+)
+def test_a_turn_that_breaks_says_so(
+    memory: Memory, error: BaseException, outcome: str, level: str
+) -> None:
+    """The turn's observation ends with it, and carries how it ended and nothing of the error."""
+    policy = loop(LangfuseCallbackHandler(memory.client))
+    with pytest.raises(type(error)), policy.turn():
+        policy.call(hello)
+        raise error
+    (root,), _ = split(memory.stored())
+    assert (root.metadata["outcome"], root.level, root.status_message) == (outcome, level, None)
+
+
+def test_turns_that_never_end_do_not_pile_up(memory: Memory) -> None:
+    """The oldest ends when there are too many, the others with the handler: no orphans."""
+    handler = LangfuseCallbackHandler(memory.client)
+    handler._most_turns = 2
+    policy = loop(handler)
+    turns = [policy.turn() for _ in range(4)]
+    for turn in turns:
+        policy.call(hello, turn=turn)
+    assert len(split(memory.stored())[0]) == 2
+    handler.close()
+    roots, calls = split(memory.stored())
+    assert {call.parent_id for call in calls} == {root.id for root in roots}
+    for turn in turns:
+        turn.end()  # what comes late changes nothing
+    assert len(split(memory.stored())[0]) == 4
+
+
+def test_where_langchains_tree_is_known_it_is_the_parent(memory: Memory) -> None:
+    """An explicit parent is nearer than the turn, which then leaves no observation."""
+    handler = LangfuseCallbackHandler(memory.client)
+    policy = loop(handler)
+    with policy.turn(), handler.nest_under("1" * 32, "2" * 16):
+        policy.call(hello)
+    one = memory.only()
+    assert (one.trace_id, one.parent_id) == ("1" * 32, "2" * 16)
+
+
+def test_the_spans_of_a_turn_lie_under_one_span() -> None:
+    """OpenTelemetry: the turn is an invoke_agent span, its calls are chat spans under it."""
+    exporter = InMemorySpanExporter()
+    provider = TracerProvider()
+    provider.add_span_processor(SimpleSpanProcessor(exporter))
+    policy = loop(OpenTelemetryHandler(provider))
+    with pytest.raises(KeyError), policy.turn() as turn:
+        policy.call(hello)
+        policy.call(hello)
+        raise KeyError
+    first, second, root = map(received, exporter.get_finished_spans())
+    assert (root.name, root.parent_id, root.status) == ("invoke_agent chat", None, "error")
+    assert root.attributes == {
+        "gen_ai.operation.name": "invoke_agent",
+        "gen_ai.agent.name": "chat",
+        "honcho_fallback.turn_id": turn.turn_id,
+        "honcho_fallback.outcome": "failed",
+    }
+    assert first.parent_id == second.parent_id == root.span_id
+    assert stored(first).type == "GENERATION"
