@@ -8,7 +8,6 @@ import json
 import logging
 import math
 import os
-import stat
 from _thread import start_new_thread
 from collections import deque
 from collections.abc import Mapping
@@ -382,8 +381,8 @@ class _Writer:
                 return
             self._reported, self._lost_before = True, self.lost
         logger.warning(
-            "%s: calls are not saved (%s), but go on; see that it is there, open, writable and has "
-            "space; until then the first %d are kept in memory",
+            "%s: calls are not saved (%s), but go on; see that it is there, open, writable and "
+            "has space; until then the first %d are kept in memory",
             self._name,
             problem,
             self._most,
@@ -441,10 +440,19 @@ class _Output:
             is_pipe = path.is_fifo()
             opener = _open_pipe if is_pipe else None
             self._stream = io.FileIO(path, "a" if is_pipe else "a+", opener=opener)
-        now = os.fstat(self._stream.fileno())
-        if stat.S_ISREG(now.st_mode):  # another process may have left half a line
-            self._stream.seek(max(0, now.st_size - 1))
-            self._torn = self._stream.read(1) not in {b"", b"\n"}
+        if path.is_file():
+            self._torn = self._ends_torn()
+
+    def _ends_torn(self) -> bool:
+        """Tell whether somebody left half a line, and not whether somebody just writes one."""
+        before, size = -1, 0
+        while size != before:
+            before, size = size, os.fstat(self._stream.fileno()).st_size
+            self._stream.seek(max(0, size - 1))
+            if self._stream.read(1) in {b"", b"\n"}:
+                return False
+            sleep(0.001)
+        return True
 
     def _is_open(self, path: Path) -> bool:
         try:
