@@ -9,9 +9,9 @@ from typing import TYPE_CHECKING, Any, get_args
 
 import pytest
 import yaml
-from honcho_fallback_metrics import METRICS, Metric
 
 from honcho_fallback import FailureKind, Outcome
+from honcho_fallback_metrics import METRICS, Metric
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
