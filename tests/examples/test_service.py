@@ -167,6 +167,29 @@ def test_metrics_records_and_generations_agree_to_the_call(tmp_path: Path) -> No
         for one in records.values()
     ) == Counter((one.attempts, one.workspace) for one in answers)
 
+    calls = records.values()
+    attempted = [(call, attempt) for call in calls for attempt in call.attempts]
+    expected = {
+        "calls": Counter((call.agent, call.outcome, str(call.answered_by)) for call in calls),
+        "answers_by_fallback": Counter(("chat", backup) for call in calls if call.is_fallback),
+        "call_duration_seconds_count": Counter((call.agent, call.outcome) for call in calls),
+        "attempts": Counter(
+            (call.agent, one.kind or "answered", one.target) for call, one in attempted
+        ),
+        "switches": Counter(
+            (call.agent, str(call.attempts[0].kind), primary)
+            for call in calls
+            if len(call.attempts) == 2
+        ),
+        "probes": Counter(
+            (one.kind or "answered", one.target) for _, one in attempted if one.is_probe
+        ),
+        "calls_in_flight": Counter(),
+    }
+    for name, counter in expected.items():
+        total = "" if name.endswith(("count", "flight")) else "_total"
+        assert figures[f"honcho_fallback_{name}{total}"] == counter, name
+
     assert len(generations) == len(records)
     for generation in generations:
         record = records.pop(generation.metadata["call_id"])
@@ -174,5 +197,3 @@ def test_metrics_records_and_generations_agree_to_the_call(tmp_path: Path) -> No
         assert generation.metadata["attempt_count"] == len(record.attempts)
         assert generation.metadata["workspace"] == (record.metadata or {})["workspace"]
     assert records == {}
-
-    assert figures["honcho_fallback_calls_total"].total() == len(answers)

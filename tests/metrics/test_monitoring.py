@@ -61,7 +61,7 @@ def series(metric: Metric) -> dict[str, set[str]]:
 SERIES = {name: labels for metric in METRICS for name, labels in series(metric).items()}
 
 
-@pytest.mark.parametrize(("where", "query"), queries())
+@pytest.mark.parametrize(("where", "query"), [*queries()])
 def test_a_query_asks_for_metrics_labels_and_values_that_exist(where: str, query: str) -> None:
     """A name that nobody counts under would be an empty panel, or an alert that never fires."""
     names = re.findall(r"honcho_fallback_\w+", query)
