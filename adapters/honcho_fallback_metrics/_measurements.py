@@ -209,9 +209,8 @@ class Measurements:
 
     # Ends.
 
-    def _count_end(self, record: CallRecord, call: InFlight | None) -> None:
-        """Count what became of a call; ``call`` is None where its start was not heard."""
-        del call  # for those who know more to count
+    def _count_end(self, record: CallRecord, _call: InFlight | None, /) -> None:
+        """Count what became of a call; its start is None where it was not heard."""
         agent, outcome = self._agents[record.agent], record.outcome
         answered_by = record.answered_by
         answering = _NOBODY if answered_by is None else self._targets[answered_by]

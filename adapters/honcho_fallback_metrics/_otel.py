@@ -52,7 +52,8 @@ class OpenTelemetryMetrics(MetricsObserver):
     """Count calls with OpenTelemetry's metrics.
 
     A call that two observers on one provider observe counts twice: give one to
-    ``honcho_fallback.set_observers``, or one to each policy.
+    ``honcho_fallback.set_observers``, or one to each policy. SDKs before 1.45 export a gauge only
+    in the interval in which it was set.
 
     Source: OpenTelemetry's semantic conventions for generative AI metrics.
 
@@ -110,7 +111,7 @@ class _Measurements(Measurements):
         attributes = dict(zip(map(_attribute, metric.labels), labels, strict=True))
         return partial(self._updates[metric], attributes=attributes)
 
-    def _count_end(self, record: CallRecord, call: InFlight | None) -> None:
+    def _count_end(self, record: CallRecord, call: InFlight | None, /) -> None:
         super()._count_end(record, call)
         about = self._about(record, call)
         self._operation_duration[about](record.seconds)
