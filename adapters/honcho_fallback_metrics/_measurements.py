@@ -174,6 +174,8 @@ class Measurements:
     # Calls in flight.
 
     def _begin(self, call: CallStart) -> None:
+        if call.agent not in self._agents:
+            self._show_rare(self._agents[call.agent])
         agent, now = self._agents[call.agent], time.monotonic()
         with self._lock:
             if self._process != os.getpid():  # a fork: the calls in flight are the parent's
@@ -183,6 +185,13 @@ class Measurements:
             self._in_flight[call.call_id] = InFlight(now, agent, call.chain[0])
         self._leave(forgotten)
         self._calls_in_flight[agent,](1)
+
+    def _show_rare(self, agent: str) -> None:
+        """Begin at 0 what seldom counts: of a series that begins at 1, increase() sees nothing."""
+        for outcome in ("exhausted", "interrupted"):
+            self._calls[agent, outcome, _NOBODY](0)
+        for limit in ("deadline", "retry_budget"):
+            self._calls_ended_by_limit[agent, limit](0)
 
     def _end(self, call_id: str) -> InFlight | None:
         with self._lock:

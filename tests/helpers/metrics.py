@@ -47,7 +47,7 @@ class Counted:
         )
 
     def figures(self) -> Figures:
-        """Return what both have counted."""
+        """Return what both have counted; without what is shown before it counts."""
         prometheus = prometheus_figures(generate_latest(self.registry).decode())
         opentelemetry: Figures = {}
         for metric in METRICS:
@@ -59,7 +59,8 @@ class Counted:
                 value = (point.count, point.sum) if is_histogram else point.value
                 opentelemetry[metric.name, *labels] = value
         assert prometheus == opentelemetry
-        return prometheus
+        rare = {"calls", "calls_ended_by_limit"}
+        return {key: value for key, value in prometheus.items() if value or key[0] not in rare}
 
     def of(self, name: str) -> dict[tuple[str, ...], Any]:
         """Return one metric's figures by its labels' values."""

@@ -10,6 +10,7 @@ from contextlib import nullcontext
 from typing import TYPE_CHECKING, Any
 
 import pytest
+from prometheus_client import generate_latest
 
 from honcho_fallback import (
     Cooldown,
@@ -23,6 +24,7 @@ from honcho_fallback import (
 from honcho_fallback.testing import StatusError
 from honcho_fallback_metrics._measurements import Measurements, MetricsObserver
 from tests.helpers.metrics import Counted
+from tests.helpers.prometheus import prometheus_figures
 from tests.helpers.scenarios import SCENARIOS, F, P, Scenario
 from tests.helpers.scripted import DRIVERS, repeating
 
@@ -73,6 +75,18 @@ def test_every_scenario_is_counted_as_its_record_tells(scenario: Scenario, drive
         if after is not None and after.target != one.target:
             expected["switches", "deriver", one.target, kind] = 1
     assert figures == expected
+
+
+def test_what_is_rare_is_shown_before_it_counts() -> None:
+    """The first failure is an increase from 0; of a series that begins at 1 none is seen."""
+    counted = Counted()
+    counted.policy.start()
+    figures = prometheus_figures(generate_latest(counted.registry).decode())
+    assert figures["calls", "deriver", "exhausted", "nobody"] == 0
+    assert figures["calls", "deriver", "interrupted", "nobody"] == 0
+    assert figures["calls_ended_by_limit", "deriver", "deadline"] == 0
+    assert figures["calls_ended_by_limit", "deriver", "retry_budget"] == 0
+    assert counted.figures() == {("calls_in_flight", "deriver"): 1}
 
 
 def test_a_call_that_never_got_an_answer_adds_no_target() -> None:
@@ -472,7 +486,9 @@ def test_a_stream_that_is_collected_in_the_middle_of_an_update_waits_for_it() ->
     lock, updates = threading.Lock(), list[tuple[str, ...]]()
 
     def make(metric: Metric, labels: tuple[str, ...]) -> Any:
-        def update(_: float) -> None:
+        def update(amount: float) -> None:
+            if not amount:  # a series that is shown before it counts
+                return
             assert lock.acquire(blocking=False), "an update in the middle of another"
             try:
                 if len(updates) == 1:  # the second call begins

@@ -172,6 +172,5 @@ def test_two_observers_on_one_provider_add_up(caplog: pytest.LogCaptureFixture) 
     record = counted.policy.start().record
     first.on_finish(record)
     second.on_finish(record)
-    (point,) = counted.points("honcho_fallback.calls")
-    assert point.value == 2
+    assert sum(point.value for point in counted.points("honcho_fallback.calls")) == 2
     assert caplog.records == []
