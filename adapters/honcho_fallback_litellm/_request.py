@@ -58,10 +58,12 @@ _STAYS = "must_not_degrade"
 _BUCKETS = ("metadata", "litellm_metadata")
 _ROUTERS = frozenset(
     {
+        "adaptive_router_chosen_model",
         "api_base",
         "attempted_fallbacks",
         "attempted_retries",
         "caching_groups",
+        "cold_storage_object_key",
         "deployment",
         "deployment_model_name",
         "is_silent_experiment",
@@ -70,6 +72,8 @@ _ROUTERS = frozenset(
         "model_group_alias",
         "model_group_size",
         "original_model_group",
+        "raw_request",
+        "request_retry_count",
         _STAYS,
     }
 )

@@ -135,7 +135,8 @@ async def test_an_interrupt_and_what_resumes_it_are_one_turn(verb: str, reset: A
     """The checkpoint keeps the name: a middleware that was made anew goes on with it."""
     observer, saver = Turns(), InMemorySaver()
     primary = chat("primary", rounds()[0], calls("ask_user", 2, what="sure?"), "done")
-    for given in ("hi", Command(resume="yes")):
+    steps: list[Any] = ["hi", Command(resume="yes")]
+    for given in steps:
         middleware = FallbackMiddleware(alive(), reset=reset, observers=[observer])
         made = agent(primary, middleware, tools=[look_up, ask_user], checkpointer=saver)
         state = await run(verb, made, given, thread())
