@@ -74,6 +74,7 @@ _ROUTERS = frozenset(
         "original_model_group",
         "raw_request",
         "request_retry_count",
+        "used_client_oauth_token",
         _STAYS,
     }
 )
