@@ -87,9 +87,9 @@ def detach_langfuse(callbacks: Any, policy: FallbackPolicy) -> tuple[Any, Detach
     if not isinstance(callbacks, BaseCallbackManager):
         return callbacks, NOT_DETACHED
     langfuse = [one for one in callbacks.handlers if _is_langfuse(type(one))]
-    # Only now: the observers of the process are to be looked up for each call.
-    candidates = policy.observers if langfuse else ()
-    stand_ins = [one for one in candidates if isinstance(one, LangfuseStandIn)]
+    if not langfuse:  # as mostly; only otherwise are the observers looked through
+        return callbacks, NOT_DETACHED
+    stand_ins = [one for one in policy.observers if isinstance(one, LangfuseStandIn)]
     stand_ins = [one for one in stand_ins if one.replaces_langfuse_callbacks]
     if not stand_ins:
         return callbacks, NOT_DETACHED

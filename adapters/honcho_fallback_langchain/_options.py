@@ -212,9 +212,9 @@ def metadata_for_this_call(config: RunnableConfig, **run: object) -> dict[str, A
         **run: The run's name and id, where the caller gave one.
     """
     metadata: dict[Any, Any] = config.get("metadata") or {}  # named by whoever called
-    run = {name: str(value) for name, value in run.items() if value}
-    if not metadata and not run:
+    if not (metadata or any(run.values())):
         return None
+    run = {name: str(value) for name, value in run.items() if value}
     # What is configurable is for the models, keys included; older LangGraphs copy all of it.
     configurable = config.get("configurable") or {}
     for name, value in metadata.items():
