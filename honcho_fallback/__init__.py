@@ -26,12 +26,13 @@ from honcho_fallback._core.observers import (
     Switch,
     TurnEnd,
     TurnObserver,
+    check_observers,
     get_observers,
     set_observers,
 )
 from honcho_fallback._core.policy import CallOptions, FallbackPolicy
 from honcho_fallback._core.presets import ConfigOptions
-from honcho_fallback._core.record import AttemptRecord, CallRecord, Outcome
+from honcho_fallback._core.record import AttemptRecord, CallRecord, Outcome, call_metadata
 from honcho_fallback._core.recovery import PendingAction, TransportRecovery
 from honcho_fallback._core.run import FallbackRun
 from honcho_fallback._core.runtime import Runtime
@@ -93,6 +94,8 @@ __all__ = [
     "Turn",
     "TurnEnd",
     "TurnObserver",
+    "call_metadata",
+    "check_observers",
     "check_response",
     "classify",
     "get_observers",

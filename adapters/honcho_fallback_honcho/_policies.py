@@ -7,7 +7,13 @@ import os
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, TypedDict, Unpack
 
-from honcho_fallback import FallbackConfig, FallbackConfigError, FallbackPolicy, Target
+from honcho_fallback import (
+    FallbackConfig,
+    FallbackConfigError,
+    FallbackPolicy,
+    Target,
+    check_observers,
+)
 from honcho_fallback_honcho._chain import AgentSettings, make_target, read_agent, with_own_name
 from honcho_fallback_honcho._endpoint import Endpoint
 from honcho_fallback_honcho._keys import api_key
@@ -108,7 +114,7 @@ def plan_agents(  # noqa: PLR0913 # LoadOptions, one by one: Python refuses any 
         agents = f" ({', '.join(notice.agents)})" if notice.agents else ""
         logger.warning("%s%s", notice, agents)
     config = FallbackConfig.honcho() if config is None else config
-    observers = tuple(observers)
+    observers = check_observers(observers)
     return [
         AgentPlan(agent, _timed(config, (one.endpoint.timeout for one in agent.chain)), observers)
         for agent in settings.agents

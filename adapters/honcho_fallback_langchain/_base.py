@@ -59,8 +59,8 @@ class FallbackBase(RunnableSerializable[Input, Output], Generic[Input, Output, C
 
     @property
     def observers(self) -> tuple[Observer, ...]:
-        """Return the observers of the chain's calls."""
-        return self.options.observers
+        """Return who observes a call that begins now, those of the process included."""
+        return self.policy.observers
 
     def own_callbacks(self) -> tuple[Any, bool, list[str] | None, dict[str, Any] | None]:
         """Return callbacks, verbosity, tags and metadata for the chain run, not for candidates."""

@@ -67,7 +67,7 @@ from honcho_fallback_langchain._metadata import (
     mark_replacement,
     usage_of,
 )
-from honcho_fallback_langchain._options import for_this_call
+from honcho_fallback_langchain._options import for_this_call, metadata_for_this_call
 from honcho_fallback_langchain._sdk import awith_key, with_key
 
 if TYPE_CHECKING:
@@ -98,17 +98,17 @@ class Call(ABC, Generic[RequestT]):
 
     def __init__(self, policy: FallbackPolicy, options: Options) -> None:
         self.policy = policy
-        self.observers = options.observers
         self.partial: Partial = options.partial
         self.detached = NOT_DETACHED
+        self.metadata: dict[str, Any] | None = None
         self.gate: Gate | None = None  # of the attempt at hand
 
     def start(
         self, turn: Turn | None, call_input: Any, unfit: dict[int, str] | None
     ) -> FallbackRun:
         """Start the core's run, nested where the detached handlers would have nested it."""
-        with parented_like(self.detached, self.observers):
-            self.run = run = self.policy.start(turn=turn, unfit=unfit)
+        with parented_like(self.detached):
+            self.run = run = self.policy.start(turn=turn, metadata=self.metadata, unfit=unfit)
         run.report(input=call_input)
         return run
 
@@ -236,7 +236,7 @@ class ChainCall(Call[Request]):
             config.get("metadata"),
             metadata,
         )
-        manager, self.detached = detach_langfuse(manager, self.observers)
+        manager, self.detached = detach_langfuse(manager, self.policy)
         if manager.handlers or self.detached.handlers:
             config["callbacks"] = manager
         return manager if manager.handlers else None
@@ -248,7 +248,9 @@ class ChainCall(Call[Request]):
     def open(self, manager: Manager | None) -> FallbackRun:
         """Start the core's run under a chain run, or under none."""
         self.manager = manager
-        self.policy, turn = for_this_call(self.config, self.policy, self.observers)
+        self.policy, turn = for_this_call(self.config, self.policy)
+        named = {"run_name": self.run_name, "run_id": self.run_id}
+        self.metadata = metadata_for_this_call(self.config, **named)
         self.wants_content = self.policy.wants_content
         given, unfit = self.input, None
         if self.owner.options.fit == "check":
@@ -364,8 +366,9 @@ class InnerCall(Call[Request]):
     ) -> None:
         # LangChain hands no config on; what a graph or a chain runs in is around us.
         config = ensure_config()
-        policy, turn = for_this_call(config, owner.policy, owner.observers)
+        policy, turn = for_this_call(config, owner.policy)
         super().__init__(policy, owner.options)
+        self.metadata = metadata_for_this_call(config)
         self.owner = owner
         self.messages = messages
         self.kwargs = kwargs

@@ -1,9 +1,8 @@
 """Who hears of the runs under a call.
 
 Langfuse's own callback handler makes an observation of each attempt, and none of them can be
-withdrawn. An observer with ``replaces_langfuse_callbacks`` makes one of the call instead, where
-the handler would have put its own: ``in_place_of(handlers, parent_run_id)`` is a context to start
-the call in.
+withdrawn. An observer that is a ``LangfuseStandIn`` makes one of the call instead, where the
+handler would have put its own.
 
 Where a handler streams, LangChain reports tokens from inside a candidate's ``invoke``, long before
 the attempt is over, and what a reader has seen cannot be taken back. A ``Gate`` stands between one
@@ -17,7 +16,16 @@ from contextlib import ExitStack
 from functools import cache, partial
 from inspect import iscoroutinefunction
 from threading import Lock
-from typing import TYPE_CHECKING, Any, Final, NamedTuple, TypeVar, cast
+from typing import (
+    TYPE_CHECKING,
+    Any,
+    Final,
+    NamedTuple,
+    Protocol,
+    TypeVar,
+    cast,
+    runtime_checkable,
+)
 
 from langchain_core.callbacks import AsyncCallbackHandler, BaseCallbackHandler, BaseCallbackManager
 from langchain_core.callbacks.manager import ahandle_event, handle_event
@@ -33,12 +41,34 @@ from honcho_fallback_langchain._answers import has_content
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
+    from contextlib import AbstractContextManager
 
     from langchain_core.runnables import Runnable
 
-    from honcho_fallback import FallbackRun, Observer
+    from honcho_fallback import FallbackPolicy, FallbackRun
 
 CallbacksT = TypeVar("CallbacksT")
+
+
+@runtime_checkable
+class LangfuseStandIn(Protocol):
+    """Observe calls in place of Langfuse's own callback handlers."""
+
+    @property
+    def replaces_langfuse_callbacks(self) -> bool:
+        """Tell whether those must not report the attempts of a call that begins now."""
+        ...
+
+    def in_place_of(
+        self, handlers: Iterable[object], parent_run_id: object
+    ) -> AbstractContextManager[None]:
+        """Return a context to start a call in: it nests the call where they would have.
+
+        Args:
+            handlers: Langfuse's, which were in the config of the call.
+            parent_run_id: LangChain's id of the run that the call belongs to, or None.
+        """
+        ...
 
 
 class Detached(NamedTuple):
@@ -46,36 +76,39 @@ class Detached(NamedTuple):
 
     handlers: tuple[object, ...] = ()
     parent_run_id: object = None
+    stand_ins: tuple[LangfuseStandIn, ...] = ()
 
 
 NOT_DETACHED = Detached()
 
 
-def detach_langfuse(callbacks: Any, observers: Iterable[Observer]) -> tuple[Any, Detached]:
+def detach_langfuse(callbacks: Any, policy: FallbackPolicy) -> tuple[Any, Detached]:
     """Return callbacks without Langfuse's handlers, and those, if an observer replaces them."""
-    replaced = any(getattr(one, "replaces_langfuse_callbacks", False) for one in observers)
-    if not (replaced and isinstance(callbacks, BaseCallbackManager)):
+    if not isinstance(callbacks, BaseCallbackManager):
         return callbacks, NOT_DETACHED
     langfuse = [one for one in callbacks.handlers if _is_langfuse(type(one))]
-    if not langfuse:
+    if not langfuse:  # as mostly; only otherwise are the observers looked through
+        return callbacks, NOT_DETACHED
+    stand_ins = [one for one in policy.observers if isinstance(one, LangfuseStandIn)]
+    stand_ins = [one for one in stand_ins if one.replaces_langfuse_callbacks]
+    if not stand_ins:
         return callbacks, NOT_DETACHED
     manager = callbacks.copy()
     for handler in langfuse:
         manager.remove_handler(handler)
-    return manager, Detached(tuple(langfuse), manager.parent_run_id)
+    return manager, Detached(tuple(langfuse), manager.parent_run_id, tuple(stand_ins))
 
 
 def _is_langfuse(kind: type) -> bool:
     return kind.__module__.startswith("langfuse.")
 
 
-def parented_like(detached: Detached, observers: Iterable[Observer]) -> ExitStack:
+def parented_like(detached: Detached) -> ExitStack:
     """Return a context for the start of a call: it nests the call where the handlers would."""
     stack = ExitStack()
-    for observer in observers if detached.handlers else ():
-        replacement: Any = getattr(observer, "in_place_of", None)
-        if replacement is not None:
-            stack.enter_context(replacement([*detached.handlers], detached.parent_run_id))
+    for stand_in in detached.stand_ins:
+        context = stand_in.in_place_of([*detached.handlers], detached.parent_run_id)
+        stack.enter_context(context)
     return stack
 
 

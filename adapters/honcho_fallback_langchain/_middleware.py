@@ -1,16 +1,19 @@
 """Fallbacks for ``create_agent``, around each call of its model.
 
 An agent's middleware is shared by all its runs, so nothing of a run may stand on it: the turn's
-place in the chain lives in the graph's state, where a checkpoint keeps it over an interrupt. It
-goes there with the model's own update, because each hook of an agent or around its model is a node
-with updates that no reader of them expects.
+name and place in the chain live in the graph's state, where a checkpoint keeps them over an
+interrupt. They go there with the model's own update, because each hook of an agent or around its
+model is a node with updates that no reader of them expects; and only where an observer knows what
+to do with a turn's end, or a switch lasts for a turn.
 """
 
 from __future__ import annotations
 
+from collections import deque
 from copy import copy
 from dataclasses import replace
 from typing import TYPE_CHECKING, Annotated, Any, NotRequired, Self, Unpack, cast
+from weakref import WeakValueDictionary
 
 from langchain.agents.middleware.types import (
     AgentMiddleware,
@@ -27,9 +30,10 @@ from langchain_core.messages import AIMessage, HumanMessage
 from langchain_core.runnables.config import ensure_config, set_config_context
 from langchain_core.runnables.utils import coro_with_context
 from langgraph.channels import UntrackedValue  # pyright: ignore[reportMissingTypeStubs] # the mark py.typed does not reach this folder
+from langgraph.errors import GraphBubbleUp
 from langgraph.types import Command
 
-from honcho_fallback import FallbackConfigError, FallbackPolicy, Turn
+from honcho_fallback import FailureKind, FallbackConfigError, FallbackPolicy, Turn, classify
 from honcho_fallback_langchain._call import Call
 from honcho_fallback_langchain._callbacks import detach_langfuse
 from honcho_fallback_langchain._candidates import parameters_of
@@ -40,6 +44,7 @@ from honcho_fallback_langchain._options import (
     FallbackOptions,
     Options,
     for_this_call,
+    metadata_for_this_call,
     policy_over,
 )
 from honcho_fallback_langchain._providers import is_same_provider, settings_for, tools_for
@@ -50,11 +55,16 @@ if TYPE_CHECKING:
 
     from langchain_core.messages import BaseMessage
 
-    from honcho_fallback import Attempt, Target
+    from honcho_fallback import Attempt, FallbackRun, Target
 
 # Of the graph's state: where the turn stands, and whether this very run has put it there.
 TURN, TURN_IN_RUN = "honcho_fallback_turn", "honcho_fallback_turn_in_run"
 _POLICIES = 32  # that one middleware keeps; agents with a model per run need a bound
+_TURNS = 1024  # that one middleware holds, so that each ends once
+
+# By their ids, while a middleware holds them: a guard beside it knows a turn by its id alone. Who
+# is not in here goes on under the same id all the same, as after a restart.
+_OPEN_TURNS: WeakValueDictionary[str, Turn] = WeakValueDictionary()
 
 
 # No checkpoint keeps it, so it is gone when another run goes on.
@@ -85,8 +95,23 @@ def same_turn(state: Mapping[str, Any], in_run: str) -> bool:
     return True
 
 
+def fail_turn(state: Mapping[str, Any]) -> None:
+    """End the turn that a graph's state is about, where something else than a model ends it."""
+    turn = _OPEN_TURNS.get((state.get(TURN) or {}).get("id", ""))
+    if turn is not None:
+        turn.end("failed")
+
+
 class AgentCall(Call[ModelRequest[Any]]):
-    """Ask candidates by an agent's handler."""
+    """Ask candidates by an agent's handler.
+
+    Args:
+        policy: Over the agent's model and the fallbacks.
+        request: What the agent asks.
+        handler: Asks one model.
+        options: The middleware's.
+        turns: Where the middleware holds turns that go on, or None where a graph has no place.
+    """
 
     def __init__(
         self,
@@ -94,41 +119,76 @@ class AgentCall(Call[ModelRequest[Any]]):
         request: ModelRequest[Any],
         handler: Callable[[ModelRequest[Any]], Any],
         options: Options,
+        turns: deque[Turn] | None,
     ) -> None:
-        around = ensure_config()
-        policy, turn = for_this_call(around, policy, options.observers)
         super().__init__(policy, options)
         self.request = request
         self.handler = handler
-        self.turn: Turn | None = None
-        self.position = 0
-        if policy.config.reset == "turn":
-            graph_turn = policy.turn()
-            turn = turn or Turn.current(graph_turn.owner)
-            if turn is None:  # the graph keeps it
-                self._go_on(graph_turn)
-                self.turn = turn = graph_turn
-        callbacks, self.detached = detach_langfuse(around.get("callbacks"), options.observers)
+        self.check_fit = options.fit == "check"
+        self.turns = turns
+        self.turn: Turn | None = None  # that the graph keeps
+        self.is_named = False  # whether it does so for its name alone
+        state: Any = request.state
+        self.kept: dict[str, Any] = state.get(TURN) or {}
         self.config: Any = None  # of an attempt, where it is not that around us
+
+    def open(self) -> FallbackRun:
+        """Start the core's run, in the turn that it is a part of."""
+        around, request = ensure_config(), self.request
+        self.policy, turn = for_this_call(around, self.policy)
+        policy = self.policy
+        run_id = getattr(getattr(request.runtime, "execution_info", None), "run_id", None)
+        self.metadata = metadata_for_this_call(around, run_id=run_id)
+        turn = turn or self._turn_around()
+        callbacks, self.detached = detach_langfuse(around.get("callbacks"), policy)
         if self.detached.handlers:
             self.config = around = {**around, "callbacks": callbacks}
         self.around = around
         system = [request.system_message] if request.system_message else []
         messages = [*system, *request.messages]
-        unfit = _unfit(policy, request, messages) if options.fit == "check" else None
-        self.start(turn, messages if policy.wants_content else None, unfit)
+        unfit = _unfit(policy, request, messages) if self.check_fit else None
+        return self.start(turn, messages if policy.wants_content else None, unfit)
 
-    def _go_on(self, turn: Turn) -> None:
-        """Bring a turn to where the graph's stands; tell that the last is over if it never did."""
+    def _turn_around(self) -> Turn | None:
+        """Return the turn around the agent's run, or that of the run itself, or None."""
+        policy, observers = self.policy, self.policy.observers
+        lasts = policy.config.reset == "turn"
+        self.is_named = (lasts and bool(observers)) or any(
+            hasattr(one, "on_turn_end") for one in observers
+        )
+        if self.turns is None or not (lasts or self.is_named):
+            return None
+        new_turn = policy.turn()
+        around = Turn.current(new_turn.owner)
+        if around is None:
+            self.turn = around = self._turn_of_graph(new_turn)
+        return around
+
+    def _turn_of_graph(self, new_turn: Turn) -> Turn:
+        """Return the turn that goes on in the graph, or a new one and tell that the last is over.
+
+        Args:
+            new_turn: For the latter.
+        """
         state: Any = self.request.state
-        kept = state.get(TURN) or {}
-        self.position = kept.get("position", 0)
-        if same_turn(state, TURN_IN_RUN):
-            turn.advance(min(self.position, len(self.policy.targets) - 1))
-        elif kept.get("primary") == self.policy.targets[0].name:
-            last_turn = self.policy.turn()
-            last_turn.advance(self.position)
-            last_turn.end()  # tells the observers
+        turn_id, position = self.kept.get("id"), self.kept.get("position", 0)
+        last_turn = None if turn_id is None else _OPEN_TURNS.get(turn_id)
+        if turn_id is not None and (last_turn is None or last_turn.owner is not new_turn.owner):
+            last_turn = self.policy.turn(turn_id)  # it began in another process, or long ago
+        if not same_turn(state, TURN_IN_RUN):
+            if last_turn is not None and self.kept.get("primary") == self._primary:
+                last_turn.advance(position)
+                last_turn.end("cancelled")  # tells the observers, unless they know
+            return new_turn
+        # One whose failure was told is over, also where an agent goes on all the same.
+        goes_on = last_turn is not None and last_turn.outcome == "open"
+        turn = last_turn if last_turn is not None and goes_on else new_turn
+        turn.advance(min(position, len(self.policy.targets) - 1))
+        return turn
+
+    @property
+    def _primary(self) -> str:
+        return self.policy.targets[0].name
 
     def request_for(self, attempt: Attempt, candidate: Any) -> ModelRequest[Any]:
         """Return the request as an attempt's provider takes it."""
@@ -193,21 +253,29 @@ class AgentCall(Call[ModelRequest[Any]]):
         response: ModelResponse[Any] = replace(answer, result=messages)
         return response
 
-    def with_position(
+    def with_turn(
         self, response: ModelResponse[Any]
     ) -> ModelResponse[Any] | ExtendedModelResponse[Any]:
-        """Return the response, with the turn's position for the graph's state if it changed."""
-        turn = self.turn
-        if turn is None:
+        """Return the response, with the turn for the graph's state if that changed."""
+        turn, turns = self.turn, self.turns
+        if turn is None or turns is None:
             return response
         if _is_final(response):
             turn.end()
-        position = turn.position if turn.outcome == "open" else 0
-        known = not position or self.request.state.get(TURN_IN_RUN)
-        if position == self.position and known:
+        kept: dict[str, Any] = {}
+        if turn.outcome == "open" and (turn.position or self.is_named):
+            kept = {"id": turn.turn_id, "position": turn.position, "primary": self._primary}
+        if kept == self.kept and (not kept or self.request.state.get(TURN_IN_RUN)):
             return response
-        kept = {"position": position, "primary": self.policy.targets[0].name}
+        if kept and _OPEN_TURNS.setdefault(turn.turn_id, turn) is turn:
+            turns.append(turn)
         return ExtendedModelResponse(response, Command(update={TURN: kept, TURN_IN_RUN: True}))
+
+    def fail_turn(self, error: BaseException) -> None:
+        """End the turn with the call; one that pauses goes on."""
+        if self.turn is not None and not isinstance(error, GraphBubbleUp):
+            is_cancelled = classify(error).kind is FailureKind.CANCELLED
+            self.turn.end("cancelled" if is_cancelled else "failed")
 
 
 def _is_final(response: ModelResponse[Any]) -> bool:
@@ -253,6 +321,7 @@ class FallbackMiddleware(AgentMiddleware[Any, Any, Any]):
         self.fallbacks = [_chat_model(one, position) for position, one in enumerate(fallbacks)]
         if not self.fallbacks:
             raise FallbackConfigError.about("fallbacks", "there is none", "pass a chat model")
+        self._turns: deque[Turn] = deque(maxlen=_TURNS)  # copies of this middleware share them
         self._hold(updated_options, None)
 
     @property
@@ -293,14 +362,16 @@ class FallbackMiddleware(AgentMiddleware[Any, Any, Any]):
             FallbackExhausted: Nobody answered.
             Exception: The provider's own where no other model could help.
         """
-        call = AgentCall(self._policy_of(request.model), request, handler, self.options)
+        call = self._call(request, handler)
         try:
-            answer = call.policy.call(in_time(call.ask), run=call.run)
+            run = call.open()
+            answer = call.policy.call(in_time(call.ask), run=run)
         except BaseException as error:
             call.settle(error)
+            call.fail_turn(error)
             raise
         call.settle()
-        return call.with_position(answer)
+        return call.with_turn(answer)
 
     async def awrap_model_call(
         self,
@@ -308,17 +379,27 @@ class FallbackMiddleware(AgentMiddleware[Any, Any, Any]):
         handler: Callable[[ModelRequest[Any]], Awaitable[ModelResponse[Any]]],
     ) -> ModelResponse[Any] | ExtendedModelResponse[Any]:
         """Ask as ``wrap_model_call`` does, in this task."""
-        call = AgentCall(self._policy_of(request.model), request, handler, self.options)
+        call = self._call(request, handler)
         try:
-            answer = await call.policy.acall(call.aask, run=call.run)
+            run = call.open()
+            answer = await call.policy.acall(call.aask, run=run)
         except BaseException as error:
             await call.asettle(error)
+            call.fail_turn(error)
             raise
         await call.asettle()
-        return call.with_position(answer)
+        return call.with_turn(answer)
+
+    def _call(self, request: ModelRequest[Any], handler: Callable[..., Any]) -> AgentCall:
+        turns = self._turns if self._has_place else None
+        return AgentCall(self._policy_of(request.model), request, handler, self.options, turns)
+
+    @property
+    def _has_place(self) -> bool:
+        return TURN in self.state_schema.__annotations__
 
     def _hold(self, options: Options, before: FallbackPolicy | None) -> None:
-        if options.config.reset == "turn" and TURN not in self.state_schema.__annotations__:
+        if options.config.reset == "turn" and not self._has_place:
             raise FallbackConfigError.about(
                 "state_schema",
                 f"that of {type(self).__name__} has no place for a turn",

@@ -17,6 +17,8 @@ from honcho_fallback import (
     FallbackPolicy,
     Observer,
     Turn,
+    call_metadata,
+    check_observers,
 )
 from honcho_fallback_langchain._candidates import targets_of
 from honcho_fallback_langchain._sdk import within_attempts, without_sdk_retries
@@ -44,6 +46,10 @@ _CHOICES = {
 # only the very classes count.
 CONFIG_KEY, TURN_KEY = "fallback_config", "fallback_turn"
 AGENT_KEY = "lc_agent_name"  # where create_agent(name=...) puts it in a config's metadata
+
+# Of a config's metadata: what LangChain, LangGraph and this package say of a run, not its caller.
+_THEIRS = ("__", "checkpoint_", "fallback_", "is_fallback", "langgraph_", "lc_", "ls_")
+_THREAD = "thread_id"  # LangGraph copies it from what is configurable; it names the conversation
 
 
 class FallbackOptions(ConfigOptions, total=False):
@@ -117,9 +123,10 @@ class Options:
     def updated(self, options: Mapping[str, Any]) -> Self:
         """Return a copy with other options."""
         beside = {name: options[name] for name in _BESIDE if name in options}
-        for name in ("credentials", "observers"):
-            if name in beside:
-                beside[name] = tuple(beside[name])
+        if "credentials" in beside:
+            beside["credentials"] = tuple(beside["credentials"])
+        if "observers" in beside:
+            beside["observers"] = check_observers(beside["observers"])
         for name, choices in _CHOICES.items():
             if beside.get(name, choices[0]) not in choices:
                 fix = "pass " + " or ".join(f'"{choice}"' for choice in choices)
@@ -175,7 +182,7 @@ def policy_over(
 
 
 def for_this_call(
-    config: RunnableConfig, policy: FallbackPolicy, observers: Iterable[Observer]
+    config: RunnableConfig, policy: FallbackPolicy
 ) -> tuple[FallbackPolicy, Turn | None]:
     """Return the policy and the turn that a config asks for, or the policy and no turn.
 
@@ -190,11 +197,32 @@ def for_this_call(
     if isinstance(own, FallbackConfig):
         own = _handling(own, _handled_by(policy.config))
         policy = FallbackPolicy(
-            policy.targets, own, agent=agent, observers=observers, turns_of=policy
+            policy.targets, own, agent=agent, observers=policy.observers, turns_of=policy
         )
     elif agent is not policy.agent:
         policy = policy.labelled(agent)
     return policy, turn if isinstance(turn, Turn) else None
+
+
+def metadata_for_this_call(config: RunnableConfig, **run: object) -> dict[str, Any] | None:
+    """Return what a record says of a call by its config: the caller's metadata and the run.
+
+    Args:
+        config: LangChain's, as it was merged for the call.
+        **run: The run's name and id, where the caller gave one.
+    """
+    metadata: dict[Any, Any] = config.get("metadata") or {}  # named by whoever called
+    if not (metadata or any(run.values())):
+        return None
+    run = {name: str(value) for name, value in run.items() if value}
+    # What is configurable is for the models, keys included; older LangGraphs copy all of it.
+    configurable = config.get("configurable") or {}
+    for name, value in metadata.items():
+        if isinstance(name, str) and (
+            name == _THREAD or not (name.startswith(_THEIRS) or name in configurable)
+        ):
+            run[name] = value
+    return call_metadata(run)
 
 
 # The classes that switch whatever they mean: the last word on a failure, after the user's refine.

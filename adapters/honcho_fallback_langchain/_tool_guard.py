@@ -31,7 +31,7 @@ from honcho_fallback.tools import (
     ToolOutcome,
     ToolUse,
 )
-from honcho_fallback_langchain._middleware import InRun, same_turn
+from honcho_fallback_langchain._middleware import InRun, fail_turn, same_turn
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Iterable, Sequence
@@ -176,6 +176,7 @@ class _Round:
         if verdict.action == "halt":
             still_open = [call for call in calls if call["id"] not in results]
             self.halt = self._with_counts(ModelResponse(_halted(verdict, still_open)))
+            fail_turn(state)
         elif verdict.action == "nudge":
             self.nudge = [HumanMessage(verdict.message, response_metadata=_why(verdict))]
             self.request = request.override(messages=[*request.messages, *self.nudge])
@@ -193,7 +194,9 @@ class _Round:
         if message is not None and (still_open or response.structured_response is None):
             uses = [ToolUse(call["name"], call["args"]) for call in calls]
             verdict = self.guard.after_model(str(message.text), uses)
-            ending = _halted(verdict, still_open) if verdict.action == "halt" else []
+            if verdict.action == "halt":
+                ending = _halted(verdict, still_open)
+                fail_turn(cast("dict[str, Any]", self.request.state))
         if self.nudge or ending:
             response = replace(response, result=[*self.nudge, *response.result, *ending])
         return self._with_counts(response)

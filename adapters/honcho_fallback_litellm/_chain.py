@@ -93,6 +93,12 @@ class Chains:
             self._made[key] = made
         return made
 
+    @property
+    def are_traced(self) -> bool:
+        """Tell whether an observer shows what is asked and answered, as a trace does."""
+        chains = (one for one in self._made.values() if isinstance(one, Chain))
+        return any(chain.policy.wants_content for chain in chains)
+
     def _make(self, group: str, ranked: Sequence[Deployment]) -> Chain:
         config = self._config
         if config.max_attempts is None:

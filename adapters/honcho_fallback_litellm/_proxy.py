@@ -35,7 +35,7 @@ from typing import TYPE_CHECKING, Any, Literal, get_args
 import litellm
 from litellm.integrations.custom_logger import CustomLogger
 
-from honcho_fallback import CallRecord, FallbackConfigError
+from honcho_fallback import CallRecord, FallbackConfigError, check_observers
 from honcho_fallback_litellm._answers import headers_of
 from honcho_fallback_litellm._chain import RANK, id_of, in_order
 from honcho_fallback_litellm._router import attempt_in, core_of, own
@@ -105,7 +105,7 @@ class FallbackProxyHandler(FallbackDeploymentFilter):
 
     Args:
         config: As for FallbackRoutingStrategy.
-        observers: Objects that receive each call's events.
+        observers: Objects that receive each call's events, beside those of ``set_observers``.
         respect_cooldown: As for FallbackRoutingStrategy.
         on_error: What to do where no chain can be made, beside saying so at ERROR. ``continue``:
             LiteLLM alone routes the ranked groups. ``filter``: as with ``proxy_filter``.
@@ -133,7 +133,7 @@ class FallbackProxyHandler(FallbackDeploymentFilter):
         self._make_strategy = partial(
             FallbackRoutingStrategy,
             config,
-            observers=tuple(observers),
+            observers=check_observers(observers),
             respect_cooldown=respect_cooldown,
         )
         self._strategy = self._make_strategy()

@@ -206,7 +206,7 @@ def warn_about_missing_methods(missing: Iterable[str]) -> None:
 
 
 def warn_about_callbacks() -> bool:
-    """Warn where LiteLLM would trace an observed call a second time; return whether it warned."""
+    """Warn where LiteLLM would trace a traced call a second time; return whether it warned."""
     callbacks = [one for name in _CALLBACKS for one in getattr(litellm, name, None) or ()]
     on = sorted({name for one in callbacks if (name := _tracer(one)) is not None})
     if not on:

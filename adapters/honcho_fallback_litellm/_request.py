@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 import litellm
 
+from honcho_fallback import call_metadata
 from honcho_fallback_litellm._call import Call
 from honcho_fallback_litellm._chain import model_of
 from honcho_fallback_litellm._router import setting
@@ -52,6 +53,34 @@ _REHEARSALS = frozenset(
 _TIMEOUTS = ("timeout", "request_timeout")
 _CLIENTS_OWN = ("api_key", "api_base", "base_url")
 _STAYS = "must_not_degrade"
+# LiteLLM keeps its own metadata and the caller's apart for some endpoints, and elsewhere writes
+# into the caller's own dict, which may come back with the next call.
+_BUCKETS = ("metadata", "litellm_metadata")
+_ROUTERS = frozenset(
+    {
+        "adaptive_router_chosen_model",
+        "api_base",
+        "attempted_fallbacks",
+        "attempted_retries",
+        "caching_groups",
+        "cold_storage_object_key",
+        "deployment",
+        "deployment_model_name",
+        "is_silent_experiment",
+        "max_retries",
+        "model_group",
+        "model_group_alias",
+        "model_group_size",
+        "original_model_group",
+        "raw_request",
+        "request_retry_count",
+        "used_client_oauth_token",
+        _STAYS,
+    }
+)
+_THEIRS = ("_", "fallback_", "litellm_", "routing_plugin", "spend_logs", "user_api_key")
+# What the Proxy puts beside the caller's metadata, of which it leaves a copy.
+_PROXYS, _REQUESTERS = "user_api_key", "requester_metadata"
 
 
 class _Zero(int):
@@ -73,7 +102,11 @@ def begin(core: Any, chain: Chain, request: dict[str, Any]) -> Call:
     """
     config = chain.policy.config
     options = _options_of(request, config)
-    run = chain.policy.start(**options) if options else chain.policy.start()
+    metadata = _metadata_of(request)
+    if options or metadata:
+        run = chain.policy.start(metadata=metadata, **options)
+    else:
+        run = chain.policy.start()
     if chain.policy.wants_content:
         messages = request.get("messages")
         run.report(
@@ -97,14 +130,32 @@ def _options_of(request: dict[str, Any], config: FallbackConfig) -> ConfigOption
         options["max_attempts"], options["transport_recovery"] = 1, None
     elif isinstance(retries, int) and retries + 1 < limit:
         options["max_attempts"] = retries + 1
-    # LiteLLM keeps its own metadata and the caller's apart for some endpoints.
-    metadata = [request.get(name) for name in ("metadata", "litellm_metadata")]
+    metadata = [request.get(name) for name in _BUCKETS]
     if any(isinstance(one, dict) and str(one.get(_STAYS)).lower() == "true" for one in metadata):
         options["must_not_degrade"] = True
     if any(request.get(name) is not None for name in _CLIENTS_OWN):
         # What a caller's own key or address brings on says nothing of the deployment.
         options["cooldown"] = options["retry_budget"] = None
     return options
+
+
+def _metadata_of(request: dict[str, Any]) -> dict[str, Any] | None:
+    """Return what a record says of a call: what the caller wrote, nothing that LiteLLM adds."""
+    given = (request.get(name) for name in _BUCKETS)
+    buckets: list[dict[Any, Any]] = [one for one in given if isinstance(one, dict)]
+    if "proxy_server_request" in request or any(
+        _PROXYS in one or _REQUESTERS in one for one in buckets
+    ):
+        theirs = (one.get(_REQUESTERS) for one in buckets)
+        buckets = [one for one in theirs if isinstance(one, dict)]
+    return call_metadata(
+        {
+            name: value
+            for bucket in buckets
+            for name, value in bucket.items()
+            if isinstance(name, str) and name not in _ROUTERS and not name.startswith(_THEIRS)
+        }
+    )
 
 
 def prepare(call: Call, request: dict[str, Any]) -> None:

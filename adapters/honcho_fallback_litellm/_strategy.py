@@ -16,7 +16,7 @@ from litellm.types.router import (  # pyright: ignore[reportMissingTypeStubs] # 
     CustomRoutingStrategyBase,
 )
 
-from honcho_fallback import FallbackConfig, FallbackConfigError
+from honcho_fallback import FallbackConfig, FallbackConfigError, check_observers
 from honcho_fallback_litellm._call import Call, current_call
 from honcho_fallback_litellm._chain import RANK, Chains, id_of, in_order, spelling_of
 from honcho_fallback_litellm._failures import classifier_for
@@ -61,7 +61,7 @@ class FallbackRoutingStrategy(CustomRoutingStrategyBase):
 
     Args:
         config: The policy's options; those that LiteLLM leaves no room for are refused.
-        observers: Objects that receive each call's events.
+        observers: Objects that receive each call's events, beside those of ``set_observers``.
         respect_cooldown: Whether a deployment that LiteLLM cools down is passed over. By default
             it is, unless the config has a ``cooldown`` of its own; False without one starts every
             call on the primary.
@@ -79,7 +79,7 @@ class FallbackRoutingStrategy(CustomRoutingStrategyBase):
     ) -> None:
         config = FallbackConfig() if config is None else config
         check_config(config)
-        observers = tuple(observers)
+        observers = check_observers(observers)
         self._chains = Chains(
             config.replace(on_exhausted="last", classify=classifier_for(config)), observers
         )
@@ -89,7 +89,7 @@ class FallbackRoutingStrategy(CustomRoutingStrategyBase):
         self._core: weakref.ref[Any] | None = None
         # Once: when it is registered, or at the first call, for who sets LiteLLM's callbacks after
         # the Router.
-        self._may_warn_about_callbacks = bool(observers)
+        self._may_warn_about_callbacks = True
         self._warned_of_replacement = False
         self.registration: Registration | None = None
 
@@ -121,7 +121,7 @@ class FallbackRoutingStrategy(CustomRoutingStrategyBase):
         register(self)
         logger.info("%s", self.registration)
         warn_about_missing_methods(missing)
-        if self._may_warn_about_callbacks:
+        if self._chains.are_traced:
             self._may_warn_about_callbacks = not warn_about_callbacks()
         if warm:
             rows: list[Deployment] = own(core, "get_model_list")() or []
@@ -247,7 +247,7 @@ class FallbackRoutingStrategy(CustomRoutingStrategyBase):
         chain = self._chain_of(core, group, request)
         if chain is None:
             return None
-        if self._may_warn_about_callbacks:
+        if self._may_warn_about_callbacks and chain.policy.wants_content:
             self._may_warn_about_callbacks = False
             warn_about_callbacks()
         return begin(core, chain, request)

@@ -225,7 +225,7 @@ class Observers:
     @classmethod
     def of(cls, observers: Iterable[Observer]) -> Self | None:
         """Return None where nobody observes, so that a call need not even look."""
-        checked = _checked(observers)
+        checked = check_observers(observers)
         return cls(checked) if checked else None
 
     def __iter__(self) -> Iterator[Observer]:
@@ -310,8 +310,15 @@ def get_observers() -> tuple[Observer, ...]:
     return tuple(everywhere.observers or ())
 
 
-def _checked(observers: Any) -> tuple[Observer, ...]:
-    """Return the observers; each has to have a hook that can be called in the middle of a call."""
+def check_observers(observers: Any) -> tuple[Observer, ...]:
+    """Return the observers as a policy takes them, for whoever makes its policies later.
+
+    Args:
+        observers: Each has to have a hook that can be called in the middle of a call.
+
+    Raises:
+        FallbackConfigError: One has none, is a class or has an async hook, or it is a single one.
+    """
     fix = f"pass objects with {', '.join(_HOOKS[:3])} or another hook"
     if any(hasattr(observers, hook) for hook in _HOOKS):
         raise FallbackConfigError.about("observers", "got a single one", "pass it in a list")

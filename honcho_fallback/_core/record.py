@@ -2,13 +2,18 @@
 
 from __future__ import annotations
 
+import re
+from collections.abc import Mapping
 from copy import deepcopy
 from dataclasses import dataclass
+from functools import lru_cache
 from html import escape
-from typing import TYPE_CHECKING, Any, Literal, NamedTuple
+from typing import TYPE_CHECKING, Any, Literal, NamedTuple, cast
+
+from honcho_fallback._classify._redact import redact
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping
+    from collections.abc import Iterator
 
     from honcho_fallback._core.failure import FailureKind
 
@@ -312,3 +317,44 @@ class CallRecord:
             )
         if spans:
             yield line(f"     {f'{whole * 1000:.0f} ms':>{columns}}", "dim")
+
+
+# What a framework's metadata may say of a call.
+
+_SECRET_NAME = re.compile(
+    r"(?:^|[-_.])(?:api|access|auth|private|secret|signing)?[-_]?keys?$|apikey|tokens?$|secret"
+    r"|passw|passphrase|credential|authorization|cookie"
+)
+# One short word, or an id, which may be as long as a key.
+_PLAIN = re.compile(
+    r"[\w.-]{1,11}|[^\W_]{1,19}|[0-9a-fA-F]{32}|[0-9a-fA-F]{8}(?:-[0-9a-fA-F]{4}){3}-[0-9a-fA-F]{12}"
+)
+
+
+def call_metadata(given: Any) -> dict[str, Any] | None:
+    """Return what a call's ``metadata`` may be of a framework's, where others add to it, too.
+
+    Texts, numbers, booleans and None stay. What has a secret's name is left out, what looks like a
+    secret is blackened, and a text is cut to 200 characters. Nothing is refused.
+
+    Args:
+        given: The framework's, by name.
+    """
+    if not given or not isinstance(given, Mapping):
+        return None
+    kept: dict[str, Any] = {}
+    entries = cast("Mapping[object, object]", given)
+    for name, value in entries.items():
+        if not isinstance(name, str):
+            continue
+        if value is None or type(value) in {bool, int, float}:
+            kept[name] = value
+        elif isinstance(value, str) and not _is_secrets(name):
+            text = str.__str__(value)  # of a subclass, too, that writes itself in another way
+            kept[name] = text if _PLAIN.fullmatch(text) else redact(text)
+    return kept or None
+
+
+@lru_cache(256)  # the same few names come with each call
+def _is_secrets(name: str) -> bool:
+    return _SECRET_NAME.search(name.lower()) is not None

@@ -32,6 +32,7 @@ class Turn:
     """
 
     __slots__ = (
+        "__weakref__",
         "_ended",
         "_entered",
         "_outer",

@@ -2,9 +2,13 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
+
+from honcho_fallback import set_observers
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     from honcho_fallback import CallContent, CallRecord, CallStart, Restore, Switch
 
 
@@ -52,3 +56,73 @@ class ContentListener(Listener):
 
     def on_content(self, content: CallContent) -> None:
         self.contents.append(content)
+
+
+HOOKS = {
+    "on_start": "CallStart",
+    "on_content": "CallContent",
+    "on_switch": "Switch",
+    "on_finish": "CallRecord",
+    "on_restore": "Restore",
+    "on_turn_end": "TurnEnd",
+}
+
+
+class Noting:
+    """Keep every event there is."""
+
+    def __init__(self) -> None:
+        self.events: list[Any] = []
+        self.on_start = self.on_content = self.on_switch = self.events.append
+        self.on_finish = self.on_restore = self.on_turn_end = self.events.append
+
+    @property
+    def kinds(self) -> list[str]:
+        """Return the kinds of events in order, but for content, which comes in parts: first."""
+        names = [type(event).__name__ for event in self.events]
+        parts = names.count("CallContent")
+        return ["CallContent"] * bool(parts) + [one for one in names if one != "CallContent"]
+
+
+class OneHook(Noting):
+    """Have one hook and no other."""
+
+    def __init__(self, hook: str) -> None:
+        self.events = []
+        setattr(self, hook, self.events.append)
+
+
+def _per_policy(observer: Any, make: Callable[[dict[str, Any]], Any]) -> Any:
+    return make({"observers": [observer]})
+
+
+def _set_before(observer: Any, make: Callable[[dict[str, Any]], Any]) -> Any:
+    set_observers([observer])
+    return make({})
+
+
+def _set_after(observer: Any, make: Callable[[dict[str, Any]], Any]) -> Any:
+    made = make({})
+    set_observers([observer])
+    return made
+
+
+def _both(observer: Any, make: Callable[[dict[str, Any]], Any]) -> Any:
+    set_observers([observer])
+    return make({"observers": [observer]})
+
+
+# Each makes what is observed, with an observer; the test takes those of the process away.
+every_way = {
+    "per policy": _per_policy,
+    "set before": _set_before,
+    "set after": _set_after,
+    "both": _both,
+}
+
+WRONG: dict[str, Any] = {
+    "no hook": [object()],
+    "a class": [Noting],
+    "a single one": Noting(),
+    "no list": 3,
+}

@@ -83,8 +83,13 @@ class Handler(FallbackProxyHandler):
         await super().async_pre_call_hook(*args, **kwargs)
 
 
+class Printer:
+    def on_finish(self, record):
+        print("record of", record.agent, record.metadata, flush=True)
+
+
 config = FallbackConfig(cooldown=Cooldown(), deadline=60, wait=0)
-handler = Handler(config, respect_cooldown=True)
+handler = Handler(config, respect_cooldown=True, observers=[Printer()])
 careful = FallbackProxyHandler(on_error="exit")
 """
 
@@ -401,6 +406,31 @@ def test_a_proxy_that_remembers(proxies: dict[str, Proxy], upstream: ProviderSer
         )
     assert {*upstream.order} == {"primary"}
     assert "must_not_degrade" not in str(upstream["primary"].requests[-1].body)
+
+
+def test_a_record_has_the_requesters_metadata_and_nothing_of_the_proxys(
+    proxies: dict[str, Proxy], upstream: ProviderServer
+) -> None:
+    """Neither the key's hash nor headers, in a stream neither; without metadata there is none."""
+    proxy = proxies["remembering"]
+    upstream.reset()
+    log = proxy.server.log
+    seen = log.read_text()
+    mine: Any = {"workspace": "acme", "run_id": "r-17", "api_key": "secret", "many": ["a"]}
+    ask: Any = proxy.client.chat.completions.create
+    ask(model="deriver", messages=MESSAGES, extra_body={"metadata": mine})
+    list(ask(model="deriver", messages=MESSAGES, stream=True, extra_body={"metadata": mine}))
+    ask(model="deriver", messages=MESSAGES)
+    until = time.monotonic() + 30.0
+    while (records := log.read_text()[len(seen) :].count("record of")) < 3:
+        assert time.monotonic() < until, f"{records} records"
+        time.sleep(0.05)
+    lines = log.read_text()[len(seen) :].splitlines()
+    expected = {"workspace": "acme", "run_id": "r-17"}
+    assert [line for line in lines if line.startswith("record of")] == [
+        *[f"record of deriver {expected}"] * 2,
+        "record of deriver None",
+    ]
 
 
 def test_the_chains_are_there_before_a_request_is(proxies: dict[str, Proxy]) -> None:

@@ -14,6 +14,7 @@ from litellm.types.router import CustomRoutingStrategyBase
 from honcho_fallback import FallbackConfig, FallbackConfigError
 from honcho_fallback_litellm import FallbackRoutingStrategy
 from honcho_fallback_litellm._registration import warn_about_missing_methods
+from tests.helpers.observers import ContentListener
 
 if TYPE_CHECKING:
     from tests.helpers.provider import ProviderServer
@@ -522,9 +523,11 @@ def test_ranks_that_change_change_the_order(
 def test_litellms_own_langfuse_beside_observers_is_warned_of(
     bench: Any, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Two tracers on one call make traces out of failed attempts."""
+    """Two tracers on one call make traces out of failed attempts; who only counts is no tracer."""
     monkeypatch.setattr(litellm, "success_callback", ["langfuse_otel"])
-    router, _ = bench.managed()
+    bench.managed()
+    assert "langfuse_otel" not in caplog.text
+    router, _ = bench.managed(listener=ContentListener())
     assert "langfuse_otel is on beside the strategy's observers" in caplog.text
     caplog.clear()
     FallbackRoutingStrategy().register(bench.router())
@@ -537,7 +540,7 @@ def test_a_langfuse_callback_set_after_the_router_is_warned_of_once(
     name: str, bench: Any, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Who sets LiteLLM's callbacks last hears of it at the first call, and not again."""
-    router, _ = bench.managed()
+    router, _ = bench.managed(listener=ContentListener())
     assert "is on beside" not in caplog.text
     langfuse = type("LangfuseLogger", (CustomLogger,), {})
     langfuse.__module__ = "litellm.integrations.langfuse.langfuse"

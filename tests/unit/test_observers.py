@@ -24,6 +24,8 @@ from honcho_fallback import (
     Switch,
     Target,
     TurnEnd,
+    call_metadata,
+    check_observers,
     get_observers,
     set_observers,
 )
@@ -565,3 +567,48 @@ def test_a_switch_outlasts_a_call_only_with_reset_turn() -> None:
     with observed.turn():
         observed.call(failing_twice().ask)
         assert observed.start().attempt.target.name == "openai/one"
+
+
+class Loud(str):
+    """Write itself otherwise than it is."""
+
+    __slots__ = ()
+
+    def __str__(self) -> str:
+        return "LOUD"
+
+
+@pytest.mark.parametrize(
+    ("given", "kept"),
+    [
+        (None, None),
+        ([("a", 1)], None),
+        ({}, None),
+        ({"a": [1], 2: "b", "c": b"d"}, None),
+        ({"a": "x", "b": 1, "c": 0.5, "d": True, "e": None}, ...),
+        ({"a": Loud("quiet")}, {"a": "quiet"}),
+        ({"id": "0123456789abcdef0123456789abcdef"}, ...),
+        ({"id": "01234567-89ab-cdef-0123-456789abcdef"}, ...),
+        ({"a": "x" * 31 + " " + "y z " * 60}, {"a": ("x" * 31 + " " + "y z " * 60)[:199] + "…"}),
+        ({"a": "two\nlines"}, {"a": "two lines"}),
+        ({"api_key": "a", "x-auth-token": "b", "Password": "c", "cookie": "d"}, None),
+        ({"max_tokens": 5, "token_count": "5", "monkey": "a", "keyword": "b"}, ...),
+        ({"a": "sk-proj-0123456789abcdef"}, {"a": "[redacted]"}),  # gitleaks:allow
+        ({"a": "a" * 64}, {"a": "[redacted]"}),
+        ({"a": "redis://me:pw@host/0"}, {"a": "redis://[redacted]host/0"}),
+    ],
+    ids=repr,
+)
+def test_a_frameworks_metadata_is_made_fit_for_a_record(given: Any, kept: Any) -> None:
+    """Plain values stay, secrets and what cannot be saved do not, and nothing is refused."""
+    metadata = call_metadata(given)
+    assert metadata == (given if kept is ... else kept)
+    policy(targets=1).call(lambda _: "hello", metadata=metadata)
+
+
+def test_who_makes_policies_later_checks_observers_now() -> None:
+    """The check of the policy, and what it takes: each in order, whatever holds them."""
+    one, other = Finishes(), Finishes()
+    assert check_observers(iter([one, other])) == (one, other)
+    with pytest.raises(FallbackConfigError, match="observers: got a single one"):
+        check_observers(one)

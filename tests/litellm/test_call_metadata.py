@@ -1,0 +1,174 @@
+"""What a request says of itself reaches its record; what LiteLLM adds, and secrets, do not."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from honcho_fallback import FallbackConfigError, set_observers
+from honcho_fallback_litellm import FallbackProxyHandler, FallbackRoutingStrategy
+from honcho_fallback_litellm._request import _metadata_of  # pyright: ignore[reportPrivateUsage] # no provider is asked a hundred times
+from tests.helpers.observers import HOOKS, WRONG, Noting, OneHook, every_way
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from tests.helpers.provider import ProviderServer
+
+MESSAGES: Any = [{"role": "user", "content": "hello"}]
+MINE = {"workspace": "acme", "run_id": "r-17", "wave": 12, "paid": True, "nothing": None}
+ADDED: dict[str, Any] = {
+    "tags": ["a"],
+    "user_api_key_alias": "mine",
+    "user_api_key_team_id": None,
+    "openai_api_key": "short",
+    "must_not_degrade": False,
+}
+ENDPOINTS: dict[str, dict[str, Any]] = {
+    "completion": {"messages": MESSAGES},
+    "embedding": {"input": "hello"},
+}
+
+
+@pytest.mark.parametrize("status", [200, 503])
+@pytest.mark.parametrize("endpoint", ENDPOINTS)
+def test_a_record_says_what_the_request_says(
+    endpoint: str, status: int, bench: Any, providers: ProviderServer, ask: Any
+) -> None:
+    """One dict goes with three calls; LiteLLM writes into it, and the record is the caller's."""
+    if status != 200:
+        providers["primary"].fail(status)
+    router, listener = bench.managed(disable_cooldowns=True)
+    metadata = {**MINE, **ADDED}
+    for _ in range(3):
+        ask(router, endpoint, model="deriver", metadata=metadata, **ENDPOINTS[endpoint])
+    assert [one.metadata for one in listener.records] == [MINE] * 3
+    assert [one.metadata for one in listener.starts] == [MINE] * 3
+    ask(router, endpoint, model="deriver", **ENDPOINTS[endpoint])
+    assert listener.records[-1].metadata is None
+
+
+@pytest.mark.parametrize("is_async", [False, True])
+def test_a_stream_s_record_says_so_too(is_async: bool, bench: Any, run: Any) -> None:
+    """It is the record of the whole stream."""
+    router, listener = bench.managed()
+    request: Any = {"model": "deriver", "messages": MESSAGES, "stream": True, "metadata": {**MINE}}
+
+    async def read() -> None:
+        async for _ in await router.acompletion(**request):
+            pass
+
+    if is_async:
+        run(read())
+    else:
+        list(router.completion(**request))
+    assert listener.record.metadata == MINE
+
+
+def test_responses_have_metadata_in_two_places(bench: Any, run: Any) -> None:
+    """OpenAI's and LiteLLM's own are both the caller's."""
+    router, listener = bench.managed()
+    both = {"metadata": {"workspace": "acme"}, "litellm_metadata": {"run_id": "r-17"}}
+    run(router.aresponses(model="deriver", input="hello", **both))
+    assert listener.record.metadata == {"workspace": "acme", "run_id": "r-17"}
+
+
+_PLAIN = st.one_of(st.text(), st.integers(), st.booleans(), st.none(), st.floats())
+_OTHER = st.one_of(st.lists(st.text()), st.binary(), st.builds(object))
+_BUCKET = st.dictionaries(
+    st.one_of(st.text(), st.integers(), st.sampled_from(["user_api_key", "requester_metadata"])),
+    st.one_of(_PLAIN, _OTHER, st.dictionaries(st.text(), _PLAIN)),
+)
+
+
+@given(metadata=st.one_of(_BUCKET, _OTHER, st.none()), other=st.one_of(_BUCKET, st.none()))
+def test_nothing_but_plain_values_is_taken(metadata: Any, other: Any) -> None:
+    """Whatever stands there; and what the Proxy writes beside a key never is."""
+    kept = _metadata_of({"metadata": metadata, "litellm_metadata": other}) or {}
+    for name, value in kept.items():
+        assert type(name) is str
+        assert not name.startswith("user_api_key")
+        assert type(value) in {str, int, float, bool, type(None)}
+        assert not isinstance(value, str) or len(value) <= 200
+    buckets = [one for one in (metadata, other) if isinstance(one, dict)]
+    if any("user_api_key" in one for one in buckets):
+        copies = [one.get("requester_metadata") for one in buckets]
+        names = {name for one in copies if isinstance(one, dict) for name in one}
+        assert kept.keys() <= names
+
+
+# An observer that is set once for the process.
+
+
+@pytest.fixture(autouse=True)
+def nobody_left() -> Iterator[None]:
+    """Leave the process without observers."""
+    yield
+    set_observers(None)
+
+
+@pytest.mark.parametrize("way", every_way)
+def test_it_sees_the_same_and_each_once(
+    way: str, bench: Any, providers: ProviderServer, ask: Any
+) -> None:
+    """Given to the strategy, set once before or after, or both: the events are the same."""
+    providers["primary"].fail(503)
+    observer = Noting()
+    router = every_way[way](observer, lambda options: managed(bench, options))
+    ask(router, "completion", model="deriver", messages=MESSAGES)
+    assert observer.kinds == ["CallContent", "CallStart", "Switch", "CallRecord"]
+
+
+@pytest.mark.parametrize("way", every_way)
+@pytest.mark.parametrize("is_async", [False, True])
+def test_it_sees_the_same_of_a_stream(
+    way: str, is_async: bool, bench: Any, providers: ProviderServer, run: Any
+) -> None:
+    """Read in either way."""
+    providers["primary"].fail(503)
+    observer = Noting()
+    router = every_way[way](observer, lambda options: managed(bench, options))
+    request: Any = {"model": "deriver", "messages": MESSAGES, "stream": True}
+
+    async def read() -> None:
+        async for _ in await router.acompletion(**request):
+            pass
+
+    if is_async:
+        run(read())
+    else:
+        list(router.completion(**request))
+    assert observer.kinds == ["CallContent", "CallStart", "Switch", "CallRecord"]
+
+
+@pytest.mark.parametrize(
+    "hook", [hook for hook in HOOKS if hook not in {"on_restore", "on_turn_end"}]
+)
+@pytest.mark.parametrize("way", every_way)
+def test_one_hook_makes_an_observer(
+    hook: str, way: str, bench: Any, providers: ProviderServer
+) -> None:
+    """It hears that one alone."""
+    providers["primary"].fail(503)
+    observer = OneHook(hook)
+    router = every_way[way](observer, lambda options: managed(bench, options))
+    router.completion(model="deriver", messages=MESSAGES)
+    assert {*observer.kinds} == {HOOKS[hook]}
+
+
+@pytest.mark.parametrize("make", [FallbackRoutingStrategy, FallbackProxyHandler])
+@pytest.mark.parametrize("wrong", WRONG)
+def test_a_wrong_one_is_refused_where_it_is_given(make: Any, wrong: str) -> None:
+    """The message is the core's, before any Router is there."""
+    with pytest.raises(FallbackConfigError, match="observers: got "):
+        make(observers=WRONG[wrong])
+
+
+def managed(bench: Any, options: dict[str, Any]) -> Any:
+    """Make a Router with a strategy."""
+    router = bench.router()
+    FallbackRoutingStrategy(**options).register(router)
+    return router
