@@ -317,8 +317,6 @@ class _Writer:
                     self._write()
                 except Exception as error:  # noqa: BLE001 # a stream may raise anything
                     self._fail(error)
-                else:
-                    self._recover()
         finally:
             self.release()
             self._running.release()
@@ -349,9 +347,9 @@ class _Writer:
                 for _ in range(self._output.write(lines)):
                     self._unwritten.popleft()
             else:
-                self._output.flush()
+                self._settle()
                 self._answer(self._unwritten.popleft(), done=True)
-        self._output.flush()
+        self._settle()
 
     def _answer(self, request: Any, *, done: bool) -> None:
         if request.close:
@@ -368,7 +366,9 @@ class _Writer:
             self._unwritten.remove(request)
             self._answer(request, done=False)
 
-    def _recover(self) -> None:
+    def _settle(self) -> None:
+        """Flush what was written; where that had failed before, say that it works again."""
+        self._output.flush()
         self._failing = False
         if self._reported and not self._queue.qsize():
             self._reported = False
