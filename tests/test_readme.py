@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import json
+import logging
 import re
 import sys
 import tomllib
@@ -12,6 +14,8 @@ from typing import TYPE_CHECKING, Any
 import pytest
 import typer
 
+from honcho_fallback import Target, set_observers
+from honcho_fallback.records import read_records
 from honcho_fallback.testing import StatusError
 from honcho_fallback_honcho import load_policies
 from tests.helpers.litellm_runs import litellm_left_clean
@@ -19,7 +23,7 @@ from tests.helpers.provider import Reply
 from tests.helpers.wire import chat_answer, chat_call
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncIterator
+    from collections.abc import AsyncIterator, Iterator
 
     from honcho_fallback import Attempt
     from honcho_fallback.testing import Clock
@@ -32,6 +36,7 @@ README = (ROOT / "README.md").read_text(encoding="utf-8")
 HONCHO = (ROOT / "docs" / "honcho.md").read_text(encoding="utf-8")
 LANGCHAIN_PAGE = (ROOT / "docs" / "langchain.md").read_text(encoding="utf-8")
 LITELLM_PAGE = (ROOT / "docs" / "litellm.md").read_text(encoding="utf-8")
+OPERATIONS_PAGE = (ROOT / "docs" / "operations.md").read_text(encoding="utf-8")
 
 
 def blocks(text: str, wanted: str) -> list[str]:
@@ -180,6 +185,54 @@ def test_the_examples_of_the_langchain_page_run(
     assert names["thanks"].content == "noon"
     # Two calls, a whole chain, a stream, and one each for the agent's turn and the block's.
     assert providers.order.count("primary") == 6
+
+
+@pytest.fixture
+def logging_left_clean() -> Iterator[None]:
+    """Undo what the page does to the root logger."""
+    root = logging.getLogger()
+    handlers, level = [*root.handlers], root.level
+    yield
+    root.handlers[:] = handlers
+    root.setLevel(level)
+
+
+@pytest.mark.usefixtures("logging_left_clean")
+def test_the_examples_of_the_operations_page_run(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], tmp_path: Path
+) -> None:
+    """Observers of the process see a call, and both ways to write JSON write its log line."""
+    for name in ("LANGFUSE_PUBLIC_KEY", "LANGFUSE_SECRET_KEY"):
+        monkeypatch.delenv(name, raising=False)
+    monkeypatch.chdir(tmp_path)
+
+    def ask(attempt: Attempt) -> Any:
+        if attempt.position == 0:
+            raise StatusError(503)
+        return chat_answer("good morning")
+
+    targets = [Target("gpt-5.5", "openai"), Target("claude-sonnet-5", "anthropic")]
+    names: dict[str, Any] = {"__name__": "operations", "targets": targets, "ask": ask}
+    first, bill, plain, structured = blocks(OPERATIONS_PAGE, "python")
+    try:
+        for code in (first, bill, plain):
+            exec(compile(code, "operations.md", "exec"), names)  # noqa: S102 # our own page
+        names["policy"].call(ask)
+        by_standard_library = json.loads(capsys.readouterr().err)
+        exec(compile(structured, "operations.md", "exec"), names)  # noqa: S102 # our own page
+        by_structlog = json.loads(capsys.readouterr().err)
+    finally:
+        set_observers(None)
+    assert names["bill"].tokens > 0
+    assert names["records"].close()
+    calls = [*read_records(tmp_path / "calls.jsonl")]
+    assert calls[0].metadata == {"workspace": "acme", "run_id": "r-17", "purpose": "greeting"}
+    (shown,) = map(json.loads, blocks(OPERATIONS_PAGE, "json"))
+    for line, call in zip((by_standard_library, by_structlog), calls[1:], strict=True):
+        assert line["call_id"] == call.call_id
+        assert line["fallback"] == shown["fallback"] == "anthropic/claude-sonnet-5"
+        assert line["event"].startswith(shown["event"].removesuffix(" ..."))
+        assert shown.keys() - {"timestamp"} <= line.keys()
 
 
 def test_the_test_file_passes(pytester: pytest.Pytester, monkeypatch: pytest.MonkeyPatch) -> None:
