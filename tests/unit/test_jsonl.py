@@ -23,7 +23,7 @@ from hypothesis import strategies as st
 from typer.testing import CliRunner
 
 from honcho_fallback import CallRecord, FallbackConfigError, FallbackPolicy, Target
-from honcho_fallback import records as module
+from honcho_fallback import _jsonl as module
 from honcho_fallback.cli._app import app
 from honcho_fallback.records import JsonlObserver, read_records
 from honcho_fallback.simulate import replay
