@@ -245,9 +245,10 @@ class FallbackBase(RunnableSerializable[Input, Output], Generic[Input, Output, C
     def turn(self) -> Turn:
         """Open a user turn, for ``with`` or ``async with``: what a switch lasts for.
 
-        Only ``reset="turn"`` makes use of it. It holds for whatever was derived from this model,
-        too: with tools bound, with structured output, with other options. To another thread it
-        travels as ``config={"configurable": {"fallback_turn": turn}}``.
+        A switch lasts so long with ``reset="turn"`` only; records and observers name the turn
+        whatever ``reset`` is. It holds for whatever was derived from this model, too: with tools
+        bound, with structured output, with other options. To another thread it travels as
+        ``config={"configurable": {"fallback_turn": turn}}``.
         """
         return self.policy.turn()
 

@@ -345,9 +345,10 @@ class FallbackMiddleware(AgentMiddleware[Any, Any, Any]):
     def turn(self) -> Turn:
         """Open a user turn, for ``with``: what a switch lasts for, and how the turn ended.
 
-        With ``reset="turn"`` each run of an agent is a turn by itself; one that is opened here
-        holds for all runs in it. To another thread, or over an interrupt and what resumes it, it
-        travels as ``config={"configurable": {"fallback_turn": turn}}``.
+        With ``reset="turn"``, and where an observer has ``on_turn_end``, each run of an agent is
+        a turn by itself; one that is opened here holds for all runs in it, and its end is told
+        whatever breaks a run off, a tool included. To another thread, or over an interrupt
+        and what resumes it, it travels as ``config={"configurable": {"fallback_turn": turn}}``.
         """
         return self._own.turn()
 

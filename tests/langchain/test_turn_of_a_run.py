@@ -7,7 +7,7 @@ import json
 from typing import TYPE_CHECKING, Any
 
 import pytest
-from langchain.agents.middleware import AgentState, ModelRetryMiddleware
+from langchain.agents.middleware import AgentMiddleware, AgentState, ModelRetryMiddleware
 from langchain_core.messages import AIMessageChunk, ToolMessage
 from langchain_core.messages.tool import tool_call_chunk
 from langchain_core.tools import tool
@@ -136,11 +136,42 @@ async def test_an_interrupt_and_what_resumes_it_are_one_turn(verb: str, reset: A
     observer, saver = Turns(), InMemorySaver()
     primary = chat("primary", rounds()[0], calls("ask_user", 2, what="sure?"), "done")
     steps: list[Any] = ["hi", Command(resume="yes")]
+    agents: list[Any] = []  # each is still there when the next goes on
     for given in steps:
         middleware = FallbackMiddleware(alive(), reset=reset, observers=[observer])
         made = agent(primary, middleware, tools=[look_up, ask_user], checkpointer=saver)
+        agents.append(made)
         state = await run(verb, made, given, thread())
         assert bool(observer.ends) == ("__interrupt__" not in state)
+    assert len(observer.ids) == 3
+    assert observer.outcome_of(*observer.ids) == "completed"
+
+
+class Pausing(AgentMiddleware[Any, Any, Any]):
+    """Ask a person before the model is asked a second time."""
+
+    def wrap_model_call(self, request: Any, handler: Any) -> Any:
+        if request.messages[-1].type == "tool":
+            interrupt("sure?")
+        return handler(request)
+
+    async def awrap_model_call(self, request: Any, handler: Any) -> Any:
+        if request.messages[-1].type == "tool":
+            interrupt("sure?")
+        return await handler(request)
+
+
+@VERBS
+@RESETS
+async def test_a_call_that_pauses_ends_no_turn(verb: str, reset: Any) -> None:
+    """An interrupt inside a model's call is no failure, and the call after it is in the turn."""
+    observer = Turns()
+    primary = chat("primary", calls("look_up", 1, city="Oslo"), "done")
+    middleware = FallbackMiddleware(alive(), reset=reset, observers=[observer])
+    made = agent(primary, middleware, Pausing(), checkpointer=InMemorySaver())
+    assert "__interrupt__" in await run(verb, made, config=thread())
+    assert observer.ends == []
+    assert last(await run(verb, made, Command(resume="yes"), thread())).text == "done"
     assert len(observer.ids) == 3
     assert observer.outcome_of(*observer.ids) == "completed"
 
