@@ -18,7 +18,7 @@ from opentelemetry.sdk.trace.export.in_memory_span_exporter import InMemorySpanE
 from honcho_fallback import FallbackConfig, FallbackExhausted, FallbackPolicy, Target
 from honcho_fallback.testing import StatusError
 from honcho_fallback_langfuse import LangfuseCallbackHandler, OpenTelemetryHandler
-from honcho_fallback_langfuse._content import label
+from honcho_fallback_langfuse._content import flat_json, label
 from tests.helpers.langfuse_memory import langfuse_memory
 from tests.helpers.langfuse_server import received
 from tests.helpers.langfuse_speakers import MESSAGES
@@ -312,6 +312,13 @@ def test_messages_are_written_as_the_sdk_does(content: Any, memory: Memory) -> N
     sdk.end()
     ours, theirs = (span.attributes["langfuse.observation.input"] for span in memory.spans())
     assert ours == theirs
+
+
+def test_media_is_left_to_the_sdk() -> None:
+    """What may be media is not written for the SDK, which cuts it out of values."""
+    assert flat_json([{"type": "base64", "media_type": "text/plain", "data": "aGVsbG8="}]) is None
+    assert flat_json({"content": "data:text/plain;base64,aGVsbG8="}) is None
+    assert flat_json({"content": "hello"}) == '{"content": "hello"}'
 
 
 def test_the_client_s_mask_sees_values() -> None:
