@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import string
+from datetime import UTC, datetime
 from importlib.metadata import version
 from pathlib import PurePosixPath
 from typing import TYPE_CHECKING, Any
@@ -19,6 +20,7 @@ from honcho_fallback import FallbackConfig, FallbackExhausted, FallbackPolicy, T
 from honcho_fallback.testing import StatusError
 from honcho_fallback_langfuse import LangfuseCallbackHandler, OpenTelemetryHandler
 from honcho_fallback_langfuse._content import flat_json, label
+from honcho_fallback_langfuse._generation import write_fields
 from tests.helpers.langfuse_memory import langfuse_memory
 from tests.helpers.langfuse_server import received
 from tests.helpers.langfuse_speakers import MESSAGES
@@ -338,3 +340,50 @@ def test_the_client_s_mask_sees_values() -> None:
         policy.call(lambda _: "hello", run=run)
         assert memory.only().input == "***"
     assert MESSAGES in seen
+
+
+@pytest.mark.parametrize("fails", [0, 1, 2])
+def test_a_generation_has_the_sdk_s_attributes(
+    fails: int, memory: Memory, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """What is written past the SDK's search for media is what its ``update`` writes."""
+    fields: dict[str, Any] = {
+        "model": "one",
+        "model_parameters": {"temperature": 0.5, "stop": ["a"]},
+        "input": '[{"role": "user"}]',
+        "output": "Zürich",
+        "usage_details": {"input": 1, "total": 1},
+        "cost_details": {"total": 0.25},
+        "completion_start_time": datetime(2026, 1, 1, tzinfo=UTC),
+        "metadata": {**KEPT, "attempts": [{"status": 503}]},
+        "level": ("DEFAULT", "WARNING", "ERROR")[fails],
+        "status_message": "one answered",
+    }
+    ours, theirs = (
+        memory.client.start_observation(name="one", as_type="generation") for _ in range(2)
+    )
+    theirs.update(**fields)
+    theirs.end()
+    monkeypatch.setattr(ours, "update", ours.update if fails == 2 else None)
+    write_fields(ours, fields, has_mask=False)
+    ours.end()
+    first, second = memory.spans()
+    assert first.attributes == second.attributes
+    assert (first.status, first.status_message) == (second.status, second.status_message)
+
+
+@pytest.mark.parametrize("content", [["a"], "data:text/plain;base64,aGVsbG8="])
+def test_an_sdk_that_is_made_otherwise_is_asked_itself(content: Any) -> None:
+    """Where there may be media or the SDK's inside is another, its public way is taken."""
+
+    class Other:
+        def __init__(self) -> None:
+            self.fields: dict[str, Any] = {}
+
+        def update(self, **fields: Any) -> None:
+            self.fields = fields
+
+    for fields in ({"input": content}, {"input": "text", "unknown": 1}):
+        other = Other()
+        write_fields(other, fields, has_mask=False)
+        assert other.fields == fields
