@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import sys
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
@@ -163,11 +164,22 @@ def write_fields(observation: Any, fields: dict[str, Any], *, has_mask: bool) ->
             attributes = sys.modules["langfuse._client.attributes"].create_generation_attributes
             span = observation._otel_span  # noqa: SLF001 # there is no public one
             if span._limits.max_span_attributes >= _MANY_ATTRIBUTES:  # noqa: SLF001 # as above
-                span.set_attributes(attributes(**fields))
+                # The SDK writes a text as it is; its own way to one walks through values first.
+                texts = {
+                    name: json.dumps(fields[name], allow_nan=False)
+                    for name in ("usage_details", "model_parameters")
+                    if name in fields and all(map(_is_exact, fields[name].values()))
+                }
+                span.set_attributes(attributes(**fields | texts))
                 return
         except Exception as error:  # noqa: BLE001 # an SDK that is made otherwise
             logger.debug("writing the attributes raised %s", type(error).__name__)
     observation.update(**fields)
+
+
+def _is_exact(value: Any) -> bool:
+    # JavaScript rounds larger numbers, of which the SDK makes texts.
+    return type(value) is not int or -(2**53) < value < 2**53
 
 
 def shown_output(output: Any, answer: Answer) -> Any:

@@ -6,6 +6,7 @@ import json
 import string
 from datetime import UTC, datetime
 from importlib.metadata import version
+from math import isnan, nan
 from pathlib import PurePosixPath
 from typing import TYPE_CHECKING, Any
 
@@ -342,14 +343,15 @@ def test_the_client_s_mask_sees_values() -> None:
     assert MESSAGES in seen
 
 
+@pytest.mark.parametrize("seed", [1, 2**53, 2**60, nan])
 @pytest.mark.parametrize("fails", [0, 1, 2])
 def test_a_generation_has_the_sdk_s_attributes(
-    fails: int, memory: Memory, monkeypatch: pytest.MonkeyPatch
+    fails: int, seed: float, memory: Memory, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """What is written past the SDK's search for media is what its ``update`` writes."""
     fields: dict[str, Any] = {
         "model": "one",
-        "model_parameters": {"temperature": 0.5, "stop": ["a"]},
+        "model_parameters": {"temperature": 0.5, "stop": ["ü"], "logprobs": True, "seed": seed},
         "input": '[{"role": "user"}]',
         "output": "Zürich",
         "usage_details": {"input": 1, "total": 1},
@@ -364,7 +366,7 @@ def test_a_generation_has_the_sdk_s_attributes(
     )
     theirs.update(**fields)
     theirs.end()
-    monkeypatch.setattr(ours, "update", ours.update if fails == 2 else None)
+    monkeypatch.setattr(ours, "update", ours.update if fails == 2 or isnan(seed) else None)
     write_fields(ours, fields, has_mask=False)
     ours.end()
     first, second = memory.spans()
