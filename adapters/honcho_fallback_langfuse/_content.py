@@ -29,8 +29,8 @@ _ROLES = {"human": "user", "ai": "assistant", "AIMessageChunk": "assistant"}
 _REDACTED = "[redacted]"
 # Who logs in stands between the slashes and the last @ before the path, wherever a password has
 # another; a parameter is known by its name, in an address and in a connection string.
-_LOGIN = re.compile(r"(?<=//)[^\s/?#]*@")
-_PARAMETER = re.compile(r"(?<![\w%.-])([\w%.-]+)=([^\s&#\"'<>]+)")
+_LOGIN = re.compile(r"(?<=[:/]/)[^\s/?#]*@")  # a path object keeps one slash of two
+_PARAMETER = re.compile(r"(?<![\w%.-])([\w%.-]+)=([^\s&;#\"'<>]+)")
 _SECRET_NAME = re.compile(
     r"auth(?!or)|code$|credential|hmac|jwt|key|pass|pwd|secret|\bsas$|\bsig$|signature|token(?!s)",
     re.IGNORECASE,

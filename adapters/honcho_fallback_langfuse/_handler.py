@@ -14,6 +14,7 @@ from honcho_fallback_langfuse._generation import (
     generation_fields,
     open_observation,
     tell_attempts,
+    write_fields,
 )
 from honcho_fallback_langfuse._observer import SpanObserver
 from honcho_fallback_langfuse._record_fields import labels
@@ -163,7 +164,8 @@ class LangfuseCallbackHandler(SpanObserver):
         span.update(level=_TURN_LEVELS[turn.outcome], metadata={"outcome": turn.outcome})
 
     def _fill(self, span: Any, ended: EndedCall) -> None:
-        span.update(**generation_fields(ended, self._visibility))
+        fields = generation_fields(ended, self._visibility)
+        write_fields(span, fields, has_mask=self._clients.has_mask)
         if self._per_attempt:
             attempted(tell_attempts, "the attempts' events", span, ended.record)
 

@@ -28,19 +28,6 @@ _OPERATION, _TURN_OPERATION = "chat", "invoke_agent"
 # The conventions require a provider's name; this is their word where none is known.
 _OTHER = "_OTHER"
 
-_REQUEST = {
-    "temperature": "temperature",
-    "top_p": "top_p",
-    "top_k": "top_k",
-    "max_tokens": "max_tokens",
-    "max_completion_tokens": "max_tokens",
-    "max_output_tokens": "max_tokens",
-    "frequency_penalty": "frequency_penalty",
-    "presence_penalty": "presence_penalty",
-    "seed": "seed",
-    "stop_sequences": "stop_sequences",
-}
-
 # The caller who leaves is no error of the operation.
 _ERRORS = frozenset({"exhausted", "rejected", "interrupted"})
 
@@ -126,7 +113,7 @@ def _request(ended: EndedCall) -> dict[str, Any]:
     settings = record_fields.parameters(ended) or {}
     return {
         f"gen_ai.request.{name}": settings[key]
-        for key, name in _REQUEST.items()
+        for key, name in record_fields.REQUEST.items()
         if key in settings
     }
 

@@ -29,33 +29,34 @@ _LEVELS: dict[str, Level] = {
     "abandoned": "WARNING",
 }
 
-# What says how a model was asked. Headers, tools and user names are not among it.
-_PARAMETERS = frozenset(
-    {
-        "frequency_penalty",
-        "logprobs",
-        "max_completion_tokens",
-        "max_output_tokens",
-        "max_tokens",
-        "max_tokens_to_sample",
-        "n",
-        "num_ctx",
-        "num_predict",
-        "parallel_tool_calls",
-        "presence_penalty",
-        "reasoning_effort",
-        "repetition_penalty",
-        "seed",
-        "service_tier",
-        "stop",
-        "stop_sequences",
-        "temperature",
-        "thinking_budget",
-        "top_k",
-        "top_p",
-        "verbosity",
-    }
-)
+# What says how a model was asked; headers, tools and user names are not among it. Of these the
+# conventions for spans know a name.
+REQUEST = {
+    "temperature": "temperature",
+    "top_p": "top_p",
+    "top_k": "top_k",
+    "max_tokens": "max_tokens",
+    "max_completion_tokens": "max_tokens",
+    "max_output_tokens": "max_tokens",
+    "frequency_penalty": "frequency_penalty",
+    "presence_penalty": "presence_penalty",
+    "seed": "seed",
+    "stop_sequences": "stop_sequences",
+}
+_PARAMETERS = REQUEST.keys() | {
+    "logprobs",
+    "max_tokens_to_sample",
+    "n",
+    "num_ctx",
+    "num_predict",
+    "parallel_tool_calls",
+    "reasoning_effort",
+    "repetition_penalty",
+    "service_tier",
+    "stop",
+    "thinking_budget",
+    "verbosity",
+}
 _LONGEST_PARAMETER = 200
 _NUMBERS = frozenset({bool, float, int})
 

@@ -26,14 +26,12 @@ def attempted(do: Callable[P, T], what: str, *args: P.args, **kwargs: P.kwargs) 
         return None
 
 
-def fields_of(
-    makers: Mapping[str, Callable[P, Any]], *args: P.args, **kwargs: P.kwargs
-) -> dict[str, Any]:
+def fields_of(makers: Mapping[str, Callable[..., Any]], *args: object) -> dict[str, Any]:
     """Return what each maker makes, without None; one that raises costs its own field only."""
     fields: dict[str, Any] = {}
     for name, make in makers.items():
         try:
-            value = make(*args, **kwargs)
+            value = make(*args)
         except Exception as error:  # noqa: BLE001 # as above
             _note(error, name)
         else:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from contextlib import contextmanager
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from langfuse import Langfuse
 from opentelemetry.sdk.trace import TracerProvider
@@ -42,7 +42,7 @@ class Memory:
 
 
 @contextmanager
-def langfuse_memory(key: str) -> Iterator[Memory]:
+def langfuse_memory(key: str, **options: Any) -> Iterator[Memory]:
     """Make a client that exports to memory; the SDK keeps one for each public key."""
     exporter = InMemorySpanExporter()
     client = Langfuse(
@@ -51,6 +51,7 @@ def langfuse_memory(key: str) -> Iterator[Memory]:
         base_url="http://127.0.0.1:9",
         tracer_provider=TracerProvider(),
         span_exporter=exporter,
+        **options,
     )
     yield Memory(client, exporter)
     client.shutdown()

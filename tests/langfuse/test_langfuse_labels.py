@@ -1,0 +1,391 @@
+"""What stands beside the content: metadata of every kind, and no address with credentials."""
+
+from __future__ import annotations
+
+import json
+import string
+from datetime import UTC, datetime
+from importlib.metadata import version
+from math import isnan, nan
+from pathlib import PurePosixPath
+from typing import TYPE_CHECKING, Any
+
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+from opentelemetry.sdk.trace import Span, SpanProcessor, TracerProvider
+from opentelemetry.sdk.trace.export import SimpleSpanProcessor
+from opentelemetry.sdk.trace.export.in_memory_span_exporter import InMemorySpanExporter
+
+from honcho_fallback import FallbackConfig, FallbackExhausted, FallbackPolicy, Target
+from honcho_fallback.testing import StatusError
+from honcho_fallback_langfuse import LangfuseCallbackHandler, OpenTelemetryHandler
+from honcho_fallback_langfuse._content import flat_json, label
+from honcho_fallback_langfuse._generation import write_fields
+from tests.helpers.langfuse_memory import langfuse_memory
+from tests.helpers.langfuse_server import received
+from tests.helpers.langfuse_speakers import MESSAGES
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from opentelemetry.context import Context
+
+    from honcho_fallback import Attempt, FallbackObserver
+    from tests.helpers.langfuse_memory import Memory
+    from tests.helpers.otlp import ReceivedSpan
+
+VALUES: dict[str, Any] = {
+    "workspace": "acme",
+    "run_id": "123",
+    "is_batch": True,
+    "is_test": False,
+    "step": 3,
+    "share": 0.5,
+    "huge": 2**70,
+    "nothing": None,
+    "city": "Zürich",
+    "half": "a\ud800",
+}
+KEPT: dict[str, Any] = {
+    name: value for name, value in VALUES.items() if name not in {"huge", "nothing", "half"}
+} | {"huge": str(2**70), "half": "a?"}
+
+
+class AtStart(SpanProcessor):
+    """See what samplers and processors see of a span that begins."""
+
+    def __init__(self) -> None:
+        self.seen: list[Any] = []
+
+    def on_start(self, span: Span, parent_context: Context | None = None) -> None:
+        self.seen.append(dict(span.attributes or {}))
+
+
+class Traced:
+    """An OpenTelemetry handler, and the spans that it exported."""
+
+    def __init__(self) -> None:
+        self._exporter = InMemorySpanExporter()
+        provider = TracerProvider()
+        provider.add_span_processor(SimpleSpanProcessor(self._exporter))
+        self.at_start = AtStart()
+        provider.add_span_processor(self.at_start)
+        self.handler = OpenTelemetryHandler(provider)
+
+    def spans(self) -> list[ReceivedSpan]:
+        return [received(span) for span in self._exporter.get_finished_spans()]
+
+    def events(self) -> list[Any]:
+        spans = self._exporter.get_finished_spans()
+        return [
+            (event.name, dict(event.attributes or {})) for one in spans for event in one.events
+        ]
+
+
+@pytest.fixture
+def traced() -> Traced:
+    return Traced()
+
+
+def asked(observer: FallbackObserver, **options: Any) -> None:
+    FallbackPolicy([Target("one")], observers=[observer]).call(lambda _: "hello", **options)
+
+
+def test_every_kind_of_metadata_reaches_the_generation(memory: Memory) -> None:
+    """HON-062: a call's texts, numbers and booleans are what they were; what is None is not."""
+    asked(LangfuseCallbackHandler(memory.client), metadata=VALUES)
+    read = memory.only().metadata
+    told = {name: read[name] for name in KEPT}
+    if version("langfuse").startswith("4."):
+        # What is a text to 4.x is whatever it looks like to a server.
+        assert (told.pop("run_id"), told.pop("huge")) == (123, 2**70)
+    assert told == {name: KEPT[name] for name in told}
+    assert {name: type(value) for name, value in told.items()} == {
+        name: type(KEPT[name]) for name in told
+    }
+    assert "nothing" not in read
+
+
+def test_every_kind_of_metadata_reaches_the_span(traced: Traced) -> None:
+    """HON-062: a call's metadata stands on the span under this package's own name."""
+    asked(traced.handler, metadata=VALUES)
+    (span,) = traced.spans()
+    prefix = "honcho_fallback.metadata."
+    told = {
+        name.removeprefix(prefix): value
+        for name, value in span.attributes.items()
+        if name.startswith(prefix)
+    }
+    assert told == KEPT
+    assert {name: type(value) for name, value in told.items()} == {
+        name: type(value) for name, value in KEPT.items()
+    }
+
+
+def test_metadata_leaves_room_on_the_span(traced: Traced) -> None:
+    """With 200 entries of the application's, the span keeps its own attributes."""
+    asked(traced.handler, metadata={f"key{number}": number for number in range(200)})
+    (span,) = traced.spans()
+    assert span.attributes["gen_ai.operation.name"] == "chat"
+    assert span.attributes["honcho_fallback.metadata.key0"] == 0
+    assert sum("metadata" in name for name in span.attributes) == 40
+
+
+def test_the_handler_s_metadata_may_be_nested(memory: Memory) -> None:
+    """What the application gives once for all calls is kept in its depth; a path is a text."""
+    extra = {"app": {"path": PurePosixPath("/srv"), "tags": {"a"}, "sizes": (1, 2.5, None)}}
+    asked(LangfuseCallbackHandler(memory.client, metadata=extra))
+    assert memory.only().metadata["app"] == {
+        "path": "/srv",
+        "tags": ["a"],
+        "sizes": [1, 2.5, None],
+    }
+
+
+class Hostile:
+    """Raise at everything."""
+
+    def __str__(self) -> str:
+        raise RuntimeError
+
+    __repr__ = __str__
+
+
+def test_a_hostile_entry_costs_itself(memory: Memory) -> None:
+    """Neither the handler, nor the other entries, nor the facts go with it."""
+    extra: dict[Any, Any] = {"bad": Hostile(), Hostile(): 1, "good": [1]}
+    asked(LangfuseCallbackHandler(memory.client, metadata=extra))
+    read = memory.only().metadata
+    assert (read["good"], read["outcome"]) == ([1], "success")
+    assert "bad" not in read
+
+
+@pytest.mark.parametrize(
+    ("text", "shown"),
+    [
+        ("https://me:pw@host/v1", "https://[redacted]@host/v1"),
+        ("redis://:p@ss@host:6379/0", "redis://[redacted]@host:6379/0"),
+        ("https://token@host", "https://[redacted]@host"),
+        (
+            "see https://me:pw@host, twice //me:pw@host",
+            "see https://[redacted]@host, twice //[redacted]@host",
+        ),
+        ("https://h/v1?key=abc&page=2", "https://h/v1?key=[redacted]&page=2"),
+        ("https://h/?X-Amz-Signature=a%2Fb#top", "https://h/?X-Amz-Signature=[redacted]#top"),
+        ("https://h/?sig=a=b&sv=1", "https://h/?sig=[redacted]&sv=1"),
+        ("https://h/?api%5Fkey=abc", "https://h/?api%5Fkey=[redacted]"),
+        ("/v1/models?access_token=abc", "/v1/models?access_token=[redacted]"),
+        ("api_key=abc", "api_key=[redacted]"),
+        ("Server=h;Password=abc;Port=1", "Server=h;Password=[redacted];Port=1"),
+        ('{"url": "https://h?code=abc"}', '{"url": "https://h?code=[redacted]"}'),
+    ],
+)
+def test_credentials_go(text: str, shown: str) -> None:
+    """Of an address who logs in and every parameter that holds a key are left out."""
+    assert label(text) == shown
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "claude-sonnet-5@20260620",
+        "anthropic:claude@20260620",
+        "https://host:8080/client/@cf/meta/llama",
+        "https://host/v1?api-version=2026-01-01&page=2",
+        "max_tokens=5, author=me",
+        "mailto:me@host",
+        "Zürich",
+    ],
+)
+def test_what_is_no_credential_stays(text: str) -> None:
+    """Names of models, ports, paths and other parameters are what they were."""
+    assert label(text) == text
+
+
+SECRETS = st.text(string.ascii_letters + string.digits + "-._~%:@!$*+,", min_size=1).map(
+    "s3cr3t{}".format
+)
+FORMS = st.sampled_from(
+    [
+        "https://{}@host.example/v1",
+        "https://me:{}@host.example:8443/v1?page=2",
+        "redis+tls://:{}@host/0",
+        "https://host/v1?key={}",
+        "https://host/v1?page=2&api_key={}",
+        "https://host/v1?X-Goog-Signature={}&page=2",
+        "wss://host/#access_token={}",
+    ]
+)
+
+
+def text_of(spans: list[ReceivedSpan], *more: Any) -> str:
+    return json.dumps([[one.name, one.status_message, one.attributes] for one in spans]) + repr(
+        more
+    )
+
+
+@given(secret=SECRETS, form=FORMS, around=st.sampled_from(["{}", "at {} now"]))
+@settings(
+    max_examples=60, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture]
+)
+def test_no_field_shows_credentials(memory: Memory, secret: str, form: str, around: str) -> None:
+    """Whatever holds an address (names, metadata, parameters, errors), the secret is nowhere."""
+    memory.clear()
+    traced = Traced()
+    address = around.format(form.format(secret))
+    nested = {address: [{"a": {address}}, (address, PurePosixPath(address))]}
+    handlers = (
+        traced.handler,
+        LangfuseCallbackHandler(memory.client, per_attempt=True, metadata=nested),
+    )
+    everywhere(handlers, address)
+    told = text_of(memory.spans() + traced.spans(), traced.events(), traced.at_start.seen)
+    assert len(memory.stored()) == 3 + 5  # generations and attempts
+    assert "host" in told
+    assert secret not in told
+
+
+def everywhere(handlers: tuple[FallbackObserver, ...], address: str) -> None:
+    """Make three calls that have an address wherever a call can have one."""
+    params = {"temperature": 0.5, "stop": [address], "reasoning_effort": address}
+    chain = [
+        Target(f"{n} {address}", address, name=f"{address} {n}", params=params) for n in range(2)
+    ]
+    policy = FallbackPolicy(
+        chain, FallbackConfig(wait=0, max_attempts=2), agent=address, observers=handlers
+    )
+    failure: type[StatusError] = type(address, (StatusError,), {})
+    choice = {"finish_reason": address, "message": {"role": "assistant", "content": "hello"}}
+    answer = {"model": address, "object": "chat.completion", "choices": [choice]}
+
+    def fails(attempt: Attempt) -> Any:
+        if attempt.number == 1:
+            raise failure(503)
+        return answer
+
+    def always_fails(_: Attempt) -> Any:
+        raise failure(503)
+
+    metadata: Mapping[str, Any] = {"url": address, address: address}
+    run = policy.start(metadata=metadata)
+    run.report(input=MESSAGES, parameters={"service_tier": address})
+    policy.call(fails, run=run)
+    policy.call(lambda _: answer, unfit={0: address})
+    with pytest.raises(FallbackExhausted):
+        policy.call(always_fails)
+
+
+def test_content_is_the_user_s(memory: Memory) -> None:
+    """An address in a prompt is shown as it was asked; a mask is for who wants it not."""
+    question = [{"role": "user", "content": "what is https://me:pw@host?"}]
+    for mask in (None, lambda _: "***"):
+        policy = FallbackPolicy(
+            [Target("one")], observers=[LangfuseCallbackHandler(memory.client, mask=mask)]
+        )
+        run = policy.start()
+        run.report(input=question)
+        policy.call(lambda _: "hello", run=run)
+    assert [one.input for one in memory.stored()] == [question, "***"]
+
+
+@pytest.mark.parametrize(
+    "content",
+    [
+        MESSAGES,
+        MESSAGES[0],
+        [{"role": "user", "content": 'Zürich "\\\n\t😀\x00 </b>'}, {}],
+        [],
+        {"content": "data: none"},
+        [{"content": "\ud83d"}],
+        [{"type": "base64", "media_type": "text/plain", "data": "aGVsbG8="}],
+        {"content": "data:text/plain;base64,aGVsbG8="},
+        [{"content": ["nested"]}],
+    ],
+    ids=str,
+)
+def test_messages_are_written_as_the_sdk_does(content: Any, memory: Memory) -> None:
+    """What is written for the SDK has the very bytes that it would have written itself."""
+    asking = FallbackPolicy([Target("one")], observers=[LangfuseCallbackHandler(memory.client)])
+    run = asking.start()
+    run.report(input=content)
+    asking.call(lambda _: "hello", run=run)
+    sdk = memory.client.start_observation(name="one", as_type="generation")
+    sdk.update(input=json.loads(json.dumps(content).replace('\\ud83d"', '?"')))
+    sdk.end()
+    ours, theirs = (span.attributes["langfuse.observation.input"] for span in memory.spans())
+    assert ours == theirs
+
+
+def test_media_is_left_to_the_sdk() -> None:
+    """What may be media is not written for the SDK, which cuts it out of values."""
+    assert flat_json([{"type": "base64", "media_type": "text/plain", "data": "aGVsbG8="}]) is None
+    assert flat_json({"content": "data:text/plain;base64,aGVsbG8="}) is None
+    assert flat_json({"content": "hello"}) == '{"content": "hello"}'
+
+
+def test_the_client_s_mask_sees_values() -> None:
+    """A client's own mask gets messages as lists and dicts, as from the SDK itself."""
+    seen: list[Any] = []
+
+    def mask(*, data: Any) -> Any:
+        seen.append(data)
+        return "***" if data == MESSAGES else data
+
+    with langfuse_memory("masking", mask=mask) as memory:
+        policy = FallbackPolicy(
+            [Target("one")], observers=[LangfuseCallbackHandler(memory.client)]
+        )
+        run = policy.start()
+        run.report(input=MESSAGES)
+        policy.call(lambda _: "hello", run=run)
+        assert memory.only().input == "***"
+    assert MESSAGES in seen
+
+
+@pytest.mark.parametrize("seed", [1, 2**53, 2**60, nan])
+@pytest.mark.parametrize("fails", [0, 1, 2])
+def test_a_generation_has_the_sdk_s_attributes(
+    fails: int, seed: float, memory: Memory, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """What is written past the SDK's search for media is what its ``update`` writes."""
+    fields: dict[str, Any] = {
+        "model": "one",
+        "model_parameters": {"temperature": 0.5, "stop": ["ü"], "logprobs": True, "seed": seed},
+        "input": '[{"role": "user"}]',
+        "output": "Zürich",
+        "usage_details": {"input": 1, "total": 1},
+        "cost_details": {"total": 0.25},
+        "completion_start_time": datetime(2026, 1, 1, tzinfo=UTC),
+        "metadata": {**KEPT, "attempts": [{"status": 503}]},
+        "level": ("DEFAULT", "WARNING", "ERROR")[fails],
+        "status_message": "one answered",
+    }
+    ours, theirs = (
+        memory.client.start_observation(name="one", as_type="generation") for _ in range(2)
+    )
+    theirs.update(**fields)
+    theirs.end()
+    monkeypatch.setattr(ours, "update", ours.update if fails == 2 or isnan(seed) else None)
+    write_fields(ours, fields, has_mask=False)
+    ours.end()
+    first, second = memory.spans()
+    assert first.attributes == second.attributes
+    assert (first.status, first.status_message) == (second.status, second.status_message)
+
+
+@pytest.mark.parametrize("content", [["a"], "data:text/plain;base64,aGVsbG8="])
+def test_an_sdk_that_is_made_otherwise_is_asked_itself(content: Any) -> None:
+    """Where there may be media or the SDK's inside is another, its public way is taken."""
+
+    class Other:
+        def __init__(self) -> None:
+            self.fields: dict[str, Any] = {}
+
+        def update(self, **fields: Any) -> None:
+            self.fields = fields
+
+    for fields in ({"input": content}, {"input": "text", "unknown": 1}):
+        other = Other()
+        write_fields(other, fields, has_mask=False)
+        assert other.fields == fields
