@@ -34,7 +34,6 @@ if TYPE_CHECKING:
 T = TypeVar("T")
 
 PROBE = "a probe after its cooldown"  # the note of such an attempt
-_COOLING = "it was cooling down for another {:.0f} s"
 _PROBED = "another call was probing it"
 _NO_SKIPS: Mapping[int, str] = MappingProxyType({})
 _NO_SECONDS: Mapping[int, float] = MappingProxyType({})
@@ -430,25 +429,39 @@ class CallState:
                 return None
 
     def _untried(self, tried: set[int]) -> tuple[tuple[str, str], ...]:
-        """Say of each target that was never asked why; what is said last counts."""
-        policy, here = self.policy, self.attempt.position
-        chain, usable = policy.chain, policy.usable_targets
-        beyond = (
-            "the call must not degrade"
-            if policy.config.must_not_degrade
-            else f"the policy asks at most {usable - 1} of the fallbacks"
-        )
-        why = dict.fromkeys(range(len(chain)), OUTCOMES[self.outcome].untried)
-        why |= dict.fromkeys(range(here), "its context window is not larger")
-        why |= dict.fromkeys(range(min(tried, default=here)), "the turn had already left it")
-        why |= dict.fromkeys(range(usable, len(chain)), beyond)
+        """Say of each target that was never asked why."""
+        untried = [n for n in range(len(self.policy.chain)) if n not in tried]
+        if not untried:
+            return ()
         failed = {one.attempt.target.identity for one in self.past}
-        same = [n for n, target in enumerate(chain) if target.identity in failed]
-        why |= dict.fromkeys(same, "it had failed under another name")
-        why |= self.skipped
-        why |= {n: _COOLING.format(s) if s else _PROBED for n, s in self.cooling.items()}
-        why |= self.unfit
-        return tuple((chain[n].name, reason) for n, reason in why.items() if n not in tried)
+        first = min(tried, default=self.attempt.position)
+        return tuple(
+            (self.policy.chain[n].name, self._why_untried(n, first, failed)) for n in untried
+        )
+
+    def _why_untried(  # noqa: PLR0911 # one per reason, the nearest first
+        self, position: int, first: int, failed: set[str]
+    ) -> str:
+        """Say why a target was never asked; ``first`` is the position that was asked first."""
+        policy = self.policy
+        if position in self.unfit:
+            return self.unfit[position]
+        if position in self.cooling:
+            left = self.cooling[position]
+            return f"it was cooling down for another {left:.0f} s" if left else _PROBED
+        if position in self.skipped:
+            return self.skipped[position]
+        if failed and policy.chain[position].identity in failed:
+            return "it had failed under another name"
+        if position >= policy.usable_targets:
+            if policy.config.must_not_degrade:
+                return "the call must not degrade"
+            return f"the policy asks at most {policy.usable_targets - 1} of the fallbacks"
+        if position < first:
+            return "the turn had already left it"
+        if position < self.attempt.position:
+            return "its context window is not larger"
+        return OUTCOMES[self.outcome].untried
 
 
 def _attempt_record(past: PastAttempt, started: float) -> AttemptRecord:
