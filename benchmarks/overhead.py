@@ -435,8 +435,8 @@ def observers() -> Iterator[Job]:
     }
     rows: dict[str, Iterable[Observer]] = {
         "no observer": (),
-        **{name: (observer,) for name, observer in each.items()},
-        "all four": each.values(),
+        **{f"with {name}": (observer,) for name, observer in each.items()},
+        "with all four": each.values(),
     }
     chain = [Target("gpt-5.5", provider="openai"), Target("claude", provider="anthropic")]
     yield Job(BARE, SYNC, HAPPY, Fakes(HAPPY, ANSWER).ask)

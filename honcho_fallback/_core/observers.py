@@ -16,6 +16,7 @@ from typing import (
     runtime_checkable,
 )
 
+from honcho_fallback._classify._redact import redact
 from honcho_fallback._core.errors import FallbackConfigError, nearest
 
 if TYPE_CHECKING:
@@ -404,6 +405,8 @@ def _log(level: int, **facts: str) -> None:
     if not logger.isEnabledFor(level):
         return
     for name, value in facts.items():
+        if "://" in value:  # an address in a name may hold who logs in
+            value = facts[name] = redact(value)  # noqa: PLW2901 # what is checked below
         # No spaces inside values: a log pipeline splits the line at them.
         if " " in value or not value.isprintable():
             facts[name] = "_".join(value.split())

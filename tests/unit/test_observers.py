@@ -132,6 +132,17 @@ def test_a_log_line_can_be_split_at_its_spaces(caplog: pytest.LogCaptureFixture)
     assert {name: getattr(record, name) for name in facts} == facts
 
 
+def test_an_address_in_a_name_is_logged_without_who_logs_in(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    """A target that is named by its address does not bring a password into the log."""
+    chain = [Target("m", name="https://user:hunter2@host/v1"), Target("two")]
+    said: dict[str, Any] = {chain[0].name: [StatusError(503)], "two": ["hello"]}
+    FallbackPolicy(chain, agent="chat").call(repeating(**said).ask)
+    assert "hunter2" not in caplog.text
+    assert caplog.records[0].__dict__["failed"] == "https://[redacted]host/v1"
+
+
 def test_a_call_that_nobody_answered_logs_one_error(caplog: pytest.LogCaptureFixture) -> None:
     """Who failed with what, how long it took, which call: one line, and no text of anybody's."""
     said: dict[str, Any] = {
