@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 EXAMPLES = Path(__file__).resolve().parents[2] / "examples"
 MODULES = sorted(EXAMPLES.rglob("*.py"))
 SHARED = {"__main__", "endpoints", "honcho_standins"}
-NO_SERVER = {"chat_page", "demo", "honcho_adoption"}  # each has a test of its own
+NO_SERVER = {"chat_page", "demo", "honcho_adoption", "service"}  # each has tests of its own
 LOADED = {"litellm_proxy/production_handler"}  # by a Proxy: tests/litellm/test_proxy_load.py
 ONE_SWITCH = "openai 503, anthropic 200"
 
