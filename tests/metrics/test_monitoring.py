@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import json
 import re
+import shutil
+import subprocess
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, get_args
 
@@ -117,3 +119,47 @@ def test_an_alert_says_what_it_means() -> None:
     for rule in alerts():
         assert rule["labels"]["severity"] in {"warning", "critical"}
         assert set(rule["annotations"]) == {"summary", "description"}
+
+
+# How a target that is dead for 90 minutes looks: it is probed after 1, 3, 7, 15, 31 and 63.
+# A key that is refused once, by a target that then rests for hours, is a series that begins at 1.
+INCIDENT = """
+rule_files: [{rules}]
+evaluation_interval: 30s
+tests:
+  - interval: 1m
+    input_series:
+      - series: 'honcho_fallback_cooldown_until_timestamp_seconds{{target="dead"}}'
+        values: '60 180 180 420 420 420 420 900x7 1860x15 3780x31 7620x30 0x20'
+      - series: 'honcho_fallback_attempts_total{{agent="a",target="t",kind="authentication"}}'
+        values: '_x4 1x110'
+    promql_expr_test:
+      - expr: count by (alertname) (ALERTS{{alertstate="firing"}})
+        eval_time: {minute}m
+        exp_samples: [{samples}]
+"""
+
+
+@pytest.mark.skipif(shutil.which("promtool") is None, reason="promtool is not installed")
+@pytest.mark.parametrize(
+    ("minute", "firing"),
+    [
+        (3, ()),
+        (8, ("SomebodyMustAct",)),
+        (30, ("TargetResting",)),
+        (60, ("TargetResting",)),
+        (85, ("TargetResting",)),
+        (100, ()),
+    ],
+)
+def test_an_alert_fires_for_as_long_as_a_target_rests(
+    tmp_path: Path, minute: int, firing: tuple[str, ...]
+) -> None:
+    """Rare probes do not silence it, and one refused key is seen though its series begins at 1."""
+    samples = ", ".join(f"{{labels: '{{alertname=\"{name}\"}}', value: 1}}" for name in firing)
+    script = tmp_path / "incident.yaml"
+    rules = json.dumps(str(MONITORING / "alerts.yaml"))
+    script.write_text(INCIDENT.format(rules=rules, minute=minute, samples=samples), "utf-8")
+    command = ["promtool", "test", "rules", str(script)]
+    result = subprocess.run(command, check=False, capture_output=True, text=True)
+    assert result.returncode == 0, result.stdout + result.stderr
