@@ -13,7 +13,6 @@ from typing import TYPE_CHECKING, Any
 
 import uvicorn
 from fastapi import FastAPI, HTTPException
-from honcho_fallback_metrics import PrometheusObserver
 from langchain_anthropic import ChatAnthropic
 from langchain_openai import ChatOpenAI
 from prometheus_client import make_asgi_app
@@ -24,6 +23,7 @@ from honcho_fallback import FallbackConfig, FallbackExhausted, set_observers
 from honcho_fallback.records import JsonlObserver
 from honcho_fallback_langchain import FallbackChatModel
 from honcho_fallback_langfuse import LangfuseCallbackHandler
+from honcho_fallback_metrics import PrometheusObserver
 
 if TYPE_CHECKING:
     from collections.abc import AsyncGenerator

@@ -160,7 +160,10 @@ def write_fields(observation: Any, fields: dict[str, Any], *, has_mask: bool) ->
     Where there is none to be found, the attributes that the SDK makes are written without that.
     """
     contents = (fields.get("input", ""), fields.get("output", ""))
-    may_hold_media = any(type(one) is not str or one.startswith("data:") for one in contents)
+    entries = [one for one in fields.get("metadata", {}).values() if type(one) is str]
+    may_hold_media = any(type(one) is not str for one in contents) or any(
+        one.startswith("data:") for one in (*contents, *entries)
+    )
     # With a mask, an error and few attributes there is more to do.
     if not (has_mask or may_hold_media or fields.get("level") == "ERROR"):
         try:

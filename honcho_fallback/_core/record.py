@@ -323,7 +323,8 @@ class CallRecord:
 
 _SECRET_NAME = re.compile(
     r"(?:^|[-_.])(?:api|access|auth|private|secret|signing)?[-_]?keys?$|apikey|tokens?$|secret"
-    r"|passw|passphrase|credential|authorization|cookie"
+    r"|passw|passphrase|pwd|credential|authorization|bearer|cookie|jwt|hmac|signature"
+    r"|(?:^|[-_.])(?:auth|sas|sig)$"
 )
 # One short word, or an id, which may be as long as a key.
 _PLAIN = re.compile(
@@ -347,8 +348,12 @@ def call_metadata(given: Any) -> dict[str, Any] | None:
     for name, value in entries.items():
         if not isinstance(name, str):
             continue
-        if value is None or type(value) in {bool, int, float}:
+        if value is None or type(value) is bool:
             kept[name] = value
+        elif type(value) in {int, float}:
+            # Tokens are counted, too; a password may be a number.
+            if name.lower().endswith("tokens") or not _is_secrets(name):
+                kept[name] = value
         elif isinstance(value, str) and not _is_secrets(name):
             text = str.__str__(value)  # of a subclass, too, that writes itself in another way
             kept[name] = text if _PLAIN.fullmatch(text) else redact(text)

@@ -48,7 +48,7 @@ class Turn:
         self.turn_id = turn_id
         self.position = 0
         self.outcome: Literal["open", "completed", "failed", "cancelled"] = "open"
-        self._ended = ended
+        self._ended: Callable[[Turn], object] = ended
         self._outer: Turn | None = None
         self._entered = False
         self._unended = iter((True,))
@@ -65,7 +65,9 @@ class Turn:
         if next(self._unended, None) is None:  # one step of the interpreter: one thread passes
             return
         self.outcome = outcome
-        self._ended(self)
+        # Who keeps a turn that is over, to know it again, does not keep its policy's clients.
+        ended, self._ended = self._ended, bool
+        ended(self)
 
     def advance(self, position: int) -> None:
         """Go down the chain, never up: concurrent calls of a turn may finish in any order.

@@ -389,3 +389,23 @@ def test_an_sdk_that_is_made_otherwise_is_asked_itself(content: Any) -> None:
         other = Other()
         write_fields(other, fields, has_mask=False)
         assert other.fields == fields
+
+
+@pytest.mark.parametrize(
+    "fields",
+    [
+        {"input": "data:text/plain;base64,aGVsbG8="},
+        {"output": ["data:text/plain;base64,aGVsbG8="]},
+        {"metadata": {"image": "data:text/plain;base64,aGVsbG8="}},
+    ],
+)
+def test_media_goes_the_sdk_s_own_way(
+    fields: dict[str, Any], memory: Memory, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Whatever field it stands in, the SDK may cut it out and upload it."""
+    observation = memory.client.start_observation(name="one", as_type="generation")
+    updates: list[dict[str, Any]] = []
+    monkeypatch.setattr(observation, "update", lambda **given: updates.append(given))
+    write_fields(observation, fields, has_mask=False)
+    observation.end()
+    assert updates == [fields]

@@ -603,6 +603,9 @@ class Loud(str):
         ({"a": "x" * 31 + " " + "y z " * 60}, {"a": ("x" * 31 + " " + "y z " * 60)[:199] + "…"}),
         ({"a": "two\nlines"}, {"a": "two lines"}),
         ({"api_key": "a", "x-auth-token": "b", "Password": "c", "cookie": "d"}, None),
+        ({"auth": "a", "db_pwd": "b", "jwt": "c", "x.sig": "d", "bearer": "e"}, None),
+        ({"password": 12345678, "api-key": 1.5, "token": 7}, None),
+        ({"has_secret": True, "author": "a", "tokens": 5}, ...),
         ({"max_tokens": 5, "token_count": "5", "monkey": "a", "keyword": "b"}, ...),
         ({"a": "sk-proj-0123456789abcdef"}, {"a": "[redacted]"}),  # gitleaks:allow
         ({"a": "a" * 64}, {"a": "[redacted]"}),

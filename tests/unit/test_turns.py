@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import asyncio
 import contextvars
+import gc
 import threading
+import weakref
 from typing import Any
 
 import pytest
@@ -323,3 +325,16 @@ def test_a_policy_under_another_label_is_the_same_but_for_it() -> None:
     assert (labelled.targets, labelled.config) == (policy.targets, policy.config)
     with pytest.raises(FallbackConfigError, match="agent: got ''"):
         policy.labelled("")
+
+
+def test_a_turn_that_is_over_keeps_no_policy_alive() -> None:
+    """Who remembers turns to know them again does not hold the clients of their policies."""
+    owner, observer = pair("turn"), Listener()
+    policy = FallbackPolicy(owner.targets, owner.config, observers=[observer], turns_of=owner)
+    turn = policy.turn()
+    turn.end()
+    alive = weakref.ref(observer)
+    del policy, observer
+    gc.collect()
+    assert alive() is None
+    assert turn.outcome == "completed"
