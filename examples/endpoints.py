@@ -7,6 +7,7 @@ server stands in for it: the primary, OpenAI, always fails with 503, and the fal
 from __future__ import annotations
 
 import os
+from collections import Counter
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, NamedTuple
 
@@ -50,6 +51,8 @@ def endpoints() -> Iterator[tuple[Endpoint, Endpoint]]:
         yield primary, fallback
         # A LiteLLM Proxy also lists a provider's models when it starts; that names no model.
         seen = [f"{one.provider} {one.status}" for one in simulator.requests() if one.model]
+        if len(seen) > 20:
+            seen = [f"{number} x {one}" for one, number in Counter(seen).items()]
         print(f"Requests at the fault server: {', '.join(seen) or 'none'}")
 
 

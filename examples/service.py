@@ -12,10 +12,10 @@ from contextlib import asynccontextmanager
 from typing import TYPE_CHECKING, Any
 
 import uvicorn
-from fastapi import FastAPI, HTTPException
+from fastapi import FastAPI, HTTPException, Response
 from langchain_anthropic import ChatAnthropic
 from langchain_openai import ChatOpenAI
-from prometheus_client import make_asgi_app
+from prometheus_client import CONTENT_TYPE_LATEST, generate_latest
 from pydantic import BaseModel, SecretStr
 
 from endpoints import endpoints
@@ -43,7 +43,6 @@ async def observed(_: FastAPI) -> AsyncGenerator[None, None]:
     langfuse = LangfuseCallbackHandler()  # does nothing without the keys LANGFUSE_*
     set_observers([records, PrometheusObserver(), langfuse])
     yield
-    set_observers(None)
     await asyncio.to_thread(langfuse.close, timeout=10)
     await asyncio.to_thread(records.close)
 
@@ -51,7 +50,10 @@ async def observed(_: FastAPI) -> AsyncGenerator[None, None]:
 def build_app(model: FallbackChatModel) -> FastAPI:
     """Serve one model."""
     app = FastAPI(lifespan=observed)
-    app.mount("/metrics", make_asgi_app())
+
+    @app.get("/metrics")
+    def metrics() -> Response:
+        return Response(generate_latest(), media_type=CONTENT_TYPE_LATEST)
 
     @app.post("/chat")
     async def chat(question: Question) -> dict[str, Any]:

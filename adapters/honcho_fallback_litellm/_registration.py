@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import litellm
 
-from honcho_fallback import FallbackConfigError
+from honcho_fallback import FallbackConfig, FallbackConfigError
 from honcho_fallback_litellm._chain import (
     RANK,
     Chain,
@@ -31,7 +31,6 @@ from honcho_fallback_litellm._router import deployments_of, own, setting
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
 
-    from honcho_fallback import FallbackConfig
     from honcho_fallback_litellm._chain import Chains
     from honcho_fallback_litellm._router import Deployment
 
@@ -53,6 +52,9 @@ _TRACERS = frozenset({"langfuse", "langfuse_otel"})
 
 def check_config(config: FallbackConfig) -> None:
     """Refuse the options that LiteLLM leaves no room for."""
+    if not isinstance(config, FallbackConfig):  # pyright: ignore[reportUnnecessaryIsInstance] # users without a type checker
+        problem = f"got a {type(config).__name__}"
+        raise FallbackConfigError.about("config", problem, "pass a FallbackConfig")
     possible = {"on_exhausted": "last", "reset": "iteration"}
     for field in sorted(config.model_fields_set & _REFUSED.keys()):
         value = getattr(config, field)

@@ -334,14 +334,17 @@ def check_observers(observers: Any) -> tuple[Observer, ...]:
             problem = f"got the class {observer.__name__}"
             raise FallbackConfigError.about("observers", problem, "pass an object of it")
         hooks = [hook for hook in _HOOKS if callable(getattr(observer, hook, None))]
-        if not hooks:
-            near = (nearest(one, _HOOKS) for one in dir(observer) if one.startswith("on_"))
-            hint = next(filter(None, near), None)
-            problem = f"got a {name}, which has no hook"
-            fix = f"did you mean {hint}?" if hint else fix
-            raise FallbackConfigError.about("observers", problem, fix)
+        if not any(_writes(observer, hook) for hook in hooks):
+            others = [one for one in dir(observer) if one.startswith("on_") and one not in _HOOKS]
+            hint = next(filter(None, (nearest(one, _HOOKS) for one in others)), None)
+            # A subclass without hooks may have its reasons, but not with a misspelt one.
+            if hint or not hooks:
+                problem = f"got a {name}, which has no hook"
+                fix = f"did you mean {hint}?" if hint else fix
+                raise FallbackConfigError.about("observers", problem, fix)
         for hook in hooks:
-            if inspect.iscoroutinefunction(getattr(observer, hook)):
+            method = getattr(observer, hook)
+            if inspect.iscoroutinefunction(method) or inspect.isasyncgenfunction(method):
                 problem = f"{name}.{hook} is async, and a call does not wait for observers"
                 fix = "write it without async, and hand what takes time to a task or a thread"
                 raise FallbackConfigError.about("observers", problem, fix)

@@ -102,7 +102,7 @@ class Clients:
     def scrape(self) -> dict[str, Counter[tuple[str, ...]]]:
         """Return the counters by name, each with its values by the values of its labels."""
         counters: dict[str, Counter[tuple[str, ...]]] = {}
-        text = self._client.get("/metrics/").raise_for_status().text
+        text = self._client.get("/metrics").raise_for_status().text
         for family in text_string_to_metric_families(text):
             for sample in family.samples:
                 values = tuple(sample.labels[name] for name in sorted(sample.labels))

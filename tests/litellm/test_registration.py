@@ -574,3 +574,10 @@ def test_targets_are_described_without_secrets(
     told = repr(start) + str(listener.record.to_dict())
     assert "key-of" not in told
     assert providers.url not in told
+
+
+def test_what_is_no_config_is_refused_where_it_is_given() -> None:
+    """A list in the place of the options says what to pass, as the core does."""
+    wrong: Any = []
+    with pytest.raises(FallbackConfigError, match="config: got a list; pass a FallbackConfig"):
+        FallbackRoutingStrategy(wrong)

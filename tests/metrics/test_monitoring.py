@@ -146,9 +146,9 @@ tests:
     [
         (3, ()),
         (8, ("SomebodyMustAct",)),
-        (30, ("TargetResting",)),
-        (60, ("TargetResting",)),
-        (85, ("TargetResting",)),
+        (30, ("ProbeFailing",)),
+        (60, ("ProbeFailing",)),
+        (85, ("ProbeFailing",)),
         (100, ()),
     ],
 )

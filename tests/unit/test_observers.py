@@ -34,7 +34,7 @@ from honcho_fallback.testing import StatusError
 from tests.helpers.scripted import DRIVERS, repeating
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import AsyncIterator, Iterator
 
     from honcho_fallback import Observer
     from honcho_fallback.testing import Script
@@ -440,6 +440,15 @@ class Misspelt:
     def on_finished(self, _: CallRecord, /) -> None: ...
 
 
+class MisspeltSubclass(FallbackObserver):
+    def on_finished(self, _: CallRecord, /) -> None: ...
+
+
+class Generating:
+    async def on_finish(self, _: CallRecord, /) -> AsyncIterator[None]:
+        yield
+
+
 class Asynchronous:
     async def on_finish(self, _: CallRecord, /) -> None: ...
 
@@ -450,6 +459,11 @@ class Asynchronous:
         (Finishes(), "observers: got a single one; pass it in a list"),
         ([Finishes], "observers: got the class Finishes; pass an object of it"),
         ([Misspelt()], "observers: got a Misspelt, which has no hook; did you mean on_finish?"),
+        (
+            [MisspeltSubclass()],
+            "observers: got a MisspeltSubclass, which has no hook; did you",
+        ),
+        ([Generating()], "observers: Generating.on_finish is async"),
         ([object()], "observers: got a object, which has no hook; pass objects with on_start"),
         ([Asynchronous()], "observers: Asynchronous.on_finish is async"),
         ("log", "observers: got a str, which has no hook; pass objects with"),
