@@ -144,8 +144,8 @@ def test_calls_that_never_end_do_not_pile_up(memory: Memory) -> None:
     assert len(handler._calls) == 2
     for run in runs:
         run.succeed()
-    told = [one.metadata["call_id"] for one in memory.stored()]
-    assert told == [run.record.call_id for run in runs[1:]]
+    call_ids = [one.metadata["call_id"] for one in memory.stored()]
+    assert call_ids == [run.record.call_id for run in runs[1:]]
 
 
 def test_content_can_be_left_out(memory: Memory) -> None:

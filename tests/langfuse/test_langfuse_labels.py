@@ -88,44 +88,44 @@ def traced() -> Traced:
     return Traced()
 
 
-def asked(observer: FallbackObserver, **options: Any) -> None:
+def call(observer: FallbackObserver, **options: Any) -> None:
     FallbackPolicy([Target("one")], observers=[observer]).call(lambda _: "hello", **options)
 
 
 def test_every_kind_of_metadata_reaches_the_generation(memory: Memory) -> None:
     """HON-062: a call's texts, numbers and booleans are what they were; what is None is not."""
-    asked(LangfuseCallbackHandler(memory.client), metadata=VALUES)
+    call(LangfuseCallbackHandler(memory.client), metadata=VALUES)
     read = memory.only().metadata
-    told = {name: read[name] for name in KEPT}
+    shown = {name: read[name] for name in KEPT}
     if version("langfuse").startswith("4."):
         # What is a text to 4.x is whatever it looks like to a server.
-        assert (told.pop("run_id"), told.pop("huge")) == (123, 2**70)
-    assert told == {name: KEPT[name] for name in told}
-    assert {name: type(value) for name, value in told.items()} == {
-        name: type(KEPT[name]) for name in told
+        assert (shown.pop("run_id"), shown.pop("huge")) == (123, 2**70)
+    assert shown == {name: KEPT[name] for name in shown}
+    assert {name: type(value) for name, value in shown.items()} == {
+        name: type(KEPT[name]) for name in shown
     }
     assert "nothing" not in read
 
 
 def test_every_kind_of_metadata_reaches_the_span(traced: Traced) -> None:
     """HON-062: a call's metadata stands on the span under this package's own name."""
-    asked(traced.handler, metadata=VALUES)
+    call(traced.handler, metadata=VALUES)
     (span,) = traced.spans()
     prefix = "honcho_fallback.metadata."
-    told = {
+    shown = {
         name.removeprefix(prefix): value
         for name, value in span.attributes.items()
         if name.startswith(prefix)
     }
-    assert told == KEPT
-    assert {name: type(value) for name, value in told.items()} == {
+    assert shown == KEPT
+    assert {name: type(value) for name, value in shown.items()} == {
         name: type(value) for name, value in KEPT.items()
     }
 
 
 def test_metadata_leaves_room_on_the_span(traced: Traced) -> None:
     """With 200 entries of the application's, the span keeps its own attributes."""
-    asked(traced.handler, metadata={f"key{number}": number for number in range(200)})
+    call(traced.handler, metadata={f"key{number}": number for number in range(200)})
     (span,) = traced.spans()
     assert span.attributes["gen_ai.operation.name"] == "chat"
     assert span.attributes["honcho_fallback.metadata.key0"] == 0
@@ -135,7 +135,7 @@ def test_metadata_leaves_room_on_the_span(traced: Traced) -> None:
 def test_the_handler_s_metadata_may_be_nested(memory: Memory) -> None:
     """What the application gives once for all calls is kept in its depth; a path is a text."""
     extra = {"app": {"path": PurePosixPath("/srv"), "tags": {"a"}, "sizes": (1, 2.5, None)}}
-    asked(LangfuseCallbackHandler(memory.client, metadata=extra))
+    call(LangfuseCallbackHandler(memory.client, metadata=extra))
     assert memory.only().metadata["app"] == {
         "path": "/srv",
         "tags": ["a"],
@@ -155,7 +155,7 @@ class Hostile:
 def test_a_hostile_entry_costs_itself(memory: Memory) -> None:
     """Neither the handler, nor the other entries, nor the facts go with it."""
     extra: dict[Any, Any] = {"bad": Hostile(), Hostile(): 1, "good": [1]}
-    asked(LangfuseCallbackHandler(memory.client, metadata=extra))
+    call(LangfuseCallbackHandler(memory.client, metadata=extra))
     read = memory.only().metadata
     assert (read["good"], read["outcome"]) == ([1], "success")
     assert "bad" not in read
@@ -240,10 +240,10 @@ def test_no_field_shows_credentials(memory: Memory, secret: str, form: str, arou
         LangfuseCallbackHandler(memory.client, per_attempt=True, metadata=nested),
     )
     everywhere(handlers, address)
-    told = text_of(memory.spans() + traced.spans(), traced.events(), traced.at_start.seen)
+    shown = text_of(memory.spans() + traced.spans(), traced.events(), traced.at_start.seen)
     assert len(memory.stored()) == 3 + 5  # generations and attempts
-    assert "host" in told
-    assert secret not in told
+    assert "host" in shown
+    assert secret not in shown
 
 
 def everywhere(handlers: tuple[FallbackObserver, ...], address: str) -> None:

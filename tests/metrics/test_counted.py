@@ -234,15 +234,15 @@ def test_a_stream_that_is_left_is_abandoned() -> None:
 async def test_a_cancelled_call_is_cancelled() -> None:
     """Its request is wasted, and it is no longer in flight."""
     counted = Counted()
-    asked = asyncio.Event()
+    began = asyncio.Event()
 
     async def ask(_: Attempt) -> str:
-        asked.set()
+        began.set()
         await asyncio.Event().wait()
         return "never"
 
     task = asyncio.create_task(counted.policy.acall(ask))
-    await asked.wait()
+    await began.wait()
     task.cancel()
     with pytest.raises(asyncio.CancelledError):
         await task

@@ -82,8 +82,8 @@ def test_a_query_asks_for_metrics_labels_and_values_that_exist(where: str, query
 
 def test_every_metric_is_shown_or_watched() -> None:
     """A metric that no panel and no alert asks for is there for nobody."""
-    asked = " ".join(query for _, query in queries())
-    assert [one.name for one in METRICS if one.prometheus_name not in asked] == []
+    all_queries = " ".join(query for _, query in queries())
+    assert [one.name for one in METRICS if one.prometheus_name not in all_queries] == []
 
 
 def test_the_page_names_every_metric_and_every_alert() -> None:

@@ -137,8 +137,8 @@ def test_an_address_in_a_name_is_logged_without_who_logs_in(
 ) -> None:
     """A target that is named by its address does not bring a password into the log."""
     chain = [Target("m", name="https://user:hunter2@host/v1"), Target("two")]
-    said: dict[str, Any] = {chain[0].name: [StatusError(503)], "two": ["hello"]}
-    FallbackPolicy(chain, agent="chat").call(repeating(**said).ask)
+    replies: dict[str, Any] = {chain[0].name: [StatusError(503)], "two": ["hello"]}
+    FallbackPolicy(chain, agent="chat").call(repeating(**replies).ask)
     assert "hunter2" not in caplog.text
     assert caplog.records[0].__dict__["failed"] == "https://[redacted]host/v1"
 
