@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import threading
-from typing import TYPE_CHECKING, Literal
+from typing import TYPE_CHECKING, Any, Literal
 
 import pytest
 from opentelemetry.sdk.trace import TracerProvider
@@ -16,7 +16,7 @@ from honcho_fallback_langfuse import LangfuseCallbackHandler, OpenTelemetryHandl
 from tests.helpers.langfuse_server import received, stored
 
 if TYPE_CHECKING:
-    from honcho_fallback import Attempt
+    from honcho_fallback import Attempt, CallStart
     from tests.helpers.langfuse_memory import Memory
     from tests.helpers.langfuse_server import Stored
 
@@ -172,3 +172,26 @@ def test_the_spans_of_a_turn_lie_under_one_span() -> None:
     }
     assert first.parent_id == second.parent_id == root.span_id
     assert stored(first).type == "GENERATION"
+
+
+def test_two_calls_that_begin_a_turn_at_once_share_its_observation(memory: Memory) -> None:
+    """Whichever opens it first: the other's is dropped, and never exported."""
+
+    class Raced(LangfuseCallbackHandler):
+        """Begin another call of the turn just before its observation is opened."""
+
+        other: Any = None
+
+        def _open_turn(self, call: CallStart) -> Any:
+            begin, self.other = self.other, None
+            if begin is not None:
+                begin()
+            return super()._open_turn(call)
+
+    handler = Raced(memory.client)
+    policy = loop(handler)
+    with policy.turn():
+        handler.other = lambda: policy.call(hello)
+        policy.call(hello)
+    (root,), calls = split(memory.stored())
+    assert [call.parent_id for call in calls] == [root.id, root.id]

@@ -433,3 +433,17 @@ def test_a_call_may_end_in_the_middle_of_another_ones_update() -> None:
     reports = Collected([CooldownReport("two", "down")])
     choice = cooldown.update_and_select(reports, ["one", "two", "three"], 1.0)
     assert choice.place == 2
+
+
+def test_the_record_names_everybody_whom_a_cooldown_kept_from_being_asked(clock: Clock) -> None:
+    """Those passed over before the first attempt, and those passed over at a switch."""
+    chain, cooldown = [Target(name) for name in ("one", "two", "three", "four")], Cooldown()
+    for target in (chain[0], chain[2]):
+        alone = FallbackPolicy([target], max_attempts=1, cooldown=cooldown)
+        with pytest.raises(StatusError):
+            alone.call(repeating(**{target.name: [DOWN]}).ask)
+    clock.now += 10
+    policy = FallbackPolicy(chain, cooldown=cooldown)
+    run = policy.start()
+    assert policy.call(repeating(two=[DOWN], four=["hello"]).ask, run=run) == "hello"
+    assert run.record.cooling == {"one": 50.0, "three": 50.0}

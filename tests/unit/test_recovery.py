@@ -667,3 +667,17 @@ def test_a_probe_that_is_skipped_gives_its_permit_back(clock: Clock) -> None:
     assert policy.start().attempt.position == 0
     run.succeed()
     assert run.record.untried == (("primary", "paused"),)
+
+
+def test_a_limit_that_a_switch_went_past_is_no_limit_of_the_call() -> None:
+    """The budget forbade to ask the first target again; that nobody answered has other reasons."""
+    budget = RetryBudget(ratio=0, min_per_second=0)
+    policy = FallbackPolicy(
+        [Target("first"), Target("last")], retry_budget=budget, switch_after=2, max_attempts=2
+    )
+    run = policy.start()
+    dead: dict[str, Any] = {"first": [StatusError(503)], "last": [StatusError(400)]}
+    with pytest.raises(FallbackExhausted):
+        policy.call(repeating(**dead).ask, run=run)
+    assert [one.target for one in run.record.attempts] == ["first", "last"]
+    assert (run.record.limit, run.record.why) == (None, None)
