@@ -67,6 +67,7 @@ _ROUTERS = frozenset(
         "deployment",
         "deployment_model_name",
         "is_silent_experiment",
+        "kubernetes_pod_routing",
         "max_retries",
         "model_group",
         "model_group_alias",
