@@ -51,20 +51,25 @@ def test_a_record_says_what_the_request_says(
     assert listener.records[-1].metadata is None
 
 
-@pytest.mark.parametrize("is_async", [False, True])
-def test_a_stream_s_record_says_so_too(is_async: bool, bench: Any, run: Any) -> None:
-    """It is the record of the whole stream."""
-    router, listener = bench.managed()
-    request: Any = {"model": "deriver", "messages": MESSAGES, "stream": True, "metadata": {**MINE}}
+def read_stream(router: Any, request: Any, run: Any) -> None:
+    """Read a stream to its end; in a task, where ``run`` is given."""
+    if run is None:
+        list(router.completion(**request))
+        return
 
     async def read() -> None:
         async for _ in await router.acompletion(**request):
             pass
 
-    if is_async:
-        run(read())
-    else:
-        list(router.completion(**request))
+    run(read())
+
+
+@pytest.mark.parametrize("is_async", [False, True])
+def test_a_stream_s_record_says_so_too(is_async: bool, bench: Any, run: Any) -> None:
+    """It is the record of the whole stream."""
+    router, listener = bench.managed()
+    request: Any = {"model": "deriver", "messages": MESSAGES, "stream": True, "metadata": {**MINE}}
+    read_stream(router, request, run if is_async else None)
     assert listener.record.metadata == MINE
 
 
@@ -132,15 +137,7 @@ def test_it_sees_the_same_of_a_stream(
     observer = Noting()
     router = every_way[way](observer, lambda options: managed(bench, options))
     request: Any = {"model": "deriver", "messages": MESSAGES, "stream": True}
-
-    async def read() -> None:
-        async for _ in await router.acompletion(**request):
-            pass
-
-    if is_async:
-        run(read())
-    else:
-        list(router.completion(**request))
+    read_stream(router, request, run if is_async else None)
     assert observer.kinds == ["CallContent", "CallStart", "Switch", "CallRecord"]
 
 
