@@ -1,12 +1,14 @@
-"""From the facts of one exception to what they mean: codes, status and its text, name, errno."""
+"""From the facts of one exception to what they mean: codes, status, text, class name, errno."""
 
 from __future__ import annotations
 
 import builtins
 import re
+from http import HTTPStatus
 from typing import TYPE_CHECKING
 
-from honcho_fallback._classify._tables import CODES, ERRNOS, GENERIC, STATUSES, WORDS, Row, by_text
+from honcho_fallback._classify._tables import CODES, ERRNOS, GENERIC, NAMES, STATUSES, WORDS, Row
+from honcho_fallback._classify._texts import NO_STATUS, PROGRAM, RULES, meaning
 from honcho_fallback._core.failure import FailureKind as Kind
 
 if TYPE_CHECKING:
@@ -15,47 +17,101 @@ if TYPE_CHECKING:
 # What a bug in the program raises: no provider wrote these texts, so they are not read.
 _BUGS: tuple[type[Exception], ...] = tuple(getattr(builtins, name) for name in WORDS["bugs"])
 _PARTS = WORDS["parts"]
+_OPERATIONS = WORDS["operations"]
 _MACHINE = Row(Kind.LOCAL, "an OSError of the machine itself")
-# A status written into a message by a wrapper that keeps no number.
+_OTHER_SERVICE = Row(Kind.LOCAL, "an operation of another service than a model's")
+# The status that a class stands for where its instance states none.
+_STATUS_OF = {
+    Kind.RATE_LIMIT: 429,
+    Kind.OVERLOADED: 503,
+    Kind.SERVER_ERROR: 500,
+    Kind.PERMISSION: 403,
+    Kind.MODEL_UNAVAILABLE: 404,
+    Kind.INVALID_REQUEST: 400,
+}
+# Statuses that mean what they say, whatever they wrap.
+_PLAIN = frozenset({401, 402, 407, 408, 413, 429, 504, 524, 529})
+_PHRASES = "|".join(re.escape(s.phrase.lower()) for s in HTTPStatus if s >= 400)
+# A status that a gateway or a wrapper wrote into a text.
 _STATED = re.compile(
-    r"(?:error code|status code|status_code|http status|status|http|code)"
-    r"['\"]?\s*[:=]?\s*[\"']?(?<!\d)([45]\d\d)(?![\d.])"
-    r"|^\W{0,2}([45]\d\d)(?!\d)[ :,]"
-    r"|\berror[ :(]{1,3}([45]\d\d)\b(?!\.)"
+    r"(?<!expected )(?:error code|status code|status_code|http status|status|http|code|error)"
+    r"['\"]?(?: ?[:=(] ?|[ (])['\"]?([45]\d\d)(?![\d.]\d|\d)"
+    r"|\[([45]\d\d)[\] ]"
+    rf"|(?<![\d.])([45]\d\d)[: ]{{1,2}}(?:{_PHRASES})"
+    r"|^\W{0,2}([45]\d\d)(?=[:,])"
+    r"|(?:failed|returned|replied|responded|answered|received|got)(?: with)?[,:]? ([45]\d\d)(?![\d.]\d|\d)(?! [a-z]+s\b)"
 )
-# The codes of an error document that a wrapper made part of its text.
+# The codes of an error document that a wrapper made part of its text, and AWS's in its sentence.
 _QUOTED = re.compile(
-    r"\\*[\"'](?:code|type|status|reason|__type)\\*[\"']\s*:\s*"
+    r"\\*[\"'](?:code|type|status|reason|__type|:exception-type)\\*[\"']\s*:\s*"
     r"\\*[\"']?([\w.\- ]{3,60}?)\\*[\"',}]"
 )
+_CALLING = re.compile(r"\((\w+)\) when calling the (\w+) operation")
+_CLASS = re.compile(r"\b([A-Z]\w*(?:Error|Exception|Timeout))\b")
 
 
 def decide(exc: BaseException, facts: Facts, *, named: bool) -> tuple[Row | None, int | None]:
     """Find the row that the facts lead to, or None when they decide nothing, and the status."""
-    row, status, error, text = facts.row, facts.status, facts.error, facts.message.lower()
-    if row is not None and row.strong:
-        text_row = by_text(text, 0) if row.wraps else None
-        decided = row if text_row is None or text_row.kind is Kind.CONNECTION else text_row
-        return decided, status
-    number = error or next(filter(None, map(GENERIC.get, facts.codes)), None)
-    code_row = _coded(facts.codes, error or 200) or (number and _numbered(number, text))
-    if code_row:
-        return code_row, error or status
-    if row is not None and row.kind is not Kind.SERVER_ERROR:
+    row, status = facts.row, facts.status
+    if row is not None and row.strong and not row.wraps:
+        return row, status
+    operation = _CALLING.search(facts.message)
+    if operation is not None and operation[2] not in _OPERATIONS:
+        return (None if named else _OTHER_SERVICE), status
+    number = facts.error or next(filter(None, map(GENERIC.get, facts.codes)), None)
+    catch_all = row is not None and row.strong
+    if number is None and row is not None and not catch_all:
+        number = _STATUS_OF.get(row.kind)
+    if number is not None or catch_all:
+        decided, inner = _specific(facts, number or 500)
+        if decided is not None and (not catch_all or decided.kind is not Kind.CONNECTION):
+            return decided, facts.error or inner or status
+        if catch_all:
+            return row, status
+        return STATUSES.get(number) or STATUSES[number // 100 * 100], facts.error or status
+    code_row = _coded(facts.codes, 200)
+    if code_row is not None:
+        return code_row, status
+    if row is not None:
         return (None if named and row.kind is Kind.LOCAL else row), status
-    if row is None and isinstance(exc, OSError):
+    if isinstance(exc, OSError):
         return ERRNOS.get(exc.errno, _MACHINE), None
     if isinstance(exc, _BUGS):
         return _missing_part(exc), None
-    # Where the class has a row, the text is a provider's, as under a 500.
-    text_row = by_text(text, 0) or (by_text(text, 500) if row else None)
-    stated = None if text_row else _STATED.search(text)
-    if stated is not None:
-        status = int(next(filter(None, stated.groups())))
-        text_row = _numbered(status, text)
-    if not (text_row or row) and status is not None:
-        row = Row(Kind.MALFORMED_RESPONSE, f"an error under status {status}")
-    return text_row or row, status
+    if type(exc).__module__ == "builtins" and isinstance(exc, ValueError | TypeError):
+        return meaning(facts.text, PROGRAM), status
+    decided, inner = _specific(facts, NO_STATUS)
+    if decided is None and status is not None:
+        decided = Row(Kind.MALFORMED_RESPONSE, f"an error under status {status}")
+    return decided, inner or status
+
+
+def _specific(facts: Facts, number: int) -> tuple[Row | None, int | None]:
+    """Find what says more than a status does, and the status that a text states, if any.
+
+    What a gateway wraps is nearer to the cause than the gateway's own status.
+    """
+    row = _coded(facts.codes, number or 200)
+    if row is not None or number in _PLAIN:
+        return row or (meaning(facts.text, number) if number in RULES else None), None
+    text = facts.message
+    lower = text.lower()
+    quoted = [code.strip() for code in _QUOTED.findall(lower)] if "{" in text else []
+    quoted += [match[1].lower() for match in _CALLING.finditer(text)]
+    stated = _STATED.findall(lower)
+    inner = int("".join(stated[-1])) if stated else None
+    for code in quoted:
+        inner = GENERIC.get(code) or inner
+    row = _coded(quoted, inner or number or 200) or meaning(facts.text, inner or number)
+    if row is not None:
+        return row, inner
+    for name in reversed(_CLASS.findall(text)):
+        named = NAMES.get(name)
+        if named is not None and named.kind not in (Kind.SERVER_ERROR, Kind.LOCAL):
+            return named, inner
+    if inner is not None and inner != number:
+        row = STATUSES.get(inner) or STATUSES[inner // 100 * 100]
+    return row, inner
 
 
 def _coded(codes: list[str], status: int) -> Row | None:
@@ -64,12 +120,6 @@ def _coded(codes: list[str], status: int) -> Row | None:
         if row is not None and (not row.statuses or status in row.statuses):
             return row
     return None
-
-
-def _numbered(error: int, text: str) -> Row:
-    quoted = [code.strip() for code in _QUOTED.findall(text)] if "{" in text else []
-    row = _coded(quoted, error) or by_text(text, error) or STATUSES.get(error)
-    return row or STATUSES[error // 100 * 100]
 
 
 def _missing_part(exc: BaseException) -> Row | None:

@@ -31,6 +31,7 @@ class Facts(NamedTuple):
         codes: The provider's codes and types, lower case, the most telling first.
         code: The code to show: as the provider wrote it.
         message: The provider's own text.
+        text: Codes and texts as they were written, one a line, to be read by their words.
         headers: The answer's headers, unread.
         waits: How long to wait, as the body says it.
     """
@@ -41,6 +42,7 @@ class Facts(NamedTuple):
     codes: list[str]
     code: str | None
     message: str
+    text: str
     headers: Any
     waits: list[Any]
 
@@ -75,8 +77,10 @@ def read_facts(exc: BaseException) -> Facts:
         elif error is None and number >= 400:
             error = number
     headers = own.get("litellm_response_headers") or own.get("headers") or answer.get("headers")
-    row, message = class_row(cls), message[:TEXT_CAP]
-    return Facts(row, status, error, codes, code, message, headers, document.waits)
+    row = class_row(cls)
+    names = [] if status or row else _names(cls)
+    text = "\n".join((*names, *document.codes, *(document.texts or (message,))))
+    return Facts(row, status, error, codes, code, message[:TEXT_CAP], text[:TEXT_CAP], headers, document.waits)
 
 
 def _answer(response: Any) -> dict[str, Any]:
@@ -106,10 +110,18 @@ def _message(exc: BaseException) -> str:
 
 
 @lru_cache(maxsize=512)
+def _names(cls: type) -> list[str]:
+    """Name the classes of an SDK: they say what happened where nothing else does."""
+    return [c.__name__ for c in cls.__mro__ if c.__module__ != "builtins"]
+
+
+@lru_cache(maxsize=512)
 def class_row(cls: type) -> Row | None:
     """Find the row of the nearest class that a table names, by its whole name or by its end."""
-    for name in (c.__name__ for c in cls.__mro__):
-        row = NAMES.get(name) or next((row for row in ENDINGS if name.endswith(row.name)), None)
+    for c in cls.__mro__:
+        name, package = c.__name__, c.__module__.partition(".")[0]
+        row = NAMES.get(f"{package}.{name}") or NAMES.get(name)
+        row = row or next((row for row in ENDINGS if name.endswith(row.name)), None)
         if row is not None:
             return row
     return None

@@ -22,15 +22,12 @@ class Row(NamedTuple):
         reason: One line for ``Failure.reason``.
         transient: Overrides the kind's answer.
         keys: What it is looked up by: codes in lower case, statuses, modules, an errno's names.
-        statuses: Only with one of these; none: with any. For a text 0 stands for no status.
+        statuses: Only with one of these; none: with any.
         name: A class name, looked up over the whole MRO, or the end of one.
         homes: Where the name comes from, as ``module``; a test looks that it still exists.
         strong: Does the name decide before the status does?
         wraps: Does the class hide another exception that may say more?
         opaque: Does whatever is inside decide, because the class itself says nothing?
-        needles: A text has any of these, lower case.
-        also: And, where given, any of these.
-        unless: And none of these.
     """
 
     kind: FailureKind
@@ -43,9 +40,6 @@ class Row(NamedTuple):
     strong: bool = False
     wraps: bool = False
     opaque: bool = False
-    needles: tuple[str, ...] = ()
-    also: tuple[str, ...] = ()
-    unless: tuple[str, ...] = ()
 
 
 def read(name: str) -> dict[str, Any]:
@@ -90,23 +84,3 @@ NAMES = {row.name: row for row in rows(_CLASSES["name"])}
 ENDINGS = rows(
     [{**row, "reason": f"a class name that ends in {row['name']}"} for row in _CLASSES["ending"]]
 )
-
-TEXTS = rows(read("texts")["text"])
-# Split by status once, each needle with its rows in order: a filter over plain strings is what
-# keeps a search cheap.
-NEEDLES: dict[int, dict[str, list[Row]]] = {}
-for _row in TEXTS:
-    for _status in _row.statuses:
-        for _needle in _row.needles:
-            NEEDLES.setdefault(_status, {}).setdefault(_needle, []).append(_row)
-
-
-def by_text(text: str, status: int) -> Row | None:
-    """Find the first row that a message fits, or None."""
-    table = NEEDLES.get(status, {})
-    for needle in filter(text.__contains__, table):
-        for row in table[needle]:
-            also = not row.also or any(map(text.__contains__, row.also))
-            if also and not any(map(text.__contains__, row.unless)):
-                return row
-    return None

@@ -1,0 +1,169 @@
+"""What a message means: its sentences as sets of word groups, and rules over those sets.
+
+A provider words the same failure in a hundred ways, with the same few words: something of money
+and something of lack is a quota, whoever wrote it and in whatever order. So a text is cut into
+sentences, each becomes the set of the groups (``[words]`` in ``tables/texts.toml``) that its words
+belong to, and a rule asks for groups that stand in one sentence. The codes of an error document and
+the names of classes are read in the same way: ``insufficientUserQuota`` is a sentence of three
+words.
+
+One pass over a text, one dictionary look-up for each word: nothing backtracks.
+"""
+
+from __future__ import annotations
+
+import re
+from functools import lru_cache, reduce
+from operator import or_
+from typing import Any, NamedTuple
+
+from honcho_fallback._classify._tables import Row, read, rows
+
+# What rules may name in place of a status: no status at all, and the same where a built-in class
+# such as ValueError carries the text, which is more likely to be the program's own.
+NO_STATUS, PROGRAM = 0, 1
+
+# Words of a name written in capitals or camels, a stop, or a run of what is no ASCII.
+_TOKEN = re.compile(r"[A-Z]+(?![a-z])|[A-Z]?[a-z]+(?:'[a-z]+)?|\d+|[.;!?](?![^\s\"'])|[\n{}]|[^\x00-\x7f]+")
+_ADDRESS = re.compile(r"https?://[^\s\"'<>]+")  # where to read more: its words say nothing
+_STOP = re.compile(r"[.;!?\n{}]")
+_NUMBER = "#"  # how a phrase names any number
+
+
+class _Word(NamedTuple):
+    """Say what one word adds to its sentence: groups, phrases that it may begin or end."""
+
+    groups: int = 0
+    begins: int = 0
+    ends: int = 0
+    stops: bool = False
+
+
+class _Rule(NamedTuple):
+    """Hold one alternative of a row as sets of groups.
+
+    Args:
+        needed: All of these stand in one sentence.
+        excluded: None of these stands in the same sentence.
+        absent: None of these stands anywhere in the text.
+        row: What that means.
+    """
+
+    needed: int
+    excluded: int
+    absent: int
+    row: Row
+
+
+_TABLE = read("texts")
+_BITS = {name: 1 << place for place, name in enumerate(_TABLE["words"])}
+
+
+def _vocabulary() -> tuple[dict[str, int], dict[tuple[str, str], int], dict[str, int]]:
+    """Sort the words of all groups: single ones, phrases of two, and those that are no ASCII."""
+    single: dict[str, int] = {}
+    phrases: dict[tuple[str, str], int] = {}
+    foreign: dict[str, int] = {}
+    for group, entries in _TABLE["words"].items():
+        for entry in entries:
+            first, _, second = entry.partition(" ")
+            if not entry.isascii():
+                foreign[entry] = foreign.get(entry, 0) | _BITS[group]
+            elif second:
+                phrases[first, second] = phrases.get((first, second), 0) | _BITS[group]
+            else:
+                single[entry] = single.get(entry, 0) | _BITS[group]
+    return single, phrases, foreign
+
+
+_SINGLE, _PHRASES, _FOREIGN = _vocabulary()
+_PHRASE_GROUPS = tuple(_PHRASES.values())
+
+
+def _fits(pattern: str, word: str) -> bool:
+    return word.startswith(pattern[:-1]) if pattern[-1] == "*" else word == pattern
+
+
+@lru_cache(maxsize=4096)
+def _word(token: str) -> _Word:
+    if not token.isascii():
+        return _Word(reduce(or_, (bits for word, bits in _FOREIGN.items() if word in token), 0))
+    if _STOP.fullmatch(token):
+        return _Word(stops=True)
+    word = _NUMBER if token.isdigit() else token.lower()
+    groups = begins = ends = 0
+    for pattern, bits in _SINGLE.items():
+        if _fits(pattern, word):
+            groups |= bits
+    for place, (first, second) in enumerate(_PHRASES):
+        begins |= _fits(first, word) << place
+        ends |= _fits(second, word) << place
+    return _Word(groups, begins, ends)
+
+
+def sentences(text: str) -> list[int]:
+    """Cut a text into sentences, each the set of its groups; leave out those that have none."""
+    if not text.isascii():
+        text = text.replace("’", "'")
+    if "://" in text:
+        text = _ADDRESS.sub(" ", text)
+    sets: list[int] = []
+    groups = begun = 0
+    for token in _TOKEN.findall(text):
+        word, begins, ends, stops = _word(token)
+        if stops:
+            if groups:
+                sets.append(groups)
+            groups = begun = 0
+            continue
+        groups |= word
+        phrases = begun & ends
+        begun = begins
+        while phrases:
+            place = phrases.bit_length() - 1
+            groups |= _PHRASE_GROUPS[place]
+            phrases ^= 1 << place
+    if groups:
+        sets.append(groups)
+    return sets
+
+
+def _rule(alternative: str, row: Row) -> _Rule:
+    sets = {"": 0, "-": 0, "~": 0}
+    for group in alternative.split():
+        mark = group[0] if group[0] in sets else ""
+        sets[mark] |= _BITS[group.removeprefix(mark)]
+    return _Rule(sets[""], sets["-"], sets["~"], row)
+
+
+def _by_status() -> dict[int, list[_Rule]]:
+    """Give each status its rules, in order."""
+    sets: dict[str, list[int]] = _TABLE["statuses"]
+    table: dict[int, list[_Rule]] = {}
+    for raw in _TABLE["text"]:
+        row = rows([{key: value for key, value in raw.items() if key not in ("any", "on")}])[0]
+        for status in dict.fromkeys(s for name in raw["on"] for s in sets.get(name, [name])):
+            table.setdefault(status, []).extend(_rule(words, row) for words in raw["any"])
+    return table
+
+
+RULES = _by_status()
+
+
+def status_class(status: int) -> int:
+    """Return the status under which the rules for one stand: itself, or 400 or 500."""
+    return status if status in RULES or status < 400 else status // 100 * 100
+
+
+def meaning(text: str, status: int) -> Row | None:
+    """Find the first rule that one sentence of a text fits, or None."""
+    rules = RULES.get(status_class(status))
+    if not rules or not (sets := sentences(text)):
+        return None
+    union = reduce(or_, sets)
+    for needed, excluded, absent, row in rules:
+        if needed & union == needed and not absent & union:
+            for groups in sets:
+                if groups & needed == needed and not groups & excluded:
+                    return row
+    return None
