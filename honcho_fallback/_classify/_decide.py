@@ -20,6 +20,8 @@ _PARTS = WORDS["parts"]
 _OPERATIONS = WORDS["operations"]
 _MACHINE = Row(Kind.LOCAL, "an OSError of the machine itself")
 _OTHER_SERVICE = Row(Kind.LOCAL, "an operation of another service than a model's")
+# What a class that is only named in a text does not settle.
+_VAGUE = frozenset({Kind.SERVER_ERROR, Kind.LOCAL, Kind.MALFORMED_RESPONSE})
 # The status that a class stands for where its instance states none.
 _STATUS_OF = {
     Kind.RATE_LIMIT: 429,
@@ -31,7 +33,9 @@ _STATUS_OF = {
 }
 # Statuses that mean what they say, whatever they wrap.
 _PLAIN = frozenset({401, 402, 407, 408, 413, 429, 504, 524, 529})
-_PHRASES = "|".join(re.escape(s.phrase.lower()) for s in HTTPStatus if s >= 400)
+_PHRASES = "|".join(
+    ("client error", "server error", *(re.escape(s.phrase.lower()) for s in HTTPStatus if s >= 400))
+)
 # A status that a gateway or a wrapper wrote into a text.
 _STATED = re.compile(
     r"(?<!expected )(?:error code|status code|status_code|http status|status|http|code|error)"
@@ -78,7 +82,8 @@ def decide(exc: BaseException, facts: Facts, *, named: bool) -> tuple[Row | None
         return ERRNOS.get(exc.errno, _MACHINE), None
     if isinstance(exc, _BUGS):
         return _missing_part(exc), None
-    if type(exc).__module__ == "builtins" and isinstance(exc, ValueError | TypeError):
+    own = type(exc).__module__ == "builtins" and isinstance(exc, ValueError | TypeError)
+    if own and operation is None:
         return meaning(facts.text, PROGRAM), status
     decided, inner = _specific(facts, NO_STATUS)
     if decided is None and status is not None:
@@ -107,7 +112,7 @@ def _specific(facts: Facts, number: int) -> tuple[Row | None, int | None]:
         return row, inner
     for name in reversed(_CLASS.findall(text)):
         named = NAMES.get(name)
-        if named is not None and named.kind not in (Kind.SERVER_ERROR, Kind.LOCAL):
+        if named is not None and named.kind not in _VAGUE:
             return named, inner
     if inner is not None and inner != number:
         row = STATUSES.get(inner) or STATUSES[inner // 100 * 100]

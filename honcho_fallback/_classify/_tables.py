@@ -28,6 +28,7 @@ class Row(NamedTuple):
         strong: Does the name decide before the status does?
         wraps: Does the class hide another exception that may say more?
         opaque: Does whatever is inside decide, because the class itself says nothing?
+        seen: The one provider whose errors are all the evidence, where there is no other.
     """
 
     kind: FailureKind
@@ -40,6 +41,7 @@ class Row(NamedTuple):
     strong: bool = False
     wraps: bool = False
     opaque: bool = False
+    seen: tuple[str, ...] = ()
 
 
 def read(name: str) -> dict[str, Any]:

@@ -25,7 +25,9 @@ NO_STATUS, PROGRAM = 0, 1
 
 # Words of a name written in capitals or camels, a stop, or a run of what is no ASCII.
 _TOKEN = re.compile(r"[A-Z]+(?![a-z])|[A-Z]?[a-z]+(?:'[a-z]+)?|\d+|[.;!?](?![^\s\"'])|[\n{}]|[^\x00-\x7f]+")
-_ADDRESS = re.compile(r"https?://[^\s\"'<>]+")  # where to read more: its words say nothing
+# The words of an address, and of a name such as text-embedding-3-small, say nothing.
+_ADDRESS = re.compile(r"https?://[^\s\"'<>]+")
+_SLUG = re.compile(r"\b(?=[\w.:/-]{0,48}\d)[A-Za-z][\w.]*(?:[-/:][\w.]+)+")
 _STOP = re.compile(r"[.;!?\n{}]")
 _NUMBER = "#"  # how a phrase names any number
 
@@ -107,6 +109,7 @@ def sentences(text: str) -> list[int]:
         text = text.replace("’", "'")
     if "://" in text:
         text = _ADDRESS.sub(" ", text)
+    text = _SLUG.sub("@", text)
     sets: list[int] = []
     groups = begun = 0
     for token in _TOKEN.findall(text):
