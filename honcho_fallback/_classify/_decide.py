@@ -36,6 +36,7 @@ _PLAIN = frozenset({401, 402, 407, 408, 413, 429, 504, 524, 529})
 _PHRASES = "|".join(
     ("client error", "server error", *(re.escape(s.phrase.lower()) for s in HTTPStatus if s >= 400))
 )
+_NUMBER = re.compile(r"(?<!\d)[45]\d\d(?!\d)")
 # A status that a gateway or a wrapper wrote into a text.
 _STATED = re.compile(
     r"(?<!expected )(?:error code|status code|status_code|http status|status|http|code|error)"
@@ -103,7 +104,7 @@ def _specific(facts: Facts, number: int) -> tuple[Row | None, int | None]:
     lower = text.lower()
     quoted = [code.strip() for code in _QUOTED.findall(lower)] if "{" in text else []
     quoted += [match[1].lower() for match in _CALLING.finditer(text)]
-    stated = _STATED.findall(lower)
+    stated = _STATED.findall(lower) if _NUMBER.search(text) else None
     inner = int("".join(stated[-1])) if stated else None
     for code in quoted:
         inner = GENERIC.get(code) or inner
@@ -114,6 +115,8 @@ def _specific(facts: Facts, number: int) -> tuple[Row | None, int | None]:
         named = NAMES.get(name)
         if named is not None and named.kind not in _VAGUE:
             return named, inner
+    if inner is None and number >= 500:  # a gateway's own number beside what the provider called it
+        inner = next((code for code in map(GENERIC.get, facts.codes) if code and code < 500), None)
     if inner is not None and inner != number:
         row = STATUSES.get(inner) or STATUSES[inner // 100 * 100]
     return row, inner

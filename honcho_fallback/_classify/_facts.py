@@ -78,8 +78,8 @@ def read_facts(exc: BaseException) -> Facts:
             error = number
     headers = own.get("litellm_response_headers") or own.get("headers") or answer.get("headers")
     row = class_row(cls)
-    names = [] if status or row else _names(cls)
-    text = "\n".join((*names, *document.codes, *(document.texts or (message,))))
+    names = () if status or row else _names(cls)
+    text = "\n".join((*names, *dict.fromkeys(document.codes), *(document.texts or (message,))))
     return Facts(row, status, error, codes, code, message[:TEXT_CAP], text[:TEXT_CAP], headers, document.waits)
 
 
@@ -110,9 +110,9 @@ def _message(exc: BaseException) -> str:
 
 
 @lru_cache(maxsize=512)
-def _names(cls: type) -> list[str]:
+def _names(cls: type) -> tuple[str, ...]:
     """Name the classes of an SDK: they say what happened where nothing else does."""
-    return [c.__name__ for c in cls.__mro__ if c.__module__ != "builtins"]
+    return tuple(c.__name__ for c in cls.__mro__ if c.__module__ != "builtins")
 
 
 @lru_cache(maxsize=512)

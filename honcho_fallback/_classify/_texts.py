@@ -23,11 +23,14 @@ from honcho_fallback._classify._tables import Row, read, rows
 # such as ValueError carries the text, which is more likely to be the program's own.
 NO_STATUS, PROGRAM = 0, 1
 
-# Words of a name written in capitals or camels, a stop, or a run of what is no ASCII.
-_TOKEN = re.compile(r"[A-Z]+(?![a-z])|[A-Z]?[a-z]+(?:'[a-z]+)?|\d+|[.;!?](?![^\s\"'])|[\n{}]|[^\x00-\x7f]+")
-# The words of an address, and of a name such as text-embedding-3-small, say nothing.
-_ADDRESS = re.compile(r"https?://[^\s\"'<>]+")
-_SLUG = re.compile(r"\b(?=[\w.:/-]{0,48}\d)[A-Za-z][\w.]*(?:[-/:][\w.]+)+")
+# An address, or a name such as text-embedding-3-small; a word, also of a name in capitals or camels; a number; a
+# stop, or what parts the words of a phrase; a run of what is no ASCII.
+_TOKEN = re.compile(
+    r"https?://[^\s\"'<>]++|[A-Za-z][\w.]*+(?:[-/:][\w.]++)++"
+    r"|[A-Z]+(?![a-z])|[A-Z]?[a-z]+(?:'[a-z]+)?|\d+|[.;!?](?![^\s\"'])|[\n{}:,()]|[^\x00-\x7f]+"
+)
+_PART = re.compile(r"[A-Z]+(?![a-z])|[A-Z]?[a-z]+")
+_JOINED, _DIGIT = re.compile(r"\w[-/:]"), re.compile(r"\d")
 _STOP = re.compile(r"[.;!?\n{}]")
 _NUMBER = "#"  # how a phrase names any number
 
@@ -92,6 +95,12 @@ def _word(token: str) -> _Word:
         return _Word(reduce(or_, (bits for word, bits in _FOREIGN.items() if word in token), 0))
     if _STOP.fullmatch(token):
         return _Word(stops=True)
+    if _JOINED.search(token):
+        parts = [_word(part) for part in _PART.findall(token)]
+        # The words of an address, and of a name with a number in it, say nothing.
+        if "://" in token or _DIGIT.search(token) or not parts:
+            return _Word()
+        return _Word(_joined(parts), parts[-1].begins, parts[0].ends)
     word = _NUMBER if token.isdigit() else token.lower()
     groups = begins = ends = 0
     for pattern, bits in _SINGLE.items():
@@ -103,22 +112,10 @@ def _word(token: str) -> _Word:
     return _Word(groups, begins, ends)
 
 
-def sentences(text: str) -> list[int]:
-    """Cut a text into sentences, each the set of its groups; leave out those that have none."""
-    if not text.isascii():
-        text = text.replace("’", "'")
-    if "://" in text:
-        text = _ADDRESS.sub(" ", text)
-    text = _SLUG.sub("@", text)
-    sets: list[int] = []
+def _joined(words: list[_Word]) -> int:
+    """Return the groups of words side by side: their own, and those of their phrases."""
     groups = begun = 0
-    for token in _TOKEN.findall(text):
-        word, begins, ends, stops = _word(token)
-        if stops:
-            if groups:
-                sets.append(groups)
-            groups = begun = 0
-            continue
+    for word, begins, ends, _ in words:
         groups |= word
         phrases = begun & ends
         begun = begins
@@ -126,9 +123,23 @@ def sentences(text: str) -> list[int]:
             place = phrases.bit_length() - 1
             groups |= _PHRASE_GROUPS[place]
             phrases ^= 1 << place
-    if groups:
-        sets.append(groups)
-    return sets
+    return groups
+
+
+def sentences(text: str) -> list[int]:
+    """Cut a text into sentences, each the set of its groups; leave out those that have none."""
+    if not text.isascii():
+        text = text.replace("’", "'")
+    sets: list[int] = []
+    words: list[_Word] = []
+    for word in map(_word, _TOKEN.findall(text)):
+        if not word[3]:
+            words.append(word)
+        elif words:
+            sets.append(_joined(words))
+            words = []
+    sets.append(_joined(words))
+    return [groups for groups in sets if groups]
 
 
 def _rule(alternative: str, row: Row) -> _Rule:
