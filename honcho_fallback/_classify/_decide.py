@@ -108,7 +108,8 @@ def _specific(facts: Facts, number: int) -> tuple[Row | None, int | None]:
     inner = int("".join(stated[-1])) if stated else None
     for code in quoted:
         inner = GENERIC.get(code) or inner
-    row = _coded(quoted, inner or number or 200) or meaning(facts.text, inner or number)
+    row = _coded(quoted, inner or number or 200)
+    row = row or (inner and meaning(facts.text, inner)) or meaning(facts.text, number)
     if row is not None:
         return row, inner
     for name in reversed(_CLASS.findall(text)):
