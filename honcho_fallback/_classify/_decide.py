@@ -63,20 +63,19 @@ def decide(exc: BaseException, facts: Facts, *, named: bool) -> tuple[Row | None
     operation = _CALLING.search(facts.message)
     if operation is not None and operation[2] not in _OPERATIONS:
         return (None if named else _OTHER_SERVICE), status
-    number = facts.error or next(filter(None, map(GENERIC.get, facts.codes)), None)
+    stated = facts.error or next(filter(None, map(GENERIC.get, facts.codes)), None)
+    code_row = _coded(facts.codes, stated or 200)
+    if code_row is not None:
+        return code_row, facts.error or status
     catch_all = row is not None and row.strong
-    if number is None and row is not None and not catch_all:
-        number = _STATUS_OF.get(row.kind)
-    if number is not None or catch_all:
-        decided, inner = _specific(facts, number or 500)
-        if decided is not None and (not catch_all or decided.kind is not Kind.CONNECTION):
+    number = stated or (row and (500 if catch_all else _STATUS_OF.get(row.kind)))
+    if number:
+        decided, inner = _specific(facts, number)
+        if decided is not None and not (catch_all and decided.kind is Kind.CONNECTION):
             return decided, facts.error or inner or status
-        if catch_all:
+        if row is not None and (catch_all or not stated):
             return row, status
         return STATUSES.get(number) or STATUSES[number // 100 * 100], facts.error or status
-    code_row = _coded(facts.codes, 200)
-    if code_row is not None:
-        return code_row, status
     if row is not None:
         return (None if named and row.kind is Kind.LOCAL else row), status
     if isinstance(exc, OSError):
@@ -97,9 +96,8 @@ def _specific(facts: Facts, number: int) -> tuple[Row | None, int | None]:
 
     What a gateway wraps is nearer to the cause than the gateway's own status.
     """
-    row = _coded(facts.codes, number or 200)
-    if row is not None or number in _PLAIN:
-        return row or (meaning(facts.text, number) if number in RULES else None), None
+    if number in _PLAIN:
+        return meaning(facts.text, number) if number in RULES else None, None
     text = facts.message
     lower = text.lower()
     quoted = [code.strip() for code in _QUOTED.findall(lower)] if "{" in text else []

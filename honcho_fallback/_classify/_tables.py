@@ -28,6 +28,7 @@ class Row(NamedTuple):
         strong: Does the name decide before the status does?
         wraps: Does the class hide another exception that may say more?
         opaque: Does whatever is inside decide, because the class itself says nothing?
+        any: Of a text, the alternatives: the names of the word groups that stand in one sentence.
         seen: The one provider whose errors are all the evidence, where there is no other.
     """
 
@@ -41,6 +42,7 @@ class Row(NamedTuple):
     strong: bool = False
     wraps: bool = False
     opaque: bool = False
+    any: tuple[str, ...] = ()
     seen: tuple[str, ...] = ()
 
 
@@ -55,9 +57,17 @@ def frozen(row: dict[str, Any]) -> dict[str, Any]:
     return {key: tuple(value) if isinstance(value, list) else value for key, value in row.items()}
 
 
-def rows(raw: list[dict[str, Any]]) -> tuple[Row, ...]:
-    """Build the rows of a table."""
-    return tuple(Row(**frozen(row | {"kind": FailureKind(row["kind"])})) for row in raw)
+def rows(
+    raw: list[dict[str, Any]], statuses: dict[str, list[int]] | None = None
+) -> tuple[Row, ...]:
+    """Build the rows of a table, sets of statuses by their names."""
+    built: list[Row] = []
+    for entry in raw:
+        named = [(statuses or {}).get(status, [status]) for status in entry.get("statuses", ())]
+        codes = tuple(dict.fromkeys(status for group in named for status in group))
+        fields = {**entry, "kind": FailureKind(entry["kind"]), "statuses": codes}
+        built.append(Row(**frozen(fields)))
+    return tuple(built)
 
 
 def by_key(raw: list[dict[str, Any]]) -> dict[Any, Row]:

@@ -15,7 +15,7 @@ from __future__ import annotations
 import re
 from functools import lru_cache, reduce
 from operator import or_
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 from honcho_fallback._classify._tables import Row, read, rows
 
@@ -152,15 +152,14 @@ def _rule(alternative: str, row: Row) -> _Rule:
 
 def _by_status() -> dict[int, list[_Rule]]:
     """Give each status its rules, in order."""
-    sets: dict[str, list[int]] = _TABLE["statuses"]
     table: dict[int, list[_Rule]] = {}
-    for raw in _TABLE["text"]:
-        row = rows([{key: value for key, value in raw.items() if key not in ("any", "on")}])[0]
-        for status in dict.fromkeys(s for name in raw["on"] for s in sets.get(name, [name])):
-            table.setdefault(status, []).extend(_rule(words, row) for words in raw["any"])
+    for row in TEXTS:
+        for status in row.statuses:
+            table.setdefault(status, []).extend(_rule(words, row) for words in row.any)
     return table
 
 
+TEXTS = rows(_TABLE["text"], statuses=_TABLE["statuses"])
 RULES = _by_status()
 
 

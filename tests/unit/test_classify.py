@@ -33,7 +33,8 @@ from hypothesis import strategies as st
 from honcho_fallback import FallbackPolicy, Target
 from honcho_fallback._classify import classify
 from honcho_fallback._classify._redact import redact
-from honcho_fallback._classify._tables import CODES, GENERIC, NAMES, STATUSES, TEXTS, Row, by_text
+from honcho_fallback._classify._tables import CODES, GENERIC, NAMES, STATUSES, Row
+from honcho_fallback._classify._texts import TEXTS, meaning
 from honcho_fallback._core.failure import Failure, FailureKind
 from tests.helpers.scripted import DRIVERS, repeating
 
@@ -216,7 +217,7 @@ EXAMPLES = [
     (None, "no API key was configured anywhere", Kind.AUTHENTICATION),
     (400, "we failed to parse tool call output", Kind.MALFORMED_RESPONSE),
     (400, "your location is not supported here", Kind.PERMISSION),
-    (503, "the weights are warming up", Kind.MODEL_UNAVAILABLE),
+    (503, "the model's weights are warming up", Kind.MODEL_UNAVAILABLE),
     (404, "this one is a chat model", Kind.INVALID_REQUEST),
     (400, "unknown model nimbus-9", Kind.MODEL_UNAVAILABLE),
     (400, "the model nimbus-9 does not exist", Kind.MODEL_UNAVAILABLE),
@@ -240,7 +241,7 @@ def test_a_text_decides_where_no_code_does(
 
 def test_every_text_row_is_tried_above() -> None:
     """No row of the text table is without an example."""
-    hit = {by_text(message.lower(), status or 0) for status, message, _ in EXAMPLES}
+    hit = {meaning(message, status or 0) for status, message, _ in EXAMPLES}
     assert {row.reason for row in TEXTS} == {row.reason for row in hit if row is not None}
 
 
@@ -357,7 +358,7 @@ def test_hon_029_every_listed_class_exists_in_its_sdk(
     monkeypatch.setenv("LITELLM_LOCAL_MODEL_COST_MAP", "True")
     if home.startswith(("litellm", "langchain_core", "anyio")):
         pytest.importorskip(home)
-    cls = getattr(importlib.import_module(home), row.name)
+    cls = getattr(importlib.import_module(home), row.name.rpartition(".")[2])
     assert issubclass(cls, BaseException)
 
 

@@ -18,12 +18,11 @@ from honcho_fallback._classify._tables import (
     CODES,
     ENDINGS,
     NAMES,
-    NEEDLES,
     STATUSES,
-    TEXTS,
     Row,
     read,
 )
+from honcho_fallback._classify._texts import TEXTS
 from honcho_fallback._core.failure import KINDS, Failure, FailureKind
 
 # --- the tables
@@ -44,16 +43,15 @@ def test_no_structured_fact_stands_twice() -> None:
     assert all(code == code.lower() for code in CODES)
 
 
-def test_no_text_stands_twice_in_a_row() -> None:
-    """A row lists a needle once, in lower case; two rows may share one, and the first decides."""
-    for row in TEXTS:
-        assert not twice([*row.needles])
-        assert all(word == word.lower() for word in (*row.needles, *row.also, *row.unless))
+def test_each_word_stands_once_in_its_group_and_each_group_is_used() -> None:
+    """A word is lower case, one or two to an entry; a group that no rule names would be dead."""
+    texts = read("texts")
+    for entries in texts["words"].values():
+        assert not twice(entries)
+        assert all(entry == entry.lower() and len(entry.split()) <= 2 for entry in entries)
+    named = {name.lstrip("-~") for row in TEXTS for words in row.any for name in words.split()}
+    assert named == set(texts["words"])
     assert not twice([row.reason for row in TEXTS])
-    order = {row: place for place, row in enumerate(TEXTS)}
-    for table in NEEDLES.values():
-        for rows in table.values():
-            assert [order[row] for row in rows] == sorted(order[row] for row in rows)
 
 
 def test_every_row_says_why() -> None:
