@@ -8,7 +8,10 @@ end.
 
 from __future__ import annotations
 
+import gc
 import socket
+import sys
+import warnings
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 from unittest.mock import patch
@@ -44,6 +47,12 @@ KEPT_FROM_REQUESTS = frozenset({"anthropic-beta", "anthropic-version", "content-
 KEPT_FROM_RESPONSES = frozenset(
     {"content-type", "retry-after", "retry-after-ms", "x-should-retry"}
 )
+
+# LangChain's integrations keep their latest 128 asynchronous clients, by address.
+CLIENT_CACHES = {
+    "langchain_anthropic._client_utils": "_get_default_async_httpx_client",
+    "langchain_openai.chat_models._client_utils": "_cached_async_httpx_client",
+}
 
 
 @pytest.hookimpl(tryfirst=True)
@@ -92,6 +101,24 @@ def vcr_config() -> dict[str, Any]:
 def vcr_cassette_dir(request: pytest.FixtureRequest) -> str:
     """Keep cassettes in one place, a folder per test module."""
     return str(CASSETTES / request.node.path.stem)
+
+
+@pytest.fixture(scope="module", autouse=True)
+def no_client_outlives_its_module() -> Iterator[None]:
+    """Drop the clients that LangChain keeps for event loops that are closed.
+
+    Otherwise whichever test pushes one out of the cache hears of the socket that it left open.
+    """
+    yield
+    caches = [getattr(sys.modules.get(name), cache, None) for name, cache in CLIENT_CACHES.items()]
+    used = [cache for cache in caches if cache is not None and cache.cache_info().currsize]
+    if used:
+        gc.collect()  # what the module's own tests left open still fails
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore", ResourceWarning)
+            for cache in used:
+                cache.cache_clear()
+            gc.collect()
 
 
 @pytest.fixture(autouse=True)
