@@ -48,8 +48,8 @@ _STATED = re.compile(
 )
 # The codes of an error document that a wrapper made part of its text, and AWS's in its sentence.
 _QUOTED = re.compile(
-    r"\\*[\"'](?:code|type|status|reason|__type|:exception-type)\\*[\"']\s*:\s*"
-    r"\\*[\"']?([\w.\- ]{3,60}?)\\*[\"',}]"
+    r"[\"'](?:code|type|status|reason|__type|:exception-type)\\{0,4}[\"']\s{0,4}:\s{0,4}"
+    r"\\{0,4}[\"']?([\w.\- ]{3,60}?)\\{0,4}[\"',}]"
 )
 _CALLING = re.compile(r"\((\w+)\) when calling the (\w+) operation")
 _CLASS = re.compile(r"\b([A-Z]\w*(?:Error|Exception|Timeout))\b")
@@ -106,6 +106,7 @@ def _specific(facts: Facts, number: int) -> tuple[Row | None, int | None]:
     inner = int("".join(stated[-1])) if stated else None
     for code in quoted:
         inner = GENERIC.get(code) or inner
+    inner = inner or facts.inner
     row = _coded(quoted, inner or number or 200)
     row = row or (inner and meaning(facts.text, inner)) or meaning(facts.text, number)
     if row is not None:

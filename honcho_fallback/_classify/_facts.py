@@ -28,6 +28,7 @@ class Facts(NamedTuple):
         row: The row of the nearest class in the MRO that a table names, or None.
         status: HTTP status as the exception states it, success included, or None.
         error: The status that decides: that one, or one in the body, 400 to 599, or None.
+        inner: The status that the body states, innermost first, where it is another one, or None.
         codes: The provider's codes and types, lower case, the most telling first.
         code: The code to show: as the provider wrote it.
         message: The provider's own text.
@@ -39,6 +40,7 @@ class Facts(NamedTuple):
     row: Row | None
     status: int | None
     error: int | None
+    inner: int | None
     codes: list[str]
     code: str | None
     message: str
@@ -67,20 +69,22 @@ def read_facts(exc: BaseException) -> Facts:
     numbers = (as_status(value) for value in stated if value is not None)
     status = next(filter(None, numbers), None)
     error = status if status is not None and status >= 400 else None
-    code = None
+    code = inner = None
     codes: list[str] = []
     for word in document.codes:
         number = as_status(word)
         if number is None:
             codes.append(word.lower())
             code = word if code in (None, "error") else code
-        elif error is None and number >= 400:
-            error = number
+        elif number >= 400 and number != error:
+            inner = inner or number
+    if error is None:
+        error, inner = inner, None
     headers = own.get("litellm_response_headers") or own.get("headers") or answer.get("headers")
     row = class_row(cls)
     names = () if status or row else _names(cls)
     text = "\n".join((*names, *dict.fromkeys(document.codes), *(document.texts or (message,))))
-    return Facts(row, status, error, codes, code, message[:TEXT_CAP], text[:TEXT_CAP], headers, document.waits)
+    return Facts(row, status, error, inner, codes, code, message[:TEXT_CAP], text[:TEXT_CAP], headers, document.waits)
 
 
 def _answer(response: Any) -> dict[str, Any]:

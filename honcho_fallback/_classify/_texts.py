@@ -15,9 +15,12 @@ from __future__ import annotations
 import re
 from functools import lru_cache, reduce
 from operator import or_
-from typing import NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 from honcho_fallback._classify._tables import Row, read, rows
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
 
 # What rules may name in place of a status: no status at all, and the same where a built-in class
 # such as ValueError carries the text, which is more likely to be the program's own.
@@ -26,7 +29,7 @@ NO_STATUS, PROGRAM = 0, 1
 # An address, or a name such as text-embedding-3-small; a word, also of a name in capitals or camels; a number; a
 # stop, or what parts the words of a phrase; a run of what is no ASCII.
 _TOKEN = re.compile(
-    r"https?://[^\s\"'<>]++|[A-Za-z][\w.]*+(?:[-/:][\w.]++)++"
+    r"https?://[^\s\"'<>]++|[A-Za-z][\w.]{0,60}+(?:[-/:][\w.]{1,60}+)++"
     r"|[A-Z]+(?![a-z])|[A-Z]?[a-z]+(?:'[a-z]+)?|\d+|[.;!?](?![^\s\"'])|[\n{}:,()]|[^\x00-\x7f]+"
 )
 _PART = re.compile(r"[A-Z]+(?![a-z])|[A-Z]?[a-z]+")
@@ -39,8 +42,8 @@ class _Word(NamedTuple):
     """Say what one word adds to its sentence: groups, phrases that it may begin or end."""
 
     groups: int = 0
-    begins: int = 0
-    ends: int = 0
+    begins: frozenset[int] = frozenset()
+    ends: frozenset[int] = frozenset()
     stops: bool = False
 
 
@@ -100,46 +103,39 @@ def _word(token: str) -> _Word:
         # The words of an address, and of a name with a number in it, say nothing.
         if "://" in token or _DIGIT.search(token) or not parts:
             return _Word()
-        return _Word(_joined(parts), parts[-1].begins, parts[0].ends)
+        return _Word(_sets(parts)[0], parts[-1].begins, parts[0].ends)
     word = _NUMBER if token.isdigit() else token.lower()
-    groups = begins = ends = 0
-    for pattern, bits in _SINGLE.items():
-        if _fits(pattern, word):
-            groups |= bits
-    for place, (first, second) in enumerate(_PHRASES):
-        begins |= _fits(first, word) << place
-        ends |= _fits(second, word) << place
+    groups = reduce(or_, (bits for entry, bits in _SINGLE.items() if _fits(entry, word)), 0)
+    begins, ends = (
+        frozenset(place for place, phrase in enumerate(_PHRASES) if _fits(phrase[part], word))
+        for part in (0, 1)
+    )
     return _Word(groups, begins, ends)
 
 
-def _joined(words: list[_Word]) -> int:
-    """Return the groups of words side by side: their own, and those of their phrases."""
-    groups = begun = 0
-    for word, begins, ends, _ in words:
-        groups |= word
-        phrases = begun & ends
+def _sets(words: Iterable[_Word]) -> list[int]:
+    """Return the groups of each sentence: of its words, and of its phrases."""
+    sets: list[int] = []
+    groups, begun = 0, frozenset[int]()
+    for word, begins, ends, stops in words:
+        if stops:
+            sets.append(groups)
+            groups, begun = 0, begins
+            continue
+        if word:
+            groups |= word
+        if begun and ends:
+            for place in begun & ends:
+                groups |= _PHRASE_GROUPS[place]
         begun = begins
-        while phrases:
-            place = phrases.bit_length() - 1
-            groups |= _PHRASE_GROUPS[place]
-            phrases ^= 1 << place
-    return groups
+    return [*sets, groups]
 
 
 def sentences(text: str) -> list[int]:
-    """Cut a text into sentences, each the set of its groups; leave out those that have none."""
+    """Cut a text into sentences, each the set of the groups that its words belong to."""
     if not text.isascii():
         text = text.replace("’", "'")
-    sets: list[int] = []
-    words: list[_Word] = []
-    for word in map(_word, _TOKEN.findall(text)):
-        if not word[3]:
-            words.append(word)
-        elif words:
-            sets.append(_joined(words))
-            words = []
-    sets.append(_joined(words))
-    return [groups for groups in sets if groups]
+    return _sets(map(_word, _TOKEN.findall(text)))
 
 
 def _rule(alternative: str, row: Row) -> _Rule:
@@ -170,13 +166,11 @@ def status_class(status: int) -> int:
 
 def meaning(text: str, status: int) -> Row | None:
     """Find the first rule that one sentence of a text fits, or None."""
-    rules = RULES.get(status_class(status))
-    if not rules or not (sets := sentences(text)):
-        return None
-    union = reduce(or_, sets)
-    for needed, excluded, absent, row in rules:
-        if needed & union == needed and not absent & union:
-            for groups in sets:
-                if groups & needed == needed and not groups & excluded:
-                    return row
+    rules = RULES.get(status_class(status), ())
+    sets = sentences(text) if rules else []
+    union = reduce(or_, sets, 0)
+    for rule in [rule for rule in rules if rule[0] & union == rule[0] and not rule[2] & union]:
+        for groups in sets:
+            if groups & rule.needed == rule.needed and not groups & rule.excluded:
+                return rule.row
     return None
