@@ -47,7 +47,7 @@ class _Word(NamedTuple):
     stops: bool = False
 
 
-class _Rule(NamedTuple):
+class Rule(NamedTuple):
     """Hold one alternative of a row as sets of groups.
 
     Args:
@@ -55,12 +55,14 @@ class _Rule(NamedTuple):
         excluded: None of these stands in the same sentence.
         absent: None of these stands anywhere in the text.
         row: What that means.
+        words: The alternative as the table has it.
     """
 
     needed: int
     excluded: int
     absent: int
     row: Row
+    words: str
 
 
 _TABLE = read("texts")
@@ -138,17 +140,17 @@ def sentences(text: str) -> list[int]:
     return _sets(map(_word, _TOKEN.findall(text)))
 
 
-def _rule(alternative: str, row: Row) -> _Rule:
+def _rule(alternative: str, row: Row) -> Rule:
     sets = {"": 0, "-": 0, "~": 0}
     for group in alternative.split():
         mark = group[0] if group[0] in sets else ""
         sets[mark] |= _BITS[group.removeprefix(mark)]
-    return _Rule(sets[""], sets["-"], sets["~"], row)
+    return Rule(sets[""], sets["-"], sets["~"], row, alternative)
 
 
-def _by_status() -> dict[int, list[_Rule]]:
+def _by_status() -> dict[int, list[Rule]]:
     """Give each status its rules, in order."""
-    table: dict[int, list[_Rule]] = {}
+    table: dict[int, list[Rule]] = {}
     for row in TEXTS:
         for status in row.statuses:
             table.setdefault(status, []).extend(_rule(words, row) for words in row.any)
@@ -164,7 +166,7 @@ def status_class(status: int) -> int:
     return status if status in RULES or status < 400 else status // 100 * 100
 
 
-def meaning(text: str, status: int) -> Row | None:
+def first_rule(text: str, status: int) -> Rule | None:
     """Find the first rule that one sentence of a text fits, or None."""
     rules = RULES.get(status_class(status), ())
     sets = sentences(text) if rules else []
@@ -172,5 +174,11 @@ def meaning(text: str, status: int) -> Row | None:
     for rule in [rule for rule in rules if rule[0] & union == rule[0] and not rule[2] & union]:
         for groups in sets:
             if groups & rule.needed == rule.needed and not groups & rule.excluded:
-                return rule.row
+                return rule
     return None
+
+
+def meaning(text: str, status: int) -> Row | None:
+    """Return what a text means under a status, or None where it says nothing."""
+    rule = first_rule(text, status)
+    return rule and rule.row
