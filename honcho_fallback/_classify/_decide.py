@@ -105,10 +105,11 @@ def _specific(facts: Facts, number: int) -> tuple[Row | None, int | None]:
     stated = _STATED.findall(lower) if _NUMBER.search(text) else None
     inner = int("".join(stated[-1])) if stated else None
     for code in quoted:
-        inner = GENERIC.get(code) or inner
+        inner = GENERIC.get(code) or (int(code) if _NUMBER.fullmatch(code) else inner)
     inner = inner or facts.inner
-    row = _coded(quoted, inner or number or 200)
-    row = row or (inner and meaning(facts.text, inner)) or meaning(facts.text, number)
+    row = _coded(quoted, inner or number or 200) or (inner and meaning(facts.text, inner))
+    if not row or (row.kind is Kind.SERVER_ERROR and number >= 500):  # the gateway's own words
+        row = meaning(facts.text, number)
     if row is not None:
         return row, inner
     for name in reversed(_CLASS.findall(text)):
