@@ -194,7 +194,7 @@ def _load(source: object, number: int) -> list[Rule]:
     if isinstance(source, os.PathLike):
         path = os.fspath(cast("os.PathLike[str]", source))
     if not path or not isinstance(path, str):
-        problem = "got an empty path" if path == "" else f"got a {type(source).__name__}"
+        problem = "got an empty path" if path == "" else f"got a {type(path).__name__}"
         raise FallbackConfigError.about("rules", problem, _FIX)
     return _load_file(path)
 
