@@ -50,10 +50,14 @@ _EXCEPTION = re.compile(
 )
 _ENDINGS = ("Error", "Exception", "Timeout", "Exceeded")
 _NAMED = re.compile(
-    r"(?<![\w.])((?:[A-Za-z_]\w{0,99}\.){0,9}[A-Z]\w{0,99}(?:Error|Exception|Timeout|Exceeded))"
-    r"(?::\s|\(|$)(.*)"
+    r"(?<![\w.])((?:[A-Za-z_]\w{0,99}\.){0,9}"
+    r"(?:[A-Z]\w{0,99}(?:Error|Exception|Timeout|Exceeded)|Timeout))(?::\s|\(|$)(.*)"
 )
-_STATUS = re.compile(r"\b[Ee]rror code: ([45]\d\d)\b.*")
+# As the SDKs, httpx and requests write it.
+_STATUS = re.compile(
+    r"\b(?:[Ee]rror code: |(?:Client|Server) error ')([45]\d\d)\b.*"
+    r"|\b([45]\d\d) (?:Client|Server) Error: .*"
+)
 _DOCUMENT = re.compile(r"\{\s*[\"'](?:error|type[\"']\s*:\s*[\"']error)[\"'].*")
 _LEVEL = re.compile(r"\b(?:ERROR|CRITICAL|FATAL)\b[\s:|\]-]*(.*)")
 _ERRNO = re.compile(r"\[Errno (\d{1,5})\]")
@@ -383,6 +387,7 @@ def _recorded(attempts: list[Any]) -> Iterator[Found]:
                 body = {"error": {"code": code}} if code else None
                 facts = _facts(_status(attempt.get("status")), body)
                 error = _class_named(str(attempt.get("error") or ""))(facts)
+                error.args = ()  # nothing was written down of it
                 yield Found(error, kind)
 
 
@@ -416,7 +421,9 @@ def _error(name: str, message: str) -> BaseException:
         with suppress(TypeError):
             return known(int(number[1]), message) if number else known(message)
     stated = _STATUS.search(message)
-    facts = _facts(_status(stated[1]) if stated else None, _parsed_body(message) or message)
+    facts = _facts(
+        _status(stated[1] or stated[2]) if stated else None, _parsed_body(message) or message
+    )
     error = _class_named(name)(facts)
     error.args = (message,)
     return error
