@@ -8,7 +8,9 @@ import litellm
 import pytest
 
 from honcho_fallback import Failure, FailureKind, FallbackConfig
+from honcho_fallback.testing import StatusError
 from honcho_fallback_litellm import FallbackProxyHandler
+from honcho_fallback_litellm._failures import classifier_for
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -49,6 +51,16 @@ def test_a_rule_makes_a_bad_request_a_switch(
     assert text(answer) == "hello from backup"
     first = listener.record.attempts[0]
     assert (first.kind, first.note) == ("quota", "rule 1 given in Python: ours")
+
+
+@pytest.mark.parametrize("classify", [None, own])
+def test_a_rule_sees_the_status_that_litellm_replaces(classify: Any) -> None:
+    """LiteLLM makes a 500 of Anthropic's 529; a rule is for what the provider sent."""
+    error = litellm.InternalServerError("overloaded", "anthropic", "claude")
+    error.__cause__ = StatusError(529)
+    rules = {"kind": "quota", "status": 529}
+    failure = classifier_for(FallbackConfig(rules=rules, classify=classify))(error)
+    assert (failure.kind, failure.by_rule) == ("quota", True)
 
 
 def test_a_rule_keeps_a_failure_with_the_program(

@@ -330,6 +330,13 @@ def test_a_preset_leaves_alone_what_a_rule_said(preset: str) -> None:
     assert stopped == (["local", None] if preset == "honcho_main" else ["local"])
 
 
+def test_honcho_main_asks_nobody_again_whom_a_rule_calls_useless() -> None:
+    """There every error is worth a second request, unless a rule says that it is not."""
+    config = FallbackConfig.honcho_main(rules=rule(status=500), wait=0, switch_wait=None)
+    policy = FallbackPolicy([Target("primary"), Target("fallback")], config)
+    assert kinds(policy, primary=[StatusError(500)], fallback=["yes"]) == ["quota", None]
+
+
 def test_a_classifier_of_ones_own_comes_after_the_rules_and_refine_after_both() -> None:
     """`classify=` replaces the package's tables; `refine=` corrects whoever decided."""
 
