@@ -136,9 +136,12 @@ class Tally:
         return sorted(rows, key=lambda row: -row.count)
 
     def _counted(self, lines: Iterator[str]) -> Iterator[str]:
-        for line in lines:
-            self.lines += 1
-            yield line
+        try:
+            for line in lines:
+                self.lines += 1
+                yield line
+        except KeyboardInterrupt:  # while it waited for a line: the error before is complete
+            self.interrupted = True
 
     def _add(self, found: Found) -> None:
         failure = classify(found.error, rules=self.config.rules)

@@ -305,13 +305,14 @@ def test_ctrl_c_shows_what_was_read(monkeypatch: pytest.MonkeyPatch) -> None:
             return read
 
     tally = _log.Tally(FallbackConfig())
-    tally.read(Endless(TRACEBACK.encode()))
-    assert (tally.interrupted, tally.lines) == (True, 13)
+    tally.read(Endless(f"{TRACEBACK}{LIMIT}\n".encode()))
+    assert (tally.interrupted, tally.lines) == (True, 14)
+    assert [row.count for row in tally.known()] == [2]  # the last line's, too
     monkeypatch.setattr(_log, "read_log", lambda *_: tally)
     result = CliRunner().invoke(app, ["explain", "--from-log", "x"])
     assert result.exit_code == 130
     assert "rate_limit" in result.stdout
-    assert "stopped after 13 lines" in result.stderr
+    assert "stopped after 14 lines" in result.stderr
 
 
 def test_a_log_is_read_line_by_line() -> None:
