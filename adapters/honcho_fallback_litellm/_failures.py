@@ -25,9 +25,14 @@ _OUR_TROUBLE = frozenset({FailureKind.LOCAL, FailureKind.MALFORMED_RESPONSE})
 def classifier_for(config: FallbackConfig) -> Callable[[BaseException], Failure]:
     """Return a classifier that looks below LiteLLM's exceptions, then asks the configured one."""
     built_in = partial(
-        classify, local_errors=config.local_errors, provider_errors=config.provider_errors
+        classify,
+        local_errors=config.local_errors,
+        provider_errors=config.provider_errors,
+        rules=config.rules,
     )
     own = cast("Callable[[BaseException], Failure] | None", config.classify)  # never async here
+    if own is not None and config.rules:
+        return partial(_classify, partial(_ruled, built_in, own))
     return partial(_classify, own or built_in)
 
 
@@ -60,6 +65,15 @@ def forget_loop_lookup(error: BaseException) -> None:
         waiting += [two for two in (*linked, *one.args) if isinstance(two, BaseException)]
 
 
+def _ruled(
+    built_in: Callable[[BaseException], Failure],
+    own: Callable[[BaseException], Failure],
+    error: BaseException,
+) -> Failure:
+    failure = built_in(error)
+    return failure if failure.by_rule else own(error)
+
+
 def _classify(inner: Callable[[BaseException], Failure], error: BaseException) -> Failure:
     native = None
     if type(error).__module__.startswith(("litellm.", "openai.")):
@@ -69,7 +83,7 @@ def _classify(inner: Callable[[BaseException], Failure], error: BaseException) -
     failure, name = inner(native), type(error).__name__
     if failure.kind is FailureKind.CANCELLED:
         return inner(error)
-    if failure.kind in _OUR_TROUBLE and name not in _CATCH_ALLS:
+    if failure.kind in _OUR_TROUBLE and name not in _CATCH_ALLS and not failure.by_rule:
         return inner(error)  # what happened while LiteLLM read the error is not the error
     waits = failure.retry_after
     if waits is None and getattr(native, "response", None) is None:

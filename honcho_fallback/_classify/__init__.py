@@ -12,6 +12,7 @@ from honcho_fallback._classify._decide import decide
 from honcho_fallback._classify._facts import Facts, origin, read_facts
 from honcho_fallback._classify._read import children
 from honcho_fallback._classify._redact import redact
+from honcho_fallback._classify._rules import find_failure, rejudge, require_loaded
 from honcho_fallback._classify._tables import Row
 from honcho_fallback._classify._waits import in_text, read_waits
 from honcho_fallback._core.errors import AnswerRejected
@@ -20,6 +21,8 @@ from honcho_fallback._core.failure import FailureKind as Kind
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
+
+    from honcho_fallback._classify._rules import Rule
 
 _Errors = tuple[type[BaseException], ...]
 _DEPTH = 5
@@ -33,7 +36,11 @@ _UNDER_ANOTHER = frozenset(Kind) - {Kind.CANCELLED}
 
 
 def classify(
-    exc: BaseException, *, local_errors: _Errors = (), provider_errors: _Errors = ()
+    exc: BaseException,
+    *,
+    local_errors: _Errors = (),
+    provider_errors: _Errors = (),
+    rules: tuple[Rule, ...] = (),
 ) -> Failure:
     """Say what an exception means; never raise.
 
@@ -42,11 +49,17 @@ def classify(
         local_errors: Classes that are the program's own, whatever they carry.
         provider_errors: Classes that a provider raises: an instance that says no more is a
             server_error.
+        rules: The user's own, as a config holds them: ``FallbackConfig(rules=...).rules``.
+
+    Raises:
+        FallbackConfigError: ``rules`` are something else, such as a path.
     """
+    if rules:
+        require_loaded(rules)
     error = type(exc).__name__
     reason = "nothing says more"
     try:
-        failure = _CauseWalk(error, local_errors, provider_errors, set()).classify(exc, 0)
+        failure = _CauseWalk(error, local_errors, provider_errors, rules, set()).classify(exc, 0)
     except Exception:  # noqa: BLE001  a classifier that raises would hide the error that it got
         failure, reason = None, "the exception could not be read"
     return failure or Failure.of(Kind.LOCAL, reason=reason, error=error)
@@ -58,6 +71,7 @@ class _CauseWalk(NamedTuple):
     error: str
     local: _Errors
     provider: _Errors
+    rules: tuple[Rule, ...]
     seen: set[int]
 
     def classify(self, exc: BaseException, depth: int) -> Failure | None:
@@ -65,22 +79,32 @@ class _CauseWalk(NamedTuple):
         if isinstance(exc, self.local):
             return self._plain_failure(Kind.LOCAL, "named in local_errors")
         if isinstance(exc, AnswerRejected) and exc.failure is not None:
-            return exc.failure._replace(error=self.error)
+            failure = exc.failure._replace(error=self.error)
+            return rejudge(self.rules, exc, failure) if self.rules else failure
         ended = exc.__cause__  # where a coroutine or a generator let one out (PEP 479)
         if type(exc) is RuntimeError and isinstance(ended, StopIteration | StopAsyncIteration):
             return self.classify(ended, depth)
         cls: Any = type(exc)
         settled = origin(cls)
-        if settled is not None:
+        if settled is not None and (settled.kind is Kind.CANCELLED or not self.rules):
             return self._plain_failure(settled.kind, settled.reason)
         if isinstance(exc, BaseExceptionGroup):
             nothing = self._plain_failure(Kind.LOCAL, "nothing says more")
             members = self._unseen(exc.exceptions, depth)
             failures = [self.classify(member, depth + 1) or nothing for member in members]
             return min(failures, key=lambda failure: KINDS[failure.kind].severity, default=None)
+        return self._facts_failure(exc, settled, depth)
+
+    def _facts_failure(
+        self, exc: BaseException, settled: Row | None, depth: int
+    ) -> Failure | None:
         facts = read_facts(exc)
         named = isinstance(exc, self.provider)
         row, status = decide(exc, facts, named=named)
+        if self.rules:
+            ruled = find_failure(self.rules, exc, facts, status, self.error)
+            if ruled is not None or settled is not None:
+                return ruled or (settled and self._plain_failure(settled.kind, settled.reason))
         inner = self._cause_failure(exc, row, depth) if row is None or row.wraps else None
         if row is None and named:
             row = Row(Kind.SERVER_ERROR, "named in provider_errors")
@@ -94,7 +118,7 @@ class _CauseWalk(NamedTuple):
             if failure is None and not opaque and isinstance(child, _PROGRAM):
                 reason = "a connection class that hides a mistake of the program"
                 return self._plain_failure(Kind.LOCAL, reason)
-            if failure is not None and failure.kind in counts:
+            if failure is not None and (failure.by_rule or failure.kind in counts):
                 return failure
         return None
 

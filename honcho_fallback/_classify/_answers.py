@@ -32,6 +32,8 @@ from honcho_fallback._core.failure import Failure
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
+    from honcho_fallback._classify._rules import Rule
+
 
 class Answer(NamedTuple):
     """Say what an answer holds; None where it does not say.
@@ -69,7 +71,7 @@ class ErrorInAnswer(Exception):  # noqa: N818 # its name is a row of the table
     body: Any = None
 
 
-def check_response(response: Any) -> Failure | None:
+def check_response(response: Any, *, rules: tuple[Rule, ...] = ()) -> Failure | None:
     """Say what is wrong with an answer that came under HTTP 200, or None; never raise.
 
     An empty text with an ordinary finish reason is a legal answer, and so is whatever this
@@ -79,6 +81,8 @@ def check_response(response: Any) -> Failure | None:
         response: A response object of openai, anthropic, google-genai or LiteLLM, a message of
             LangChain, or a plain dict of such a shape; for a stream, the list or tuple of all its
             chunks or events.
+        rules: As for ``classify``: of what is wrong, they say what it means. A reason to finish is
+            a ``code`` to them.
     """
     cls = type(response)
     if cls is str or response is None:
@@ -91,7 +95,7 @@ def check_response(response: Any) -> Failure | None:
             answered = verdict.answered and verdict.finish
             if answered and verdict.finish not in BROKEN and not verdict.body:
                 return None
-        return verdict.failure(stream=stream)
+        return verdict.failure(stream=stream, rules=rules)
     except Exception:  # noqa: BLE001  what cannot be read is not known
         return None
 
@@ -200,12 +204,12 @@ class _Verdict:
             elif kind not in _SILENT and not (kind is None and find(block, "thought")):
                 self.answered |= bool(text) or (text is None and kind not in _TEXTS)
 
-    def failure(self, *, stream: bool) -> Failure | None:
+    def failure(self, *, stream: bool, rules: tuple[Rule, ...]) -> Failure | None:
         """Say what all of it means."""
         if self.body:
             error = ErrorInAnswer()
             error.body = self.body
-            failure = classify(error)
+            failure = classify(error, rules=rules)
             return failure._replace(reason=f"an error in the answer: {failure.reason}")
         signs = (
             self.finish,
@@ -214,6 +218,12 @@ class _Verdict:
             not stream and self.lacking and "(lacking)",
         )
         row = next(filter(None, map((BROKEN if self.answered else _SIGNS).get, signs)), None)
+        if row and rules:
+            error = ErrorInAnswer(row.reason)
+            error.body = {"code": self.finish}
+            ruled = classify(error, rules=rules)
+            if ruled.by_rule:
+                return ruled._replace(provider_message="")  # the reason is ours
         return row and Failure.of(row.kind, reason=row.reason, error=ErrorInAnswer.__name__)
 
 

@@ -10,6 +10,7 @@ from pydantic import BaseModel, ConfigDict, Field, InstanceOf, ValidationError, 
 from pydantic_core import PydanticCustomError
 
 from honcho_fallback._classify._redact import redact
+from honcho_fallback._classify._rules import Rule, load_rules
 from honcho_fallback._core import presets
 from honcho_fallback._core.errors import FallbackConfigError, nearest, unknown_name
 from honcho_fallback._core.failure import KINDS, Failure, FailureKind
@@ -51,6 +52,7 @@ _ALLOWED = {
     "on_exhausted": "'group' or 'last'",
     "local_errors": _ERRORS,
     "provider_errors": _ERRORS,
+    "rules": "the path of a TOML file, a dict, or a list of these",
     "classify": "a callable on the exception that returns a Failure, or None",
     "refine": "a callable on the failure and the exception that returns a Failure, or None",
     "cooldown": "Cooldown(), RedisCooldown(...) or None",
@@ -103,10 +105,15 @@ class FallbackConfig(BaseModel):
             provider error.
         local_errors: Exception classes that are the program's own, never a provider's.
         provider_errors: Exception classes that a provider raises, where nothing else tells.
-        classify: Replaces the classifier; ``acall`` and ``astream`` await an async one.
-        refine: Corrects what the classifier said, given its failure and the exception; how the
-            presets are made. A failure that only got another ``kind`` gets that kind's answers,
-            too. It never sees a cancellation. May be async, as ``classify``.
+        rules: Your own rules of what errors mean: the path of a TOML file with ``[[rule]]``
+            tables, a dict, or a list of these. They are read here and now, and are asked in their
+            order, after ``local_errors`` and cancellation, before everything else.
+        classify: Replaces the classifier where no rule fits; ``acall`` and ``astream`` await an
+            async one.
+        refine: Corrects what a rule or the classifier said, given its failure and the exception;
+            how the presets are made, which leave alone what a rule said. A failure that only got
+            another ``kind`` gets that kind's answers, too. It never sees a cancellation. May be
+            async, as ``classify``.
         cooldown: Remember across calls who is down: ``Cooldown()``, or None.
         deadline: Seconds for the whole call, waits included, or None; for a stream up to its first
             content. Enforced where ``timeout`` is, else by what is handed to ``ask``.
@@ -145,6 +152,7 @@ class FallbackConfig(BaseModel):
     on_exhausted: Literal["group", "last"] = "group"
     local_errors: tuple[type[BaseException], ...] = ()
     provider_errors: tuple[type[BaseException], ...] = ()
+    rules: tuple[Rule, ...] = ()
     classify: Callable[[BaseException], Failure | Awaitable[Failure]] | None = None
     refine: Callable[[Failure, BaseException], Failure | Awaitable[Failure]] | None = None
     cooldown: CooldownStore | None = None
@@ -157,6 +165,8 @@ class FallbackConfig(BaseModel):
     must_not_degrade: bool = False
 
     def __init__(self, **options: Unpack[ConfigOptions]) -> None:
+        if "rules" in options:
+            options["rules"] = load_rules(options["rules"])
         try:
             super().__init__(**options)
         except ValidationError as error:

@@ -232,6 +232,7 @@ class FailureFacts(TypedDict, total=False):
     provider_message: str
     reason: str
     error: str
+    by_rule: bool
 
 
 class Failure(NamedTuple):
@@ -250,6 +251,7 @@ class Failure(NamedTuple):
         provider_message: What the provider said, redacted, at most 200 characters.
         reason: Which rule decided.
         error: Class name of the exception.
+        by_rule: Whether a rule of the user's decided (``FallbackConfig(rules=...)``).
     """
 
     kind: FailureKind
@@ -261,6 +263,7 @@ class Failure(NamedTuple):
     provider_message: str = ""
     reason: str = ""
     error: str = ""
+    by_rule: bool = False
 
     @classmethod
     def of(

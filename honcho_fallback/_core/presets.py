@@ -17,6 +17,7 @@ from honcho_fallback._core.shared import Cooldown, RetryBudget
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Mapping
 
+    from honcho_fallback._classify._rules import RulesSource
     from honcho_fallback._core.recovery import TransportRecovery
     from honcho_fallback._core.shared import CooldownStore
 
@@ -40,6 +41,7 @@ class ConfigOptions(TypedDict, total=False):
     on_exhausted: Literal["group", "last"]
     local_errors: tuple[type[BaseException], ...]
     provider_errors: tuple[type[BaseException], ...]
+    rules: RulesSource
     classify: Callable[[BaseException], Failure | Awaitable[Failure]] | None
     refine: Callable[[Failure, BaseException], Failure | Awaitable[Failure]] | None
     cooldown: CooldownStore | None
@@ -127,7 +129,8 @@ def resilient() -> ConfigOptions:
 def _refine_as_honcho(failure: Failure, _: BaseException) -> Failure:
     """Switch on 408, 429, 5xx, timeouts and lost connections only."""
     # An answer that a validator refused is meant to engage the fallback there, as junk is.
-    if failure.kind is FailureKind.LOCAL or failure.reason == NOT_ACCEPTABLE:
+    # And what a rule of the user's says holds under any preset.
+    if failure.by_rule or failure.kind is FailureKind.LOCAL or failure.reason == NOT_ACCEPTABLE:
         return failure
     status = failure.status
     # Under an HTTP 200 stream the status says nothing about the error event inside it.
@@ -140,6 +143,8 @@ def _refine_as_honcho(failure: Failure, _: BaseException) -> Failure:
 
 def _refine_as_honcho_main(failure: Failure, _: BaseException) -> Failure:
     """Ask again after any error, the same target or the next, and take no advice on when."""
+    if failure.by_rule:
+        return failure
     # There a prompt that is too long is an error like any other, whoever has which window.
     kind = FailureKind.INVALID_REQUEST if failure.kind in _OVERFLOWS else failure.kind
     return failure._replace(kind=kind, transient=True, switchable=True, retry_after=None)
@@ -147,7 +152,8 @@ def _refine_as_honcho_main(failure: Failure, _: BaseException) -> Failure:
 
 def _refine_as_hermes(failure: Failure, error: BaseException) -> Failure:
     """Take what nobody can explain for the provider's; the machine's own troubles stay local."""
-    if failure.kind is not FailureKind.LOCAL or isinstance(error, OSError):
+    unknown = failure.kind is FailureKind.LOCAL and not failure.by_rule
+    if not unknown or isinstance(error, OSError):
         return failure
     reason = "unknown, taken for the provider's"
     return Failure.of(FailureKind.SERVER_ERROR, reason=reason, error=failure.error)

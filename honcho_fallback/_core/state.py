@@ -65,7 +65,8 @@ class ResolvedPolicy:
         self.first_token_timeout = config.first_token_timeout
         self.idle_timeout = config.idle_timeout
         self.validate = config.validate_answer
-        self.check = check_response if config.check_responses else None
+        check = partial(check_response, rules=config.rules) if config.rules else check_response
+        self.check = check if config.check_responses else None
         each = config.attempts_per_target
         attempts = len(chain) * each if each else max(3, len(chain))
         self.max_attempts = config.max_attempts or attempts
@@ -94,7 +95,10 @@ class ResolvedPolicy:
         """Say what an exception means where no hook of the user's has a say."""
         config = self.config
         return classify(
-            error, local_errors=config.local_errors, provider_errors=config.provider_errors
+            error,
+            local_errors=config.local_errors,
+            provider_errors=config.provider_errors,
+            rules=config.rules,
         )
 
     def classification(
@@ -108,13 +112,16 @@ class ResolvedPolicy:
         config = self.config
         if base is not None and not isinstance(error, config.local_errors):
             failure = base
+            if config.rules and not base.by_rule:
+                ruled = self.classify(error)
+                failure = ruled if ruled.by_rule else base
         else:
             failure = self.classify(error)
         # A cancellation never switches, whatever the config says; and a target that the program
         # itself says it cannot ask is no matter of opinion.
         if failure.kind is FailureKind.CANCELLED or isinstance(error, TargetUnavailable):
             return failure
-        if config.classify is not None:
+        if config.classify is not None and not failure.by_rule:
             call = partial(config.classify, error)
             failure = yield from _failure_from("classify", call, failure)
         if config.refine is not None:
@@ -466,6 +473,7 @@ class CallState:
 
 def _attempt_record(past: PastAttempt, started: float) -> AttemptRecord:
     attempt, failure, target = past.attempt, past.failure, past.attempt.target
+    ruled = failure.reason if failure and failure.by_rule else None
     return AttemptRecord(
         target=target.name,
         model=target.model,
@@ -481,7 +489,7 @@ def _attempt_record(past: PastAttempt, started: float) -> AttemptRecord:
         error=(failure.error or None) if failure else None,
         retry_after=failure.retry_after if failure else None,
         next_action=failure.next_action if failure else None,
-        note=past.note or None,
+        note=", ".join(filter(None, (past.note, ruled))) or None,
         usage=past.usage,
         is_probe=past.note == PROBE,
     )

@@ -9,7 +9,7 @@ from typing import Annotated, NoReturn
 import typer
 from rich.console import Console
 
-from honcho_fallback import FallbackConfigError
+from honcho_fallback import FallbackConfig, FallbackConfigError
 from honcho_fallback.cli import _explain, _facts
 from honcho_fallback.cli._plugins import add_commands
 
@@ -54,18 +54,54 @@ def explain(  # noqa: PLR0913 # one per option
     ] = None,
     headers: Annotated[str | None, typer.Option(help="All headers, as a JSON object.")] = None,
     *,
+    from_log: Annotated[
+        str | None,
+        typer.Option(
+            metavar="FILE",
+            help="Count the errors in a log instead: text with tracebacks, or lines of JSON such "
+            "as saved records; - reads stdin.",
+        ),
+    ] = None,
+    rules: Annotated[
+        list[str] | None,
+        typer.Option(metavar="FILE", help="Rules of your own, as TOML; may be repeated."),
+    ] = None,
     as_json: Annotated[bool, typer.Option("--json", help="Print JSON for machines.")] = False,
 ) -> None:
     """Say what a provider's error means and what the default policy would do about it."""
+    given = (source, status, body, header, headers)
     try:
+        config = FallbackConfig(rules=rules)
+        if from_log is not None:
+            if any(value is not None for value in given):
+                _refuse(ValueError("--from-log goes with --rules and --json alone"))
+            _explain_log(from_log, config, as_json=as_json)
+            return
         facts = _facts.read_facts(source, status, body, header or [], headers)
-    except _facts.FactsError as error:
+    except (_facts.FactsError, FallbackConfigError) as error:
         _refuse(error)
-    explanation = _explain.explain(facts)
+    explanation = _explain.explain(facts, config)
     if as_json:
         typer.echo(_explain.to_json(explanation))
     else:
         _explain.show(explanation, Console())
+
+
+def _explain_log(source: str, config: FallbackConfig, *, as_json: bool) -> None:
+    from honcho_fallback.cli import _log  # noqa: PLC0415 # only this option needs it
+
+    name = "standard input" if source == "-" else source
+    try:
+        tally = _log.read_log(source, config)
+    except OSError as error:
+        _refuse(FallbackConfigError.about(name, error.strerror or "unreadable", "check the path"))
+    if as_json:
+        typer.echo(_log.to_json(tally))
+    else:
+        _log.show(tally, name, Console())
+    if tally.interrupted:
+        typer.echo(f"honcho-fallback: stopped after {tally.lines:,} lines", err=True)
+        raise typer.Exit(130)
 
 
 @app.command()

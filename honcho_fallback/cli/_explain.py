@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 from rich.table import Table
 from rich.text import Text
 
-from honcho_fallback import Failure, FallbackPolicy, Target, classify
+from honcho_fallback import Failure, FallbackConfig, FallbackPolicy, Target, classify
 from honcho_fallback.cli._facts import ProviderError, without_log_lines
 
 if TYPE_CHECKING:
@@ -64,11 +64,11 @@ class Explanation(NamedTuple):
     verdicts: tuple[Verdict, ...]
 
 
-def explain(facts: Facts) -> Explanation:
+def explain(facts: Facts, config: FallbackConfig) -> Explanation:
     """Ask the classifier, and a real run of the default policy per chain."""
-    failure = classify(ProviderError(facts))
+    failure = classify(ProviderError(facts), rules=config.rules)
     with without_log_lines():
-        alone, plain, larger = (_verdict(words, facts) for words in _CHAINS)
+        alone, plain, larger = (_verdict(words, facts, config) for words in _CHAINS)
     # A larger window is worth a line only where it makes a difference.
     shown = (alone, plain) if plain[1:] == larger[1:] else (alone, plain, larger)
     return Explanation(failure, shown)
@@ -96,8 +96,8 @@ def show(explanation: Explanation, console: Console) -> None:
     console.print(table)
 
 
-def _verdict(words: str, facts: Facts) -> Verdict:
-    run = FallbackPolicy(_CHAINS[words], agent="explain").start()
+def _verdict(words: str, facts: Facts, config: FallbackConfig) -> Verdict:
+    run = FallbackPolicy(_CHAINS[words], config, agent="explain").start()
     attempt = run.attempt
     try:
         following = run.fail(ProviderError(facts))

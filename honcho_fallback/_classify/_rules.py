@@ -1,0 +1,361 @@
+"""The user's own rules: read and checked once, and asked before the package's own."""
+
+from __future__ import annotations
+
+import os
+import tomllib
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, fields
+from functools import lru_cache
+from math import inf
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, TypeAlias, cast
+
+from honcho_fallback._classify._facts import Facts, as_status
+from honcho_fallback._classify._redact import redact
+from honcho_fallback._classify._waits import in_text, read_waits
+from honcho_fallback._core.errors import FallbackConfigError, nearest, unknown_name
+from honcho_fallback._core.failure import KINDS, Failure, FailureKind
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+_TEXT_CAP = 4000  # a message longer than this is an echo of the input or a page
+_CONDITIONS = ("status", "code", "error", "text")
+_ANY_ERROR = frozenset({"BaseException", "Exception"})
+_FIX = "pass the path of a TOML file, a dict, or a list of these"
+
+
+@dataclass(frozen=True, slots=True)
+class Rule:
+    """Say what errors mean that fulfil all conditions that are given.
+
+    Args:
+        kind: What they mean.
+        reason: Why, in the user's words.
+        status: The HTTP status is one of these.
+        code: One of the provider's codes and types is one of these, in lower case.
+        error: The class or a base of it is one of these: its name alone, or after its module or a
+            package that this is in.
+        text: The message has one of these in it, in lower case.
+        unless: And none of these.
+        transient: May the same target work soon? None: as for the kind.
+        retry_after: Seconds to wait in place of the provider's word, or None.
+        source: Where it stands, such as ``rule 2 of rules.toml``.
+    """
+
+    kind: FailureKind
+    reason: str = ""
+    status: tuple[int, ...] = ()
+    code: tuple[str, ...] = ()
+    error: tuple[str, ...] = ()
+    text: tuple[str, ...] = ()
+    unless: tuple[str, ...] = ()
+    transient: bool | None = None
+    retry_after: float | None = None
+    source: str = ""
+
+
+RulesFile: TypeAlias = str | os.PathLike[str]
+RulesSource: TypeAlias = (
+    RulesFile | Mapping[str, Any] | Rule | Sequence[RulesFile | Mapping[str, Any] | Rule] | None
+)
+
+_KEYS = tuple(field.name for field in fields(Rule) if field.name != "source")
+
+
+def find_failure(
+    rules: Sequence[Rule], exc: BaseException, facts: Facts, status: int | None, error: str
+) -> Failure | None:
+    """Return what the first rule that fits makes of an exception, or None.
+
+    Args:
+        rules: The user's, in order.
+        exc: The exception.
+        facts: What it carries.
+        status: HTTP status as the classifier reads it.
+        error: The class name to show.
+    """
+    rule = _first_fitting(rules, exc, facts, status)
+    if rule is None:
+        return None
+    kind, wait, again = rule.kind, None, True
+    if KINDS[kind].states_wait:
+        wait, again = read_waits(facts.headers, facts.waits)
+    if wait is None and kind is FailureKind.RATE_LIMIT:
+        wait = in_text(facts.message.lower())
+    transient = rule.transient
+    return Failure.of(
+        kind,
+        status=status or facts.error,
+        code=facts.code,
+        retry_after=wait if rule.retry_after is None else rule.retry_after,
+        provider_message=redact(facts.message) if facts.message else "",
+        reason=f"{rule.source}: {rule.reason}" if rule.reason else rule.source,
+        error=error,
+        transient=False if transient is None and not again else transient,
+        by_rule=True,
+    )
+
+
+def rejudge(rules: Sequence[Rule], exc: BaseException, failure: Failure) -> Failure:
+    """Ask the rules about an answer that was refused without them: its failure has its facts."""
+    if failure.by_rule:
+        return failure
+    status, code, message = failure.status, failure.code, failure.provider_message
+    facts = Facts(None, status, None, [code.lower()] if code else [], code, message, None, [])
+    return find_failure(rules, exc, facts, status, failure.error) or failure
+
+
+def require_loaded(rules: Sequence[Rule]) -> None:
+    """Refuse what was not read and checked: a path would be read at each failure."""
+    if not isinstance(rules, tuple) or not all(isinstance(rule, Rule) for rule in rules):  # pyright: ignore[reportUnnecessaryIsInstance] # users without a type checker
+        fix = "pass those of a config: FallbackConfig(rules=...).rules"
+        raise FallbackConfigError.about("rules", f"got a {type(rules).__name__}", fix)
+
+
+def load_rules(given: RulesSource) -> tuple[Rule, ...]:
+    """Read and check rules: those of TOML files, dicts, and rules that are loaded.
+
+    Args:
+        given: A path, a dict, a rule, a list of these, or None.
+
+    Raises:
+        FallbackConfigError: A file or a rule is wrong; a line for each mistake.
+    """
+    if given is None:
+        return ()
+    rules: list[Rule] = []
+    problems: list[str] = []
+    for number, source in enumerate(_listed(given), start=1):
+        try:
+            rules += _load(source, number)
+        except FallbackConfigError as error:
+            problems.append(str(error))
+    if problems:
+        raise FallbackConfigError("\n".join(problems))
+    return tuple(rules)
+
+
+def _first_fitting(
+    rules: Sequence[Rule], exc: BaseException, facts: Facts, status: int | None
+) -> Rule | None:
+    statuses, codes, names, text = {status, facts.status, facts.error}, facts.codes, None, None
+    cls: Any = type(exc)
+    for rule in rules:
+        if rule.status and statuses.isdisjoint(rule.status):
+            continue
+        if rule.code and not any(code in rule.code for code in codes):
+            continue
+        if rule.error:
+            names = _class_names(cls) if names is None else names
+            if names.isdisjoint(rule.error):
+                continue
+        if rule.text or rule.unless:
+            text = _text_of(exc, facts) if text is None else text
+            if rule.text and not any(map(text.__contains__, rule.text)):
+                continue
+            if any(map(text.__contains__, rule.unless)):
+                continue
+        return rule
+    return None
+
+
+@lru_cache(maxsize=512)
+def _class_names(cls: type) -> frozenset[str]:
+    """Name a class and its bases as users write them: ``E``, ``acme.E``, ``acme.errors.E``."""
+    names: set[str] = set()
+    for base in cls.__mro__:
+        names.add(base.__name__)
+        module = str(base.__module__)
+        while module:
+            names.add(f"{module}.{base.__name__}")
+            module = module.rpartition(".")[0]
+    return frozenset(names)
+
+
+def _text_of(exc: BaseException, facts: Facts) -> str:
+    """Return what the provider wrote and what the exception shows: users read either in a log."""
+    try:
+        shown = str(exc)
+    except Exception:  # noqa: BLE001  a hostile __str__ says nothing
+        shown = ""
+    return f"{facts.message}\n{shown[:_TEXT_CAP]}".lower()
+
+
+def _load(source: object, number: int) -> list[Rule]:
+    if isinstance(source, Rule):
+        return [source]
+    if isinstance(source, Mapping):
+        raw = dict(cast("Mapping[str, Any]", source))
+        origin = raw.pop("source", f"rule {number} given in Python")  # model_dump writes it
+        return [_Reading(raw, f"rules: rule {number}").rule(str(origin))]
+    path: object = source
+    if isinstance(source, os.PathLike):
+        path = os.fspath(cast("os.PathLike[str]", source))
+    if not path or not isinstance(path, str):
+        problem = "got an empty path" if path == "" else f"got a {type(path).__name__}"
+        raise FallbackConfigError.about("rules", problem, _FIX)
+    return _load_file(path)
+
+
+def _load_file(path: str) -> list[Rule]:
+    document = _read_toml(path)
+    problems: list[str] = []
+    for key in sorted(document.keys() - {"rule"}):
+        guess = "did you mean [[rule]]? " if nearest(key, ["rule"]) else ""
+        problems.append(f"{path}: {key}: no such key; {guess}write each rule as [[rule]]")
+    entries: Any = document.get("rule", [])
+    if not isinstance(entries, list) or not all(
+        type(entry) is dict for entry in cast("list[object]", entries)
+    ):
+        problems.append(f"{path}: rule: it is no list of tables; write each rule as [[rule]]")
+    elif not entries and not problems:
+        problems.append(f"{path}: it has no rule; add a [[rule]], or do not name the file")
+    rules: list[Rule] = []
+    if not problems:
+        for number, entry in enumerate(cast("list[dict[str, Any]]", entries), start=1):
+            try:
+                reading = _Reading(entry, f"{path}: rule {number}")
+                rules.append(reading.rule(f"rule {number} of {Path(path).name}"))
+            except FallbackConfigError as error:
+                problems.append(str(error))
+    if problems:
+        raise FallbackConfigError("\n".join(problems))
+    return rules
+
+
+def _read_toml(path: str) -> dict[str, Any]:
+    try:
+        # Windows' editors write a mark before UTF-8.
+        return tomllib.loads(Path(path).read_text(encoding="utf-8-sig"))
+    except OSError as error:
+        problem = f"got {path}: {error.strerror or 'it cannot be read'}"
+        fix = f"check the path, which stands for {Path(path).absolute()}"
+        raise FallbackConfigError.about("rules", problem, fix) from None
+    except UnicodeDecodeError:
+        raise FallbackConfigError.about(path, "it is not UTF-8", "save it as UTF-8") from None
+    except ValueError as error:  # a path with a NUL, too
+        raise FallbackConfigError.about(path, f"no TOML: {error}", "correct it") from None
+
+
+class _Reading:
+    """Read one rule, and collect what is wrong with it."""
+
+    def __init__(self, raw: Mapping[str, Any], where: str) -> None:
+        self.raw = raw
+        reason = raw.get("reason")
+        self.where = f"{where} ({redact(reason)})" if isinstance(reason, str) else where
+        self.problems: list[str] = []
+
+    def rule(self, source: str) -> Rule:
+        """Return the rule, or raise with a line for each mistake."""
+        for key in self.raw:
+            if key not in _KEYS:
+                self.complain(str(key), "no such key", unknown_name(str(key), _KEYS))
+        kind = self.kind()
+        values: dict[str, Any] = {
+            name: tuple(self.values(name, read)) for name, read in _READERS.items()
+        }
+        reason = self.raw.get("reason", "")
+        if not isinstance(reason, str) or not reason.isprintable():
+            self.complain("reason", f"got {_shown(reason)}", "write one line of text")
+        transient, wait = self.raw.get("transient"), self.raw.get("retry_after")
+        if not isinstance(transient, bool | None):
+            self.complain("transient", f"got {_shown(transient)}", "write true or false")
+        is_number = isinstance(wait, int | float) and not isinstance(wait, bool)
+        if wait is not None and not (is_number and 0 <= wait < inf):
+            self.complain("retry_after", f"got {_shown(wait)}", "write seconds, 0 or more")
+        if not self.problems:
+            self.check_conditions(values)
+        if self.problems:
+            raise FallbackConfigError("\n".join(self.problems))
+        wait = None if wait is None else float(wait)
+        return Rule(kind, reason, **values, transient=transient, retry_after=wait, source=source)
+
+    def kind(self) -> FailureKind:
+        """Return the kind; where it is wrong, any: the rule is refused."""
+        kinds = [kind.value for kind in FailureKind if kind is not FailureKind.CANCELLED]
+        kind = self.raw.get("kind")
+        if kind in kinds:
+            return FailureKind(kind)
+        if "kind" not in self.raw:
+            self.complain("kind", "it is missing", f"write one of {', '.join(kinds)}")
+        elif kind == "cancelled":
+            fix = "write another kind: only its caller cancels a call"
+            self.complain("kind", "got 'cancelled'", fix)
+        else:
+            fix = unknown_name(kind if isinstance(kind, str) else "", kinds)
+            self.complain("kind", f"got {_shown(kind)}", fix)
+        return FailureKind.LOCAL
+
+    def values(self, name: str, read: Callable[[Any], Any]) -> Iterator[Any]:
+        """Yield what a condition lists; a value alone is a list of one."""
+        given: object = self.raw.get(name, ())
+        for value in _listed(given):
+            try:
+                yield read(value)
+            except ValueError as error:
+                self.complain(name, f"got {_shown(value)}", str(error))
+
+    def check_conditions(self, values: Mapping[str, Any]) -> None:
+        """Refuse a rule that would decide everything."""
+        given = [name for name in _CONDITIONS if values[name]]
+        fix = f"give one of {', '.join(_CONDITIONS)}"
+        if not given:
+            self.complain("conditions", "there are none, so that it would fit every error", fix)
+        elif given == ["error"] and not _ANY_ERROR.isdisjoint(values["error"]):
+            self.complain("error", "every error is one of these", "name the provider's class")
+
+    def complain(self, key: str, problem: str, fix: str) -> None:
+        """Note a mistake."""
+        self.problems.append(f"{self.where}: {key}: {problem}; {fix}")
+
+
+def _listed(given: object) -> Sequence[object]:
+    """Return a list as it is, and a value alone as a list of one."""
+    return cast("Sequence[object]", given) if isinstance(given, list | tuple) else (given,)
+
+
+def _read_status(value: Any) -> int:
+    if isinstance(value, str) or as_status(value) is None:
+        raise ValueError("write HTTP statuses as numbers, 100 to 599")
+    return int(value)
+
+
+def _read_code(value: Any) -> str:
+    code = str(value) if isinstance(value, int) and not isinstance(value, bool) else value
+    if as_status(code) is not None:
+        raise ValueError("a number of 100 to 599 is a status: write it there")
+    if not isinstance(code, str) or not code.strip():
+        raise ValueError("write the provider's codes or types")
+    return code.lower()
+
+
+def _read_error(value: Any) -> str:
+    if not isinstance(value, str) or not all(map(str.isidentifier, value.split("."))):
+        raise ValueError("write class names, such as BudgetError or acme.errors.BudgetError")
+    return value.removeprefix("builtins.")
+
+
+def _read_text(value: Any) -> str:
+    if not isinstance(value, str) or not value.strip():
+        raise ValueError("write pieces of the message")
+    return value.lower()
+
+
+_READERS: Mapping[str, Callable[[Any], Any]] = {
+    "status": _read_status,
+    "code": _read_code,
+    "error": _read_error,
+    "text": _read_text,
+    "unless": _read_text,
+}
+
+
+def _shown(value: object) -> str:
+    """Show a wrong value, short and without anything that looks like a secret."""
+    if isinstance(value, str):
+        return repr(redact(value))
+    is_plain = isinstance(value, bool | int | float) or value is None
+    return repr(value) if is_plain else f"a {type(value).__name__}"

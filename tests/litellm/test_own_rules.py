@@ -1,0 +1,90 @@
+"""The user's own rules under LiteLLM: on the provider's own error, and on LiteLLM's for it."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import litellm
+import pytest
+
+from honcho_fallback import Failure, FailureKind, FallbackConfig
+from honcho_fallback.testing import StatusError
+from honcho_fallback_litellm import FallbackProxyHandler
+from honcho_fallback_litellm._failures import classifier_for
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from tests.helpers.provider import ProviderServer
+
+MESSAGES = [{"role": "user", "content": "hello"}]
+BODY = {"error": {"message": "team budget is used up", "code": "TEAM_BUDGET", "type": "budget"}}
+
+
+def own(_: BaseException) -> Failure:
+    return Failure.of(FailureKind.INVALID_REQUEST)
+
+
+@pytest.mark.parametrize(
+    "condition",
+    [
+        {"code": "TEAM_BUDGET", "status": 400},
+        {"text": "budget is used"},
+        {"error": "litellm.BadRequestError", "status": 400},
+        {"error": "openai.BadRequestError", "code": "TEAM_BUDGET"},
+    ],
+)
+@pytest.mark.parametrize("classify", [None, own])
+def test_a_rule_makes_a_bad_request_a_switch(
+    condition: dict[str, Any],
+    classify: Any,
+    bench: Any,
+    providers: ProviderServer,
+    ask: Any,
+    text: Any,
+) -> None:
+    """Users read LiteLLM's class in their logs, and the body is below it: both are looked at."""
+    providers["primary"].fail(400, body=BODY)
+    rules = {"kind": "quota", "reason": "ours", **condition}
+    router, listener = bench.managed(FallbackConfig(rules=rules, classify=classify))
+    answer = ask(router, "completion", model="deriver", messages=MESSAGES)
+    assert text(answer) == "hello from backup"
+    first = listener.record.attempts[0]
+    assert (first.kind, first.note) == ("quota", "rule 1 given in Python: ours")
+
+
+@pytest.mark.parametrize("classify", [None, own])
+def test_a_rule_sees_the_status_that_litellm_replaces(classify: Any) -> None:
+    """LiteLLM makes a 500 of Anthropic's 529; a rule is for what the provider sent."""
+    error = litellm.InternalServerError("overloaded", "anthropic", "claude")
+    error.__cause__ = StatusError(529)
+    rules = {"kind": "quota", "status": 529}
+    failure = classifier_for(FallbackConfig(rules=rules, classify=classify))(error)
+    assert (failure.kind, failure.by_rule) == ("quota", True)
+
+
+def test_a_rule_keeps_a_failure_with_the_program(
+    bench: Any, providers: ProviderServer, ask: Any
+) -> None:
+    """A kind that LiteLLM's own troubles may have, too, is no reason to pass over a rule."""
+    providers["primary"].fail(503, body=BODY)
+    rules = {"kind": "local", "code": "TEAM_BUDGET"}
+    router, listener = bench.managed(FallbackConfig(rules=rules))
+    with pytest.raises(litellm.ServiceUnavailableError):
+        ask(router, "completion", model="deriver", messages=MESSAGES)
+    assert [attempt.kind for attempt in listener.record.attempts] == ["local"]
+
+
+def test_the_proxys_handler_takes_a_path(
+    bench: Any, providers: ProviderServer, ask: Any, text: Any, tmp_path: Path
+) -> None:
+    """In the module that the Proxy's YAML names, rules are a path as a text."""
+    path = tmp_path / "rules.toml"
+    path.write_text("[[rule]]\nkind='quota'\ncode='TEAM_BUDGET'", "utf-8")
+    router = bench.router()
+    handler = FallbackProxyHandler(FallbackConfig(rules=str(path)))
+    assert handler.attach(router)
+    providers["primary"].fail(400, body=BODY)
+    assert text(ask(router, "completion", model="deriver", messages=MESSAGES)) == (
+        "hello from backup"
+    )

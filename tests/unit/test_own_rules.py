@@ -1,0 +1,482 @@
+"""The user's own rules: what they match, where they count, and what is said of wrong ones."""
+
+from __future__ import annotations
+
+import asyncio
+import copy
+import pickle
+from contextlib import suppress
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from honcho_fallback import (
+    AnswerRejected,
+    Failure,
+    FailureKind,
+    FallbackConfig,
+    FallbackConfigError,
+    FallbackPolicy,
+    Target,
+    check_response,
+    classify,
+)
+from honcho_fallback.simulate import load_scenario
+from honcho_fallback.simulate._policies import load_policy
+from honcho_fallback.testing import StatusError
+from tests.helpers.scripted import DRIVERS, repeating
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+BUDGET = StatusError(403, code="TEAM_BUDGET")
+FILE = """
+[[rule]]
+kind = "quota"
+reason = "our gateway's team budget"
+status = [403, 429]
+code = ["TEAM_BUDGET"]
+retry_after = 30
+
+[[rule]]
+kind = "overloaded"
+text = "model is BUSY"
+unless = ["for maintenance"]
+"""
+
+
+class BudgetError(Exception):
+    """Stand for a gateway's own error."""
+
+
+class TeamBudgetError(BudgetError):
+    """Stand for a nearer class of it."""
+
+
+def loaded(*rules: Any) -> Any:
+    return FallbackConfig(rules=[*rules]).rules
+
+
+def judged(error: BaseException, *rules: Any) -> Failure:
+    return classify(error, rules=loaded(*rules))
+
+
+def rule(**values: Any) -> dict[str, Any]:
+    return {"kind": "quota", **values}
+
+
+def kinds(policy: FallbackPolicy, **replies: Any) -> list[Any]:
+    """Return what the attempts of a call failed with."""
+    run = policy.start()
+    with suppress(Exception):  # the record says what happened
+        policy.call(repeating(**replies).ask, run=run)
+    return [attempt.kind for attempt in run.record.attempts]
+
+
+def pair(**options: Any) -> FallbackPolicy:
+    return FallbackPolicy([Target("primary"), Target("fallback")], wait=0, **options)
+
+
+@pytest.fixture
+def file(tmp_path: Path) -> Path:
+    path = tmp_path / "rules.toml"
+    path.write_text(FILE, "utf-8")
+    return path
+
+
+def test_a_file_says_what_an_error_means(file: Path) -> None:
+    """All of a rule's conditions have to hold; its file and its reason are in the reason."""
+    rules = FallbackConfig(rules=file).rules
+    failure = classify(BUDGET, rules=rules)
+    assert (failure.kind, failure.status, failure.code) == ("quota", 403, "TEAM_BUDGET")
+    assert failure.reason == "rule 1 of rules.toml: our gateway's team budget"
+    assert (failure.by_rule, failure.retry_after, failure.transient) == (True, 30.0, False)
+    for other in (StatusError(403, code="other"), StatusError(400, code="TEAM_BUDGET")):
+        assert classify(other, rules=rules) == classify(other)
+        assert not classify(other, rules=rules).by_rule
+
+
+@pytest.mark.parametrize("given", [str, Path, lambda path: [path], lambda path: (str(path),)])
+def test_a_file_comes_as_a_path_of_any_kind(given: Callable[[Path], Any], file: Path) -> None:
+    """A text, a path, or a list of them."""
+    assert len(FallbackConfig(rules=given(file)).rules) == 2
+
+
+def test_several_sources_are_asked_in_their_order(file: Path) -> None:
+    """The first rule that fits decides, whichever it came from."""
+    first = rule(kind="local", status=[403])
+    rules = FallbackConfig(rules=[first, file]).rules
+    assert [one.source for one in rules] == [
+        "rule 1 given in Python",
+        "rule 1 of rules.toml",
+        "rule 2 of rules.toml",
+    ]
+    assert classify(BUDGET, rules=rules).kind == "local"
+    assert classify(BUDGET, rules=rules).reason == "rule 1 given in Python"
+
+
+@pytest.mark.parametrize(
+    ("conditions", "fits"),
+    [
+        ({"status": 403}, True),
+        ({"status": [500, 403]}, True),
+        ({"status": 500}, False),
+        ({"code": "team_budget"}, True),
+        ({"code": "team"}, False),
+        ({"error": "StatusError"}, True),
+        ({"error": ["honcho_fallback.StatusError"]}, True),
+        ({"error": ["honcho_fallback.testing._scripted.StatusError"]}, True),
+        ({"error": ["openai.StatusError"]}, False),
+        ({"text": "SCRIPT"}, True),
+        ({"text": "http 403"}, True),
+        ({"text": ["other", "script"]}, True),
+        ({"text": "script", "unless": "other"}, True),
+        ({"text": "script", "unless": ["scripted"]}, False),
+        ({"status": 403, "unless": "scripted"}, False),
+        ({"status": 403, "text": "other"}, False),
+    ],
+)
+def test_what_fits(conditions: dict[str, Any], fits: bool) -> None:
+    """Any value of each condition; whole codes and classes, pieces of the message."""
+    assert judged(BUDGET, rule(**conditions)).by_rule is fits
+
+
+def test_a_base_class_fits_as_well() -> None:
+    """A class is looked up over the whole MRO, and a builtin one by its own name."""
+    assert judged(TeamBudgetError("x"), rule(error="BudgetError")).by_rule
+    assert not judged(BudgetError("x"), rule(error="TeamBudgetError")).by_rule
+    assert judged(ConnectionResetError(), rule(error="builtins.OSError")).by_rule
+
+
+def test_a_status_that_stands_in_the_text_counts() -> None:
+    """A wrapper that keeps no number is matched by what the classifier reads."""
+    assert judged(RuntimeError("Error code: 418 - no"), rule(status=418)).by_rule
+
+
+def test_a_numeric_code_fits() -> None:
+    """Some providers number their errors."""
+    error: Any = StatusError(400)
+    error.body = {"error": {"code": 1301, "message": "x"}}
+    assert judged(error, rule(code=1301)).by_rule
+
+
+def test_texts_of_a_programs_mistake_are_read_for_a_rule() -> None:
+    """Gateways' clients raise ValueError; who writes such a rule means it."""
+    assert judged(ValueError("Team budget is used up"), rule(text="team budget")).by_rule
+
+
+def test_a_hostile_exception_fits_nothing() -> None:
+    """What cannot be read says nothing."""
+
+    class HostileError(Exception):
+        def __str__(self) -> str:
+            raise ValueError
+
+    assert judged(HostileError(), rule(text="x")).kind == "local"
+
+
+def test_answers_of_a_rule() -> None:
+    """The two answers are the kind's unless the rule has its own; the provider's wait counts."""
+    waits = StatusError(429, retry_after=7)
+    assert judged(waits, rule(status=429)).retry_after == 7
+    assert judged(waits, rule(status=429, retry_after=2)).retry_after == 2
+    assert judged(waits, rule(status=429, transient=True)).transient
+    assert not judged(waits, rule(kind="overloaded", status=429, transient=False)).transient
+    waits.response.headers["x-should-retry"] = "false"
+    assert not judged(waits, rule(kind="overloaded", status=429)).transient
+    # A rule's rate limit stays one, however long it lasts.
+    long = StatusError(429, retry_after=7200)
+    assert (classify(long).kind, judged(long, rule(kind="rate_limit", status=429)).kind) == (
+        "quota",
+        "rate_limit",
+    )
+
+
+def test_a_secret_is_blackened() -> None:
+    """What a rule's failure shows of the message is redacted as any."""
+    error: Any = StatusError(403)
+    error.body = {"error": {"message": "bad key sk-proj-abcdefghijkl1234567890"}}
+    failure = judged(error, rule(status=403))
+    assert "bad key" in failure.provider_message
+    assert "abcdefghijkl" not in failure.provider_message
+
+
+def test_a_cancellation_is_never_a_rules() -> None:
+    """Neither a text nor a class makes anything else of it, alone or in a group."""
+    stop = rule(kind="server_error", error=["CancelledError", "BaseExceptionGroup"])
+    for error in (
+        asyncio.CancelledError("x"),
+        BaseExceptionGroup("x", [asyncio.CancelledError()]),
+        BaseExceptionGroup("x", [BUDGET, KeyboardInterrupt()]),
+    ):
+        assert judged(error, stop, rule(status=403)).kind == "cancelled"
+
+
+def test_local_errors_go_first_and_provider_errors_last() -> None:
+    """A class named in local_errors is the program's; one in provider_errors says little."""
+    rules = loaded(rule(error="BudgetError"))
+    assert classify(BudgetError(), rules=rules, local_errors=(BudgetError,)).kind == "local"
+    assert classify(BudgetError(), rules=rules, provider_errors=(BudgetError,)).kind == "quota"
+
+
+def test_what_the_package_settles_early_is_a_rules_all_the_same() -> None:
+    """A web framework's exception is local, unless a rule says that a gateway raises it."""
+    http = type("HTTPException", (Exception,), {"__module__": "starlette.exceptions"})
+    assert judged(http("team budget"), rule(text="other")).kind == "local"
+    assert judged(http("team budget"), rule(text="team budget")).kind == "quota"
+
+
+@pytest.mark.parametrize("outer", [RuntimeError, ConnectionError, Exception])
+def test_a_cause_fits(outer: type[Exception]) -> None:
+    """Where the outer class decides nothing, what it was raised for does, whatever its kind."""
+    error = outer("it failed")
+    error.__cause__ = TeamBudgetError("x")
+    assert judged(error, rule(error="BudgetError")).kind == "quota"
+
+
+def test_members_of_a_group_fit() -> None:
+    """Each member is judged, and the gravest kind decides as ever."""
+    group = ExceptionGroup("x", [StatusError(503), BUDGET])
+    assert judged(group, rule(kind="invalid_request", code="TEAM_BUDGET")).kind == (
+        "invalid_request"
+    )
+
+
+ERROR_BODY = {"error": {"code": "TEAM_BUDGET", "message": "no", "status": 403}}
+FILTERED = {"choices": [{"message": {"content": None}, "finish_reason": "content_filter"}]}
+
+
+def test_an_error_in_an_answer_fits() -> None:
+    """Error objects under HTTP 200, alone or at the end of a stream."""
+    rules = loaded(rule(code="TEAM_BUDGET"))
+    for answer in (ERROR_BODY, [ERROR_BODY]):
+        failure = check_response(answer, rules=rules)
+        assert failure is not None
+        assert (failure.kind, failure.by_rule) == ("quota", True)
+        assert failure.reason == "an error in the answer: rule 1 given in Python"
+
+
+def test_a_reason_to_finish_is_a_code() -> None:
+    """What a rule says of it holds; an answer that has nothing wrong is never a rule's."""
+    rules = loaded(rule(kind="server_error", code=["content_filter", "stop"]))
+    failure = check_response(FILTERED, rules=rules)
+    assert failure is not None
+    assert (failure.kind, failure.provider_message) == ("server_error", "")
+    good = {"choices": [{"message": {"content": "hi"}, "finish_reason": "stop"}]}
+    assert check_response(good, rules=rules) is None
+    assert check_response(FILTERED, rules=loaded(rule(code="stop"))) == check_response(FILTERED)
+
+
+@pytest.mark.parametrize("driver", DRIVERS)
+def test_rules_count_with_every_verb(driver: str, file: Path) -> None:
+    """An exception that would end the call switches; the record says whose rule that was."""
+    busy = StatusError(400)
+    busy.body = {"error": {"message": "The model is busy", "type": "invalid_request_error"}}
+    policy, script = pair(rules=file), repeating(primary=[busy], fallback=["yes"])
+    run = policy.start()
+    assert DRIVERS[driver](policy, script, run) == "yes"
+    first = run.record.attempts[0]
+    assert (first.kind, first.note) == ("overloaded", "rule 2 of rules.toml")
+    assert "primary (rule 2 of rules.toml): overloaded (400, StatusError)" in run.record.explain()
+
+
+@pytest.mark.parametrize("driver", DRIVERS)
+def test_rules_count_for_answers_with_every_verb(driver: str) -> None:
+    """What check_response finds is a rule's: here one that ends the call."""
+    policy = pair(rules=rule(kind="invalid_request", code="TEAM_BUDGET"))
+    script = repeating(primary=[ERROR_BODY], fallback=["yes"])
+    run = policy.start()
+    with pytest.raises(AnswerRejected):
+        DRIVERS[driver](policy, script, run)
+    assert [attempt.kind for attempt in run.record.attempts] == ["invalid_request"]
+
+
+def test_rules_count_for_an_answer_that_was_refused_elsewhere() -> None:
+    """Whoever owns the loop, as an adapter, checks without them; the failure has the facts."""
+    plain = check_response(ERROR_BODY)
+    assert plain is not None
+    run = pair(rules=rule(kind="timeout", code="TEAM_BUDGET", text="no")).start()
+    assert run.attempt.position == 0
+    run.fail(AnswerRejected(plain))
+    assert run.record.attempts[0].kind == "timeout"
+    assert classify(AnswerRejected(plain), rules=loaded(rule(code="other"))).kind == plain.kind
+
+
+def test_rules_count_for_what_a_validator_raises() -> None:
+    """And not for another answer that it refuses."""
+
+    def check(answer: str) -> None:
+        raise BudgetError(answer)
+
+    policy = pair(validate=check, rules=rule(error="BudgetError", text="team"))
+    assert kinds(policy, primary=["team"], fallback=["team"]) == ["quota", "quota"]
+    assert kinds(policy, primary=["x"], fallback=["x"])[0] == "malformed_response"
+
+
+@pytest.mark.parametrize("preset", ["honcho", "honcho_main", "hermes", "resilient"])
+def test_a_preset_leaves_alone_what_a_rule_said(preset: str) -> None:
+    """Honcho's table goes by status and hermes' takes the unknown for the provider's; a rule,
+    which the user wrote for this very error, is asked before.
+    """
+    make = getattr(FallbackConfig, preset)
+    stop, go = rule(kind="local", status=500), rule(kind="overloaded", status=400)
+    options: Any = {"wait": 0, "switch_wait": None, "switch_after": 1, "cooldown": None}
+    config = make(rules=[stop, go], reset="iteration", **options)
+    policy = FallbackPolicy([Target("primary"), Target("fallback")], config)
+    assert kinds(policy, primary=[StatusError(400)], fallback=["yes"]) == ["overloaded", None]
+    stopped = kinds(policy, primary=[StatusError(500)], fallback=["yes"])
+    # Honcho main switches on whatever it is: that is in fallback_on.
+    assert stopped == (["local", None] if preset == "honcho_main" else ["local"])
+
+
+def test_honcho_main_asks_nobody_again_whom_a_rule_calls_useless() -> None:
+    """There every error is worth a second request, unless a rule says that it is not."""
+    config = FallbackConfig.honcho_main(rules=rule(status=500), wait=0, switch_wait=None)
+    policy = FallbackPolicy([Target("primary"), Target("fallback")], config)
+    assert kinds(policy, primary=[StatusError(500)], fallback=["yes"]) == ["quota", None]
+
+
+def test_a_classifier_of_ones_own_comes_after_the_rules_and_refine_after_both() -> None:
+    """`classify=` replaces the package's tables; `refine=` corrects whoever decided."""
+
+    def own(_: BaseException) -> Failure:
+        return Failure.of(FailureKind.TIMEOUT)
+
+    options: Any = {"rules": rule(status=403), "classify": own}
+    assert kinds(pair(**options), primary=[BUDGET], fallback=["x"])[0] == "quota"
+    assert kinds(pair(**options), primary=[StatusError(500)], fallback=["x"])[0] == "timeout"
+    options["refine"] = lambda failure, _: failure._replace(kind=FailureKind.RATE_LIMIT)
+    assert kinds(pair(**options), primary=[BUDGET], fallback=["x"])[0] == "rate_limit"
+
+
+def test_rules_are_read_once(file: Path) -> None:
+    """They are values: the file may go, and copies of every kind keep them."""
+    config = FallbackConfig(rules=file)
+    file.unlink()
+    copies = (
+        copy.copy(config),
+        copy.deepcopy(config),
+        pickle.loads(pickle.dumps(config)),  # noqa: S301 # our own bytes
+        config.model_copy(),
+        config.replace(timeout=3),
+        FallbackConfig(**config.model_dump(by_alias=True)),
+        FallbackConfig(rules=config.model_dump(mode="json", include={"rules"})["rules"]),
+        FallbackPolicy([Target("x")], config, timeout=3).config,
+    )
+    assert [one.rules for one in copies] == [config.rules] * len(copies)
+    assert hash(config.rules) == hash(copies[2].rules)
+    with pytest.raises(AttributeError):
+        config.rules[0].kind = FailureKind.LOCAL  # type: ignore[misc] # the point
+
+
+def test_a_call_has_rules_of_its_own(file: Path) -> None:
+    """An override stands in their place; None takes them out."""
+    policy = pair(rules=file)
+    for rules, kind in ((None, "permission"), (rule(kind="timeout", status=403), "timeout")):
+        run = policy.start(rules=rules)
+        assert run.attempt.position == 0
+        run.fail(BUDGET)
+        assert run.record.attempts[0].kind == kind
+
+
+def test_a_simulated_policys_file_names_a_rules_file(file: Path, tmp_path: Path) -> None:
+    """A policy file for `simulate` is a loader of configs, too."""
+    policy = tmp_path / "policy.toml"
+    policy.write_text(f"rules = '{file}'", "utf-8")
+    _, contender = load_policy(policy, load_scenario("outage"))
+    assert isinstance(contender, FallbackPolicy)
+    assert len(contender.config.rules) == 2
+
+
+def test_paths_are_for_configs() -> None:
+    """The classifier takes rules that were read: it would read a file at each failure."""
+    wrong: Any
+    for wrong in ("rules.toml", [{"kind": "quota"}], ("rules.toml",)):
+        with pytest.raises(FallbackConfigError, match=r"rules: got a .*FallbackConfig\(rules="):
+            classify(BUDGET, rules=wrong)
+
+
+@pytest.mark.parametrize(
+    ("given", "words"),
+    [
+        (3, "rules: got a int; pass the path of a TOML file"),
+        ("", "rules: got an empty path"),
+        ([[]], "rules: got a list"),
+        ({"status": 403}, "kind: it is missing; write one of rate_limit"),
+        (rule(status=403, kind="quotta"), "kind: got 'quotta'; did you mean quota?"),
+        (rule(status=403, kind="cancelled"), "kind: got 'cancelled'"),
+        (rule(status=403, kind=3), "kind: got 3; choose from"),
+        (rule(statuss=403), "statuss: no such key; did you mean status?"),
+        (rule(), "conditions: there are none, so that it would fit every error"),
+        (rule(unless="x"), "conditions: there are none"),
+        (rule(status=[], text=[]), "conditions: there are none"),
+        (rule(error="Exception"), "error: every error is one of these"),
+        (rule(error=["X", "builtins.BaseException"]), "error: every error is one of these"),
+        (rule(status="403"), "status: got '403'; write HTTP statuses as numbers, 100 to 599"),
+        (rule(status=[403, 99]), "status: got 99"),
+        (rule(status=True), "status: got True"),
+        (rule(code=429), "code: got 429; a number of 100 to 599 is a status"),
+        (rule(code=" "), "code: got"),
+        (rule(code=1.5), "code: got 1.5"),
+        (rule(error="a b"), "error: got 'a b'; write class names"),
+        (rule(error=[3]), "error: got 3"),
+        (rule(text=""), "text: got ''"),
+        (rule(text={"any": "x"}), "text: got a dict"),
+        (rule(status=403, unless=[""]), "unless: got ''"),
+        (rule(status=403, transient="no"), "transient: got 'no'; write true or false"),
+        (rule(status=403, retry_after=-1), "retry_after: got -1"),
+        (rule(status=403, retry_after=True), "retry_after: got True"),
+        (rule(status=403, retry_after=float("inf")), "retry_after: got inf"),
+        (rule(status=403, reason="a\nb"), "reason: got 'a b'; write one line"),
+        (rule(status=403, reason=5), "reason: got 5"),
+        (rule(status="sk-proj-abcdefghijkl1234567890"), "status: got '[redacted]'"),
+    ],
+)
+def test_a_wrong_rule_is_refused_with_the_place_and_the_fix(given: Any, words: str) -> None:
+    """Which rule, which key, what was found, what to write; and no secret."""
+    with pytest.raises(FallbackConfigError) as refused:
+        FallbackConfig(rules=given)
+    assert words in str(refused.value)
+    assert str(refused.value).startswith("rules: ")
+
+
+@pytest.mark.parametrize(
+    ("content", "words"),
+    [
+        (b"", "it has no rule; add a [[rule]]"),
+        (b"[[rules]]\nkind = 'quota'", "rules: no such key; did you mean [[rule]]?"),
+        (b"[rule]\nkind = 'quota'", "rule: it is no list of tables; write each rule as [[rule]]"),
+        (b"rule = [1]", "rule: it is no list of tables"),
+        (b"[[rule]\n", "no TOML: "),
+        (b"\xff\xfe\x00", "it is not UTF-8"),
+        (b"[[rule]]\nkind='quota'\nstatus=1\nreason='mine'", "rule 1 (mine): status: got 1"),
+    ],
+)
+def test_a_wrong_file_is_named(content: bytes, words: str, tmp_path: Path) -> None:
+    """The file, and where a rule is wrong, the rule."""
+    path = tmp_path / "rules.toml"
+    path.write_bytes(content)
+    with pytest.raises(FallbackConfigError) as refused:
+        FallbackConfig(rules=path)
+    assert str(refused.value).startswith(f"{path}: ")
+    assert words in str(refused.value)
+
+
+def test_every_mistake_is_named_at_once(tmp_path: Path, file: Path) -> None:
+    """Of all files, a line for each."""
+    file.write_text("[[rule]]\nkind = 'x'\nstatus = 1\n[[rule]]\nkind = 'quota'\n", "utf-8")
+    with pytest.raises(FallbackConfigError) as refused:
+        FallbackConfig(rules=[file, tmp_path / "nowhere.toml", tmp_path])
+    kind, status, empty, missing, folder = str(refused.value).splitlines()
+    assert kind.startswith(f"{file}: rule 1: kind: ")
+    assert status.startswith(f"{file}: rule 1: status: ")
+    assert empty.startswith(f"{file}: rule 2: conditions: ")
+    assert "nowhere.toml: No such file" in missing
+    assert "Is a directory" in folder
+
+
+def test_windows_editors_may_mark_the_file(file: Path) -> None:
+    """A byte order mark is no mistake."""
+    file.write_text(FILE, "utf-8-sig")
+    assert len(FallbackConfig(rules=file).rules) == 2
