@@ -46,6 +46,9 @@ class Document:
             self.add_code(body.get("code"))
             for key in filter(_is_code, body):
                 self.add_code(body[key])
+            error = body.get("error")  # OAuth's way: a code where others have a document
+            if isinstance(error, str) and error.isidentifier():
+                self.add_code(error)
             for key in filter(_is_text, body):
                 self.add_text(body[key], depth + 1)
             self.waits += map(body.get, filter(_is_wait, body))

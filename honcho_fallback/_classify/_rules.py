@@ -103,7 +103,8 @@ def rejudge(rules: Sequence[Rule], exc: BaseException, failure: Failure) -> Fail
     if failure.by_rule:
         return failure
     status, code, message = failure.status, failure.code, failure.provider_message
-    facts = Facts(None, status, None, [code.lower()] if code else [], code, message, None, [])
+    codes = [code.lower()] if code else []
+    facts = Facts(None, status, None, None, codes, code, message, message, None, [])
     return find_failure(rules, exc, facts, status, failure.error) or failure
 
 

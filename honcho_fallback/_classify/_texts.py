@@ -102,8 +102,8 @@ def _word(token: str) -> _Word:
         return _Word(stops=True)
     if _JOINED.search(token):
         parts = [_word(part) for part in _PART.findall(token)]
-        # The words of an address, and of a name with a number in it, say nothing.
-        if "://" in token or _DIGIT.search(token) or not parts:
+        # The words of an address, a path, and a name with a number in it say nothing.
+        if token.count("/") > 1 or _DIGIT.search(token) or not parts:
             return _Word()
         return _Word(_sets(parts)[0], parts[-1].begins, parts[0].ends)
     word = _NUMBER if token.isdigit() else token.lower()
