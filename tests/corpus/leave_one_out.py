@@ -174,16 +174,12 @@ class _Tracer:
                 counts = self._texts.meaning(text, self._texts.NO_STATUS) is row
                 number = [] if stated or counts else _number(step)
                 return [*self._text_units(text, status, row), *number]
-        if self._status_row(stated) is row:
+        if row not in self._decision.STATUSES.values() or self._status_row(stated) is row:
             return []
+        if not stated:
+            return _number(step)
         inner = [code for code, status in step.generics if self._status_row(status) is row]
-        if stated:
-            return [Unit("generic code", code) for code in inner[-1:]]
-        return (
-            _number(step)
-            if any(row is of_status for of_status in self._decision.STATUSES.values())
-            else []
-        )
+        return [Unit("generic code", code) for code in inner[-1:]]
 
     def _status_row(self, status: int | None) -> Any:
         statuses = self._decision.STATUSES
@@ -193,10 +189,8 @@ class _Tracer:
         """Name the rule that a text fits, and the entries without which it would not."""
         rules = [r for r in self._texts.RULES[self._texts.status_class(status)] if r.row is row]
         parts = self._sentences(text)
-        sets = [
-            self._texts._joined([self._texts._word(token) for token in part]) for part in parts
-        ]
-        union = reduce(or_, sets)
+        sets = [reduce(or_, self._texts.sentences(" ".join(part)), 0) for part in parts]
+        union = reduce(or_, sets, 0)
         for place, rule in enumerate(rules):
             if rule.needed & union != rule.needed or rule.absent & union:
                 continue
