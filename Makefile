@@ -43,10 +43,12 @@ soak: .venv/.installed
 resolve: .venv/.installed
 	$(BIN)/python -m pip install --quiet --dry-run --ignore-installed '.[all]' 'litellm[proxy]>=1.106' prometheus_client
 
-# Ask classify about real providers' errors, which lie beside this repository.
+# Ask classify about real providers' errors, which lie beside this repository; then about those of
+# each provider, without what only this provider taught.
 CORPUS ?= ../shared/corpus
 corpus: .venv-corpus/.installed
 	PYTHONPATH=. .venv-corpus/bin/python $(CORPUS)/score.py $(ARGS)
+	PYTHONPATH=. .venv-corpus/bin/python tests/corpus/leave_one_out.py $(CORPUS)
 
 # The unit tests again, from a folder that has no source tree beside it.
 wheel-test: .venv/.installed

@@ -6,27 +6,27 @@ import json
 import os
 import subprocess
 from pathlib import Path
+from typing import Any
 
 import pytest
+
+from honcho_fallback._classify._tables import CODES
 
 ROOT = Path(__file__).resolve().parents[2]
 CORPUS = Path(os.environ.get("HONCHO_FALLBACK_CORPUS") or ROOT.parent / "shared" / "corpus")
 PYTHON = Path(os.environ.get("HONCHO_FALLBACK_CORPUS_PYTHON") or ROOT / ".venv-corpus/bin/python")
-# What is to be reached on the public records; on all of them 0.02 less.
-GOALS = {"balanced": 0.97, "precision": 0.985, "kind": 0.90, "retry": 0.93}
-SLACK = {"public": 0.0, "all": 0.02}
+# What is to be reached on all records, and on the public ones.
+GOALS = {"balanced": 0.975, "precision": 0.99, "kind": 0.94, "retry": 0.955}
 
 
-@pytest.mark.timeout(540)
-def test_the_figures_are_reached(tmp_path: Path) -> None:
-    """Switch, kind and retry are right as often as the project promises."""
+def run(written: Path, *command: Path) -> tuple[dict[str, Any], str]:
+    """Run a script of the corpus; return the JSON that it wrote, and what it printed."""
     if not (CORPUS / "score.py").is_file():
         pytest.skip(f"no corpus beside the repository ({CORPUS.name}/score.py is not there)")
     if not PYTHON.is_file():
         pytest.skip("the corpus has no environment yet: run `make corpus`")
-    written = tmp_path / "figures.json"
     done = subprocess.run(
-        [PYTHON, CORPUS / "score.py", "--json", written],
+        [PYTHON, *command, "--json", written],
         capture_output=True,
         text=True,
         check=False,
@@ -34,11 +34,36 @@ def test_the_figures_are_reached(tmp_path: Path) -> None:
         env={**os.environ, "PYTHONPATH": str(ROOT), "PYTHONDONTWRITEBYTECODE": "1"},
     )
     assert done.returncode == 0, done.stderr[-2000:]
-    figures = json.loads(written.read_text())
+    return json.loads(written.read_text()), done.stdout
+
+
+@pytest.mark.timeout(540)
+def test_the_figures_are_reached(tmp_path: Path) -> None:
+    """Switch, kind and retry are right as often as the project promises."""
+    figures, printed = run(tmp_path / "figures.json", CORPUS / "score.py")
     missed = [
-        f"{rows}: {name} is {figures[rows][name]:.3f}, to reach {goal - slack:.3f}"
-        for rows, slack in SLACK.items()
+        f"{rows}: {name} is {figures[rows][name]:.3f}, to reach {goal:.3f}"
+        for rows in ("all", "public")
         for name, goal in GOALS.items()
-        if figures[rows][name] < goal - slack
+        if figures[rows][name] < goal
     ]
-    assert not missed, done.stdout
+    assert not missed, printed
+
+
+@pytest.mark.timeout(540)
+@pytest.mark.skipif(not hasattr(os, "fork"), reason="the script forks")
+def test_a_code_of_one_provider_is_named_as_such(tmp_path: Path) -> None:
+    """A code that only one provider's errors need stands in a row that says so.
+
+    The numbers of a provider do so by its documentation, whoever sends them.
+    """
+    script = Path(__file__).with_name("leave_one_out.py")
+    report, _ = run(tmp_path / "report.json", script, CORPUS)
+    codes = {u["name"]: u["providers"] for u in report["witnesses"] if u["sort"] == "code"}
+    assert codes
+    wrong = {
+        code: providers
+        for code, providers in codes.items()
+        if bool(CODES[code].seen) != (len(providers) == 1 or code.isdigit())
+    }
+    assert not wrong, "repair: leave_one_out.py --name-witnesses"

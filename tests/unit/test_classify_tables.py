@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import gc
+import re
 import warnings
 import weakref
 from collections import Counter
@@ -64,6 +65,17 @@ def test_every_row_says_why() -> None:
         *ENDINGS,
     )
     assert all(row.reason and "\n" not in row.reason for row in rows)
+
+
+def test_a_row_names_the_one_provider_that_it_was_seen_at() -> None:
+    """``seen`` holds one provider, as a lower-case word; a row with several would name none."""
+    texts: list[dict[str, Any]] = read("texts")["text"]
+    codes: list[dict[str, Any]] = read("codes")["code"]
+    seen = [row["seen"] for row in (*codes, *texts) if "seen" in row]
+    assert seen
+    for providers in seen:
+        assert len(providers) == 1
+        assert re.fullmatch(r"[a-z0-9]+(?:[-_][a-z0-9]+)*", providers[0])
 
 
 @pytest.mark.parametrize("row", ENDINGS, ids=lambda row: row.name)
