@@ -136,6 +136,10 @@ def _declared(error: BaseException) -> Kind | None:
 
 
 def _structured(error: BaseException) -> Kind | None:
+    # Most tools raise a ValueError or the like, which holds nothing but its words.
+    is_built_in = type(error).__module__ == "builtins" and not isinstance(error, OSError)
+    if is_built_in and not vars(error):
+        return None
     if isinstance(error, subprocess.TimeoutExpired):
         return Kind.TIMEOUT
     if isinstance(error, FallbackError):  # a model's failure inside a delegated call

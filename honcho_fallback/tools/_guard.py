@@ -170,11 +170,13 @@ def _after_tools(
         failures.append(_failed(outcome))
         parts.append(failures[-1].key)
     # A tool that polls may wait for as long as it likes; a failure that may pass is waiting, too.
-    counting = [one for one in failures if not (one.passing and one.tool in exempt)]
+    counting = failures
+    if exempt:
+        counting = [one for one in failures if not (one.passing and one.tool in exempt)]
     succeeded = len(failures) < len(outcomes)
     identical, alike = _same_again(state, counting, limits, succeeded=succeeded)
     varied, passing, in_a_row = _in_a_row(state, counting, limits, succeeded=succeeded)
-    polls = all(outcome.tool in exempt for outcome in outcomes)
+    polls = bool(exempt) and all(outcome.tool in exempt for outcome in outcomes)
     rounds: tuple[str, ...] = ()
     repeats: tuple[int, ...] = ()
     cycle = CONTINUE
@@ -184,10 +186,12 @@ def _after_tools(
         # The same failures again and again have counts of their own.
         shortest = 1 if succeeded else 2
         cycle = _cycle(rounds, repeats, shortest, [outcome.tool for outcome in outcomes], limits)
-    verdicts = (alike, in_a_row, cycle)
-    halt = next((verdict for verdict in verdicts if verdict.action == "halt"), None)
-    if halt is not None:
-        return _START, halt
+    nudge = CONTINUE
+    for verdict in (alike, in_a_row, cycle):
+        if verdict.action == "halt":
+            return _START, verdict
+        if nudge is CONTINUE:
+            nudge = verdict
     state = ToolLoopState(
         identical=identical,
         varied=varied,
@@ -198,7 +202,7 @@ def _after_tools(
         outputs=0 if failures or polls else state.outputs,
         iterations=state.iterations,
     )
-    return state, next((verdict for verdict in verdicts if verdict.action == "nudge"), CONTINUE)
+    return state, nudge
 
 
 def _after_model(

@@ -198,15 +198,14 @@ def _is_about_settings(words: list[str]) -> bool:
 
 
 def _fits(group: _Group, words: list[str]) -> bool:
-    subjects = [
-        place
-        for place, word in enumerate(words)
-        if word in group.subjects and group.before.isdisjoint(words[max(0, place - 1) : place])
-    ]
-    return bool(subjects) and any(
-        _belongs(group, words, subject, first, end)
+    if group.subjects.isdisjoint(words):
+        return False
+    return any(
+        words[subject] in group.subjects
+        and group.before.isdisjoint(words[max(0, subject - 1) : subject])
+        and _belongs(group, words, subject, first, end)
         for first, end in _complaints(group, words)
-        for subject in subjects
+        for subject in range(max(0, first - _FAR), min(len(words), end + _FAR))
     )
 
 
@@ -228,8 +227,6 @@ def _complaints(group: _Group, words: list[str]) -> Iterator[tuple[int, int]]:
 
 
 def _belongs(group: _Group, words: list[str], subject: int, first: int, end: int) -> bool:
-    if first - subject > _FAR or subject - end > _FAR:
-        return False
     between = words[min(subject, first) : max(subject + 1, end)]
     # "an unknown error of the model": an adjective is about the noun after it.
     noun = words[end : end + 1] if end - first == 1 and words[first] in group.wrong else []

@@ -260,12 +260,21 @@ def test_settings_are_read_by_groups_of_words(error: str) -> None:
         "could not reach the model",
         "the time budget is exceeded",
         "the plan needs approval",
+        "the model went through all of the orders of the last year and one of them is unknown",
     ],
 )
 def test_an_outage_or_a_bad_answer_is_no_setting(error: str) -> None:
     """OH-022: a delegated call that may yet succeed does not end the run."""
     for envelope in ENVELOPES:
         assert ToolLoopGuard().after_tool("delegate", {}, envelope + error).action == GO
+
+
+def test_an_exit_code_is_a_failure_unless_it_is_0() -> None:
+    """A host that only knows the code need not make up an error."""
+    assert ToolOutcome("shell", exit_code=1).failed
+    assert not ToolOutcome("shell", exit_code=0).failed
+    guard = ToolLoopGuard()
+    assert [guard.after_tool("shell", exit_code=1).action for _ in range(3)][-1] == "halt"
 
 
 def test_the_same_words_in_the_output_of_a_command_are_its_own() -> None:
@@ -578,7 +587,7 @@ def test_a_state_of_no_release_is_refused(values: dict[str, Any]) -> None:
 def test_a_hostile_text_is_read_in_part() -> None:
     """A text of 100 kB costs what its first 4 kB do: what stands in the middle is not read."""
     for filling in (" ", "status ", "invalid timeout ", "model not ", "got ", "exit "):
-        text = f"odd {filling * (100_000 // len(filling))} unknown model, timed out {'x' * 300}"
+        text = f"odd {filling * (100_000 // len(filling))}. unknown model. timed out {'x' * 300}"
         assert ToolLoopGuard().after_tool("read", {}, "all models failed " + text).action == GO
         assert ToolOutcome("read", {}, text).failure.kind == "unknown"
 
