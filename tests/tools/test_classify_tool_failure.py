@@ -169,7 +169,7 @@ def test_known_weaknesses(text: str, expected: str) -> None:
     ],
 )
 def test_a_status_that_somebody_answers_with(text: str, expected: str) -> None:
-    """OH-005, G-37: a number answered with is a status, one that counts things is none."""
+    """OH-003 to OH-008: a number answered with is a status, one that counts things is none."""
     assert kind(text) == expected
 
 
@@ -219,7 +219,7 @@ def test_what_an_exit_code_says(text: str, options: Any, expected: str) -> None:
     ],
 )
 def test_a_persons_no_is_read_from_a_text(text: str) -> None:
-    """OH-021: LangChain's own words for it are known, and those like them."""
+    """OH-020 to OH-022: LangChain's own words for it are known, and those like them."""
     assert kind(text) == "denied"
     assert kind("Access denied for user 'root'@'localhost'") != "denied"
 
