@@ -423,7 +423,7 @@ def thread() -> dict[str, Any]:
 
 @VERBS
 async def test_a_persons_no_ends_no_run(verb: str) -> None:
-    """OH-020 to OH-022: of three calls at once two are declined; the model hears of it and goes on."""
+    """OH-020 to OH-022: two of three calls at once are declined; the model goes on."""
     rounds = [[Call("send", 1), Call("pay", 2), Call("read", 3)], *one_by_one(Call("send", 2))]
     script = [asking(number, batch) for number, batch in enumerate(rounds)]
     of_calls = {f"{number}_{at}": A for number in range(2) for at in range(3)}
@@ -442,7 +442,7 @@ async def test_a_persons_no_ends_no_run(verb: str) -> None:
 
 @VERBS
 async def test_what_a_person_declined_is_not_asked_again(verb: str) -> None:
-    """OH-020 to OH-022: the same call declined again ends the run, though its id is another one."""
+    """OH-020 to OH-022: the same call declined again ends the run, whatever its id."""
     model = chat("m", calls("send", 1, n=1), calls("send", 2, n=1), "never")
     person = HumanInTheLoopMiddleware(interrupt_on={"send": True})
     made = agent(
