@@ -7,6 +7,7 @@ runs may share one middleware and a checkpoint keeps the counts over an interrup
 from __future__ import annotations
 
 import concurrent.futures
+from collections.abc import Mapping
 from dataclasses import replace
 from typing import TYPE_CHECKING, Annotated, Any, NotRequired, TypeVar, cast
 
@@ -50,6 +51,9 @@ TOOL_LOOP, TOOL_LOOP_IN_RUN = "honcho_fallback_tool_loop", "honcho_fallback_tool
 FAILURE = "failure"
 TERMINAL = "failure_terminal"  # what an exception said and its text does not
 
+# Where artifacts keep the exit code of a command: LangChain's own shell, and a CompletedProcess.
+_EXIT_CODES = ("exit_code", "returncode")
+
 _NOT_MADE = "This call was not made: the run was stopped."
 # No tool failed where a graph pauses, hands over or is cancelled.
 _NO_FAILURES = (langgraph.errors.GraphBubbleUp, concurrent.futures.CancelledError)
@@ -67,7 +71,16 @@ class ToolLoopGuardMiddleware(AgentMiddleware[Any, Any, Any]):
 
     A tool that raises gives the model a ``ToolMessage`` with ``status="error"``; every such
     message says in ``additional_kwargs["failure"]`` what the failure means. A halt's answer, and a
-    nudge, say in ``response_metadata["tool_loop"]`` which limit it was. Each turn counts anew.
+    nudge, say in ``response_metadata["tool_loop"]`` which limit it was, and of which tool. Each
+    turn counts anew, and calls that were made at once count once: no run ends before its model has
+    heard of a failure, unless a model that a tool hands its work to is gone for good.
+
+    What a command printed before it exited with a code says nothing about the failure: a test run
+    that fails with "connection refused" in its output is a failed test. The code is read from the
+    artifact of the tool's message (``exit_code``, ``returncode``; as ShellToolMiddleware has it),
+    from an exception (``CalledProcessError``) or from the text ("Exit code: 1"). A result that is
+    no error is a success, whatever it says. What a person declines in HumanInTheLoopMiddleware is
+    a refusal; only the same call, asked for again and declined again, ends the run.
 
     Put it before a ToolRetryMiddleware, so that it sees what is left when the tries are used up,
     and before a FallbackMiddleware, to which an answer that no model gave would be an attempt's.
@@ -230,7 +243,8 @@ def _calls_of(message: AIMessage | None) -> list[ToolCall]:
 
 
 def _why(verdict: Verdict) -> dict[str, Any]:
-    return {"tool_loop": {"action": verdict.action, "reason": verdict.reason}}
+    why = {"action": verdict.action, "reason": verdict.reason, "tool": verdict.tool}
+    return {"tool_loop": why}
 
 
 def _halted(verdict: Verdict, still_open: Sequence[ToolCall]) -> list[BaseMessage]:
@@ -265,7 +279,7 @@ def explained(call: ToolCall, result: Returned) -> Returned:
     """Return what a tool gave back with its failures explained, in a Command or a list, too."""
     output: Any = result
     if isinstance(output, ToolMessage) and output.status == "error":
-        output = _marked(output, ToolOutcome(call["name"], call["args"], str(output.text)))
+        output = _marked(output, _of_message(call, output))
     elif isinstance(output, list):
         output = [explained(call, one) for one in output]
     elif isinstance(output, Command) and isinstance(output.update, dict):
@@ -277,22 +291,29 @@ def explained(call: ToolCall, result: Returned) -> Returned:
 
 def outcome_of(call: ToolCall, result: ToolMessage | None) -> ToolOutcome:
     """Say what came of a call; nothing is a failure."""
-    name, arguments = call["name"], call["args"]
     if result is None:
-        return ToolOutcome(name, arguments, "")
+        return ToolOutcome(call["name"], call["args"], "")
     if result.status != "error":
-        return ToolOutcome(name, arguments)
+        return ToolOutcome(call["name"], call["args"])
     marks = result.additional_kwargs
     try:
         failure = ToolFailure(ToolFailureKind(marks[FAILURE]["kind"]))
     except (KeyError, TypeError, ValueError):  # a message that no tool of the agent's gave
         failure = None
+    outcome = _of_message(call, result)
+    return outcome._replace(known_failure=failure, known_terminal=str(marks.get(TERMINAL, "")))
+
+
+def _of_message(call: ToolCall, message: ToolMessage) -> ToolOutcome:
+    artifact: Any = message.artifact
+    own = artifact if isinstance(artifact, Mapping) else getattr(artifact, "__dict__", {})
+    codes = [own.get(name) for name in _EXIT_CODES]
     return ToolOutcome(
-        name,
-        arguments,
-        str(result.text),
-        known_failure=failure,
-        known_terminal=str(marks.get(TERMINAL, "")),
+        call["name"],
+        call["args"],
+        str(message.text),
+        timed_out=own.get("timed_out") is True,
+        exit_code=next((code for code in codes if type(code) is int), None),
     )
 
 

@@ -7,9 +7,13 @@ import json
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from honcho_fallback._classify._redact import redact
-from honcho_fallback.tools._classify import classify_tool_failure, text_of
-from honcho_fallback.tools._terminal import TERMINALS, terminal_error, terminal_text
-from honcho_fallback.tools._text import lowered
+from honcho_fallback.tools._classify import classify_tool_failure, exit_code_in, text_of
+from honcho_fallback.tools._terminal import (
+    TERMINALS,
+    is_unknown_tool,
+    terminal_error,
+    terminal_text,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -19,6 +23,14 @@ if TYPE_CHECKING:
 
 _DIGEST = 16  # hexadecimal digits
 _SHOWN = 8  # lines
+
+
+def _class_name(value: object) -> str:
+    # A repr may hold an address, which differs from call to call.
+    return type(value).__name__
+
+
+_JSON = json.JSONEncoder(sort_keys=True, default=_class_name)
 
 
 class ToolUse(NamedTuple):
@@ -44,6 +56,9 @@ class ToolOutcome(NamedTuple):
         known_failure: What its failure means, where an exception was read earlier and only its
             text is left.
         known_terminal: The same for ``terminal``.
+        exit_code: What the command exited with that it ran, or None; any but 0 is a failure. Then
+            ``error`` is the command's output, and nothing in it says what the failure means. An
+            exception's own code, and one that the text states, are found without it.
     """
 
     tool: str
@@ -52,26 +67,38 @@ class ToolOutcome(NamedTuple):
     timed_out: bool = False
     known_failure: ToolFailure | None = None
     known_terminal: str = ""
+    exit_code: int | None = None
 
     @property
     def failed(self) -> bool:
         """Tell whether it did not succeed; success is never assumed of an error without words."""
-        return self.error is not None or self.timed_out
+        return self.error is not None or self.timed_out or bool(self.exit_code)
 
     @property
     def failure(self) -> ToolFailure:
         """Say what its failure means."""
         if self.known_failure is not None:
             return self.known_failure
-        return classify_tool_failure("" if self.error is None else self.error, self.timed_out)
+        error = "" if self.error is None else self.error
+        return classify_tool_failure(error, self.timed_out, exit_code=self.exit_code)
 
     @property
     def terminal(self) -> Terminal | None:
         """Say why a model that the tool hands its work to is gone for good, or None."""
-        terminal = TERMINALS.get(self.known_terminal) or terminal_text(lowered(self.text))
+        terminal = TERMINALS.get(self.known_terminal)
         if terminal is None and isinstance(self.error, BaseException):
-            return terminal_error(self.error)
+            terminal = terminal_error(self.error)
+        if terminal is None and self.error is not None:
+            terminal = terminal_text(self.text)
+            # What a command printed is its own; looked for last, as most texts are no candidates.
+            if terminal is not None and (self.exit_code or exit_code_in(self.error)):
+                return None
         return terminal
+
+    @property
+    def is_unknown_tool(self) -> bool:
+        """Tell whether there is no such tool."""
+        return is_unknown_tool(self.tool, self.text)
 
     @property
     def text(self) -> str:
@@ -86,15 +113,24 @@ class ToolOutcome(NamedTuple):
         return "\n".join(map(redact, self.text.strip().splitlines()[:_SHOWN]))
 
     @property
+    def call(self) -> str:
+        """Return the tool and its arguments, the same however the model wrote them."""
+        return _call(self)
+
+    @property
     def signature(self) -> str:
         """Digest the tool, its arguments and the first line of its text."""
         first = self.text.strip().partition("\n")[0]
         return digest(self.tool, canonical(self.arguments), first)
 
 
-def batch_digest(uses: Iterable[ToolUse | ToolOutcome]) -> str:
+def batch_digest(uses: Iterable[ToolUse]) -> str:
     """Digest the calls of one batch, in whatever order they were made."""
-    return digest(*sorted(f"{use.tool} {canonical(use.arguments)}" for use in uses))
+    return digest(*sorted(map(_call, uses)))
+
+
+def _call(use: ToolUse | ToolOutcome) -> str:
+    return f"{use.tool} {canonical(use.arguments)}"
 
 
 def canonical(arguments: Any) -> str:
@@ -106,8 +142,7 @@ def canonical(arguments: Any) -> str:
         except ValueError:
             return written
     try:
-        # A repr may hold an address, which differs from call to call.
-        return json.dumps(arguments, sort_keys=True, default=lambda value: type(value).__name__)
+        return _JSON.encode(arguments)
     except (TypeError, ValueError):
         return type(arguments).__name__
 

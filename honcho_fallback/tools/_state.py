@@ -11,22 +11,27 @@ from honcho_fallback import FallbackConfigError
 if TYPE_CHECKING:
     from honcho_fallback.tools._failure import ToolFailure
 
-_KEPT = 128  # signatures; those of recoverable failures outlive a success
+LONGEST_CYCLE = 4  # rounds: A, B, C, D, A, B, C, D
 
 
 @dataclass(frozen=True, slots=True)
 class ToolLoopLimits:
-    """Say when to nudge and when to halt; the figures are openhuman's.
+    """Say when to nudge and when to halt; the figures are openhuman's, in rounds of calls.
+
+    The calls that a model makes at once are one round. "Again" means in the next round; another
+    call in between starts such a count anew, and so does a success.
 
     Args:
-        identical_failures: The same call failing the same way.
+        identical_failures: The same call failing the same way again.
         varied_failures: Any failures in a row.
         identical_nudge: Tell the model at this many identical failures; below the halt.
         varied_nudge: Tell the model at this many failures in a row; below the halt.
         recoverable_identical: As identical_failures, for failures that may pass by themselves.
         recoverable_varied: As varied_failures, for the same.
-        policy_rejections: Calls that policy or a person refused.
-        identical_batches: The same calls succeeding again and again.
+        policy_rejections: The same call being refused again, by policy or a person.
+        identical_batches: The same calls succeeding again and again, or the same few rounds
+            coming in turn, whatever comes of them; with a failure in them that may pass by itself
+            it is recoverable_identical. A nudge comes when the turn is made a second time.
         identical_outputs: The model saying and calling the same again and again.
         max_iterations: Rounds of tool calls in a run, or None.
         autonomous_max_iterations: The same where nobody watches; counts where it is larger.
@@ -82,13 +87,12 @@ class ToolLoopState:
     """Count what has happened in a run; digests and numbers, no argument and no text.
 
     Args:
-        identical: Failures by signature since the last success.
-        varied: Failures since the last success.
-        recoverable_identical: Failures that may pass, by signature, since the run began.
-        recoverable_varied: The same since the last success, all together.
-        rejections: Refusals by policy or a person since the last success.
-        batch: Digest of the last batch that succeeded.
-        batches: How often in a row.
+        identical: The failures of the last round by digest, and how often in a row each came.
+        varied: Rounds in a row in which all calls failed.
+        recoverable_varied: The same for failures that may pass by themselves.
+        rounds: Digests of the latest rounds.
+        repeats: How many rounds in a row were the same as the one before them, as the second
+            before them, and so on.
         output: Digest of the model's last output.
         outputs: How often in a row.
         iterations: Rounds of tool calls.
@@ -96,45 +100,81 @@ class ToolLoopState:
 
     identical: Mapping[str, int] = field(default_factory=dict[str, int])
     varied: int = 0
-    recoverable_identical: Mapping[str, int] = field(default_factory=dict[str, int])
     recoverable_varied: int = 0
-    rejections: int = 0
-    batch: str = ""
-    batches: int = 0
+    rounds: tuple[str, ...] = ()
+    repeats: tuple[int, ...] = ()
     output: str = ""
     outputs: int = 0
     iterations: int = 0
 
     def to_dict(self) -> dict[str, Any]:
         """Return it as plain values, for a checkpoint or for JSON."""
-        return asdict(self)
+        values = asdict(self)
+        return {name: [*one] if isinstance(one, tuple) else one for name, one in values.items()}
 
     @classmethod
     def from_dict(cls, values: Mapping[str, Any] | None) -> ToolLoopState:
         """Build it from plain values; what is missing counts from nought.
 
         Args:
-            values: From ``to_dict``, or None at the beginning of a run.
+            values: From ``to_dict``, of this release or of the one before, or None at the
+                beginning of a run.
 
         Raises:
             FallbackConfigError: They are not.
         """
-        state = dict(values or {})
+        # JSON has no tuples.
+        state = _translated(dict(values or {}))
+        for name in state.keys() & {"rounds", "repeats"}:
+            if isinstance(state[name], list):
+                state[name] = tuple(state[name])
         known = {count.name for count in fields(cls)}
         for name, value in state.items():
             default = getattr(cls(), name, None) if name in known else None
-            if default is None or isinstance(default, Mapping) != isinstance(value, Mapping):
+            if default is None or _sort(default) != _sort(value):
                 raise FallbackConfigError.about(
                     f"state.{name}", "it is not from to_dict()", "pass what to_dict() returned"
                 )
         return cls(**state)
 
+    def __getstate__(self) -> dict[str, Any]:
+        return self.to_dict()
 
-def counted(counts: Mapping[str, int], signature: str) -> tuple[Mapping[str, int], int]:
-    """Count one more, forgetting the oldest where there are too many."""
-    number = counts.get(signature, 0) + 1
-    kept = [item for item in counts.items() if item[0] != signature][-(_KEPT - 1) :]
-    return {**dict(kept), signature: number}, number
+    def __setstate__(self, state: Mapping[str, Any] | list[Any]) -> None:
+        # A pickle of the release before holds a list.
+        values = dict(zip(_FORMER, state, strict=True)) if isinstance(state, list) else state
+        restored = self.from_dict(values)
+        for count in fields(self):
+            object.__setattr__(self, count.name, getattr(restored, count.name))
+
+
+# The fields of the release before, in order.
+_FORMER = (
+    *("identical", "varied", "recoverable_identical", "recoverable_varied", "rejections"),
+    *("batch", "batches", "output", "outputs", "iterations"),
+)
+
+
+def _translated(values: dict[str, Any]) -> dict[str, Any]:
+    """Return what the release before counted under the names of today.
+
+    Its refusals were counted over different calls, which means nothing any more.
+    """
+    if not values.keys() & {"recoverable_identical", "rejections", "batch", "batches"}:
+        return values
+    passing = values.pop("recoverable_identical", None)
+    if isinstance(passing, Mapping) and isinstance(values.get("identical", {}), Mapping):
+        values["identical"] = {**values.get("identical", {}), **passing}
+    values.pop("rejections", None)
+    batch, batches = values.pop("batch", ""), values.pop("batches", 0)
+    if isinstance(batch, str) and batch and isinstance(batches, int):
+        values.update(rounds=(batch,), repeats=(batches - 1,))
+    return values
+
+
+def _sort(value: object) -> str:
+    kinds: dict[str, type[Any]] = {"map": Mapping, "row": tuple, "text": str, "number": int}
+    return next((name for name, kind in kinds.items() if isinstance(value, kind)), "")
 
 
 class Verdict(NamedTuple):
@@ -146,12 +186,15 @@ class Verdict(NamedTuple):
         message: What to say, or empty; at most 600 characters.
         reason: Which limit it was, such as ``identical_failures``, or empty.
         failure: What went wrong last, or None.
+        tool: Which tool it is about, by the name that the model called; of several that were
+            called at once, their names with ", " between. Empty where it goes on.
     """
 
     action: Literal["continue", "nudge", "halt"] = "continue"
     message: str = ""
     reason: str = ""
     failure: ToolFailure | None = None
+    tool: str = ""
 
 
 CONTINUE = Verdict()

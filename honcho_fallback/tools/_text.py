@@ -1,8 +1,9 @@
 """What a tool's text means: openhuman's rules in their order, first hit wins.
 
-Its words that also occur in ordinary text count here only with the company they keep in errors,
-and a number counts as a status only where one is written: after ``http``, ``status``, ``error`` or
-``code``, or at the start.
+Its words that also occur in ordinary text count here only with the company they keep in errors.
+A number counts as a status only where one is written (after ``http``, ``status`` or ``code``), or
+where somebody answers with it and nothing is counted by it: "upstream returned 503" is one, "503
+rows were returned" is none. What a command printed before it exited is the command's own.
 """
 
 from __future__ import annotations
@@ -13,12 +14,44 @@ from typing import NamedTuple
 from honcho_fallback.tools._failure import ToolBlockedError, ToolDeniedError
 from honcho_fallback.tools._failure import ToolFailureKind as Kind
 
-_READ = 4000  # characters; what comes later is the tool's output, not its complaint
+# Characters; what comes between is the tool's output, not its complaint. A command's exit code
+# stands at either end.
+_READ, _TAIL = 4000, 200
+_COMMAND_NOT_FOUND = 127  # POSIX shells
+_EXIT_CODES = range(1, 256)
 
+_MAY_HOLD_STATUS = re.compile(r"(?<!\d)[45]\d\d(?!\d)")
 # Before a port stands a colon and no word, before a line number the word "line".
-_STATUS = re.compile(
-    r"(?:^\W{0,3}|\b(?:http(?:[ /]\d(?:\.\d)?)?|status(?:[ _-]?code)?|error|(?<!of )code)"
-    r"['\"]?[\s:=(#\[-]{0,3}['\"]?)(?<!\d)(\d{3})(?![\w.]*\d|\w)"
+_WRITTEN_STATUS = re.compile(
+    r"\b(?:http(?:[ /]\d(?:\.\d)?)?|status(?:[ _-]?code)?|(?<!of )code)"
+    r"['\"]?[\s:=(#\[-]{0,3}['\"]?(?<!\d)(\d{3})(?![\w.]*\d|\w)"
+)
+_ANSWERED_STATUS = re.compile(
+    r"(?:^\W{0,3}"
+    r"|\b(?:http|api|server|client)?error['\"]?[\s:=(#\[-]{0,3}['\"]?"
+    r"|\b(?:server|upstream|backend|api|gateway|proxy|endpoint|webhook|provider|response)"
+    r"(?::?\s['\"(\[]?|\()"
+    r"|\b(?:answer(?:s|ed|ing)?|repl(?:y|ies|ied|ying)|respond(?:s|ed|ing)?|return(?:s|ed|ing)?"
+    r"|g[eo]t(?:s|ting)?|gives?|gave|giving|receive[sd]?|receiving|sends?|sent|hits?|thr[eo]ws?"
+    r"|sa(?:ys|id)|report(?:s|ed)?|fail(?:s|ed|ing)? with|c[ao]mes? back)"
+    r"(?:\s{1,3}(?:with|back|an?|the|another|only|just|us|me|http|error|response)){0,4}\W{1,3})"
+    r"(?<![\d$€£])(\d{3})(?![\w%]|[.,:/-]\d)"
+    # What is counted by a number follows it at once; what follows a status is one of these.
+    r"(?=[^\S\n]{0,3}(?:$|\n|[^\w\s%°€$£]|(?:from|for|on|when|while|after|at|by|but|and|because|again"
+    r"|twice|instead|error|status|response|code|unauthori[sz]ed|forbidden|bad|internal|service"
+    r"|gateway|too|request|timeout|not|payment|proxy|server|upstream|overloaded|site|client|http"
+    r"|as|so|with|unexpected|temporarily|unavailable|slow|rate|try|please|back|invalid|missing"
+    r"|insufficient)\b))"
+)
+_EXPECTED_STATUS = re.compile(
+    r"\b(?:expect(?:s|ed|ing)?|want(?:s|ed)?|instead of|rather than"
+    r"|should(?: have)? (?:be|been|get|give|return)(?:ed)?)\W{1,3}"
+    r"(?:(?:an?|the|to|be|get|return|see|http|status|code|response|error|of|was|is)\W{1,3}){0,4}"
+    r"[1-5]\d\d(?!\d)"
+)
+_EXITED = re.compile(
+    r"\b(?:exit(?:ed)?(?:[ _-]?(?:with|code|status|value|an?|non-?zero)){1,5}|exited"
+    r"|return[ _-]?code|rc)['\"]?[\s:=(]{1,3}(-?\d{1,3})(?![\w.]*\d|\w)"
 )
 _WAITED = re.compile(r"timed out|deadline exceeded|timeout|time-out")
 _NO_TIMEOUT = re.compile(
@@ -38,19 +71,25 @@ _OLLAMA = re.compile(
     r"ollama.{0,60}?(?:connect|reach|refused|not running|unavailable|unreachable|did not answer)"
     r"|(?:connect|reach|talk|request)\w*.{0,40}?ollama"
 )
+_A_PERSON = r"(?:the |a |an )?(?:user|human|person|operator|reviewer|approver)"
+_DECLINED = re.compile(
+    rf"\b(?:(?:rejected|declined|denied|refused) by {_A_PERSON}"
+    rf"|{_A_PERSON} (?:has )?(?:rejected|declined|denied|refused))\b"
+)
 
 
 class _Rule(NamedTuple):
     kind: Kind
     needles: tuple[str, ...] = ()
-    patterns: tuple[re.Pattern[str], ...] = ()
+    patterns: tuple[tuple[str, re.Pattern[str]], ...] = ()  # each with a word that it needs
     statuses: frozenset[int] = frozenset()
 
     def fits(self, text: str, statuses: frozenset[int]) -> bool:
-        return (
-            bool(self.statuses & statuses)
-            or any(needle in text for needle in self.needles)
-            or any(pattern.search(text) for pattern in self.patterns)
+        for needle in self.needles:  # a loop: this is done for every failure
+            if needle in text:
+                return True
+        return not self.statuses.isdisjoint(statuses) or any(
+            word in text and pattern.search(text) for word, pattern in self.patterns
         )
 
 
@@ -64,7 +103,7 @@ _RULES = (
     _Rule(
         Kind.BLOCKED_BY_POLICY,
         ("blocked by policy", "security policy", "channel allows", "forbidden path"),
-        (_NOT_ALLOWED, _AUTONOMY),
+        (("not allowed by", _NOT_ALLOWED), ("autonomy", _AUTONOMY)),
     ),
     _Rule(
         Kind.BAD_CREDENTIALS,
@@ -120,7 +159,7 @@ _RULES = (
             "model endpoint",
             "no route to host",
         ),
-        (_OLLAMA,),
+        (("ollama", _OLLAMA),),
     ),
     _Rule(
         Kind.SERVICE_UNAVAILABLE,
@@ -132,26 +171,22 @@ _RULES = (
             "could not connect",
             "connection reset",
             "network is unreachable",
+            "temporary failure",
+            "connection closed",
+            "connection aborted",
+            "host is unreachable",
+            "host unreachable",
+            "network unreachable",
+            "dns error",
+            "failed to lookup address",
+            "failed to resolve",
+            "rate limit",
+            "too many requests",
+            "retry after",
+            "bad gateway",
         ),
         statuses=SERVICE_STATUSES,
     ),
-)
-# What passes by itself though no rule above names it.
-_PASSING = (
-    "temporary failure",
-    "connection closed",
-    "connection aborted",
-    "host is unreachable",
-    "host unreachable",
-    "network unreachable",
-    "dns error",
-    "failed to lookup address",
-    "failed to resolve",
-    "rate limit",
-    "too many requests",
-    "retry after",
-    "bad gateway",
-    "gateway timeout",
 )
 
 
@@ -167,17 +202,43 @@ def marked(text: str) -> Kind | None:
 
 def kind_of_text(text: str) -> Kind:
     """Say what a tool's text means."""
-    statuses = frozenset(map(int, _STATUS.findall(text)))
-    if statuses & TIMEOUT_STATUSES or _WAITED.search(_NO_TIMEOUT.sub(" ", text)):
+    code = exit_code_of(text)
+    if code is not None:
+        return kind_of_exit(code)
+    if _DECLINED.search(text):
+        return Kind.DENIED
+    statuses = _statuses(text) if _MAY_HOLD_STATUS.search(text) else frozenset[int]()
+    if statuses & TIMEOUT_STATUSES or (
+        _WAITED.search(text) and _WAITED.search(_NO_TIMEOUT.sub(" ", text))
+    ):
         return Kind.TIMEOUT
-    return next((rule.kind for rule in _RULES if rule.fits(text, statuses)), Kind.UNKNOWN)
+    for rule in _RULES:
+        if rule.fits(text, statuses):
+            return rule.kind
+    return Kind.UNKNOWN
 
 
-def passes(text: str) -> bool:
-    """Tell whether a text speaks of something that passes by itself."""
-    return any(words in text for words in _PASSING)
+def kind_of_exit(code: int) -> Kind:
+    """Say what the exit code of a command means; what it printed is its own business."""
+    return Kind.MISSING_APP if code == _COMMAND_NOT_FOUND else Kind.UNKNOWN
+
+
+def exit_code_of(text: str) -> int | None:
+    """Return the exit code that a text states of a command that failed, or None."""
+    if "exit" not in text and "code" not in text and "rc" not in text:
+        return None
+    codes = map(int, _EXITED.findall(text))
+    return next((code for code in codes if code < 0 or code in _EXIT_CODES), None)
 
 
 def lowered(text: str) -> str:
     """Return what is read of a text."""
-    return text[:_READ].lower()
+    if len(text) > _READ:
+        text = f"{text[: _READ - _TAIL]}\n{text[-_TAIL:]}"
+    return text.lower()
+
+
+def _statuses(text: str) -> frozenset[int]:
+    text = _EXPECTED_STATUS.sub(" ", text)
+    found = (*_WRITTEN_STATUS.findall(text), *_ANSWERED_STATUS.findall(text))
+    return frozenset(map(int, found))

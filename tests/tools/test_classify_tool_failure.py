@@ -113,7 +113,7 @@ def test_precedence(text: str, expected: str) -> None:
         ("503.5 ms", "unknown"),
         ("read 401 rows", "unknown"),
         ("version 4.0.3, build 403", "unknown"),
-        ("503 lines of code 503", "service_unavailable"),
+        ("503 lines of code 503", "unknown"),
         ("900 lines of code 503", "unknown"),
         ("status_code=503", "service_unavailable"),
         ("status: '401'", "bad_credentials"),
@@ -128,6 +128,100 @@ def test_precedence(text: str, expected: str) -> None:
 def test_known_weaknesses(text: str, expected: str) -> None:
     """E.1: words count in the company of an error, numbers where a status is written."""
     assert kind(text) == expected
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        ("upstream returned 503", "service_unavailable"),
+        ("server replied 502", "service_unavailable"),
+        ("got 401 from api", "bad_credentials"),
+        ("got a 503 back", "service_unavailable"),
+        ("the gateway answered: 502", "service_unavailable"),
+        ("upstream responded with a 504", "service_unavailable"),
+        ("we hit another 429, slow down", "service_unavailable"),
+        ("it failed with 408", "timeout"),
+        ("backend 503 while reading", "service_unavailable"),
+        ("<Response [503]>", "service_unavailable"),
+        ("HTTPError: 503 Server Error", "service_unavailable"),
+        ("it returned 503\nTraceback", "service_unavailable"),
+        ("expected 200, got 503", "service_unavailable"),
+        ("got 401 instead of 200", "bad_credentials"),
+        ("404 items could not be processed", "unknown"),
+        ("401 items could not be processed", "unknown"),
+        ("expected status: 500, got 200", "unknown"),
+        ("got 200 rather than 503", "unknown"),
+        ("should have returned 401", "unknown"),
+        ("500 rows were rejected", "unknown"),
+        ("Error: 500 rows were rejected", "unknown"),
+        ("500 new rows were rejected", "unknown"),
+        ("the api returned 503 rows", "unknown"),
+        ("received 429 messages", "unknown"),
+        ("upstream returned 15032", "unknown"),
+        ("server replied 5021", "unknown"),
+        ("got 1401 from api", "unknown"),
+        ("returned 503,000 bytes", "unknown"),
+        ("returned 503.5", "unknown"),
+        ("returned $500 to the client", "unknown"),
+        ("got 500% more", "unknown"),
+        ("cannot bind to proxy:503", "unknown"),
+        ("KeyError: 503", "unknown"),
+    ],
+)
+def test_a_status_that_somebody_answers_with(text: str, expected: str) -> None:
+    """OH-003 to OH-008: a number answered with is a status, one that counts things is none."""
+    assert kind(text) == expected
+
+
+@pytest.mark.parametrize(
+    "output",
+    [
+        "E  ConnectionError: connection refused\nExit code: 1",
+        "Exit code 2\nFAILED: timed out after 30 s",
+        "Command 'make' returned non-zero exit status 2: 401 unauthorized",
+        '{"exit_code": 1, "stderr": "[Errno 13] Permission denied"}',
+        "the process exited with status -9, blocked by policy",
+        "error: timed out\n" * 5_000 + "exited with code 1",
+    ],
+)
+def test_the_output_of_a_command_is_its_own(output: str) -> None:
+    """OH-020: whatever a command printed before it exited, it failed in a way of its own."""
+    assert kind(output) == "unknown"
+    assert kind("401 unauthorized, timed out", exit_code=1) == "unknown"
+    assert kind(ToolBlockedError.marker, exit_code=1) == "unknown"
+    assert kind(RuntimeError("connection refused"), exit_code=1) == "unknown"
+
+
+@pytest.mark.parametrize(
+    ("text", "options", "expected"),
+    [
+        ("sh: pytest: not found\nExit code: 127", {}, "missing_app"),
+        ("401", {"exit_code": 127}, "missing_app"),
+        ("partial output", {"exit_code": -9, "timed_out": True}, "timeout"),
+        ("connection refused, exit code 0", {}, "service_unavailable"),
+        ("connection refused", {"exit_code": 0}, "service_unavailable"),
+        ("returned status code 503", {}, "service_unavailable"),
+        (f"{ToolDeniedError.marker} exit code 1", {"timed_out": True}, "denied"),
+    ],
+)
+def test_what_an_exit_code_says(text: str, options: Any, expected: str) -> None:
+    """A shell's own code for a missing program counts, 0 is no failure, a host's stop beats it."""
+    assert kind(text, **options) == expected
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "User rejected the tool call for `rm` with id call_1. The tool was not executed.",
+        "User rejected the tool call for `rm` with reason: it timed out",
+        "declined by the user",
+        "the operator has denied this",
+    ],
+)
+def test_a_persons_no_is_read_from_a_text(text: str) -> None:
+    """OH-020 to OH-022: LangChain's own words for it are known, and those like them."""
+    assert kind(text) == "denied"
+    assert kind("Access denied for user 'root'@'localhost'") != "denied"
 
 
 def raised(error: BaseException, cause: BaseException | None = None) -> BaseException:
@@ -175,7 +269,8 @@ def exhausted() -> BaseException:
         (missing_program(), "missing_app"),
         (FileNotFoundError(2, "No such file or directory", "data.csv"), "unknown"),
         (failed_command("import sys; sys.exit(127)"), "missing_app"),
-        (failed_command("import sys; sys.exit('token expired')"), "bad_credentials"),
+        (failed_command("import sys; sys.exit('token expired')"), "unknown"),
+        (raised(RuntimeError("timed out"), failed_command("raise SystemExit(3)")), "unknown"),
         (ConnectionRefusedError(), "service_unavailable"),
         (httpx.ConnectError("no"), "service_unavailable"),
         (StatusError(401), "bad_credentials"),

@@ -1,0 +1,488 @@
+"""What tools do in round after round: the guard by itself and in an agent take the same course."""
+
+from __future__ import annotations
+
+import subprocess
+from typing import TYPE_CHECKING, Annotated, Any, NamedTuple
+
+import pytest
+from langchain.agents.middleware import HumanInTheLoopMiddleware, ShellToolMiddleware
+from langchain_core.messages import AIMessageChunk, HumanMessage, ToolMessage
+from langchain_core.messages.tool import tool_call_chunk
+from langchain_core.tools import InjectedToolCallId, tool
+from langgraph.checkpoint.memory import InMemorySaver
+from langgraph.types import Command
+
+from honcho_fallback.tools import (
+    ToolBlockedError,
+    ToolDeniedError,
+    ToolLoopGuard,
+    ToolLoopLimits,
+    ToolOutcome,
+    ToolUse,
+)
+from honcho_fallback_langchain import ToolLoopGuardMiddleware
+from tests.helpers.agents import agent, calls, last, run
+from tests.helpers.chat_models import chat
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+VERBS = pytest.mark.parametrize("verb", ["invoke", "ainvoke"])
+ORDINARY, PASSING = ValueError("no such row"), ConnectionRefusedError("refused")
+DENIED, BLOCKED = ToolDeniedError("no"), ToolBlockedError("no")
+NO_SUCH_TOOL = object()
+
+
+class Output(NamedTuple):
+    """What a command printed before it exited, and how its tool reports that.
+
+    Args:
+        text: What it printed.
+        code: What it exited with, or None where nobody says it.
+    """
+
+    text: str
+    code: int | None = None
+
+
+class Call(NamedTuple):
+    """One call of a tool, and what comes of it.
+
+    Args:
+        tool: Its name.
+        number: Its argument.
+        result: An exception to raise, the output of a failed command, ``NO_SUCH_TOOL`` or None for
+            success.
+    """
+
+    tool: str
+    number: int = 0
+    result: Any = None
+
+
+Round = list[Call]
+
+
+class Course(NamedTuple):
+    """What the guard did.
+
+    Args:
+        nudges: After which rounds, from 1, the model was told of what limit.
+        halt: After which round the run ended, for what limit, and about which tool.
+    """
+
+    nudges: tuple[tuple[int, str], ...] = ()
+    halt: tuple[int, str, str] | None = None
+
+
+def by_the_guard(rounds: Sequence[Round], options: dict[str, Any]) -> Course:
+    """Tell a guard of the rounds."""
+    guard, nudges = ToolLoopGuard(**options), list[tuple[int, str]]()
+    for number, batch in enumerate(rounds, 1):
+        guard.after_model("", [ToolUse(call.tool, {"n": call.number}) for call in batch])
+        verdict = guard.after_tools(map(outcome, batch))
+        if verdict.action == "nudge":
+            nudges.append((number, verdict.reason))
+        if verdict.action == "halt":
+            assert names(verdict.message, verdict.tool)
+            return Course(tuple(nudges), (number, verdict.reason, verdict.tool))
+    return Course(tuple(nudges))
+
+
+def outcome(call: Call) -> ToolOutcome:
+    """Say what came of a call as a host of its own would."""
+    error, code = call.result, None
+    if call.result is NO_SUCH_TOOL:
+        error = f"There is no tool named {call.tool}."
+    elif isinstance(call.result, Output):
+        error, code = call.result
+    return ToolOutcome(call.tool, {"n": call.number}, error, exit_code=code)
+
+
+def names(message: str, tools: str) -> bool:
+    """Tell whether a message names all of some tools."""
+    return bool(tools) and all(name in message for name in tools.split(", "))
+
+
+async def by_an_agent(verb: str, rounds: Sequence[Round], options: dict[str, Any]) -> Course:
+    """Have an agent whose model and tools play the rounds."""
+    of_calls = {
+        f"{number}_{at}": call
+        for number, batch in enumerate(rounds)
+        for at, call in enumerate(batch)
+    }
+    names_of_tools = {
+        call.tool: None for call in of_calls.values() if call.result is not NO_SUCH_TOOL
+    }
+    tools = [playing(name, of_calls) for name in [*names_of_tools, "idle"]]
+    script = [asking(number, batch) for number, batch in enumerate(rounds)]
+    made = agent(chat("m", *script, "done"), ToolLoopGuardMiddleware(**options), tools=tools)
+    config = {"recursion_limit": 200}
+    return course(await run(verb, made, config=config))
+
+
+def playing(name: str, of_calls: dict[str, Call]) -> Any:
+    """Make a tool that gives each call its result."""
+
+    @tool(name)
+    def play(call_id: Annotated[str, InjectedToolCallId], n: int = 0) -> Any:
+        """Play."""
+        result = of_calls[call_id].result
+        if isinstance(result, Exception):
+            raise result
+        if isinstance(result, Output):
+            artifact = None if result.code is None else {"exit_code": result.code}
+            return ToolMessage(
+                result.text, tool_call_id=call_id, status="error", artifact=artifact
+            )
+        return "fine"
+
+    return play
+
+
+def asking(number: int, batch: Round) -> AIMessageChunk:
+    """Make a model's answer that makes the calls of a round."""
+    chunks = [
+        tool_call_chunk(
+            name=call.tool, args=f'{{"n": {call.number}}}', id=f"{number}_{at}", index=at
+        )
+        for at, call in enumerate(batch)
+    ]
+    return AIMessageChunk(content="", tool_call_chunks=chunks)
+
+
+def course(answered: dict[str, Any]) -> Course:
+    """Read from an agent's messages what the guard did."""
+    nudges: list[tuple[int, str]] = []
+    rounds = 0
+    for message in answered["messages"][1:]:
+        if isinstance(message, HumanMessage):
+            nudges.append((rounds, message.response_metadata["tool_loop"]["reason"]))
+        rounds += bool(getattr(message, "tool_calls", ()))
+    why = last(answered).response_metadata.get("tool_loop")
+    if why is None:
+        assert last(answered).text == "done"
+        return Course(tuple(nudges))
+    assert why["action"] == "halt"
+    assert names(last(answered).text, why["tool"])
+    return Course(tuple(nudges), (rounds, why["reason"], why["tool"]))
+
+
+def one_by_one(*made: Call) -> list[Round]:
+    """Make each call in a round of its own."""
+    return [[call] for call in made]
+
+
+def each(name: str, result: Any, count: int, first: int = 0) -> list[Round]:
+    """Make calls with other arguments in rounds of their own."""
+    return one_by_one(*(Call(name, number, result) for number in range(first, first + count)))
+
+
+def edited(result: Any, count: int) -> list[Round]:
+    """Run the same tests again and again, with another edit after each."""
+    return [
+        one
+        for number in range(count)
+        for one in ([Call("test", 0, result)], [Call("edit", number)])
+    ]
+
+
+FAILED_TESTS = subprocess.CalledProcessError(1, "pytest", stderr="E  timed out")
+A, B, C = Call("read", 1), Call("list", 2), Call("look", 3)
+GOES_ON = Course()
+
+SCENARIOS: dict[str, tuple[list[Round], Course]] = {
+    # Refusals.
+    "two of three calls at once are declined": (
+        [
+            [Call("send", 1, DENIED), Call("pay", 1, DENIED), Call("read", 1)],
+            *each("read", None, 2),
+        ],
+        GOES_ON,
+    ),
+    "all of three calls at once are declined": (
+        [[Call("send", 1, DENIED), Call("send", 2, DENIED), Call("pay", 1, DENIED)]],
+        GOES_ON,
+    ),
+    "the same call is declined twice at once": (
+        [[Call("send", 1, DENIED), Call("send", 1, DENIED)]],
+        GOES_ON,
+    ),
+    "a person declines one call after another": (each("send", DENIED, 15), GOES_ON),
+    "policy blocks one call after another": (each("send", BLOCKED, 15), GOES_ON),
+    "a declined call is asked for again": (
+        one_by_one(Call("send", 1, DENIED), Call("send", 1, DENIED)),
+        Course(halt=(2, "policy_rejections", "send")),
+    ),
+    "a blocked call is asked for again beside a success": (
+        [[Call("send", 1, BLOCKED), A], [Call("send", 1, BLOCKED), B]],
+        Course(halt=(2, "policy_rejections", "send")),
+    ),
+    "a declined call is asked for again after another": (
+        one_by_one(Call("send", 1, DENIED), A, Call("send", 1, DENIED)),
+        GOES_ON,
+    ),
+    # Streaks (OH-020).
+    "an ordinary failure breaks a streak of those that may pass": (
+        [*each("fetch", PASSING, 11), *each("read", ORDINARY, 1), *each("fetch", PASSING, 11)],
+        GOES_ON,
+    ),
+    "a streak of failures that may pass ends": (
+        each("fetch", PASSING, 12),
+        Course(halt=(12, "recoverable_varied", "fetch")),
+    ),
+    "a call that may pass is made again and again": (
+        one_by_one(*[Call("fetch", 1, PASSING)] * 8),
+        Course(halt=(8, "recoverable_identical", "fetch")),
+    ),
+    "another command in between starts a patient count anew": (
+        one_by_one(*[Call("fetch", 1, PASSING)] * 7, A, *[Call("fetch", 1, PASSING)] * 7),
+        GOES_ON,
+    ),
+    "another failure in between starts a patient count anew": (
+        one_by_one(
+            *[Call("fetch", 1, PASSING)] * 7,
+            Call("fetch", 2, PASSING),
+            *[Call("fetch", 1, PASSING)] * 3,
+        ),
+        GOES_ON,
+    ),
+    "another failure in between starts an identical count anew": (
+        one_by_one(
+            Call("read", 1, ORDINARY),
+            Call("list", 1, ORDINARY),
+            Call("read", 1, ORDINARY),
+            Call("read", 2, ORDINARY),
+            Call("read", 1, ORDINARY),
+        ),
+        Course(nudges=((4, "varied_failures"),)),
+    ),
+    "the same failure again and again": (
+        one_by_one(*[Call("read", 1, ORDINARY)] * 3),
+        Course(((2, "identical_failures"),), (3, "identical_failures", "read")),
+    ),
+    "the same failures of two calls at once": (
+        [[Call("read", 1, ORDINARY), Call("list", 1, ORDINARY)]] * 3,
+        Course(((2, "identical_failures"),), (3, "identical_failures", "read")),
+    ),
+    "one failure after another": (
+        each("read", ORDINARY, 6),
+        Course(((4, "varied_failures"),), (6, "varied_failures", "read")),
+    ),
+    "six failures at once": ([[Call("read", n, ORDINARY) for n in range(6)]], GOES_ON),
+    "the same failure six times at once": ([[Call("read", 1, ORDINARY)] * 6], GOES_ON),
+    # Rounds in turn (OH-020).
+    "the same success again and again": (
+        one_by_one(A, A, A),
+        Course(halt=(3, "identical_batches", "read")),
+    ),
+    "two successes in turn": (
+        one_by_one(A, B) * 4,
+        Course(((4, "repeated_cycle"),), (6, "repeated_cycle", "list")),
+    ),
+    "three successes in turn": (
+        one_by_one(A, B, C) * 4,
+        Course(((6, "repeated_cycle"),), (9, "repeated_cycle", "look")),
+    ),
+    "two rounds of calls at once in turn": (
+        [[A, B], [B, C], [B, A], [C, B], [A, B], [B, C]],
+        Course(((4, "repeated_cycle"),), (6, "repeated_cycle", "list, look")),
+    ),
+    "a failure and a success in turn": (
+        one_by_one(Call("read", 1, ORDINARY), B) * 4,
+        Course(((4, "repeated_cycle"),), (6, "repeated_cycle", "list")),
+    ),
+    "a failure and a success at once": (
+        [[Call("read", 1, ORDINARY), B]] * 4,
+        Course(halt=(3, "identical_batches", "read, list")),
+    ),
+    "three failures in turn": (
+        one_by_one(*(call._replace(result=ORDINARY) for call in (A, B, C))) * 2,
+        Course(((4, "varied_failures"),), (6, "varied_failures", "look")),
+    ),
+    "a failure that may pass and a wait in turn": (
+        one_by_one(Call("fetch", 1, PASSING), Call("sleep", 5)) * 9,
+        Course(((4, "repeated_cycle"),), (16, "repeated_cycle", "sleep")),
+    ),
+    "two calls in turn, with other arguments": (
+        [one for n in range(8) for one in one_by_one(Call("read", n), B)],
+        GOES_ON,
+    ),
+    # The output of a command (OH-020).
+    "tests that fail between edits": (edited(Output("E  timed out", 1), 12), GOES_ON),
+    "tests that fail between edits, the code in the text": (
+        edited(Output("E  connection refused\n\nExit code: 1"), 12),
+        GOES_ON,
+    ),
+    "tests that fail between edits, by an exception": (edited(FAILED_TESTS, 12), GOES_ON),
+    "tests that fail between edits, nobody says the code": (
+        edited(Output("E  connection refused"), 12),
+        GOES_ON,
+    ),
+    "tests that fail without an edit": (
+        one_by_one(*[Call("test", 0, Output("E  timed out", 1))] * 4),
+        Course(((2, "identical_failures"),), (3, "identical_failures", "test")),
+    ),
+    "a command that prints what a policy would": (
+        one_by_one(*[Call("test", 0, Output("error: blocked by policy", 2))] * 2),
+        Course(nudges=((2, "identical_failures"),)),
+    ),
+    # Tools that are not there (OH-020).
+    "one unknown tool after another": (
+        one_by_one(*(Call(f"tool_{n}", 0, NO_SUCH_TOOL) for n in range(10))),
+        GOES_ON,
+    ),
+    "six unknown tools at once": (
+        [[Call(f"tool_{n}", 0, NO_SUCH_TOOL) for n in range(6)]],
+        GOES_ON,
+    ),
+    "the same unknown tool with other arguments": (
+        each("no_tool", NO_SUCH_TOOL, 4),
+        Course(((2, "identical_failures"),), (3, "identical_failures", "no_tool")),
+    ),
+    "endless unknown tools": (
+        one_by_one(*(Call(f"tool_{n}", 0, NO_SUCH_TOOL) for n in range(13))),
+        Course(halt=(12, "recoverable_varied", "tool_11")),
+    ),
+    # A model that a tool hands its work to (OH-022).
+    "a delegated model that is gone": (
+        [[A, Call("ask", 1, RuntimeError("All models failed: tier fast is not available"))]],
+        Course(halt=(1, "provider_config", "ask")),
+    ),
+}
+
+
+@pytest.mark.parametrize("driver", ["guard", "invoke", "ainvoke"])
+@pytest.mark.parametrize(("rounds", "expected"), SCENARIOS.values(), ids=list(SCENARIOS))
+async def test_a_course(driver: str, rounds: list[Round], expected: Course) -> None:
+    """OH-016 to OH-022: when the model is told, when the run ends, why, and of which tool."""
+    if driver == "guard":
+        assert by_the_guard(rounds, {}) == expected
+    else:
+        assert await by_an_agent(driver, rounds, {}) == expected
+
+
+@pytest.mark.parametrize("driver", ["guard", "invoke", "ainvoke"])
+@pytest.mark.parametrize("exempt", ["sleep", "fetch"])
+async def test_a_turn_with_a_poll_in_it_is_none(driver: str, exempt: str) -> None:
+    """OH-018: a round of exempt calls only starts the search for turns anew."""
+    rounds, options = one_by_one(Call("fetch"), Call("sleep")) * 10, {"exempt_tools": [exempt]}
+    if driver == "guard":
+        assert by_the_guard(rounds, options) == GOES_ON
+    else:
+        assert await by_an_agent(driver, rounds, options) == GOES_ON
+
+
+@pytest.mark.parametrize("driver", ["guard", "invoke", "ainvoke"])
+@pytest.mark.parametrize(
+    ("limits", "rounds", "expected"),
+    [
+        ({"identical_batches": 2}, one_by_one(A, B) * 2, (4, "repeated_cycle", "list")),
+        ({"identical_batches": 4}, one_by_one(A, B) * 4, (8, "repeated_cycle", "list")),
+        (
+            {"recoverable_identical": 2},
+            one_by_one(Call("fetch", 1, PASSING), B) * 2,
+            (4, "repeated_cycle", "list"),
+        ),
+        ({"policy_rejections": 1}, each("send", DENIED, 1), (1, "policy_rejections", "send")),
+        ({"max_iterations": 2}, each("read", None, 3), (3, "max_iterations", "read")),
+        (
+            {"identical_batches": 9},
+            one_by_one(A, A, A, A),
+            (4, "identical_outputs", "read"),
+        ),
+    ],
+    ids=str,
+)
+async def test_limits_of_a_course(
+    driver: str, limits: dict[str, int], rounds: list[Round], expected: tuple[int, str, str]
+) -> None:
+    """OH-023: the limits hold for turns, too, and every halt names its tool."""
+    options: dict[str, Any] = {"limits": ToolLoopLimits(**limits)}
+    if driver != "guard":
+        assert (await by_an_agent(driver, rounds, options)).halt == expected
+    elif expected[1] in {"max_iterations", "identical_outputs"}:
+        guard = ToolLoopGuard(**options)
+        for batch in rounds:
+            verdict = guard.after_model("", [ToolUse(call.tool, call.number) for call in batch])
+            if verdict.action == "halt":
+                assert (verdict.reason, verdict.tool) == expected[1:]
+                assert names(verdict.message, verdict.tool)
+                break
+            guard.after_tools(map(outcome, batch))
+        else:
+            pytest.fail("the run went on")
+    else:
+        assert by_the_guard(rounds, options).halt == expected
+
+
+def thread() -> dict[str, Any]:
+    return {"configurable": {"thread_id": "t"}}
+
+
+@VERBS
+async def test_a_persons_no_ends_no_run(verb: str) -> None:
+    """OH-020 to OH-022: two of three calls at once are declined; the model goes on."""
+    rounds = [[Call("send", 1), Call("pay", 2), Call("read", 3)], *one_by_one(Call("send", 2))]
+    script = [asking(number, batch) for number, batch in enumerate(rounds)]
+    of_calls = {f"{number}_{at}": A for number in range(2) for at in range(3)}
+    saver, model = InMemorySaver(), chat("m", *script, "done")
+    person = HumanInTheLoopMiddleware(interrupt_on={"send": True, "pay": True})
+    tools = [playing(name, of_calls) for name in ("send", "pay", "read")]
+    made = agent(model, ToolLoopGuardMiddleware(), person, tools=tools, checkpointer=saver)
+    await run(verb, made, config=thread())
+    no: dict[str, str] = {"type": "reject"}
+    answers: Command[Any] = Command(resume={"decisions": [no, {**no, "message": "it timed out"}]})
+    await run(verb, made, answers, thread())
+    answered = await run(verb, made, Command(resume={"decisions": [no]}), thread())
+    assert last(answered).text == "done"
+    assert len(model.asked) == 3
+
+
+@VERBS
+async def test_what_a_person_declined_is_not_asked_again(verb: str) -> None:
+    """OH-020 to OH-022: the same call declined again ends the run, whatever its id."""
+    model = chat("m", calls("send", 1, n=1), calls("send", 2, n=1), "never")
+    person = HumanInTheLoopMiddleware(interrupt_on={"send": True})
+    made = agent(
+        model,
+        ToolLoopGuardMiddleware(),
+        person,
+        tools=[playing("send", {})],
+        checkpointer=InMemorySaver(),
+    )
+    await run(verb, made, config=thread())
+    no: Command[Any] = Command(resume={"decisions": [{"type": "reject"}]})
+    await run(verb, made, no, thread())
+    answered = await run(verb, made, no, thread())
+    assert course(answered).halt == (2, "policy_rejections", "send")
+
+
+# LangChain's shell leaves the pipes of its process open.
+@pytest.mark.filterwarnings("ignore:unclosed file:ResourceWarning")
+@VERBS
+async def test_langchains_own_shell(verb: str) -> None:
+    """OH-020: what its commands print counts for nothing, their exit codes do."""
+    failing = "echo 'connection refused, timed out'; (exit 3)"
+    script = [calls("shell", number, command=failing) for number in range(4)]
+    made = agent(chat("m", *script, "never"), ToolLoopGuardMiddleware(), ShellToolMiddleware())
+    answered = await run(verb, made)
+    expected = Course(((2, "identical_failures"),), (3, "identical_failures", "shell"))
+    assert course(answered) == expected
+
+
+@VERBS
+async def test_a_command_that_was_stopped_has_timed_out(verb: str) -> None:
+    """OH-002: a tool's artifact says that it was stopped; that may pass by itself."""
+
+    @tool
+    def work(call_id: Annotated[str, InjectedToolCallId], n: int = 0) -> Any:
+        """Work."""
+        artifact = {"timed_out": True, "exit_code": None}
+        return ToolMessage("no end", tool_call_id=call_id, status="error", artifact=artifact)
+
+    script = [calls("work", number, n=1) for number in range(9)]
+    made = agent(chat("m", *script, "never"), ToolLoopGuardMiddleware(), tools=[work])
+    answered = await run(verb, made)
+    assert course(answered) == Course(halt=(8, "recoverable_identical", "work"))
