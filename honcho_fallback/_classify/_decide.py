@@ -1,4 +1,10 @@
-"""From the facts of one exception to what they mean: codes, status, text, class name, errno."""
+"""From the facts of one exception to what they mean.
+
+First what nobody else can say better: a class that is sure of itself, another service's operation,
+the provider's own code. Then what the message means under the status; a status, a code, a class
+that a gateway wrapped into it comes before the gateway's own status. Then the status, the class,
+the errno. A text without status or class counts only where the program would not write it itself.
+"""
 
 from __future__ import annotations
 
@@ -34,7 +40,11 @@ _STATUS_OF = {
 # Statuses that mean what they say, whatever they wrap.
 _PLAIN = frozenset({401, 402, 407, 408, 413, 429, 504, 524, 529})
 _PHRASES = "|".join(
-    ("client error", "server error", *(re.escape(s.phrase.lower()) for s in HTTPStatus if s >= 400))
+    (
+        "client error",
+        "server error",
+        *(re.escape(s.phrase.lower()) for s in HTTPStatus if s >= 400),
+    )
 )
 _NUMBER = re.compile(r"(?<!\d)[45]\d\d(?!\d)")
 # A status that a gateway or a wrapper wrote into a text.
@@ -44,7 +54,8 @@ _STATED = re.compile(
     r"|\[([45]\d\d)[\] ]"
     rf"|(?<![\d.])([45]\d\d)[: ]{{1,2}}(?:{_PHRASES})"
     r"|^\W{0,2}([45]\d\d)(?=[:,])"
-    r"|(?:failed|returned|replied|responded|answered|received|got)(?: with)?[,:]? ([45]\d\d)(?![\d.]\d|\d)(?! [a-z]+s\b)"
+    r"|(?:failed|returned|replied|responded|answered|received|got)(?: with)?[,:]? "
+    r"([45]\d\d)(?![\d.]\d|\d)(?! [a-z]+s\b)"
 )
 # The codes of an error document that a wrapper made part of its text, and AWS's in its sentence.
 _QUOTED = re.compile(
@@ -56,39 +67,61 @@ _CLASS = re.compile(r"\b([A-Z]\w*(?:Error|Exception|Timeout))\b")
 
 
 def decide(exc: BaseException, facts: Facts, *, named: bool) -> tuple[Row | None, int | None]:
-    """Find the row that the facts lead to, or None when they decide nothing, and the status."""
-    row, status = facts.row, facts.status
+    """Find the row that the facts lead to, or None when they decide nothing, and the status.
+
+    Args:
+        exc: The exception.
+        facts: What it carries.
+        named: Is its class one of the user's provider_errors?
+    """
+    row = facts.row
     if row is not None and row.strong and not row.wraps:
-        return row, status
+        return row, facts.status
     operation = _CALLING.search(facts.message)
     if operation is not None and operation[2] not in _OPERATIONS:
-        return (None if named else _OTHER_SERVICE), status
+        return (None if named else _OTHER_SERVICE), facts.status
     stated = facts.error or next(filter(None, map(GENERIC.get, facts.codes)), None)
     code_row = _coded(facts.codes, stated or 200)
     if code_row is not None:
-        return code_row, facts.error or status
-    catch_all = row is not None and row.strong
-    number = stated or (row and (500 if catch_all else _STATUS_OF.get(row.kind)))
-    if number:
-        decided, inner = _specific(facts, number)
-        if decided is not None and not (catch_all and decided.kind is Kind.CONNECTION):
-            return decided, facts.error or inner or status
-        if row is not None and (catch_all or not stated):
-            return row, status
-        return STATUSES.get(number) or STATUSES[number // 100 * 100], facts.error or status
+        return code_row, facts.error or facts.status
+    number = stated
+    if number is None and row is not None:
+        number = 500 if row.strong else _STATUS_OF.get(row.kind)
+    if number is not None:
+        return _under_status(facts, number, stated)
     if row is not None:
-        return (None if named and row.kind is Kind.LOCAL else row), status
+        return (None if named and row.kind is Kind.LOCAL else row), facts.status
+    return _without_status(exc, facts, written_by_aws=operation is not None)
+
+
+def _under_status(facts: Facts, number: int, stated: int | None) -> tuple[Row, int | None]:
+    """Judge a failed response: by its text, what that wraps, and then its status or its class."""
+    row = facts.row
+    catch_all = row is not None and row.strong  # a connection class, which hides anything
+    specific, inner = _specific(facts, number)
+    if specific is not None and not (catch_all and specific.kind is Kind.CONNECTION):
+        return specific, facts.error or inner or facts.status
+    if row is not None and (catch_all or stated is None):
+        return row, facts.status
+    return _of_status(number), facts.error or facts.status
+
+
+def _without_status(
+    exc: BaseException, facts: Facts, *, written_by_aws: bool
+) -> tuple[Row | None, int | None]:
+    """Judge an exception of a class that no table names, which carries no error status."""
     if isinstance(exc, OSError):
         return ERRNOS.get(exc.errno, _MACHINE), None
     if isinstance(exc, _BUGS):
         return _missing_part(exc), None
-    own = type(exc).__module__ == "builtins" and isinstance(exc, ValueError | TypeError)
-    if own and operation is None:
-        return meaning(facts.text, PROGRAM), status
-    decided, inner = _specific(facts, NO_STATUS)
-    if decided is None and status is not None:
-        decided = Row(Kind.MALFORMED_RESPONSE, f"an error under status {status}")
-    return decided, inner or status
+    # Whoever raises these may be the program itself, which also writes of limits and numbers.
+    builtin = type(exc).__module__ == "builtins" and isinstance(exc, ValueError | TypeError)
+    if builtin and not written_by_aws:
+        return meaning(facts.text, PROGRAM), facts.status
+    row, inner = _specific(facts, NO_STATUS)
+    if row is None and facts.status is not None:
+        row = Row(Kind.MALFORMED_RESPONSE, f"an error under status {facts.status}")
+    return row, inner or facts.status
 
 
 def _specific(facts: Facts, number: int) -> tuple[Row | None, int | None]:
@@ -98,29 +131,38 @@ def _specific(facts: Facts, number: int) -> tuple[Row | None, int | None]:
     """
     if number in _PLAIN:
         return meaning(facts.text, number) if number in RULES else None, None
-    text = facts.message
-    lower = text.lower()
-    quoted = [code.strip() for code in _QUOTED.findall(lower)] if "{" in text else []
-    quoted += [match[1].lower() for match in _CALLING.finditer(text)]
-    stated = _STATED.findall(lower) if _NUMBER.search(text) else None
-    inner = int("".join(stated[-1])) if stated else None
-    for code in quoted:
-        inner = GENERIC.get(code) or (int(code) if _NUMBER.fullmatch(code) else inner)
-    inner = inner or facts.inner
-    row = _coded(quoted, inner or number or 200) or (inner and meaning(facts.text, inner))
-    if not row or (row.kind is Kind.SERVER_ERROR and number >= 500):  # the gateway's own words
+    codes, inner = _wrapped(facts)
+    row = _coded(codes, inner or number or 200)
+    if row is None and inner is not None:
+        row = meaning(facts.text, inner)
+    if row is None or (row.kind is Kind.SERVER_ERROR and number >= 500):  # the gateway's own words
         row = meaning(facts.text, number)
-    if row is not None:
-        return row, inner
-    for name in reversed(_CLASS.findall(text)):
-        named = NAMES.get(name)
-        if named is not None and named.kind not in _VAGUE:
-            return named, inner
-    if inner is None and number >= 500:  # a gateway's own number beside what the provider called it
-        inner = next((code for code in map(GENERIC.get, facts.codes) if code and code < 500), None)
-    if inner is not None and inner != number:
-        row = STATUSES.get(inner) or STATUSES[inner // 100 * 100]
+    if row is None:
+        classes = map(NAMES.get, reversed(_CLASS.findall(facts.message)))
+        row = next((row for row in classes if row and row.kind not in _VAGUE), None)
+    if row is None:
+        if inner is None and number >= 500:
+            # A gateway's number beside what the provider called it.
+            called = map(GENERIC.get, facts.codes)
+            inner = next((status for status in called if status and status < 500), None)
+        row = _of_status(inner) if inner is not None and inner != number else None
     return row, inner
+
+
+def _wrapped(facts: Facts) -> tuple[list[str], int | None]:
+    """Find the codes that stand in a text, and the status that it or the body states."""
+    text = facts.message.lower()
+    codes = [code.strip() for code in _QUOTED.findall(text)] if "{" in text else []
+    codes += [code.lower() for code, _ in _CALLING.findall(facts.message)]
+    stated = _STATED.findall(text) if _NUMBER.search(text) else None
+    status = int("".join(stated[-1])) if stated else None
+    for code in codes:
+        status = GENERIC.get(code) or (int(code) if _NUMBER.fullmatch(code) else status)
+    return codes, status or facts.inner
+
+
+def _of_status(status: int) -> Row:
+    return STATUSES.get(status) or STATUSES[status // 100 * 100]
 
 
 def _coded(codes: list[str], status: int) -> Row | None:

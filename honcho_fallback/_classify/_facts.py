@@ -84,7 +84,8 @@ def read_facts(exc: BaseException) -> Facts:
     row = class_row(cls)
     names = () if status or row else _names(cls)
     text = "\n".join((*names, *dict.fromkeys(document.codes), *(document.texts or (message,))))
-    return Facts(row, status, error, inner, codes, code, message[:TEXT_CAP], text[:TEXT_CAP], headers, document.waits)
+    message, text = message[:TEXT_CAP], text[:TEXT_CAP]
+    return Facts(row, status, error, inner, codes, code, message, text, headers, document.waits)
 
 
 def _answer(response: Any) -> dict[str, Any]:

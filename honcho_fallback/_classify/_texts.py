@@ -2,19 +2,17 @@
 
 A provider words the same failure in a hundred ways, with the same few words: something of money
 and something of lack is a quota, whoever wrote it and in whatever order. So a text is cut into
-sentences, each becomes the set of the groups (``[words]`` in ``tables/texts.toml``) that its words
-belong to, and a rule asks for groups that stand in one sentence. The codes of an error document and
-the names of classes are read in the same way: ``insufficientUserQuota`` is a sentence of three
-words.
+sentences, each becomes the set of the groups that its words belong to, and a rule asks for groups
+that stand in one sentence (both in ``tables/texts.toml``). The codes of an error document and the
+names of classes are read in the same way: ``insufficientUserQuota`` is a sentence of three words.
 
-One pass over a text, one dictionary look-up for each word: nothing backtracks.
+One pass over a text, one look-up for each word: nothing backtracks.
 """
 
 from __future__ import annotations
 
 import re
-from functools import lru_cache, reduce
-from operator import or_
+from functools import lru_cache
 from typing import TYPE_CHECKING, NamedTuple
 
 from honcho_fallback._classify._tables import Row, read, rows
@@ -26,11 +24,12 @@ if TYPE_CHECKING:
 # such as ValueError carries the text, which is more likely to be the program's own.
 NO_STATUS, PROGRAM = 0, 1
 
-# An address, or a name such as text-embedding-3-small; a word, also of a name in capitals or camels; a number; a
-# stop, or what parts the words of a phrase; a run of what is no ASCII.
+# An address or a name such as text-embedding-3-small; a word, also of a name in capitals or in
+# camels; a number; a stop; what parts the words of a phrase; a run of what is no ASCII.
 _TOKEN = re.compile(
     r"https?://[^\s\"'<>]++|[A-Za-z][\w.]{0,60}+(?:[-/:][\w.]{1,60}+)++"
-    r"|[A-Z]+(?![a-z])|[A-Z]?[a-z]+(?:'[a-z]+)?|\d+|[.;!?](?![^\s\"'])|[\n{}:,()]|[^\x00-\x7f]+"
+    r"|[A-Z]+(?![a-z])|[A-Z]?[a-z]+(?:'[a-z]+)?|\d+"
+    r"|[.;!?](?![^\s\"'])|[\n{}:,()]|[^\x00-\x7f]+"
 )
 _PART = re.compile(r"[A-Z]+(?![a-z])|[A-Z]?[a-z]+")
 _JOINED, _DIGIT = re.compile(r"\w[-/:]"), re.compile(r"\d")
@@ -90,6 +89,13 @@ _SINGLE, _PHRASES, _FOREIGN = _vocabulary()
 _PHRASE_GROUPS = tuple(_PHRASES.values())
 
 
+def _union(sets: Iterable[int]) -> int:
+    union = 0
+    for groups in sets:
+        union |= groups
+    return union
+
+
 def _fits(pattern: str, word: str) -> bool:
     return word.startswith(pattern[:-1]) if pattern[-1] == "*" else word == pattern
 
@@ -97,7 +103,7 @@ def _fits(pattern: str, word: str) -> bool:
 @lru_cache(maxsize=4096)
 def _word(token: str) -> _Word:
     if not token.isascii():
-        return _Word(reduce(or_, (bits for word, bits in _FOREIGN.items() if word in token), 0))
+        return _Word(_union(bits for word, bits in _FOREIGN.items() if word in token))
     if _STOP.fullmatch(token):
         return _Word(stops=True)
     if _JOINED.search(token):
@@ -107,7 +113,7 @@ def _word(token: str) -> _Word:
             return _Word()
         return _Word(_sets(parts)[0], parts[-1].begins, parts[0].ends)
     word = _NUMBER if token.isdigit() else token.lower()
-    groups = reduce(or_, (bits for entry, bits in _SINGLE.items() if _fits(entry, word)), 0)
+    groups = _union(bits for entry, bits in _SINGLE.items() if _fits(entry, word))
     begins, ends = (
         frozenset(place for place, phrase in enumerate(_PHRASES) if _fits(phrase[part], word))
         for part in (0, 1)
@@ -136,7 +142,7 @@ def _sets(words: Iterable[_Word]) -> list[int]:
 def sentences(text: str) -> list[int]:
     """Cut a text into sentences, each the set of the groups that its words belong to."""
     if not text.isascii():
-        text = text.replace("’", "'")
+        text = text.replace("\N{RIGHT SINGLE QUOTATION MARK}", "'")
     return _sets(map(_word, _TOKEN.findall(text)))
 
 
@@ -170,7 +176,7 @@ def first_rule(text: str, status: int) -> Rule | None:
     """Find the first rule that one sentence of a text fits, or None."""
     rules = RULES.get(status_class(status), ())
     sets = sentences(text) if rules else []
-    union = reduce(or_, sets, 0)
+    union = _union(sets)
     for rule in [rule for rule in rules if rule[0] & union == rule[0] and not rule[2] & union]:
         for groups in sets:
             if groups & rule.needed == rule.needed and not groups & rule.excluded:
