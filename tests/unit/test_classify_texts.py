@@ -1,8 +1,7 @@
-"""What the words of a message mean: every alternative of every rule, and what is no such sentence."""
+"""What the words of a message mean: each alternative of each rule, and what is no such text."""
 
 from __future__ import annotations
 
-import time
 from typing import Any
 
 import pytest
@@ -10,15 +9,18 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from honcho_fallback._classify import classify
+from honcho_fallback._classify._tables import read
 from honcho_fallback._classify._texts import (
     NO_STATUS,
     PROGRAM,
     RULES,
-    TEXTS,
     first_rule,
+    meaning,
     sentences,
 )
 from honcho_fallback._core.failure import FailureKind as Kind
+
+WORDS: dict[str, list[str]] = read("texts")["words"]
 
 
 class ProviderError(Exception):
@@ -29,10 +31,503 @@ class ProviderError(Exception):
         self.__dict__.update(facts)
 
 
+def error_of(status: int, message: str) -> Exception:
+    """Build the exception whose text counts under a status, or under none."""
+    if status == PROGRAM:
+        return ValueError(message)
+    return (
+        ProviderError(message)
+        if status == NO_STATUS
+        else ProviderError(message, status_code=status)
+    )
+
+
 # The status, the sentence and the alternative that it fits; sentences of our own.
-EXAMPLES = [
+EXAMPLES: list[tuple[int, str, Kind, str]] = [
     (NO_STATUS, "The call was locally cancelled", Kind.CANCELLED, "cancelled_here"),
     (500, "goroutine panicked on a map", Kind.SERVER_ERROR, "panic"),
     (NO_STATUS, "the redis pool is closed", Kind.LOCAL, "other_service"),
-    (500, "parsing the tool call stopped at column 3", Kind.MALFORMED_RESPONSE, "tool_call unparsed"),
+    (
+        500,
+        "parsing the tool call stopped at column 3",
+        Kind.MALFORMED_RESPONSE,
+        "tool_call unparsed",
+    ),
+    (
+        400,
+        "the model wrote no JSON",
+        Kind.MALFORMED_RESPONSE,
+        "model wrote negation output_format -parameter -negated_support",
+    ),
+    (500, "what the model produced is empty", Kind.MALFORMED_RESPONSE, "model wrote invalid"),
+    (
+        400,
+        "the model wrote malformed JSON",
+        Kind.MALFORMED_RESPONSE,
+        "model wrote rejected output_format",
+    ),
+    (500, "it failed to generate JSON", Kind.MALFORMED_RESPONSE, "failed output_format writing"),
+    (
+        400,
+        "the model would not call a tool",
+        Kind.MALFORMED_RESPONSE,
+        "model negation writing output_format",
+    ),
+    (NO_STATUS, "there were no generations", Kind.MALFORMED_RESPONSE, "negation generated"),
+    (500, "Expecting value, column one", Kind.MALFORMED_RESPONSE, "undecodable ~traceback"),
+    (429, "this body is too big", Kind.PAYLOAD_TOO_LARGE, "too_large sized"),
+    (
+        400,
+        "an attachment that is too big",
+        Kind.PAYLOAD_TOO_LARGE,
+        "too_large sized -tokens -context",
+    ),
+    (500, "12 megabytes surpass it", Kind.PAYLOAD_TOO_LARGE, "bytes lacking"),
+    (400, "beyond 20 MB", Kind.PAYLOAD_TOO_LARGE, "bytes over -tokens"),
+    (400, "send fewer pages", Kind.PAYLOAD_TOO_LARGE, "many pieces -tools"),
+    (
+        400,
+        "the context length is beyond it",
+        Kind.CONTEXT_OVERFLOW,
+        "context over -output -short_window -negated_support",
+    ),
+    (
+        400,
+        "your prompt is above the context size, whatever max tokens are",
+        Kind.CONTEXT_OVERFLOW,
+        "context over prompt -short_window",
+    ),
+    (
+        NO_STATUS,
+        "the context window is exhausted",
+        Kind.CONTEXT_OVERFLOW,
+        "context lacking -short_window -negated_support",
+    ),
+    (
+        400,
+        "a prompt of 9 tokens is above 8",
+        Kind.CONTEXT_OVERFLOW,
+        "prompt tokens over -short_window -media",
+    ),
+    (
+        500,
+        "tokens of a conversation must be below 8",
+        Kind.CONTEXT_OVERFLOW,
+        "prompt tokens must_be -media",
+    ),
+    (
+        400,
+        "the conversation is too long",
+        Kind.CONTEXT_OVERFLOW,
+        "prompt over -item -output -short_window -media",
+    ),
+    (
+        400,
+        "the prompt hit its cap",
+        Kind.CONTEXT_OVERFLOW,
+        "prompt lacking limit -item -short_window",
+    ),
+    (
+        400,
+        "the history crossed the window",
+        Kind.CONTEXT_OVERFLOW,
+        "prompt lacking window_size -item",
+    ),
+    (NO_STATUS, "shorten the conversation", Kind.CONTEXT_OVERFLOW, "reduced prompt -short_window"),
+    (400, "the range of input length is 1 to 8", Kind.CONTEXT_OVERFLOW, "length prompt range"),
+    (
+        400,
+        "9 tokens are above 8",
+        Kind.CONTEXT_OVERFLOW,
+        "over tokens -output -short_window -item",
+    ),
+    (413, "this context window is full", Kind.CONTEXT_OVERFLOW, "context"),
+    (400, "it was flagged", Kind.CONTENT_POLICY, "unsafe -negated_support -account_blocked"),
+    (400, "the image was filtered", Kind.CONTENT_POLICY, "content blocked -account_blocked"),
+    (500, "the guardrail failed", Kind.CONTENT_POLICY, "guardrail failed"),
+    (
+        400,
+        "the guardrail is unknown",
+        Kind.CONTENT_POLICY,
+        "guardrail wrong -account_blocked -endpoints",
+    ),
+    (
+        NO_STATUS,
+        "a guardrail refused it",
+        Kind.CONTENT_POLICY,
+        "guardrail blocked -account_blocked",
+    ),
+    (400, "this API token was revoked", Kind.AUTHENTICATION, "key bad -limit -permitted"),
+    (400, "login rejected", Kind.AUTHENTICATION, "login bad -permitted"),
+    (500, "the token was invalidated", Kind.AUTHENTICATION, "token expired"),
+    (400, "UNAUTHENTICATED", Kind.AUTHENTICATION, "unauthorized"),
+    (PROGRAM, "an API key must come first", Kind.AUTHENTICATION, "key missing -limit"),
+    (400, "unsupported region", Kind.PERMISSION, "place negated_support"),
+    (500, "your country is restricted", Kind.PERMISSION, "place denied"),
+    (400, "not available at this location", Kind.PERMISSION, "place gone"),
+    (400, "only on the gold tier", Kind.PERMISSION, "plan only"),
+    (400, "downloading the URL took a while", Kind.INVALID_REQUEST, "fetching fetched"),
+    (500, "we could not decode the PDF", Kind.INVALID_REQUEST, "fetched failed decode"),
+    (400, "the MCP part failed", Kind.LOCAL, "mcp failed"),
+    (500, "unknown MCP label", Kind.LOCAL, "mcp wrong"),
+    (401, "unknown model nimbus", Kind.MODEL_UNAVAILABLE, "unknown_model -parameter_name"),
+    (500, "everybody is busy", Kind.OVERLOADED, "busy -rate_words -upgrade"),
+    (408, "it took too many hours: deadline", Kind.TIMEOUT, "time -parameter"),
+    (408, "we could not connect", Kind.CONNECTION, "connect failed"),
+    (500, "the connection was reset", Kind.CONNECTION, "connection refused"),
+    (NO_STATUS, "ECONNRESET", Kind.CONNECTION, "broken_link"),
+    (500, "getaddrinfo failed", Kind.CONNECTION, "dns failed"),
+    (404, "use chat completions here", Kind.INVALID_REQUEST, "chat_api"),
+    (404, "never a function call", Kind.INVALID_REQUEST, "tool_call negation -endpoints"),
+    (422, "duplicate property", Kind.INVALID_REQUEST, "parameter wrong"),
+    (500, "vision is unsupported", Kind.INVALID_REQUEST, "feature negated_support"),
+    (400, "turns must alternate", Kind.INVALID_REQUEST, "roles"),
+    (500, "jinja stopped", Kind.INVALID_REQUEST, "template"),
+    (429, "unavailable, retry", Kind.OVERLOADED, "absent now"),
+    (401, "your balance is too low", Kind.QUOTA, "money lacking -parameter"),
+    (429, "you have no funds", Kind.QUOTA, "money negation -charged -valid -rate"),
+    (NO_STATUS, "recharge, please: add some", Kind.QUOTA, "money needed -parameter ~rate"),
+    (400, "the budget is consumed", Kind.QUOTA, "budget lacking -tokens"),
+    (500, "the key limit was hit", Kind.QUOTA, "key_limit lacking"),
+    (400, "overdue", Kind.QUOTA, "in_debt"),
+    (403, "your trial ended", Kind.QUOTA, "trial ended"),
+    (
+        401,
+        "your allowance is consumed",
+        Kind.QUOTA,
+        "quota lacking ~short_window ~throttled -rate",
+    ),
+    (429, "no allocation for you", Kind.QUOTA, "quota negation ~short_window"),
+    (400, "an entitlement is needed", Kind.QUOTA, "quota needed -rate -lacking"),
+    (429, "the weekly cap", Kind.QUOTA, "limit long_window -short_window"),
+    (
+        500,
+        "you used up the calls of this day",
+        Kind.QUOTA,
+        "requests long_window lacking -short_window",
+    ),
+    (429, "too many in a month", Kind.QUOTA, "too_many long_window"),
+    (429, "your tier is maxed", Kind.QUOTA, "plan lacking ~rate ~short_window"),
+    (429, "your plan caps at its cap", Kind.QUOTA, "plan limit ~rate ~short_window"),
+    (
+        403,
+        "your team hit its cap",
+        Kind.QUOTA,
+        "account lacking limit_word ~rate ~short_window -tokens -prompt",
+    ),
+    (500, "slow down", Kind.RATE_LIMIT, "rate"),
+    (400, "resources exhausted", Kind.RATE_LIMIT, "exhausted"),
+    (NO_STATUS, "calls per minute are capped", Kind.RATE_LIMIT, "requests short_window limit"),
+    (500, "the checkpoint is warming", Kind.MODEL_UNAVAILABLE, "model loading"),
+    (424, "the deployment was removed", Kind.MODEL_UNAVAILABLE, "model gone -feature"),
+    (
+        400,
+        "that engine is not supported",
+        Kind.MODEL_UNAVAILABLE,
+        "model not_supported -feature -for_model",
+    ),
+    (500, "it failed to load the adapter", Kind.MODEL_UNAVAILABLE, "model load failed"),
+    (NO_STATUS, "the checkpoint wants more VRAM", Kind.MODEL_UNAVAILABLE, "model memory"),
+    (400, "wrong model slug", Kind.MODEL_UNAVAILABLE, "model identifier wrong -feature"),
+    (404, "a verified organization is required", Kind.PERMISSION, "account verified needed"),
+    (
+        400,
+        "your organization has not verified itself",
+        Kind.PERMISSION,
+        "account verified negation",
+    ),
+    (404, "your project has no access", Kind.PERMISSION, "account permitted negation"),
+    (500, "the account was suspended", Kind.PERMISSION, "account denied -model"),
+    (422, "operation not permitted", Kind.PERMISSION, "operation permitted negation"),
+    (400, "no consent was given", Kind.PERMISSION, "terms negation"),
+    (404, "the EULA needs a yes: add it", Kind.PERMISSION, "terms needed"),
+    (NO_STATUS, "access denied", Kind.PERMISSION, "denied permitted"),
+    (451, "the engine was removed", Kind.MODEL_UNAVAILABLE, "model gone -feature -account"),
+    (408, "the socket closed", Kind.CONNECTION, "connection broken"),
+    (500, "TLS error", Kind.CONNECTION, "connection error"),
+    (400, "the proxy is unreachable", Kind.CONNECTION, "far_end broken"),
+    (422, "the worker crashed", Kind.SERVER_ERROR, "server crashed -parameter ~rejected"),
+    (400, "a failure of the upstream", Kind.SERVER_ERROR, "upstream failing -parameter ~rejected"),
+    (NO_STATUS, "something on our side", Kind.SERVER_ERROR, "our_side ~rejected"),
+    (PROGRAM, "the accessor: block_reason is set", Kind.CONTENT_POLICY, "block_reason"),
+    (PROGRAM, "the quick accessor found nothing", Kind.MALFORMED_RESPONSE, "accessor"),
+    (PROGRAM, "no generation chunks came", Kind.MALFORMED_RESPONSE, "negation generated"),
 ]
+
+
+@pytest.mark.parametrize(("status", "sentence", "kind", "alternative"), EXAMPLES)
+def test_a_sentence_fits_its_alternative(
+    status: int, sentence: str, kind: Kind, alternative: str
+) -> None:
+    """A sentence with the words of an alternative is read by it, alone and inside an exception."""
+    rule = first_rule(sentence, status)
+    assert rule is not None
+    assert (rule.words, rule.row.kind) == (alternative, kind)
+    failure = classify(error_of(status, sentence))
+    assert (failure.kind, failure.reason) == (kind, rule.row.reason)
+
+
+def test_every_alternative_has_an_example() -> None:
+    """A rule that is added without an example fails here."""
+    alternatives = {(rule.row.kind, rule.words) for rules in RULES.values() for rule in rules}
+    assert alternatives == {(kind, alternative) for _, _, kind, alternative in EXAMPLES}
+
+
+def marked(mark: str) -> list[tuple[int, str, str, str]]:
+    """List the examples with each group that their alternatives exclude."""
+    return [
+        (status, sentence, alternative, group[1:])
+        for status, sentence, _, alternative in EXAMPLES
+        for group in alternative.split()
+        if group[0] == mark
+    ]
+
+
+def entries(group: str) -> list[str]:
+    """List what a group's entries match: a stem itself, any number as one."""
+    return [entry.replace("*", "").replace("#", "7") for entry in WORDS[group]]
+
+
+def fits(sentence: str, status: int, alternative: str) -> bool:
+    rule = first_rule(sentence, status)
+    return rule is not None and rule.words == alternative
+
+
+@pytest.mark.parametrize(("status", "sentence", "alternative", "group"), marked("-"))
+def test_an_excluded_word_in_the_sentence_prevents_it(
+    status: int, sentence: str, alternative: str, group: str
+) -> None:
+    """Each word of a group that stands with a minus parts the sentence from its alternative."""
+    for entry in entries(group):
+        assert not fits(f"{sentence}, {entry}", status, alternative), entry
+        assert not fits(f"{entry}, {sentence}", status, alternative), entry
+
+
+@pytest.mark.parametrize(("status", "sentence", "alternative", "group"), marked("~"))
+def test_an_absent_word_anywhere_prevents_it(
+    status: int, sentence: str, alternative: str, group: str
+) -> None:
+    """Each word of a group with a tilde does so from another sentence, too."""
+    for entry in entries(group):
+        assert not fits(f"{sentence}. {entry}", status, alternative), entry
+        assert not fits(f"{entry}\n{sentence}", status, alternative), entry
+
+
+@pytest.mark.parametrize("group", WORDS)
+def test_every_word_is_read_as_its_group(group: str) -> None:
+    """No entry is out of the reader's reach, whatever case a text has it in."""
+    bit = 1 << list(WORDS).index(group)
+    for entry, pattern in zip(entries(group), WORDS[group], strict=True):
+        texts = [entry, entry.capitalize(), *([] if "'" in entry else [entry.upper()])]
+        texts += [entry + "ing"] if pattern[-1] == "*" else []
+        for text in texts:
+            assert sentences(text)[0] & bit, text
+            assert sentences(f"so, {text}, it says")[0] & bit, text
+
+
+def test_a_word_that_is_no_stem_needs_its_whole_length() -> None:
+    """Only an entry with a star is the beginning of longer words."""
+    assert fits("the panicking part", 500, "panic")
+    assert fits("use chat models here", 404, "chat_api") is False
+    assert fits("use a chat model here", 404, "chat_api")
+
+
+# --- sentences
+
+
+@given(words=st.permutations(["deployment", "was", "removed", "on", "tuesday"]))
+def test_words_count_in_any_order(words: list[str]) -> None:
+    """A sentence is the set of its words."""
+    assert fits(" ".join(words), 404, "model gone -feature")
+
+
+STOPS = [". ", "! ", "? ", "; ", "\n", " { ", " } ", '."', ".'", ".\t"]
+
+
+@pytest.mark.parametrize("stop", STOPS)
+def test_a_stop_separates(stop: str) -> None:
+    """Words of two sentences fit nothing together."""
+    assert fits("deployment removed", 404, "model gone -feature")
+    assert meaning(f"deployment{stop}removed", 404) is None
+    assert fits(f"hello{stop}deployment removed", 404, "model gone -feature")
+    assert fits(f"deployment removed{stop}hello", 404, "model gone -feature")
+
+
+@pytest.mark.parametrize("part", [", ", ": ", " (", ") ", " - ", " / ", " = ", " v1.2 ", " a.b "])
+def test_what_is_no_stop_keeps_the_sentence(part: str) -> None:
+    """A comma, brackets, a dash and a dot inside a token leave the words together."""
+    assert fits(f"deployment{part}removed", 404, "model gone -feature")
+
+
+def test_a_dot_between_names_is_no_stop() -> None:
+    """A dotted name is read as the words of one sentence."""
+    assert fits("deployment.removed", 404, "model gone -feature")
+
+
+@pytest.mark.parametrize(
+    "name",
+    [
+        "deploymentRemoved",
+        "DeploymentRemoved",
+        "HTTPDeploymentRemoved",
+        "DeploymentRemovedHTTP",
+        "deployment_removed",
+        "DEPLOYMENT_REMOVED",
+        "Deployment_Removed",
+        "deployment-removed",
+        "Deployment-Removed",
+        "DEPLOYMENT-REMOVED",
+        "deployment/removed",
+        "deployment:removed",
+        "the-deployment-was-removed",
+        "deployment-removed_now",
+    ],
+)
+def test_a_name_is_read_as_its_words(name: str) -> None:
+    """Camels, snakes, kebabs and paths are sentences, alone and within one."""
+    assert fits(name, 404, "model gone -feature")
+    assert fits(f"it says {name}, sorry", 404, "model gone -feature")
+
+
+@pytest.mark.parametrize(
+    "name", ["RateLimit", "rateLimit", "rate_limit", "rate-limit", "RATE_LIMIT"]
+)
+def test_a_name_holds_phrases(name: str) -> None:
+    """Words that a name joins stand side by side; so do its ends and the words beside it."""
+    assert fits(name, 500, "rate")
+    assert fits("the x-rate limit", 500, "rate")
+    assert fits("a rate limit-x", 500, "rate")
+
+
+@pytest.mark.parametrize(
+    "name",
+    [
+        "deployment-3-removed",
+        "removed-deployment-3b",
+        "deployment/removed:2",
+        "https://deployment.test/removed",
+        "http://x.test/deployment-removed?removed=deployment",
+    ],
+)
+def test_a_models_name_and_an_address_say_nothing(name: str) -> None:
+    """Words of a name with a number, and of an address, are no words of the sentence."""
+    assert sentences(name) == [0]
+    assert meaning(f"we saw {name}, hello", 404) is None
+    assert fits(f"deployment {name} removed", 404, "model gone -feature")
+    assert fits("rate limit", 500, "rate")
+    assert not fits(f"rate {name} limit", 500, "rate")
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "rate of limit",
+        "limit rate",
+        "rate, limit",
+        "rate: limit",
+        "rate (limit)",
+        "rate 3 limit",
+        "rate. limit",
+        "rate\nlimit",
+    ],
+)
+def test_a_phrase_stands_side_by_side(text: str) -> None:
+    """Words apart, in another order or in two sentences are no phrase."""
+    assert not fits(text, 500, "rate")
+
+
+def test_a_phrase_begins_where_another_ends() -> None:
+    """The middle one of three words may belong to both sides."""
+    assert fits("no request rate limit", 500, "rate")
+    assert fits("too rate limited", 500, "rate")
+
+
+@pytest.mark.parametrize(
+    "text", ["您的账户余额不足", "错误:余额已不足!", "sorry: 账户余额 is 不足", "余额、不足。"]
+)
+def test_words_of_other_scripts_are_found_inside_a_run(text: str) -> None:
+    """A script without spaces has its words inside longer runs."""
+    assert fits(text, 400, "money lacking -parameter")
+    assert fits(text, NO_STATUS, "money lacking -parameter")
+
+
+def test_a_typographic_apostrophe_is_one() -> None:
+    """A word is the same with either apostrophe."""
+    for apostrophe in ("'", "\N{RIGHT SINGLE QUOTATION MARK}"):
+        assert fits(f"the host couldn{apostrophe}t resolve", 500, "dns failed")
+
+
+# --- statuses
+
+
+@given(status=st.integers(400, 599).filter(lambda status: status not in RULES))
+def test_an_unknown_status_counts_as_its_class(status: int) -> None:
+    """A status without rules of its own has those of 400 or of 500."""
+    stands_for = 400 if status < 500 else 500
+    for _, sentence, _, _ in EXAMPLES:
+        assert first_rule(sentence, status) == first_rule(sentence, stands_for)
+
+
+@pytest.mark.parametrize("status", [100, 200, 302, 399])
+def test_a_success_has_no_rules(status: int) -> None:
+    """What is no error status is nobody's class."""
+    assert all(first_rule(sentence, status) is None for _, sentence, _, _ in EXAMPLES)
+
+
+def test_the_first_rule_that_fits_decides() -> None:
+    """The order of the table decides between two rules, not the order of their sentences."""
+    rate, crash = "slow down", "goroutine panicked"
+    for text in (f"{rate}. {crash}", f"{crash}. {rate}", f"{rate}, {crash}"):
+        assert fits(text, 500, "panic")
+
+
+# --- any text
+
+_tokens = st.sampled_from(
+    [
+        *(entry.replace("*", "") for group in WORDS.values() for entry in group),
+        *".,;{}():-/'\n",
+        "3",
+        "429",
+        "https://x.test/a",
+        "a-b-3",
+        "\N{RIGHT SINGLE QUOTATION MARK}",
+    ]
+)
+
+
+@given(text=st.text() | st.lists(_tokens, max_size=30).map(" ".join))
+def test_any_text_is_read(text: str) -> None:
+    """Nothing raises, and the rule that comes out is one of the status's own."""
+    for status, rules in RULES.items():
+        rule = first_rule(text, status)
+        assert rule is None or rule in rules
+        assert meaning(text, status) == (rule and rule.row)
+
+
+@pytest.mark.parametrize(
+    "part",
+    [
+        "a",
+        "a-",
+        "a.",
+        "A",
+        "aA",
+        "'",
+        "a'",
+        "1",
+        "-",
+        ".",
+        "{",
+        "\N{RIGHT SINGLE QUOTATION MARK}",
+        "余",
+        "http://",
+        "rate ",
+        "a:/",
+        "_",
+    ],
+)
+def test_a_long_text_is_read_to_its_end(part: str) -> None:
+    """A text that repeats itself is read in one pass, or the test's time would run out."""
+    text = f"{part * 50_000} \n slow down"
+    assert fits(text, 500, "rate")
