@@ -169,7 +169,7 @@ def test_known_weaknesses(text: str, expected: str) -> None:
     ],
 )
 def test_a_status_that_somebody_answers_with(text: str, expected: str) -> None:
-    """OH-003 to OH-008: a number answered with is a status, one that counts things is none."""
+    """OH-005: a number answered with is a status, one that counts things is none."""
     assert kind(text) == expected
 
 
