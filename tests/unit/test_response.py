@@ -561,3 +561,22 @@ def test_no_reference_to_the_answer_is_kept() -> None:
     gc.collect()
     assert failure is not None
     assert alive() is None
+
+
+def test_a_text_block_is_worth_its_text() -> None:
+    """A text counts as an answer, a block of text without one does not."""
+    assert check_response(claude("refusal", TEXT_BLOCK)) is None
+    for block in ({"type": "text"}, {"type": "text", "text": ""}, {"type": "thinking"}):
+        failure = check_response(claude("refusal", block))
+        assert failure is not None
+        assert failure.kind is Kind.CONTENT_POLICY
+    assert check_response(claude("refusal", {"type": "tool_use", "name": "clock"})) is None
+
+
+def test_an_error_before_a_whole_answer_is_past() -> None:
+    """A stream is read from its end: what was answered and finished is an answer."""
+    stream = [{"error": {"message": "no", "code": 503}}, chunk(content="well"), chunk("stop")]
+    assert check_response(stream) is None
+    failure = check_response(stream[:2])
+    assert failure is not None
+    assert failure.kind is Kind.OVERLOADED
