@@ -13,6 +13,7 @@ import re
 from http import HTTPStatus
 from typing import TYPE_CHECKING
 
+from honcho_fallback._classify._read import plain
 from honcho_fallback._classify._tables import CODES, ERRNOS, GENERIC, NAMES, STATUSES, WORDS, Row
 from honcho_fallback._classify._texts import NO_STATUS, PROGRAM, RULES, meaning
 from honcho_fallback._core.failure import FailureKind as Kind
@@ -49,7 +50,7 @@ _PHRASES = "|".join(
 _NUMBER = re.compile(r"(?<!\d)[45]\d\d(?!\d)")
 # A status that a gateway or a wrapper wrote into a text.
 _STATED = re.compile(
-    r"(?<!expected )(?:error code|status code|status_code|http status|status|http|code|error)"
+    r"(?<!expected )(?<!expected status )(?<!expected error )(?:error code|status code|status_code|http status|status|http|code|error)"
     r"['\"]?(?: ?[:=(] ?|[ (])['\"]?([45]\d\d)(?![\d.]\d|\d)"
     r"|\[([45]\d\d)[\] ]"
     rf"|(?<![\d.])([45]\d\d)[: ]{{1,2}}(?:{_PHRASES})"
@@ -77,9 +78,12 @@ def decide(exc: BaseException, facts: Facts, *, named: bool) -> tuple[Row | None
     row = facts.row
     if row is not None and row.strong and not row.wraps:
         return row, facts.status
-    operation = _CALLING.search(facts.message)
-    if operation is not None and operation[2] not in _OPERATIONS:
+    call = _CALLING.search(facts.message)
+    operation = call[2] if call else plain(exc, "operation_name")  # botocore's
+    if isinstance(operation, str) and operation not in _OPERATIONS:
         return (None if named else _OTHER_SERVICE), facts.status
+    if call:  # the words of the operation's name are no message
+        facts = facts._replace(text=_CALLING.sub(r"(\1)", facts.text))
     stated = facts.error or next(filter(None, map(GENERIC.get, facts.codes)), None)
     code_row = _coded(facts.codes, stated or 200)
     if code_row is not None:
@@ -91,7 +95,7 @@ def decide(exc: BaseException, facts: Facts, *, named: bool) -> tuple[Row | None
         return _under_status(facts, number, stated)
     if row is not None:
         return (None if named and row.kind is Kind.LOCAL else row), facts.status
-    return _without_status(exc, facts, written_by_aws=operation is not None)
+    return _without_status(exc, facts, written_by_aws=call is not None)
 
 
 def _under_status(facts: Facts, number: int, stated: int | None) -> tuple[Row, int | None]:
@@ -135,16 +139,17 @@ def _specific(facts: Facts, number: int) -> tuple[Row | None, int | None]:
     row = _coded(codes, inner or number or 200)
     if row is None and inner is not None:
         row = meaning(facts.text, inner)
-    if row is None or (row.kind is Kind.SERVER_ERROR and number >= 500):  # the gateway's own words
-        row = meaning(facts.text, number)
+        if row is not None and row.kind is Kind.SERVER_ERROR and number >= 500:
+            row = None  # the gateway's own words
+    row = row or meaning(facts.text, number)
+    if row is None and inner is not None and inner != number:
+        row = _of_status(inner)
     if row is None:
         classes = map(NAMES.get, reversed(_CLASS.findall(facts.message)))
         row = next((row for row in classes if row and row.kind not in _VAGUE), None)
-    if row is None:
-        if inner is None and number >= 500:
-            # A gateway's number beside what the provider called it.
-            called = map(GENERIC.get, facts.codes)
-            inner = next((status for status in called if status and status < 500), None)
+    if row is None and number >= 500:  # a gateway's number beside what the provider called it
+        called = map(GENERIC.get, facts.codes)
+        inner = next((status for status in called if status and status < 500), inner)
         row = _of_status(inner) if inner is not None and inner != number else None
     return row, inner
 
