@@ -50,7 +50,8 @@ _PHRASES = "|".join(
 _NUMBER = re.compile(r"(?<!\d)[45]\d\d(?!\d)")
 # A status that a gateway or a wrapper wrote into a text.
 _STATED = re.compile(
-    r"(?<!expected )(?<!expected status )(?<!expected error )(?:error code|status code|status_code|http status|status|http|code|error)"
+    r"(?<!expected )(?<!expected status )(?<!expected error )"
+    r"(?:error code|status code|status_code|http status|status|http|code|error)"
     r"['\"]?(?: ?[:=(] ?|[ (])['\"]?([45]\d\d)(?![\d.]\d|\d)"
     r"|\[([45]\d\d)[\] ]"
     rf"|(?<![\d.])([45]\d\d)[: ]{{1,2}}(?:{_PHRASES})"

@@ -18,7 +18,7 @@ from honcho_fallback._core.failure import KINDS
 ATTRIBUTES = frozenset(WORDS["attributes"])
 _OF_AN_ANSWER = frozenset({"status_code", "status", "headers"})
 _STATUSES = ("status_code", "http_status", "status", "statusCode", "code")
-# The classes that LiteLLM and others write before a text, such as ``litellm.APIError: XException - ``.
+# Classes that LiteLLM and others write before a text: ``litellm.APIError: XException - ``.
 _PREFIX = re.compile(r"^(?:[\w.]{1,80}(?:Error|Exception)(?:: | - ))+")
 _STATUS = re.compile(r"\s*[1-5][0-9]{2}\s*")
 

@@ -143,7 +143,7 @@ def test_success_starts_the_counts_anew(before: list[Any], after: list[str]) -> 
 
 
 def test_a_success_forgives_refusals_and_failures_in_a_row_that_may_pass() -> None:
-    """E.2: consecutive counts begin anew, those of failures that may pass included."""
+    """OH-021: consecutive counts begin anew, those of failures that may pass included."""
     guard = ToolLoopGuard()
     assert (
         actions(guard, *varied(PASSING, 11), ("list", {}), *varied("timed out", 11)) == [GO] * 23
