@@ -140,6 +140,16 @@ def test_the_code_that_is_shown_is_the_first_that_tells() -> None:
     assert of_body({"type": "outer", "error": {"type": "inner"}}).code == "inner"
 
 
+@pytest.mark.parametrize("name", ["code", "type", "status", "error_code"])
+def test_a_code_is_read_from_each_attribute(name: str) -> None:
+    """Clients that keep no body keep the code by itself; a body's code goes first."""
+    facts: dict[str, Any] = {name: "insufficient_quota"}
+    failure = classify(ProviderError("hello", status_code=400, **facts))
+    assert (failure.kind, failure.code) == (Kind.QUOTA, "insufficient_quota")
+    both = classify(ProviderError("hello", status_code=400, body={"code": "abc"}, **facts))
+    assert (both.kind, both.code) == (Kind.QUOTA, "abc")
+
+
 def test_the_first_of_several_bodies_counts() -> None:
     """Clients keep what they parsed, then the raw answer."""
     raw = {"code": "insufficient_quota", "message": "there"}
@@ -169,6 +179,17 @@ def test_botocores_headers_are_read() -> None:
     }
     failure = classify(botocore.exceptions.ClientError(answer, "Converse"))
     assert (failure.kind, failure.status, failure.retry_after) == (Kind.RATE_LIMIT, 429, 7.0)
+
+
+@pytest.mark.parametrize(
+    "response",
+    [None, 7, "hello", [], {}, {"ResponseMetadata": 7}, {"ResponseMetadata": {"HTTPHeaders": 7}}],
+    ids=str,
+)
+def test_an_odd_response_hides_nothing(response: Any) -> None:
+    """What stands beside it still counts."""
+    error = ProviderError("hello", status_code=429, response=response)
+    assert classify(error).kind is Kind.RATE_LIMIT
 
 
 # --- messages

@@ -97,6 +97,13 @@ def test_a_wrapper_without_a_status_has_the_one_that_it_states(stated: str, upst
         assert (failure.kind, failure.status) == (kind_of(upstream), upstream)
 
 
+def test_every_status_counts_inside_a_text_as_outside() -> None:
+    """A status that no row names is its class's, wherever it stands."""
+    for upstream in range(400, 600):
+        assert classify(ProviderError("hello", status_code=upstream)).kind is kind_of(upstream)
+        assert under(520, f"Error code: {upstream} - hello").kind is kind_of(upstream)
+
+
 @pytest.mark.parametrize("phrase", ["Unauthorized", "Payment Required", "Not Found", "Forbidden"])
 def test_a_status_before_its_phrase_counts(phrase: str) -> None:
     """HTTP's own phrase says that the number is a status."""
@@ -553,9 +560,8 @@ def litellm(monkeypatch: pytest.MonkeyPatch) -> Any:
     return pytest.importorskip("litellm")
 
 
-def wrapped(cls: type[Exception], text: str) -> Exception:
-    facts: Any = {"llm_provider": "ollama", "model": "m"}
-    return cls(message=f"OllamaException - {text}", **facts)
+def wrapped(cls: Any, text: str) -> Any:
+    return cls(message=f"OllamaException - {text}", llm_provider="ollama", model="m")
 
 
 @pytest.mark.parametrize(("text", "kind"), [*WRAPPED, *((text, Kind.CONNECTION) for text in LOST)])
