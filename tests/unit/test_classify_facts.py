@@ -169,7 +169,8 @@ def test_the_first_of_several_bodies_counts() -> None:
     )
     for name in ("body", "details", "error"):
         assert classify(ProviderError("no", status_code=400, **{name: raw})).kind is Kind.QUOTA
-    for nothing in ({}, [], "", b"", None, 7):
+    unread: list[Any] = [{}, [], "", b"", None, 7]
+    for nothing in unread:
         error = ProviderError("no", status_code=400, body=nothing, details=raw)
         assert classify(error).kind is Kind.QUOTA
 
