@@ -19,7 +19,7 @@ ATTRIBUTES = frozenset(WORDS["attributes"])
 _OF_AN_ANSWER = frozenset({"status_code", "status", "headers"})
 _STATUSES = ("status_code", "http_status", "status", "statusCode", "code")
 # Classes that LiteLLM and others write before a text: ``litellm.APIError: XException - ``.
-_PREFIX = re.compile(r"^(?:[\w.]{1,80}(?:Error|Exception)(?:: | - ))+")
+_PREFIX = re.compile(r"(?:[\w.]{1,80}(?:Error|Exception)(?:: | - ))+")
 _STATUS = re.compile(r"\s*[1-5][0-9]{2}\s*")
 
 
@@ -85,7 +85,10 @@ def read_facts(exc: BaseException) -> Facts:
     headers = own.get("litellm_response_headers") or own.get("headers") or answer.get("headers")
     row = class_row(cls)
     names = () if status or row else _names(cls)
-    texts = [_PREFIX.sub("", text) for text in document.texts or (message[:TEXT_CAP],)]
+    texts = [
+        text[prefix.end() :] if (prefix := _PREFIX.match(text)) else text
+        for text in document.texts or (message[:TEXT_CAP],)
+    ]
     text = "\n".join((*names, *dict.fromkeys(document.codes), *texts))
     message, text = message[:TEXT_CAP], text[:TEXT_CAP]
     return Facts(row, status, error, inner, codes, code, message, text, headers, document.waits)

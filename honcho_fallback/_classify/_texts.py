@@ -68,25 +68,47 @@ _TABLE = read("texts")
 _BITS = {name: 1 << place for place, name in enumerate(_TABLE["words"])}
 
 
-def _vocabulary() -> tuple[dict[str, int], dict[tuple[str, str], int], dict[str, int]]:
-    """Sort the words of all groups: single ones, phrases of two, and those that are no ASCII."""
-    single: dict[str, int] = {}
-    phrases: dict[tuple[str, str], int] = {}
-    foreign: dict[str, int] = {}
-    for group, entries in _TABLE["words"].items():
-        for entry in entries:
-            first, _, second = entry.partition(" ")
-            if not entry.isascii():
-                foreign[entry] = foreign.get(entry, 0) | _BITS[group]
-            elif second:
-                phrases[first, second] = phrases.get((first, second), 0) | _BITS[group]
-            else:
-                single[entry] = single.get(entry, 0) | _BITS[group]
-    return single, phrases, foreign
+class _Vocabulary:
+    """Hold the entries of all groups, by what they are looked up with.
+
+    Args:
+        groups: The table's ``[words]``.
+    """
+
+    def __init__(self, groups: dict[str, list[str]]) -> None:
+        # By their first two letters, as most words are none of these.
+        self.words: dict[str, dict[str, _Word]] = {}
+        self.phrases: list[int] = []  # the groups of each, by its place
+        self.foreign: list[tuple[str, int]] = []
+        for group, entries in groups.items():
+            for entry in entries:
+                first, _, second = entry.partition(" ")
+                if not entry.isascii():
+                    self.foreign.append((entry, _BITS[group]))
+                elif second:
+                    place = frozenset({len(self.phrases)})
+                    self.phrases.append(_BITS[group])
+                    self._add(first, _Word(begins=place))
+                    self._add(second, _Word(ends=place))
+                else:
+                    self._add(entry, _Word(_BITS[group]))
+
+    def _add(self, entry: str, word: _Word) -> None:
+        entries = self.words.setdefault(entry[:2], {})
+        entries[entry] = _both(entries.get(entry, _Word()), word)
+
+    def find(self, word: str) -> _Word:
+        """Return what all entries that fit a word say of it."""
+        known = _Word()
+        for entry, meant in self.words.get(word[:2], {}).items():
+            stem = entry.removesuffix("*")
+            if word == entry or (stem is not entry and word.startswith(stem)):
+                known = _both(known, meant)
+        return known
 
 
-_SINGLE, _PHRASES, _FOREIGN = _vocabulary()
-_PHRASE_GROUPS = tuple(_PHRASES.values())
+def _both(one: _Word, other: _Word) -> _Word:
+    return _Word(one.groups | other.groups, one.begins | other.begins, one.ends | other.ends)
 
 
 def _union(sets: Iterable[int]) -> int:
@@ -96,29 +118,22 @@ def _union(sets: Iterable[int]) -> int:
     return union
 
 
-def _fits(pattern: str, word: str) -> bool:
-    return word.startswith(pattern[:-1]) if pattern[-1] == "*" else word == pattern
+_VOCABULARY = _Vocabulary(_TABLE["words"])
 
 
 @lru_cache(maxsize=4096)
 def _word(token: str) -> _Word:
     if not token.isascii():
-        return _Word(_union(bits for word, bits in _FOREIGN.items() if word in token))
+        return _Word(_union(bits for word, bits in _VOCABULARY.foreign if word in token))
     if _STOP.fullmatch(token):
         return _Word(stops=True)
     if _JOINED.search(token):
-        parts = [_word(part) for part in _PART.findall(token)]
         # The words of an address, a path, and a name with a number in it say nothing.
-        if token.count("/") > 1 or _DIGIT.search(token) or not parts:
+        if token.count("/") > 1 or _DIGIT.search(token):
             return _Word()
+        parts = [_word(part) for part in _PART.findall(token)]
         return _Word(_sets(parts)[0], parts[-1].begins, parts[0].ends)
-    word = _NUMBER if token.isdigit() else token.lower()
-    groups = _union(bits for entry, bits in _SINGLE.items() if _fits(entry, word))
-    begins, ends = (
-        frozenset(place for place, phrase in enumerate(_PHRASES) if _fits(phrase[part], word))
-        for part in (0, 1)
-    )
-    return _Word(groups, begins, ends)
+    return _VOCABULARY.find(_NUMBER if token.isdigit() else token.lower())
 
 
 def _sets(words: Iterable[_Word]) -> list[int]:
@@ -134,7 +149,7 @@ def _sets(words: Iterable[_Word]) -> list[int]:
             groups |= word
         if begun and ends:
             for place in begun & ends:
-                groups |= _PHRASE_GROUPS[place]
+                groups |= _VOCABULARY.phrases[place]
         begun = begins
     return [*sets, groups]
 
@@ -165,22 +180,25 @@ def _by_status() -> dict[int, list[Rule]]:
 
 TEXTS = rows(_TABLE["text"], statuses=_TABLE["statuses"])
 RULES = _by_status()
+# What each needs stands beside it: a filter over plain numbers is what keeps a search cheap.
+_NEEDS = {status: [(rule.needed, rule) for rule in rules] for status, rules in RULES.items()}
 
 
 def status_class(status: int) -> int:
     """Return the status under which the rules for one stand: itself, or 400 or 500."""
-    return status if status in RULES or status < 400 else status // 100 * 100
+    return status if status in RULES else status // 100 * 100
 
 
 def first_rule(text: str, status: int) -> Rule | None:
     """Find the first rule that one sentence of a text fits, or None."""
-    rules = RULES.get(status_class(status), ())
+    rules = _NEEDS.get(status_class(status), ())
     sets = sentences(text) if rules else []
     union = _union(sets)
-    for rule in [rule for rule in rules if rule[0] & union == rule[0] and not rule[2] & union]:
-        for groups in sets:
-            if groups & rule.needed == rule.needed and not groups & rule.excluded:
-                return rule
+    for rule in [rule for needed, rule in rules if needed & union == needed]:
+        if not rule.absent & union:
+            for groups in sets:
+                if groups & rule.needed == rule.needed and not groups & rule.excluded:
+                    return rule
     return None
 
 

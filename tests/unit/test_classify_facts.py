@@ -112,6 +112,15 @@ def test_three_documents_inside_one_are_read(depth: int, code: str | None) -> No
         assert of_body(body).code == code
 
 
+@pytest.mark.parametrize(("depth", "code"), [(1, "abc"), (3, "abc"), (4, None)])
+def test_three_documents_as_texts_inside_one_are_read(depth: int, code: str | None) -> None:
+    """A gateway before a gateway quotes what the other quoted."""
+    body: Any = {"code": "abc", "message": "hello"}
+    for _ in range(depth):
+        body = {"message": json.dumps(body)}
+    assert of_body(body).code == code
+
+
 @pytest.mark.parametrize(
     ("code", "shown"),
     [
@@ -140,6 +149,16 @@ def test_the_code_that_is_shown_is_the_first_that_tells() -> None:
     assert of_body({"type": "outer", "error": {"type": "inner"}}).code == "inner"
 
 
+@pytest.mark.parametrize("name", ["code", "type", "status", "error_code"])
+def test_a_code_is_read_from_each_attribute(name: str) -> None:
+    """Clients that keep no body keep the code by itself; a body's code goes first."""
+    facts: dict[str, Any] = {name: "insufficient_quota"}
+    failure = classify(ProviderError("hello", status_code=400, **facts))
+    assert (failure.kind, failure.code) == (Kind.QUOTA, "insufficient_quota")
+    both = classify(ProviderError("hello", status_code=400, body={"code": "abc"}, **facts))
+    assert (both.kind, both.code) == (Kind.QUOTA, "abc")
+
+
 def test_the_first_of_several_bodies_counts() -> None:
     """Clients keep what they parsed, then the raw answer."""
     raw = {"code": "insufficient_quota", "message": "there"}
@@ -150,6 +169,10 @@ def test_the_first_of_several_bodies_counts() -> None:
     )
     for name in ("body", "details", "error"):
         assert classify(ProviderError("no", status_code=400, **{name: raw})).kind is Kind.QUOTA
+    unread: list[Any] = [{}, [], "", b"", None, 7]
+    for nothing in unread:
+        error = ProviderError("no", status_code=400, body=nothing, details=raw)
+        assert classify(error).kind is Kind.QUOTA
 
 
 def test_the_content_of_a_response_is_read() -> None:
@@ -169,6 +192,44 @@ def test_botocores_headers_are_read() -> None:
     }
     failure = classify(botocore.exceptions.ClientError(answer, "Converse"))
     assert (failure.kind, failure.status, failure.retry_after) == (Kind.RATE_LIMIT, 429, 7.0)
+
+
+@pytest.mark.parametrize(
+    "response",
+    [None, 7, "hello", [], {}, {"ResponseMetadata": 7}, {"ResponseMetadata": {"HTTPHeaders": 7}}],
+    ids=str,
+)
+def test_an_odd_response_hides_nothing(response: Any) -> None:
+    """What stands beside it still counts."""
+    error = ProviderError("hello", status_code=429, response=response)
+    assert classify(error).kind is Kind.RATE_LIMIT
+
+
+class Answer:
+    """A response whose facts are properties."""
+
+    status_code = property(lambda _: 429)
+    headers = property(lambda _: {"retry-after": "7"})
+
+
+class OtherAnswer:
+    status = property(lambda _: 429)
+
+
+def test_a_response_is_read_through_its_properties() -> None:
+    """Some clients compute the status and the headers."""
+    failure = classify(ProviderError("hello", response=Answer()))
+    assert (failure.kind, failure.status, failure.retry_after) == (Kind.RATE_LIMIT, 429, 7.0)
+    assert classify(ProviderError("hello", response=OtherAnswer())).status == 429
+
+
+@pytest.mark.parametrize(("wait", "kind"), [(3599, Kind.RATE_LIMIT), (3600, Kind.QUOTA)])
+def test_a_window_of_an_hour_is_a_quota(wait: int, kind: Kind) -> None:
+    """From an hour on, a limit is an allowance that is used up, wherever the wait stands."""
+    header = ProviderError("hello", status_code=429, headers={"retry-after": str(wait)})
+    text = ProviderError(f"hello, try again in {wait}s", status_code=429)
+    for error in (header, text):
+        assert (classify(error).kind, classify(error).retry_after) == (kind, wait)
 
 
 # --- messages
@@ -335,6 +396,25 @@ def test_provider_errors_make_a_local_class_a_providers() -> None:
 
 
 # --- causes
+
+
+def test_a_class_of_the_callers_own_is_local_wherever_it_stands() -> None:
+    """What local_errors names decides over the connection class that hides it."""
+    mine = ProviderError("hello", status_code=429)
+    for error in (mine, raised_from(named("ConnectError", Exception)("hello"), mine)):
+        failure = classify(error, local_errors=(ProviderError,))
+        assert (failure.kind, failure.reason) == (Kind.LOCAL, "named in local_errors")
+
+
+@pytest.mark.parametrize("end", [StopIteration(), StopAsyncIteration()], ids=str)
+def test_only_python_makes_an_end_of_an_iterator_a_runtime_error(end: Exception) -> None:
+    """Any other class that was raised for one says itself what it is."""
+    assert classify(raised_from(RuntimeError("hello"), end)).kind is Kind.CANCELLED
+    for cls in (ProviderError, named("SomeRuntimeError", RuntimeError)):
+        error = raised_from(cls("Error code: 429 - hello"), end)
+        assert classify(error).kind is Kind.RATE_LIMIT
+    other = raised_from(RuntimeError("Error code: 429 - hello"), ProviderError("there"))
+    assert classify(other).kind is Kind.RATE_LIMIT
 
 
 @pytest.mark.parametrize(

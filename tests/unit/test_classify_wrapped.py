@@ -97,6 +97,13 @@ def test_a_wrapper_without_a_status_has_the_one_that_it_states(stated: str, upst
         assert (failure.kind, failure.status) == (kind_of(upstream), upstream)
 
 
+def test_every_status_counts_inside_a_text_as_outside() -> None:
+    """A status that no row names is its class's, wherever it stands."""
+    for upstream in range(400, 600):
+        assert classify(ProviderError("hello", status_code=upstream)).kind is kind_of(upstream)
+        assert under(520, f"Error code: {upstream} - hello").kind is kind_of(upstream)
+
+
 @pytest.mark.parametrize("phrase", ["Unauthorized", "Payment Required", "Not Found", "Forbidden"])
 def test_a_status_before_its_phrase_counts(phrase: str) -> None:
     """HTTP's own phrase says that the number is a status."""
@@ -521,23 +528,54 @@ def test_a_mail_servers_errors_are_local() -> None:
     assert classify(smtplib.SMTPServerDisconnected("connection closed")).kind is Kind.LOCAL
 
 
-@pytest.mark.parametrize(
-    ("text", "kind"),
-    [
-        ("model nimbus not found", Kind.MODEL_UNAVAILABLE),
-        ("403 Forbidden", Kind.PERMISSION),
-        ("[Errno -2] Name or service not known", Kind.CONNECTION),
-        ("Error code: 401 - hello", Kind.AUTHENTICATION),
-        ("hello", None),
-    ],
-)
-def test_litellms_two_catch_alls_hide_what_they_wrap(
-    text: str, kind: Kind | None, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """Whatever an integration did not map is an APIConnectionError or an InternalServerError."""
+# --- LiteLLM's two catch-alls
+
+WRAPPED = [
+    ("model nimbus not found", Kind.MODEL_UNAVAILABLE),
+    ("403 Forbidden", Kind.PERMISSION),
+    ("Error code: 401 - hello", Kind.AUTHENTICATION),
+]
+LOST = ["[Errno -2] Name or service not known", "Server disconnected", "Connection reset by peer"]
+
+
+@pytest.fixture
+def litellm(monkeypatch: pytest.MonkeyPatch) -> Any:
     monkeypatch.setenv("LITELLM_LOCAL_MODEL_COST_MAP", "True")
-    litellm = pytest.importorskip("litellm")
-    facts = {"message": f"OllamaException - {text}", "llm_provider": "ollama", "model": "m"}
-    server = classify(litellm.InternalServerError(**facts))
-    assert server.kind is (kind or Kind.SERVER_ERROR)
-    assert classify(litellm.APIConnectionError(**facts)).kind is (kind or Kind.CONNECTION)
+    return pytest.importorskip("litellm")
+
+
+def wrapped(cls: Any, text: str) -> Any:
+    return cls(message=f"OllamaException - {text}", llm_provider="ollama", model="m")
+
+
+@pytest.mark.parametrize(("text", "kind"), [*WRAPPED, *((text, Kind.CONNECTION) for text in LOST)])
+def test_litellms_server_error_is_what_it_wraps(litellm: Any, text: str, kind: Kind) -> None:
+    """What an integration did not map keeps its text, which says more than 500."""
+    failure = classify(wrapped(litellm.InternalServerError, text))
+    assert (failure.kind, failure.status) == (kind, 500)
+    assert classify(wrapped(litellm.InternalServerError, "hello")).kind is Kind.SERVER_ERROR
+
+
+@pytest.mark.parametrize("text", ["hello", *LOST])
+def test_litellms_connection_error_is_one_unless_it_says_more(litellm: Any, text: str) -> None:
+    """Its status of 500 is its own."""
+    failure = classify(wrapped(litellm.APIConnectionError, text))
+    assert (failure.kind, failure.reason) == (Kind.CONNECTION, "a connection class")
+
+
+@pytest.mark.parametrize(("text", "kind"), WRAPPED)
+def test_litellms_connection_error_is_what_it_wraps(litellm: Any, text: str, kind: Kind) -> None:
+    """It has whatever no integration mapped."""
+    assert classify(wrapped(litellm.APIConnectionError, text)).kind is kind
+
+
+@pytest.mark.parametrize(
+    "text",
+    ["'NoneType' object is not subscriptable", "argument of type 'NoneType' is not iterable"],
+)
+def test_an_answer_that_litellm_could_not_read_is_no_wrong_request(
+    litellm: Any, text: str
+) -> None:
+    """Python's own words come from the reader of the answer, so another target may work."""
+    for cls in (litellm.InternalServerError, litellm.APIConnectionError):
+        assert classify(wrapped(cls, text)).switchable

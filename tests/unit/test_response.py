@@ -580,3 +580,25 @@ def test_an_error_before_a_whole_answer_is_past() -> None:
     failure = check_response(stream[:2])
     assert failure is not None
     assert failure.kind is Kind.OVERLOADED
+
+
+def test_the_last_finish_of_langchains_chunks_counts() -> None:
+    """A chunk before the last one, which has none yet, does not take it back."""
+    messages = pytest.importorskip("langchain_core.messages")
+    outputs = pytest.importorskip("langchain_core.outputs")
+    stopped = {"finish_reason": "content_filter"}
+    chunks = [
+        outputs.ChatGenerationChunk(message=messages.AIMessageChunk(""), generation_info=info)
+        for info in (None, stopped)
+    ]
+    failure = check_response(chunks)
+    assert failure is not None
+    assert failure.kind is Kind.CONTENT_POLICY
+
+
+def test_a_sentence_for_an_error_counts_alone_or_beside_choices() -> None:
+    """Elsewhere such a field may be anybody's."""
+    sentence = {"error": "you hit the rate limit"}
+    assert seen(sentence) is Kind.RATE_LIMIT
+    assert seen({"id": "1", "choices": None, **sentence}) is Kind.RATE_LIMIT
+    assert seen({"id": "1", "answer": 7, **sentence}) is None
