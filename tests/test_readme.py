@@ -92,7 +92,7 @@ def examples(text: str) -> list[Example]:
 
 def without_figures(text: str) -> str:
     """Leave out what differs from run to run (calls' ids, milliseconds), and spaces at ends."""
-    text = re.sub(r"[Cc]all(_id=| )\S+|\d+ ms", "…", text)
+    text = re.sub(r"(Call |call_id=)\S+|\d+ ms", "…", text)
     return re.sub(r" +$", "", text, flags=re.MULTILINE).strip()
 
 
@@ -181,6 +181,8 @@ ASKED = {
     "README.md": 4,  # LangChain, LiteLLM, the SDK, and the same with resilient()
     "docs/langchain.md": 6,  # two calls, a chain, a stream, an agent's turn, the block's
     "docs/litellm.md": 1,
+    "docs/raw-sdk.md": 4,  # two calls, a tool loop, a loop of one's own
+    "docs/streaming.md": 2,
 }
 
 
