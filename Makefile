@@ -33,7 +33,7 @@ lint: .venv/.linters
 # The site, in build/site, with its generated pages written anew; a dead link is an error.
 docs: .venv-docs/.installed
 	.venv-docs/bin/python docs/_generate.py
-	NO_MKDOCS_2_WARNING=1 .venv-docs/bin/mkdocs build --strict --quiet
+	NO_MKDOCS_2_WARNING=1 .venv-docs/bin/mkdocs build --strict
 
 # Everything side by side; on a quiet machine it is written to notebooks/benchmarks.md. ARGS=--quick
 # tries it out, ARGS=overhead/core measures one part, ARGS=--help lists them.

@@ -67,6 +67,23 @@ its options with `--help`.
 
 | command | what it does |
 |---|---|"""
+# A command line or two for each command; the tests parse them.
+EXAMPLES = {
+    "explain": (
+        """honcho-fallback explain --status 429 --body '{"error": {"code": "quota_exceeded"}}'""",
+        "honcho-fallback explain --from-log service.log",
+    ),
+    "show": (
+        "honcho-fallback show calls.jsonl --since 30m --switched",
+        "honcho-fallback show calls.jsonl --call 3",
+    ),
+    "simulate": (
+        "honcho-fallback simulate --list",
+        "honcho-fallback simulate outage --policy resilient --policy honcho",
+    ),
+    "doctor": ("honcho-fallback doctor --env-file .env",),
+    "dry-run": ("honcho-fallback dry-run --env-file .env --agent deriver --fail 429",),
+}
 _CLI_TAIL = """
 ## Commands of your own
 
@@ -207,7 +224,8 @@ def cli_page() -> str:
     for name, command in group.commands.items():
         context = typer.Context(command, info_name=name, parent=parent)
         lines += ["", f"## {name}", "", "```text", command.get_usage(context), "```", ""]
-        lines += [_paragraphs(command.help or ""), "", "| option | meaning |", "|---|---|"]
+        lines += [_paragraphs(command.help or ""), "", "```sh", *EXAMPLES[name], "```", ""]
+        lines += ["| option | meaning |", "|---|---|"]
         for parameter in command.get_params(context):
             usage, meaning = parameter.get_help_record(context) or ("", "")
             if usage and usage != "--help":
