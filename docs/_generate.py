@@ -65,8 +65,16 @@ _CLI_HEAD = f"""\
 `pip install '.[cli]'`. `doctor` and `dry-run` need the extra `honcho`, too. Every command tells
 its options with `--help`.
 
-| command | what it does |
-|---|---|"""
+| command | what it does | more |
+|---|---|---|"""
+# The page that tells more of a command.
+_MORE = {
+    "explain": "[What an error means](classification.md)",
+    "show": "[Records](operations.md#records)",
+    "simulate": "[The simulator](simulator.md)",
+    "doctor": "[Hosting Honcho](honcho.md#hosting-honcho)",
+    "dry-run": "[Hosting Honcho](honcho.md#hosting-honcho)",
+}
 # A command line or two for each command; the tests parse them.
 EXAMPLES = {
     "explain": (
@@ -144,7 +152,7 @@ def _presets(defaults: dict[str, Any]) -> list[str]:
     lines += [
         "All take further options: `FallbackConfig.resilient(deadline=60)`. What they set:",
         "",
-        f"| option | default | {' | '.join(f'`{name}`' for name in _PRESETS)} |",
+        f"| what it sets | default | {' | '.join(f'`{name}`' for name in _PRESETS)} |",
         "|---|---|" + "---|" * len(_PRESETS),
     ]
     for name, default in defaults.items():
@@ -220,7 +228,7 @@ def cli_page() -> str:
     lines = [_CLI_HEAD]
     for name, command in group.commands.items():
         summary = _as_text((command.help or "").partition("\n\n")[0])
-        lines.append(f"| [`{name}`](#{name}) | {_as_cell(summary)} |")
+        lines.append(f"| [`{name}`](#{name}) | {_as_cell(summary)} | {_MORE[name]} |")
     for name, command in group.commands.items():
         context = typer.Context(command, info_name=name, parent=parent)
         lines += ["", f"## {name}", "", "```text", command.get_usage(context), "```", ""]
