@@ -7,7 +7,7 @@ INSTALL = $(1)/python -m pip install --quiet --constraint constraints.txt
 # Tests reach this machine and nothing else; a cassette is played, never recorded.
 PYTEST := pytest --block-network --allowed-hosts=127.0.0.1,localhost,::1 --record-mode=none
 
-.PHONY: demo test test-langfuse test-litellm lint bench soak corpus resolve wheel-test notebooks record clean
+.PHONY: demo test test-langfuse test-litellm lint docs bench soak corpus resolve wheel-test dist notebooks record clean
 
 # The demo needs one SDK and the simulated providers, another example (ARGS=raw_sdk) all of .venv.
 demo: $(if $(ARGS),.venv,.venv-demo)/.installed
@@ -29,6 +29,11 @@ lint: .venv/.linters
 	$(BIN)/mypy
 	$(BIN)/pyright
 	$(BIN)/lint-imports
+
+# The site, in build/site, with its generated pages written anew; a dead link is an error.
+docs: .venv-docs/.installed
+	.venv-docs/bin/python docs/_generate.py
+	NO_MKDOCS_2_WARNING=1 .venv-docs/bin/mkdocs build --strict
 
 # Everything side by side; on a quiet machine it is written to notebooks/benchmarks.md. ARGS=--quick
 # tries it out, ARGS=overhead/core measures one part, ARGS=--help lists them.
@@ -62,6 +67,13 @@ wheel-test: .venv/.installed
 		&& cp -R tests/unit tests/helpers tests/__init__.py tests/conftest.py "$$outside/tests" \
 		&& cd "$$outside" && "$(CURDIR)/.venv-wheel/bin/"$(PYTEST) $(ARGS)
 
+# What a release uploads, in dist: the sdist and the wheel that is built from it, checked.
+dist: .venv-dist/.installed
+	rm -rf dist
+	.venv-dist/bin/python -m build
+	.venv-dist/bin/twine check --strict dist/*
+	.venv-dist/bin/check-wheel-contents dist
+
 # The LiteLLM adapter's tests, the Proxy's among them, on the oldest, the pinned and the newest
 # LiteLLM, each on its own. They come without their own pins, beside what the pinned one needs: the
 # newest asks for a certifi that not every index has.
@@ -87,8 +99,8 @@ record: .venv/.installed
 	$(BIN)/python recording/record.py $(ARGS)
 
 clean:
-	rm -rf .venv .venv-corpus .venv-demo .venv-langfuse4 .venv-litellm-* .venv-peers .venv-record .venv-wheel build dist \
-		.hypothesis .*_cache
+	rm -rf .venv .venv-corpus .venv-demo .venv-dist .venv-docs .venv-langfuse4 .venv-litellm-* .venv-peers \
+		.venv-record .venv-wheel build dist .hypothesis .*_cache
 
 # pip 25.1 is the first that knows --group.
 .venv/.installed: pyproject.toml constraints.txt
@@ -102,6 +114,19 @@ clean:
 .venv-demo/.installed: pyproject.toml constraints.txt
 	$(PYTHON) -m venv $(@D)
 	$(call INSTALL,$(@D)/bin) --no-compile --editable '.[testing]' openai
+	touch $@
+
+# The package is here for what the generated pages say of it, with the extras of its commands.
+.venv-docs/.installed: pyproject.toml constraints.txt
+	$(PYTHON) -m venv $(@D)
+	$(@D)/bin/python -m pip install --quiet --upgrade 'pip>=25.1'
+	$(call INSTALL,$(@D)/bin) --group docs --editable '.[cli,honcho]'
+	touch $@
+
+.venv-dist/.installed: pyproject.toml constraints.txt
+	$(PYTHON) -m venv $(@D)
+	$(@D)/bin/python -m pip install --quiet --upgrade 'pip>=25.1'
+	$(call INSTALL,$(@D)/bin) --group dist
 	touch $@
 
 .venv/.linters: .venv/.installed

@@ -82,9 +82,10 @@ class FallbackConfig(BaseModel):
         fallback_on: The kinds that switch; default: those that another target may help with.
         switch_after: Failures on one target before the switch: a number, or a number per kind
             (1 for kinds not named). A failure that is not transient always switches at once.
-        max_attempts: Per call, all targets together; default 3, or the chain's length if longer.
-        attempts_per_target: Per call and target; with it, max_attempts is by default that many
-            for each target of the chain (hermes-agent gives every target its own budget).
+        max_attempts: Requests per call, all targets together; default 3, or the chain's length if
+            longer.
+        attempts_per_target: Requests per call and target; with it, max_attempts is by default that
+            many for each target of the chain (hermes-agent gives every target its own budget).
         max_fallbacks: How many fallbacks of the chain a call may ask, or None for all of them
             (Honcho's pull request 692 asks one).
         wait: Before asking the *same* target again: a tenacity wait strategy, or seconds.

@@ -78,8 +78,10 @@ def call(number):
         policy.call(lambda attempt: "hello")
 {code}
 """
+    # From 3.12 on Python warns of a fork beside threads, which is what is tried here.
+    warnings = ["-W", "error::ResourceWarning", "-W", "ignore:This process:DeprecationWarning"]
     return subprocess.run(
-        [sys.executable, "-W", "error::ResourceWarning", "-c", program, *map(str, args)],
+        [sys.executable, *warnings, "-c", program, *map(str, args)],
         capture_output=True,
         text=True,
         timeout=PATIENCE,

@@ -1,0 +1,77 @@
+"""Pages whose facts stand in the code say what the code says."""
+
+from __future__ import annotations
+
+import re
+import runpy
+import shlex
+import tomllib
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import pytest
+import typer
+
+from honcho_fallback import FallbackConfig
+from honcho_fallback.cli._app import app
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+ROOT = Path(__file__).parents[2]
+DOCS = ROOT / "docs"
+GENERATOR: dict[str, Any] = runpy.run_path(str(DOCS / "_generate.py"))
+PAGES: dict[str, Callable[[], str]] = GENERATOR["PAGES"]
+
+
+@pytest.mark.parametrize("page", PAGES)
+def test_the_committed_page_is_current(page: str) -> None:
+    """Who changes an option, a command or the order of the rules writes the page anew."""
+    committed = (DOCS / page).read_text(encoding="utf-8")
+    assert committed == PAGES[page](), "run python docs/_generate.py"
+
+
+def test_every_option_is_described_once() -> None:
+    """An option without a description, or in no group, would be one that nobody finds."""
+    rows = re.findall(
+        r"^\| `(\w+)` \| (.+) \| (.+) \| (.+) \|$",
+        (DOCS / "options.md").read_text(encoding="utf-8").partition("\n## Presets\n")[0],
+        re.MULTILINE,
+    )
+    options = sorted(field.alias or name for name, field in FallbackConfig.model_fields.items())
+    assert sorted(name for name, *_ in rows) == options
+    assert all(all(cells) for cells in rows)
+
+
+@pytest.mark.parametrize(
+    "line", [line for lines in GENERATOR["EXAMPLES"].values() for line in lines]
+)
+def test_the_examples_of_the_commands_parse(line: str) -> None:
+    """An example names a command and options that there are."""
+    program, name, *arguments = shlex.split(line)
+    assert program == "honcho-fallback"
+    command = typer.main.get_group(app).commands[name]
+    command.make_context(name, arguments)
+
+
+def test_a_diagram_that_differs_from_the_code_is_not_written() -> None:
+    """The words come from the theory of operation, the order from the code; they must agree."""
+    theory, yielded = GENERATOR["_theory"], GENERATOR["_yielded"]
+    text = "1. **Retry** the same target: now.\n2. **Stop**: nothing is left.\n"
+    assert [name for name, *_ in theory(text)] == ["Retry", "Stop"]
+    source = "def options():\n    if x:\n        yield Stop(1)\n    yield Retry(2)\n"
+    assert yielded(source) == ["Stop", "Retry"]
+
+
+def test_the_reference_shows_every_package() -> None:
+    """A public package that the reference leaves out would be documented nowhere."""
+    wheel = tomllib.loads((ROOT / "pyproject.toml").read_text())["tool"]["hatch"]["build"]
+    public = {
+        path.relative_to(folder.parent).with_suffix("").as_posix().replace("/", ".")
+        for folder in (ROOT / package for package in wheel["targets"]["wheel"]["packages"])
+        for path in folder.rglob("*.py")
+        if not re.search(r"/_(?!_init__)", f"/{path.relative_to(folder.parent)}")
+    }
+    public = {name.removesuffix(".__init__") for name in public} - {"honcho_fallback.cli"}
+    shown = re.findall(r"^::: (\S+)$", (DOCS / "reference.md").read_text(), re.MULTILINE)
+    assert sorted(shown) == sorted(public)
