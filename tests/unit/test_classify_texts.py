@@ -215,7 +215,7 @@ EXAMPLES: list[tuple[int, str, Kind, str]] = [
         Kind.QUOTA,
         "account lacking limit_word ~rate ~short_window -tokens -prompt",
     ),
-    (500, "slow down", Kind.RATE_LIMIT, "rate"),
+    (500, "slow down", Kind.RATE_LIMIT, "rate -option"),
     (400, "resources exhausted", Kind.RATE_LIMIT, "exhausted"),
     (NO_STATUS, "calls per minute are capped", Kind.RATE_LIMIT, "requests short_window limit"),
     (500, "the checkpoint is warming", Kind.MODEL_UNAVAILABLE, "model loading"),
