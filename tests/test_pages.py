@@ -1,0 +1,88 @@
+"""What the pages on errors say is what the package does: outputs, keys, kinds, messages."""
+
+from __future__ import annotations
+
+import re
+import shlex
+import tomllib
+from dataclasses import fields
+from itertools import pairwise
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import pytest
+from typer.testing import CliRunner
+
+from honcho_fallback import FallbackConfig
+from honcho_fallback._classify._rules import Rule
+from honcho_fallback._core.failure import KINDS
+from honcho_fallback.cli._app import app
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+ROOT = Path(__file__).resolve().parent.parent
+CLASSIFICATION = (ROOT / "docs" / "classification.md").read_text("utf-8")
+
+
+def blocks(text: str) -> list[tuple[str, str]]:
+    """Return a page's blocks of code in order, with their language."""
+    return re.findall(r"^```(\w+)\n(.*?)^```$", text, re.DOTALL | re.MULTILINE)
+
+
+def rows(text: str, head: str) -> list[list[str]]:
+    """Return the cells of the table under a head."""
+    table = text.partition(f"| {head} |")[2].partition("\n\n")[0].splitlines()[2:]
+    return [[cell.strip() for cell in row.strip("|").split(" | ")] for row in table]
+
+
+@pytest.fixture
+def classification_files(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Put the page's rules and its log where its commands look for them."""
+    monkeypatch.chdir(tmp_path)
+    (rules,) = [code for language, code in blocks(CLASSIFICATION) if language == "toml"]
+    (log,) = [code for _, code in blocks(CLASSIFICATION) if code.startswith("2026-")]
+    Path("rules.toml").write_text(rules, "utf-8")
+    Path("app.log").write_text(log, "utf-8")
+
+
+def commands_with_output() -> Iterator[tuple[str, str]]:
+    found = blocks(CLASSIFICATION)
+    for (language, command), (_, output) in pairwise(found):
+        if language == "sh":
+            yield command.strip(), output
+
+
+@pytest.mark.usefixtures("classification_files")
+@pytest.mark.parametrize(("command", "output"), [*commands_with_output()])
+def test_explain_prints_what_the_page_shows(command: str, output: str) -> None:
+    """Each command of the page prints the block that follows it, to the letter."""
+    name, *arguments = shlex.split(command)
+    assert name == "honcho-fallback"
+    result = CliRunner().invoke(app, arguments, env={"COLUMNS": "200"})
+    assert result.exit_code == 0
+    assert [line.rstrip() for line in result.output.splitlines()] == output.splitlines()
+
+
+def test_the_rules_of_the_page_have_every_key() -> None:
+    """The file of the page is valid, uses each key of a rule, and the table explains each."""
+    (text,) = [code for language, code in blocks(CLASSIFICATION) if language == "toml"]
+    document: dict[str, list[dict[str, Any]]] = tomllib.loads(text)
+    keys = {field.name for field in fields(Rule)} - {"source"}
+    assert {key for rule in document["rule"] for key in rule} == keys
+    assert {row[0].strip("`") for row in rows(CLASSIFICATION, "key | takes | meaning")} == keys
+    assert len(FallbackConfig(rules=document["rule"]).rules) == len(document["rule"])
+
+
+def test_the_table_of_kinds_is_the_packages() -> None:
+    """Each kind stands in the table with its own answers to the two questions."""
+    words = {True: "yes", False: "no"}
+    table = {
+        row[0].strip("`"): row[1:3]
+        for row in rows(CLASSIFICATION, "kind | transient | switchable | examples")
+    }
+    assert table.keys() == {kind.value for kind in KINDS}
+    for kind, facts in KINDS.items():
+        transient, switchable = table[kind.value]
+        assert transient == words[facts.transient]
+        assert switchable.startswith(("yes", "if") if facts.switchable else ("no", "never"))
