@@ -149,9 +149,11 @@ def _specific(facts: Facts, number: int) -> tuple[Row | None, int | None]:
         classes = map(NAMES.get, reversed(_CLASS.findall(facts.message)))
         row = next((row for row in classes if row and row.kind not in _VAGUE), None)
     if row is None and number >= 500:
-        # What the provider called it, beside a gateway's number; many call anything a bad request.
+        # What the provider called it, beside a gateway's number. Providers that are down call that
+        # a bad request, too.
+        least = 401 if number == 503 else 400
         called = map(GENERIC.get, facts.codes)
-        inner = next((status for status in called if status and 400 < status < 500), inner)
+        inner = next((status for status in called if status and least <= status < 500), inner)
         row = _of_status(inner) if inner is not None and inner != number else None
     return row, inner
 

@@ -66,7 +66,10 @@ def read_facts(exc: BaseException) -> Facts:
     if callable(own.get("code")):  # gRPC
         document.add_code(plain(called(exc, "code"), "name"))
         document.add_text(called(exc, "details"))
-    message = " ".join(document.texts) or _message(exc)
+    message = _message(exc)
+    if not document.texts and not document.codes and message.startswith("{"):
+        document.add_text(message)
+    message = " ".join(document.texts) or message
     stated = (*map(own.get, _STATUSES), answer.get("status_code"), answer.get("status"))
     numbers = (as_status(value) for value in stated if value is not None)
     status = next(filter(None, numbers), None)

@@ -422,9 +422,9 @@ def test_a_name_is_read_as_its_words(name: str) -> None:
 )
 def test_a_name_holds_phrases(name: str) -> None:
     """Words that a name joins stand side by side; so do its ends and the words beside it."""
-    assert fits(name, 500, "rate")
-    assert fits("the x-rate limit", 500, "rate")
-    assert fits("a rate limit-x", 500, "rate")
+    assert fits(name, 500, "rate -option")
+    assert fits("the x-rate limit", 500, "rate -option")
+    assert fits("a rate limit-x", 500, "rate -option")
 
 
 @pytest.mark.parametrize(
@@ -442,8 +442,8 @@ def test_a_models_name_and_an_address_say_nothing(name: str) -> None:
     assert sentences(name) == [0]
     assert meaning(f"we saw {name}, hello", 404) is None
     assert fits(f"deployment {name} removed", 404, "model gone -feature")
-    assert fits("rate limit", 500, "rate")
-    assert not fits(f"rate {name} limit", 500, "rate")
+    assert fits("rate limit", 500, "rate -option")
+    assert not fits(f"rate {name} limit", 500, "rate -option")
 
 
 @pytest.mark.parametrize(
@@ -461,13 +461,13 @@ def test_a_models_name_and_an_address_say_nothing(name: str) -> None:
 )
 def test_a_phrase_stands_side_by_side(text: str) -> None:
     """Words apart, in another order or in two sentences are no phrase."""
-    assert not fits(text, 500, "rate")
+    assert not fits(text, 500, "rate -option")
 
 
 def test_a_phrase_begins_where_another_ends() -> None:
     """The middle one of three words may belong to both sides."""
-    assert fits("no request rate limit", 500, "rate")
-    assert fits("too rate limited", 500, "rate")
+    assert fits("no request rate limit", 500, "rate -option")
+    assert fits("too rate limited", 500, "rate -option")
 
 
 @pytest.mark.parametrize(
@@ -558,4 +558,4 @@ def test_any_text_is_read(text: str) -> None:
 def test_a_long_text_is_read_to_its_end(part: str) -> None:
     """A text that repeats itself is read in one pass, or the test's time would run out."""
     text = f"{part * 50_000} \n slow down"
-    assert fits(text, 500, "rate")
+    assert fits(text, 500, "rate -option")

@@ -233,7 +233,7 @@ def test_a_number_in_nested_metadata_decides(own: int, key: str) -> None:
     assert (failure.kind, failure.status) == (Kind.AUTHENTICATION, own)
 
 
-@pytest.mark.parametrize("status", [500, 502, 503])
+@pytest.mark.parametrize("status", [500, 502, 520])
 @pytest.mark.parametrize("code", ["invalid_request_error", "INVALID_ARGUMENT", "bad_request"])
 def test_the_callers_own_400_inside_a_500_does_not_switch(status: int, code: str) -> None:
     """A wrong request is wrong everywhere, whatever number a gateway gives it."""
@@ -246,6 +246,13 @@ def test_the_callers_own_400_inside_a_500_does_not_switch(status: int, code: str
     for text in ("Error code: 400 - hello", "hello [400]", "hello 400 Bad Request"):
         failure = under(status, text)
         assert (failure.kind, failure.switchable) == (Kind.INVALID_REQUEST, False)
+
+
+def test_a_bad_request_beside_a_503_is_a_habit() -> None:
+    """Providers that are down call that a bad request, too; a text or a status says otherwise."""
+    body = {"error": {"message": "hello", "type": "invalid_request_error"}}
+    assert classify(ProviderError("hello", status_code=503, body=body)).kind is Kind.OVERLOADED
+    assert under(503, "Error code: 400 - hello").kind is Kind.INVALID_REQUEST
 
 
 @pytest.mark.parametrize("code", ["api_error", "unavailable", "upstream_error", "data_loss"])
