@@ -35,9 +35,10 @@ INTRODUCTION = f"""# Benchmarks
 Written by `make bench`, which refuses to on a machine that has a load above {MOST_LOAD}. Every
 round asks everybody, every other round in reverse order. A figure is the median over the rounds,
 in brackets the interval that holds it with 95 % confidence (order statistics). A ratio is taken
-within each round, and where its interval contains 1 the page says "{NO_DIFFERENCE}". What is wider
-than {TIMED.widest:.0%} of its median is measured anew with twice the rounds, {TIMED.series} times
-at most (what is slow {SLOW.series} times); "wide" is what stays so.
+within each round, and where its interval contains 1 (that of an amount: 0) the page says
+"{NO_DIFFERENCE}". What is wider than {TIMED.widest:.0%} of its median is measured anew with
+twice the rounds, {TIMED.series} times in all at most (what is slow {SLOW.series} times); "wide" is
+what stays so.
 
 Absolute times differ from machine to machine: the ratios are what counts. The contract is what a
 row of this package has to reach; "undecided" is a limit that lies within an interval.
@@ -90,7 +91,7 @@ def parts(*, quick: bool) -> dict[str, Callable[[], Result]]:
         **{f"overhead/{name}": partial(added, name) for name in overhead.FAMILIES},
         "overhead/memory": lambda: asyncio.run(overhead.memory()),
         **{
-            f"failover/{name}": partial(failover.measure, name, over_sockets)
+            f"failover/{name}": partial(failover.measure, name, over_sockets, *[["500"]] * quick)
             for name in competitors.FAMILIES
         },
         **{f"cold/{name}": partial(failover.cold, name, slow) for name in competitors.FAMILIES},

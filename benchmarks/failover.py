@@ -86,8 +86,8 @@ class Round:
         return cls(len(before), None if since is None else (arrived - since) * 1e3, error)
 
 
-def measure(family: str, plan: Plan) -> Result:
-    """Measure one family; its plot is of a primary that answers 500."""
+def measure(family: str, plan: Plan, modes: Sequence[str] = tuple(MODES)) -> Result:
+    """Measure one family; its plot is of the first mode."""
     logging.disable(logging.CRITICAL)
     competitors = _competitors(family, "failover")
     seen: dict[tuple[str, str], list[Round]] = {}
@@ -103,7 +103,7 @@ def measure(family: str, plan: Plan) -> Result:
                 ask(providers, runner, client, mode)
         gc.collect()
         gc.freeze()
-        for mode in MODES:
+        for mode in modes:
             clients = hasty if mode == HANG else usual
 
             def call(name: str, mode: str, client: Client) -> float:
@@ -115,11 +115,11 @@ def measure(family: str, plan: Plan) -> Result:
             intervals |= {(*key, mode): interval for key, interval in measured.items()}
     rows = list[list[str]]()
     for name, competitor in competitors.items():
-        gaps = {mode: intervals["gap", name, mode] for mode in MODES}
-        cells = [_cell(seen[name, mode], gaps[mode]) for mode in MODES]
+        gaps = {mode: intervals["gap", name, mode] for mode in modes}
+        cells = [_cell(seen[name, mode], gaps[mode]) for mode in modes]
         ratios = {
             mode: interval
-            for mode in MODES
+            for mode in modes
             if (interval := intervals.get(("ratio", name, mode))) is not None
         }
         verdict = ""
@@ -127,10 +127,10 @@ def measure(family: str, plan: Plan) -> Result:
             beside = ratios if competitor.follows_peer else {}
             verdicts = {
                 mode: contract(mode, seen[name, mode], gaps[mode], beside.get(mode))
-                for mode in MODES
+                for mode in modes
             }
             verdict = "; ".join(
-                f"{verdict}: {', '.join(mode for mode in MODES if verdicts[mode] == verdict)}"
+                f"{verdict}: {', '.join(mode for mode in modes if verdicts[mode] == verdict)}"
                 for verdict in sorted({*verdicts.values()})
             )
         rows.append([name, *cells, verdict])
@@ -142,8 +142,8 @@ def measure(family: str, plan: Plan) -> Result:
                     "",
                 ]
             )
-    head = ["requests at the dead primary: ms to the fallback", *MODES, "contract"]
-    drawn = {name: intervals["gap", name, "500"] for name in competitors}
+    head = ["requests at the dead primary: ms to the fallback", *modes, "contract"]
+    drawn = {name: intervals["gap", name, modes[0]] for name in competitors}
     return _result(table(head, rows), competitors, drawn)
 
 

@@ -79,6 +79,10 @@ class Interval:
         """Write a ratio, or that the interval does not tell it from 1."""
         return NO_DIFFERENCE if self.low <= 1 <= self.high else str(self)
 
+    def as_difference(self) -> str:
+        """Write a difference, or that the interval does not tell it from nothing."""
+        return NO_DIFFERENCE if self.low <= 0 <= self.high else str(self)
+
     def verdict(self, most: float) -> str:
         """Say whether a limit is kept, where the interval decides it."""
         if self.high <= most:

@@ -190,7 +190,7 @@ def _cells(reports: list[Report], usual: list[Report], peers: list[Report]) -> l
         str(Interval.of([one.requests[PRIMARY] for one in reports])),
         str(Interval.of([one.answered / one.calls for one in reports])),
         str(Interval.of([one.money or 0.0 for one in reports])),
-        "-" if reports is usual else str(_extra(reports, usual)),
+        "-" if reports is usual else _extra(reports, usual).as_difference(),
         "-" if reports is peers else Interval.of(shares).as_ratio(),
         str(Interval.of([one.lost or 0.0 for one in reports])),
     ]

@@ -517,7 +517,8 @@ def measure(family: str, plan: Plan, seconds: float = 0.1) -> Result:
         for way in PATHS:
             spent = intervals.get((kind, way, "added", row))
             share = intervals.get((kind, way, "share", row))
-            cells += [str(spent) if spent else "-", share.as_ratio() if share else "-"]
+            cells.append(spent.as_difference() if spent else "-")
+            cells.append(share.as_ratio() if share else "-")
             limit = LIMITS.get((row, way), Limit())
             for interval, most, unit in (
                 (spent, limit.microseconds, "us"),

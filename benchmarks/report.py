@@ -123,8 +123,9 @@ def _plot(
                 [high - median for median, _, high in figures.values()],
             ]
             if figures:
+                names = [name.replace("`", "") for name in figures]
                 axes.errorbar(
-                    medians, [*figures], xerr=errors, fmt="o", capsize=3, color=colour, label=label
+                    medians, names, xerr=errors, fmt="o", capsize=3, color=colour, label=label
                 )
         values = [figures[0] for figures in (*ours.values(), *others.values())]
         if min(values) > 0 and max(values) > 20 * min(values):

@@ -80,6 +80,17 @@ def test_a_difference_is_told_only_where_the_interval_shows_it(
     assert Interval((low + high) / 2, low, high, 15).as_ratio() == text
 
 
+@pytest.mark.parametrize(
+    ("low", "high", "text"),
+    [(-1, 3, NO_DIFFERENCE), (0, 2, NO_DIFFERENCE), (1, 3, "2.00 (1.00 to 3.00)")],
+)
+def test_an_amount_is_told_only_where_the_interval_shows_it(
+    low: float, high: float, text: str
+) -> None:
+    """What a layer adds is nothing that was measured while its interval contains 0."""
+    assert Interval((low + high) / 2, low, high, 15).as_difference() == text
+
+
 @pytest.mark.parametrize(("most", "text"), [(3, "kept"), (2.9, "undecided"), (0.9, "**missed**")])
 def test_a_limit_within_an_interval_is_undecided(most: float, text: str) -> None:
     """Kept and missed are said of a whole interval."""
