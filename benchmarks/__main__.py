@@ -58,7 +58,8 @@ A primary that fails and a fallback that answers, on loopback in a process of th
 at a time over connections that are open. Each cell: requests that reached the dead primary, then
 milliseconds from its first failing answer (where it hangs: from its first request, with a timeout
 of 1 s per attempt) until the fallback's request arrived. What a library remembers across calls
-(LiteLLM's cooldowns) is forgotten before each round. Drawn is a primary that answers 500.
+(LiteLLM's cooldowns) is forgotten before each round. The contract is 10 ms, beside LiteLLM not to
+be slower than its Router without retries. Drawn is a primary that answers 500.
 """,
     "cold": """## The first call of a process
 

@@ -209,8 +209,10 @@ def contract(
     if max(one.requests for one in rounds) > MOST_REQUESTS or any(one.error for one in rounds):
         return "**missed**"
     if beside is not None:
-        # Nobody can show that two are equally fast; that one is slower can be shown.
-        return "**missed**" if beside.low > 1 else "kept"
+        # Nobody can show that two are equally fast; that one is slower, a calm interval shows.
+        if beside.low > 1:
+            return "**missed**"
+        return "undecided" if beside.is_wide and beside.high > 1 else "kept"
     return gap.verdict(MOST_MILLISECONDS + ATTEMPT_TIMEOUT * 1e3 * (mode == HANG))
 
 

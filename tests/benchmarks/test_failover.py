@@ -53,6 +53,7 @@ def interval(low: float, high: float) -> Interval:
         ("500", [Round(1, 2.0)], interval(11, 12), None, "**missed**"),
         ("500", [Round(1, 2.0)], interval(11, 12), interval(0.9, 1.1), "kept"),
         ("500", [Round(1, 2.0)], interval(2, 9), interval(1.1, 1.2), "**missed**"),
+        ("500", [Round(1, 2.0)], interval(2, 9), Interval(1, 0.1, 9, 15, 3, True), "undecided"),
         (HANG, [Round(1, 2.0)], interval(1000, 1009), None, "kept"),
         (HANG, [Round(1, 2.0)], interval(1011, 1012), None, "**missed**"),
         ("500", [Round(1, 2.0), Round(2, 2.0)], interval(2, 9), None, "**missed**"),
