@@ -35,8 +35,9 @@ docs: .venv-docs/.installed
 	.venv-docs/bin/python docs/_generate.py
 	NO_MKDOCS_2_WARNING=1 .venv-docs/bin/mkdocs build --strict
 
-# Everything side by side; on a quiet machine it is written to notebooks/benchmarks.md. ARGS=--quick
-# tries it out, ARGS=overhead/core measures one part, ARGS=--help lists them.
+# Everything side by side, published as docs/benchmarks.md; it is refused where other programs run.
+# ARGS=--print-only measures there, too, ARGS=--quick tries it out, ARGS=overhead/core measures one
+# part, ARGS=--help lists them.
 bench: .venv-peers/.installed
 	.venv-peers/bin/python -m benchmarks $(ARGS)
 

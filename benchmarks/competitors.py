@@ -30,6 +30,12 @@ if TYPE_CHECKING:
 MESSAGES: list[Any] = [{"role": "user", "content": "hi"}]
 PROMPT = "hi"
 KEY = "not-a-key"
+PROVIDERS = ("primary", "backup")
+
+
+WARM = frozenset({"failover"})
+COLD = WARM | {"cold"}
+OUTAGE = frozenset({"outage"})
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,8 +54,10 @@ class Competitor:
     name: str
     make: Callable[..., Client]  # of a URL, and perhaps ``timeout=`` for the primary
     is_ours: bool = False
-    is_cold: bool = False  # whether its first call is measured in fresh processes, too
-    peer: str | None = None  # the row that it has to be as fast as, where that is the contract
+    parts: frozenset[str] = WARM  # where it is measured
+    peer: str | None = None  # the row that it stands beside
+    # The contract: to be no slower than that row, in place of a time.
+    follows_peer: bool = False
 
 
 def ask_sdk(attempt: Attempt) -> Any:
@@ -60,24 +68,25 @@ def ask_sdk(attempt: Attempt) -> Any:
     return target.client.chat.completions.create(**question)
 
 
-def policy(primary: Any, backup: Any, provider: str, limit: Any) -> FallbackPolicy:
+def sdk(kind: Any, url: str, name: str, **options: Any) -> Any:
+    return kind(base_url=f"{url}/{name}/v1", api_key=KEY, **options)
+
+
+def policy(primary: Any, backup: Any, provider: str, config: FallbackConfig) -> FallbackPolicy:
     targets = [
         Target("gpt-5.5", provider="openai", client=primary),
         Target("gpt-5.5", provider=provider, client=backup),
     ]
-    return FallbackPolicy(targets, FallbackConfig(**limit))
+    return FallbackPolicy(targets, config)
 
 
 def core() -> Iterator[Competitor]:
     """The openai SDK by itself and with this package's policy."""
     import openai
 
-    def sdk(kind: Any, url: str, name: str, **options: Any) -> Any:
-        return kind(base_url=f"{url}/{name}/v1", api_key=KEY, **options)
-
     def ours(url: str, kind: Any = openai.AsyncOpenAI, **limit: Any) -> Client:
-        primary, backup = (sdk(kind, url, name, max_retries=0) for name in ("primary", "backup"))
-        ready = policy(primary, backup, "other", limit)
+        primary, backup = (sdk(kind, url, name, max_retries=0) for name in PROVIDERS)
+        ready = policy(primary, backup, "other", FallbackConfig(**limit))
         if kind is openai.OpenAI:
             return Client(lambda: ready.call(ask_sdk), is_sync=True)
         return Client(lambda: ready.acall(ask_sdk))
@@ -87,7 +96,7 @@ def core() -> Iterator[Competitor]:
 
         primary = sdk(openai.AsyncOpenAI, url, "primary", max_retries=0)
         backup = anthropic.AsyncAnthropic(base_url=f"{url}/backup", api_key=KEY, max_retries=0)
-        ready = policy(primary, backup, "anthropic", limit)
+        ready = policy(primary, backup, "anthropic", FallbackConfig(**limit))
         return Client(lambda: ready.acall(ask_sdk))
 
     def plain(url: str, timeout: Any = openai.NOT_GIVEN, **options: Any) -> Client:
@@ -102,13 +111,58 @@ def core() -> Iterator[Competitor]:
 
         return Client(ask_both)
 
-    yield Competitor("openai SDK, `policy.acall`", ours, is_ours=True, is_cold=True)
+    never = partial(plain, max_retries=0)
+    peer = "openai SDK, max_retries=0, `try`/`except`"
+    row, parts = "openai SDK, `policy.acall`", COLD | OUTAGE
+    yield Competitor(row, ours, is_ours=True, parts=parts, peer=peer)
+    yield Competitor(peer, never, parts=COLD)
     yield Competitor("openai SDK, `policy.call`", partial(ours, kind=openai.OpenAI), is_ours=True)
     row = "openai SDK to anthropic SDK, `policy.acall`"
-    yield Competitor(row, to_anthropic, is_ours=True, is_cold=True)
+    yield Competitor(row, to_anthropic, is_ours=True, parts=COLD)
     yield Competitor("openai SDK, defaults, `try`/`except`", plain)
-    never = partial(plain, max_retries=0)
-    yield Competitor("openai SDK, max_retries=0, `try`/`except`", never, is_cold=True)
+
+
+def in_outages() -> Iterator[Competitor]:
+    """What remembers, or waits, from call to call: around the openai SDK."""
+    import openai
+    import tenacity
+
+    def clients(url: str) -> list[Any]:
+        return [sdk(openai.AsyncOpenAI, url, name, max_retries=0) for name in PROVIDERS]
+
+    def remembering(url: str) -> Client:
+        primary, backup = clients(url)
+        ready = list[FallbackPolicy]()
+
+        def forget() -> None:
+            ready[:] = [
+                policy(primary, backup, "other", FallbackConfig.resilient(reset="iteration"))
+            ]
+
+        return Client(lambda: ready[0].acall(ask_sdk), forget=forget)
+
+    def retrying(url: str, *, switches: bool) -> Client:
+        models = clients(url)
+
+        async def ask() -> object:
+            # As OpenAI's cookbook waits, with half of its attempts.
+            async for attempt in tenacity.AsyncRetrying(
+                stop=tenacity.stop_after_attempt(3),
+                wait=tenacity.wait_random_exponential(max=60),
+                reraise=True,
+            ):
+                with attempt:
+                    client = models[switches and attempt.retry_state.attempt_number > 1]
+                    return await client.chat.completions.create(model="gpt-5.5", messages=MESSAGES)
+            raise AssertionError
+
+        return Client(ask)
+
+    row = "openai SDK, `policy.acall`, resilient()"
+    yield Competitor(row, remembering, is_ours=True, parts=OUTAGE)
+    one, two = (partial(retrying, switches=switches) for switches in (False, True))
+    yield Competitor("tenacity, three attempts at one model", one, parts=OUTAGE)
+    yield Competitor("tenacity, another model from the second attempt", two, parts=OUTAGE)
 
 
 def langchain() -> Iterator[Competitor]:
@@ -152,14 +206,17 @@ def langchain() -> Iterator[Competitor]:
         primary = chat(url, "primary", max_retries=max_retries, **limit)
         return client(primary.with_fallbacks([backup]))
 
-    yield Competitor("LangChain, `FallbackChatModel.ainvoke`", ours, is_ours=True, is_cold=True)
+    never = partial(theirs, max_retries=0)
+    peer = "LangChain `with_fallbacks`, max_retries=0"
+    row, parts = "LangChain, `FallbackChatModel.ainvoke`", COLD | OUTAGE
+    yield Competitor(row, ours, is_ours=True, parts=parts, peer=peer)
+    yield Competitor(peer, never, parts=COLD)
     yield Competitor("LangChain, `FallbackChatModel.invoke`", sync, is_ours=True)
     row = "LangChain, ChatOpenAI to ChatAnthropic, `ainvoke`"
-    yield Competitor(row, to_anthropic, is_ours=True, is_cold=True)
-    yield Competitor("LangChain, `with_fallback_config` of two chains", chains, is_ours=True)
-    yield Competitor("LangChain `with_fallbacks`, defaults", theirs)
-    never = partial(theirs, max_retries=0)
-    yield Competitor("LangChain `with_fallbacks`, max_retries=0", never, is_cold=True)
+    yield Competitor(row, to_anthropic, is_ours=True, parts=COLD)
+    row = "LangChain, `with_fallback_config` of two chains"
+    yield Competitor(row, chains, is_ours=True, peer=peer)
+    yield Competitor("LangChain `with_fallbacks`, defaults", theirs, parts=WARM | OUTAGE)
 
 
 def litellm() -> Iterator[Competitor]:
@@ -219,18 +276,24 @@ def litellm() -> Iterator[Competitor]:
     row, peer = "LiteLLM, `FallbackRoutingStrategy`", "LiteLLM Router `fallbacks`, num_retries=0"
     same: dict[str, Any] = {"model": "openai/gpt-4o-mini"}
     other: dict[str, Any] = {"model": "anthropic/claude-3-5-haiku-latest"}
-    for name, make, beside in (
-        ("`acompletion`", partial(ours, **same), peer),
-        ("`completion`", partial(ours, **same, is_sync=True), f"{peer}, `completion`"),
-        ("openai to anthropic", partial(ours, **other), f"{peer}, openai to anthropic"),
+    never: dict[str, Any] = {"num_retries": 0}
+    for suffix, options, outages in (
+        ("`acompletion`", same, OUTAGE),
+        ("`completion`", {**same, "is_sync": True}, frozenset[str]()),
+        ("openai to anthropic", other, frozenset[str]()),
     ):
-        yield Competitor(f"{row}, {name}", make, is_ours=True, is_cold=True, peer=beside)
-    yield Competitor("LiteLLM Router `fallbacks`, defaults", partial(theirs, **same))
-    yield Competitor(peer, partial(theirs, **same, num_retries=0), is_cold=True)
-    sync = partial(theirs, **same, num_retries=0, is_sync=True)
-    yield Competitor(f"{peer}, `completion`", sync)
-    never = partial(theirs, **other, num_retries=0)
-    yield Competitor(f"{peer}, openai to anthropic", never, is_cold=True)
+        beside = f"{peer}, {suffix}"
+        yield Competitor(
+            f"{row}, {suffix}",
+            partial(ours, **options),
+            is_ours=True,
+            parts=COLD | outages,
+            peer=beside,
+            follows_peer=True,
+        )
+        yield Competitor(beside, partial(theirs, **options, **never), parts=COLD)
+    defaults = "LiteLLM Router `fallbacks`, defaults"
+    yield Competitor(defaults, partial(theirs, **same), parts=WARM | OUTAGE)
 
 
 def pydantic_ai() -> Iterator[Competitor]:
@@ -252,7 +315,7 @@ def pydantic_ai() -> Iterator[Competitor]:
 
     yield Competitor("pydantic-ai `FallbackModel`, defaults", make)
     never = partial(make, retries={"max_retries": 0})
-    yield Competitor("pydantic-ai `FallbackModel`, max_retries=0", never, is_cold=True)
+    yield Competitor("pydantic-ai `FallbackModel`, max_retries=0", never, parts=COLD)
 
 
 def haystack() -> Iterator[Competitor]:
@@ -274,7 +337,7 @@ def haystack() -> Iterator[Competitor]:
 
     yield Competitor("Haystack `FallbackChatGenerator`, defaults", make)
     never = partial(make, retries={"max_retries": 0})
-    yield Competitor("Haystack `FallbackChatGenerator`, max_retries=0", never, is_cold=True)
+    yield Competitor("Haystack `FallbackChatGenerator`, max_retries=0", never, parts=COLD)
 
 
 FAMILIES: dict[str, Callable[[], Iterable[Competitor]]] = {

@@ -12,24 +12,29 @@ import gc
 import inspect
 import json
 import logging
-import statistics
 import subprocess
 import sys
 import time
 from dataclasses import dataclass
+from functools import partial
 from importlib.util import find_spec
 from itertools import pairwise
+from math import inf, isfinite
+from operator import itemgetter
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from benchmarks.competitors import FAMILIES
-from benchmarks.report import table
+from benchmarks.measure import Figure, ratio
+from benchmarks.measure import measure as measure_rounds
+from benchmarks.report import Result, bar, table
 from tests.helpers.provider import ProviderProcess
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Callable, Iterable, Sequence
 
     from benchmarks.competitors import Client, Competitor
+    from benchmarks.measure import Interval, Plan
 
 ROOT = Path(__file__).resolve().parent.parent
 HEALTHY, HANG = "healthy", "hang"
@@ -63,6 +68,11 @@ class Round:
     gap: float | None
     error: str | None = None  # the class of what the call raised
 
+    @property
+    def milliseconds(self) -> float:
+        """Return the gap; without one the fallback was never asked."""
+        return inf if self.gap is None else self.gap
+
     @classmethod
     def of(cls, mode: str, seen: dict[str, Any], error: str | None = None) -> Round:
         """Read a round out of what the provider server has seen."""
@@ -76,34 +86,90 @@ class Round:
         return cls(len(before), None if since is None else (arrived - since) * 1e3, error)
 
 
-def measure(family: str, rounds: int = 20, seconds: float = 12) -> str:
-    """Return the table of one family."""
+def measure(family: str, plan: Plan, modes: Sequence[str] = tuple(MODES)) -> Result:
+    """Measure one family; its plot is of the first mode."""
     logging.disable(logging.CRITICAL)
+    competitors = _competitors(family, "failover")
+    seen: dict[tuple[str, str], list[Round]] = {}
+    intervals: dict[tuple[str, str, str], Interval] = {}
     with ProviderProcess() as providers, asyncio.Runner() as runner:
-        competitors = [*FAMILIES[family]()]
-        usual = {one.name: one.make(providers.url) for one in competitors}
-        hasty = {one.name: one.make(providers.url, timeout=ATTEMPT_TIMEOUT) for one in competitors}
+        usual = {name: one.make(providers.url) for name, one in competitors.items()}
+        hasty = {
+            name: one.make(providers.url, timeout=ATTEMPT_TIMEOUT)
+            for name, one in competitors.items()
+        }
         for client in (*usual.values(), *hasty.values()):
             for mode in (HEALTHY, "401", "401"):  # opens connections, loads what is loaded late
                 ask(providers, runner, client, mode)
         gc.collect()
         gc.freeze()
-        results: dict[str, dict[str, list[Round]]] = {}
-        for mode in MODES:
+        for mode in modes:
             clients = hasty if mode == HANG else usual
-            results[mode] = {name: [] for name in clients}
-            spent = dict.fromkeys(clients, 0.0)
-            for _ in range(rounds):
-                for name, client in clients.items():
-                    if spent[name] < seconds:
-                        start = time.monotonic()
-                        results[mode][name].append(ask(providers, runner, client, mode))
-                        spent[name] += time.monotonic() - start
-    rows = [
-        [one.name, *(_cell(results[mode][one.name]) for mode in MODES), _verdict(one, results)]
-        for one in competitors
-    ]
-    return table(["requests at the dead primary: ms to the fallback", *MODES, "contract"], rows)
+
+            def call(name: str, mode: str, client: Client) -> float:
+                seen.setdefault((name, mode), []).append(ask(providers, runner, client, mode))
+                return seen[name, mode][-1].milliseconds
+
+            jobs = {name: partial(call, name, mode, client) for name, client in clients.items()}
+            measured = measure_rounds(jobs, _figures(competitors), plan)
+            intervals |= {(*key, mode): interval for key, interval in measured.items()}
+    rows = list[list[str]]()
+    for name, competitor in competitors.items():
+        gaps = {mode: intervals["gap", name, mode] for mode in modes}
+        cells = [_cell(seen[name, mode], gaps[mode]) for mode in modes]
+        ratios = {
+            mode: interval
+            for mode in modes
+            if (interval := intervals.get(("ratio", name, mode))) is not None
+        }
+        verdict = ""
+        if competitor.is_ours:
+            beside = ratios if competitor.follows_peer else {}
+            verdicts = {
+                mode: contract(mode, seen[name, mode], gaps[mode], beside.get(mode))
+                for mode in modes
+            }
+            verdict = "; ".join(
+                f"{verdict}: {', '.join(mode for mode in modes if verdicts[mode] == verdict)}"
+                for verdict in sorted({*verdicts.values()})
+            )
+        rows.append([name, *cells, verdict])
+        if ratios:
+            rows.append(
+                [
+                    f"... of {competitor.peer}",
+                    *(interval.as_ratio() for interval in ratios.values()),
+                    "",
+                ]
+            )
+    head = ["requests at the dead primary: ms to the fallback", *modes, "contract"]
+    drawn = {name: intervals["gap", name, modes[0]] for name in competitors}
+    return _result(table(head, rows), competitors, drawn)
+
+
+def _competitors(family: str, part: str) -> dict[str, Competitor]:
+    return {one.name: one for one in FAMILIES[family]() if part in one.parts}
+
+
+def _figures(competitors: dict[str, Competitor]) -> dict[tuple[str, str], Figure]:
+    """Return what is read out of a round: each one's milliseconds, and their ratio to a peer's."""
+    figures = {("gap", name): Figure((name,), float) for name in competitors}
+    for name, one in competitors.items():
+        if one.peer in competitors:
+            figures["ratio", name] = Figure((name, one.peer), ratio)
+    return figures
+
+
+def _result(text: str, competitors: dict[str, Competitor], drawn: dict[str, Interval]) -> Result:
+    ours, others = (
+        {
+            name: bar(one)
+            for name, one in drawn.items()
+            if competitors[name].is_ours is is_ours and isfinite(one.high)
+        }
+        for is_ours in (True, False)
+    )
+    return Result(text, "ms from the failing answer to the fallback's request", ours, others)
 
 
 def ask(providers: ProviderProcess, runner: asyncio.Runner, client: Client, mode: str) -> Round:
@@ -129,76 +195,82 @@ async def _awaited(client: Client) -> None:
     await asyncio.sleep(_PAUSE)
 
 
-def keeps_contract(mode: str, rounds: Sequence[Round], peers: Sequence[Round] = ()) -> bool:
-    """Tell whether the rounds of one cell reach the contract, by their median."""
-    gaps, most = _gaps(rounds), MOST_MILLISECONDS + ATTEMPT_TIMEOUT * 1e3 * (mode == HANG)
-    if peers:
-        most = statistics.median(_gaps(peers) or [0.0])
-    return (
-        len(gaps) == len(rounds)
-        and not any(one.error for one in rounds)
-        and max(one.requests for one in rounds) <= MOST_REQUESTS
-        and statistics.median(gaps) <= most
-    )
+def contract(
+    mode: str, rounds: Sequence[Round], gap: Interval, beside: Interval | None = None
+) -> str:
+    """Say whether a cell reaches the contract.
+
+    Args:
+        mode: What the primary did.
+        rounds: All of them.
+        gap: Milliseconds to the fallback.
+        beside: The ratio to its peer, where being no slower than that is the contract.
+    """
+    if max(one.requests for one in rounds) > MOST_REQUESTS or any(one.error for one in rounds):
+        return "**missed**"
+    if beside is not None:
+        # Nobody can show that two are equally fast; that one is slower, a calm interval shows.
+        if beside.low > 1:
+            return "**missed**"
+        return "undecided" if beside.is_wide and beside.high > 1 else "kept"
+    return gap.verdict(MOST_MILLISECONDS + ATTEMPT_TIMEOUT * 1e3 * (mode == HANG))
 
 
-def _verdict(competitor: Competitor, results: dict[str, dict[str, list[Round]]]) -> str:
-    if not competitor.is_ours:
-        return ""
-    missed = [
-        mode
-        for mode, rounds in results.items()
-        if not keeps_contract(
-            mode, rounds[competitor.name], rounds[competitor.peer] if competitor.peer else ()
-        )
-    ]
-    return f"**missed**: {', '.join(missed)}" if missed else "kept"
-
-
-def _gaps(rounds: Sequence[Round]) -> list[float]:
-    return [one.gap for one in rounds if one.gap is not None]
-
-
-def _cell(rounds: Sequence[Round]) -> str:
-    requests = "-".join(str(one) for one in sorted({one.requests for one in rounds}))
+def _cell(rounds: Sequence[Round], gap: Interval) -> str:
     errors = sorted({one.error for one in rounds if one.error})
-    return " ".join([f"{requests}: {_spread(_gaps(rounds))}", *errors])
+    figure = str(gap) if isfinite(gap.median) else "never"
+    return " ".join([f"{counts(one.requests for one in rounds)}: {figure}", *errors])
 
 
-def _spread(milliseconds: Sequence[float]) -> str:
-    if not milliseconds:
-        return "-"
-    return f"{statistics.median(milliseconds):.1f} ({max(milliseconds):.1f})"
+def counts(values: Iterable[int]) -> str:
+    """Write every count that was seen."""
+    seen = sorted({*values})
+    return f"{seen[0]}" if len(seen) == 1 else f"{seen[0]} to {seen[-1]}"
 
 
-def cold(family: str, rounds: int = 5) -> str:
-    """Return the table of first calls in fresh processes, of one family."""
+def cold(family: str, plan: Plan) -> Result:
+    """Measure first calls in fresh processes, of one family."""
+    competitors = _competitors(family, "cold")
+    numbers = {one.name: str(place) for place, one in enumerate(FAMILIES[family]())}
     rows: list[list[str]] = []
+    drawn: dict[str, Interval] = {}
+    variants: dict[str, Competitor] = {}
     with ProviderProcess() as providers:
-        for number, competitor in enumerate(FAMILIES[family]()):
-            if not competitor.is_cold:
-                continue
-            for suffix, hidden in _surroundings(family):
-                gaps, stalls = list[float](), list[float]()
-                for _ in range(rounds):
-                    providers.control(reset=True, providers={"primary": {"always": MODES["500"]}})
-                    ticks = _child("cold_call", family, str(number), providers.url, *hidden)
-                    seen = providers.control()
-                    gaps.append(Round.of("500", seen).gap or float("inf"))
-                    failed = seen["requests"]["primary"][0]["answered"]
-                    late = [b - a for a, b in pairwise(ticks) if b > failed]
-                    stalls += [max(late) * 1e3] if late else []
-                slowest = statistics.median(gaps)
-                verdict = "kept" if slowest <= MOST_COLD_MILLISECONDS else "**missed**"
-                name = competitor.name + suffix
-                rows.append([name, _spread(gaps), _spread(stalls), verdict * competitor.is_ours])
-    head = (
-        "first call of a process",
-        "ms to the fallback",
-        "ms the event loop stalled",
-        "contract",
-    )
-    return table(head, rows)
+        for suffix, hidden in _surroundings(family):
+
+            def call(name: str, hidden: tuple[str, ...]) -> tuple[float, float]:
+                providers.control(reset=True, providers={"primary": {"always": MODES["500"]}})
+                ticks = _child("cold_call", family, numbers[name], providers.url, *hidden)
+                seen = providers.control()
+                failed = seen["requests"]["primary"][0]["answered"]
+                stall = max((b - a for a, b in pairwise(ticks) if b > failed), default=0.0)
+                return Round.of("500", seen).milliseconds, stall * 1e3
+
+            figures = {("stall", name): Figure((name,), itemgetter(1)) for name in competitors}
+            for key, (names, of) in _figures(competitors).items():
+                figures[key] = Figure(names, partial(_of_gaps, of))
+            jobs = {name: partial(call, name, hidden) for name in competitors}
+            intervals = measure_rounds(jobs, figures, plan)
+            for name, one in competitors.items():
+                gap, stall = intervals["gap", name], intervals["stall", name]
+                beside = intervals.get(("ratio", name))
+                variants[name + suffix], drawn[name + suffix] = one, gap
+                rows.append(
+                    [
+                        name + suffix,
+                        str(gap),
+                        beside.as_ratio() if beside else "-",
+                        str(stall) if stall.high else "-",  # nothing stalls without a loop
+                        gap.verdict(MOST_COLD_MILLISECONDS) * one.is_ours,
+                    ]
+                )
+    head = ("first call of a process", "ms to the fallback", "of its peer")
+    text = table((*head, "ms the event loop stalled", "contract"), rows)
+    return _result(text, variants, drawn)
+
+
+def _of_gaps(of: Callable[..., float], *values: tuple[float, float]) -> float:
+    return of(*(gap for gap, _ in values))
 
 
 def _surroundings(family: str) -> list[tuple[str, tuple[str, ...]]]:
@@ -210,16 +282,16 @@ def _surroundings(family: str) -> list[tuple[str, tuple[str, ...]]]:
     return [(f", with {names}", ()), (f", {names} hidden", installed)]
 
 
-def imports(rounds: int = 9) -> str:
-    """Return the table of import times in fresh processes."""
-    spent = [_child("_import_times") for _ in range(rounds)]
-    quiet = [min(times) * 1e3 for times in zip(*spent, strict=True)]
-    verdict = "kept" if quiet[1] <= MOST_IMPORT_MILLISECONDS else "**missed**"
+def imports(plan: Plan) -> Result:
+    """Measure import times in fresh processes."""
+    jobs = {"import": partial(_child, "_import_times")}
+    figures = {place: Figure(("import",), itemgetter(place)) for place in range(2)}
+    others, ours = measure_rounds(jobs, figures, plan).values()
     rows = [
-        ["pydantic and tenacity", f"{quiet[0]:.1f}", ""],
-        ["honcho_fallback beyond them", f"{quiet[1]:.1f}", verdict],
+        ["pydantic and tenacity", str(others), ""],
+        ["honcho_fallback beyond them", str(ours), ours.verdict(MOST_IMPORT_MILLISECONDS)],
     ]
-    return table(("import", "ms, the quietest of fresh processes", "contract"), rows)
+    return Result(table(("import in a fresh process", "ms", "contract"), rows))
 
 
 def _child(function: str, *arguments: str) -> list[float]:
@@ -246,7 +318,7 @@ import pydantic, tenacity
 pydantic.BaseModel, pydantic.field_validator
 middle = time.perf_counter()
 import honcho_fallback
-print({_MARK!r} + str([middle - start, time.perf_counter() - middle]))
+print({_MARK!r} + str([1e3 * (middle - start), 1e3 * (time.perf_counter() - middle)]))
 """
 
 
@@ -275,7 +347,3 @@ def cold_call(family: str, number: str, url: str, *hidden: str) -> None:
     else:
         asyncio.run(call())
     print(_MARK + json.dumps(ticks))
-
-
-if __name__ == "__main__":
-    print(imports())

@@ -2,8 +2,8 @@
 
 Every competitor asks the same in-process fakes that take no time. On the happy path the primary
 answers; on failover it raises an error with status 503, nobody waits, and the fallback answers.
-"Added" is a competitor's figure minus that of the bare call of its kind. Each family runs in a
-process of its own, so that none pays for another's imports.
+"Added" is a competitor's figure minus that of the bare call of its kind in the same round. Each
+family runs in a process of its own, so that none pays for another's imports.
 """
 
 # pydantic-ai, backoff and Haystack are installed in the peers' environment only, and LiteLLM's
@@ -25,17 +25,19 @@ import socket
 import time
 import tracemalloc
 from functools import partial
-from math import nan
+from math import isfinite
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from benchmarks.report import table
-from benchmarks.timing import Job, quietest
+from benchmarks.measure import Figure, Job, added, added_ratio, number
+from benchmarks.measure import measure as measure_rounds
+from benchmarks.report import Bar, Result, bar, table
 from honcho_fallback import FallbackConfig, FallbackPolicy, Target, check_response, classify
 from tests.helpers.wire import chat_answer
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncIterator, Callable, Iterable, Iterator
+    from collections.abc import AsyncIterator, Callable, Iterable, Iterator, Sequence
 
+    from benchmarks.measure import Interval, Plan
     from honcho_fallback import Observer
 
 HAPPY, FAILOVER = "happy", "failover"
@@ -485,45 +487,65 @@ FAMILIES: dict[str, tuple[Callable[[], Iterable[Job]], frozenset[str]]] = {
 }
 
 
-def measure(family: str, rounds: int = 5, seconds: float = 0.1) -> str:
-    """Return the table of one family."""
+def measure(family: str, plan: Plan, seconds: float = 0.1) -> Result:
+    """Measure one family; its plot is of the ratios on the happy path."""
     # A log line is made and thrown away: a terminal is not what is measured.
     logging.getLogger().addHandler(logging.NullHandler())
     logging.getLogger("opentelemetry").setLevel(logging.CRITICAL + 1)
-    jobs, peers = FAMILIES[family]
+    make, peers = FAMILIES[family]
+    jobs = {(job.row, job.kind, job.path): job for job in make()}
     clock = time.thread_time_ns if family in _IN_THREAD else time.perf_counter_ns
-    figures = quietest([*jobs()], rounds, seconds, clock)
-    times = {(job.row, job.kind, job.path): figure for job, figure in figures.items()}
+    intervals: dict[tuple[str, ...], Interval] = {}
+    with asyncio.Runner() as runner:
+        # Beside each other in time are those that are compared: what is of one kind on one path.
+        for kind, path in dict.fromkeys((kind, path) for _, kind, path in jobs):
+            timers = {
+                row: jobs[row, kind, path if row != BARE else HAPPY].timer(runner, seconds, clock)
+                for row in dict.fromkeys(
+                    (BARE, *(row for row, of, way in jobs if (of, way) == (kind, path)))
+                )
+            }
+            measured = measure_rounds(timers, _figures([*timers], peers), plan)
+            intervals |= {(kind, path, *name): one for name, one in measured.items()}
     head = "added microseconds", "bare call", HAPPY, "of its peer", FAILOVER, "of its peer"
-    return table((*head, "contract"), _rows(times, peers))
-
-
-def _rows(times: dict[tuple[str, str, str], float], peers: frozenset[str]) -> Iterator[list[str]]:
-    for row, kind, path in times:
+    rows = list[list[str]]()
+    shares: dict[str, Bar] = {}
+    for row, kind, path in jobs:
         if row == BARE or path != HAPPY:
             continue
-        floor = times[BARE, kind, HAPPY]
-        peer = next((peer for peer, of, _ in times if peer in peers - {row} and of == kind), "")
-        cells, verdicts = list[str](), list[str]()
+        cells, verdicts = [number(intervals[kind, HAPPY, "bare", ""].median)], list[str]()
         for way in PATHS:
-            spent, theirs = (times.get((one, kind, way), nan) - floor for one in (row, peer))
-            # Where a peer adds next to nothing to a slow call, a ratio would be noise.
-            share = spent / theirs if theirs > floor / 20 else nan
-            cells += [f"{figure:.{places}f}" for figure, places in ((spent, 1), (share, 2))]
+            spent = intervals.get((kind, way, "added", row))
+            share = intervals.get((kind, way, "share", row))
+            cells.append(spent.as_difference() if spent else "-")
+            cells.append(share.as_ratio() if share else "-")
             limit = LIMITS.get((row, way), Limit())
-            for figure, most, unit in (
+            for interval, most, unit in (
                 (spent, limit.microseconds, "us"),
-                (share, limit.share, f"of {peer}"),
+                (share, limit.share, "of its peer"),
             ):
-                if most is not None:
-                    missed = f"**missed**: {way} over {most:g} {unit}"
-                    verdicts.append("kept" if figure <= most else missed)
-        cells = ["-" if cell == "nan" else cell for cell in cells]
-        yield [f"{row} ({kind})", f"{floor:.2f}", *cells, "; ".join(dict.fromkeys(verdicts))]
+                if interval and most is not None:
+                    verdicts.append(f"{interval.verdict(most)}: {way}, {most:g} {unit}")
+            if share and way == HAPPY and isfinite(share.high - share.low):
+                shares[f"{row} ({kind})"] = bar(share)
+        rows.append([f"{row} ({kind})", *cells, "; ".join(verdicts)])
+    return Result(table((*head, "contract"), rows), "overhead, of the peer's", ours=shares)
 
 
-async def memory(count: int = 2000) -> str:
-    """Return what a call in flight holds, in bytes."""
+def _figures(rows: Sequence[str], peers: frozenset[str]) -> dict[tuple[str, str], Figure]:
+    """Return what is read out of a round of calls of one kind on one path."""
+    figures: dict[tuple[str, str], Figure] = {("bare", ""): Figure((BARE,), float)}
+    peer = next((row for row in rows if row in peers), None)
+    for row in rows:
+        if row != BARE:
+            figures["added", row] = Figure((row, BARE), added)
+        if peer and row not in {BARE, peer}:
+            figures["share", row] = Figure((row, peer, BARE), added_ratio)
+    return figures
+
+
+async def memory(count: int = 2000) -> Result:
+    """Count what a call in flight holds, in bytes: no time, hence no interval."""
     chain = [Target("big", provider="one"), Target("small", provider="two")]
     policy = FallbackPolicy(chain, agent="bench")
 
@@ -538,7 +560,7 @@ async def memory(count: int = 2000) -> str:
     added = full - await _bytes_in_flight(bare_call, count)
     verdict = "kept" if added <= MOST_BYTES else "**missed**"
     rows = [["policy.acall, beyond a bare task", f"{added:.0f}", verdict]]
-    return table((f"{count} calls in flight", "bytes of each", "contract"), rows)
+    return Result(table((f"{count} calls in flight", "bytes of each", "contract"), rows))
 
 
 async def _bytes_in_flight(ask: Callable[[asyncio.Event], Any], count: int) -> float:

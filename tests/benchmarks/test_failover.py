@@ -1,21 +1,20 @@
-"""What is read out of the providers' notes, and which figures are kept."""
+"""What is read out of the providers' notes, and what is said of it."""
 
 from __future__ import annotations
 
 import asyncio
-import os
-import sys
-from typing import TYPE_CHECKING, Any
+from functools import partial
+from typing import Any
 
+import openai
 import pytest
 
-from benchmarks import __main__ as program
-from benchmarks.competitors import core
-from benchmarks.failover import HANG, HEALTHY, MODES, Round, ask, keeps_contract
+from benchmarks.competitors import Client, ask_sdk, core, policy, sdk
+from benchmarks.failover import HANG, HEALTHY, MODES, Round, ask, contract
+from benchmarks.measure import Interval
+from benchmarks.outage import CALLS, outage
+from honcho_fallback import FallbackConfig, FallbackPolicy
 from tests.helpers.provider import ProviderProcess
-
-if TYPE_CHECKING:
-    from pathlib import Path
 
 
 @pytest.mark.parametrize(
@@ -42,25 +41,36 @@ def test_a_round_is_read_from_what_the_providers_saw(
     assert got.gap == pytest.approx(expected.gap)
 
 
+def interval(low: float, high: float) -> Interval:
+    return Interval((low + high) / 2, low, high, 15)
+
+
 @pytest.mark.parametrize(
-    ("mode", "rounds", "peers", "is_kept"),
+    ("mode", "rounds", "gap", "beside", "expected"),
     [
-        ("500", [Round(1, 2.0), Round(1, 9.0), Round(1, 90.0)], [], True),
-        ("500", [Round(1, 11.0), Round(1, 12.0)], [], False),
-        ("500", [Round(1, 11.0)], [Round(1, 12.0)], True),
-        ("500", [Round(1, 9.0)], [Round(1, 8.0)], False),
-        (HANG, [Round(1, 1009.0)], [], True),
-        (HANG, [Round(1, 1011.0)], [], False),
-        ("500", [Round(1, 2.0), Round(2, 2.0)], [], False),
-        ("500", [Round(1, 2.0), Round(1, None)], [], False),
-        ("500", [Round(1, 2.0, "X")], [], False),
+        ("500", [Round(1, 2.0)], interval(2, 9), None, "kept"),
+        ("500", [Round(1, 2.0)], interval(9, 11), None, "undecided"),
+        ("500", [Round(1, 2.0)], interval(11, 12), None, "**missed**"),
+        ("500", [Round(1, 2.0)], interval(11, 12), interval(0.9, 1.1), "kept"),
+        ("500", [Round(1, 2.0)], interval(2, 9), interval(1.1, 1.2), "**missed**"),
+        ("500", [Round(1, 2.0)], interval(2, 9), Interval(1, 0.1, 9, 15, 3, True), "undecided"),
+        (HANG, [Round(1, 2.0)], interval(1000, 1009), None, "kept"),
+        (HANG, [Round(1, 2.0)], interval(1011, 1012), None, "**missed**"),
+        ("500", [Round(1, 2.0), Round(2, 2.0)], interval(2, 9), None, "**missed**"),
+        ("500", [Round(1, 2.0), Round(1, 2.0, "X")], interval(2, 9), None, "**missed**"),
     ],
 )
-def test_what_is_beyond_the_contract_is_named(
-    mode: str, rounds: list[Round], peers: list[Round], is_kept: bool
+def test_the_contract_is_decided_by_the_interval(
+    mode: str, rounds: list[Round], gap: Interval, beside: Interval | None, expected: str
 ) -> None:
-    """One request, 10 ms or the peer's time, 10 ms beyond a timeout, and no error."""
-    assert keeps_contract(mode, rounds, peers) is is_kept
+    """One request, no error, 10 ms (beyond a timeout) or no slower than the peer."""
+    assert contract(mode, rounds, gap, beside) == expected
+
+
+def test_a_fallback_that_was_never_asked_is_later_than_any() -> None:
+    """Such a round counts, as one that never ends."""
+    assert Round(3, None).milliseconds == float("inf")
+    assert Round(1, 2.5).milliseconds == 2.5
 
 
 def test_the_policy_asks_a_dead_primary_once_over_a_real_socket() -> None:
@@ -75,34 +85,28 @@ def test_the_policy_asks_a_dead_primary_once_over_a_real_socket() -> None:
                 assert (seen.gap is None) == (mode == HEALTHY)
 
 
-@pytest.mark.parametrize(
-    ("load", "arguments", "is_written"),
-    [
-        (0.4, [], True),
-        (0.6, [], False),
-        (0.6, ["--force"], True),
-        (0.4, ["--quick"], False),
-        (0.4, ["memory", "import"], False),
-    ],
-)
-def test_a_page_of_noise_is_not_kept(
-    monkeypatch: pytest.MonkeyPatch,
-    tmp_path: Path,
-    load: float,
-    arguments: list[str],
-    is_written: bool,
-) -> None:
-    """Only a whole and thorough run of a quiet machine replaces the page, and says its load."""
-    page = tmp_path / "benchmarks.md"
-    page.write_text("before")
-    monkeypatch.setattr(program, "PAGE", page)
-    monkeypatch.setattr(program, "in_a_process", lambda *names: f"table of {names[0]}")
-    monkeypatch.setattr(os, "getloadavg", lambda: (load, 0.0, 0.0))
-    monkeypatch.setattr(sys, "argv", ["benchmarks", *arguments])
-    program.main()
-    text = page.read_text()
-    assert (text != "before") is is_written
-    if is_written:
-        assert f"| {load:.2f} |" in " ".join(text.split())
-        for part in program.parts(quick=False):
-            assert f"table of {part}" in text
+def test_an_outage_is_counted_call_by_call() -> None:
+    """One request a call without a memory, fewer with one, and who raises has not answered."""
+    with ProviderProcess() as providers, asyncio.Runner() as runner:
+        primary, backup = (
+            sdk(openai.OpenAI, providers.url, name, max_retries=0)
+            for name in ("primary", "backup")
+        )
+        policies = [
+            policy(primary, backup, "other", config)
+            for config in (FallbackConfig(), FallbackConfig.resilient(reset="iteration"))
+        ]
+
+        async def ask(chosen: FallbackPolicy) -> object:
+            return chosen.call(ask_sdk)
+
+        async def ask_the_dead() -> object:
+            return primary.chat.completions.create(model="any", messages=[])
+
+        clients = [Client(partial(ask, one)) for one in policies]
+        plain, remembering, single = (
+            runner.run(outage(providers, client)) for client in (*clients, Client(ask_the_dead))
+        )
+    assert (plain.requests, plain.answered) == (CALLS, CALLS)
+    assert (remembering.requests, remembering.answered) == (1, CALLS)
+    assert (single.requests, single.answered) == (CALLS, 0)
