@@ -79,7 +79,7 @@ def decide(exc: BaseException, facts: Facts, *, named: bool) -> tuple[Row | None
     row = facts.row
     if row is not None and row.strong and not row.wraps:
         return row, facts.status
-    call = _CALLING.search(facts.message)
+    call = _CALLING.search(facts.message) if "when calling" in facts.message else None
     operation = call[2] if call else plain(exc, "operation_name")  # botocore's
     if isinstance(operation, str) and operation not in _OPERATIONS:
         return (None if named else _OTHER_SERVICE), facts.status
@@ -160,11 +160,16 @@ def _specific(facts: Facts, number: int) -> tuple[Row | None, int | None]:
 
 def _wrapped(facts: Facts) -> tuple[list[str], int | None]:
     """Find the codes that stand in a text, and the status that it or the body states."""
+    codes: list[str] = []
+    status = None
     text = facts.message.lower()
-    codes = [code.strip() for code in _QUOTED.findall(text)] if "{" in text else []
-    codes += [code.lower() for code, _ in _CALLING.findall(facts.message)]
-    stated = _STATED.findall(text) if _NUMBER.search(text) else None
-    status = int("".join(stated[-1])) if stated else None
+    if "{" in text:
+        codes += [code.strip() for code in _QUOTED.findall(text)]
+    if "when calling" in text:
+        codes += [code.lower() for code, _ in _CALLING.findall(facts.message)]
+    if _NUMBER.search(text):
+        stated = _STATED.findall(text)
+        status = int("".join(stated[-1])) if stated else None
     for code in codes:
         status = GENERIC.get(code) or (int(code) if _NUMBER.fullmatch(code) else status)
     return codes, status or facts.inner

@@ -66,8 +66,8 @@ def read_facts(exc: BaseException) -> Facts:
     if callable(own.get("code")):  # gRPC
         document.add_code(plain(called(exc, "code"), "name"))
         document.add_text(called(exc, "details"))
-    message = _message(exc)
-    if not document.texts and not document.codes and message.startswith("{"):
+    message = "" if document.texts else _message(exc)
+    if message.startswith("{") and not document.codes:
         document.add_text(message)
     message = " ".join(document.texts) or message
     stated = (*map(own.get, _STATUSES), answer.get("status_code"), answer.get("status"))

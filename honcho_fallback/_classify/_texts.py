@@ -24,15 +24,15 @@ if TYPE_CHECKING:
 # such as ValueError carries the text, which is more likely to be the program's own.
 NO_STATUS, PROGRAM = 0, 1
 
-# An address or a name such as text-embedding-3-small; a word, also of a name in capitals or in
-# camels; a number; a stop; what parts the words of a phrase; a run of what is no ASCII.
+# An address; a word, or a name of several; a number; a stop; what parts the words of a phrase; a
+# run of what is no ASCII.
 _TOKEN = re.compile(
-    r"https?://[^\s\"'<>]++|[A-Za-z][\w.]{0,60}+(?:[-/:][\w.]{1,60}+)++"
-    r"|[A-Z]+(?![a-z])|[A-Z]?[a-z]+(?:'[a-z]+)?|\d+"
-    r"|[.;!?](?![^\s\"'])|[\n{}:,()]|[^\x00-\x7f]+"
+    r"https?://[^\s\"'<>]++|[A-Za-z]\w*+(?:[-/:.]\w++)*+(?:'[a-z]+)?|\d+"
+    r"|[.;!?](?![^\s\"'])|[\n{}:,()]|[^\x00-\x7f]+",
+    re.ASCII,
 )
-_PART = re.compile(r"[A-Z]+(?![a-z])|[A-Z]?[a-z]+")
-_JOINED, _DIGIT = re.compile(r"\w[-/:]"), re.compile(r"\d")
+_PART = re.compile(r"[A-Z]+(?![a-z])|[A-Z]?[a-z]+")  # of a name in capitals, camels or joined
+_JOINED, _DIGIT = re.compile(r"[-/:]"), re.compile(r"\d")
 _STOP = re.compile(r"[.;!?\n{}]")
 _NUMBER = "#"  # how a phrase names any number
 
@@ -127,13 +127,14 @@ def _word(token: str) -> _Word:
         return _Word(_union(bits for word, bits in _VOCABULARY.foreign if word in token))
     if _STOP.fullmatch(token):
         return _Word(stops=True)
-    if _JOINED.search(token):
-        # The words of an address, a path, and a name with a number in it say nothing.
-        if token.count("/") > 1 or _DIGIT.search(token):
-            return _Word()
-        parts = [_word(part) for part in _PART.findall(token)]
-        return _Word(_sets(parts)[0], parts[-1].begins, parts[0].ends)
-    return _VOCABULARY.find(_NUMBER if token.isdigit() else token.lower())
+    if token.isdigit():
+        return _VOCABULARY.find(_NUMBER)
+    # The words of an address, a path, and a name with a number in it say nothing.
+    if _JOINED.search(token) and (token.count("/") > 1 or _DIGIT.search(token)):
+        return _Word()
+    parts = [token] if "'" in token else _PART.findall(token)
+    words = [_VOCABULARY.find(part.lower()) for part in parts]
+    return _Word(_sets(words)[0], words[-1].begins, words[0].ends) if words else _Word()
 
 
 def _sets(words: Iterable[_Word]) -> list[int]:
