@@ -366,8 +366,8 @@ def _errors_of(document: dict[str, Any]) -> Iterator[Found]:
     message = _first_text(places, _MESSAGE_KEYS)
     is_error = bool(name or status or body or text) or document.get("status") == "failure"
     if not is_error and level not in {"ERROR", "CRITICAL", "FATAL"}:
-        found = _found_in(message)
-        yield from () if found is None else (found,)
+        named = _found_in(message)
+        yield from () if named is None else (named,)
         return
     text = text or message
     errors = [found.error for found in _errors_in(text.splitlines())]

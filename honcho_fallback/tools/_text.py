@@ -240,5 +240,5 @@ def lowered(text: str) -> str:
 
 def _statuses(text: str) -> frozenset[int]:
     text = _EXPECTED_STATUS.sub(" ", text)
-    found = (*_WRITTEN_STATUS.findall(text), *_ANSWERED_STATUS.findall(text))
-    return frozenset(map(int, found))
+    numbers = (*_WRITTEN_STATUS.findall(text), *_ANSWERED_STATUS.findall(text))
+    return frozenset(map(int, numbers))

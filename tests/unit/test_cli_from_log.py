@@ -18,7 +18,7 @@ from tests.helpers.scripted import repeating
 if TYPE_CHECKING:
     from pathlib import Path
 
-KEY = "sk-proj-abcdefghijklmnop1234"
+KEY = "sk-proj-abcdefghijklmnop1234"  # gitleaks:allow
 LIMIT = (
     "openai.RateLimitError: Error code: 429 - {'error': {'message': 'Rate limit, key "
     f"{KEY}', 'type': 'tokens', 'code': 'rate_limit_exceeded'}}}}"

@@ -196,7 +196,7 @@ def test_answers_of_a_rule() -> None:
 def test_a_secret_is_blackened() -> None:
     """What a rule's failure shows of the message is redacted as any."""
     error: Any = StatusError(403)
-    error.body = {"error": {"message": "bad key sk-proj-abcdefghijkl1234567890"}}
+    error.body = {"error": {"message": "bad key sk-proj-abcdefghijkl1234567890"}}  # gitleaks:allow
     failure = judged(error, rule(status=403))
     assert "bad key" in failure.provider_message
     assert "abcdefghijkl" not in failure.provider_message
@@ -430,7 +430,7 @@ def test_paths_are_for_configs() -> None:
         (rule(status=403, retry_after=float("inf")), "retry_after: got inf"),
         (rule(status=403, reason="a\nb"), "reason: got 'a b'; write one line"),
         (rule(status=403, reason=5), "reason: got 5"),
-        (rule(status="sk-proj-abcdefghijkl1234567890"), "status: got '[redacted]'"),
+        (rule(status="sk-proj-abcdefghijkl1234567890"), "status: got '[redacted]'"),  # gitleaks:allow
     ],
 )
 def test_a_wrong_rule_is_refused_with_the_place_and_the_fix(given: Any, words: str) -> None:
