@@ -430,7 +430,10 @@ def test_paths_are_for_configs() -> None:
         (rule(status=403, retry_after=float("inf")), "retry_after: got inf"),
         (rule(status=403, reason="a\nb"), "reason: got 'a b'; write one line"),
         (rule(status=403, reason=5), "reason: got 5"),
-        (rule(status="sk-proj-abcdefghijkl1234567890"), "status: got '[redacted]'"),  # gitleaks:allow
+        (
+            rule(status="sk-proj-abcdefghijkl1234567890"),  # gitleaks:allow
+            "status: got '[redacted]'",
+        ),
     ],
 )
 def test_a_wrong_rule_is_refused_with_the_place_and_the_fix(given: Any, words: str) -> None:
