@@ -801,16 +801,21 @@ BATCHES: dict[str, dict[str, Any]] = {
 @pytest.mark.parametrize("method", BATCHES)
 def test_batches_answer_alike(method: str, twins: Twins, providers: ProviderServer) -> None:
     """Every request of a batch is a call of its own."""
+    racing = method == "abatch_completion_fastest_response"
     seen: list[tuple[Any, list[str]]] = []
     for managed in (False, True):
         providers.reset()
         router = twins.router(managed=managed)
         answer = run_async(getattr(router, method)(**copy.deepcopy(BATCHES[method])))
         kinds = [type(one) for one in answer] if isinstance(answer, list) else type(answer)
-        seen.append((kinds, sorted(providers.order)))
+        order = sorted(providers.order)
+        if racing:  # the other request may be given up before it is sent
+            assert {"primary"} <= {*order} or {"last"} <= {*order}
+            order = []
+        seen.append((kinds, order))
     assert seen[1] == seen[0]
     providers["primary"].fail(503)
-    if method != "abatch_completion_fastest_response":  # whoever is first
+    if not racing:  # whoever is first
         router = twins.router(PAIR)
         answer = run_async(getattr(router, method)(**copy.deepcopy(BATCHES[method])))
         answers = answer if isinstance(answer, list) else [answer]
