@@ -28,8 +28,9 @@ if TYPE_CHECKING:
 PAGE = failover.ROOT / "docs" / "benchmarks.md"
 MOST_LOAD = 0.5
 TIMED = Plan()
-OVER_SOCKETS = Plan(seconds=20)
-SLOW = Plan(rounds=9, series=2)
+OVER_SOCKETS = Plan(series=2, seconds=10)
+SLOW = Plan(rounds=9, series=2, seconds=40)
+OUTAGE = Plan(rounds=9, series=1, seconds=40)
 INTRODUCTION = f"""# Benchmarks
 
 Written by `make bench`, which refuses to on a machine that has a load above {MOST_LOAD}. Every
@@ -37,8 +38,8 @@ round asks everybody, every other round in reverse order. A figure is the median
 in brackets the interval that holds it with 95 % confidence (order statistics). A ratio is taken
 within each round, and where its interval contains 1 (that of an amount: 0) the page says
 "{NO_DIFFERENCE}". What is wider than {TIMED.widest:.0%} of its median is measured anew with
-twice the rounds, {TIMED.series} times in all at most (what is slow {SLOW.series} times); "wide" is
-what stays so.
+twice the rounds, {TIMED.series} times in all at most (over sockets {OVER_SOCKETS.series} times, an
+outage once); "wide" is what stays so.
 
 Absolute times differ from machine to machine: the ratios are what counts. The contract is what a
 row of this package has to reach; "undecided" is a limit that lies within an interval.
@@ -50,7 +51,8 @@ Microseconds beyond the bare call of the same kind, on fakes that take no time. 
 primary fails once with status 503, nobody waits, and the fallback answers. Retry libraries are
 given a function that asks another model the second time. The peers: tenacity, LangChain's
 `with_fallbacks` and `ModelFallbackMiddleware`, LiteLLM's Router without retries, the bare Langfuse
-SDK, a policy without observers. Drawn are ratios on the happy path.
+SDK, a policy without observers. The plot shows the ratios on the happy path. One figure is below
+zero: `FallbackChatModel.ainvoke` saves the task that LangChain's `ainvoke` makes for each call.
 """,
     "failover": """## Failover over sockets
 
@@ -59,14 +61,14 @@ at a time over connections that are open. Each cell: requests that reached the d
 milliseconds from its first failing answer (where it hangs: from its first request, with a timeout
 of 1 s per attempt) until the fallback's request arrived. What a library remembers across calls
 (LiteLLM's cooldowns) is forgotten before each round. The contract is 10 ms, beside LiteLLM not to
-be slower than its Router without retries. Drawn is a primary that answers 500.
+be slower than its Router without retries. The plot shows a primary that answers 500.
 """,
     "cold": """## The first call of a process
 
 Each round is a fresh process whose first call meets a primary that answers 500: milliseconds from
 that answer until the fallback's request arrived, and the longest time for which the event loop ran
-nothing else since then. LiteLLM imports packages of its Proxy at a failure where they are
-installed: "hidden" are rows whose process cannot import them.
+nothing else since then. The contract is 150 ms for both. LiteLLM imports packages of its Proxy at
+a failure where they are installed: "hidden" are rows whose process cannot import them.
 """,
     "outage": f"""## Ten calls in an outage
 
@@ -86,7 +88,9 @@ package's models an SDK that retries twice and then asks the next model.
 
 def parts(*, quick: bool) -> dict[str, Callable[[], Result]]:
     """Return what can be measured, by name: its section, then what of it."""
-    timed, over_sockets, slow = (QUICK if quick else plan for plan in (TIMED, OVER_SOCKETS, SLOW))
+    timed, over_sockets, slow, long = (
+        QUICK if quick else plan for plan in (TIMED, OVER_SOCKETS, SLOW, OUTAGE)
+    )
     added = partial(overhead.measure, plan=timed, seconds=0.005 if quick else 0.1)
     return {
         **{f"overhead/{name}": partial(added, name) for name in overhead.FAMILIES},
@@ -97,7 +101,7 @@ def parts(*, quick: bool) -> dict[str, Callable[[], Result]]:
         },
         **{f"cold/{name}": partial(failover.cold, name, slow) for name in competitors.FAMILIES},
         "cold/import": partial(failover.imports, timed),
-        "outage/sockets": partial(outage.sockets, slow, *[2] * quick),
+        "outage/sockets": partial(outage.sockets, long, *[2] * quick),
         "money/simulated": partial(outage.money, *[LEAST_ROUNDS] * quick),
     }
 

@@ -31,7 +31,7 @@ N = TypeVar("N")
 T = TypeVar("T")
 
 # Long enough for what a library does behind a call's back, so that no other job pays for it.
-_PAUSE = 0.02
+PAUSE = 0.02
 
 
 @dataclass(frozen=True, slots=True)
@@ -226,5 +226,5 @@ async def _awaited(job: Job, calls: int, clock: Callable[[], int]) -> float:
     for _ in range(calls):
         await call()
     spent = clock() - start
-    await asyncio.sleep(_PAUSE)
+    await asyncio.sleep(PAUSE)
     return spent / calls / 1e3

@@ -67,9 +67,11 @@ LIMITS = {
 
 
 class OverloadedError(Exception):
-    """Stand for an SDK's error."""
+    """Stand for an SDK's error, which knows its status itself."""
 
-    status_code = 503
+    def __init__(self) -> None:
+        super().__init__("the model is overloaded")
+        self.status_code = 503
 
 
 class Fakes:
@@ -471,6 +473,9 @@ def classifying() -> Iterator[Job]:
         yield Job(row, SYNC, HAPPY, call)
 
 
+# Rows that have a peer and are not this package's.
+_OTHERS = frozenset({"stamina", "backoff"})
+
 # Of these the calling thread's own processor time counts.
 _IN_THREAD = frozenset({"langfuse", "observers"})
 
@@ -488,7 +493,7 @@ FAMILIES: dict[str, tuple[Callable[[], Iterable[Job]], frozenset[str]]] = {
 
 
 def measure(family: str, plan: Plan, seconds: float = 0.1) -> Result:
-    """Measure one family; its plot is of the ratios on the happy path."""
+    """Measure one family; its plot is of the ratios on the happy path to another package's."""
     # A log line is made and thrown away: a terminal is not what is measured.
     logging.getLogger().addHandler(logging.NullHandler())
     logging.getLogger("opentelemetry").setLevel(logging.CRITICAL + 1)
@@ -509,7 +514,8 @@ def measure(family: str, plan: Plan, seconds: float = 0.1) -> Result:
             intervals |= {(kind, path, *name): one for name, one in measured.items()}
     head = "added microseconds", "bare call", HAPPY, "of its peer", FAILOVER, "of its peer"
     rows = list[list[str]]()
-    shares: dict[str, Bar] = {}
+    ours: dict[str, Bar] = {}
+    others: dict[str, Bar] = {}
     for row, kind, path in jobs:
         if row == BARE or path != HAPPY:
             continue
@@ -527,9 +533,13 @@ def measure(family: str, plan: Plan, seconds: float = 0.1) -> Result:
                 if interval and most is not None:
                     verdicts.append(f"{interval.verdict(most)}: {way}, {most:g} {unit}")
             if share and way == HAPPY and isfinite(share.high - share.low):
-                shares[f"{row} ({kind})"] = bar(share)
+                drawn = others if row in _OTHERS else ours
+                drawn[f"{row} ({kind})"] = bar(share)
         rows.append([f"{row} ({kind})", *cells, "; ".join(verdicts)])
-    return Result(table((*head, "contract"), rows), "overhead, of the peer's", ours=shares)
+    text = table((*head, "contract"), rows)
+    if family == "observers":  # their peer is a policy of ours
+        return Result(text)
+    return Result(text, "overhead, of the peer's", ours, others)
 
 
 def _figures(rows: Sequence[str], peers: frozenset[str]) -> dict[tuple[str, str], Figure]:

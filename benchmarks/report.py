@@ -131,7 +131,8 @@ def _plot(
         if min(values) > 0 and max(values) > 20 * min(values):
             axes.set_xscale("log")
         else:
-            axes.set_xlim(left=min(0.0, *values))
+            # A mark at the end of the axis is to be seen whole.
+            axes.set_xlim(left=min(0.0, *values) - 0.02 * max(values))
         axes.set_xlabel(unit)
         axes.invert_yaxis()
         axes.set_facecolor("none")
