@@ -147,7 +147,8 @@ class FallbackProxyHandler(FallbackDeploymentFilter):
         if self._trouble is not None:
             state = f"NO CHAINS, {_CONSEQUENCES[self._on_error]}: {self._trouble}"
         else:
-            state = "waits for the Router" if self._attached is None else "chains in force"
+            chains = f"chains in force, {self._strategy.registration}"
+            state = "waits for the Router" if self._attached is None else chains
         return f"{type(self).__name__}: {state}"
 
     def attach(self, router: Any) -> bool:

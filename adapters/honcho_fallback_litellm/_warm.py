@@ -17,6 +17,7 @@ leads nowhere.
 from __future__ import annotations
 
 import asyncio
+import gc
 import inspect
 import logging
 import threading
@@ -135,6 +136,9 @@ def warm_up(models: Iterable[str] = ("openai/gpt-5.5", "anthropic/claude-sonnet-
         thread = threading.Thread(target=_exercise, args=(new,), name="honcho-fallback-warm-up")
         thread.start()
         thread.join()
+        # A full collection is due after so many modules, and would stop the first call's event
+        # loop for 0.2 s.
+        gc.collect()
         _DONE.update(new)
 
 

@@ -435,14 +435,17 @@ def test_a_record_has_the_requesters_metadata_and_nothing_of_the_proxys(
 
 def test_the_chains_are_there_before_a_request_is(proxies: dict[str, Proxy]) -> None:
     """The Proxy registers and imports at its start; ``/active/callbacks`` shows it."""
-    assert proxies["first"].state == "FallbackProxyHandler: chains in force"
-    assert proxies["remembering"].state == "Handler: chains in force"
+    chain = "chain deriver: openai/gpt-5.5 -> anthropic/claude-sonnet-5"
+    for name, handler in (("first", "FallbackProxyHandler"), ("remembering", "Handler")):
+        state = proxies[name].state
+        assert state.startswith(f"{handler}: chains in force, ")
+        assert chain in state
     assert proxies["hooks only"].state == "no handler"
     ask(proxies["remembering"])
     log = proxies["remembering"].server.log.read_text().splitlines()
     warm = next(number for number, line in enumerate(log) if line.startswith("warm_up: openai/"))
     requests = [number for number, line in enumerate(log) if line.startswith("a request comes")]
-    assert log[requests[0]] == "a request comes, Handler: chains in force"
+    assert log[requests[0]].startswith("a request comes, Handler: chains in force, ")
     listens = next(number for number, line in enumerate(log) if "Uvicorn running on" in line)
     assert warm < listens < requests[0]
 
@@ -472,7 +475,8 @@ def test_what_a_handler_does_without_chains(on_error: Any, bench: Any, run: Any)
 
     router.delete_deployment("backup")
     assert handler.attach(router)
-    assert str(handler) == "FallbackProxyHandler: chains in force"
+    active = "1 chain is active (chain deriver: openai/primary-model (no fallback))"
+    assert str(handler).startswith(f"FallbackProxyHandler: chains in force, {active}, ")
     assert run(handler.async_filter_deployments("deriver", ranked, MESSAGES)) == ranked
 
 

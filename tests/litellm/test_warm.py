@@ -262,6 +262,22 @@ def test_nothing_stays_behind(models: list[str], monkeypatch: pytest.MonkeyPatch
     assert [one for one in warned if issubclass(one.category, ResourceWarning)] == []
 
 
+def test_it_leaves_no_full_collection_to_the_first_call(models: list[str]) -> None:
+    """What the modules that it loads owe the garbage collector is paid before it returns."""
+    generations: list[int] = []
+
+    def note(phase: str, info: dict[str, int]) -> None:
+        if phase == "start":
+            generations.append(info["generation"])
+
+    gc.callbacks.append(note)
+    try:
+        warm_up(models)
+    finally:
+        gc.callbacks.remove(note)
+    assert generations[-1] == 2
+
+
 def test_a_model_is_exercised_once(models: list[str], sent: list[httpx.Request]) -> None:
     """The second time nothing happens, from whichever thread it is called."""
     threads = [threading.Thread(target=warm_up, args=(models,)) for _ in range(4)]
