@@ -63,11 +63,16 @@ def dry_run(
 ) -> None:
     """Say who would be asked, in which order and after which waits; nobody is."""
     with _clear_endings():
+        from honcho_fallback_honcho import _doctor  # noqa: PLC0415 # see above
         from honcho_fallback_honcho._dry_run import rehearse, show  # noqa: PLC0415 # see above
         from honcho_fallback_honcho._policies import read_settings  # noqa: PLC0415 # see above
 
         settings = read_settings(None, toml, env_file)
-        show(*rehearse(settings, agent, fail or [], preset), Console())
+        record, end = rehearse(settings, agent, fail or [], preset)
+        console, environ = Console(), settings.sources.environ
+        _doctor.print_lines(console, _doctor.files_read(environ, env_file, toml))
+        _doctor.print_lines(console, (*_doctor.lines_of_notices(settings, agent), ("", "")))
+        show(record, end, console)
 
 
 @contextmanager

@@ -62,23 +62,26 @@ def examine(console: Console, env_file: Path | None, toml: Path | None, *, probe
         import_extra("langchain_core", "providers")
     settings = read_settings(None, toml, env_file)
     sources = settings.sources
-    _print(console, _files(sources.environ, env_file, toml))
-    _print(console, (*_chains(settings), *_values_for_all(sources), *_notices(settings)))
+    print_lines(console, files_read(sources.environ, env_file, toml))
+    print_lines(
+        console, (*_chains(settings), *_values_for_all(sources), *lines_of_notices(settings))
+    )
     works = not any(one.breaks_fallback or one.kind == "key" for one in settings.notices)
     if probe:
         distinct = {one.target.identity: one for agent in settings.agents for one in agent.chain}
         probes = [_probed(planned) for planned in distinct.values()]
-        _print(console, _results(probes))
+        print_lines(console, _results(probes))
         works = works and all(one.result == _ANSWERED for one in probes)
     with_fallback = sum(len(agent.chain) > 1 for agent in settings.agents)
     count = f"{with_fallback} of {len(settings.agents)} agents have a fallback."
-    _print(console, [_BLANK, (count, "bold"), (_RETRIES, "")])
+    print_lines(console, [_BLANK, (count, "bold"), (_RETRIES, "")])
     if not works:
-        _print(console, [("Something could not work, see above.", "bold red")])
+        print_lines(console, [("Something could not work, see above.", "bold red")])
     return works
 
 
-def _print(console: Console, lines: Iterable[_Line]) -> None:
+def print_lines(console: Console, lines: Iterable[_Line]) -> None:
+    """Print lines in their styles, and wrap them between words."""
     wrapper = TextWrapper(
         console.width, subsequent_indent="    ", break_long_words=False, break_on_hyphens=False
     )
@@ -87,9 +90,10 @@ def _print(console: Console, lines: Iterable[_Line]) -> None:
             console.print(Text(piece, style), soft_wrap=True)
 
 
-def _files(
+def files_read(
     environ: Mapping[str, str], env_file: Path | None, toml: Path | None
 ) -> Iterator[_Line]:
+    """Say what was read, and what lies here and was not."""
     files = [str(file) for file in (env_file, toml) if file is not None]
     yield f"Read: {', '.join(['the environment', *files])}.", ""
     unread: dict[str, tuple[str, Path | None]] = {}
@@ -184,8 +188,12 @@ def _values_for_all(sources: Sources) -> Iterator[_Line]:
     yield "Everything else is Honcho's default.", "dim"
 
 
-def _notices(settings: HonchoSettings) -> Iterator[_Line]:
+def lines_of_notices(settings: HonchoSettings, agent: str | None = None) -> Iterator[_Line]:
+    """Say what is wrong; for one agent only what concerns it, and no mere notes."""
     for notice in settings.notices:
+        concerns_agent = notice.kind != "note" and (not notice.agents or agent in notice.agents)
+        if agent is not None and not concerns_agent:
+            continue
         is_for_all = len(notice.agents) == len(settings.agents)
         agents = "all agents" if is_for_all else ", ".join(notice.agents)
         style = "red" if notice.breaks_fallback else _STYLES.get(notice.kind, "red")

@@ -92,6 +92,9 @@ def read_sources(
 ) -> Sources:
     """Read and check everything: ``.env`` wins over the environment, and that over the file."""
     settings = import_extra("pydantic_settings")
+    if not isinstance(environ, Mapping | None):  # pyright: ignore[reportUnnecessaryIsInstance] # untyped callers
+        problem = f"got a {type(environ).__name__}"
+        raise FallbackConfigError.about("source", problem, "pass a dict, or env_file=the path")
     environ = dict(os.environ if environ is None else environ)
     if env_file is not None:
         environ |= _dotenv(env_file)

@@ -48,7 +48,9 @@ def explain(  # noqa: PLR0913 # one per option
         typer.Argument(help="- reads one JSON object {status, body, headers} from stdin."),
     ] = None,
     status: Annotated[int | None, typer.Option(help="HTTP status, 100 to 599.")] = None,
-    body: Annotated[str | None, typer.Option(help="Body of the response, as JSON.")] = None,
+    body: Annotated[
+        str | None, typer.Option(help="Body of the response, as JSON or HTML.")
+    ] = None,
     header: Annotated[
         list[str] | None, typer.Option(help="'name: value'; may be repeated.")
     ] = None,

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from typing import TYPE_CHECKING, Any, NamedTuple
 
+import tenacity
 from rich.table import Table
 from rich.text import Text
 
@@ -28,6 +29,8 @@ _CHAINS: Mapping[str, tuple[Target, ...]] = {
     ),
 }
 
+LONGEST_WAIT = tenacity.wait_exponential(multiplier=0.5, max=8)  # the default's, without jitter
+
 
 class Verdict(NamedTuple):
     """Say what the default policy does after the failure.
@@ -35,19 +38,22 @@ class Verdict(NamedTuple):
     Args:
         chain: Which targets there are, in words.
         action: ``switch``, ``retry`` or ``raise``.
-        wait: Seconds before the next attempt, or None.
+        wait: Seconds before the next attempt, at most if it is random, or None.
         raises: Class of what the caller gets, or None.
+        is_random: Whether the policy draws a wait up to that.
     """
 
     chain: str
     action: str
     wait: float | None
     raises: str | None
+    is_random: bool = False
 
     def __str__(self) -> str:
+        at_most = "up to " if self.is_random else ""
         return {
             "switch": f"asks the fallback after {self.wait or 0:g} s",
-            "retry": f"asks the same target again after {self.wait or 0:.2f} s",
+            "retry": f"asks the same target again after {at_most}{self.wait or 0:g} s",
             "raise": f"gives up: the caller gets {self.raises}",
         }[self.action]
 
@@ -97,15 +103,18 @@ def show(explanation: Explanation, console: Console) -> None:
 
 
 def _verdict(words: str, facts: Facts, config: FallbackConfig) -> Verdict:
-    run = FallbackPolicy(_CHAINS[words], config, agent="explain").start()
+    # Without its jitter the policy says the same each time.
+    run = FallbackPolicy(_CHAINS[words], config, agent="explain").start(wait=LONGEST_WAIT)
     attempt = run.attempt
     try:
         following = run.fail(ProviderError(facts))
     except Exception as error:  # noqa: BLE001 # whatever comes out is what the caller would get
         return Verdict(words, "raise", None, type(error).__name__)
     run.cancel()
-    action = "switch" if following.position > attempt.position else "retry"
-    return Verdict(words, action, following.wait, None)
+    if following.position > attempt.position:
+        return Verdict(words, "switch", following.wait, None)
+    is_random = run.record.attempts[0].retry_after is None
+    return Verdict(words, "retry", following.wait, None, is_random)
 
 
 def _failure_fields(failure: Failure) -> dict[str, Any]:

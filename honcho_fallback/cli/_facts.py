@@ -95,10 +95,17 @@ def read_facts(
     return _checked(
         {
             "status": status,
-            "body": None if body is None else _parsed("--body", body),
+            "body": _body(body),
             "headers": known,
         }
     )
+
+
+def _body(text: str | None) -> Any:
+    # A gateway's error page is the body as it is; JSON that a shell has spoilt is a mistake.
+    if text is None or text.lstrip().startswith("<"):
+        return text
+    return _parsed("--body", text)
 
 
 def _parsed(where: str, text: str) -> Any:

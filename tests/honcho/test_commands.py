@@ -412,6 +412,25 @@ def test_dry_run_knows_that_a_key_is_missing() -> None:
     assert "Nobody answers: rejected, the caller gets CredentialError." in output
 
 
+def test_dry_run_says_what_was_ignored_and_not_read(empty_folder: Path) -> None:
+    """What the doctor says of this agent stands above the table, and nothing of the others."""
+    (empty_folder / ".env").write_text("", encoding="utf-8")
+    environ = {
+        **KEYS,
+        f"{F}__TRANSPORT": "anthropic",
+        "SUMMARY_MODEL_CONFIG__FALLBACK__TRANSPORT": "anthropic",
+        "FALLBACK_MODEL_CONFIG__MODEL": "x",
+    }
+    status, output = run("dry-run", "--agent", "deriver", "--fail", "429", **environ)
+    assert status == 0
+    above, table = output.split("   asked")
+    assert "Not read: .env in this folder" in above
+    assert f"{F}: the fallback is ignored, {F}__MODEL is missing" in above
+    assert "FALLBACK_MODEL_CONFIG__MODEL: Honcho ignores it" in above
+    assert "SUMMARY_MODEL_CONFIG__FALLBACK: the" not in above
+    assert "Nobody answers" in table
+
+
 def test_dry_run_takes_recoveries_for_successful(tmp_path: Path) -> None:
     """A refused token is refreshed and the same target asked again; nothing is fetched or written."""
     state = tmp_path / "state.json"

@@ -597,6 +597,13 @@ def test_the_environment_is_the_default_source(monkeypatch: pytest.MonkeyPatch) 
     assert chain(load_policies()["deriver"]) == [PRIMARY, "anthropic/x"]
 
 
+def test_a_path_as_the_first_argument_is_refused() -> None:
+    """Where a dict of variables belongs, the error names the argument that takes a path."""
+    path: Any = ".env"
+    with pytest.raises(FallbackConfigError, match="source: got a str; pass a dict, or env_file="):
+        load_policies(path)
+
+
 def test_a_missing_extra_is_named() -> None:
     """Without pydantic-settings the ImportError says what to install."""
     code = (

@@ -5,15 +5,18 @@ import subprocess
 import sys
 
 import pytest
+import tenacity
 from typer.testing import CliRunner
 
+from honcho_fallback import FallbackConfig
 from honcho_fallback.cli._app import app
+from honcho_fallback.cli._explain import LONGEST_WAIT
 
 RATE_LIMIT = {"status": 429, "body": {"error": {"message": "slow"}}, "headers": {"Retry-After": 7}}
 PLAIN, LARGER = "with a fallback", "with a fallback of a larger context window"
 
 
-def told(*args: str, stdin: str | None = None) -> dict[str, object]:
+def explained(*args: str, stdin: str | None = None) -> dict[str, object]:
     """What ``explain --json`` prints."""
     result = CliRunner().invoke(app, ["explain", *args, "--json"], input=stdin)
     assert result.exit_code == 0, result.output
@@ -23,12 +26,12 @@ def told(*args: str, stdin: str | None = None) -> dict[str, object]:
 
 def test_options_and_standard_input_say_the_same() -> None:
     """The same facts mean the same, whichever way they come in."""
-    options = told(
+    options = explained(
         "--status", "429", "--body", json.dumps(RATE_LIMIT["body"]), "--header", "retry-after: 7"
     )
-    assert told("-", stdin=json.dumps(RATE_LIMIT)) == options
+    assert explained("-", stdin=json.dumps(RATE_LIMIT)) == options
     assert (
-        told(
+        explained(
             "--status",
             "429",
             "--body",
@@ -42,13 +45,21 @@ def test_options_and_standard_input_say_the_same() -> None:
 
 def test_a_rate_limit_waits_alone_and_switches_with_a_fallback() -> None:
     """The verdict is the policy's own: Retry-After alone, no wait where another target is free."""
-    found = told("-", stdin=json.dumps(RATE_LIMIT))
-    assert (found["kind"], found["transient"], found["switchable"]) == ("rate_limit", True, True)
-    assert (found["status"], found["retry_after"], found["provider_message"]) == (429, 7.0, "slow")
-    assert found["reason"]
-    assert found["cause"]
-    assert found["next_action"]
-    policy = found["policy"]
+    printed = explained("-", stdin=json.dumps(RATE_LIMIT))
+    assert (printed["kind"], printed["transient"], printed["switchable"]) == (
+        "rate_limit",
+        True,
+        True,
+    )
+    assert (printed["status"], printed["retry_after"], printed["provider_message"]) == (
+        429,
+        7.0,
+        "slow",
+    )
+    assert printed["reason"]
+    assert printed["cause"]
+    assert printed["next_action"]
+    policy = printed["policy"]
     assert isinstance(policy, dict)
     assert list(policy) == ["with one target", PLAIN]
     assert (policy["with one target"]["action"], policy["with one target"]["wait"]) == (
@@ -77,9 +88,9 @@ def test_what_the_policy_does_depends_on_the_kind(
     status: int, body: object, kind: str, plain: str, larger: str | None
 ) -> None:
     """A larger window is spoken of only where it makes a difference."""
-    found = told("-", stdin=json.dumps({"status": status, "body": body}))
-    assert found["kind"] == kind
-    policy = found["policy"]
+    printed = explained("-", stdin=json.dumps({"status": status, "body": body}))
+    assert printed["kind"] == kind
+    policy = printed["policy"]
     assert isinstance(policy, dict)
     assert policy[PLAIN]["action"] == plain
     assert policy.get(LARGER, {}).get("action") == larger
@@ -92,6 +103,30 @@ def test_a_person_reads_words() -> None:
     assert "overloaded" in result.stdout
     assert "asks the fallback after 0 s" in result.stdout
     assert result.stderr == ""
+
+
+def test_the_wait_is_a_bound_unless_the_provider_named_it() -> None:
+    """A wait with jitter is told as what it is at most, so that two runs say the same."""
+    asks_again = "asks the same target again after"
+    for args, wait in (([], "up to 0.5 s"), (["--header", "retry-after: 7"], "7 s")):
+        result = CliRunner().invoke(app, ["explain", "--status", "503", *args])
+        assert f"{asks_again} {wait}" in " ".join(result.stdout.split())
+
+
+def test_the_bound_is_that_of_the_default_policy() -> None:
+    """No wait that the default policy draws is longer than what is told."""
+    default = FallbackConfig().wait
+    assert isinstance(default, tenacity.wait_random_exponential)
+    assert (default.multiplier, default.max) == (LONGEST_WAIT.multiplier, LONGEST_WAIT.max)
+
+
+def test_an_error_page_is_a_body() -> None:
+    """A gateway answers in HTML; it is text to the classifier, and no mistake of the user."""
+    printed = explained("--status", "502", "--body", "<html><body>Bad gateway</body></html>")
+    assert (printed["kind"], printed["provider_message"]) == (
+        "server_error",
+        "<html><body>Bad gateway</body></html>",
+    )
 
 
 def test_a_message_that_looks_like_markup_is_printed_as_it_is() -> None:
