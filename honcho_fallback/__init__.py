@@ -3,6 +3,7 @@
 from honcho_fallback._classify import classify
 from honcho_fallback._classify._answers import Answer, check_response, has_content, read_answer
 from honcho_fallback._core.config import FallbackConfig
+from honcho_fallback._core.drivers import Ask, HasContent
 from honcho_fallback._core.errors import (
     AnswerRejected,
     CredentialError,
@@ -53,6 +54,7 @@ __all__ = [
     "Answer",
     "AnswerRejected",
     "ApiKey",
+    "Ask",
     "Attempt",
     "AttemptRecord",
     "CallContent",
@@ -77,6 +79,7 @@ __all__ = [
     "FallbackObserver",
     "FallbackPolicy",
     "FallbackRun",
+    "HasContent",
     "ListeningObserver",
     "Observer",
     "Outcome",

@@ -181,8 +181,6 @@ def _by_status() -> dict[int, list[Rule]]:
 
 TEXTS = rows(_TABLE["text"], statuses=_TABLE["statuses"])
 RULES = _by_status()
-# What each needs stands beside it: a filter over plain numbers is what keeps a search cheap.
-_NEEDS = {status: [(rule.needed, rule) for rule in rules] for status, rules in RULES.items()}
 
 
 def status_class(status: int) -> int:
@@ -190,16 +188,23 @@ def status_class(status: int) -> int:
     return status if status in RULES else status // 100 * 100
 
 
+@lru_cache(maxsize=1024)
+def _candidates(groups: int, status: int) -> tuple[Rule, ...]:
+    """Return the rules for a status that a text with these groups may fit, in order."""
+    return tuple(
+        rule
+        for rule in RULES.get(status_class(status), ())
+        if rule.needed & groups == rule.needed and not rule.absent & groups
+    )
+
+
 def first_rule(text: str, status: int) -> Rule | None:
     """Find the first rule that one sentence of a text fits, or None."""
-    rules = _NEEDS.get(status_class(status), ())
-    sets = sentences(text) if rules else []
-    union = _union(sets)
-    for rule in [rule for needed, rule in rules if needed & union == needed]:
-        if not rule.absent & union:
-            for groups in sets:
-                if groups & rule.needed == rule.needed and not groups & rule.excluded:
-                    return rule
+    sets = sentences(text)
+    for rule in _candidates(_union(sets), status):
+        for groups in sets:
+            if groups & rule.needed == rule.needed and not groups & rule.excluded:
+                return rule
     return None
 
 

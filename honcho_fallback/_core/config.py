@@ -88,9 +88,10 @@ class FallbackConfig(BaseModel):
             many for each target of the chain (hermes-agent gives every target its own budget).
         max_fallbacks: How many fallbacks of the chain a call may ask, or None for all of them
             (Honcho's pull request 692 asks one).
-        wait: Before asking the *same* target again: a tenacity wait strategy, or seconds.
-        switch_wait: Before asking the next target: the same, or None for no wait (Honcho main
-            waits before the fallback as before a retry).
+        wait: How long to wait before the *same* target is asked again: a tenacity wait strategy,
+            or seconds.
+        switch_wait: How long to wait before the next target is asked, given in the same way, or
+            None for no wait (Honcho main waits before the fallback as before a retry).
         retry_after_cap: Retry-After is obeyed up to this many seconds, and never while another
             target is free.
         reset: How long a switch lasts: ``"iteration"`` (each call starts on the primary) or
@@ -105,21 +106,21 @@ class FallbackConfig(BaseModel):
         on_exhausted: ``"group"`` raises FallbackExhausted with every error, ``"last"`` the last
             provider error.
         local_errors: Exception classes that are the program's own, never a provider's.
-        provider_errors: Exception classes that a provider raises, where nothing else tells.
+        provider_errors: Exception classes that a provider raises, where no other fact decides.
         rules: Your own rules of what errors mean: the path of a TOML file with ``[[rule]]``
             tables, a dict, or a list of these. They are read here and now, and are asked in their
             order, after ``local_errors`` and cancellation, before everything else.
         classify: Replaces the classifier where no rule fits; ``acall`` and ``astream`` await an
             async one.
-        refine: Corrects what a rule or the classifier said, given its failure and the exception;
-            how the presets are made, which leave alone what a rule said. A failure that only got
-            another ``kind`` gets that kind's answers, too. It never sees a cancellation. May be
-            async, as ``classify``.
-        cooldown: Remember across calls who is down: ``Cooldown()``, or None.
+        refine: Corrects what a rule or the classifier said, given its failure and the exception.
+            The presets use it, and keep what a rule said. A failure that only got another
+            ``kind`` gets that kind's answers, too. It never sees a cancellation. May be async, as
+            ``classify``.
+        cooldown: Remember across calls which targets are down: ``Cooldown()``, or None.
         deadline: Seconds for the whole call, waits included, or None; for a stream up to its first
             content. Enforced where ``timeout`` is, else by what is handed to ``ask``.
         reserve: Seconds of the deadline kept for each fallback not yet asked; default a third of
-            it, at least 1. Where that is more than there is, they share what is left.
+            it, at least 1. Where less is left than they need, the fallbacks share it.
         first_token_timeout: Seconds up to a stream's first content, or None. Enforced in
             ``astream``; ``stream`` hands it to ``ask`` where ``attempt.timeout`` is longer, and an
             SDK that takes it for the longest silence then holds it after that content, too.

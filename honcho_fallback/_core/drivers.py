@@ -12,26 +12,27 @@ from __future__ import annotations
 
 import asyncio
 import inspect
-from collections.abc import AsyncIterable, Awaitable
+from collections.abc import AsyncIterable, Awaitable, Callable
 from types import AsyncGeneratorType, CoroutineType, GeneratorType
 from typing import TYPE_CHECKING, Any, Generic, NoReturn, TypeAlias, TypeVar
 
 from honcho_fallback._core.errors import FallbackConfigError, WrongVerbError
 from honcho_fallback._core.observers import logger
 from honcho_fallback._core.state import arun_hooks
+from honcho_fallback._core.target import Attempt
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncGenerator, Callable, Generator, Iterable
+    from collections.abc import AsyncGenerator, Generator, Iterable
 
     from honcho_fallback._core.run import FallbackRun
     from honcho_fallback._core.state import HookSteps
-    from honcho_fallback._core.target import Attempt
 
 T = TypeVar("T")
 
-Ask: TypeAlias = "Callable[[Attempt], T]"  # one target
+# What a policy's verbs take: public, so that users can annotate what they hand on.
+Ask: TypeAlias = Callable[[Attempt], T]  # of one target
+HasContent: TypeAlias = Callable[[T], object]  # of a chunk
 Start: TypeAlias = "Callable[[], FallbackRun]"
-HasContent: TypeAlias = "Callable[[T], object]"  # of a chunk
 
 _END: Any = object()
 

@@ -14,7 +14,8 @@ budget permit, and that is all the choosing there is. The order is the specifica
    end, where a failure that may pass is waited for. Never while a stated Retry-After would have to
    be sat out and another target is free.
 4. **Recover** the transport: the primary's connection was lost, and a new one may work. Once.
-5. **Switch** to the targets further down the chain that could take this request. No wait.
+5. **Switch** to a target further down the chain, at once. Those that could not take this request
+   are passed over.
 6. **Stop**: every attempt is used up.
 
 The generator is lazy because a later option may cost something to work out (a wait strategy that

@@ -81,7 +81,8 @@ class Target:
         client: Any object of yours (an SDK client, a chat model); never touched, never shown.
         params: What this target's requests carry; copied with all they hold, never shown.
         context_window: The largest input in tokens, or None when unknown.
-        endpoint: The address that is asked, such as a ``base_url``, or None when unknown.
+        endpoint: The address that is asked, such as a ``base_url``, or None when unknown; never
+            shown, as an address may hold a login or a key.
         credential: What it is asked with: an object with ``get`` and ``refresh``; never shown.
         identity: What tells whether two targets are one to their provider: they cool down
             together, and a call asks only one of them once it has failed. By default made of
@@ -98,7 +99,7 @@ class Target:
     client: Any = field(default=None, repr=False, compare=False)
     params: Mapping[str, Any] = field(default_factory=dict[str, Any], repr=False, compare=False)
     context_window: int | None = None
-    endpoint: str | None = None
+    endpoint: str | None = field(default=None, repr=False)
     credential: Credential | None = field(default=None, repr=False, compare=False)
     identity: str = field(default="", repr=False, compare=False)
 

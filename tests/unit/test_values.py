@@ -289,6 +289,21 @@ def test_a_copy_is_the_same_target(again: Any, fields: dict[str, Any]) -> None:
     assert again(target).identity == target.identity
 
 
+def test_a_target_shows_what_is_asked_and_not_how() -> None:
+    """Parameters, client, credential and address may hold a secret: none of them is shown."""
+    secret = "hunter2"
+    target = Target(
+        "m",
+        provider="p",
+        client=secret,
+        params={"api_key": secret},
+        context_window=9,
+        endpoint=f"https://me:{secret}@x/v1?key={secret}",
+        credential=Key(),
+    )
+    assert repr(target) == "Target(model='m', provider='p', name='p/m', context_window=9)"
+
+
 def test_a_replaced_target_is_another_one() -> None:
     """dataclasses.replace does not carry a computed identity over to another model or name."""
     target = Target("m", provider="p")
