@@ -55,6 +55,12 @@ CLIENT_CACHES = {
 }
 
 
+# Where tests call LiteLLM.
+LITELLM_USERS = frozenset(
+    {"contract", "examples", "honcho", "langfuse", "litellm", "outages", "test_readme.py"}
+)
+
+
 @pytest.hookimpl(tryfirst=True)
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     """Begin with the slow files, in the order in which they are listed."""
@@ -104,16 +110,19 @@ def vcr_cassette_dir(request: pytest.FixtureRequest) -> str:
 
 
 @pytest.fixture(scope="module", autouse=True)
-def no_client_outlives_its_module() -> Iterator[None]:
-    """Drop the clients that LangChain keeps for event loops that are closed.
+def no_client_outlives_its_module(request: pytest.FixtureRequest) -> Iterator[None]:
+    """Drop what LangChain and LiteLLM keep for event loops that are closed.
 
-    Otherwise whichever test pushes one out of the cache hears of the socket that it left open.
+    LangChain's integrations keep clients, LiteLLM leaves aiohttp's sessions and their connections
+    open. Whichever test they are collected in would hear of a socket that another one opened.
     """
     yield
     caches = [getattr(sys.modules.get(name), cache, None) for name, cache in CLIENT_CACHES.items()]
     used = [cache for cache in caches if cache is not None and cache.cache_info().currsize]
-    if used:
+    sessions = "litellm" in sys.modules and not LITELLM_USERS.isdisjoint(request.path.parts)
+    if used and not sessions:
         gc.collect()  # what the module's own tests left open still fails
+    if used or sessions:
         with warnings.catch_warnings():
             warnings.simplefilter("ignore", ResourceWarning)
             for cache in used:

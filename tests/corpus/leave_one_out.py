@@ -242,8 +242,10 @@ class _Tracer:
         """Take names apart; what says nothing leaves a gap, which no phrase bridges."""
         words: list[str] = []
         for token in tokens:
-            if not token.isascii() or not self._texts._JOINED.search(token):
-                words.append(self._texts._NUMBER if token.isdigit() else token.lower())
+            if not token.isascii() or "'" in token:
+                words.append(token.lower())
+            elif token.isdigit():
+                words.append(self._texts._NUMBER)
             elif any(self._texts._word(token)[:3]):
                 words += [part.lower() for part in self._texts._PART.findall(token)]
             else:
@@ -251,13 +253,17 @@ class _Tracer:
         return words
 
     def _stands(self, entry: str, words: list[str]) -> bool:
-        fits = self._texts._fits
         if not entry.isascii():
             return any(entry in word for word in words if not word.isascii())
         first, _, second = entry.partition(" ")
         if not second:
-            return any(fits(entry, word) for word in words)
-        return any(fits(first, word) and fits(second, after) for word, after in pairwise(words))
+            return any(_fits(entry, word) for word in words)
+        return any(_fits(first, word) and _fits(second, after) for word, after in pairwise(words))
+
+
+def _fits(entry: str, word: str) -> bool:
+    stem = entry.removesuffix("*")
+    return word == entry or (stem != entry and word.startswith(stem))
 
 
 def _number(step: _Step) -> list[Unit]:
@@ -310,10 +316,10 @@ def gather(folder: Path, cases: list[Case]) -> Evidence:
         tracer = _Tracer()
         return {record["id"]: tracer.ask(error) for record, error in cases}
 
-    told = in_child(folder, task)
+    answers = in_child(folder, task)
     return Evidence(
-        {name: Answer(*answer) for name, (answer, _) in told.items()},
-        {name: [Unit(*unit) for unit in units] for name, (_, units) in told.items()},
+        {name: Answer(*answer) for name, (answer, _) in answers.items()},
+        {name: [Unit(*unit) for unit in units] for name, (_, units) in answers.items()},
     )
 
 
