@@ -1,4 +1,4 @@
-"""Write the pages whose facts stand in the code: options, commands, the machine's diagram.
+"""Write the pages whose facts stand in the code: options, commands, the order of decisions.
 
 ``python docs/_generate.py`` writes them, ``--check`` says which are stale and fails. It needs the
 extras ``cli`` and ``honcho``, for the commands.
@@ -98,6 +98,7 @@ _CLI_TAIL = """
 A package adds a command by an entry point in the group `honcho_fallback.commands`: its name is the
 command's, its object a typer app or a function with typer's annotations.
 """
+_END = "─> the call ends with an error"
 _DEFAULTS_IN_WORDS = {
     "max_attempts": "3, or the chain's length if longer",
     "max_fallbacks": "all",
@@ -109,7 +110,6 @@ The call takes the first option that applies and that the deadline and the retry
 
 | | option | when |
 |---|---|---|"""
-_END = "stop([the call ends with an error])"
 _PRESETS = ("resilient", "honcho", "honcho_main", "hermes")
 
 
@@ -242,7 +242,7 @@ def cli_page() -> str:
 
 
 def machine_snippet() -> str:
-    """Return the order of the options after a failure, as a diagram and as a table.
+    """Return the order of the options after a failure, as a figure and as a table.
 
     The order is that of the ``yield`` expressions of ``rules.options``, the words are those of its
     module's theory of operation; where the two differ nothing is written.
@@ -251,22 +251,21 @@ def machine_snippet() -> str:
     yielded = _yielded(inspect.getsource(rules.options))
     if [name for name, _, _ in steps] != yielded:
         raise ValueError(f"the theory has {[name for name, *_ in steps]}, the code {yielded}")
-    lines = [
-        _NOTICE, "", "```mermaid", "flowchart TD",
-        '    ask["ask the target"]',
-        '    ask -->|an answer| success(["success"])',
-        "    ask -->|a failure| s1",
-    ]  # fmt: skip
-    for number, (name, title, _) in enumerate(steps, 1):
-        is_last = number == len(steps)
-        shape = f'["{number}. {title}"]' if is_last else f'{{"{number}. {title}?"}}'
-        lines.append(f"    s{number}{shape}")
+    head = ("ask the target <", "  ├─ an answer ─> success", "  └─ a failure: the first of these")
+    options = [
+        f"     {number}. {title} {_END if name == 'Stop' else '─'}"
+        for number, (name, title, _) in enumerate(steps, 1)
+    ]
+    width = max(map(len, (*head, *options))) + 1
+    lines = [_NOTICE, "", "```text", f"{head[0].ljust(width, '─')}┐"]
+    lines += [f"{line.ljust(width)}│" for line in head[1:]]
+    names = [name for name, *_ in steps]
+    last = max(place for place, name in enumerate(names) if name != "Stop")
+    for place, (name, option) in enumerate(zip(names, options, strict=True)):
         if name == "Stop":
-            lines.append(f"    s{number} -->{'' if is_last else '|yes|'} {_END}")
+            lines.append(f"{option.ljust(width)}│" if place < last else option)
         else:
-            lines.append(f"    s{number} -->|yes| ask")
-        if not is_last:
-            lines.append(f"    s{number} -->|no| s{number + 1}")
+            lines.append(option.ljust(width, "─") + ("┘" if place == last else "┤"))
     lines += ["```", "", _MACHINE_TAIL]
     for number, (_, title, why) in enumerate(steps, 1):
         lines.append(f"| {number} | {_as_cell(title)} | {_as_cell(why)} |")
