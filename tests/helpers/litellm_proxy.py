@@ -22,6 +22,8 @@ KEY = "sk-a-long-key-for-tests-on-loopback-only"
 PACKAGES = ("apscheduler", "fastapi_sso", "uvicorn", "soundfile")
 STARTUP_SECONDS = 300.0
 _ENDS_WITHIN = 20.0
+# None while it serves; uvicorn's 3 is a start that was refused, for which tests ask.
+_EXPECTED_EXITS = frozenset({None, 3})
 
 
 class ProxyProcess(NamedTuple):
@@ -56,6 +58,7 @@ def start_proxy(
         **clean,
         "LITELLM_MASTER_KEY": KEY,
         "LITELLM_LOCAL_MODEL_COST_MAP": "True",
+        "PYTHONFAULTHANDLER": "1",
         "OPENAI_API_KEY": "key-of-primary",
         "OPENAI_BASE_URL": f"{providers.url}/primary",
         "ANTHROPIC_API_KEY": "key-of-backup",
@@ -89,7 +92,12 @@ def wait_for_proxy(proxy: ProxyProcess) -> None:
 
 
 def stop_proxies(*proxies: ProxyProcess) -> None:
-    """End them together, by the signal on which uvicorn ends its workers, too."""
+    """End them together, by the signal on which uvicorn ends its workers, too.
+
+    A Proxy that has ended by itself fails the test, with its exit code and the end of its log.
+    """
+    exits = {proxy: proxy.process.poll() for proxy in proxies}
+    crashed = [proxy for proxy in proxies if exits[proxy] not in _EXPECTED_EXITS]
     for proxy in proxies:
         proxy.process.terminate()
     for proxy in proxies:
@@ -98,3 +106,10 @@ def stop_proxies(*proxies: ProxyProcess) -> None:
         except subprocess.TimeoutExpired:
             proxy.process.kill()
             proxy.process.wait()
+    if crashed:
+        reports = (
+            f"{proxy.url} ended by itself, exit code {exits[proxy]}:\n"
+            + proxy.log.read_text("utf-8", "replace")[-10_000:]
+            for proxy in crashed
+        )
+        pytest.fail("\n".join(reports), pytrace=False)
