@@ -87,8 +87,7 @@ def wait_for_proxy(proxy: ProxyProcess) -> None:
         if listens and output.count("Application startup complete.") == proxy.workers:
             return
         time.sleep(0.1)
-    end = proxy.log.read_text("utf-8")[-3000:]
-    pytest.fail(f"the Proxy did not start:\n{end}", pytrace=False)
+    pytest.fail(f"the Proxy did not start, {_state_of(proxy)}", pytrace=False)
 
 
 def stop_proxies(*proxies: ProxyProcess) -> None:
@@ -96,8 +95,7 @@ def stop_proxies(*proxies: ProxyProcess) -> None:
 
     A Proxy that has ended by itself fails the test, with its exit code and the end of its log.
     """
-    exits = {proxy: proxy.process.poll() for proxy in proxies}
-    crashed = [proxy for proxy in proxies if exits[proxy] not in _EXPECTED_EXITS]
+    crashed = [proxy for proxy in proxies if proxy.process.poll() not in _EXPECTED_EXITS]
     for proxy in proxies:
         proxy.process.terminate()
     for proxy in proxies:
@@ -107,9 +105,9 @@ def stop_proxies(*proxies: ProxyProcess) -> None:
             proxy.process.kill()
             proxy.process.wait()
     if crashed:
-        reports = (
-            f"{proxy.url} ended by itself, exit code {exits[proxy]}:\n"
-            + proxy.log.read_text("utf-8", "replace")[-10_000:]
-            for proxy in crashed
-        )
-        pytest.fail("\n".join(reports), pytrace=False)
+        pytest.fail("\n".join(f"ended by itself, {_state_of(each)}" for each in crashed), pytrace=False)
+
+
+def _state_of(proxy: ProxyProcess) -> str:
+    log = proxy.log.read_text("utf-8", "replace")
+    return f"exit code {proxy.process.poll()} (None: it runs):\n{log[:5_000]}\n[...]\n{log[-10_000:]}"
