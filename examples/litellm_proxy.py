@@ -7,6 +7,7 @@ Install: pip install 'honcho-fallback[litellm,testing]' 'litellm[proxy]'
 from __future__ import annotations
 
 import os
+import secrets
 import socket
 import subprocess
 import sys
@@ -46,8 +47,9 @@ def main() -> None:
 def proxy(primary: Endpoint, fallback: Endpoint) -> Iterator[str]:
     """Run the Proxy on a free port, yield its address once it listens, and stop it."""
     with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        port = probe.getsockname()[1]
+        # Not 0: a port that the system chooses may be a connection's by the time litellm listens.
+        port = secrets.choice(range(20_000, 30_000))
+        probe.bind(("127.0.0.1", port))
     environ = {**os.environ, "LITELLM_LOCAL_MODEL_COST_MAP": "True", "LITELLM_MASTER_KEY": KEY}
     for one in (primary, fallback):
         environ[f"{one.name.upper()}_API_KEY"] = one.api_key

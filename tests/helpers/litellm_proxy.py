@@ -105,9 +105,11 @@ def stop_proxies(*proxies: ProxyProcess) -> None:
             proxy.process.kill()
             proxy.process.wait()
     if crashed:
-        pytest.fail("\n".join(f"ended by itself, {_state_of(each)}" for each in crashed), pytrace=False)
+        states = "\n".join(_state_of(proxy) for proxy in crashed)
+        pytest.fail(f"a Proxy ended by itself, {states}", pytrace=False)
 
 
 def _state_of(proxy: ProxyProcess) -> str:
     log = proxy.log.read_text("utf-8", "replace")
-    return f"exit code {proxy.process.poll()} (None: it runs):\n{log[:5_000]}\n[...]\n{log[-10_000:]}"
+    code = proxy.process.poll()
+    return f"exit code {code} (None: it runs):\n{log[:5_000]}\n[...]\n{log[-10_000:]}"

@@ -6,7 +6,8 @@ import shutil
 import socket
 import subprocess
 import time
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
+from random import SystemRandom
 from typing import TYPE_CHECKING
 
 import pytest
@@ -17,13 +18,19 @@ if TYPE_CHECKING:
 
 PROGRAM = shutil.which("redis-server")
 _STARTS_WITHIN = 10.0
+_NOT_GIVEN_OUT = range(20_000, 32_768)
 
 
 def free_port() -> int:
-    """Return a port on which nobody listens."""
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        return int(probe.getsockname()[1])
+    """Return a port on which nobody listens, and which no outgoing connection is given.
+
+    A server may import for half a minute before it listens; until then a port of those is taken.
+    """
+    for port in SystemRandom().sample(_NOT_GIVEN_OUT, 100):
+        with socket.socket() as probe, suppress(OSError):
+            probe.bind(("127.0.0.1", port))
+            return port
+    pytest.fail("no free port")
 
 
 @contextmanager
