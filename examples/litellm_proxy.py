@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import os
 import secrets
-import socket
 import subprocess
 import sys
 import time
@@ -45,11 +44,8 @@ def main() -> None:
 
 @contextmanager
 def proxy(primary: Endpoint, fallback: Endpoint) -> Iterator[str]:
-    """Run the Proxy on a free port, yield its address once it listens, and stop it."""
-    with socket.socket() as probe:
-        # Not 0: a port that the system chooses may be a connection's by the time litellm listens.
-        port = secrets.choice(range(20_000, 30_000))
-        probe.bind(("127.0.0.1", port))
+    """Run the Proxy, yield its address once it listens, and stop it."""
+    port = secrets.choice(range(20_000, 30_000))  # none that an outgoing connection is given
     environ = {**os.environ, "LITELLM_LOCAL_MODEL_COST_MAP": "True", "LITELLM_MASTER_KEY": KEY}
     for one in (primary, fallback):
         environ[f"{one.name.upper()}_API_KEY"] = one.api_key
