@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING
 from honcho_fallback._classify._read import plain
 from honcho_fallback._classify._tables import CODES, ERRNOS, GENERIC, NAMES, STATUSES, WORDS, Row
 from honcho_fallback._classify._texts import NO_STATUS, PROGRAM, RULES, meaning
+from honcho_fallback._core.failure import KINDS
 from honcho_fallback._core.failure import FailureKind as Kind
 
 if TYPE_CHECKING:
@@ -67,6 +68,7 @@ _QUOTED = re.compile(
     r"\\{0,4}[\"']?([\w.\- ]{3,60}?)\\{0,4}[\"',}]"
 )
 _CALLING = re.compile(r"\((\w+)\) when calling the (\w+) operation")
+_ERRNO = re.compile(r"\[Errno (\d{1,4})\]")
 _CLASS = re.compile(r"\b([A-Z]\w*(?:Error|Exception|Timeout))\b")
 
 
@@ -118,7 +120,7 @@ def _without_status(
 ) -> tuple[Row | None, int | None]:
     """Judge an exception of a class that no table names, which carries no error status."""
     if isinstance(exc, OSError):
-        return ERRNOS.get(exc.errno, _MACHINE), None
+        return _of_errno(exc, facts), None
     if isinstance(exc, _BUGS):
         return _missing_part(exc), None
     # Whoever raises these may be the program itself, which also writes of limits and numbers.
@@ -177,6 +179,17 @@ def _wrapped(facts: Facts) -> tuple[list[str], int | None]:
 
 def _of_status(status: int) -> Row:
     return STATUSES.get(status) or STATUSES[status // 100 * 100]
+
+
+def _of_errno(exc: OSError, facts: Facts) -> Row | None:
+    """Judge an OSError by its number; one without a number says nothing itself.
+
+    What tries several addresses raises such a one: anyio and trio from the errors of all, asyncio
+    with their numbers in its text. One that is the machine's own comes before the network's.
+    """
+    numbers = [exc.errno] if exc.errno is not None else map(int, _ERRNO.findall(facts.message))
+    rows = [ERRNOS.get(number, _MACHINE) for number in numbers]
+    return min(rows, key=lambda row: KINDS[row.kind].severity, default=None)
 
 
 def _coded(codes: list[str], status: int) -> Row | None:

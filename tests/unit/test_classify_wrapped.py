@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 import builtins
+import errno
 import json
 import smtplib
 from typing import Any
 
 import botocore.exceptions
+import httpcore
+import httpx
 import pydantic
 import pytest
 from hypothesis import given
@@ -587,3 +590,69 @@ def test_an_answer_that_litellm_could_not_read_is_no_wrong_request(
     """Python's own words come from the reader of the answer, so another target may work."""
     for cls in (litellm.InternalServerError, litellm.APIConnectionError):
         assert classify(wrapped(cls, text)).switchable
+
+
+# --- an OSError that says nothing itself
+
+ATTEMPTS = "All connection attempts failed"
+
+
+def raised_for(inner: BaseException | None, text: str = ATTEMPTS) -> Exception:
+    """Build httpx's error as anyio and httpcore leave it: an OSError without a number within."""
+    outer: Any = OSError(text)
+    outer.__cause__ = inner
+    for module in (httpcore, httpx):
+        outer = raised_from(module.ConnectError(text), outer)
+    return outer
+
+
+def refused() -> OSError:
+    return ConnectionRefusedError(errno.ECONNREFUSED, "Connection refused")
+
+
+def number(name: str) -> OSError:
+    return OSError(getattr(errno, name), name)
+
+
+@pytest.mark.parametrize(
+    "inner",
+    [
+        refused(),
+        ExceptionGroup("multiple connection attempts failed", [refused(), refused()]),
+        # A machine without IPv6 asks for it all the same.
+        ExceptionGroup("multiple", [number("EAFNOSUPPORT"), refused()]),
+        ExceptionGroup("multiple", [number("ENETUNREACH"), number("EADDRNOTAVAIL")]),
+        None,
+    ],
+)
+def test_an_os_error_without_a_number_leaves_it_to_what_it_was_raised_from(
+    inner: BaseException | None,
+) -> None:
+    """anyio and trio raise one for all addresses; under a connection class it says nothing."""
+    assert classify(raised_for(inner)).kind is Kind.CONNECTION
+
+
+@pytest.mark.parametrize("name", ["ENOSPC", "EACCES", "EPERM", "EMFILE", "ENFILE"])
+def test_what_the_machine_lacks_is_local_under_a_connection_class(name: str) -> None:
+    """No other model mends a full disk, a refused permission or too many open files."""
+    texts = f"Multiple exceptions: [Errno 111] refused, [Errno {getattr(errno, name)}] {name}"
+    for error in (
+        raised_for(number(name)),
+        raised_for(ExceptionGroup("multiple", [refused(), number(name)])),
+        raised_for(None, texts),
+    ):
+        assert classify(error).kind is Kind.LOCAL
+
+
+def test_asyncios_error_for_several_addresses_is_read_by_its_numbers() -> None:
+    """It has no number and no cause, but the numbers of all in its text."""
+    text = "Multiple exceptions: [Errno 111] Connect call failed ('::1', 1, 0, 0), [Errno 111] no"
+    assert classify(OSError(text)).kind is Kind.CONNECTION
+    assert classify(OSError("Multiple exceptions: [Errno 28] full, [Errno 28] full")).kind is (
+        Kind.LOCAL
+    )
+
+
+def test_an_os_error_that_says_nothing_at_all_is_local() -> None:
+    """Without a number, a cause and a connection class it may be anything."""
+    assert classify(OSError("something")).kind is Kind.LOCAL
