@@ -7,12 +7,15 @@ import json
 import logging
 import re
 import shlex
+import socket
 import sys
 import tomllib
 from pathlib import Path
 from types import SimpleNamespace
 from typing import TYPE_CHECKING, Any, NamedTuple
 
+import anthropic
+import openai
 import pytest
 import typer
 
@@ -259,34 +262,81 @@ def deriver(providers: ProviderServer, monkeypatch: pytest.MonkeyPatch) -> Provi
     return providers
 
 
-async def test_honchos_call_path_runs(clock: Clock) -> None:
-    """HOM-030, HOM-051: step 1 asks as Honcho does; a stream's first chunk is in the attempt."""
-    model_config = SimpleNamespace(
-        model="gpt-5.4-mini",
-        transport="openai",
-        fallback=SimpleNamespace(model="claude-haiku-4-5", transport="anthropic"),
-    )
-    requests: list[str] = []
+@pytest.fixture
+def closed_port() -> Iterator[int]:
+    """Return a port that nobody listens on, and nobody else can take meanwhile."""
+    with socket.socket() as taken:
+        taken.bind(("127.0.0.1", 0))
+        yield taken.getsockname()[1]
 
-    async def backend(config: Any, messages: list[str]) -> AsyncIterator[str]:
-        requests.append(config.transport)
+
+def honchos_config(**primary: Any) -> SimpleNamespace:
+    """Make what Honcho's resolved configuration of a model has for a policy."""
+    fallback = SimpleNamespace(model="claude-haiku-4-5", transport="anthropic")
+    return SimpleNamespace(model="gpt-5.4-mini", transport="openai", fallback=fallback, **primary)
+
+
+def honchos_call_path(**given: Any) -> dict[str, Any]:
+    """Run the page's call path over an executor, and return its names."""
+    exec(compile(blocks(HONCHO, "python")[0], "honcho.md", "exec"), given)  # noqa: S102 # our own page
+    return given
+
+
+@pytest.mark.parametrize("fault", ["503", "429", "closed port", "401"])
+@pytest.mark.parametrize("as_today", [False, True])
+async def test_honchos_fallback_is_asked_at_the_first_failure(
+    providers: ProviderServer, closed_port: int, clock: Clock, fault: str, as_today: bool
+) -> None:
+    """HOM-030: it is asked once and a 401 comes out; with honcho_main twice, 4 s apart."""
+    primary = providers["primary"]
+    if fault == "closed port":
+        url = f"http://127.0.0.1:{closed_port}"
+    else:
+        url = primary.url
+        primary.fail(int(fault))
+    asked: list[str] = []
+
+    async def execute(attempt: Attempt, messages: list[Any]) -> str:
+        config = attempt.target.client
+        asked.append(config.transport)
+        options: Any = {"model": config.model, "messages": messages, "timeout": attempt.timeout}
+        if config.transport == "openai":
+            async with openai.AsyncOpenAI(base_url=config.base_url, max_retries=0) as client:
+                answer = await client.chat.completions.create(**options)
+                return str(answer.choices[0].message.content)
+        async with anthropic.AsyncAnthropic(max_retries=0) as client:
+            message = await client.messages.create(max_tokens=9, **options)
+            return str(message.content[0].text)
+
+    names = honchos_call_path(execute=execute)
+    config = names["AS_TODAY"] if as_today else None
+    call = names["answer"](honchos_config(base_url=url), MESSAGES, config)
+    if fault == "401" and not as_today:
+        with pytest.raises(openai.AuthenticationError):
+            await call
+        assert asked == ["openai"]
+        return
+    assert await call == "good morning"
+    assert asked == ["openai", *["openai"][:as_today], "anthropic"]
+    assert clock.slept == [4, 4] * as_today
+    assert len(primary.requests) == (0 if fault == "closed port" else 1 + as_today)
+
+
+async def test_honchos_stream_switches_until_the_first_content(clock: Clock) -> None:
+    """HOM-051: an empty first chunk settles nothing."""
+    asked: list[str] = []
+
+    async def backend(config: Any, messages: list[str]) -> AsyncIterator[SimpleNamespace]:
+        asked.append(config.transport)
+        yield SimpleNamespace(content="")
         if config.transport == "openai":
             raise StatusError(503)
         for message in messages:
-            yield message
+            yield SimpleNamespace(content=message)
 
-    names: dict[str, Any] = {"backend": backend}
-    exec(compile(blocks(HONCHO, "python")[0], "honcho.md", "exec"), names)  # noqa: S102 # our own page
-
-    async def ask(attempt: Attempt) -> list[str]:
-        return [chunk async for chunk in backend(attempt.target.client, ["good", "morning"])]
-
-    assert await names["policy_for"](model_config).acall(ask) == ["good", "morning"]
-    assert (requests, clock.slept) == (["openai", "openai", "anthropic"], [4, 4])
-    requests.clear()
-    stream = names["stream"](model_config, ["good", "morning"])
-    assert [chunk async for chunk in stream] == ["good", "morning"]
-    assert requests == ["openai", "anthropic"]
+    stream = honchos_call_path(backend=backend)["stream"](honchos_config(), ["good", "morning"])
+    assert [chunk.content async for chunk in stream if chunk.content] == ["good", "morning"]
+    assert (asked, clock.slept) == (["openai", "anthropic"], [])
 
 
 @pytest.mark.parametrize(

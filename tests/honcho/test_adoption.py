@@ -14,10 +14,12 @@ import pytest
 
 from honcho_fallback import FallbackConfig, FallbackExhausted
 from honcho_fallback.testing import StatusError
+from honcho_fallback_honcho import policy_from
 
 if TYPE_CHECKING:
     from types import ModuleType
 
+    from honcho_fallback import Attempt
     from honcho_fallback.testing import Clock
 
 EXAMPLES = Path(__file__).resolve().parents[2] / "examples"
@@ -383,6 +385,91 @@ async def test_honcho_main_without_an_answer(honcho: MakeHoncho, clock: Clock) -
         await path.call(config=FallbackConfig.honcho_main(max_attempts=3))
     assert raised.value.exceptions == (OVERLOADED, OVERLOADED, last)
     assert (path.requests, clock.slept) == ([P, P, F], [4, 4])
+
+
+AT_ONCE = FallbackConfig.honcho_main(switch_wait=None, switch_after=1)
+A_TURN = FallbackConfig.honcho(reset="turn")
+
+
+@pytest.mark.parametrize(
+    ("config", "fails_in", "requests", "ends_with"),
+    [
+        (None, 1, [P, F, P], StatusError),
+        (FallbackConfig.honcho_main(), 1, [P, P, F, P, P, F], None),
+        (AT_ONCE, 1, [P, F, P, F], None),
+        (A_TURN, 1, [P, F, F], None),
+        (A_TURN, 2, [P, P, F], FallbackExhausted),
+    ],
+)
+async def test_messages_in_one_transports_form_are_refused_by_the_other(
+    honcho: MakeHoncho,
+    config: FallbackConfig | None,
+    fails_in: int,
+    requests: list[str],
+    ends_with: type[Exception] | None,
+) -> None:
+    """What the page says of tool loops: whom the 400 reaches, and what helps."""
+    path, asked = honcho(), list[str]()
+    policy = policy_from(path.model(), config=config)
+    messages: list[str] = []
+
+    async def ask(attempt: Attempt) -> str:
+        transport: str = attempt.target.client.transport
+        asked.append(attempt.target.name)
+        if transport == "openai" and len(messages) + 1 == fails_in:
+            raise OVERLOADED
+        if not {*messages} <= {transport}:
+            raise StatusError(400)
+        return transport
+
+    async def loop() -> None:
+        with policy.turn():
+            while len(messages) < 2:
+                messages.append(await policy.acall(ask))
+
+    if ends_with is None:
+        await loop()
+    else:
+        with pytest.raises(ends_with) as raised:
+            await loop()
+        errors: tuple[Any, ...] = getattr(raised.value, "exceptions", (raised.value,))
+        assert errors[-1].status_code == 400
+    assert asked == requests
+
+
+class JunkError(ValueError):
+    """What Honcho raises about an answer that is no JSON."""
+
+
+NAMED = FallbackConfig.honcho(provider_errors=(JunkError,))
+
+
+@pytest.mark.parametrize(
+    ("config", "error", "requests"),
+    [
+        (None, JunkError(), [P]),
+        (NAMED, JunkError(), [P, F]),
+        (NAMED, KeyError("bug"), [P]),
+        (AT_ONCE, JunkError(), [P, F]),
+        (AT_ONCE, KeyError("bug"), [P, F]),
+        (AT_ONCE, StatusError(401), [P, F]),
+    ],
+)
+async def test_what_else_switches(
+    honcho: MakeHoncho,
+    clock: Clock,
+    config: FallbackConfig | None,
+    error: Exception,
+    requests: list[str],
+) -> None:
+    """What the page says of errors beyond Honcho's table, at once or not at all."""
+    path = honcho(openai=[error], anthropic=[ANSWER])
+    if F in requests:
+        assert await path.call(config=config) == ANSWER
+    else:
+        with pytest.raises(type(error)):
+            await path.call(config=config)
+    assert (path.requests, clock.slept) == (requests, [])
 
 
 async def test_calls_share_what_a_module_level_config_remembers(
