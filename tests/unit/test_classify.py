@@ -210,6 +210,8 @@ EXAMPLES = [
     (500, "our machines are overloaded, come back", Kind.OVERLOADED),
     (400, "you have insufficient credits on file", Kind.QUOTA),
     (429, "your weekly limit is used", Kind.QUOTA),
+    (429, "usage limit reached, try again in 5 minutes", Kind.RATE_LIMIT),
+    (402, "usage limit reached, try again in 5 minutes", Kind.QUOTA),
     (400, "the context window holds less than you sent", Kind.CONTEXT_OVERFLOW),
     (400, "stopped by our content filter", Kind.CONTENT_POLICY),
     (400, "that is an incorrect API key", Kind.AUTHENTICATION),
