@@ -7,7 +7,7 @@ INSTALL = $(1)/python -m pip install --quiet --constraint constraints.txt
 # Tests reach this machine and nothing else; a cassette is played, never recorded.
 PYTEST := pytest --block-network --allowed-hosts=127.0.0.1,localhost,::1 --record-mode=none
 
-.PHONY: demo test test-langfuse test-litellm lint docs bench soak corpus resolve wheel-test dist notebooks record clean
+.PHONY: demo test test-clients test-langfuse test-litellm lint docs bench soak corpus resolve wheel-test dist notebooks record clean
 
 # The demo needs one SDK and the simulated providers, another example (ARGS=raw_sdk) all of .venv.
 demo: $(if $(ARGS),.venv,.venv-demo)/.installed
@@ -85,6 +85,21 @@ test-litellm: $(LITELLMS:%=.venv-litellm-%/.installed)
 		".venv-litellm-$$litellm/bin/"$(PYTEST) tests/litellm $(ARGS); \
 	done
 
+# Real clients at servers that are really broken, with the oldest and the newest clients; the pinned
+# ones and the frameworks are in `make test`.
+OLDEST := aiohttp==3.12.0 anthropic==1.0.0 anyio==4.8.0 google-genai==2.33.0 httpx==0.28.1 \
+	openai==2.20.0 requests==2.32.0
+NEWEST := aiohttp anthropic anyio google-genai httpx httpx2 'openai>=3' requests
+test-clients: .venv-clients-oldest/.installed .venv-clients-newest/.installed
+	.venv-clients-oldest/bin/$(PYTEST) tests/contract/test_reality.py $(ARGS)
+	.venv-clients-newest/bin/$(PYTEST) tests/contract/test_reality.py $(ARGS)
+
+.venv-clients-%/.installed: pyproject.toml
+	$(PYTHON) -m venv $(@D)
+	$(@D)/bin/python -m pip install --quiet --upgrade 'pip>=25.1'
+	$(@D)/bin/python -m pip install --quiet --group test --editable . $(if $(filter oldest,$*),$(OLDEST),$(NEWEST))
+	touch $@
+
 .venv-litellm-%/.installed: pyproject.toml constraints.txt
 	$(PYTHON) -m venv $(@D)
 	$(@D)/bin/python -m pip install --quiet --upgrade 'pip>=25.1'
@@ -100,7 +115,7 @@ record: .venv/.installed
 	$(BIN)/python recording/record.py $(ARGS)
 
 clean:
-	rm -rf .venv .venv-corpus .venv-demo .venv-dist .venv-docs .venv-langfuse4 .venv-litellm-* .venv-peers \
+	rm -rf .venv .venv-clients-* .venv-corpus .venv-demo .venv-dist .venv-docs .venv-langfuse4 .venv-litellm-* .venv-peers \
 		.venv-record .venv-wheel build dist .hypothesis .*_cache
 
 # pip 25.1 is the first that knows --group.

@@ -94,8 +94,12 @@ def _classify(inner: Callable[[BaseException], Failure], error: BaseException) -
 def _native(error: BaseException) -> BaseException | None:
     """Find what a provider's SDK or the transport raised, below LiteLLM's own classes."""
     handler: BaseException | None = None
+    bare: BaseException | None = None  # LiteLLM's handlers raise plain ones, too
     for below in _below(error):
         module = type(below).__module__
+        if type(below) is Exception:
+            bare = bare or below
+            continue
         if module.startswith("litellm.exceptions"):
             continue
         if module.startswith("litellm."):
@@ -104,7 +108,7 @@ def _native(error: BaseException) -> BaseException | None:
             return handler  # LiteLLM's own client: the handler's error has the body as well
         else:
             return below
-    return handler
+    return bare or handler
 
 
 def _below(error: BaseException) -> Iterator[BaseException]:

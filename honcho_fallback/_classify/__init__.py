@@ -31,7 +31,9 @@ _LONG_WAIT = 3600.0
 # Raised by a bug under a library's connection wrapper: no connection was even tried.
 _PROGRAM = (RuntimeError, TypeError, ValueError, ArithmeticError, AttributeError, LookupError)
 # What a connection class may hide; a status below it is a parser's own number.
-_UNDER_A_CONNECTION = frozenset({Kind.CONNECTION, Kind.TIMEOUT, Kind.LOCAL, Kind.RATE_LIMIT})
+_UNDER_A_CONNECTION = frozenset(
+    {Kind.CONNECTION, Kind.TIMEOUT, Kind.LOCAL, Kind.RATE_LIMIT, Kind.MALFORMED_RESPONSE}
+)
 _UNDER_ANOTHER = frozenset(Kind) - {Kind.CANCELLED}
 
 

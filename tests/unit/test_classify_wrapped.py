@@ -599,11 +599,9 @@ ATTEMPTS = "All connection attempts failed"
 
 def raised_for(inner: BaseException | None, text: str = ATTEMPTS) -> Exception:
     """Build httpx's error as anyio and httpcore leave it: an OSError without a number within."""
-    outer: Any = OSError(text)
+    outer = OSError(text)
     outer.__cause__ = inner
-    for module in (httpcore, httpx):
-        outer = raised_from(module.ConnectError(text), outer)
-    return outer
+    return raised_from(httpx.ConnectError(text), raised_from(httpcore.ConnectError(text), outer))
 
 
 def refused() -> OSError:

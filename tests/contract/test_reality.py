@@ -1,0 +1,489 @@
+"""Real clients at servers that are really broken: what each failure means, and that it switches.
+
+No error is made up here. ``make test-clients`` asks the oldest and the newest clients the same.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import re
+import warnings
+from collections import Counter
+from contextlib import asynccontextmanager, contextmanager, suppress
+from functools import cache, partial
+from importlib import import_module
+from importlib.util import find_spec
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+import pytest
+
+from honcho_fallback import FallbackPolicy, Target
+from honcho_fallback.testing import recorded
+from tests.helpers.broken_server import WAYS, Place, trusted
+
+if TYPE_CHECKING:
+    from collections.abc import AsyncIterator, Callable, Iterator
+
+    from honcho_fallback import Attempt, Switch
+
+os.environ["LITELLM_LOCAL_MODEL_COST_MAP"] = "True"  # read when LiteLLM is first imported
+
+# What the frameworks leave open, and what they warn of while they are imported.
+pytestmark = [
+    pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning"),
+    pytest.mark.filterwarnings("ignore::DeprecationWarning"),
+    pytest.mark.filterwarnings("ignore::UserWarning:pydantic"),
+    pytest.mark.filterwarnings("ignore:unclosed:ResourceWarning"),
+]
+
+SAY: Any = [{"role": "user", "content": "hello"}]
+KEY = "none"
+BACKUP = "the fallback answers"
+
+
+class Cell(NamedTuple):
+    """Say what became of one call, and what it cost.
+
+    Args:
+        kind: Of the first attempt's failure.
+        transient: Of the same, or None where nobody else was asked.
+        outcome: Of the call.
+        requests: How many the broken server counted, or None where none could come.
+        soon: Was the failure there at once, or only with a timeout of the client's?
+    """
+
+    kind: str | None
+    transient: bool | None = True
+    outcome: str = "success"
+    requests: int | None = 1
+    soon: bool = True
+
+
+class Switches(list["Switch"]):
+    """Keep what the policies switched for."""
+
+    def on_switch(self, switch: Switch) -> None:
+        self.append(switch)
+
+
+SWITCHES = Switches()
+
+
+# --- the clients
+
+
+def _sdk(place: Place, package: str, cls: str) -> Any:
+    base_url = place.url if package == "anthropic" else f"{place.url}/v1"
+    make = getattr(import_module(package), cls)
+    return make(api_key=KEY, base_url=base_url, timeout=place.timeout, max_retries=0)
+
+
+def _asking(client: Any, package: str, *, stream: bool) -> Callable[[], Any]:
+    if package == "anthropic":
+        create = partial(client.messages.create, max_tokens=9)
+    else:
+        create = client.chat.completions.create
+    return partial(create, model="m", messages=SAY, stream=stream)
+
+
+def _text(answer: Any) -> Any:
+    """Read an answer as a program does; both SDKs return a page of HTML as a string."""
+    parts = answer.content if hasattr(answer, "stop_reason") else answer.choices
+    return parts[0]
+
+
+@contextmanager
+def sdk(
+    place: Place, package: str, cls: str, *, stream: bool = False
+) -> Iterator[Callable[[], Any]]:
+    with _sdk(place, package, cls) as client:
+        ask = _asking(client, package, stream=stream)
+        yield ask if stream else lambda: _text(ask())
+
+
+@asynccontextmanager
+async def async_sdk(
+    place: Place, package: str, cls: str, *, stream: bool = False
+) -> AsyncIterator[Callable[[], Any]]:
+    async with _sdk(place, package, cls) as client:
+        ask = _asking(client, package, stream=stream)
+
+        async def answer() -> Any:
+            return _text(await ask())
+
+        yield ask if stream else answer
+
+
+def _genai(place: Place) -> Any:
+    genai = import_module("google.genai")
+    # Without options for retries its async client asks a dead server again after 1 to 10 s.
+    once = {"attempts": 1}
+    options = {
+        "base_url": place.url,
+        "timeout": int(place.timeout * 1000),
+        "retry_options": once,
+    }
+    return genai.Client(api_key=KEY, http_options=options)
+
+
+@contextmanager
+def genai(place: Place) -> Iterator[Callable[[], Any]]:
+    with _genai(place) as client:
+        yield lambda: client.models.generate_content(model="m", contents="hello")
+
+
+@asynccontextmanager
+async def async_genai(place: Place) -> AsyncIterator[Callable[[], Any]]:
+    with _genai(place) as client:
+        async with client.aio as aio:
+            yield lambda: aio.models.generate_content(model="m", contents="hello")
+
+
+def _read(answer: Any) -> Any:
+    answer.raise_for_status()
+    return answer.json()["choices"][0]["message"]["content"]
+
+
+@contextmanager
+def httpx(place: Place, package: str) -> Iterator[Callable[[], Any]]:
+    with import_module(package).Client(timeout=place.timeout) as client:
+        yield lambda: _read(client.post(f"{place.url}/v1/chat/completions", json={}))
+
+
+@asynccontextmanager
+async def async_httpx(place: Place, package: str) -> AsyncIterator[Callable[[], Any]]:
+    async with import_module(package).AsyncClient(timeout=place.timeout) as client:
+
+        async def ask() -> Any:
+            return _read(await client.post(f"{place.url}/v1/chat/completions", json={}))
+
+        yield ask
+
+
+@asynccontextmanager
+async def aiohttp(place: Place) -> AsyncIterator[Callable[[], Any]]:
+    library = import_module("aiohttp")
+    timeout = library.ClientTimeout(total=place.timeout)
+    async with library.ClientSession(timeout=timeout, trust_env=True) as session:
+
+        async def ask() -> Any:
+            async with session.post(f"{place.url}/v1/chat/completions", json={}) as answer:
+                answer.raise_for_status()
+                return (await answer.json())["choices"][0]["message"]["content"]
+
+        yield ask
+
+
+@contextmanager
+def requests(place: Place) -> Iterator[Callable[[], Any]]:
+    with import_module("requests").Session() as session:
+        post = partial(session.post, json={}, timeout=place.timeout)
+        yield lambda: _read(post(f"{place.url}/v1/chat/completions"))
+
+
+@contextmanager
+def litellm(place: Place, function: str) -> Iterator[Callable[[], Any]]:
+    complete = getattr(import_module("litellm"), function)
+    options = {"api_base": f"{place.url}/v1", "api_key": KEY, "timeout": place.timeout}
+    yield partial(complete, model="openai/m", messages=SAY, max_retries=0, **options)
+
+
+# --- those that own the whole call
+
+
+@contextmanager
+def langchain(place: Place, package: str, cls: str, method: str) -> Iterator[Callable[[], Any]]:
+    from honcho_fallback_langchain import FallbackChatModel  # noqa: PLC0415  may be missing
+    from tests.helpers.chat_models import ScriptedChat  # noqa: PLC0415
+
+    make = getattr(import_module(package), cls)
+    url = f"{place.url}/v1" if package == "langchain_openai" else place.url
+    primary = make(model="m", api_key=KEY, base_url=url, max_retries=0, timeout=place.timeout)
+    model = FallbackChatModel(primary, ScriptedChat(script=[[BACKUP]]), observers=[SWITCHES])
+    yield lambda: getattr(model, method)("hello")
+
+
+@contextmanager
+def router(place: Place, function: str) -> Iterator[Callable[[], Any]]:
+    library = import_module("litellm")
+    from honcho_fallback_litellm import FallbackRoutingStrategy  # noqa: PLC0415  may be missing
+
+    primary = {"model": "openai/m", "api_base": f"{place.url}/v1", "api_key": KEY}
+    backup = {"model": "openai/b", "api_key": KEY, "mock_response": BACKUP}
+    group = [
+        {
+            "model_name": "chat",
+            "litellm_params": {**params, "timeout": place.timeout},
+            "model_info": {"id": str(rank), "fallback_rank": rank},
+        }
+        for rank, params in enumerate((primary, backup))
+    ]
+    owner = library.Router(model_list=group)
+    FallbackRoutingStrategy(observers=[SWITCHES]).register(owner)
+    yield partial(getattr(owner, function), model="chat", messages=SAY)
+
+
+class Client(NamedTuple):
+    """Say how one client is asked.
+
+    Args:
+        open: Gives a function that asks once at a place, and closes the client behind it.
+        package: What has to be installed for it.
+        verb: The policy's method that it is asked through; none where it owns the call.
+        stream: Does it stream?
+        is_async: Does it run in an event loop?
+    """
+
+    open: Callable[[Place], Any]
+    package: str
+    verb: str = ""
+    stream: bool = False
+    is_async: bool = False
+
+
+ALL: dict[str, Client] = {
+    "google-genai": Client(genai, "google.genai", "call"),
+    "async google-genai": Client(async_genai, "google.genai", "acall", is_async=True),
+    "aiohttp": Client(aiohttp, "aiohttp", "acall", is_async=True),
+    "requests": Client(requests, "requests", "call"),
+}
+for package, cls in (("openai", "OpenAI"), ("anthropic", "Anthropic")):
+    for stream, verb, name in ((False, "call", package), (True, "stream", f"{package}, stream")):
+        opened = partial(sdk, package=package, cls=cls, stream=stream)
+        ALL[name] = Client(opened, package, verb, stream)
+        aopened = partial(async_sdk, package=package, cls=f"Async{cls}", stream=stream)
+        ALL[f"async {name}"] = Client(aopened, package, f"a{verb}", stream, is_async=True)
+for package in ("httpx", "httpx2"):
+    ALL[package] = Client(partial(httpx, package=package), package, "call")
+    for verb, name in (("acall", f"async {package}"), ("trio", f"{package} in trio")):
+        ALL[name] = Client(partial(async_httpx, package=package), package, verb, is_async=True)
+for function, verb in (("completion", "call"), ("acompletion", "acall")):
+    is_async = verb == "acall"
+    made = partial(litellm, function=function)
+    ALL[f"LiteLLM {function}"] = Client(made, "litellm", verb, is_async=is_async)
+    owned = partial(router, function=function)
+    ALL[f"LiteLLM Router {function}"] = Client(owned, "litellm", is_async=is_async)
+for package, cls in (
+    ("langchain_openai", "ChatOpenAI"),
+    ("langchain_anthropic", "ChatAnthropic"),
+    ("langchain_google_genai", "ChatGoogleGenerativeAI"),
+):
+    for method in ("invoke", "ainvoke", "astream"):
+        model = partial(langchain, package=package, cls=cls, method=method)
+        stream, is_async = method == "astream", method != "invoke"
+        ALL[f"{cls}.{method}"] = Client(model, package, "", stream, is_async)
+
+
+def _is_installed(package: str) -> bool:
+    return find_spec(package.partition(".")[0]) is not None and find_spec(package) is not None
+
+
+CLIENTS = {name: client for name, client in ALL.items() if _is_installed(client.package)}
+
+
+# --- one call of one client
+
+POLICY = FallbackPolicy([Target("primary"), Target("fallback")], observers=[SWITCHES])
+
+
+def _chooser(ask: Callable[[], Any], backup: Callable[[], Any]) -> Callable[[Attempt], Any]:
+    return lambda attempt: backup() if attempt.is_fallback else ask()
+
+
+def _call(client: Client, place: Place) -> None:
+    with client.open(place) as ask:
+        if place.warm:
+            ask()
+        if client.verb == "call":
+            POLICY.call(_chooser(ask, lambda: BACKUP))
+        elif client.verb == "stream":
+            for _ in POLICY.stream(_chooser(ask, lambda: iter([BACKUP]))):
+                place.heard()
+        else:
+            ask()
+
+
+async def _answer() -> str:
+    return BACKUP
+
+
+async def _chunks() -> AsyncIterator[str]:
+    yield BACKUP
+
+
+@asynccontextmanager
+async def _opened(client: Client, place: Place) -> AsyncIterator[Callable[[], Any]]:
+    opened = client.open(place)
+    if hasattr(opened, "__aenter__"):
+        async with opened as ask:
+            yield ask
+    else:
+        with opened as ask:
+            yield ask
+
+
+async def _acall(client: Client, place: Place) -> None:
+    async with _opened(client, place) as ask:
+        if place.warm:
+            await ask()
+        if client.verb == "acall":
+            await POLICY.acall(_chooser(ask, _answer))
+        elif client.stream:
+            chunks = POLICY.astream(_chooser(ask, _chunks)) if client.verb else ask()
+            async for chunk in chunks:
+                if client.verb or chunk.text:
+                    place.heard()
+        else:
+            await ask()
+
+
+async def _in_trio(client: Client, place: Place) -> None:
+    """Drive the machine itself: `acall` belongs to asyncio."""
+    async with _opened(client, place) as ask:
+        if place.warm:
+            await ask()
+        run = POLICY.start()
+        try:
+            await ask()
+        except Exception as error:  # noqa: BLE001  whatever it is, the machine judges it
+            run.fail(error)
+            run.succeed()
+
+
+def cell(client: Client, way: str) -> Cell | None:
+    """Ask once where something is broken; None where this client cannot meet it."""
+    with WAYS[way]() as place, recorded() as records, warnings.catch_warnings():
+        if (place.streamed and not client.stream) or (place.warm and client.stream):
+            return None
+        warnings.simplefilter("ignore")  # of the clients, about each other
+        SWITCHES.clear()
+
+        with suppress(Exception):  # the record says what it was
+            if client.verb == "trio":
+                import_module("trio").run(_in_trio, client, place)
+            elif client.is_async:
+                asyncio.run(_acall(client, place))
+            else:
+                _call(client, place)
+    record = records[-1]
+    failed = record.attempts[0]
+    transient = SWITCHES[-1].failure.transient if SWITCHES else None
+    requests = place.server.requests - place.warm if place.server else None
+    soon = failed.seconds < place.timeout
+    return Cell(str(failed.kind), transient, record.outcome, requests, soon)
+
+
+@cache
+def cells(way: str) -> dict[str, Cell]:
+    """Ask every client that can meet this way to break."""
+    with trusted():
+        asked = {name: cell(client, way) for name, client in CLIENTS.items()}
+    return {name: one for name, one in asked.items() if one is not None}
+
+
+# --- what has to come of it
+
+LOST = Cell("connection")
+UNREACHED = LOST._replace(requests=None)
+DISTRUSTED = LOST._replace(transient=False)
+SILENT = Cell("timeout", soon=False)
+UNREADABLE = Cell("malformed_response")
+EXPECTED = {
+    "port closed": UNREACHED,
+    "two addresses, both closed": UNREACHED,
+    "name unknown": UNREACHED,
+    "resolver says try again": UNREACHED,
+    "network unreachable": UNREACHED,
+    "no route to host": UNREACHED,
+    "connecting is silent": SILENT._replace(requests=None),
+    "reset at once": LOST,
+    "closed without an answer": LOST,
+    "reset in the status line": LOST,
+    "reset in the headers": LOST,
+    "reset in the body": LOST,
+    "reset in a stream, before content": LOST,
+    "reset in a stream, after content": LOST._replace(transient=None, outcome="interrupted"),
+    "no answer": SILENT,
+    "no first token": SILENT,
+    "kept connection dies": LOST,
+    "TLS wanted, plain spoken": LOST,
+    "plain wanted, TLS spoken": LOST,
+    "certificate expired": DISTRUSTED,
+    "certificate signed by itself": DISTRUSTED,
+    "certificate of another host": DISTRUSTED,
+    "proxy down": UNREACHED,
+    "proxy says 407": LOST,
+    "proxy says 502": LOST,
+    "gzip is broken": UNREADABLE,
+    "200 with HTML": UNREADABLE,
+    "200 with nothing": UNREADABLE,
+    "200 with half a JSON": UNREADABLE,
+}
+# aiohttp takes a body that it cannot unpack for a lost connection.
+AIOHTTP = (
+    "aiohttp",
+    "async google-genai",
+    "ChatGoogleGenerativeAI.ainvoke",
+    "ChatGoogleGenerativeAI.astream",
+)
+LITELLM = ("LiteLLM completion", "LiteLLM acompletion")  # its own mapping, without a Router
+EXCEPTIONS = {
+    "gzip is broken": dict.fromkeys((*AIOHTTP, *LITELLM), LOST),
+    # Its json() of an empty body is None, and the program fails on that.
+    "200 with nothing": {"aiohttp": Cell("local", None, "rejected")},
+    "200 with half a JSON": dict.fromkeys(LITELLM, Cell("server_error")),
+    **{
+        f"certificate {fault}": dict.fromkeys(LITELLM, LOST)
+        for fault in ("expired", "signed by itself", "of another host")
+    },
+}
+
+
+@pytest.mark.parametrize("way", WAYS)
+def test_a_real_failure_is_what_it_is_whoever_meets_it(way: str) -> None:
+    """Each client's failure has the kind of its cause, costs one request and switches."""
+    exceptions = EXCEPTIONS.get(way, {})
+    unexpected = {
+        name: met for name, met in cells(way).items() if met != exceptions.get(name, EXPECTED[way])
+    }
+    assert not unexpected
+
+
+PAGE = Path(__file__).parents[2] / "docs" / "classification.md"
+BLOCK = re.compile(r"(?<=<!-- reality -->\n).*?(?=<!-- /reality -->)", re.DOTALL)
+HEAD = """| what is broken | kind | transient | answered by | requests | seen | clients |
+|---|---|---|---|---|---|---|
+"""
+
+
+def _row(way: str, met: Cell, clients: str) -> str:
+    answered = "the fallback" if met.outcome == "success" else f"nobody: {met.outcome}"
+    transient = {None: "-", True: "yes", False: "no"}[met.transient]
+    requests = "-" if met.requests is None else met.requests
+    seen = "at once" if met.soon else "at its timeout"
+    return (
+        f"| {way} | `{met.kind}` | {transient} | {answered} | {requests} | {seen} | {clients} |\n"
+    )
+
+
+def _table() -> str:
+    rows = HEAD
+    for way in WAYS:
+        met = cells(way)
+        usual, *others = [one for one, _ in Counter(met.values()).most_common()]
+        rows += _row(way, usual, f"{len([*filter(usual.__eq__, met.values())])} of {len(met)}")
+        for other in others:
+            rows += _row("", other, ", ".join(name for name in met if met[name] == other))
+    return rows
+
+
+@pytest.mark.skipif(CLIENTS != ALL, reason="not every client is installed")
+def test_the_page_shows_what_was_met() -> None:
+    """`docs/classification.md` shows the runs of today; `WRITE_TABLES=1` writes it anew."""
+    text = PAGE.read_text(encoding="utf-8")
+    if os.environ.get("WRITE_TABLES"):
+        text = BLOCK.sub(lambda _: _table(), text)
+        PAGE.write_text(text, encoding="utf-8")
+    assert BLOCK.findall(text) == [_table()], "run this module with WRITE_TABLES=1"
