@@ -276,7 +276,7 @@ def _in_a_row(
         return 0, 0, CONTINUE
     if not failures:
         return state.varied, state.recoverable_varied, CONTINUE
-    ordinary = [one for one in failures if not (one.refused or one.passing or one.unknown_tool)]
+    ordinary = [one for one in failures if not (one.passing or one.unknown_tool)]
     # A tool that is not there is no attempt at anything yet: another name may be right.
     patient = [one for one in failures if one.passing or one.unknown_tool]
     if not ordinary:

@@ -33,7 +33,8 @@ _SETTINGS = frozenset(
     }
 )
 
-_SENTENCE = re.compile(r"[.!?;]\s|\n|;")
+# The name of a field in JSON is no part of the sentence that is its value.
+_SENTENCE = re.compile(r"[.!?;]\s|\n|;|[\"']\s?:")
 _HUMP = re.compile(r"(?<=[a-z])(?=[A-Z])")  # ModelNotAllowed
 _TOKEN = re.compile(r"[a-z0-9'][a-z0-9_'./:@-]*")
 _JOINTS = re.compile(r"[_./:@-]+")

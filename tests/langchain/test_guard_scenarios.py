@@ -209,8 +209,14 @@ SCENARIOS: dict[str, tuple[list[Round], Course]] = {
         [[Call("send", 1, DENIED), Call("send", 1, DENIED)]],
         GOES_ON,
     ),
-    "a person declines one call after another": (each("send", DENIED, 15), GOES_ON),
-    "policy blocks one call after another": (each("send", BLOCKED, 15), GOES_ON),
+    "a person declines one call after another": (
+        each("send", DENIED, 6),
+        Course(halt=(6, "varied_failures", "send"), nudges=((4, "varied_failures"),)),
+    ),
+    "policy blocks one call after another": (
+        each("send", BLOCKED, 6),
+        Course(halt=(6, "varied_failures", "send"), nudges=((4, "varied_failures"),)),
+    ),
     "a declined call is asked for again": (
         one_by_one(Call("send", 1, DENIED), Call("send", 1, DENIED)),
         Course(halt=(2, "policy_rejections", "send")),

@@ -179,6 +179,7 @@ def test_without_the_envelope_the_words_are_the_tools_own(error: str) -> None:
         ("the task failed and did not complete: insufficient budget", "budget_exhausted"),
         ("all models failed: this request requires more credits", "budget_exhausted"),
         ("all providers failed: you ran out of credits", "budget_exhausted"),
+        ('all models failed: {"success": false, "error": "Budget exceeded"}', "budget_exhausted"),
         ("m may not be available on your provider", "provider_config"),
         ("all providers/models failed: does not support tools", "provider_config"),
     ],

@@ -139,7 +139,7 @@ EXAMPLES: list[tuple[int, str, Kind, str]] = [
         400,
         "9 tokens are above 8",
         Kind.CONTEXT_OVERFLOW,
-        "over tokens -output -short_window -item",
+        "over tokens -output -short_window -item -now",
     ),
     (413, "this context window is full", Kind.CONTEXT_OVERFLOW, "context"),
     (400, "it was flagged", Kind.CONTENT_POLICY, "unsafe -negated_support -account_blocked"),
@@ -177,6 +177,7 @@ EXAMPLES: list[tuple[int, str, Kind, str]] = [
     (500, "the connection was reset", Kind.CONNECTION, "connection refused"),
     (NO_STATUS, "ECONNRESET", Kind.CONNECTION, "broken_link"),
     (500, "getaddrinfo failed", Kind.CONNECTION, "dns failed"),
+    (NO_STATUS, "Failed to fetch", Kind.CONNECTION, "failed to_fetch -fetched -model"),
     (404, "use chat completions here", Kind.INVALID_REQUEST, "chat_api"),
     (404, "never a function call", Kind.INVALID_REQUEST, "tool_call negation -endpoints"),
     (422, "duplicate property", Kind.INVALID_REQUEST, "parameter wrong -python_error"),
@@ -559,3 +560,28 @@ def test_a_long_text_is_read_to_its_end(part: str) -> None:
     """A text that repeats itself is read in one pass, or the test's time would run out."""
     text = f"{part * 50_000} \n slow down"
     assert fits(text, 500, "rate -option")
+
+
+@pytest.mark.parametrize(
+    ("text", "kind"),
+    [
+        ("[Errno 113] No route to host", Kind.CONNECTION),
+        ("TypeError: Failed to fetch", Kind.CONNECTION),
+        ("getaddrinfo EAI_AGAIN api.example.com", Kind.CONNECTION),
+        ("[SSL: SSLV3_ALERT_BAD_RECORD_MAC] alert", Kind.CONNECTION),
+        (
+            "ThrottlingException: Too many tokens, please wait before trying again.",
+            Kind.RATE_LIMIT,
+        ),
+        (
+            "(ThrottlingException) calling Converse: Too many tokens, please wait and try again.",
+            Kind.RATE_LIMIT,
+        ),
+        ("the prompt has too many tokens", Kind.CONTEXT_OVERFLOW),
+        ("no route for model nimbus", Kind.LOCAL),
+        ("failed to fetch the image", Kind.LOCAL),
+    ],
+)
+def test_an_error_that_lost_its_class_is_told_by_its_words(text: str, kind: Kind) -> None:
+    """A gateway hands on the text alone; a rate of tokens is not the window's size."""
+    assert classify(ProviderError(text)).kind is kind
