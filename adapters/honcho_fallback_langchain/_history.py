@@ -40,7 +40,7 @@ from honcho_fallback_langchain._providers import (
 from honcho_fallback_langchain._sdk import differ
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Mapping, Sequence
+    from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 
     from honcho_fallback import Target
 
@@ -86,7 +86,7 @@ def unsendable(
 
 def _changes(message: BaseMessage, reader: Reader, markers: frozenset[str]) -> dict[str, Any]:
     if isinstance(message, AIMessage) and _is_foreign(message, reader):
-        return _shared_by_all(message)
+        return _shared_by_all(message, reader)
     if not is_list(message.content):
         return {}
     blocks = _blocks(message)
@@ -123,12 +123,19 @@ def _author_of(message: AIMessage) -> str | None:
     return str(attempts[-1].get("target")) if attempts else None
 
 
-def _shared_by_all(message: AIMessage) -> dict[str, Any]:
-    """Return what has to change for only text and tool calls to remain."""
+def _shared_by_all(message: AIMessage, reader: Reader) -> dict[str, Any]:
+    """Return what has to change for only text and tool calls to remain.
+
+    Calls that have a block of their own stay in it where the reader speaks the same wire: their
+    results answer that block.
+    """
     fields: dict[str, Any] = {}
     text: Any = message.content
+    calls: list[dict[str, Any]] = []
     if is_list(text) and not all(map(_is_plain_text, _blocks(message))):
         text = "".join(map(_text_of, _blocks(message)))
+        if reader.format == RESPONSES:
+            calls = list(_client_calls(message))
         fields["tool_calls"] = [*message.tool_calls, *_calls_only_in_blocks(message)]
         fields["response_metadata"] = _without(message.response_metadata, "output_version")
     extra = message.additional_kwargs
@@ -139,6 +146,8 @@ def _shared_by_all(message: AIMessage) -> dict[str, Any]:
         fields["id"] = None
     if isinstance(text, str) and not text.strip():
         text = ""  # some refuse blank text; none at all is no text block
+    if calls:
+        text = [*([{"type": "text", "text": text}] if text else []), *calls]
     return _changed(message, {"content": text, **fields})
 
 
@@ -170,6 +179,15 @@ def _calls_only_in_blocks(message: AIMessage) -> list[dict[str, Any]]:
     ]
 
 
+def _client_calls(message: AIMessage) -> Iterator[dict[str, Any]]:
+    """Find the calls that a client answers, without what only the account knows."""
+    for block in _dicts(_blocks(message)):
+        # LangChain's version 1 wraps what it has no block for.
+        call = block.get("value") if block.get("type") == "non_standard" else block
+        if is_block(call) and call.get("type") in _CLIENT_CALLS:
+            yield _without(call, *_CLIENT_CALLS[call["type"]])
+
+
 # What users and tools send.
 
 
@@ -199,6 +217,8 @@ def _as_taken(
 def _is_taken(block: dict[str, Any], message: BaseMessage, reader: Reader) -> bool:
     kind = kind_of(block)
     if kind == "text":
+        return True
+    if reader.is_on_primarys_wire and kind not in TAKEN_BY and not kind.endswith(" id"):
         return True
     if isinstance(message, SystemMessage) or (
         isinstance(message, ToolMessage) and reader.format not in MEDIA_IN_RESULTS
@@ -396,8 +416,21 @@ def _dicts(blocks: Iterable[Block]) -> Iterable[dict[str, Any]]:
 _SHARED_KWARGS: Final = frozenset({"name"})
 _SERVER_IDS: Final = ("msg_", "resp_")  # OpenAI looks for what such an id names
 _TEXT_IN: Final = {"text": "text", "output_text": "text", "refusal": "refusal"}
-_CALL_BLOCKS: Final = {"tool_use": "id", "function_call": "call_id", "tool_call": "id"}
-_RESULT_BLOCKS: Final = {"tool_result": "tool_use_id"}
+_CALL_BLOCKS: Final = {
+    "apply_patch_call": "call_id",
+    "custom_tool_call": "call_id",
+    "function_call": "call_id",
+    "tool_call": "id",
+    "tool_use": "id",
+}
+_RESULT_BLOCKS: Final = {"apply_patch_call_output": "call_id", "tool_result": "tool_use_id"}
+# Blocks that a client answers, and the fields of theirs that name what the account keeps. The
+# answer to a request for approval names it.
+_CLIENT_CALLS: Final[Mapping[str, tuple[str, ...]]] = {
+    "apply_patch_call": ("id",),
+    "custom_tool_call": ("id",),
+    "mcp_approval_request": (),
+}
 
 # Who takes which block of a user's as LangChain's integration for its format sends it. A block
 # that is not taken is translated into a standard one, or into text; else it is refused.

@@ -363,3 +363,11 @@ def call_metadata(given: Any) -> dict[str, Any] | None:
 @lru_cache(256)  # the same few names come with each call
 def _is_secrets(name: str) -> bool:
     return _SECRET_NAME.search(name.lower()) is not None
+
+
+def nobody_answered(record: CallRecord) -> str:
+    """Name who failed with what, and who was never asked and why."""
+    kinds = {attempt.target: str(attempt.kind) for attempt in record.attempts}
+    failed = ", ".join(f"{target} ({kind})" for target, kind in kinds.items())
+    passed_over = [f"; {name} was never asked: {why}" for name, why in record.untried]
+    return plain(f"no answer from {failed}{''.join(passed_over)}")

@@ -62,6 +62,7 @@ from honcho_fallback._core.observers import (
     log_restore,
     log_switch,
 )
+from honcho_fallback._core.record import nobody_answered
 from honcho_fallback._core.recovery import REFRESHES, PendingAction
 from honcho_fallback._core.runtime import process
 from honcho_fallback._core.state import PROBE, CallState, PastAttempt, run_hooks
@@ -630,10 +631,8 @@ class FallbackRun:
                 if call.limit == "deadline":
                     raise DeadlineExceeded(record.why or "", errors, record) from error
                 if call.policy.grouped:
-                    kinds = {one.target: str(one.kind) for one in record.attempts}
-                    failed = ", ".join(f"{target} ({kind})" for target, kind in kinds.items())
                     shorten_tracebacks(errors)
-                    raise FallbackExhausted(f"no answer from {failed}", errors, record) from error
+                    raise FallbackExhausted(nobody_answered(record), errors, record) from error
             annotate(error, record)
             raise error
         finally:

@@ -292,6 +292,12 @@ class ResponsesRules(Rules):
     remembered = frozenset({"id", "encrypted_content"})
 
     items: ClassVar[dict[str, Sequence[str]]] = {
+        "apply_patch_call": ("call_id", "id", "operation", "status"),
+        "apply_patch_call_output": ("call_id", "output", "status"),
+        "custom_tool_call": ("call_id", "id", "input", "name", "status"),
+        "custom_tool_call_output": ("call_id", "id", "output"),
+        "mcp_approval_request": ("arguments", "id", "name", "server_label"),
+        "mcp_approval_response": ("approval_request_id", "approve", "reason"),
         "function_call": ("arguments", "call_id", "id", "name", "status", "namespace", "caller"),
         "function_call_output": ("call_id", "id", "output", "status"),
         "message": ("content", "id", "phase", "role", "status"),
@@ -323,20 +329,26 @@ class ResponsesRules(Rules):
             faults += [
                 f"{where}.{name}: {item[name]!r} not found"
                 for name in ("id", "encrypted_content")
-                if item.get(name) is not None and item[name] not in self.wrote
+                if item.get(name) is not None
+                and item[name] not in self.wrote
+                # An item that stands by itself, whoever wrote it.
+                and kind != "mcp_approval_request"
             ]
             if kind == "message":
                 faults += self._content(where, item)
-            if kind == "function_call":
-                open_calls.append(item["call_id"])
-            if kind == "function_call_output":
-                answered_calls.append(item["call_id"])
-                if item["call_id"] not in open_calls:
-                    faults.append(f"{where}: no tool call found for {item['call_id']}")
+            call = item.get("call_id") or item.get("approval_request_id") or item.get("id")
+            if kind.endswith(("_call", "_request")) and kind != "web_search_call":
+                open_calls.append(f"{kind.rpartition('_')[0]} {call}")
+            if kind.endswith(("_call_output", "_response")):
+                kind = kind.removesuffix("_output").rpartition("_")[0]
+                answered_calls.append(f"{kind} {call}")
+                if answered_calls[-1] not in open_calls:
+                    faults.append(f"{where}: no {kind} found for {call}")
         faults += [
             f"no tool output found for {name}" for name in open_calls if name not in answered_calls
         ]
-        faults += [f"call_id {name!r}: maximum length 64" for name in open_calls if len(name) > 64]
+        call_ids = [name.partition(" ")[2] for name in open_calls]
+        faults += [f"call_id {name!r}: maximum length 64" for name in call_ids if len(name) > 64]
         previous = body.get("previous_response_id")
         if previous is not None and previous not in self.wrote:
             faults.append(f"previous response {previous!r} not found")

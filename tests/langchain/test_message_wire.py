@@ -11,9 +11,12 @@ from copy import deepcopy
 from typing import TYPE_CHECKING, Any
 
 import pytest
+from langchain_anthropic import ChatAnthropic
 from langchain_core.exceptions import ModelInvalidRequestError
+from langchain_core.language_models import LangSmithParams
 from langchain_core.messages import (
     AIMessage,
+    AIMessageChunk,
     BaseMessage,
     HumanMessage,
     SystemMessage,
@@ -21,10 +24,12 @@ from langchain_core.messages import (
 )
 from langchain_core.messages.tool import invalid_tool_call
 from langchain_core.tools import tool
+from langchain_openai import AzureChatOpenAI
 
-from honcho_fallback_langchain._candidates import identify
-from honcho_fallback_langchain._history import for_provider
-from tests.helpers.chat_models import claude, gpt
+from honcho_fallback_langchain import FallbackChatModel
+from honcho_fallback_langchain._candidates import identify, targets_of
+from honcho_fallback_langchain._history import for_provider, unsendable
+from tests.helpers.chat_models import ScriptedChat, claude, gpt
 from tests.helpers.provider import Reply
 from tests.helpers.strict import AnthropicRules, ChatRules, ResponsesRules
 from tests.helpers.wire import (
@@ -309,3 +314,128 @@ def test_a_call_that_was_not_valid_json_is_paired_too(
     told = ToolMessage("That was no JSON.", tool_call_id=LONG_ID, status="error")
     party.ask([HumanMessage("Weather?"), asked, told])
     assert party.provider.refused == []
+
+
+# --- two accounts of one API
+
+CUSTOM = {
+    "type": "custom_tool_call",
+    "id": "ctc_1",
+    "call_id": "call_1",
+    "name": "run",
+    "input": "ls",
+    "status": "completed",
+}
+PATCH = {
+    "type": "apply_patch_call",
+    "id": "apc_1",
+    "call_id": "call_2",
+    "status": "completed",
+    "operation": {"type": "delete_file", "path": "a.txt"},
+}
+APPROVAL = {
+    "type": "mcp_approval_request",
+    "id": "mcpr_1",
+    "name": "roll",
+    "server_label": "dice",
+    "arguments": "{}",
+}
+ANSWERS: dict[str, tuple[Json, BaseMessage]] = {
+    "custom tool": (
+        CUSTOM,
+        ToolMessage(
+            [{"type": "custom_tool_call_output", "output": "a.txt"}], tool_call_id="call_1"
+        ),
+    ),
+    "patch": (
+        PATCH,
+        HumanMessage(
+            [{"type": "apply_patch_call_output", "call_id": "call_2", "status": "completed"}]
+        ),
+    ),
+    "approval": (
+        APPROVAL,
+        HumanMessage(
+            [
+                {
+                    "type": "mcp_approval_response",
+                    "approval_request_id": "mcpr_1",
+                    "approve": True,
+                }
+            ]
+        ),
+    ),
+}
+
+
+@pytest.mark.parametrize("version", [None, "v1"], ids=["native", "v1"])
+@pytest.mark.parametrize("what", ANSWERS)
+def test_what_a_client_answers_goes_on_at_another_account_of_the_same_api(
+    providers: ProviderServer, what: str, version: str | None
+) -> None:
+    """OpenAI's primary dies behind a call of its own kind, and Azure takes its result."""
+    call, result = ANSWERS[what]
+    reasoning = {"type": "reasoning", "id": "rs_1", "summary": [], "encrypted_content": "hidden"}
+    first = providers.new("openai", rules=ResponsesRules())
+    first.reply(Reply(body=responses_answer(reasoning, response_text("Let me.", "msg_1"), call)))
+    first.fail(503)
+    second = providers.new("azure", rules=ResponsesRules())
+    second.reply(Reply(body=responses_answer(response_text("Done.", "msg_2"))))
+    responses: Json = {"use_responses_api": True, "max_retries": 0, "output_version": version}
+    azure = AzureChatOpenAI(
+        azure_endpoint=second.url,
+        azure_deployment="gpt-5.5",
+        api_version="2025-04-01-preview",
+        api_key="k",
+        **responses,
+    )
+    model = FallbackChatModel(gpt(base_url=first.url, **responses), azure)
+    history: list[BaseMessage] = [HumanMessage("Do it.")]
+    history += [model.invoke(history), result]
+
+    assert model.invoke(history).text == "Done."
+    assert second.refused == []
+    asked = json.dumps(second.bodies[-1])
+    assert call["type"] in asked
+    assert "hidden" not in asked
+
+
+class Parrot(ScriptedChat):
+    """A class of nobody's, which speaks Anthropic's wire under a name of its own."""
+
+    def _get_ls_params(self, stop: list[str] | None = None, **kwargs: Any) -> LangSmithParams:
+        return LangSmithParams(ls_provider="parrot", ls_model_name="p1")
+
+
+def test_a_primary_reads_its_own_answer_whole_whatever_its_wire_is_called() -> None:
+    """The mark of the call names who wrote it, where the provider's two names differ."""
+    thinking = {"type": "thinking", "thinking": "Hm.", "signature": "signed"}
+    answer = AIMessageChunk(
+        content=[thinking, {"type": "text", "text": "Hello."}],
+        response_metadata={"model_provider": "anthropic"},
+    )
+    parrot, other = Parrot(script=[[answer]]), ScriptedChat(script=[["Bye."]])
+    model = FallbackChatModel(parrot, other)
+
+    model.invoke([HumanMessage("One."), model.invoke("One."), HumanMessage("Two.")])
+
+    assert thinking in parrot.asked[-1].messages[1].content
+
+
+class ClaudeElsewhere(ChatAnthropic):
+    """Anthropic's API at somebody else's."""
+
+    def _get_ls_params(self, stop: list[str] | None = None, **kwargs: Any) -> LangSmithParams:
+        return LangSmithParams(ls_provider="elsewhere", ls_model_name="claude")
+
+
+def test_a_block_that_nobody_has_heard_of_stays_on_its_wire() -> None:
+    """Another account of the same API takes what the primary takes; another API is passed over."""
+    block = {"type": "system_tool_addition", "tool": {"name": "f"}}
+    messages: list[BaseMessage] = [SystemMessage([block]), HumanMessage("Weather?")]
+    elsewhere = ClaudeElsewhere(model="claude", api_key="k")
+    chain = targets_of([claude(), elsewhere, gpt()])
+
+    assert for_provider(messages, chain[1], chain) == messages
+    assert unsendable(messages, chain[1], chain) is None
+    assert unsendable(messages, chain[2], chain) is not None

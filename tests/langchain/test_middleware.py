@@ -10,7 +10,12 @@ from typing import TYPE_CHECKING, Any
 import pytest
 from langchain.agents.middleware import AgentMiddleware
 from langchain.agents.middleware.types import ExtendedModelResponse, ModelRequest, ModelResponse
-from langchain.agents.structured_output import AutoStrategy, ProviderStrategy, ToolStrategy
+from langchain.agents.structured_output import (
+    AutoStrategy,
+    ProviderStrategy,
+    StructuredOutputValidationError,
+    ToolStrategy,
+)
 from langchain_core.language_models.fake_chat_models import FakeListChatModel
 from langchain_core.messages import AIMessage, AIMessageChunk
 from langchain_core.runnables import RunnableLambda
@@ -236,6 +241,19 @@ async def test_structured_output_by_provider_follows_the_model_asked(verb: str) 
 
     made = agent(dead(), FallbackMiddleware(native), response_format=ProviderStrategy(Weather))
     assert (await run(verb, made))["structured_response"] == Weather(sky="grey")
+
+
+@VERBS
+async def test_an_answer_that_does_not_fit_the_programs_schema_is_the_programs(
+    verb: str,
+) -> None:
+    """It comes out as LangChain's, as without the middleware; nobody is asked to do it better."""
+    primary, backup = chat("primary", calls("Weather", 1, ground="wet")), alive()
+    strategy = ToolStrategy(Weather, handle_errors=False)
+    made = agent(primary, FallbackMiddleware(backup), response_format=strategy)
+    with pytest.raises(StructuredOutputValidationError):
+        await run(verb, made)
+    assert (len(primary.asked), len(backup.asked)) == (1, 0)
 
 
 @VERBS

@@ -401,6 +401,16 @@ def test_exhaustion_names_each_target_with_its_kind() -> None:
         FallbackPolicy([ONE, TWO]).call(script.ask)
 
 
+def test_exhaustion_names_who_was_passed_over_and_why() -> None:
+    """Nobody has to read the record to see that there was a second target."""
+    script = repeating(primary=[StatusError(500)])
+    with pytest.raises(
+        FallbackExhausted,
+        match=r"^no answer from primary \(server_error\); fallback was never asked: no tools$",
+    ):
+        FallbackPolicy([ONE, TWO]).call(script.ask, unfit={1: "no tools"}, max_attempts=1)
+
+
 def test_a_policy_takes_part_in_the_turns_of_another() -> None:
     """What was derived from a policy goes on where its turn is; a chain of another length not."""
     first = FallbackPolicy([ONE, TWO], reset="turn")
