@@ -139,7 +139,7 @@ EXAMPLES: list[tuple[int, str, Kind, str]] = [
         400,
         "9 tokens are above 8",
         Kind.CONTEXT_OVERFLOW,
-        "over tokens -output -short_window -item -now",
+        "over tokens -output -short_window -item -again",
     ),
     (413, "this context window is full", Kind.CONTEXT_OVERFLOW, "context"),
     (400, "it was flagged", Kind.CONTENT_POLICY, "unsafe -negated_support -account_blocked"),
