@@ -6,15 +6,11 @@
 
 from __future__ import annotations
 
-import threading
-import warnings
 from functools import lru_cache
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from types import FrameType
-
-_lock = threading.RLock()
 
 
 def fields(obj: Any, names: frozenset[str]) -> dict[str, Any]:
@@ -24,16 +20,28 @@ def fields(obj: Any, names: frozenset[str]) -> dict[str, Any]:
     inherited = _class_attributes(cls, names).difference(own)
     if not inherited:
         return own
-    # A property may warn. The lock keeps two threads from undoing each other's warning filters.
-    with _lock, warnings.catch_warnings():
-        warnings.simplefilter("ignore")
-        return {**own, **{name: plain(obj, name) for name in inherited}}
+    return own | {name: plain(obj, name) for name in inherited}
 
 
 @lru_cache(maxsize=512)
 def _class_attributes(cls: type, names: frozenset[str]) -> frozenset[str]:
-    defined = {name for c in cls.__mro__ if c.__module__ != "builtins" for name in vars(c)}
-    return names if defined & {"__getattr__", "__getattribute__"} else names & defined
+    defined: dict[str, Any] = {}
+    for base in reversed(cls.__mro__):
+        if base.__module__ != "builtins":
+            defined |= vars(base)
+    if defined.keys() & {"__getattr__", "__getattribute__"}:
+        return names
+    return frozenset(name for name in names & defined.keys() if not _warns(defined[name]))
+
+
+def _warns(attribute: object) -> bool:
+    """Tell whether reading a property warns: it is the old name of another, as in aiohttp.
+
+    It is not read, because to silence a warning is to change the filters of the whole process.
+    """
+    getter = attribute.fget if isinstance(attribute, property) else None
+    code = getattr(getter, "__code__", None)
+    return hasattr(getter, "__deprecated__") or (code is not None and "warn" in code.co_names)
 
 
 def plain(obj: Any, name: str) -> Any:
@@ -53,17 +61,21 @@ def called(obj: Any, name: str) -> Any:
         return None
 
 
-def _context(exc: BaseException) -> BaseException | None:
-    """Return what was being handled when an exception was raised, if that began below its catcher.
+def is_of_the_same_call(cause: BaseException, exc: BaseException) -> bool:
+    """Tell whether what an exception was raised for was handled below the exception's catcher.
 
     Python notes every exception that is being handled. A call that is made in somebody's except
-    block has that block's exception for a context, which says nothing about the call.
+    block has that block's exception for a context, which is the caller's and none of the call's.
     """
-    context, frames = exc.__context__, _frames(exc)
-    if context is None or context.__traceback__ is None or not frames:
-        return context
-    handler = context.__traceback__.tb_frame
-    return context if handler in (frames[1:] or frames) else None
+    frames = _frames(exc)
+    if cause.__traceback__ is None or not frames:
+        return True
+    return cause.__traceback__.tb_frame in (frames[1:] or frames)
+
+
+def _context(exc: BaseException) -> BaseException | None:
+    context = exc.__context__
+    return context if context is None or is_of_the_same_call(context, exc) else None
 
 
 def _frames(exc: BaseException) -> list[FrameType]:

@@ -17,6 +17,8 @@ from pathlib import Path
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, Self
 
+from honcho_fallback._classify._read import is_of_the_same_call
+
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Sequence
 
@@ -194,6 +196,7 @@ def shorten_tracebacks(errors: Iterable[BaseException]) -> None:
 
     A group prints every member with all its causes: under LangChain 170 lines for two requests.
     The chain of causes stays as it is; only frames go, and with them the locals they keep alive.
+    What the caller was handling when it made the call is in that chain, too, and keeps its frames.
     """
     for error in errors:
         foreign = [tb for tb in _frames(error.__traceback__) if not _is_ours(tb)]
@@ -212,7 +215,9 @@ def _causes(error: BaseException) -> list[BaseException]:
         link = pending.pop()
         context = None if link.__suppress_context__ else link.__context__
         for cause in (link.__cause__, context):
-            if cause is not None and not any(cause is one for one in (error, *causes)):
+            if cause is None or any(cause is one for one in (error, *causes)):
+                continue
+            if is_of_the_same_call(cause, link):
                 causes.append(cause)
                 pending.append(cause)
     return causes

@@ -462,6 +462,7 @@ class FallbackRun:
                     case rules.Retry(wait):
                         position, number = call.attempt.position, call.attempt.number + 1
                         call.attempt = self._next(position, wait, now, number)
+                        call.note = ""  # it was about the attempt before
                     case rules.Recover(action):
                         self._recover(action, now)
                     case rules.Switch(positions, wait):

@@ -71,6 +71,6 @@ class _Process:
         self.runtime = Runtime()
 
 
-# The package's only mutable global besides the names of calls, and the reason why nothing else has
-# to be patched in tests. A parameter alone would have to be passed by the very code under test.
+# A mutable global, as the observers of all policies are, and the reason why nothing else has to be
+# patched in tests. A parameter alone would have to be passed by the very code under test.
 process = _Process()

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import logging
 import threading
 from secrets import token_hex
 from typing import TYPE_CHECKING, Any, NamedTuple, Protocol, runtime_checkable
 
 from honcho_fallback._core.errors import require_number
+from honcho_fallback._core.target import is_local
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -86,6 +88,12 @@ class SharedCooldown(Protocol):
         """Do so without blocking the loop."""
 
 
+logger = logging.getLogger("honcho_fallback")
+
+# So many targets nobody has in one process; a policy that is made for each request makes them.
+_MANY = 64
+
+
 class _Entry(NamedTuple):
     """A target that is down: the breaker is open until ``until``, then half-open."""
 
@@ -118,6 +126,7 @@ class Cooldown:
         self.base = require_number("base", base, 0.001)
         self.cap = require_number("cap", cap, 0.001)
         self._entries: dict[str, _Entry] = {}
+        self._sweep_at = _MANY
         # Reentrant: the garbage collector may end a forgotten stream in the middle of an update.
         self._lock = threading.RLock()
 
@@ -142,6 +151,8 @@ class Cooldown:
         with self._lock:
             for report in reports:
                 self._learn(report, now)
+            if len(self._entries) > self._sweep_at:
+                self._sweep(now)
             return self._choose(offered, now)
 
     def open_seconds(self, failures: int, stated: float | None) -> float:
@@ -176,8 +187,8 @@ class Cooldown:
         passed: list[tuple[int, float]] = []
         for index, identity in enumerate(offered):
             entry = self._entries.get(identity)
-            if entry is not None and entry.until + self.cap <= now:
-                del self._entries[identity]  # nobody came back for it; that was long ago
+            if entry is not None and self._is_forgotten(entry, now):
+                del self._entries[identity]
                 entry = None
             if entry is None:
                 return CooldownChoice(index, None, tuple(passed))
@@ -189,6 +200,25 @@ class Cooldown:
         first = min(passed, key=lambda one: one[1], default=(0, 0.0))
         others = tuple(one for one in passed if one != first)
         return CooldownChoice(first[0], None, others, forced=True)
+
+    def _is_forgotten(self, entry: _Entry, now: float) -> bool:
+        """Tell whether nobody came back for a target, and that was long ago."""
+        return entry.until + self.cap <= now
+
+    def _sweep(self, now: float) -> None:
+        """Drop what nobody comes back for: targets of policies that are made per request."""
+        nameless = [identity for identity in self._entries if is_local(identity)]
+        if self._sweep_at == _MANY and len(nameless) > _MANY // 2:
+            logger.warning(
+                "a cooldown remembers %d targets that no other policy can share; make the policy "
+                "once, or give its targets provider=, endpoint= and credential=, or identity=",
+                len(nameless),
+            )
+        for identity, entry in list(self._entries.items()):
+            is_over = is_local(identity) and entry.until <= now
+            if is_over or self._is_forgotten(entry, now):
+                del self._entries[identity]
+        self._sweep_at = max(_MANY + 1, 2 * len(self._entries))
 
     # What a subclass that shares its entries with other processes writes and reads them with.
 

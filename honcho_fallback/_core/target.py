@@ -182,6 +182,11 @@ class Attempt(NamedTuple):
         return timeout if first is None or (timeout or first) < first else first
 
 
+def is_local(identity: str) -> bool:
+    """Tell whether an identity is one that no other target, policy or process can share."""
+    return identity.startswith("here:")
+
+
 def _copy(value: Any) -> Any:
     """Copy containers and what they contain; anything else is the caller's own object."""
     if isinstance(value, Mapping):

@@ -921,6 +921,11 @@ class HostileError(Exception):
     @property
     def code(self) -> int:
         warnings.warn("old", DeprecationWarning, stacklevel=2)
+        return 401
+
+    @property
+    def status(self) -> int:
+        self.filters = warnings.filters
         return 503
 
     def __str__(self) -> str:
@@ -931,10 +936,13 @@ class HostileError(Exception):
 
 
 def test_properties_that_raise_or_warn_are_survived() -> None:
-    """A property that raises is absent, one that warns is read quietly."""
+    """A property that raises is absent, as is one that warns: the filters are the process's."""
+    error = HostileError()
     with warnings.catch_warnings():
         warnings.simplefilter("error")
-        assert classify(HostileError()).kind is Kind.OVERLOADED
+        filters = warnings.filters
+        assert classify(error).kind is Kind.OVERLOADED
+        assert error.filters is filters
 
 
 class UnreadableError(Exception):

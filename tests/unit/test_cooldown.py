@@ -82,6 +82,18 @@ def test_a_target_that_cools_down_is_told_in_the_record(clock: Clock) -> None:
     assert "primary (a probe after its cooldown): answered" in run.record.explain()
 
 
+def test_a_retry_after_a_probe_is_no_second_probe(clock: Clock) -> None:
+    """What is noted of an attempt is said of that attempt alone."""
+    policy, script = pair(switch_after=2), repeating(primary=[DOWN], fallback=["hello"])
+    policy.call(script.ask)
+    clock.now += 61
+    run = policy.start()
+    policy.call(script.ask, run=run)
+    probes = [attempt.is_probe for attempt in run.record.attempts]
+    assert probes == [True, False, False]
+    assert [attempt.note for attempt in run.record.attempts[1:]] == [None, None]
+
+
 def test_exactly_one_call_probes_and_the_others_stay(clock: Clock) -> None:
     """Half-open: while one call looks, everybody else goes on where they are."""
     policy = pair()
@@ -447,3 +459,31 @@ def test_the_record_names_everybody_whom_a_cooldown_kept_from_being_asked(clock:
     run = policy.start()
     assert policy.call(repeating(two=[DOWN], four=["hello"]).ask, run=run) == "hello"
     assert run.record.cooling == {"one": 50.0, "three": 50.0}
+
+
+def test_a_policy_per_request_does_not_fill_the_memory(
+    clock: Clock, caplog: pytest.LogCaptureFixture
+) -> None:
+    """Targets without endpoint are new each time: they are forgotten, and one line says so."""
+    cooldown = Cooldown(base=60)
+    for _ in range(1000):
+        policy = FallbackPolicy([Target("a"), Target("b")], cooldown=cooldown)
+        assert policy.call(repeating(a=[DOWN], b=["hello"]).ask) == "hello"
+        clock.advance(1)
+    assert len(cooldown._entries) < 200
+    (warning,) = [one for one in caplog.messages if "make the policy once" in one]
+    assert "identity=" in warning
+
+
+def test_a_known_target_is_remembered_beside_many_others(clock: Clock) -> None:
+    """What is swept are targets that nobody can come back to; a rest that is over still counts."""
+    cooldown = Cooldown(base=60)
+    known = Target("known", identity="known-one")
+    policy = FallbackPolicy([known, Target("b")], cooldown=cooldown)
+    policy.call(repeating(known=[DOWN], b=["hello"]).ask)
+    clock.advance(61)
+    for number in range(200):
+        cooldown.update_and_select([CooldownReport(f"here:{number}", "down")], (), clock.now)
+    assert policy.start().attempt.is_fallback is False
+    probe = policy.start()
+    assert probe.attempt.is_fallback  # the first look took the probe

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import socket
 import traceback
 from typing import TYPE_CHECKING, Any
@@ -90,6 +91,36 @@ def test_the_traceback_of_an_exhaustion_can_be_read() -> None:
         assert isinstance(member.__cause__, httpx.ConnectError)
         assert member.__cause__.__cause__ is not None
         assert member.__traceback__ is not None
+
+
+@pytest.mark.parametrize("verb", ["call", "acall"])
+def test_what_the_caller_was_handling_keeps_its_traceback(verb: str) -> None:
+    """Who asks a model about an error can still log that error when nobody has answered."""
+    policy = FallbackPolicy([Target(P), Target(F)], FallbackConfig(wait=0))
+
+    def ask(_: Attempt) -> str:
+        try:
+            raise OSError("reset")
+        except OSError:
+            raise StatusError(503)  # noqa: B904 # as SDKs do that name no cause
+
+    async def aask(attempt: Attempt) -> str:
+        return ask(attempt)
+
+    async def main() -> None:
+        try:
+            raise KeyError("missing")
+        except KeyError as error:
+            with pytest.raises(FallbackExhausted) as caught:
+                policy.call(ask) if verb == "call" else await policy.acall(aask)
+            has_frames = error.__traceback__ is not None
+        assert has_frames
+        for member in caught.value.exceptions:
+            assert member.__context__ is not None
+            assert member.__context__.__traceback__ is None  # frames of the call's own
+            assert isinstance(member.__context__.__context__, KeyError)
+
+    asyncio.run(main())
 
 
 def test_an_untouched_error_tells_the_attempts_in_a_note() -> None:
