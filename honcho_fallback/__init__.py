@@ -4,17 +4,6 @@ from honcho_fallback._classify import classify
 from honcho_fallback._classify._answers import Answer, check_response, has_content, read_answer
 from honcho_fallback._core.config import FallbackConfig
 from honcho_fallback._core.drivers import Ask, HasContent
-from honcho_fallback._core.errors import (
-    AnswerRejected,
-    CredentialError,
-    DeadlineExceeded,
-    FallbackConfigError,
-    FallbackError,
-    FallbackExhausted,
-    StreamInterrupted,
-    TargetUnavailable,
-)
-from honcho_fallback._core.failure import Failure, FailureKind
 from honcho_fallback._core.observers import (
     CallContent,
     CallStart,
@@ -33,7 +22,6 @@ from honcho_fallback._core.observers import (
 )
 from honcho_fallback._core.policy import CallOptions, FallbackPolicy
 from honcho_fallback._core.presets import ConfigOptions
-from honcho_fallback._core.record import AttemptRecord, CallRecord, Outcome, call_metadata
 from honcho_fallback._core.recovery import PendingAction, TransportRecovery
 from honcho_fallback._core.run import FallbackRun
 from honcho_fallback._core.runtime import Runtime
@@ -47,6 +35,19 @@ from honcho_fallback._core.shared import (
 )
 from honcho_fallback._core.target import ApiKey, Attempt, Credential, Target
 from honcho_fallback._core.turn import Turn
+from honcho_fallback._values.errors import (
+    AnswerRejected,
+    CredentialError,
+    DeadlineExceeded,
+    FallbackConfigError,
+    FallbackError,
+    FallbackExhausted,
+    StreamInterrupted,
+    TargetUnavailable,
+)
+from honcho_fallback._values.failure import Failure, FailureKind
+from honcho_fallback._values.record import AttemptRecord, CallRecord, Outcome
+from honcho_fallback.redaction import call_metadata
 
 __version__ = "0.1.0"
 

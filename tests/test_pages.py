@@ -16,7 +16,7 @@ from typer.testing import CliRunner
 
 from honcho_fallback import FallbackConfig
 from honcho_fallback._classify._rules import Rule
-from honcho_fallback._core.failure import KINDS
+from honcho_fallback._values.failure import KINDS
 from honcho_fallback.cli._app import app
 
 if TYPE_CHECKING:

@@ -11,13 +11,13 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 from honcho_fallback._classify._decide import decide
 from honcho_fallback._classify._facts import Facts, origin, read_facts
 from honcho_fallback._classify._read import children
-from honcho_fallback._classify._redact import redact
 from honcho_fallback._classify._rules import find_failure, rejudge, require_loaded
 from honcho_fallback._classify._tables import Row
 from honcho_fallback._classify._waits import in_text, read_waits
-from honcho_fallback._core.errors import AnswerRejected
-from honcho_fallback._core.failure import KINDS, Failure
-from honcho_fallback._core.failure import FailureKind as Kind
+from honcho_fallback._values.errors import AnswerRejected
+from honcho_fallback._values.failure import KINDS, Failure
+from honcho_fallback._values.failure import FailureKind as Kind
+from honcho_fallback.redaction import redact
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator

@@ -27,7 +27,7 @@ from honcho_fallback._classify._shapes import (
 )
 from honcho_fallback._classify._tables import by_key
 from honcho_fallback._classify._usage import cost_of, ends, usage_of
-from honcho_fallback._core.failure import Failure
+from honcho_fallback._values.failure import Failure
 
 if TYPE_CHECKING:
     from collections.abc import Mapping

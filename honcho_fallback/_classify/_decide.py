@@ -16,8 +16,8 @@ from typing import TYPE_CHECKING
 from honcho_fallback._classify._read import plain
 from honcho_fallback._classify._tables import CODES, ERRNOS, GENERIC, NAMES, STATUSES, WORDS, Row
 from honcho_fallback._classify._texts import NO_STATUS, PROGRAM, RULES, meaning
-from honcho_fallback._core.failure import KINDS
-from honcho_fallback._core.failure import FailureKind as Kind
+from honcho_fallback._values.failure import KINDS
+from honcho_fallback._values.failure import FailureKind as Kind
 
 if TYPE_CHECKING:
     from honcho_fallback._classify._facts import Facts

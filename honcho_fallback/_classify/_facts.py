@@ -13,7 +13,7 @@ from typing import Any, NamedTuple
 from honcho_fallback._classify._body import TEXT_CAP, Document
 from honcho_fallback._classify._read import called, fields, plain
 from honcho_fallback._classify._tables import ENDINGS, NAMES, ORIGINS, WORDS, Row
-from honcho_fallback._core.failure import KINDS
+from honcho_fallback._values.failure import KINDS
 
 ATTRIBUTES = frozenset(WORDS["attributes"])
 _OF_AN_ANSWER = frozenset({"status_code", "status", "headers"})

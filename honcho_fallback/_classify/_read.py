@@ -7,10 +7,9 @@
 from __future__ import annotations
 
 from functools import lru_cache
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
-if TYPE_CHECKING:
-    from types import FrameType
+from honcho_fallback._values.tracebacks import is_of_the_same_call
 
 
 def fields(obj: Any, names: frozenset[str]) -> dict[str, Any]:
@@ -61,30 +60,9 @@ def called(obj: Any, name: str) -> Any:
         return None
 
 
-def is_of_the_same_call(cause: BaseException, exc: BaseException) -> bool:
-    """Tell whether what an exception was raised for was handled below the exception's catcher.
-
-    Python notes every exception that is being handled. A call that is made in somebody's except
-    block has that block's exception for a context, which is the caller's and none of the call's.
-    """
-    frames = _frames(exc)
-    if cause.__traceback__ is None or not frames:
-        return True
-    return cause.__traceback__.tb_frame in (frames[1:] or frames)
-
-
 def _context(exc: BaseException) -> BaseException | None:
     context = exc.__context__
     return context if context is None or is_of_the_same_call(context, exc) else None
-
-
-def _frames(exc: BaseException) -> list[FrameType]:
-    frames: list[FrameType] = []
-    traceback = exc.__traceback__
-    while traceback is not None:
-        frames.append(traceback.tb_frame)
-        traceback = traceback.tb_next
-    return frames
 
 
 def children(exc: BaseException, *, follow_context: bool) -> list[BaseException]:

@@ -12,10 +12,10 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeAlias, cast
 
 from honcho_fallback._classify._facts import Facts, as_status
-from honcho_fallback._classify._redact import redact
 from honcho_fallback._classify._waits import in_text, read_waits
-from honcho_fallback._core.errors import FallbackConfigError, nearest, unknown_name
-from honcho_fallback._core.failure import KINDS, Failure, FailureKind
+from honcho_fallback._values.errors import FallbackConfigError, nearest, unknown_name
+from honcho_fallback._values.failure import KINDS, Failure, FailureKind
+from honcho_fallback.redaction import redact
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

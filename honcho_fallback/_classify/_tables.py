@@ -11,7 +11,7 @@ import tomllib
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from honcho_fallback._core.failure import FailureKind
+from honcho_fallback._values.failure import FailureKind
 
 
 class Row(NamedTuple):

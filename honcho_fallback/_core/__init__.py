@@ -1,11 +1,9 @@
 """One call: values, rules, state, run, drivers, policy.
 
-The rooms, from the ground up; none imports one that stands below it in this list::
+The rooms, from the ground up; none imports one that stands below it in this list, and all may
+know ``_values`` and ``_classify``::
 
-    failure    what went wrong, in the policy's words
     runtime    the clock and the sleeps
-    record     what a call leaves behind for people
-    errors     what callers catch, and checks of what they pass in
     target     who can be asked, and one attempt at it
     shared     what calls share: Cooldown, RetryBudget
     recovery   what is tried once before a target is left
@@ -13,6 +11,8 @@ The rooms, from the ground up; none imports one that stands below it in this lis
     config     FallbackConfig
     observers  who hears of calls, and the log lines
     turn       how long a switch lasts
+    hooks      the user's own functions, sync or async
+    resolved   what all calls on a policy share
     state      what one call knows
     rules      what may be done about a failure, best first
     run        the legal steps of one call

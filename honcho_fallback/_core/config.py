@@ -9,13 +9,13 @@ import tenacity
 from pydantic import BaseModel, ConfigDict, Field, InstanceOf, ValidationError, field_validator
 from pydantic_core import PydanticCustomError
 
-from honcho_fallback._classify._redact import redact
 from honcho_fallback._classify._rules import Rule, load_rules
 from honcho_fallback._core import presets
-from honcho_fallback._core.errors import FallbackConfigError, nearest, unknown_name
-from honcho_fallback._core.failure import KINDS, Failure, FailureKind
 from honcho_fallback._core.recovery import TransportRecovery
 from honcho_fallback._core.shared import CooldownStore, RetryBudget
+from honcho_fallback._values.errors import FallbackConfigError, nearest, unknown_name
+from honcho_fallback._values.failure import KINDS, Failure, FailureKind
+from honcho_fallback.redaction import redact
 
 if TYPE_CHECKING:
     from honcho_fallback._core.presets import ConfigOptions

@@ -16,16 +16,16 @@ from collections.abc import AsyncIterable, Awaitable, Callable
 from types import AsyncGeneratorType, CoroutineType, GeneratorType
 from typing import TYPE_CHECKING, Any, Generic, NoReturn, TypeAlias, TypeVar
 
-from honcho_fallback._core.errors import FallbackConfigError, WrongVerbError
+from honcho_fallback._core.hooks import arun_hooks
 from honcho_fallback._core.observers import logger
-from honcho_fallback._core.state import arun_hooks
 from honcho_fallback._core.target import Attempt
+from honcho_fallback._values.errors import FallbackConfigError, WrongVerbError
 
 if TYPE_CHECKING:
     from collections.abc import AsyncGenerator, Generator, Iterable
 
+    from honcho_fallback._core.hooks import HookSteps
     from honcho_fallback._core.run import FallbackRun
-    from honcho_fallback._core.state import HookSteps
 
 T = TypeVar("T")
 

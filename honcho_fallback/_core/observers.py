@@ -16,15 +16,15 @@ from typing import (
     runtime_checkable,
 )
 
-from honcho_fallback._classify._redact import redact
-from honcho_fallback._core.errors import FallbackConfigError, nearest
+from honcho_fallback._values.errors import FallbackConfigError, nearest
+from honcho_fallback.redaction import redact
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping
 
-    from honcho_fallback._core.failure import Failure
-    from honcho_fallback._core.record import CallRecord
     from honcho_fallback._core.target import Target
+    from honcho_fallback._values.failure import Failure
+    from honcho_fallback._values.record import CallRecord
 
 logger = logging.getLogger("honcho_fallback")
 

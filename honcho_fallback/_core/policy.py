@@ -12,17 +12,17 @@ from typing import TYPE_CHECKING, Any, Literal, TypeAlias, TypeVar, Unpack, cast
 from honcho_fallback._classify._answers import has_content as content_of_chunk
 from honcho_fallback._core import drivers
 from honcho_fallback._core.config import FallbackConfig
-from honcho_fallback._core.errors import (
+from honcho_fallback._core.observers import Observers, Restore, TurnEnd
+from honcho_fallback._core.presets import ConfigOptions
+from honcho_fallback._core.resolved import ResolvedPolicy, check_chain
+from honcho_fallback._core.run import FallbackRun
+from honcho_fallback._core.runtime import Runtime
+from honcho_fallback._core.turn import Turn, current_turn
+from honcho_fallback._values.errors import (
     FallbackConfigError,
     require_text,
     require_type,
 )
-from honcho_fallback._core.observers import Observers, Restore, TurnEnd
-from honcho_fallback._core.presets import ConfigOptions
-from honcho_fallback._core.run import FallbackRun
-from honcho_fallback._core.runtime import Runtime
-from honcho_fallback._core.state import ResolvedPolicy, check_chain
-from honcho_fallback._core.turn import Turn, current_turn
 
 if TYPE_CHECKING:
     from collections.abc import (

@@ -11,8 +11,8 @@ from typing import TYPE_CHECKING, Any, Literal, TypedDict
 
 import tenacity
 
-from honcho_fallback._core.failure import NOT_ACCEPTABLE, Failure, FailureKind
 from honcho_fallback._core.shared import Cooldown, RetryBudget
+from honcho_fallback._values.failure import NOT_ACCEPTABLE, Failure, FailureKind
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Mapping

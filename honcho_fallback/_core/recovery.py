@@ -16,14 +16,14 @@ from functools import partial
 from typing import TYPE_CHECKING, Any, NamedTuple
 from urllib.parse import urlsplit
 
-from honcho_fallback._core.errors import FallbackConfigError
-from honcho_fallback._core.failure import FailureKind
+from honcho_fallback._values.errors import FallbackConfigError
+from honcho_fallback._values.failure import FailureKind
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable
 
-    from honcho_fallback._core.failure import Failure
     from honcho_fallback._core.target import Credential, Target
+    from honcho_fallback._values.failure import Failure
 
 
 class PendingAction(NamedTuple):

@@ -33,19 +33,20 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import tenacity
 
-from honcho_fallback._core.failure import KINDS, FailureKind
 from honcho_fallback._core.recovery import REFRESHES
 from honcho_fallback._core.shared import CooldownReport
 from honcho_fallback._core.target import ApiKey
+from honcho_fallback._values.failure import KINDS, FailureKind
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
 
-    from honcho_fallback._core.failure import Failure, Health
-    from honcho_fallback._core.record import Outcome
     from honcho_fallback._core.recovery import PendingAction
-    from honcho_fallback._core.state import CallState, ResolvedPolicy
+    from honcho_fallback._core.resolved import ResolvedPolicy
+    from honcho_fallback._core.state import CallState
     from honcho_fallback._core.target import Target
+    from honcho_fallback._values.failure import Failure, Health
+    from honcho_fallback._values.record import Outcome
 
 _LARGER_WINDOW = frozenset({FailureKind.CONTEXT_OVERFLOW, FailureKind.PAYLOAD_TOO_LARGE})
 

@@ -42,15 +42,7 @@ from typing import TYPE_CHECKING, Any, Literal, NoReturn, TypeVar
 
 from honcho_fallback._classify._usage import usage_of
 from honcho_fallback._core import rules
-from honcho_fallback._core.errors import (
-    DeadlineExceeded,
-    FallbackError,
-    FallbackExhausted,
-    StreamInterrupted,
-    WrongVerbError,
-    shorten_tracebacks,
-)
-from honcho_fallback._core.failure import Failure, FailureKind
+from honcho_fallback._core.hooks import run_hooks
 from honcho_fallback._core.observers import (
     CallContent,
     CallStart,
@@ -62,19 +54,29 @@ from honcho_fallback._core.observers import (
     log_restore,
     log_switch,
 )
-from honcho_fallback._core.record import nobody_answered
 from honcho_fallback._core.recovery import REFRESHES, PendingAction
 from honcho_fallback._core.runtime import process
-from honcho_fallback._core.state import PROBE, CallState, PastAttempt, run_hooks
+from honcho_fallback._core.state import PROBE, CallState, PastAttempt
 from honcho_fallback._core.target import Attempt
+from honcho_fallback._values import tracebacks
+from honcho_fallback._values.errors import (
+    DeadlineExceeded,
+    FallbackError,
+    FallbackExhausted,
+    StreamInterrupted,
+    WrongVerbError,
+)
+from honcho_fallback._values.failure import Failure, FailureKind
+from honcho_fallback._values.record import nobody_answered
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from honcho_fallback._core.record import CallRecord, Outcome
+    from honcho_fallback._core.hooks import HookSteps
+    from honcho_fallback._core.resolved import ResolvedPolicy
     from honcho_fallback._core.runtime import Runtime
-    from honcho_fallback._core.state import HookSteps, ResolvedPolicy
     from honcho_fallback._core.turn import Turn
+    from honcho_fallback._values.record import CallRecord, Outcome
 
 T = TypeVar("T")
 
@@ -632,7 +634,7 @@ class FallbackRun:
                 if call.limit == "deadline":
                     raise DeadlineExceeded(record.why or "", errors, record) from error
                 if call.policy.grouped:
-                    shorten_tracebacks(errors)
+                    tracebacks.shorten(errors)
                     raise FallbackExhausted(nobody_answered(record), errors, record) from error
             annotate(error, record)
             raise error

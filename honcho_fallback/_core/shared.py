@@ -7,13 +7,13 @@ import threading
 from secrets import token_hex
 from typing import TYPE_CHECKING, Any, NamedTuple, Protocol, runtime_checkable
 
-from honcho_fallback._core.errors import require_number
 from honcho_fallback._core.target import is_local
+from honcho_fallback._values.errors import require_number
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from honcho_fallback._core.failure import Health
+    from honcho_fallback._values.failure import Health
 
 
 class CooldownReport(NamedTuple):

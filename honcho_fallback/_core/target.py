@@ -11,7 +11,7 @@ from os import urandom
 from types import MappingProxyType
 from typing import Any, NamedTuple, Protocol, runtime_checkable
 
-from honcho_fallback._core.errors import (
+from honcho_fallback._values.errors import (
     CredentialError,
     FallbackConfigError,
     require_text,

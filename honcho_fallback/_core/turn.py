@@ -6,7 +6,7 @@ from contextvars import ContextVar
 from typing import TYPE_CHECKING, Literal, Self
 
 from honcho_fallback._classify import classify
-from honcho_fallback._core.failure import FailureKind
+from honcho_fallback._values.failure import FailureKind
 
 if TYPE_CHECKING:
     from collections.abc import Callable

@@ -6,7 +6,7 @@ import hashlib
 import json
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from honcho_fallback._classify._redact import redact
+from honcho_fallback.redaction import redact
 from honcho_fallback.tools._classify import classify_tool_failure, exit_code_in, text_of
 from honcho_fallback.tools._terminal import (
     TERMINALS,

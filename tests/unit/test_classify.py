@@ -32,9 +32,9 @@ from hypothesis import strategies as st
 
 from honcho_fallback import FallbackPolicy, Target
 from honcho_fallback._classify import classify
-from honcho_fallback._classify._redact import redact
 from honcho_fallback._classify._tables import CODES, GENERIC, NAMES, STATUSES, Row
-from honcho_fallback._core.failure import Failure, FailureKind
+from honcho_fallback._values.failure import Failure, FailureKind
+from honcho_fallback.redaction import redact
 from tests.helpers.scripted import DRIVERS, repeating
 
 if TYPE_CHECKING:

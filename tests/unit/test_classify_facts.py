@@ -11,8 +11,8 @@ import requests
 
 from honcho_fallback._classify import classify
 from honcho_fallback._classify._tables import NAMES
-from honcho_fallback._core.failure import Failure
-from honcho_fallback._core.failure import FailureKind as Kind
+from honcho_fallback._values.failure import Failure
+from honcho_fallback._values.failure import FailureKind as Kind
 
 
 class ProviderError(Exception):

@@ -24,7 +24,7 @@ from honcho_fallback._classify._tables import (
     read,
 )
 from honcho_fallback._classify._texts import TEXTS
-from honcho_fallback._core.failure import KINDS, Failure, FailureKind
+from honcho_fallback._values.failure import KINDS, Failure, FailureKind
 
 # --- the tables
 

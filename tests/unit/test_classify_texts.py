@@ -18,7 +18,7 @@ from honcho_fallback._classify._texts import (
     meaning,
     sentences,
 )
-from honcho_fallback._core.failure import FailureKind as Kind
+from honcho_fallback._values.failure import FailureKind as Kind
 
 WORDS: dict[str, list[str]] = read("texts")["words"]
 

@@ -18,8 +18,8 @@ from hypothesis import strategies as st
 
 from honcho_fallback._classify import classify
 from honcho_fallback._classify._tables import STATUSES, WORDS
-from honcho_fallback._core.failure import Failure
-from honcho_fallback._core.failure import FailureKind as Kind
+from honcho_fallback._values.failure import Failure
+from honcho_fallback._values.failure import FailureKind as Kind
 
 
 class ProviderError(Exception):

@@ -140,7 +140,7 @@ def test_an_address_in_a_name_is_logged_without_who_logs_in(
     replies: dict[str, Any] = {chain[0].name: [StatusError(503)], "two": ["hello"]}
     FallbackPolicy(chain, agent="chat").call(repeating(**replies).ask)
     assert "hunter2" not in caplog.text
-    assert caplog.records[0].__dict__["failed"] == "https://[redacted]host/v1"
+    assert caplog.records[0].__dict__["failed"] == "https://[redacted]@host/v1"
 
 
 def test_a_call_that_nobody_answered_logs_one_error(caplog: pytest.LogCaptureFixture) -> None:
@@ -623,7 +623,7 @@ class Loud(str):
         ({"max_tokens": 5, "token_count": "5", "monkey": "a", "keyword": "b"}, ...),
         ({"a": "sk-proj-0123456789abcdef"}, {"a": "[redacted]"}),  # gitleaks:allow
         ({"a": "a" * 64}, {"a": "[redacted]"}),
-        ({"a": "redis://me:pw@host/0"}, {"a": "redis://[redacted]host/0"}),
+        ({"a": "redis://me:pw@host/0"}, {"a": "redis://[redacted]@host/0"}),
     ],
     ids=repr,
 )

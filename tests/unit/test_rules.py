@@ -21,8 +21,9 @@ from honcho_fallback import (
     TransportRecovery,
 )
 from honcho_fallback._core import rules
+from honcho_fallback._core.resolved import ResolvedPolicy
 from honcho_fallback._core.rules import Retry, Stop, Switch
-from honcho_fallback._core.state import CallState, PastAttempt, ResolvedPolicy
+from honcho_fallback._core.state import CallState, PastAttempt
 from honcho_fallback.testing import StatusError
 from tests.helpers.scripted import DRIVERS, repeating
 

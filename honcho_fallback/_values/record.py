@@ -2,20 +2,15 @@
 
 from __future__ import annotations
 
-import re
-from collections.abc import Mapping
 from copy import deepcopy
 from dataclasses import dataclass
-from functools import lru_cache
 from html import escape
-from typing import TYPE_CHECKING, Any, Literal, NamedTuple, cast
-
-from honcho_fallback._classify._redact import redact
+from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Iterator, Mapping
 
-    from honcho_fallback._core.failure import FailureKind
+    from honcho_fallback._values.failure import FailureKind
 
 Outcome = Literal[
     "running", "success", "exhausted", "rejected", "cancelled", "interrupted", "abandoned"
@@ -62,13 +57,6 @@ OUTCOMES: dict[Outcome, OutcomeTexts] = {
 
 
 _JOINERS = "\u200c\u200d"  # invisible, but some scripts are misspelt without them
-_LABEL = "text-align:left;padding:0 1em 0 0"
-_FIGURE = "text-align:right;white-space:nowrap;padding:0 1em 0 0"
-_PIECE = '<span style="position:absolute;box-sizing:border-box;height:100%;{}"></span>'
-# Only the colour of the text around it, so that both light and dark notebooks are readable.
-_ANSWERED = "background:currentColor;opacity:.75"
-_FAILED = "border:1px solid currentColor;opacity:.75"
-_WAITED = "border-bottom:1px dotted currentColor;opacity:.75"
 
 
 def plain(text: str) -> str:
@@ -83,15 +71,6 @@ def plain(text: str) -> str:
         else "\ufffd"
         for letter in text
     )
-
-
-class _Span(NamedTuple):
-    """Place an attempt on its call's time line, in fractions of the call."""
-
-    attempt: AttemptRecord
-    waited_from: float
-    start: float
-    end: float
 
 
 @dataclass(frozen=True, slots=True)
@@ -236,62 +215,8 @@ class CallRecord:
         text = text.format(role=role, name=self.answered_by, ms=self.seconds * 1000)
         return plain(f"{text} It ended there because {self.why}." if self.why else text)
 
-    def _spans(self) -> tuple[float, list[_Span]]:
-        """Return the time line's length in seconds, and where each attempt lies on it."""
-        # Zero comes first in each max: a figure that is not a number loses against it.
-        whole = max(0.0, self.seconds, *(each.started + each.seconds for each in self.attempts))
-
-        def place(seconds: float) -> float:
-            return min(1.0, max(0.0, seconds / (whole or 1.0)))
-
-        spans: list[_Span] = []
-        for each in self.attempts:
-            start = place(each.started)
-            end = max(start, place(each.started + each.seconds))
-            spans.append(_Span(each, min(start, place(each.started - each.wait)), start, end))
-        return whole, spans
-
     def _repr_html_(self) -> str:
-        headline, *_ = self.explain().split("\n")
-        whole, spans = self._spans()
-        rows = [self._row(span) for span in spans] + [
-            f'<tr><td></td><td style="{_LABEL}"><bdi>{escape(plain(name))}</bdi></td>'
-            f'<td colspan="3" style="{_LABEL}">never asked: {escape(plain(why))}</td></tr>'
-            for name, why in self.untried
-        ]
-        actions = [] if self.answered_by is not None else [a.next_action for a in self.attempts]
-        advice = "".join(
-            f"<div>What to do: {escape(plain(action))}</div>"
-            for action in dict.fromkeys(filter(None, actions))
-        )
-        return (
-            f'<div dir="ltr"><div>{escape(headline)}</div>'
-            f'<table style="color:inherit;font:inherit">{"".join(rows)}'
-            f'<tr><td colspan="4"></td><td style="text-align:right;padding:0">'
-            f"{whole * 1000:.0f} ms</td></tr></table>{advice}</div>"
-        )
-
-    def _row(self, span: _Span) -> str:
-        each = span.attempt
-        bar = _ANSWERED if each.kind is None else _FAILED
-        pieces = [
-            (_WAITED, span.waited_from, span.start),
-            (f"min-width:2px;{bar}", min(span.start, 0.99), span.end),
-        ]
-        drawn = "".join(
-            _PIECE.format(f"left:{start:.1%};width:{end - start:.1%};{style}")
-            for style, start, end in pieces
-        )
-        note = f" ({each.note})" if each.note else ""
-        return (
-            f'<tr><td style="{_LABEL}">{each.number}</td>'
-            f'<td style="{_LABEL}"><bdi>{escape(plain(each.target))}</bdi></td>'
-            f'<td style="{_LABEL}">{escape(plain(each.result() + note))}</td>'
-            f'<td style="{_FIGURE}">{each.seconds * 1000:.0f} ms</td>'
-            f'<td style="padding:0;min-width:16em"><div role="img" '
-            f'aria-label="starts at {each.started * 1000:.0f} ms" '
-            f'style="position:relative;height:.9em">{drawn}</div></td></tr>'
-        )
+        return f'<pre dir="ltr">{escape(self.explain())}</pre>'
 
     def __rich_console__(self, console: Any, options: Any) -> Iterator[Any]:
         """Yield what rich prints: the record in words, and a time line; rich is not imported."""
@@ -303,66 +228,22 @@ class CallRecord:
 
         for text in self.explain().split("\n"):
             yield line(text)
-        whole, spans = self._spans()
-        columns = max(1, min(60, options.max_width - 20))
-        for each, waited_from, start, end in spans:
-            first = round(start * columns)
-            last = max(round(end * columns), first + 1)
-            waited = min(round(waited_from * columns), first)
-            answered = each.kind is None
-            bar = ("=" if answered else "x") * (last - first)
-            dots = "." * (first - waited)
-            yield line(
-                f"{each.number:>4} {' ' * waited}{dots}{bar}", "green" if answered else "red"
-            )
-        if spans:
+        columns: int = max(1, min(60, options.max_width - 20))
+        # Zero comes first in each max: a figure that is not a number loses against it.
+        whole = max(0.0, self.seconds, *(each.started + each.seconds for each in self.attempts))
+
+        def column(seconds: float) -> int:
+            return round(min(1.0, max(0.0, seconds / (whole or 1.0))) * columns)
+
+        for each in self.attempts:
+            first = column(each.started)
+            waited = min(first, column(each.started - each.wait))
+            last = max(first + 1, column(each.started + each.seconds))
+            mark, style = ("=", "green") if each.kind is None else ("x", "red")
+            drawn = " " * waited + "." * (first - waited) + mark * (last - first)
+            yield line(f"{each.number:>4} {drawn}", style)
+        if self.attempts:
             yield line(f"     {f'{whole * 1000:.0f} ms':>{columns}}", "dim")
-
-
-# What a framework's metadata may say of a call.
-
-_SECRET_NAME = re.compile(
-    r"(?:^|[-_.])(?:api|access|auth|private|secret|signing)?[-_]?keys?$|apikey|tokens?$|secret"
-    r"|passw|passphrase|pwd|credential|authorization|bearer|cookie|jwt|hmac|signature"
-    r"|(?:^|[-_.])(?:auth|sas|sig)$"
-)
-# One short word, or an id, which may be as long as a key.
-_PLAIN = re.compile(
-    r"[\w.-]{1,11}|[^\W_]{1,19}|[0-9a-fA-F]{32}|[0-9a-fA-F]{8}(?:-[0-9a-fA-F]{4}){3}-[0-9a-fA-F]{12}"
-)
-
-
-def call_metadata(given: Any) -> dict[str, Any] | None:
-    """Return what a call's ``metadata`` may be of a framework's, where others add to it, too.
-
-    Texts, numbers, booleans and None stay. What has a secret's name is left out, what looks like a
-    secret is blackened, and a text is cut to 200 characters. Nothing is refused.
-
-    Args:
-        given: The framework's, by name.
-    """
-    if not given or not isinstance(given, Mapping):
-        return None
-    kept: dict[str, Any] = {}
-    entries = cast("Mapping[object, object]", given)
-    for name, value in entries.items():
-        if not isinstance(name, str):
-            continue
-        if value is None or type(value) is bool:
-            kept[name] = value
-        elif type(value) in {int, float}:
-            # Tokens are counted, too; a password may be a number.
-            if name.lower().endswith("tokens") or not _is_secrets(name):
-                kept[name] = value
-        elif isinstance(value, str) and not _is_secrets(name):
-            text = str.__str__(value)  # of a subclass, too, that writes itself in another way
-            kept[name] = text if _PLAIN.fullmatch(text) else redact(text)
-    return kept or None
-
-
-@lru_cache(256)  # the same few names come with each call
-def _is_secrets(name: str) -> bool:
-    return _SECRET_NAME.search(name.lower()) is not None
 
 
 def nobody_answered(record: CallRecord) -> str:

@@ -13,17 +13,13 @@ FallbackError
 from __future__ import annotations
 
 import math
-from pathlib import Path
-from types import TracebackType
 from typing import TYPE_CHECKING, Any, Self
 
-from honcho_fallback._classify._read import is_of_the_same_call
-
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator, Sequence
+    from collections.abc import Iterable, Sequence
 
-    from honcho_fallback._core.failure import Failure
-    from honcho_fallback._core.record import AttemptRecord, CallRecord
+    from honcho_fallback._values.failure import Failure
+    from honcho_fallback._values.record import AttemptRecord, CallRecord
 
 
 class FallbackError(Exception):
@@ -189,48 +185,3 @@ def unknown_name(name: str, names: Iterable[str]) -> str:
     guess = nearest(name, known)
     question = f"did you mean {guess}? " if guess else ""
     return f"{question}choose from {', '.join(known)}"
-
-
-def shorten_tracebacks(errors: Iterable[BaseException]) -> None:
-    """Leave in each error the frame that raised it, and none in those it was raised for.
-
-    A group prints every member with all its causes: under LangChain 170 lines for two requests.
-    The chain of causes stays as it is; only frames go, and with them the locals they keep alive.
-    What the caller was handling when it made the call is in that chain, too, and keeps its frames.
-    """
-    for error in errors:
-        foreign = [tb for tb in _frames(error.__traceback__) if not _is_ours(tb)]
-        for cause in _causes(error):
-            cause.__traceback__ = None
-        error.__traceback__ = None
-        if foreign:
-            last = foreign[-1]
-            error.__traceback__ = TracebackType(None, last.tb_frame, last.tb_lasti, last.tb_lineno)
-
-
-def _causes(error: BaseException) -> list[BaseException]:
-    causes: list[BaseException] = []
-    pending = [error]
-    while pending:
-        link = pending.pop()
-        context = None if link.__suppress_context__ else link.__context__
-        for cause in (link.__cause__, context):
-            if cause is None or any(cause is one for one in (error, *causes)):
-                continue
-            if is_of_the_same_call(cause, link):
-                causes.append(cause)
-                pending.append(cause)
-    return causes
-
-
-def _frames(traceback: TracebackType | None) -> Iterator[TracebackType]:
-    while traceback is not None:
-        yield traceback
-        traceback = traceback.tb_next
-
-
-_HERE = str(Path(__file__).parent)
-
-
-def _is_ours(traceback: TracebackType) -> bool:
-    return traceback.tb_frame.f_code.co_filename.startswith(_HERE)

@@ -1,0 +1,172 @@
+"""What all calls on a policy share, looked up once."""
+
+from __future__ import annotations
+
+from functools import partial
+from typing import TYPE_CHECKING, Any
+
+from honcho_fallback._classify import classify
+from honcho_fallback._classify._answers import check_response
+from honcho_fallback._core.hooks import HookStep, failure_from, is_async
+from honcho_fallback._core.target import Target
+from honcho_fallback._values.errors import (
+    AnswerRejected,
+    FallbackConfigError,
+    TargetUnavailable,
+    require_text,
+    require_type,
+)
+from honcho_fallback._values.failure import KINDS, NOT_ACCEPTABLE, Failure, FailureKind
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+    from honcho_fallback._core.config import FallbackConfig
+    from honcho_fallback._core.hooks import HookSteps
+    from honcho_fallback._core.observers import Observers
+
+
+class ResolvedPolicy:
+    """What every call on a policy shares, looked up once; nothing in it changes.
+
+    Args:
+        chain: As ``check_chain`` returns it.
+        config: The options.
+        agent: A label for logs and records.
+        observers: Who hears of calls, or None.
+
+    Raises:
+        FallbackConfigError: The label is empty.
+    """
+
+    def __init__(
+        self,
+        chain: tuple[Target, ...],
+        config: FallbackConfig,
+        agent: str,
+        observers: Observers | None,
+    ) -> None:
+        require_text("agent", agent, "pass a name or leave it out")
+        self.chain, self.config, self.agent, self.observers = chain, config, agent, observers
+        self.timeout, self.connect_timeout = config.timeout, config.connect_timeout
+        self.first_token_timeout = config.first_token_timeout
+        self.idle_timeout = config.idle_timeout
+        self.validate = config.validate_answer
+        check = partial(check_response, rules=config.rules) if config.rules else check_response
+        self.check = check if config.check_responses else None
+        each = config.attempts_per_target
+        attempts = len(chain) * each if each else max(3, len(chain))
+        self.max_attempts = config.max_attempts or attempts
+        self.turn_scoped = config.reset == "turn"
+        self.grouped = config.on_exhausted == "group" and len(chain) > 1
+        fallbacks = 0 if config.must_not_degrade else config.max_fallbacks
+        self.usable_targets = len(chain) if fallbacks is None else min(len(chain), 1 + fallbacks)
+        # Only such a call looks at more than its own attempts before it asks.
+        limits = (config.cooldown, config.deadline, config.retry_budget, config.transport_recovery)
+        self.has_call_limits = any(option is not None for option in limits) or any(
+            target.credential is not None for target in chain
+        )
+        # Most policies have neither: what they classify need not go through the steps of hooks.
+        self.classifies_plainly = config.classify is None and config.refine is None
+        hooks = {"validate": self.validate, "classify": config.classify, "refine": config.refine}
+        self.async_hooks = frozenset(name for name, hook in hooks.items() if is_async(hook))
+
+    def labelled(self, agent: str) -> ResolvedPolicy:
+        """Return a copy under another label."""
+        require_text("agent", agent, "pass a name or leave it out")
+        policy = object.__new__(ResolvedPolicy)
+        policy.__dict__.update(self.__dict__, agent=agent)
+        return policy
+
+    def classify(self, error: BaseException) -> Failure:
+        """Say what an exception means where no hook of the user's has a say."""
+        config = self.config
+        return classify(
+            error,
+            local_errors=config.local_errors,
+            provider_errors=config.provider_errors,
+            rules=config.rules,
+        )
+
+    def classification(
+        self, error: BaseException, base: Failure | None = None
+    ) -> HookSteps[Failure]:
+        """Say what an exception means under these options.
+
+        ``base`` is what it means unless the options say otherwise, where that is known already:
+        for an error that stands for an answer.
+        """
+        config = self.config
+        if base is not None and not isinstance(error, config.local_errors):
+            failure = base
+            if config.rules and not base.by_rule:
+                ruled = self.classify(error)
+                failure = ruled if ruled.by_rule else base
+        else:
+            failure = self.classify(error)
+        # A cancellation never switches, whatever the config says; and a target that the program
+        # itself says it cannot ask is no matter of opinion.
+        if failure.kind is FailureKind.CANCELLED or isinstance(error, TargetUnavailable):
+            return failure
+        if config.classify is not None and not failure.by_rule:
+            call = partial(config.classify, error)
+            failure = yield from failure_from("classify", call, failure)
+        if config.refine is not None:
+            call = partial(config.refine, failure, error)
+            refined = yield from failure_from("refine", call, failure)
+            if refined.kind is not failure.kind and refined[1:3] == failure[1:3]:
+                # A kind brings its answers with it: _replace(kind=...) keeps the old ones.
+                known = KINDS[refined.kind]
+                refined = refined._replace(transient=known.transient, switchable=known.switchable)
+            failure = refined
+        return failure
+
+    def examination(
+        self, answer: Any, target: Target, *, is_stream: bool
+    ) -> HookSteps[tuple[Exception, Failure] | None]:
+        """Say what is wrong with an answer: the error that stands for it and its meaning.
+
+        Of a stream the answer is the tuple of its chunks, and ``validate`` is not asked: it is for
+        whole answers.
+        """
+        error: Exception | None = None
+        failure = self.check(answer) if self.check is not None else None
+        if failure is not None:
+            error = AnswerRejected(failure)
+            failure = failure._replace(error=AnswerRejected.__name__)
+        elif is_stream:
+            if not answer:
+                error = AnswerRejected(f"{target.name} sent a stream without a single chunk")
+        elif self.validate is not None:
+            try:
+                verdict = yield HookStep("validate", self.validate(answer))
+            except Exception as raised:  # noqa: BLE001 # whatever a validator raises says no
+                error = raised
+            else:
+                if verdict is False:
+                    error = AnswerRejected(f"validate said no to the answer of {target.name}")
+        if error is None:
+            return None
+        if failure is None:
+            kind, name = FailureKind.MALFORMED_RESPONSE, type(error).__name__
+            failure = Failure.of(kind, reason=NOT_ACCEPTABLE, error=name)
+        return error, (yield from self.classification(error, failure))
+
+
+def check_chain(targets: Iterable[Target]) -> tuple[Target, ...]:
+    """Return the chain as a tuple."""
+    if isinstance(targets, str | Target):
+        problem = f"got a single {type(targets).__name__}"
+        raise FallbackConfigError.about("targets", problem, "pass a list of Target objects")
+    chain = tuple(targets)
+    if not chain:
+        fix = "pass at least one Target"
+        raise FallbackConfigError.about("targets", "the chain is empty", fix)
+    for position, target in enumerate(chain):
+        fix = "pass a Target, such as Target('gpt-5.5', provider='openai')"
+        require_type(f"targets[{position}]", target, Target, fix)
+        name = target.name
+        if name in [one.name for one in chain[:position]]:
+            field, problem = f"targets[{position}].name", f"{name!r} is in the chain twice"
+            raise FallbackConfigError.about(field, problem, "give one of them another name=")
+    return chain

@@ -1,0 +1,73 @@
+"""Whose an exception in a chain of causes is, and how much of a traceback is worth printing."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from types import TracebackType
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Iterator
+
+_PACKAGE = str(Path(__file__).parents[1])
+
+
+def is_of_the_same_call(cause: BaseException, error: BaseException) -> bool:
+    """Tell whether what an exception was raised for was handled below the exception's catcher.
+
+    Python notes every exception that is being handled. A call that is made in somebody's except
+    block has that block's exception for a context, which is the caller's and none of the call's.
+
+    Args:
+        cause: Its ``__cause__`` or ``__context__``.
+        error: The exception.
+    """
+    frames = [one.tb_frame for one in _entries(error.__traceback__)]
+    if cause.__traceback__ is None or not frames:
+        return True
+    return cause.__traceback__.tb_frame in (frames[1:] or frames)
+
+
+def shorten(errors: Iterable[BaseException]) -> None:
+    """Leave in each error the frame that raised it, and none in those it was raised for.
+
+    A group prints every member with all its causes: under LangChain 170 lines for two requests.
+    The chain of causes stays as it is; only frames go, and with them the locals they keep alive.
+    What the caller was handling when it made the call is in that chain, too, and keeps its frames.
+
+    Args:
+        errors: The members of the group.
+    """
+    for error in errors:
+        foreign = [
+            one
+            for one in _entries(error.__traceback__)
+            if not one.tb_frame.f_code.co_filename.startswith(_PACKAGE)
+        ]
+        for cause in _causes(error):
+            cause.__traceback__ = None
+        error.__traceback__ = None
+        if foreign:
+            last = foreign[-1]
+            error.__traceback__ = TracebackType(None, last.tb_frame, last.tb_lasti, last.tb_lineno)
+
+
+def _causes(error: BaseException) -> list[BaseException]:
+    causes: list[BaseException] = []
+    pending = [error]
+    while pending:
+        link = pending.pop()
+        context = None if link.__suppress_context__ else link.__context__
+        for cause in (link.__cause__, context):
+            if cause is None or any(cause is one for one in (error, *causes)):
+                continue
+            if is_of_the_same_call(cause, link):
+                causes.append(cause)
+                pending.append(cause)
+    return causes
+
+
+def _entries(traceback: TracebackType | None) -> Iterator[TracebackType]:
+    while traceback is not None:
+        yield traceback
+        traceback = traceback.tb_next
