@@ -32,10 +32,10 @@ _NOTICE = "<!-- Written by docs/_generate.py from the code: edit that, and run i
 # The groups in which a reader looks for an option; _option_groups sees to it that none is missing.
 _GROUPS: dict[str, tuple[str, ...]] = {
     "When to switch": (
-        "fallback_on", "switch_after", "max_attempts", "attempts_per_target", "max_fallbacks",
+        "fallback_on", "switch_after", "max_attempts", "attempts_per_target",
         "reset", "must_not_degrade",
     ),
-    "Waits": ("wait", "switch_wait", "retry_after_cap"),
+    "Waits": ("wait", "retry_after_cap"),
     "Time": (
         "timeout", "connect_timeout", "deadline", "reserve", "first_token_timeout", "idle_timeout",
     ),
@@ -101,7 +101,6 @@ command's, its object a typer app or a function with typer's annotations.
 _END = "─> the call ends with an error"
 _DEFAULTS_IN_WORDS = {
     "max_attempts": "3, or the chain's length if longer",
-    "max_fallbacks": "all",
     "reserve": "a third of the deadline, at least 1",
     "classify": "the package's own",
 }
@@ -110,13 +109,14 @@ The call takes the first option that applies and that the deadline and the retry
 
 | | option | when |
 |---|---|---|"""
-_PRESETS = ("resilient", "honcho", "honcho_main", "hermes")
+_PRESETS = ("resilient", "honcho", "hermes")
 
 
 def options_page() -> str:
     """Return docs/options.md: each option of FallbackConfig, and the presets side by side."""
     meanings = _argument_descriptions(FallbackConfig)
     defaults = _values(FallbackConfig())
+    takes_by_option = config_module.takes()
     lines = [_OPTIONS_HEAD]
     for title, names in _option_groups(defaults):
         lines += [
@@ -127,7 +127,7 @@ def options_page() -> str:
             "|---|---|---|---|",
         ]
         for name in names:
-            takes = _as_cell(config_module._ALLOWED[name])  # noqa: SLF001 # the second half of the error
+            takes = _as_cell(takes_by_option[name].values)
             lines.append(
                 f"| `{name}` | {meanings[name]} | {takes} | {_shown(name, defaults[name])} |"
             )

@@ -1,8 +1,7 @@
-"""What the pages on errors say is what the package does: outputs, keys, kinds, messages."""
+"""What the pages on errors say is what the package does: outputs, keys, kinds."""
 
 from __future__ import annotations
 
-import ast
 import re
 import shlex
 import tomllib
@@ -87,87 +86,3 @@ def test_the_table_of_kinds_is_the_packages() -> None:
         transient, switchable = table[kind.value]
         assert transient == words[facts.transient]
         assert switchable.startswith(("yes", "if") if facts.switchable else ("no", "never"))
-
-
-TROUBLESHOOTING = (ROOT / "docs" / "troubleshooting.md").read_text("utf-8")
-SOURCES = sorted(
-    path for folder in ("honcho_fallback", "adapters") for path in (ROOT / folder).rglob("*.py")
-)
-# What stands for a value in a message: of logging, and of a page.
-_VALUE = re.compile(r"%\.?\d*[a-z]|\.\.\.")
-_EDGES = " :;,.'\"()[]?"  # where a value may begin or end
-
-
-def literal_parts(node: ast.AST) -> list[str]:
-    """Return the parts of a text of the source that are the same whatever its values are."""
-    if isinstance(node, ast.JoinedStr):
-        constants = [part for part in node.values if isinstance(part, ast.Constant)]
-        return [part for constant in constants for part in literal_parts(constant)]
-    if isinstance(node, ast.keyword):
-        return [f"{node.arg}="]  # of a log line, which is made of them
-    if isinstance(node, ast.Constant) and isinstance(node.value, str):
-        return [part for part in _VALUE.split(node.value) if part.strip()]
-    return []
-
-
-def quoted_messages() -> list[str]:
-    """Return the messages of the page: what stands in code type in the first column."""
-    tables = re.findall(
-        r"^\| message \|.*\n\|[-|]+\|\n((?:\|.*\n)+)", TROUBLESHOOTING, re.MULTILINE
-    )
-    cells = [re.match(r"\| `(.*?)` \|", row) for table in tables for row in table.splitlines()]
-    return [cell[1] if cell else "" for cell in cells]
-
-
-def test_each_message_of_the_page_is_in_the_code() -> None:
-    """A message that was reworded would be searched for in vain."""
-    nodes = [node for path in SOURCES for node in ast.walk(ast.parse(path.read_text("utf-8")))]
-    docstrings = {id(node.value) for node in nodes if isinstance(node, ast.Expr)}
-    texts = [part for node in nodes if id(node) not in docstrings for part in literal_parts(node)]
-    source = "\n".join(texts)
-    unknown: list[str] = []
-    for message in quoted_messages():
-        words = [
-            one.strip(_EDGES)
-            for one in re.split(r"\.\.\.|fallback_rank|[:;?] (?:pass )?|\[\w*\]", message)
-        ]
-        unknown += [f"{message}: {word!r}" for word in words if word not in source]
-        assert any(len(word) > 3 for word in words), message
-    assert not unknown
-
-
-# Calls by which a person is told that something is wrong, and which argument says what.
-_SPEAKS = {
-    "logger.warning": 0,
-    "logger.error": 0,
-    "warnings.warn": 0,
-    "ImportError": 0,
-    "RuntimeError": 0,
-    "CredentialError": 0,
-    "FallbackExhausted": 0,
-    "FallbackConfigError.about": 1,
-}
-
-
-def spoken_messages() -> Iterator[tuple[str, str]]:
-    """Yield where each message of the code is, and its longest part that is always the same."""
-    for path in SOURCES:
-        for node in ast.walk(ast.parse(path.read_text("utf-8"))):
-            spoken: list[ast.expr] = []
-            match node:
-                case ast.Call(func=function) if ast.unparse(function) in _SPEAKS:
-                    number = _SPEAKS[ast.unparse(function)]
-                    spoken = node.args[number : number + 1]
-                case ast.Assign(targets=[ast.Name(id="problem")], value=value):
-                    spoken = [value]
-                case _:
-                    pass
-            parts = [part for one in spoken for part in literal_parts(one)]
-            if parts and len(text := max(parts, key=len)) > len("got the class"):
-                yield f"{path.relative_to(ROOT)}:{node.lineno}", text  # type: ignore[attr-defined]
-
-
-@pytest.mark.parametrize(("where", "text"), [*spoken_messages()])
-def test_each_message_of_the_code_is_on_the_page(where: str, text: str) -> None:
-    """Who sees a message finds it by searching the page for it."""
-    assert re.split(r"[:;] ", text)[0].strip(_EDGES) in TROUBLESHOOTING, where

@@ -55,9 +55,7 @@ def dry_run(
             "targets down the chain; those not named answer."
         ),
     ] = None,
-    preset: Annotated[
-        str, typer.Option(help="honcho, default, resilient, honcho_main or hermes.")
-    ] = "honcho",
+    preset: Annotated[str, typer.Option(help="honcho, default, resilient or hermes.")] = "honcho",
     env_file: _EnvFile = None,
     toml: _Toml = None,
 ) -> None:

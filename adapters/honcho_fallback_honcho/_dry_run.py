@@ -28,7 +28,6 @@ _PRESETS: dict[str, Callable[[], FallbackConfig]] = {
     "honcho": FallbackConfig.honcho,
     "default": FallbackConfig,
     "resilient": FallbackConfig.resilient,
-    "honcho_main": FallbackConfig.honcho_main,
     "hermes": FallbackConfig.hermes,
 }
 _WORDS: dict[str, Callable[[], Exception]] = {

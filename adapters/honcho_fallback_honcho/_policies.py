@@ -197,7 +197,7 @@ def policy_from(  # noqa: PLR0913 # as Honcho's own call names them
     config = FallbackConfig.honcho() if config is None else config
     if not enable_retry or retry_attempts == 1:
         # One request is the primary's, and its own error comes out.
-        config = config.replace(max_attempts=1, max_fallbacks=0, on_exhausted="last")
+        config = config.replace(max_attempts=1, must_not_degrade=True, on_exhausted="last")
     elif retry_attempts != config.max_attempts:
         config = config.replace(max_attempts=retry_attempts)
     return FallbackPolicy(

@@ -161,7 +161,7 @@ def require_fit(
 
 def _asked(policy: FallbackPolicy) -> tuple[Target, ...]:
     config = policy.config
-    fallbacks = 0 if config.must_not_degrade else config.max_fallbacks
+    fallbacks = 0 if config.must_not_degrade else None
     return policy.targets if fallbacks is None else policy.targets[: 1 + fallbacks]
 
 

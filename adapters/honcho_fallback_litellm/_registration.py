@@ -43,7 +43,6 @@ _REFUSED = {
     "reset": "LiteLLM's calls know no turns; leave it out, or take "
     'FallbackConfig.resilient(reset="iteration"); its cooldown keeps a failed deployment away '
     "from the next iterations",
-    "switch_wait": "LiteLLM asks the next deployment at once; leave it out",
 }
 _SHOWN = 10  # chains in the line that says which are active
 _CALLBACKS = ("callbacks", "success_callback", "failure_callback", "_async_success_callback")

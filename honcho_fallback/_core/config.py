@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Mapping
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Annotated, Any, Literal, Self, Unpack
 
 import tenacity
@@ -20,59 +21,36 @@ from honcho_fallback.redaction import redact
 if TYPE_CHECKING:
     from honcho_fallback._core.presets import ConfigOptions
 
+
+@dataclass(frozen=True)
+class Takes:
+    """Say what an option takes: the second half of the sentence that refuses something else.
+
+    Args:
+        values: What may be passed.
+        words: Where its values are words, all of them, for "did you mean".
+    """
+
+    values: str
+    words: tuple[str, ...] = ()
+
+
 Seconds = Annotated[float, Field(gt=0, allow_inf_nan=False, strict=True)]
-SecondsOrNone = Annotated[float, Field(ge=0, allow_inf_nan=False, strict=True)]
+NotNegative = Annotated[float, Field(ge=0, allow_inf_nan=False, strict=True)]
 Count = Annotated[int, Field(ge=1, strict=True)]
+SecondsOrNone = Annotated[Seconds | None, Takes("seconds as a number above 0, or None")]
+CountOrNone = Annotated[Count | None, Takes("a whole number, 1 or more, or None")]
+ErrorClasses = Annotated[
+    tuple[type[BaseException], ...],
+    Takes("a tuple of exception classes, such as (MyClientError,)"),
+]
 
 DEFAULT_FALLBACK_ON = frozenset(kind for kind, facts in KINDS.items() if facts.switchable)
 
 # Full jitter (AWS Architecture Blog, "Exponential Backoff And Jitter"): 0.5 s doubling to 8 s.
 DEFAULT_WAIT = tenacity.wait_random_exponential(multiplier=0.5, max=8)
 
-_SECONDS = "seconds as a number above 0, or None"
-_COUNT = "a whole number, 1 or more, or None"
 _WAIT = "a tenacity wait strategy, or seconds as a number such as 1.5"
-_ERRORS = "a tuple of exception classes, such as (MyClientError,)"
-# What each option takes: the second half of the sentence that refuses something else.
-_ALLOWED = {
-    "fallback_on": "a set of kinds such as {'rate_limit', 'timeout'}, without 'cancelled': "
-    "a cancelled call stays cancelled",
-    "switch_after": "a whole number, 1 or more, or one per kind, such as {'timeout': 2}",
-    "max_attempts": _COUNT,
-    "attempts_per_target": _COUNT,
-    "max_fallbacks": "a whole number, 0 or more, or None",
-    "wait": _WAIT,
-    "switch_wait": f"{_WAIT}, or None",
-    "retry_after_cap": "seconds as a number, 0 or more",
-    "reset": "'iteration' or 'turn'",
-    "timeout": _SECONDS,
-    "connect_timeout": _SECONDS,
-    "check_responses": "True or False",
-    "validate": "a callable on the answer, or None",
-    "on_exhausted": "'group' or 'last'",
-    "local_errors": _ERRORS,
-    "provider_errors": _ERRORS,
-    "rules": "the path of a TOML file, a dict, or a list of these",
-    "classify": "a callable on the exception that returns a Failure, or None",
-    "refine": "a callable on the failure and the exception that returns a Failure, or None",
-    "cooldown": "Cooldown(), RedisCooldown(...) or None",
-    "deadline": _SECONDS,
-    "reserve": "seconds as a number, 0 or more and less than the deadline, or None",
-    "first_token_timeout": _SECONDS,
-    "idle_timeout": _SECONDS,
-    "retry_budget": "RetryBudget() or None",
-    "transport_recovery": "TransportRecovery() or None",
-    "must_not_degrade": "True or False",
-}
-
-_KINDS = tuple(kind.value for kind in FailureKind)
-# Options whose values are words, for "did you mean".
-_WORDS: dict[str, tuple[str, ...]] = {
-    "fallback_on": _KINDS,
-    "switch_after": _KINDS,
-    "reset": ("iteration", "turn"),
-    "on_exhausted": ("group", "last"),
-}
 
 
 class FallbackConfig(BaseModel):
@@ -86,12 +64,8 @@ class FallbackConfig(BaseModel):
             longer.
         attempts_per_target: Requests per call and target; with it, max_attempts is by default that
             many for each target of the chain (hermes-agent gives every target its own budget).
-        max_fallbacks: How many fallbacks of the chain a call may ask, or None for all of them
-            (Honcho's pull request 692 asks one).
         wait: How long to wait before the *same* target is asked again: a tenacity wait strategy,
             or seconds.
-        switch_wait: How long to wait before the next target is asked, given in the same way, or
-            None for no wait (Honcho main waits before the fallback as before a retry).
         retry_after_cap: Retry-After is obeyed up to this many seconds, and never while another
             target is free.
         reset: How long a switch lasts: ``"iteration"`` (each call starts on the primary) or
@@ -138,33 +112,65 @@ class FallbackConfig(BaseModel):
         frozen=True, extra="forbid", arbitrary_types_allowed=True, hide_input_in_errors=True
     )
 
-    fallback_on: frozenset[FailureKind] = DEFAULT_FALLBACK_ON
-    switch_after: Count | Mapping[FailureKind, Count] = 1
-    max_attempts: Count | None = None
-    attempts_per_target: Count | None = None
-    max_fallbacks: Annotated[int, Field(ge=0, strict=True)] | None = None
-    wait: Callable[[Any], Any] = DEFAULT_WAIT
-    switch_wait: Callable[[Any], Any] | None = None
-    retry_after_cap: SecondsOrNone = 30.0
-    reset: Literal["iteration", "turn"] = "iteration"
-    timeout: Seconds | None = 180.0
-    connect_timeout: Seconds | None = 5.0
-    check_responses: bool = True
-    validate_answer: Callable[[Any], object] | None = Field(default=None, alias="validate")
-    on_exhausted: Literal["group", "last"] = "group"
-    local_errors: tuple[type[BaseException], ...] = ()
-    provider_errors: tuple[type[BaseException], ...] = ()
-    rules: tuple[Rule, ...] = ()
-    classify: Callable[[BaseException], Failure | Awaitable[Failure]] | None = None
-    refine: Callable[[Failure, BaseException], Failure | Awaitable[Failure]] | None = None
-    cooldown: CooldownStore | None = None
-    deadline: Seconds | None = None
-    reserve: SecondsOrNone | None = None
-    first_token_timeout: Seconds | None = None
-    idle_timeout: Seconds | None = None
-    retry_budget: RetryBudget | None = None
-    transport_recovery: InstanceOf[TransportRecovery] | None = None
-    must_not_degrade: bool = False
+    fallback_on: Annotated[
+        frozenset[FailureKind],
+        Takes(
+            "a set of kinds such as {'rate_limit', 'timeout'}, without 'cancelled': a cancelled "
+            "call stays cancelled",
+            tuple(FailureKind),
+        ),
+    ] = DEFAULT_FALLBACK_ON
+    switch_after: Annotated[
+        Count | Mapping[FailureKind, Count],
+        Takes(
+            "a whole number, 1 or more, or one per kind, such as {'timeout': 2}",
+            tuple(FailureKind),
+        ),
+    ] = 1
+    max_attempts: CountOrNone = None
+    attempts_per_target: CountOrNone = None
+    wait: Annotated[Callable[[Any], Any], Takes(_WAIT)] = DEFAULT_WAIT
+    retry_after_cap: Annotated[NotNegative, Takes("seconds as a number, 0 or more")] = 30.0
+    reset: Annotated[
+        Literal["iteration", "turn"], Takes("'iteration' or 'turn'", ("iteration", "turn"))
+    ] = "iteration"
+    timeout: SecondsOrNone = 180.0
+    connect_timeout: SecondsOrNone = 5.0
+    check_responses: Annotated[bool, Takes("True or False")] = True
+    validate_answer: Annotated[
+        Callable[[Any], object] | None, Takes("a callable on the answer, or None")
+    ] = Field(default=None, alias="validate")
+    on_exhausted: Annotated[
+        Literal["group", "last"], Takes("'group' or 'last'", ("group", "last"))
+    ] = "group"
+    local_errors: ErrorClasses = ()
+    provider_errors: ErrorClasses = ()
+    rules: Annotated[
+        tuple[Rule, ...], Takes("the path of a TOML file, a dict, or a list of these")
+    ] = ()
+    classify: Annotated[
+        Callable[[BaseException], Failure | Awaitable[Failure]] | None,
+        Takes("a callable on the exception that returns a Failure, or None"),
+    ] = None
+    refine: Annotated[
+        Callable[[Failure, BaseException], Failure | Awaitable[Failure]] | None,
+        Takes("a callable on the failure and the exception that returns a Failure, or None"),
+    ] = None
+    cooldown: Annotated[CooldownStore | None, Takes("Cooldown(), RedisCooldown(...) or None")] = (
+        None
+    )
+    deadline: SecondsOrNone = None
+    reserve: Annotated[
+        NotNegative | None,
+        Takes("seconds as a number, 0 or more and less than the deadline, or None"),
+    ] = None
+    first_token_timeout: SecondsOrNone = None
+    idle_timeout: SecondsOrNone = None
+    retry_budget: Annotated[RetryBudget | None, Takes("RetryBudget() or None")] = None
+    transport_recovery: Annotated[
+        InstanceOf[TransportRecovery] | None, Takes("TransportRecovery() or None")
+    ] = None
+    must_not_degrade: Annotated[bool, Takes("True or False")] = False
 
     def __init__(self, **options: Unpack[ConfigOptions]) -> None:
         if "rules" in options:
@@ -182,7 +188,7 @@ class FallbackConfig(BaseModel):
             fix = "keep less than the deadline for the fallbacks"
             raise FallbackConfigError.about("reserve", problem, fix)
 
-    @field_validator("wait", "switch_wait", mode="before")
+    @field_validator("wait", mode="before")
     @classmethod
     def _seconds_are_a_strategy(cls, wait: Any) -> Any:
         if isinstance(wait, int | float) and not isinstance(wait, bool):
@@ -212,25 +218,12 @@ class FallbackConfig(BaseModel):
     def honcho(cls, **options: Unpack[ConfigOptions]) -> Self:
         """Return the table of Honcho's pull request 692.
 
-        A switch on 408, 429, 5xx, timeouts and lost connections, and on nothing else; one
-        fallback, however long the chain.
+        A switch on 408, 429, 5xx, timeouts and lost connections, and on nothing else.
 
         Args:
             **options: Further options, as for the constructor.
         """
         return cls._from_preset(presets.honcho(), options)
-
-    @classmethod
-    def honcho_main(cls, **options: Unpack[ConfigOptions]) -> Self:
-        """Return what Honcho does today: the fallback on the last attempt, whatever the error.
-
-        Primary, primary, fallback, with 4 s before each (Honcho main, 2026-08-20). With one
-        attempt it is the primary that is asked; Honcho would ask the fallback.
-
-        Args:
-            **options: Further options, as for the constructor.
-        """
-        return cls._from_preset(presets.honcho_main(options.get("max_attempts")), options)
 
     @classmethod
     def hermes(cls, **options: Unpack[ConfigOptions]) -> Self:
@@ -270,17 +263,26 @@ class FallbackConfig(BaseModel):
         return cls(**merged)
 
 
+def takes() -> dict[str, Takes]:
+    """Return what each option takes, by its name."""
+    return {
+        field.alias or name: next(one for one in field.metadata if isinstance(one, Takes))
+        for name, field in FallbackConfig.model_fields.items()
+    }
+
+
 def _explain(error: ValidationError, options: dict[str, Any]) -> str:
     """Say for each wrong option what was given and what is allowed; in our words."""
+    options_by_name = takes()
     lines: dict[str, None] = {}
     for detail in error.errors(include_url=False, include_input=False, include_context=False):
         name = str(detail["loc"][0]) if detail["loc"] else ""
-        if name in _ALLOWED:
-            given = options.get(name)
-            guess = _nearest_words(given, _WORDS.get(name, ()))
-            lines[f"{name}: got {shown(given)}; {guess}pass {_ALLOWED[name]}"] = None
+        if name in options_by_name:
+            given, option = options.get(name), options_by_name[name]
+            guess = _nearest_words(given, option.words)
+            lines[f"{name}: got {shown(given)}; {guess}pass {option.values}"] = None
         else:
-            lines[f"{name}: no such option; {unknown_name(name, _ALLOWED)}"] = None
+            lines[f"{name}: no such option; {unknown_name(name, options_by_name)}"] = None
     return "\n".join(lines)
 
 

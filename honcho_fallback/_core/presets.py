@@ -1,4 +1,4 @@
-"""The options by name, and four sets of them that have one.
+"""The options by name, and three sets of them that have one.
 
 Each function returns options; ``FallbackConfig.honcho(**more)`` and its like make a config of
 them.
@@ -29,9 +29,7 @@ class ConfigOptions(TypedDict, total=False):
     switch_after: int | Mapping[FailureKind, int] | Mapping[str, int]
     max_attempts: int | None
     attempts_per_target: int | None
-    max_fallbacks: int | None
     wait: Callable[[Any], Any] | float
-    switch_wait: Callable[[Any], Any] | float | None
     retry_after_cap: float
     reset: Literal["iteration", "turn"]
     timeout: float | None
@@ -54,11 +52,8 @@ class ConfigOptions(TypedDict, total=False):
     must_not_degrade: bool
 
 
-# Honcho main, 2026-08-20: tenacity's exponential wait, 4 s before each of three attempts.
-_HONCHO_WAIT = tenacity.wait_exponential(multiplier=1, min=4, max=10)
 _HERMES_DELAY = tenacity.wait_exponential(multiplier=2, max=60)
 _ALL_BUT_CANCELLED = frozenset(FailureKind) - {FailureKind.CANCELLED}
-_OVERFLOWS = frozenset({FailureKind.CONTEXT_OVERFLOW, FailureKind.PAYLOAD_TOO_LARGE})
 # What the pull request names by class where an error has no status.
 _BY_CLASS = frozenset(
     {
@@ -72,22 +67,8 @@ _BY_CLASS = frozenset(
 
 
 def honcho() -> ConfigOptions:
-    """Return the options of Honcho's pull request 692: its table, three attempts, one fallback."""
-    return {"max_attempts": 3, "max_fallbacks": 1, "refine": _refine_as_honcho}
-
-
-def honcho_main(max_attempts: int | None) -> ConfigOptions:
-    """Return the options of Honcho main: the fallback on the last attempt, whatever the error."""
-    attempts = max_attempts or 3
-    return {
-        "fallback_on": _ALL_BUT_CANCELLED,
-        "switch_after": max(1, attempts - 1),
-        "max_attempts": attempts,
-        "max_fallbacks": 1,
-        "wait": _HONCHO_WAIT,
-        "switch_wait": _HONCHO_WAIT,
-        "refine": _refine_as_honcho_main,
-    }
+    """Return the options of Honcho's pull request 692: its table, three attempts."""
+    return {"max_attempts": 3, "refine": _refine_as_honcho}
 
 
 def hermes() -> ConfigOptions:
@@ -139,15 +120,6 @@ def _refine_as_honcho(failure: Failure, _: BaseException) -> Failure:
     else:
         wanted = status in {408, 429} or status >= 500
     return failure._replace(transient=wanted and failure.transient, switchable=wanted)
-
-
-def _refine_as_honcho_main(failure: Failure, _: BaseException) -> Failure:
-    """Ask again after any error, the same target or the next, and take no advice on when."""
-    if failure.by_rule:
-        return failure
-    # There a prompt that is too long is an error like any other, whoever has which window.
-    kind = FailureKind.INVALID_REQUEST if failure.kind in _OVERFLOWS else failure.kind
-    return failure._replace(kind=kind, transient=True, switchable=True, retry_after=None)
 
 
 def _refine_as_hermes(failure: Failure, error: BaseException) -> Failure:

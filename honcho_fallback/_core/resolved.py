@@ -59,8 +59,7 @@ class ResolvedPolicy:
         self.max_attempts = config.max_attempts or attempts
         self.turn_scoped = config.reset == "turn"
         self.grouped = config.on_exhausted == "group" and len(chain) > 1
-        fallbacks = 0 if config.must_not_degrade else config.max_fallbacks
-        self.usable_targets = len(chain) if fallbacks is None else min(len(chain), 1 + fallbacks)
+        self.usable_targets = 1 if config.must_not_degrade else len(chain)
         # Only such a call looks at more than its own attempts before it asks.
         limits = (config.cooldown, config.deadline, config.retry_budget, config.transport_recovery)
         self.has_call_limits = any(option is not None for option in limits) or any(

@@ -72,15 +72,13 @@ class Retry(NamedTuple):
 
 
 class Switch(NamedTuple):
-    """Ask another target.
+    """Ask another target, at once.
 
     Args:
         positions: Those that could take the request, in the order of the chain.
-        wait: Seconds before it.
     """
 
     positions: Sequence[int]
-    wait: float
 
 
 class Stop(NamedTuple):
@@ -128,9 +126,7 @@ def options(
     if (rebuild := transport_rebuild(policy, call, failure)) is not None:
         yield Recover(rebuild)
     if may_ask and others:
-        switch_wait = policy.config.switch_wait
-        wait = 0.0 if switch_wait is None else strategy_wait(switch_wait, call, error)
-        yield Switch(others, wait)
+        yield Switch(others)
     yield Stop("exhausted")
 
 

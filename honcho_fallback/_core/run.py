@@ -467,8 +467,8 @@ class FallbackRun:
                         call.note = ""  # it was about the attempt before
                     case rules.Recover(action):
                         self._recover(action, now)
-                    case rules.Switch(positions, wait):
-                        self._move_to(positions, failure, now, wait)
+                    case rules.Switch(positions):
+                        self._move_to(positions, failure, now)
                 call.began = now + call.attempt.wait
                 return call.attempt
             raise AssertionError("the last option is always a Stop")
@@ -485,8 +485,8 @@ class FallbackRun:
                 return True
             case _ if most is not None and attempt.number >= most:
                 return False
-            case rules.Switch(positions, wait):
-                return self._is_in_time(positions[-1], now, wait)
+            case rules.Switch(positions):
+                return self._is_in_time(positions[-1], now)
             case rules.Retry(wait) | rules.Recover(PendingAction(wait=wait)):
                 if not self._is_in_time(attempt.position, now, wait):
                     return False
@@ -528,9 +528,7 @@ class FallbackRun:
         # The options are worked out anew, now without this recovery.
         return self._choose(call.errors[-1], last.failure, self._now(now))
 
-    def _move_to(
-        self, positions: Sequence[int], failure: Failure | None, now: float, wait: float = 0.0
-    ) -> None:
+    def _move_to(self, positions: Sequence[int], failure: Failure | None, now: float) -> None:
         """Go to the first of some targets that is not cooling down; with a failure, a switch."""
         call = self._call
         policy, attempt = call.policy, call.attempt
@@ -541,7 +539,7 @@ class FallbackRun:
                 reached -= 1
             call.turn.advance(reached)
         number = attempt.number + (failure is not None)
-        call.attempt = following = self._next(position, wait, now, number)
+        call.attempt = following = self._next(position, 0.0, now, number)
         if failure is not None:
             call.failures_here = 0
             switch = Switch(

@@ -234,9 +234,7 @@ class CallState:
         if failed and policy.chain[position].identity in failed:
             return "it had failed under another name"
         if position >= policy.usable_targets:
-            if policy.config.must_not_degrade:
-                return "the call must not degrade"
-            return f"the policy asks at most {policy.usable_targets - 1} of the fallbacks"
+            return "the call must not degrade"
         if position < first:
             return "the turn had already left it"
         if position < self.attempt.position:

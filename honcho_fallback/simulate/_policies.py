@@ -94,7 +94,6 @@ _PRESETS: Mapping[str, Callable[..., FallbackConfig]] = {
     "default": FallbackConfig,
     "resilient": FallbackConfig.resilient,
     "honcho": FallbackConfig.honcho,
-    "honcho_main": FallbackConfig.honcho_main,
     "hermes": FallbackConfig.hermes,
 }
 # Options that are objects: in a file they are tables with the arguments of these.

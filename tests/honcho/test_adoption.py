@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from honcho_fallback import FallbackConfig, FallbackExhausted
+from honcho_fallback import FailureKind, FallbackConfig, FallbackExhausted
 from honcho_fallback.testing import StatusError
 from honcho_fallback_honcho import policy_from
 
@@ -178,7 +178,7 @@ async def test_what_is_not_in_honchos_table_comes_out_bare(
     assert (path.requests, clock.slept, path.event["outcome"]) == ([P], [], "rejected")
 
 
-MAIN = FallbackConfig.honcho_main(max_attempts=5)
+MAIN = FallbackConfig(switch_after=4, max_attempts=5)
 
 
 @pytest.mark.parametrize("config", [None, MAIN])
@@ -366,28 +366,7 @@ async def test_a_hundred_calls_at_once_keep_their_flags(
         assert texts[number] == answers[number % 3]
 
 
-@pytest.mark.parametrize("error", [OVERLOADED, StatusError(400), KeyError("bug")])
-async def test_honcho_main_changes_nothing(
-    honcho: MakeHoncho, clock: Clock, error: Exception
-) -> None:
-    """HOM-030, HOM-034: P, P, F with 4 s before the second and the third, whatever the error."""
-    path = honcho(openai=[error], anthropic=[ANSWER])
-    assert await path.call(config=FallbackConfig.honcho_main(max_attempts=3)) == ANSWER
-    assert (path.requests, clock.slept) == ([P, P, F], [4, 4])
-    assert path.event["was_fallback"]
-
-
-async def test_honcho_main_without_an_answer(honcho: MakeHoncho, clock: Clock) -> None:
-    """HON-043: the last error is inside, where Honcho has it in a RetryError."""
-    last = StatusError(400)
-    path = honcho(openai=[OVERLOADED], anthropic=[last])
-    with pytest.raises(FallbackExhausted, match="no answer from") as raised:
-        await path.call(config=FallbackConfig.honcho_main(max_attempts=3))
-    assert raised.value.exceptions == (OVERLOADED, OVERLOADED, last)
-    assert (path.requests, clock.slept) == ([P, P, F], [4, 4])
-
-
-AT_ONCE = FallbackConfig.honcho_main(switch_wait=None, switch_after=1)
+AT_ONCE = FallbackConfig(fallback_on={*FailureKind} - {FailureKind.CANCELLED})
 A_TURN = FallbackConfig.honcho(reset="turn")
 
 
@@ -395,7 +374,6 @@ A_TURN = FallbackConfig.honcho(reset="turn")
     ("config", "fails_in", "requests", "ends_with"),
     [
         (None, 1, [P, F, P], StatusError),
-        (FallbackConfig.honcho_main(), 1, [P, P, F, P, P, F], None),
         (AT_ONCE, 1, [P, F, P, F], None),
         (A_TURN, 1, [P, F, F], None),
         (A_TURN, 2, [P, P, F], FallbackExhausted),

@@ -374,7 +374,6 @@ def with_oauth(providers: ProviderServer, portal: str) -> dict[str, str]:
         (["--fail", "401"], [("openai", "0 s", "401 authentication")], "rejected, the caller gets the provider's own error."),
         (["--fail", "401", "--preset", "default"], [("openai", "0 s", "401 auth"), ("anthropic", "0 s", "answers")], "answers."),
         (["--fail", "401", "--preset", "resilient"], [("openai", "0 s", "401 auth"), ("anthropic", "0 s", "answers")], "answers."),
-        (["--fail", "400", "--preset", "honcho_main"], [("openai", "0 s", "400"), ("openai", "4.00 s", "400"), ("anthropic", "4.00 s", "answers")], "answers."),
         (["--fail", "connection", "--fail", "401"], [("openai", "0 s", "connection"), ("anthropic", "0 s", "401")], "rejected, the caller gets the provider's own error."),
         (["--fail", "503", "--fail", "401", "--preset", "default"], [("openai", "0 s", "503"), ("anthropic", "0 s", "401")], "exhausted, the caller gets FallbackExhausted."),
     ],

@@ -157,12 +157,11 @@ def test_without_retries_one_request_is_made(options: dict[str, Any]) -> None:
 
 
 def test_other_options_are_kept() -> None:
-    """HOM-030: adoption may begin with what Honcho does today, and its own timeout stays."""
-    main = FallbackConfig.honcho_main(max_attempts=4, wait=0, switch_wait=0, timeout=7)
-    policy = policy_from(pair(provider_params={"timeout": 9}), config=main, retry_attempts=4)
+    """A config of one's own takes the place of the preset, and its own timeout stays."""
+    config = FallbackConfig(fallback_on={"invalid_request"}, timeout=7)
+    policy = policy_from(pair(provider_params={"timeout": 9}), config=config, retry_attempts=4)
     assert policy.config.timeout == 7
-    failures = [StatusError(400) for _ in range(3)]
-    assert requests(policy, *failures) == ["gpt", "gpt", "gpt", "claude"]
+    assert requests(policy, StatusError(400)) == ["gpt", "claude"]
 
 
 @pytest.mark.parametrize("key", [None, "own"])

@@ -499,6 +499,6 @@ def test_with_cooldowns_turns_and_a_config_of_the_call() -> None:
     with turning.turn() as turn:
         assert turning.invoke(human(IMAGE)).text == "from second"
         assert turn.position == 1
-    own: Any = {"configurable": {"fallback_config": FallbackConfig(max_fallbacks=0)}}
+    own: Any = {"configurable": {"fallback_config": FallbackConfig(must_not_degrade=True)}}
     with pytest.raises(FallbackConfigError, match=r"\(in-house/blind: it takes no images\)"):
         FallbackChatModel(blind, saying("backup")).invoke(human(IMAGE), own)

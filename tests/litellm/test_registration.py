@@ -420,7 +420,6 @@ def test_max_retries_has_no_effect(
         {"on_exhausted": "group"},
         {"reset": "turn"},
         {"connect_timeout": 1.0},
-        {"switch_wait": 1.0},
     ],
 )
 def test_options_that_cannot_work_are_refused(option: Any) -> None:

@@ -87,7 +87,6 @@ def test_a_preset_and_its_changes(tmp_path: Path) -> None:
             for key in ("classify", "refine", "validate", "local_errors", "provider_errors")
         ),
         ("wait = 'os:system'", r"mine.toml: wait: got 'os:system' \(str\); pass a tenacity wait"),
-        ("switch_wait = 'os:system'", r"mine.toml: switch_wait: got 'os:system' \(str\); pass"),
         (
             "transport_recovery = { rebuild = 'os:system' }",
             "mine.toml: rebuild: it is code; leave",
@@ -102,7 +101,7 @@ def test_a_mistake_is_named_with_its_place(tmp_path: Path, text: str, message: s
 
 def test_names() -> None:
     """Presets and the peer need no file; an unknown name lists them."""
-    names = ("default", "resilient", "honcho", "honcho_main", "hermes", "retry-then-next")
+    names = ("default", "resilient", "honcho", "hermes", "retry-then-next")
     policies: dict[str, Any] = dict(load_policy(name, SCENARIO) for name in names)
     assert policies["default"].config.cooldown is None
     assert policies["resilient"].config.cooldown is not None

@@ -22,7 +22,7 @@ from tests.helpers.scripted import DRIVERS, repeating
 pytestmark = pytest.mark.filterwarnings("ignore:.*has no effect outside of a turn:UserWarning")
 
 GOLDEN = Path(__file__).with_name("golden.json")
-PRESETS = ["plain", "honcho", "honcho_main", "hermes", "resilient"]
+PRESETS = ["plain", "honcho", "hermes", "resilient"]
 # Different in each call, or in streams only, or what another field says already.
 LEFT_OUT = {"agent", "call_id", "model", "next_action", "started_at", "time_to_first_token"}
 LEFT_OUT |= {"is_probe"}  # no scenario has a cooldown
@@ -36,8 +36,6 @@ def configured(preset: str, scenario: Scenario) -> FallbackConfig:
     options: Any = {"wait": 0, **scenario.config}
     if preset == "plain":
         return FallbackConfig(**options)
-    if preset == "honcho_main":  # which waits before a fallback, too
-        options = {"switch_wait": 0, **options}
     config: FallbackConfig = getattr(FallbackConfig, preset)(**options)
     return config
 
@@ -127,7 +125,7 @@ def golden() -> Any:
 
 @pytest.mark.parametrize("scenario", SCENARIOS, ids=lambda scenario: scenario.name)
 def test_a_scenario_leaves_the_record_that_it_left_before(scenario: Scenario, golden: Any) -> None:
-    """Five presets, four drivers: the same attempts, notes and errors come out."""
+    """Four presets, four drivers: the same attempts, notes and errors come out."""
     assert played(scenario) == unfolded(golden[scenario.name])
 
 

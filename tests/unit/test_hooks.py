@@ -333,7 +333,7 @@ async def ask_chunks_async(_: Attempt) -> Any:
 )
 def test_the_wrong_verb_is_refused_with_the_right_one(verb: str, ask: Any, fits: str) -> None:
     """A coroutine recorded as a success is a failure that nobody sees; under every preset."""
-    config = FallbackConfig.honcho_main(wait=0, switch_wait=0)
+    config = FallbackConfig(fallback_on={*FailureKind} - {FailureKind.CANCELLED}, wait=0)
     policy = FallbackPolicy([Target(P), Target(F)], config)
     run = policy.start()
 

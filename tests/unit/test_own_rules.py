@@ -314,27 +314,18 @@ def test_rules_count_for_what_a_validator_raises() -> None:
     assert kinds(policy, primary=["x"], fallback=["x"])[0] == "malformed_response"
 
 
-@pytest.mark.parametrize("preset", ["honcho", "honcho_main", "hermes", "resilient"])
+@pytest.mark.parametrize("preset", ["honcho", "hermes", "resilient"])
 def test_a_preset_leaves_alone_what_a_rule_said(preset: str) -> None:
     """Honcho's table goes by status and hermes' takes the unknown for the provider's; a rule,
     which the user wrote for this very error, is asked before.
     """
     make = getattr(FallbackConfig, preset)
     stop, go = rule(kind="local", status=500), rule(kind="overloaded", status=400)
-    options: Any = {"wait": 0, "switch_wait": None, "switch_after": 1, "cooldown": None}
+    options: Any = {"wait": 0, "switch_after": 1, "cooldown": None}
     config = make(rules=[stop, go], reset="iteration", **options)
     policy = FallbackPolicy([Target("primary"), Target("fallback")], config)
     assert kinds(policy, primary=[StatusError(400)], fallback=["yes"]) == ["overloaded", None]
-    stopped = kinds(policy, primary=[StatusError(500)], fallback=["yes"])
-    # Honcho main switches on whatever it is: that is in fallback_on.
-    assert stopped == (["local", None] if preset == "honcho_main" else ["local"])
-
-
-def test_honcho_main_asks_nobody_again_whom_a_rule_calls_useless() -> None:
-    """There every error is worth a second request, unless a rule says that it is not."""
-    config = FallbackConfig.honcho_main(rules=rule(status=500), wait=0, switch_wait=None)
-    policy = FallbackPolicy([Target("primary"), Target("fallback")], config)
-    assert kinds(policy, primary=[StatusError(500)], fallback=["yes"]) == ["quota", None]
+    assert kinds(policy, primary=[StatusError(500)], fallback=["yes"]) == ["local"]
 
 
 def test_a_classifier_of_ones_own_comes_after_the_rules_and_refine_after_both() -> None:

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import pytest
 
-from honcho_fallback import FallbackConfig, FallbackExhausted, FallbackPolicy, Target
+from honcho_fallback import FallbackConfig, FallbackPolicy, Target
 from honcho_fallback.testing import StatusError
 from tests.helpers.scripted import repeating
 
@@ -53,49 +53,6 @@ def machine(config: FallbackConfig, said: dict[str, list[Any]]) -> tuple[Script,
         else:
             run.succeed()
             return script, waits, answer
-
-
-HONCHO_MAIN = [
-    Row("the primary answers", {P: ["hello"], F: ["no"]}, [P], [0]),
-    *(
-        Row(f"HOM-030 {type(error).__name__} {error}", {P: [error], F: ["hello"]}, [P, P, F], [0, 4, 4])
-        for error in (*HTTP.values(), LIMITED, QUOTA, OVERFLOW, REFUSED, KeyError("bug"), OSError(28, "disk"))
-    ),
-    Row("HOM-034 Retry-After is not obeyed", {P: [LIMITED, "late"], F: ["no"]}, [P, P], [0, 4]),
-    Row("the fallback fails too", {P: [HTTP[503]], F: [HTTP[400]]}, [P, P, F], [0, 4, 4], FallbackExhausted),
-    Row("HON-005 no fallback", {P: [HTTP[400]]}, [P, P, P], [0, 4, 4], StatusError),
-    Row("HON-008 no third model", {P: [HTTP[503]], F: [HTTP[503]], G: ["no"]}, [P, P, F], [0, 4, 4], FallbackExhausted),
-    Row("HON-040 the schedule of more attempts", {P: [HTTP[500]], F: ["hello"]}, [P] * 6 + [F], [0, 4, 4, 4, 8, 10, 10], options={"max_attempts": 7}),
-    Row("two attempts", {P: [HTTP[500]], F: ["hello"]}, [P, F], [0, 4], options={"max_attempts": 2}),
-    Row("G-21 one attempt is the primary's", {P: ["hello"], F: ["no"]}, [P], [0], options={"max_attempts": 1}),
-]  # fmt: skip
-
-
-@pytest.mark.parametrize("row", HONCHO_MAIN, ids=lambda row: row.what)
-def test_honcho_main(row: Row) -> None:
-    """HOM-030 to HOM-034: P, P, F with 4 s before each, whatever the error."""
-    script, waits, end = machine(FallbackConfig.honcho_main(**row.options), row.said)
-    assert (script.asked, waits) == (row.asked, row.waits)
-    assert isinstance(end, row.error or str)
-
-
-LATER = dict.fromkeys(
-    ("authentication", "context_overflow", "invalid_request", "local", "model_unavailable"), 2
-)
-BOTH_RUNGS = [
-    Row("the first failure that may pass", {P: [HTTP[503]], F: ["hello"]}, [P, F], [0, 0]),
-    Row("a rate limit", {P: [LIMITED], F: ["hello"]}, [P, F], [0, 0]),
-    Row("the last attempt, whatever the error", {P: [HTTP[400]], F: ["hello"]}, [P, P, F], [0, 4, 0]),
-    Row("a dead key", {P: [HTTP[401]], F: ["hello"]}, [P, P, F], [0, 4, 0]),
-]  # fmt: skip
-
-
-@pytest.mark.parametrize("row", BOTH_RUNGS, ids=lambda row: row.what)
-def test_honcho_with_both_rungs(row: Row) -> None:
-    """HON-006: its pull request kept the last attempt for the fallback beside the new switch."""
-    config = FallbackConfig.honcho_main(switch_after=LATER, switch_wait=None)
-    script, waits, end = machine(config, row.said)
-    assert (script.asked, waits, end) == (row.asked, row.waits, "hello")
 
 
 NOW, FIRST, SECOND = [0], pytest.approx(2.5, abs=0.5), pytest.approx(5, abs=1)
@@ -155,7 +112,7 @@ def test_hermes_waits_with_a_jitter_of_up_to_a_half() -> None:
         assert delay <= run.fail(HTTP[503]).wait <= delay * 1.5
 
 
-@pytest.mark.parametrize("preset", [FallbackConfig.honcho_main, FallbackConfig.hermes])
+@pytest.mark.parametrize("preset", [FallbackConfig.honcho, FallbackConfig.hermes])
 def test_presets_are_plain_options(preset: Any) -> None:
     """Other options can be given, and a preset can be copied to another process."""
     config = pickle.loads(pickle.dumps(preset(timeout=3)))  # noqa: S301 # our own bytes
@@ -164,13 +121,6 @@ def test_presets_are_plain_options(preset: Any) -> None:
     run = FallbackPolicy([Target(P), Target(F)], config).start()
     with pytest.raises(KeyboardInterrupt):  # a cancelled call stays cancelled
         run.fail(KeyboardInterrupt())
-
-
-def test_a_wait_before_the_switch_is_an_option() -> None:
-    """G-07: seconds or a strategy; none by default."""
-    said: dict[str, list[Any]] = {P: [HTTP[503]], F: ["hello"]}
-    assert machine(FallbackConfig(switch_wait=1.5), said)[1] == [0, 1.5]
-    assert machine(FallbackConfig(), said)[1] == [0, 0]
 
 
 def test_attempts_per_target_end_a_target() -> None:

@@ -6,8 +6,8 @@ from honcho_fallback.redaction import call_metadata, is_secret_name, label, reda
 
 SECRETS = (
     "api_key", "apikey", "X-API-Key", "key", "Ocp-Apim-Subscription-Key", "authorization",
-    "cookie", "Set-Cookie", "bearer", "token", "sessionToken", "client_secret", "password", "db_pass",
-    "sig", "X-Amz-Signature", "X-Amz-Credential", "jwt", "auth",
+    "cookie", "Set-Cookie", "bearer", "token", "sessionToken", "client_secret", "password",
+    "db_pass", "sig", "X-Amz-Signature", "X-Amz-Credential", "jwt", "auth",
 )  # fmt: skip
 PUBLIC = ("monkey", "keyboard", "token_count", "author", "compass", "region", "model", "workspace")
 

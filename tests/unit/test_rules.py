@@ -90,20 +90,18 @@ def test_the_whole_list_in_its_order() -> None:
 @pytest.mark.parametrize(
     ("failure", "targets", "options", "wanted"),
     [
-        (BUSY, (ONE, TWO), {}, [Switch([1], 0.0), Stop("exhausted")]),
-        (BUSY, (ONE, TWO, THREE), {}, [Switch([1, 2], 0.0), Stop("exhausted")]),
+        (BUSY, (ONE, TWO), {}, [Switch([1]), Stop("exhausted")]),
+        (BUSY, (ONE, TWO, THREE), {}, [Switch([1, 2]), Stop("exhausted")]),
         (BUSY, (ONE,), {}, [Retry(2.0), Stop("exhausted")]),
         (BUSY, (ONE, TWO), {"max_attempts": 1}, [Stop("exhausted")]),
         (BUSY, (ONE,), {"max_attempts": 1}, [Stop("exhausted")]),
-        (BUSY, (ONE, TWO), {"switch_wait": 3.0}, [Switch([1], 3.0), Stop("exhausted")]),
         (BUSY, (ONE, TWO), {"must_not_degrade": True}, [Retry(2.0), Stop("exhausted")]),
-        (BUSY, (ONE, TWO, THREE), {"max_fallbacks": 1}, [Switch([1], 0.0), Stop("exhausted")]),
         (BUSY, (ONE, TWO), {"fallback_on": {"timeout"}}, [Stop("rejected")]),
         (BUG, (ONE, TWO), {}, [Stop("rejected")]),
         (BUG, (ONE,), {}, [Stop("rejected")]),
         (DENIED, (ONE,), {}, [Stop("exhausted")]),
-        (DENIED, (ONE, TWO), {}, [Switch([1], 0.0), Stop("exhausted")]),
-        (BUG, (ONE, TWO), {"fallback_on": [BUG.kind]}, [Switch([1], 0.0), Stop("exhausted")]),
+        (DENIED, (ONE, TWO), {}, [Switch([1]), Stop("exhausted")]),
+        (BUG, (ONE, TWO), {"fallback_on": [BUG.kind]}, [Switch([1]), Stop("exhausted")]),
     ],
 )  # fmt: skip
 def test_what_may_be_done_about_a_first_failure(
@@ -161,7 +159,7 @@ def test_a_stated_wait_is_never_sat_out_while_another_target_is_free(
     """With `switch_after` the target is asked again only where it said it may be by then."""
     failure = Failure.of(FailureKind.RATE_LIMIT, retry_after=stated)
     options = listed(failure, ONE, TWO, switch_after=2)
-    assert options[0] == (first or Switch([1], 0.0))
+    assert options[0] == (first or Switch([1]))
 
 
 def test_a_strategy_is_asked_with_the_failures_of_the_target() -> None:
@@ -181,16 +179,6 @@ def test_a_strategy_is_asked_with_the_failures_of_the_target() -> None:
     assert listed(BUSY, ONE, wait=lambda _: delta)[0] == Retry(60.0)
 
 
-def test_a_strategy_before_a_switch_sees_the_error() -> None:
-    """`switch_wait` is asked as `wait` is, with what was raised."""
-
-    def strategy(state: tenacity.RetryCallState) -> float:
-        assert state.outcome is not None
-        return 5.0 if state.outcome.exception() is DOWN else 0.0
-
-    assert listed(BUSY, ONE, TWO, switch_wait=strategy)[0] == Switch([1], 5.0)
-
-
 @pytest.mark.parametrize(
     ("windows", "positions"),
     [
@@ -207,13 +195,13 @@ def test_too_long_goes_to_larger_windows_only(
     """Unknown is never larger, and never smaller."""
     chain = [Target(f"t{n}", context_window=window) for n, window in enumerate(windows)]
     options = listed(Failure.of(kind), *chain)
-    wanted = [Stop("rejected")] if positions is None else [Switch(positions, 0), Stop("exhausted")]
+    wanted = [Stop("rejected")] if positions is None else [Switch(positions), Stop("exhausted")]
     assert options == wanted
 
 
 def test_an_invalid_request_goes_on_from_a_fallback() -> None:
     """G-22: what the primary would have taken another provider may not, and the next one may."""
-    assert listed(BUG, ONE, TWO, THREE, at=1) == [Switch([2], 0.0), Stop("exhausted")]
+    assert listed(BUG, ONE, TWO, THREE, at=1) == [Switch([2]), Stop("exhausted")]
     assert listed(BUG, ONE, TWO, at=1) == [Stop("exhausted")]
     refused = Failure.of(FailureKind.CONTENT_POLICY)
     assert listed(refused, ONE, TWO, THREE, at=1) == [Stop("rejected")]
@@ -360,17 +348,6 @@ def test_a_chain_of_one_identity_ends_as_one_target_does() -> None:
     script = repeating(primary=[DOWN, DOWN, "back"])
     assert policy.call(script.ask) == "back"
     assert script.asked == [P, P, P]
-
-
-def test_honcho_asks_one_fallback() -> None:
-    """HON-008: the chain of the pull request ends with the first fallback, however long it is."""
-    policy = FallbackPolicy([ONE, TWO, THREE], FallbackConfig.honcho(wait=0))
-    script = repeating(primary=[DOWN], fallback=[DOWN], third=["never"])
-    run = policy.start()
-    with pytest.raises(FallbackExhausted):
-        policy.call(script.ask, run=run)
-    assert script.asked == [P, F, F]
-    assert run.record.untried == ((G, "the policy asks at most 1 of the fallbacks"),)
 
 
 class StainlessClient:

@@ -95,7 +95,6 @@ def test_what_is_passed_in_is_copied_and_may_be_empty() -> None:
     [
         ({0: "a", 1: "b", 2: "c"}, {}, "unfit: it leaves no target to ask"),
         ({0: "a"}, {"must_not_degrade": True}, "unfit: it leaves no target to ask"),
-        ({0: "a", 1: "b"}, {"max_fallbacks": 1}, "unfit: it leaves no target to ask"),
         ({3: "a"}, {}, "unfit: 3 is no position of this chain; pass numbers from 0 to 2"),
         ({-1: "a"}, {}, "unfit: -1 is no position"),
         ({True: "a"}, {}, "unfit: True is no position"),
