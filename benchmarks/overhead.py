@@ -38,7 +38,7 @@ if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Callable, Iterable, Iterator, Sequence
 
     from benchmarks.measure import Interval, Plan
-    from honcho_fallback import Observer
+    from honcho_fallback import FallbackObserver
 
 HAPPY, FAILOVER = "happy", "failover"
 SYNC, ASYNC, STREAM, ASTREAM = "sync", "async", "stream", "async stream"
@@ -341,7 +341,7 @@ def langfuse() -> Iterator[Job]:
 
     target = Target("gpt-5.5", provider="openai", params={"temperature": 0.5})
 
-    def observed(*observers: Observer) -> Callable[[], object]:
+    def observed(*observers: FallbackObserver) -> Callable[[], object]:
         policy = FallbackPolicy([target], agent="bench", observers=observers)
 
         def call() -> object:
@@ -386,7 +386,7 @@ def langfuse() -> Iterator[Job]:
     hanging = socket.create_server(("127.0.0.1", 0), backlog=512)
     url = f"http://127.0.0.1:{hanging.getsockname()[1]}"
     provider = TracerProvider(shutdown_on_exit=False)
-    handlers: dict[str, Observer] = {
+    handlers: dict[str, FallbackObserver] = {
         OURS: LangfuseCallbackHandler(quiet("one")),
         f"{OURS}, host that hangs": LangfuseCallbackHandler(client("hanging", url)),
         f"{OURS}, per_attempt": LangfuseCallbackHandler(quiet("attempts"), per_attempt=True),
@@ -431,13 +431,13 @@ def observers() -> Iterator[Job]:
         span_exporter=Nowhere(),
     )
     meters = MeterProvider([InMemoryMetricReader()], shutdown_on_exit=False)
-    each: dict[str, Observer] = {
+    each: dict[str, FallbackObserver] = {
         "JsonlObserver": JsonlObserver(tempfile.TemporaryFile()),  # noqa: SIM115 # the observer keeps it
         "PrometheusObserver": PrometheusObserver(CollectorRegistry()),
         "OpenTelemetryMetrics": OpenTelemetryMetrics(meters),
         OURS: LangfuseCallbackHandler(sdk),
     }
-    rows: dict[str, Iterable[Observer]] = {
+    rows: dict[str, Iterable[FallbackObserver]] = {
         "no observer": (),
         **{f"with {name}": (observer,) for name, observer in each.items()},
         "with all four": each.values(),

@@ -21,13 +21,13 @@ if TYPE_CHECKING:
     from openai.types.chat import ChatCompletion
 
     from endpoints import Endpoint
-    from honcho_fallback import Attempt, Observer
+    from honcho_fallback import Attempt, FallbackObserver
 
     SDKAnswer = ChatCompletion | Message
 
 
 def build_policy(
-    primary: Endpoint, fallback: Endpoint, observers: Sequence[Observer] = ()
+    primary: Endpoint, fallback: Endpoint, observers: Sequence[FallbackObserver] = ()
 ) -> FallbackPolicy:
     """Make the chain; with max_retries=0 an SDK leaves it to the policy who is asked again."""
     url, key = primary.base_url, primary.api_key

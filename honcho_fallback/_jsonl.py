@@ -29,7 +29,7 @@ from threading import TIMEOUT_MAX, Lock, RLock
 from time import monotonic, sleep
 from typing import IO, TYPE_CHECKING, Any, NamedTuple, Self, cast
 
-from honcho_fallback import FallbackConfigError
+from honcho_fallback import FallbackConfigError, FallbackObserver
 
 if TYPE_CHECKING:
     from honcho_fallback import CallRecord
@@ -42,7 +42,7 @@ _EXIT = 2.0  # seconds that the end of the process waits
 _DEPTH = 100  # of what is saved; the parser that reads it gives up at 200
 
 
-class JsonlObserver:
+class JsonlObserver(FallbackObserver):
     """Append a line for each call to a file; ``read_records`` reads it.
 
     A line is ``json.dumps(record.to_dict())`` with a key more before the others: ``time``, the

@@ -26,7 +26,7 @@ from honcho_fallback_honcho._sources import Sources, check_levels, read_sources
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping
 
-    from honcho_fallback import Observer
+    from honcho_fallback import FallbackObserver
 
 logger = logging.getLogger("honcho_fallback.honcho")
 
@@ -62,7 +62,7 @@ class LoadOptions(TypedDict, total=False):
     env_file: str | os.PathLike[str] | None
     strict: bool
     config: FallbackConfig | None
-    observers: Iterable[Observer]
+    observers: Iterable[FallbackObserver]
 
 
 def read_settings(
@@ -93,7 +93,7 @@ class AgentPlan:
 
     agent: AgentSettings
     config: FallbackConfig
-    observers: tuple[Observer, ...]
+    observers: tuple[FallbackObserver, ...]
 
 
 def plan_agents(  # noqa: PLR0913 # LoadOptions, one by one: Python refuses any other
@@ -103,7 +103,7 @@ def plan_agents(  # noqa: PLR0913 # LoadOptions, one by one: Python refuses any 
     env_file: str | os.PathLike[str] | None = None,
     strict: bool = False,
     config: FallbackConfig | None = None,
-    observers: Iterable[Observer] = (),
+    observers: Iterable[FallbackObserver] = (),
 ) -> list[AgentPlan]:
     """Read the settings, log what is wrong with them, and return what each agent is made of."""
     settings = read_settings(source, toml, env_file)
@@ -163,7 +163,7 @@ def policy_from(  # noqa: PLR0913 # as Honcho's own call names them
     retry_attempts: int = 3,
     enable_retry: bool = True,
     config: FallbackConfig | None = None,
-    observers: Iterable[Observer] = (),
+    observers: Iterable[FallbackObserver] = (),
 ) -> FallbackPolicy:
     """Make a policy from Honcho's own ``ModelConfig`` or ``ConfiguredModelSettings``.
 

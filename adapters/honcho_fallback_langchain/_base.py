@@ -31,7 +31,7 @@ if TYPE_CHECKING:
     from langchain_core.runnables import RunnableConfig
     from langchain_core.runnables.utils import AnyConfigurableField, ConfigurableFieldSpec
 
-    from honcho_fallback import Attempt, FallbackPolicy, Observer, Turn
+    from honcho_fallback import Attempt, FallbackObserver, FallbackPolicy, Turn
 
 Chunk_co = TypeVar("Chunk_co", covariant=True)
 
@@ -58,7 +58,7 @@ class FallbackBase(RunnableSerializable[Input, Output], Generic[Input, Output, C
         return policy_over(self.candidates, self.options, None)
 
     @property
-    def observers(self) -> tuple[Observer, ...]:
+    def observers(self) -> tuple[FallbackObserver, ...]:
         """Return who observes a call that begins now, those of the process included."""
         return self.policy.observers
 

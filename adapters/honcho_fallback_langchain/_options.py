@@ -14,8 +14,8 @@ from honcho_fallback import (
     FailureKind,
     FallbackConfig,
     FallbackConfigError,
+    FallbackObserver,
     FallbackPolicy,
-    Observer,
     Turn,
     call_metadata,
     check_observers,
@@ -60,7 +60,7 @@ class FallbackOptions(ConfigOptions, total=False):
     exceptions_to_handle: tuple[type[Exception], ...]
     fallback_config: FallbackConfig
     fit: Fit
-    observers: Iterable[Observer]
+    observers: Iterable[FallbackObserver]
     partial: Partial
     sdk_retries: SdkRetries
 
@@ -116,7 +116,7 @@ class Options:
     credentials: tuple[Credential | None, ...] = ()
     exceptions_to_handle: tuple[type[Exception], ...] = ()
     fit: Fit = "check"
-    observers: tuple[Observer, ...] = ()
+    observers: tuple[FallbackObserver, ...] = ()
     partial: Partial = "final"
     sdk_retries: SdkRetries = "off"
 

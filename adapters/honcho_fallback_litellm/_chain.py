@@ -20,7 +20,7 @@ from honcho_fallback import ApiKey, FallbackConfigError, FallbackPolicy, Target
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
 
-    from honcho_fallback import FallbackConfig, Observer
+    from honcho_fallback import FallbackConfig, FallbackObserver
     from honcho_fallback_litellm._router import Deployment
 
 logger = logging.getLogger("honcho_fallback")
@@ -44,7 +44,7 @@ class Chains:
     A group with a mistake in it stays LiteLLM's until it is mended.
     """
 
-    def __init__(self, config: FallbackConfig, observers: tuple[Observer, ...]) -> None:
+    def __init__(self, config: FallbackConfig, observers: tuple[FallbackObserver, ...]) -> None:
         self._config = config
         self._observers = observers
         # A chain is a pure function of its key: a race builds it twice and nothing else. A text

@@ -45,7 +45,7 @@ from honcho_fallback_litellm._warm import warm_up
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
-    from honcho_fallback import FallbackConfig, Observer
+    from honcho_fallback import FallbackConfig, FallbackObserver
     from honcho_fallback_litellm._router import Deployment
 
 
@@ -119,7 +119,7 @@ class FallbackProxyHandler(FallbackDeploymentFilter):
         self,
         config: FallbackConfig | None = None,
         *,
-        observers: Iterable[Observer] = (),
+        observers: Iterable[FallbackObserver] = (),
         respect_cooldown: bool | None = None,
         on_error: OnError = "continue",
     ) -> None:

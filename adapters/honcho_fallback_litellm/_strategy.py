@@ -44,7 +44,7 @@ from honcho_fallback_litellm._warm import warm_up
 if TYPE_CHECKING:
     from collections.abc import Generator, Iterable, Iterator, Sequence
 
-    from honcho_fallback import Observer
+    from honcho_fallback import FallbackObserver
     from honcho_fallback_litellm._chain import Chain
     from honcho_fallback_litellm._registration import Registration
     from honcho_fallback_litellm._router import Deployment
@@ -74,7 +74,7 @@ class FallbackRoutingStrategy(CustomRoutingStrategyBase):
         self,
         config: FallbackConfig | None = None,
         *,
-        observers: Iterable[Observer] = (),
+        observers: Iterable[FallbackObserver] = (),
         respect_cooldown: bool | None = None,
     ) -> None:
         config = FallbackConfig() if config is None else config

@@ -12,7 +12,14 @@ from threading import Lock, get_ident
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias
 
-from honcho_fallback import CallRecord, CallStart, FallbackConfigError, Switch, read_answer
+from honcho_fallback import (
+    CallRecord,
+    CallStart,
+    FallbackConfigError,
+    FallbackObserver,
+    Switch,
+    read_answer,
+)
 from honcho_fallback_metrics import _metrics as metrics
 
 if TYPE_CHECKING:
@@ -298,7 +305,7 @@ def _passed_over_at(record: CallRecord, target: str) -> float:
     return record.started_at + chosen.started - chosen.wait
 
 
-class MetricsObserver:
+class MetricsObserver(FallbackObserver):
     """Hand what an observer hears to its measurements."""
 
     def __init__(self, measurements: Measurements) -> None:

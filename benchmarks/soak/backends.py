@@ -24,7 +24,7 @@ from honcho_fallback import FallbackConfig, FallbackPolicy, Target
 if TYPE_CHECKING:
     from collections.abc import AsyncGenerator, AsyncIterator, Callable, Generator, Iterator
 
-    from honcho_fallback import Attempt, Observer
+    from honcho_fallback import Attempt, FallbackObserver
 
 KEY = "not-a-key"
 # Waits are short, as it is not patience that is tried here.
@@ -93,7 +93,7 @@ class CoreBackend(Backend):
     collector closes each by itself, as it does with an SDK's, and a dropped stream is collected.
     """
 
-    def __init__(self, url: str, observer: Observer) -> None:
+    def __init__(self, url: str, observer: FallbackObserver) -> None:
         super().__init__()
         self._sync = httpx.Client(limits=_LIMITS, timeout=TIMEOUT, trust_env=False)
         self.clients = [self._sync]
@@ -168,7 +168,7 @@ def _chunks(line: str) -> list[Any]:
 class LangChainBackend(Backend):
     """FallbackChatModel over ChatOpenAI."""
 
-    def __init__(self, url: str, observer: Observer) -> None:
+    def __init__(self, url: str, observer: FallbackObserver) -> None:
         from langchain_openai import ChatOpenAI
 
         from honcho_fallback_langchain import FallbackChatModel
@@ -201,7 +201,7 @@ class LangChainBackend(Backend):
 class LiteLLMBackend(Backend):
     """FallbackRoutingStrategy in a Router, whose clients are LiteLLM's own."""
 
-    def __init__(self, url: str, observer: Observer) -> None:
+    def __init__(self, url: str, observer: FallbackObserver) -> None:
         os.environ["LITELLM_LOCAL_MODEL_COST_MAP"] = "True"
         import litellm
 
@@ -246,7 +246,7 @@ class LiteLLMBackend(Backend):
         cache.flush_cache()
 
 
-BACKENDS: dict[str, Callable[[str, Observer], Backend]] = {
+BACKENDS: dict[str, Callable[[str, FallbackObserver], Backend]] = {
     "core": CoreBackend,
     "langchain": LangChainBackend,
     "litellm": LiteLLMBackend,

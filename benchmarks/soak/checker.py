@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Literal, NamedTuple
 
 from benchmarks.soak.plan import CUT_LATE, DROP, OK, REJECTED, STALL_LATE, TARGETS, text_of
-from honcho_fallback import FailureKind
+from honcho_fallback import FailureKind, FallbackObserver
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Sequence
@@ -59,7 +59,7 @@ class Records:
 RECORDS: ContextVar[Records | None] = ContextVar("RECORDS", default=None)
 
 
-class RecordObserver:
+class RecordObserver(FallbackObserver):
     """Give each record to the planned call in whose context it began."""
 
     def __init__(self) -> None:

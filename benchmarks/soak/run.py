@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from benchmarks.soak.backends import Backend
     from benchmarks.soak.checker import Ending
     from benchmarks.soak.plan import Call
-    from honcho_fallback import Observer
+    from honcho_fallback import FallbackObserver
     from tests.helpers.provider import ProviderProcess
 
 # The frameworks' own cost decides how often each is asked.
@@ -88,7 +88,7 @@ async def soak(
     names: Sequence[str],
     seed: int,
     extent: Extent,
-    make: Mapping[str, Callable[[str, Observer], Backend]] = BACKENDS,
+    make: Mapping[str, Callable[[str, FallbackObserver], Backend]] = BACKENDS,
 ) -> Report:
     """Run, in this loop."""
     empty, lost = holdings(), lost_tasks(asyncio.get_running_loop())

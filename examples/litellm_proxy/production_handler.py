@@ -11,16 +11,16 @@ import os
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from honcho_fallback import FallbackConfig
+from honcho_fallback import FallbackConfig, FallbackObserver
 from honcho_fallback.redis import RedisCooldown
 from honcho_fallback_litellm import FallbackProxyHandler
 from honcho_fallback_metrics import PrometheusObserver
 
 if TYPE_CHECKING:
-    from honcho_fallback import CallRecord, Observer
+    from honcho_fallback import CallRecord
 
 
-class RecordObserver:
+class RecordObserver(FallbackObserver):
     """Append records to a file of this process: workers that share one would mix their lines."""
 
     def __init__(self, folder: Path) -> None:
@@ -35,7 +35,7 @@ class RecordObserver:
 # A silent Redis costs one call of each worker this second now and then, a dead one costs nothing.
 cooldown = RedisCooldown(os.environ["REDIS_URL"], timeout=1.0)
 # What LiteLLM serves under /metrics holds its figures, of all workers together.
-observers: list[Observer] = [PrometheusObserver()]
+observers: list[FallbackObserver] = [PrometheusObserver()]
 if folder := os.environ.get("RECORDS_DIR"):
     observers.append(RecordObserver(Path(folder)))
 handler = FallbackProxyHandler(FallbackConfig(cooldown=cooldown, deadline=60), observers=observers)

@@ -5,18 +5,9 @@ from __future__ import annotations
 import inspect
 import logging
 from dataclasses import dataclass, field
-from typing import (
-    TYPE_CHECKING,
-    Any,
-    Literal,
-    NamedTuple,
-    Protocol,
-    Self,
-    TypeAlias,
-    runtime_checkable,
-)
+from typing import TYPE_CHECKING, Any, Literal, NamedTuple, Self
 
-from honcho_fallback._values.errors import FallbackConfigError, nearest
+from honcho_fallback._values.errors import FallbackConfigError, nearest, require_type
 from honcho_fallback.redaction import redact
 
 if TYPE_CHECKING:
@@ -123,90 +114,69 @@ class TurnEnd(NamedTuple):
     outcome: Literal["completed", "failed", "cancelled"]
 
 
-@runtime_checkable
-class FallbackObserver(Protocol):
-    """Observe calls; what an observer raises is logged once and ignored.
+_HOOKS = frozenset(
+    {"on_start", "on_switch", "on_finish", "on_content", "on_restore", "on_turn_end"}
+)
 
-    Any one of these methods suffices, and so does any one of ``ContentObserver``,
-    ``RestoreObserver`` and ``TurnObserver``. A subclass inherits those that it does not write;
-    they do nothing. They are called in the middle of a call, in whatever thread or task it runs:
-    what takes time belongs elsewhere.
+
+class FallbackObserver:
+    """Observe calls: write the hooks that you need in a subclass, the others do nothing.
+
+    They are called in the middle of a call, in whatever thread or task it runs: what takes time
+    belongs elsewhere. What a hook raises is logged once and ignored.
+
+    Raises:
+        FallbackConfigError: A subclass has an async hook, or one that is misspelt.
+
+    Source: OpenTelemetry's SpanProcessor.
     """
 
-    def on_start(self, _call: CallStart, /) -> None:
+    __slots__ = ()
+
+    def __init_subclass__(cls, **kwargs: Any) -> None:
+        super().__init_subclass__(**kwargs)
+        for name, method in vars(cls).items():
+            if name in _HOOKS:
+                _require_sync(f"{cls.__name__}.{name}", method)
+            elif name.startswith("on_") and not any(hasattr(base, name) for base in cls.__bases__):
+                # A hook of another framework's, which comes with that framework's base class.
+                guess = nearest(name, _HOOKS)
+                if guess is not None:
+                    problem = f"{cls.__name__} has no such hook"
+                    raise FallbackConfigError.about(name, problem, f"did you mean {guess}?")
+
+    @property
+    def is_listening(self) -> bool:
+        """Tell, at the start of a call, whether this observer wants its events."""
+        return True
+
+    def on_start(self, call: CallStart, /) -> None:
         """Note that a call begins."""
-        return  # without a body, mypy takes the method for abstract
 
-    def on_switch(self, _switch: Switch, /) -> None:
+    def on_switch(self, switch: Switch, /) -> None:
         """Note that a call goes to another target."""
-        return  # without a body, mypy takes the method for abstract
 
-    def on_finish(self, _record: CallRecord, /) -> None:
+    def on_finish(self, record: CallRecord, /) -> None:
         """Note how a call ended; exactly once per call."""
-        return  # without a body, mypy takes the method for abstract
-
-
-@runtime_checkable
-class ContentObserver(Protocol):
-    """Observe what is asked and answered; no other observer ever sees a prompt."""
 
     def on_content(self, content: CallContent, /) -> None:
-        """Note a part of it; between the start and the end of a call, in any number of parts."""
+        """Note a part of what is asked and answered: in any number of parts, before the end.
 
-
-@runtime_checkable
-class RestoreObserver(Protocol):
-    """Observe the return to the primary."""
+        No observer without this hook ever sees a prompt.
+        """
 
     def on_restore(self, restore: Restore, /) -> None:
         """Note that a turn which had left the primary is over, or that it answered a probe."""
-
-
-@runtime_checkable
-class TurnObserver(Protocol):
-    """Observe user turns; that one has begun its first call tells."""
 
     def on_turn_end(self, turn: TurnEnd, /) -> None:
         """Note how a turn ended; once per turn, after the calls that it waited for."""
 
 
-@runtime_checkable
-class ListeningObserver(Protocol):
-    """Decide for each call whether to observe it; for an observer that may have nothing to do."""
-
-    @property
-    def is_listening(self) -> bool:
-        """Tell, at the start of a call, whether this observer wants its events."""
-        ...
-
-
-@runtime_checkable
-class _Starts(Protocol):
-    def on_start(self, call: CallStart, /) -> None: ...
-
-
-@runtime_checkable
-class _Switches(Protocol):
-    def on_switch(self, switch: Switch, /) -> None: ...
-
-
-@runtime_checkable
-class _Finishes(Protocol):
-    def on_finish(self, record: CallRecord, /) -> None: ...
-
-
-# What may be given as an observer: whatever has one of the hooks.
-Observer: TypeAlias = (
-    FallbackObserver
-    | ContentObserver
-    | RestoreObserver
-    | TurnObserver
-    | _Starts
-    | _Switches
-    | _Finishes
-)
-
-_HOOKS = ("on_start", "on_switch", "on_finish", "on_content", "on_restore", "on_turn_end")
+def _require_sync(hook: str, method: object) -> None:
+    if inspect.iscoroutinefunction(method) or inspect.isasyncgenfunction(method):
+        problem = "it is async, and a call does not wait for observers"
+        fix = "write it without async, and hand what takes time to a task or a thread"
+        raise FallbackConfigError.about(hook, problem, fix)
 
 
 class Observers:
@@ -214,22 +184,24 @@ class Observers:
 
     __slots__ = ("_always", "_by_hook", "_observers", "joined", "reported")
 
-    def __init__(self, observers: Iterable[Observer], reported: set[int] | None = None) -> None:
+    def __init__(
+        self, observers: Iterable[FallbackObserver], reported: set[int] | None = None
+    ) -> None:
         self._observers = tuple(observers)
         self._by_hook = {
             hook: tuple(one for one in self._observers if _writes(one, hook)) for hook in _HOOKS
         }
-        self._always = not any(hasattr(type(one), "is_listening") for one in self._observers)
+        self._always = not any(_writes(one, "is_listening") for one in self._observers)
         self.reported: set[int] = set() if reported is None else reported
         self.joined: tuple[Observers, Observers] | None = None
 
     @classmethod
-    def of(cls, observers: Iterable[Observer]) -> Self | None:
+    def of(cls, observers: Iterable[FallbackObserver]) -> Self | None:
         """Return None where nobody observes, so that a call need not even look."""
         checked = check_observers(observers)
         return cls(checked) if checked else None
 
-    def __iter__(self) -> Iterator[Observer]:
+    def __iter__(self) -> Iterator[FallbackObserver]:
         return iter(self._observers)
 
     @staticmethod
@@ -288,7 +260,7 @@ class _Everywhere:
 everywhere = _Everywhere()
 
 
-def set_observers(observers: Iterable[Observer] | None) -> None:
+def set_observers(observers: Iterable[FallbackObserver] | None) -> None:
     """Give observers to every policy of this process, under every adapter.
 
     They come on top of a policy's own, and count from the next call on, also for policies that
@@ -306,61 +278,44 @@ def set_observers(observers: Iterable[Observer] | None) -> None:
     everywhere.observers = Observers.of(() if observers is None else observers)
 
 
-def get_observers() -> tuple[Observer, ...]:
+def get_observers() -> tuple[FallbackObserver, ...]:
     """Return the observers that ``set_observers`` has given to every policy."""
     return tuple(everywhere.observers or ())
 
 
-def check_observers(observers: Any) -> tuple[Observer, ...]:
+def check_observers(observers: Any) -> tuple[FallbackObserver, ...]:
     """Return the observers as a policy takes them, for whoever makes its policies later.
 
     Args:
-        observers: Each has to have a hook that can be called in the middle of a call.
+        observers: Objects of subclasses of FallbackObserver.
 
     Raises:
-        FallbackConfigError: One has none, is a class or has an async hook, or it is a single one.
+        FallbackConfigError: One is something else, or it is a single one.
     """
-    fix = f"pass objects with {', '.join(_HOOKS[:3])} or another hook"
-    if any(hasattr(observers, hook) for hook in _HOOKS):
+    if isinstance(observers, FallbackObserver):
         raise FallbackConfigError.about("observers", "got a single one", "pass it in a list")
+    fix = "pass objects whose classes are subclasses of FallbackObserver"
     try:
         checked: tuple[Any, ...] = tuple(observers)
     except TypeError:
         problem = f"got a {type(observers).__name__}"
         raise FallbackConfigError.about("observers", problem, fix) from None
     for observer in checked:
-        name = type(observer).__name__
         if isinstance(observer, type):
             problem = f"got the class {observer.__name__}"
             raise FallbackConfigError.about("observers", problem, "pass an object of it")
-        hooks = [hook for hook in _HOOKS if callable(getattr(observer, hook, None))]
-        if not any(_writes(observer, hook) for hook in hooks):
-            others = [one for one in dir(observer) if one.startswith("on_") and one not in _HOOKS]
-            hint = next(filter(None, (nearest(one, _HOOKS) for one in others)), None)
-            # A subclass without hooks may have its reasons, but not with a misspelt one.
-            if hint or not hooks:
-                problem = f"got a {name}, which has no hook"
-                fix = f"did you mean {hint}?" if hint else fix
-                raise FallbackConfigError.about("observers", problem, fix)
-        for hook in hooks:
-            method = getattr(observer, hook)
-            if inspect.iscoroutinefunction(method) or inspect.isasyncgenfunction(method):
-                problem = f"{name}.{hook} is async, and a call does not wait for observers"
-                fix = "write it without async, and hand what takes time to a task or a thread"
-                raise FallbackConfigError.about("observers", problem, fix)
+        require_type("observers", observer, FallbackObserver, fix)
     return checked
 
 
-def _writes(observer: object, hook: str) -> bool:
-    """Tell whether an observer has a hook of its own, other than the one that does nothing."""
-    inherited = getattr(FallbackObserver, hook, None)
-    own = getattr(type(observer), hook, None)
-    return callable(getattr(observer, hook, None)) and (own is None or own is not inherited)
+def _writes(observer: FallbackObserver, hook: str) -> bool:
+    """Tell whether a class has a hook of its own, other than the one that does nothing."""
+    return getattr(type(observer), hook) is not getattr(FallbackObserver, hook)
 
 
-def _listens(observer: object) -> bool:
+def _listens(observer: FallbackObserver) -> bool:
     try:
-        return getattr(observer, "is_listening", True) is not False
+        return observer.is_listening
     except Exception:  # noqa: BLE001 # an observer must not break a call
         return True
 

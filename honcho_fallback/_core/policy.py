@@ -35,7 +35,7 @@ if TYPE_CHECKING:
     )
 
     from honcho_fallback._core.drivers import Ask, HasContent, Start
-    from honcho_fallback._core.observers import Observer
+    from honcho_fallback._core.observers import FallbackObserver
     from honcho_fallback._core.target import Target
 
 Partial: TypeAlias = Literal["final", "replace"]
@@ -92,7 +92,7 @@ class FallbackPolicy:
         config: FallbackConfig | None = None,
         *,
         agent: str = "unknown",
-        observers: Iterable[Observer] = (),
+        observers: Iterable[FallbackObserver] = (),
         turns_of: FallbackPolicy | None = None,
         runtime: Runtime | None = None,
         **options: Unpack[ConfigOptions],
@@ -137,7 +137,7 @@ class FallbackPolicy:
         return self._policy.agent
 
     @property
-    def observers(self) -> tuple[Observer, ...]:
+    def observers(self) -> tuple[FallbackObserver, ...]:
         """Return who observes a call that begins now: this policy's own and the process's."""
         return tuple(self._observers() or ())
 

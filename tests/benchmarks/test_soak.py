@@ -39,7 +39,7 @@ from tests.helpers.provider import ProviderProcess
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
-    from honcho_fallback import Attempt, CallRecord, Observer
+    from honcho_fallback import Attempt, CallRecord, FallbackObserver
 
 UNARY, STREAM = Way("core", sync=False, stream=False), Way("core", sync=False, stream=True)
 SWITCHED = ((PRIMARY, "500"), (BACKUP, OK))
@@ -307,7 +307,7 @@ async def test_a_whole_run_finds_what_a_backend_does_wrong(
 ) -> None:
     """An honest backend passes a small run; each cheating one is caught by it."""
 
-    def make(url: str, observer: Observer) -> Cheating:
+    def make(url: str, observer: FallbackObserver) -> Cheating:
         backend = Cheating(url, observer)
         backend.how = how
         return backend

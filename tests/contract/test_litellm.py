@@ -7,6 +7,8 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
+from honcho_fallback import FallbackObserver
+
 os.environ["LITELLM_LOCAL_MODEL_COST_MAP"] = "True"  # read when LiteLLM is first imported
 pytest.importorskip("litellm")
 
@@ -47,7 +49,7 @@ DEPLOYMENTS: dict[str, dict[str, Any]] = {
 }
 
 
-class Asker:
+class Asker(FallbackObserver):
     """Ask one chain, sync or async, and keep the record."""
 
     def __init__(self, *, is_async: bool) -> None:

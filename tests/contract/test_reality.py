@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import pytest
 
-from honcho_fallback import FallbackPolicy, Target
+from honcho_fallback import FallbackObserver, FallbackPolicy, Target
 from honcho_fallback.testing import recorded
 from tests.helpers.broken_server import WAYS, Place, trusted
 
@@ -61,7 +61,7 @@ class Cell(NamedTuple):
     soon: bool = True
 
 
-class Switches(list["Switch"]):
+class Switches(list["Switch"], FallbackObserver):
     """Keep what the policies switched for."""
 
     def on_switch(self, switch: Switch) -> None:

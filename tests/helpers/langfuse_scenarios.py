@@ -12,7 +12,7 @@ from honcho_fallback import FallbackExhausted, StreamInterrupted
 from tests.helpers.langfuse_speakers import BUCKETS, MESSAGES, TEXT, WORDS, Calls, Speaker
 
 if TYPE_CHECKING:
-    from honcho_fallback import Observer
+    from honcho_fallback import FallbackObserver
     from tests.helpers.langfuse_server import Stored
 
 NONE = {"input": 0, "output": 0, "total": 0}
@@ -144,7 +144,7 @@ CASES = [
 ]
 
 
-def play(mode: str, name: str, speaker: Speaker, observer: Observer) -> None:
+def play(mode: str, name: str, speaker: Speaker, observer: FallbackObserver) -> None:
     """Make one call as a service would."""
     ending = ENDINGS[name]
     calls = speaker.calls(ending.chain, observer)

@@ -21,7 +21,7 @@ from tests.helpers.provider import Reply
 if TYPE_CHECKING:
     from collections.abc import AsyncGenerator, Callable, Generator, Iterator, Sequence
 
-    from honcho_fallback import Attempt, Observer
+    from honcho_fallback import Attempt, FallbackObserver
     from tests.helpers.provider import ProviderServer, SeenRequest
 
 MESSAGES = [{"role": "user", "content": "Good morning"}]
@@ -92,7 +92,7 @@ class Speaker(Protocol):
         dict[str, str]
     ]  # the last failure's kind, where the framework blurs it, by ending
 
-    def calls(self, chain: Sequence[str], observer: Observer) -> Calls: ...
+    def calls(self, chain: Sequence[str], observer: FallbackObserver) -> Calls: ...
     def has_content(self, chunk: Any) -> object: ...
 
 
@@ -167,7 +167,7 @@ class Raw:
     def has_content(self, chunk: Any) -> object:
         raise NotImplementedError
 
-    def calls(self, chain: Sequence[str], observer: Observer) -> RawCalls:
+    def calls(self, chain: Sequence[str], observer: FallbackObserver) -> RawCalls:
         targets = [self.target(behaviour) for behaviour in chain]
         config = FallbackConfig(max_attempts=2)
         return RawCalls(

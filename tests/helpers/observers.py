@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from honcho_fallback import set_observers
+from honcho_fallback import FallbackObserver, set_observers
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -12,7 +12,7 @@ if TYPE_CHECKING:
     from honcho_fallback import CallContent, CallRecord, CallStart, Restore, Switch
 
 
-class Listener:
+class Listener(FallbackObserver):
     """Keep the starts, switches, records and restores of calls, in order."""
 
     def __init__(self) -> None:

@@ -14,6 +14,7 @@ from honcho_fallback import (
     CredentialError,
     FallbackConfig,
     FallbackConfigError,
+    FallbackObserver,
     FallbackPolicy,
 )
 from honcho_fallback.testing import StatusError
@@ -44,7 +45,7 @@ SLOTS = {
 }
 
 
-class Ledger:
+class Ledger(FallbackObserver):
     """Note whose calls began."""
 
     def __init__(self) -> None:

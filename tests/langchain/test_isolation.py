@@ -13,7 +13,12 @@ from langchain_core.messages import AIMessageChunk
 from langchain_core.rate_limiters import InMemoryRateLimiter
 from langchain_core.runnables import RunnableLambda
 
-from honcho_fallback import FallbackConfig, FallbackConfigError, FallbackExhausted
+from honcho_fallback import (
+    FallbackConfig,
+    FallbackConfigError,
+    FallbackExhausted,
+    FallbackObserver,
+)
 from honcho_fallback.testing import StatusError
 from honcho_fallback_langchain import FallbackChatModel, FallbackRunnable
 from tests.helpers.chat_models import (
@@ -210,7 +215,7 @@ def test_a_policy_of_a_calls_own_keeps_label_observers_and_turn() -> None:
     """Only the options change."""
     told: list[Any] = []
 
-    class Notes:
+    class Notes(FallbackObserver):
         def on_start(self, call: Any) -> None:
             told.append(call.agent)
 
@@ -233,7 +238,7 @@ async def test_observers_hear_every_call(verb: str) -> None:
     """With usage, whichever way it was asked."""
     told: list[Any] = []
 
-    class Notes:
+    class Notes(FallbackObserver):
         def on_start(self, call: Any) -> None: ...
 
         def on_switch(self, switch: Any) -> None: ...
@@ -253,7 +258,7 @@ async def test_usage_told_in_pieces_is_added_up(verb: str) -> None:
     """As Anthropic tells it: the input with the first chunk, the output with the last."""
     told: list[Any] = []
 
-    class Notes:
+    class Notes(FallbackObserver):
         def on_start(self, call: Any) -> None: ...
 
         def on_switch(self, switch: Any) -> None: ...

@@ -10,7 +10,7 @@ from langchain.agents import create_agent
 from langchain_core.messages import HumanMessage
 from langchain_core.runnables import RunnableLambda
 
-from honcho_fallback import CallContent, CallRecord, CallStart, Switch
+from honcho_fallback import CallContent, CallRecord, CallStart, FallbackObserver, Switch
 from honcho_fallback.testing import StatusError
 from honcho_fallback_langchain import FallbackChatModel, FallbackMiddleware
 from tests.helpers.chat_models import USAGE, ScriptedChat
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
 
 
-class Ledger:
+class Ledger(FallbackObserver):
     """Write down what it hears, prompts included."""
 
     def __init__(self) -> None:

@@ -24,7 +24,7 @@ from honcho_fallback_metrics import OpenTelemetryMetrics, PrometheusObserver
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from honcho_fallback import Attempt, Observer
+    from honcho_fallback import Attempt, FallbackObserver
 
 
 @pytest.fixture
@@ -51,7 +51,7 @@ def test_no_call_is_lost_where_disk_langfuse_and_collector_are_dead(
     records = JsonlObserver("/dev/full", most=50)
     langfuse = LangfuseCallbackHandler(client)
     meters = MeterProvider([reader], shutdown_on_exit=False)
-    observers: list[Observer] = [
+    observers: list[FallbackObserver] = [
         records,
         langfuse,
         OpenTelemetryMetrics(meters),

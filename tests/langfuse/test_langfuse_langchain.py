@@ -14,7 +14,7 @@ from tests.helpers.langfuse_speakers import BUCKETS, MESSAGES, SECRET, TEXT
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from honcho_fallback import Observer
+    from honcho_fallback import FallbackObserver
     from tests.helpers.langfuse_memory import Memory
 
 pytest.importorskip("langchain")
@@ -63,7 +63,7 @@ class OverLangChain:
     def model(self, behaviour: str) -> Any:
         raise NotImplementedError
 
-    def calls(self, chain: Sequence[str], observer: Observer) -> ModelCalls:
+    def calls(self, chain: Sequence[str], observer: FallbackObserver) -> ModelCalls:
         models = [self.model(behaviour) for behaviour in chain]
         options: Any = {"agent": "deriver", "max_attempts": 2, "observers": [observer]}
         return ModelCalls(FallbackChatModel(*models, **options), self._config)

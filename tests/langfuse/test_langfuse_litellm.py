@@ -14,7 +14,7 @@ from tests.helpers.langfuse_speakers import MESSAGES, SECRET
 if TYPE_CHECKING:
     from collections.abc import AsyncGenerator, Iterator, Sequence
 
-    from honcho_fallback import Observer
+    from honcho_fallback import FallbackObserver
     from tests.helpers.langfuse_memory import Memory
 
 # Before the first import of LiteLLM, which would fetch a price list.
@@ -73,7 +73,7 @@ class OverLiteLLM:
     def __init__(self, url: str) -> None:
         self._url = url
 
-    def calls(self, chain: Sequence[str], observer: Observer) -> RouterCalls:
+    def calls(self, chain: Sequence[str], observer: FallbackObserver) -> RouterCalls:
         router = Router(
             model_list=[
                 {

@@ -11,7 +11,7 @@ from opentelemetry.sdk.trace import TracerProvider
 from opentelemetry.sdk.trace.export import SimpleSpanProcessor
 from opentelemetry.sdk.trace.export.in_memory_span_exporter import InMemorySpanExporter
 
-from honcho_fallback import FallbackConfig, FallbackPolicy, Observer, Target
+from honcho_fallback import FallbackConfig, FallbackObserver, FallbackPolicy, Target
 from honcho_fallback_langfuse import LangfuseCallbackHandler, OpenTelemetryHandler
 from tests.helpers.langfuse_server import received, stored
 
@@ -21,7 +21,9 @@ if TYPE_CHECKING:
     from tests.helpers.langfuse_server import Stored
 
 
-def loop(observer: Observer, reset: Literal["iteration", "turn"] = "iteration") -> FallbackPolicy:
+def loop(
+    observer: FallbackObserver, reset: Literal["iteration", "turn"] = "iteration"
+) -> FallbackPolicy:
     return FallbackPolicy(
         [Target("one", "openai")], FallbackConfig(reset=reset), agent="chat", observers=[observer]
     )

@@ -9,7 +9,13 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from honcho_fallback import FailureKind, FallbackExhausted, FallbackPolicy, Target
+from honcho_fallback import (
+    FailureKind,
+    FallbackExhausted,
+    FallbackObserver,
+    FallbackPolicy,
+    Target,
+)
 from honcho_fallback.testing import (
     Records,
     StatusError,
@@ -88,7 +94,7 @@ def test_observers_are_told_as_ever(fallback_records: Records) -> None:
     """Records come to those who were asked to be told, too."""
     heard: list[CallRecord] = []
 
-    class Listener:
+    class Listener(FallbackObserver):
         def on_start(self, call: Any) -> None: ...
         def on_switch(self, switch: Any) -> None: ...
         def on_finish(self, record: CallRecord) -> None:

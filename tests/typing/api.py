@@ -33,8 +33,8 @@ class Answer:
     """Stand for whatever a client returns."""
 
 
-class Ledger:
-    """Observe without inheriting from anything."""
+class Ledger(FallbackObserver):
+    """Observe a call from its start to its end."""
 
     def on_start(self, call: CallStart, /) -> None:
         assert_type(call.chain, tuple[Target, ...])
@@ -49,22 +49,16 @@ class Ledger:
         assert_type(record.explain(), str)
 
 
-class Finishes:
+class Finishes(FallbackObserver):
     """Observe one thing only."""
 
     def on_finish(self, record: CallRecord, /) -> None: ...
 
 
-class Inherits(FallbackObserver):
-    """Observe one thing, and inherit what does nothing."""
+class Duck:
+    """Observe nothing: it has the hook, and another base."""
 
-    def on_switch(self, switch: Switch, /) -> None: ...
-
-
-class Deaf:
-    """Observe nothing: the hook's name is misspelt."""
-
-    def on_finished(self, record: CallRecord, /) -> None: ...
+    def on_finish(self, record: CallRecord, /) -> None: ...
 
 
 ledger: FallbackObserver = Ledger()
@@ -75,8 +69,8 @@ policy = FallbackPolicy(
     observers=[ledger, Ledger()],
 )
 
-FallbackPolicy([Target("a")], observers=[Finishes(), Inherits()])
-FallbackPolicy([Target("a")], observers=[Deaf()])  # type: ignore[list-item] # pyright: ignore[reportArgumentType] # no such hook
+FallbackPolicy([Target("a")], observers=[Finishes()])
+FallbackPolicy([Target("a")], observers=[Duck()])  # type: ignore[list-item] # pyright: ignore[reportArgumentType] # no observer
 FallbackConfig(reset="forever")  # type: ignore[arg-type] # pyright: ignore[reportArgumentType] # no such literal
 FallbackConfig(on_exhausted="first")  # type: ignore[arg-type] # pyright: ignore[reportArgumentType] # no such literal
 FallbackConfig(patience=3)  # type: ignore[call-arg] # pyright: ignore[reportCallIssue] # no such option

@@ -17,6 +17,7 @@ from honcho_fallback import (
     FallbackConfig,
     FallbackConfigError,
     FallbackExhausted,
+    FallbackObserver,
     FallbackPolicy,
     Target,
     classify,
@@ -355,7 +356,7 @@ def test_bad_arguments_are_refused(bad: Any) -> None:
         FallbackConfig(cooldown=bad)
 
 
-class Notebook:
+class Notebook(FallbackObserver):
     """Write down what is restored."""
 
     def __init__(self) -> None:

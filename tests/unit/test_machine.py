@@ -20,6 +20,7 @@ from honcho_fallback import (
     FailureKind,
     FallbackConfig,
     FallbackExhausted,
+    FallbackObserver,
     FallbackPolicy,
     FallbackRun,
     StreamInterrupted,
@@ -198,7 +199,7 @@ def test_a_classifier_that_breaks_does_not_hide_the_error(caplog: Any) -> None:
     assert "refine raised ZeroDivisionError" in caplog.text
 
 
-class Histories(RuleBasedStateMachine):
+class Histories(RuleBasedStateMachine, FallbackObserver):
     """Random chains, options, failures and times."""
 
     run: FallbackRun

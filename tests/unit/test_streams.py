@@ -14,6 +14,7 @@ from honcho_fallback import (
     FallbackConfig,
     FallbackConfigError,
     FallbackExhausted,
+    FallbackObserver,
     FallbackPolicy,
     StreamInterrupted,
     Target,
@@ -102,7 +103,7 @@ def test_nothing_is_asked_before_the_first_chunk_is_read() -> None:
     """A stream that nobody reads asks nobody and leaves no record open."""
     told: list[str] = []
 
-    class Observer:
+    class Observer(FallbackObserver):
         def on_start(self, _: Any, /) -> None:
             told.append("start")
 

@@ -15,6 +15,7 @@ from honcho_fallback import (
     FallbackConfig,
     FallbackConfigError,
     FallbackExhausted,
+    FallbackObserver,
     FallbackPolicy,
     Target,
 )
@@ -190,7 +191,7 @@ def test_a_turn_is_entered_once_and_belongs_to_one_policy() -> None:
         pair("turn").start(turn=turn)
 
 
-class Notebook:
+class Notebook(FallbackObserver):
     """Write down switches and restorations."""
 
     def __init__(self) -> None:
@@ -220,19 +221,6 @@ def test_the_end_of_a_turn_tells_that_the_primary_is_back() -> None:
         policy.call(repeating(fallback=["hello"]).ask)
     turn.end()
     assert notebook.heard == ["to fallback", "unknown: primary after turn"]
-
-
-def test_an_observer_without_on_restore_is_not_bothered() -> None:
-    """on_restore is optional, as on_content is."""
-    heard: list[Any] = []
-    observer: Any = type("Quiet", (), dict.fromkeys(["on_start", "on_switch", "on_finish"]))()
-    for name in ("on_start", "on_switch", "on_finish"):
-        setattr(observer, name, heard.append)
-    chain = [Target("primary"), Target("fallback")]
-    policy = FallbackPolicy(chain, FallbackConfig(reset="turn"), observers=[observer])
-    with policy.turn():
-        policy.call(repeating(primary=[DOWN], fallback=["hello"]).ask)
-    assert len(heard) == 3
 
 
 @pytest.mark.parametrize(
