@@ -54,7 +54,7 @@ resolve: .venv/.installed
 CORPUS ?= ../shared/corpus
 corpus: .venv-corpus/.installed
 	PYTHONPATH=. .venv-corpus/bin/python $(CORPUS)/score.py $(ARGS)
-	PYTHONPATH=. .venv-corpus/bin/python tests/corpus/leave_one_out.py $(CORPUS)
+	PYTHONPATH=. .venv-corpus/bin/python benchmarks/leave_one_out.py $(CORPUS)
 
 # The unit tests again, from a folder that has no source tree beside it.
 wheel-test: .venv/.installed

@@ -29,7 +29,6 @@ class Row(NamedTuple):
         wraps: Does the class hide another exception that may say more?
         opaque: Does whatever is inside decide, because the class itself says nothing?
         any: Of a text, the alternatives: the names of the word groups that stand in one sentence.
-        seen: The one provider whose errors are all the evidence, where there is no other.
     """
 
     kind: FailureKind
@@ -43,7 +42,6 @@ class Row(NamedTuple):
     wraps: bool = False
     opaque: bool = False
     any: tuple[str, ...] = ()
-    seen: tuple[str, ...] = ()
 
 
 def read(name: str) -> dict[str, Any]:

@@ -10,8 +10,6 @@ from typing import Any
 
 import pytest
 
-from honcho_fallback._classify._tables import CODES
-
 ROOT = Path(__file__).resolve().parents[2]
 CORPUS = Path(os.environ.get("HONCHO_FALLBACK_CORPUS") or ROOT.parent / "shared" / "corpus")
 PYTHON = Path(os.environ.get("HONCHO_FALLBACK_CORPUS_PYTHON") or ROOT / ".venv-corpus/bin/python")
@@ -48,22 +46,3 @@ def test_the_figures_are_reached(tmp_path: Path) -> None:
         if figures[rows][name] < goal
     ]
     assert not missed, printed
-
-
-@pytest.mark.timeout(540)
-@pytest.mark.skipif(not hasattr(os, "fork"), reason="the script forks")
-def test_a_code_of_one_provider_is_named_as_such(tmp_path: Path) -> None:
-    """A code that only one provider's errors need stands in a row that says so.
-
-    The numbers of a provider do so by its documentation, whoever sends them.
-    """
-    script = Path(__file__).with_name("leave_one_out.py")
-    report, _ = run(tmp_path / "report.json", script, CORPUS)
-    codes = {u["name"]: u["providers"] for u in report["witnesses"] if u["sort"] == "code"}
-    assert codes
-    wrong = {
-        code: providers
-        for code, providers in codes.items()
-        if bool(CODES[code].seen) != (len(providers) == 1 or code.isdigit())
-    }
-    assert not wrong, "repair: leave_one_out.py --name-witnesses"

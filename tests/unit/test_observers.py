@@ -611,7 +611,7 @@ def test_a_frameworks_metadata_is_made_fit_for_a_record(given: Any, kept: Any) -
 
 def test_a_hook_that_is_misspelt_or_async_is_refused_where_it_is_written() -> None:
     """It would stay silent, or make a coroutine that nobody awaits."""
-    with pytest.raises(FallbackConfigError, match="on_finished: .* did you mean on_finish"):
+    with pytest.raises(FallbackConfigError, match=r"on_finished: .* did you mean on_finish"):
 
         class Misspelt(FallbackObserver):
             def on_finished(self, _: CallRecord, /) -> None: ...

@@ -16,7 +16,6 @@ from __future__ import annotations
 import argparse
 import json
 import os
-import re
 import shutil
 import sys
 import tempfile
@@ -538,79 +537,6 @@ def report(cases: list[Case], evidence: Evidence, left_out: dict[str, Answer]) -
     )
 
 
-# --- naming the witnesses in the tables
-
-
-def name_witnesses(tables: Path, witnesses: dict[Unit, list[str]]) -> None:
-    """Write `seen` into codes.toml and texts.toml where the evidence is one provider's.
-
-    A number keeps the provider that a row already names: documentation tells whose it is. So does
-    what no record needs.
-
-    Args:
-        tables: The folder of the tables.
-        witnesses: The providers of each unit.
-    """
-    path = tables / "codes.toml"
-    text = path.read_text(encoding="utf-8")
-    start, end = text.index("[[code]]"), text.index("\n# Codes that only name")
-    if "#" in text[start:end]:
-        raise ValueError("a comment among the rows of codes.toml would be lost")
-    path.write_text(
-        text[:start] + _code_rows(tomllib.loads(text)["code"], witnesses) + text[end:],
-        encoding="utf-8",
-    )
-    path = tables / "texts.toml"
-    head, *blocks = path.read_text(encoding="utf-8").split("[[text]]\n")
-    for place, block in enumerate(blocks):
-        providers = {
-            provider
-            for unit, names in witnesses.items()
-            if unit.sort == "rule" and unit.home == str(place)
-            for provider in names
-        }
-        if providers:
-            row, *rest = re.sub(r"^seen = .*\n", "", block, flags=re.MULTILINE).split("\n\n", 1)
-            seen = f'\nseen = ["{providers.pop()}"]' if len(providers) == 1 else ""
-            after = "\n\n" if rest else "\n"
-            blocks[place] = row.rstrip() + seen + after + "".join(rest)
-    path.write_text("[[text]]\n".join((head, *blocks)), encoding="utf-8")
-
-
-def _code_rows(rows: list[Table], witnesses: dict[Unit, list[str]]) -> str:
-    """Write the rows of codes, a row for each provider that is the only witness of some keys."""
-    merged: dict[str, dict[tuple[str, ...], list[str]]] = {}
-    for row in rows:
-        rest = {k: v for k, v in row.items() if k not in ("keys", "seen")}
-        by_seen = merged.setdefault(
-            "".join(f"{k} = {json.dumps(v)}\n" for k, v in rest.items()), {(): []}
-        )
-        for key in row["keys"]:
-            seen = tuple(row.get("seen", ()))
-            providers = witnesses.get(Unit("code", key), [])
-            if providers and not (key.isdigit() and seen):
-                seen = tuple(providers) if len(providers) == 1 else ()
-            by_seen.setdefault(seen, []).append(key)
-    return "\n".join(
-        "[[code]]\n" + head + _wrapped(keys) + (f'seen = ["{seen[0]}"]\n' if seen else "")
-        for head, by_seen in merged.items()
-        for seen, keys in sorted(by_seen.items())
-        if keys
-    )
-
-
-def _wrapped(keys: list[str]) -> str:
-    quoted = [json.dumps(key) for key in keys]
-    if len(line := f"keys = [{', '.join(quoted)}]\n") < 100:
-        return line
-    lines = [" "]
-    for key in quoted:
-        if len(lines[-1]) + len(key) > 96:
-            lines.append(" ")
-        lines[-1] += f" {key},"
-    return "keys = [\n" + "\n".join(lines) + "\n]\n"
-
-
 # --- the command
 
 
@@ -633,9 +559,6 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=(__doc__ or "").partition("\n")[0])
     parser.add_argument("corpus", type=Path, help="the folder of the collection")
     parser.add_argument("--json", type=Path, help="write the figures and all witnesses here")
-    parser.add_argument(
-        "--name-witnesses", action="store_true", help="write `seen` into the tables, no report"
-    )
     options = parser.parse_args()
     if not hasattr(os, "fork"):
         sys.stdout.write("leave one out: skipped, this system cannot fork\n")
@@ -646,13 +569,10 @@ def main() -> None:
     package = Path(spec.origin).resolve().parent
     cases = read_cases(options.corpus.resolve())
     evidence = gather(package.parent, cases)
-    if options.name_witnesses:
-        name_witnesses(package / "_classify" / "tables", evidence.witnesses(cases))
-    else:
-        result = report(cases, evidence, left_out_answers(package, cases, evidence))
-        sys.stdout.write(f"\nLeave one provider out, {len(cases)} records\n\n{result}\n")
-        if options.json:
-            options.json.write_text(json.dumps(result._asdict(), indent=1), encoding="utf-8")
+    result = report(cases, evidence, left_out_answers(package, cases, evidence))
+    sys.stdout.write(f"\nLeave one provider out, {len(cases)} records\n\n{result}\n")
+    if options.json:
+        options.json.write_text(json.dumps(result._asdict(), indent=1), encoding="utf-8")
     sys.stdout.flush()
     os._exit(0)  # some SDKs leave threads behind that would be waited for
 
