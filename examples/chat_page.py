@@ -12,12 +12,23 @@ from langchain.agents import create_agent
 from langchain_core.language_models import GenericFakeChatModel
 from langchain_core.messages import AIMessage, AIMessageChunk, HumanMessage
 
-from honcho_fallback.testing import FaultSchedule
+from honcho_fallback.testing import StatusError
 from honcho_fallback_langchain import FallbackMiddleware
-from honcho_fallback_langchain.testing import FaultyChatModel
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
+    from collections.abc import Iterable, Iterator
+
+    from langchain_core.outputs import ChatGenerationChunk
+
+
+class BreaksOff(GenericFakeChatModel):
+    """Speak seven tokens, then fail as a provider does that is overloaded."""
+
+    def _stream(self, *args: Any, **kwargs: Any) -> Iterator[ChatGenerationChunk]:
+        for number, chunk in enumerate(super()._stream(*args, **kwargs)):
+            if number == 7:
+                raise StatusError(503)
+            yield chunk
 
 
 class Page:
@@ -52,10 +63,7 @@ class Page:
 
 def main() -> None:
     """Ask an agent whose model breaks off in mid-sentence."""
-    healthy = GenericFakeChatModel(
-        messages=iter([AIMessage(content="The weather in Oslo is fine, and")])
-    )
-    primary = FaultyChatModel(healthy, FaultSchedule().on(1, status=503, after_chunks=7))
+    primary = BreaksOff(messages=iter([AIMessage(content="The weather in Oslo is fine, and")]))
     backup = GenericFakeChatModel(messages=iter([AIMessage(content="It rains in Oslo today.")]))
     # By default the break would come out as StreamInterrupted, with what was said as `partial`.
     fallback = FallbackMiddleware(backup, partial="replace", agent="weather")

@@ -1,13 +1,10 @@
-"""What a candidate answers: the chunks of a stream, and answers that could not be parsed."""
+"""What a candidate answers: the chunks of a stream, and what they add up to."""
 
 from __future__ import annotations
 
-import re
 from collections.abc import AsyncGenerator, Generator
-from contextlib import contextmanager
 from functools import reduce
 from operator import add
-from traceback import walk_tb
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, Final
 
@@ -55,16 +52,15 @@ def to_its_end(
     """Pass chunks on, or say that there was none; settle the attempt if they break off."""
     last: Any = NOTHING
     try:
-        with parsing_answers():
-            while True:
-                token = var_child_runnable_config.set(config)
-                try:
-                    chunk = next(chunks, _END)
-                finally:
-                    var_child_runnable_config.reset(token)
-                if chunk is _END:
-                    break
-                yield (last := chunk)
+        while True:
+            token = var_child_runnable_config.set(config)
+            try:
+                chunk = next(chunks, _END)
+            finally:
+                var_child_runnable_config.reset(token)
+            if chunk is _END:
+                break
+            yield (last := chunk)
         if last is NOTHING:
             yield NOTHING
     except BaseException as error:
@@ -83,16 +79,15 @@ async def ato_its_end(
     """Pass chunks on, or say that there was none; settle the attempt if they break off."""
     last: Any = NOTHING
     try:
-        with parsing_answers():
-            while True:
-                token = var_child_runnable_config.set(config)
-                try:
-                    chunk = await anext(chunks, _END)
-                finally:
-                    var_child_runnable_config.reset(token)
-                if chunk is _END:
-                    break
-                yield (last := chunk)
+        while True:
+            token = var_child_runnable_config.set(config)
+            try:
+                chunk = await anext(chunks, _END)
+            finally:
+                var_child_runnable_config.reset(token)
+            if chunk is _END:
+                break
+            yield (last := chunk)
         if last is NOTHING:
             yield NOTHING
     except BaseException as error:
@@ -116,50 +111,6 @@ def merged(chunks: list[Any]) -> Any:
         return chunks[-1]
 
 
-# Answers that a provider's package could not parse: the provider's failure, not the program's.
-# Where ``choices`` are empty or null, LangChain and its integrations raise whatever an index or a
-# loop happens to raise, and a stream without events is a bare ValueError. Where it was raised
-# tells them from a mistake of the program, of a tool, a parser or a callback.
-
-# Methods of a chat model from which a request is written, sent, and its answer read.
-_VERB: Final = re.compile("_a?(generate|stream)(_responses)?")
-# What they call to read one, in every integration: _create_chat_result, _format_output and so on.
-_READS: Final = re.compile("chunk|output|response|result")
-# Where LangChain itself looks for the first of no answers.
-_MODELS: Final = "langchain_core.language_models."
-_FIRST_OF_NONE: Final = re.compile("a?(invoke|stream|generate_from_stream)")
-
-
-@contextmanager
-def parsing_answers() -> Generator[None]:
-    """Raise what an error stands for, if it was raised while an answer was parsed."""
-    try:
-        yield
-    except (AttributeError, LookupError, TypeError, ValueError) as error:
-        frames = [frame for frame, _ in walk_tb(error.__traceback__)]
-        places = [(str(one.f_globals.get("__name__")), one.f_code.co_name) for one in frames]
-        if _is_unparsable(places):
-            raise unreadable(f"the answer could not be read ({type(error).__name__})") from error
-        raise
-
-
 def unreadable(why: str) -> AnswerRejected:
     """Return what stands for an answer that is none."""
     return AnswerRejected(Failure.of(FailureKind.MALFORMED_RESPONSE, reason=why))
-
-
-def _is_unparsable(frames: list[tuple[str, str]]) -> bool:
-    module, name = frames[-1]  # there is one: the generator that has caught the error
-    if module.startswith(_MODELS) and _FIRST_OF_NONE.fullmatch(name):
-        return True
-    if not _is_integration(module):
-        return False
-    verbs = [place for place, (_, name) in enumerate(frames) if _VERB.fullmatch(name)]
-    called = frames[verbs[-1] + 1 :] if verbs else []
-    # In a task it is called in a thread, through LangChain's and Python's own functions.
-    first = next((name for module, name in called if _is_integration(module)), "")
-    return _READS.search(first) is not None
-
-
-def _is_integration(module: str) -> bool:
-    return module.startswith("langchain_") and not module.startswith("langchain_core.")

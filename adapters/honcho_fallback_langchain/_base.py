@@ -20,7 +20,7 @@ from langchain_core.runnables.utils import Input, Output, get_unique_config_spec
 from pydantic import ConfigDict, Field, InstanceOf
 
 from honcho_fallback_langchain._answers import NOTHING, merged
-from honcho_fallback_langchain._call import ChainCall
+from honcho_fallback_langchain._call import Chain, ChainCall
 from honcho_fallback_langchain._candidates import configurable
 from honcho_fallback_langchain._options import FallbackOptions, Options, policy_over
 from honcho_fallback_langchain._sdk import in_time, in_time_to_start
@@ -66,11 +66,11 @@ class FallbackBase(RunnableSerializable[Input, Output], Generic[Input, Output, C
         """Return callbacks, verbosity, tags and metadata for the chain run, not for candidates."""
         return None, False, None, None
 
-    def call_of(
-        self, call_input: Any, config: RunnableConfig | None, kwargs: dict[str, Any]
-    ) -> ChainCall:
-        """Return one call of the chain, which nobody has asked yet."""
-        return ChainCall(self, call_input, config, kwargs)
+    def chain(self) -> Chain:
+        """Return what this runnable is to one of its calls."""
+        return Chain(
+            self.policy, self.options, self.request_for, self.get_name(), self.own_callbacks()
+        )
 
     def request_for(
         self,
@@ -88,7 +88,7 @@ class FallbackBase(RunnableSerializable[Input, Output], Generic[Input, Output, C
         **kwargs: Any,
     ) -> Output:
         """Ask the chain for one answer."""
-        call = self.call_of(input, config, kwargs)
+        call = ChainCall(self.chain(), input, config, kwargs)
         callbacks = call.managed(CallbackManager)
         manager = callbacks and callbacks.on_chain_start(None, input, **call.named())
         try:
@@ -110,7 +110,7 @@ class FallbackBase(RunnableSerializable[Input, Output], Generic[Input, Output, C
         **kwargs: Any,
     ) -> Output:
         """Ask the chain for one answer, in this task."""
-        call = self.call_of(input, config, kwargs)
+        call = ChainCall(self.chain(), input, config, kwargs)
         callbacks = call.managed(AsyncCallbackManager)
         manager = callbacks and await callbacks.on_chain_start(None, input, **call.named())
         try:
@@ -132,7 +132,7 @@ class FallbackBase(RunnableSerializable[Input, Output], Generic[Input, Output, C
         **kwargs: Any,
     ) -> Generator[Chunk_co, None, None]:
         """Ask the chain for chunks; it may switch until the first with content."""
-        call = self.call_of(input, config, kwargs)
+        call = ChainCall(self.chain(), input, config, kwargs)
         callbacks = call.managed(CallbackManager)
         manager = callbacks and callbacks.on_chain_start(None, input, **call.named())
         try:
@@ -163,7 +163,7 @@ class FallbackBase(RunnableSerializable[Input, Output], Generic[Input, Output, C
         **kwargs: Any,
     ) -> AsyncGenerator[Chunk_co, None]:
         """Ask the chain for chunks, in this task; it may switch until the first with content."""
-        call = self.call_of(input, config, kwargs)
+        call = ChainCall(self.chain(), input, config, kwargs)
         callbacks = call.managed(AsyncCallbackManager)
         manager = callbacks and await callbacks.on_chain_start(None, input, **call.named())
         try:
@@ -213,8 +213,8 @@ class FallbackBase(RunnableSerializable[Input, Output], Generic[Input, Output, C
 
         Args:
             **options: Those of FallbackConfig, and ``agent``, ``credentials``,
-                ``exceptions_to_handle`` (classes of errors that switch whatever they mean),
-                ``fallback_config``, ``fit``, ``observers``, ``partial``, ``sdk_retries``.
+                ``exceptions_to_handle`` (the name that ``provider_errors`` has in LangChain),
+                ``fallback_config``, ``observers``, ``partial``, ``sdk_retries``.
 
         Raises:
             FallbackConfigError: One is unknown, of the wrong type or out of range.

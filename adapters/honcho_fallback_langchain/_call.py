@@ -5,26 +5,16 @@ asks, and stands in ``Call``: the key, the request as the candidate's provider t
 itself, answers that could not be parsed, what it cost, and the mark that says who answered. Ways
 to ask differ, and each is a subclass:
 
-- ``ChainCall``: by the candidate's public methods, each attempt a child of one chain run; where no
-  handler listens, without a run, because opening one for every candidate is most of what a call
-  costs.
-- ``InnerCall``: inside a run that LangChain has opened already (``generate``, the third version of
-  ``stream_events``), by the methods that report nothing: the public ones would report each token
-  and its cost once more.
+- ``ChainCall``: by the candidate's public methods, each attempt a child of one chain run.
 - ``AgentCall``, beside the middleware: by an agent's handler.
 """
-
-# pyright: reportPrivateUsage=false
-# _generate and its kin are old, every integration overrides them, and no other way in has no run.
 
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from typing import TYPE_CHECKING, Any, Generic, TypeVar, cast
+from typing import TYPE_CHECKING, Any, Generic, NamedTuple, TypeVar, cast
 
-from langchain_core.language_models import BaseChatModel
-from langchain_core.messages import AIMessage, AIMessageChunk, BaseMessage
-from langchain_core.outputs import ChatGenerationChunk, ChatResult
+from langchain_core.messages import AIMessage, AIMessageChunk
 from langchain_core.runnables.config import ensure_config, var_child_runnable_config
 
 from honcho_fallback import AnswerRejected, check_response
@@ -32,7 +22,6 @@ from honcho_fallback_langchain._answers import (
     ato_its_end,
     ends_message,
     has_content,
-    parsing_answers,
     to_its_end,
     unreadable,
 )
@@ -49,17 +38,6 @@ from honcho_fallback_langchain._candidates import (
     may_be_asked_for_usage,
     parameters_of,
 )
-from honcho_fallback_langchain._direct import (
-    Request,
-    as_chunk,
-    check_generations,
-    direct_request,
-    message_of,
-    result_of,
-    streams,
-    unbound,
-)
-from honcho_fallback_langchain._fit import Question, messages_in, require_fit
 from honcho_fallback_langchain._metadata import (
     attempt_metadata,
     describe,
@@ -71,7 +49,7 @@ from honcho_fallback_langchain._options import for_this_call, metadata_for_this_
 from honcho_fallback_langchain._sdk import awith_key, with_key
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncIterator, Iterator
+    from collections.abc import AsyncIterator, Callable, Iterator
 
     from langchain_core.callbacks import (
         AsyncCallbackManager,
@@ -79,16 +57,42 @@ if TYPE_CHECKING:
         CallbackManager,
         CallbackManagerForChainRun,
     )
-    from langchain_core.runnables import RunnableConfig
+    from langchain_core.runnables import Runnable, RunnableConfig
 
     from honcho_fallback import Attempt, FallbackPolicy, FallbackRun, Turn
-    from honcho_fallback_langchain._base import FallbackBase
     from honcho_fallback_langchain._options import Options, Partial
 
     Manager = CallbackManagerForChainRun | AsyncCallbackManagerForChainRun
 
 CallbacksT = TypeVar("CallbacksT")
 RequestT = TypeVar("RequestT")
+
+
+class Chain(NamedTuple):
+    """What a runnable over a chain is to its calls.
+
+    Args:
+        policy: The chain and its options in the core.
+        options: What stands beside them.
+        prepare: Returns input and keywords for one attempt, as its provider takes them.
+        name: Of the chain run, where a config has no other.
+        own: Callbacks, verbosity, tags and metadata of the chain run, not of candidates.
+    """
+
+    policy: FallbackPolicy
+    options: Options
+    prepare: Callable[[Attempt, Any, dict[str, Any]], tuple[Any, dict[str, Any]]]
+    name: str
+    own: tuple[Any, bool, list[str] | None, dict[str, Any] | None]
+
+
+class Request(NamedTuple):
+    """What one attempt of a chain sends."""
+
+    candidate: Runnable[Any, Any]
+    input: Any
+    config: RunnableConfig
+    kwargs: dict[str, Any]
 
 
 class Call(ABC, Generic[RequestT]):
@@ -103,12 +107,10 @@ class Call(ABC, Generic[RequestT]):
         self.metadata: dict[str, Any] | None = None
         self.gate: Gate | None = None  # of the attempt at hand
 
-    def start(
-        self, turn: Turn | None, call_input: Any, unfit: dict[int, str] | None
-    ) -> FallbackRun:
+    def start(self, turn: Turn | None, call_input: Any) -> FallbackRun:
         """Start the core's run, nested where the detached handlers would have nested it."""
         with parented_like(self.detached):
-            self.run = run = self.policy.start(turn=turn, metadata=self.metadata, unfit=unfit)
+            self.run = run = self.policy.start(turn=turn, metadata=self.metadata)
         run.report(input=call_input)
         return run
 
@@ -138,8 +140,7 @@ class Call(ABC, Generic[RequestT]):
             self.settle(unreadable("the answer was refused"))
         request = self.request_for(attempt, with_key(attempt.target))
         try:
-            with parsing_answers():
-                answer = self.send(request)
+            answer = self.send(request)
             return self.finish(attempt, answer)
         except BaseException as error:
             self.settle(error)
@@ -151,8 +152,7 @@ class Call(ABC, Generic[RequestT]):
             await self.asettle(unreadable("the answer was refused"))
         request = self.request_for(attempt, await awith_key(attempt.target))
         try:
-            with parsing_answers():
-                answer = await self.asend(request)
+            answer = await self.asend(request)
             return self.finish(attempt, answer)
         except BaseException as error:
             await self.asettle(error)
@@ -202,13 +202,13 @@ class ChainCall(Call[Request]):
 
     def __init__(
         self,
-        owner: FallbackBase[Any, Any, Any],
+        chain: Chain,
         call_input: Any,
         config: RunnableConfig | None,
         kwargs: dict[str, Any],
     ) -> None:
-        super().__init__(owner.policy, owner.options)
-        self.owner = owner
+        super().__init__(chain.policy, chain.options)
+        self.chain = chain
         self.input = call_input
         self.kwargs = kwargs
         self.config = ensure_config(config)
@@ -226,7 +226,7 @@ class ChainCall(Call[Request]):
         A run that nobody hears of need not be opened at all.
         """
         config = self.config
-        callbacks, verbose, tags, metadata = self.owner.own_callbacks()
+        callbacks, verbose, tags, metadata = self.chain.own
         manager: Any = kind.configure(
             config.get("callbacks"),
             callbacks,
@@ -243,7 +243,7 @@ class ChainCall(Call[Request]):
 
     def named(self) -> dict[str, Any]:
         """Return the run's name and id."""
-        return {"name": self.run_name or self.owner.get_name(), "run_id": self.run_id}
+        return {"name": self.run_name or self.chain.name, "run_id": self.run_id}
 
     def open(self, manager: Manager | None) -> FallbackRun:
         """Start the core's run under a chain run, or under none."""
@@ -252,21 +252,11 @@ class ChainCall(Call[Request]):
         named = {"run_name": self.run_name, "run_id": self.run_id}
         self.metadata = metadata_for_this_call(self.config, **named)
         self.wants_content = self.policy.wants_content
-        given, unfit = self.input, None
-        if self.owner.options.fit == "check":
-            models = isinstance(self.owner, BaseChatModel)
-            messages = messages_in(given, convert=models)
-            if messages is not None:
-                configurable = self.config.get("configurable")
-                question = Question(messages, configurable=configurable, translated=models)
-                unfit = require_fit(self.policy, question, self.kwargs, models=models)
-                if models and not isinstance(given, str):
-                    self.input = messages  # no attempt has to convert them again
-        return self.start(turn, given, unfit)
+        return self.start(turn, self.input)
 
     def request_for(self, attempt: Attempt, candidate: Any) -> Request:
         """Return the input, config and keywords for a candidate."""
-        candidate_input, kwargs = self.owner.request_for(attempt, self.input, self.kwargs)
+        candidate_input, kwargs = self.chain.prepare(attempt, self.input, self.kwargs)
         if self.wants_content:
             self.run.report(parameters=parameters_of(attempt.target.client, kwargs))
         config = self.config
@@ -283,10 +273,6 @@ class ChainCall(Call[Request]):
         return Request(candidate, candidate_input, config, kwargs)
 
     def send(self, request: Request) -> Any:
-        direct = direct_request(request) if self.manager is None else None
-        if direct is not None:
-            model = cast("BaseChatModel", direct.candidate)
-            return message_of(model._generate_with_cache(direct.input, **direct.kwargs))  # noqa: SLF001 # see above
         token = var_child_runnable_config.set(request.config)
         try:
             return request.candidate.invoke(request.input, request.config, **request.kwargs)
@@ -294,10 +280,6 @@ class ChainCall(Call[Request]):
             var_child_runnable_config.reset(token)
 
     async def asend(self, request: Request) -> Any:
-        direct = direct_request(request) if self.manager is None else None
-        if direct is not None:
-            model = cast("BaseChatModel", direct.candidate)
-            return message_of(await model._agenerate_with_cache(direct.input, **direct.kwargs))  # noqa: SLF001 # see above
         token = var_child_runnable_config.set(request.config)
         try:
             return await request.candidate.ainvoke(request.input, request.config, **request.kwargs)
@@ -353,95 +335,6 @@ class ChainCall(Call[Request]):
             self.passed.clear()
         self.passed.append(chunk)
         return chunk
-
-
-class InnerCall(Call[Request]):
-    """Ask candidates in a run that LangChain has opened, by the methods that report nothing."""
-
-    def __init__(
-        self,
-        owner: FallbackBase[Any, Any, Any],
-        messages: list[BaseMessage],
-        kwargs: dict[str, Any],
-    ) -> None:
-        # LangChain hands no config on; what a graph or a chain runs in is around us.
-        config = ensure_config()
-        policy, turn = for_this_call(config, owner.policy)
-        super().__init__(policy, owner.options)
-        self.metadata = metadata_for_this_call(config)
-        self.owner = owner
-        self.messages = messages
-        self.kwargs = kwargs
-        unfit = None
-        if owner.options.fit == "check":
-            question = Question(messages, configurable=config.get("configurable"))
-            unfit = require_fit(policy, question, kwargs, models=True)
-        self.start(turn, messages, unfit)
-
-    def request_for(self, attempt: Attempt, candidate: Any) -> Request:
-        """Return the messages and keywords for the model inside a candidate."""
-        messages, kwargs = self.owner.request_for(attempt, self.messages, self.kwargs)
-        return unbound(Request(candidate, messages, {"callbacks": []}, kwargs))
-
-    def send(self, request: Request) -> ChatResult:
-        model, messages, config, kwargs = request
-        if isinstance(model, BaseChatModel):
-            return model._generate_with_cache(messages, **kwargs)  # noqa: SLF001 # see above
-        return result_of(model.invoke(messages, config, **kwargs))
-
-    async def asend(self, request: Request) -> ChatResult:
-        model, messages, config, kwargs = request
-        if isinstance(model, BaseChatModel):
-            return await model._agenerate_with_cache(messages, **kwargs)  # noqa: SLF001 # see above
-        return result_of(await model.ainvoke(messages, config, **kwargs))
-
-    def messages_of(self, answer: ChatResult) -> list[Any]:
-        """Return the messages of the generations, of which there has to be one."""
-        check_generations(answer)
-        return [generation.message for generation in answer.generations]
-
-    def with_messages(self, answer: ChatResult, messages: list[Any]) -> ChatResult:
-        """Return a copy of the result with other messages."""
-        generations = [
-            generation.model_copy(update={"message": message})
-            for generation, message in zip(answer.generations, messages, strict=True)
-        ]
-        return answer.model_copy(update={"generations": generations})
-
-    def ask_for_stream(self, attempt: Attempt) -> Iterator[ChatGenerationChunk]:
-        request = self.request_for(attempt, with_key(attempt.target))
-        model, messages, _, kwargs = request
-        if not isinstance(model, BaseChatModel) or not streams(model, kwargs, async_api=False):
-            yield as_chunk(self.ask(attempt))
-            return
-        if model.rate_limiter is not None:
-            model.rate_limiter.acquire(blocking=True)
-        chunk = None
-        with parsing_answers():
-            for chunk in model._stream(messages, **kwargs):  # noqa: SLF001 # see above
-                yield chunk
-        if chunk is not None:
-            yield self._mark_after(chunk, attempt)
-
-    async def ask_for_astream(self, attempt: Attempt) -> AsyncIterator[ChatGenerationChunk]:
-        request = self.request_for(attempt, await awith_key(attempt.target))
-        model, messages, _, kwargs = request
-        if not isinstance(model, BaseChatModel) or not streams(model, kwargs, async_api=True):
-            yield as_chunk(await self.aask(attempt))
-            return
-        if model.rate_limiter is not None:
-            await model.rate_limiter.aacquire(blocking=True)
-        chunk = None
-        with parsing_answers():
-            async for chunk in model._astream(messages, **kwargs):  # noqa: SLF001 # see above
-                yield chunk
-        if chunk is not None:
-            yield self._mark_after(chunk, attempt)
-
-    def _mark_after(self, chunk: ChatGenerationChunk, attempt: Attempt) -> ChatGenerationChunk:
-        """Return an empty chunk that says who answered."""
-        empty = AIMessageChunk(content="" if isinstance(chunk.message.content, str) else [])
-        return ChatGenerationChunk(message=mark(empty, describe(self.run, attempt)))
 
 
 def _check_ends(messages: list[Any]) -> None:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from functools import cache
 from secrets import token_hex
 from typing import TYPE_CHECKING, Any, NamedTuple, cast
 
@@ -11,11 +10,11 @@ from langchain_core.runnables import Runnable, RunnableParallel, RunnableSequenc
 from langchain_core.runnables.base import RunnableBindingBase
 from langchain_core.runnables.configurable import DynamicRunnable
 
-from honcho_fallback import FallbackConfigError, FallbackPolicy, Target
+from honcho_fallback import FallbackConfigError, Target
 from honcho_fallback_langchain._sdk import check_takes_keys, identity_of, public_endpoint_of
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Collection, Hashable, Iterable, Mapping, Sequence
+    from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 
     from langchain_core.runnables import RunnableSerializable
     from langchain_core.runnables.utils import AnyConfigurableField
@@ -57,50 +56,8 @@ def identify(candidate: Runnable[Any, Any]) -> Identity:
 
 
 def _context_window_of(model: BaseChatModel) -> int | None:
-    inside = chain_inside(model)
-    if inside is not None:  # what one of its candidates takes, it takes
-        windows = [target.context_window for target in inside.targets]
-        return None if None in windows else max(window for window in windows if window)
     window = (model.profile or {}).get("max_input_tokens")
     return window if type(window) is int and window > 0 else None
-
-
-def chain_inside(candidate: Any) -> FallbackPolicy | None:
-    """Return the policy of a candidate that is a chain of its own, or None."""
-    kind: Any = type(candidate)
-    policy = getattr(candidate, "policy", None) if _has_policy(kind) else None
-    return policy if isinstance(policy, FallbackPolicy) else None
-
-
-@cache
-def _has_policy(kind: Hashable) -> bool:
-    return hasattr(kind, "policy")  # a model's class is slow to say that it lacks it
-
-
-def taker_of(
-    candidate: Any, kwargs: Mapping[str, Any], configurable: Mapping[str, Any]
-) -> tuple[Any, Mapping[str, Any]]:
-    """Return what a candidate's input goes to as it is, with all keywords, or None for it.
-
-    It is None, too, where a config puts another model there.
-    """
-    while not isinstance(candidate, BaseChatModel):
-        if isinstance(candidate, RunnableBindingBase):
-            kwargs = {**candidate.kwargs, **kwargs}
-            configurable = {**configurable, **(candidate.config.get("configurable") or {})}
-            candidate = candidate.bound
-        elif isinstance(candidate, DynamicRunnable):
-            configurable = {**configurable, **((candidate.config or {}).get("configurable") or {})}
-            if configurable and any(spec.id in configurable for spec in candidate.config_specs):
-                return None, kwargs
-            candidate = candidate.default
-        elif isinstance(candidate, RunnableSequence):
-            candidate = candidate.first
-        elif isinstance(candidate, RunnableParallel) and len(candidate.steps__) == 1:
-            (candidate,) = candidate.steps__.values()
-        else:
-            break
-    return candidate, kwargs
 
 
 def parameters_of(candidate: object, kwargs: Mapping[str, Any]) -> dict[str, Any]:

@@ -2,34 +2,30 @@
 
 from __future__ import annotations
 
-import inspect
-import re
-from functools import wraps
+import asyncio
+from contextlib import aclosing, closing
 from importlib.metadata import version
-from typing import TYPE_CHECKING, Any, Unpack, cast, overload
+from typing import TYPE_CHECKING, Any, TypeGuard, Unpack, cast, overload
 
 from langchain_core.language_models import BaseChatModel, LanguageModelInput
 from langchain_core.messages import AIMessage, AIMessageChunk, BaseMessage
-from langchain_core.runnables import Runnable
+from langchain_core.outputs import ChatGeneration, ChatGenerationChunk, ChatResult, LLMResult
+from langchain_core.runnables.config import CONFIG_KEYS
 from pydantic import Field
 
-from honcho_fallback import FallbackConfigError, has_content
+from honcho_fallback import FallbackConfigError
 from honcho_fallback_langchain._base import FallbackBase, FallbackBinding
-from honcho_fallback_langchain._call import InnerCall
 from honcho_fallback_langchain._candidates import (
     chat_model_of,
     check_candidates,
     each,
     given_candidates,
-    identify,
     rebound,
 )
-from honcho_fallback_langchain._fit import OTHER_MODEL, is_history
 from honcho_fallback_langchain._history import for_provider
 from honcho_fallback_langchain._options import ChatModelOptions, Options
 from honcho_fallback_langchain._providers import is_same_provider, settings_for
 from honcho_fallback_langchain._runnable import FallbackRunnable
-from honcho_fallback_langchain._sdk import in_time, in_time_to_start
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Iterable, Iterator, Sequence
@@ -37,10 +33,11 @@ if TYPE_CHECKING:
     from langchain_core.callbacks import (
         AsyncCallbackManagerForLLMRun,
         CallbackManagerForLLMRun,
+        Callbacks,
     )
     from langchain_core.language_models import ModelProfile
     from langchain_core.language_models.base import LangSmithParams
-    from langchain_core.outputs import ChatGenerationChunk, ChatResult
+    from langchain_core.runnables import Runnable, RunnableConfig
     from langchain_core.runnables.utils import Input, Output
 
     from honcho_fallback import Attempt
@@ -53,11 +50,9 @@ _PASSED_ON = frozenset(
 )
 _BOUND_TOOLS = frozenset({"tool_choice", "tools"})
 _VERSIONS = {"lc_versions"}
-# By these an agent decides on its own whether a model takes native structured output: some names
-# are enough for it, and a Gemini before the third takes none beside tools.
-_MODEL_NAMES = frozenset({"model", "model_id", "model_name"})
-_NATIVE_BY_NAME = re.compile("claude|gpt|grok", re.IGNORECASE)
-_GEMINI_BEFORE_3 = re.compile("gemini(?!-3)", re.IGNORECASE)
+_UNHEARD: RunnableConfig = {"callbacks": []}
+# Per call they name another model of the primary's provider.
+_OTHER_MODEL = frozenset({"model", "model_name"})
 _VERSION = version("honcho-fallback")
 
 
@@ -70,12 +65,8 @@ class FallbackChatModel(  # type: ignore[misc] # pyright: ignore[reportIncompati
     output. Each call is one chain run, each candidate asked a run under it, and the answer says
     who gave it: ``answer.response_metadata["fallback"]``.
 
-    What it has not itself is the primary's: ``model.client``, ``model.temperature``, an
-    integration's own methods. Such a method is called on the primary alone, without fallbacks;
-    where it returns another runnable, it is called on every candidate, and what comes back has
-    the fallbacks. Names with an underscore are never the primary's, and ``model``, ``model_id``
-    and ``model_name`` are not where an agent would take them for a promise of native structured
-    output that not every candidate keeps.
+    What an integration has beside a chat model's fields stands on its own object:
+    ``model.candidates[0].temperature``.
 
     Args:
         *candidates: The primary first: chat models, or what was bound to one.
@@ -144,44 +135,6 @@ class FallbackChatModel(  # type: ignore[misc] # pyright: ignore[reportIncompati
         changed = each(self._clients(), change, "structured output", _BOUND_TOOLS)
         return FallbackRunnable.over(changed, self.options, self.policy)
 
-    if not TYPE_CHECKING:  # or a type checker would let any name pass
-
-        def __getattr__(self, name: str) -> Any:
-            # What the class has raised by itself; and a copy is made before it has candidates.
-            if name.startswith("_") or hasattr(type(self), name) or "candidates" not in vars(self):
-                return super().__getattr__(name)
-            return self._of_primary(name)
-
-    def _of_primary(self, name: str) -> Any:
-        if name in _MODEL_NAMES and self._name_misleads():
-            raise AttributeError(
-                f"FallbackChatModel has no {name!r} of its own: an agent would take the primary's "
-                "for a promise of native structured output, which not every candidate keeps; "
-                f"read it of model.candidates[0]"
-            )
-        value = getattr(self._primary, name)
-        if not inspect.ismethod(value) or inspect.iscoroutinefunction(value):
-            return value
-
-        @wraps(value)
-        def on_primary(*args: Any, **kwargs: Any) -> Any:
-            result = value(*args, **kwargs)
-            if not isinstance(result, Runnable):
-                return result
-            changed = each(
-                self._clients(), lambda model: getattr(model, name)(*args, **kwargs), name
-            )
-            if all(chat_model_of(candidate) is not None for candidate in changed):
-                return self._derived(changed, self.options, prepared=True)
-            return FallbackRunnable.over(changed, self.options, self.policy)
-
-        return on_primary
-
-    def _name_misleads(self) -> bool:
-        name = identify(self._primary).model
-        native = (self.profile or {}).get("structured_output")
-        return not native and len(self.candidates) > 1 and bool(_NATIVE_BY_NAME.search(name))
-
     def own_callbacks(self) -> tuple[Any, bool, list[str] | None, dict[str, Any] | None]:
         """Return what the chain run gets and its candidates do not."""
         # Versions alone, which every model has, are worth nothing to a run that nobody hears of.
@@ -195,11 +148,11 @@ class FallbackChatModel(  # type: ignore[misc] # pyright: ignore[reportIncompati
         provider = attempt.target.provider
         messages = call_input
         if provider is not None and not isinstance(messages, str):
-            if not is_history(messages):
+            if not _is_history(messages):
                 messages = self._convert_input(messages).to_messages()
             messages = for_provider(messages, attempt.target, self.policy.targets)
         if kwargs and attempt.position > 0:
-            kwargs = {key: kwargs[key] for key in kwargs.keys() - OTHER_MODEL}
+            kwargs = {key: kwargs[key] for key in kwargs.keys() - _OTHER_MODEL}
             if provider is not None and not is_same_provider(
                 attempt.target, self.policy.targets[0]
             ):
@@ -219,11 +172,7 @@ class FallbackChatModel(  # type: ignore[misc] # pyright: ignore[reportIncompati
 
     def _resolve_model_profile(self) -> ModelProfile | None:
         models = [cast("BaseChatModel", chat_model_of(one)) for one in self.candidates]
-        profile = joined_profile([model.profile for model in models])
-        old = [bool(_GEMINI_BEFORE_3.search(identify(model).model)) for model in models]
-        if profile and any(old) and not old[0]:  # the primary's own name would tell
-            return {**profile, "structured_output": False}
-        return profile
+        return joined_profile([model.profile for model in models])
 
     def get_token_ids(self, text: str) -> list[int]:
         """Return the primary's tokens."""
@@ -235,51 +184,111 @@ class FallbackChatModel(  # type: ignore[misc] # pyright: ignore[reportIncompati
         """Count as the primary counts."""
         return self._primary.get_num_tokens_from_messages(messages, tools)
 
+    def generate(  # what LangChain's generate_prompt calls, too
+        self,
+        messages: list[list[BaseMessage]],
+        stop: list[str] | None = None,
+        callbacks: Callbacks = None,
+        **options: Any,
+    ) -> LLMResult:
+        """Ask once for each list of messages.
+
+        Args:
+            messages: The lists.
+            stop: As for ``invoke``.
+            callbacks: As in a config.
+            **options: Entries of a config, and keywords for the candidates.
+        """
+        config, kwargs = _config_in(options, callbacks)
+        answers = [self.invoke(one, config, stop=stop, **kwargs) for one in messages]
+        return LLMResult(generations=[[ChatGeneration(message=answer)] for answer in answers])
+
+    async def agenerate(
+        self,
+        messages: list[list[BaseMessage]],
+        stop: list[str] | None = None,
+        callbacks: Callbacks = None,
+        **options: Any,
+    ) -> LLMResult:
+        """Ask once for each list of messages, at the same time.
+
+        Args:
+            messages: The lists.
+            stop: As for ``ainvoke``.
+            callbacks: As in a config.
+            **options: Entries of a config, and keywords for the candidates.
+        """
+        config, kwargs = _config_in(options, callbacks)
+        asked = [self.ainvoke(one, config, stop=stop, **kwargs) for one in messages]
+        answers = await asyncio.gather(*asked)
+        return LLMResult(generations=[[ChatGeneration(message=answer)] for answer in answers])
+
+    # LangChain has opened a run where it calls these: that one reports the tokens and their cost.
+
     def _generate(
         self,
         messages: list[BaseMessage],
         stop: list[str] | None = None,
-        run_manager: CallbackManagerForLLMRun | None = None,  # noqa: ARG002 # no run for the candidates
+        run_manager: CallbackManagerForLLMRun | None = None,  # noqa: ARG002 # see above
         **kwargs: Any,
     ) -> ChatResult:
-        call = InnerCall(self, messages, {"stop": stop, **kwargs})
-        result: ChatResult = self.policy.call(in_time(call.ask), run=call.run)
-        return result
+        answer = self.invoke(messages, _UNHEARD, stop=stop, **kwargs)
+        return ChatResult(generations=[ChatGeneration(message=answer)])
 
     async def _agenerate(
         self,
         messages: list[BaseMessage],
         stop: list[str] | None = None,
-        run_manager: AsyncCallbackManagerForLLMRun | None = None,  # noqa: ARG002 # no run for the candidates
+        run_manager: AsyncCallbackManagerForLLMRun | None = None,  # noqa: ARG002 # see above
         **kwargs: Any,
     ) -> ChatResult:
-        call = InnerCall(self, messages, {"stop": stop, **kwargs})
-        return await self.policy.acall(call.aask, run=call.run)
+        answer = await self.ainvoke(messages, _UNHEARD, stop=stop, **kwargs)
+        return ChatResult(generations=[ChatGeneration(message=answer)])
 
     def _stream(
         self,
         messages: list[BaseMessage],
         stop: list[str] | None = None,
-        run_manager: CallbackManagerForLLMRun | None = None,  # noqa: ARG002 # no run for the candidates
+        run_manager: CallbackManagerForLLMRun | None = None,  # noqa: ARG002 # see above
         **kwargs: Any,
     ) -> Iterator[ChatGenerationChunk]:
-        call = InnerCall(self, messages, {"stop": stop, **kwargs})
-        ask = in_time_to_start(call.ask_for_stream)
-        return self.policy.stream(ask, has_content=has_content, run=call.run)
+        with closing(self.stream(messages, _UNHEARD, stop=stop, **kwargs)) as chunks:
+            for chunk in chunks:
+                yield ChatGenerationChunk(message=_as_chunk(chunk))
 
-    def _astream(
+    async def _astream(
         self,
         messages: list[BaseMessage],
         stop: list[str] | None = None,
-        run_manager: AsyncCallbackManagerForLLMRun | None = None,  # noqa: ARG002 # no run for the candidates
+        run_manager: AsyncCallbackManagerForLLMRun | None = None,  # noqa: ARG002 # see above
         **kwargs: Any,
     ) -> AsyncIterator[ChatGenerationChunk]:
-        call = InnerCall(self, messages, {"stop": stop, **kwargs})
-        return self.policy.astream(call.ask_for_astream, has_content=has_content, run=call.run)
+        # A reader that leaves does not wait for the garbage collector to close the connection.
+        async with aclosing(self.astream(messages, _UNHEARD, stop=stop, **kwargs)) as chunks:
+            async for chunk in chunks:
+                yield ChatGenerationChunk(message=_as_chunk(chunk))
 
     @property
     def _primary(self) -> BaseChatModel:
         return cast("BaseChatModel", chat_model_of(self.candidates[0]))
+
+
+def _config_in(
+    options: dict[str, Any], callbacks: Callbacks
+) -> tuple[RunnableConfig, dict[str, Any]]:
+    """Part the entries of a config from keywords for candidates."""
+    entries = {name: options.pop(name) for name in CONFIG_KEYS if name in options}
+    return cast("RunnableConfig", {**entries, "callbacks": callbacks}), options
+
+
+def _as_chunk(message: AIMessage) -> AIMessageChunk:
+    if isinstance(message, AIMessageChunk):
+        return message  # a candidate that does not stream gives a whole message
+    return AIMessageChunk(**message.model_dump(exclude={"type"}), chunk_position="last")
+
+
+def _is_history(value: Any) -> TypeGuard[list[BaseMessage]]:
+    return isinstance(value, list) and all(isinstance(one, BaseMessage) for one in value)  # pyright: ignore[reportUnknownVariableType] # anybody's list
 
 
 def joined_profile(profiles: Sequence[ModelProfile | None]) -> ModelProfile | None:

@@ -2,9 +2,7 @@
 
 An answer carries more than text: signed thinking, encrypted reasoning, calls of a provider's own
 tools, ids under which it is kept on a server. Another provider refuses them, and a switch in the
-middle of a tool loop would end in a 400. Text and tool calls are what all of them share. What
-users and tools send is translated into LangChain's standard blocks where it stands in the form of
-one provider, and what cannot be translated is refused before a request.
+middle of a tool loop would end in a 400. Text and tool calls are what all of them share.
 """
 
 from __future__ import annotations
@@ -13,20 +11,12 @@ import hashlib
 from collections import deque
 from typing import TYPE_CHECKING, Any, Final, cast
 
-from langchain_core.exceptions import ModelInvalidRequestError
-from langchain_core.messages import (
-    AIMessage,
-    BaseMessage,
-    HumanMessage,
-    SystemMessage,
-    ToolMessage,
-)
+from langchain_core.messages import AIMessage, BaseMessage, ToolMessage
 
 from honcho_fallback_langchain._metadata import KEY
 from honcho_fallback_langchain._providers import (
     BLOCK_WRITERS,
     KNOWN,
-    MARKERS,
     RESPONSES,
     TOOL_CALL_IDS,
     Reader,
@@ -34,13 +24,12 @@ from honcho_fallback_langchain._providers import (
     is_block,
     is_list,
     markers_unknown_to,
-    only,
     without_markers,
 )
 from honcho_fallback_langchain._sdk import differ
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+    from collections.abc import Iterable, Iterator, Mapping, Sequence
 
     from honcho_fallback import Target
 
@@ -55,9 +44,8 @@ def for_provider(
     An answer of another provider keeps its text and its tool calls, and is left out where it has
     neither; consecutive messages of a user are what every provider accepts. Cache markers go
     where they are known, and tool-call ids are made valid and distinct in calls and results alike.
-    What the caller sends is left as it is for the primary's provider, and translated for others.
-    A ModelInvalidRequestError, where that cannot be done, is to the chain what a 400 of that
-    provider would be: the next one is asked.
+    What users and tools send is left as it is: LangChain's integrations translate its standard
+    blocks, and a provider refuses what it cannot take; then the next one is asked.
     """
     reader = Reader.of(to, chain)
     known = reader.family in KNOWN or not reader.is_primarys
@@ -72,27 +60,12 @@ def for_provider(
     return messages if same else converted
 
 
-def unsendable(
-    messages: Iterable[BaseMessage], to: Target | str, chain: Sequence[Target] = ()
-) -> str | None:
-    """Say why a provider cannot be sent these messages, without anything of their content."""
-    reader = Reader.of(to, chain)
-    for message in () if reader.is_primarys else messages:
-        for block in () if isinstance(message, AIMessage) else _dicts(_blocks(message)):
-            if _as_taken(block, message, reader) is None:
-                return _refusal(block, message)
-    return None
-
-
 def _changes(message: BaseMessage, reader: Reader, markers: frozenset[str]) -> dict[str, Any]:
     if isinstance(message, AIMessage) and _is_foreign(message, reader):
         return _shared_by_all(message, reader)
     if not is_list(message.content):
         return {}
-    blocks = _blocks(message)
-    if not (isinstance(message, AIMessage) or reader.is_primarys):
-        blocks = [_taken(block, message, reader) for block in blocks]
-    return _changed(message, {"content": _without_markers(blocks, markers)})
+    return _changed(message, {"content": _without_markers(_blocks(message), markers)})
 
 
 # What AI wrote.
@@ -186,120 +159,6 @@ def _client_calls(message: AIMessage) -> Iterator[dict[str, Any]]:
         call = block.get("value") if block.get("type") == "non_standard" else block
         if is_block(call) and call.get("type") in _CLIENT_CALLS:
             yield _without(call, *_CLIENT_CALLS[call["type"]])
-
-
-# What users and tools send.
-
-
-def _taken(block: Block, message: BaseMessage, reader: Reader) -> Block:
-    if isinstance(block, str):
-        return block
-    taken = _as_taken(block, message, reader)
-    if taken is None:
-        reason = _refusal(block, message)
-        raise ModelInvalidRequestError(f"This request cannot be sent to {reader.family}: {reason}")
-    return taken
-
-
-def _as_taken(
-    block: dict[str, Any], message: BaseMessage, reader: Reader
-) -> dict[str, Any] | None:
-    """Return a block as a reader's format takes it, the same one where it does, or None."""
-    if block.keys() <= MARKERS.keys() or _is_taken(block, message, reader):
-        return block
-    standard = _standard(block) or block
-    if _is_taken(standard, message, reader):
-        return standard
-    text = _plain_text(standard)
-    return None if text is None else {"type": "text", "text": text}
-
-
-def _is_taken(block: dict[str, Any], message: BaseMessage, reader: Reader) -> bool:
-    kind = kind_of(block)
-    if kind == "text":
-        return True
-    if reader.is_on_primarys_wire and kind not in TAKEN_BY and not kind.endswith(" id"):
-        return True
-    if isinstance(message, SystemMessage) or (
-        isinstance(message, ToolMessage) and reader.format not in MEDIA_IN_RESULTS
-    ):
-        return False
-    return kind in TAKEN_BY_ALL or reader.format in TAKEN_BY.get(kind, ())
-
-
-def kind_of(block: dict[str, Any]) -> str:
-    """Name a block's kind as `TAKEN_BY` does: its type, where its data are, whose form it is."""
-    kind = block.get("type")
-    if not isinstance(kind, str):
-        return f"{next(iter(block))} (Bedrock)" if len(block) == 1 else ""
-    how, source, file = (block.get(name) for name in ("source_type", "source", "file"))
-    places = [place for place in (block, source, file) if is_block(place)]
-    if how == "id" or any(_FILE_IDS & place.keys() for place in places):
-        detail = "id"
-    elif kind == "image":
-        detail = "(Anthropic)" if is_block(source) else ""
-    elif kind == "file" and is_block(file):
-        detail = "(OpenAI)"
-    elif kind in _PLACED:
-        detail = "url" if "url" in block else how or "base64"
-    else:
-        detail = f"({_OWNERS[kind]})" if kind in _OWNERS else ""
-    return f"{kind} {detail}".rstrip()
-
-
-def _standard(block: dict[str, Any]) -> dict[str, Any] | None:
-    """Translate a block that one provider alone takes into LangChain's standard block."""
-    kind = kind_of(block)
-    if kind.endswith(" id"):
-        return None  # what it names is not here
-    rewrite = _REWRITES.get(kind)
-    try:
-        (standard,) = HumanMessage([rewrite(block) if rewrite else block]).content_blocks
-    except (AttributeError, LookupError, TypeError, ValueError):
-        return None  # not well formed
-    # Its id is new each time, and no cache would know the request again.
-    return None if standard["type"] == "non_standard" else _without(dict(standard), "id")
-
-
-def _from_media(block: dict[str, Any]) -> dict[str, Any]:
-    kind = block["mime_type"].partition("/")[0]
-    kind = kind if kind in {"audio", "image", "video"} else "file"
-    return {"type": kind, "base64": block["data"], "mime_type": block["mime_type"]}
-
-
-def _from_input_file(block: dict[str, Any]) -> dict[str, Any]:
-    if "file_url" in block:
-        return {"type": "file", "url": block["file_url"]}
-    return {"type": "file", "file": _without(block, "type")}
-
-
-def _plain_text(block: dict[str, Any]) -> str | None:
-    """Return a block's text where it has nothing else."""
-    kind = kind_of(block)
-    lines: list[Any] = []
-    if kind == "text-plain":
-        lines = [(block.get("extras") or block).get("title"), block.get("text")]
-    elif kind == "search_result (Anthropic)" and is_list(block.get("content")):
-        parts = [part.get("text") for part in block["content"] if is_block(part)]
-        lines = [block.get("title"), block.get("source"), *parts]
-    elif kind == "guardContent (Bedrock)" and is_block(block["guardContent"].get("text")):
-        lines = [block["guardContent"]["text"].get("text")]
-    texts = [line for line in lines if isinstance(line, str) and line]
-    return "\n".join(texts) if texts else None
-
-
-def _refusal(block: dict[str, Any], message: BaseMessage) -> str:
-    kind, _, detail = kind_of(block).partition(" ")
-    word = str(
-        block.get("type", next(iter(block), ""))
-    )  # whatever a caller wrote there is shown as a name only
-    shown = f"a block of type {kind!r}" if word.replace("-", "_").isidentifier() else "a block"
-    if detail == "id":
-        return f"{shown} names a file that another provider keeps"
-    if detail.startswith("("):
-        return f"{shown} is {detail[1:-1]}'s own"
-    where = {"system": " in a system message", "tool": " in a tool's result"}
-    return f"{shown}{where.get(message.type, '')} is not known to be taken"
 
 
 def _without_markers(content: list[Block], markers: frozenset[str]) -> list[Block]:
@@ -430,56 +289,4 @@ _CLIENT_CALLS: Final[Mapping[str, tuple[str, ...]]] = {
     "apply_patch_call": ("id",),
     "custom_tool_call": ("id",),
     "mcp_approval_request": (),
-}
-
-# Who takes which block of a user's as LangChain's integration for its format sends it. A block
-# that is not taken is translated into a standard one, or into text; else it is refused.
-TAKEN_BY_ALL: Final = frozenset({"text", "image", "image_url"})
-TAKEN_BY: Final[Mapping[str, frozenset[str]]] = {
-    # LangChain's standard blocks, of version 0 and 1; all know an image
-    "audio base64": only("google", "litellm", "openai"),
-    "audio url": only("google"),
-    "file base64": only("anthropic", "bedrock", "google", "litellm", "openai", RESPONSES),
-    "file text": only("anthropic"),
-    "file url": only("anthropic", "google", RESPONSES),
-    "text-plain": only("anthropic"),
-    "video base64": only("bedrock", "google"),
-    "video url": only("google"),
-    # a provider's own; one by an id is taken where the provider is the primary's
-    "document (Anthropic)": only("anthropic"),
-    "image (Anthropic)": only("anthropic"),
-    "search_result (Anthropic)": only("anthropic"),
-    "tool_result (Anthropic)": only("anthropic", "bedrock"),
-    "file (OpenAI)": only("litellm", "openai", RESPONSES),
-    "input_audio (OpenAI)": only("litellm", "openai"),
-    "input_file (OpenAI)": only(RESPONSES),
-    "input_image (OpenAI)": only(RESPONSES),
-    "input_text (OpenAI)": only(RESPONSES),
-    "media (Google)": only("google"),
-    "document (Bedrock)": only("bedrock"),
-    "guardContent (Bedrock)": only("bedrock"),
-    "image (Bedrock)": only("bedrock"),
-    "text (Bedrock)": only("bedrock"),
-    "video (Bedrock)": only("bedrock"),
-}
-# A tool's result is text to all others, and a system message to everybody.
-MEDIA_IN_RESULTS: Final = only("anthropic", "bedrock", "google", RESPONSES)
-# Whose form a block of a type is; Bedrock's have no type.
-_OWNERS: Final = {
-    **dict.fromkeys(("document", "search_result", "tool_result"), "Anthropic"),
-    **dict.fromkeys(("input_audio", "input_file", "input_image", "input_text"), "OpenAI"),
-    "media": "Google",
-}
-_PLACED: Final = frozenset({"audio", "file", "video"})
-_FILE_IDS: Final = frozenset({"file_id", "file_uri"})
-# What langchain-core's own translation does not know.
-_REWRITES: Final[Mapping[str, Callable[[dict[str, Any]], dict[str, Any]]]] = {
-    "file text": lambda block: {"type": "text-plain", "text": block["text"]},
-    "input_file (OpenAI)": _from_input_file,
-    "input_image (OpenAI)": lambda block: {
-        "type": "image_url",
-        "image_url": {"url": block["image_url"]},
-    },
-    "input_text (OpenAI)": lambda block: {"type": "text", "text": block["text"]},
-    "media (Google)": _from_media,
 }

@@ -23,7 +23,6 @@ from langchain.agents.middleware.types import (
     ModelResponse,
     PrivateStateAttr,
 )
-from langchain.agents.structured_output import ProviderStrategy, ToolStrategy
 from langchain.chat_models import init_chat_model
 from langchain_core.language_models import BaseChatModel
 from langchain_core.messages import AIMessage, HumanMessage
@@ -33,11 +32,17 @@ from langgraph.channels import UntrackedValue  # pyright: ignore[reportMissingTy
 from langgraph.errors import GraphBubbleUp
 from langgraph.types import Command
 
-from honcho_fallback import FailureKind, FallbackConfigError, FallbackPolicy, Turn, classify
+from honcho_fallback import (
+    FailureKind,
+    FallbackConfigError,
+    FallbackObserver,
+    FallbackPolicy,
+    Turn,
+    classify,
+)
 from honcho_fallback_langchain._call import Call
 from honcho_fallback_langchain._callbacks import detach_langfuse
 from honcho_fallback_langchain._candidates import parameters_of
-from honcho_fallback_langchain._fit import SCHEMA, Question, require_fit
 from honcho_fallback_langchain._history import for_provider
 from honcho_fallback_langchain._metadata import attempt_metadata
 from honcho_fallback_langchain._options import (
@@ -124,7 +129,6 @@ class AgentCall(Call[ModelRequest[Any]]):
         super().__init__(policy, options)
         self.request = request
         self.handler = handler
-        self.check_fit = options.fit == "check"
         self.turns = turns
         self.turn: Turn | None = None  # that the graph keeps
         self.is_named = False  # whether it does so for its name alone
@@ -145,16 +149,15 @@ class AgentCall(Call[ModelRequest[Any]]):
             self.config = around = {**around, "callbacks": callbacks}
         self.around = around
         system = [request.system_message] if request.system_message else []
-        messages = [*system, *request.messages]
-        unfit = _unfit(policy, request, messages) if self.check_fit else None
-        return self.start(turn, messages if policy.wants_content else None, unfit)
+        messages = [*system, *request.messages] if policy.wants_content else None
+        return self.start(turn, messages)
 
     def _turn_around(self) -> Turn | None:
         """Return the turn around the agent's run, or that of the run itself, or None."""
         policy, observers = self.policy, self.policy.observers
         lasts = policy.config.reset == "turn"
         self.is_named = (lasts and bool(observers)) or any(
-            hasattr(one, "on_turn_end") for one in observers
+            type(one).on_turn_end is not FallbackObserver.on_turn_end for one in observers
         )
         if self.turns is None or not (lasts or self.is_named):
             return None
@@ -295,9 +298,6 @@ class FallbackMiddleware(AgentMiddleware[Any, Any, Any]):
     one that was broken off ends when a person says the next thing. For one call its options may
     stand in the agent's config, as for a FallbackChatModel.
 
-    Who can take a request is judged by what this middleware sees of it: one that shortens the
-    history, such as ContextEditingMiddleware, goes before it, or ``fit="ask anyway"``.
-
     A ModelRetryMiddleware inside needs ``on_failure="error"``: what it turns into a message, as it
     does by default, is an answer.
 
@@ -426,20 +426,6 @@ class FallbackMiddleware(AgentMiddleware[Any, Any, Any]):
             latest = list(self._policies.items())[1 - _POLICIES :]
             self._policies = {**dict(latest), id(primary): entry}
         return entry[1]
-
-
-def _unfit(
-    policy: FallbackPolicy, request: ModelRequest[Any], messages: list[Any]
-) -> dict[int, str] | None:
-    needs: tuple[str, ...] = ()
-    if isinstance(request.response_format, ProviderStrategy):
-        needs = ("structured_output",)
-    elif isinstance(request.response_format, ToolStrategy):
-        needs = ("tool_calling",)
-    elif request.response_format is not None:  # the agent takes the way that a model has
-        needs = (SCHEMA,)
-    kwargs = {**request.model_settings, "tools": request.tools}
-    return require_fit(policy, Question(messages, needs), kwargs, models=False)
 
 
 def _chat_model(fallback: object, position: int) -> BaseChatModel:

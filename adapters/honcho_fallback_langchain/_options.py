@@ -2,16 +2,12 @@
 
 from __future__ import annotations
 
-import inspect
 from dataclasses import dataclass, field, replace
-from functools import partial
 from typing import TYPE_CHECKING, Any, Literal, Self, get_args
 
 from honcho_fallback import (
     ConfigOptions,
     Credential,
-    Failure,
-    FailureKind,
     FallbackConfig,
     FallbackConfigError,
     FallbackObserver,
@@ -24,7 +20,7 @@ from honcho_fallback_langchain._candidates import targets_of
 from honcho_fallback_langchain._sdk import within_attempts, without_sdk_retries
 
 if TYPE_CHECKING:
-    from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
+    from collections.abc import Callable, Iterable, Mapping, Sequence
 
     from langchain_core.caches import BaseCache
     from langchain_core.callbacks import Callbacks
@@ -32,12 +28,10 @@ if TYPE_CHECKING:
     from langchain_core.rate_limiters import BaseRateLimiter
     from langchain_core.runnables import Runnable, RunnableConfig
 
-Fit = Literal["check", "ask anyway"]
 Partial = Literal["final", "replace"]
 SdkRetries = Literal["off", "keep"]
 
 _CHOICES = {
-    "fit": get_args(Fit),
     "partial": get_args(Partial),
     "sdk_retries": get_args(SdkRetries),
 }
@@ -59,7 +53,6 @@ class FallbackOptions(ConfigOptions, total=False):
     credentials: Iterable[Credential | None]
     exceptions_to_handle: tuple[type[Exception], ...]
     fallback_config: FallbackConfig
-    fit: Fit
     observers: Iterable[FallbackObserver]
     partial: Partial
     sdk_retries: SdkRetries
@@ -84,7 +77,6 @@ class ChatModelOptions(FallbackOptions, total=False):
 class RunnableOptions(FallbackOptions, total=False):
     """Name everything that a FallbackRunnable takes."""
 
-    exception_key: str | None
     name: str | None
 
 
@@ -99,10 +91,6 @@ class Options:
         config: The policy's.
         agent: A label for logs and records; by default the name that ``create_agent`` was given.
         credentials: What each candidate is asked with; None, or nothing, for its own key.
-        exceptions_to_handle: Classes of errors on which the next candidate is asked whatever they
-            mean; never a cancellation or an interrupt of LangGraph.
-        fit: ``"check"`` passes over a candidate that cannot take a request, before it is asked;
-            ``"ask anyway"`` leaves that to the provider.
         observers: The observers of each call.
         partial: ``"final"``: what a reader has seen of an answer stays, and a break after it is
             StreamInterrupted; ``"replace"``: the call goes on, and the next candidate's answer
@@ -114,8 +102,6 @@ class Options:
     config: FallbackConfig = field(default_factory=FallbackConfig)
     agent: str = "unknown"
     credentials: tuple[Credential | None, ...] = ()
-    exceptions_to_handle: tuple[type[Exception], ...] = ()
-    fit: Fit = "check"
     observers: tuple[FallbackObserver, ...] = ()
     partial: Partial = "final"
     sdk_retries: SdkRetries = "off"
@@ -131,16 +117,18 @@ class Options:
             if beside.get(name, choices[0]) not in choices:
                 fix = "pass " + " or ".join(f'"{choice}"' for choice in choices)
                 raise FallbackConfigError.about(name, f"got {beside[name]!r}", fix)
-        _check_exceptions(beside.get("exceptions_to_handle", ()))
         policy: Any = {name: value for name, value in options.items() if name not in beside}
         for name in sorted(policy.keys() - ConfigOptions.__annotations__.keys()):
             known = [*ConfigOptions.__annotations__, *sorted(_BESIDE)]
             raise FallbackConfigError.unknown(name, known)
         config = beside.pop("fallback_config", self.config)
+        handled = beside.pop("exceptions_to_handle", None)
         if not isinstance(config, FallbackConfig):
             raise FallbackConfigError.about(
                 "fallback_config", f"got a {type(config).__name__}", "pass a FallbackConfig"
             )
+        if handled is not None:  # LangChain's name
+            policy = {"provider_errors": handled, **policy}
         return replace(self, config=config.replace(**policy) if policy else config, **beside)
 
     def plain(self) -> dict[str, Any]:
@@ -174,7 +162,7 @@ def policy_over(
     earlier_targets = () if before is None else (*[None] * replaced, *before.targets[replaced:])
     return FallbackPolicy(
         targets_of(candidates, options.credentials, earlier_targets),
-        _handling(options.config, options.exceptions_to_handle),
+        options.config,
         agent=options.agent,
         observers=options.observers,
         turns_of=before,
@@ -195,7 +183,6 @@ def for_this_call(
         name = (config.get("metadata") or {}).get(AGENT_KEY)
         agent = name if isinstance(name, str) and name else agent
     if isinstance(own, FallbackConfig):
-        own = _handling(own, _handled_by(policy.config))
         policy = FallbackPolicy(
             policy.targets, own, agent=agent, observers=policy.observers, turns_of=policy
         )
@@ -223,85 +210,3 @@ def metadata_for_this_call(config: RunnableConfig, **run: object) -> dict[str, A
         ):
             run[name] = value
     return call_metadata(run)
-
-
-# The classes that switch whatever they mean: the last word on a failure, after the user's refine.
-
-# What an error of no other kind that switches becomes. It says nothing of a target's health: no
-# cooldown learns of it.
-_HANDLED = FailureKind.MALFORMED_RESPONSE
-_LARGER_WINDOW = frozenset({FailureKind.CONTEXT_OVERFLOW, FailureKind.PAYLOAD_TOO_LARGE})
-
-
-def _check_exceptions(classes: object) -> None:
-    """Refuse what cannot be handled; a cancellation is no Exception."""
-    for one in classes if isinstance(classes, tuple) else (classes,):
-        if not (isinstance(classes, tuple) and isinstance(one, type)):
-            problem = f"got a {type(one).__name__}"
-        elif not issubclass(one, Exception):
-            problem = f"{one.__name__} is no Exception, and would catch cancellations"
-        else:
-            continue
-        fix = "pass a tuple of classes such as (ValueError,) or (Exception,)"
-        raise FallbackConfigError.about("exceptions_to_handle", problem, fix)
-
-
-def _handling(config: FallbackConfig, classes: tuple[type[Exception], ...]) -> FallbackConfig:
-    """Return a config by which errors of these classes switch."""
-    if not classes:
-        return config
-    refine: Any = config.refine
-    call = getattr(refine, "__call__", None)  # noqa: B004 # its kind matters, not whether it is there
-    is_async = inspect.iscoroutinefunction(refine) or inspect.iscoroutinefunction(call)
-    return config.replace(
-        refine=partial(_arefine if is_async else _refine, classes, config.fallback_on, refine),
-        fallback_on=config.fallback_on | {_HANDLED},
-    )
-
-
-def _handled_by(config: FallbackConfig) -> tuple[type[Exception], ...]:
-    """Return the classes that a config from ``_handling`` handles."""
-    refine = config.refine
-    if isinstance(refine, partial) and refine.func in {_refine, _arefine}:
-        classes: tuple[type[Exception], ...] = refine.args[0]
-        return classes
-    return ()
-
-
-def _refine(
-    classes: tuple[type[Exception], ...],
-    kinds: frozenset[FailureKind],
-    refine: Callable[[Failure, BaseException], Failure] | None,
-    failure: Failure,
-    error: BaseException,
-) -> Failure:
-    refined = refine(failure, error) if refine else failure
-    return _handled(classes, kinds, refined, error)
-
-
-async def _arefine(
-    classes: tuple[type[Exception], ...],
-    kinds: frozenset[FailureKind],
-    refine: Callable[[Failure, BaseException], Awaitable[Failure]],
-    failure: Failure,
-    error: BaseException,
-) -> Failure:
-    return _handled(classes, kinds, await refine(failure, error), error)
-
-
-def _handled(
-    classes: tuple[type[Exception], ...],
-    kinds: frozenset[FailureKind],
-    failure: Failure,
-    error: BaseException,
-) -> Failure:
-    """Return what a failure means where errors of some classes switch, and kinds of failures."""
-    if not isinstance(error, classes):
-        if failure.kind is _HANDLED and _HANDLED not in kinds:
-            return failure._replace(switchable=False)  # only the handled ones were let in
-        return failure
-    if failure.kind in kinds - _LARGER_WINDOW:
-        return failure._replace(switchable=True)
-    return failure._replace(
-        kind=_HANDLED, transient=False, switchable=True, reason="named in exceptions_to_handle"
-    )

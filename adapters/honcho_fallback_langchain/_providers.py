@@ -29,7 +29,6 @@ class Reader(NamedTuple):
     is_primarys: bool = False  # so the caller wrote for this provider
     target: Target | None = None  # unless only a provider is known
     chain: Sequence[Target] = ()
-    is_on_primarys_wire: bool = False  # so it knows whatever the caller wrote, as another account
 
     @classmethod
     def of(cls, to: Target | str, chain: Sequence[Target] = ()) -> Reader:
@@ -38,8 +37,7 @@ class Reader(NamedTuple):
             family = family_of(to)
             return cls(family, to if to == RESPONSES else family)
         family, wire = family_of(to.provider or ""), _format_of(to)
-        same_wire = wire is not None and wire == _format_of(chain[0])
-        return cls(family, wire or family, is_same_provider(to, chain[0]), to, chain, same_wire)
+        return cls(family, wire or family, is_same_provider(to, chain[0]), to, chain)
 
     def may_read(self, writer: str, author: str | None) -> bool:
         """Tell whether an answer may come back whole, by the format and the target it names."""

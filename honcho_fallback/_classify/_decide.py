@@ -204,5 +204,7 @@ def _missing_part(exc: BaseException) -> Row | None:
     match exc:
         case KeyError(args=(str(part),)) | AttributeError(name=str(part)) if part in _PARTS:
             return Row(Kind.MALFORMED_RESPONSE, f"the answer has no {part}")
+        case AttributeError(obj=str(page)) if page.lstrip().startswith("<"):
+            return Row(Kind.MALFORMED_RESPONSE, "a page came where an answer was expected")
         case _:
             return None

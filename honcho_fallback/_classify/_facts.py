@@ -57,7 +57,8 @@ def read_facts(exc: BaseException) -> Facts:
     own = fields(exc, ATTRIBUTES)
     answer = _answer(own.get("response"))
     document = Document()
-    for body in (own.get("body"), own.get("details"), own.get("error"), answer.get("_content")):
+    bodies = (own.get("body"), own.get("details"), own.get("error"), answer.get("_content"))
+    for body in (*bodies, _raised_document(exc)):
         if isinstance(body, (dict, list, str, bytes)) and body:
             document.read(body)
             break
@@ -105,6 +106,13 @@ def _answer(response: Any) -> dict[str, Any]:
     meta = meta if isinstance(meta, dict) else {}
     headers = meta.get("HTTPHeaders")
     return {"status": meta.get("HTTPStatusCode"), "headers": headers, "_content": response}
+
+
+def _raised_document(exc: BaseException) -> dict[str, Any] | None:
+    """Return the error document that LangChain's OpenAI model raises as it is."""
+    args = plain(exc, "args") if type(exc) is ValueError else None
+    document = args[0] if isinstance(args, tuple) and len(args) == 1 else None
+    return document if isinstance(document, dict) and "message" in document else None
 
 
 def as_status(value: Any) -> int | None:

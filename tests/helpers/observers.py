@@ -9,7 +9,7 @@ from honcho_fallback import FallbackObserver, set_observers
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from honcho_fallback import CallContent, CallRecord, CallStart, Restore, Switch
+    from honcho_fallback import CallContent, CallRecord, CallStart, Restore, Switch, TurnEnd
 
 
 class Listener(FallbackObserver):
@@ -68,13 +68,29 @@ HOOKS = {
 }
 
 
-class Noting:
+class Noting(FallbackObserver):
     """Keep every event there is."""
 
     def __init__(self) -> None:
         self.events: list[Any] = []
-        self.on_start = self.on_content = self.on_switch = self.events.append
-        self.on_finish = self.on_restore = self.on_turn_end = self.events.append
+
+    def on_start(self, call: CallStart, /) -> None:
+        self.events.append(call)
+
+    def on_content(self, content: CallContent, /) -> None:
+        self.events.append(content)
+
+    def on_switch(self, switch: Switch, /) -> None:
+        self.events.append(switch)
+
+    def on_finish(self, record: CallRecord, /) -> None:
+        self.events.append(record)
+
+    def on_restore(self, restore: Restore, /) -> None:
+        self.events.append(restore)
+
+    def on_turn_end(self, turn: TurnEnd, /) -> None:
+        self.events.append(turn)
 
     @property
     def kinds(self) -> list[str]:
@@ -84,12 +100,11 @@ class Noting:
         return ["CallContent"] * bool(parts) + [one for one in names if one != "CallContent"]
 
 
-class OneHook(Noting):
-    """Have one hook and no other."""
-
-    def __init__(self, hook: str) -> None:
-        self.events = []
-        setattr(self, hook, self.events.append)
+def one_hook(hook: str) -> Any:
+    """Make an observer that has one hook and no other."""
+    names = {hook: getattr(Noting, hook), "__init__": Noting.__init__, "kinds": Noting.kinds}
+    made: Any = type("OneHook", (FallbackObserver,), names)
+    return made()
 
 
 def _per_policy(observer: Any, make: Callable[[dict[str, Any]], Any]) -> Any:

@@ -14,7 +14,7 @@ from honcho_fallback import FallbackConfigError, set_observers
 from honcho_fallback.testing import StatusError
 from honcho_fallback_honcho import load_chat_models, load_policies, load_router
 from tests.helpers.litellm_runs import THEIRS, litellm_left_clean, run_async
-from tests.helpers.observers import HOOKS, WRONG, Listener, Noting, OneHook, every_way
+from tests.helpers.observers import HOOKS, WRONG, Listener, Noting, every_way, one_hook
 from tests.honcho.chat_models import settings
 
 if TYPE_CHECKING:
@@ -108,7 +108,7 @@ def test_it_sees_the_same_and_each_once(
 def test_one_hook_makes_an_observer(loader: str, hook: str, source: dict[str, str]) -> None:
     """It hears that one alone."""
     load, ask = LOADERS[loader]
-    observer = OneHook(hook)
+    observer = one_hook(hook)
     ask(load(source, observers=[observer]), False)
     assert {*observer.kinds} == {HOOKS[hook]}
 

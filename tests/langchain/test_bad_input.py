@@ -64,7 +64,7 @@ def test_candidates_are_checked_at_construction(case: str) -> None:
 
 OPTIONS: dict[str, tuple[dict[str, Any], str]] = {
     "unknown": ({"retries": 3}, "retries: no such option; did you mean sdk_retries"),
-    "misspelt": ({"fitt": "check"}, "fitt: no such option; did you mean fit"),
+    "misspelt": ({"partal": "final"}, "partal: no such option; did you mean partial"),
     "a candidate's": ({"temperature": 0}, "temperature: no such option"),
     "of the wrong type": ({"max_attempts": "three"}, "max_attempts: "),
     "out of range": ({"max_attempts": 0}, "max_attempts: "),

@@ -50,7 +50,7 @@ EXPECTED = {
     "nothing": None,
     "langfuse_session_id": "s-1",
     "note": "sent with [redacted]",
-    "where": "https://[redacted]internal.example/x",
+    "where": "https://[redacted]@internal.example/x",
     "long": ("word " * 40)[:199] + "…",
 }
 

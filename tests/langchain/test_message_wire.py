@@ -27,8 +27,8 @@ from langchain_core.tools import tool
 from langchain_openai import AzureChatOpenAI
 
 from honcho_fallback_langchain import FallbackChatModel
-from honcho_fallback_langchain._candidates import identify, targets_of
-from honcho_fallback_langchain._history import for_provider, unsendable
+from honcho_fallback_langchain._candidates import identify
+from honcho_fallback_langchain._history import for_provider
 from tests.helpers.chat_models import ScriptedChat, claude, gpt
 from tests.helpers.provider import Reply
 from tests.helpers.strict import AnthropicRules, ChatRules, ResponsesRules
@@ -427,15 +427,3 @@ class ClaudeElsewhere(ChatAnthropic):
 
     def _get_ls_params(self, stop: list[str] | None = None, **kwargs: Any) -> LangSmithParams:
         return LangSmithParams(ls_provider="elsewhere", ls_model_name="claude")
-
-
-def test_a_block_that_nobody_has_heard_of_stays_on_its_wire() -> None:
-    """Another account of the same API takes what the primary takes; another API is passed over."""
-    block = {"type": "system_tool_addition", "tool": {"name": "f"}}
-    messages: list[BaseMessage] = [SystemMessage([block]), HumanMessage("Weather?")]
-    elsewhere = ClaudeElsewhere(model="claude", api_key="k")
-    chain = targets_of([claude(), elsewhere, gpt()])
-
-    assert for_provider(messages, chain[1], chain) == messages
-    assert unsendable(messages, chain[1], chain) is None
-    assert unsendable(messages, chain[2], chain) is not None

@@ -13,7 +13,7 @@ from honcho_fallback_langchain import FallbackChatModel, FallbackMiddleware, Fal
 from tests.helpers.agents import agent, run
 from tests.helpers.chat_models import alive, dead
 from tests.helpers.chat_runs import Runs, ainvoke, astream, invoke, stream
-from tests.helpers.observers import HOOKS, WRONG, Noting, OneHook, every_way
+from tests.helpers.observers import HOOKS, WRONG, Noting, every_way, one_hook
 from tests.langchain.test_observed import OfLangfuse, StandIn
 
 if TYPE_CHECKING:
@@ -88,7 +88,7 @@ async def test_it_sees_the_same_and_each_once(adapter: str, verb: str, way: str)
 async def test_one_hook_makes_an_observer(adapter: str, hook: str, way: str) -> None:
     """It hears that one alone."""
     make, ask = ADAPTERS[adapter]
-    observer = OneHook(hook)
+    observer = one_hook(hook)
     await ask(every_way[way](observer, make), "invoke")
     assert {*observer.kinds} == {HOOKS[hook]}
 

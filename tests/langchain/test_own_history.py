@@ -4,15 +4,14 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-import pytest
 from langchain_anthropic import ChatAnthropic
-from langchain_core.messages import AIMessage, BaseMessage, HumanMessage, SystemMessage
+from langchain_core.messages import AIMessage, BaseMessage, HumanMessage
 from langchain_core.messages.tool import tool_call
 from langchain_openai import ChatOpenAI
 
 from honcho_fallback import Target
 from honcho_fallback_langchain import FallbackChatModel
-from honcho_fallback_langchain._history import for_provider, unsendable
+from honcho_fallback_langchain._history import for_provider
 from honcho_fallback_langchain._providers import is_same_provider
 from tests.helpers.chat_models import NOWHERE, ScriptedChat, claude, gpt
 from tests.helpers.provider import Reply
@@ -146,24 +145,12 @@ def chat(name: str = "m") -> ScriptedChat:
     return ScriptedChat(model=name, script=[["Hi."]])
 
 
-@pytest.mark.parametrize("content", [[MARKED], [{"type": "of_the_future"}]], ids=str)
-def test_the_primary_gets_what_the_caller_wrote_for_it(content: Any) -> None:
-    """Its provider stands in no table, and nobody knows it better than the caller."""
-    chain = FallbackChatModel(chat("a"), chat("b")).policy.targets
-    history: list[BaseMessage] = [SystemMessage(content), answer("scripted")]
-    assert for_provider(history, chain[0], chain) is history
-    assert unsendable(history, chain[0], chain) is None
-
-
 def test_two_models_of_one_class_may_be_of_two_providers() -> None:
     """A provider that is only a class's name is no provider: its fallback gets no marker."""
     chain = FallbackChatModel(chat("a"), chat("b")).policy.targets
     assert not is_same_provider(chain[1], chain[0])
     (sent,) = for_provider([HumanMessage([MARKED])], chain[1], chain)
     assert sent.content == [{"type": "text", "text": "Be brief."}]
-    assert unsendable([HumanMessage([{"type": "of_the_future"}])], chain[1], chain) == (
-        "a block of type 'of_the_future' is not known to be taken"
-    )
 
     named = FallbackChatModel(cloud(model="a"), cloud(model="b")).policy.targets
     assert is_same_provider(named[1], named[0])
@@ -178,10 +165,3 @@ def test_a_primary_that_no_table_knows_keeps_its_own_blocks() -> None:
     assert for_provider(history, primary, [primary]) is history
     (sent,) = for_provider(history, Target("n", "shed"), [primary])
     assert sent.content == "Hi."
-
-
-def test_a_refusal_shows_no_type_that_is_no_name() -> None:
-    """The type of a block is shown where it is a name, and nothing that a user may have said."""
-    for kind in ("my:secret", "my secret"):
-        refused = unsendable([HumanMessage([{"type": kind}])], "openai")
-        assert refused == "a block is not known to be taken"

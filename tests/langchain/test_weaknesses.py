@@ -227,19 +227,6 @@ def test_10_a_transform_waits_for_all_its_input() -> None:
         assert len(list(chunks)) > 1
 
 
-def test_11_the_callers_input_is_written_to() -> None:
-    """There `exception_key` lands in the caller's dict; here the input stays what it was."""
-    asked: dict[str, Any] = {"text": "hi"}
-    failing = raising(StatusError(503))
-    failing.with_fallbacks([saying("")], exception_key="error").invoke(asked)
-    assert asked.keys() == {"text", "error"}
-
-    asked = {"text": "hi"}
-    backup: Any = RunnableLambda(lambda asked: type(asked["error"]).__name__)
-    assert FallbackRunnable(failing, backup, exception_key="error").invoke(asked) == "StatusError"
-    assert asked == {"text": "hi"}
-
-
 def test_12_a_batch_waits_for_its_slowest_primary() -> None:
     """There no item's fallback is asked before; here each item goes its own way."""
     backup_asked = Event()

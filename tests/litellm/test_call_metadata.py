@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from honcho_fallback import FallbackConfigError, set_observers
 from honcho_fallback_litellm import FallbackProxyHandler, FallbackRoutingStrategy
 from honcho_fallback_litellm._request import _metadata_of  # pyright: ignore[reportPrivateUsage] # no provider is asked a hundred times
-from tests.helpers.observers import HOOKS, WRONG, Noting, OneHook, every_way
+from tests.helpers.observers import HOOKS, WRONG, Noting, every_way, one_hook
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -150,7 +150,7 @@ def test_one_hook_makes_an_observer(
 ) -> None:
     """It hears that one alone."""
     providers["primary"].fail(503)
-    observer = OneHook(hook)
+    observer = one_hook(hook)
     router = every_way[way](observer, lambda options: managed(bench, options))
     router.completion(model="deriver", messages=MESSAGES)
     assert {*observer.kinds} == {HOOKS[hook]}

@@ -59,17 +59,16 @@ FallbackChatModel(
     profile={"max_input_tokens": 8192},
     custom_get_token_ids=lambda text: [len(text)],
 )
-FallbackRunnable(RunnableLambda(length), name="lengths", exception_key="error", agent="typed")
+FallbackRunnable(RunnableLambda(length), name="lengths", agent="typed")
 FallbackMiddleware(fallback, exceptions_to_handle=(Exception,), credentials=[None, None])
 
 FallbackChatModel(primary, patience=3)  # type: ignore[call-arg] # pyright: ignore[reportCallIssue] # no such option
 FallbackChatModel(primary, temperature=0)  # type: ignore[call-arg] # pyright: ignore[reportCallIssue] # a candidate's
-FallbackChatModel(primary, exception_key="e")  # type: ignore[call-arg] # pyright: ignore[reportCallIssue] # a chain's
+FallbackChatModel(primary, exception_key="e")  # type: ignore[call-arg] # pyright: ignore[reportCallIssue] # no such option
 FallbackChatModel(primary, reset="never")  # type: ignore[arg-type] # pyright: ignore[reportArgumentType] # no such literal
 FallbackChatModel(primary, tags="a")  # type: ignore[arg-type] # pyright: ignore[reportArgumentType] # a list
 FallbackChatModel(length)  # type: ignore[arg-type] # pyright: ignore[reportArgumentType] # no runnable
 FallbackRunnable(RunnableLambda(length), tags=["a"])  # type: ignore[call-arg] # pyright: ignore[reportCallIssue] # with_config has them
-FallbackRunnable(RunnableLambda(length), exception_key=3)  # type: ignore[arg-type] # pyright: ignore[reportArgumentType] # a name
 FallbackMiddleware(fallback, patience=3)  # type: ignore[call-arg] # pyright: ignore[reportCallIssue] # no such option
 FallbackMiddleware(fallback, name="a")  # type: ignore[call-arg] # pyright: ignore[reportCallIssue] # no such option
 FallbackMiddleware(3)  # type: ignore[arg-type] # pyright: ignore[reportArgumentType] # neither a model nor a name
@@ -140,8 +139,8 @@ def one_function_for_all() -> None:
     assert_type(bound.invoke("hi"), AIMessage)
     texts = prompt | model | StrOutputParser()
     assert_type(with_fallback_config(texts, [texts]).invoke({"question": "hi"}), str)
-    keyed = with_fallback_config(texts, [texts], exception_key="error", name="texts")
-    assert_type(keyed.invoke({"question": "hi"}), str)
+    named = with_fallback_config(texts, [texts], name="texts")
+    assert_type(named.invoke({"question": "hi"}), str)
 
 
 def agents() -> None:

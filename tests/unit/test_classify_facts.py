@@ -497,3 +497,18 @@ def test_groups_are_opened_five_deep(depth: int, kind: Kind) -> None:
     for _ in range(depth):
         error = ExceptionGroup("hello", [error])
     assert classify(error).kind is kind
+
+
+def test_a_page_where_an_answer_was_expected_is_no_bug() -> None:
+    """An SDK that takes a page for its answer misses whatever it looks for; other texts are ours."""
+    for page, kind in (("<html>Sign in</html>", "malformed_response"), ("hello", "local")):
+        with pytest.raises(AttributeError) as caught:
+            getattr(page, "model_dump")()  # noqa: B009 # as the SDK does it
+        assert classify(caught.value).kind == kind
+
+
+def test_an_error_document_that_was_raised_as_it_is_says_what_it_means() -> None:
+    """LangChain's OpenAI model puts the provider's document into a ValueError; others' stay ours."""
+    document = {"message": "try again", "type": "server_error", "code": "server_error"}
+    assert classify(ValueError(document)).kind == "server_error"
+    assert classify(ValueError({"field": "server_error"})).kind == "local"

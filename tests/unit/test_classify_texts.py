@@ -281,6 +281,13 @@ EXAMPLES: list[tuple[int, str, Kind, str]] = [
     (PROGRAM, "the accessor: block_reason is set", Kind.CONTENT_POLICY, "block_reason"),
     (PROGRAM, "the quick accessor found nothing", Kind.MALFORMED_RESPONSE, "accessor"),
     (PROGRAM, "no generation chunks came", Kind.MALFORMED_RESPONSE, "negation generated"),
+    (PROGRAM, "a null value for choices", Kind.MALFORMED_RESPONSE, "null choices"),
+    (
+        PROGRAM,
+        "unexpected response from the endpoint",
+        Kind.MALFORMED_RESPONSE,
+        "unexpected_response endpoint",
+    ),
 ]
 
 
