@@ -5,9 +5,10 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 import pytest
-from langchain_core.messages import AIMessage, AIMessageChunk
+from langchain_core.messages import AIMessage, AIMessageChunk, HumanMessage
 from langchain_core.messages.ai import add_ai_message_chunks
 from langchain_core.output_parsers import StrOutputParser
+from langchain_core.outputs import ChatGenerationChunk
 from langchain_core.runnables import RunnableGenerator, RunnableLambda
 from langchain_google_genai import ChatGoogleGenerativeAI
 
@@ -383,3 +384,22 @@ async def test_a_good_status_over_nothing_is_no_answer(
     provider.standing = Reply(events=[sent])
     primary = make(provider, streaming=True)  # inside of invoke, too
     assert await VERBS[verb](FallbackChatModel(primary, alive()), "hi") == "from backup"
+
+
+async def test_a_stream_inside_of_a_run_is_closed_with_it() -> None:
+    """LangChain's own run abandons it: the connection is not left to the garbage collector."""
+    closed: list[str] = []
+
+    class Endless(type(alive())):  # type: ignore[misc] # a fake that speaks on
+        async def _astream(self, *_: Any, **__: Any) -> Any:
+            try:
+                while True:
+                    yield ChatGenerationChunk(message=AIMessageChunk(content="word "))
+            finally:
+                closed.append("closed")
+
+    model = FallbackChatModel(Endless(model="a"), alive())
+    stream: Any = model._astream([HumanMessage("hi")])
+    await anext(stream)
+    await stream.aclose()
+    assert closed == ["closed"]
