@@ -79,7 +79,7 @@ _MORE = {
 EXAMPLES = {
     "explain": (
         """honcho-fallback explain --status 429 --body '{"error": {"code": "quota_exceeded"}}'""",
-        "honcho-fallback explain --from-log service.log",
+        "honcho-fallback explain --from-log calls.jsonl",
     ),
     "show": (
         "honcho-fallback show calls.jsonl --since 30m --switched",

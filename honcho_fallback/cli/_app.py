@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import sys
 from importlib.metadata import version as installed_version
 from pathlib import Path  # noqa: TC003 # typer reads the annotations at run time
-from typing import Annotated, NoReturn
+from typing import TYPE_CHECKING, Annotated, NoReturn
 
 import typer
 from rich.console import Console
@@ -12,6 +13,11 @@ from rich.console import Console
 from honcho_fallback import FallbackConfig, FallbackConfigError
 from honcho_fallback.cli import _explain, _facts
 from honcho_fallback.cli._plugins import add_commands
+from honcho_fallback.records import read_records
+
+if TYPE_CHECKING:
+    from honcho_fallback import CallRecord
+    from honcho_fallback.records import RecordError
 
 app = typer.Typer(
     help="A fallback policy for LLM calls: what errors, saved calls and incidents come to.",
@@ -60,8 +66,7 @@ def explain(  # noqa: PLR0913 # one per option
         str | None,
         typer.Option(
             metavar="FILE",
-            help="Count the errors in a log instead: text with tracebacks, or lines of JSON such "
-            "as saved records; - reads stdin.",
+            help="Count the failures of saved records instead, with what to do; - reads stdin.",
         ),
     ] = None,
     rules: Annotated[
@@ -71,14 +76,13 @@ def explain(  # noqa: PLR0913 # one per option
     as_json: Annotated[bool, typer.Option("--json", help="Print JSON for machines.")] = False,
 ) -> None:
     """Say what a provider's error means and what the default policy would do about it."""
-    given = (source, status, body, header, headers)
+    if from_log is not None:
+        if any(value is not None for value in (source, status, body, header, headers, rules)):
+            _refuse(ValueError("--from-log goes with --json alone"))
+        _explain_log(from_log, as_json=as_json)
+        return
     try:
         config = FallbackConfig(rules=rules)
-        if from_log is not None:
-            if any(value is not None for value in given):
-                _refuse(ValueError("--from-log goes with --rules and --json alone"))
-            _explain_log(from_log, config, as_json=as_json)
-            return
         facts = _facts.read_facts(source, status, body, header or [], headers)
     except (_facts.FactsError, FallbackConfigError) as error:
         _refuse(error)
@@ -89,21 +93,28 @@ def explain(  # noqa: PLR0913 # one per option
         _explain.show(explanation, Console())
 
 
-def _explain_log(source: str, config: FallbackConfig, *, as_json: bool) -> None:
-    from honcho_fallback.cli import _log  # noqa: PLC0415 # only this option needs it
-
-    name = "standard input" if source == "-" else source
-    try:
-        tally = _log.read_log(source, config)
-    except OSError as error:
-        _refuse(FallbackConfigError.about(name, error.strerror or "unreadable", "check the path"))
+def _explain_log(source: str, *, as_json: bool) -> None:
+    records, is_whole = _read(source)
+    counts = _explain.count_failures(records)
     if as_json:
-        typer.echo(_log.to_json(tally))
+        typer.echo(_explain.counts_to_json(counts))
     else:
-        _log.show(tally, name, Console())
-    if tally.interrupted:
-        typer.echo(f"honcho-fallback: stopped after {tally.lines:,} lines", err=True)
-        raise typer.Exit(130)
+        _explain.show_counts(counts, Console())
+    raise typer.Exit(0 if is_whole else 1)
+
+
+def _read(source: str) -> tuple[list[CallRecord], bool]:
+    """Read saved records, and tell whether all lines were; the others are named."""
+    name = "standard input" if source == "-" else source
+    broken: list[RecordError] = []
+    try:
+        lines = sys.stdin.buffer if source == "-" else source
+        records = list(read_records(lines, broken=broken.append))
+    except OSError as error:
+        _refuse(FallbackConfigError.about(name, str(error.strerror), "check the path"))
+    for line in broken:
+        typer.echo(f"honcho-fallback: {name}: {line}", err=True)
+    return records, not broken
 
 
 @app.command()

@@ -3,6 +3,7 @@ from __future__ import annotations
 import json
 import subprocess
 import sys
+from typing import TYPE_CHECKING, Any
 
 import pytest
 import tenacity
@@ -11,8 +12,13 @@ from typer.testing import CliRunner
 from honcho_fallback import FallbackConfig
 from honcho_fallback.cli._app import app
 from honcho_fallback.cli._explain import LONGEST_WAIT
+from tests.helpers.records import EVERY_OUTCOME, WAITED
+
+if TYPE_CHECKING:
+    from pathlib import Path
 
 RATE_LIMIT = {"status": 429, "body": {"error": {"message": "slow"}}, "headers": {"Retry-After": 7}}
+WIDE = {"COLUMNS": "200"}
 PLAIN, LARGER = "with a fallback", "with a fallback of a larger context window"
 
 
@@ -154,6 +160,8 @@ def test_a_message_that_looks_like_markup_is_printed_as_it_is() -> None:
         (["-", "--status", "429"], "{}", "exclude each other"),
         (["file.json"], "", "only argument is -"),
         ([], "", "no facts"),
+        (["--from-log", "-", "--status", "429"], "", "--from-log goes with --json alone"),
+        (["--from-log", "nowhere.jsonl"], "", "nowhere.jsonl: No such file"),
     ],
 )
 def test_what_cannot_be_is_refused(args: list[str], stdin: str, words: str) -> None:
@@ -162,6 +170,45 @@ def test_what_cannot_be_is_refused(args: list[str], stdin: str, words: str) -> N
     assert result.exit_code == 2
     assert words in result.stderr
     assert result.stdout == ""
+
+
+def test_rules_of_ones_own_are_asked_first(tmp_path: Path) -> None:
+    """The verdict of the policy is that under the rules."""
+    path = tmp_path / "rules.toml"
+    path.write_text("[[rule]]\nkind='quota'\nstatus=400", "utf-8")
+    args = ["--status", "400", "--rules", str(path)]
+    printed: Any = explained(*args)
+    assert (printed["kind"], printed["reason"]) == ("quota", "rule 1 of rules.toml")
+    assert printed["policy"][PLAIN]["action"] == "switch"
+    path.write_text("[[rule]]\nkind='quotta'\nstatus=400", "utf-8")
+    result = CliRunner().invoke(app, ["explain", *args])
+    assert result.exit_code == 2
+    assert "did you mean quota?" in result.stderr
+
+
+def test_failures_of_saved_calls_are_counted() -> None:
+    """Each sort of failure once, with what to do; what the caller ended is none."""
+    calls = [EVERY_OUTCOME["exhausted"], EVERY_OUTCOME["cancelled"], WAITED]
+    log = "".join(json.dumps(call.to_dict()) + "\n" for call in calls)
+    printed: Any = explained("--from-log", "-", stdin=log)
+    assert printed["failed_requests"] == 6
+    assert [(row["count"], row["kind"], row["error"]) for row in printed["failures"]] == [
+        (5, "overloaded", "StatusError 503"),
+        (1, "authentication", "StatusError 401"),
+    ]
+    shown = CliRunner().invoke(app, ["explain", "--from-log", "-"], input=log, env=WIDE)
+    for row in printed["failures"]:
+        assert row["next_action"]
+        assert row["next_action"] in shown.stdout
+
+
+def test_a_line_that_is_no_record_is_named_and_the_others_are_counted() -> None:
+    """On standard error, with exit status 1."""
+    log = "ERROR something\n" + json.dumps(WAITED.to_dict())
+    result = CliRunner().invoke(app, ["explain", "--from-log", "-"], input=log)
+    assert result.exit_code == 1
+    assert "standard input: line 1: not JSON" in result.stderr
+    assert "2 failed requests" in result.stdout
 
 
 @pytest.mark.parametrize(
