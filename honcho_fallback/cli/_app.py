@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sys
+from importlib.metadata import entry_points
 from importlib.metadata import version as installed_version
 from pathlib import Path  # noqa: TC003 # typer reads the annotations at run time
 from typing import TYPE_CHECKING, Annotated, NoReturn
@@ -12,7 +13,6 @@ from rich.console import Console
 
 from honcho_fallback import FallbackConfig, FallbackConfigError
 from honcho_fallback.cli import _explain, _facts
-from honcho_fallback.cli._plugins import add_commands
 from honcho_fallback.records import read_records
 
 if TYPE_CHECKING:
@@ -127,13 +127,6 @@ def show(  # noqa: PLR0913 # one per option
         ),
     ],
     *,
-    since: Annotated[
-        str | None,
-        typer.Option(
-            metavar="TIME",
-            help="Only calls from then on: 14:05, 2026-11-22T14:05, or 30m before the last call.",
-        ),
-    ] = None,
     agent: Annotated[
         list[str] | None, typer.Option(help="Only calls of this agent; may be repeated.")
     ] = None,
@@ -148,36 +141,30 @@ def show(  # noqa: PLR0913 # one per option
             metavar="ID", help="One call in detail, by its id or its number in the list."
         ),
     ] = None,
-    html: Annotated[
-        Path | None, typer.Option(metavar="FILE", help="Write one self-contained page instead.")
-    ] = None,
     switched: Annotated[
         bool, typer.Option("--switched", help="Only calls that switched to another target.")
     ] = False,
     as_json: Annotated[bool, typer.Option("--json", help="Print JSON for machines.")] = False,
-    utc: Annotated[bool, typer.Option("--utc", help="Times in UTC, not in local time.")] = False,
 ) -> None:
-    """Say what saved calls came to: figures, when it happened, and a line for each call.
+    """Say what saved calls came to: figures, and a line for each call in local time.
 
-    Failed are calls that nobody answered, unless the caller ended them. Lines that are no record
-    are named on standard error; the others are shown all the same. Exit status 1 if there was one.
+    Lines that are no record are named on standard error; the others are shown all the same. Exit
+    status 1 if there was one.
     """
     from honcho_fallback.cli import _show  # noqa: PLC0415 # only this command needs it
 
-    filters = _show.Filters(
-        since, tuple(agent or ()), tuple(outcome or ()), switched, last, call or None
-    )
-    try:
-        status = _show.show(source, Console(), filters, html=html, as_json=as_json, utc=utc)
-    except BrokenPipeError:
-        raise  # the reader has seen enough; typer ends quietly
-    except OSError as error:
-        _refuse(
-            FallbackConfigError.about(str(error.filename), str(error.strerror), "check the path")
-        )
-    except _show.ShowError as error:
-        _refuse(error)
-    raise typer.Exit(status)
+    records, is_whole = _read(source)
+    filters = _show.Filters(agent or (), outcome or (), switched, last, call)
+    chosen = filters.choose(records)
+    if as_json:
+        typer.echo(_show.to_json(chosen))
+    elif not chosen:
+        typer.echo(f"No call is shown, of {len(records):,}.")
+    elif call is not None:
+        _show.show_in_detail(chosen, Console())
+    else:
+        _show.show(chosen, Console())
+    raise typer.Exit(0 if is_whole else 1)
 
 
 @app.command()
@@ -223,4 +210,5 @@ def _refuse(error: Exception) -> NoReturn:
     raise typer.Exit(2)
 
 
-add_commands(app)
+for _command in entry_points(group="honcho_fallback.commands"):
+    app.command(_command.name)(_command.load())

@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import json
+import os
 import subprocess
 import sys
 from typing import TYPE_CHECKING, Any
@@ -238,3 +239,22 @@ def test_a_missing_extra_is_named(missing: str) -> None:
     assert done.returncode == 2
     assert "pip install 'honcho-fallback[cli]'" in done.stderr
     assert "Traceback" not in done.stderr
+
+
+def test_another_distribution_adds_a_command(tmp_path: Path) -> None:
+    """Its entry point names a function; options, help and errors are those of any command."""
+    (tmp_path / "greeter.py").write_text(
+        "def greet(name: str, loud: bool = False) -> None:\n    print('hello', name, loud)\n"
+    )
+    info = tmp_path / "greeter-1.dist-info"
+    info.mkdir()
+    (info / "METADATA").write_text("Metadata-Version: 2.1\nName: greeter\nVersion: 1\n")
+    (info / "entry_points.txt").write_text("[honcho_fallback.commands]\ngreet = greeter:greet\n")
+    done = subprocess.run(
+        [sys.executable, "-m", "honcho_fallback.cli", "greet", "you", "--loud"],
+        env={**os.environ, "PYTHONPATH": os.pathsep.join([str(tmp_path), *sys.path])},
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert (done.stdout, done.stderr) == ("hello you True\n", "")

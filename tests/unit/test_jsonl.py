@@ -130,7 +130,8 @@ class Secretive:
 
 def test_what_is_no_json_costs_its_own_value() -> None:
     """The name of the class stands in its place, never what it says of itself."""
-    values = {"before": 1, "it": Secretive(), "raw": SECRET.encode(), Secretive(): 2, "after": [3]}
+    hostile: dict[Any, Any] = {"it": Secretive(), "raw": SECRET.encode(), Secretive(): 2}
+    values = {"before": 1, **hostile, "after": [3]}
     (line,) = saved(replace(OK, usage=values, metadata=values))
     (read,) = read_records([line])
     kept = {"before": 1, "it": "Secretive", "raw": "bytes", "after": [3]}
