@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
+import json
 import sys
 from importlib.metadata import entry_points
 from importlib.metadata import version as installed_version
-from pathlib import Path  # noqa: TC003 # typer reads the annotations at run time
 from typing import TYPE_CHECKING, Annotated, NoReturn
 
 import typer
@@ -60,7 +60,6 @@ def explain(  # noqa: PLR0913 # one per option
     header: Annotated[
         list[str] | None, typer.Option(help="'name: value'; may be repeated.")
     ] = None,
-    headers: Annotated[str | None, typer.Option(help="All headers, as a JSON object.")] = None,
     *,
     from_log: Annotated[
         str | None,
@@ -77,13 +76,13 @@ def explain(  # noqa: PLR0913 # one per option
 ) -> None:
     """Say what a provider's error means and what the default policy would do about it."""
     if from_log is not None:
-        if any(value is not None for value in (source, status, body, header, headers, rules)):
+        if any(value is not None for value in (source, status, body, header, rules)):
             _refuse(ValueError("--from-log goes with --json alone"))
         _explain_log(from_log, as_json=as_json)
         return
     try:
         config = FallbackConfig(rules=rules)
-        facts = _facts.read_facts(source, status, body, header or [], headers)
+        facts = _facts.read_facts(source, status, body, header or [])
     except (_facts.FactsError, FallbackConfigError) as error:
         _refuse(error)
     explanation = _explain.explain(facts, config)
@@ -179,7 +178,6 @@ def simulate(  # noqa: PLR0913 # one per option
     ] = None,
     seed: Annotated[int, typer.Option(help="The same seed, the same figures.")] = 0,
     calls: Annotated[int | None, typer.Option(help="About how many calls to make.")] = None,
-    html: Annotated[Path | None, typer.Option(help="Also write a page to this file.")] = None,
     *,
     as_json: Annotated[bool, typer.Option("--json", help="Print JSON for machines.")] = False,
     show_list: Annotated[bool, typer.Option("--list", help="List shipped scenarios.")] = False,
@@ -193,16 +191,15 @@ def simulate(  # noqa: PLR0913 # one per option
     if scenario is None:
         _refuse(ValueError("name a scenario, such as outage; --list shows those shipped"))
     try:
-        if html is not None:
-            _simulate.check_folder(html)
         comparison = _simulate.play(scenario, policy or (), seed, calls)
-        if html is not None:
-            _simulate.write_page(comparison, html)
     except FallbackConfigError as error:
         _refuse(error)
     except KeyboardInterrupt:
         raise typer.Exit(130) from None
-    _simulate.show(comparison, as_json=as_json)
+    if as_json:
+        typer.echo(json.dumps(comparison.to_dict(), indent=2, ensure_ascii=False))
+    else:
+        typer.echo(comparison)
 
 
 def _refuse(error: Exception) -> NoReturn:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import logging
 from collections import Counter
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -18,7 +19,7 @@ from honcho_fallback import (
     Target,
     classify,
 )
-from honcho_fallback.cli._facts import ProviderError, without_log_lines
+from honcho_fallback.cli._facts import ProviderError
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
@@ -82,8 +83,9 @@ class Explanation(NamedTuple):
 def explain(facts: Facts, config: FallbackConfig) -> Explanation:
     """Ask the classifier, and a real run of the default policy per chain."""
     failure = classify(ProviderError(facts), rules=config.rules)
-    with without_log_lines():
-        alone, plain, larger = (_verdict(words, facts, config) for words in _CHAINS)
+    # A trial run logs its switch, and nobody has set up where to.
+    logging.getLogger("honcho_fallback").addHandler(logging.NullHandler())
+    alone, plain, larger = (_verdict(words, facts, config) for words in _CHAINS)
     # A larger window is worth a line only where it makes a difference.
     shown = (alone, plain) if plain[1:] == larger[1:] else (alone, plain, larger)
     return Explanation(failure, shown)

@@ -184,23 +184,6 @@ def test_seed_and_calls(mine: Path) -> None:
     assert figures(mine, "--policy", "default", "--calls", 40)["default"]["calls"] == 40
 
 
-def test_a_page_is_written(mine: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """One file, which stands alone; without its folder nothing is played for it."""
-    path = tmp_path / "page.html"
-    assert run(mine, "--html", path).exit_code == 0
-    page = path.read_text()
-    assert page.startswith("<!DOCTYPE html>")
-    assert "retry-then-next" in page
-    assert "http" not in page
-    refused = run(mine, "--html", tmp_path)
-    assert (refused.exit_code, refused.stdout) == (2, "")
-    assert "name another file" in refused.stderr
-    monkeypatch.setattr(_simulate, "play", lambda *_: pytest.fail("it was played"))
-    refused = run(mine, "--html", tmp_path / "no" / "page.html")
-    assert refused.exit_code == 2
-    assert "no is no folder; make it" in refused.stderr
-
-
 def test_saved_records_are_played_again(tmp_path: Path) -> None:
     """A file of JSON lines is a scenario; what is assumed is said."""
     records = simulate(incident(failing(starts=5)), FallbackConfig()).records
