@@ -1,7 +1,7 @@
 """A fallback model in an LCEL chain: whatever takes a chat model takes it.
 
 Run:     python examples/langchain_chain.py  (OPENAI_API_KEY, ANTHROPIC_API_KEY ask the real ones)
-Install: pip install 'honcho-fallback[langchain,testing]' langchain-anthropic langchain-openai
+Install: pip install 'honcho-fallback[langchain]' langchain-anthropic langchain-openai
 """
 
 from __future__ import annotations

@@ -2,7 +2,7 @@
 
 With pytest the first three are the fixtures ``scripted``, ``fallback_clock`` and
 ``fallback_records``, which need no import. ``FaultTransport`` makes any SDK over httpx fail on
-schedule. ``fault_simulator`` serves providers on loopback and needs the extra ``testing``.
+schedule.
 """
 
 from honcho_fallback.testing._clock import Clock
@@ -22,14 +22,12 @@ from honcho_fallback.testing._records import (
     recorded,
 )
 from honcho_fallback.testing._scripted import Script, Scripted, StatusError
-from honcho_fallback.testing._server import FaultSimulator, fault_simulator
 
 __all__ = [
     "AsyncFaultTransport",
     "Clock",
     "Fault",
     "FaultSchedule",
-    "FaultSimulator",
     "FaultTransport",
     "Records",
     "Script",
@@ -39,7 +37,6 @@ __all__ = [
     "assert_not_switched",
     "assert_outcome",
     "assert_switched",
-    "fault_simulator",
     "is_testing",
     "recorded",
     "set_testing",

@@ -94,17 +94,3 @@ def test_the_kit_imports_nothing_that_it_may_not_need() -> None:
     heavy = {"anthropic", "groq", "httpx", "httpx2", "langchain_core", "llmock", "openai"}
     code = f"import sys, honcho_fallback.testing; print({heavy} & {{*sys.modules}})"
     assert output_of(code) == "set()"
-
-
-def test_the_simulator_names_its_extra() -> None:
-    """Without llmock the error says what to install."""
-    shown = output_of("""
-import sys
-sys.modules["llmock"] = None
-from honcho_fallback.testing import fault_simulator
-try:
-    fault_simulator().__enter__()
-except ImportError as error:
-    print(error)
-""")
-    assert shown == "llmock is not installed: pip install 'honcho-fallback[testing]'"

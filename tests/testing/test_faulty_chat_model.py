@@ -26,7 +26,6 @@ from honcho_fallback.testing import (
     StatusError,
     assert_answered,
     assert_switched,
-    fault_simulator,
 )
 from honcho_fallback_langchain import FallbackChatModel, FallbackMiddleware, without_sdk_retries
 from honcho_fallback_langchain.testing import FaultyChatModel
@@ -39,7 +38,8 @@ if TYPE_CHECKING:
     from langchain_core.outputs import ChatGenerationChunk
     from langchain_core.runnables import Runnable
 
-    from honcho_fallback.testing import Clock, FaultSimulator, Records
+    from honcho_fallback.testing import Clock, Records
+    from tests.helpers.provider import ProviderServer
 
     Ask = Callable[[Runnable[Any, Any]], str]
 
@@ -64,12 +64,6 @@ def by_astream(model: Runnable[Any, Any]) -> str:
 
 
 WAYS = [by_invoke, by_ainvoke, by_stream, by_astream]
-
-
-@pytest.fixture(scope="module")
-def simulator() -> Iterator[FaultSimulator]:
-    with fault_simulator() as simulator:
-        yield simulator
 
 
 class Iterating(ScriptedChat):
@@ -332,7 +326,7 @@ def test_errors_of_ones_own_come_out_as_they_are() -> None:
 
 @pytest.mark.parametrize("ask", WAYS)
 def test_an_integration_over_the_transport_raises_its_own_class(
-    ask: Ask, simulator: FaultSimulator
+    ask: Ask, providers: ProviderServer
 ) -> None:
     """Where a model takes an HTTP client, LangChain's class over the SDK's comes out."""
     faults = FaultTransport().on(1, status=429, retry_after=5)
@@ -340,7 +334,7 @@ def test_an_integration_over_the_transport_raises_its_own_class(
         model = ChatOpenAI(
             model="gpt-5.5",
             api_key="none",
-            base_url=simulator.base_url(),
+            base_url=providers["openai"].url,
             http_client=http_client,
             # No connection may outlive the event loop that `ask` runs.
             http_async_client=httpx.AsyncClient(transport=faults, headers={"connection": "close"}),
