@@ -5,26 +5,21 @@ With pytest the first three are the fixtures ``scripted``, ``fallback_clock`` an
 schedule.
 """
 
-from honcho_fallback.testing._clock import Clock
+from honcho_fallback.testing._clock import Clock, set_testing
 from honcho_fallback.testing._faults import (
-    AsyncFaultTransport,
     Fault,
     FaultSchedule,
     FaultTransport,
 )
-from honcho_fallback.testing._mode import is_testing, set_testing
 from honcho_fallback.testing._records import (
     Records,
-    assert_answered,
     assert_not_switched,
-    assert_outcome,
     assert_switched,
     recorded,
 )
 from honcho_fallback.testing._scripted import Script, Scripted, StatusError
 
 __all__ = [
-    "AsyncFaultTransport",
     "Clock",
     "Fault",
     "FaultSchedule",
@@ -33,11 +28,8 @@ __all__ = [
     "Script",
     "Scripted",
     "StatusError",
-    "assert_answered",
     "assert_not_switched",
-    "assert_outcome",
     "assert_switched",
-    "is_testing",
     "recorded",
     "set_testing",
 ]

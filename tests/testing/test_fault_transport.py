@@ -16,7 +16,7 @@ import openai
 import pytest
 
 from honcho_fallback import FailureKind, FallbackPolicy, Target, classify
-from honcho_fallback.testing import AsyncFaultTransport, FaultTransport, assert_switched
+from honcho_fallback.testing import FaultTransport, assert_switched
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Iterator
@@ -120,7 +120,7 @@ def test_the_sdks_own_exception_comes_out(
     providers: ProviderServer,
 ) -> None:
     """Its class is the SDK's for that status, classify reads it right, and the rest is healthy."""
-    transport = (AsyncFaultTransport if asynchronous else FaultTransport)().on(1, **fault)
+    transport = FaultTransport().on(1, **fault)
     ask = Asking(sdk, transport, providers, asynchronous=asynchronous)
     with pytest.raises(sdk.error(name)) as caught:
         ask()

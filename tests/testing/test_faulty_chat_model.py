@@ -24,7 +24,6 @@ from honcho_fallback.testing import (
     FaultSchedule,
     FaultTransport,
     StatusError,
-    assert_answered,
     assert_switched,
 )
 from honcho_fallback_langchain import FallbackChatModel, FallbackMiddleware, without_sdk_retries
@@ -246,8 +245,8 @@ def test_an_agent_goes_on_with_the_fallback(fallback_records: Records) -> None:
         answer = agent.invoke({"messages": [HumanMessage("look it up")]})
         assert answer["messages"][-1].content == "done"
         assert "x is found" in {message.content for message in answer["messages"]}
-        assert_answered(fallback_records[-2], by=fallback_records[-2].chain[0])
-        assert_answered(fallback_records[-1], by=fallback_records[-1].chain[1])
+        assert fallback_records[-2].answered_by == fallback_records[-2].chain[0]
+        assert fallback_records[-1].answered_by == fallback_records[-1].chain[1]
         faults.requests = 0
 
 
