@@ -32,7 +32,7 @@ def play(source: str, policies: Sequence[str], seed: int, calls: int | None) -> 
     """
     is_record = source.endswith((".jsonl", ".ndjson"))
     scenario = replay(source, name=Path(source).stem) if is_record else load_scenario(source)
-    loaded = [load_policy(policy, scenario) for policy in policies]
+    loaded = [load_policy(policy) for policy in policies]
     names = [name for name, _ in loaded]
     for path, name in zip(policies, names, strict=True):
         if names.count(name) > 1:

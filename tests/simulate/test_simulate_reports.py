@@ -48,13 +48,13 @@ latency = 2
 
 
 def compared(**more: Any) -> Comparison:
-    """Two policies in an outage of both: one asks the primary alone, one both."""
+    """Two policies in an outage of both, beside the peer: one asks the primary alone, one both."""
     scenario = incident(
         failing(starts=3), {"kind": "up", "starts": 6}, fallback=(failing(),), **more
     )
     once = FallbackConfig(max_attempts=1)
     policies = {NASTY: once, "both": FallbackConfig(max_attempts=2)}
-    return compare(scenario, policies, peer=None)
+    return compare(scenario, policies)
 
 
 @settings(deadline=None, max_examples=40)
@@ -74,7 +74,7 @@ def test_figures_are_plain_values_found_by_name() -> None:
     comparison = compared(price={"per_call": 0.5})
     values = comparison.to_dict()
     assert json.loads(json.dumps(values)) == values
-    assert [one["name"] for one in values["reports"]] == [NASTY, "both"]
+    assert [one["name"] for one in values["reports"]] == [NASTY, "both", "retry-then-next"]
     assert values["reports"][0]["requests"] == {PRIMARY: 10, FALLBACK: 0}
     assert "records" not in values["reports"][0]
     assert comparison["both"].requests == {PRIMARY: 10, FALLBACK: 3}
