@@ -83,6 +83,6 @@ def test_a_ratio_is_taken_within_a_round() -> None:
 def test_what_stays_too_wide_is_said_to_be() -> None:
     """The repeats have an end, after which the figure stands with a mark."""
     values = (float(value % 2) + 1 for value in count())
-    intervals = measure({"job": values.__next__}, {"it": Figure(("job",), float)}, Plan(6, 3))
-    assert intervals["it"] == Interval(1.5, 1.0, 2.0, 24, series=3, is_wide=True)
+    intervals = measure({"job": values.__next__}, {"it": Figure(("job",), float)}, Plan(6, 2))
+    assert intervals["it"] == Interval(1.5, 1.0, 2.0, 12, series=2, is_wide=True)
     assert str(intervals["it"]) == "1.50 (1.00 to 2.00, wide)"

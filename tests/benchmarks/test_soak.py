@@ -79,9 +79,12 @@ class Confusing(CoreBackend):
 
 # The collector tells a dropped stream's connection of its end before the stream, which closes it.
 @pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning")
-async def test_a_whole_run_finds_what_a_backend_does_wrong(providers: ProviderProcess) -> None:
+async def test_a_whole_run_finds_what_a_backend_does_wrong(
+    providers: ProviderProcess, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """A small run catches what is wrong with the answers, and finds nothing else."""
-    report = await soak(providers, ["core"], 22, Extent(30, 10, 10), {"core": Confusing})
+    monkeypatch.setattr("benchmarks.soak.run._PERIOD", 0.05)  # a small run settles sooner
+    report = await soak(providers, ["core"], 22, Extent(20, 5, 10), {"core": Confusing})
     assert report.endings.total() > 0
     assert report.violations
     assert all("good answers were" in one for one in report.violations), report.violations

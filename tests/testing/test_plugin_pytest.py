@@ -56,18 +56,6 @@ def test_startup_imports_nothing_heavy(pytester: pytest.Pytester, run: Run) -> N
     run().assert_outcomes(passed=2)
 
 
-def test_it_can_be_switched_off(
-    pytester: pytest.Pytester, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """pytest, which finds the plugin by itself, leaves it out where it is told to."""
-    monkeypatch.delenv("PYTEST_DISABLE_PLUGIN_AUTOLOAD", raising=False)
-    pytester.makepyfile(SCRIPTED)
-    command = [sys.executable, "-m", "pytest", "-p", "no:cacheprovider"]
-    result = pytester.run(*command, "-p", "no:honcho_fallback")
-    result.assert_outcomes(errors=1)
-    result.stdout.fnmatch_lines(["*fixture 'scripted' not found*"])
-
-
 def test_fixtures_are_there_without_an_import(pytester: pytest.Pytester, run: Run) -> None:
     """A test file that names a fixture gets it; --fixtures tells what each is for."""
     pytester.makepyfile(SCRIPTED)
