@@ -9,7 +9,7 @@ PYTEST := pytest --block-network --allowed-hosts=127.0.0.1,localhost,::1 --recor
 
 .PHONY: demo test test-clients test-langfuse test-litellm lint docs bench soak corpus resolve wheel-test dist notebooks record clean
 
-# The demo needs one SDK and the simulated providers, another example (ARGS=raw_sdk) all of .venv.
+# The demo needs one SDK, another example (ARGS=raw_sdk) all of .venv.
 demo: $(if $(ARGS),.venv,.venv-demo)/.installed
 	@$(<D)/bin/python examples $(ARGS)
 
@@ -103,7 +103,7 @@ test-clients: .venv-clients-oldest/.installed .venv-clients-newest/.installed
 .venv-litellm-%/.installed: pyproject.toml constraints.txt
 	$(PYTHON) -m venv $(@D)
 	$(@D)/bin/python -m pip install --quiet --upgrade 'pip>=25.1'
-	$(call INSTALL,$(@D)/bin) --group test --group integrations --editable '.[litellm,redis,testing]'
+	$(call INSTALL,$(@D)/bin) --group test --group integrations --editable '.[litellm,redis]'
 	$(@D)/bin/python -m pip install --quiet --no-deps litellm==$*
 	touch $@
 
@@ -123,13 +123,13 @@ clean:
 	$(PYTHON) -m venv .venv
 	$(BIN)/python -m pip install --quiet --upgrade 'pip>=25.1'
 	$(call INSTALL,$(BIN)) --group test --group integrations \
-		--editable '.[agents,cli,honcho,langfuse,litellm,notebooks,providers,redis,testing]'
+		--editable '.[agents,cli,honcho,langfuse,litellm,notebooks,providers,redis]'
 	$(call INSTALL,$(BIN)) --no-deps langchain-tests==1.1.9
 	touch $@
 
 .venv-demo/.installed: pyproject.toml constraints.txt
 	$(PYTHON) -m venv $(@D)
-	$(call INSTALL,$(@D)/bin) --no-compile --editable '.[testing]' openai
+	$(call INSTALL,$(@D)/bin) --no-compile --editable . openai
 	touch $@
 
 # The package is here for what the generated pages say of it, with the extras of its commands.
@@ -154,7 +154,7 @@ clean:
 	.venv-langfuse4/bin/python -m pip install --quiet --upgrade 'pip>=25.1'
 	sed '/^langfuse==/d' constraints.txt > .venv-langfuse4/constraints.txt
 	.venv-langfuse4/bin/python -m pip install --quiet --constraint .venv-langfuse4/constraints.txt \
-		--group test --group integrations --editable '.[agents,langfuse,testing]' \
+		--group test --group integrations --editable '.[agents,langfuse]' \
 		'langfuse<5'
 	touch $@
 

@@ -432,7 +432,7 @@ def observers() -> Iterator[Job]:
     )
     meters = MeterProvider([InMemoryMetricReader()], shutdown_on_exit=False)
     each: dict[str, FallbackObserver] = {
-        "JsonlObserver": JsonlObserver(tempfile.TemporaryFile()),  # noqa: SIM115 # the observer keeps it
+        "JsonlObserver": JsonlObserver(tempfile.TemporaryFile("w")),  # noqa: SIM115 # the observer keeps it
         "PrometheusObserver": PrometheusObserver(CollectorRegistry()),
         "OpenTelemetryMetrics": OpenTelemetryMetrics(meters),
         OURS: LangfuseCallbackHandler(sdk),

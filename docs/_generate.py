@@ -79,10 +79,10 @@ _MORE = {
 EXAMPLES = {
     "explain": (
         """honcho-fallback explain --status 429 --body '{"error": {"code": "quota_exceeded"}}'""",
-        "honcho-fallback explain --from-log service.log",
+        "honcho-fallback explain --from-log calls.jsonl",
     ),
     "show": (
-        "honcho-fallback show calls.jsonl --since 30m --switched",
+        "honcho-fallback show calls.jsonl --agent deriver --switched",
         "honcho-fallback show calls.jsonl --call 3",
     ),
     "simulate": (
@@ -96,7 +96,7 @@ _CLI_TAIL = """
 ## Commands of your own
 
 A package adds a command by an entry point in the group `honcho_fallback.commands`: its name is the
-command's, its object a typer app or a function with typer's annotations.
+command's, its object a function with typer's annotations. It is imported with every command.
 """
 _END = "─> the call ends with an error"
 _DEFAULTS_IN_WORDS = {

@@ -1,7 +1,7 @@
 """A chat page over an agent: what a failed attempt has said is taken back while the next speaks.
 
 Run:     python examples/chat_page.py  (offline: the models are scripted)
-Install: pip install 'honcho-fallback[agents,testing]'
+Install: pip install 'honcho-fallback[agents]'
 """
 
 from __future__ import annotations

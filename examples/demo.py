@@ -1,7 +1,7 @@
 """What a dead primary costs: the bare SDK with its defaults, then the same call with a policy.
 
 Run:     make demo, or python examples  (no key and no network are needed)
-Install: pip install 'honcho-fallback[testing]' openai
+Install: pip install honcho-fallback openai
 """
 
 from __future__ import annotations
@@ -11,40 +11,41 @@ import textwrap
 import time
 from typing import TYPE_CHECKING, Any
 
+import httpx
 import openai
 
-from endpoints import simulated_endpoints
 from honcho_fallback import FallbackPolicy, Target
+from honcho_fallback.testing import FaultTransport
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
     from honcho_fallback import Attempt
-    from honcho_fallback.testing import FaultSimulator
 
 MESSAGES: Any = [{"role": "user", "content": "Say good morning."}]
+ANSWER = {"choices": [{"index": 0, "message": {"role": "assistant", "content": "Good morning!"}}]}
 
 
 def main() -> None:
     """Measure both, and print what the policy logged and recorded."""
     log = logging.handlers.BufferingHandler(capacity=1000)
     logging.getLogger("honcho_fallback").addHandler(log)
-    with simulated_endpoints() as simulator:
-        bare = openai.OpenAI(base_url=simulator.base_url("openai"), api_key="none")
-        first = bare.with_options(max_retries=0)
-        second = first.with_options(base_url=simulator.base_url("groq"))
-        primary = Target("gpt-5.5", provider="openai", client=first)
-        fallback = Target("llama-4", provider="groq", client=second)
-        policy = FallbackPolicy([primary, fallback], agent="greeter")
-        policy.call(ask)  # not measured: the SDK loads much of itself at its first request
-        log.buffer.clear()
-        print("A primary that answers 503, a fallback that answers; both are simulated on this")
-        print("machine. What one call costs, measured now, with the requests at the primary:\n")
-        print(f"{'':24}requests   seconds   the caller gets", flush=True)
-        create = bare.chat.completions.create
-        measure("openai.OpenAI()", simulator, lambda: create(model="gpt-5.5", messages=MESSAGES))
-        run = policy.start()
-        measure("with a FallbackPolicy", simulator, lambda: policy.call(ask, run=run))
+    outage = FaultTransport().every(1, status=503)
+    bare = openai.OpenAI(api_key="none", http_client=httpx.Client(transport=outage))
+    answering = httpx.MockTransport(lambda _: httpx.Response(200, json=ANSWER))
+    second = bare.with_options(max_retries=0, http_client=httpx.Client(transport=answering))
+    primary = Target("gpt-5.5", provider="openai", client=bare.with_options(max_retries=0))
+    fallback = Target("llama-4", provider="groq", client=second)
+    policy = FallbackPolicy([primary, fallback], agent="greeter")
+    policy.call(ask)  # not measured: the SDK loads much of itself at its first request
+    log.buffer.clear()
+    print("A primary that answers 503, a fallback that answers; both are simulated. What")
+    print("one call costs, measured now, with the requests at the primary:\n")
+    print(f"{'':24}requests   seconds   the caller gets", flush=True)
+    create = bare.chat.completions.create
+    measure("openai.OpenAI()", outage, lambda: create(model="gpt-5.5", messages=MESSAGES))
+    run = policy.start()
+    measure("with a FallbackPolicy", outage, lambda: policy.call(ask, run=run))
     lines = [f"{record.levelname} {record.getMessage()}" for record in log.buffer]
     show("What was logged, on the logger honcho_fallback", lines)
     show("What was recorded, in the words of record.explain()", run.record.explain().splitlines())
@@ -56,16 +57,15 @@ def ask(attempt: Attempt) -> Any:
     return create(model=attempt.target.model, messages=MESSAGES)
 
 
-def measure(title: str, simulator: FaultSimulator, call: Callable[[], Any]) -> None:
+def measure(title: str, outage: FaultTransport, call: Callable[[], Any]) -> None:
     """Make a call, and print a row with its cost and its result."""
-    before, began = len(simulator.requests("openai")), time.perf_counter()
+    before, began = outage.requests, time.perf_counter()
     try:
         result = call().choices[0].message.content
     except openai.APIStatusError as error:
         result = f"{type(error).__name__} ({error.status_code})"
     seconds = time.perf_counter() - began
-    requests = len(simulator.requests("openai")) - before
-    print(f"{title:24}{requests:8}{seconds:10.2f}   {result}")
+    print(f"{title:24}{outage.requests - before:8}{seconds:10.2f}   {result}")
 
 
 def show(title: str, lines: list[str]) -> None:

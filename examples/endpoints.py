@@ -1,7 +1,7 @@
-"""Where the examples send their requests: real providers, or a fault server in this process.
+"""Where the examples send their requests: real providers, or a server in this process.
 
-A provider is real if its key is set: OPENAI_API_KEY, ANTHROPIC_API_KEY. Otherwise the fault
-server stands in for it: the primary, OpenAI, always fails with 503, and the fallback answers.
+A provider is real if its key is set: OPENAI_API_KEY, ANTHROPIC_API_KEY. Otherwise a server
+stands in for it: the primary, OpenAI, always fails with 503, and the fallback answers.
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ from collections import Counter
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, NamedTuple
 
-from honcho_fallback.testing import FaultSimulator, fault_simulator
+from simulated import SimulatedProviders
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -24,7 +24,7 @@ class Endpoint(NamedTuple):
         name: The provider's name.
         model: The model's name, such as ``OPENAI_MODEL`` in the environment.
         base_url: What the provider's own SDK takes as ``base_url``.
-        api_key: The key, or a placeholder for the fault server.
+        api_key: The key, or a placeholder for the server.
         is_real: Whether this is the real provider.
     """
 
@@ -41,39 +41,25 @@ class Endpoint(NamedTuple):
 
 @contextmanager
 def endpoints() -> Iterator[tuple[Endpoint, Endpoint]]:
-    """Yield the primary and the fallback; print who they are, and what the fault server saw."""
-    with simulated_endpoints() as simulator:
-        primary = _endpoint("openai", "gpt-5.5", "https://api.openai.com/v1", simulator)
-        fallback = _endpoint(
-            "anthropic", "claude-sonnet-5", "https://api.anthropic.com", simulator
-        )
-        print(f"Primary {primary}, fallback {fallback}", flush=True)
-        yield primary, fallback
-        # A LiteLLM Proxy also lists a provider's models when it starts; that names no model.
-        seen = [f"{one.provider} {one.status}" for one in simulator.requests() if one.model]
-        if len(seen) > 20:
-            seen = [f"{number} x {one}" for one, number in Counter(seen).items()]
-        print(f"Requests at the fault server: {', '.join(seen) or 'none'}")
-
-
-@contextmanager
-def simulated_endpoints() -> Iterator[FaultSimulator]:
-    """Serve a primary that always fails with 503, and a fallback that calls the tool `clock`."""
+    """Yield the primary and the fallback; print who they are, and what the server saw."""
     # A proxy from the environment cannot reach the loopback of this machine.
     others = os.environ.get("no_proxy") or os.environ.get("NO_PROXY")
     os.environ["no_proxy"] = f"{others},127.0.0.1" if others else "127.0.0.1"
-    with fault_simulator() as simulator:
-        # Without retry_after the fault server would have SDKs wait for a second.
-        simulator.fail(503, times=None, retry_after=0, provider="openai")
-        simulator.call_tool("clock", {}, provider="anthropic")
-        simulator.reply("Good morning!", times=None, provider=None)
-        yield simulator
+    with SimulatedProviders() as server:
+        primary = _endpoint("openai", "gpt-5.5", "https://api.openai.com/v1", server)
+        fallback = _endpoint("anthropic", "claude-sonnet-5", "https://api.anthropic.com", server)
+        print(f"Primary {primary}, fallback {fallback}", flush=True)
+        yield primary, fallback
+        seen = server.seen
+        if len(seen) > 20:
+            seen = [f"{number} x {one}" for one, number in Counter(seen).items()]
+        print(f"Requests at the simulated providers: {', '.join(seen) or 'none'}")
 
 
-def _endpoint(name: str, model: str, base_url: str, simulator: FaultSimulator) -> Endpoint:
+def _endpoint(name: str, model: str, base_url: str, server: SimulatedProviders) -> Endpoint:
     prefix = name.upper()
     model = os.environ.get(f"{prefix}_MODEL", model)
     key = os.environ.get(f"{prefix}_API_KEY")
     if not key:
-        return Endpoint(name, model, simulator.base_url(name))
+        return Endpoint(name, model, f"{server.url}/{name}")
     return Endpoint(name, model, os.environ.get(f"{prefix}_BASE_URL", base_url), key, is_real=True)

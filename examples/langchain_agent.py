@@ -1,7 +1,7 @@
 """An agent of create_agent with a fallback: a dead primary is asked once per turn, not per step.
 
 Run:     python examples/langchain_agent.py  (OPENAI_API_KEY, ANTHROPIC_API_KEY ask the real ones)
-Install: pip install 'honcho-fallback[agents,testing]' langchain-anthropic langchain-openai
+Install: pip install 'honcho-fallback[agents]' langchain-anthropic langchain-openai
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """One Langfuse generation per call, whoever answers; failed attempts stand in its metadata.
 
 Run:     python examples/langfuse_trace.py  (LANGFUSE_PUBLIC_KEY, LANGFUSE_SECRET_KEY send it)
-Install: pip install 'honcho-fallback[langfuse,testing]' anthropic openai
+Install: pip install 'honcho-fallback[langfuse]' anthropic openai
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """A LiteLLM Proxy whose model group is a chain; its clients need to know nothing of it.
 
 Run:     python examples/litellm_proxy.py  (starts `litellm --config`, which takes some 15 s)
-Install: pip install 'honcho-fallback[litellm,testing]' 'litellm[proxy]'
+Install: pip install 'honcho-fallback[litellm]' 'litellm[proxy]'
 """
 
 from __future__ import annotations

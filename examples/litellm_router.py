@@ -1,7 +1,7 @@
 """One model group of a LiteLLM Router as a chain, in the order of fallback_rank.
 
 Run:     python examples/litellm_router.py  (OPENAI_API_KEY, ANTHROPIC_API_KEY ask the real ones)
-Install: pip install 'honcho-fallback[litellm,testing]'
+Install: pip install 'honcho-fallback[litellm]'
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """The state machine of one call, driven by a loop of your own.
 
 Run:     python examples/own_loop.py  (set OPENAI_API_KEY, ANTHROPIC_API_KEY to ask the real ones)
-Install: pip install 'honcho-fallback[testing]' anthropic openai
+Install: pip install honcho-fallback anthropic openai
 """
 
 from __future__ import annotations

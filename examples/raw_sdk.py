@@ -1,7 +1,7 @@
 """A policy over the providers' own SDKs: one failed request, no wait, the second model's answer.
 
 Run:     python examples/raw_sdk.py  (set OPENAI_API_KEY, ANTHROPIC_API_KEY to ask the real ones)
-Install: pip install 'honcho-fallback[testing]' anthropic openai
+Install: pip install honcho-fallback anthropic openai
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """A service that its operators can see into: records, metrics, traces and log lines of its calls.
 
 Run:     python examples/service.py  (POST /chat and GET /metrics on PORT, 8000 by default)
-Install: pip install 'honcho-fallback[langfuse,prometheus,providers,testing]' fastapi uvicorn
+Install: pip install 'honcho-fallback[langfuse,prometheus,providers]' fastapi uvicorn
 """
 
 from __future__ import annotations

@@ -2,20 +2,177 @@
 
 from __future__ import annotations
 
+import atexit
+import json
+import logging
+import os
+import sys
 from collections.abc import Mapping
+from contextlib import suppress
 from dataclasses import MISSING, fields
+from datetime import UTC, datetime
+from logging.handlers import QueueListener, WatchedFileHandler
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, get_type_hints
+from queue import SimpleQueue
+from threading import RLock
+from typing import TYPE_CHECKING, Annotated, Any, Self, TextIO, cast, get_type_hints
+from weakref import WeakSet
 
 from pydantic import BaseModel, ConfigDict, Field, ValidationError, create_model
 
-from honcho_fallback import AttemptRecord, CallRecord, FailureKind
-from honcho_fallback._jsonl import JsonlObserver
+from honcho_fallback import (
+    AttemptRecord,
+    CallRecord,
+    FailureKind,
+    FallbackConfigError,
+    FallbackObserver,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator
 
 __all__ = ["JsonlObserver", "RecordError", "read_records"]
+
+logger = logging.getLogger("honcho_fallback")
+
+_MOST = 10_000  # records that wait for a file that hangs
+
+
+class JsonlObserver(FallbackObserver):
+    """Append a line for each call to a file; ``read_records`` reads it.
+
+    A line is ``json.dumps(record.to_dict())`` with a key more before the others: ``time``, the
+    call's end in UTC. Instead of a value that JSON cannot express stands the name of its class.
+
+    A call only puts its record into a queue; a thread writes it through a handler of the standard
+    library's ``logging``, which opens the file again once it was rotated. Several processes may
+    append to one file. What cannot be written is lost, counted in ``lost``, and logged once.
+
+    What is queued is written when the process ends. One that ends without ``atexit``, such as by a
+    signal or as a child of ``multiprocessing``, has to ``close`` before.
+
+    Args:
+        file: A path, whose folder is there; or an open stream of text, which stays open.
+
+    Raises:
+        FallbackConfigError: It is neither.
+    """
+
+    def __init__(self, file: str | os.PathLike[str] | TextIO) -> None:
+        self._file = file
+        self._handler: _LineHandler
+        if isinstance(file, str | os.PathLike):
+            self._handler = _FileHandler(file, encoding="utf-8", delay=True)
+        elif hasattr(file, "write"):
+            self._handler = _LineHandler(file)
+        else:
+            problem, fix = f"got a {type(file).__name__}", "pass a path or an open stream"
+            raise FallbackConfigError.about("file", problem, fix)
+        self._handler.setFormatter(_JsonFormatter())
+        self._prepare()
+        _OBSERVERS.add(self)
+
+    def _prepare(self) -> None:
+        """Begin without a thread: in a forked child the parent's does not run."""
+        # Both are reentrant: the collector may end a call in the middle of another's on_finish.
+        self._lock = RLock()
+        self._queue: SimpleQueue[Any] = SimpleQueue()
+        self._listener: QueueListener | None = None
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return type(self), (self._file,)  # a copy writes for itself
+
+    @property
+    def lost(self) -> int:
+        """Count the records of this process that could not be written."""
+        return self._handler.lost
+
+    def on_finish(self, record: CallRecord, /) -> None:
+        """Leave the record to the thread that writes."""
+        entry = logging.makeLogRecord({"msg": record})
+        if self._queue.qsize() >= _MOST:
+            self._handler.lose("it takes nothing")
+            return
+        self._queue.put(entry)
+        if self._listener is None:
+            self._start()
+
+    def _start(self) -> None:
+        with self._lock:
+            if self._listener is None:
+                listener = QueueListener(self._queue, self._handler)
+                listener.start()
+                self._listener = listener
+                atexit.register(self.close)
+
+    def close(self) -> None:
+        """Write what is queued and close the file, until another call ends."""
+        with self._lock:
+            if self._listener is not None:
+                self._listener.stop()
+                self._listener = None
+                self._handler.close()
+                atexit.unregister(self.close)
+
+
+_OBSERVERS: WeakSet[JsonlObserver] = WeakSet()
+
+
+def _prepare_children() -> None:
+    for observer in _OBSERVERS:
+        observer._prepare()  # noqa: SLF001 # it is ours
+
+
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(after_in_child=_prepare_children)
+
+
+class _LineHandler(logging.StreamHandler[Any]):
+    """Write to a stream; log the first record that is lost, and count them."""
+
+    lost = 0
+
+    def handleError(self, record: logging.LogRecord) -> None:  # noqa: ARG002, N802 # the base's
+        # In the system's words or by its class: what a stream says may be a secret.
+        error = sys.exception()
+        number = error.errno if isinstance(error, OSError) else None
+        self.lose(os.strerror(number) if number else type(error).__name__)
+
+    def lose(self, problem: str) -> None:
+        """Count a record that is not written."""
+        if not self.lost:
+            file = getattr(self, "baseFilename", type(self.stream).__name__)
+            text = "%s: calls are not saved (%s), but go on; see that it is writable and has space"
+            logger.warning(text, file, problem)
+        self.lost += 1
+
+
+class _FileHandler(_LineHandler, WatchedFileHandler):
+    """Write to whatever file has the path now."""
+
+    def emit(self, record: logging.LogRecord) -> None:
+        try:
+            super().emit(record)
+        except OSError:  # it opens its file before it begins to catch anything
+            self.handleError(record)
+
+    def close(self) -> None:
+        with suppress(OSError):  # of what could not be written before
+            super().close()
+
+
+class _JsonFormatter(logging.Formatter):
+    def format(self, record: logging.LogRecord) -> str:
+        call = cast("CallRecord", record.msg)
+        ended = datetime.fromtimestamp(call.started_at + call.seconds, UTC)
+        line = {"time": ended.isoformat(timespec="milliseconds"), **call.to_dict()}
+        return json.dumps(line, default=lambda value: type(value).__name__, skipkeys=True)
 
 
 class RecordError(ValueError):

@@ -9,7 +9,6 @@ import asyncio
 import logging
 import math
 import threading
-from contextlib import asynccontextmanager
 from pathlib import Path
 from secrets import token_hex
 from time import monotonic
@@ -31,7 +30,7 @@ except ImportError as error:
     ) from error
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncGenerator, Iterable, Sequence
+    from collections.abc import Sequence
 
     from honcho_fallback import CooldownChoice, CooldownReport
 
@@ -40,7 +39,6 @@ logger = logging.getLogger("honcho_fallback")
 _SCRIPT = Path(__file__).with_suffix(".lua").read_text(encoding="utf-8")
 _PREFIX = "{honcho_fallback:cooldown}:"  # braces: in a cluster all keys share a slot
 _PAUSE = 1.0  # seconds without Redis after it failed, so that not every call waits for it
-_TICKS = 10  # parts of the timeout in a task; each takes at least one pass of the loop
 # A connection from before Redis restarted is opened once more; an exchange may then run twice.
 _STALE = (redis.ConnectionError,)
 _ELSEWHERE = "elsewhere"
@@ -61,8 +59,8 @@ class RedisCooldown(Cooldown):
         url: Such as ``redis://localhost:6379/0``.
         base: As for Cooldown.
         cap: As for Cooldown.
-        timeout: Seconds that a call gives Redis; in a task those count for which the loop is late
-            only in part, so that a busy loop is not taken for a slow Redis.
+        timeout: Seconds that a call gives Redis. In a task those count, too, for which something
+            else holds up the loop.
 
     Raises:
         FallbackConfigError: An argument is out of range.
@@ -77,7 +75,6 @@ class RedisCooldown(Cooldown):
         self._owner = token_hex(8)
         self._outbox: list[CooldownReport] = []
         self._letters = 0
-        self._lost_after = 0  # the last letter that was written before Redis was lost
         self._learned_after: dict[str, int] = {}  # by identity, the number of the letter before
         self._resting_until = 0.0
         self._reported = False
@@ -94,9 +91,8 @@ class RedisCooldown(Cooldown):
         self._making = threading.Lock()
 
     def __repr__(self) -> str:
-        return (
-            f"RedisCooldown(base={self.base:g}, cap={self.cap:g})"  # the url may hold a password
-        )
+        # The url may hold a password.
+        return f"RedisCooldown(base={self.base:g}, cap={self.cap:g})"
 
     def __reduce__(self) -> tuple[Any, ...]:
         return RedisCooldown, (self._url, self.base, self.cap)
@@ -149,7 +145,7 @@ class RedisCooldown(Cooldown):
         if self._worth_it(known):
             number, keys, values = self._letter(known)
             try:
-                async with _loop_timeout(self._timeout):
+                async with asyncio.timeout(self._timeout):
                     reply: Any = self._aclient().eval(_SCRIPT, len(keys), *keys, *values)
                     self._absorb(number, known, await reply)
             except (redis.RedisError, OSError) as error:  # TimeoutError is an OSError
@@ -164,21 +160,6 @@ class RedisCooldown(Cooldown):
         """Do so without blocking the loop."""
         if self._outbox:
             await self.apull(())
-
-    @property
-    def degraded(self) -> bool:
-        """Tell whether Redis could not be reached last time, so that this memory decides."""
-        return self._reported
-
-    def forget(self, identities: Iterable[str]) -> None:
-        """Drop what is known of some targets, here and in Redis.
-
-        Args:
-            identities: Theirs.
-        """
-        for identity in identities:
-            self._drop(identity)
-            self._client.delete(_PREFIX + identity)
 
     def close(self) -> None:
         """Close the connection of threads; the next use opens another."""
@@ -236,7 +217,7 @@ class RedisCooldown(Cooldown):
                     self._adopt(identity, entry, now)
                 else:
                     self._drop(identity)
-        if self._reported and number > self._lost_after:
+        if self._reported:
             self._reported, self._resting_until = False, 0.0
             logger.info("the cooldown in Redis is shared again")
 
@@ -250,35 +231,12 @@ class RedisCooldown(Cooldown):
     def _go_without(self, error: Exception) -> None:
         # What could not be told is not kept: once Redis is back it is no news any more.
         self._resting_until = monotonic() + _PAUSE
-        self._lost_after = self._letters
         if not self._reported:
             self._reported = True
             logger.warning(
                 "the cooldown in Redis cannot be reached (%s); this process goes by its memory",
                 type(error).__name__,
             )
-
-
-@asynccontextmanager
-async def _loop_timeout(seconds: float) -> AsyncGenerator[None, None]:
-    """Bound a block like ``asyncio.timeout``, but count the loop's passes where those are slow."""
-    loop = asyncio.get_running_loop()
-    timer: asyncio.TimerHandle | None = None
-
-    def tick(left: int) -> None:
-        nonlocal timer
-        if left:
-            timer = loop.call_later(seconds / _TICKS, tick, left - 1)
-        else:
-            bound.reschedule(loop.time())
-
-    async with asyncio.timeout(None) as bound:
-        tick(_TICKS)
-        try:
-            yield
-        finally:
-            if timer is not None:
-                timer.cancel()
 
 
 def _local(identity: str) -> bool:

@@ -27,7 +27,6 @@ EXTRAS = {
     "prometheus",
     "providers",
     "redis",
-    "testing",
 }
 
 PACKAGES: list[str] = PROJECT["tool"]["hatch"]["build"]["targets"]["wheel"]["packages"]

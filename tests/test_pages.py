@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 import shlex
 import tomllib
+from contextlib import suppress
 from dataclasses import fields
 from itertools import pairwise
 from pathlib import Path
@@ -13,10 +14,12 @@ from typing import TYPE_CHECKING, Any
 import pytest
 from typer.testing import CliRunner
 
-from honcho_fallback import FallbackConfig
+from honcho_fallback import FallbackConfig, FallbackPolicy, Target
 from honcho_fallback._classify._rules import Rule
 from honcho_fallback._values.failure import KINDS
 from honcho_fallback.cli._app import app
+from honcho_fallback.records import JsonlObserver
+from honcho_fallback.testing import StatusError
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -38,12 +41,21 @@ def rows(text: str, head: str) -> list[list[str]]:
 
 @pytest.fixture
 def classification_files(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Put the page's rules and its log where its commands look for them."""
+    """Save the records that the page tells of where its command looks for them."""
     monkeypatch.chdir(tmp_path)
-    (rules,) = [code for language, code in blocks(CLASSIFICATION) if language == "toml"]
-    (log,) = [code for _, code in blocks(CLASSIFICATION) if code.startswith("2026-")]
-    Path("rules.toml").write_text(rules, "utf-8")
-    Path("app.log").write_text(log, "utf-8")
+
+    class BudgetError(Exception):
+        """Come from a gateway that nobody has told the classifier of."""
+
+    quota = StatusError(429, code="insufficient_quota")
+    failures = [StatusError(503), StatusError(503), quota, StatusError(400), BudgetError()]
+    with JsonlObserver("calls.jsonl") as records:
+        policy = FallbackPolicy([Target("p"), Target("f")], observers=[records])
+        for failure in failures:
+            run = policy.start()
+            with suppress(StatusError, BudgetError):
+                run.fail(failure)
+                run.succeed()
 
 
 def commands_with_output() -> Iterator[tuple[str, str]]:

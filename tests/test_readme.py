@@ -243,7 +243,7 @@ def test_the_examples_of_the_operations_page_run(
     exec(compile(structured, "operations.md", "exec"), names)  # noqa: S102 # our own page
     by_structlog = json.loads(capsys.readouterr().err)
     assert names["bill"].tokens > 0
-    assert names["records"].close()
+    names["records"].close()
     calls = [*read_records(tmp_path / "calls.jsonl")]
     assert calls[0].metadata == {"workspace": "acme", "run_id": "r-17", "purpose": "greeting"}
     (shown,) = map(json.loads, blocks(page, "json"))

@@ -29,13 +29,11 @@ def fallback_clock() -> Iterator[Clock]:
 
 
 @pytest.fixture
-def scripted(fallback_clock: Clock) -> Iterator[Scripted]:
+def scripted(fallback_clock: Clock) -> Scripted:
     """Targets with a script: ``scripted(primary=[scripted.status(429)], backup=["hello"])``."""
     from honcho_fallback.testing import Scripted  # noqa: PLC0415 # see the module's docstring
 
-    scripted = Scripted(fallback_clock)
-    yield scripted
-    scripted.check()
+    return Scripted(fallback_clock)
 
 
 @pytest.fixture

@@ -1,7 +1,7 @@
 """The command line: ``honcho-fallback explain``, ``show``, ``simulate`` and others.
 
 Other distributions add commands by the entry-point group ``honcho_fallback.commands``: the name of
-an entry point is the command's, its object a typer app or a function with typer's annotations.
+an entry point is the command's, its object a function with typer's annotations.
 """
 
 from __future__ import annotations

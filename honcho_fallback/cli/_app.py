@@ -2,16 +2,22 @@
 
 from __future__ import annotations
 
+import json
+import sys
+from importlib.metadata import entry_points
 from importlib.metadata import version as installed_version
-from pathlib import Path  # noqa: TC003 # typer reads the annotations at run time
-from typing import Annotated, NoReturn
+from typing import TYPE_CHECKING, Annotated, NoReturn
 
 import typer
 from rich.console import Console
 
 from honcho_fallback import FallbackConfig, FallbackConfigError
 from honcho_fallback.cli import _explain, _facts
-from honcho_fallback.cli._plugins import add_commands
+from honcho_fallback.records import read_records
+
+if TYPE_CHECKING:
+    from honcho_fallback import CallRecord
+    from honcho_fallback.records import RecordError
 
 app = typer.Typer(
     help="A fallback policy for LLM calls: what errors, saved calls and incidents come to.",
@@ -54,14 +60,12 @@ def explain(  # noqa: PLR0913 # one per option
     header: Annotated[
         list[str] | None, typer.Option(help="'name: value'; may be repeated.")
     ] = None,
-    headers: Annotated[str | None, typer.Option(help="All headers, as a JSON object.")] = None,
     *,
     from_log: Annotated[
         str | None,
         typer.Option(
             metavar="FILE",
-            help="Count the errors in a log instead: text with tracebacks, or lines of JSON such "
-            "as saved records; - reads stdin.",
+            help="Count the failures of saved records instead, with what to do; - reads stdin.",
         ),
     ] = None,
     rules: Annotated[
@@ -71,15 +75,14 @@ def explain(  # noqa: PLR0913 # one per option
     as_json: Annotated[bool, typer.Option("--json", help="Print JSON for machines.")] = False,
 ) -> None:
     """Say what a provider's error means and what the default policy would do about it."""
-    given = (source, status, body, header, headers)
+    if from_log is not None:
+        if any(value is not None for value in (source, status, body, header, rules)):
+            _refuse(ValueError("--from-log goes with --json alone"))
+        _explain_log(from_log, as_json=as_json)
+        return
     try:
         config = FallbackConfig(rules=rules)
-        if from_log is not None:
-            if any(value is not None for value in given):
-                _refuse(ValueError("--from-log goes with --rules and --json alone"))
-            _explain_log(from_log, config, as_json=as_json)
-            return
-        facts = _facts.read_facts(source, status, body, header or [], headers)
+        facts = _facts.read_facts(source, status, body, header or [])
     except (_facts.FactsError, FallbackConfigError) as error:
         _refuse(error)
     explanation = _explain.explain(facts, config)
@@ -89,21 +92,28 @@ def explain(  # noqa: PLR0913 # one per option
         _explain.show(explanation, Console())
 
 
-def _explain_log(source: str, config: FallbackConfig, *, as_json: bool) -> None:
-    from honcho_fallback.cli import _log  # noqa: PLC0415 # only this option needs it
-
-    name = "standard input" if source == "-" else source
-    try:
-        tally = _log.read_log(source, config)
-    except OSError as error:
-        _refuse(FallbackConfigError.about(name, error.strerror or "unreadable", "check the path"))
+def _explain_log(source: str, *, as_json: bool) -> None:
+    records, is_whole = _read(source)
+    counts = _explain.count_failures(records)
     if as_json:
-        typer.echo(_log.to_json(tally))
+        typer.echo(_explain.counts_to_json(counts))
     else:
-        _log.show(tally, name, Console())
-    if tally.interrupted:
-        typer.echo(f"honcho-fallback: stopped after {tally.lines:,} lines", err=True)
-        raise typer.Exit(130)
+        _explain.show_counts(counts, Console())
+    raise typer.Exit(0 if is_whole else 1)
+
+
+def _read(source: str) -> tuple[list[CallRecord], bool]:
+    """Read saved records, and tell whether all lines were; the others are named."""
+    name = "standard input" if source == "-" else source
+    broken: list[RecordError] = []
+    try:
+        lines = sys.stdin.buffer if source == "-" else source
+        records = list(read_records(lines, broken=broken.append))
+    except OSError as error:
+        _refuse(FallbackConfigError.about(name, str(error.strerror), "check the path"))
+    for line in broken:
+        typer.echo(f"honcho-fallback: {name}: {line}", err=True)
+    return records, not broken
 
 
 @app.command()
@@ -116,13 +126,6 @@ def show(  # noqa: PLR0913 # one per option
         ),
     ],
     *,
-    since: Annotated[
-        str | None,
-        typer.Option(
-            metavar="TIME",
-            help="Only calls from then on: 14:05, 2026-11-22T14:05, or 30m before the last call.",
-        ),
-    ] = None,
     agent: Annotated[
         list[str] | None, typer.Option(help="Only calls of this agent; may be repeated.")
     ] = None,
@@ -137,36 +140,30 @@ def show(  # noqa: PLR0913 # one per option
             metavar="ID", help="One call in detail, by its id or its number in the list."
         ),
     ] = None,
-    html: Annotated[
-        Path | None, typer.Option(metavar="FILE", help="Write one self-contained page instead.")
-    ] = None,
     switched: Annotated[
         bool, typer.Option("--switched", help="Only calls that switched to another target.")
     ] = False,
     as_json: Annotated[bool, typer.Option("--json", help="Print JSON for machines.")] = False,
-    utc: Annotated[bool, typer.Option("--utc", help="Times in UTC, not in local time.")] = False,
 ) -> None:
-    """Say what saved calls came to: figures, when it happened, and a line for each call.
+    """Say what saved calls came to: figures, and a line for each call in local time.
 
-    Failed are calls that nobody answered, unless the caller ended them. Lines that are no record
-    are named on standard error; the others are shown all the same. Exit status 1 if there was one.
+    Lines that are no record are named on standard error; the others are shown all the same. Exit
+    status 1 if there was one.
     """
     from honcho_fallback.cli import _show  # noqa: PLC0415 # only this command needs it
 
-    filters = _show.Filters(
-        since, tuple(agent or ()), tuple(outcome or ()), switched, last, call or None
-    )
-    try:
-        status = _show.show(source, Console(), filters, html=html, as_json=as_json, utc=utc)
-    except BrokenPipeError:
-        raise  # the reader has seen enough; typer ends quietly
-    except OSError as error:
-        _refuse(
-            FallbackConfigError.about(str(error.filename), str(error.strerror), "check the path")
-        )
-    except _show.ShowError as error:
-        _refuse(error)
-    raise typer.Exit(status)
+    records, is_whole = _read(source)
+    filters = _show.Filters(agent or (), outcome or (), switched, last, call)
+    chosen = filters.choose(records)
+    if as_json:
+        typer.echo(_show.to_json(chosen))
+    elif not chosen:
+        typer.echo(f"No call is shown, of {len(records):,}.")
+    elif call is not None:
+        _show.show_in_detail(chosen, Console())
+    else:
+        _show.show(chosen, Console())
+    raise typer.Exit(0 if is_whole else 1)
 
 
 @app.command()
@@ -181,7 +178,6 @@ def simulate(  # noqa: PLR0913 # one per option
     ] = None,
     seed: Annotated[int, typer.Option(help="The same seed, the same figures.")] = 0,
     calls: Annotated[int | None, typer.Option(help="About how many calls to make.")] = None,
-    html: Annotated[Path | None, typer.Option(help="Also write a page to this file.")] = None,
     *,
     as_json: Annotated[bool, typer.Option("--json", help="Print JSON for machines.")] = False,
     show_list: Annotated[bool, typer.Option("--list", help="List shipped scenarios.")] = False,
@@ -195,16 +191,15 @@ def simulate(  # noqa: PLR0913 # one per option
     if scenario is None:
         _refuse(ValueError("name a scenario, such as outage; --list shows those shipped"))
     try:
-        if html is not None:
-            _simulate.check_folder(html)
         comparison = _simulate.play(scenario, policy or (), seed, calls)
-        if html is not None:
-            _simulate.write_page(comparison, html)
     except FallbackConfigError as error:
         _refuse(error)
     except KeyboardInterrupt:
         raise typer.Exit(130) from None
-    _simulate.show(comparison, as_json=as_json)
+    if as_json:
+        typer.echo(json.dumps(comparison.to_dict(), indent=2, ensure_ascii=False))
+    else:
+        typer.echo(comparison)
 
 
 def _refuse(error: Exception) -> NoReturn:
@@ -212,4 +207,5 @@ def _refuse(error: Exception) -> NoReturn:
     raise typer.Exit(2)
 
 
-add_commands(app)
+for _command in entry_points(group="honcho_fallback.commands"):
+    app.command(_command.name)(_command.load())

@@ -1,22 +1,32 @@
-"""What a provider's error means: from its facts to the policy's own verdict."""
+"""What a provider's error means, and what saved calls failed with."""
 
 from __future__ import annotations
 
 import json
+import logging
+from collections import Counter
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import tenacity
 from rich.table import Table
 from rich.text import Text
 
-from honcho_fallback import Failure, FallbackConfig, FallbackPolicy, Target, classify
-from honcho_fallback.cli._facts import ProviderError, without_log_lines
+from honcho_fallback import (
+    Failure,
+    FailureKind,
+    FallbackConfig,
+    FallbackPolicy,
+    Target,
+    classify,
+)
+from honcho_fallback.cli._facts import ProviderError
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Iterable, Mapping
 
     from rich.console import Console
 
+    from honcho_fallback import CallRecord
     from honcho_fallback.cli._facts import Facts
 
 _PRIMARY = Target("primary", context_window=8_000)
@@ -73,8 +83,9 @@ class Explanation(NamedTuple):
 def explain(facts: Facts, config: FallbackConfig) -> Explanation:
     """Ask the classifier, and a real run of the default policy per chain."""
     failure = classify(ProviderError(facts), rules=config.rules)
-    with without_log_lines():
-        alone, plain, larger = (_verdict(words, facts, config) for words in _CHAINS)
+    # A trial run logs its switch, and nobody has set up where to.
+    logging.getLogger("honcho_fallback").addHandler(logging.NullHandler())
+    alone, plain, larger = (_verdict(words, facts, config) for words in _CHAINS)
     # A larger window is worth a line only where it makes a difference.
     shown = (alone, plain) if plain[1:] == larger[1:] else (alone, plain, larger)
     return Explanation(failure, shown)
@@ -100,6 +111,48 @@ def show(explanation: Explanation, console: Console) -> None:
         # Escaped by Text: a provider's message may look like markup.
         table.add_row(name.replace("_", " "), Text(value))
     console.print(table)
+
+
+class Met(NamedTuple):
+    """Say what failed attempts have in common.
+
+    Args:
+        kind: What they mean.
+        error: Class, status and code.
+        next_action: What to do about them.
+    """
+
+    kind: str
+    error: str
+    next_action: str
+
+
+def count_failures(records: Iterable[CallRecord]) -> Counter[Met]:
+    """Count what the attempts of saved calls failed with; what the caller ended is no failure."""
+    counts = Counter[Met]()
+    for record in records:
+        for attempt in record.attempts:
+            if attempt.kind is not None and attempt.kind is not FailureKind.CANCELLED:
+                facts = (attempt.error, attempt.status, attempt.code)
+                error = " ".join(str(fact) for fact in facts if fact is not None)
+                counts[Met(attempt.kind.value, error, attempt.next_action or "")] += 1
+    return counts
+
+
+def counts_to_json(counts: Counter[Met]) -> str:
+    """Return the counts as a JSON object, the most frequent first."""
+    failures = [{"count": count, **met._asdict()} for met, count in counts.most_common()]
+    return json.dumps({"failed_requests": counts.total(), "failures": failures}, indent=2)
+
+
+def show_counts(counts: Counter[Met], console: Console) -> None:
+    """Print the counts for a person, the most frequent first."""
+    console.print(f"{counts.total():,} failed requests")
+    table = Table("count", "kind", "error", "what to do", box=None, pad_edge=False)
+    for met, count in counts.most_common():
+        table.add_row(f"{count:,}", *map(Text, met))
+    if counts:
+        console.print(table)
 
 
 def _verdict(words: str, facts: Facts, config: FallbackConfig) -> Verdict:

@@ -3,15 +3,13 @@
 from __future__ import annotations
 
 import json
-import logging
 import sys
-from contextlib import contextmanager
-from typing import TYPE_CHECKING, Any, NamedTuple, cast
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
 if TYPE_CHECKING:
-    from collections.abc import Generator, Sequence
+    from collections.abc import Sequence
 
 
 class FactsError(ValueError):
@@ -57,48 +55,27 @@ class ProviderError(Exception):
         self.response = _Response(facts.status, headers)
 
 
-@contextmanager
-def without_log_lines() -> Generator[None]:
-    """Keep what a trial run logs from standard error."""
-    logger, handler = logging.getLogger("honcho_fallback"), logging.NullHandler()
-    logger.addHandler(handler)
-    try:
-        yield
-    finally:
-        logger.removeHandler(handler)
-
-
 def read_facts(
-    source: str | None,
-    status: int | None,
-    body: str | None,
-    header: Sequence[str],
-    headers: str | None,
+    source: str | None, status: int | None, body: str | None, header: Sequence[str]
 ) -> Facts:
     """Read the facts from standard input or from the options, not from both."""
-    values = {"status": status, "body": body, "header": header or None, "headers": headers}
+    values = {"status": status, "body": body, "header": header or None}
     options = [f"--{name}" for name, value in values.items() if value is not None]
     if source is not None:
         if source != "-":
             raise FactsError(f"{source!r}: the only argument is -, for standard input")
         if options:
             raise FactsError(f"- and {options[0]} exclude each other")
-        return _checked(_parsed_object("standard input", sys.stdin.read()))
+        return _checked(_parsed("standard input", sys.stdin.read()))
     if not options:
-        raise FactsError("no facts: give --status, --body, --header or --headers, or - for stdin")
-    known = {} if headers is None else _parsed_object("--headers", headers)
+        raise FactsError("no facts: give --status, --body or --header, or - for stdin")
+    headers: dict[str, str] = {}
     for line in header:
         name, colon, value = line.partition(":")
         if not (colon and name.strip()):
             raise FactsError(f"--header: {line!r} is not 'name: value'")
-        known[name.strip()] = value.strip()
-    return _checked(
-        {
-            "status": status,
-            "body": _body(body),
-            "headers": known,
-        }
-    )
+        headers[name.strip()] = value.strip()
+    return _checked({"status": status, "body": _body(body), "headers": headers})
 
 
 def _body(text: str | None) -> Any:
@@ -115,14 +92,7 @@ def _parsed(where: str, text: str) -> Any:
         raise FactsError(f"{where}: not JSON: {error}") from error
 
 
-def _parsed_object(where: str, text: str) -> dict[str, Any]:
-    parsed = _parsed(where, text)
-    if not isinstance(parsed, dict):
-        raise FactsError(f"{where}: not a JSON object")
-    return cast("dict[str, Any]", parsed)
-
-
-def _checked(raw: dict[str, Any]) -> Facts:
+def _checked(raw: Any) -> Facts:
     try:
         return Facts.model_validate(raw)
     except ValidationError as error:

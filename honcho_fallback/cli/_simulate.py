@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import json
-from io import StringIO
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -18,8 +16,6 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from honcho_fallback.simulate import Comparison
-
-_WIDE = 500  # characters: nothing of a page is folded
 
 
 def play(source: str, policies: Sequence[str], seed: int, calls: int | None) -> Comparison:
@@ -36,47 +32,13 @@ def play(source: str, policies: Sequence[str], seed: int, calls: int | None) -> 
     """
     is_record = source.endswith((".jsonl", ".ndjson"))
     scenario = replay(source, name=Path(source).stem) if is_record else load_scenario(source)
-    loaded = [load_policy(policy, scenario) for policy in policies]
+    loaded = [load_policy(policy) for policy in policies]
     names = [name for name, _ in loaded]
     for path, name in zip(policies, names, strict=True):
         if names.count(name) > 1:
             fix = "give one of them another name"
             raise FallbackConfigError.about(f"{path}: name", f"{name!r} is there twice", fix)
     return compare(scenario, dict(loaded) or None, seed=seed, calls=calls)
-
-
-def show(comparison: Comparison, *, as_json: bool) -> None:
-    """Print a comparison for a person, or for a machine."""
-    if as_json:
-        print(json.dumps(comparison.to_dict(), indent=2, ensure_ascii=False))  # noqa: T201 # no markup
-    else:
-        Console().print(Text(str(comparison)), soft_wrap=True)
-
-
-def check_folder(path: Path) -> None:
-    """Look that the page's folder is there, before a long play for nothing."""
-    if not path.parent.is_dir():
-        fix = "make it, or name another file"
-        raise FallbackConfigError.about("--html", f"{path.parent} is no folder", fix)
-
-
-def write_page(comparison: Comparison, path: Path) -> None:
-    """Write the table as a page that stands alone.
-
-    Args:
-        comparison: What is shown.
-        path: Where to.
-
-    Raises:
-        FallbackConfigError: It cannot be written.
-    """
-    console = Console(record=True, file=StringIO(), width=_WIDE)
-    console.print(Text(str(comparison)))
-    try:
-        path.write_text(console.export_html(), encoding="utf-8")
-    except OSError as error:
-        fix = "name another file"
-        raise FallbackConfigError.about("--html", f"{path}: {error.strerror}", fix) from None
 
 
 def show_shipped() -> None:

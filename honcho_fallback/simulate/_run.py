@@ -36,8 +36,6 @@ if TYPE_CHECKING:
 
 T = TypeVar("T")
 
-_SDK_DEFAULTS = RetryThenNext()
-
 
 def compare(
     scenario: Scenario,
@@ -45,24 +43,23 @@ def compare(
     *,
     calls: int | None = None,
     seed: int = 0,
-    peer: RetryThenNext | None = _SDK_DEFAULTS,
 ) -> Comparison:
-    """Play the same incident once for each policy.
+    """Play the same incident once for each policy, and for an SDK's retries beside them.
 
     Args:
         scenario: The incident.
         policies: By name; default: ``FallbackConfig()`` and ``FallbackConfig.resilient()``.
+            Without one that is called so, ``RetryThenNext()`` is added as ``retry-then-next``.
         calls: As for ``simulate``.
         seed: As for ``simulate``.
-        peer: What stands beside them as ``retry-then-next``, or None.
 
     Raises:
         FallbackConfigError: As ``simulate``.
     """
     if policies is None:
         policies = {"default": FallbackConfig(), "resilient": FallbackConfig.resilient()}
-    if peer is not None and RETRY_THEN_NEXT not in policies:
-        policies = {**policies, RETRY_THEN_NEXT: peer}
+    if RETRY_THEN_NEXT not in policies:
+        policies = {**policies, RETRY_THEN_NEXT: RetryThenNext()}
     reports = tuple(
         simulate(scenario, policy, name=name, calls=calls, seed=seed)
         for name, policy in policies.items()
@@ -177,34 +174,18 @@ async def _call(
             raise
 
 
-class _Refreshable:
-    """Stand for a credential: there is nothing in it, and a refresh works at once."""
-
-    def get(self) -> str:
-        """Return what nobody reads."""
-        return ""
-
-    async def refresh(self) -> None:
-        """Take no time."""
-
-
 def _isolated(policy: FallbackPolicy, runtime: Runtime) -> FallbackPolicy:
     """Copy a policy so that it neither sees nor changes anything outside of the simulation."""
     config, options = policy.config, ConfigOptions(validate=None)
     store = config.cooldown
-    if store is not None and store.shared is None:
-        options["cooldown"] = copy(store)
-    elif store is not None:  # one that other processes share becomes one of this process
+    if store is not None:  # also one that other processes share becomes one of this process
         base, cap = getattr(store, "base", 60.0), getattr(store, "cap", 14400.0)
         options["cooldown"] = Cooldown(base, cap)
     if config.retry_budget is not None:
         options["retry_budget"] = copy(config.retry_budget)
     if config.transport_recovery is not None:
         options["transport_recovery"] = replace(config.transport_recovery, rebuild=None)
-    targets = [
-        replace(target, client=None, credential=target.credential and _Refreshable())
-        for target in policy.targets
-    ]
+    targets = [replace(target, client=None, credential=None) for target in policy.targets]
     config = config.replace(**options)
     return FallbackPolicy(targets, config, agent=policy.agent, runtime=runtime)
 
@@ -266,6 +247,7 @@ def _run(main: Callable[[], Coroutine[Any, Any, T]]) -> T:
 
 
 def _is_loop_running() -> bool:
+    # By itself: what is raised in an except block has that block's error for its context.
     try:
         asyncio.get_running_loop()
     except RuntimeError:

@@ -7,7 +7,6 @@ import sys
 from dataclasses import dataclass
 from functools import cache
 from json import dumps
-from random import Random
 from threading import Lock
 from typing import TYPE_CHECKING, Any, Literal, Self, TypedDict, Unpack
 
@@ -84,17 +83,13 @@ class Fault:
             raise FallbackConfigError.about(
                 "error", f"got {error!r}", "pass 'timeout', 'connection' or an exception"
             )
-        if self.after_chunks < 0:
-            raise FallbackConfigError.about(
-                "after_chunks", f"got {self.after_chunks}", "pass 1 or more, or leave it out"
-            )
 
 
 class FaultSchedule:
     """Say which requests fail, and how; the rules are tried in order, the first that applies wins.
 
-    Requests are numbered from 1. ``on``, ``every``, ``for_seconds`` and ``rate`` add a rule each
-    and return the schedule itself; any number of threads and tasks may ask it. Each of them takes
+    Requests are numbered from 1. ``on``, ``every`` and ``for_seconds`` add a rule each and
+    return the schedule itself; any number of threads and tasks may ask it. Each of them takes
     what goes wrong, one of ``status`` and ``error``:
 
     - ``status``: an HTTP status, 400 to 599; ``retry_after``: seconds for its Retry-After header;
@@ -157,22 +152,6 @@ class FaultSchedule:
         """
         until = Runtime.current().monotonic() + seconds
         return self._add(lambda _: Runtime.current().monotonic() < until, fault)
-
-    def rate(self, share: float, *, seed: int = 0, **fault: Unpack[FaultOptions]) -> Self:
-        """Fail a share of the requests by chance, the same ones each time the test runs.
-
-        Args:
-            share: 0 to 1.
-            seed: Another number fails others.
-            **fault: What goes wrong: see the class.
-
-        Raises:
-            FallbackConfigError: The share or an option is out of range.
-        """
-        if not 0 <= share <= 1:
-            raise FallbackConfigError.about("share", f"got {share}", "pass 0 to 1")
-        # By its number, so that the order in which threads come here changes nothing.
-        return self._add(lambda number: Random(f"{seed} {number}").random() < share, fault)  # noqa: S311 # no secret
 
     def next(self) -> Fault | None:
         """Count a request, and return what goes wrong with it, or None."""
@@ -271,10 +250,6 @@ class FaultTransport(FaultSchedule, _Transport):
         with self._lock:
             inners = [self._given, *self._opened.values()]
         return [inner for inner in inners if hasattr(inner, verb)]
-
-
-# Whoever knows httpx looks for a transport of each kind; this one is both.
-AsyncFaultTransport = FaultTransport
 
 
 def _httpx_of(request: Any) -> Any:

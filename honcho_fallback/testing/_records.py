@@ -2,41 +2,23 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from contextlib import contextmanager
 from dataclasses import replace
-from typing import TYPE_CHECKING, NoReturn, overload
+from typing import TYPE_CHECKING, NoReturn
 
 from honcho_fallback import CallRecord, FallbackRun, Runtime
 
 if TYPE_CHECKING:
-    from collections.abc import Generator, Iterable
+    from collections.abc import Generator
 
     from honcho_fallback import AttemptRecord, FailureKind, Target
 
 
-class Records(Sequence[CallRecord]):
-    """Hold the records of calls that ended, in the order in which they did.
-
-    Args:
-        records: To begin with.
-    """
-
-    def __init__(self, records: Iterable[CallRecord] = ()) -> None:
-        self._records = [*records]
+class Records(list[CallRecord]):
+    """Hold the records of calls that ended, in the order in which they did."""
 
     def __repr__(self) -> str:
         return f"<{len(self)} records>\n{self.explain()}".rstrip()
-
-    def __len__(self) -> int:
-        return len(self._records)
-
-    @overload
-    def __getitem__(self, index: int) -> CallRecord: ...
-    @overload
-    def __getitem__(self, index: slice) -> Sequence[CallRecord]: ...
-    def __getitem__(self, index: int | slice) -> CallRecord | Sequence[CallRecord]:
-        return self._records[index]
 
     @property
     def one(self) -> CallRecord:
@@ -47,19 +29,11 @@ class Records(Sequence[CallRecord]):
         """
         if len(self) != 1:
             raise AssertionError(f"there are {len(self)} records, not one\n{self.explain()}")
-        return self._records[0]
-
-    def of(self, agent: str) -> Records:
-        """Return the records of one agent, by the label of its policy or calls."""
-        return Records(record for record in self if record.agent == agent)
+        return self[0]
 
     def explain(self) -> str:
         """Tell all calls in plain words."""
         return "\n".join(record.explain() for record in self)
-
-    def add(self, record: CallRecord) -> None:
-        """Add the record of a call that ended."""
-        self._records.append(record)
 
 
 @contextmanager
@@ -79,7 +53,7 @@ def recorded() -> Generator[Records, None, None]:
     def watch(run: FallbackRun) -> None:
         if runtime.on_finish is not None:
             runtime.on_finish(run)
-        records.add(run.record)
+        records.append(run.record)
 
     with replace(runtime, on_finish=watch).installed():
         yield records
@@ -125,37 +99,6 @@ def assert_not_switched(record: CallRecord) -> None:
     switches = _switches(record)
     if switches:
         _fail(record, f"expected no switch, but {_described(switches)}")
-
-
-def assert_answered(record: CallRecord, *, by: str | Target | None = None) -> None:
-    """Check that a call was answered.
-
-    Args:
-        record: The record of the call.
-        by: The target, or its name; left out, any target.
-
-    Raises:
-        AssertionError: It was not, or by another target.
-    """
-    __tracebackhide__ = True
-    if record.outcome != "success" or (by is not None and record.answered_by != _name(by)):
-        who = record.answered_by if record.outcome == "success" else "nobody"
-        _fail(record, f"expected an answer from {_name(by)}, but {who} answered")
-
-
-def assert_outcome(record: CallRecord, outcome: str) -> None:
-    """Check how a call ended.
-
-    Args:
-        record: The record of the call.
-        outcome: Such as ``"exhausted"``; see ``CallRecord.outcome``.
-
-    Raises:
-        AssertionError: It ended otherwise.
-    """
-    __tracebackhide__ = True
-    if record.outcome != outcome:
-        _fail(record, f"expected the outcome {outcome}, but it is {record.outcome}")
 
 
 def _switches(record: CallRecord) -> list[tuple[AttemptRecord, AttemptRecord]]:

@@ -16,8 +16,6 @@ if TYPE_CHECKING:
     from honcho_fallback import Attempt
     from honcho_fallback.testing._clock import Clock
 
-_SHOWN = 60
-
 
 class StatusError(Exception):
     """Stand for an SDK's error, with the facts that ``classify`` reads.
@@ -189,24 +187,18 @@ class Scripted:
 
     def __init__(self, clock: Clock) -> None:
         self._clock = clock
-        self._strict: list[Script] = []
 
     def __call__(
         self,
         steps: Mapping[str | Target, Iterable[Any]] | None = None,
         /,
-        *,
-        strict: bool = False,
         **more: Iterable[Any],
     ) -> Script:
-        """Return a script; a strict one fails the test if it is not played to its end."""
+        """Return a script; ``script.unplayed`` says what nobody asked for."""
         merged: dict[str | Target, Iterable[Any]] = {}
         merged.update(steps or {})
         merged.update(more)
-        script = Script(merged, self._clock)
-        if strict:
-            self._strict.append(script)
-        return script
+        return Script(merged, self._clock)
 
     @staticmethod
     def status(
@@ -245,17 +237,6 @@ class Scripted:
         """
         return Always(reply)
 
-    def check(self) -> None:
-        """Fail where a strict script was not played to its end; done at the test's teardown."""
-        for script in self._strict:
-            unplayed = [
-                f"{name} has {len(steps)} left, the next is {_short(steps[0])}"
-                for name, steps in script.unplayed.items()
-            ]
-            if unplayed:
-                unplayed.append(f"asked was {', '.join(script.asked) or 'nobody'}")
-                _fail(f"a strict script was not played to its end: {'; '.join(unplayed)}")
-
 
 def _target(name: str | Target) -> Target:
     if isinstance(name, Target):
@@ -286,8 +267,3 @@ def _fail(message: str) -> NoReturn:
     import pytest  # noqa: PLC0415 # scripts are pytest's; the rest of the kit is not
 
     pytest.fail(message, pytrace=False)
-
-
-def _short(step: Any) -> str:
-    shown = repr(step)
-    return shown if len(shown) <= _SHOWN else shown[:_SHOWN] + "..."

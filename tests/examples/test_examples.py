@@ -16,19 +16,19 @@ from typing import TYPE_CHECKING
 import pytest
 from werkzeug import Response
 
-from honcho_fallback.testing import fault_simulator
-
 if TYPE_CHECKING:
     from pytest_httpserver import HTTPServer
 
+    from tests.helpers.provider import ProviderServer
+
 EXAMPLES = Path(__file__).resolve().parents[2] / "examples"
 MODULES = sorted(EXAMPLES.rglob("*.py"))
-SHARED = {"__main__", "endpoints", "honcho_standins"}
+SHARED = {"__main__", "endpoints", "honcho_standins", "simulated"}
 NO_SERVER = {"chat_page", "demo", "honcho_adoption", "service"}  # each has tests of its own
 LOADED = {"litellm_proxy/production_handler"}  # by a Proxy: tests/litellm/test_proxy_load.py
 ONE_SWITCH = "openai 503, anthropic 200"
 
-# What each prints of the fault server's requests: one at the dead primary per call, or per turn.
+# What each prints of the requests that came: one at the dead primary per call, or per turn.
 REQUESTS = {
     "langchain_agent": f"{ONE_SWITCH}, anthropic 200",
     "langchain_chain": f"{ONE_SWITCH}, {ONE_SWITCH}",
@@ -95,16 +95,16 @@ def test_an_example_is_short_and_says_how_to_run_it(path: Path) -> None:
         if path.stem == "production_handler":
             started = r"litellm --config examples/litellm_proxy/production\.yaml"
         assert re.match(rf"Run: +{started}  \(.+\)$", how)
-        assert re.match(r"Install: pip install ('honcho-fallback\[|honcho-fallback$)", install)
+        assert re.match(r"Install: pip install ('honcho-fallback\[|honcho-fallback\b)", install)
 
 
 @pytest.mark.parametrize("name", sorted({*REQUESTS} - {"litellm_proxy"}))
 def test_the_fallback_answers_after_one_request_to_a_dead_primary(name: str) -> None:
-    """The first line says who is asked, the last what the fault server saw of it."""
+    """The first line says who is asked, the last what the simulated providers saw of it."""
     printed = run_example(name)
     assert printed[0].startswith("Primary openai/gpt-5.5 (simulated), fallback anthropic/claude")
     assert "Good morning!" in printed
-    assert f"Requests at the fault server: {REQUESTS[name]}" in printed
+    assert f"Requests at the simulated providers: {REQUESTS[name]}" in printed
 
 
 def test_the_proxy_answers_with_the_fallback() -> None:
@@ -115,22 +115,20 @@ def test_the_proxy_answers_with_the_fallback() -> None:
     assert "Good morning!" in printed
     assert "x-honcho-fallback-answered-by: backup" in printed
     assert "x-honcho-fallback-attempts: 2" in printed
-    assert printed[-1] == f"Requests at the fault server: {REQUESTS['litellm_proxy']}"
+    assert printed[-1] == f"Requests at the simulated providers: {REQUESTS['litellm_proxy']}"
 
 
 @pytest.mark.parametrize("name", ["raw_sdk", "langchain_chain", "litellm_router"])
-def test_a_key_leads_to_the_real_provider(name: str) -> None:
+def test_a_key_leads_to_the_real_provider(name: str, providers: ProviderServer) -> None:
     """With a key the provider's own address is asked, and the first line says so."""
-    with fault_simulator() as provider:
-        provider.reply("Good day!", times=None, provider=None)
-        url = provider.base_url("openai")
-        printed = run_example(
-            name, OPENAI_API_KEY="not-a-key", OPENAI_BASE_URL=url, no_proxy="127.0.0.1"
-        )
-        assert f"Primary openai/gpt-5.5 ({url}), fallback" in printed[0]
-        assert "Good day!" in printed
-        assert {request.status for request in provider.requests("openai")} == {200}
-    assert printed[-1] == "Requests at the fault server: none"
+    url = providers["openai"].url
+    printed = run_example(
+        name, OPENAI_API_KEY="not-a-key", OPENAI_BASE_URL=url, no_proxy="127.0.0.1"
+    )
+    assert f"Primary openai/gpt-5.5 ({url}), fallback" in printed[0]
+    assert "hello from openai" in printed
+    assert providers["openai"].requests
+    assert printed[-1] == "Requests at the simulated providers: none"
 
 
 def test_the_trace_is_one_generation() -> None:
@@ -216,13 +214,8 @@ def test_an_interrupt_ends_the_demo_quietly() -> None:
 @pytest.mark.parametrize(
     ("name", "missing", "install"),
     [
-        ("demo", "openai", "pip install 'honcho-fallback[testing]' openai"),
-        ("demo", "llmock", "pip install 'honcho-fallback[testing]'"),
-        (
-            "langchain_agent",
-            "langchain",
-            "pip install 'honcho-fallback[agents,testing]' langchain",
-        ),
+        ("demo", "openai", "pip install honcho-fallback openai"),
+        ("langchain_agent", "langchain", "pip install 'honcho-fallback[agents]' langchain"),
     ],
 )
 def test_a_missing_package_is_named(name: str, missing: str, install: str) -> None:

@@ -180,27 +180,26 @@ def test_a_probe_that_ends_without_news_blocks_nobody(
     assert two.call(repeating(primary=["back"]).ask) == "back"
 
 
-@pytest.mark.parametrize("how", ["call", "acall"])
-def test_eight_processes_send_one_probe_per_window(
-    redis_url: str, redis_client: redis.Redis, policy: Callable[..., FallbackPolicy], how: str
+def test_processes_send_one_probe_per_window(
+    redis_url: str, redis_client: redis.Redis, policy: Callable[..., FallbackPolicy]
 ) -> None:
-    """Eight processes with ten calls each ask a dead primary once per window, not eight times."""
+    """Four processes with ten calls each ask a dead primary once per window, not four times."""
     policy().call(repeating(primary=[DOWN], fallback=["hello"]).ask)
     make_due(redis_client)
-    command = [sys.executable, "-W", "error", str(WORKER), redis_url, "10", how]
-    workers = [subprocess.Popen(command) for _ in range(8)]
+    command = [sys.executable, "-W", "error", str(WORKER), redis_url, "10"]
+    workers = [subprocess.Popen([*command, how]) for how in ("call", "acall") * 2]
     try:
-        while redis_client.get("ready") != "8":
+        while redis_client.get("ready") != "4":
             assert all(worker.poll() is None for worker in workers)
             time.sleep(0.02)  # until all have been imported
-        redis_client.rpush("go", *range(8))
-        assert [worker.wait() for worker in workers] == [0] * 8
+        redis_client.rpush("go", *range(4))
+        assert [worker.wait() for worker in workers] == [0] * 4
     finally:
         for worker in workers:
             worker.kill()
             worker.wait()
     asked = [redis_client.get(f"asked:{name}") for name in ("primary", "fallback")]
-    assert asked == ["1", "80"]
+    assert asked == ["1", "40"]
 
 
 def test_the_servers_clock_counts_and_every_key_expires(
@@ -254,29 +253,6 @@ def test_without_redis_it_is_a_cooldown_in_memory_and_says_so_once(
     assert "this process goes by its memory" in said[0]
 
 
-async def test_a_busy_loop_is_not_taken_for_a_slow_redis(
-    redis_url: str, caplog: pytest.LogCaptureFixture
-) -> None:
-    """Each pass of the loop takes longer than a call gives Redis, which answers all the same."""
-    one, two = RedisCooldown(redis_url, timeout=0.01), RedisCooldown(redis_url, timeout=0.01)
-    script = repeating(primary=[DOWN], fallback=["hello"])
-
-    async def ask() -> None:
-        for store in (one, two):
-            policy = FallbackPolicy(chain(), FallbackConfig(wait=0, cooldown=store))
-            assert await policy.acall(script.aask) == "hello"
-
-    asking = asyncio.create_task(ask())
-    while not asking.done():
-        time.sleep(0.02)  # noqa: ASYNC251 # what others do in this loop
-        await asyncio.sleep(0)
-    await asking
-    for store in (one, two):
-        await store.aclose()
-    assert script.asked == ["primary", "fallback", "fallback"]
-    assert not any("Redis" in message for message in caplog.messages)
-
-
 @pytest.mark.parametrize("driver", ["call", "acall"])
 async def test_while_redis_is_silent_one_call_looks_for_it(driver: str) -> None:
     """Ten calls at once: the first time each waits for it, later one does for all."""
@@ -301,7 +277,6 @@ async def test_while_redis_is_silent_one_call_looks_for_it(driver: str) -> None:
             return connections
 
         assert await look(1) == 1
-        assert store.degraded
         assert await look(10) == 1
         await store.aclose()
 
@@ -329,33 +304,6 @@ async def test_connections_from_before_a_restart_are_opened_again(
         await pull_in_five_connections()
         await store.aclose()
     assert caplog.messages == []
-
-
-def test_a_late_reply_is_no_sign_that_redis_is_back(
-    redis_url: str, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """Of two calls at once one gets its answer, and Redis dies before the other's: it is dead."""
-    store = RedisCooldown(redis_url, timeout=5.0)
-    ask_redis = store._client.eval
-
-    def die(*letter: Any) -> Any:
-        raise ConnectionResetError
-
-    def answer_late(*letter: Any) -> Any:
-        reply = ask_redis(*letter)
-        monkeypatch.setattr(store._client, "eval", die)
-        store.pull(["x"])
-        return reply
-
-    monkeypatch.setattr(store._client, "eval", answer_late)
-    store.pull(["x"])
-    assert store.degraded
-    assert len(caplog.messages) == 1
-    monkeypatch.undo()
-    store._resting_until = 0.0  # its pause is over
-    store.pull(["x"])
-    assert not store.degraded
-    store.close()
 
 
 def test_nothing_of_the_address_is_shown(redis_url: str) -> None:

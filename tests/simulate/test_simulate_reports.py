@@ -48,13 +48,13 @@ latency = 2
 
 
 def compared(**more: Any) -> Comparison:
-    """Two policies in an outage of both: one asks the primary alone, one both."""
+    """Two policies in an outage of both, beside the peer: one asks the primary alone, one both."""
     scenario = incident(
         failing(starts=3), {"kind": "up", "starts": 6}, fallback=(failing(),), **more
     )
     once = FallbackConfig(max_attempts=1)
     policies = {NASTY: once, "both": FallbackConfig(max_attempts=2)}
-    return compare(scenario, policies, peer=None)
+    return compare(scenario, policies)
 
 
 @settings(deadline=None, max_examples=40)
@@ -74,7 +74,7 @@ def test_figures_are_plain_values_found_by_name() -> None:
     comparison = compared(price={"per_call": 0.5})
     values = comparison.to_dict()
     assert json.loads(json.dumps(values)) == values
-    assert [one["name"] for one in values["reports"]] == [NASTY, "both"]
+    assert [one["name"] for one in values["reports"]] == [NASTY, "both", "retry-then-next"]
     assert values["reports"][0]["requests"] == {PRIMARY: 10, FALLBACK: 0}
     assert "records" not in values["reports"][0]
     assert comparison["both"].requests == {PRIMARY: 10, FALLBACK: 3}
@@ -182,23 +182,6 @@ def test_seed_and_calls(mine: Path) -> None:
     args = ("outage", "--policy", "default", "--calls", 100)
     assert figures(*args, "--seed", 3) == figures(*args, "--seed", 3) != figures(*args)
     assert figures(mine, "--policy", "default", "--calls", 40)["default"]["calls"] == 40
-
-
-def test_a_page_is_written(mine: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """One file, which stands alone; without its folder nothing is played for it."""
-    path = tmp_path / "page.html"
-    assert run(mine, "--html", path).exit_code == 0
-    page = path.read_text()
-    assert page.startswith("<!DOCTYPE html>")
-    assert "retry-then-next" in page
-    assert "http" not in page
-    refused = run(mine, "--html", tmp_path)
-    assert (refused.exit_code, refused.stdout) == (2, "")
-    assert "name another file" in refused.stderr
-    monkeypatch.setattr(_simulate, "play", lambda *_: pytest.fail("it was played"))
-    refused = run(mine, "--html", tmp_path / "no" / "page.html")
-    assert refused.exit_code == 2
-    assert "no is no folder; make it" in refused.stderr
 
 
 def test_saved_records_are_played_again(tmp_path: Path) -> None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from importlib.resources import files
 from random import Random
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, get_args
 
 import pytest
 from hypothesis import given, settings
@@ -44,7 +44,9 @@ def test_one_of_them_says_all_that_may_stand_in_one() -> None:
     text = (files("honcho_fallback.simulate") / "scenarios" / "outage.toml").read_text("utf-8")
     words = {*re.findall(r"\w+", text)}
     for part in (Traffic, Phase, SimulatedTarget, Price):
-        assert {*part.model_fields, *part.kinds} - {"recorded"} <= words
+        field = part.model_fields.get("kind")
+        kinds = get_args(field.annotation) if field else ()
+        assert {*part.model_fields, *kinds} - {"recorded"} <= words
 
 
 def test_traffic() -> None:
@@ -121,39 +123,25 @@ def target(**changed: Any) -> dict[str, Any]:
 @pytest.mark.parametrize(
     ("changed", "message"),
     [
-        ({"secnods": 5}, ": no such key as 'secnods'; did you mean 'seconds'? choose from name,"),
+        ({"secnods": 5}, ": secnods: Extra inputs are not permitted"),
         ({"targets": []}, ": targets: there are none; describe at least one"),
         ({"targets": [TARGET, TARGET]}, ": targets: two have the same name; give one of them"),
         ({"targets": [{"latency": 1}]}, ": targets[0].name: is missing; add it"),
         ({"seconds": -1}, ": seconds: Input should be greater than 0"),
-        ({"traffic": {"per_second": 1}}, ": traffic: no such kind as ''; choose from steady, poi"),
-        ({"traffic": {"kind": "odd"}}, ": traffic: no such kind as 'odd'; choose from steady, p"),
-        ({"traffic": {"kind": "steady"}}, ": traffic: per_second is missing; add it"),
-        (
-            {"traffic": {"kind": "steady", "per_second": 1, "per_secnod": 1}},
-            ": traffic: no such key as 'per_secnod'; did you mean 'per_second'? choose from kind,",
-        ),
+        ({"traffic": {"per_second": 1}}, ": traffic.kind: is missing; add it"),
+        ({"traffic": {"kind": "odd"}}, ": traffic.kind: Input should be 'steady', 'poisson', 'bu"),
         (
             phases({"kind": "failing", "status": 503}, {"kind": "silnet", "starts": 2}),
-            ": targets[0].phases[1]: no such kind as 'silnet'; did you mean 'silent'? choose from",
+            ": targets[0].phases[1].kind: Input should be 'up', 'slow', 'failing'",
         ),
-        (
-            phases({"kind": "silent", "status": 503}),  # a key of another kind's
-            ": targets[0].phases[0]: no such key as 'status'; did you mean 'starts'? choose from",
-        ),
-        (phases({"kind": "rate_limited", "calls": 3}), ": targets[0].phases[0]: window is missin"),
         (
             phases({"kind": "failing", "status": 200}),
             ": targets[0].phases[0].status: Input should be greater than or equal to 400",
         ),
         (phases({"kind": "up"}, {"kind": "up"}), ": targets[0].phases: each phase must start la"),
         (phases({"kind": "recovering"}), ": targets[0].phases: a recovery needs an end; add a"),
-        (target(latency={"median": 2, "p99": 1}), ": targets[0].latency: p99 is 1; pass the med"),
         (target(latency=True), ": targets[0].latency: Input should be a valid dictionary"),
-        (
-            target(price={"per_cal": 1}),
-            ": targets[0].price: no such key as 'per_cal'; did you mean 'per_call'? choose from",
-        ),
+        (target(price={"per_cal": 1}), ": targets[0].price.per_cal: Extra inputs are not perm"),
     ],
 )
 def test_a_mistake_is_named_with_its_place(changed: dict[str, Any], message: str) -> None:

@@ -15,12 +15,13 @@ pytest.importorskip("litellm")
 import litellm
 from litellm import Router
 
-from honcho_fallback.testing import FaultTransport, assert_switched, fault_simulator
+from honcho_fallback.testing import FaultTransport, assert_switched
 from honcho_fallback_litellm import FallbackRoutingStrategy
 from tests.helpers.litellm_runs import THEIRS
 
 if TYPE_CHECKING:
     from honcho_fallback.testing import Records
+    from tests.helpers.provider import ProviderServer
 
 pytestmark = [pytest.mark.filterwarnings(warning) for warning in THEIRS]
 MESSAGES: list[Any] = [{"role": "user", "content": "hi"}]
@@ -58,17 +59,20 @@ def answers(managed: Router, *, asynchronous: bool) -> list[str]:
 
 @pytest.mark.parametrize("asynchronous", [False, True])
 def test_requests_fail_in_litellms_own_http_client(
-    monkeypatch: pytest.MonkeyPatch, fallback_records: Records, asynchronous: bool
+    monkeypatch: pytest.MonkeyPatch,
+    fallback_records: Records,
+    providers: ProviderServer,
+    asynchronous: bool,
 ) -> None:
     """LiteLLM maps the error as ever, and the strategy switches on it."""
     faults = FaultTransport().on(1, status=429, retry_after=5)
-    with fault_simulator() as simulator, httpx.Client(transport=faults) as client:
+    with httpx.Client(transport=faults) as client:
         monkeypatch.setattr(litellm, "client_session", client)
         # An event loop of its own for each test: no connection may outlive one.
         aclient = httpx.AsyncClient(transport=faults, headers={"connection": "close"})
         monkeypatch.setattr(litellm, "aclient_session", aclient)
         # LiteLLM keeps clients by their address and key; these two are nobody else's.
-        where = {"api_base": simulator.base_url()}
+        where = {"api_base": providers.new("openai").url}
         managed = router(where, where)
         assert answers(managed, asynchronous=asynchronous) == ["m1", "m0"]
     record = fallback_records[0]

@@ -42,24 +42,13 @@ def test_an_outage_lasts_as_long_as_the_clock_says(fallback_clock: Clock) -> Non
     assert statuses(schedule, 1) == [None]
 
 
-def test_a_rate_fails_the_same_requests_again() -> None:
-    """The share is kept, a seed always means the same requests, and another means others."""
-    first, again, other = (
-        statuses(FaultSchedule().rate(0.1, seed=seed, status=500), 2000) for seed in (1, 1, 2)
-    )
-    assert first == again != other
-    assert 150 < first.count(500) < 250
-    assert statuses(FaultSchedule().rate(0, status=500), 100) == [None] * 100
-    assert statuses(FaultSchedule().rate(1, status=500), 100) == [500] * 100
-
-
 def test_threads_share_the_numbers() -> None:
     """A hundred requests at once have a hundred numbers: as many fail as one after the other."""
-    schedule = FaultSchedule().every(3, status=503).rate(0.5, status=429)
+    schedule = FaultSchedule().every(3, status=503).every(2, status=429)
     with ThreadPoolExecutor(16) as pool:
         together = [*pool.map(lambda _: statuses(schedule, 100), range(100))]
     counts = [sum(one.count(status) for one in together) for status in (503, 429)]
-    alone = statuses(FaultSchedule().every(3, status=503).rate(0.5, status=429), 10_000)
+    alone = statuses(FaultSchedule().every(3, status=503).every(2, status=429), 10_000)
     assert counts == [alone.count(503), alone.count(429)]
     assert (schedule.requests, schedule.failed) == (10_000, sum(counts))
 
@@ -70,12 +59,10 @@ def test_threads_share_the_numbers() -> None:
         (lambda schedule: schedule.on(status=500), "count requests from 1"),
         (lambda schedule: schedule.on(0, status=500), "count requests from 1"),
         (lambda schedule: schedule.every(0, status=500), "nth: got 0"),
-        (lambda schedule: schedule.rate(1.5, status=500), "share: got 1.5; pass 0 to 1"),
         (lambda schedule: schedule.on(1), "not one of status and error"),
         (lambda schedule: schedule.on(1, status=500, error="timeout"), "not one of status and"),
         (lambda schedule: schedule.on(1, status=200), "status: got 200"),
         (lambda schedule: schedule.on(1, error="slow"), "error: got 'slow'"),
-        (lambda schedule: schedule.on(1, after_chunks=-1), "after_chunks: got -1"),
     ],
 )
 def test_bad_rules_are_refused(write: Callable[[Any], Any], message: str) -> None:
@@ -94,17 +81,3 @@ def test_the_kit_imports_nothing_that_it_may_not_need() -> None:
     heavy = {"anthropic", "groq", "httpx", "httpx2", "langchain_core", "llmock", "openai"}
     code = f"import sys, honcho_fallback.testing; print({heavy} & {{*sys.modules}})"
     assert output_of(code) == "set()"
-
-
-def test_the_simulator_names_its_extra() -> None:
-    """Without llmock the error says what to install."""
-    shown = output_of("""
-import sys
-sys.modules["llmock"] = None
-from honcho_fallback.testing import fault_simulator
-try:
-    fault_simulator().__enter__()
-except ImportError as error:
-    print(error)
-""")
-    assert shown == "llmock is not installed: pip install 'honcho-fallback[testing]'"

@@ -16,33 +16,16 @@ import openai
 import pytest
 
 from honcho_fallback import FailureKind, FallbackPolicy, Target, classify
-from honcho_fallback.testing import (
-    AsyncFaultTransport,
-    FaultTransport,
-    assert_switched,
-    fault_simulator,
-)
+from honcho_fallback.testing import FaultTransport, assert_switched
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Iterator
 
     from honcho_fallback import Attempt
-    from honcho_fallback.testing import Clock, FaultSimulator, Records
+    from honcho_fallback.testing import Clock, Records
+    from tests.helpers.provider import ProviderServer
 
 MESSAGES: Any = [{"role": "user", "content": "hi"}]
-
-
-@pytest.fixture(scope="module")
-def _simulator() -> Iterator[FaultSimulator]:
-    with fault_simulator() as simulator:
-        yield simulator
-
-
-@pytest.fixture
-def simulator(_simulator: FaultSimulator) -> FaultSimulator:
-    """Healthy providers on loopback."""
-    _simulator.reset()
-    return _simulator
 
 
 class Sdk(NamedTuple):
@@ -74,14 +57,13 @@ class Asking:
     """Ask by an SDK, whose every request goes through a transport; sync or async."""
 
     def __init__(
-        self, sdk: Sdk, transport: FaultTransport, simulator: FaultSimulator, *, asynchronous: bool
+        self, sdk: Sdk, transport: FaultTransport, providers: ProviderServer, *, asynchronous: bool
     ) -> None:
         self.sdk, self.transport, self.asynchronous = sdk, transport, asynchronous
         self.options: dict[str, Any] = {
             "api_key": "none",
             "max_retries": 0,
-            # Groq's SDK has this path in its own requests.
-            "base_url": simulator.base_url(sdk.name).removesuffix("/openai/v1"),
+            "base_url": providers[sdk.name].url,
         }
         self.chunks = 0
 
@@ -135,20 +117,20 @@ def test_the_sdks_own_exception_comes_out(
     name: str,
     kind: FailureKind,
     asynchronous: bool,
-    simulator: FaultSimulator,
+    providers: ProviderServer,
 ) -> None:
     """Its class is the SDK's for that status, classify reads it right, and the rest is healthy."""
-    transport = (AsyncFaultTransport if asynchronous else FaultTransport)().on(1, **fault)
-    ask = Asking(sdk, transport, simulator, asynchronous=asynchronous)
+    transport = FaultTransport().on(1, **fault)
+    ask = Asking(sdk, transport, providers, asynchronous=asynchronous)
     with pytest.raises(sdk.error(name)) as caught:
         ask()
     assert type(caught.value).__module__.partition(".")[0] == sdk.name
     failure = classify(caught.value)
     assert failure.kind is kind
     assert failure.retry_after == fault.get("retry_after")
-    assert simulator.requests() == []
+    assert providers.order == []
     ask()
-    assert [seen.status for seen in simulator.requests(sdk.name)] == [200]
+    assert providers.order == [sdk.name]
     assert (transport.requests, transport.failed) == (2, 1)
 
 
@@ -167,11 +149,11 @@ def test_a_stream_breaks_off_after_its_chunks(
     fault: dict[str, Any],
     kind: FailureKind,
     asynchronous: bool,
-    simulator: FaultSimulator,
+    providers: ProviderServer,
 ) -> None:
     """So many events come, then the connection is lost or an error event ends the stream."""
     transport = FaultTransport().on(1, after_chunks=2, **fault)
-    ask = Asking(sdk, transport, simulator, asynchronous=asynchronous)
+    ask = Asking(sdk, transport, providers, asynchronous=asynchronous)
     with pytest.raises(Exception) as caught:
         ask(stream=True)
     assert ask.chunks == 2
@@ -180,19 +162,19 @@ def test_a_stream_breaks_off_after_its_chunks(
     assert ask.chunks > 2
 
 
-def test_a_short_stream_breaks_off_at_its_end(simulator: FaultSimulator) -> None:
+def test_a_short_stream_breaks_off_at_its_end(providers: ProviderServer) -> None:
     """A fault that was due is not lost because the stream was shorter."""
-    ask = Asking(SDKS[0], FaultTransport().on(1, after_chunks=1000), simulator, asynchronous=False)
+    ask = Asking(SDKS[0], FaultTransport().on(1, after_chunks=1000), providers, asynchronous=False)
     with pytest.raises(httpx.ReadError):
         ask(stream=True)
 
 
 @either
-def test_what_is_no_stream_fails_as_a_whole(simulator: FaultSimulator, asynchronous: bool) -> None:
+def test_what_is_no_stream_fails_as_a_whole(providers: ProviderServer, asynchronous: bool) -> None:
     """There are no chunks to wait for, and the fault is not lost."""
     transport = FaultTransport().on(1, status=503, after_chunks=2)
     with pytest.raises(openai.InternalServerError):
-        Asking(SDKS[0], transport, simulator, asynchronous=asynchronous)()
+        Asking(SDKS[0], transport, providers, asynchronous=asynchronous)()
 
 
 def test_events_are_counted_wherever_packets_end() -> None:
@@ -274,25 +256,25 @@ def test_answers_that_are_thrown_away_are_closed(content_type: str, asynchronous
     assert body.closed == 1
 
 
-def test_codes_reach_the_classifier(simulator: FaultSimulator) -> None:
+def test_codes_reach_the_classifier(providers: ProviderServer) -> None:
     """A 429 with the code of an empty account is a quota; Anthropic's 529 has its own type."""
     transport = FaultTransport().on(1, status=429, code="insufficient_quota")
     with pytest.raises(openai.RateLimitError) as quota:
-        Asking(SDKS[0], transport, simulator, asynchronous=False)()
+        Asking(SDKS[0], transport, providers, asynchronous=False)()
     assert quota.value.code == "insufficient_quota"
     assert classify(quota.value).kind is FailureKind.QUOTA
     transport = FaultTransport().on(1, status=529)
     with pytest.raises(anthropic.APIStatusError, match="overloaded_error") as overloaded:
-        Asking(SDKS[2], transport, simulator, asynchronous=False)()
+        Asking(SDKS[2], transport, providers, asynchronous=False)()
     assert type(overloaded.value).__name__ == "OverloadedError"
 
 
-def test_google_fails_in_its_own_form(simulator: FaultSimulator) -> None:
+def test_google_fails_in_its_own_form(providers: ProviderServer) -> None:
     """Its SDK reads status and code from a body of its own, in answers and in streams."""
     transport = FaultTransport().on(1, status=429).on(2, status=503, after_chunks=1)
     with httpx.Client(transport=transport) as http_client:
         options = google.genai.types.HttpOptions(
-            base_url=simulator.base_url("gemini"), httpx_client=http_client
+            base_url=providers["gemini"].url, httpx_client=http_client
         )
         models = google.genai.Client(api_key="none", http_options=options).models
         with pytest.raises(google.genai.errors.ClientError, match="429 RESOURCE_EXHAUSTED"):
@@ -313,10 +295,10 @@ def test_an_exception_of_ones_own_is_raised_as_it_is() -> None:
     assert caught.value is error
 
 
-def test_clients_of_both_lineages_may_share_one(simulator: FaultSimulator) -> None:
+def test_clients_of_both_lineages_may_share_one(providers: ProviderServer) -> None:
     """One schedule counts the requests of several clients, whichever httpx they are of."""
     transport = FaultTransport().on(2, status=503)
-    url = f"{simulator.base_url()}/models"
+    url = f"{providers['openai'].url}/models"
     statuses: list[int] = []
     for module in (httpx, httpx2, httpx, httpx2):
         client: Any = module.Client(transport=transport)
@@ -341,20 +323,20 @@ def test_the_transport_inside_is_asked_and_closed() -> None:
     assert closed == ["inside"]
 
 
-def test_the_sdks_own_retries_are_requests(simulator: FaultSimulator) -> None:
+def test_the_sdks_own_retries_are_requests(providers: ProviderServer) -> None:
     """A client that retries by itself shows that it does."""
     transport = FaultTransport().on(1, status=503, retry_after=0.01)
-    ask = Asking(SDKS[0], transport, simulator, asynchronous=False)
+    ask = Asking(SDKS[0], transport, providers, asynchronous=False)
     ask.options["max_retries"] = 1
     ask()
     assert (transport.requests, transport.failed) == (2, 1)
 
 
 @either
-def test_a_hundred_calls_at_once(simulator: FaultSimulator, asynchronous: bool) -> None:
+def test_a_hundred_calls_at_once(providers: ProviderServer, asynchronous: bool) -> None:
     """Each request has a number of its own: exactly every fifth fails."""
     transport = FaultTransport().every(5, status=503)
-    url = f"{simulator.base_url()}/models"
+    url = f"{providers['openai'].url}/models"
     if asynchronous:
 
         async def main() -> list[int]:
@@ -373,10 +355,10 @@ def test_a_hundred_calls_at_once(simulator: FaultSimulator, asynchronous: bool) 
 
 
 def test_a_raw_loop_goes_on_when_the_outage_ends(
-    simulator: FaultSimulator, fallback_clock: Clock, fallback_records: Records
+    providers: ProviderServer, fallback_clock: Clock, fallback_records: Records
 ) -> None:
     """The README's example: the primary is down for a minute of the test's clock."""
-    url = simulator.base_url("openai")
+    url = providers["openai"].url
     outage = FaultTransport().for_seconds(60, status=503)
     primary = openai.OpenAI(
         base_url=url,
@@ -400,4 +382,4 @@ def test_a_raw_loop_goes_on_when_the_outage_ends(
         policy.call(ask)
     assert_switched(fallback_records[0], from_="openai/m", to="n", kind="overloaded")
     assert [record.is_fallback for record in fallback_records] == [True, False]
-    assert [seen.model for seen in simulator.requests()] == ["n", "m"]
+    assert [body["model"] for body in providers["openai"].bodies] == ["n", "m"]

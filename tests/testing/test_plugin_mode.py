@@ -13,7 +13,7 @@ from honcho_fallback import (
     Runtime,
     Target,
 )
-from honcho_fallback.testing import Clock, StatusError, is_testing, recorded, set_testing
+from honcho_fallback.testing import Clock, StatusError, recorded, set_testing
 
 if TYPE_CHECKING:
     from honcho_fallback import Attempt
@@ -53,17 +53,6 @@ def test_attempts_are_bounded(scripted: Scripted, most: int | None, wanted: list
     assert script.asked == wanted
 
 
-def test_the_mode_ends_with_its_block() -> None:
-    """Nested or not, what was before comes back, also where the block raises."""
-    assert not is_testing()
-    with pytest.raises(KeyError), set_testing():
-        assert is_testing()
-        with set_testing(max_attempts=1):
-            assert is_testing()
-        raise KeyError
-    assert not is_testing()
-
-
 @pytest.mark.parametrize("wrong", [0, -1, True, "1", 1.5])
 def test_a_wrong_number_is_refused(wrong: int) -> None:
     """The message says what to pass."""
@@ -81,6 +70,17 @@ def test_modes_and_clocks_and_records_go_together(scripted: Scripted) -> None:
         assert policy.call(scripted(only=[DOWN, "hello"]).ask) == "hello"
     assert outer.one == inner.one
     assert (outer.one.outcome, outer.one.started_at) == ("success", clock.time())
+
+
+def test_the_mode_ends_with_its_block() -> None:
+    """Nested or not, what was before comes back, also where the block raises."""
+    before = Runtime.current()
+    with pytest.raises(KeyError), set_testing():
+        with set_testing(max_attempts=1):
+            assert Runtime.current().max_attempts == 1
+        assert Runtime.current().max_attempts is None
+        raise KeyError
+    assert Runtime.current() is before
 
 
 def test_a_policy_may_have_a_runtime_of_its_own() -> None:

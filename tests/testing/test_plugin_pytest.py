@@ -56,19 +56,6 @@ def test_startup_imports_nothing_heavy(pytester: pytest.Pytester, run: Run) -> N
     run().assert_outcomes(passed=2)
 
 
-def test_it_can_be_switched_off(
-    pytester: pytest.Pytester, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """pytest finds the plugin by itself, and leaves it out where it is told to."""
-    monkeypatch.delenv("PYTEST_DISABLE_PLUGIN_AUTOLOAD", raising=False)
-    pytester.makepyfile(SCRIPTED)
-    command = [sys.executable, "-m", "pytest", "-p", "no:cacheprovider"]
-    pytester.run(*command).assert_outcomes(passed=1)
-    result = pytester.run(*command, "-p", "no:honcho_fallback")
-    result.assert_outcomes(errors=1)
-    result.stdout.fnmatch_lines(["*fixture 'scripted' not found*"])
-
-
 def test_fixtures_are_there_without_an_import(pytester: pytest.Pytester, run: Run) -> None:
     """A test file that names a fixture gets it; --fixtures tells what each is for."""
     pytester.makepyfile(SCRIPTED)
@@ -100,22 +87,6 @@ def test_the_failures_message_is_the_users(pytester: pytest.Pytester, run: Run) 
         ]
     )
     result.stdout.no_fnmatch_line("*raise AssertionError*")
-
-
-def test_scripts_that_were_not_played_fail_at_teardown(
-    pytester: pytest.Pytester, run: Run
-) -> None:
-    """Only a strict one; the test itself has passed by then."""
-    pytester.makepyfile("""
-        def test_lax(scripted):
-            scripted(primary=["unheard"])
-
-        def test_strict(scripted):
-            scripted(primary=["unheard"], strict=True)
-    """)
-    result = run()
-    result.assert_outcomes(passed=2, errors=1)
-    result.stdout.fnmatch_lines(["*primary has 1 left, the next is 'unheard'; asked was nobody*"])
 
 
 def test_no_test_sees_anothers(pytester: pytest.Pytester, run: Run) -> None:
@@ -206,7 +177,7 @@ def test_workers_share_nothing(pytester: pytest.Pytester, run: Run) -> None:
 
         @pytest.mark.parametrize("number", range(8))
         def test_it(number, scripted, fallback_records, fallback_clock):
-            script = scripted(only=[scripted.status(500, retry_after=5), number], strict=True)
+            script = scripted(only=[scripted.status(500, retry_after=5), number])
             assert POLICY.call(script.ask) == number
             assert fallback_records.one.seconds == 5
             assert fallback_clock.slept == [5.0]

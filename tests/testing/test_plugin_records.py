@@ -9,19 +9,11 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from honcho_fallback import (
-    FailureKind,
-    FallbackExhausted,
-    FallbackObserver,
-    FallbackPolicy,
-    Target,
-)
+from honcho_fallback import FailureKind, FallbackObserver, FallbackPolicy, Target
 from honcho_fallback.testing import (
     Records,
     StatusError,
-    assert_answered,
     assert_not_switched,
-    assert_outcome,
     assert_switched,
     recorded,
 )
@@ -48,7 +40,6 @@ def test_records_of_policies_made_elsewhere_are_collected(fallback_records: Reco
     assert_switched(fallback_records.one, from_="primary", to="backup", kind="rate_limit")
     POLICY.call(ask, agent="other")
     assert [record.agent for record in fallback_records] == ["service", "other"]
-    assert fallback_records.of("other").one is fallback_records[-1]
     assert [*fallback_records[:1]] == [fallback_records[0]]
 
 
@@ -184,28 +175,11 @@ def test_a_retry_is_no_switch(scripted: Scripted, fallback_records: Records) -> 
     script = scripted(only=[scripted.status(503), "hello"])
     FallbackPolicy(script.targets).call(script.ask)
     assert_not_switched(fallback_records.one)
-    assert_answered(fallback_records.one)
     with pytest.raises(AssertionError, match="to any target, but there was no switch\nCall "):
         assert_switched(fallback_records.one)
 
 
-def test_who_answered(record: CallRecord) -> None:
-    """The answer's author and the absence of switches are told with the call."""
-    assert_answered(record, by="third")
-    assert_answered(record, by=Target("third"))
-    with pytest.raises(AssertionError, match="answer from primary, but third answered\nCall "):
-        assert_answered(record, by="primary")
+def test_the_switches_of_a_call_that_should_have_made_none(record: CallRecord) -> None:
+    """They are told with the call."""
     with pytest.raises(AssertionError, match="expected no switch, but it switched from primary"):
         assert_not_switched(record)
-
-
-def test_who_did_not_answer(scripted: Scripted, fallback_records: Records) -> None:
-    """A call that nobody answered says so, and how it ended."""
-    script = scripted(primary=[scripted.status(401)], backup=[scripted.status(401)])
-    with pytest.raises(FallbackExhausted):
-        FallbackPolicy(script.targets).call(script.ask)
-    assert_outcome(fallback_records.one, "exhausted")
-    with pytest.raises(AssertionError, match="from any target, but nobody answered\nCall "):
-        assert_answered(fallback_records.one)
-    with pytest.raises(AssertionError, match="outcome success, but it is exhausted\nCall "):
-        assert_outcome(fallback_records.one, "success")

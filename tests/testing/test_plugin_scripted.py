@@ -172,7 +172,7 @@ def test_a_target_without_a_script_fails_the_test(scripted: Scripted) -> None:
 
 def test_always_is_never_used_up(scripted: Scripted) -> None:
     """The last step may stand for all that follow; each raises an error of its own."""
-    script = scripted(primary=["first", scripted.always(scripted.status(503))], strict=True)
+    script = scripted(primary=["first", scripted.always(scripted.status(503))])
     policy = FallbackPolicy(script.targets, FallbackConfig(wait=1))
     assert policy.call(script.ask) == "first"
     raised: list[StatusError] = []
@@ -192,20 +192,6 @@ def test_codes_reach_the_classifier(scripted: Scripted) -> None:
         FallbackPolicy(script.targets).call(script.ask)
     assert {one.kind for one in caught.value.record.attempts} == {FailureKind.QUOTA}
     assert {one.code for one in caught.value.record.attempts} == {"insufficient_quota"}
-
-
-def test_a_strict_script_is_played_to_its_end() -> None:
-    """Where it is asked for, what nobody asked for is an error; elsewhere it is not."""
-    lax, strict = Scripted(Clock()), Scripted(Clock())
-    lax(primary=["a"])
-    lax.check()
-    script = strict(primary=["a", "b" * 100], backup=["c"], strict=True)
-    FallbackPolicy(script.targets).call(script.ask)
-    with pytest.raises(pytest.fail.Exception) as caught:
-        strict.check()
-    assert "primary has 1 left, the next is 'bbb" in str(caught.value)
-    assert "backup has 1 left, the next is 'c'; asked was primary" in str(caught.value)
-    assert len(str(caught.value)) < 200
 
 
 def test_targets_may_be_given_whole(scripted: Scripted) -> None:

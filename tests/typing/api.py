@@ -160,4 +160,4 @@ clients = (
     httpx2.Client(transport=faults),
     httpx2.AsyncClient(transport=faults),
 )
-faults.rate(0.1, error="slow")  # type: ignore[arg-type] # pyright: ignore[reportArgumentType] # no such fault
+faults.every(2, error="slow")  # type: ignore[arg-type] # pyright: ignore[reportArgumentType] # no such fault

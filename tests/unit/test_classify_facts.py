@@ -500,7 +500,7 @@ def test_groups_are_opened_five_deep(depth: int, kind: Kind) -> None:
 
 
 def test_a_page_where_an_answer_was_expected_is_no_bug() -> None:
-    """An SDK that takes a page for its answer misses whatever it looks for; other texts are ours."""
+    """An SDK that takes a page for its answer misses whatever it looks for."""
     for page, kind in (("<html>Sign in</html>", "malformed_response"), ("hello", "local")):
         with pytest.raises(AttributeError) as caught:
             getattr(page, "model_dump")()  # noqa: B009 # as the SDK does it
@@ -508,7 +508,7 @@ def test_a_page_where_an_answer_was_expected_is_no_bug() -> None:
 
 
 def test_an_error_document_that_was_raised_as_it_is_says_what_it_means() -> None:
-    """LangChain's OpenAI model puts the provider's document into a ValueError; others' stay ours."""
+    """LangChain's OpenAI model puts the provider's document into a ValueError."""
     document = {"message": "try again", "type": "server_error", "code": "server_error"}
     assert classify(ValueError(document)).kind == "server_error"
     assert classify(ValueError({"field": "server_error"})).kind == "local"

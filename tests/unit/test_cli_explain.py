@@ -1,8 +1,10 @@
 from __future__ import annotations
 
 import json
+import os
 import subprocess
 import sys
+from typing import TYPE_CHECKING, Any
 
 import pytest
 import tenacity
@@ -11,8 +13,13 @@ from typer.testing import CliRunner
 from honcho_fallback import FallbackConfig
 from honcho_fallback.cli._app import app
 from honcho_fallback.cli._explain import LONGEST_WAIT
+from tests.helpers.records import EVERY_OUTCOME, WAITED
+
+if TYPE_CHECKING:
+    from pathlib import Path
 
 RATE_LIMIT = {"status": 429, "body": {"error": {"message": "slow"}}, "headers": {"Retry-After": 7}}
+WIDE = {"COLUMNS": "200"}
 PLAIN, LARGER = "with a fallback", "with a fallback of a larger context window"
 
 
@@ -30,17 +37,6 @@ def test_options_and_standard_input_say_the_same() -> None:
         "--status", "429", "--body", json.dumps(RATE_LIMIT["body"]), "--header", "retry-after: 7"
     )
     assert explained("-", stdin=json.dumps(RATE_LIMIT)) == options
-    assert (
-        explained(
-            "--status",
-            "429",
-            "--body",
-            json.dumps(RATE_LIMIT["body"]),
-            "--headers",
-            '{"retry-after": "7"}',
-        )
-        == options
-    )
 
 
 def test_a_rate_limit_waits_alone_and_switches_with_a_fallback() -> None:
@@ -144,16 +140,17 @@ def test_a_message_that_looks_like_markup_is_printed_as_it_is() -> None:
         (["--status", "600"], "", "status"),
         (["--status", "many"], "", "--status"),
         (["--body", "{"], "", "--body: not JSON"),
-        (["--headers", "[]"], "", "--headers: not a JSON object"),
-        (["--headers", '{"a": [1]}'], "", "headers.a"),
+        (["-"], '{"headers": {"a": [1]}}', "headers.a"),
         (["--header", "retry-after"], "", "not 'name: value'"),
         (["-"], "{", "standard input: not JSON"),
-        (["-"], "[]", "not a JSON object"),
+        (["-"], "[]", "facts: Input should be a valid dictionary"),
         (["-"], '{"status": true}', "status"),
         (["-"], '{"code": 1}', "code"),
         (["-", "--status", "429"], "{}", "exclude each other"),
         (["file.json"], "", "only argument is -"),
         ([], "", "no facts"),
+        (["--from-log", "-", "--status", "429"], "", "--from-log goes with --json alone"),
+        (["--from-log", "nowhere.jsonl"], "", "nowhere.jsonl: No such file"),
     ],
 )
 def test_what_cannot_be_is_refused(args: list[str], stdin: str, words: str) -> None:
@@ -162,6 +159,45 @@ def test_what_cannot_be_is_refused(args: list[str], stdin: str, words: str) -> N
     assert result.exit_code == 2
     assert words in result.stderr
     assert result.stdout == ""
+
+
+def test_rules_of_ones_own_are_asked_first(tmp_path: Path) -> None:
+    """The verdict of the policy is that under the rules."""
+    path = tmp_path / "rules.toml"
+    path.write_text("[[rule]]\nkind='quota'\nstatus=400", "utf-8")
+    args = ["--status", "400", "--rules", str(path)]
+    printed: Any = explained(*args)
+    assert (printed["kind"], printed["reason"]) == ("quota", "rule 1 of rules.toml")
+    assert printed["policy"][PLAIN]["action"] == "switch"
+    path.write_text("[[rule]]\nkind='quotta'\nstatus=400", "utf-8")
+    result = CliRunner().invoke(app, ["explain", *args])
+    assert result.exit_code == 2
+    assert "did you mean quota?" in result.stderr
+
+
+def test_failures_of_saved_calls_are_counted() -> None:
+    """Each sort of failure once, with what to do; what the caller ended is none."""
+    calls = [EVERY_OUTCOME["exhausted"], EVERY_OUTCOME["cancelled"], WAITED]
+    log = "".join(json.dumps(call.to_dict()) + "\n" for call in calls)
+    printed: Any = explained("--from-log", "-", stdin=log)
+    assert printed["failed_requests"] == 6
+    assert [(row["count"], row["kind"], row["error"]) for row in printed["failures"]] == [
+        (5, "overloaded", "StatusError 503"),
+        (1, "authentication", "StatusError 401"),
+    ]
+    shown = CliRunner().invoke(app, ["explain", "--from-log", "-"], input=log, env=WIDE)
+    for row in printed["failures"]:
+        assert row["next_action"]
+        assert row["next_action"] in shown.stdout
+
+
+def test_a_line_that_is_no_record_is_named_and_the_others_are_counted() -> None:
+    """On standard error, with exit status 1."""
+    log = "ERROR something\n" + json.dumps(WAITED.to_dict())
+    result = CliRunner().invoke(app, ["explain", "--from-log", "-"], input=log)
+    assert result.exit_code == 1
+    assert "standard input: line 1: not JSON" in result.stderr
+    assert "2 failed requests" in result.stdout
 
 
 @pytest.mark.parametrize(
@@ -191,3 +227,22 @@ def test_a_missing_extra_is_named(missing: str) -> None:
     assert done.returncode == 2
     assert "pip install 'honcho-fallback[cli]'" in done.stderr
     assert "Traceback" not in done.stderr
+
+
+def test_another_distribution_adds_a_command(tmp_path: Path) -> None:
+    """Its entry point names a function; options, help and errors are those of any command."""
+    (tmp_path / "greeter.py").write_text(
+        "def greet(name: str, loud: bool = False) -> None:\n    print('hello', name, loud)\n"
+    )
+    info = tmp_path / "greeter-1.dist-info"
+    info.mkdir()
+    (info / "METADATA").write_text("Metadata-Version: 2.1\nName: greeter\nVersion: 1\n")
+    (info / "entry_points.txt").write_text("[honcho_fallback.commands]\ngreet = greeter:greet\n")
+    done = subprocess.run(
+        [sys.executable, "-m", "honcho_fallback.cli", "greet", "you", "--loud"],
+        env={**os.environ, "PYTHONPATH": os.pathsep.join([str(tmp_path), *sys.path])},
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert (done.stdout, done.stderr) == ("hello you True\n", "")

@@ -22,8 +22,7 @@ from honcho_fallback import (
     check_response,
     classify,
 )
-from honcho_fallback.simulate import load_scenario
-from honcho_fallback.simulate._policies import load_policy
+from honcho_fallback.simulate import load_policy
 from honcho_fallback.testing import StatusError
 from tests.helpers.scripted import DRIVERS, repeating
 
@@ -375,9 +374,9 @@ def test_a_simulated_policys_file_names_a_rules_file(file: Path, tmp_path: Path)
     """A policy file for `simulate` is a loader of configs, too."""
     policy = tmp_path / "policy.toml"
     policy.write_text(f"rules = '{file}'", "utf-8")
-    _, contender = load_policy(policy, load_scenario("outage"))
-    assert isinstance(contender, FallbackPolicy)
-    assert len(contender.config.rules) == 2
+    _, config = load_policy(policy)
+    assert isinstance(config, FallbackConfig)
+    assert len(config.rules) == 2
 
 
 def test_paths_are_for_configs() -> None:

@@ -1,0 +1,78 @@
+"""Two providers on loopback, for the examples: OpenAI's is down, Anthropic's answers."""
+
+from __future__ import annotations
+
+import json
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from threading import Thread
+from typing import Any, Self
+
+ERROR = {"error": {"message": "The engine is overloaded.", "type": "server_error"}}
+TEXT = {"type": "text", "text": "Good morning!"}
+TOOL = {"type": "tool_use", "id": "toolu_1", "name": "clock", "input": {}}
+USAGE = {"input_tokens": 9, "output_tokens": 3}
+
+
+class SimulatedProviders(ThreadingHTTPServer):
+    """Serve both under one address; ``seen`` names the provider and the status of each request."""
+
+    daemon_threads = True
+
+    def __init__(self) -> None:
+        super().__init__(("127.0.0.1", 0), _Handler)
+        self.seen: list[str] = []
+        self.url = f"http://127.0.0.1:{self.server_address[1]}"
+
+    def __enter__(self) -> Self:
+        Thread(target=self.serve_forever, daemon=True).start()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.shutdown()
+        self.server_close()
+
+
+class _Handler(BaseHTTPRequestHandler):
+    server: SimulatedProviders
+
+    def do_POST(self) -> None:
+        request = json.loads(self.rfile.read(int(self.headers["content-length"])))
+        provider = self.path.split("/")[1]
+        status = 200 if provider == "anthropic" else 503
+        self.server.seen.append(f"{provider} {status}")
+        kind, text = "application/json", json.dumps(ERROR)
+        if status == 200 and request.get("stream"):
+            kind, text = "text/event-stream", "".join(map(_event, _events()))
+        elif status == 200:
+            # An agent is told to use its tool, and after that is greeted.
+            calls_tool = bool(request.get("tools")) and len(request["messages"]) == 1
+            text = json.dumps(_message(TOOL, "tool_use") if calls_tool else _message())
+        self.send_response(status)
+        self.send_header("content-type", kind)
+        self.end_headers()
+        self.wfile.write(text.encode())
+
+    def log_message(self, *_: Any) -> None:
+        """Print nothing."""
+
+
+def _message(block: dict[str, Any] = TEXT, reason: str = "end_turn") -> dict[str, Any]:
+    message = {"id": "msg_1", "type": "message", "role": "assistant", "model": "claude-sonnet-5"}
+    return {**message, "content": [block], "stop_reason": reason, "usage": USAGE}
+
+
+def _events() -> list[dict[str, Any]]:
+    delta = {"type": "text_delta", "text": TEXT["text"]}
+    end = {"stop_reason": "end_turn"}
+    return [
+        {"type": "message_start", "message": {**_message(), "content": []}},
+        {"type": "content_block_start", "index": 0, "content_block": {**TEXT, "text": ""}},
+        {"type": "content_block_delta", "index": 0, "delta": delta},
+        {"type": "content_block_stop", "index": 0},
+        {"type": "message_delta", "delta": end, "usage": USAGE},
+        {"type": "message_stop"},
+    ]
+
+
+def _event(event: dict[str, Any]) -> str:
+    return f"event: {event['type']}\ndata: {json.dumps(event)}\n\n"
