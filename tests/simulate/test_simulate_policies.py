@@ -21,6 +21,7 @@ from honcho_fallback import (
     FailureKind,
     FallbackConfig,
     FallbackConfigError,
+    FallbackObserver,
     FallbackPolicy,
     RetryBudget,
     Runtime,
@@ -256,7 +257,7 @@ def test_a_shared_cooldown_stays_in_this_process() -> None:
 def test_nothing_outside_happens(caplog: pytest.LogCaptureFixture) -> None:
     """No observer hears, no switch is logged, nothing is refreshed or rebuilt; others do log."""
 
-    class Forbidden:
+    class Forbidden(FallbackObserver):
         fingerprint, max_retries, with_options = "f", 2, None
 
         def get(self) -> Any:
