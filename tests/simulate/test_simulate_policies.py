@@ -260,7 +260,7 @@ def test_nothing_outside_happens(caplog: pytest.LogCaptureFixture) -> None:
     class Forbidden(FallbackObserver):
         fingerprint, max_retries, with_options = "f", 2, None
 
-        def get(self) -> Any:
+        def get(self, *_: Any) -> Any:
             raise AssertionError
 
         refresh = on_start = on_switch = on_finish = rebuild = get
