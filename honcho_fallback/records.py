@@ -11,6 +11,7 @@ from collections.abc import Mapping
 from contextlib import suppress
 from dataclasses import MISSING, fields
 from datetime import UTC, datetime
+from io import FileIO, TextIOWrapper
 from logging.handlers import QueueListener, WatchedFileHandler
 from pathlib import Path
 from queue import SimpleQueue
@@ -62,7 +63,7 @@ class JsonlObserver(FallbackObserver):
         self._file = file
         self._handler: _LineHandler
         if isinstance(file, str | os.PathLike):
-            self._handler = _FileHandler(file, encoding="utf-8", delay=True)
+            self._handler = _FileHandler(file, delay=True)
         elif hasattr(file, "write"):
             self._handler = _LineHandler(file)
         else:
@@ -126,7 +127,7 @@ _OBSERVERS: WeakSet[JsonlObserver] = WeakSet()
 
 def _prepare_children() -> None:
     for observer in _OBSERVERS:
-        observer._prepare()  # noqa: SLF001 # it is ours
+        observer._prepare()  # noqa: SLF001 # pyright: ignore[reportPrivateUsage] # of this module
 
 
 if hasattr(os, "register_at_fork"):
@@ -155,6 +156,10 @@ class _LineHandler(logging.StreamHandler[Any]):
 
 class _FileHandler(_LineHandler, WatchedFileHandler):
     """Write to whatever file has the path now."""
+
+    def _open(self) -> TextIOWrapper:
+        # Without a buffer, whose lock a fork may copy while it is taken: a line is one write.
+        return TextIOWrapper(FileIO(self.baseFilename, "a"), "utf-8", write_through=True)
 
     def emit(self, record: logging.LogRecord) -> None:
         try:

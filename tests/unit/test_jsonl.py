@@ -21,7 +21,7 @@ from honcho_fallback.records import JsonlObserver, read_records
 from tests.helpers.records import EVERY_OUTCOME, HOSTILE, WAITED
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator
+    from collections.abc import Iterable
     from pathlib import Path
 
 OK = EVERY_OUTCOME["success"]
@@ -57,7 +57,8 @@ def run(code: str, *args: object) -> subprocess.CompletedProcess[str]:
 import os, sys
 from honcho_fallback import FallbackPolicy, Target
 from honcho_fallback.records import JsonlObserver
-observer = JsonlObserver(sys.argv[1])
+path = sys.argv[1]
+observer = JsonlObserver(path)
 policy = FallbackPolicy([Target("m")], observers=[observer])
 def call(number):
     for _ in range(number):
@@ -78,15 +79,6 @@ def call(number):
 @pytest.fixture
 def path(tmp_path: Path) -> Path:
     return tmp_path / "calls.jsonl"
-
-
-@pytest.fixture
-def observer(path: Path) -> Iterator[JsonlObserver]:
-    with JsonlObserver(path) as observer:
-        yield observer
-
-
-# What stands in the file.
 
 
 def test_a_policy_writes_a_line_for_each_call(path: Path) -> None:
@@ -152,9 +144,6 @@ def test_a_record_that_cannot_be_written_is_lost_alone(
     assert "calls are not saved (ValueError)" in caplog.text
 
 
-# Threads, processes and ends.
-
-
 def test_threads_lose_nothing_and_write_nothing_twice(path: Path) -> None:
     """Four of them at a time, while a fifth closes the file again and again."""
     with JsonlObserver(path) as observer:
@@ -184,8 +173,32 @@ if child:
     assert len(read) == len(set(read)) == 1050
 
 
-def test_a_copy_writes_for_itself(observer: JsonlObserver, path: Path) -> None:
+@posix
+def test_a_fork_in_the_middle_of_a_write_hangs_no_child(path: Path) -> None:
+    """The parent's thread waits for a full pipe; the child, which empties it, writes and ends."""
+    code = """
+import fcntl, termios, threading
+reader = os.open(path, os.O_RDONLY | os.O_NONBLOCK)
+call(500)
+while int.from_bytes(fcntl.ioctl(reader, termios.FIONREAD, bytes(4)), sys.byteorder) < 48_000:
+    pass
+child = os.fork()
+if not child:
+    os.set_blocking(reader, True)
+    threading.Thread(target=lambda: [*iter(lambda: os.read(reader, 9999), b"")]).start()
+    call(1)
+    observer.close()
+    os._exit(0)
+print(os.waitpid(child, 0)[1], flush=True)
+os._exit(0)
+"""
+    os.mkfifo(path)
+    assert run(code, path).stdout == "0\n"
+
+
+def test_a_copy_writes_for_itself(path: Path) -> None:
     """Neither the thread nor what is queued is copied."""
+    observer = JsonlObserver(path)
     finish(observer, numbered([1]))
     copies = [copy.deepcopy(observer), pickle.loads(pickle.dumps(observer))]  # noqa: S301 # ours
     for number, other in enumerate(copies, start=2):
@@ -195,11 +208,9 @@ def test_a_copy_writes_for_itself(observer: JsonlObserver, path: Path) -> None:
     assert sorted(ids(path)) == ["1", "2", "3"]
 
 
-# What becomes of the file.
-
-
-def test_a_rotated_file_is_opened_again(observer: JsonlObserver, path: Path) -> None:
+def test_a_rotated_file_is_opened_again(path: Path) -> None:
     """Moved away as by logrotate's ``create``, or emptied as by ``copytruncate``."""
+    observer = JsonlObserver(path)
     finish(observer, numbered([1, 2]))
     observer.close()
     finish(observer, numbered([3]))
