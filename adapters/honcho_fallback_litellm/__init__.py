@@ -14,29 +14,23 @@ if find_spec("litellm") is None:
 
 if TYPE_CHECKING:
     from honcho_fallback_litellm._proxy import (
-        FallbackDeploymentFilter,
         FallbackProxyHandler,
-        proxy_filter,
         proxy_handler,
     )
     from honcho_fallback_litellm._strategy import FallbackRoutingStrategy
     from honcho_fallback_litellm._warm import warm_up
 
 __all__ = [
-    "FallbackDeploymentFilter",
     "FallbackProxyHandler",
     "FallbackRoutingStrategy",
-    "proxy_filter",
     "proxy_handler",
     "warm_up",
 ]
 
 # LiteLLM takes seconds and 190 MiB to import: a name loads it when it is first used.
 _HOMES = {
-    "FallbackDeploymentFilter": "_proxy",
     "FallbackProxyHandler": "_proxy",
     "FallbackRoutingStrategy": "_strategy",
-    "proxy_filter": "_proxy",
     "proxy_handler": "_proxy",
     "warm_up": "_warm",
 }

@@ -21,8 +21,6 @@ other groups, or a broken stream goes on
 may a deployment that cools down be asked?     cool down or ``respect_cooldown`` is False
 ``_async_get_healthy_deployments`` (optional)  a switch waits for a look at all deployments, in
 the questions above need no deployments        Redis where the Router has one
-``function_with_fallbacks`` (optional)         before 1.106 a sync stream that breaks before
-a broken sync stream is not started over       content starts over at the primary
 ``_maybe_run_weighted_failover`` (optional)    nothing: there is no weighted failover, which would
 a chain at its end does not begin again        ask the deployments of the same group once more
 ``_reset_custom_routing_strategy`` (optional)  ``update_settings`` removes the strategy, or, where
@@ -46,7 +44,7 @@ from honcho_fallback_litellm._call import Call, current_call, working_for
 from honcho_fallback_litellm._failures import provider_error
 from honcho_fallback_litellm._request import prepare, restore
 from honcho_fallback_litellm._router import alive, own
-from honcho_fallback_litellm._stream import StreamBrokeError, is_stream, managed_stream
+from honcho_fallback_litellm._stream import is_stream, managed_stream
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -56,7 +54,6 @@ if TYPE_CHECKING:
 # What a LiteLLM may lack without harm to a call.
 OPTIONAL = (
     "_async_get_healthy_deployments",
-    "function_with_fallbacks",
     "_maybe_run_weighted_failover",
     "_reset_custom_routing_strategy",
 )
@@ -118,7 +115,6 @@ class RouterPatches:
         # LiteLLM may run this in a thread of its own, where the ContextVar is unknown.
         reopened: Call | None = kwargs.pop(_REOPENED, None)
         if reopened is None:
-            self._refuse_restart()
             call = self._begin(core, kwargs)
             if call is not None:
                 return await self._call(call, args, kwargs)
@@ -126,17 +122,6 @@ class RouterPatches:
             if reopened is not None:
                 return await self._ask(reopened, args, kwargs)
             return await own(core, "async_function_with_fallbacks")(*args, **kwargs)
-
-    def function_with_fallbacks(self, *args: Any, **kwargs: Any) -> Any:
-        """Begin a sync call, in this thread: inside a loop the rest runs in another one."""
-        if _REOPENED not in kwargs:
-            self._refuse_restart()
-        return own(self.core, "function_with_fallbacks")(*args, **kwargs)
-
-    def _refuse_restart(self) -> None:
-        call = current_call(self.core)
-        if call is not None and not call.ended and call.streaming:
-            raise StreamBrokeError
 
     async def _call(self, call: Call, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
         try:
@@ -165,7 +150,7 @@ class RouterPatches:
         """Ask the next target for a stream, in this task."""
         answer = await self._ask(call, (), dict(call.request))
         if not call.ended:
-            # The Proxy (since 1.106) takes its headers from here, where LiteLLM itself goes on.
+            # The Proxy takes its headers from here, where LiteLLM itself goes on.
             add_headers(answer, call.record, call.run.attempt.target.name)
         return answer
 

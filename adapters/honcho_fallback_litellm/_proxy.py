@@ -1,17 +1,10 @@
 """The same on the LiteLLM Proxy: a callback that LiteLLM loads from its YAML.
 
-Two ways, the better one first:
+It registers a FallbackRoutingStrategy with the Proxy's Router when the Proxy starts, and again
+when the Proxy has made a new Router. Everything is as with a Router of one's own. That the Router
+is found as a global of the Proxy is not documented.
 
-the strategy (``proxy_handler``)
-    Registers a FallbackRoutingStrategy with the Proxy's Router when the Proxy starts, and again
-    when the Proxy has made a new Router. Everything is as with a Router of one's own. That the
-    Router is found as a global of the Proxy is not documented.
-documented hooks only (``proxy_filter``)
-    Attempt n sees the n-th deployment alone. LiteLLM decides what is asked again, by class of
-    error: the YAML has to say so with ``num_retries`` and ``retry_policy``. No records, no
-    observers, and streams recover only where LiteLLM itself would.
-
-What the start relies on: the Proxy (1.98 to 1.109) loads the callbacks of its YAML inside its
+What the start relies on: the Proxy (1.106 to 1.109) loads the callbacks of its YAML inside its
 lifespan, on the event loop of the process that will serve, before it makes its Router. So the
 handler imports there what the first failure would import, and leaves a task behind that registers
 as soon as the Router exists. None of LiteLLM's hooks is called at the start. Where a handler is
@@ -37,8 +30,7 @@ from litellm.integrations.custom_logger import CustomLogger
 
 from honcho_fallback import CallRecord, FallbackConfigError, check_observers
 from honcho_fallback_litellm._answers import headers_of
-from honcho_fallback_litellm._chain import RANK, id_of, in_order
-from honcho_fallback_litellm._router import attempt_in, core_of, own
+from honcho_fallback_litellm._router import core_of, own
 from honcho_fallback_litellm._strategy import FallbackRoutingStrategy
 from honcho_fallback_litellm._warm import warm_up
 
@@ -46,59 +38,27 @@ if TYPE_CHECKING:
     from collections.abc import Iterable
 
     from honcho_fallback import FallbackConfig, FallbackObserver
-    from honcho_fallback_litellm._router import Deployment
 
 
 logger = logging.getLogger("honcho_fallback")
 
-OnError = Literal["continue", "filter", "exit"]
+OnError = Literal["continue", "exit"]
 _PROXY = "litellm.proxy.proxy_server"
 _HEADERS = "honcho_fallback_headers"
 _CONSEQUENCES: dict[OnError, str] = {
     "continue": "LiteLLM alone routes the ranked groups, without these fallbacks",
-    "filter": "LiteLLM decides by class of error what is asked again, there are no records",
     "exit": "a start ends here, a Proxy that serves leaves the ranked groups to LiteLLM alone",
 }
 _NO_ROUTER = (
     "the Proxy has no Router, or this LiteLLM keeps it elsewhere than in "
-    f"{_PROXY}.llm_router; give the YAML a model_list, use litellm>=1.98,<2"
+    f"{_PROXY}.llm_router; give the YAML a model_list, use litellm>=1.106,<2"
 )
 _STARTUP_FAILURE = 3  # uvicorn's own; gunicorn does not start a worker again after it
 _ROUTER_WITHIN = 60.0
 _LOOKS_EVERY = 0.02
 
 
-class FallbackDeploymentFilter(CustomLogger):
-    """Show attempt n of a call the n-th deployment of a ranked group, by LiteLLM's public hook."""
-
-    async def async_filter_deployments(  # LiteLLM's signature
-        self,
-        model: str,
-        healthy_deployments: list[Deployment],
-        messages: Any,
-        request_kwargs: dict[str, Any] | None = None,
-        *_: Any,
-        **__: Any,
-    ) -> list[Deployment]:
-        """Narrow the deployments that LiteLLM chooses from.
-
-        Args:
-            model: The model group; not read.
-            healthy_deployments: Those that may be asked.
-            messages: What is asked; not read.
-            request_kwargs: The keyword arguments of the call.
-        """
-        del model, messages
-        ranked = in_order(healthy_deployments)
-        if not ranked or len(ranked) != len(healthy_deployments):
-            return healthy_deployments
-        attempt = attempt_in(request_kwargs or {})
-        ranks = {id_of(one): one["model_info"][RANK] for one in ranked}
-        later = [one for one in ranked if ranks[id_of(one)] >= attempt]
-        return (later or ranked[-1:])[:1]
-
-
-class FallbackProxyHandler(FallbackDeploymentFilter):
+class FallbackProxyHandler(CustomLogger):
     """Make the ranked groups of a Proxy chains, from its YAML.
 
     The Proxy's ``/active/callbacks`` shows whether that worked.
@@ -108,8 +68,8 @@ class FallbackProxyHandler(FallbackDeploymentFilter):
         observers: Objects that receive each call's events, beside those of ``set_observers``.
         respect_cooldown: As for FallbackRoutingStrategy.
         on_error: What to do where no chain can be made, beside saying so at ERROR. ``continue``:
-            LiteLLM alone routes the ranked groups. ``filter``: as with ``proxy_filter``.
-            ``exit``: end the process at its start; one that serves already goes on.
+            LiteLLM alone routes the ranked groups. ``exit``: end the process at its start; one
+            that serves already goes on.
 
     Raises:
         FallbackConfigError: An option is one that cannot work here.
@@ -186,21 +146,6 @@ class FallbackProxyHandler(FallbackDeploymentFilter):
         """See to it that the strategy is registered before this request is routed."""
         self.attach(_router())
 
-    async def async_filter_deployments(
-        self, model: str, healthy_deployments: list[Deployment], *args: Any, **kwargs: Any
-    ) -> list[Deployment]:
-        """Do so where the strategy could not be registered, if that is wanted.
-
-        Args:
-            model: The model group.
-            healthy_deployments: Those that may be asked.
-            *args: As above.
-            **kwargs: As above.
-        """
-        if self._trouble is None or self._on_error != "filter":
-            return healthy_deployments
-        return await super().async_filter_deployments(model, healthy_deployments, *args, **kwargs)
-
     async def async_post_call_failure_hook(
         self, request_data: dict[str, Any], original_exception: Exception, *_: Any, **__: Any
     ) -> None:
@@ -257,4 +202,3 @@ def _router() -> Any:
 
 
 proxy_handler = FallbackProxyHandler()
-proxy_filter = FallbackDeploymentFilter()

@@ -10,11 +10,12 @@ old names; before that they stand on the Router itself. Everything private is lo
 
 from __future__ import annotations
 
-from contextlib import nullcontext
-from functools import cache
-from importlib import import_module
 from types import MethodType
 from typing import TYPE_CHECKING, Any
+
+from litellm.router_utils.routing_read_batch import (  # pyright: ignore[reportMissingTypeStubs] # a package with one stub
+    RoutingReadBatch,
+)
 
 if TYPE_CHECKING:
     import weakref
@@ -70,16 +71,9 @@ def metadata_of(request: Mapping[str, Any]) -> dict[str, Any]:
 def deployments_of(core: Any, group: str, request: Mapping[str, Any]) -> list[Deployment]:
     """List the deployments that LiteLLM chooses from for a request, the team's if it has some.
 
-    ``get_model_list`` follows an alias to its group only where the alias is not hidden (before
-    1.106), and joins a team's wildcards to everybody's, of which a request gets one. A name that
-    nobody has is the first of ``default_fallbacks``.
+    ``get_model_list`` joins a team's wildcards to everybody's, of which a request gets one. A name
+    that nobody has is the first of ``default_fallbacks``.
     """
-    rows = with_copies(core, group, request)
-    return [one for one in rows if "original_model_id" not in (one.get("model_info") or {})]
-
-
-def with_copies(core: Any, group: str, request: Mapping[str, Any]) -> list[Deployment]:
-    """List them with the copies that LiteLLM before 1.106 adds for callers who bring a key."""
     alias = (setting(core, "model_group_alias") or {}).get(group, group)
     name = alias["model"] if isinstance(alias, dict) else alias
     team = metadata_of(request).get("user_api_key_team_id")
@@ -92,7 +86,7 @@ def with_copies(core: Any, group: str, request: Mapping[str, Any]) -> list[Deplo
     if deployments or own(core, "has_model_id")(name):
         return deployments or []
     default: str | None = own(core, "_get_first_default_fallback")()
-    return with_copies(core, default, request) if default and default != group else []
+    return deployments_of(core, default, request) if default and default != group else []
 
 
 def attempt_in(request: Mapping[str, Any]) -> int:
@@ -104,18 +98,9 @@ def attempt_in(request: Mapping[str, Any]) -> int:
 def cooldowns_read_ahead() -> AbstractContextManager[Any]:
     """Return a context in which LiteLLM takes the cooldowns that its Proxy has asked Redis for.
 
-    Since 1.106 the Proxy declares that read before it routes a request, and a read outside of this
+    The Proxy declares that read before it routes a request, and a read outside of this
     context counts as one too many within a second: it returns nothing, and cooldowns that other
     processes have set would go unseen. LiteLLM's own selection enters it; what replaces the
     selection has to do so as well.
     """
-    batch = _read_batch()
-    return nullcontext() if batch is None else batch.scoped(batch.for_strategy(None, None))
-
-
-@cache
-def _read_batch() -> Any:
-    try:
-        return import_module("litellm.router_utils.routing_read_batch").RoutingReadBatch
-    except (ImportError, AttributeError):
-        return None
+    return RoutingReadBatch.scoped(RoutingReadBatch.for_strategy(None, None))

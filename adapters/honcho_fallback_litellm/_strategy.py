@@ -18,7 +18,7 @@ from litellm.types.router import (  # pyright: ignore[reportMissingTypeStubs] # 
 
 from honcho_fallback import FallbackConfig, FallbackConfigError, check_observers
 from honcho_fallback_litellm._call import Call, current_call
-from honcho_fallback_litellm._chain import RANK, Chains, id_of, in_order, spelling_of
+from honcho_fallback_litellm._chain import Chains, id_of, in_order
 from honcho_fallback_litellm._failures import classifier_for
 from honcho_fallback_litellm._patches import RouterPatches
 from honcho_fallback_litellm._registration import (
@@ -37,7 +37,6 @@ from honcho_fallback_litellm._router import (
     own,
     selects,
     setting,
-    with_copies,
 )
 from honcho_fallback_litellm._warm import warm_up
 
@@ -98,7 +97,7 @@ class FallbackRoutingStrategy(CustomRoutingStrategyBase):
 
         Args:
             router: A ``litellm.Router``; held weakly.
-            warm: Whether to load what LiteLLM imports at the first failure (a second or two).
+            warm: Whether to load what LiteLLM imports at the first failure (0.3 s).
 
         Returns:
             The strategy itself.
@@ -124,8 +123,7 @@ class FallbackRoutingStrategy(CustomRoutingStrategyBase):
         if self._chains.are_traced:
             self._may_warn_about_callbacks = not warn_about_callbacks()
         if warm:
-            rows: list[Deployment] = own(core, "get_model_list")() or []
-            warm_up(spelling_of(one) for one in rows if RANK in (one.get("model_info") or {}))
+            warm_up()
         return self
 
     def is_registered(self, router: Any) -> bool:
@@ -300,7 +298,7 @@ class _Selection:
         """Show LiteLLM's selection one candidate, or all of them; a refusal is no error yet."""
         excluded: list[str] = []
         if candidate is not None:
-            rows = with_copies(self.core, self.options["model"], self.request)
+            rows = deployments_of(self.core, self.options["model"], self.request)
             excluded = [other for one in rows if (other := id_of(one)) != candidate]
         if self.call is not None:
             self.call.is_selecting = True

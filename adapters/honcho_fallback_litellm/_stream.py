@@ -10,14 +10,13 @@ of the one that it stands for and shares its attributes.
 
 from __future__ import annotations
 
-import json
 from collections import deque
 from contextlib import suppress
 from dataclasses import dataclass, field
-from functools import cache
+from functools import cache, partial
 from typing import TYPE_CHECKING, Any
 
-from honcho_fallback import AnswerRejected, check_response, has_content, read_answer
+from honcho_fallback import has_content, read_answer
 from honcho_fallback_litellm._answers import renew
 from honcho_fallback_litellm._call import working_for
 from honcho_fallback_litellm._failures import provider_error
@@ -26,10 +25,6 @@ if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable
 
     from honcho_fallback_litellm._call import Call
-
-
-class StreamBrokeError(Exception):
-    """Stop LiteLLM from starting a broken stream over at the primary (sync, before 1.106)."""
 
 
 def is_stream(answer: Any) -> bool:
@@ -84,13 +79,12 @@ class _Reading:
         if self.buffer is not None and not call.ended and call.run.attempt.number != self.attempt:
             self.attempt = call.run.attempt.number
             self.forget()  # LiteLLM has gone on to another target
-        if self.buffer is not None and isinstance(chunk, bytes):
-            _refuse_failure(chunk)
-        answer = read_answer(chunk)
-        if answer.usage is not None:
-            self.usage_chunks.append(chunk)
-            if call.hides_usage and answer.finish_reason is None and not carries(chunk):
-                return
+        if _may_tell_usage(chunk):  # one or two of a stream's chunks
+            answer = read_answer(chunk)
+            if answer.usage is not None:
+                self.usage_chunks.append(chunk)
+                if call.hides_usage and answer.finish_reason is None and not carries(chunk):
+                    return
         if call.chain.policy.wants_content:
             self.output.append(chunk)
         if self.buffer is None:
@@ -125,12 +119,11 @@ class _Reading:
 
     def fail(self, error: BaseException) -> BaseException | None:
         """Return what to raise, or None when another target is to be asked."""
-        broken = _cause_of_restart(error) if isinstance(error, Exception) else error
-        if isinstance(broken, Exception):
-            self.call.report(broken, partial=tuple(self.output))
+        if isinstance(error, Exception):
+            self.call.report(error, partial=tuple(self.output))
             if self.call.goes_on and self.buffer is not None:
                 return None
-        broken = provider_error(broken)
+        broken = provider_error(error)
         self.end(broken)
         return broken
 
@@ -253,29 +246,17 @@ def _named_class(kind: type) -> type:
     return next(one for one in kind.__mro__ if "<locals>" not in one.__qualname__)
 
 
-def _cause_of_restart(error: Exception) -> Exception:
-    """Find why LiteLLM started a sync stream over, where that was stopped (before 1.106)."""
-    if not isinstance(error, StreamBrokeError):
-        return error
-    below = error.__context__
-    while below is not None and not hasattr(below, "is_pre_first_chunk"):
-        below = below.__context__
-    return below if isinstance(below, Exception) else error
-
-
-def _refuse_failure(chunk: bytes) -> None:
-    """Raise where a piece of the wire of Messages says what went wrong.
-
-    LiteLLM before 1.100 hands such an event out. One that is cut in two is not seen.
-    """
-    for line in chunk.splitlines():
-        event = None
-        if line.startswith(b"data:"):
-            with suppress(ValueError):
-                event = json.loads(line.removeprefix(b"data:"))
-        failure = check_response(event)
-        if failure is not None:
-            raise AnswerRejected(failure)
+def _may_tell_usage(chunk: Any) -> bool:
+    """Tell whether a chunk is worth reading for what the answer cost."""
+    if isinstance(chunk, bytes):
+        return b'"usage"' in chunk
+    # An event of the Responses API holds the whole answer at its end, Anthropic's at its start.
+    places = ("usage", "response", "message")
+    read = chunk.get if isinstance(chunk, dict) else partial(getattr, chunk)
+    if any(read(place, None) is not None for place in places):
+        return True
+    # Where nobody asked for usage, LiteLLM keeps it beside the last chunk.
+    return "usage" in (getattr(chunk, "_hidden_params", None) or ())
 
 
 def carries(chunk: Any) -> bool:

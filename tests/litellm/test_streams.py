@@ -10,6 +10,9 @@ import litellm
 import openai
 import pytest
 
+from honcho_fallback_litellm import FallbackRoutingStrategy
+from honcho_fallback_litellm._router import core_of
+from honcho_fallback_litellm._stream import managed_stream
 from tests.helpers import wire
 from tests.helpers.provider import Reply
 from tests.helpers.wire import CHAT_USAGE
@@ -396,3 +399,35 @@ def test_anthropics_overload_inside_a_stream_is_one(
     read(router, chunks)
     assert said(chunks) == "hello from backup"
     assert listener.record.attempts[0].kind == "overloaded"
+
+
+def _never(_: Any) -> Any:
+    raise AssertionError
+
+
+class Chunk:
+    """Count how often what it says is read."""
+
+    usage = response = message = _hidden_params = None
+    reads = 0
+
+    @property
+    def choices(self) -> list[Any]:
+        self.reads += 1
+        return [{"delta": {"content": "word"}}]
+
+
+def test_after_the_first_content_a_chunk_is_passed_on_unread(bench: Any) -> None:
+    """A stream of a thousand chunks is read once for its content, and where it tells its usage."""
+    router = bench.router()
+    strategy = FallbackRoutingStrategy().register(router)
+    call = strategy._begin(core_of(router), {"model": "deriver", "stream": True})
+    reading = managed_stream(iter(()), call, _never, _never).reading
+    chunks = [Chunk() for _ in range(5)]
+    for chunk in chunks:
+        reading.take(chunk)
+    first, *others = chunks
+    assert first.reads > 0
+    assert [chunk.reads for chunk in others] == [0, 0, 0, 0]
+    assert list(reading.ready) == chunks
+    reading.abandon()
