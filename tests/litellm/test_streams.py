@@ -411,10 +411,9 @@ class Chunk:
     usage = response = message = _hidden_params = None
     reads = 0
 
-    @property
-    def choices(self) -> list[Any]:
+    def __bool__(self) -> bool:  # what a chunk of an unknown class is judged by
         self.reads += 1
-        return [{"delta": {"content": "word"}}]
+        return True
 
 
 def test_after_the_first_content_a_chunk_is_passed_on_unread(bench: Any) -> None:
@@ -422,6 +421,7 @@ def test_after_the_first_content_a_chunk_is_passed_on_unread(bench: Any) -> None
     router = bench.router()
     strategy = FallbackRoutingStrategy().register(router)
     call = strategy._begin(core_of(router), {"model": "deriver", "stream": True})
+    assert call is not None
     reading = managed_stream(iter(()), call, _never, _never).reading
     chunks = [Chunk() for _ in range(5)]
     for chunk in chunks:
