@@ -44,11 +44,6 @@ class ClientSource:
             self._client = attempted(self._adopted, "looking for a Langfuse client")
         return self._client
 
-    @property
-    def has_mask(self) -> bool:
-        """Tell whether the client changes content itself; where it does not say, it may."""
-        return getattr(self._client, "_mask", self) is not None
-
     def _adopted(self) -> Langfuse | None:
         existing = _existing()
         if not existing:

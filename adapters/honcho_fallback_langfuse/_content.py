@@ -13,7 +13,6 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping
 from collections.abc import Set as AbstractSet
-from json.encoder import encode_basestring_ascii
 from typing import Any, TypeGuard
 from urllib.parse import unquote
 
@@ -83,30 +82,6 @@ def plain(value: Any, most: int = MOST_CHARACTERS) -> Any:
 def plain_label(value: Any) -> Any:
     """Return a value as ``plain`` does, every text in it as a label."""
     return _Walk(MOST_CHARACTERS, is_label=True).value(value, 0)
-
-
-def flat_json(value: Any) -> str | None:
-    """Return messages of texts as the SDK would write them, or None for anything else.
-
-    Walking through the plainest of all contents is most of what it costs.
-    """
-    messages: Any = value if isinstance(value, list) else (value,)
-    characters, objects = 0, list[str]()
-    for message in messages:
-        if type(message) is not dict or "type" in message:  # it may be media
-            return None
-        pairs: list[str] = []
-        for key, text in message.items():
-            if type(key) is not str or type(text) is not str or text.startswith("data:"):
-                return None
-            characters += len(text)
-            pairs.append(f"{encode_basestring_ascii(key)}: {encode_basestring_ascii(text)}")
-        objects.append(f"{{{', '.join(pairs)}}}")
-    # Half a pair of surrogates breaks the wire; a whole one is rare enough.
-    written = ", ".join(objects)
-    if characters > MOST_CHARACTERS or len(objects) > _MOST_ITEMS or "\\ud" in written:
-        return None
-    return f"[{written}]" if messages is value else written
 
 
 class _Walk:

@@ -2,15 +2,13 @@
 
 from __future__ import annotations
 
-import json
-import sys
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 
 from honcho_fallback_langfuse import _record_fields as record_fields
-from honcho_fallback_langfuse._content import flat_json, is_sequence, label, plain
-from honcho_fallback_langfuse._safe import fields_of, logger
+from honcho_fallback_langfuse._content import is_sequence, label, plain
+from honcho_fallback_langfuse._safe import fields_of
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -20,7 +18,6 @@ if TYPE_CHECKING:
     from opentelemetry.trace import Span
 
     from honcho_fallback import Answer, CallRecord, CallStart
-    from honcho_fallback_langfuse._client import ClientSource
     from honcho_fallback_langfuse._record_fields import EndedCall
 
 # A call without a label of its own; the policy's default label says nothing.
@@ -28,9 +25,6 @@ _UNNAMED, _NAME = "unknown", "LLM Call"
 
 _SCOPE = "langfuse-sdk"
 _TRACE_NAME = "langfuse.trace.name"
-
-# With fewer, the SDK decides which of them are kept.
-_MANY_ATTRIBUTES = 128
 
 _MASKED = "<not shown: the mask raised>"
 
@@ -127,21 +121,17 @@ class Visibility:
         output: Whether the answer is.
         mask: Changes either before it is, or None.
         metadata: What the application adds to every call's.
-        clients: Where the client is from, which may have a mask of its own.
     """
 
     output: bool
     mask: Callable[[Any], Any] | None
     metadata: dict[str, Any]
-    clients: ClientSource
 
     def content(self, value: Any) -> Any:
         """Return content as it may be shown."""
-        if self.mask is None:
-            # The client's own mask sees values, as those of the SDK do.
-            written = None if self.clients.has_mask else flat_json(value)
-            return plain(value) if written is None else written
         plain_value = plain(value)
+        if self.mask is None:
+            return plain_value
         try:
             return plain(self.mask(plain_value))
         except Exception:  # noqa: BLE001 # what cannot be masked is not shown
@@ -151,41 +141,6 @@ class Visibility:
 def generation_fields(ended: EndedCall, visibility: Visibility) -> dict[str, Any]:
     """Return the arguments for the SDK's ``update``; a hostile value costs its field only."""
     return fields_of(_FIELDS, ended, visibility)
-
-
-def write_fields(observation: Any, fields: dict[str, Any], *, has_mask: bool) -> None:
-    """Write the fields into a generation.
-
-    The SDK's ``update`` looks for media in all of them, for a quarter of what a generation costs.
-    Where there is none to be found, the attributes that the SDK makes are written without that.
-    """
-    contents = (fields.get("input", ""), fields.get("output", ""))
-    entries = [one for one in fields.get("metadata", {}).values() if type(one) is str]
-    may_hold_media = any(type(one) is not str for one in contents) or any(
-        one.startswith("data:") for one in (*contents, *entries)
-    )
-    # With a mask, an error and few attributes there is more to do.
-    if not (has_mask or may_hold_media or fields.get("level") == "ERROR"):
-        try:
-            attributes = sys.modules["langfuse._client.attributes"].create_generation_attributes
-            span = observation._otel_span  # noqa: SLF001 # there is no public one
-            if span._limits.max_span_attributes >= _MANY_ATTRIBUTES:  # noqa: SLF001 # as above
-                # The SDK writes a text as it is; its own way to one walks through values first.
-                texts = {
-                    name: json.dumps(fields[name], allow_nan=False)
-                    for name in ("usage_details", "model_parameters")
-                    if name in fields and all(map(_is_exact, fields[name].values()))
-                }
-                span.set_attributes(attributes(**fields | texts))
-                return
-        except Exception as error:  # noqa: BLE001 # an SDK that is made otherwise
-            logger.debug("writing the attributes raised %s", type(error).__name__)
-    observation.update(**fields)
-
-
-def _is_exact(value: Any) -> bool:
-    # JavaScript rounds larger numbers, of which the SDK makes texts.
-    return type(value) is not int or -(2**53) < value < 2**53
 
 
 def shown_output(output: Any, answer: Answer) -> Any:

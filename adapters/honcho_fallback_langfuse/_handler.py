@@ -14,7 +14,6 @@ from honcho_fallback_langfuse._generation import (
     generation_fields,
     open_observation,
     tell_attempts,
-    write_fields,
 )
 from honcho_fallback_langfuse._observer import SpanObserver
 from honcho_fallback_langfuse._record_fields import labels
@@ -80,7 +79,7 @@ class LangfuseCallbackHandler(SpanObserver):
     ) -> None:
         super().__init__(keep_input=input)
         self._clients = ClientSource(client, public_key)
-        self._visibility = Visibility(output, mask, labels(metadata), self._clients)
+        self._visibility = Visibility(output, mask, labels(metadata))
         self._per_attempt = per_attempt
         self._closed = False
 
@@ -164,8 +163,7 @@ class LangfuseCallbackHandler(SpanObserver):
         span.update(level=_TURN_LEVELS[turn.outcome], metadata={"outcome": turn.outcome})
 
     def _fill(self, span: Any, ended: EndedCall) -> None:
-        fields = generation_fields(ended, self._visibility)
-        write_fields(span, fields, has_mask=self._clients.has_mask)
+        span.update(**generation_fields(ended, self._visibility))
         if self._per_attempt:
             attempted(tell_attempts, "the attempts' events", span, ended.record)
 
