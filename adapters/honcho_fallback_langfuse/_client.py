@@ -2,15 +2,18 @@
 
 from __future__ import annotations
 
+import logging
 import os
 import sys
 from threading import Thread
 from typing import TYPE_CHECKING, Any
 
-from honcho_fallback_langfuse._safe import attempted, logger
+from honcho_fallback.spans import attempted
 
 if TYPE_CHECKING:
     from langfuse import Langfuse
+
+logger = logging.getLogger("honcho_fallback.langfuse")
 
 _KEYS = ("LANGFUSE_PUBLIC_KEY", "LANGFUSE_SECRET_KEY")
 _OFF = {"LANGFUSE_TRACING_ENABLED": "false", "OTEL_SDK_DISABLED": "true"}

@@ -6,18 +6,16 @@ from contextlib import contextmanager
 from contextvars import ContextVar
 from typing import TYPE_CHECKING, Any
 
+from honcho_fallback.redaction import label
+from honcho_fallback.spans import SpanObserver, attempted, shown
 from honcho_fallback_langfuse._client import ClientSource, flushed
-from honcho_fallback_langfuse._content import is_mapping, label
 from honcho_fallback_langfuse._generation import (
     Parent,
     Visibility,
+    add_attempts,
     generation_fields,
     open_observation,
-    tell_attempts,
 )
-from honcho_fallback_langfuse._observer import SpanObserver
-from honcho_fallback_langfuse._record_fields import labels
-from honcho_fallback_langfuse._safe import attempted
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Generator, Iterable, Mapping
@@ -26,7 +24,8 @@ if TYPE_CHECKING:
     from langfuse import Langfuse
 
     from honcho_fallback import CallStart, TurnEnd
-    from honcho_fallback_langfuse._record_fields import EndedCall, Level
+    from honcho_fallback.spans import EndedCall
+    from honcho_fallback_langfuse._generation import Level
 
 _TURN_LEVELS: dict[str, Level] = {
     "completed": "DEFAULT",
@@ -79,14 +78,14 @@ class LangfuseCallbackHandler(SpanObserver):
     ) -> None:
         super().__init__(keep_input=input)
         self._clients = ClientSource(client, public_key)
-        self._visibility = Visibility(output, mask, labels(metadata))
+        self._visibility = Visibility(output, mask, shown(metadata or {}))
         self._per_attempt = per_attempt
         self._closed = False
 
     @property
     def is_listening(self) -> bool:
         """Tell whether there is a client to report to."""
-        return not (self._closed or self._failures.reached) and self._clients.get() is not None
+        return not self._closed and self._clients.get() is not None
 
     @property
     def replaces_langfuse_callbacks(self) -> bool:
@@ -154,9 +153,8 @@ class LangfuseCallbackHandler(SpanObserver):
         if client is None or _parent.get() is not None:  # LangChain's runs make a tree already
             return None
         observation = open_observation(client, call, "agent", None)
-        if observation is not None:
-            metadata = {**labels(call.metadata), "turn_id": label(call.turn_id or "")}
-            attempted(observation.update, "a turn's metadata", metadata=metadata)
+        metadata = {**shown(call.metadata or {}), "turn_id": label(call.turn_id or "")}
+        observation.update(metadata=metadata)
         return observation
 
     def _fill_turn(self, span: Any, turn: TurnEnd) -> None:
@@ -165,7 +163,7 @@ class LangfuseCallbackHandler(SpanObserver):
     def _fill(self, span: Any, ended: EndedCall) -> None:
         span.update(**generation_fields(ended, self._visibility))
         if self._per_attempt:
-            attempted(tell_attempts, "the attempts' events", span, ended.record)
+            add_attempts(span, ended.record)
 
 
 @contextmanager
@@ -183,8 +181,7 @@ def _nested_under(parent: Parent | None) -> Generator[None, None, None]:
 def _observation_of(handlers: Iterable[object], run_id: object) -> Parent | None:
     for handler in handlers:
         # The handler tells nobody else which observation belongs to a run.
-        runs = getattr(handler, "_runs", None)
-        observation = runs.get(run_id) if is_mapping(runs) else None
+        observation = getattr(handler, "_runs", {}).get(run_id)
         if observation is not None:
             return Parent(observation.trace_id, observation.id)
     return None

@@ -12,7 +12,8 @@ from opentelemetry.sdk.trace.export import SimpleSpanProcessor
 from opentelemetry.sdk.trace.export.in_memory_span_exporter import InMemorySpanExporter
 
 from honcho_fallback import FallbackConfig, FallbackObserver, FallbackPolicy, Target
-from honcho_fallback_langfuse import LangfuseCallbackHandler, OpenTelemetryHandler
+from honcho_fallback_langfuse import LangfuseCallbackHandler
+from honcho_fallback_otel import OpenTelemetryHandler
 from tests.helpers.langfuse_server import received, stored
 
 if TYPE_CHECKING:
@@ -130,7 +131,7 @@ def test_a_turn_that_breaks_says_so(
 def test_turns_that_never_end_do_not_pile_up(memory: Memory) -> None:
     """The oldest ends when there are too many, the others with the handler: no orphans."""
     handler = LangfuseCallbackHandler(memory.client)
-    handler._most_turns = 2
+    handler._most = 2
     policy = loop(handler)
     turns = [policy.turn() for _ in range(4)]
     for turn in turns:

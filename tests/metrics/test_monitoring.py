@@ -13,7 +13,7 @@ import pytest
 import yaml
 
 from honcho_fallback import FailureKind, Outcome
-from honcho_fallback_metrics import METRICS, Metric
+from honcho_fallback.measurements import METRICS, Metric
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
