@@ -25,8 +25,8 @@ Level = Literal["DEFAULT", "WARNING", "ERROR"]
 # A call without a label of its own; the policy's default label says nothing.
 _UNNAMED, _NAME = "unknown", "LLM Call"
 
-_SCOPE = "langfuse-sdk"
-_TRACE_NAME = "langfuse.trace.name"
+SCOPE = "langfuse-sdk"
+TRACE_NAME = "langfuse.trace.name"
 
 _MASKED = "<not shown: the mask raised>"
 
@@ -87,15 +87,15 @@ def open_observation(
         span = trace.get_current_span()
         # The SDK has stamped here what the application propagated.
         attributes: Mapping[str, Any] = getattr(span, "attributes", None) or {}
-        if _TRACE_NAME not in attributes:
-            span.set_attribute(_TRACE_NAME, name)
+        if TRACE_NAME not in attributes:
+            span.set_attribute(TRACE_NAME, name)
     return observation
 
 
 def _is_foreign(enclosing: Span) -> bool:
     # Langfuse never gets to see a web server's span, so it cannot name the trace.
     scope: Any = getattr(enclosing, "instrumentation_scope", None)
-    return enclosing.get_span_context().is_valid and getattr(scope, "name", None) != _SCOPE
+    return enclosing.get_span_context().is_valid and getattr(scope, "name", None) != SCOPE
 
 
 def _context_of(parent: Parent) -> Context:
