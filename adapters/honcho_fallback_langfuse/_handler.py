@@ -62,7 +62,6 @@ class LangfuseCallbackHandler(SpanObserver):
             and strings; returns what may be shown. Where it raises, nothing is.
         per_attempt: Whether each attempt becomes a child event, made when the call ends.
         metadata: Added to that of every generation; together at most 40 keys.
-        public_key: Whose client, where the application has several.
     """
 
     def __init__(  # noqa: PLR0913 # options by name
@@ -74,10 +73,9 @@ class LangfuseCallbackHandler(SpanObserver):
         mask: Callable[[Any], Any] | None = None,
         per_attempt: bool = False,
         metadata: Mapping[str, Any] | None = None,
-        public_key: str | None = None,
     ) -> None:
         super().__init__(keep_input=input)
-        self._clients = ClientSource(client, public_key)
+        self._clients = ClientSource(client)
         self._visibility = Visibility(output, mask, shown(metadata or {}))
         self._per_attempt = per_attempt
         self._closed = False
@@ -91,18 +89,6 @@ class LangfuseCallbackHandler(SpanObserver):
     def replaces_langfuse_callbacks(self) -> bool:
         """Tell adapters that Langfuse's own handlers must not report the attempts again."""
         return self.is_listening
-
-    def nest_under(self, trace_id: str, span_id: str) -> AbstractContextManager[None]:
-        """Nest the calls that start inside this ``with`` under an observation.
-
-        For adapters, and where OpenTelemetry's context does not reach; enter and leave it in one
-        function, around ``policy.start()`` alone.
-
-        Args:
-            trace_id: 32 hexadecimal digits, as an observation's ``trace_id``.
-            span_id: 16 hexadecimal digits, as its ``id``.
-        """
-        return _nested_under(Parent(trace_id, span_id))
 
     def in_place_of(
         self, handlers: Iterable[object], parent_run_id: object

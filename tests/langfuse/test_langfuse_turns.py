@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import threading
+from types import SimpleNamespace
 from typing import TYPE_CHECKING, Any, Literal
 
 import pytest
@@ -149,10 +150,12 @@ def test_where_langchains_tree_is_known_it_is_the_parent(memory: Memory) -> None
     """An explicit parent is nearer than the turn, which then leaves no observation."""
     handler = LangfuseCallbackHandler(memory.client)
     policy = loop(handler)
-    with policy.turn(), handler.nest_under("1" * 32, "2" * 16):
+    run = memory.client.start_observation(name="chain")
+    tracing = SimpleNamespace(_runs={"id": run})
+    with policy.turn(), handler.in_place_of([tracing], "id"):
         policy.call(hello)
     one = memory.only()
-    assert (one.trace_id, one.parent_id) == ("1" * 32, "2" * 16)
+    assert (one.trace_id, one.parent_id) == (run.trace_id, run.id)
 
 
 def test_the_spans_of_a_turn_lie_under_one_span() -> None:
