@@ -140,7 +140,7 @@ def generation_fields(ended: EndedCall, visibility: Visibility) -> dict[str, Any
     record = ended.record
     fields = {
         "model": label(ended.target.model),
-        "model_parameters": attempted(lambda: ended.settings, "the parameters") or None,
+        "model_parameters": ended.settings or None,
         "input": attempted(visibility.content, "showing the input", ended.input),
         "output": attempted(_output, "showing the output", ended, visibility),
         "usage_details": _buckets(ended),

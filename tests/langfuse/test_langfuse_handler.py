@@ -276,19 +276,6 @@ def test_each_iteration_of_a_loop_is_a_generation(memory: Memory) -> None:
     assert reasons == ["overloaded StatusError 503", *["the turn had already left it"] * 2]
 
 
-def test_each_agent_has_a_trace_of_its_own(memory: Memory) -> None:
-    """HON-071: nothing of ours stands around a call, so a trace is a call and has its name."""
-    handler = LangfuseCallbackHandler(memory.client)
-    for agent in ("deriver", "summariser"):
-        policy(handler, agent=agent).call(failing(1).ask)
-    told = memory.stored()
-    assert [(one.name, one.trace_name) for one in told] == [
-        ("deriver", "deriver"),
-        ("summariser", "summariser"),
-    ]
-    assert len({one.trace_id for one in told}) == 2
-
-
 def test_a_fallback_s_fallback_tells_whom_and_why(memory: Memory) -> None:
     """HON-074: the second fallback is named, the reason is why the primary was left."""
     called(LangfuseCallbackHandler(memory.client), fails=2)
