@@ -382,31 +382,6 @@ async def _closed(stream: Any) -> None:
     await stream.aclose()
 
 
-def test_it_takes_the_place_of_langfuse_s_own_handler(memory: Memory) -> None:
-    """A call of a LangChain run lies where Langfuse's handler would have put it."""
-    callbacks = pytest.importorskip("langfuse.langchain")
-    runnables = pytest.importorskip("langchain_core.runnables")
-    manager = pytest.importorskip("langchain_core.callbacks")
-    stock = callbacks.CallbackHandler(public_key="pk-memory")
-    handler = LangfuseCallbackHandler(memory.client)
-    asking = policy(handler)
-
-    def step(question: str, run_manager: Any) -> Any:
-        assert isinstance(run_manager, manager.CallbackManagerForChainRun)
-        with handler.in_place_of(run_manager.handlers, run_manager.run_id):
-            run = asking.start()
-        return asking.call(lambda _: question, run=run)
-
-    chain = runnables.RunnableLambda(step).with_config(run_name="chain")
-    assert chain.invoke("hello", {"callbacks": [stock]}) == "hello"
-    one, outer = memory.stored()
-    assert (one.type, outer.type, outer.name) == ("GENERATION", "CHAIN", "chain")
-    assert (one.trace_id, one.parent_id) == (outer.trace_id, outer.id)
-    with handler.in_place_of([stock, object()], None), handler.in_place_of([], "unknown"):
-        called(handler)
-    assert memory.stored()[-1].parent_id is None
-
-
 def test_closing_makes_nothing_of_later_calls(memory: Memory) -> None:
     """After close the handler is silent; the client belongs to the application and goes on."""
     handler = LangfuseCallbackHandler(memory.client)

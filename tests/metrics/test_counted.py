@@ -276,29 +276,6 @@ def test_a_target_rests_until_a_time_and_a_probe_ends_it(clock: Clock) -> None:
     assert counted.of("cooldown_until_timestamp") == {(P,): 0}
 
 
-def test_a_probe_that_is_answered_ends_a_rest_that_others_have_seen(clock: Clock) -> None:
-    """This process sets the gauge of all processes back, though no call of its own set it."""
-    counted = Counted(cooldown=Cooldown(base=60))
-    counted.policy.call(failing())
-    clock.advance(60)
-    counted.policy.call(lambda _: "back")
-    assert counted.of("cooldown_until_timestamp") == {(P,): 0}
-
-
-def test_a_call_that_was_asked_before_does_not_end_a_rest(clock: Clock) -> None:
-    """An answer that comes late says nothing of a target that failed in between."""
-    counted = Counted(cooldown=Cooldown(base=60))
-    late = counted.policy.start()
-    assert late.attempt.position == 0
-    clock.advance(1)
-    counted.policy.call(failing())
-    counted.policy.call(failing())
-    until = counted.of("cooldown_until_timestamp")
-    clock.advance(1)
-    late.succeed()
-    assert counted.of("cooldown_until_timestamp") == until != {(P,): 0}
-
-
 def test_a_probe_under_way_is_no_rest(clock: Clock) -> None:
     """Who stays away from a target because another call probes it leaves the gauge alone."""
     counted = Counted(cooldown=Cooldown(base=60))
