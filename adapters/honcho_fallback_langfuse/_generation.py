@@ -190,11 +190,14 @@ def _first_token(record: CallRecord) -> datetime | None:
 def _metadata(ended: EndedCall, extra: Mapping[str, Any]) -> dict[str, Any]:
     """Return who answered and why; ``extra`` is the handler's own."""
     record, target, primary = ended.record, ended.target, ended.start.chain[0]
+    provider, model = target.provider and label(target.provider), label(target.model)
     fields = {
         "is_fallback": record.is_fallback,
-        "provider": target.provider and label(target.provider),
+        "provider": provider,
         "primary_provider": primary.provider and label(primary.provider),
         "primary_model": label(primary.model),
+        "fallback_provider": provider if record.is_fallback else None,
+        "fallback_model": model if record.is_fallback else None,
         "fallback_reason": ended.fallback_reason,
         "attempts": ended.attempts,
         "attempt_count": len(record.attempts),
@@ -203,9 +206,6 @@ def _metadata(ended: EndedCall, extra: Mapping[str, Any]) -> dict[str, Any]:
         "streaming": record.time_to_first_token is not None,
         "call_id": record.call_id,
     }
-    if record.is_fallback:
-        fields["fallback_provider"] = fields["provider"]
-        fields["fallback_model"] = label(target.model)
     facts = {name: value for name, value in fields.items() if value is not None}
     # What is particular to the call comes first, where there is not room for everything.
     own = ended.metadata

@@ -120,13 +120,14 @@ def test_each_token_counts_under_one_type() -> None:
 def test_a_usage_may_come_in_any_form() -> None:
     """What the caller reports is read as what a provider sends; what is no count is left out."""
     counted = Counted()
-    for agent, usage in {
+    reports: dict[str, dict[str, Any]] = {
         "core": {"input_tokens": 3, "output_tokens": 2},
         "openai": {"prompt_tokens": 3, "completion_tokens": 2},
         "anthropic": {"input_tokens": 3, "output_tokens": 2, "cache_creation_input_tokens": 5},
         "odd": {"input_tokens": "many", "output_tokens": 2},
         "other": {"price": 3},
-    }.items():
+    }
+    for agent, usage in reports.items():
         counted.policy.start(agent=agent).succeed(usage=usage)
     assert counted.of("tokens") == {
         ("core", P, "input"): 3,
