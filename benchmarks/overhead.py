@@ -324,7 +324,8 @@ def langfuse() -> Iterator[Job]:
     from opentelemetry.sdk.trace import TracerProvider
     from opentelemetry.sdk.trace.export.in_memory_span_exporter import InMemorySpanExporter
 
-    from honcho_fallback_langfuse import LangfuseCallbackHandler, OpenTelemetryHandler
+    from honcho_fallback_langfuse import LangfuseCallbackHandler
+    from honcho_fallback_otel import OpenTelemetryHandler
 
     class Nowhere(InMemorySpanExporter):
         def export(self, spans: Any) -> Any:
@@ -416,7 +417,8 @@ def observers() -> Iterator[Job]:
 
     from honcho_fallback.records import JsonlObserver
     from honcho_fallback_langfuse import LangfuseCallbackHandler
-    from honcho_fallback_metrics import OpenTelemetryMetrics, PrometheusObserver
+    from honcho_fallback_otel import OpenTelemetryMetrics
+    from honcho_fallback_prometheus import PrometheusObserver
 
     class Nowhere(InMemorySpanExporter):
         def export(self, spans: Any) -> Any:

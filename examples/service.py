@@ -23,7 +23,7 @@ from honcho_fallback import FallbackConfig, FallbackExhausted, set_observers
 from honcho_fallback.records import JsonlObserver
 from honcho_fallback_langchain import FallbackChatModel
 from honcho_fallback_langfuse import LangfuseCallbackHandler
-from honcho_fallback_metrics import PrometheusObserver
+from honcho_fallback_prometheus import PrometheusObserver
 
 if TYPE_CHECKING:
     from collections.abc import AsyncGenerator

@@ -2,15 +2,18 @@
 
 from __future__ import annotations
 
+import logging
 import os
 import sys
 from threading import Thread
 from typing import TYPE_CHECKING, Any
 
-from honcho_fallback_langfuse._safe import attempted, logger
+from honcho_fallback.spans import attempted
 
 if TYPE_CHECKING:
     from langfuse import Langfuse
+
+logger = logging.getLogger("honcho_fallback.langfuse")
 
 _KEYS = ("LANGFUSE_PUBLIC_KEY", "LANGFUSE_SECRET_KEY")
 _OFF = {"LANGFUSE_TRACING_ENABLED": "false", "OTEL_SDK_DISABLED": "true"}
@@ -24,13 +27,11 @@ class ClientSource:
 
     Args:
         client: The one to use, or None.
-        public_key: Whose client, where the application has several.
     """
 
-    __slots__ = ("_client", "_public_key", "_warned")
+    __slots__ = ("_client", "_warned")
 
-    def __init__(self, client: Langfuse | None, public_key: str | None) -> None:
-        self._public_key = public_key
+    def __init__(self, client: Langfuse | None) -> None:
         self._warned = False
         self._client = client
         if client is None:
@@ -44,24 +45,16 @@ class ClientSource:
             self._client = attempted(self._adopted, "looking for a Langfuse client")
         return self._client
 
-    @property
-    def has_mask(self) -> bool:
-        """Tell whether the client changes content itself; where it does not say, it may."""
-        return getattr(self._client, "_mask", self) is not None
-
     def _adopted(self) -> Langfuse | None:
         existing = _existing()
         if not existing:
             return None
-        key = self._public_key or os.environ.get(_KEYS[0])
-        if key is None and len(existing) == 1:
-            (key,) = existing
+        key = os.environ.get(_KEYS[0])
         if key not in existing:
-            if len(existing) == 1 and self._public_key is None:
-                (key,) = existing
-            else:
+            if len(existing) > 1:
                 self._warn_once()
                 return None
+            (key,) = existing
         from langfuse import get_client  # noqa: PLC0415 # imported already, as a client exists
 
         return get_client(public_key=key)
@@ -70,15 +63,13 @@ class ClientSource:
         if not self._warned:
             self._warned = True
             logger.warning(
-                "there are several Langfuse clients, or none with the key asked for: nothing is "
-                "sent; pass LangfuseCallbackHandler(client=...) or public_key=..."
+                "there are several Langfuse clients: nothing is sent; "
+                "pass LangfuseCallbackHandler(client=...)"
             )
 
     def _built(self) -> Langfuse | None:
         if not all(os.environ.get(name) for name in _KEYS):
             logger.debug("no client and no %s: nothing is sent to Langfuse", " and ".join(_KEYS))
-            return None
-        if self._public_key not in {None, os.environ[_KEYS[0]]}:
             return None
         if any(os.environ.get(name, "").lower() == value for name, value in _OFF.items()):
             return None

@@ -2,41 +2,46 @@
 
 from __future__ import annotations
 
-import json
-import sys
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 
-from honcho_fallback_langfuse import _record_fields as record_fields
-from honcho_fallback_langfuse._content import flat_json, is_sequence, label, plain
-from honcho_fallback_langfuse._safe import fields_of, logger
+from honcho_fallback.redaction import label
+from honcho_fallback.spans import MOST_METADATA, attempt_fields, attempt_reason, attempted
+from honcho_fallback_langfuse._messages import plain, shown_output
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Mapping
 
     from langfuse import Langfuse
     from opentelemetry.context import Context
     from opentelemetry.trace import Span
 
-    from honcho_fallback import Answer, CallRecord, CallStart
-    from honcho_fallback_langfuse._client import ClientSource
-    from honcho_fallback_langfuse._record_fields import EndedCall
+    from honcho_fallback import CallRecord, CallStart
+    from honcho_fallback.spans import EndedCall
+
+Level = Literal["DEFAULT", "WARNING", "ERROR"]
 
 # A call without a label of its own; the policy's default label says nothing.
 _UNNAMED, _NAME = "unknown", "LLM Call"
 
-_SCOPE = "langfuse-sdk"
-_TRACE_NAME = "langfuse.trace.name"
-
-# With fewer, the SDK decides which of them are kept.
-_MANY_ATTRIBUTES = 128
+SCOPE = "langfuse-sdk"
+TRACE_NAME = "langfuse.trace.name"
 
 _MASKED = "<not shown: the mask raised>"
+
+_LEVELS: dict[str, Level] = {"success": "DEFAULT", "cancelled": "WARNING", "abandoned": "WARNING"}
 
 # Outcomes without an answer. Their token counts are zero: without counts Langfuse would tokenise
 # the input and charge it.
 _WITHOUT_ANSWER = frozenset({"exhausted", "rejected", "cancelled", "abandoned"})
+
+# The keys of Langfuse's own price table, others would cost nothing; what they are a part of.
+_PARTS = (
+    ("cache_read_tokens", "input_cached_tokens", "input"),
+    ("cache_write_tokens", "input_cache_creation", "input"),
+    ("reasoning_tokens", "output_reasoning_tokens", "output"),
+)
 
 
 class Parent(NamedTuple):
@@ -54,7 +59,7 @@ class Parent(NamedTuple):
 def open_observation(
     client: Langfuse, call: CallStart, kind: Literal["agent", "generation"], parent: Parent | None
 ) -> Any:
-    """Open a call's generation, or the observation of its turn; None where it is not sampled.
+    """Open a call's generation, or the observation of its turn.
 
     Args:
         client: The client.
@@ -66,45 +71,31 @@ def open_observation(
     from opentelemetry import context, trace  # noqa: PLC0415 # see above
 
     name = _NAME if call.agent == _UNNAMED else label(call.agent)
-    if parent is None:
-        return _opened(client, name, kind, trace.get_current_span())
-    token = context.attach(_context_of(parent))
-    try:
-        return _opened(client, name, kind, None)
-    finally:
-        context.detach(token)
-
-
-def _opened(
-    client: Langfuse, name: str, kind: Literal["agent", "generation"], enclosing: Span | None
-) -> Any:
-    if not _is_foreign(enclosing):
+    if parent is not None:
+        token = context.attach(_context_of(parent))
+        try:
+            return client.start_observation(name=name, as_type=kind)
+        finally:
+            context.detach(token)
+    if not _is_foreign(trace.get_current_span()):
         # A root gives its trace its name; elsewhere in Langfuse's traces they have one.
-        observation = client.start_observation(name=name, as_type=kind)
-        span = getattr(observation, "_otel_span", None)
-        return observation if span is None or span.is_recording() else None
-    from opentelemetry import trace  # noqa: PLC0415 # comes with langfuse
-
+        return client.start_observation(name=name, as_type=kind)
     opening = client.start_as_current_observation(name=name, as_type=kind, end_on_exit=False)
     # Entered and left in this frame: a span that stays current in a generator or a task would
     # adopt whatever the consumer does meanwhile.
     with opening as observation:
         span = trace.get_current_span()
-        if not span.is_recording():
-            return None
         # The SDK has stamped here what the application propagated.
-        attributes: Any = getattr(span, "attributes", None) or {}
-        if _TRACE_NAME not in attributes:
-            span.set_attribute(_TRACE_NAME, name)
+        attributes: Mapping[str, Any] = getattr(span, "attributes", None) or {}
+        if TRACE_NAME not in attributes:
+            span.set_attribute(TRACE_NAME, name)
     return observation
 
 
-def _is_foreign(enclosing: Span | None) -> bool:
+def _is_foreign(enclosing: Span) -> bool:
     # Langfuse never gets to see a web server's span, so it cannot name the trace.
-    if enclosing is None or not enclosing.get_span_context().is_valid:
-        return False
     scope: Any = getattr(enclosing, "instrumentation_scope", None)
-    return getattr(scope, "name", None) != _SCOPE
+    return enclosing.get_span_context().is_valid and getattr(scope, "name", None) != SCOPE
 
 
 def _context_of(parent: Parent) -> Context:
@@ -125,23 +116,19 @@ class Visibility:
 
     Args:
         output: Whether the answer is.
-        mask: Changes either before it is, or None.
+        mask: Changes what is asked and answered before it is, or None.
         metadata: What the application adds to every call's.
-        clients: Where the client is from, which may have a mask of its own.
     """
 
     output: bool
     mask: Callable[[Any], Any] | None
     metadata: dict[str, Any]
-    clients: ClientSource
 
     def content(self, value: Any) -> Any:
         """Return content as it may be shown."""
-        if self.mask is None:
-            # The client's own mask sees values, as those of the SDK do.
-            written = None if self.clients.has_mask else flat_json(value)
-            return plain(value) if written is None else written
         plain_value = plain(value)
+        if self.mask is None or value is None:
+            return plain_value
         try:
             return plain(self.mask(plain_value))
         except Exception:  # noqa: BLE001 # what cannot be masked is not shown
@@ -150,105 +137,92 @@ class Visibility:
 
 def generation_fields(ended: EndedCall, visibility: Visibility) -> dict[str, Any]:
     """Return the arguments for the SDK's ``update``; a hostile value costs its field only."""
-    return fields_of(_FIELDS, ended, visibility)
-
-
-def write_fields(observation: Any, fields: dict[str, Any], *, has_mask: bool) -> None:
-    """Write the fields into a generation.
-
-    The SDK's ``update`` looks for media in all of them, for a quarter of what a generation costs.
-    Where there is none to be found, the attributes that the SDK makes are written without that.
-    """
-    contents = (fields.get("input", ""), fields.get("output", ""))
-    entries = [one for one in fields.get("metadata", {}).values() if type(one) is str]
-    may_hold_media = any(type(one) is not str for one in contents) or any(
-        one.startswith("data:") for one in (*contents, *entries)
-    )
-    # With a mask, an error and few attributes there is more to do.
-    if not (has_mask or may_hold_media or fields.get("level") == "ERROR"):
-        try:
-            attributes = sys.modules["langfuse._client.attributes"].create_generation_attributes
-            span = observation._otel_span  # noqa: SLF001 # there is no public one
-            if span._limits.max_span_attributes >= _MANY_ATTRIBUTES:  # noqa: SLF001 # as above
-                # The SDK writes a text as it is; its own way to one walks through values first.
-                texts = {
-                    name: json.dumps(fields[name], allow_nan=False)
-                    for name in ("usage_details", "model_parameters")
-                    if name in fields and all(map(_is_exact, fields[name].values()))
-                }
-                span.set_attributes(attributes(**fields | texts))
-                return
-        except Exception as error:  # noqa: BLE001 # an SDK that is made otherwise
-            logger.debug("writing the attributes raised %s", type(error).__name__)
-    observation.update(**fields)
-
-
-def _is_exact(value: Any) -> bool:
-    # JavaScript rounds larger numbers, of which the SDK makes texts.
-    return type(value) is not int or -(2**53) < value < 2**53
-
-
-def shown_output(output: Any, answer: Answer) -> Any:
-    """Return a text of a text, a message of a message; else the output itself."""
-    pieces = output if is_sequence(output) else (output,)
-    # A list is an answer of its own kind, no stream.
-    if answer.content is None or isinstance(pieces, list):
-        return [*pieces] if is_sequence(output) else output
-    if not isinstance(answer.content, str) or all(isinstance(piece, str) for piece in pieces):
-        return answer.content
-    return {"role": "assistant", "content": answer.content}
+    record = ended.record
+    fields = {
+        "model": label(ended.target.model),
+        "model_parameters": ended.settings or None,
+        "input": attempted(visibility.content, "showing the input", ended.input),
+        "output": attempted(_output, "showing the output", ended, visibility),
+        "usage_details": _buckets(ended),
+        "cost_details": {"total": ended.cost} if ended.cost else None,
+        "completion_start_time": _first_token(record),
+        "metadata": _metadata(ended, visibility.metadata),
+        "level": "WARNING" if record.is_fallback else _LEVELS.get(record.outcome, "ERROR"),
+        "status_message": ended.status_message,
+    }
+    return {name: value for name, value in fields.items() if value is not None}
 
 
 def _output(ended: EndedCall, visibility: Visibility) -> Any:
-    shown = visibility.output and ended.call.output is not None
-    return visibility.content(shown_output(ended.call.output, ended.answer)) if shown else None
+    shown = shown_output(ended.output, ended.answer) if visibility.output else None
+    return visibility.content(shown)
 
 
-def _buckets(ended: EndedCall, _: Visibility) -> dict[str, int] | None:
-    if ended.usage is not None:
-        return ended.usage.buckets()
-    if ended.record.outcome in _WITHOUT_ANSWER and ended.call.output is None:
-        return {"input": 0, "output": 0, "total": 0}
-    return None
+def _buckets(ended: EndedCall) -> dict[str, int] | None:
+    """Return the token counts as Langfuse prices them: every token in exactly one bucket."""
+    counts = ended.usage
+    if counts is None:
+        is_free = ended.record.outcome in _WITHOUT_ANSWER and ended.output is None
+        return {"input": 0, "output": 0, "total": 0} if is_free else None
+    buckets = {
+        side: counts[f"{side}_tokens"]
+        for side in ("input", "output")
+        if f"{side}_tokens" in counts
+    }
+    for name, bucket, side in _PARTS:
+        count = counts.get(name)
+        if count:
+            buckets[bucket] = count
+            if side in buckets:
+                buckets[side] = max(0, buckets[side] - count)
+    if buckets:
+        buckets["total"] = max(counts.get("total_tokens", 0), sum(buckets.values()))
+    return buckets
 
 
-def _cost(ended: EndedCall, _: Visibility) -> dict[str, float] | None:
-    return {"total": ended.usage.cost} if ended.usage and ended.usage.cost else None
-
-
-def _first_token(ended: EndedCall, _: Visibility) -> datetime | None:
-    seconds = ended.record.time_to_first_token
+def _first_token(record: CallRecord) -> datetime | None:
+    seconds = record.time_to_first_token
     if seconds is None:
         return None
-    return datetime.fromtimestamp(ended.record.started_at, UTC) + timedelta(seconds=seconds)
+    return datetime.fromtimestamp(record.started_at, UTC) + timedelta(seconds=seconds)
 
 
-_FIELDS: dict[str, Callable[[EndedCall, Visibility], Any]] = {
-    "model": lambda ended, _: label(ended.target.model),
-    "model_parameters": lambda ended, _: record_fields.parameters(ended),
-    "input": lambda ended, visibility: (
-        visibility.content(ended.call.input) if ended.call.input is not None else None
-    ),
-    "output": _output,
-    "usage_details": _buckets,
-    "cost_details": _cost,
-    "completion_start_time": _first_token,
-    "metadata": lambda ended, visibility: record_fields.metadata(ended, visibility.metadata),
-    "level": lambda ended, _: record_fields.level(ended.record),
-    "status_message": lambda ended, _: record_fields.status_message(ended.record),
-}
+def _metadata(ended: EndedCall, extra: Mapping[str, Any]) -> dict[str, Any]:
+    """Return who answered and why; ``extra`` is the handler's own."""
+    record, target, primary = ended.record, ended.target, ended.start.chain[0]
+    provider, model = target.provider and label(target.provider), label(target.model)
+    fields = {
+        "is_fallback": record.is_fallback,
+        "provider": provider,
+        "primary_provider": primary.provider and label(primary.provider),
+        "primary_model": label(primary.model),
+        "fallback_provider": provider if record.is_fallback else None,
+        "fallback_model": model if record.is_fallback else None,
+        "fallback_reason": ended.fallback_reason,
+        "attempts": ended.attempts,
+        "attempt_count": len(record.attempts),
+        "outcome": record.outcome,
+        "usage_source": "none" if ended.usage is None else "provider",
+        "streaming": record.time_to_first_token is not None,
+        "call_id": record.call_id,
+    }
+    facts = {name: value for name, value in fields.items() if value is not None}
+    # What is particular to the call comes first, where there is not room for everything.
+    own = ended.metadata
+    more = own | {name: one for name, one in extra.items() if name not in own}
+    others = [(name, one) for name, one in more.items() if name not in facts]
+    return dict(others[: MOST_METADATA - len(facts)]) | facts
 
 
-def tell_attempts(observation: Any, record: CallRecord) -> None:
+def add_attempts(observation: Any, record: CallRecord) -> None:
     """Make a child event of each attempt."""
     for attempt in record.attempts:
-        failed = attempt.kind is not None
         observation.create_event(
             name=f"attempt {label(attempt.target)}",
-            level="WARNING" if failed else "DEFAULT",
-            status_message=record_fields.attempt_reason(attempt) if failed else None,
+            level="DEFAULT" if attempt.kind is None else "WARNING",
+            status_message=None if attempt.kind is None else attempt_reason(attempt),
             metadata={
-                **record_fields.attempt_fields(attempt),
+                **attempt_fields(attempt),
                 "number": attempt.number,
                 "is_fallback": attempt.is_fallback,
                 "started_milliseconds": round(attempt.started * 1000),

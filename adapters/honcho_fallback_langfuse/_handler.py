@@ -6,19 +6,16 @@ from contextlib import contextmanager
 from contextvars import ContextVar
 from typing import TYPE_CHECKING, Any
 
+from honcho_fallback.redaction import label
+from honcho_fallback.spans import SpanObserver, attempted, shown
 from honcho_fallback_langfuse._client import ClientSource, flushed
-from honcho_fallback_langfuse._content import is_mapping, label
 from honcho_fallback_langfuse._generation import (
     Parent,
     Visibility,
+    add_attempts,
     generation_fields,
     open_observation,
-    tell_attempts,
-    write_fields,
 )
-from honcho_fallback_langfuse._observer import SpanObserver
-from honcho_fallback_langfuse._record_fields import labels
-from honcho_fallback_langfuse._safe import attempted
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Generator, Iterable, Mapping
@@ -27,7 +24,8 @@ if TYPE_CHECKING:
     from langfuse import Langfuse
 
     from honcho_fallback import CallStart, TurnEnd
-    from honcho_fallback_langfuse._record_fields import EndedCall, Level
+    from honcho_fallback.spans import EndedCall
+    from honcho_fallback_langfuse._generation import Level
 
 _TURN_LEVELS: dict[str, Level] = {
     "completed": "DEFAULT",
@@ -64,7 +62,6 @@ class LangfuseCallbackHandler(SpanObserver):
             and strings; returns what may be shown. Where it raises, nothing is.
         per_attempt: Whether each attempt becomes a child event, made when the call ends.
         metadata: Added to that of every generation; together at most 40 keys.
-        public_key: Whose client, where the application has several.
     """
 
     def __init__(  # noqa: PLR0913 # options by name
@@ -76,35 +73,22 @@ class LangfuseCallbackHandler(SpanObserver):
         mask: Callable[[Any], Any] | None = None,
         per_attempt: bool = False,
         metadata: Mapping[str, Any] | None = None,
-        public_key: str | None = None,
     ) -> None:
         super().__init__(keep_input=input)
-        self._clients = ClientSource(client, public_key)
-        self._visibility = Visibility(output, mask, labels(metadata), self._clients)
+        self._clients = ClientSource(client)
+        self._visibility = Visibility(output, mask, shown(metadata or {}))
         self._per_attempt = per_attempt
         self._closed = False
 
     @property
     def is_listening(self) -> bool:
         """Tell whether there is a client to report to."""
-        return not (self._closed or self._failures.reached) and self._clients.get() is not None
+        return not self._closed and self._clients.get() is not None
 
     @property
     def replaces_langfuse_callbacks(self) -> bool:
         """Tell adapters that Langfuse's own handlers must not report the attempts again."""
         return self.is_listening
-
-    def nest_under(self, trace_id: str, span_id: str) -> AbstractContextManager[None]:
-        """Nest the calls that start inside this ``with`` under an observation.
-
-        For adapters, and where OpenTelemetry's context does not reach; enter and leave it in one
-        function, around ``policy.start()`` alone.
-
-        Args:
-            trace_id: 32 hexadecimal digits, as an observation's ``trace_id``.
-            span_id: 16 hexadecimal digits, as its ``id``.
-        """
-        return _nested_under(Parent(trace_id, span_id))
 
     def in_place_of(
         self, handlers: Iterable[object], parent_run_id: object
@@ -155,19 +139,17 @@ class LangfuseCallbackHandler(SpanObserver):
         if client is None or _parent.get() is not None:  # LangChain's runs make a tree already
             return None
         observation = open_observation(client, call, "agent", None)
-        if observation is not None:
-            metadata = {**labels(call.metadata), "turn_id": label(call.turn_id or "")}
-            attempted(observation.update, "a turn's metadata", metadata=metadata)
+        metadata = {**shown(call.metadata or {}), "turn_id": label(call.turn_id or "")}
+        observation.update(metadata=metadata)
         return observation
 
     def _fill_turn(self, span: Any, turn: TurnEnd) -> None:
         span.update(level=_TURN_LEVELS[turn.outcome], metadata={"outcome": turn.outcome})
 
     def _fill(self, span: Any, ended: EndedCall) -> None:
-        fields = generation_fields(ended, self._visibility)
-        write_fields(span, fields, has_mask=self._clients.has_mask)
+        span.update(**generation_fields(ended, self._visibility))
         if self._per_attempt:
-            attempted(tell_attempts, "the attempts' events", span, ended.record)
+            add_attempts(span, ended.record)
 
 
 @contextmanager
@@ -185,8 +167,7 @@ def _nested_under(parent: Parent | None) -> Generator[None, None, None]:
 def _observation_of(handlers: Iterable[object], run_id: object) -> Parent | None:
     for handler in handlers:
         # The handler tells nobody else which observation belongs to a run.
-        runs = getattr(handler, "_runs", None)
-        observation = runs.get(run_id) if is_mapping(runs) else None
+        observation = getattr(handler, "_runs", {}).get(run_id)
         if observation is not None:
             return Parent(observation.trace_id, observation.id)
     return None

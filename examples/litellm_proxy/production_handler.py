@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING
 from honcho_fallback import FallbackConfig, FallbackObserver
 from honcho_fallback.redis import RedisCooldown
 from honcho_fallback_litellm import FallbackProxyHandler
-from honcho_fallback_metrics import PrometheusObserver
+from honcho_fallback_prometheus import PrometheusObserver
 
 if TYPE_CHECKING:
     from honcho_fallback import CallRecord

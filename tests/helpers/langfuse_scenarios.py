@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import pytest
 
@@ -12,6 +12,8 @@ from honcho_fallback import FallbackExhausted, StreamInterrupted
 from tests.helpers.langfuse_speakers import BUCKETS, MESSAGES, TEXT, WORDS, Calls, Speaker
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
     from honcho_fallback import FallbackObserver
     from tests.helpers.langfuse_server import Stored
 
@@ -142,6 +144,15 @@ CASES = [
     for mode in MODES
     if "stream" in mode or not ending.streams_only
 ]
+
+
+def spread(first: Sequence[str], second: Sequence[Any]) -> list[tuple[str, str, str, Any]]:
+    """Return each case once, with two more columns of which every pair of values occurs."""
+    places = [(list(MODES).index(mode), list(ENDINGS).index(name)) for mode, name in CASES]
+    return [
+        (mode, name, first[(m + n) % 2], second[(m // 2 + n // 2 + m * (n % 2)) % 2])
+        for (mode, name), (m, n) in zip(CASES, places, strict=True)
+    ]
 
 
 def play(mode: str, name: str, speaker: Speaker, observer: FallbackObserver) -> None:

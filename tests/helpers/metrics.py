@@ -9,7 +9,9 @@ from opentelemetry.sdk.metrics.export import HistogramDataPoint, InMemoryMetricR
 from prometheus_client import CollectorRegistry, generate_latest
 
 from honcho_fallback import FallbackConfig, FallbackPolicy, Target
-from honcho_fallback_metrics import METRICS, OpenTelemetryMetrics, PrometheusObserver
+from honcho_fallback.measurements import METRICS
+from honcho_fallback_otel import OpenTelemetryMetrics
+from honcho_fallback_prometheus import PrometheusObserver
 from tests.helpers.prometheus import prometheus_figures
 
 if TYPE_CHECKING:
@@ -28,16 +30,14 @@ class Counted:
         targets: Iterable[Target | str] = ("primary", "fallback"),
         *,
         most_labels: int = 100,
-        forget_after: float = 3600.0,
         **options: Any,
     ) -> None:
         self.registry = CollectorRegistry()
         self._reader = InMemoryMetricReader()
         self.provider = MeterProvider([self._reader], shutdown_on_exit=False)
-        bounds: dict[str, Any] = {"most_labels": most_labels, "forget_after": forget_after}
         self.observers = [
-            PrometheusObserver(self.registry, **bounds),
-            OpenTelemetryMetrics(self.provider, **bounds),
+            PrometheusObserver(self.registry, most_labels=most_labels),
+            OpenTelemetryMetrics(self.provider, most_labels=most_labels),
         ]
         self.policy = FallbackPolicy(
             [Target(one) if isinstance(one, str) else one for one in targets],

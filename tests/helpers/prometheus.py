@@ -6,12 +6,12 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from honcho_fallback_metrics import METRICS
+from honcho_fallback.measurements import METRICS
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from honcho_fallback_metrics import Metric
+    from honcho_fallback.measurements import Metric
 
 # By a metric's name and its labels' values; of a histogram the number and the sum.
 Figures = dict[tuple[str, ...], float | tuple[float, float]]

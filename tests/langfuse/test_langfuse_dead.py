@@ -19,7 +19,8 @@ from honcho_fallback import FallbackPolicy, Target
 from honcho_fallback.records import JsonlObserver
 from honcho_fallback.testing import StatusError
 from honcho_fallback_langfuse import LangfuseCallbackHandler
-from honcho_fallback_metrics import OpenTelemetryMetrics, PrometheusObserver
+from honcho_fallback_otel import OpenTelemetryMetrics
+from honcho_fallback_prometheus import PrometheusObserver
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, ClassVar
 import pytest
 
 from honcho_fallback_langfuse import LangfuseCallbackHandler
-from tests.helpers.langfuse_scenarios import CASES, ENDINGS, MODES, check, play
+from tests.helpers.langfuse_scenarios import MODES, check, play, spread
 from tests.helpers.langfuse_speakers import BUCKETS, MESSAGES, SECRET, TEXT
 
 if TYPE_CHECKING:
@@ -106,11 +106,9 @@ def stock() -> CallbackHandler:
     return CallbackHandler(public_key="pk-memory")
 
 
-@pytest.mark.parametrize("own", [False, True], ids=["alone", "beside langfuse's own"])
-@pytest.mark.parametrize(("mode", "name"), CASES)
-@pytest.mark.parametrize("who", SPEAKERS)
+@pytest.mark.parametrize(("mode", "name", "who", "own"), spread([*SPEAKERS], [False, True]))
 def test_one_generation_tells_the_call(
-    who: str, mode: str, name: str, own: bool, memory: Memory, providers: str
+    mode: str, name: str, who: str, own: bool, memory: Memory, providers: str
 ) -> None:
     """HON-061 to HON-066, HON-069: over LangChain; Langfuse's own handler adds nothing."""
     speaker = SPEAKERS[who](providers, {"callbacks": [stock()]} if own else None)
@@ -121,17 +119,6 @@ def test_one_generation_tells_the_call(
     check(one, mode, name, speaker)
     assert SECRET not in repr(memory.spans())
     assert len(handler._calls) == 0
-
-
-@pytest.mark.parametrize("name", ENDINGS)
-def test_it_nests_in_the_users_trace(name: str, memory: Memory, providers: str) -> None:
-    """A call inside the application's own span is a child of it."""
-    speaker = OpenAIModels(providers)
-    with memory.client.start_as_current_observation(name="request") as request:
-        play("astream", name, speaker, LangfuseCallbackHandler(memory.client))
-    one, _ = memory.stored()
-    assert (one.trace_id, one.parent_id) == (request.trace_id, request.id)
-    check(one, "astream", name, speaker)
 
 
 @pytest.mark.parametrize("mode", MODES)

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import os
+from contextlib import nullcontext
 from typing import TYPE_CHECKING, Any, ClassVar
 
 import pytest
 
 from honcho_fallback_langfuse import LangfuseCallbackHandler
-from tests.helpers.langfuse_scenarios import CASES, ENDINGS, check, play
+from tests.helpers.langfuse_scenarios import check, play, spread
 from tests.helpers.langfuse_speakers import MESSAGES, SECRET
 
 if TYPE_CHECKING:
@@ -124,28 +125,21 @@ def clean_litellm() -> Iterator[None]:
         yield
 
 
-@pytest.mark.parametrize(("mode", "name"), CASES)
-@pytest.mark.parametrize("who", SPEAKERS)
+@pytest.mark.parametrize(("mode", "name", "who", "nested"), spread([*SPEAKERS], [False, True]))
 def test_one_generation_tells_the_call(
-    who: str, mode: str, name: str, memory: Memory, providers: str
+    mode: str, name: str, who: str, nested: bool, memory: Memory, providers: str
 ) -> None:
-    """HON-061 to HON-066, HON-069: the same over LiteLLM's Router."""
+    """HON-061 to HON-066, HON-069: the same over LiteLLM's Router, also in the user's trace."""
     speaker = SPEAKERS[who](providers)
     handler = LangfuseCallbackHandler(memory.client)
-    play(mode, name, speaker, handler)
-    one = memory.only()
-    assert (one.parent_id, one.trace_name) == (None, "deriver")
+    outer: Any = nullcontext()
+    if nested:
+        outer = memory.client.start_as_current_observation(name="request")
+    with outer as request:
+        play(mode, name, speaker, handler)
+    one = memory.stored()[0]
+    assert len(memory.stored()) == 1 + nested
+    assert one.parent_id == (request.id if nested else None)
     check(one, mode, name, speaker)
     assert SECRET not in repr(memory.spans())
     assert len(handler._calls) == 0
-
-
-@pytest.mark.parametrize("name", ENDINGS)
-def test_it_nests_in_the_users_trace(name: str, memory: Memory, providers: str) -> None:
-    """A call inside the application's own span is a child of it."""
-    speaker = OpenAIDeployments(providers)
-    with memory.client.start_as_current_observation(name="request") as request:
-        play("astream", name, speaker, LangfuseCallbackHandler(memory.client))
-    one, _ = memory.stored()
-    assert (one.trace_id, one.parent_id) == (request.trace_id, request.id)
-    check(one, "astream", name, speaker)

@@ -203,32 +203,3 @@ with otlp_receiver() as receiver:
     assert told.pop("silent, still") == [False]
     assert len(told) == 13
     assert set(map(tuple, told.values())) == {("hello", True, 0)}
-
-
-def test_each_class_asks_for_its_own_framework(tmp_path: Path) -> None:
-    """The package imports without either; a class names the extra that it needs."""
-    told = run(
-        """
-def without(blocked, used, other):
-    kept = {name: sys.modules.pop(name) for name in list(sys.modules)
-            if name.partition(".")[0] in (blocked, "honcho_fallback_langfuse")}
-    sys.modules[blocked] = None
-    import honcho_fallback_langfuse as package
-    usable = callable(getattr(package, other))
-    try:
-        getattr(package, used)
-    except ImportError as error:
-        return [hasattr(package, "nothing"), dir(package) == package.__all__, usable, str(error)]
-    finally:
-        del sys.modules[blocked]
-        sys.modules.update(kept)
-
-classes = ["LangfuseCallbackHandler", "OpenTelemetryHandler"]
-print(json.dumps([without("langfuse", *classes), without("opentelemetry", *classes[::-1])]))
-""",
-        tmp_path,
-    )
-    for (*found, message), extra in zip(told, ("langfuse", "otel"), strict=True):
-        assert found == [False, True, True]
-        assert f"pip install 'honcho-fallback[{extra}]'" in message
-        assert message.endswith(f"in a checkout pip install '.[{extra}]'")

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from honcho_fallback_langfuse import LangfuseCallbackHandler
-from tests.helpers.langfuse_scenarios import CASES, ENDINGS, MODES, check, play
+from tests.helpers.langfuse_scenarios import ENDINGS, MODES, check, play, spread
 from tests.helpers.langfuse_server import stored
 from tests.helpers.langfuse_speakers import SECRET, TEXT, RawAnthropic, RawOpenAI
 
@@ -20,11 +20,9 @@ if TYPE_CHECKING:
 SPEAKERS = {"openai": RawOpenAI, "anthropic": RawAnthropic}
 
 
-@pytest.mark.parametrize("nested", [False, True], ids=["alone", "nested"])
-@pytest.mark.parametrize(("mode", "name"), CASES)
-@pytest.mark.parametrize("who", SPEAKERS)
+@pytest.mark.parametrize(("mode", "name", "who", "nested"), spread([*SPEAKERS], [False, True]))
 def test_one_generation_tells_the_call(  # the table's columns
-    who: str, mode: str, name: str, nested: bool, memory: Memory, providers: str
+    mode: str, name: str, who: str, nested: bool, memory: Memory, providers: str
 ) -> None:
     """One generation: who answered, what it cost, nothing of the failure but a fact.
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import threading
+from types import SimpleNamespace
 from typing import TYPE_CHECKING, Any, Literal
 
 import pytest
@@ -12,7 +13,8 @@ from opentelemetry.sdk.trace.export import SimpleSpanProcessor
 from opentelemetry.sdk.trace.export.in_memory_span_exporter import InMemorySpanExporter
 
 from honcho_fallback import FallbackConfig, FallbackObserver, FallbackPolicy, Target
-from honcho_fallback_langfuse import LangfuseCallbackHandler, OpenTelemetryHandler
+from honcho_fallback_langfuse import LangfuseCallbackHandler
+from honcho_fallback_otel import OpenTelemetryHandler
 from tests.helpers.langfuse_server import received, stored
 
 if TYPE_CHECKING:
@@ -130,7 +132,7 @@ def test_a_turn_that_breaks_says_so(
 def test_turns_that_never_end_do_not_pile_up(memory: Memory) -> None:
     """The oldest ends when there are too many, the others with the handler: no orphans."""
     handler = LangfuseCallbackHandler(memory.client)
-    handler._most_turns = 2
+    handler._most = 2
     policy = loop(handler)
     turns = [policy.turn() for _ in range(4)]
     for turn in turns:
@@ -148,10 +150,12 @@ def test_where_langchains_tree_is_known_it_is_the_parent(memory: Memory) -> None
     """An explicit parent is nearer than the turn, which then leaves no observation."""
     handler = LangfuseCallbackHandler(memory.client)
     policy = loop(handler)
-    with policy.turn(), handler.nest_under("1" * 32, "2" * 16):
+    run = memory.client.start_observation(name="chain")
+    tracing = SimpleNamespace(_runs={"id": run})
+    with policy.turn(), handler.in_place_of([tracing], "id"):
         policy.call(hello)
     one = memory.only()
-    assert (one.trace_id, one.parent_id) == ("1" * 32, "2" * 16)
+    assert (one.trace_id, one.parent_id) == (run.trace_id, run.id)
 
 
 def test_the_spans_of_a_turn_lie_under_one_span() -> None:

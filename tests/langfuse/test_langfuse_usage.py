@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import pytest
 from anthropic.types import Message, RawMessageStreamEvent
@@ -11,11 +11,8 @@ from openai.types.chat import ChatCompletion, ChatCompletionChunk
 from openai.types.responses import Response
 from pydantic import TypeAdapter
 
-from honcho_fallback import read_answer
-from honcho_fallback_langfuse._content import plain
-from honcho_fallback_langfuse._generation import shown_output
-from honcho_fallback_langfuse._record_fields import Usage
-from honcho_fallback_langfuse._record_fields import read_usage as read_from
+from honcho_fallback import FallbackPolicy, Target
+from honcho_fallback_langfuse import LangfuseCallbackHandler
 from tests.helpers.wire import (
     CHAT_USAGE,
     GEMINI_USAGE,
@@ -32,6 +29,12 @@ from tests.helpers.wire import (
     responses_answer,
     text_block,
 )
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from tests.helpers.langfuse_memory import Memory
+    from tests.helpers.langfuse_server import Stored
 
 CHAT = chat_answer("hello")
 MESSAGE = message_answer(text_block("hello"))
@@ -112,34 +115,37 @@ ANSWERS: dict[str, tuple[Any, dict[str, int]]] = {
 }
 
 
-def answer(output: Any) -> Any:
-    """Return what is shown of an answer."""
-    return shown_output(output, read_answer(output))
+@pytest.fixture
+def stored(memory: Memory) -> Callable[..., Stored]:
+    """Return what a server stores of a call that answered, and of what it is said to have cost."""
+    policy = FallbackPolicy([Target("one")], observers=[LangfuseCallbackHandler(memory.client)])
+
+    def store(output: Any, reported: Any = None) -> Stored:
+        memory.clear()
+        run = policy.start()
+        run.report(output=output)
+        run.succeed(usage=reported)
+        return memory.only()
+
+    return store
 
 
-def read_usage(reported: Any, output: Any) -> Usage | None:
-    """Read what a call cost."""
-    return read_from(reported, read_answer(output))
-
-
-def said(output: Any) -> Any:
+def text_of(one: Stored) -> Any:
     """Return the text of an answer, whichever form it has."""
-    found = plain(answer(output))
-    return found if isinstance(found, str) else found["content"]
+    return one.output if isinstance(one.output, str) else one.output["content"]
 
 
-@pytest.mark.parametrize("name", ANSWERS)
-def test_every_sdk_is_understood(name: str) -> None:
+def test_every_sdk_is_understood(stored: Callable[..., Stored]) -> None:
     """HON-065, HON-070: one reader for answers and streams, exclusive buckets; text is found."""
-    output, buckets = ANSWERS[name]
-    usage = read_usage(None, output)
-    assert usage is not None
-    assert usage.buckets() == buckets
-    assert usage.source == "provider"
-    assert said(output) == "hello"
+    read = {name: stored(output) for name, (output, _) in ANSWERS.items()}
+    assert {name: one.usage for name, one in read.items()} == {
+        name: buckets for name, (_, buckets) in ANSWERS.items()
+    }
+    assert {text_of(one) for one in read.values()} == {"hello"}
+    assert {one.metadata["usage_source"] for one in read.values()} == {"provider"}
 
 
-def test_langchain_is_understood() -> None:
+def test_langchain_is_understood(stored: Callable[..., Stored]) -> None:
     """Messages and the sum of their chunks carry usage_metadata, which is inclusive."""
     messages = pytest.importorskip("langchain_core.messages")
     outputs = pytest.importorskip("langchain_core.outputs")
@@ -155,94 +161,50 @@ def test_langchain_is_understood() -> None:
     # In a long stream the share of every chunk counts, not only of the first and the last.
     long = (messages.AIMessageChunk(""),) * 20 + chunks + (messages.AIMessageChunk(""),) * 20
     generations = tuple(outputs.ChatGenerationChunk(message=chunk) for chunk in chunks)
-    result = outputs.ChatResult(generations=[outputs.ChatGeneration(message=whole)])
     for output in (whole, chunks, long, generations):
-        usage = read_usage(None, output)
-        assert usage is not None
-        assert usage.buckets() == BUCKETS
-        assert said(output) == "hello"
-    assert said(result) == "hello"
-    called = read_usage(LANGCHAIN_USAGE, chunks)
-    assert called is not None
-    assert called.buckets() == BUCKETS
-
-
-def test_langchain_s_split_cache_creation_is_added_up() -> None:
-    """langchain-anthropic splits the cache creation by lifetime and leaves 0 in the sum."""
-    details = {"cache_creation": 0, "ephemeral_5m_input_tokens": 2, "ephemeral_1h_input_tokens": 1}
-    usage = read_usage(
-        {
-            "input_tokens": 11,
-            "output_tokens": 7,
-            "total_tokens": 18,
-            "input_token_details": details,
-        },
-        None,
-    )
-    assert usage is not None
-    assert usage.buckets() == {
-        "input": 8,
-        "output": 7,
-        "input_cache_creation": 3,
-        "total": 18,
-    }
+        one = stored(output)
+        assert (one.usage, text_of(one)) == (BUCKETS, "hello")
+    result = outputs.ChatResult(generations=[outputs.ChatGeneration(message=whole)])
+    assert text_of(stored(result)) == "hello"
+    assert stored(chunks, LANGCHAIN_USAGE).usage == BUCKETS
 
 
 @pytest.mark.filterwarnings("ignore")  # of its own imports
-def test_litellm_is_understood(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_litellm_is_understood(
+    monkeypatch: pytest.MonkeyPatch, stored: Callable[..., Stored]
+) -> None:
     """LiteLLM's usage is OpenAI's with more beside it, its cost stands beside the answer."""
     monkeypatch.setenv("LITELLM_LOCAL_MODEL_COST_MAP", "True")  # asks the network otherwise
     litellm = pytest.importorskip("litellm")
     usage = litellm.Usage(**CHAT_USAGE, cache_read_input_tokens=4, cache_creation_input_tokens=0)
     whole = litellm.ModelResponse(**{**CHAT, "usage": usage})
     whole._hidden_params = {"response_cost": 0.25}
-    read = read_usage(None, whole)
-    assert read is not None
-    assert read.buckets() == BUCKETS
-    assert read.cost == 0.25
-    assert said(whole) == "hello"
+    one = stored(whole)
+    assert (one.usage, one.cost, text_of(one)) == (BUCKETS, {"total": 0.25}, "hello")
     chunk = litellm.ModelResponseStream(
         choices=[{"index": 0, "delta": {"content": "hello", "role": "assistant"}}]
     )
     last = litellm.ModelResponseStream(choices=[], usage=usage)
-    streamed = read_usage(None, (chunk, last))
-    assert streamed is not None
-    assert streamed.buckets() == BUCKETS
-    assert said((chunk, last)) == "hello"
+    streamed = stored((chunk, last))
+    assert (streamed.usage, text_of(streamed)) == (BUCKETS, "hello")
 
 
-CACHED = {"cached_tokens": 4}
-OTHERS: dict[str, tuple[Any, dict[str, int]]] = {
-    "no details": (
-        {"prompt_tokens": 3, "completion_tokens": 2},
-        {"input": 3, "output": 2, "total": 5},
-    ),
+REPORTED: dict[str, tuple[Any, dict[str, int]]] = {
     "only the output": ({"output_tokens": 2}, {"output": 2, "total": 2}),
-    "bedrock": (
+    "langchain-anthropic, whose sum leaves out what it splits": (
         {
-            "inputTokens": 8,
-            "outputTokens": 7,
-            "totalTokens": 22,
-            "cacheReadInputTokens": 4,
-            "cacheWriteInputTokens": 3,
+            "input_tokens": 11,
+            "output_tokens": 7,
+            "total_tokens": 18,
+            "input_token_details": {
+                "cache_creation": 0,
+                "ephemeral_5m_input_tokens": 2,
+                "ephemeral_1h_input_tokens": 1,
+            },
         },
-        CACHED_BUCKETS,
+        {"input": 8, "output": 7, "input_cache_creation": 3, "total": 18},
     ),
-    "gemini over REST": (
-        {
-            "promptTokenCount": 12,
-            "cachedContentTokenCount": 4,
-            "candidatesTokenCount": 5,
-            "thoughtsTokenCount": 2,
-            "totalTokenCount": 19,
-        },
-        BUCKETS,
-    ),
-    "ollama": ({"prompt_eval_count": 3, "eval_count": 2}, {"input": 3, "output": 2, "total": 5}),
-    "reasoning outside of completion_tokens": (
-        {**CHAT_USAGE, "completion_tokens": 5},
-        BUCKETS,
-    ),
+    "reasoning outside of completion_tokens": ({**CHAT_USAGE, "completion_tokens": 5}, BUCKETS),
     "zeros": (
         {"prompt_tokens": 0, "completion_tokens": 0, "total_tokens": 0},
         {"input": 0, "output": 0, "total": 0},
@@ -255,72 +217,36 @@ OTHERS: dict[str, tuple[Any, dict[str, int]]] = {
         },
         {"input": 0, "output": 1, "input_cached_tokens": 4, "total": 5},
     ),
+    "nothing": ({}, {}),
+    "a bool": ({"prompt_tokens": True}, {}),
+    "a negative": ({"prompt_tokens": -1}, {}),
+    "a text": ({"input_tokens": "12"}, {}),
 }
 
 
-@pytest.mark.parametrize("name", OTHERS)
-def test_what_a_caller_reports_is_understood(name: str) -> None:
-    """HON-066: what nobody counted is left out, and what is odd never becomes negative."""
-    reported, buckets = OTHERS[name]
-    usage = read_usage(reported, None)
-    assert usage is not None
-    assert usage.buckets() == buckets
+def test_what_a_caller_reports_is_understood(stored: Callable[..., Stored]) -> None:
+    """HON-066: what nobody counted is left out, what is odd is no count and never negative."""
+    read = {name: stored("hello", reported) for name, (reported, _) in REPORTED.items()}
+    assert {name: one.usage for name, one in read.items()} == {
+        name: buckets for name, (_, buckets) in REPORTED.items()
+    }
 
 
-@pytest.mark.parametrize(
-    "reported",
-    [None, {}, {"prompt_tokens": True}, {"prompt_tokens": -1}, {"input_tokens": "12"}, "12", 12],
-)
-def test_nothing_is_invented(reported: Any) -> None:
-    """HON-066: without a count there is no usage; a bool, a text or a negative is no count."""
-    assert read_usage(reported, "an answer") is None
-
-
-def test_what_a_caller_reports_goes_before_the_answer() -> None:
+def test_what_a_caller_reports_goes_before_the_answer(stored: Callable[..., Stored]) -> None:
     """The caller knows best; where its report says nothing, the answer is read."""
-    usage = read_usage({"output_tokens": 1}, CHAT)
-    assert usage == Usage({"output_tokens": 1})
-    fallen_back = read_usage({"note": "nothing"}, CHAT)
-    assert fallen_back is not None
-    assert fallen_back.buckets() == BUCKETS
+    assert stored(CHAT, {"output_tokens": 1}).usage == {"output": 1, "total": 1}
+    assert stored(CHAT, {"note": "nothing"}).usage == BUCKETS
 
 
-def test_an_estimate_is_called_one() -> None:
-    """Only who reports an estimate as such gets one."""
-    usage = read_usage({"input_tokens": 1, "output_tokens": 1, "usage_source": "estimated"}, None)
-    assert usage is not None
-    assert usage.source == "estimated"
-
-
-@pytest.mark.parametrize(("cost", "known"), [(0.5, 0.5), (0, None), (-1, None), ("1", None)])
-def test_a_cost_is_taken_where_it_is_one(cost: Any, known: float | None) -> None:
+def test_a_cost_is_taken_where_it_is_one(stored: Callable[..., Stored]) -> None:
     """OpenRouter tells a cost; zero is left out, for it would switch Langfuse's prices off."""
-    usage = read_usage(None, {"usage": {**CHAT_USAGE, "cost": cost}})
-    assert usage is not None
-    assert usage.cost == known
+    costs = {
+        cost: stored({"usage": {**CHAT_USAGE, "cost": cost}}).cost for cost in (0.5, 0, -1, "1")
+    }
+    assert costs == {0.5: {"total": 0.5}, 0: {}, -1: {}, "1": {}}
 
 
-def test_a_long_stream_is_read_at_its_ends() -> None:
-    """Usage in the last chunks is found without a look into the thousands before."""
-
-    class Chunk:
-        looked = 0
-
-        @property
-        def choices(self) -> list[Any]:
-            return []
-
-        def __getattr__(self, name: str) -> Any:
-            Chunk.looked += 1
-            raise AttributeError(name)
-
-    usage = read_usage(None, (Chunk(),) * 5000 + chat_chunks())
-    assert usage is not None
-    assert usage.buckets() == BUCKETS
-    assert Chunk.looked < 2000
-
-
-def test_tool_calls_are_put_together() -> None:
+def test_tool_calls_are_put_together(stored: Callable[..., Stored]) -> None:
     """A streamed tool call is one call with its name and all its arguments, in each dialect."""
     body = {"id": "1", "object": "chat.completion.chunk", "created": 1, "model": "m"}
     pieces = [
@@ -360,10 +286,10 @@ def test_tool_calls_are_put_together() -> None:
     )
     call = {"name": "clock", "arguments": '{"city": "Rome"}'}
     for chunks in (chat, anthropic, responses):
-        assert answer(chunks) == {"role": "assistant", "content": "", "tool_calls": [call]}
+        assert stored(chunks).output == {"role": "assistant", "content": "", "tool_calls": [call]}
 
 
-def test_the_responses_stream_is_understood() -> None:
+def test_the_responses_stream_is_understood(stored: Callable[..., Stored]) -> None:
     """OpenAI's response stream tells text in events, and the usage with its last one."""
     events = (
         {"type": "response.created", "response": {"usage": None}},
@@ -371,17 +297,14 @@ def test_the_responses_stream_is_understood() -> None:
         {"type": "response.output_text.delta", "delta": "lo"},
         {"type": "response.completed", "response": {"usage": RESPONSES_USAGE}},
     )
-    usage = read_usage(None, events)
-    assert usage is not None
-    assert usage.buckets() == BUCKETS
-    assert said(events) == "hello"
+    one = stored(events)
+    assert (one.usage, text_of(one)) == (BUCKETS, "hello")
 
 
-def test_what_is_not_known_is_shown_as_it_is() -> None:
+def test_what_is_not_known_is_shown_as_it_is(stored: Callable[..., Stored]) -> None:
     """Texts join, other chunks stay a list, other answers stay themselves."""
-    assert answer(("hel", "lo")) == "hello"
-    assert answer(({"a": 1}, {"a": 2})) == [{"a": 1}, {"a": 2}]
     typed = {"type": "text", "text": "hello"}
-    assert answer((typed, typed)) == [typed, typed]
-    assert answer({"a": 1}) == {"a": 1}
-    assert answer(()) == ""
+    assert stored(("hel", "lo")).output == "hello"
+    assert stored(({"a": 1}, {"a": 2})).output == [{"a": 1}, {"a": 2}]
+    assert stored((typed, typed)).output == [typed, typed]
+    assert stored({"a": 1}).output == {"a": 1}

@@ -235,7 +235,6 @@ class Outage:
         probes = Counter(each.kind or "answered" for each in attempts if each.is_probe)
         for kind, number in probes.items():
             assert figures["probes", "primary", str(kind)] == number
-        assert figures["calls_in_flight", "deriver"] == 0
         assert figures["cooldown_until_timestamp", "primary"] == 0
 
     def _answering(self, requests: int) -> set[str]:

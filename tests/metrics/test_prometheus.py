@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import importlib
 import os
 import subprocess
 import sys
@@ -16,7 +15,8 @@ from prometheus_client.multiprocess import MultiProcessCollector, mark_process_d
 from prometheus_client.parser import text_string_to_metric_families
 
 from honcho_fallback import FallbackConfigError, FallbackPolicy, Target
-from honcho_fallback_metrics import METRICS, PrometheusObserver
+from honcho_fallback.measurements import METRICS
+from honcho_fallback_prometheus import PrometheusObserver
 from tests.helpers.prometheus import prometheus_figures
 
 if TYPE_CHECKING:
@@ -41,10 +41,9 @@ def test_the_list_is_what_a_fresh_registry_shows() -> None:
         family.name: (family.type, family.documentation)
         for family in text_string_to_metric_families(generate_latest(registry).decode())
     }
-    types = {"up_down_counter": "gauge"}
     assert shown == {
         metric.prometheus_name.removesuffix("_total"): (
-            types.get(metric.kind, metric.kind),
+            metric.kind,
             metric.help,
         )
         for metric in METRICS
@@ -67,21 +66,6 @@ def test_observers_on_one_registry_share_its_metrics() -> None:
     figures = figures_of(registry)
     calls = {key[1]: count for key, count in figures.items() if key[0] == "calls"}
     assert calls == {"user-0": 1, "user-1": 1, "other": 2}
-
-
-def test_a_module_that_is_loaded_anew_goes_on_counting() -> None:
-    """As where a server or a notebook reloads what has changed."""
-    registry = CollectorRegistry()
-    call_with(PrometheusObserver(registry))
-    module = importlib.import_module("honcho_fallback_metrics._prometheus")
-    old = dict(vars(module))
-    try:
-        importlib.reload(module)
-        assert old["_Collectors"] is not vars(module)["_Collectors"]
-        call_with(vars(module)["PrometheusObserver"](registry))
-    finally:
-        vars(module).update(old)
-    assert figures_of(registry)["calls", "deriver", "success", "one"] == 2
 
 
 @pytest.mark.parametrize("name", ["honcho_fallback_calls", "honcho_fallback_tokens"])
@@ -125,43 +109,23 @@ class Worker:
 
 
 def test_the_figures_of_processes_add_up(tmp_path: Path) -> None:
-    """Counters and calls in flight are sums; of a cooldown what was seen last; the dead leave."""
+    """Counters are sums, also over the dead; of a cooldown what was seen last counts."""
     registry = CollectorRegistry()
     MultiProcessCollector(registry, path=str(tmp_path))  # type: ignore[no-untyped-call] # untyped
     with ExitStack() as stack:
         one, two = (stack.enter_context(Worker(tmp_path)) for _ in range(2))
         for worker in (one, two):
             worker.do("call")
-            worker.do("begin")
         two.do("rest")
         one.do("rest")
         figures: dict[tuple[str, ...], Any] = figures_of(registry)
         assert figures["calls", "deriver", "success", "primary"] == 2
         assert figures["calls", "deriver", "success", "fallback"] == 4
         assert figures["call.duration", "deriver", "success"][0] == 6
-        assert figures["calls_in_flight", "deriver"] == 2
         assert figures["cooldown_until_timestamp", "primary"] > 1e9
         two.do("recover")
         assert figures_of(registry)["cooldown_until_timestamp", "primary"] == 0
         two.kill()
         mark_process_dead(two.pid, path=str(tmp_path))  # type: ignore[no-untyped-call] # untyped
         figures = figures_of(registry)
-        assert figures["calls_in_flight", "deriver"] == 1
         assert figures["calls", "deriver", "success", "primary"] == 3
-        one.do("end")
-        assert figures_of(registry)["calls_in_flight", "deriver"] == 0
-
-
-@pytest.mark.skipif(not hasattr(os, "fork"), reason="only where a process can fork")
-def test_a_fork_has_no_calls_in_flight(tmp_path: Path) -> None:
-    """Those under way are the parent's: the child never counts them out."""
-    registry = CollectorRegistry()
-    MultiProcessCollector(registry, path=str(tmp_path))  # type: ignore[no-untyped-call] # untyped
-    with Worker(tmp_path, "fork") as worker:
-        worker.do("begin")
-        worker.do("fork")
-        figures = figures_of(registry)
-        assert figures["calls", "deriver", "success", "primary"] == 1
-        assert figures["calls_in_flight", "deriver"] == 1
-        worker.do("end")
-        assert figures_of(registry)["calls_in_flight", "deriver"] == 0

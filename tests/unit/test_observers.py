@@ -103,7 +103,7 @@ def test_observers_hear_start_switches_and_end_in_order(driver: str) -> None:
 
 
 def test_one_warning_per_switch_names_who_failed(caplog: pytest.LogCaptureFixture) -> None:
-    """HON-072 to HON-074: agent, primary, the target that failed, the next one, and why."""
+    """HON-072, HON-073, HON-074: agent, primary, the target that failed, the next one, and why."""
     asked = policy()
     asked.call(failing_twice().ask, run=(run := asked.start()))
     warnings = [r.getMessage() for r in caplog.records if r.name == "honcho_fallback"]
