@@ -1,4 +1,4 @@
-"""Honcho's settings over the fallback policy: policies, chat models and a router."""
+"""Honcho's settings over the fallback policy: policies and chat models."""
 
 from __future__ import annotations
 
@@ -10,7 +10,6 @@ if TYPE_CHECKING:
     from honcho_fallback_honcho._endpoint import Endpoint
     from honcho_fallback_honcho._oauth import KeyMint, OAuthCredential
     from honcho_fallback_honcho._policies import LoadOptions, load_policies, policy_from
-    from honcho_fallback_honcho._router import load_router
 
 __all__ = [
     "Endpoint",
@@ -19,12 +18,11 @@ __all__ = [
     "OAuthCredential",
     "load_chat_models",
     "load_policies",
-    "load_router",
     "policy_from",
 ]
 
 # Who takes a policy from Honcho's own objects needs no settings library, and who has but policies
-# no LangChain and no LiteLLM.
+# no LangChain.
 _HOMES = {
     "Endpoint": "_endpoint",
     "KeyMint": "_oauth",
@@ -32,7 +30,6 @@ _HOMES = {
     "OAuthCredential": "_oauth",
     "load_chat_models": "_chat_models",
     "load_policies": "_policies",
-    "load_router": "_router",
     "policy_from": "_policies",
 }
 

@@ -27,14 +27,7 @@ _Toml = Annotated[Path | None, typer.Option(help="Honcho's config.toml.")]
 _OPTION_OF = {"env_file": "--env-file", "toml": "--toml"}
 
 
-def doctor(
-    env_file: _EnvFile = None,
-    toml: _Toml = None,
-    *,
-    probe: Annotated[
-        bool, typer.Option("--probe", help="Send one tiny request to each target.")
-    ] = False,
-) -> None:
+def doctor(env_file: _EnvFile = None, toml: _Toml = None) -> None:
     """Read Honcho's settings and say what each agent asks, and what could not work.
 
     No key is shown. Exit status 1 where a fallback could not work or a key is missing.
@@ -42,7 +35,7 @@ def doctor(
     with _clear_endings():
         from honcho_fallback_honcho._doctor import examine  # noqa: PLC0415 # see above
 
-        works = examine(Console(), env_file, toml, probe=probe)
+        works = examine(Console(), env_file, toml)
     raise typer.Exit(0 if works else 1)
 
 

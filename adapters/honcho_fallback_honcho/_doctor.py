@@ -8,18 +8,14 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping
-from dataclasses import replace
 from itertools import islice
 from pathlib import Path
 from textwrap import TextWrapper
-from time import perf_counter
-from typing import TYPE_CHECKING, Any, NamedTuple, cast
+from typing import TYPE_CHECKING, cast
 
 from pydantic import BaseModel
 from rich.text import Text
 
-from honcho_fallback import CredentialError, FallbackError, classify
-from honcho_fallback_honcho._extras import import_extra
 from honcho_fallback_honcho._policies import read_settings
 from honcho_fallback_honcho._slots import GLOBALS, NOUS_PORTAL, NOUS_STATE, NOUS_TOKEN
 
@@ -39,27 +35,14 @@ _Line = tuple[str, str]  # the text, without markup, and one of rich's styles
 _BLANK: _Line = ("", "")
 _STYLES = {"note": "dim", "ignored": "yellow"}
 _DOTENV_IS_OFF = {"1", "true", "t", "yes", "y"}  # python-dotenv's own words
-_PROBE_SECONDS, _PROBE_TOKENS, _ANSWERED = 20.0, 16, "answered"
 _RETRIES = (
     "Chat models of load_chat_models() retry nothing by themselves; a client that Honcho makes "
     "itself sends up to 3 requests per attempt, unless it has max_retries=0."
 )
 
 
-class Probe(NamedTuple):
-    """Hold the result of one tiny request, in words."""
-
-    target: str
-    host: str
-    took: str
-    result: str
-    advice: str
-
-
-def examine(console: Console, env_file: Path | None, toml: Path | None, *, probe: bool) -> bool:
+def examine(console: Console, env_file: Path | None, toml: Path | None) -> bool:
     """Print the chains and what is wrong with them; tell whether everything could work."""
-    if probe:
-        import_extra("langchain_core", "providers")
     settings = read_settings(None, toml, env_file)
     sources = settings.sources
     print_lines(console, files_read(sources.environ, env_file, toml))
@@ -67,11 +50,6 @@ def examine(console: Console, env_file: Path | None, toml: Path | None, *, probe
         console, (*_chains(settings), *_values_for_all(sources), *lines_of_notices(settings))
     )
     works = not any(one.breaks_fallback or one.kind == "key" for one in settings.notices)
-    if probe:
-        distinct = {one.target.identity: one for agent in settings.agents for one in agent.chain}
-        probes = [_probed(planned) for planned in distinct.values()]
-        print_lines(console, _results(probes))
-        works = works and all(one.result == _ANSWERED for one in probes)
     with_fallback = sum(len(agent.chain) > 1 for agent in settings.agents)
     count = f"{with_fallback} of {len(settings.agents)} agents have a fallback."
     print_lines(console, [_BLANK, (count, "bold"), (_RETRIES, "")])
@@ -200,57 +178,6 @@ def lines_of_notices(settings: HonchoSettings, agent: str | None = None) -> Iter
         yield _BLANK
         yield f"{notice.name}: {notice.problem}{f' ({agents})' if agents else ''}", style
         yield f"  {notice.fix}", ""
-
-
-def _probed(planned: PlannedTarget) -> Probe:
-    from honcho_fallback_honcho._chat_models import chat_model  # noqa: PLC0415 # loads LangChain
-    from honcho_fallback_langchain import FallbackChatModel  # noqa: PLC0415 # as above
-
-    target, endpoint = planned.target, planned.endpoint
-    # A budget for thinking that leaves no room to answer would be refused.
-    params = {k: v for k, v in target.params.items() if k != "thinking_budget_tokens"}
-    tiny_target = replace(target, params={**params, "max_output_tokens": _PROBE_TOKENS})
-    seconds = min(_PROBE_SECONDS, endpoint.timeout)
-    tiny = replace(planned, target=tiny_target, endpoint=replace(endpoint, timeout=seconds))
-    # A key that is set is the model's own, a token is fetched for the call.
-    credential = target.credential if planned.key == "OAuth" else None
-    result, advice, began = _ANSWERED, "", perf_counter()
-    try:
-        _check_key(planned)
-        model = FallbackChatModel(
-            chat_model(tiny), credentials=[credential], max_attempts=1, timeout=seconds
-        )
-        began = perf_counter()  # by now the SDK is loaded
-        model.invoke("Say ok.")
-    except Exception as error:  # noqa: BLE001 # the report shows any error of a provider
-        failure = classify(error)
-        facts = (failure.kind.value, failure.status, failure.error)
-        result = " ".join(str(fact) for fact in facts if fact)
-        is_ours = isinstance(error, FallbackError | ImportError)
-        advice = str(error) if is_ours else failure.next_action
-    took = f"{(perf_counter() - began) * 1000:.0f} ms"
-    return Probe(target.name, endpoint.host, took, result, advice)
-
-
-def _check_key(planned: PlannedTarget) -> None:
-    """Raise where there is no key: that says more than the refusal of a call without one."""
-    credential: Any = planned.target.credential
-    try:
-        credential.get()
-    except CredentialError:
-        if planned.key != "OAuth":
-            raise
-        credential.refresh()
-
-
-def _results(probes: Sequence[Probe]) -> Iterator[_Line]:
-    head, *rows = _aligned([("probed", "host", "took", "result"), *(one[:4] for one in probes)])
-    yield _BLANK
-    yield head, "dim"
-    for probe, row in zip(probes, rows, strict=True):
-        yield row, "green" if probe.result == _ANSWERED else "red"
-        if probe.advice:
-            yield f"    {probe.advice}", ""
 
 
 def _aligned(rows: Sequence[tuple[str, ...]]) -> list[str]:

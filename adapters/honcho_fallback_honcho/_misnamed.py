@@ -26,13 +26,8 @@ _FAMILIES: tuple[tuple[re.Pattern[str], tuple[str, ...]], ...] = (
         tuple(f"{slot.env}__FALLBACK" for slot in SLOTS),
     ),
 )
-# No model of their own, or no fallback.
-_NOWHERE = {
-    "MCP_": "the MCP server asks no model of its own; remove it",
-    "EMBEDDING_": "embeddings have no fallback; remove it",
-}
 _ABOUT_A_MODEL = re.compile(r"MODEL_CONFIG|FALLBACK")
-_SECTIONS = ("DERIVER_", "SUMMARY_", "DREAM_")
+_SECTIONS = ("DERIVER_", "DIALECTIC_", "DREAM_", "SUMMARY_")
 _DEEP = "__FALLBACK"
 _LOOSE, _CLOSE = 0.75, 0.9
 
@@ -92,24 +87,16 @@ def _right_name(name: str) -> str | None:
         match = pattern.fullmatch(name)
         if match is not None:
             return _among(prefixes, match[1])
-    if name.startswith("DREAMER_"):
-        return "Honcho's names begin with DREAM_"
-    about = _ABOUT_A_MODEL.search(name) is not None
-    for prefix, advice in _NOWHERE.items():
-        if name.startswith(prefix):
-            applies = "FALLBACK" in name if prefix == "EMBEDDING_" else about
-            return advice if applies else None
-    if name.startswith("LLM_"):
-        close = get_close_matches(name, GLOBALS, n=1, cutoff=_CLOSE)
-    elif about and _mentions_an_agent(name):
-        close = get_close_matches(name, _known(), n=1, cutoff=_LOOSE)
-        if not close:
-            return f"the names begin with {', '.join(_prefixes())}"
-    elif name.startswith(_SECTIONS) and "__" in name:
-        close = get_close_matches(name, _known(), n=1, cutoff=_CLOSE)
-    else:
-        close = []
-    return f"the name is {close[0]}" if close else None
+    is_about_a_model = _ABOUT_A_MODEL.search(name) is not None
+    if name.startswith("MCP_") and is_about_a_model:
+        return "the MCP server asks no model of its own; remove it"
+    if not name.startswith((*_SECTIONS, "LLM_")):  # other software has a MODEL_CONFIG of its own
+        return None
+    cutoff = _LOOSE if is_about_a_model else _CLOSE
+    close = get_close_matches(name, (*_known(), *GLOBALS), n=1, cutoff=cutoff)
+    if close:
+        return f"the name is {close[0]}"
+    return f"the names begin with {', '.join(_prefixes())}" if is_about_a_model else None
 
 
 def _among(prefixes: tuple[str, ...], rest: str) -> str:
@@ -119,10 +106,3 @@ def _among(prefixes: tuple[str, ...], rest: str) -> str:
         names = list(prefixes)
     others = f", and likewise {', '.join(names[1:])}" if len(names) > 1 else ""
     return f"the name {'begins with' if names[0] in prefixes else 'is'} {names[0]}{others}"
-
-
-def _mentions_an_agent(name: str) -> bool:
-    # Other software has a MODEL_CONFIG of its own; a typo still looks like one of ours.
-    first = name.partition("_")[0]
-    agents = [section.rstrip("_") for section in (*_SECTIONS, "DIALECTIC_")]
-    return bool(get_close_matches(first, agents, n=1, cutoff=_LOOSE))

@@ -21,8 +21,6 @@ from honcho_fallback.cli._app import app
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from pytest_httpserver import HTTPServer
-
     from tests.helpers.provider import ProviderServer
 
 pytest.importorskip("pydantic_settings")
@@ -104,7 +102,6 @@ def test_doctor_says_whose_sdk_retries() -> None:
         ({**KEYS, f"{F}__TRANSPORT": "anthropic"}, 1, f"{F}__MODEL is missing"),
         ({**KEYS, "DREAMER_MODEL_CONFIG__FALLBACK__MODEL": "x"}, 1, "the name is DREAM_DEDUCTION_"),
         ({**KEYS, f"{F}__MODLE": "x"}, 1, f"the name is {F}__MODEL"),
-        ({**KEYS, "DREAMER_ENABLED": "x"}, 0, "DREAMER_ENABLED: Honcho ignores it"),
         ({**FINE, f"{F}__MODEL": "openai/gpt-5.4-mini"}, 1, "the same model at the same address"),
         ({**FINE, f"{F}__OVERRIDES__BASE_URL": "http://127.0.0.1:1"}, 1, "is not sent to 127.0.0.1:1"),
         ({**KEYS, f"{F}__MODEL": "lmstudio/x"}, 0, "not needed"),
@@ -267,89 +264,6 @@ def answers(providers: ProviderServer, status: int, error: str) -> dict[str, str
     }
 
 
-def test_probe_asks_each_target_once(providers: ProviderServer) -> None:
-    """A tiny request for every distinct target, nine agents or not, and what a failure means."""
-    status, output = run("doctor", "--probe", **answers(providers, 401, "invalid_api_key"))
-    assert status == 1
-    assert re.search(r"openai/gpt-5.4-mini +127.0.0.1:\d+ +\d+ ms +answered\n", output)
-    assert re.search(r"openai_compatible/two +127.0.0.1:\d+ +\d+ ms +authentication 401", output)
-    assert "Check that the key is set" in output
-    assert providers.order == ["one", "two"]
-    for body in (*providers["one"].bodies, *providers["two"].bodies):
-        assert 16 in {body.get("max_tokens"), body.get("max_completion_tokens")}
-    assert SECRET not in output
-
-
-def test_a_probe_that_is_answered_gives_status_0(providers: ProviderServer) -> None:
-    """With every target answering there is nothing to complain about."""
-    environ = answers(providers, 401, "invalid_api_key")
-    environ = {name: value for name, value in environ.items() if "FALLBACK" not in name}
-    assert run("doctor", "--probe", **environ)[0] == 0
-
-
-def test_a_failure_that_may_pass_is_probed_once(providers: ProviderServer) -> None:
-    """A probe is one request: no SDK and no policy asks again after a 503."""
-    assert run("doctor", "--probe", **answers(providers, 503, "overloaded"))[0] == 1
-    assert providers.order == ["one", "two"]
-
-
-def test_probe_leaves_room_to_answer(providers: ProviderServer) -> None:
-    """A budget for thinking is left out, since a provider refuses one above the tiny answer."""
-    environ = answers(providers, 400, "invalid_request_error") | {
-        f"{F}__TRANSPORT": "anthropic",
-        f"{F}__THINKING_BUDGET_TOKENS": "2048",
-        f"{F}__STOP_SEQUENCES": '["END"]',
-    }
-    run("doctor", "--probe", **environ)
-    (body,) = providers["two"].bodies
-    assert body["max_tokens"] == 16
-    assert body["stop_sequences"] == ["END"]
-    assert "thinking" not in body
-
-
-def test_probe_waits_20_seconds_or_as_long_as_the_target_allows(providers: ProviderServer) -> None:
-    """OpenAI's SDK tells the server how long it waits: the shorter one of the two."""
-    environ = answers(providers, 500, "api_error")
-    environ[f"{F}__OVERRIDES__PROVIDER_PARAMS__TIMEOUT"] = "7"
-    run("doctor", "--probe", **environ)
-    for name, seconds in {"one": 20, "two": 7}.items():
-        (request,) = providers[name].requests
-        assert float(request.headers["x-stainless-read-timeout"]) == seconds
-
-
-def test_probe_asks_nobody_without_a_key(providers: ProviderServer) -> None:
-    """A missing key is named beside its target, and no request is sent."""
-    environ = answers(providers, 401, "invalid_api_key") | {
-        f"{F}__TRANSPORT": "anthropic",
-        f"{F}__API_KEY": "",
-    }
-    status, output = run("doctor", "--probe", **environ)
-    assert status == 1
-    assert providers.order == ["one"]
-    assert re.search(
-        rf"anthropic/two .* authentication 401.*\n    {F}__OVERRIDES__API_KEY: not set", output
-    )
-
-
-def test_probe_fetches_a_token_first(providers: ProviderServer, httpserver: HTTPServer) -> None:
-    """A target with OAuth is asked with the key that the portal mints."""
-    token, key = {"access_token": "at"}, {"api_key": "minted", "expires_in": 7200}
-    httpserver.expect_request("/api/oauth/token").respond_with_json(token)
-    httpserver.expect_request("/api/oauth/agent-key").respond_with_json(key)
-    providers["nous"].key = "minted"
-    status, output = run("doctor", "--probe", **with_oauth(providers, httpserver.url_for("")))
-    assert re.search(r"nous/hermes +\S+ +\d+ ms +answered\n", output)
-    assert (status, providers.order) == (0, ["nous", "one"])
-
-
-def test_probe_says_why_there_is_no_token(providers: ProviderServer) -> None:
-    """What the portal answered says more than that there is no token; nobody else is asked."""
-    status, output = run("doctor", "--probe", **with_oauth(providers, "http://127.0.0.1:1"))
-    assert "the request to 127.0.0.1:1/api/oauth/token failed: ConnectionRefusedError" in output
-    assert (status, providers.order) == (1, ["one"])
-    assert SECRET not in output
-
-
 def with_oauth(providers: ProviderServer, portal: str) -> dict[str, str]:
     """Make the deriver's primary one that is asked with a token."""
     return {
@@ -495,7 +409,6 @@ def test_no_secret_is_shown(name: str, form: str, command: tuple[str, ...]) -> N
     [
         ("pydantic_settings", "honcho", ["doctor"]),
         ("pydantic_settings", "honcho", ["dry-run", "--agent", "deriver"]),
-        ("langchain_core", "providers", ["doctor", "--probe"]),
     ],
 )
 def test_a_missing_extra_is_named(missing: str, extra: str, args: list[str]) -> None:

@@ -12,8 +12,8 @@ pytest.importorskip("pydantic_settings")
 
 from honcho_fallback import FallbackConfigError, set_observers
 from honcho_fallback.testing import StatusError
-from honcho_fallback_honcho import load_chat_models, load_policies, load_router
-from tests.helpers.litellm_runs import THEIRS, litellm_left_clean, run_async
+from honcho_fallback_honcho import load_chat_models, load_policies
+from tests.helpers.litellm_runs import THEIRS, litellm_left_clean
 from tests.helpers.observers import HOOKS, WRONG, Listener, Noting, every_way, one_hook
 from tests.honcho.chat_models import settings
 
@@ -59,18 +59,9 @@ def ask_chat_model(models: Any, is_async: bool) -> None:
         model.invoke("hello", config)
 
 
-def ask_router(router: Any, is_async: bool) -> None:
-    request: Any = {"model": "deriver", "messages": MESSAGES, "metadata": {**MINE}}
-    if is_async:
-        run_async(router.acompletion(**request))
-    else:
-        router.completion(**request)
-
-
 LOADERS: dict[str, tuple[Callable[..., Any], Callable[[Any, bool], None]]] = {
     "policies": (load_policies, ask_policy),
     "chat models": (load_chat_models, ask_chat_model),
-    "router": (load_router, ask_router),
 }
 EACH = pytest.mark.parametrize("loader", LOADERS)
 

@@ -40,15 +40,12 @@ WRONG = [
     ("DREAM_MODEL_CONFIG__FALLBACK__MODEL", BOTH_DREAMS),
     ("DREAMER_MODEL_CONFIG__FALLBACK__MODEL", BOTH_DREAMS),
     ("DREAMER_INDUCTION_MODEL_CONFIG__MODEL", "DREAM_INDUCTION_MODEL_CONFIG__MODEL"),
-    ("DREAMER_ENABLED", "Honcho's names begin with DREAM_"),
     ("FALLBACK_MODEL_CONFIG__MODEL", f"the name is {F}__MODEL, and likewise DIALECTIC_LEVELS__"),
     ("FALLBACK_MODEL_CONFIG__TRANSPORT", f"the name is {F}__TRANSPORT"),
     ("FALLBACK_MODEL_CONFIG__OVERRIDES__API_KEY", f"the name is {F}__OVERRIDES__API_KEY"),
     ("FALLBACK_MODEL_CONFIG", f"the name begins with {F}"),
     ("DREAMER_MODEL_CONFIG__FALLBAK__MODEL", "the name begins with DREAM_DEDUCTION_MODEL_CONFIG"),
     ("MCP_MODEL_CONFIG__FALLBACK__MODEL", "the MCP server asks no model of its own"),
-    ("EMBEDDING_MODEL_CONFIG__FALLBACK__MODEL", "embeddings have no fallback"),
-    ("DERVIER_MODEL_CONFIG__FALLBACK__MODEL", f"{F}__MODEL"),
     ("DERIVER_MODEL_CONFIG_FALLBACK_MODEL", f"{F}__MODEL"),
     ("DERIVER_FALLBACK__MODEL", f"{F}__MODEL"),
     ("DERIVER_MODELCONFIG__FALLBACK__MODEL", f"{F}__MODEL"),
@@ -67,7 +64,6 @@ WRONG = [
     (f"{F}__OVERRIDES__PROVIDER_PARAMS__TIMOUT", f"{F}__OVERRIDES__PROVIDER_PARAMS__TIMEOUT"),
     (f"{F}__CACHE_POLICY__TTL", f"{F}__CACHE_POLICY__TTL_SECONDS"),
     (f"{F}__ZZZ", "check its spelling"),
-    ("DIALECTIC_LEVELS__low__MODEL_CONFG__MODEL", "DIALECTIC_LEVELS__low__MODEL_CONFIG"),
 ]
 WRONG_NAMES = [wrong for wrong, _ in WRONG]
 READ = (*GLOBALS, *(env for slot in SLOTS for env in (slot.env, slot.env.upper())))
