@@ -1,8 +1,5 @@
 """The one writer: tables for a terminal and the page, and the page's plots."""
 
-# Matplotlib leaves its own keyword arguments without types.
-# pyright: reportUnknownMemberType=false, reportUnknownVariableType=false
-
 from __future__ import annotations
 
 import os

@@ -1,9 +1,5 @@
 """Chat models of Anthropic's wire."""
 
-# LangChain leaves its own generics unparametrised; mypy, which takes them for Any, is strict.
-# pyright: reportUnknownMemberType=false, reportUnknownVariableType=false
-# pyright: reportUnknownArgumentType=false
-
 from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any

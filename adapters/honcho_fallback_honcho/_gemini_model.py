@@ -1,8 +1,5 @@
 """Chat models of Gemini's wire."""
 
-# LangChain leaves its own generics unparametrised; mypy, which takes them for Any, is strict.
-# pyright: reportUnknownMemberType=false
-
 from __future__ import annotations
 
 from asyncio import AbstractEventLoop, get_running_loop

@@ -1,8 +1,5 @@
 """One agent's model as Honcho configures it; values are checked, never shown."""
 
-# The input is untyped, in whatever shape an operator writes it; the output is typed.
-# pyright: reportUnknownVariableType=false
-
 from __future__ import annotations
 
 from collections.abc import Mapping

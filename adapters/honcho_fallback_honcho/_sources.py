@@ -1,8 +1,5 @@
 """The environment, ``.env`` and ``config.toml`` as one checked tree, on pydantic-settings."""
 
-# The input is untyped, in whatever shape an operator writes it; the output is typed.
-# pyright: reportUnknownArgumentType=false, reportUnknownVariableType=false
-
 from __future__ import annotations
 
 import os

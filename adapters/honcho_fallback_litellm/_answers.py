@@ -1,9 +1,5 @@
 """What an answer carries: the record, and on the Proxy the headers."""
 
-# LiteLLM's objects and dicts have whatever shape they have; what comes out of here is typed.
-# pyright: reportUnknownArgumentType=false, reportUnknownMemberType=false
-# pyright: reportUnknownVariableType=false
-
 from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any

@@ -1,9 +1,5 @@
 """Which deployments of a model group are ours, in which order, and as which targets."""
 
-# LiteLLM's objects and dicts have whatever shape they have; what comes out of here is typed.
-# pyright: reportUnknownArgumentType=false, reportUnknownMemberType=false
-# pyright: reportUnknownVariableType=false
-
 from __future__ import annotations
 
 import logging

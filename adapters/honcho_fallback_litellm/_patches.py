@@ -28,10 +28,6 @@ the strategy stays when settings change        LiteLLM has no such method, leave
 =============================================  ===================================================
 """
 
-# LiteLLM's objects and dicts have whatever shape they have; what comes out of here is typed.
-# pyright: reportUnknownArgumentType=false, reportUnknownMemberType=false
-# pyright: reportUnknownVariableType=false
-
 from __future__ import annotations
 
 import functools

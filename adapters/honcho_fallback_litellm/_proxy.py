@@ -12,10 +12,6 @@ made anywhere else, or the task finds no Router, ``async_pre_call_hook``, which 
 before it routes a request, registers; it does so as well for a Router that the Proxy makes later.
 """
 
-# LiteLLM's objects and dicts have whatever shape they have; what comes out of here is typed.
-# pyright: reportUnknownArgumentType=false, reportUnknownMemberType=false
-# pyright: reportUnknownVariableType=false
-
 from __future__ import annotations
 
 import asyncio

@@ -1,9 +1,5 @@
 """What a Router must and must not have before a strategy takes its ranked groups over."""
 
-# LiteLLM's objects and dicts have whatever shape they have; what comes out of here is typed.
-# pyright: reportUnknownArgumentType=false, reportUnknownMemberType=false
-# pyright: reportUnknownVariableType=false
-
 from __future__ import annotations
 
 import logging

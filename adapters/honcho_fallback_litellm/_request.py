@@ -1,9 +1,5 @@
 """What is changed in a request of ours, and what is read from it."""
 
-# LiteLLM's objects and dicts have whatever shape they have; what comes out of here is typed.
-# pyright: reportUnknownArgumentType=false, reportUnknownMemberType=false
-# pyright: reportUnknownVariableType=false
-
 from __future__ import annotations
 
 from contextlib import contextmanager

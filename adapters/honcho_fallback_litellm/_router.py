@@ -4,10 +4,6 @@ LiteLLM 1.109 keeps the routing in a core behind ``Router``, renames members and
 old names; before that they stand on the Router itself. Everything private is looked up here.
 """
 
-# LiteLLM's objects and dicts have whatever shape they have; what comes out of here is typed.
-# pyright: reportUnknownArgumentType=false, reportUnknownMemberType=false
-# pyright: reportUnknownVariableType=false
-
 from __future__ import annotations
 
 from types import MethodType

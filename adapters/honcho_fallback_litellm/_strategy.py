@@ -1,9 +1,5 @@
 """The strategy: attempt n of a call goes to the n-th target of its model group."""
 
-# LiteLLM's objects and dicts have whatever shape they have; what comes out of here is typed.
-# pyright: reportUnknownArgumentType=false, reportUnknownMemberType=false
-# pyright: reportUnknownVariableType=false
-
 from __future__ import annotations
 
 import logging

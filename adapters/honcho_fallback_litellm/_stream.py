@@ -4,10 +4,6 @@ LiteLLM's callers look at a stream's class (the Proxy, LangChain's wrapper), so 
 of the one that it stands for and shares its attributes.
 """
 
-# LiteLLM's objects and dicts have whatever shape they have; what comes out of here is typed.
-# pyright: reportUnknownArgumentType=false, reportUnknownMemberType=false
-# pyright: reportUnknownVariableType=false
-
 from __future__ import annotations
 
 from collections import deque

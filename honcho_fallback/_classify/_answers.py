@@ -4,10 +4,6 @@ The shapes are a table of paths. Objects are read through what they hold, never 
 properties; those that are judged come from a library that the table names.
 """
 
-# What is read here has whatever shape a stranger gave it; what comes out is typed.
-# pyright: reportUnknownArgumentType=false, reportUnknownMemberType=false
-# pyright: reportUnknownVariableType=false
-
 from __future__ import annotations
 
 from contextlib import suppress

@@ -1,9 +1,5 @@
 """Error documents: where each provider keeps its codes, its texts and its waits."""
 
-# The input is untyped, in whatever shape an SDK or a provider gives it; the output is typed.
-# pyright: reportUnknownArgumentType=false, reportUnknownMemberType=false
-# pyright: reportUnknownVariableType=false
-
 from __future__ import annotations
 
 import json

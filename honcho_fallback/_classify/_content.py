@@ -1,9 +1,5 @@
 """What an answer holds for whoever shows it: a text, or the message around it."""
 
-# What is read here has whatever shape a stranger gave it; what comes out is typed.
-# pyright: reportUnknownArgumentType=false, reportUnknownMemberType=false
-# pyright: reportUnknownVariableType=false
-
 from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any

@@ -1,9 +1,5 @@
 """The facts one exception carries: status, codes, message, waits. No network, no SDK, no raise."""
 
-# The input is untyped, in whatever shape an SDK or a provider gives it; the output is typed.
-# pyright: reportUnknownArgumentType=false, reportUnknownMemberType=false
-# pyright: reportUnknownVariableType=false
-
 from __future__ import annotations
 
 import re

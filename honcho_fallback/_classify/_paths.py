@@ -1,9 +1,5 @@
 """Follow paths through answers: dicts by their keys, objects by what they hold."""
 
-# What is read here has whatever shape a stranger gave it; what comes out is typed.
-# pyright: reportUnknownArgumentType=false, reportUnknownMemberType=false
-# pyright: reportUnknownVariableType=false
-
 from __future__ import annotations
 
 from functools import lru_cache

@@ -1,9 +1,5 @@
 """Reading objects that may be hostile: what raises counts as absent."""
 
-# The input is untyped, in whatever shape an SDK or a provider gives it; the output is typed.
-# pyright: reportUnknownArgumentType=false, reportUnknownMemberType=false
-# pyright: reportUnknownVariableType=false
-
 from __future__ import annotations
 
 from functools import lru_cache

@@ -1,9 +1,5 @@
 """The shapes of answers: which one an answer has, and where its parts are."""
 
-# What is read here has whatever shape a stranger gave it; what comes out is typed.
-# pyright: reportUnknownArgumentType=false, reportUnknownMemberType=false
-# pyright: reportUnknownVariableType=false
-
 from __future__ import annotations
 
 from functools import lru_cache

@@ -1,9 +1,5 @@
 """The tables: data in ``tables/*.toml``, one row for each thing that decides."""
 
-# The input is untyped, in whatever shape an SDK or a provider gives it; the output is typed.
-# pyright: reportUnknownArgumentType=false, reportUnknownMemberType=false
-# pyright: reportUnknownVariableType=false
-
 from __future__ import annotations
 
 import errno

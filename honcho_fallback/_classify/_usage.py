@@ -3,10 +3,6 @@
 ``input_tokens`` hold what a cache gave or took, ``output_tokens`` what was spent on reasoning.
 """
 
-# What is read here has whatever shape a stranger gave it; what comes out is typed.
-# pyright: reportUnknownArgumentType=false, reportUnknownMemberType=false
-# pyright: reportUnknownVariableType=false
-
 from __future__ import annotations
 
 from contextlib import suppress

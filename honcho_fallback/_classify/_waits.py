@@ -1,9 +1,5 @@
 """How long the provider asks to wait: in headers, in bodies, or in the message's text."""
 
-# The input is untyped, in whatever shape an SDK or a provider gives it; the output is typed.
-# pyright: reportUnknownArgumentType=false, reportUnknownMemberType=false
-# pyright: reportUnknownVariableType=false
-
 from __future__ import annotations
 
 import math
