@@ -31,11 +31,8 @@ from langchain_core.callbacks import AsyncCallbackHandler, BaseCallbackHandler, 
 from langchain_core.callbacks.manager import ahandle_event, handle_event
 from langchain_core.language_models import BaseChatModel
 from langchain_core.runnables.base import RunnableBindingBase
-from langchain_core.tracers._streaming import (
-    _StreamingCallbackHandler,
-    _V2StreamingCallbackHandler,
-)
 from langchain_core.tracers.base import BaseTracer
+from langchain_core.tracers.log_stream import LogStreamCallbackHandler
 
 from honcho_fallback_langchain._answers import has_content
 
@@ -289,8 +286,8 @@ def shows_tokens_itself(candidate: object) -> bool:
 
 @cache
 def _shows_tokens(kind: type) -> bool:
-    """Tell whether handlers of a class show tokens; a tracer only records them."""
-    if issubclass(kind, (_StreamingCallbackHandler, _V2StreamingCallbackHandler)):
+    """Tell whether handlers of a class show tokens; a tracer only records them, all but one."""
+    if issubclass(kind, LogStreamCallbackHandler):
         return True
     if issubclass(kind, BaseTracer) or any(_is_langfuse(base) for base in kind.__mro__):
         return False
