@@ -14,11 +14,14 @@ from langchain_core.runnables.config import var_child_runnable_config
 
 from honcho_fallback import AnswerRejected, Failure, FailureKind
 from honcho_fallback import has_content as carries_content
+from honcho_fallback_langchain._sdk import ATTEMPTS
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
 
     from langchain_core.runnables import RunnableConfig
+
+    from honcho_fallback import Attempt
 
 
 # Stands for a stream that ended without a chunk: an answer for a chain, and no content.
@@ -47,16 +50,21 @@ def ends_message(chunk: Any) -> bool:
 
 
 def to_its_end(
-    chunks: Iterator[Any], config: RunnableConfig, settle: Callable[[BaseException], None]
+    chunks: Iterator[Any],
+    config: RunnableConfig,
+    attempt: Attempt,
+    settle: Callable[[BaseException], None],
 ) -> Iterator[Any]:
     """Pass chunks on, or say that there was none; settle the attempt if they break off."""
     last: Any = NOTHING
     try:
         while True:
             token = var_child_runnable_config.set(config)
+            limits = ATTEMPTS.set((*ATTEMPTS.get(), attempt))
             try:
                 chunk = next(chunks, _END)
             finally:
+                ATTEMPTS.reset(limits)
                 var_child_runnable_config.reset(token)
             if chunk is _END:
                 break

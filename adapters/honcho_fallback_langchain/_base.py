@@ -12,7 +12,7 @@ from contextlib import aclosing, closing
 from copy import deepcopy
 from dataclasses import replace
 from functools import cached_property
-from typing import TYPE_CHECKING, Any, Generic, Self, TypeVar, Unpack, cast
+from typing import TYPE_CHECKING, Any, ClassVar, Generic, Self, TypeVar, Unpack, cast
 
 from langchain_core.callbacks import AsyncCallbackManager, CallbackManager
 from langchain_core.runnables import Runnable, RunnableBinding, RunnableSerializable
@@ -20,23 +20,22 @@ from langchain_core.runnables.utils import Input, Output, get_unique_config_spec
 from pydantic import ConfigDict, Field, InstanceOf
 
 from honcho_fallback_langchain._answers import NOTHING, merged
-from honcho_fallback_langchain._call import Chain, ChainCall
-from honcho_fallback_langchain._candidates import configurable
-from honcho_fallback_langchain._options import FallbackOptions, Options, policy_over
-from honcho_fallback_langchain._sdk import in_time, in_time_to_start
+from honcho_fallback_langchain._call import ChainCall, RunOptions
+from honcho_fallback_langchain._chain import Chain
+from honcho_fallback_langchain._options import FallbackOptions, Options
 
 if TYPE_CHECKING:
     from collections.abc import AsyncGenerator, Generator
 
     from langchain_core.runnables import RunnableConfig
-    from langchain_core.runnables.utils import AnyConfigurableField, ConfigurableFieldSpec
+    from langchain_core.runnables.utils import ConfigurableFieldSpec
 
-    from honcho_fallback import Attempt, FallbackObserver, FallbackPolicy, Turn
+    from honcho_fallback import FallbackObserver, FallbackPolicy, Turn
 
 Chunk_co = TypeVar("Chunk_co", covariant=True)
 
 # Cached properties: ours, and the one that LangChain keeps for tracing.
-_CACHED = frozenset({"_serialized", "policy"})
+_CACHED = frozenset({"_serialized", "chain"})
 
 
 class FallbackBase(RunnableSerializable[Input, Output], Generic[Input, Output, Chunk_co]):
@@ -52,34 +51,26 @@ class FallbackBase(RunnableSerializable[Input, Output], Generic[Input, Output, C
     candidates: list[Runnable[Any, Any]]
     options: InstanceOf[Options] = Field(default_factory=Options, exclude=True, repr=False)
 
+    call_type: ClassVar[type[ChainCall]] = ChainCall
+
     @cached_property
+    def chain(self) -> Chain:
+        """Return what is known of the candidates before anybody is asked."""
+        return Chain.over(self.candidates, self.options, None)
+
+    @property
     def policy(self) -> FallbackPolicy:
-        """Return the chain and its options."""
-        return policy_over(self.candidates, self.options, None)
+        """Return the chain and its options in the core."""
+        return self.chain.policy
 
     @property
     def observers(self) -> tuple[FallbackObserver, ...]:
         """Return who observes a call that begins now, those of the process included."""
         return self.policy.observers
 
-    def own_callbacks(self) -> tuple[Any, bool, list[str] | None, dict[str, Any] | None]:
-        """Return callbacks, verbosity, tags and metadata for the chain run, not for candidates."""
-        return None, False, None, None
-
-    def chain(self) -> Chain:
-        """Return what this runnable is to one of its calls."""
-        return Chain(
-            self.policy, self.options, self.request_for, self.get_name(), self.own_callbacks()
-        )
-
-    def request_for(
-        self,
-        attempt: Attempt,  # noqa: ARG002 # for those who change something
-        call_input: Any,
-        kwargs: dict[str, Any],
-    ) -> tuple[Any, dict[str, Any]]:
-        """Return the input and the keywords for one attempt; here the caller's, as they are."""
-        return call_input, kwargs
+    def own_run_options(self) -> RunOptions:
+        """Return what the chain run gets, and the candidates do not."""
+        return RunOptions()
 
     def invoke(
         self,
@@ -88,17 +79,18 @@ class FallbackBase(RunnableSerializable[Input, Output], Generic[Input, Output, C
         **kwargs: Any,
     ) -> Output:
         """Ask the chain for one answer."""
-        call = ChainCall(self.chain(), input, config, kwargs)
-        callbacks = call.managed(CallbackManager)
-        manager = callbacks and callbacks.on_chain_start(None, input, **call.named())
+        call = self.call_type(self.chain, input, config, kwargs)
+        callbacks = call.managed(CallbackManager, self.own_run_options())
+        manager = callbacks and callbacks.on_chain_start(None, input, **self._named(call))
         try:
-            answer: Output = self.policy.call(in_time(call.ask), run=call.open(manager))
+            answer: Output = self.chain.policy.call(call.ask, run=call.open(manager))
         except BaseException as error:
             call.settle(error)
             if manager is not None:
                 manager.on_chain_error(error)
             raise
-        call.settle()
+        if call.gate is not None:
+            call.settle()
         if manager is not None:
             manager.on_chain_end(answer)
         return answer
@@ -110,17 +102,18 @@ class FallbackBase(RunnableSerializable[Input, Output], Generic[Input, Output, C
         **kwargs: Any,
     ) -> Output:
         """Ask the chain for one answer, in this task."""
-        call = ChainCall(self.chain(), input, config, kwargs)
-        callbacks = call.managed(AsyncCallbackManager)
-        manager = callbacks and await callbacks.on_chain_start(None, input, **call.named())
+        call = self.call_type(self.chain, input, config, kwargs)
+        callbacks = call.managed(AsyncCallbackManager, self.own_run_options())
+        manager = callbacks and await callbacks.on_chain_start(None, input, **self._named(call))
         try:
-            answer: Output = await self.policy.acall(call.aask, run=call.open(manager))
+            answer: Output = await self.chain.policy.acall(call.aask, run=call.open(manager))
         except BaseException as error:
             await call.asettle(error)
             if manager is not None:
                 await manager.on_chain_error(error)
             raise
-        await call.asettle()
+        if call.gate is not None:
+            await call.asettle()
         if manager is not None:
             await manager.on_chain_end(answer)
         return answer
@@ -132,13 +125,14 @@ class FallbackBase(RunnableSerializable[Input, Output], Generic[Input, Output, C
         **kwargs: Any,
     ) -> Generator[Chunk_co, None, None]:
         """Ask the chain for chunks; it may switch until the first with content."""
-        call = ChainCall(self.chain(), input, config, kwargs)
-        callbacks = call.managed(CallbackManager)
-        manager = callbacks and callbacks.on_chain_start(None, input, **call.named())
+        call = self.call_type(self.chain, input, config, kwargs)
+        callbacks = call.managed(CallbackManager, self.own_run_options())
+        manager = callbacks and callbacks.on_chain_start(None, input, **self._named(call))
         try:
             run = call.open(manager)
-            ask = in_time_to_start(call.ask_for_stream)
-            chunks = self.policy.stream(ask, has_content=call.shows, partial=call.partial, run=run)
+            chunks = self.policy.stream(
+                call.ask_for_stream, has_content=call.shows, partial=call.partial, run=run
+            )
             with closing(chunks):
                 for chunk in chunks:
                     if chunk is not NOTHING:
@@ -152,7 +146,8 @@ class FallbackBase(RunnableSerializable[Input, Output], Generic[Input, Output, C
             if manager is not None:
                 manager.on_chain_error(error)
             raise
-        call.settle()
+        if call.gate is not None:
+            call.settle()
         if manager is not None:
             manager.on_chain_end(merged(call.passed))
 
@@ -163,9 +158,9 @@ class FallbackBase(RunnableSerializable[Input, Output], Generic[Input, Output, C
         **kwargs: Any,
     ) -> AsyncGenerator[Chunk_co, None]:
         """Ask the chain for chunks, in this task; it may switch until the first with content."""
-        call = ChainCall(self.chain(), input, config, kwargs)
-        callbacks = call.managed(AsyncCallbackManager)
-        manager = callbacks and await callbacks.on_chain_start(None, input, **call.named())
+        call = self.call_type(self.chain, input, config, kwargs)
+        callbacks = call.managed(AsyncCallbackManager, self.own_run_options())
+        manager = callbacks and await callbacks.on_chain_start(None, input, **self._named(call))
         try:
             run = call.open(manager)
             chunks = self.policy.astream(
@@ -184,7 +179,8 @@ class FallbackBase(RunnableSerializable[Input, Output], Generic[Input, Output, C
             if manager is not None:
                 await manager.on_chain_error(error)
             raise
-        await call.asettle()
+        if call.gate is not None:
+            await call.asettle()
         if manager is not None:
             await manager.on_chain_end(merged(call.passed))
 
@@ -220,27 +216,6 @@ class FallbackBase(RunnableSerializable[Input, Output], Generic[Input, Output, C
             FallbackConfigError: One is unknown, of the wrong type or out of range.
         """
         return self._derived(self.candidates, self.options.updated(options))
-
-    def with_retry(self, **kwargs: Any) -> Self:
-        """Retry every candidate before the next is asked.
-
-        Args:
-            **kwargs: As for any runnable.
-        """
-        changed = [candidate.with_retry(**kwargs) for candidate in self._clients()]
-        return self._derived(changed, self.options, prepared=True)
-
-    def configurable_fields(self, **fields: AnyConfigurableField) -> Self:
-        """Make fields of the candidates configurable per call.
-
-        Args:
-            **fields: As for any runnable; each candidate gets those that it has.
-
-        Raises:
-            FallbackConfigError: No candidate has one of them.
-        """
-        changed = configurable(self._clients(), fields)
-        return self._derived(changed, self.options, prepared=True)
 
     def turn(self) -> Turn:
         """Open a user turn, for ``with`` or ``async with``: what a switch lasts for.
@@ -283,16 +258,20 @@ class FallbackBase(RunnableSerializable[Input, Output], Generic[Input, Output, C
         copied = [deepcopy(candidate, memo) for candidate in self.candidates]
         return self._derived(copied, self.options)
 
+    def _named(self, call: ChainCall) -> dict[str, Any]:
+        """Return the name and the id of a call's run."""
+        return {"name": call.run_name or self.get_name(), "run_id": call.run_id}
+
     def _clients(self) -> list[Runnable[Any, Any]]:
         """Return the candidates as the policy calls them, without the retries of their SDKs."""
-        return [target.client for target in self.policy.targets]
+        return [target.client for target in self.chain.targets]
 
     def _derived(
         self, candidates: list[Runnable[Any, Any]], options: Options, *, prepared: bool = False
     ) -> Self:
         policy_options = options if not prepared else replace(options, sdk_retries="keep")
-        policy = policy_over(candidates, policy_options, self.policy)
-        changes = {"candidates": candidates, "options": options, "policy": policy}
+        chain = Chain.over(candidates, policy_options, self.policy)
+        changes = {"candidates": candidates, "options": options, "chain": chain}
         derived = self.model_copy(update=changes)
         vars(derived).pop("_serialized", None)
         return derived

@@ -2,10 +2,11 @@
 
 The loop over the chain is the core's. What an attempt takes under LangChain is the same whoever
 asks, and stands in ``Call``: the key, the request as the candidate's provider takes it, the asking
-itself, answers that could not be parsed, what it cost, and the mark that says who answered. Ways
-to ask differ, and each is a subclass:
+itself, what it cost, and the mark that says who answered. Ways to ask differ, and each is a
+subclass:
 
-- ``ChainCall``: by the candidate's public methods, each attempt a child of one chain run.
+- ``ChainCall``: by the candidate's public methods, each attempt a child of one chain run;
+  ``ModelCall``: the same for chat models, each in the form that its provider takes.
 - ``AgentCall``, beside the middleware: by an agent's handler.
 """
 
@@ -17,7 +18,14 @@ from typing import TYPE_CHECKING, Any, Generic, NamedTuple, TypeVar, cast
 from langchain_core.messages import AIMessage, AIMessageChunk
 from langchain_core.runnables.config import ensure_config, var_child_runnable_config
 
-from honcho_fallback import AnswerRejected, check_response
+from honcho_fallback import (
+    AnswerRejected,
+    FallbackConfig,
+    FallbackPolicy,
+    Turn,
+    call_metadata,
+    check_response,
+)
 from honcho_fallback_langchain._answers import (
     ato_its_end,
     ends_message,
@@ -33,23 +41,20 @@ from honcho_fallback_langchain._callbacks import (
     show_tokens,
     shows_tokens_itself,
 )
-from honcho_fallback_langchain._candidates import (
-    chat_model_of,
-    may_be_asked_for_usage,
-    parameters_of,
-)
+from honcho_fallback_langchain._candidates import may_be_asked_for_usage, parameters_of
+from honcho_fallback_langchain._history import for_provider
 from honcho_fallback_langchain._metadata import (
     attempt_metadata,
-    describe,
-    mark,
+    failed_attempts,
     mark_replacement,
+    marked,
     usage_of,
 )
-from honcho_fallback_langchain._options import for_this_call, metadata_for_this_call
-from honcho_fallback_langchain._sdk import awith_key, with_key
+from honcho_fallback_langchain._providers import settings_for
+from honcho_fallback_langchain._sdk import ATTEMPTS, awith_key, with_key
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncIterator, Callable, Iterator
+    from collections.abc import AsyncIterator, Iterator
 
     from langchain_core.callbacks import (
         AsyncCallbackManager,
@@ -59,8 +64,9 @@ if TYPE_CHECKING:
     )
     from langchain_core.runnables import Runnable, RunnableConfig
 
-    from honcho_fallback import Attempt, FallbackPolicy, FallbackRun, Turn
-    from honcho_fallback_langchain._options import Options, Partial
+    from honcho_fallback import Attempt, FallbackRun
+    from honcho_fallback_langchain._chain import Chain
+    from honcho_fallback_langchain._options import Partial
 
     Manager = CallbackManagerForChainRun | AsyncCallbackManagerForChainRun
 
@@ -68,22 +74,25 @@ CallbacksT = TypeVar("CallbacksT")
 RequestT = TypeVar("RequestT")
 
 
-class Chain(NamedTuple):
-    """What a runnable over a chain is to its calls.
+# Where a call's own policy stands in a config. A remote caller can put strings and dicts there, so
+# only the very classes count.
+_CONFIG_KEY, _TURN_KEY = "fallback_config", "fallback_turn"
+_AGENT_KEY = "lc_agent_name"  # where create_agent(name=...) puts it in a config's metadata
+_NO_AGENT = "unknown"
+# Of a config's metadata: what LangChain, LangGraph and this package say of a run, not its caller.
+_THEIRS = ("__", "checkpoint_", "fallback_", "is_fallback", "langgraph_", "lc_", "ls_")
+_THREAD = "thread_id"  # LangGraph copies it from what is configurable; it names the conversation
+# Per call they name another model of the primary's provider.
+_OTHER_MODEL = frozenset({"model", "model_name"})
 
-    Args:
-        policy: The chain and its options in the core.
-        options: What stands beside them.
-        prepare: Returns input and keywords for one attempt, as its provider takes them.
-        name: Of the chain run, where a config has no other.
-        own: Callbacks, verbosity, tags and metadata of the chain run, not of candidates.
-    """
 
-    policy: FallbackPolicy
-    options: Options
-    prepare: Callable[[Attempt, Any, dict[str, Any]], tuple[Any, dict[str, Any]]]
-    name: str
-    own: tuple[Any, bool, list[str] | None, dict[str, Any] | None]
+class RunOptions(NamedTuple):
+    """What the chain run of a runnable gets, and its candidates do not."""
+
+    callbacks: Any = None
+    verbose: bool = False
+    tags: list[str] | None = None
+    metadata: dict[str, Any] | None = None
 
 
 class Request(NamedTuple):
@@ -100,19 +109,50 @@ class Call(ABC, Generic[RequestT]):
 
     run: FallbackRun
 
-    def __init__(self, policy: FallbackPolicy, options: Options) -> None:
-        self.policy = policy
-        self.partial: Partial = options.partial
+    def __init__(self, chain: Chain) -> None:
+        self.chain = chain
+        self.policy = chain.policy
+        self.partial: Partial = chain.options.partial
         self.detached = NOT_DETACHED
-        self.metadata: dict[str, Any] | None = None
         self.gate: Gate | None = None  # of the attempt at hand
+        self.failed: list[dict[str, Any]] | None = None  # the attempts before it, once needed
+        self.wants_content = False
 
-    def start(self, turn: Turn | None, call_input: Any) -> FallbackRun:
+    def configure(self, config: RunnableConfig) -> Turn | None:
+        """Take the policy that a config asks for, and return the turn that it names, or None.
+
+        A policy without a label of its own has the name of the agent that it is asked in.
+        """
+        policy, agent = self.policy, self.chain.options.agent
+        if agent == _NO_AGENT:
+            name = (config.get("metadata") or {}).get(_AGENT_KEY)
+            if isinstance(name, str) and name:
+                self.policy = policy.labelled(name)
+                agent = name
+        configurable = config.get("configurable")
+        if not configurable:
+            return None
+        own, turn = configurable.get(_CONFIG_KEY), configurable.get(_TURN_KEY)
+        if isinstance(own, FallbackConfig):
+            self.policy = FallbackPolicy(
+                policy.targets, own, agent=agent, observers=policy.observers, turns_of=policy
+            )
+        return turn if isinstance(turn, Turn) else None
+
+    def start(
+        self, turn: Turn | None, metadata: dict[str, Any] | None, call_input: Any
+    ) -> FallbackRun:
         """Start the core's run, nested where the detached handlers would have nested it."""
-        with parented_like(self.detached):
-            self.run = run = self.policy.start(turn=turn, metadata=self.metadata)
-        run.report(input=call_input)
-        return run
+        policy = self.policy
+        self.wants_content = policy.wants_content
+        if self.detached.stand_ins:
+            with parented_like(self.detached):
+                self.run = policy.start(turn=turn, metadata=metadata)
+        else:
+            self.run = policy.start(turn=turn, metadata=metadata)
+        if self.wants_content:
+            self.run.report(input=call_input)
+        return self.run
 
     @abstractmethod
     def request_for(self, attempt: Attempt, candidate: Any) -> RequestT:
@@ -135,31 +175,56 @@ class Call(ABC, Generic[RequestT]):
         return messages[0]
 
     def ask(self, attempt: Attempt) -> Any:
-        """Ask one candidate."""
-        if self.gate is not None:
-            self.settle(unreadable("the answer was refused"))
-        request = self.request_for(attempt, with_key(attempt.target))
+        """Ask one candidate, whose requests end with the attempt."""
+        token = ATTEMPTS.set((*ATTEMPTS.get(), attempt))
         try:
-            answer = self.send(request)
-            return self.finish(attempt, answer)
+            return self.finish(attempt, self.send(self.next_request(attempt)))
         except BaseException as error:
             self.settle(error)
             raise
+        finally:
+            ATTEMPTS.reset(token)
 
     async def aask(self, attempt: Attempt) -> Any:
-        """Ask one candidate."""
-        if self.gate is not None:
-            await self.asettle(unreadable("the answer was refused"))
-        request = self.request_for(attempt, await awith_key(attempt.target))
+        """Ask one candidate; the task ends it with the attempt."""
         try:
-            answer = await self.asend(request)
-            return self.finish(attempt, answer)
+            return self.finish(attempt, await self.asend(await self.anext_request(attempt)))
         except BaseException as error:
             await self.asettle(error)
             raise
 
-    def gated(self, candidate: Any, callbacks: CallbacksT) -> tuple[Any, CallbacksT]:
+    def next_request(self, attempt: Attempt) -> RequestT:
+        """Return what an attempt sends; an answer before it was refused."""
+        if self.gate is not None:
+            self.settle(unreadable("the answer was refused"))
+        self.failed = None
+        target = attempt.target
+        candidate = target.client if target.credential is None else with_key(target)
+        return self.request_for(attempt, candidate)
+
+    async def anext_request(self, attempt: Attempt) -> RequestT:
+        """Return what an attempt sends; an answer before it was refused."""
+        if self.gate is not None:
+            await self.asettle(unreadable("the answer was refused"))
+        self.failed = None
+        target = attempt.target
+        candidate = target.client if target.credential is None else await awith_key(target)
+        return self.request_for(attempt, candidate)
+
+    def failed_before(self, attempt: Attempt) -> list[dict[str, Any]]:
+        """Return what the record says of the attempts before this one; it is built once."""
+        if self.failed is None:
+            self.failed = failed_attempts(self.run) if attempt.number > 1 else []
+        return self.failed
+
+    def gated(
+        self, attempt: Attempt, candidate: Any, callbacks: CallbacksT
+    ) -> tuple[Any, CallbacksT]:
         """Return a candidate and callbacks that show nothing before there is content to show."""
+        link = self.chain.links[attempt.position]
+        has_own = link.binds_callbacks or getattr(link.model, "callbacks", None)
+        if callbacks is None and not has_own:
+            return candidate, callbacks
         own = shows_tokens_itself(candidate)
         if not own and not show_tokens(callbacks):
             return candidate, callbacks
@@ -185,20 +250,26 @@ class Call(ABC, Generic[RequestT]):
         """Note what an answer cost, and return it marked."""
         messages = self.messages_of(answer)
         streamed = self.gate is not None and self.gate.streamed
-        if streamed or getattr(chat_model_of(attempt.target.client), "streaming", None) is True:
+        model = self.chain.links[attempt.position].model
+        if streamed or getattr(model, "streaming", None) is True:
             _check_ends(messages)
         for message in messages:
             if isinstance(message, dict):  # include_raw; of any other answer the core reads it
                 self.run.report(usage=usage_of(message.get("raw")))
-        description = describe(self.run, attempt)
-        return self.with_messages(answer, [mark(message, description) for message in messages])
+        return self.with_messages(answer, marked(messages, attempt, self.failed_before(attempt)))
 
 
 class ChainCall(Call[Request]):
-    """Ask candidates by their public methods, each under one chain run."""
+    """Ask candidates by their public methods, each under one chain run.
+
+    Args:
+        chain: Whom to ask.
+        call_input: What the caller passed.
+        config: The caller's, or None.
+        kwargs: The caller's.
+    """
 
     attempt: Attempt  # that streams
-    wants_content: bool
 
     def __init__(
         self,
@@ -207,8 +278,7 @@ class ChainCall(Call[Request]):
         config: RunnableConfig | None,
         kwargs: dict[str, Any],
     ) -> None:
-        super().__init__(chain.policy, chain.options)
-        self.chain = chain
+        super().__init__(chain)
         self.input = call_input
         self.kwargs = kwargs
         self.config = ensure_config(config)
@@ -220,56 +290,55 @@ class ChainCall(Call[Request]):
         self.passing_attempt: Attempt | None = None
         self.passed: list[Any] = []  # of the attempt that passes; without a run the last alone
 
-    def managed(self, kind: type[CallbackManager | AsyncCallbackManager]) -> Any:
+    def managed(self, kind: type[CallbackManager | AsyncCallbackManager], own: RunOptions) -> Any:
         """Return the callback manager, or None where nobody listens.
 
         A run that nobody hears of need not be opened at all.
         """
         config = self.config
-        callbacks, verbose, tags, metadata = self.chain.own
         manager: Any = kind.configure(
             config.get("callbacks"),
-            callbacks,
-            verbose,
+            own.callbacks,
+            own.verbose,
             config.get("tags"),
-            tags,
+            own.tags,
             config.get("metadata"),
-            metadata,
+            own.metadata,
         )
+        if not manager.handlers:
+            return None
         manager, self.detached = detach_langfuse(manager, self.policy)
-        if manager.handlers or self.detached.handlers:
-            config["callbacks"] = manager
+        config["callbacks"] = manager
         return manager if manager.handlers else None
-
-    def named(self) -> dict[str, Any]:
-        """Return the run's name and id."""
-        return {"name": self.run_name or self.chain.name, "run_id": self.run_id}
 
     def open(self, manager: Manager | None) -> FallbackRun:
         """Start the core's run under a chain run, or under none."""
         self.manager = manager
-        self.policy, turn = for_this_call(self.config, self.policy)
+        turn = self.configure(self.config)
         named = {"run_name": self.run_name, "run_id": self.run_id}
-        self.metadata = metadata_for_this_call(self.config, **named)
-        self.wants_content = self.policy.wants_content
-        return self.start(turn, self.input)
+        return self.start(turn, metadata_of(self.config, named), self.input)
+
+    def prepared(self, attempt: Attempt) -> tuple[Any, dict[str, Any]]:  # noqa: ARG002 # for chat models
+        """Return the input and the keywords for one attempt; here the caller's, as they are."""
+        return self.input, self.kwargs
 
     def request_for(self, attempt: Attempt, candidate: Any) -> Request:
         """Return the input, config and keywords for a candidate."""
-        candidate_input, kwargs = self.chain.prepare(attempt, self.input, self.kwargs)
+        candidate_input, kwargs = self.prepared(attempt)
         if self.wants_content:
             self.run.report(parameters=parameters_of(attempt.target.client, kwargs))
-        config = self.config
-        if self.manager is None:
-            candidate, _ = self.gated(candidate, None)
-            return Request(candidate, candidate_input, config, kwargs)
-        child = self.manager.get_child()
-        if attempt.number > 1 or self.partial == "replace":
-            child.add_metadata(attempt_metadata(self.run, attempt, self.policy.targets[0]))
-        if attempt.number > 1:
-            child.add_tags([f"fallback:attempt:{attempt.number}"])
-        candidate, callbacks = self.gated(candidate, child)
-        config = cast("RunnableConfig", {**config, "callbacks": callbacks})
+        config, callbacks = self.config, None
+        if self.manager is not None:
+            callbacks = self.manager.get_child()
+            if attempt.number > 1 or self.partial == "replace":
+                failed = self.failed_before(attempt)
+                metadata = attempt_metadata(attempt, self.chain.targets[0], failed)
+                callbacks.add_metadata(metadata)
+            if attempt.number > 1:
+                callbacks.add_tags([f"fallback:attempt:{attempt.number}"])
+        candidate, callbacks = self.gated(attempt, candidate, callbacks)
+        if callbacks is not None:
+            config = cast("RunnableConfig", {**config, "callbacks": callbacks})
         return Request(candidate, candidate_input, config, kwargs)
 
     def send(self, request: Request) -> Any:
@@ -287,26 +356,23 @@ class ChainCall(Call[Request]):
             var_child_runnable_config.reset(token)
 
     def ask_for_stream(self, attempt: Attempt) -> Iterator[Any]:
-        if self.gate is not None:
-            self.settle(unreadable("the answer was refused"))
-        request = self._stream_request(attempt, with_key(attempt.target))
-        chunks = request.candidate.stream(request.input, request.config, **request.kwargs)
-        return to_its_end(chunks, request.config, self.settle)
+        request = self.next_request(attempt)
+        kwargs = self._stream_kwargs(attempt, request)
+        chunks = request.candidate.stream(request.input, request.config, **kwargs)
+        return to_its_end(chunks, request.config, attempt, self.settle)
 
     async def ask_for_astream(self, attempt: Attempt) -> AsyncIterator[Any]:
-        if self.gate is not None:
-            await self.asettle(unreadable("the answer was refused"))
-        request = self._stream_request(attempt, await awith_key(attempt.target))
-        chunks = request.candidate.astream(request.input, request.config, **request.kwargs)
+        request = await self.anext_request(attempt)
+        kwargs = self._stream_kwargs(attempt, request)
+        chunks = request.candidate.astream(request.input, request.config, **kwargs)
         return ato_its_end(chunks, request.config, self.asettle)
 
-    def _stream_request(self, attempt: Attempt, candidate: Any) -> Request:
-        """Prepare a stream, which is asked what it cost where somebody wants to know."""
+    def _stream_kwargs(self, attempt: Attempt, request: Request) -> dict[str, Any]:
+        """Return keywords by which a stream says what it cost, where somebody wants to know."""
         self.attempt = attempt  # a stream without content is handed out after its call has ended
-        request = self.request_for(attempt, candidate)
         if self.wants_content and may_be_asked_for_usage(attempt.target.client):
-            return request._replace(kwargs={"stream_usage": True, **request.kwargs})
-        return request
+            return {"stream_usage": True, **request.kwargs}
+        return request.kwargs
 
     def shows(self, chunk: Any) -> bool:
         """Tell whether a chunk has content; it is final where none could say what it replaces."""
@@ -328,13 +394,47 @@ class ChainCall(Call[Request]):
             self.usage = before | {name: before.get(name, 0) + usage[name] for name in usage}
             self.run.report(usage=self.usage)
         if ends_message(chunk):
-            chunk = mark(chunk, describe(self.run, self.attempt))
+            (chunk,) = marked([chunk], self.attempt, self.failed_before(self.attempt))
         if replaced is not None:
             chunk = mark_replacement(chunk, replaced)
         if self.manager is None:
             self.passed.clear()
         self.passed.append(chunk)
         return chunk
+
+
+class ModelCall(ChainCall):
+    """Ask chat models, each in the form that its provider takes."""
+
+    def prepared(self, attempt: Attempt) -> tuple[Any, dict[str, Any]]:
+        """Return the input and the keywords for one attempt, as its provider takes them."""
+        reader, kwargs = self.chain.links[attempt.position].reader, self.kwargs
+        if kwargs and attempt.position > 0:
+            kwargs = {name: kwargs[name] for name in kwargs.keys() - _OTHER_MODEL}
+            if reader is not None and not reader.is_primarys:
+                kwargs = settings_for(reader.family, kwargs)
+        return self.input if reader is None else for_provider(self.input, reader), kwargs
+
+
+def metadata_of(config: RunnableConfig, run: dict[str, Any]) -> dict[str, Any] | None:
+    """Return what a record says of a call by its config: the caller's metadata and the run.
+
+    Args:
+        config: LangChain's, as it was merged for the call.
+        run: The run's name and id, where the caller gave one.
+    """
+    metadata: dict[Any, Any] = config.get("metadata") or {}  # named by whoever called
+    if not (metadata or any(run.values())):
+        return None
+    # What is configurable is for the models, keys included; older LangGraphs copy all of it.
+    configurable = config.get("configurable") or {}
+    given = {
+        name: value
+        for name, value in metadata.items()
+        if isinstance(name, str)
+        and (name == _THREAD or not (name.startswith(_THEIRS) or name in configurable))
+    }
+    return call_metadata({name: str(value) for name, value in run.items() if value} | given)
 
 
 def _check_ends(messages: list[Any]) -> None:

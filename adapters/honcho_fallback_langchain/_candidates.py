@@ -16,9 +16,6 @@ from honcho_fallback_langchain._sdk import check_takes_keys, identity_of, public
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 
-    from langchain_core.runnables import RunnableSerializable
-    from langchain_core.runnables.utils import AnyConfigurableField
-
     from honcho_fallback import Credential
 
 _STREAM_USAGE = "stream_usage"
@@ -216,28 +213,6 @@ def each(
                 f"a {type(candidate).__name__} cannot take {what} ({type(error).__name__})",
                 "take it out of the chain, or put in a model that can",
             ) from error
-    return changed
-
-
-def configurable(
-    candidates: Sequence[Runnable[Any, Any]], fields: Mapping[str, AnyConfigurableField]
-) -> list[Runnable[Any, Any]]:
-    """Make fields configurable in every candidate that has them."""
-    changed: list[Runnable[Any, Any]] = []
-    unknown = set(fields)
-    for candidate in candidates:
-        inner: Any = candidate.bound if isinstance(candidate, RunnableBindingBase) else candidate
-        names = fields.keys() & getattr(type(inner), "model_fields", {}).keys()
-        unknown -= names
-        own_fields = {name: fields[name] for name in names}
-        with_fields = cast("RunnableSerializable[Any, Any]", candidate)
-        changed.append(with_fields.configurable_fields(**own_fields) if names else candidate)
-    if unknown:
-        raise FallbackConfigError.about(
-            "configurable_fields",
-            f"no candidate has {', '.join(sorted(unknown))}",
-            "name fields of the candidates",
-        )
     return changed
 
 

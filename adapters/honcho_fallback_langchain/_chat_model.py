@@ -2,19 +2,18 @@
 
 from __future__ import annotations
 
-import asyncio
 from contextlib import aclosing, closing
 from importlib.metadata import version
-from typing import TYPE_CHECKING, Any, TypeGuard, Unpack, cast, overload
+from typing import TYPE_CHECKING, Any, ClassVar, Unpack, cast, overload
 
 from langchain_core.language_models import BaseChatModel, LanguageModelInput
 from langchain_core.messages import AIMessage, AIMessageChunk, BaseMessage
-from langchain_core.outputs import ChatGeneration, ChatGenerationChunk, ChatResult, LLMResult
-from langchain_core.runnables.config import CONFIG_KEYS
+from langchain_core.outputs import ChatGeneration, ChatGenerationChunk, ChatResult
 from pydantic import Field
 
 from honcho_fallback import FallbackConfigError
 from honcho_fallback_langchain._base import FallbackBase, FallbackBinding
+from honcho_fallback_langchain._call import ChainCall, ModelCall, RunOptions
 from honcho_fallback_langchain._candidates import (
     chat_model_of,
     check_candidates,
@@ -22,9 +21,7 @@ from honcho_fallback_langchain._candidates import (
     given_candidates,
     rebound,
 )
-from honcho_fallback_langchain._history import for_provider
 from honcho_fallback_langchain._options import ChatModelOptions, Options
-from honcho_fallback_langchain._providers import is_same_provider, settings_for
 from honcho_fallback_langchain._runnable import FallbackRunnable
 
 if TYPE_CHECKING:
@@ -33,14 +30,12 @@ if TYPE_CHECKING:
     from langchain_core.callbacks import (
         AsyncCallbackManagerForLLMRun,
         CallbackManagerForLLMRun,
-        Callbacks,
     )
     from langchain_core.language_models import ModelProfile
     from langchain_core.language_models.base import LangSmithParams
     from langchain_core.runnables import Runnable, RunnableConfig
     from langchain_core.runnables.utils import Input, Output
 
-    from honcho_fallback import Attempt
     from honcho_fallback_langchain._options import FallbackOptions, RunnableOptions
 
 # A candidate's business: what the wrapper is given of these goes to every candidate. A cache of
@@ -51,8 +46,6 @@ _PASSED_ON = frozenset(
 _BOUND_TOOLS = frozenset({"tool_choice", "tools"})
 _VERSIONS = {"lc_versions"}
 _UNHEARD: RunnableConfig = {"callbacks": []}
-# Per call they name another model of the primary's provider.
-_OTHER_MODEL = frozenset({"model", "model_name"})
 _VERSION = version("honcho-fallback")
 
 
@@ -78,6 +71,7 @@ class FallbackChatModel(  # type: ignore[misc] # pyright: ignore[reportIncompati
         FallbackConfigError: There is no candidate, one is no chat model, or an option is wrong.
     """
 
+    call_type: ClassVar[type[ChainCall]] = ModelCall
     cache: Any = Field(default=False, exclude=True)
 
     def __init__(
@@ -135,29 +129,11 @@ class FallbackChatModel(  # type: ignore[misc] # pyright: ignore[reportIncompati
         changed = each(self._clients(), change, "structured output", _BOUND_TOOLS)
         return FallbackRunnable.over(changed, self.options, self.policy)
 
-    def own_callbacks(self) -> tuple[Any, bool, list[str] | None, dict[str, Any] | None]:
-        """Return what the chain run gets and its candidates do not."""
+    def own_run_options(self) -> RunOptions:
+        """Return what the chain run gets, and the candidates do not."""
         # Versions alone, which every model has, are worth nothing to a run that nobody hears of.
         metadata = self.metadata if self.metadata and self.metadata.keys() != _VERSIONS else None
-        return self.callbacks, self.verbose, self.tags, metadata
-
-    def request_for(
-        self, attempt: Attempt, call_input: Any, kwargs: dict[str, Any]
-    ) -> tuple[Any, dict[str, Any]]:
-        """Return the input and the keywords for one attempt, as its provider takes them."""
-        provider = attempt.target.provider
-        messages = call_input
-        if provider is not None and not isinstance(messages, str):
-            if not _is_history(messages):
-                messages = self._convert_input(messages).to_messages()
-            messages = for_provider(messages, attempt.target, self.policy.targets)
-        if kwargs and attempt.position > 0:
-            kwargs = {key: kwargs[key] for key in kwargs.keys() - _OTHER_MODEL}
-            if provider is not None and not is_same_provider(
-                attempt.target, self.policy.targets[0]
-            ):
-                kwargs = settings_for(provider, kwargs)
-        return messages, kwargs
+        return RunOptions(self.callbacks, self.verbose, self.tags, metadata)
 
     @property
     def _llm_type(self) -> str:
@@ -165,7 +141,7 @@ class FallbackChatModel(  # type: ignore[misc] # pyright: ignore[reportIncompati
 
     @property
     def _identifying_params(self) -> dict[str, Any]:
-        return {"candidates": [target.name for target in self.policy.targets]}
+        return {"candidates": [target.name for target in self.chain.targets]}
 
     def _get_ls_params(self, stop: list[str] | None = None, **kwargs: Any) -> LangSmithParams:
         return self._primary._get_ls_params(stop=stop, **kwargs)  # noqa: SLF001 # its own base
@@ -183,45 +159,6 @@ class FallbackChatModel(  # type: ignore[misc] # pyright: ignore[reportIncompati
     ) -> int:
         """Count as the primary counts."""
         return self._primary.get_num_tokens_from_messages(messages, tools)
-
-    def generate(  # what LangChain's generate_prompt calls, too
-        self,
-        messages: list[list[BaseMessage]],
-        stop: list[str] | None = None,
-        callbacks: Callbacks = None,
-        **options: Any,
-    ) -> LLMResult:
-        """Ask once for each list of messages.
-
-        Args:
-            messages: The lists.
-            stop: As for ``invoke``.
-            callbacks: As in a config.
-            **options: Entries of a config, and keywords for the candidates.
-        """
-        config, kwargs = _config_in(options, callbacks)
-        answers = [self.invoke(one, config, stop=stop, **kwargs) for one in messages]
-        return LLMResult(generations=[[ChatGeneration(message=answer)] for answer in answers])
-
-    async def agenerate(
-        self,
-        messages: list[list[BaseMessage]],
-        stop: list[str] | None = None,
-        callbacks: Callbacks = None,
-        **options: Any,
-    ) -> LLMResult:
-        """Ask once for each list of messages, at the same time.
-
-        Args:
-            messages: The lists.
-            stop: As for ``ainvoke``.
-            callbacks: As in a config.
-            **options: Entries of a config, and keywords for the candidates.
-        """
-        config, kwargs = _config_in(options, callbacks)
-        asked = [self.ainvoke(one, config, stop=stop, **kwargs) for one in messages]
-        answers = await asyncio.gather(*asked)
-        return LLMResult(generations=[[ChatGeneration(message=answer)] for answer in answers])
 
     # LangChain has opened a run where it calls these: that one reports the tokens and their cost.
 
@@ -273,22 +210,10 @@ class FallbackChatModel(  # type: ignore[misc] # pyright: ignore[reportIncompati
         return cast("BaseChatModel", chat_model_of(self.candidates[0]))
 
 
-def _config_in(
-    options: dict[str, Any], callbacks: Callbacks
-) -> tuple[RunnableConfig, dict[str, Any]]:
-    """Part the entries of a config from keywords for candidates."""
-    entries = {name: options.pop(name) for name in CONFIG_KEYS if name in options}
-    return cast("RunnableConfig", {**entries, "callbacks": callbacks}), options
-
-
 def _as_chunk(message: AIMessage) -> AIMessageChunk:
     if isinstance(message, AIMessageChunk):
         return message  # a candidate that does not stream gives a whole message
     return AIMessageChunk(**message.model_dump(exclude={"type"}), chunk_position="last")
-
-
-def _is_history(value: Any) -> TypeGuard[list[BaseMessage]]:
-    return isinstance(value, list) and all(isinstance(one, BaseMessage) for one in value)  # pyright: ignore[reportUnknownVariableType] # anybody's list
 
 
 def joined_profile(profiles: Sequence[ModelProfile | None]) -> ModelProfile | None:

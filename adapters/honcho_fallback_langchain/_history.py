@@ -11,7 +11,15 @@ import hashlib
 from collections import deque
 from typing import TYPE_CHECKING, Any, Final, cast
 
-from langchain_core.messages import AIMessage, BaseMessage, ToolMessage
+from langchain_core.messages import (
+    AIMessage,
+    BaseMessage,
+    HumanMessage,
+    SystemMessage,
+    ToolMessage,
+    convert_to_messages,
+)
+from langchain_core.prompt_values import PromptValue
 
 from honcho_fallback_langchain._metadata import KEY
 from honcho_fallback_langchain._providers import (
@@ -23,23 +31,18 @@ from honcho_fallback_langchain._providers import (
     family_of,
     is_block,
     is_list,
-    markers_unknown_to,
     without_markers,
 )
 from honcho_fallback_langchain._sdk import differ
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator, Mapping, Sequence
-
-    from honcho_fallback import Target
+    from collections.abc import Iterable, Iterator, Mapping
 
 Block = str | dict[str, Any]
 
 
-def for_provider(
-    messages: list[BaseMessage], to: Target | str, chain: Sequence[Target] = ()
-) -> list[BaseMessage]:
-    """Return the messages as a provider accepts them.
+def for_provider(given: Any, reader: Reader) -> Any:
+    """Return a chat model's input as a provider accepts it, the same object where it does.
 
     An answer of another provider keeps its text and its tool calls, and is left out where it has
     neither; consecutive messages of a user are what every provider accepts. Cache markers go
@@ -47,25 +50,31 @@ def for_provider(
     What users and tools send is left as it is: LangChain's integrations translate its standard
     blocks, and a provider refuses what it cannot take; then the next one is asked.
     """
-    reader = Reader.of(to, chain)
-    known = reader.family in KNOWN or not reader.is_primarys
-    markers = markers_unknown_to(reader.family) if known else frozenset[str]()
+    messages = given.to_messages() if isinstance(given, PromptValue) else given
+    if not isinstance(messages, list) or all(map(_is_plain, messages)):
+        return messages
+    messages = convert_to_messages(messages)
     converted: list[BaseMessage] = []
     for message in _with_valid_ids(messages, reader):
-        changes = _changes(message, reader, markers)
+        changes = _changes(message, reader)
         copy = message.model_copy(update=changes) if changes else message
         if not changes or not _says_nothing(copy):
             converted.append(copy)
     same = len(converted) == len(messages) and not differ(converted, messages)
-    return messages if same else converted
+    return given if same else converted
 
 
-def _changes(message: BaseMessage, reader: Reader, markers: frozenset[str]) -> dict[str, Any]:
+def _is_plain(message: Any) -> bool:
+    """Tell text that a person or a program wrote: there is nothing in it to translate."""
+    return type(message) in _PLAIN and type(message.content) is str
+
+
+def _changes(message: BaseMessage, reader: Reader) -> dict[str, Any]:
     if isinstance(message, AIMessage) and _is_foreign(message, reader):
         return _shared_by_all(message, reader)
     if not is_list(message.content):
         return {}
-    return _changed(message, {"content": _without_markers(_blocks(message), markers)})
+    return _changed(message, {"content": _without_markers(_blocks(message), reader.markers)})
 
 
 # What AI wrote.
@@ -271,6 +280,7 @@ def _dicts(blocks: Iterable[Block]) -> Iterable[dict[str, Any]]:
     return (block for block in blocks if isinstance(block, dict))
 
 
+_PLAIN: Final = frozenset({HumanMessage, SystemMessage})
 # The only additional keyword that is not specific to a provider.
 _SHARED_KWARGS: Final = frozenset({"name"})
 _SERVER_IDS: Final = ("msg_", "resp_")  # OpenAI looks for what such an id names

@@ -17,17 +17,19 @@ KEY = "fallback"
 _USAGE = frozenset({"token_usage", "usage"})  # where older integrations put it
 
 
-def describe(run: FallbackRun, attempt: Attempt) -> dict[str, Any]:
-    """Describe the attempt that answers and the failed ones, without any provider's text."""
+def marked(messages: list[Any], attempt: Attempt, failed: list[dict[str, Any]]) -> list[Any]:
+    """Return an attempt's messages with what they say of it, without any provider's text."""
     target = attempt.target
-    attempts = [
-        *_failed_attempts(run, attempt),
-        _entry_of(target.name, target.model, target.provider),
-    ]
-    return {"is_fallback": attempt.is_fallback, "model": target.model, "attempts": attempts}
+    attempts = [*failed, _entry_of(target.name, target.model, target.provider)]
+    description = {
+        "is_fallback": attempt.position > 0,
+        "model": target.model,
+        "attempts": attempts,
+    }
+    return [_mark(message, description) for message in messages]
 
 
-def mark(answer: Any, description: Mapping[str, Any]) -> Any:
+def _mark(answer: Any, description: Mapping[str, Any]) -> Any:
     """Return an answer with its description: a copy, because a cache may hold the original."""
     if isinstance(answer, AIMessage):
         inner = answer.response_metadata.get(KEY)
@@ -37,7 +39,7 @@ def mark(answer: Any, description: Mapping[str, Any]) -> Any:
         }
         return answer.model_copy(update={"response_metadata": metadata})
     if isinstance(answer, dict) and isinstance(answer.get("raw"), AIMessage):
-        return {**answer, "raw": mark(answer["raw"], description)}
+        return {**answer, "raw": _mark(answer["raw"], description)}
     return answer
 
 
@@ -62,14 +64,16 @@ def _around(inner: Mapping[str, Any], outer: Mapping[str, Any]) -> dict[str, Any
     }
 
 
-def attempt_metadata(run: FallbackRun, attempt: Attempt, primary: Target) -> dict[str, Any]:
+def attempt_metadata(
+    attempt: Attempt, primary: Target, failed: list[dict[str, Any]]
+) -> dict[str, Any]:
     """Tell tracers, at the start of a later attempt, what went before it."""
     return {
         "is_fallback": attempt.position > 0,
         "fallback_attempt": attempt.number,
         "fallback_call_id": attempt.call_id,
         "fallback_primary": primary.name,
-        "fallback_attempts": _failed_attempts(run, attempt),
+        "fallback_attempts": failed,
     }
 
 
@@ -82,9 +86,9 @@ def usage_of(message: Any) -> Mapping[str, int] | None:
     return read_answer(message).usage if says else None
 
 
-def _failed_attempts(run: FallbackRun, attempt: Attempt) -> list[dict[str, Any]]:
-    # Of a call that is still running the record holds those that failed.
-    return [_failed(one) for one in run.record.attempts] if attempt.number > 1 else []
+def failed_attempts(run: FallbackRun) -> list[dict[str, Any]]:
+    """Describe the attempts of a call that is still running: each has failed."""
+    return [_failed(attempt) for attempt in run.record.attempts]
 
 
 def _failed(attempt: AttemptRecord) -> dict[str, Any]:

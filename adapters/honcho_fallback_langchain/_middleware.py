@@ -12,7 +12,7 @@ from __future__ import annotations
 from collections import deque
 from copy import copy
 from dataclasses import replace
-from typing import TYPE_CHECKING, Annotated, Any, NotRequired, Self, Unpack, cast
+from typing import TYPE_CHECKING, Annotated, Any, NotRequired, Self, Unpack
 from weakref import WeakValueDictionary
 
 from langchain.agents.middleware.types import (
@@ -40,31 +40,24 @@ from honcho_fallback import (
     Turn,
     classify,
 )
-from honcho_fallback_langchain._call import Call
+from honcho_fallback_langchain._call import Call, metadata_of
 from honcho_fallback_langchain._callbacks import detach_langfuse
 from honcho_fallback_langchain._candidates import parameters_of
+from honcho_fallback_langchain._chain import Chain
 from honcho_fallback_langchain._history import for_provider
 from honcho_fallback_langchain._metadata import attempt_metadata
-from honcho_fallback_langchain._options import (
-    FallbackOptions,
-    Options,
-    for_this_call,
-    metadata_for_this_call,
-    policy_over,
-)
-from honcho_fallback_langchain._providers import is_same_provider, settings_for, tools_for
-from honcho_fallback_langchain._sdk import in_time
+from honcho_fallback_langchain._options import FallbackOptions, Options
+from honcho_fallback_langchain._providers import settings_for, tools_for
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Mapping
 
-    from langchain_core.messages import BaseMessage
-
-    from honcho_fallback import Attempt, FallbackRun, Target
+    from honcho_fallback import Attempt, FallbackRun
+    from honcho_fallback_langchain._providers import Reader
 
 # Of the graph's state: where the turn stands, and whether this very run has put it there.
 TURN, TURN_IN_RUN = "honcho_fallback_turn", "honcho_fallback_turn_in_run"
-_POLICIES = 32  # that one middleware keeps; agents with a model per run need a bound
+_CHAINS = 32  # that one middleware keeps; agents with a model per run need a bound
 _TURNS = 1024  # that one middleware holds, so that each ends once
 
 # By their ids, while a middleware holds them: a guard beside it knows a turn by its id alone. Who
@@ -111,22 +104,20 @@ class AgentCall(Call[ModelRequest[Any]]):
     """Ask candidates by an agent's handler.
 
     Args:
-        policy: Over the agent's model and the fallbacks.
+        chain: The agent's model and the fallbacks.
         request: What the agent asks.
         handler: Asks one model.
-        options: The middleware's.
         turns: Where the middleware holds turns that go on, or None where a graph has no place.
     """
 
     def __init__(
         self,
-        policy: FallbackPolicy,
+        chain: Chain,
         request: ModelRequest[Any],
         handler: Callable[[ModelRequest[Any]], Any],
-        options: Options,
         turns: deque[Turn] | None,
     ) -> None:
-        super().__init__(policy, options)
+        super().__init__(chain)
         self.request = request
         self.handler = handler
         self.turns = turns
@@ -139,18 +130,15 @@ class AgentCall(Call[ModelRequest[Any]]):
     def open(self) -> FallbackRun:
         """Start the core's run, in the turn that it is a part of."""
         around, request = ensure_config(), self.request
-        self.policy, turn = for_this_call(around, self.policy)
-        policy = self.policy
+        turn = self.configure(around) or self._turn_around()
         run_id = getattr(getattr(request.runtime, "execution_info", None), "run_id", None)
-        self.metadata = metadata_for_this_call(around, run_id=run_id)
-        turn = turn or self._turn_around()
-        callbacks, self.detached = detach_langfuse(around.get("callbacks"), policy)
+        callbacks, self.detached = detach_langfuse(around.get("callbacks"), self.policy)
         if self.detached.handlers:
             self.config = around = {**around, "callbacks": callbacks}
         self.around = around
         system = [request.system_message] if request.system_message else []
-        messages = [*system, *request.messages] if policy.wants_content else None
-        return self.start(turn, messages)
+        metadata = metadata_of(around, {"run_id": run_id})
+        return self.start(turn, metadata, [*system, *request.messages])
 
     def _turn_around(self) -> Turn | None:
         """Return the turn around the agent's run, or that of the run itself, or None."""
@@ -186,25 +174,28 @@ class AgentCall(Call[ModelRequest[Any]]):
         # One whose failure was told is over, also where an agent goes on all the same.
         goes_on = last_turn is not None and last_turn.outcome == "open"
         turn = last_turn if last_turn is not None and goes_on else new_turn
-        turn.advance(min(position, len(self.policy.targets) - 1))
+        turn.advance(min(position, len(self.chain.targets) - 1))
         return turn
 
     @property
     def _primary(self) -> str:
-        return self.policy.targets[0].name
+        return self.chain.targets[0].name
 
     def request_for(self, attempt: Attempt, candidate: Any) -> ModelRequest[Any]:
         """Return the request as an attempt's provider takes it."""
-        request, target = self.request, attempt.target
-        if self.policy.wants_content:
-            self.run.report(parameters=parameters_of(target.client, request.model_settings))
+        request = self.request
+        if self.wants_content:
+            parameters = parameters_of(attempt.target.client, request.model_settings)
+            self.run.report(parameters=parameters)
         changes: dict[str, Any] = {}
-        model, callbacks = self.gated(candidate, self.around.get("callbacks"))
+        model, callbacks = self.gated(attempt, candidate, self.around.get("callbacks"))
         if self.gate is not None:
             self.config = {**self.around, "callbacks": callbacks}
         described: dict[str, Any] = {}
         if attempt.number > 1 or self.partial == "replace":
-            metadata = attempt_metadata(self.run, attempt, self.policy.targets[0])
+            metadata = attempt_metadata(
+                attempt, self.chain.targets[0], self.failed_before(attempt)
+            )
             described["metadata"] = {**(model.metadata or {}), **metadata}
         if attempt.number > 1:
             described["tags"] = [*(model.tags or []), f"fallback:attempt:{attempt.number}"]
@@ -212,25 +203,24 @@ class AgentCall(Call[ModelRequest[Any]]):
             model = model.model_copy(update=described)
         if model is not request.model:
             changes["model"] = model
-        if target.provider is not None:
-            history = cast("list[BaseMessage]", request.messages)
-            messages = for_provider(history, target, self.policy.targets)
-            if messages is not history:
+        reader = self.chain.links[attempt.position].reader
+        if reader is not None:
+            messages = for_provider(request.messages, reader)
+            if messages is not request.messages:
                 changes["messages"] = messages
-            if not is_same_provider(target, self.policy.targets[0]):
-                changes |= self._foreign(target, target.provider)
+            if not reader.is_primarys:
+                changes |= self._foreign(reader)
         return request.override(**changes) if changes else request
 
-    def _foreign(self, target: Target, provider: str) -> dict[str, Any]:
+    def _foreign(self, reader: Reader) -> dict[str, Any]:
         # Settings, cache markers and the provider's own tools were made for the agent's model.
         request = self.request
         changes: dict[str, Any] = {
-            "model_settings": settings_for(provider, request.model_settings),
-            "tools": tools_for(provider, request.tools),
+            "model_settings": settings_for(reader.family, request.model_settings),
+            "tools": tools_for(reader.family, request.tools),
         }
         if request.system_message is not None:
-            system = for_provider([request.system_message], target, self.policy.targets)
-            (changes["system_message"],) = system
+            (changes["system_message"],) = for_provider([request.system_message], reader)
         return changes
 
     def send(self, request: ModelRequest[Any]) -> Any:
@@ -366,7 +356,7 @@ class FallbackMiddleware(AgentMiddleware[Any, Any, Any]):
         call = self._call(request, handler)
         try:
             run = call.open()
-            answer = call.policy.call(in_time(call.ask), run=run)
+            answer = call.policy.call(call.ask, run=run)
         except BaseException as error:
             call.settle(error)
             call.fail_turn(error)
@@ -393,7 +383,7 @@ class FallbackMiddleware(AgentMiddleware[Any, Any, Any]):
 
     def _call(self, request: ModelRequest[Any], handler: Callable[..., Any]) -> AgentCall:
         turns = self._turns if self._has_place else None
-        return AgentCall(self._policy_of(request.model), request, handler, self.options, turns)
+        return AgentCall(self._chain_of(request.model), request, handler, turns)
 
     @property
     def _has_place(self) -> bool:
@@ -409,22 +399,22 @@ class FallbackMiddleware(AgentMiddleware[Any, Any, Any]):
         self.options = options
         # This policy has no primary: there is no agent yet. Others share its fallbacks and turns.
         own_options = replace(options, credentials=(None, *options.credentials[1:]))
-        self._own = policy_over(
-            [self.fallbacks[0], *self.fallbacks], own_options, before, replaced=1
-        )
-        self._fallback_models = [target.client for target in self._own.targets[1:]]
+        candidates = [self.fallbacks[0], *self.fallbacks]
+        chain = Chain.over(candidates, own_options, before, replaced=1)
+        self._own = chain.policy
+        self._fallback_models = [target.client for target in chain.targets[1:]]
         for model in self._fallback_models:
             _ = model._serialized  # noqa: SLF001 # or each attempt's copy would make it anew
-        # A cache by the model's id, not the state of a run: a missing policy is built again.
-        self._policies: dict[int, tuple[BaseChatModel, FallbackPolicy]] = {}
+        # A cache by the model's id, not the state of a run: a missing chain is built again.
+        self._chains: dict[int, tuple[BaseChatModel, Chain]] = {}
 
-    def _policy_of(self, primary: BaseChatModel) -> FallbackPolicy:
-        entry = self._policies.get(id(primary))
+    def _chain_of(self, primary: BaseChatModel) -> Chain:
+        entry = self._chains.get(id(primary))
         if entry is None:
             candidates = [primary, *self._fallback_models]
-            entry = primary, policy_over(candidates, self.options, self._own, replaced=1)
-            latest = list(self._policies.items())[1 - _POLICIES :]
-            self._policies = {**dict(latest), id(primary): entry}
+            entry = primary, Chain.over(candidates, self.options, self._own, replaced=1)
+            latest = list(self._chains.items())[1 - _CHAINS :]
+            self._chains = {**dict(latest), id(primary): entry}
         return entry[1]
 
 

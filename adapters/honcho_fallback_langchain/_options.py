@@ -11,22 +11,16 @@ from honcho_fallback import (
     FallbackConfig,
     FallbackConfigError,
     FallbackObserver,
-    FallbackPolicy,
-    Turn,
-    call_metadata,
     check_observers,
 )
-from honcho_fallback_langchain._candidates import targets_of
-from honcho_fallback_langchain._sdk import within_attempts, without_sdk_retries
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Mapping, Sequence
+    from collections.abc import Callable, Iterable, Mapping
 
     from langchain_core.caches import BaseCache
     from langchain_core.callbacks import Callbacks
     from langchain_core.language_models import ModelProfile
     from langchain_core.rate_limiters import BaseRateLimiter
-    from langchain_core.runnables import Runnable, RunnableConfig
 
 Partial = Literal["final", "replace"]
 SdkRetries = Literal["off", "keep"]
@@ -35,15 +29,6 @@ _CHOICES = {
     "partial": get_args(Partial),
     "sdk_retries": get_args(SdkRetries),
 }
-
-# Where a call's own policy stands in a config. A remote caller can put strings and dicts there, so
-# only the very classes count.
-CONFIG_KEY, TURN_KEY = "fallback_config", "fallback_turn"
-AGENT_KEY = "lc_agent_name"  # where create_agent(name=...) puts it in a config's metadata
-
-# Of a config's metadata: what LangChain, LangGraph and this package say of a run, not its caller.
-_THEIRS = ("__", "checkpoint_", "fallback_", "is_fallback", "langgraph_", "lc_", "ls_")
-_THREAD = "thread_id"  # LangGraph copies it from what is configurable; it names the conversation
 
 
 class FallbackOptions(ConfigOptions, total=False):
@@ -147,66 +132,3 @@ class Options:
 
 
 _DEFAULTS = Options()
-
-
-def policy_over(
-    candidates: Sequence[Runnable[Any, Any]],
-    options: Options,
-    before: FallbackPolicy | None,
-    *,
-    replaced: int = 0,
-) -> FallbackPolicy:
-    """Make the policy over candidates, their SDKs' retries off where that is asked for."""
-    if options.sdk_retries == "off":
-        candidates = [within_attempts(without_sdk_retries(one)) for one in candidates]
-    earlier_targets = () if before is None else (*[None] * replaced, *before.targets[replaced:])
-    return FallbackPolicy(
-        targets_of(candidates, options.credentials, earlier_targets),
-        options.config,
-        agent=options.agent,
-        observers=options.observers,
-        turns_of=before,
-    )
-
-
-def for_this_call(
-    config: RunnableConfig, policy: FallbackPolicy
-) -> tuple[FallbackPolicy, Turn | None]:
-    """Return the policy and the turn that a config asks for, or the policy and no turn.
-
-    A policy without a label of its own has the name of the agent that it is asked in.
-    """
-    configurable = config.get("configurable") or {}
-    own, turn = configurable.get(CONFIG_KEY), configurable.get(TURN_KEY)
-    agent = policy.agent
-    if agent == _DEFAULTS.agent:
-        name = (config.get("metadata") or {}).get(AGENT_KEY)
-        agent = name if isinstance(name, str) and name else agent
-    if isinstance(own, FallbackConfig):
-        policy = FallbackPolicy(
-            policy.targets, own, agent=agent, observers=policy.observers, turns_of=policy
-        )
-    elif agent is not policy.agent:
-        policy = policy.labelled(agent)
-    return policy, turn if isinstance(turn, Turn) else None
-
-
-def metadata_for_this_call(config: RunnableConfig, **run: object) -> dict[str, Any] | None:
-    """Return what a record says of a call by its config: the caller's metadata and the run.
-
-    Args:
-        config: LangChain's, as it was merged for the call.
-        **run: The run's name and id, where the caller gave one.
-    """
-    metadata: dict[Any, Any] = config.get("metadata") or {}  # named by whoever called
-    if not (metadata or any(run.values())):
-        return None
-    run = {name: str(value) for name, value in run.items() if value}
-    # What is configurable is for the models, keys included; older LangGraphs copy all of it.
-    configurable = config.get("configurable") or {}
-    for name, value in metadata.items():
-        if isinstance(name, str) and (
-            name == _THREAD or not (name.startswith(_THEIRS) or name in configurable)
-        ):
-            run[name] = value
-    return call_metadata(run)

@@ -22,31 +22,41 @@ if TYPE_CHECKING:
 
 
 class Reader(NamedTuple):
-    """Say who reads a history."""
+    """Say who reads a history.
 
+    Args:
+        target: Who is asked.
+        chain: The targets, the primary first.
+        family: Of the provider.
+        format: That its integration writes: a family too, or RESPONSES.
+        is_primarys: Whether the caller wrote for this provider.
+        markers: Those of other providers, which this one is not known to take.
+    """
+
+    target: Target
+    chain: Sequence[Target]
     family: str
-    format: str  # that its integration writes: a family too, or RESPONSES
-    is_primarys: bool = False  # so the caller wrote for this provider
-    target: Target | None = None  # unless only a provider is known
-    chain: Sequence[Target] = ()
+    format: str
+    is_primarys: bool
+    markers: frozenset[str]
 
     @classmethod
-    def of(cls, to: Target | str, chain: Sequence[Target] = ()) -> Reader:
-        """Describe a target of a chain, or a provider by its name."""
-        if isinstance(to, str):
-            family = family_of(to)
-            return cls(family, to if to == RESPONSES else family)
-        family, wire = family_of(to.provider or ""), _format_of(to)
-        return cls(family, wire or family, is_same_provider(to, chain[0]), to, chain)
+    def of(cls, target: Target, chain: Sequence[Target]) -> Reader:
+        """Describe a target of a chain."""
+        family = family_of(target.provider or "")
+        is_primarys = is_same_provider(target, chain[0])
+        known = family in KNOWN or not is_primarys
+        markers = markers_unknown_to(family) if known else _NOBODY
+        return cls(target, chain, family, _format_of(target) or family, is_primarys, markers)
 
     def may_read(self, writer: str, author: str | None) -> bool:
         """Tell whether an answer may come back whole, by the format and the target it names."""
-        if self.target is not None and author == self.target.name:
+        if author == self.target.name:
             return True
         family = family_of(writer)
         if family != self.family and family != family_of(self.format):
             return False
-        if self.target is None or family not in BOUND_TO_ACCOUNTS:
+        if family not in BOUND_TO_ACCOUNTS:
             return True
         for target in self.chain:
             if target.name == author or author is None:  # then it counts as the primary's
@@ -87,14 +97,13 @@ def family_of(provider: str) -> str:
     return FAMILIES.get(name, name)
 
 
-def settings_for(provider: str, settings: Mapping[str, Any]) -> dict[str, Any]:
+def settings_for(family: str, settings: Mapping[str, Any]) -> dict[str, Any]:
     """Return per-call settings as a candidate of another provider may get them.
 
     A setting that only some providers know stays with them (`SETTINGS`), headers alike
     (`HEADERS`); what belongs to an account goes to nobody else. Other settings travel: tools,
     temperature, stop words, response formats, whatever is not in the tables.
     """
-    family = family_of(provider)
     family_settings = {
         name: value
         for name, value in settings.items()
@@ -106,13 +115,13 @@ def settings_for(provider: str, settings: Mapping[str, Any]) -> dict[str, Any]:
             del family_settings[name]
     tools = family_settings.get("tools")
     if is_list(tools):
-        family_settings["tools"] = tools_for(provider, tools)
+        family_settings["tools"] = tools_for(family, tools)
     return family_settings
 
 
-def tools_for(provider: str, tools: list[Any]) -> list[Any]:
+def tools_for(family: str, tools: list[Any]) -> list[Any]:
     """Return tools without other providers' cache markers: the same list where there are none."""
-    markers = markers_unknown_to(family_of(provider))
+    markers = markers_unknown_to(family)
     cleaned = [_tool_without(tool, markers) for tool in tools]
     return cleaned if differ(cleaned, tools) else tools
 

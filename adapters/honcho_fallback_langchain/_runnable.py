@@ -9,7 +9,8 @@ from langchain_core.runnables.utils import Input, Output
 
 from honcho_fallback_langchain._base import FallbackBase
 from honcho_fallback_langchain._candidates import given_candidates
-from honcho_fallback_langchain._options import Options, RunnableOptions, policy_over
+from honcho_fallback_langchain._chain import Chain
+from honcho_fallback_langchain._options import Options, RunnableOptions
 
 if TYPE_CHECKING:
     from langchain_core.runnables import Runnable, RunnableConfig
@@ -46,7 +47,7 @@ class FallbackRunnable(FallbackBase[Input, Output, Output]):
         """Make one of candidates that a chat model has prepared, with its options and policy."""
         fields: Any = {"candidates": candidates, "options": replace(options, sdk_retries="keep")}
         runnable = cls(**fields)
-        vars(runnable)["policy"] = policy_over(candidates, runnable.options, before)
+        vars(runnable)["chain"] = Chain.over(candidates, runnable.options, before)
         return runnable
 
     @property

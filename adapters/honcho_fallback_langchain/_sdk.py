@@ -15,7 +15,7 @@ import logging
 import sys
 from contextvars import ContextVar
 from functools import cache, cached_property, partial
-from typing import TYPE_CHECKING, Any, Final, NamedTuple, TypeGuard, TypeVar
+from typing import TYPE_CHECKING, Any, Final, NamedTuple, TypeGuard, TypeVar, cast
 from urllib.parse import urlsplit, urlunsplit
 
 from langchain_core.language_models import BaseChatModel
@@ -25,11 +25,11 @@ from pydantic import SecretStr
 from honcho_fallback import ApiKey, FallbackConfigError, Target
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Iterator, Mapping
+    from collections.abc import Callable, Iterable, Mapping
 
     from pydantic import BaseModel
 
-    from honcho_fallback import Attempt
+    from honcho_fallback import Attempt, Credential
 
 T = TypeVar("T")
 CandidateT = TypeVar("CandidateT", bound=Runnable[Any, Any])
@@ -159,16 +159,10 @@ def _untouched(model: Any) -> Any:
 # of a cache's key.
 
 
-class _Limits(NamedTuple):
-    """Hold the seconds that the attempts around a request leave it, None for any number."""
-
-    timeout: float | None = None
-    connect: float | None = None
-
-
-_NONE: Final = _Limits()
-_limits: ContextVar[_Limits] = ContextVar("honcho_fallback_langchain_limits", default=_NONE)
-_END: Final = object()
+# The attempts that a request is made in, the outermost first: a candidate may be a chain.
+ATTEMPTS: Final[ContextVar[tuple[Attempt, ...]]] = ContextVar(
+    "honcho_fallback_langchain", default=()
+)
 
 
 def within_attempts(candidate: CandidateT) -> CandidateT:
@@ -179,48 +173,6 @@ def within_attempts(candidate: CandidateT) -> CandidateT:
     """
     bounded: CandidateT = with_changed(candidate, _bounded)
     return bounded
-
-
-def in_time(ask: Callable[[Attempt], T]) -> Callable[[Attempt], T]:
-    """Return an `ask` whose requests end with the attempt."""
-
-    def bounded(attempt: Attempt) -> T:
-        token = _limits.set(_inside(attempt))
-        try:
-            return ask(attempt)
-        finally:
-            _limits.reset(token)
-
-    return bounded
-
-
-def in_time_to_start(ask: Callable[[Attempt], Iterator[T]]) -> Callable[[Attempt], Iterator[T]]:
-    """Return an `ask` for a stream, of which the request ends with the attempt."""
-
-    def bounded(attempt: Attempt) -> Iterator[T]:
-        chunks = ask(attempt)
-        try:
-            # Between two chunks the context is the reader's.
-            token = _limits.set(_inside(attempt))
-            try:
-                chunk: Any = next(chunks, _END)
-            finally:
-                _limits.reset(token)
-            if chunk is not _END:
-                yield chunk
-                yield from chunks
-        finally:
-            getattr(chunks, "close", bool)()
-
-    return bounded
-
-
-def _inside(attempt: Attempt) -> _Limits:
-    own, around = _Limits(attempt.timeout, attempt.connect_timeout), _limits.get()
-    if around is _NONE:
-        return own
-    # A candidate may be a chain of its own.
-    return _Limits(*map(_shortest, own, around))
 
 
 def _shortest(*seconds: float | None) -> float | None:
@@ -237,8 +189,12 @@ def _timeout_of(kind: Any) -> Any:
 
         @property
         def connect(self) -> float | None:
-            limits = _limits.get()
-            return _shortest(self.own.connect, limits.connect, limits.timeout)
+            attempts = ATTEMPTS.get()
+            return _shortest(
+                self.own.connect,
+                *(attempt.connect_timeout for attempt in attempts),
+                *(attempt.timeout for attempt in attempts),
+            )
 
         read, write, pool = map(_limited, ("read", "write", "pool"))
 
@@ -246,7 +202,11 @@ def _timeout_of(kind: Any) -> Any:
 
 
 def _limited(name: str) -> property:
-    return property(lambda timeout: _shortest(getattr(timeout.own, name), _limits.get().timeout))
+    return property(
+        lambda timeout: _shortest(
+            getattr(timeout.own, name), *(attempt.timeout for attempt in ATTEMPTS.get())
+        )
+    )
 
 
 def _bounded(model: Any) -> Any:
@@ -293,10 +253,7 @@ def check_takes_keys(candidate: Runnable[Any, Any], position: int) -> None:
 
 def with_key(target: Target) -> Any:
     """Return a target's candidate with the key that its credential gives."""
-    credential = target.credential
-    if credential is None:
-        return target.client
-    key = credential.get()
+    key = cast("Credential", target.credential).get()
     if inspect.isawaitable(key):
         getattr(key, "close", bool)()  # a coroutine that nobody will await
         raise FallbackConfigError.about(
@@ -307,10 +264,7 @@ def with_key(target: Target) -> Any:
 
 async def awith_key(target: Target) -> Any:
     """Return a target's candidate with the key that its credential gives."""
-    credential = target.credential
-    if credential is None:
-        return target.client
-    key = credential.get()
+    key = cast("Credential", target.credential).get()
     key = await key if inspect.isawaitable(key) else key
     return with_changed(target.client, partial(_with_key, key=key))
 

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any, Literal, TypeAlias, TypeVar, Unpack, cast
 from honcho_fallback._classify._answers import has_content as content_of_chunk
 from honcho_fallback._core import drivers
 from honcho_fallback._core.config import FallbackConfig
-from honcho_fallback._core.observers import Observers, Restore, TurnEnd
+from honcho_fallback._core.observers import Observers, Restore, TurnEnd, everywhere
 from honcho_fallback._core.presets import ConfigOptions
 from honcho_fallback._core.resolved import ResolvedPolicy, check_chain
 from honcho_fallback._core.run import FallbackRun
@@ -305,7 +305,9 @@ class FallbackPolicy:
     def _observers(self) -> Observers | None:
         """Return who observes: in a time of its own, as a simulated one, not the process's."""
         own = self._policy.observers
-        return own if self._runtime is not None else Observers.now(own)
+        if self._runtime is not None or everywhere.observers is None:
+            return own
+        return Observers.now(own)
 
     def _tell_turn_end(self, turn: Turn) -> None:
         observers, agent = self._observers(), self._policy.agent
@@ -318,10 +320,7 @@ class FallbackPolicy:
     def _start(self, options: CallOptions) -> FallbackRun:
         if options:
             return self._starter(options)()
-        policy = self._policy
-        if current_turn.get() is None and not policy.turn_scoped:
-            return self._begin(policy, None)
-        return self._begin(policy, self._current_turn(policy))
+        return self._begin(self._policy, self._current_turn(self._policy))
 
     def _starter(self, options: CallOptions) -> Start:
         # A generator's body runs when it is first read, perhaps in another context: which turn it
@@ -362,6 +361,8 @@ class FallbackPolicy:
         return FallbackRun(policy, turn, call_id, self._runtime, metadata=metadata, unfit=unfit)
 
     def _current_turn(self, policy: ResolvedPolicy) -> Turn | None:
+        if current_turn.get() is None and not policy.turn_scoped:
+            return None
         turn = Turn.current(self._owner)
         # One iterator step: of all threads one warns, once for each policy.
         if turn is None and policy.turn_scoped and next(self._unwarned, None):

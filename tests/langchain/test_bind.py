@@ -189,32 +189,24 @@ def test_structured_output_takes_options_and_keeps_those_of_the_model() -> None:
     assert structured.with_fallback_config(reset="turn").policy.config.reset == "turn"
 
 
-def test_retries_of_each_candidate_come_before_the_next() -> None:
-    """`with_retry` asks a candidate again first; what stays bound goes to each request."""
-    model = failing_over()
-    retrying = model.bind_tools([look_up]).bound.with_retry(
-        stop_after_attempt=2, wait_exponential_jitter=False
-    )
-    assert retrying.invoke("hi").text == "from backup"
-    assert [len(candidate(model, position).asked) for position in (0, 1)] == [2, 1]
-    assert candidate(model, 0).asked[1].kwargs["tools"]
-
-
 def test_tools_can_be_bound_to_candidates_that_retry() -> None:
-    """The retry stays around what has the tools."""
-    model = failing_over()
-    retrying = model.with_retry(stop_after_attempt=2, wait_exponential_jitter=False)
-    assert retrying.bind_tools([look_up]).invoke("hi").text == "from backup"
-    assert [len(candidate(model, position).asked) for position in (0, 1)] == [2, 1]
-    assert candidate(model, 1).asked[0].kwargs["tools"][0]["for"] == "backup"
+    """The retry stays around what has the tools, and is made before the next one is asked."""
+    first, second = dead(), alive()
+    retrying = first.with_retry(stop_after_attempt=2, wait_exponential_jitter=False)
+    model = FallbackChatModel(retrying, second).bind_tools([look_up])
+    assert model.invoke("hi").text == "from backup"
+    assert [len(one.asked) for one in (first, second)] == [2, 1]
+    assert [one.asked[-1].kwargs["tools"][0]["for"] for one in (first, second)] == [
+        "primary",
+        "backup",
+    ]
 
 
 HEAT: Any = {"temperature": ConfigurableField(id="heat")}
 
 
-@pytest.mark.parametrize("order", ["before", "after"])
-def test_fields_can_be_configured_per_call_in_every_candidate(order: str) -> None:
-    """Before tools are bound or after; and the chain says what can be configured."""
+def test_a_candidates_fields_can_be_configured_per_call() -> None:
+    """Also with tools bound to it; and the chain says what can be configured."""
     heats: list[Any] = []
 
     class Feels(type(alive())):  # type: ignore[misc] # a fake that notes its own field
@@ -223,10 +215,9 @@ def test_fields_can_be_configured_per_call_in_every_candidate(order: str) -> Non
             return super()._parts(*args)
 
     first = Feels(model="primary", script=[[StatusError(503)]])
-    model: Any = FallbackChatModel(first, Feels(model="backup", script=[["from backup"]]))
-    made = model.configurable_fields(**HEAT)
-    if order == "before":
-        made = made.bind_tools([look_up])
+    candidates = [first, Feels(model="backup", script=[["from backup"]])]
+    model: Any = FallbackChatModel(*(one.configurable_fields(**HEAT) for one in candidates))
+    made = model.bind_tools([look_up])
 
     config = {"configurable": {"heat": 0.7}}
     assert made.invoke("hi", config).text == "from backup"
@@ -241,16 +232,6 @@ def test_structured_output_over_a_configurable_candidate_stays_configurable() ->
     model = FallbackChatModel(gpt().configurable_fields(**HEAT), claude())
     structured = model.with_structured_output(Joke)
     assert "heat" in {spec.id for spec in structured.config_specs}
-
-
-def test_a_field_that_one_candidate_has_is_configured_there() -> None:
-    """The others stay as they are; one that nobody has is refused."""
-    model = FallbackChatModel(gpt(), claude())
-    changed = model.configurable_fields(thinking=ConfigurableField(id="thinking"))
-    assert candidate(changed, 0).__class__ is ChatOpenAI
-    assert {spec.id for spec in changed.config_specs} >= {"thinking"}
-    with pytest.raises(FallbackConfigError, match="no candidate has colour"):
-        model.configurable_fields(colour=ConfigurableField(id="c"))
 
 
 async def test_a_whole_message_in_a_stream_is_marked() -> None:

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 from langchain_core.messages import AIMessage
-from langchain_core.runnables import ConfigurableField, RunnableLambda, RunnableSequence
+from langchain_core.runnables import RunnableLambda, RunnableSequence
 
 from honcho_fallback_langchain import FallbackChatModel, FallbackRunnable
 from honcho_fallback_langchain._candidates import chat_model_of
@@ -17,14 +17,11 @@ if TYPE_CHECKING:
 
     from langchain_core.language_models import BaseChatModel
 
-HEAT: Any = {"temperature": ConfigurableField(id="heat")}
 CHANGES: dict[str, Any] = {
     "bind_tools": lambda model: model.bind_tools([look_up]),
     "with_structured_output": lambda model: model.with_structured_output(Joke),
     "bind": lambda model: model.bind(stop=["x"]),
     "with_config": lambda model: model.with_config(tags=["t"]),
-    "with_retry": lambda model: model.with_retry(),
-    "configurable_fields": lambda model: model.configurable_fields(**HEAT),
     "with_fallback_config": lambda model: model.with_fallback_config(reset="turn"),
     "in a chain": lambda model: RunnableLambda(str) | model,
 }

@@ -16,9 +16,9 @@ import pytest
 from langchain_core.messages import AIMessage, BaseMessage, HumanMessage
 from langchain_google_genai import ChatGoogleGenerativeAI
 
-from honcho_fallback_langchain._history import for_provider
 from honcho_fallback_langchain._providers import BLOCK_WRITERS
 from tests.helpers.chat_models import claude, gpt
+from tests.helpers.histories import sent_to
 from tests.helpers.strict import AnthropicRules, ChatRules, GeminiRules, ResponsesRules
 
 Json = dict[str, Any]
@@ -132,7 +132,7 @@ def test_what_another_provider_wrote(name: str, reader: str) -> None:
         ),
         HumanMessage("And?"),
     ]
-    sent = for_provider(history, reader)
+    sent = sent_to(reader, history)
     body, faults = wire(sent, reader)
     assert faults == []
     assert DATA not in body
@@ -142,7 +142,7 @@ def test_what_another_provider_wrote(name: str, reader: str) -> None:
 
 def answer_fate(writer: str, block: Json, reader: str) -> str:
     message = AIMessage([block, "A."], response_metadata={"model_provider": writer})
-    (sent,) = for_provider([message], reader)
+    (sent,) = sent_to(reader, [message])
     if sent is message:
         return "passes"
     return "as text" if sent.content != "A." else "dropped"
@@ -178,4 +178,4 @@ def test_types_that_one_provider_writes_go_to_no_other() -> None:
     """Each type of the table of writers, unmarked, is dropped for a provider that is not named."""
     for kind in BLOCK_WRITERS:
         message = AIMessage([{"type": kind, "data": DATA}, "A."])
-        assert DATA not in str(for_provider([message], "house"))
+        assert DATA not in str(sent_to("house", [message]))

@@ -138,7 +138,6 @@ def test_a_turn_holds_for_what_was_derived_from_the_model() -> None:
             model.bind_tools([look_up]),
             model.bind(seed=1).with_fallback_config(agent="other"),
             model.with_config(tags=["t"]),
-            model.with_retry(),
         ):
             assert made.invoke("hi").text == "from backup"
         assert model.with_fallback_config(reset="iteration").invoke("hi").text == "from primary"
@@ -182,7 +181,7 @@ def test_runnables_have_turns_as_well() -> None:
     chain = FallbackRunnable(primary, backup, reset="turn")
     with chain.turn():
         chain.invoke("hi")
-        chain.with_retry(stop_after_attempt=1).with_fallback_config(agent="a").invoke("hi")
+        chain.with_fallback_config(agent="a").invoke("hi")
     assert (len(primary.asked), len(backup.asked)) == (1, 2)
 
     model = FallbackChatModel(primary, backup, reset="turn")

@@ -28,8 +28,8 @@ from langchain_openai import AzureChatOpenAI
 
 from honcho_fallback_langchain import FallbackChatModel
 from honcho_fallback_langchain._candidates import identify
-from honcho_fallback_langchain._history import for_provider
 from tests.helpers.chat_models import ScriptedChat, claude, gpt
+from tests.helpers.histories import sent_to
 from tests.helpers.provider import Reply
 from tests.helpers.strict import AnthropicRules, ChatRules, ResponsesRules
 from tests.helpers.wire import (
@@ -179,7 +179,7 @@ class Party:
         """Return what a candidate of a fallback would be sent."""
         provider = identify(self.bound).provider
         assert provider is not None
-        return for_provider(history, provider)
+        return sent_to(provider, history)
 
     def ask(self, history: list[BaseMessage], *, streamed: bool = False) -> AIMessage:
         """Ask for the next message."""

@@ -26,8 +26,8 @@ from langchain_mistralai import ChatMistralAI
 from langchain_openai import AzureChatOpenAI, ChatOpenAI
 
 from honcho_fallback_langchain._candidates import identify
-from honcho_fallback_langchain._history import for_provider
-from honcho_fallback_langchain._providers import settings_for, tools_for
+from honcho_fallback_langchain._providers import family_of, settings_for, tools_for
+from tests.helpers.histories import sent_to
 
 Json = dict[str, Any]
 
@@ -50,7 +50,7 @@ def by(writer: str | None, content: Any, **fields: Any) -> AIMessage:
 
 
 def sent(message: BaseMessage, provider: str) -> Any:
-    (only,) = for_provider([message], provider)
+    (only,) = sent_to(provider, [message])
     return only
 
 
@@ -115,7 +115,7 @@ def test_plain_messages_stay_the_same_objects(
         by(writer, content, tool_calls=calls),
         ToolMessage("R.", tool_call_id="abcDEF123"),
     ]
-    assert for_provider(history, reader) is history
+    assert sent_to(reader, history) is history
 
 
 def test_messages_that_need_nothing_stay_beside_one_that_does() -> None:
@@ -125,7 +125,7 @@ def test_messages_that_need_nothing_stay_beside_one_that_does() -> None:
         by("anthropic", [FOREIGN_BLOCKS[0][1], TEXT]),
         HumanMessage("?"),
     ]
-    read = for_provider(history, "openai")
+    read = sent_to("openai", history)
     assert [one is other for one, other in zip(read, history, strict=True)] == [True, False, True]
 
 
@@ -188,7 +188,7 @@ def test_standard_blocks_are_read_as_text_too() -> None:
 def test_an_answer_of_which_nothing_is_left_is_left_out(content: Any) -> None:
     """Blank text counts as nothing; a call counts."""
     history = [HumanMessage("Q."), by("anthropic", content), HumanMessage("?")]
-    assert for_provider(history, "openai") == [history[0], history[2]]
+    assert sent_to("openai", history) == [history[0], history[2]]
 
     broken = invalid_tool_call(name="f", args="{", id="c2", error=None)
     for calls in (
@@ -236,7 +236,7 @@ def test_an_id_is_made_valid_wherever_it_stands(reader: str) -> None:
             tool_call_id="a.b:0",
         ),
     ]
-    first, one, two, second, three = for_provider(history, reader)
+    first, one, two, second, three = sent_to(reader, history)
     pairs: list[Any] = [
         (first.tool_calls[0]["id"], one.tool_call_id),  # type: ignore[attr-defined]
         (first.invalid_tool_calls[0]["id"], two.tool_call_id),  # type: ignore[attr-defined]
@@ -247,14 +247,14 @@ def test_an_id_is_made_valid_wherever_it_stands(reader: str) -> None:
     for call, result in pairs:
         assert call == result
         assert re.fullmatch(VALID[reader], call)
-    assert for_provider(history, reader) == for_provider(history, reader)
+    assert sent_to(reader, history) == sent_to(reader, history)
 
 
 def test_ids_that_a_provider_made_itself_are_its_own() -> None:
     """Servers that speak OpenAI's API make longer ones, and read them back."""
     history = [by("openai", "", tool_calls=[tool_call(name="f", args={}, id=LONG)])]
     history += [ToolMessage("R.", tool_call_id=LONG)]  # type: ignore[list-item]
-    assert for_provider(list(history), "openai") == history
+    assert sent_to("openai", list(history)) == history
 
 
 def test_different_ids_stay_different() -> None:
@@ -358,10 +358,10 @@ def test_what_holds_for_every_history(history: list[BaseMessage], reader: str) -
     """Nothing is mutated, a second time changes nothing, text and pairs of ids are kept."""
     before = deepcopy(history)
 
-    read = for_provider(history, reader)
+    read = sent_to(reader, history)
 
     assert history == before
-    assert for_provider(read, reader) is read
+    assert sent_to(reader, read) is read
     said = "".join(_text(message) for message in history if _text(message).strip())
     assert "".join(_text(message) for message in read if _text(message).strip()) == said
     asked = [call for one in history if isinstance(one, AIMessage) for call in one.tool_calls]
@@ -425,7 +425,9 @@ EVERY = {*READERS, "anthropic-bedrock", "fireworks", "groq", "house"}
 def test_a_setting_goes_where_it_is_known(settings: Json, known_to: set[str]) -> None:
     """Others would refuse it; a key would be given away."""
     for reader in EVERY:
-        assert settings_for(reader, settings) == (settings if reader in known_to else {}), reader
+        assert settings_for(family_of(reader), settings) == (
+            settings if reader in known_to else {}
+        ), reader
 
 
 def test_other_settings_travel() -> None:
@@ -440,7 +442,7 @@ def test_other_settings_travel() -> None:
     }
     before = deepcopy(given_settings)
     for reader in (*READERS, "house"):
-        travelled = settings_for(reader, given_settings)
+        travelled = settings_for(family_of(reader), given_settings)
         assert travelled == given_settings
         assert travelled is not given_settings
     assert given_settings == before

@@ -89,15 +89,15 @@ async def test_a_model_made_for_each_run_is_known_by_its_facts(
     assert (len(dead.requests), len(backup.requests)) == (1, 3)
 
 
-async def test_a_middleware_keeps_few_policies() -> None:
+async def test_a_middleware_keeps_few_chains() -> None:
     """An agent whose model is made anew for every call does not fill the memory."""
     middleware = FallbackMiddleware(alive())
     primaries = [alive("primary") for _ in range(50)]
-    made = [middleware._policy_of(primary) for primary in primaries]
-    assert len(middleware._policies) == 32
-    assert middleware._policy_of(primaries[-1]) is made[-1]
-    assert len({policy.targets[0].identity for policy in made}) == 50
-    assert len({policy.targets[1].identity for policy in made}) == 1
+    made = [middleware._chain_of(primary) for primary in primaries]
+    assert len(middleware._chains) == 32
+    assert middleware._chain_of(primaries[-1]) is made[-1]
+    assert len({chain.targets[0].identity for chain in made}) == 50
+    assert len({chain.targets[1].identity for chain in made}) == 1
 
 
 @VERBS

@@ -93,7 +93,7 @@ def test_fallbacks_are_prepared_once(providers: ProviderServer) -> None:
     given = model_at(serve(providers, "openai", "hi"))
     middleware = FallbackMiddleware(given)
     primaries = [model_at(serve(providers, "anthropic", "hi")) for _ in range(2)]
-    asked = [middleware._policy_of(primary).targets[1].client for primary in primaries * 2]
+    asked = [middleware._chain_of(primary).targets[1].client for primary in primaries * 2]
     assert {id(one) for one in asked} == {id(asked[0])}
     assert asked[0] is not given
     assert middleware.fallbacks == [given]

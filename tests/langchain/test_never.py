@@ -92,7 +92,7 @@ def test_signals_never_switch(error: BaseException, verb: str) -> None:
     assert root.ends == ["error"]
 
 
-@pytest.mark.parametrize("verb", ["ainvoke", "astream", "abatch", "agenerate"])
+@pytest.mark.parametrize("verb", ["ainvoke", "astream", "abatch"])
 @pytest.mark.parametrize("listening", [False, True])
 async def test_a_cancelled_call_stays_cancelled(verb: str, listening: bool) -> None:
     """No switch, and the call's run ends once; the candidate's own LangChain leaves open."""

@@ -81,7 +81,6 @@ REBOUND: dict[str, Callable[[Any], Any]] = {
     "options, then tools": lambda m: m.with_fallback_config(agent="a").bind_tools([look_up]),
     "with_config": lambda model: model.with_config(tags=["t"]),
     "with_fallback_config": lambda model: model.with_fallback_config(deadline=60),
-    "with_retry": lambda model: model.with_retry(stop_after_attempt=1),
     "with_structured_output": lambda m: m.with_structured_output(Joke, include_raw=True),
     "structured, then options": lambda m: m.with_structured_output(
         Joke, include_raw=True
@@ -112,8 +111,8 @@ def test_what_is_configurable_per_call_keeps_its_cooldown(providers: ProviderSer
     """A field that is set anew for each call makes no new model."""
     down, up = serve(providers, "openai", status=503), serve(providers, "openai", "hello")
     field = ConfigurableField("t")
-    model = FallbackChatModel(model_at(down), model_at(up), cooldown=Cooldown())
-    made = model.configurable_fields(seed=field)
+    models = [model_at(one).configurable_fields(seed=field) for one in (down, up)]
+    made = FallbackChatModel(*models, cooldown=Cooldown())
     for seed in (1, 2, 3):
         made.invoke("hi", {"configurable": {"t": seed}})
     assert [body["seed"] for body in up.bodies] == [1, 2, 3]

@@ -12,7 +12,7 @@ from langchain_openai import ChatOpenAI
 from honcho_fallback import Target
 from honcho_fallback_langchain import FallbackChatModel
 from honcho_fallback_langchain._history import for_provider
-from honcho_fallback_langchain._providers import is_same_provider
+from honcho_fallback_langchain._providers import Reader, is_same_provider
 from tests.helpers.chat_models import NOWHERE, ScriptedChat, claude, gpt
 from tests.helpers.provider import Reply
 from tests.helpers.strict import AnthropicRules, ResponsesRules
@@ -61,7 +61,7 @@ def answer(writer: str = "openai", target: str | None = None) -> AIMessage:
 def kept(message: AIMessage, position: int, *candidates: Any) -> bool:
     """Tell whether a candidate of a chain gets an answer whole."""
     chain = FallbackChatModel(*candidates).policy.targets
-    (sent,) = for_provider([message], chain[position], chain)
+    (sent,) = for_provider([message], Reader.of(chain[position], chain))
     assert sent is message or sent.content == "Hi."
     return sent is message
 
@@ -120,7 +120,7 @@ def test_an_id_that_is_too_long_is_its_own_accounts() -> None:
     message.tool_calls = [tool_call(name="f", args={}, id="x" * 70)]
     lengths = []
     for target in chain:
-        (sent,) = for_provider([message], target, chain)
+        (sent,) = for_provider([message], Reader.of(target, chain))
         assert isinstance(sent, AIMessage)
         lengths.append(len(sent.tool_calls[0]["id"] or ""))
     assert lengths == [32, 70]
@@ -149,19 +149,19 @@ def test_two_models_of_one_class_may_be_of_two_providers() -> None:
     """A provider that is only a class's name is no provider: its fallback gets no marker."""
     chain = FallbackChatModel(chat("a"), chat("b")).policy.targets
     assert not is_same_provider(chain[1], chain[0])
-    (sent,) = for_provider([HumanMessage([MARKED])], chain[1], chain)
+    (sent,) = for_provider([HumanMessage([MARKED])], Reader.of(chain[1], chain))
     assert sent.content == [{"type": "text", "text": "Be brief."}]
 
     named = FallbackChatModel(cloud(model="a"), cloud(model="b")).policy.targets
     assert is_same_provider(named[1], named[0])
     history: list[BaseMessage] = [HumanMessage([MARKED, {"type": "of_the_future"}])]
-    assert for_provider(history, named[1], named) == history
+    assert for_provider(history, Reader.of(named[1], named)) == history
 
 
 def test_a_primary_that_no_table_knows_keeps_its_own_blocks() -> None:
     """What an unknown primary sends unmarked is its own, whoever else writes such blocks."""
     primary = Target("m", "house")
     history: list[BaseMessage] = [AIMessage([{"type": "thinking", "thinking": "t"}, "Hi."])]
-    assert for_provider(history, primary, [primary]) is history
-    (sent,) = for_provider(history, Target("n", "shed"), [primary])
+    assert for_provider(history, Reader.of(primary, [primary])) is history
+    (sent,) = for_provider(history, Reader.of(Target("n", "shed"), [primary]))
     assert sent.content == "Hi."

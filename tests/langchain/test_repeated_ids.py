@@ -13,8 +13,8 @@ from langchain_core.messages import AIMessage, BaseMessage, HumanMessage, ToolMe
 from langchain_core.messages.tool import invalid_tool_call, tool_call
 
 from honcho_fallback_langchain import FallbackChatModel
-from honcho_fallback_langchain._history import for_provider
 from tests.helpers.chat_models import model_at
+from tests.helpers.histories import sent_to
 from tests.helpers.strict import AnthropicRules, ChatRules
 
 READERS = ["anthropic", "amazon_bedrock", "mistral", "openai"]
@@ -50,7 +50,7 @@ def test_repeated_ids_become_distinct_in_calls_and_results(reader: str) -> None:
         result("step00000", "third"),
     ]
     before = deepcopy(history)
-    sent = for_provider(history, reader)
+    sent = sent_to(reader, history)
     assert history == before
     assert [text for _, text in pairs(sent)] == ["first", "second", "other", "third"]
     calls_sent = sent[3]
@@ -59,13 +59,13 @@ def test_repeated_ids_become_distinct_in_calls_and_results(reader: str) -> None:
         call_id for call_id, _ in pairs(sent)[1:]
     ]
     assert sent[1] is history[1]
-    assert for_provider(sent, reader) is sent
+    assert sent_to(reader, sent) is sent
 
 
 def test_a_result_belongs_to_the_latest_call() -> None:
     """A call without a result, such as of a turn that was cancelled, takes nobody else's."""
     history = [calls("a"), HumanMessage("Never mind."), calls("a"), result("a")]
-    sent = for_provider(history, "anthropic")
+    sent = sent_to("anthropic", history)
     again, answer = sent[2:]
     assert isinstance(again, AIMessage)
     assert isinstance(answer, ToolMessage)
@@ -87,7 +87,7 @@ def test_blocks_and_invalid_calls_are_renamed_alike() -> None:
         result("a"),
         AIMessage("", invalid_tool_calls=broken),
     ]
-    sent: list[Any] = for_provider(history, "anthropic")
+    sent: list[Any] = sent_to("anthropic", history)
     first, second, third, fourth = (sent[place] for place in (0, 2, 4, 6))
     assert first.content == [block]
     assert (
@@ -108,7 +108,7 @@ def test_a_call_beside_listed_ones_has_an_id_too() -> None:
     block = {"type": "tool_use", "id": "b", "name": "f", "input": {}}
     message = AIMessage([block], tool_calls=[tool_call(name="f", args={}, id="a")])
     answers = HumanMessage([{"type": "tool_result", "tool_use_id": "b", "content": "R."}])
-    sent: list[Any] = for_provider([message, result("a"), answers] * 2, "anthropic")
+    sent: list[Any] = sent_to("anthropic", [message, result("a"), answers] * 2)
     assert [one.tool_calls[0]["id"] for one in (sent[0], sent[3])] == [
         one.tool_call_id for one in (sent[1], sent[4])
     ]
@@ -124,7 +124,7 @@ def test_a_result_and_its_block_are_one_result() -> None:
         ToolMessage([{"type": "tool_result", "tool_use_id": "a"}], tool_call_id="a")
         for _ in range(2)
     ]
-    sent: list[Any] = for_provider([calls("a", "a"), *told], "anthropic")
+    sent: list[Any] = sent_to("anthropic", [calls("a", "a"), *told])
     ids = [call["id"] for call in sent[0].tool_calls]
     assert [one.tool_call_id for one in sent[1:]] == ids
     assert [one.content[0]["tool_use_id"] for one in sent[1:]] == ids
@@ -162,10 +162,10 @@ def test_ids_are_valid_and_distinct_in_every_history(
         history += [HumanMessage("Q."), answer, *results]
     before = deepcopy(history)
 
-    sent = for_provider(history, reader)
+    sent = sent_to(reader, history)
 
     assert history == before
-    assert for_provider(sent, reader) is sent
+    assert sent_to(reader, sent) is sent
     answers = [one for one in sent if isinstance(one, AIMessage)]
     ids_of = [
         [call["id"] for call in (*one.tool_calls, *one.invalid_tool_calls)] for one in answers
@@ -184,7 +184,7 @@ def test_ids_are_valid_and_distinct_in_every_history(
 def test_who_does_not_look_at_ids_gets_them_as_they_are(reader: str) -> None:
     """Gemini goes by names, and of a server that is not known nothing is assumed."""
     history = [calls("a"), result("a"), calls("a"), result("a")]
-    assert for_provider(history, reader) is history
+    assert sent_to(reader, history) is history
 
 
 @pytest.mark.parametrize(("name", "rules"), [("openai", ChatRules), ("anthropic", AnthropicRules)])

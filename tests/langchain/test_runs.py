@@ -252,7 +252,7 @@ async def test_a_streams_run_ends_with_the_whole_message(verb: str) -> None:
     assert whole.response_metadata["fallback"]["is_fallback"] is True
 
 
-@pytest.mark.parametrize("verb", [*VERBS, "generate", "agenerate"])
+@pytest.mark.parametrize("verb", VERBS)
 async def test_usage_is_counted_once(verb: str) -> None:
     """Under the model that answered, whatever was asked before it."""
     with get_usage_metadata_callback() as told:

@@ -1,0 +1,93 @@
+"""A chain of candidates, as its calls see it: what can be known before anybody is asked."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, NamedTuple, Self
+
+from langchain_core.runnables.base import RunnableBindingBase
+
+from honcho_fallback import FallbackPolicy
+from honcho_fallback_langchain._candidates import chat_model_of, targets_of
+from honcho_fallback_langchain._providers import Reader
+from honcho_fallback_langchain._sdk import within_attempts, without_sdk_retries
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from langchain_core.language_models import BaseChatModel
+    from langchain_core.runnables import Runnable
+
+    from honcho_fallback import Target
+    from honcho_fallback_langchain._options import Options
+
+
+class Link(NamedTuple):
+    """Hold what is known of one candidate.
+
+    Args:
+        model: The chat model in it, or None.
+        reader: Who reads a history there, or None where no provider is known.
+        binds_callbacks: Whether callbacks were bound to it.
+    """
+
+    model: BaseChatModel | None
+    reader: Reader | None
+    binds_callbacks: bool
+
+
+@dataclass(frozen=True, slots=True)
+class Chain:
+    """Hold the policy over some candidates, and what its calls would otherwise ask each time.
+
+    Args:
+        policy: The chain and its options in the core.
+        options: What stands beside them.
+        targets: Of the policy, the primary first.
+        links: What is known of each.
+    """
+
+    policy: FallbackPolicy
+    options: Options
+    targets: tuple[Target, ...]
+    links: tuple[Link, ...]
+
+    @classmethod
+    def over(
+        cls,
+        candidates: Sequence[Runnable[Any, Any]],
+        options: Options,
+        before: FallbackPolicy | None,
+        *,
+        replaced: int = 0,
+    ) -> Self:
+        """Make the chain of candidates, their SDKs' retries off where that is asked for.
+
+        Args:
+            candidates: The primary first.
+            options: All of them.
+            before: The policy whose turns, and what was learned of its targets, go on.
+            replaced: How many candidates, from the primary on, are others than before.
+        """
+        if options.sdk_retries == "off":
+            candidates = [within_attempts(without_sdk_retries(one)) for one in candidates]
+        earlier = () if before is None else (*[None] * replaced, *before.targets[replaced:])
+        policy = FallbackPolicy(
+            targets_of(candidates, options.credentials, earlier),
+            options.config,
+            agent=options.agent,
+            observers=options.observers,
+            turns_of=before,
+        )
+        targets = policy.targets
+        return cls(policy, options, targets, tuple(_link(one, targets) for one in targets))
+
+
+def _link(target: Target, targets: tuple[Target, ...]) -> Link:
+    reader = Reader.of(target, targets) if target.provider else None
+    part: Any = target.client
+    binds = False
+    while isinstance(part, RunnableBindingBase):
+        binds = binds or bool(part.config.get("callbacks"))
+        part = part.bound
+    return Link(chat_model_of(target.client), reader, binds)
