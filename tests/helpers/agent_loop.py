@@ -63,9 +63,6 @@ TOKEN_MODES = (
     "astream_events v3",
 )
 
-# Each kind of call once, where a death looks like another that every mode is read at.
-SHORT_MODES = ("ainvoke", "ainvoke streaming=True", "stream messages", "astream_events v3")
-
 
 @tool
 def weather(city: str) -> str:

@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-import os
-import re
 from dataclasses import dataclass
+from itertools import cycle, product
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -15,7 +14,6 @@ from tests.helpers.agent_loop import (
     BEHIND_MODES,
     DEATHS,
     PRIMARY,
-    SHORT_MODES,
     TOKEN_MODES,
     WAYS,
     WHOLE_MODES,
@@ -32,17 +30,12 @@ from tests.helpers.agent_loop import (
     whole,
 )
 from tests.helpers.observers import Listener
-from tests.helpers.provider import ROOT
+from tests.helpers.pairwise import pairwise
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
-
     from tests.helpers.provider import ProviderServer
 
 pytestmark = pytest.mark.filterwarnings("ignore:The v3 streaming protocol:DeprecationWarning")
-
-DOCUMENT = ROOT / "docs" / "langchain.md"
-BLOCK = re.compile(r"(?<=<!-- agent-loop-table -->\n).*?(?=<!-- /agent-loop-table -->)", re.DOTALL)
 
 TOOLS = ["rain in Oslo", "Oslo: yes"]
 
@@ -76,27 +69,30 @@ class Case:
         return f"{self.point}-{self.at + 1}-{self.way}-{self.mode}"
 
 
-def modes_for(point: str) -> list[str]:
-    """Return the modes in which a death looks like no other.
-
-    A body breaks in one place only. An error event is one more exception in a stream, and where
-    nothing is lost there is little to see.
-    """
-    unstreamed = point.startswith(("never", "before"))
-    whole_modes = WHOLE_MODES if unstreamed or point.startswith("in the text") else ()
-    modes = [*whole_modes, *(() if unstreamed else BEHIND_MODES), *TOKEN_MODES]
-    if point.endswith("error event") or not (unstreamed or DEATHS[point].kills):
-        return [mode for mode in modes if mode in SHORT_MODES]
-    return modes
+MODES = {"whole": WHOLE_MODES, "behind": BEHIND_MODES, "tokens": TOKEN_MODES}
 
 
-CASES = [
-    Case(point, at, way, mode)
-    for point in DEATHS
-    for at in ((0, 1) if point != "never" else (0,))
-    for way in WAYS
-    for mode in modes_for(point)
-]
+def kinds_of(point: str) -> tuple[str, ...]:
+    """Name the kinds of modes in which a death looks like no other; a body breaks in one place."""
+    if point.startswith(("never", "before")):
+        return ("whole", "tokens")
+    return tuple(MODES) if point.startswith("in the text") else ("behind", "tokens")
+
+
+def cases() -> list[Case]:
+    """Return each pair of a death, a call, a way and a kind of modes, which take turns."""
+    turns = {kind: cycle(modes) for kind, modes in MODES.items()}
+    rows = (
+        (point, at, way, kind)
+        for point in DEATHS
+        for at in ((0, 1) if point != "never" else (0,))
+        for way in WAYS
+        for kind in kinds_of(point)
+    )
+    return [Case(point, at, way, next(turns[kind])) for point, at, way, kind in pairwise(rows)]
+
+
+CASES = cases()
 
 
 @dataclass(frozen=True, slots=True)
@@ -130,7 +126,6 @@ class Bench:
     def __init__(self, server: ProviderServer) -> None:
         self.server = server
         self._agents: dict[Any, Any] = {}
-        self._outcomes: dict[Case, Outcome] = {}
 
     def agent(self, way: str, **options: Any) -> Any:
         key = (way, *options.items())
@@ -143,12 +138,6 @@ class Bench:
         self.server.reset()
         script(self.server, case.death, case.at)
         return {"configurable": {"thread_id": repr(case)}, "recursion_limit": 6}
-
-    async def outcome(self, case: Case) -> Outcome:
-        if case not in self._outcomes:
-            agent = self.agent(case.way, streaming=case.mode in BEHIND_MODES)
-            self._outcomes[case] = await self.run(case, agent)
-        return self._outcomes[case]
 
     async def run(
         self, case: Case, agent: Any, *, reviewed: bool = False, **configurable: Any
@@ -199,19 +188,24 @@ def contract(case: Case) -> Outcome:
 @pytest.mark.parametrize("case", CASES, ids=str)
 async def test_the_loop(bench: Bench, case: Case) -> None:
     """One request at the dead primary, no tool twice, no text twice; what was shown stays."""
-    assert await bench.outcome(case) == contract(case)
+    agent = bench.agent(case.way, streaming=case.mode in BEHIND_MODES)
+    assert await bench.run(case, agent) == contract(case)
 
 
 REPLACED = [
-    Case(point, at, way, mode)
-    for point in (
-        "in the text: cut",
-        "in a tool's arguments: closed",
-        "after the finish reason: cut",
+    Case(*row)
+    for row in pairwise(
+        product(
+            (
+                "in the text: cut",
+                "in a tool's arguments: closed",
+                "after the finish reason: cut",
+            ),
+            (0, 1),
+            WAYS,
+            ("stream messages", "astream_events v2", "astream_events v3"),
+        )
     )
-    for at in (0, 1)
-    for way in WAYS
-    for mode in ("stream messages", "astream_events v2", "astream_events v3")
 ]
 
 
@@ -253,11 +247,10 @@ async def test_an_interrupted_agent_goes_on_from_its_checkpoint(bench: Bench, wa
 
 
 REVIEWED = [
-    Case(point, at, way, mode)
-    for point in ("in the text: cut", "in a tool's arguments: closed")
-    for at in (0, 1)
-    for way in WAYS
-    for mode in ("invoke streaming=True", "astream messages")
+    Case("in the text: cut", 0, "middleware", "invoke streaming=True"),
+    Case("in the text: cut", 1, "chat model", "astream messages"),
+    Case("in a tool's arguments: closed", 1, "middleware", "astream messages"),
+    Case("in a tool's arguments: closed", 0, "chat model", "invoke streaming=True"),
 ]
 
 
@@ -270,10 +263,10 @@ async def test_the_loop_with_a_middleware_that_asks_the_person(bench: Bench, cas
 
 
 COMBINED = [
-    Case(point, at, way, "stream messages")
-    for point in ("before: status 503", "after the first, empty chunk: cut", "in the text: cut")
-    for at in (0, 1)
-    for way in WAYS
+    Case("before: status 503", 1, "middleware", "stream messages"),
+    Case("after the first, empty chunk: cut", 0, "chat model", "stream messages"),
+    Case("in the text: cut", 1, "middleware", "stream messages"),
+    Case("in the text: cut", 0, "chat model", "stream messages"),
 ]
 
 
@@ -298,14 +291,10 @@ def test_two_stream_modes_at_once_agree(bench: Bench, case: Case) -> None:
 
 
 TURNS = [
-    Case(point, 0, way, mode)
-    for point, mode in (
-        ("before: status 503", "invoke"),
-        ("before: connection dropped", "astream messages"),
-        ("after the first, empty chunk: closed", "astream_events v3"),
-        ("in the text: cut", "ainvoke streaming=True"),
-    )
-    for way in WAYS
+    Case("before: status 503", 0, "middleware", "invoke"),
+    Case("before: connection dropped", 0, "chat model", "astream messages"),
+    Case("after the first, empty chunk: closed", 0, "middleware", "astream_events v3"),
+    Case("in the text: cut", 0, "chat model", "ainvoke streaming=True"),
 ]
 
 
@@ -329,74 +318,3 @@ async def test_records_name_the_agent(bench: Bench, way: str) -> None:
     agent = agent_of(*fallback_at(bench.server, way, observers=[listener]))
     await bench.run(Case("before: status 503", 0, way, "astream messages"), agent)
     assert [record.agent for record in listener.records] == ["reporter", "reporter"]
-
-
-# The table in the documentation.
-
-
-def who_answered(outcome: Outcome, case: Case) -> str:
-    """Name who answered the call in which the primary dies, or the error, and the requests."""
-    if outcome.error is not None:
-        name = f"`{outcome.error}`"
-    else:
-        answer = outcome.answers[case.at] if case.at < len(outcome.answers) else ""
-        names = {whole(author, case.at): author for author in (PRIMARY, BACKUP)}
-        name = names.get(answer, "a part, as if it were all")
-    return "{} {}/{}".format(name, *outcome.requests)
-
-
-def shown_of_failed(outcome: Outcome, case: Case) -> str:
-    """Tell what a reader of tokens saw of the attempt that failed."""
-    failed = [
-        text
-        for text in outcome.shown[case.at :]
-        if whole(PRIMARY, case.at).startswith(text) and text not in outcome.answers
-    ]
-    if not failed:
-        return "nothing"
-    return "what came before" if any(failed) else "an empty chunk"
-
-
-def one_cell(values: dict[Case, str]) -> str:
-    """Return what all cases say, or what each says where they differ."""
-    of_dimensions: list[Callable[[Case], str]] = [
-        lambda case: case.way,
-        lambda case: f"call {case.at + 1}",
-    ]
-    if len({*values.values()}) == 1:
-        return next(iter(values.values()))
-    for of in of_dimensions:
-        groups: dict[str, set[str]] = {}
-        for case, value in values.items():
-            groups.setdefault(of(case), set()).add(value)
-        if all(len(group) == 1 for group in groups.values()):
-            return ", ".join(f"{group.pop()} ({name})" for name, group in groups.items())
-    return " or ".join(sorted({*values.values()}))
-
-
-def table_of(outcomes: dict[Case, Outcome]) -> str:
-    """Write what was observed as a table, a line for each point of death."""
-    titles = ["the primary dies", "without tokens", "with tokens", "shown of it"]
-    lines = [titles, ["---"] * len(titles)]
-    for point in DEATHS:
-        runs = {case: one for case, one in outcomes.items() if case.point == point}
-        answers = {case: who_answered(one, case) for case, one in runs.items()}
-        tokens = {case: one for case, one in runs.items() if case.mode in TOKEN_MODES}
-        cells = [
-            one_cell({case: one for case, one in answers.items() if case not in tokens}),
-            one_cell({case: answers[case] for case in tokens}),
-            one_cell({case: shown_of_failed(one, case) for case, one in tokens.items()}),
-        ]
-        lines.append([point, *cells])
-    return "".join(f"| {' | '.join(line)} |\n" for line in lines)
-
-
-@pytest.mark.timeout(180)  # alone, it makes every run of this module
-async def test_the_table_is_what_is_observed(bench: Bench) -> None:
-    """`docs/langchain.md` shows what the runs came to; `WRITE_TABLES=1` writes it anew."""
-    table = table_of({case: await bench.outcome(case) for case in CASES})
-    document = DOCUMENT.read_text(encoding="utf-8")
-    if os.environ.get("WRITE_TABLES"):
-        document = BLOCK.sub(lambda _: table, document)
-        DOCUMENT.write_text(document, encoding="utf-8")
-    assert BLOCK.findall(document) == [table], "run this module with WRITE_TABLES=1"

@@ -180,15 +180,6 @@ async def _invoked(model: Any, given: Any) -> Any:
     return model.invoke(given)
 
 
-async def test_many_calls_refresh_once(providers: ProviderServer) -> None:
-    """Five at once are refused, one refreshes, five are answered."""
-    up, credential = serve(providers, "anthropic", "hello", key=NEW), Awaited()
-    model = FallbackChatModel(model_at(up), alive(), credentials=[credential])
-    answers = await asyncio.gather(*(model.ainvoke("hi") for _ in range(5)))
-    assert [answer.text for answer in answers] == ["hello"] * 5
-    assert credential.refreshed == 1
-
-
 @pytest.mark.parametrize("verb", ["invoke", "ainvoke"])
 @pytest.mark.parametrize("reset", ["iteration", "turn"])
 @each_provider

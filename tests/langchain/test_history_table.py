@@ -7,9 +7,6 @@ a row of the table which a provider would answer with a 400 fails here.
 from __future__ import annotations
 
 import json
-import os
-import re
-from pathlib import Path
 from typing import Any, Final
 
 import pytest
@@ -24,15 +21,6 @@ from tests.helpers.strict import AnthropicRules, ChatRules, GeminiRules, Respons
 Json = dict[str, Any]
 
 DATA = "SGVsbG8h"  # stands for what a user sends, and is looked for on the wire
-
-FORMATS: Final = {
-    "openai": "OpenAI",
-    "openai-responses": "OpenAI Responses",
-    "anthropic": "Anthropic",
-    "google": "Google",
-    "bedrock": "Bedrock",
-    "house": "others",
-}
 
 
 def gemini(**fields: Any) -> Any:
@@ -138,40 +126,6 @@ def test_what_another_provider_wrote(name: str, reader: str) -> None:
     assert DATA not in body
     assert sent[1].text.endswith("A.")
     assert ("No." in body) is (name == "refusal")
-
-
-def answer_fate(writer: str, block: Json, reader: str) -> str:
-    message = AIMessage([block, "A."], response_metadata={"model_provider": writer})
-    (sent,) = sent_to(reader, [message])
-    if sent is message:
-        return "passes"
-    return "as text" if sent.content != "A." else "dropped"
-
-
-def table() -> str:
-    """Write the table for readers: one line for each kind, one column for each format."""
-    lines = [
-        "| block | " + " | ".join(FORMATS.values()) + " |",
-        "|---" * (len(FORMATS) + 1) + "|",
-    ]
-    rows = {
-        f"answer: {name}": [answer_fate(writer, block, reader) for reader in FORMATS]
-        for name, (writer, block) in ANSWERS.items()
-    }
-    return "\n".join([*lines, *(f"| {name} | {' | '.join(row)} |" for name, row in rows.items())])
-
-
-DOCUMENT = Path(__file__).parents[2] / "docs" / "langchain.md"
-BLOCK = re.compile(r"(?<=<!-- history-table -->\n).*?(?=\n<!-- /history-table -->)", re.DOTALL)
-
-
-def test_the_documentation_shows_the_table() -> None:
-    """`docs/langchain.md` shows what goes where; `WRITE_TABLES=1` writes it anew."""
-    document = DOCUMENT.read_text(encoding="utf-8")
-    if os.environ.get("WRITE_TABLES"):
-        document = BLOCK.sub(lambda _: table(), document)
-        DOCUMENT.write_text(document, encoding="utf-8")
-    assert BLOCK.findall(document) == [table()], "run this module with WRITE_TABLES=1"
 
 
 def test_types_that_one_provider_writes_go_to_no_other() -> None:

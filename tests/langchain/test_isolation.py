@@ -11,12 +11,10 @@ from langchain_core.caches import InMemoryCache
 from langchain_core.globals import set_llm_cache
 from langchain_core.messages import AIMessageChunk
 from langchain_core.rate_limiters import InMemoryRateLimiter
-from langchain_core.runnables import RunnableLambda
 
 from honcho_fallback import (
     FallbackConfig,
     FallbackConfigError,
-    FallbackExhausted,
     FallbackObserver,
 )
 from honcho_fallback.testing import StatusError
@@ -85,29 +83,9 @@ async def test_batches_share_nothing() -> None:
         assert [answer.text for answer in batch] == WANTED
 
 
-@pytest.mark.parametrize("verb", ["batch", "abatch"])
-async def test_a_batch_returns_the_errors_it_is_asked_to(verb: str) -> None:
-    """Each item has its own answer or its own error."""
-    primary = Half(model="primary", script=[[""]])
-    model = FallbackChatModel(primary, dead("backup"), max_attempts=2)
-    asked: Any = ["answer", "fail", "answer"]
-    if verb == "batch":
-        said = model.batch(asked, return_exceptions=True)
-    else:
-        said = await model.abatch(asked, return_exceptions=True)
-    assert [type(one).__name__ for one in said] == ["AIMessage", "FallbackExhausted", "AIMessage"]
-
-
 def turning(**fields: Any) -> FallbackChatModel:
     """Make a chain that stays, for a turn, where it works."""
     return FallbackChatModel(chat("primary", StatusError(503), "from primary"), alive(), **fields)
-
-
-@pytest.mark.parametrize("verb", VERBS)
-async def test_each_call_starts_on_the_primary(verb: str) -> None:
-    """Unless a turn says otherwise, even with `reset="turn"`."""
-    model = turning(reset="turn")
-    assert [await VERBS[verb](model, "hi") for _ in range(2)] == ["from backup", "from primary"]
 
 
 @pytest.mark.parametrize("verb", VERBS)
@@ -122,13 +100,6 @@ async def test_a_turn_stays_where_it_works(verb: str) -> None:
         assert await VERBS[verb](model, "hi") == "from primary"
 
 
-async def test_a_turn_is_nothing_where_each_iteration_resets() -> None:
-    """The default: the primary is tried first on every call."""
-    model = turning()
-    with model.turn():
-        assert [model.invoke("hi").text for _ in range(2)] == ["from backup", "from primary"]
-
-
 def test_a_turn_holds_for_what_was_derived_from_the_model() -> None:
     """Tools, bindings, other options: all of one user's turn."""
     model = turning(reset="turn")
@@ -141,13 +112,6 @@ def test_a_turn_holds_for_what_was_derived_from_the_model() -> None:
         ):
             assert made.invoke("hi").text == "from backup"
         assert model.with_fallback_config(reset="iteration").invoke("hi").text == "from primary"
-
-
-def test_a_turn_of_another_model_is_no_turn_of_this_one() -> None:
-    """Two chains in one turn each go down their own."""
-    model, other = turning(reset="turn"), turning(reset="turn")
-    with other.turn():
-        assert [model.invoke("hi").text for _ in range(2)] == ["from backup", "from primary"]
 
 
 @pytest.mark.parametrize("verb", VERBS)
@@ -232,26 +196,6 @@ def test_a_policy_of_a_calls_own_keeps_label_observers_and_turn() -> None:
     assert told == [*one, "me", ("success", 15)]
 
 
-@pytest.mark.parametrize("verb", VERBS)
-async def test_observers_hear_every_call(verb: str) -> None:
-    """With usage, whichever way it was asked."""
-    told: list[Any] = []
-
-    class Notes(FallbackObserver):
-        def on_start(self, call: Any) -> None: ...
-
-        def on_switch(self, switch: Any) -> None: ...
-
-        def on_finish(self, record: Any) -> None:
-            told.append(record)
-
-    model = failing_over().with_fallback_config(observers=[Notes()])
-    await VERBS[verb](model, "hi")
-    (record,) = told
-    assert (record.outcome, record.answered_by) == ("success", "scripted/backup")
-    assert record.usage["total_tokens"] == 15
-
-
 @pytest.mark.parametrize("verb", ["stream", "astream"])
 async def test_usage_told_in_pieces_is_added_up(verb: str) -> None:
     """As Anthropic tells it: the input with the first chunk, the output with the last."""
@@ -300,17 +244,6 @@ async def test_the_chain_keeps_no_answers_of_its_own(cache: InMemoryCache) -> No
     assert len(cache._cache) == 2  # one each, under the candidate's own key
 
 
-def test_answers_kept_by_the_user_are_not_changed() -> None:
-    """A candidate that hands out one object again and again hands it out unmarked."""
-    kept = alive().invoke("hi")
-    model: FallbackRunnable[Any, Any] = FallbackRunnable(
-        RunnableLambda(lambda _: kept), RunnableLambda(str)
-    )
-    answer = model.invoke("hi")
-    assert answer.response_metadata["fallback"]["is_fallback"] is False
-    assert "fallback" not in kept.response_metadata
-
-
 def test_each_candidate_keeps_its_own_rate_limiter() -> None:
     """The wrapper has none: a waiting primary would hold up the fallback."""
     limiter = InMemoryRateLimiter(requests_per_second=1000, check_every_n_seconds=0.001)
@@ -326,13 +259,3 @@ def test_the_callers_messages_stay_as_they_were() -> None:
     before = asked[0].model_dump()
     failing_over().invoke(asked)
     assert asked[0].model_dump() == before
-
-
-def test_exhaustion_is_not_remembered() -> None:
-    """A call that found nobody leaves nothing for the next."""
-    model = FallbackChatModel(
-        chat("a", StatusError(503), "back"), chat("b", StatusError(503)), max_attempts=2
-    )
-    with pytest.raises(FallbackExhausted):
-        model.invoke("hi")
-    assert model.invoke("hi").text == "back"

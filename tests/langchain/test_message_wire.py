@@ -11,8 +11,6 @@ from copy import deepcopy
 from typing import TYPE_CHECKING, Any
 
 import pytest
-from langchain_anthropic import ChatAnthropic
-from langchain_core.exceptions import ModelInvalidRequestError
 from langchain_core.language_models import LangSmithParams
 from langchain_core.messages import (
     AIMessage,
@@ -22,7 +20,6 @@ from langchain_core.messages import (
     SystemMessage,
     ToolMessage,
 )
-from langchain_core.messages.tool import invalid_tool_call
 from langchain_core.tools import tool
 from langchain_openai import AzureChatOpenAI
 
@@ -239,25 +236,6 @@ def test_a_tool_loop_goes_on_at_another_provider(
     assert [len(party.provider.requests) for party in (first, second)] == [3, 3]
 
 
-@pytest.mark.parametrize("version", [None, "v1"], ids=["native", "v1"])
-@pytest.mark.parametrize("pair", PAIRS[:2], ids="-".join)
-def test_streamed_answers_are_read_like_any_other(
-    providers: ProviderServer, pair: tuple[str, str], version: str | None
-) -> None:
-    """Chunks that were added up carry what streams leave in them: indexes, pieces of JSON."""
-    first, second = (Party(providers, kind, version) for kind in pair)
-    history: list[BaseMessage] = [*QUESTION]
-    for party in (first, second) * 3:
-        said = party.ask(history, streamed=True)
-        history += [said, *results(said)]
-        if not said.tool_calls:
-            assert said.text == "It rains."
-            history.append(HumanMessage("And now?"))
-
-    assert (first.provider.refused, second.provider.refused) == ([], [])
-    assert [len(party.provider.requests) for party in (first, second)] == [3, 3]
-
-
 @pytest.mark.parametrize("kind", ["anthropic", "chat", "responses"])
 def test_a_provider_reads_its_own_messages_untouched(providers: ProviderServer, kind: str) -> None:
     """What it wrote comes back to it whole: thinking, reasoning, searches."""
@@ -272,48 +250,6 @@ def test_a_provider_reads_its_own_messages_untouched(providers: ProviderServer, 
     told = json.dumps(party.provider.bodies[-1])
     for word in {"anthropic": ["signed-a"], "responses": ["hidden-r-2", "rs_r_1"]}.get(kind, []):
         assert word in told
-
-
-@pytest.mark.parametrize("pair", PAIRS[1:], ids="-".join)
-def test_without_it_the_other_provider_refuses(
-    providers: ProviderServer, pair: tuple[str, str]
-) -> None:
-    """The stand-ins do say 400 to what LangChain's own converters let through."""
-    first, second = (Party(providers, kind, None) for kind in pair)
-    history: list[BaseMessage] = [HumanMessage("Weather?")]
-    said = first.ask(history)
-    history += [said, *results(said, plain=True)]
-    with pytest.raises(ModelInvalidRequestError):
-        second.bound.invoke(history)
-    assert second.provider.refused
-
-
-@pytest.mark.parametrize("reader", ["anthropic", "chat", "responses"])
-def test_an_answer_without_text_is_left_out(providers: ProviderServer, reader: str) -> None:
-    """Only thinking, only a search: there is nothing in it for another provider."""
-    party = Party(providers, reader, None)
-    thinking = {"type": "thinking", "thinking": "Hm.", "signature": "s"}
-    search = {"type": "web_search_call", "id": "ws_1", "status": "completed"}
-    writer, block = ("openai", search) if reader == "anthropic" else ("anthropic", thinking)
-    empty = AIMessage([block], response_metadata={"model_provider": writer})
-    history: list[BaseMessage] = [HumanMessage("One."), empty, HumanMessage("Two.")]
-    party.ask(history)
-    assert party.provider.refused == []
-
-
-@pytest.mark.parametrize("reader", ["chat", "responses"])
-def test_a_call_that_was_not_valid_json_is_paired_too(
-    providers: ProviderServer, reader: str
-) -> None:
-    """Its id is as long as any other, and its result says what was wrong."""
-    party = Party(providers, reader, None)
-    broken = invalid_tool_call(name="weather", args="{}", id=LONG_ID, error="no")
-    asked = AIMessage(
-        "", invalid_tool_calls=[broken], response_metadata={"model_provider": "anthropic"}
-    )
-    told = ToolMessage("That was no JSON.", tool_call_id=LONG_ID, status="error")
-    party.ask([HumanMessage("Weather?"), asked, told])
-    assert party.provider.refused == []
 
 
 # --- two accounts of one API
@@ -420,10 +356,3 @@ def test_a_primary_reads_its_own_answer_whole_whatever_its_wire_is_called() -> N
     model.invoke([HumanMessage("One."), model.invoke("One."), HumanMessage("Two.")])
 
     assert thinking in parrot.asked[-1].messages[1].content
-
-
-class ClaudeElsewhere(ChatAnthropic):
-    """Anthropic's API at somebody else's."""
-
-    def _get_ls_params(self, stop: list[str] | None = None, **kwargs: Any) -> LangSmithParams:
-        return LangSmithParams(ls_provider="elsewhere", ls_model_name="claude")

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 from langchain.agents.middleware import AgentMiddleware
-from langchain.agents.middleware.types import ExtendedModelResponse, ModelRequest, ModelResponse
+from langchain.agents.middleware.types import ExtendedModelResponse, ModelResponse
 from langchain.agents.structured_output import (
     AutoStrategy,
     ProviderStrategy,
@@ -17,7 +17,7 @@ from langchain.agents.structured_output import (
     ToolStrategy,
 )
 from langchain_core.language_models.fake_chat_models import FakeListChatModel
-from langchain_core.messages import AIMessage, AIMessageChunk
+from langchain_core.messages import AIMessage
 from langchain_core.runnables import RunnableLambda
 from langchain_core.tools import tool
 from langgraph.errors import GraphBubbleUp, GraphInterrupt
@@ -203,19 +203,6 @@ async def test_an_inner_message_is_an_answer(verb: str) -> None:
         assert held.result == [cached]
 
 
-async def test_called_by_hand_a_message_is_taken() -> None:
-    """A handler of a test may return a message, too."""
-    middleware: Any = FallbackMiddleware(alive())
-    request = ModelRequest(model=alive("primary"), messages=[])
-
-    async def answer(_request: Any) -> AIMessage:
-        return AIMessage("hand-made")
-
-    assert middleware.wrap_model_call(request, lambda _: AIMessage("hi")).result[0].text == "hi"
-    made = await middleware.awrap_model_call(request, answer)
-    assert made.result[0].response_metadata["fallback"]["model"] == "primary"
-
-
 @VERBS
 @pytest.mark.parametrize("strategy", [ToolStrategy(Weather), AutoStrategy(Weather), Weather])
 async def test_structured_output_by_tool(verb: str, strategy: Any) -> None:
@@ -274,33 +261,6 @@ async def test_observers_hear_of_each_model_call(verb: str) -> None:
 
 
 @VERBS
-async def test_readers_see_what_is_asked_and_answered(verb: str) -> None:
-    """An observer with `on_content` gets the system message, the history and the answer."""
-
-    class Reader(Listener):
-        def __init__(self) -> None:
-            super().__init__()
-            self.contents: list[Any] = []
-
-        def on_content(self, content: Any) -> None:
-            if content.parameters is None:
-                self.contents.append(content)
-
-    reader = Reader()
-    made = agent(
-        dead(), FallbackMiddleware(alive(), observers=[reader]), system_prompt="Be brief."
-    )
-    await run(verb, made)
-    asked, answered = reader.contents
-    assert [message.text for message in asked.input] == ["Be brief.", "hi"]
-    assert answered.output.result[0].text == "from backup"
-
-    made = agent(alive("primary"), FallbackMiddleware(alive(), observers=[reader]))
-    await run(verb, made)
-    assert [message.text for message in reader.contents[2].input] == ["hi"]
-
-
-@VERBS
 async def test_a_later_attempt_says_so_at_its_start(verb: str) -> None:
     """Tracers see metadata and a tag on attempt 2 alone, beside the model's own."""
     runs = Runs()
@@ -352,17 +312,6 @@ async def test_an_agents_updates_are_the_models_and_the_tools(
             lasts = reset == "turn" and (primary.model == "primary" or observed)
             assert (keys == {"messages"}) == (not (outer or inner or lasts))
             assert all(key.startswith("honcho_fallback_") for key in keys - {"messages"})
-
-
-@VERBS
-async def test_each_token_is_streamed_once(verb: str) -> None:
-    """With `stream_mode="messages"` the failed attempt says nothing, the other all once."""
-    made = agent(dead(), FallbackMiddleware(chat("backup", ["from ", "backup"])))
-    parts = await stream(verb, made, "messages")
-    chunks = [message for message, _ in parts if isinstance(message, AIMessageChunk)]
-    assert [chunk.text for chunk in chunks if chunk.text] == ["from ", "backup"]
-    told = [metadata.get("fallback_attempt") for message, metadata in parts if message.text]
-    assert told == [2, 2]
 
 
 @VERBS
@@ -419,19 +368,6 @@ def test_a_copy_has_other_options() -> None:
         assert (made.options.agent, made.options.config.max_attempts) == ("a", 5)
     assert [made.options.sdk_retries for made in (plain, turns, back)] == ["off", "off", "keep"]
     assert [made.options.config.reset for made in (plain, turns)] == ["iteration", "turn"]
-
-
-@VERBS
-async def test_a_copys_options_count(verb: str) -> None:
-    """What is changed in the copy holds in its calls, and not in the original's."""
-    told = Listener()
-    original = FallbackMiddleware(alive())
-    copy = original.with_fallback_config(observers=[told], fallback_on=frozenset())
-    with pytest.raises(StatusError):
-        await run(verb, agent(dead(), copy))
-    assert len(told.records) == 1
-    assert last(await run(verb, agent(dead(), original))).text == "from backup"
-    assert len(told.records) == 1
 
 
 @pytest.mark.parametrize(

@@ -27,7 +27,6 @@ from langchain.agents.middleware import (
     ModelRetryMiddleware,
     SummarizationMiddleware,
     ToolCallLimitMiddleware,
-    ToolRetryMiddleware,
 )
 from langchain_core.tools import tool
 from langgraph.checkpoint.memory import InMemorySaver
@@ -121,20 +120,6 @@ async def test_summarization(verb: str, outside: bool) -> None:
 
 
 @VERBS
-async def test_summarization_by_the_size_of_the_models(verb: str) -> None:
-    """A share of the context window is that of the smallest, where the agent's chain sums up."""
-    sizes: list[Any] = [{"max_input_tokens": size} for size in (100_000, 100)]
-    primary = chat("primary", "answer", profile=sizes[0])
-    chain = FallbackChatModel(primary, chat("small", "unused", profile=sizes[1]))
-    long = {"messages": [("user", "word " * 100), ("assistant", "b"), ("user", "c")]}
-    for writer, times in ((primary, 1), (chain, 2)):
-        shorten = SummarizationMiddleware(writer, trigger=("fraction", 0.5), keep=("messages", 1))
-        primary.asked.clear()
-        await run(verb, agent(primary, FallbackMiddleware(alive()), shorten), long)
-        assert len(primary.asked) == times
-
-
-@VERBS
 @OUTSIDE
 @pytest.mark.parametrize(("reset", "asked"), [("iteration", 2), ("turn", 1)])
 async def test_a_person_in_the_loop(verb: str, outside: bool, reset: Any, asked: int) -> None:
@@ -170,28 +155,6 @@ async def test_a_person_is_not_asked_of_calls_that_a_halt_answers(
     answered = await run(verb, made, approval, config)
     assert "__interrupt__" not in answered
     assert last(answered).response_metadata["tool_loop"]["reason"] == "max_iterations"
-
-
-@VERBS
-@OUTSIDE
-async def test_tool_retry(verb: str, outside: bool) -> None:
-    """A tool that works at the second try is no failure of a model."""
-    script = iter([StatusError(503), "rain"])
-
-    @tool("look_up")
-    def flaky(city: str) -> str:
-        """Look the weather up."""
-        step = next(script)
-        if isinstance(step, Exception):
-            raise step
-        return str(step)
-
-    primary, backup = chat("primary", *ROUNDS[1:]), alive()
-    retry = ToolRetryMiddleware(max_retries=1, initial_delay=0)
-    stack = ordered(FallbackMiddleware(backup), retry, outside=outside)
-    answered = await run(verb, agent(primary, *stack, tools=[flaky]))
-    assert (answered["messages"][2].text, last(answered).text) == ("rain", "done")
-    assert (len(primary.asked), backup.asked) == (2, [])
 
 
 @VERBS

@@ -336,18 +336,3 @@ async def test_runs_share_nothing(kind: str, reset: Any) -> None:
     assert [one.messages[0].content for one in backup.asked] == ["fail"] * 150
     dead_asked = sum(one.messages[0].content == "fail" for one in primary.asked)
     assert dead_asked == (150 if reset == "iteration" else 50)
-
-
-async def test_two_agents_share_a_middleware() -> None:
-    """Each starts on its own model, whichever was asked before."""
-    one, other = Looping(model="one"), Looping(model="other")
-    backup = alive()
-    middleware = FallbackMiddleware(backup)
-    agents = {model.model: agent(model, middleware) for model in (one, other)}
-    names = ["one", "other"] * 20
-    answers = await asyncio.gather(*(run("ainvoke", agents[name]) for name in names))
-    for name, answered in zip(names, answers, strict=True):
-        told = [m.response_metadata for m in answered["messages"] if m.type == "ai"]
-        assert {entry["model_name"] for entry in told} == {name}
-        assert {entry["fallback"]["model"] for entry in told} == {name}
-    assert backup.asked == []

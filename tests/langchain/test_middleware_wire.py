@@ -11,12 +11,10 @@ from langchain.agents.middleware.types import ModelRequest
 from langchain_anthropic.middleware import AnthropicPromptCachingMiddleware
 from langchain_core.messages import AIMessage, HumanMessage, SystemMessage
 
-from honcho_fallback import FallbackExhausted
 from honcho_fallback.testing import StatusError
 from honcho_fallback_langchain import FallbackMiddleware
 from tests.helpers.agents import agent, last, run
 from tests.helpers.chat_models import model_at, serve
-from tests.helpers.chat_runs import Runs
 from tests.helpers.provider import Reply
 from tests.helpers.strict import AnthropicRules, ChatRules
 from tests.helpers.wire import chat_answer, chat_call, message_answer, text_block, tool_use
@@ -53,18 +51,6 @@ async def test_the_agents_own_model_asks_once(
 
 
 @VERBS
-async def test_sdk_retries_are_kept_where_that_is_asked_for(
-    providers: ProviderServer, verb: str
-) -> None:
-    """`sdk_retries="keep"` leaves the SDK its own retries: three requests."""
-    dead = serve(providers, "openai", status=503)
-    alive = serve(providers, "anthropic", "hello")
-    middleware = FallbackMiddleware(model_at(alive), sdk_retries="keep")
-    assert last(await run(verb, agent(model_at(dead), middleware))).text == "hello"
-    assert len(dead.requests) == 3
-
-
-@VERBS
 async def test_a_name_stands_for_a_model(
     providers: ProviderServer, verb: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -77,17 +63,6 @@ async def test_a_name_stands_for_a_model(
     assert (len(dead.requests), len(alive.requests)) == (1, 1)
 
 
-@VERBS
-async def test_the_last_fallback_asks_once_too(providers: ProviderServer, verb: str) -> None:
-    """Nobody's SDK retries; G-22: a fallback's 400 comes out inside the group, as it is."""
-    dead = serve(providers, "openai", status=503)
-    refusing = serve(providers, "anthropic", status=400)
-    with pytest.raises(FallbackExhausted) as caught:
-        await run(verb, agent(model_at(dead), FallbackMiddleware(model_at(refusing))))
-    assert type(caught.value.exceptions[1]).__name__ == "AnthropicInvalidRequestError"
-    assert (len(dead.requests), len(refusing.requests)) == (1, 1)
-
-
 def test_fallbacks_are_prepared_once(providers: ProviderServer) -> None:
     """Agents with other models ask the same quiet copies; the user's objects are untouched."""
     given = model_at(serve(providers, "openai", "hi"))
@@ -97,17 +72,6 @@ def test_fallbacks_are_prepared_once(providers: ProviderServer) -> None:
     assert {id(one) for one in asked} == {id(asked[0])}
     assert asked[0] is not given
     assert middleware.fallbacks == [given]
-
-
-async def test_attempts_run_under_one_trace(providers: ProviderServer) -> None:
-    """Real models' copies keep what tracers read of them: their name and provider."""
-    runs = Runs()
-    dead = serve(providers, "openai", status=503)
-    alive = serve(providers, "anthropic", "hello")
-    made = agent(model_at(dead), FallbackMiddleware(model_at(alive)))
-    await run("ainvoke", made, config={"callbacks": [runs]})
-    runs.check()
-    assert [one.metadata["ls_provider"] for one in runs.models] == ["openai", "anthropic"]
 
 
 class Party:

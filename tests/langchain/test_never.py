@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import socket
-import threading
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -12,10 +10,10 @@ from langchain_core.runnables import RunnableLambda
 from langgraph.errors import GraphBubbleUp, GraphInterrupt, ParentCommand
 from langgraph.types import Command
 
-from honcho_fallback import FailureKind, FallbackExhausted
+from honcho_fallback import FailureKind
 from honcho_fallback.testing import StatusError
 from honcho_fallback_langchain import FallbackChatModel, FallbackRunnable
-from tests.helpers.chat_models import alive, candidate, chat, gpt, model_at, serve
+from tests.helpers.chat_models import alive, candidate, chat, model_at, serve
 from tests.helpers.chat_runs import SILENT_VERBS, VERBS, Runs
 
 if TYPE_CHECKING:
@@ -192,47 +190,6 @@ async def test_one_request_reaches_a_dead_primary(providers: ProviderServer, nam
     assert primary.max_retries == 2 or name == "openai"  # type: ignore[attr-defined] # as it was
 
 
-async def test_sdk_retries_are_kept_where_asked(providers: ProviderServer) -> None:
-    """`sdk_retries="keep"` uses the objects themselves."""
-    down = serve(providers, "openai", status=503, headers={"retry-after-ms": "1"})
-    up = serve(providers, "openai", "hello")
-    primary = model_at(down, max_retries=1)
-    model = FallbackChatModel(primary, model_at(up)).with_fallback_config(sdk_retries="keep")
-    assert model.invoke("hi").text == "hello"
-    assert len(down.requests) == 2
-    assert model.policy.targets[0].client is primary
-    assert model.with_fallback_config(sdk_retries="off").invoke("hi").text == "hello"
-    assert len(down.requests) == 3
-
-
-def test_a_refused_connection_goes_to_the_fallback(providers: ProviderServer) -> None:
-    """A port where nobody listens; dialled once."""
-    with socket.create_server(("127.0.0.1", 0)) as listener:
-        address = listener.getsockname()[1]
-    up = serve(providers, "anthropic", "hello")
-    down = gpt(base_url=f"http://127.0.0.1:{address}")
-    answer = FallbackChatModel(down, model_at(up)).invoke("hi")
-    (failed, _) = answer.response_metadata["fallback"]["attempts"]
-    assert (answer.text, failed["kind"]) == ("hello", "connection")
-
-
-@pytest.mark.parametrize("verb", ASKING)
-async def test_where_nobody_answers_all_errors_come_out(verb: str) -> None:
-    """As a group, each with the one before as its context; or the last alone, with a note."""
-    first, second = StatusError(429), StatusError(503)
-    model = FallbackChatModel(chat("a", first), chat("b", second), max_attempts=2)
-
-    with pytest.raises(FallbackExhausted) as group:
-        await VERBS[verb](model, "hi")
-    assert list(group.value.exceptions) == [first, second]
-    assert group.value.__cause__ is second
-
-    with pytest.raises(StatusError) as last:
-        await VERBS[verb](model.with_fallback_config(on_exhausted="last"), "hi")
-    assert last.value is second
-    assert "scripted/a" in "".join(last.value.__notes__)
-
-
 async def test_an_async_attempt_ends_at_its_timeout() -> None:
     """The policy's timeout is the attempt's: the hanging candidate is left for the next."""
 
@@ -252,18 +209,3 @@ def test_an_answer_that_is_not_acceptable_goes_to_the_fallback() -> None:
     assert answer.text == "fine"
     kinds = [one.get("kind") for one in answer.response_metadata["fallback"]["attempts"]]
     assert kinds == ["malformed_response", None]
-
-
-def test_an_interrupt_in_a_thread_of_a_batch_does_not_switch() -> None:
-    """LangChain runs batches in threads; what is raised there comes out here."""
-    names: set[str] = set()
-
-    def raise_it(_asked: Any) -> Any:
-        names.add(threading.current_thread().name)
-        raise GraphInterrupt
-
-    backup = alive()
-    with pytest.raises(GraphInterrupt):
-        FallbackRunnable(RunnableLambda(raise_it), backup).batch(["a", "b"])
-    assert threading.main_thread().name not in names
-    assert backup.asked == []

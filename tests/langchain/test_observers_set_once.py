@@ -7,14 +7,13 @@ from typing import TYPE_CHECKING, Any
 import pytest
 from langchain_core.runnables import RunnableLambda
 
-from honcho_fallback import FallbackConfigError, set_observers
+from honcho_fallback import set_observers
 from honcho_fallback.testing import StatusError
 from honcho_fallback_langchain import FallbackChatModel, FallbackMiddleware, FallbackRunnable
 from tests.helpers.agents import agent, run
 from tests.helpers.chat_models import alive, dead
-from tests.helpers.chat_runs import Runs, ainvoke, astream, invoke, stream
-from tests.helpers.observers import HOOKS, WRONG, Noting, every_way, one_hook
-from tests.langchain.test_observed import OfLangfuse, StandIn
+from tests.helpers.chat_runs import ainvoke, astream, invoke, stream
+from tests.helpers.observers import Noting, every_way
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -80,36 +79,3 @@ async def test_it_sees_the_same_and_each_once(adapter: str, verb: str, way: str)
     observer = Noting()
     await ask(every_way[way](observer, make), verb)
     assert observer.kinds == EVENTS
-
-
-@EVERYWHERE
-@pytest.mark.parametrize("hook", HOOKS)
-@pytest.mark.parametrize("way", every_way)
-async def test_one_hook_makes_an_observer(adapter: str, hook: str, way: str) -> None:
-    """It hears that one alone."""
-    make, ask = ADAPTERS[adapter]
-    observer = one_hook(hook)
-    await ask(every_way[way](observer, make), "invoke")
-    assert {*observer.kinds} == {HOOKS[hook]}
-
-
-@EVERYWHERE
-@pytest.mark.parametrize("wrong", WRONG)
-def test_a_wrong_one_is_refused_where_it_is_given(adapter: str, wrong: str) -> None:
-    """The message is the core's: what was got, and what to pass."""
-    with pytest.raises(FallbackConfigError, match="observers: got "):
-        ADAPTERS[adapter][0]({"observers": WRONG[wrong]})
-
-
-@EVERYWHERE
-@pytest.mark.parametrize("verb", VERBS)
-@pytest.mark.parametrize("way", every_way)
-async def test_a_stand_in_for_langfuse_stands_in(adapter: str, verb: str, way: str) -> None:
-    """Langfuse's own handler hears of no attempt, however the stand-in was given."""
-    make, ask = ADAPTERS[adapter]
-    stand_in, langfuse, other = StandIn(), OfLangfuse(), Runs()
-    await ask(every_way[way](stand_in, make), verb, {"callbacks": [langfuse, other]})
-    assert not langfuse.models
-    assert len(stand_in.stood_for) == 1
-    assert stand_in.record.is_fallback
-    assert len(other.all) > len(langfuse.all)

@@ -14,7 +14,6 @@ from honcho_fallback import (
     FallbackConfig,
     FallbackConfigError,
     FallbackExhausted,
-    RetryBudget,
     StreamInterrupted,
     TransportRecovery,
 )
@@ -187,21 +186,6 @@ def test_a_probe_brings_the_primary_back_and_observers_hear_it(clock: Clock) -> 
     ]
 
 
-@each_verb
-async def test_a_switch_holds_for_the_turn_beside_a_cooldown(verb: str) -> None:
-    """The next turn would begin on the primary, which rests; the end of the first is told."""
-    told = Listener()
-    primary, backup = dead(), alive()
-    model = FallbackChatModel(primary, backup, reset="turn", cooldown=Cooldown(), observers=[told])
-    for _ in range(2):
-        with model.turn() as turn:
-            assert await VERBS[verb](model.bind(stop=["x"]), "hi") == "from backup"
-            assert await VERBS[verb](model, "hi") == "from backup"
-        assert (turn.outcome, turn.position) == ("completed", 1)
-    assert len(primary.asked) == 1
-    assert [one.after for one in told.restores] == ["turn", "turn"]
-
-
 # Time: the SDK of a sync call gives up with the attempt.
 
 
@@ -276,16 +260,6 @@ def test_a_request_that_is_none_of_ours_keeps_its_time(providers: ProviderServer
     asked_of(model)[0].invoke("hi")
     model.with_fallback_config(sdk_retries="keep").invoke("hi")
     assert read_timeouts(up) == [30, 70, 70, 70]
-
-
-@each_provider
-def test_the_users_own_object_is_left_alone(name: str) -> None:
-    """Also where its SDK does not retry, and where it has built no client yet."""
-    given = (gpt if name == "openai" else claude)(max_retries=0)
-    before = dict(vars(given))
-    asked = asked_of(FallbackChatModel(given))[0]
-    assert asked is not given
-    assert vars(given) == before
 
 
 def test_connecting_has_a_time_of_its_own() -> None:
@@ -442,21 +416,6 @@ async def test_a_lost_connection_gets_one_more_chance(clock: Clock, name: str, v
     assert clock.slept == [4]
 
 
-@each_verb
-async def test_a_retry_budget_bounds_repeats(verb: str) -> None:
-    """Without one the last model is asked twice; with an empty one once."""
-    primary, backup = dead(), dead("backup")
-    model = FallbackChatModel(primary, backup, wait=0)
-    with pytest.raises(FallbackExhausted):
-        await VERBS[verb](model, "hi")
-    assert (len(primary.asked), len(backup.asked)) == (1, 2)
-    sparing = model.with_fallback_config(retry_budget=RetryBudget(0.0, 0.0))
-    with pytest.raises(FallbackExhausted) as caught:
-        await VERBS[verb](sparing, "hi")
-    assert (len(primary.asked), len(backup.asked)) == (2, 3)
-    assert "retry budget" in (caught.value.record.why or "")
-
-
 @every_verb
 async def test_the_preset_for_production(providers: ProviderServer, verb: str) -> None:
     """`resilient()` as a whole: a dead primary costs one request in all."""
@@ -472,18 +431,6 @@ async def test_the_preset_for_production(providers: ProviderServer, verb: str) -
     assert again.invoke("hi").text == "hi"
     assert (len(down.requests), len(up.requests)) == (1, 3)
     assert model.policy.config is config
-
-
-@each_verb
-async def test_the_preset_that_waits_before_it_switches(verb: str) -> None:
-    """`hermes()`: three tries where waiting may help, then the turn stays on the next."""
-    primary, backup = dead(), alive()
-    config = FallbackConfig.hermes(wait=0)
-    model = FallbackChatModel(primary, backup, fallback_config=config)
-    with model.turn():
-        for _ in range(2):
-            assert await VERBS[verb](model, "hi") == "from backup"
-    assert (len(primary.asked), len(backup.asked)) == (3, 2)
 
 
 def test_a_whole_config_comes_first_and_options_go_on_top() -> None:

@@ -10,21 +10,16 @@ from typing import TYPE_CHECKING, Any
 import pytest
 from langchain.agents.middleware import ModelFallbackMiddleware
 from langchain_core.language_models import FakeListLLM
-from langchain_core.messages import AIMessage
 from langchain_core.output_parsers import StrOutputParser
 from langchain_core.prompts import PromptTemplate
 from langchain_core.runnables import Runnable, RunnableGenerator, RunnableLambda
 from langchain_core.runnables.config import ensure_config
-from langgraph.errors import GraphInterrupt
 
 from honcho_fallback import (
     FallbackConfigError,
-    FallbackExhausted,
-    StreamInterrupted,
 )
 from honcho_fallback.testing import StatusError
 from honcho_fallback_langchain import (
-    FallbackChatModel,
     FallbackMiddleware,
     FallbackRunnable,
     with_fallback_config,
@@ -91,36 +86,6 @@ async def test_the_next_answers(verb: str, case: str, make: Any) -> None:
     """Language models, chat models and chains, alone and inside a chain, by every verb."""
     asked = {"thing": "x"} if case == "a function at the end" else "x"
     assert await VERBS[verb](CHAINS[case](make), asked) == "yes"
-
-
-@BOTH
-@pytest.mark.parametrize("verb", ["batch", "abatch"])
-async def test_each_input_of_a_batch_ends_by_itself(verb: str, make: Any) -> None:
-    """Answers stay in order, and what failed stands in its place or comes out."""
-
-    def first(asked: str) -> str:
-        if asked == "a":
-            return "first"
-        raise ValueError("nothing said yet")
-
-    def second(asked: str) -> str:
-        if asked == "b":
-            return "second"
-        raise KeyError("c")
-
-    chain = make(RunnableLambda(first), [RunnableLambda(second)])
-    inputs = list("abc")
-
-    async def ask(**options: Any) -> Any:
-        if verb == "batch":
-            return chain.batch(inputs, **options)
-        return await chain.abatch(inputs, **options)
-
-    *answers, error = await ask(return_exceptions=True)
-    assert answers == ["first", "second"]
-    assert isinstance(error, KeyError)  # the last; of a single call theirs raises the first
-    with pytest.raises(KeyError):
-        await ask()
 
 
 @BOTH
@@ -222,16 +187,6 @@ async def test_an_agents_fallbacks_are_asked_in_order(verb: str, make: Any) -> N
 
 @AGENTS
 @TASKS
-async def test_a_healthy_agent_asks_nobody_else(verb: str, make: Any) -> None:
-    """Tools included."""
-    backup = alive()
-    state = await run(verb, make(chat("primary", *ROUNDS), backup))
-    assert last(state).text == "done"
-    assert backup.asked == []
-
-
-@AGENTS
-@TASKS
 async def test_the_last_error_of_an_agents_models_comes_out(verb: str, make: Any) -> None:
     """With `on_exhausted="last"`."""
     models = [chat(name, ValueError(name)) for name in "abc"]
@@ -240,51 +195,7 @@ async def test_the_last_error_of_an_agents_models_comes_out(verb: str, make: Any
     assert [len(one.asked) for one in models] == [1, 1, 1]
 
 
-@AGENTS
-@TASKS
-async def test_an_interrupt_is_no_failure(verb: str, make: Any) -> None:
-    """Whatever the classes to handle."""
-    backup = alive()
-    state = await run(verb, make(chat("primary", GraphInterrupt(())), backup))
-    assert "__interrupt__" in state or not isinstance(state["messages"][-1], AIMessage)
-    assert backup.asked == []
-
-
 # On purpose not the same; each with what to write instead.
-
-
-@pytest.mark.parametrize("error", [ValueError("a bug"), IndexError()])
-def test_a_mistake_of_the_program_comes_out(error: Exception) -> None:
-    """There the fallback hides it; here its class is named to be handled."""
-    assert theirs(chat("a", error), [alive()]).invoke("hi").text == "from backup"
-    with pytest.raises(type(error)):
-        FallbackChatModel(chat("a", error), alive()).invoke("hi")
-    assert ours(chat("a", error), [alive()]).invoke("hi").text == "from backup"
-
-
-def test_all_errors_come_out_and_not_the_first() -> None:
-    """There the first alone; here a group of all, or the last with a note of the others."""
-    models = [chat("a", StatusError(429)), chat("b", StatusError(503))]
-    with pytest.raises(StatusError) as first:
-        theirs(models[0], [models[1]]).invoke("hi")
-    assert first.value.status_code == 429
-    with pytest.raises(FallbackExhausted) as group:
-        FallbackChatModel(*models, max_attempts=2).invoke("hi")
-    codes = [
-        error.status_code for error in group.value.exceptions if isinstance(error, StatusError)
-    ]
-    assert codes == [429, 503]
-    with pytest.raises(StatusError) as final:
-        FallbackChatModel(*models, max_attempts=2, on_exhausted="last").invoke("hi")
-    assert final.value.status_code == 503
-    assert "429" in "".join(final.value.__notes__)
-
-
-def test_no_fallback_is_a_mistake() -> None:
-    """There a chain of one is made in silence."""
-    assert theirs(alive("a"), []).invoke("hi").text == "from a"
-    with pytest.raises(FallbackConfigError, match="fallbacks: there is none"):
-        ours(alive("a"), [])
 
 
 def test_exceptions_to_handle_is_provider_errors() -> None:
@@ -294,27 +205,6 @@ def test_exceptions_to_handle_is_provider_errors() -> None:
     for wrong in (ValueError, ["ValueError"], ("ValueError",)):
         with pytest.raises(FallbackConfigError, match="provider_errors: got"):
             FallbackMiddleware(alive(), exceptions_to_handle=wrong)  # type: ignore[arg-type] # what is refused
-
-
-def test_an_empty_first_chunk_settles_nothing() -> None:
-    """There the fallback is out of reach after it; here until the first content."""
-
-    def late(_: Iterator[Any]) -> Iterator[str]:
-        yield ""
-        raise ValueError("late")
-
-    def broken(_: Iterator[Any]) -> Iterator[str]:
-        yield "content"
-        raise StatusError(503)
-
-    def words(_: Iterator[Any]) -> Iterator[str]:
-        yield "a"
-
-    with pytest.raises(ValueError, match="late"):
-        list(theirs(RunnableGenerator(late), [RunnableGenerator(words)]).stream({}))
-    assert list(ours(RunnableGenerator(late), [RunnableGenerator(words)]).stream({})) == ["a"]
-    with pytest.raises(StreamInterrupted):
-        list(ours(RunnableGenerator(broken), [RunnableGenerator(words)]).stream({}))
 
 
 # exceptions_to_handle beside the other options.

@@ -28,40 +28,6 @@ def result(call_id: str, text: str = "R.") -> ToolMessage:
     return ToolMessage(text, tool_call_id=call_id)
 
 
-def pairs(messages: list[BaseMessage]) -> list[tuple[str, str]]:
-    """Return what each result says, by the id of its call; every call has one."""
-    ids = [call["id"] for one in messages if isinstance(one, AIMessage) for call in one.tool_calls]
-    results = [one for one in messages if isinstance(one, ToolMessage)]
-    assert sorted(one.tool_call_id for one in results) == sorted(filter(None, ids))
-    assert len({*ids}) == len(ids)
-    return [(one.tool_call_id, str(one.content)) for one in results]
-
-
-@pytest.mark.parametrize("reader", READERS)
-def test_repeated_ids_become_distinct_in_calls_and_results(reader: str) -> None:
-    """AN-011: each result stays with its call; the first keeps its id, nothing is changed."""
-    history: list[BaseMessage] = [
-        HumanMessage("Q."),
-        calls("step00000"),
-        result("step00000", "first"),
-        calls("step00000", "other0000", "step00000"),
-        result("step00000", "second"),
-        result("other0000", "other"),
-        result("step00000", "third"),
-    ]
-    before = deepcopy(history)
-    sent = sent_to(reader, history)
-    assert history == before
-    assert [text for _, text in pairs(sent)] == ["first", "second", "other", "third"]
-    calls_sent = sent[3]
-    assert isinstance(calls_sent, AIMessage)
-    assert [call["id"] for call in calls_sent.tool_calls] == [
-        call_id for call_id, _ in pairs(sent)[1:]
-    ]
-    assert sent[1] is history[1]
-    assert sent_to(reader, sent) is sent
-
-
 def test_a_result_belongs_to_the_latest_call() -> None:
     """A call without a result, such as of a turn that was cancelled, takes nobody else's."""
     history = [calls("a"), HumanMessage("Never mind."), calls("a"), result("a")]

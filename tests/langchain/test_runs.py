@@ -9,14 +9,14 @@ from typing import TYPE_CHECKING, Annotated, Any, TypedDict
 
 import pytest
 from langchain_core.callbacks import get_usage_metadata_callback
-from langchain_core.messages import AIMessage, AIMessageChunk, HumanMessage
+from langchain_core.messages import AIMessageChunk, HumanMessage
 from langchain_core.runnables import RunnableConfig, RunnableLambda
 from langgraph.graph import END, START, StateGraph
 from langgraph.graph.message import add_messages
 
 from honcho_fallback import FallbackExhausted, StreamInterrupted
 from honcho_fallback.testing import StatusError
-from honcho_fallback_langchain import FallbackChatModel, FallbackRunnable, with_fallback_config
+from honcho_fallback_langchain import FallbackChatModel
 from tests.helpers.chat_models import USAGE, alive, chat, dead, failing_over
 from tests.helpers.chat_runs import SILENT_VERBS, VERBS, Runs
 
@@ -29,18 +29,6 @@ pytestmark = pytest.mark.filterwarnings("ignore::langchain_core._api.LangChainBe
 ALL = VERBS | SILENT_VERBS
 
 SECRET = "the provider's own words"
-
-
-def as_chain(model: Any) -> Runnable[Any, Any]:
-    chain: Runnable[Any, Any] = model | RunnableLambda(lambda message: message.text)
-    return chain
-
-
-def chain_failing_over() -> FallbackRunnable[Any, Any]:
-    """Chains, and no chat model, that answer in text."""
-    made = with_fallback_config(as_chain(dead()), [as_chain(alive())])
-    assert isinstance(made, FallbackRunnable)
-    return made
 
 
 @pytest.mark.parametrize("verb", VERBS)
@@ -56,20 +44,6 @@ async def test_each_attempt_is_a_run_under_the_calls_one_run(verb: str) -> None:
     assert runs.children(root) == runs.models
     assert [run.ends for run in runs.models] == [["error"], ["end"]]
     assert [run.metadata["ls_model_name"] for run in runs.models] == ["primary", "backup"]
-
-
-@pytest.mark.parametrize("verb", VERBS)
-async def test_chains_are_runs_under_the_calls_one_run(verb: str) -> None:
-    """The same for a runnable that is no chat model."""
-    runs = Runs()
-
-    said = await VERBS[verb](chain_failing_over(), "hi", {"callbacks": [runs]})
-
-    assert said == "from backup"
-    root = runs.check()
-    first, second = runs.children(root)
-    assert (root.name, first.ends, second.ends) == ("FallbackRunnable", ["error"], ["end"])
-    assert [run.parent for run in runs.models] == [first.id, second.id]
 
 
 @pytest.mark.parametrize("verb", VERBS)
@@ -159,18 +133,6 @@ async def test_name_tags_metadata_and_id_of_a_call(verb: str) -> None:
         assert run.metadata["m"] == 1
         assert "own" not in run.tags
         assert "own" not in run.metadata
-
-
-@pytest.mark.parametrize("verb", ["invoke", "ainvoke", "stream", "astream"])
-async def test_the_id_given_is_the_calls(verb: str) -> None:
-    """Candidates get ids of their own, or a tracer would overwrite one with the other."""
-    runs, given = Runs(), Runs()
-    await VERBS[verb](alive(), "hi", {"callbacks": [given]})
-    (run_id,) = given.all
-
-    await VERBS[verb](failing_over(), "hi", {"callbacks": [runs], "run_id": run_id})
-
-    assert runs.check().id == run_id
 
 
 @pytest.mark.parametrize("verb", VERBS)
@@ -304,13 +266,6 @@ async def test_a_graph_streams_each_token_once(primary: str) -> None:
     assert told.usage_metadata == {"backup": USAGE}
 
     assert read(sync) == read(chunks) == ("from backup", 1)
-
-
-async def test_a_graph_is_told_who_answered() -> None:
-    """The message that lands in the state carries the mark and one id."""
-    state = graph(failing_over()).invoke(ASKED)
-    (answer,) = [one for one in state["messages"] if isinstance(one, AIMessage)]
-    assert answer.response_metadata["fallback"]["model"] == "backup"
 
 
 async def test_a_call_with_nobody_listening_opens_no_run(

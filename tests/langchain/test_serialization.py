@@ -110,12 +110,6 @@ def test_a_dump_has_a_public_id_and_the_plain_options(make: Any) -> None:
     assert len(written["kwargs"]["candidates"]) == 2
 
 
-def test_defaults_are_not_written() -> None:
-    """Nothing but the candidates, where nothing was asked for."""
-    written: Any = dumpd(FallbackRunnable(*models()))
-    assert written["kwargs"].keys() == {"candidates"}
-
-
 @pytest.mark.parametrize("make", [chat_model, chain])
 def test_what_is_loaded_is_what_was_written(make: Any) -> None:
     """With the classes allowed by name; secrets come from where the loader says."""
@@ -193,39 +187,6 @@ def test_a_deep_copy_asks_candidates_of_its_own(make: Any, way: str) -> None:
     with copied.turn() as turn:
         copied.invoke("hi")
     assert turn.position == 1
-
-
-def test_a_copy_of_a_real_model_is_as_good_as_the_model() -> None:
-    """ChatAnthropic can be pickled, and so can a chain of it that was used."""
-    _, claude = models()
-    made = FallbackChatModel(claude, claude, agent="a")
-    assert made.policy.targets[0].client._client  # built with the first call, and cannot be
-    again = COPIES["pickle"](made)
-    assert [target.name for target in again.policy.targets] == [
-        "anthropic/claude-sonnet-5",
-        "anthropic/claude-sonnet-5#2",
-    ]
-
-
-def test_a_graph_has_one_node_for_the_chain() -> None:
-    """Drawn as one step, for a chat model and for chains."""
-    for made in (failing_over(), runnable()):
-        names = [node.name for node in made.get_graph().nodes.values()]
-        assert type(made).__name__ in names
-        assert len(names) == 3
-    assert failing_over(name="named").get_name() == "named"
-    assert FallbackRunnable(alive(), name="named").get_name() == "named"
-
-
-def test_a_chains_schemas_are_the_primarys() -> None:
-    """Whoever builds a form or a tool of it sees the fields that it takes."""
-    prompt = ChatPromptTemplate.from_messages([("human", "{topic} for {who}")])
-    first = prompt | dead() | StrOutputParser()
-    made = FallbackRunnable(first, prompt | alive() | StrOutputParser())
-    assert made.get_input_jsonschema()["required"] == ["topic", "who"]
-    assert made.get_output_jsonschema()["type"] == "string"
-    assert (made.InputType, made.OutputType) == (first.InputType, first.OutputType)
-    assert made.as_tool(name="t", description="d").args.keys() == {"topic", "who"}
 
 
 def test_a_models_schemas_are_those_of_a_chat_model() -> None:

@@ -224,20 +224,6 @@ async def test_a_bad_request_told_in_a_good_stream_is_not(
     assert (len(down.requests), len(up.requests)) == (1, 0)
 
 
-@pytest.mark.parametrize("name", ["openai", "anthropic"])
-@pytest.mark.parametrize("verb", STREAMS)
-async def test_a_real_stream_that_breaks_after_content_is_not_said_again(
-    providers: ProviderServer, name: str, verb: str
-) -> None:
-    """The words that were said stand in the error."""
-    down = serve(providers, name, "part", error="overloaded_error")
-    up = serve(providers, "openai", "again")
-    with pytest.raises(StreamInterrupted) as caught:
-        await chunks_of(FallbackChatModel(model_at(down), model_at(up)), verb)
-    assert "".join(chunk.text for chunk in caught.value.partial) == "part"
-    assert len(up.requests) == 0
-
-
 @pytest.mark.parametrize("verb", STREAMS)
 async def test_a_context_variable_set_by_a_candidate_stays_to_its_end(verb: str) -> None:
     """Every chunk is made in one context; OpenTelemetry's spans rest on that."""

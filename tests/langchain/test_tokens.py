@@ -12,7 +12,6 @@ import pytest
 from langchain_core.callbacks import AsyncCallbackHandler, BaseCallbackHandler
 from langchain_core.messages import AIMessageChunk
 from langchain_core.runnables import RunnableLambda
-from langchain_core.tools import tool
 from langchain_core.tracers.context import register_configure_hook
 from langgraph.graph import START, MessagesState, StateGraph
 
@@ -20,7 +19,7 @@ from honcho_fallback import StreamInterrupted
 from honcho_fallback.testing import StatusError
 from honcho_fallback_langchain import FallbackChatModel, FallbackMiddleware, FallbackRunnable
 from tests.helpers import wire
-from tests.helpers.agents import agent, calls, last, run
+from tests.helpers.agents import agent, last, run
 from tests.helpers.chat_models import ScriptedChat, alive, chat, dead, model_at
 from tests.helpers.chat_runs import Runs
 from tests.helpers.provider import Reply
@@ -223,18 +222,6 @@ async def test_every_run_ends_once_whoever_listens(verb: str, streaming: bool) -
     assert "".join(written.seen) == ("yes" if streaming else "")
 
 
-@pytest.mark.parametrize("kind", AGENTS)
-@pytest.mark.parametrize("verb", ["invoke", "ainvoke"])
-@pytest.mark.parametrize("make", [talking, chat])
-async def test_every_run_of_an_agent_ends_once(verb: str, kind: str, make: Any) -> None:
-    """Before the agent's own, and also where its model does not stream."""
-    runs = Runs()
-    asked = AGENTS[kind](make("primary", StatusError(503)), make("backup", "yes"))
-    await run(verb, asked, config={"callbacks": [runs]})
-    assert runs.check().ends == ["end"]
-    assert runs.models[-1].ends == ["end"]
-
-
 @pytest.mark.parametrize("verb", ["invoke", "ainvoke", "stream", "astream"])
 async def test_the_runs_of_a_chain_end_before_it(verb: str) -> None:
     """What is held back of a chain's runs comes out in order, whether it failed or not."""
@@ -261,29 +248,6 @@ async def test_the_runs_of_a_chain_end_before_it(verb: str) -> None:
     assert runs.check().ends == ["end"]
     assert [run.ends for run in runs.models] == [["error"], ["end"]]
     assert isinstance(runs.models[0].error, StatusError)
-
-
-def test_a_tool_ends_after_what_it_asked() -> None:
-    """What ends around a model whose answer is held back is held back with it."""
-    ends: list[str] = []
-
-    class Ends(Console):
-        def on_llm_end(self, *_given: Any, **_kwargs: Any) -> None:
-            ends.append("model")
-
-        def on_tool_end(self, *_given: Any, **_kwargs: Any) -> None:
-            ends.append("tool")
-
-    model = alive()
-
-    @tool
-    def look_up(question: str) -> str:
-        """Ask another model."""
-        return model.invoke(question).text
-
-    chain = FallbackRunnable(look_up, RunnableLambda(str))
-    assert chain.invoke({"question": "hi"}, {"callbacks": [Ends()]}) == "from backup"
-    assert ends == ["model", "tool"]
 
 
 @pytest.mark.parametrize("reader", ["messages", "amessages", "console", "aconsole"])
@@ -422,14 +386,6 @@ async def test_a_stream_without_its_end_is_no_answer(
     assert "".join(written.seen) == f"{text}whole"
 
 
-def test_a_tool_call_is_content() -> None:
-    """From its first piece on the attempt is the agent's."""
-    piece = calls("look_up", 1, city="Oslo")
-    asked = agent(talking("primary", [piece, StatusError(503)]), FallbackMiddleware(alive()))
-    with pytest.raises(StreamInterrupted):
-        list(asked.stream(HI, stream_mode="messages"))
-
-
 def test_a_handler_keeps_its_class_behind_the_gate() -> None:
     """LangChain looks for handlers by their class; what they are set to is set on themselves."""
     found: list[Any] = []
@@ -449,23 +405,6 @@ def test_a_handler_keeps_its_class_behind_the_gate() -> None:
     )
     proxy.raise_error = True
     assert written.raise_error is True
-
-
-def test_a_candidate_without_such_handlers_is_asked_as_it_is() -> None:
-    """Where nobody shows tokens nothing stands in between."""
-
-    class Tracer(BaseCallbackHandler):
-        pass
-
-    found: list[Any] = []
-    tracer = Tracer()
-
-    def look(_given: Any, config: Any) -> str:
-        found.extend(config["callbacks"].handlers)
-        return "seen"
-
-    FallbackRunnable(RunnableLambda(look)).invoke("hi", {"callbacks": [tracer]})
-    assert [handler is tracer for handler in found] == [True]
 
 
 @pytest.mark.parametrize("partial", ["final", "replace"])

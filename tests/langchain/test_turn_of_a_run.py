@@ -3,13 +3,10 @@
 from __future__ import annotations
 
 import asyncio
-import json
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import pytest
-from langchain.agents.middleware import AgentMiddleware, AgentState, ModelRetryMiddleware
-from langchain_core.messages import AIMessageChunk, ToolMessage
-from langchain_core.messages.tool import tool_call_chunk
+from langchain.agents.middleware import AgentMiddleware, AgentState
 from langchain_core.tools import tool
 from langgraph.checkpoint.memory import InMemorySaver
 from langgraph.types import Command, interrupt
@@ -18,16 +15,12 @@ from honcho_fallback import FallbackExhausted, TurnEnd, set_observers
 from honcho_fallback.testing import StatusError
 from honcho_fallback.tools import ToolLoopLimits
 from honcho_fallback_langchain import (
-    FallbackChatModel,
     FallbackMiddleware,
     ToolLoopGuardMiddleware,
 )
 from tests.helpers.agents import agent, calls, last, run, stream
-from tests.helpers.chat_models import Asked, ScriptedChat, alive, chat, dead, look_up
+from tests.helpers.chat_models import ScriptedChat, alive, chat, dead, look_up
 from tests.helpers.observers import Listener
-
-if TYPE_CHECKING:
-    from langchain_core.messages import BaseMessage
 
 
 # Streams give the messages of a script ids, so each test has its own.
@@ -195,33 +188,6 @@ async def test_a_failed_run_s_turn_has_failed(verb: str, reset: Any) -> None:
 
 
 @VERBS
-async def test_a_failed_run_that_goes_on_is_another_turn(verb: str) -> None:
-    """Its end was told: what LangGraph does with the rest has a name of its own."""
-    observer = Turns()
-    primary = chat("primary", rounds()[0], StatusError(503), "done")
-    middleware = FallbackMiddleware(dead("backup"), observers=[observer])
-    made = agent(primary, middleware, checkpointer=InMemorySaver())
-    with pytest.raises(FallbackExhausted):
-        await run(verb, made, config=thread())
-    assert last(await run(verb, made, None, thread())).text == "done"
-    assert [one.outcome for one in observer.ends] == ["failed", "completed"]
-    assert len({*observer.ids}) == 2
-
-
-@VERBS
-async def test_who_retries_around_the_middleware_has_another_turn(verb: str) -> None:
-    """No name has two ends, whatever goes on after the first."""
-    observer = Turns()
-    primary = chat("primary", rounds()[0], StatusError(503), rounds()[1], "done")
-    middleware = FallbackMiddleware(dead("backup"), observers=[observer])
-    retry = ModelRetryMiddleware(max_retries=1, initial_delay=0.0, jitter=False)
-    assert last(await run(verb, agent(primary, retry, middleware))).text == "done"
-    one, failed, other, last_one = observer.ids
-    assert observer.outcome_of(one, failed) == "failed"
-    assert observer.outcome_of(other, last_one) == "completed"
-
-
-@VERBS
 async def test_a_turn_that_a_tool_broke_off_ends_with_the_next(verb: str) -> None:
     """No middleware hears of it before; then it was cancelled."""
     observer = Turns()
@@ -299,80 +265,6 @@ async def test_a_turn_around_the_run_wins(verb: str, reset: Any, through: str) -
     assert "honcho_fallback_turn" not in made.get_state(thread()).values
 
 
-class Looping(ScriptedChat):
-    """Look up two cities, then end: by what was said before."""
-
-    def _parts(self, messages: list[BaseMessage], kwargs: dict[str, Any]) -> list[Any]:
-        self.asked.append(Asked(messages, kwargs))
-        return [rounds()[sum(message.type == "ai" for message in messages)]]
-
-
-class ByQuestion(Turns):
-    """Keep which question a call belongs to."""
-
-    def __init__(self) -> None:
-        super().__init__()
-        self.questions: dict[str, str] = {}
-
-    def on_content(self, content: Any) -> None:
-        if content.input is not None:
-            self.questions[content.call_id] = str(content.input[0].content)
-
-
-@RESETS
-async def test_runs_at_once_share_no_turn(reset: Any) -> None:
-    """Of 40 concurrent runs on two agents with one middleware each has a name of its own."""
-    observer = ByQuestion()
-    middleware = FallbackMiddleware(Looping(model="backup"), reset=reset, observers=[observer])
-    agents = [agent(model, middleware) for model in (Looping(model="primary"), dead())]
-    await asyncio.gather(*(run("ainvoke", agents[n % 2], f"question {n}") for n in range(40)))
-    ids: dict[str, set[str | None]] = {}
-    for start in observer.starts:
-        ids.setdefault(observer.questions[start.call_id], set()).add(start.turn_id)
-    assert len(observer.starts) == 120
-    assert [len(one) for one in ids.values()] == [1] * 40
-    assert len(set().union(*ids.values())) == 40
-    assert {end.turn_id for end in observer.ends} == set().union(*ids.values())
-    assert len(observer.ends) == 40
-
-
-@VERBS
-async def test_parallel_tools_are_in_their_run_s_turn(verb: str) -> None:
-    """Agents that two tools of one round run have turns of their own, theirs goes on."""
-    observer = Turns()
-    middleware = FallbackMiddleware(alive(), observers=[observer])
-    inner = agent(Looping(model="inner"), middleware)
-
-    @tool
-    async def delegate(to: str) -> str:
-        """Delegate."""
-        return last(await run("ainvoke", inner, to)).text
-
-    @tool("delegate")
-    def delegate_here(to: str) -> str:
-        """Delegate."""
-        state = inner.invoke({"messages": [("user", to)]})
-        return last(state).text
-
-    both = [
-        tool_call_chunk(name="delegate", args=json.dumps({"to": to}), id=to, index=index)
-        for index, to in enumerate("ab")
-    ]
-    primary = chat("primary", AIMessageChunk(content="", tool_call_chunks=both), "done")
-    tools = [delegate if verb == "ainvoke" else delegate_here]
-    answered = await run(verb, agent(primary, middleware, tools=tools))
-    assert [one.text for one in answered["messages"] if isinstance(one, ToolMessage)] == [
-        "done",
-        "done",
-    ]
-    first, *between, ending = observer.ids
-    assert first == ending
-    assert first not in between
-    assert sorted(between.count(one) for one in {*between}) == [3, 3]
-    assert [end.turn_id for end in observer.ends][-1] == first
-    assert len(observer.ends) == 3
-
-
 @VERBS
 async def test_who_observes_no_turns_costs_an_agent_no_state(verb: str) -> None:
     """With `reset="iteration"` and an observer of calls alone nothing is written, and named."""
@@ -395,16 +287,3 @@ async def test_a_state_without_a_place_has_no_turns() -> None:
     await run("invoke", agent(dead(), Bare(chat("backup", *rounds()), observers=[observer])))
     assert observer.ids == [None] * 3
     assert observer.ends == []
-
-
-@pytest.mark.parametrize("around", ["policy", "model"])
-async def test_a_loop_around_a_chat_model_is_one_turn(around: str) -> None:
-    """Without a middleware nothing holds a turn; who opens one has all the agent's calls in it."""
-    observer = Turns()
-    model = FallbackChatModel(dead(), chat("backup", *rounds(), "x"), observers=[observer])
-    made = agent(model)
-    with (model.policy if around == "policy" else model).turn() as turn:
-        assert last(await run("ainvoke", made)).text == "done"
-    model.invoke("hi")
-    assert observer.ids == [turn.turn_id] * 3 + [None]
-    assert observer.outcome_of(turn.turn_id) == "completed"

@@ -7,16 +7,12 @@ LangChain does, it fails on the day LangChain mends it, and the half about it ca
 from __future__ import annotations
 
 import asyncio
-import copy
-import pickle
 from threading import Event
 from typing import TYPE_CHECKING, Any
 
 import pytest
-from langchain.agents.middleware import LLMToolSelectorMiddleware
-from langchain_core.language_models import BaseChatModel
 from langchain_core.language_models.fake_chat_models import GenericFakeChatModel
-from langchain_core.messages import AIMessage, HumanMessage
+from langchain_core.messages import HumanMessage
 from langchain_core.runnables import RunnableGenerator, RunnableLambda
 from langgraph.errors import GraphInterrupt
 
@@ -286,25 +282,6 @@ def test_13_a_method_without_annotations_drops_the_fallback() -> None:
     assert FallbackChatModel(down, alive()).bind_tools([Joke]).invoke("hi").text == "from backup"
 
 
-def test_13_inherited_structured_output_crashes() -> None:
-    """There a name that is imported for type checkers only is looked up; here nothing is."""
-    answer = AIMessage("", tool_calls=[{"name": "Joke", "args": {"setup": "s"}, "id": "1"}])
-
-    class Answers(ScriptedChat):
-        def _generate(self, *args: Any, **kwargs: Any) -> Any:
-            result = super()._generate(*args, **kwargs)
-            result.generations[0].message = answer
-            return result
-
-    up = Answers(model="backup", script=[[""]])
-    theirs: Any = dead().with_fallbacks([up])
-    with pytest.raises(NameError):
-        theirs.with_structured_output(Joke)
-
-    ours = FallbackChatModel(dead(), up).with_structured_output(Joke)
-    assert ours.invoke("hi") == Joke(setup="s")
-
-
 def test_14_other_methods_reach_the_primary_alone() -> None:
     """There `generate_prompt` bypasses the fallback; here it is a call like any other."""
     prompt: Any = [GenericFakeChatModel(messages=iter([]))._convert_input("hi")]
@@ -314,17 +291,6 @@ def test_14_other_methods_reach_the_primary_alone() -> None:
 
     result = failing_over().generate_prompt(prompt)
     assert result.generations[0][0].text == "from backup"
-
-
-def test_15_it_is_no_chat_model() -> None:
-    """There whatever asks for a chat model refuses it; here it is one."""
-    theirs: Any = dead().with_fallbacks([alive()])
-    with pytest.raises(TypeError):
-        LLMToolSelectorMiddleware(model=theirs)
-
-    ours = failing_over()
-    assert isinstance(ours, BaseChatModel)
-    assert LLMToolSelectorMiddleware(model=ours).model is ours
 
 
 def test_16_a_model_named_per_call_goes_to_everybody() -> None:
@@ -339,16 +305,6 @@ def test_16_a_model_named_per_call_goes_to_everybody() -> None:
         assert candidate(model, 0).asked[-1].kwargs[named] == "gpt-5.5"
         assert named not in candidate(model, 1).asked[-1].kwargs
         assert candidate(model, 1).asked[-1].kwargs["temperature"] == 0.5
-
-
-def test_17_what_it_can_do_is_kept() -> None:
-    """Pickling, copying, a graph of one node: no weakness there, and none here."""
-    model = GenericFakeChatModel(messages=iter([]))
-    for made in (model.with_fallbacks([model]), FallbackChatModel(model, model)):
-        assert len(made.get_graph().nodes) == 3
-    for made in (dead().with_fallbacks([alive()]), failing_over()):
-        for copied in (pickle.loads(pickle.dumps(made)), copy.deepcopy(made)):  # noqa: S301 # our own
-            assert type(copied) is type(made)
 
 
 def test_what_was_lost_is_told() -> None:
