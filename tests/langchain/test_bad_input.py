@@ -11,6 +11,7 @@ from langchain_core.runnables import ConfigurableField, RunnableLambda
 from honcho_fallback import FallbackConfigError
 from honcho_fallback_langchain import FallbackChatModel, FallbackRunnable, with_fallback_config
 from tests.helpers.chat_models import Joke, ScriptedChat, alive, dead, failing_over
+from tests.helpers.pairwise import in_turn
 
 # Single calls outside of turns are meant to stand alone here.
 pytestmark = pytest.mark.filterwarnings("ignore:.*has no effect outside of a turn:UserWarning")
@@ -85,8 +86,7 @@ PLACES: dict[str, Any] = {
 }
 
 
-@pytest.mark.parametrize("place", PLACES)
-@pytest.mark.parametrize("case", OPTIONS)
+@in_turn(place=PLACES, case=OPTIONS)
 def test_options_are_checked_wherever_they_are_given(case: str, place: str) -> None:
     """The same error everywhere; the message names the option."""
     options, message = OPTIONS[case]

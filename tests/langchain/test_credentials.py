@@ -18,6 +18,7 @@ from tests.helpers.agents import agent, last, run
 from tests.helpers.chat_models import Joke, alive, keys, look_up, model_at, serve
 from tests.helpers.chat_runs import SILENT_VERBS, VERBS
 from tests.helpers.observers import Listener
+from tests.helpers.pairwise import in_pairs, in_turn
 
 if TYPE_CHECKING:
     from tests.helpers.provider import ProviderServer
@@ -27,7 +28,8 @@ pytestmark = pytest.mark.filterwarnings("ignore::langchain_core._api.LangChainBe
 
 EVERY_VERB = VERBS | SILENT_VERBS
 each_verb = pytest.mark.parametrize("verb", VERBS)
-each_provider = pytest.mark.parametrize("name", ["openai", "anthropic"])
+PROVIDERS = ["openai", "anthropic"]
+each_provider = pytest.mark.parametrize("name", PROVIDERS)
 OLD, NEW, STALE = "old-secret", "new-secret", "stale-secret"
 
 
@@ -58,8 +60,7 @@ class Awaited(Refreshed):
         super().refresh()
 
 
-@pytest.mark.parametrize("verb", EVERY_VERB)
-@each_provider
+@in_turn(verb=EVERY_VERB, name=PROVIDERS)
 async def test_a_401_refreshes_once_and_asks_the_same_model_again(
     providers: ProviderServer, name: str, verb: str
 ) -> None:
@@ -74,8 +75,7 @@ async def test_a_401_refreshes_once_and_asks_the_same_model_again(
     assert backup.asked == []
 
 
-@each_verb
-@each_provider
+@in_turn(verb=VERBS, name=PROVIDERS)
 async def test_a_refresh_that_does_not_help_is_a_switch(
     providers: ProviderServer, name: str, verb: str
 ) -> None:
@@ -147,9 +147,11 @@ async def test_a_token_that_ran_out_is_refreshed_without_a_request(
     assert (keys(up), credential.refreshed) == ([NEW], 1)
 
 
-@pytest.mark.parametrize("kind", ["tools", "structured", "chain", "bound", "options"])
-@pytest.mark.parametrize("verb", ["invoke", "ainvoke"])
-@each_provider
+@in_pairs(
+    kind=["tools", "structured", "chain", "bound", "options"],
+    verb=["invoke", "ainvoke"],
+    name=PROVIDERS,
+)
 async def test_a_key_reaches_the_model_wherever_it_is(
     providers: ProviderServer, name: str, verb: str, kind: str
 ) -> None:
@@ -180,9 +182,7 @@ async def _invoked(model: Any, given: Any) -> Any:
     return model.invoke(given)
 
 
-@pytest.mark.parametrize("verb", ["invoke", "ainvoke"])
-@pytest.mark.parametrize("reset", ["iteration", "turn"])
-@each_provider
+@in_pairs(verb=["invoke", "ainvoke"], reset=["iteration", "turn"], name=PROVIDERS)
 async def test_an_agents_model_has_a_credential_too(
     providers: ProviderServer, name: str, reset: Any, verb: str
 ) -> None:

@@ -21,6 +21,7 @@ from langchain_core.tools import StructuredTool
 
 from honcho_fallback_langchain._providers import family_of, settings_for, tools_for
 from tests.helpers.histories import sent_to
+from tests.helpers.pairwise import in_turn
 
 Json = dict[str, Any]
 
@@ -93,9 +94,11 @@ def test_blocks_tell_who_wrote_a_message_that_does_not(writers: list[str], block
         assert (sent(message, reader) is message) is (reader in writers), reader
 
 
-@pytest.mark.parametrize("reader", [*READERS, "house"])
-@pytest.mark.parametrize("writer", [*WRITERS, None])
-@pytest.mark.parametrize("content", ["Hi.", "", [TEXT], ["Hi.", TEXT]], ids=str)
+@in_turn(
+    reader=[*READERS, "house"],
+    writer=[*WRITERS, None],
+    content=["Hi.", "", [TEXT], ["Hi.", TEXT], "Hi."],
+)
 def test_plain_messages_stay_the_same_objects(
     content: Any, writer: str | None, reader: str
 ) -> None:
@@ -247,8 +250,7 @@ MARKED: list[Any] = [
 ]
 
 
-@pytest.mark.parametrize("kind", [SystemMessage, HumanMessage, AIMessage, "tool"])
-@pytest.mark.parametrize("block", MARKED, ids=["block", "extras", "metadata", "nested"])
+@in_turn(kind=[SystemMessage, HumanMessage, AIMessage, "tool"], block=MARKED)
 def test_cache_markers_go_where_they_are_known(block: Json, kind: Any) -> None:
     """In any message, at any depth; who is not known to take them gets none."""
     content: Any = ["Hi.", block]

@@ -15,6 +15,7 @@ from honcho_fallback.testing import StatusError
 from honcho_fallback_langchain import FallbackChatModel, FallbackRunnable
 from tests.helpers.chat_models import alive, candidate, chat, model_at, serve
 from tests.helpers.chat_runs import SILENT_VERBS, VERBS, Runs
+from tests.helpers.pairwise import in_turn
 
 if TYPE_CHECKING:
     from tests.helpers.provider import ProviderServer
@@ -37,8 +38,7 @@ INTERRUPTS: list[BaseException] = [
 SIGNALS: list[BaseException] = [KeyboardInterrupt(), SystemExit(1), asyncio.CancelledError()]
 
 
-@pytest.mark.parametrize("verb", ASKING)
-@pytest.mark.parametrize("error", INTERRUPTS, ids=lambda error: type(error).__name__)
+@in_turn(verb=ASKING, error=INTERRUPTS)
 async def test_control_flow_never_switches(error: BaseException, verb: str) -> None:
     """Whatever the config says, a graph's interrupt comes out."""
     runs, backup = Runs(), alive()
@@ -71,8 +71,7 @@ def test_the_end_of_an_iterator_never_switches() -> None:
     assert backup.asked == []
 
 
-@pytest.mark.parametrize("verb", ["invoke", "stream", "batch"])
-@pytest.mark.parametrize("error", SIGNALS, ids=lambda error: type(error).__name__)
+@in_turn(verb=["invoke", "stream", "batch"], error=SIGNALS)
 def test_signals_never_switch(error: BaseException, verb: str) -> None:
     """Ctrl-C and an exit are for the program; the run is closed all the same."""
     runs = Runs()
@@ -142,8 +141,7 @@ async def test_a_cancellation_that_a_client_disguises_stays_one() -> None:
 ALL = VERBS | SILENT_VERBS
 
 
-@pytest.mark.parametrize("verb", ALL)
-@pytest.mark.parametrize("error", [StatusError(400), Fatal("own"), ValueError("bug")], ids=repr)
+@in_turn(verb=ALL, error=[StatusError(400), Fatal("own"), ValueError("bug")])
 async def test_what_another_model_cannot_mend_comes_out(error: Exception, verb: str) -> None:
     """A bad request and the program's own errors: the very object, and nobody else asked."""
     model = FallbackChatModel(chat("primary", error), alive())
@@ -154,8 +152,7 @@ async def test_what_another_model_cannot_mend_comes_out(error: Exception, verb: 
     assert candidate(model, 1).asked == []
 
 
-@pytest.mark.parametrize("verb", ALL)
-@pytest.mark.parametrize("status", [408, 429, 500, 503, 529, 401, 403, 404, 402])
+@in_turn(verb=ALL, status=[408, 429, 500, 503, 529, 401, 403, 404, 402])
 async def test_a_first_failure_goes_to_the_fallback(status: int, verb: str) -> None:
     """Each candidate is asked once, whatever the verb."""
     model = FallbackChatModel(chat("primary", StatusError(status)), alive())

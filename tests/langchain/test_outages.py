@@ -35,6 +35,7 @@ from tests.helpers.chat_models import (
 )
 from tests.helpers.chat_runs import SILENT_VERBS, VERBS
 from tests.helpers.observers import Listener
+from tests.helpers.pairwise import in_turn
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -52,7 +53,8 @@ pytestmark = [
 EVERY_VERB = VERBS | SILENT_VERBS
 every_verb = pytest.mark.parametrize("verb", EVERY_VERB)
 each_verb = pytest.mark.parametrize("verb", VERBS)
-each_provider = pytest.mark.parametrize("name", ["openai", "anthropic"])
+PROVIDERS = ["openai", "anthropic"]
+each_provider = pytest.mark.parametrize("name", PROVIDERS)
 
 
 JOKE = '{"setup": "knock knock"}'
@@ -61,8 +63,7 @@ JOKE = '{"setup": "knock knock"}'
 # Cooldown: who is down is remembered.
 
 
-@every_verb
-@each_provider
+@in_turn(verb=EVERY_VERB, name=PROVIDERS)
 async def test_a_cooldown_leaves_the_dead_primary_alone(
     providers: ProviderServer, name: str, verb: str
 ) -> None:
@@ -87,8 +88,7 @@ REBOUND: dict[str, Callable[[Any], Any]] = {
 }
 
 
-@pytest.mark.parametrize("rebind", REBOUND.values(), ids=REBOUND)
-@pytest.mark.parametrize("facts", ["known", "unknown"])
+@in_turn(rebind=REBOUND.values(), facts=["known", "unknown"])
 async def test_a_cooldown_survives_rebinding(
     providers: ProviderServer, facts: str, rebind: Callable[[Any], Any]
 ) -> None:
@@ -214,8 +214,7 @@ TIMED: dict[str, Any] = {
 }
 
 
-@pytest.mark.parametrize("kind", TIMED)
-@each_provider
+@in_turn(kind=TIMED, name=PROVIDERS)
 def test_an_attempts_time_reaches_the_sdk(providers: ProviderServer, name: str, kind: str) -> None:
     """Of 60 s a third is kept for the fallback; what the SDK would wait for is what is left."""
     down, up = serve(providers, name, status=503), serve(providers, name, JOKE)
@@ -303,8 +302,10 @@ def test_a_cache_is_found_again_whatever_time_is_left(providers: ProviderServer)
     assert len(up.requests) == 1
 
 
-@pytest.mark.parametrize("verb", ["invoke", "ainvoke", "stream", "astream", "batch", "generate"])
-@each_provider
+@in_turn(
+    verb=["invoke", "ainvoke", "stream", "astream"],
+    name=["openai", "anthropic", "anthropic", "openai"],
+)
 async def test_a_deadline_leaves_time_for_the_fallback(
     providers: ProviderServer, silent_url: str, name: str, verb: str
 ) -> None:
@@ -328,8 +329,10 @@ async def test_a_deadline_ends_a_call(silent_url: str, verb: str) -> None:
     assert [one.kind and one.kind.value for one in caught.value.record.attempts] == ["timeout"] * 2
 
 
-@pytest.mark.parametrize("verb", ["stream", "astream", "stream_events v3", "astream_events v3"])
-@each_provider
+@in_turn(
+    verb=["stream", "astream", "stream_events v3", "astream_events v3"],
+    name=["openai", "anthropic", "anthropic", "openai"],
+)
 async def test_a_silent_stream_is_left_before_its_first_token(
     providers: ProviderServer, silent_url: str, name: str, verb: str
 ) -> None:
@@ -337,7 +340,7 @@ async def test_a_silent_stream_is_left_before_its_first_token(
     told = Listener()
     up = serve(providers, name, "hello")
     model = FallbackChatModel(
-        silent(name, silent_url), model_at(up), first_token_timeout=1.0, observers=[told]
+        silent(name, silent_url), model_at(up), first_token_timeout=0.5, observers=[told]
     )
     assert await EVERY_VERB[verb](model, "hi") == "hello"
     assert told.kinds == ["timeout", None]
@@ -362,8 +365,7 @@ async def test_a_stream_that_falls_silent_is_interrupted() -> None:
 # Everything else that a call can be given.
 
 
-@each_verb
-@pytest.mark.parametrize("way", ["with_fallback_config", "constructor", "configurable"])
+@in_turn(verb=VERBS, way=["with_fallback_config", "constructor", "configurable"])
 async def test_a_judge_is_never_degraded(verb: str, way: str) -> None:
     """`must_not_degrade` fails closed: the fallback is not asked, and the record says who was."""
     told = Listener()
@@ -400,8 +402,7 @@ async def test_what_is_asked_without_a_run_has_the_config_around_it(verb: str) -
     assert backup.asked == []
 
 
-@each_verb
-@each_provider
+@in_turn(verb=VERBS, name=PROVIDERS)
 async def test_a_lost_connection_gets_one_more_chance(clock: Clock, name: str, verb: str) -> None:
     """`rebuild` is called with the target, whose model then answers; nobody else is asked."""
     told = Listener()

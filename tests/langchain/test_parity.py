@@ -27,6 +27,7 @@ from honcho_fallback_langchain import (
 from tests.helpers.agents import ROUNDS, agent, last, run
 from tests.helpers.chat_models import alive, chat
 from tests.helpers.chat_runs import VERBS, Runs
+from tests.helpers.pairwise import in_pairs
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Callable, Iterator
@@ -79,9 +80,7 @@ CHAINS: dict[str, Callable[[Any], Any]] = {
 }
 
 
-@BOTH
-@pytest.mark.parametrize("case", CHAINS)
-@pytest.mark.parametrize("verb", sorted(VERBS.keys() - {"astream_events v2"}))
+@in_pairs(make=[theirs, ours], case=CHAINS, verb=sorted(VERBS.keys() - {"astream_events v2"}))
 async def test_the_next_answers(verb: str, case: str, make: Any) -> None:
     """Language models, chat models and chains, alone and inside a chain, by every verb."""
     asked = {"thing": "x"} if case == "a function at the end" else "x"

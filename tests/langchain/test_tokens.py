@@ -22,6 +22,7 @@ from tests.helpers import wire
 from tests.helpers.agents import agent, last, run
 from tests.helpers.chat_models import ScriptedChat, alive, chat, dead, model_at
 from tests.helpers.chat_runs import Runs
+from tests.helpers.pairwise import in_turn
 from tests.helpers.provider import Reply
 
 if TYPE_CHECKING:
@@ -160,8 +161,7 @@ AGENTS: dict[str, Any] = {
 }
 
 
-@pytest.mark.parametrize("kind", AGENTS)
-@pytest.mark.parametrize("reader", READERS)
+@in_turn(kind=AGENTS, reader=READERS)
 async def test_nothing_of_a_failed_attempt_is_shown(reader: str, kind: str) -> None:
     """A reader of an agent sees the tokens of the attempt that answered, each once, in order."""
     seen: list[str] = []
@@ -170,8 +170,7 @@ async def test_nothing_of_a_failed_attempt_is_shown(reader: str, kind: str) -> N
     assert [text for text in seen if text] == ["from ", "backup"]
 
 
-@pytest.mark.parametrize("kind", AGENTS)
-@pytest.mark.parametrize("reader", READERS)
+@in_turn(kind=AGENTS, reader=READERS)
 async def test_after_content_a_break_is_an_interruption(reader: str, kind: str) -> None:
     """What was shown stands in the error, and nobody is asked to say it again."""
     seen: list[str] = []
@@ -184,8 +183,7 @@ async def test_after_content_a_break_is_an_interruption(reader: str, kind: str) 
     assert backup.asked == []
 
 
-@pytest.mark.parametrize("kind", AGENTS)
-@pytest.mark.parametrize("reader", READERS)
+@in_turn(kind=AGENTS, reader=READERS)
 async def test_a_whole_answer_is_shown_once_it_is_taken(reader: str, kind: str) -> None:
     """What validate refuses is shown to nobody, where the model does not stream."""
     seen: list[str] = []
