@@ -109,7 +109,10 @@ class Call(ABC, Generic[RequestT]):
 
     def start(self, turn: Turn | None, call_input: Any) -> FallbackRun:
         """Start the core's run, nested where the detached handlers would have nested it."""
-        with parented_like(self.detached):
+        if self.detached.stand_ins:
+            with parented_like(self.detached):
+                self.run = run = self.policy.start(turn=turn, metadata=self.metadata)
+        else:
             self.run = run = self.policy.start(turn=turn, metadata=self.metadata)
         run.report(input=call_input)
         return run
@@ -138,7 +141,7 @@ class Call(ABC, Generic[RequestT]):
         """Ask one candidate."""
         if self.gate is not None:
             self.settle(unreadable("the answer was refused"))
-        request = self.request_for(attempt, with_key(attempt.target))
+        request = self.request_for(attempt, _candidate_of(attempt) or with_key(attempt.target))
         try:
             answer = self.send(request)
             return self.finish(attempt, answer)
@@ -150,7 +153,8 @@ class Call(ABC, Generic[RequestT]):
         """Ask one candidate."""
         if self.gate is not None:
             await self.asettle(unreadable("the answer was refused"))
-        request = self.request_for(attempt, await awith_key(attempt.target))
+        candidate = _candidate_of(attempt) or await awith_key(attempt.target)
+        request = self.request_for(attempt, candidate)
         try:
             answer = await self.asend(request)
             return self.finish(attempt, answer)
@@ -289,14 +293,16 @@ class ChainCall(Call[Request]):
     def ask_for_stream(self, attempt: Attempt) -> Iterator[Any]:
         if self.gate is not None:
             self.settle(unreadable("the answer was refused"))
-        request = self._stream_request(attempt, with_key(attempt.target))
+        request = self._stream_request(attempt, _candidate_of(attempt) or with_key(attempt.target))
         chunks = request.candidate.stream(request.input, request.config, **request.kwargs)
         return to_its_end(chunks, request.config, self.settle)
 
     async def ask_for_astream(self, attempt: Attempt) -> AsyncIterator[Any]:
         if self.gate is not None:
             await self.asettle(unreadable("the answer was refused"))
-        request = self._stream_request(attempt, await awith_key(attempt.target))
+        request = self._stream_request(
+            attempt, _candidate_of(attempt) or await awith_key(attempt.target)
+        )
         chunks = request.candidate.astream(request.input, request.config, **request.kwargs)
         return ato_its_end(chunks, request.config, self.asettle)
 
@@ -335,6 +341,11 @@ class ChainCall(Call[Request]):
             self.passed.clear()
         self.passed.append(chunk)
         return chunk
+
+
+def _candidate_of(attempt: Attempt) -> Any:
+    """Return an attempt's candidate, or None where a credential has to give it a key."""
+    return attempt.target.client if attempt.target.credential is None else None
 
 
 def _check_ends(messages: list[Any]) -> None:

@@ -47,6 +47,8 @@ def for_provider(
     What users and tools send is left as it is: LangChain's integrations translate its standard
     blocks, and a provider refuses what it cannot take; then the next one is asked.
     """
+    if not any(isinstance(one, AIMessage) or type(one.content) is list for one in messages):
+        return messages  # plain words are the same to everybody
     reader = Reader.of(to, chain)
     known = reader.family in KNOWN or not reader.is_primarys
     markers = markers_unknown_to(reader.family) if known else frozenset[str]()

@@ -130,6 +130,8 @@ class AgentCall(Call[ModelRequest[Any]]):
         self.request = request
         self.handler = handler
         self.turns = turns
+        self.wants_content = False
+        self.targets: tuple[Target, ...] = ()
         self.turn: Turn | None = None  # that the graph keeps
         self.is_named = False  # whether it does so for its name alone
         state: Any = request.state
@@ -141,6 +143,7 @@ class AgentCall(Call[ModelRequest[Any]]):
         around, request = ensure_config(), self.request
         self.policy, turn = for_this_call(around, self.policy)
         policy = self.policy
+        self.wants_content, self.targets = policy.wants_content, policy.targets
         run_id = getattr(getattr(request.runtime, "execution_info", None), "run_id", None)
         self.metadata = metadata_for_this_call(around, run_id=run_id)
         turn = turn or self._turn_around()
@@ -149,7 +152,7 @@ class AgentCall(Call[ModelRequest[Any]]):
             self.config = around = {**around, "callbacks": callbacks}
         self.around = around
         system = [request.system_message] if request.system_message else []
-        messages = [*system, *request.messages] if policy.wants_content else None
+        messages = [*system, *request.messages] if self.wants_content else None
         return self.start(turn, messages)
 
     def _turn_around(self) -> Turn | None:
@@ -191,12 +194,12 @@ class AgentCall(Call[ModelRequest[Any]]):
 
     @property
     def _primary(self) -> str:
-        return self.policy.targets[0].name
+        return self.targets[0].name
 
     def request_for(self, attempt: Attempt, candidate: Any) -> ModelRequest[Any]:
         """Return the request as an attempt's provider takes it."""
         request, target = self.request, attempt.target
-        if self.policy.wants_content:
+        if self.wants_content:
             self.run.report(parameters=parameters_of(target.client, request.model_settings))
         changes: dict[str, Any] = {}
         model, callbacks = self.gated(candidate, self.around.get("callbacks"))
@@ -204,7 +207,7 @@ class AgentCall(Call[ModelRequest[Any]]):
             self.config = {**self.around, "callbacks": callbacks}
         described: dict[str, Any] = {}
         if attempt.number > 1 or self.partial == "replace":
-            metadata = attempt_metadata(self.run, attempt, self.policy.targets[0])
+            metadata = attempt_metadata(self.run, attempt, self.targets[0])
             described["metadata"] = {**(model.metadata or {}), **metadata}
         if attempt.number > 1:
             described["tags"] = [*(model.tags or []), f"fallback:attempt:{attempt.number}"]
@@ -214,10 +217,10 @@ class AgentCall(Call[ModelRequest[Any]]):
             changes["model"] = model
         if target.provider is not None:
             history = cast("list[BaseMessage]", request.messages)
-            messages = for_provider(history, target, self.policy.targets)
+            messages = for_provider(history, target, self.targets)
             if messages is not history:
                 changes["messages"] = messages
-            if not is_same_provider(target, self.policy.targets[0]):
+            if attempt.is_fallback and not is_same_provider(target, self.targets[0]):
                 changes |= self._foreign(target, target.provider)
         return request.override(**changes) if changes else request
 
@@ -229,7 +232,7 @@ class AgentCall(Call[ModelRequest[Any]]):
             "tools": tools_for(provider, request.tools),
         }
         if request.system_message is not None:
-            system = for_provider([request.system_message], target, self.policy.targets)
+            system = for_provider([request.system_message], target, self.targets)
             (changes["system_message"],) = system
         return changes
 

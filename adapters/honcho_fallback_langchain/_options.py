@@ -178,17 +178,21 @@ def for_this_call(
     """
     configurable = config.get("configurable") or {}
     own, turn = configurable.get(CONFIG_KEY), configurable.get(TURN_KEY)
+    name = (config.get("metadata") or {}).get(AGENT_KEY)
+    if isinstance(own, FallbackConfig) or name:
+        policy = _policy_for(policy, own, name)
+    return policy, turn if isinstance(turn, Turn) else None
+
+
+def _policy_for(policy: FallbackPolicy, own: object, name: object) -> FallbackPolicy:
     agent = policy.agent
     if agent == _DEFAULTS.agent:
-        name = (config.get("metadata") or {}).get(AGENT_KEY)
         agent = name if isinstance(name, str) and name else agent
     if isinstance(own, FallbackConfig):
-        policy = FallbackPolicy(
+        return FallbackPolicy(
             policy.targets, own, agent=agent, observers=policy.observers, turns_of=policy
         )
-    elif agent is not policy.agent:
-        policy = policy.labelled(agent)
-    return policy, turn if isinstance(turn, Turn) else None
+    return policy if agent is policy.agent else policy.labelled(agent)
 
 
 def metadata_for_this_call(config: RunnableConfig, **run: object) -> dict[str, Any] | None:
