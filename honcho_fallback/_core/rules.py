@@ -71,7 +71,7 @@ class Retry(NamedTuple):
     wait: float
 
 
-class Switch(NamedTuple):
+class SwitchTo(NamedTuple):
     """Ask another target, at once.
 
     Args:
@@ -91,7 +91,7 @@ class Stop(NamedTuple):
     outcome: Outcome
 
 
-Option = Recover | Retry | Switch | Stop
+Option = Recover | Retry | SwitchTo | Stop
 
 
 def options(
@@ -126,7 +126,7 @@ def options(
     if (rebuild := transport_rebuild(policy, call, failure)) is not None:
         yield Recover(rebuild)
     if may_ask and others:
-        yield Switch(others)
+        yield SwitchTo(others)
     yield Stop("exhausted")
 
 
