@@ -2,8 +2,8 @@
 
 The loop over the chain is the core's. What an attempt takes under LangChain is the same whoever
 asks, and stands in ``Call``: the key, the request as the candidate's provider takes it, the asking
-itself, answers that could not be parsed, what it cost, and the mark that says who answered. Ways
-to ask differ, and each is a subclass:
+itself, what it cost, and the mark that says who answered. Ways to ask differ, and each is a
+subclass:
 
 - ``ChainCall``: by the candidate's public methods, each attempt a child of one chain run.
 - ``AgentCall``, beside the middleware: by an agent's handler.
