@@ -53,7 +53,7 @@ OPTIONAL = (
     "_maybe_run_weighted_failover",
     "_reset_custom_routing_strategy",
 )
-_REPLACED = (
+REPLACED = (
     "async_function_with_fallbacks",
     "should_retry_this_error",
     "_time_to_sleep_before_retry",
@@ -94,10 +94,10 @@ class RouterPatches:
     def install(self) -> list[str]:
         """Replace the methods, and return the names that this LiteLLM does not have."""
         core = self.core
-        present = [name for name in _REPLACED if hasattr(type(core), name)]
+        present = [name for name in REPLACED if hasattr(type(core), name)]
         for name in present:
             setattr(core, name, getattr(self, name.removeprefix("_")))
-        return [name for name in _REPLACED if name not in present]
+        return [name for name in REPLACED if name not in present]
 
     @classmethod
     def are_installed(cls, core: Any) -> bool:

@@ -1,0 +1,10 @@
+"""What the adapter uses of LangChain without its promise is there, with its parameters."""
+
+from __future__ import annotations
+
+from honcho_fallback_langchain._probe import probe
+
+
+def test_the_installed_release_has_all_of_it() -> None:
+    """A release that lacks a name, or renames a parameter, is named here before users meet it."""
+    assert probe() == []
