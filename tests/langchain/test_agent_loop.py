@@ -90,12 +90,13 @@ def modes_for(point: str) -> list[str]:
     return modes
 
 
+# Each death in each mode; calls and ways take turns, so that each mode and each death meets all.
+_TURNS = [(at, way) for at in (0, 1) for way in WAYS]
 CASES = [
-    Case(point, at, way, mode)
-    for point in DEATHS
-    for at in ((0, 1) if point != "never" else (0,))
-    for way in WAYS
-    for mode in modes_for(point)
+    Case(point, at if point != "never" else 0, way, mode)
+    for place, point in enumerate(DEATHS)
+    for number, mode in enumerate(modes_for(point))
+    for at, way in [_TURNS[(place + number) % len(_TURNS)]]
 ]
 
 
