@@ -280,6 +280,10 @@ class ChainCall(Call[Request]):
         token = var_child_runnable_config.set(request.config)
         try:
             return request.candidate.invoke(request.input, request.config, **request.kwargs)
+        except IndexError as error:  # of a chat model alone: a chain's prompt may raise it, too
+            if chat_model_of(request.candidate) is None:
+                raise
+            raise unreadable("the answer has no choices") from error
         finally:
             var_child_runnable_config.reset(token)
 
@@ -287,6 +291,10 @@ class ChainCall(Call[Request]):
         token = var_child_runnable_config.set(request.config)
         try:
             return await request.candidate.ainvoke(request.input, request.config, **request.kwargs)
+        except IndexError as error:  # of a chat model alone: a chain's prompt may raise it, too
+            if chat_model_of(request.candidate) is None:
+                raise
+            raise unreadable("the answer has no choices") from error
         finally:
             var_child_runnable_config.reset(token)
 

@@ -253,7 +253,7 @@ async def test_an_interrupt_is_no_failure(verb: str, make: Any) -> None:
 # On purpose not the same; each with what to write instead.
 
 
-@pytest.mark.parametrize("error", [ValueError("a bug"), IndexError()])
+@pytest.mark.parametrize("error", [ValueError("a bug"), KeyError("k")])
 def test_a_mistake_of_the_program_comes_out(error: Exception) -> None:
     """There the fallback hides it; here its class is named to be handled."""
     assert theirs(chat("a", error), [alive()]).invoke("hi").text == "from backup"
