@@ -12,7 +12,6 @@ from honcho_fallback._core.observers import (
     Switch,
     TurnEnd,
     check_observers,
-    get_observers,
     set_observers,
 )
 from honcho_fallback._core.policy import CallOptions, FallbackPolicy
@@ -22,11 +21,7 @@ from honcho_fallback._core.run import FallbackRun
 from honcho_fallback._core.runtime import Runtime
 from honcho_fallback._core.shared import (
     Cooldown,
-    CooldownChoice,
-    CooldownReport,
-    CooldownStore,
     RetryBudget,
-    SharedCooldown,
 )
 from honcho_fallback._core.target import ApiKey, Attempt, Credential, Target
 from honcho_fallback._core.turn import Turn
@@ -59,9 +54,6 @@ __all__ = [
     "CallStart",
     "ConfigOptions",
     "Cooldown",
-    "CooldownChoice",
-    "CooldownReport",
-    "CooldownStore",
     "Credential",
     "CredentialError",
     "DeadlineExceeded",
@@ -80,7 +72,6 @@ __all__ = [
     "Restore",
     "RetryBudget",
     "Runtime",
-    "SharedCooldown",
     "StreamInterrupted",
     "Switch",
     "Target",
@@ -92,7 +83,6 @@ __all__ = [
     "check_observers",
     "check_response",
     "classify",
-    "get_observers",
     "has_content",
     "read_answer",
     "set_observers",

@@ -32,7 +32,7 @@ except ImportError as error:
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from honcho_fallback import CooldownChoice, CooldownReport
+    from honcho_fallback.stores import CooldownChoice, CooldownReport
 
 logger = logging.getLogger("honcho_fallback")
 

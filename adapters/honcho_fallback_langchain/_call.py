@@ -41,7 +41,11 @@ from honcho_fallback_langchain._callbacks import (
     show_tokens,
     shows_tokens_itself,
 )
-from honcho_fallback_langchain._candidates import may_be_asked_for_usage, parameters_of
+from honcho_fallback_langchain._candidates import (
+    chat_model_of,
+    may_be_asked_for_usage,
+    parameters_of,
+)
 from honcho_fallback_langchain._history import for_provider
 from honcho_fallback_langchain._metadata import (
     attempt_metadata,
@@ -345,6 +349,10 @@ class ChainCall(Call[Request]):
         token = var_child_runnable_config.set(request.config)
         try:
             return request.candidate.invoke(request.input, request.config, **request.kwargs)
+        except IndexError as error:  # of a chat model alone: a chain's prompt may raise it, too
+            if chat_model_of(request.candidate) is None:
+                raise
+            raise unreadable("the answer has no choices") from error
         finally:
             var_child_runnable_config.reset(token)
 
@@ -352,6 +360,10 @@ class ChainCall(Call[Request]):
         token = var_child_runnable_config.set(request.config)
         try:
             return await request.candidate.ainvoke(request.input, request.config, **request.kwargs)
+        except IndexError as error:  # of a chat model alone: a chain's prompt may raise it, too
+            if chat_model_of(request.candidate) is None:
+                raise
+            raise unreadable("the answer has no choices") from error
         finally:
             var_child_runnable_config.reset(token)
 

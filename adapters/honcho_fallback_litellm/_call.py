@@ -30,12 +30,12 @@ OUT_OF_ROTATION = "LiteLLM had taken it out of rotation"
 # LiteLLM's hooks run in the task of the call, and a stream's reader sets it again for each chunk,
 # in whichever context it reads. The reference is weak, as each connection, timer and worker task
 # that is made meanwhile keeps a copy of the context; who runs or reads the call holds it.
-_CURRENT: ContextVar[weakref.ref[Call] | None] = ContextVar(
+_CURRENT: ContextVar[weakref.ref[RouterCall] | None] = ContextVar(
     "honcho_fallback_litellm_call", default=None
 )
 
 
-def current_call(core: object) -> Call | None:
+def current_call(core: object) -> RouterCall | None:
     """Return the call that LiteLLM works for in this context, if it is one of a Router's own."""
     reference = _CURRENT.get()
     call = None if reference is None else reference()
@@ -43,7 +43,7 @@ def current_call(core: object) -> Call | None:
 
 
 @contextmanager
-def working_for(call: Call | None) -> Generator[None]:
+def working_for(call: RouterCall | None) -> Generator[None]:
     """Let LiteLLM's hooks in this context find a call; None hides the one around it."""
     token = _CURRENT.set(None if call is None else weakref.ref(call))
     try:
@@ -53,7 +53,7 @@ def working_for(call: Call | None) -> Generator[None]:
 
 
 @dataclass(eq=False, repr=False, slots=True, weakref_slot=True)
-class Call:
+class RouterCall:
     """Resume one run of the machine from LiteLLM's hooks.
 
     LiteLLM shows a failure in several places. It is reported in one: an opening's where the

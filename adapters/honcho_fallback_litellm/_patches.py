@@ -36,7 +36,7 @@ import weakref
 from typing import TYPE_CHECKING, Any
 
 from honcho_fallback_litellm._answers import add_headers, attach, deployment_of
-from honcho_fallback_litellm._call import Call, current_call, working_for
+from honcho_fallback_litellm._call import RouterCall, current_call, working_for
 from honcho_fallback_litellm._failures import provider_error
 from honcho_fallback_litellm._request import prepare, restore
 from honcho_fallback_litellm._router import alive, own
@@ -53,7 +53,7 @@ OPTIONAL = (
     "_maybe_run_weighted_failover",
     "_reset_custom_routing_strategy",
 )
-_REPLACED = (
+REPLACED = (
     "async_function_with_fallbacks",
     "should_retry_this_error",
     "_time_to_sleep_before_retry",
@@ -77,8 +77,10 @@ class RouterPatches:
     def __init__(
         self,
         core: Any,
-        begin: Callable[[Any, dict[str, Any]], Call | None],
-        in_rotation: Callable[[list[Deployment], list[Deployment], Call | None], list[Deployment]],
+        begin: Callable[[Any, dict[str, Any]], RouterCall | None],
+        in_rotation: Callable[
+            [list[Deployment], list[Deployment], RouterCall | None], list[Deployment]
+        ],
     ) -> None:
         self._core = weakref.ref(core)
         self._begin = begin
@@ -92,10 +94,10 @@ class RouterPatches:
     def install(self) -> list[str]:
         """Replace the methods, and return the names that this LiteLLM does not have."""
         core = self.core
-        present = [name for name in _REPLACED if hasattr(type(core), name)]
+        present = [name for name in REPLACED if hasattr(type(core), name)]
         for name in present:
             setattr(core, name, getattr(self, name.removeprefix("_")))
-        return [name for name in _REPLACED if name not in present]
+        return [name for name in REPLACED if name not in present]
 
     @classmethod
     def are_installed(cls, core: Any) -> bool:
@@ -109,7 +111,7 @@ class RouterPatches:
         """Begin a call of ours, and end it."""
         core = self.core
         # LiteLLM may run this in a thread of its own, where the ContextVar is unknown.
-        reopened: Call | None = kwargs.pop(_REOPENED, None)
+        reopened: RouterCall | None = kwargs.pop(_REOPENED, None)
         if reopened is None:
             call = self._begin(core, kwargs)
             if call is not None:
@@ -119,7 +121,7 @@ class RouterPatches:
                 return await self._ask(reopened, args, kwargs)
             return await own(core, "async_function_with_fallbacks")(*args, **kwargs)
 
-    async def _call(self, call: Call, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+    async def _call(self, call: RouterCall, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
         try:
             with working_for(call):
                 answer = await self._ask(call, args, kwargs)
@@ -137,12 +139,12 @@ class RouterPatches:
         attach(answer, call.record, call.run.attempt.target.name)
         return managed_stream(answer, call, self._reopen, self._areopen)
 
-    async def _ask(self, call: Call, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+    async def _ask(self, call: RouterCall, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
         prepare(call, kwargs)
         kwargs["original_function"] = _reporting(call, kwargs["original_function"])
         return await own(self.core, "async_function_with_fallbacks")(*args, **kwargs)
 
-    async def _areopen(self, call: Call) -> Any:
+    async def _areopen(self, call: RouterCall) -> Any:
         """Ask the next target for a stream, in this task."""
         answer = await self._ask(call, (), dict(call.request))
         if not call.ended:
@@ -150,7 +152,7 @@ class RouterPatches:
             add_headers(answer, call.record, call.run.attempt.target.name)
         return answer
 
-    def _reopen(self, call: Call) -> Any:
+    def _reopen(self, call: RouterCall) -> Any:
         """Ask the next target for a stream, in this thread."""
         return self.core.function_with_fallbacks(**call.request, **{_REOPENED: call})
 
@@ -218,7 +220,7 @@ class RouterPatches:
         """Stay: a change of LiteLLM's own strategy is for the groups that are not ours."""
 
 
-def _reporting(call: Call, original: Callable[..., Any]) -> Callable[..., Any]:
+def _reporting(call: RouterCall, original: Callable[..., Any]) -> Callable[..., Any]:
     """Wrap the function of one attempt: tell the machine what became of it."""
 
     @functools.wraps(original)
@@ -233,7 +235,7 @@ def _reporting(call: Call, original: Callable[..., Any]) -> Callable[..., Any]:
     return attempt
 
 
-async def _awaited(call: Call, awaitable: Any) -> Any:
+async def _awaited(call: RouterCall, awaitable: Any) -> Any:
     try:
         call.restart_time_limit()
         answer = await call.within_time(awaitable)
@@ -243,7 +245,7 @@ async def _awaited(call: Call, awaitable: Any) -> Any:
     return _accepted(call, answer)
 
 
-def _accepted(call: Call, answer: Any) -> Any:
+def _accepted(call: RouterCall, answer: Any) -> Any:
     if not (call.wants_stream and is_stream(answer)):
         call.accept(answer)
     return answer

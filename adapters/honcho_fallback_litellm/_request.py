@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 import litellm
 
 from honcho_fallback import call_metadata
-from honcho_fallback_litellm._call import Call
+from honcho_fallback_litellm._call import RouterCall
 from honcho_fallback_litellm._chain import model_of
 from honcho_fallback_litellm._router import setting
 
@@ -90,7 +90,7 @@ class _Zero(int):
 NO_RETRIES = _Zero()
 
 
-def begin(core: Any, chain: Chain, request: dict[str, Any]) -> Call:
+def begin(core: Any, chain: Chain, request: dict[str, Any]) -> RouterCall:
     """Start the run of a call.
 
     A request opts out of switching with ``num_retries=0`` or ``disable_fallbacks=True``, with
@@ -116,7 +116,7 @@ def begin(core: Any, chain: Chain, request: dict[str, Any]) -> Call:
     degrades = not options.get("must_not_degrade", config.must_not_degrade)
     # LiteLLM's rehearsals of a failure are for the first request; a stream may be opened again.
     kept = {name: value for name, value in request.items() if name not in _REHEARSALS}
-    return Call(chain, run, core, kept, limit, len(chain.ids) if degrades else 1)
+    return RouterCall(chain, run, core, kept, limit, len(chain.ids) if degrades else 1)
 
 
 def _options_of(request: dict[str, Any], config: FallbackConfig) -> ConfigOptions:
@@ -155,7 +155,7 @@ def _metadata_of(request: dict[str, Any]) -> dict[str, Any] | None:
     )
 
 
-def prepare(call: Call, request: dict[str, Any]) -> None:
+def prepare(call: RouterCall, request: dict[str, Any]) -> None:
     """See to it that LiteLLM asks as often as the machine may want, and nobody else asks again."""
     group = str(request.get("model"))
     request["num_retries"] = max(0, call.limit - call.run.attempt.number)
@@ -164,7 +164,7 @@ def prepare(call: Call, request: dict[str, Any]) -> None:
     request["model_group_retry_policy"] = {group: litellm.RetryPolicy()}
 
 
-def restore(call: Call, request: dict[str, Any]) -> None:
+def restore(call: RouterCall, request: dict[str, Any]) -> None:
     """Undo what was changed, before the request goes to a group that is not ours."""
     for name in ("num_retries", "max_retries", "model_group_retry_policy", "original_function"):
         if name in call.request:
@@ -195,7 +195,7 @@ def _forget_internals(request: dict[str, Any]) -> None:
         request.pop(key, None)
 
 
-def equip(call: Call, core: Any, deployment: Deployment, request: dict[str, Any]) -> None:
+def equip(call: RouterCall, core: Any, deployment: Deployment, request: dict[str, Any]) -> None:
     """Add to a request what depends on the target: its timeout, and the option for usage."""
     call.restart_time_limit()
     _give_time(call, core, deployment["litellm_params"], request)
@@ -204,7 +204,9 @@ def equip(call: Call, core: Any, deployment: Deployment, request: dict[str, Any]
         call.hides_usage = True
 
 
-def _give_time(call: Call, core: Any, params: dict[str, Any], request: dict[str, Any]) -> None:
+def _give_time(
+    call: RouterCall, core: Any, params: dict[str, Any], request: dict[str, Any]
+) -> None:
     """Hand the attempt's time to LiteLLM, where nobody else has set one, or has set a longer one.
 
     The latter only where time is short: under a deadline, and in streams that LiteLLM reads in a
@@ -247,7 +249,9 @@ def _is_longer(timeout: Any, seconds: float) -> bool:
         return False  # an httpx.Timeout says more than one number
 
 
-def _tells_usage_if_asked(call: Call, deployment: Deployment, request: dict[str, Any]) -> bool:
+def _tells_usage_if_asked(
+    call: RouterCall, deployment: Deployment, request: dict[str, Any]
+) -> bool:
     params, original = deployment["litellm_params"], call.request
     is_chat = "messages" in original and "original_generic_function" not in original
     if not is_chat or request.get("stream") is not True:

@@ -13,7 +13,7 @@ from litellm.types.router import (  # pyright: ignore[reportMissingTypeStubs] # 
 )
 
 from honcho_fallback import FallbackConfig, FallbackConfigError, check_observers
-from honcho_fallback_litellm._call import Call, current_call
+from honcho_fallback_litellm._call import RouterCall, current_call
 from honcho_fallback_litellm._chain import Chains, id_of, in_order
 from honcho_fallback_litellm._failures import classifier_for
 from honcho_fallback_litellm._patches import RouterPatches
@@ -225,7 +225,7 @@ class FallbackRoutingStrategy(CustomRoutingStrategyBase):
 
     # What stands in for LiteLLM's methods asks these.
 
-    def _begin(self, core: Any, request: dict[str, Any]) -> Call | None:
+    def _begin(self, core: Any, request: dict[str, Any]) -> RouterCall | None:
         """Start the call of a request, or return None when it is LiteLLM's."""
         group = request.get("model")
         if not isinstance(group, str) or request.get("specific_deployment"):
@@ -250,7 +250,7 @@ class FallbackRoutingStrategy(CustomRoutingStrategyBase):
         return self._chains.of(group, deployments_of(core, group, request))
 
     def _in_rotation(
-        self, deployments: list[Deployment], kept: list[Deployment], call: Call | None
+        self, deployments: list[Deployment], kept: list[Deployment], call: RouterCall | None
     ) -> list[Deployment]:
         """Say which deployments may be asked, given those that LiteLLM does not cool down."""
         if len(kept) == len(deployments) or not in_order(deployments):
@@ -274,7 +274,7 @@ class _Selection:
 
     core: Any
     chain: Chain | None
-    call: Call | None
+    call: RouterCall | None
     options: dict[str, Any]  # LiteLLM's arguments
     request: dict[str, Any]  # the keyword arguments of the call
     eligible: dict[str, Deployment] = field(default_factory=dict[str, Any])

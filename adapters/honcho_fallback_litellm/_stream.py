@@ -20,7 +20,7 @@ from honcho_fallback_litellm._failures import provider_error
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable
 
-    from honcho_fallback_litellm._call import Call
+    from honcho_fallback_litellm._call import RouterCall
 
 
 def is_stream(answer: Any) -> bool:
@@ -33,9 +33,9 @@ def is_stream(answer: Any) -> bool:
 
 def managed_stream(
     inner: Any,
-    call: Call,
-    reopen: Callable[[Call], Any],
-    areopen: Callable[[Call], Awaitable[Any]],
+    call: RouterCall,
+    reopen: Callable[[RouterCall], Any],
+    areopen: Callable[[RouterCall], Awaitable[Any]],
 ) -> Any:
     """Return a stream like another one, under the call's control."""
     attributes = getattr(inner, "__dict__", None)
@@ -52,9 +52,9 @@ class _Reading:
     """Hold the state of a stream between two chunks."""
 
     inner: Any  # LiteLLM's stream
-    call: Call
-    reopen: Callable[[Call], Any]  # asks the next target for a stream, in this thread
-    areopen: Callable[[Call], Awaitable[Any]]  # does so in this task
+    call: RouterCall
+    reopen: Callable[[RouterCall], Any]  # asks the next target for a stream, in this thread
+    areopen: Callable[[RouterCall], Awaitable[Any]]  # does so in this task
     attempt: int
     # The chunks before the first content, dropped if the attempt fails; None after it.
     buffer: list[Any] | None = field(default_factory=list[Any])

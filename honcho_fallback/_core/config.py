@@ -63,7 +63,7 @@ class FallbackConfig(BaseModel):
         max_attempts: Requests per call, all targets together; default 3, or the chain's length if
             longer.
         attempts_per_target: Requests per call and target; with it, max_attempts is by default that
-            many for each target of the chain (hermes-agent gives every target its own budget).
+            many for each target of the chain.
         wait: How long to wait before the *same* target is asked again: a tenacity wait strategy,
             or seconds.
         retry_after_cap: Retry-After is obeyed up to this many seconds, and never while another
@@ -71,7 +71,7 @@ class FallbackConfig(BaseModel):
         reset: How long a switch lasts: ``"iteration"`` (each call starts on the primary) or
             ``"turn"`` (within ``policy.turn()``).
         timeout: Seconds per attempt, or None. Enforced in ``acall`` and, up to the first content,
-            in ``astream``; handed to ``ask`` everywhere (Honcho's pull request 692: 180).
+            in ``astream``; handed to ``ask`` everywhere.
         connect_timeout: Seconds to connect, or None; handed to ``ask``.
         check_responses: Whether answers and streams that failed under HTTP 200 (see
             ``check_response``) are failures of their kind.
@@ -109,7 +109,11 @@ class FallbackConfig(BaseModel):
     """
 
     model_config = ConfigDict(
-        frozen=True, extra="forbid", arbitrary_types_allowed=True, hide_input_in_errors=True
+        frozen=True,
+        extra="forbid",
+        arbitrary_types_allowed=True,
+        hide_input_in_errors=True,
+        defer_build=True,  # a fifth of the package's import; the first config pays for it
     )
 
     fallback_on: Annotated[

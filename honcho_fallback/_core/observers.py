@@ -278,11 +278,6 @@ def set_observers(observers: Iterable[FallbackObserver] | None) -> None:
     everywhere.observers = Observers.of(() if observers is None else observers)
 
 
-def get_observers() -> tuple[FallbackObserver, ...]:
-    """Return the observers that ``set_observers`` has given to every policy."""
-    return tuple(everywhere.observers or ())
-
-
 def check_observers(observers: Any) -> tuple[FallbackObserver, ...]:
     """Return the observers as a policy takes them, for whoever makes its policies later.
 

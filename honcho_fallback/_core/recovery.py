@@ -48,7 +48,7 @@ class PendingAction(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class TransportRecovery:
-    """Give a lost connection to the primary one more chance before the switch (Hermes).
+    """Give a lost connection to the primary one more chance before the switch.
 
     After a wait of ``min(3 + failures, 8)`` seconds ``rebuild`` is called and the primary asked
     once more. Only where a connection was lost or timed out: not for a status (the provider

@@ -14,7 +14,7 @@ budget permit, and that is all the choosing there is. The order is the specifica
    end, where a failure that may pass is waited for. Never while a stated Retry-After would have to
    be sat out and another target is free.
 4. **Recover** the transport: the primary's connection was lost, and a new one may work. Once.
-5. **Switch** to a target further down the chain, at once. Those that could not take this request
+5. **SwitchTo** a target further down the chain, at once. Those that could not take this request
    are passed over.
 6. **Stop**: every attempt is used up.
 
@@ -71,7 +71,7 @@ class Retry(NamedTuple):
     wait: float
 
 
-class Switch(NamedTuple):
+class SwitchTo(NamedTuple):
     """Ask another target, at once.
 
     Args:
@@ -91,7 +91,7 @@ class Stop(NamedTuple):
     outcome: Outcome
 
 
-Option = Recover | Retry | Switch | Stop
+Option = Recover | Retry | SwitchTo | Stop
 
 
 def options(
@@ -126,7 +126,7 @@ def options(
     if (rebuild := transport_rebuild(policy, call, failure)) is not None:
         yield Recover(rebuild)
     if may_ask and others:
-        yield Switch(others)
+        yield SwitchTo(others)
     yield Stop("exhausted")
 
 

@@ -467,7 +467,7 @@ class FallbackRun:
                         call.note = ""  # it was about the attempt before
                     case rules.Recover(action):
                         self._recover(action, now)
-                    case rules.Switch(positions):
+                    case rules.SwitchTo(positions):
                         self._move_to(positions, failure, now)
                 call.began = now + call.attempt.wait
                 return call.attempt
@@ -485,7 +485,7 @@ class FallbackRun:
                 return True
             case _ if most is not None and attempt.number >= most:
                 return False
-            case rules.Switch(positions):
+            case rules.SwitchTo(positions):
                 return self._is_in_time(positions[-1], now)
             case rules.Retry(wait) | rules.Recover(PendingAction(wait=wait)):
                 if not self._is_in_time(attempt.position, now, wait):

@@ -104,7 +104,7 @@ class _Entry(NamedTuple):
 
 
 class Cooldown:
-    """Keep it in this process; shared by whatever policies are given the same object.
+    """Be a circuit breaker for each target, shared by the policies that are given this object.
 
     A target that failed is left alone until the time its provider named, otherwise for ``base``
     seconds, doubled with every probe that fails. Then one call probes it, and the others stay
@@ -113,8 +113,8 @@ class Cooldown:
     refusal or a cancellation.
 
     Args:
-        base: Seconds of the first rest, and how long a probe keeps others away (Hermes: 60).
-        cap: The longest rest in seconds, also where the provider asks for more (Hermes: 4 hours).
+        base: Seconds of the first rest, and how long a probe keeps others away.
+        cap: The longest rest in seconds, also where the provider asks for more.
 
     Raises:
         FallbackConfigError: An argument is not a positive number of seconds.

@@ -53,7 +53,7 @@ class CallState:
         pending: I/O that comes before the attempt at hand, or after the end of the call.
         positions_after_pending: Whom the attempt may go to once that is done.
         extra_attempts: Requests on top of max_attempts: those after a recovery.
-        refreshed: Whether the target at hand had its new credential (Hermes: one-shot guards).
+        refreshed: Whether the target at hand had its new credential.
         transport_recovered: Whether it had its new transport.
         generation: Of its credential, when it was first asked.
         clients: New clients of targets whose transport was rebuilt, by position.

@@ -71,8 +71,8 @@ class ApiKey:
 class Target:
     """Describe one model endpoint that can answer, complete in itself.
 
-    Nothing of one target reaches a request to another (Honcho's pull request 692: a fallback
-    inherits no parameter, no key and no address from the primary).
+    Nothing of one target reaches a request to another: a fallback inherits no parameter, no key
+    and no address from the primary.
 
     Args:
         model: The model's name as its provider knows it.

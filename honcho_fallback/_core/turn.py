@@ -20,8 +20,7 @@ class Turn:
     """Remember how far down the chain one user turn has gone.
 
     Use it as ``with policy.turn() as turn:`` (or ``async with``), or pass it as ``turn=`` to calls
-    in other threads and tasks. Hermes calls this turn-scoped restoration: the next turn starts on
-    the primary again, with the whole chain.
+    in other threads and tasks. The next turn starts on the primary again, with the whole chain.
 
     One that is never entered lasts until ``end``, over an interrupt and its resumption too.
 

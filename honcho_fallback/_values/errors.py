@@ -145,8 +145,8 @@ class AnswerRejected(FallbackError):  # noqa: N818 # in line with the others
 class TargetUnavailable(FallbackError):  # noqa: N818 # in line with the others
     """Raise it in ``ask`` where this target cannot be asked at all: the next one is asked.
 
-    For a host that looks up a client or a key itself and finds none (hermes-agent marks such a
-    target as unavailable and goes on). It counts as ``model_unavailable``.
+    For a host that looks up a client or a key itself and finds none. It counts as
+    ``model_unavailable``.
     """
 
 

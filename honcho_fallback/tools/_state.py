@@ -117,16 +117,14 @@ class ToolLoopState:
         """Build it from plain values; what is missing counts from nought.
 
         Args:
-            values: From ``to_dict``, of this release or of the one before, or None at the
-                beginning of a run.
+            values: From ``to_dict``, or None at the beginning of a run.
 
         Raises:
             FallbackConfigError: They are not.
         """
-        # JSON has no tuples.
-        state = _translated(dict(values or {}))
+        state = dict(values or {})
         for name in state.keys() & {"rounds", "repeats"}:
-            if isinstance(state[name], list):
+            if isinstance(state[name], list):  # JSON has no tuples
                 state[name] = tuple(state[name])
         known = {count.name for count in fields(cls)}
         for name, value in state.items():
@@ -136,40 +134,6 @@ class ToolLoopState:
                     f"state.{name}", "it is not from to_dict()", "pass what to_dict() returned"
                 )
         return cls(**state)
-
-    def __getstate__(self) -> dict[str, Any]:
-        return self.to_dict()
-
-    def __setstate__(self, state: Mapping[str, Any] | list[Any]) -> None:
-        # A pickle of the release before holds a list.
-        values = dict(zip(_FORMER, state, strict=True)) if isinstance(state, list) else state
-        restored = self.from_dict(values)
-        for count in fields(self):
-            object.__setattr__(self, count.name, getattr(restored, count.name))
-
-
-# The fields of the release before, in order.
-_FORMER = (
-    *("identical", "varied", "recoverable_identical", "recoverable_varied", "rejections"),
-    *("batch", "batches", "output", "outputs", "iterations"),
-)
-
-
-def _translated(values: dict[str, Any]) -> dict[str, Any]:
-    """Return what the release before counted under the names of today.
-
-    Its refusals were counted over different calls, which means nothing any more.
-    """
-    if not values.keys() & {"recoverable_identical", "rejections", "batch", "batches"}:
-        return values
-    passing = values.pop("recoverable_identical", None)
-    if isinstance(passing, Mapping) and isinstance(values.get("identical", {}), Mapping):
-        values["identical"] = {**values.get("identical", {}), **passing}
-    values.pop("rejections", None)
-    batch, batches = values.pop("batch", ""), values.pop("batches", 0)
-    if isinstance(batch, str) and batch and isinstance(batches, int):
-        values.update(rounds=(batch,), repeats=(batches - 1,))
-    return values
 
 
 def _sort(value: object) -> str:

@@ -6,7 +6,6 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 from langchain.agents import create_agent
-from langchain_core.callbacks import BaseCallbackHandler
 from langchain_core.messages import BaseMessage, HumanMessage
 from langchain_core.output_parsers import StrOutputParser
 from langchain_core.runnables import RunnableLambda
@@ -81,27 +80,22 @@ async def test_so_it_does_in_a_chain_and_in_an_agent(providers: ProviderServer) 
     assert answer.text == "from backup"
 
 
-def test_a_bare_index_error_is_nobodys_unless_it_is_named(providers: ProviderServer) -> None:
-    """An empty list of choices is an IndexError there, which a program may raise as well."""
-    model = FallbackChatModel(answering(providers, EMPTY), alive())
+@pytest.mark.parametrize("verb", ["invoke", "ainvoke", "generate"])
+async def test_no_choices_are_a_chat_models_index_error(
+    providers: ProviderServer, verb: str
+) -> None:
+    """It means nothing else there; of a chain it may be the program's, unless it is named."""
+    first = answering(providers, EMPTY)
+    assert (await ask(FallbackChatModel(first, alive()), verb, "hi")).text == "from backup"
+    chain = FallbackRunnable(first | StrOutputParser(), alive() | StrOutputParser())
     with pytest.raises(IndexError):
-        model.invoke("hi")
-    named = model.with_fallback_config(exceptions_to_handle=(IndexError,))
-    assert named.invoke("hi").text == "from backup"
+        chain.invoke("hi")
+    named = chain.with_fallback_config(exceptions_to_handle=(IndexError,))
+    assert named.invoke("hi") == "from backup"
 
 
 class _OddMessage(BaseMessage):
     type: str = "odd"
-
-
-class _CarelessHandler(BaseCallbackHandler):
-    raise_error = True
-
-    def on_llm_end(self, *_given: Any, **_kwargs: Any) -> None:
-        raise IndexError("my own")
-
-    def on_llm_new_token(self, *_given: Any, **_kwargs: Any) -> None:
-        raise IndexError("my own")
 
 
 def _first_of_none(_said: Any) -> Any:
@@ -113,11 +107,6 @@ LOCAL: dict[str, tuple[Callable[[BaseChatModel], Runnable[Any, Any]], Any, type[
     "before the model": (lambda model: RunnableLambda(_first_of_none) | model, "hi", IndexError),
     "an input that is none": (lambda model: model, 3, ValueError),
     "a message that nobody knows": (lambda model: model, [_OddMessage(content="hi")], TypeError),
-    "a callback": (
-        lambda model: model.with_config(callbacks=[_CarelessHandler()]),
-        "hi",
-        IndexError,
-    ),
 }
 
 

@@ -15,7 +15,7 @@ import pytest
 from litellm.integrations.custom_logger import CustomLogger
 
 from honcho_fallback import FallbackRun
-from honcho_fallback_litellm._call import Call
+from honcho_fallback_litellm._call import RouterCall
 from tests.helpers.provider import Reply
 from tests.helpers.wire import chat_word as word
 
@@ -60,7 +60,7 @@ def alive() -> list[Any]:
         if "(failure_handler)" in thread.name:
             thread.join(30)
     gc.collect()
-    return [one for one in gc.get_objects() if type(one) in {Call, FallbackRun}]
+    return [one for one in gc.get_objects() if type(one) in {RouterCall, FallbackRun}]
 
 
 def _call(router: Any) -> None:

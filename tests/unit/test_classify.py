@@ -9,6 +9,7 @@ import functools
 import gc
 import http
 import importlib
+import importlib.util
 import json
 import socket
 import ssl
@@ -150,25 +151,25 @@ def test_a_status_is_read_from_the_response_and_from_botocore() -> None:
 # --- codes
 
 
-@pytest.mark.parametrize("code", sorted(CODES))
-def test_every_code_decides(code: str) -> None:
+def test_every_code_decides() -> None:
     """Each code of the table gives its row's kind, against a status that says otherwise."""
-    row = CODES[code]
-    status = next(iter(sorted(row.statuses)), 500)
-    error = openai_error(max(status, 400), {"message": "no", "code": code})
-    if status < 400:
-        return_value = openai.APIError("no", REQUEST, body={"code": code})
-        assert classify(return_value).kind is row.kind
-        return
-    assert classify(error).kind is row.kind
+    misread: dict[str, Kind] = {}
+    for code, row in CODES.items():
+        status = next(iter(sorted(row.statuses)), 500)
+        error: Exception = openai_error(max(status, 400), {"message": "no", "code": code})
+        if status < 400:
+            error = openai.APIError("no", REQUEST, body={"code": code})
+        if (kind := classify(error).kind) is not row.kind:
+            misread[code] = kind
+    assert misread == {}
 
 
-@pytest.mark.parametrize("code", sorted(set(GENERIC) - set(CODES)))
-def test_every_generic_code_stands_for_its_status(code: str) -> None:
+def test_every_generic_code_stands_for_its_status() -> None:
     """Without a status, a code that names a class of them counts like that status."""
-    without = ProviderError("no", body={"error": {"type": code, "message": "no"}})
-    with_status = ProviderError("no", status_code=GENERIC[code], body={"message": "no"})
-    assert classify(without).kind is classify(with_status).kind
+    for code in GENERIC.keys() - CODES.keys():
+        without = ProviderError("no", body={"error": {"type": code, "message": "no"}})
+        with_status = ProviderError("no", status_code=GENERIC[code], body={"message": "no"})
+        assert classify(without).kind is classify(with_status).kind, code
 
 
 @pytest.mark.parametrize("status", [400, 401, 403, 429, 500, 503])
@@ -335,37 +336,34 @@ def test_x_should_retry_false_is_obeyed() -> None:
 # --- names
 
 
-def _shown(value: Row | str) -> str:
-    return value if isinstance(value, str) else value.name
+# The built wheel is tested without these.
+_NOT_ALWAYS = ("litellm", "langchain", "anyio", "huggingface_hub")
 
 
 def _homes() -> list[tuple[Row, str]]:
     return [(row, home) for row in NAMES.values() for home in row.homes]
 
 
-@pytest.mark.parametrize(
-    ("row", "home"), _homes(), ids=lambda v: v if isinstance(v, str) else v.name
-)
-def test_hon_029_every_listed_class_exists_in_its_sdk(
-    row: Row, home: str, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_hon_029_every_listed_class_exists_in_its_sdk(monkeypatch: pytest.MonkeyPatch) -> None:
     """HON-029: a rename in an SDK is seen: each name of the table is still a class there."""
     monkeypatch.setenv("LITELLM_LOCAL_MODEL_COST_MAP", "True")
-    if home.startswith(("litellm", "langchain", "anyio", "huggingface_hub")):
-        pytest.importorskip(home)
-    cls = getattr(importlib.import_module(home), row.name.rpartition(".")[2])
-    assert issubclass(cls, BaseException)
+    gone: list[str] = []
+    for row, home in _homes():
+        if home.startswith(_NOT_ALWAYS) and importlib.util.find_spec(home.split(".")[0]) is None:
+            continue
+        cls = getattr(importlib.import_module(home), row.name.rpartition(".")[2], None)
+        if not (isinstance(cls, type) and issubclass(cls, BaseException)):
+            gone.append(f"{home}.{row.name}")
+    assert gone == []
 
 
-@pytest.mark.parametrize("row", NAMES.values(), ids=lambda row: row.name)
-def test_every_name_decides_in_any_module(row: Row) -> None:
+def test_every_name_decides_in_any_module() -> None:
     """Each name of the table gives its kind without a status and without a message."""
-    cls = type(row.name, (Exception,), {"__module__": "some.sdk"})
-    failure = classify(cls())
-    assert failure.kind is row.kind
-    assert failure.error == row.name
-    if row.transient is not None:
-        assert failure.transient is row.transient
+    for row in NAMES.values():
+        cls = type(row.name, (Exception,), {"__module__": "some.sdk"})
+        failure = classify(cls())
+        assert (failure.kind, failure.error) == (row.kind, row.name)
+        assert row.transient in {None, failure.transient}, row.name
 
 
 def test_a_subclass_of_a_named_class_counts() -> None:
@@ -478,11 +476,11 @@ def test_hon_020_429_is_a_rate_limit() -> None:
     assert (failure.kind, failure.transient, failure.switchable) == (Kind.RATE_LIMIT, True, True)
 
 
-@pytest.mark.parametrize("status", range(500, 600))
-def test_hon_021_every_5xx_switches(status: int) -> None:
+def test_hon_021_every_5xx_switches() -> None:
     """Any status from 500 to 599 allows a switch and a retry."""
-    failure = classify(ProviderError(status_code=status))
-    assert (failure.switchable, failure.transient) == (True, True)
+    for status in range(500, 600):
+        failure = classify(ProviderError(status_code=status))
+        assert (failure.switchable, failure.transient) == (True, True), status
 
 
 @pytest.mark.parametrize("cls", [TimeoutError, asyncio.TimeoutError, socket.timeout])

@@ -13,7 +13,6 @@ import pytest
 
 from honcho_fallback import (
     Cooldown,
-    CooldownReport,
     FallbackConfig,
     FallbackConfigError,
     FallbackExhausted,
@@ -22,6 +21,7 @@ from honcho_fallback import (
     Target,
     classify,
 )
+from honcho_fallback.stores import CooldownReport
 from honcho_fallback.testing import StatusError
 from tests.helpers.scripted import DRIVERS, repeating
 

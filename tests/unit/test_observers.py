@@ -26,7 +26,6 @@ from honcho_fallback import (
     TurnEnd,
     call_metadata,
     check_observers,
-    get_observers,
     set_observers,
 )
 from honcho_fallback.records import read_records
@@ -453,7 +452,7 @@ def test_what_cannot_observe_is_refused(where: str, observers: Any, message: str
             FallbackPolicy([Target("one")], observers=observers)
         else:
             set_observers(observers)
-    assert get_observers() == ()
+    assert policy(targets=1).observers == ()
 
 
 @pytest.fixture
@@ -479,7 +478,7 @@ def test_observers_of_the_process_observe_every_policy(everywhere: Notebook) -> 
     assert len([one for one in everywhere.heard if isinstance(one, CallRecord)]) == 2
     set_observers([])
     before.call(lambda _: "hello")
-    assert get_observers() == ()
+    assert policy(targets=1).observers == ()
     assert (len(own.records), len(everywhere.heard)) == (2, 4)
 
 

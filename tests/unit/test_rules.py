@@ -9,7 +9,6 @@ import pytest
 from tenacity import BaseRetrying
 
 from honcho_fallback import (
-    CooldownReport,
     Failure,
     FailureKind,
     FallbackConfig,
@@ -22,8 +21,9 @@ from honcho_fallback import (
 )
 from honcho_fallback._core import rules
 from honcho_fallback._core.resolved import ResolvedPolicy
-from honcho_fallback._core.rules import Retry, Stop, Switch
+from honcho_fallback._core.rules import Retry, Stop, SwitchTo
 from honcho_fallback._core.state import CallState, PastAttempt
+from honcho_fallback.stores import CooldownReport
 from honcho_fallback.testing import StatusError
 from tests.helpers.scripted import DRIVERS, repeating
 
@@ -73,7 +73,7 @@ ONE, TWO, THREE = Target(P), Target(F), Target(G)
 
 
 def test_the_whole_list_in_its_order() -> None:
-    """Recover, Retry, Recover, Switch, Stop: each where the options allow it, the best first."""
+    """Recover, Retry, Recover, SwitchTo, Stop: each where the options allow it, the best first."""
     lost_key = Failure.of(FailureKind.AUTHENTICATION, transient=True)
     target = Target(P, credential=Key())
     recovery = TransportRecovery()
@@ -81,17 +81,17 @@ def test_the_whole_list_in_its_order() -> None:
     assert kinds(listed(lost_key, target, TWO, **options)) == [
         "Recover",
         "Retry",
-        "Switch",
+        "SwitchTo",
         "Stop",
     ]
-    assert kinds(listed(LOST, ONE, TWO, **options)) == ["Retry", "Recover", "Switch", "Stop"]
+    assert kinds(listed(LOST, ONE, TWO, **options)) == ["Retry", "Recover", "SwitchTo", "Stop"]
 
 
 @pytest.mark.parametrize(
     ("failure", "targets", "options", "wanted"),
     [
-        (BUSY, (ONE, TWO), {}, [Switch([1]), Stop("exhausted")]),
-        (BUSY, (ONE, TWO, THREE), {}, [Switch([1, 2]), Stop("exhausted")]),
+        (BUSY, (ONE, TWO), {}, [SwitchTo([1]), Stop("exhausted")]),
+        (BUSY, (ONE, TWO, THREE), {}, [SwitchTo([1, 2]), Stop("exhausted")]),
         (BUSY, (ONE,), {}, [Retry(2.0), Stop("exhausted")]),
         (BUSY, (ONE, TWO), {"max_attempts": 1}, [Stop("exhausted")]),
         (BUSY, (ONE,), {"max_attempts": 1}, [Stop("exhausted")]),
@@ -100,8 +100,8 @@ def test_the_whole_list_in_its_order() -> None:
         (BUG, (ONE, TWO), {}, [Stop("rejected")]),
         (BUG, (ONE,), {}, [Stop("rejected")]),
         (DENIED, (ONE,), {}, [Stop("exhausted")]),
-        (DENIED, (ONE, TWO), {}, [Switch([1]), Stop("exhausted")]),
-        (BUG, (ONE, TWO), {"fallback_on": [BUG.kind]}, [Switch([1]), Stop("exhausted")]),
+        (DENIED, (ONE, TWO), {}, [SwitchTo([1]), Stop("exhausted")]),
+        (BUG, (ONE, TWO), {"fallback_on": [BUG.kind]}, [SwitchTo([1]), Stop("exhausted")]),
     ],
 )  # fmt: skip
 def test_what_may_be_done_about_a_first_failure(
@@ -114,13 +114,13 @@ def test_what_may_be_done_about_a_first_failure(
 @pytest.mark.parametrize(
     ("failures", "options", "wanted"),
     [
-        (1, {"switch_after": 3}, ["Retry", "Switch", "Stop"]),
-        (2, {"switch_after": 3}, ["Retry", "Switch", "Stop"]),
-        (3, {"switch_after": 3}, ["Switch", "Stop"]),
-        (1, {"switch_after": {"overloaded": 2}}, ["Retry", "Switch", "Stop"]),
-        (1, {"switch_after": {"timeout": 2}}, ["Switch", "Stop"]),
-        (1, {"switch_after": 3, "attempts_per_target": 1}, ["Switch", "Stop"]),
-        (1, {"switch_after": 3, "attempts_per_target": 2}, ["Retry", "Switch", "Stop"]),
+        (1, {"switch_after": 3}, ["Retry", "SwitchTo", "Stop"]),
+        (2, {"switch_after": 3}, ["Retry", "SwitchTo", "Stop"]),
+        (3, {"switch_after": 3}, ["SwitchTo", "Stop"]),
+        (1, {"switch_after": {"overloaded": 2}}, ["Retry", "SwitchTo", "Stop"]),
+        (1, {"switch_after": {"timeout": 2}}, ["SwitchTo", "Stop"]),
+        (1, {"switch_after": 3, "attempts_per_target": 1}, ["SwitchTo", "Stop"]),
+        (1, {"switch_after": 3, "attempts_per_target": 2}, ["Retry", "SwitchTo", "Stop"]),
     ],
 )
 def test_how_long_a_target_is_kept(failures: int, options: Any, wanted: list[str]) -> None:
@@ -159,7 +159,7 @@ def test_a_stated_wait_is_never_sat_out_while_another_target_is_free(
     """With `switch_after` the target is asked again only where it said it may be by then."""
     failure = Failure.of(FailureKind.RATE_LIMIT, retry_after=stated)
     options = listed(failure, ONE, TWO, switch_after=2)
-    assert options[0] == (first or Switch([1]))
+    assert options[0] == (first or SwitchTo([1]))
 
 
 def test_a_strategy_is_asked_with_the_failures_of_the_target() -> None:
@@ -195,13 +195,13 @@ def test_too_long_goes_to_larger_windows_only(
     """Unknown is never larger, and never smaller."""
     chain = [Target(f"t{n}", context_window=window) for n, window in enumerate(windows)]
     options = listed(Failure.of(kind), *chain)
-    wanted = [Stop("rejected")] if positions is None else [Switch(positions), Stop("exhausted")]
+    wanted = [Stop("rejected")] if positions is None else [SwitchTo(positions), Stop("exhausted")]
     assert options == wanted
 
 
 def test_an_invalid_request_goes_on_from_a_fallback() -> None:
     """G-22: what the primary would have taken another provider may not, and the next one may."""
-    assert listed(BUG, ONE, TWO, THREE, at=1) == [Switch([2]), Stop("exhausted")]
+    assert listed(BUG, ONE, TWO, THREE, at=1) == [SwitchTo([2]), Stop("exhausted")]
     assert listed(BUG, ONE, TWO, at=1) == [Stop("exhausted")]
     refused = Failure.of(FailureKind.CONTENT_POLICY)
     assert listed(refused, ONE, TWO, THREE, at=1) == [Stop("rejected")]
@@ -211,9 +211,9 @@ def test_a_transport_recovers_on_the_primary_only() -> None:
     """HRS-013: by the time a fallback is asked, the call has waited long enough."""
     recovery: dict[str, Any] = {"transport_recovery": TransportRecovery()}
     first = listed(LOST, ONE, TWO, failures=2, **recovery)
-    assert kinds(first) == ["Recover", "Switch", "Stop"]
+    assert kinds(first) == ["Recover", "SwitchTo", "Stop"]
     assert first[0].action.wait == 5.0
-    assert kinds(listed(LOST, ONE, TWO, THREE, at=1, **recovery)) == ["Switch", "Stop"]
+    assert kinds(listed(LOST, ONE, TWO, THREE, at=1, **recovery)) == ["SwitchTo", "Stop"]
     alone = listed(LOST, ONE, number=3, **recovery)
     assert kinds(alone) == ["Recover", "Stop"]
 
@@ -222,9 +222,13 @@ def test_a_recovery_is_listed_once() -> None:
     """The guards of the call say what was tried; each is tried once on a target."""
     policy = ResolvedPolicy((Target(P, credential=Key()), TWO), FallbackConfig(), "test", None)
     call = CallState(policy, None, "call", 0.0, 0.0)
-    assert kinds(list(rules.options(policy, call, DENIED, DOWN))) == ["Recover", "Switch", "Stop"]
+    assert kinds(list(rules.options(policy, call, DENIED, DOWN))) == [
+        "Recover",
+        "SwitchTo",
+        "Stop",
+    ]
     call.refreshed = True
-    assert kinds(list(rules.options(policy, call, DENIED, DOWN))) == ["Switch", "Stop"]
+    assert kinds(list(rules.options(policy, call, DENIED, DOWN))) == ["SwitchTo", "Stop"]
 
 
 def test_requests_after_a_recovery_are_extra() -> None:
@@ -234,7 +238,7 @@ def test_requests_after_a_recovery_are_extra() -> None:
     call.failures_here = 1
     assert kinds(list(rules.options(policy, call, BUSY, DOWN))) == ["Stop"]
     call.extra_attempts = 1
-    assert kinds(list(rules.options(policy, call, BUSY, DOWN))) == ["Switch", "Stop"]
+    assert kinds(list(rules.options(policy, call, BUSY, DOWN))) == ["SwitchTo", "Stop"]
 
 
 def test_options_have_no_effects() -> None:

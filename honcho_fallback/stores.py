@@ -1,0 +1,10 @@
+"""What a cooldown store of your own takes and returns; ``RedisCooldown`` is one."""
+
+from honcho_fallback._core.shared import (
+    CooldownChoice,
+    CooldownReport,
+    CooldownStore,
+    SharedCooldown,
+)
+
+__all__ = ["CooldownChoice", "CooldownReport", "CooldownStore", "SharedCooldown"]

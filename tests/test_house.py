@@ -1,0 +1,213 @@
+"""How the package is built: downhill, without circles, and with few doors on the way of a call."""
+
+from __future__ import annotations
+
+import ast
+import os
+import re
+import sys
+from itertools import groupby
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+import honcho_fallback
+from honcho_fallback import FallbackPolicy, FallbackRun, Target
+from honcho_fallback.testing import StatusError
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable, Iterator
+    from types import FrameType
+
+ROOT = Path(__file__).resolve().parents[1]
+PACKAGE = Path(honcho_fallback.__file__).parent
+CORE = PACKAGE / "_core"
+SOURCES = [
+    path
+    for folder in ("honcho_fallback", "adapters")
+    for path in (ROOT / folder).rglob("*.py")
+    if "__pycache__" not in path.parts
+]
+
+
+# Walks: each module is a room, and the classifier, which is one question, is one.
+
+
+def room_of(path: Path) -> str | None:
+    """Name the room of a file, or None for what is not ours."""
+    for folder in (ROOT / "honcho_fallback", ROOT / "adapters"):
+        if path.is_relative_to(folder):
+            parts = path.relative_to(folder).with_suffix("").parts
+            return "_classify" if parts[0] == "_classify" else ".".join(parts)
+    return None
+
+
+def walk(call: Callable[[], object]) -> list[str]:
+    """Make a call that was made before, and return the rooms that it visits, in order."""
+    call()  # what is made once is made
+    rooms: list[str] = []
+
+    def note(frame: FrameType, event: str, _: object) -> None:
+        if event == "call":
+            room = room_of(Path(frame.f_code.co_filename))
+            if room is not None:
+                rooms.append(room)
+
+    sys.setprofile(note)
+    try:
+        call()
+    finally:
+        sys.setprofile(None)
+    return [room for room, _ in groupby(rooms)]
+
+
+def by_the_core() -> object:
+    policy = FallbackPolicy([Target("primary"), Target("fallback")])
+    down = StatusError(503)
+
+    def ask(attempt: Any) -> str:
+        if attempt.position == 0:
+            raise down
+        return "hello"
+
+    return lambda: policy.call(ask)
+
+
+def chat_model(*, fails: bool) -> Any:
+    messages = pytest.importorskip("langchain_core.messages")
+    models = pytest.importorskip("langchain_core.language_models")
+    outputs = pytest.importorskip("langchain_core.outputs")
+    down = StatusError(503)
+
+    class Model(models.BaseChatModel):  # type: ignore[misc, name-defined] # found at run time
+        name: str = "backup"
+
+        @property
+        def _llm_type(self) -> str:
+            return "fake"
+
+        def _generate(self, *_: Any, **__: Any) -> Any:
+            if fails:
+                raise down
+            answer = messages.AIMessage("hello")
+            return outputs.ChatResult(generations=[outputs.ChatGeneration(message=answer)])
+
+    return Model()
+
+
+def by_a_chat_model() -> object:
+    adapter = pytest.importorskip("honcho_fallback_langchain")
+    model = adapter.FallbackChatModel(chat_model(fails=True), chat_model(fails=False))
+    return lambda: model.invoke("hi")
+
+
+def by_an_agent() -> object:
+    agents = pytest.importorskip("langchain.agents")
+    adapter = pytest.importorskip("honcho_fallback_langchain")
+    middleware = adapter.FallbackMiddleware(chat_model(fails=False))
+    agent = agents.create_agent(chat_model(fails=True), middleware=[middleware])
+    return lambda: agent.invoke({"messages": [("user", "hi")]})
+
+
+def by_a_router() -> object:
+    os.environ.setdefault("LITELLM_LOCAL_MODEL_COST_MAP", "True")  # or it fetches a price list
+    litellm = pytest.importorskip("litellm")
+    adapter = pytest.importorskip("honcho_fallback_litellm")
+    params: Any = {"model": "openai/m", "api_key": "k"}
+    down = {**params, "mock_response": "litellm.RateLimitError"}
+    router = litellm.Router(
+        [
+            {"model_name": "g", "litellm_params": down, "model_info": {"fallback_rank": 0}},
+            {
+                "model_name": "g",
+                "litellm_params": {**params, "mock_response": "hello"},
+                "model_info": {"fallback_rank": 1},
+            },
+        ]
+    )
+    adapter.FallbackRoutingStrategy(respect_cooldown=False).register(router, warm=False)
+    return lambda: router.completion("g", [{"role": "user", "content": "hi"}])
+
+
+@pytest.mark.filterwarnings("ignore:Item 'summary' on TypedDict:UserWarning")  # LiteLLM's types
+@pytest.mark.parametrize(
+    ("make", "most"),
+    [(by_the_core, 17), (by_a_chat_model, 60), (by_an_agent, 86), (by_a_router, 171)],
+)
+def test_a_first_failure_changes_rooms_seldom(make: Any, most: int) -> None:
+    """Who follows a switch from its entry opens few files."""
+    visits = walk(make())
+    assert {"_core.run", "_core.rules", "_core.observers", "_classify"} <= {*visits}
+    assert len(visits) - 1 <= most, visits
+
+
+# Arrows: imports for type checkers and those inside functions count: the next reader follows them.
+
+
+def name_of(path: Path) -> str:
+    """Name a module as it is imported."""
+    parts = path.with_suffix("").relative_to(ROOT).parts
+    parts = parts[1:] if parts[0] == "adapters" else parts
+    return ".".join(parts[:-1] if parts[-1] == "__init__" else parts)
+
+
+def imported(path: Path, names: set[str]) -> Iterator[str]:
+    """Name the modules of ours that a file imports."""
+    for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
+        if isinstance(node, ast.ImportFrom) and node.module:
+            inner = {f"{node.module}.{alias.name}" for alias in node.names} & names
+            yield from inner or {node.module} & names
+
+
+def circle_in(arrows: dict[str, set[str]]) -> set[str]:
+    """Return the rooms of which none can be read first; none where there is no circle."""
+    left = {room: {*needed} - {room} for room, needed in arrows.items()}
+    while free := {room for room, needed in left.items() if not needed & left.keys()}:
+        left = {room: needed for room, needed in left.items() if room not in free}
+    return {*left}
+
+
+def arrows_between(rooms: Iterable[Path]) -> dict[str, set[str]]:
+    paths = {name_of(path): path for path in rooms}
+    return {name: {*imported(path, {*paths})} - {name} for name, path in paths.items()}
+
+
+def test_no_module_stands_in_a_circle_of_imports() -> None:
+    """Whoever reads one file has read what it stands on."""
+    arrows = arrows_between(path for path in SOURCES if path.name != "__init__.py")
+    assert circle_in(arrows) == set()
+    assert len(arrows) > 100
+
+
+def test_no_folder_stands_in_a_circle_of_imports() -> None:
+    """Values, the classifier, the core, and what stands around them, each above the last."""
+    folders: dict[str, set[str]] = {}
+
+    def folder_of(module: str) -> str:
+        return ".".join(module.split(".")[:2])
+
+    for module, needed in arrows_between(SOURCES).items():
+        folder = folder_of(module)
+        folders.setdefault(folder, set()).update({folder_of(one) for one in needed} - {folder})
+    assert circle_in(folders) == set()
+
+
+def test_a_run_has_at_most_12_public_members() -> None:
+    """Whoever drives a run by hand learns a dozen names."""
+    members = [name for name in dir(FallbackRun) if not name.startswith("_")]
+    assert len(members) <= 12, members
+
+
+@pytest.mark.parametrize("room", ["rules", "run"])
+def test_the_heart_begins_with_its_theory(room: str) -> None:
+    """The two rooms that decide say how before they do."""
+    source = (CORE / f"{room}.py").read_text(encoding="utf-8")
+    assert "Theory of operation" in (ast.get_docstring(ast.parse(source)) or "")
+
+
+def test_nothing_is_imported_by_a_name_in_a_string() -> None:
+    """Import rules see no strings: a module named in one would be known by nobody."""
+    by_string = re.compile(r"import_module\(\s*f?[\"']honcho_fallback")
+    found = [path.name for path in SOURCES if by_string.search(path.read_text(encoding="utf-8"))]
+    assert found == []
