@@ -10,13 +10,12 @@ if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
     from honcho_fallback.tools._failure import ToolFailure
-    from honcho_fallback.tools._terminal import Terminal
 
 LONGEST = 600  # characters
 _LONGEST_NAME = 60
 _SHOWN_NAMES = 4
 
-_TERMINAL: Mapping[Terminal, str] = {
+_TERMINAL: Mapping[str, str] = {
     "budget_exhausted": (
         "I stopped: the model that {} hands its work to has no budget left, so trying again "
         "would change nothing. Add credit or raise the limit with its provider, then ask again."
@@ -29,7 +28,7 @@ _TERMINAL: Mapping[Terminal, str] = {
 }
 
 
-def terminal(tool: str, reason: Terminal) -> str:
+def terminal(tool: str, reason: str) -> str:
     """Tell the person that a model that a tool needs is gone for good."""
     return _TERMINAL[reason].format(_name(tool))
 

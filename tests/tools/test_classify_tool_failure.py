@@ -32,16 +32,15 @@ NEEDLES = {
     "invalid_grant | not signed in | sign in again | forbidden | "
     "insufficient authentication scopes | insufficient scopes | "
     "insufficient_scope | 401 | 403",
-    "missing_permission": "permission denied | os error 13 | eacces | operation not permitted | "
+    "missing_permission": "permission denied | eacces | operation not permitted | "
     "access is denied | not permitted",
     "missing_app": "command not found | not installed | no such application | "
-    "could not find application | executable not found | is not recognized as | "
-    "no such file or directory (os error 2)",
+    "could not find application | executable not found | is not recognized as",
     "model_connection": "provider error | could not reach the model | could not reach model | "
-    "ollama is not running | llm provider | inference failed | model endpoint | no route to host",
+    "ollama is not running | llm provider | inference failed | model endpoint",
     "service_unavailable": "connection refused | econnrefused | service unavailable | "
     "temporarily unavailable | could not connect | connection reset | network is unreachable | "
-    "502 | 503 | 504",
+    "no route to host | 502 | 503 | 504",
 }
 ROWS = [(kind, text) for kind, texts in NEEDLES.items() for text in texts.split(" | ")]
 
@@ -151,10 +150,8 @@ def test_known_weaknesses(text: str, expected: str) -> None:
         ("401 items could not be processed", "unknown"),
         ("expected status: 500, got 200", "unknown"),
         ("got 200 rather than 503", "unknown"),
-        ("should have returned 401", "unknown"),
         ("500 rows were rejected", "unknown"),
         ("Error: 500 rows were rejected", "unknown"),
-        ("500 new rows were rejected", "unknown"),
         ("the api returned 503 rows", "unknown"),
         ("received 429 messages", "unknown"),
         ("upstream returned 15032", "unknown"),
@@ -231,12 +228,9 @@ def raised(error: BaseException, cause: BaseException | None = None) -> BaseExce
         return caught
 
 
-def missing_program() -> BaseException:
-    try:
-        subprocess.run(["no-such-program-here"], check=False)  # noqa: S607 # the point
-    except FileNotFoundError as error:
-        return error
-    raise AssertionError
+def http_error(status: int) -> BaseException:
+    request = httpx.Request("GET", "http://localhost")
+    return httpx.HTTPStatusError("no", request=request, response=httpx.Response(status))
 
 
 def failed_command(code: str) -> BaseException:
@@ -266,7 +260,6 @@ def exhausted() -> BaseException:
         (httpx.ReadTimeout("slow"), "timeout"),
         (subprocess.TimeoutExpired("cmd", 3), "timeout"),
         (PermissionError(13, "Permission denied"), "missing_permission"),
-        (missing_program(), "missing_app"),
         (FileNotFoundError(2, "No such file or directory", "data.csv"), "unknown"),
         (failed_command("import sys; sys.exit(127)"), "missing_app"),
         (failed_command("import sys; sys.exit('token expired')"), "unknown"),
@@ -280,6 +273,8 @@ def exhausted() -> BaseException:
         (StatusError(500), "service_unavailable"),
         (StatusError(504), "service_unavailable"),
         (StatusError(404), "unknown"),
+        (http_error(404), "unknown"),
+        (http_error(522), "service_unavailable"),
         (raised(RuntimeError("the tool gave up"), StatusError(403)), "bad_credentials"),
         (ExceptionGroup("both", [ValueError("x"), StatusError(503)]), "service_unavailable"),
         (RuntimeError("error 403: forbidden path"), "blocked_by_policy"),

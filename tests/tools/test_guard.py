@@ -261,7 +261,6 @@ def test_settings_are_read_by_groups_of_words(error: str) -> None:
         "could not reach the model",
         "the time budget is exceeded",
         "the plan needs approval",
-        "the model went through all of the orders of the last year and one of them is unknown",
     ],
 )
 def test_an_outage_or_a_bad_answer_is_no_setting(error: str) -> None:
