@@ -16,8 +16,6 @@ from honcho_fallback.tools._classify import (
 from honcho_fallback.tools._reading import TERMINALS, is_unknown_tool, terminal_text
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
-
     from honcho_fallback.tools._failure import ToolFailure
 
 _DIGEST = 16  # hexadecimal digits
@@ -30,18 +28,6 @@ def _class_name(value: object) -> str:
 
 
 _JSON = json.JSONEncoder(sort_keys=True, default=_class_name)
-
-
-class ToolUse(NamedTuple):
-    """Name one call of a tool.
-
-    Args:
-        tool: Its name.
-        arguments: As a mapping, or as the JSON that the model wrote.
-    """
-
-    tool: str
-    arguments: Any = None
 
 
 class ToolOutcome(NamedTuple):
@@ -116,22 +102,13 @@ class ToolOutcome(NamedTuple):
     @property
     def call(self) -> str:
         """Return the tool and its arguments, the same however the model wrote them."""
-        return _call(self)
+        return f"{self.tool} {canonical(self.arguments)}"
 
     @property
     def signature(self) -> str:
         """Digest the tool, its arguments and the first line of its text."""
         first = self.text.strip().partition("\n")[0]
-        return digest(self.tool, canonical(self.arguments), first)
-
-
-def batch_digest(uses: Iterable[ToolUse]) -> str:
-    """Digest the calls of one batch, in whatever order they were made."""
-    return digest(*sorted(map(_call, uses)))
-
-
-def _call(use: ToolUse | ToolOutcome) -> str:
-    return f"{use.tool} {canonical(use.arguments)}"
+        return digest(self.call, first)
 
 
 def canonical(arguments: Any) -> str:
