@@ -188,7 +188,7 @@ class _Tracer:
         """Name the rule that a text fits, and the entries without which it would not."""
         rules = [r for r in self._texts.RULES[self._texts.status_class(status)] if r.row is row]
         parts = self._sentences(text)
-        sets = [reduce(or_, self._texts.sentences(" ".join(part)), 0) for part in parts]
+        sets = [reduce(or_, self._texts.VOCABULARY.sentences(" ".join(part)), 0) for part in parts]
         union = reduce(or_, sets, 0)
         for place, rule in enumerate(rules):
             if rule.needed & union != rule.needed or rule.absent & union:
@@ -212,14 +212,14 @@ class _Tracer:
             place
             for place, raw in enumerate(self._raw)
             if raw["reason"] == row.reason
-            and [self._texts._rule(words, row) for words in raw["any"]] == rules
+            and [self._texts.VOCABULARY.rule(words, row) for words in raw["any"]] == rules
         )
 
     def _sentences(self, text: str) -> list[list[str]]:
         """Cut a text as the package does, into the tokens of each sentence."""
         parts: list[list[str]] = [[]]
         for token in self._texts._TOKEN.findall(text.replace("\u2019", "'")):
-            if self._texts._word(token).stops:
+            if self._texts.VOCABULARY.word(token).stops:
                 parts.append([])
             else:
                 parts[-1].append(token)
@@ -245,7 +245,7 @@ class _Tracer:
                 words.append(token.lower())
             elif token.isdigit():
                 words.append(self._texts._NUMBER)
-            elif any(self._texts._word(token)[:3]):
+            elif any(self._texts.VOCABULARY.word(token)[:3]):
                 words += [part.lower() for part in self._texts._PART.findall(token)]
             else:
                 words.append("")

@@ -30,7 +30,6 @@ from honcho_fallback.tools import (
     ToolLoopLimits,
     ToolLoopState,
     ToolOutcome,
-    ToolUse,
 )
 from honcho_fallback_langchain._middleware import InRun, fail_turn, same_turn
 
@@ -40,7 +39,7 @@ if TYPE_CHECKING:
     from langchain.agents.middleware.types import ModelRequest, ToolCallRequest
     from langchain_core.messages import BaseMessage, ToolCall
 
-    from honcho_fallback.tools import Verdict
+    from honcho_fallback.tools import ToolLoopVerdict
 
 Returned = TypeVar("Returned")
 
@@ -88,7 +87,6 @@ class ToolLoopGuardMiddleware(AgentMiddleware[Any, Any, Any]):
     Args:
         limits: When to nudge and when to halt.
         exempt_tools: Tools that may be called again and again, such as one that polls.
-        autonomous: Whether nobody watches the runs.
 
     Raises:
         FallbackConfigError: An argument has the wrong type.
@@ -101,7 +99,6 @@ class ToolLoopGuardMiddleware(AgentMiddleware[Any, Any, Any]):
         limits: ToolLoopLimits | None = None,
         *,
         exempt_tools: Iterable[str] = (),
-        autonomous: bool = False,
     ) -> None:
         super().__init__()
         checked_limits: Any = ToolLoopLimits() if limits is None else limits
@@ -115,7 +112,6 @@ class ToolLoopGuardMiddleware(AgentMiddleware[Any, Any, Any]):
             )
         self.limits = checked_limits
         self.exempt_tools = frozenset(exempt_tools)
-        self.autonomous = autonomous
 
     def wrap_tool_call(
         self,
@@ -175,7 +171,6 @@ class _Round:
         self.guard = ToolLoopGuard(
             middleware.limits,
             exempt_tools=middleware.exempt_tools,
-            autonomous=middleware.autonomous,
             state=ToolLoopState.from_dict(turn.get("counts")),
         )
         message, results = _last_round(state.get("messages", []))
@@ -205,8 +200,7 @@ class _Round:
         ending: list[BaseMessage] = []
         # An answer in a schema may be a call, too, and it is the end of the run by itself.
         if message is not None and (still_open or response.structured_response is None):
-            uses = [ToolUse(call["name"], call["args"]) for call in calls]
-            verdict = self.guard.after_model(str(message.text), uses)
+            verdict = self.guard.before_tools([call["name"] for call in calls])
             if verdict.action == "halt":
                 ending = _halted(verdict, still_open)
                 fail_turn(cast("dict[str, Any]", self.request.state))
@@ -242,12 +236,12 @@ def _calls_of(message: AIMessage | None) -> list[ToolCall]:
     return message.tool_calls if message else []
 
 
-def _why(verdict: Verdict) -> dict[str, Any]:
+def _why(verdict: ToolLoopVerdict) -> dict[str, Any]:
     why = {"action": verdict.action, "reason": verdict.reason, "tool": verdict.tool}
     return {"tool_loop": why}
 
 
-def _halted(verdict: Verdict, still_open: Sequence[ToolCall]) -> list[BaseMessage]:
+def _halted(verdict: ToolLoopVerdict, still_open: Sequence[ToolCall]) -> list[BaseMessage]:
     # A provider refuses a history with calls that nothing answers.
     ending = AIMessage(verdict.message, response_metadata=_why(verdict))
     return [*(not_made(call) for call in still_open), ending]

@@ -13,12 +13,14 @@ from __future__ import annotations
 
 import re
 from functools import lru_cache
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING, Generic, NamedTuple, TypeVar
 
 from honcho_fallback._classify._tables import Row, read, rows
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
+    from collections.abc import Iterable, Mapping, Sequence
+
+Meaning = TypeVar("Meaning")
 
 # What rules may name in place of a status: no status at all, and the same where a built-in class
 # such as ValueError carries the text, which is more likely to be the program's own.
@@ -46,7 +48,7 @@ class _Word(NamedTuple):
     stops: bool = False
 
 
-class Rule(NamedTuple):
+class Rule(NamedTuple, Generic[Meaning]):
     """Hold one alternative of a row as sets of groups.
 
     Args:
@@ -60,51 +62,118 @@ class Rule(NamedTuple):
     needed: int
     excluded: int
     absent: int
-    row: Row
+    row: Meaning
     words: str
 
 
-_TABLE = read("texts")
-_BITS = {name: 1 << place for place, name in enumerate(_TABLE["words"])}
-
-
-class _Vocabulary:
-    """Hold the entries of all groups, by what they are looked up with.
+class Vocabulary:
+    """Read texts by groups of words: a table's ``[words]``.
 
     Args:
-        groups: The table's ``[words]``.
+        groups: The entries of each: a word, a stem that ends in ``*``, two words side by side, or
+            something that is no ASCII and looked for anywhere.
     """
 
-    def __init__(self, groups: dict[str, list[str]]) -> None:
+    def __init__(self, groups: Mapping[str, Iterable[str]]) -> None:
+        self._bits = {name: 1 << place for place, name in enumerate(groups)}
         # By their first two letters, as most words are none of these.
-        self.words: dict[str, dict[str, _Word]] = {}
-        self.phrases: list[int] = []  # the groups of each, by its place
-        self.foreign: list[tuple[str, int]] = []
+        self._entries: dict[str, dict[str, _Word]] = {}
+        self._phrases: list[int] = []  # the groups of each, by its place
+        self._foreign: list[tuple[str, int]] = []
         for group, entries in groups.items():
             for entry in entries:
                 first, _, second = entry.partition(" ")
                 if not entry.isascii():
-                    self.foreign.append((entry, _BITS[group]))
+                    self._foreign.append((entry, self._bits[group]))
                 elif second:
-                    place = frozenset({len(self.phrases)})
-                    self.phrases.append(_BITS[group])
+                    place = frozenset({len(self._phrases)})
+                    self._phrases.append(self._bits[group])
                     self._add(first, _Word(begins=place))
                     self._add(second, _Word(ends=place))
                 else:
-                    self._add(entry, _Word(_BITS[group]))
+                    self._add(entry, _Word(self._bits[group]))
+        self.word = lru_cache(maxsize=4096)(self._word)
 
     def _add(self, entry: str, word: _Word) -> None:
-        entries = self.words.setdefault(entry[:2], {})
+        entries = self._entries.setdefault(entry[:2], {})
         entries[entry] = _both(entries.get(entry, _Word()), word)
 
-    def find(self, word: str) -> _Word:
+    def _find(self, word: str) -> _Word:
         """Return what all entries that fit a word say of it."""
         known = _Word()
-        for entry, meant in self.words.get(word[:2], {}).items():
+        for entry, meant in self._entries.get(word[:2], {}).items():
             stem = entry.removesuffix("*")
             if word == entry or (stem is not entry and word.startswith(stem)):
                 known = _both(known, meant)
         return known
+
+    def _word(self, token: str) -> _Word:
+        if not token.isascii():
+            return _Word(_union(bits for word, bits in self._foreign if word in token))
+        if _STOP.fullmatch(token):
+            return _Word(stops=True)
+        if token.isdigit():
+            return self._find(_NUMBER)
+        # The words of an address, a path, and a name with a number in it say nothing.
+        if _JOINED.search(token) and (token.count("/") > 1 or _DIGIT.search(token)):
+            return _Word()
+        parts = [token] if "'" in token else _PART.findall(token)
+        words = [self._find(part.lower()) for part in parts]
+        if not words:
+            return _Word()
+        return _Word(self._sets(words)[0], words[-1].begins, words[0].ends)
+
+    def _sets(self, words: Iterable[_Word]) -> list[int]:
+        """Return the groups of each sentence: of its words, and of its phrases."""
+        sets: list[int] = []
+        groups, begun = 0, frozenset[int]()
+        for word, begins, ends, stops in words:
+            if stops:
+                sets.append(groups)
+                groups, begun = 0, begins
+                continue
+            if word:
+                groups |= word
+            if begun and ends:
+                for place in begun & ends:
+                    groups |= self._phrases[place]
+            begun = begins
+        return [*sets, groups]
+
+    def sentences(self, text: str) -> list[int]:
+        """Cut a text into sentences, each the set of the groups that its words belong to."""
+        if not text.isascii():
+            text = text.replace("\N{RIGHT SINGLE QUOTATION MARK}", "'")
+        return self._sets(map(self.word, _TOKEN.findall(text)))
+
+    def rule(self, alternative: str, row: Meaning) -> Rule[Meaning]:
+        """Read one alternative: names of groups, each excluded by a - and absent by a ~."""
+        sets = {"": 0, "-": 0, "~": 0}
+        for group in alternative.split():
+            mark = group[0] if group[0] in sets else ""
+            sets[mark] |= self._bits[group.removeprefix(mark)]
+        return Rule(sets[""], sets["-"], sets["~"], row, alternative)
+
+
+class TextRules(Generic[Meaning]):
+    """Say what a text means by the rules of a table.
+
+    Args:
+        vocabulary: The groups that the rules name.
+        rules: Each meaning with its alternatives, in order: the first that fits decides.
+    """
+
+    def __init__(
+        self, vocabulary: Vocabulary, rules: Iterable[tuple[Meaning, Iterable[str]]]
+    ) -> None:
+        self._vocabulary = vocabulary
+        self._rules = [vocabulary.rule(words, row) for row, any_of in rules for words in any_of]
+
+    def meaning(self, text: str) -> Meaning | None:
+        """Return what a text means, or None where it says nothing."""
+        sets = self._vocabulary.sentences(text)
+        rule = _first_fit(_open(self._rules, _union(sets)), sets)
+        return rule and rule.row
 
 
 def _both(one: _Word, other: _Word) -> _Word:
@@ -118,68 +187,37 @@ def _union(sets: Iterable[int]) -> int:
     return union
 
 
-_VOCABULARY = _Vocabulary(_TABLE["words"])
+def _open(rules: Iterable[Rule[Meaning]], groups: int) -> tuple[Rule[Meaning], ...]:
+    """Return the rules that a text with these groups may fit, in order."""
+    return tuple(
+        rule for rule in rules if rule.needed & groups == rule.needed and not rule.absent & groups
+    )
 
 
-@lru_cache(maxsize=4096)
-def _word(token: str) -> _Word:
-    if not token.isascii():
-        return _Word(_union(bits for word, bits in _VOCABULARY.foreign if word in token))
-    if _STOP.fullmatch(token):
-        return _Word(stops=True)
-    if token.isdigit():
-        return _VOCABULARY.find(_NUMBER)
-    # The words of an address, a path, and a name with a number in it say nothing.
-    if _JOINED.search(token) and (token.count("/") > 1 or _DIGIT.search(token)):
-        return _Word()
-    parts = [token] if "'" in token else _PART.findall(token)
-    words = [_VOCABULARY.find(part.lower()) for part in parts]
-    return _Word(_sets(words)[0], words[-1].begins, words[0].ends) if words else _Word()
+def _first_fit(rules: Iterable[Rule[Meaning]], sets: Sequence[int]) -> Rule[Meaning] | None:
+    """Find the first rule that one sentence fits, or None."""
+    for rule in rules:
+        for groups in sets:
+            if groups & rule.needed == rule.needed and not groups & rule.excluded:
+                return rule
+    return None
 
 
-def _sets(words: Iterable[_Word]) -> list[int]:
-    """Return the groups of each sentence: of its words, and of its phrases."""
-    sets: list[int] = []
-    groups, begun = 0, frozenset[int]()
-    for word, begins, ends, stops in words:
-        if stops:
-            sets.append(groups)
-            groups, begun = 0, begins
-            continue
-        if word:
-            groups |= word
-        if begun and ends:
-            for place in begun & ends:
-                groups |= _VOCABULARY.phrases[place]
-        begun = begins
-    return [*sets, groups]
+# What providers write.
+_TABLE = read("texts")
+VOCABULARY = Vocabulary(_TABLE["words"])
+TEXTS = rows(_TABLE["text"], statuses=_TABLE["statuses"])
 
 
-def sentences(text: str) -> list[int]:
-    """Cut a text into sentences, each the set of the groups that its words belong to."""
-    if not text.isascii():
-        text = text.replace("\N{RIGHT SINGLE QUOTATION MARK}", "'")
-    return _sets(map(_word, _TOKEN.findall(text)))
-
-
-def _rule(alternative: str, row: Row) -> Rule:
-    sets = {"": 0, "-": 0, "~": 0}
-    for group in alternative.split():
-        mark = group[0] if group[0] in sets else ""
-        sets[mark] |= _BITS[group.removeprefix(mark)]
-    return Rule(sets[""], sets["-"], sets["~"], row, alternative)
-
-
-def _by_status() -> dict[int, list[Rule]]:
+def _by_status() -> dict[int, list[Rule[Row]]]:
     """Give each status its rules, in order."""
-    table: dict[int, list[Rule]] = {}
+    table: dict[int, list[Rule[Row]]] = {}
     for row in TEXTS:
         for status in row.statuses:
-            table.setdefault(status, []).extend(_rule(words, row) for words in row.any)
+            table.setdefault(status, []).extend(VOCABULARY.rule(words, row) for words in row.any)
     return table
 
 
-TEXTS = rows(_TABLE["text"], statuses=_TABLE["statuses"])
 RULES = _by_status()
 
 
@@ -189,23 +227,14 @@ def status_class(status: int) -> int:
 
 
 @lru_cache(maxsize=1024)
-def _candidates(groups: int, status: int) -> tuple[Rule, ...]:
-    """Return the rules for a status that a text with these groups may fit, in order."""
-    return tuple(
-        rule
-        for rule in RULES.get(status_class(status), ())
-        if rule.needed & groups == rule.needed and not rule.absent & groups
-    )
+def _candidates(groups: int, status: int) -> tuple[Rule[Row], ...]:
+    return _open(RULES.get(status_class(status), ()), groups)
 
 
-def first_rule(text: str, status: int) -> Rule | None:
+def first_rule(text: str, status: int) -> Rule[Row] | None:
     """Find the first rule that one sentence of a text fits, or None."""
-    sets = sentences(text)
-    for rule in _candidates(_union(sets), status):
-        for groups in sets:
-            if groups & rule.needed == rule.needed and not groups & rule.excluded:
-                return rule
-    return None
+    sets = VOCABULARY.sentences(text)
+    return _first_fit(_candidates(_union(sets), status), sets)
 
 
 def meaning(text: str, status: int) -> Row | None:

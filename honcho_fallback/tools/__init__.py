@@ -9,8 +9,8 @@ from honcho_fallback.tools._failure import (
     ToolFailureKind,
 )
 from honcho_fallback.tools._guard import ToolLoopGuard
-from honcho_fallback.tools._outcome import ToolOutcome, ToolUse
-from honcho_fallback.tools._state import ToolLoopLimits, ToolLoopState, Verdict
+from honcho_fallback.tools._outcome import ToolOutcome
+from honcho_fallback.tools._state import ToolLoopLimits, ToolLoopState, ToolLoopVerdict
 
 __all__ = [
     "ToolBlockedError",
@@ -21,8 +21,7 @@ __all__ = [
     "ToolLoopGuard",
     "ToolLoopLimits",
     "ToolLoopState",
+    "ToolLoopVerdict",
     "ToolOutcome",
-    "ToolUse",
-    "Verdict",
     "classify_tool_failure",
 ]

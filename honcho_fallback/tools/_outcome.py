@@ -7,19 +7,16 @@ import json
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from honcho_fallback.redaction import redact
-from honcho_fallback.tools._classify import classify_tool_failure, exit_code_in, text_of
-from honcho_fallback.tools._terminal import (
-    TERMINALS,
-    is_unknown_tool,
+from honcho_fallback.tools._classify import (
+    classify_tool_failure,
+    exit_code_in,
     terminal_error,
-    terminal_text,
+    text_of,
 )
+from honcho_fallback.tools._reading import TERMINALS, is_unknown_tool, terminal_text
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
-
     from honcho_fallback.tools._failure import ToolFailure
-    from honcho_fallback.tools._terminal import Terminal
 
 _DIGEST = 16  # hexadecimal digits
 _SHOWN = 8  # lines
@@ -31,18 +28,6 @@ def _class_name(value: object) -> str:
 
 
 _JSON = json.JSONEncoder(sort_keys=True, default=_class_name)
-
-
-class ToolUse(NamedTuple):
-    """Name one call of a tool.
-
-    Args:
-        tool: Its name.
-        arguments: As a mapping, or as the JSON that the model wrote.
-    """
-
-    tool: str
-    arguments: Any = None
 
 
 class ToolOutcome(NamedTuple):
@@ -83,17 +68,19 @@ class ToolOutcome(NamedTuple):
         return classify_tool_failure(error, self.timed_out, exit_code=self.exit_code)
 
     @property
-    def terminal(self) -> Terminal | None:
-        """Say why a model that the tool hands its work to is gone for good, or None."""
-        terminal = TERMINALS.get(self.known_terminal)
-        if terminal is None and isinstance(self.error, BaseException):
-            terminal = terminal_error(self.error)
-        if terminal is None and self.error is not None:
-            terminal = terminal_text(self.text)
-            # What a command printed is its own; looked for last, as most texts are no candidates.
-            if terminal is not None and (self.exit_code or exit_code_in(self.error)):
-                return None
-        return terminal
+    def terminal(self) -> str | None:
+        """Say why a model that the tool hands its work to is gone for good, or None.
+
+        It is ``budget_exhausted`` or ``provider_config``.
+        """
+        if self.known_terminal in TERMINALS:
+            return self.known_terminal
+        recorded = terminal_error(self.error) if isinstance(self.error, BaseException) else None
+        written = None if recorded else terminal_text(self.text)
+        # What a command printed is its own; looked for last, as most texts are no candidates.
+        if written and (self.exit_code or exit_code_in(self.error or "")):
+            return None
+        return recorded or written
 
     @property
     def is_unknown_tool(self) -> bool:
@@ -115,22 +102,13 @@ class ToolOutcome(NamedTuple):
     @property
     def call(self) -> str:
         """Return the tool and its arguments, the same however the model wrote them."""
-        return _call(self)
+        return f"{self.tool} {canonical(self.arguments)}"
 
     @property
     def signature(self) -> str:
         """Digest the tool, its arguments and the first line of its text."""
         first = self.text.strip().partition("\n")[0]
-        return digest(self.tool, canonical(self.arguments), first)
-
-
-def batch_digest(uses: Iterable[ToolUse]) -> str:
-    """Digest the calls of one batch, in whatever order they were made."""
-    return digest(*sorted(map(_call, uses)))
-
-
-def _call(use: ToolUse | ToolOutcome) -> str:
-    return f"{use.tool} {canonical(use.arguments)}"
+        return digest(self.call, first)
 
 
 def canonical(arguments: Any) -> str:

@@ -1,22 +1,23 @@
-"""What a guard knows of a run: plain data, so that it can live in a graph's state."""
+"""What a guard is told and what it knows of a run: limits, counts as plain data, its verdicts."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field, fields
 from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 
 from honcho_fallback import FallbackConfigError
 
 if TYPE_CHECKING:
+    from collections.abc import Mapping
+
     from honcho_fallback.tools._failure import ToolFailure
 
-LONGEST_CYCLE = 4  # rounds: A, B, C, D, A, B, C, D
+_NUDGES = {"identical_nudge": "identical_failures", "varied_nudge": "varied_failures"}
 
 
 @dataclass(frozen=True, slots=True)
 class ToolLoopLimits:
-    """Say when to nudge and when to halt; the figures are openhuman's, in rounds of calls.
+    """Say when to nudge and when to halt, in rounds of calls.
 
     The calls that a model makes at once are one round. "Again" means in the next round; another
     call in between starts such a count anew, and so does a success.
@@ -32,9 +33,7 @@ class ToolLoopLimits:
         identical_batches: The same calls succeeding again and again, or the same few rounds
             coming in turn, whatever comes of them; with a failure in them that may pass by itself
             it is recoverable_identical. A nudge comes when the turn is made a second time.
-        identical_outputs: The model saying and calling the same again and again.
         max_iterations: Rounds of tool calls in a run, or None.
-        autonomous_max_iterations: The same where nobody watches; counts where it is larger.
 
     Raises:
         FallbackConfigError: A limit is no positive number, or a nudge is not below its halt.
@@ -48,14 +47,12 @@ class ToolLoopLimits:
     recoverable_varied: int = 12
     policy_rejections: int = 2
     identical_batches: int = 3
-    identical_outputs: int = 4
     max_iterations: int | None = None
-    autonomous_max_iterations: int | None = None
 
     def __post_init__(self) -> None:
         for limit in fields(self):
             value = getattr(self, limit.name)
-            if value is None and limit.name.endswith("max_iterations"):
+            if value is None and limit.name == "max_iterations":
                 continue
             if isinstance(value, bool) or not isinstance(value, int) or value < 1:
                 raise FallbackConfigError.about(
@@ -66,20 +63,6 @@ class ToolLoopLimits:
                 raise FallbackConfigError.about(
                     nudge, f"it is not below {halt}", "nudge before the halt, not after it"
                 )
-
-    def iteration_cap(self, *, autonomous: bool) -> int | None:
-        """Return how many rounds of tool calls a run may have, or None.
-
-        Args:
-            autonomous: Whether nobody watches it.
-        """
-        cap, lifted = self.max_iterations, self.autonomous_max_iterations
-        if cap is None or not autonomous or lifted is None:
-            return cap
-        return max(cap, lifted)
-
-
-_NUDGES = {"identical_nudge": "identical_failures", "varied_nudge": "varied_failures"}
 
 
 @dataclass(frozen=True, slots=True)
@@ -93,8 +76,6 @@ class ToolLoopState:
         rounds: Digests of the latest rounds.
         repeats: How many rounds in a row were the same as the one before them, as the second
             before them, and so on.
-        output: Digest of the model's last output.
-        outputs: How often in a row.
         iterations: Rounds of tool calls.
     """
 
@@ -103,14 +84,11 @@ class ToolLoopState:
     recoverable_varied: int = 0
     rounds: tuple[str, ...] = ()
     repeats: tuple[int, ...] = ()
-    output: str = ""
-    outputs: int = 0
     iterations: int = 0
 
     def to_dict(self) -> dict[str, Any]:
         """Return it as plain values, for a checkpoint or for JSON."""
-        values = asdict(self)
-        return {name: [*one] if isinstance(one, tuple) else one for name, one in values.items()}
+        return {**asdict(self), "rounds": [*self.rounds], "repeats": [*self.repeats]}
 
     @classmethod
     def from_dict(cls, values: Mapping[str, Any] | None) -> ToolLoopState:
@@ -122,26 +100,21 @@ class ToolLoopState:
         Raises:
             FallbackConfigError: They are not.
         """
-        state = dict(values or {})
-        for name in state.keys() & {"rounds", "repeats"}:
-            if isinstance(state[name], list):  # JSON has no tuples
-                state[name] = tuple(state[name])
-        known = {count.name for count in fields(cls)}
-        for name, value in state.items():
-            default = getattr(cls(), name, None) if name in known else None
-            if default is None or _sort(default) != _sort(value):
-                raise FallbackConfigError.about(
-                    f"state.{name}", "it is not from to_dict()", "pass what to_dict() returned"
-                )
-        return cls(**state)
+        counts = dict(values or {})
+        try:
+            # JSON has no tuples.
+            counts.update({name: tuple(counts[name]) for name in counts.keys() & _TUPLES})
+            return cls(**counts)
+        except TypeError as error:
+            raise FallbackConfigError.about(
+                "state", "it is not from to_dict()", "pass what to_dict() returned"
+            ) from error
 
 
-def _sort(value: object) -> str:
-    kinds: dict[str, type[Any]] = {"map": Mapping, "row": tuple, "text": str, "number": int}
-    return next((name for name, kind in kinds.items() if isinstance(value, kind)), "")
+_TUPLES = frozenset({"rounds", "repeats"})
 
 
-class Verdict(NamedTuple):
+class ToolLoopVerdict(NamedTuple):
     """Say whether to go on.
 
     Args:
@@ -159,6 +132,3 @@ class Verdict(NamedTuple):
     reason: str = ""
     failure: ToolFailure | None = None
     tool: str = ""
-
-
-CONTINUE = Verdict()

@@ -14,9 +14,9 @@ from honcho_fallback._classify._texts import (
     NO_STATUS,
     PROGRAM,
     RULES,
+    VOCABULARY,
     first_rule,
     meaning,
-    sentences,
 )
 from honcho_fallback._values.failure import FailureKind as Kind
 
@@ -357,8 +357,8 @@ def test_every_word_is_read_as_its_group() -> None:
             texts = [entry, entry.capitalize(), *([] if "'" in entry else [entry.upper()])]
             texts += [entry + "ing"] if pattern[-1] == "*" else []
             for text in texts:
-                assert sentences(text)[0] & bit, (group, text)
-                assert sentences(f"so, {text}, it says")[0] & bit, (group, text)
+                assert VOCABULARY.sentences(text)[0] & bit, (group, text)
+                assert VOCABULARY.sentences(f"so, {text}, it says")[0] & bit, (group, text)
 
 
 def test_a_word_that_is_no_stem_needs_its_whole_length() -> None:
@@ -447,7 +447,7 @@ def test_a_name_holds_phrases(name: str) -> None:
 )
 def test_a_models_name_and_an_address_say_nothing(name: str) -> None:
     """Words of a name with a number, and of an address, are no words of the sentence."""
-    assert sentences(name) == [0]
+    assert VOCABULARY.sentences(name) == [0]
     assert meaning(f"we saw {name}, hello", 404) is None
     assert fits(f"deployment {name} removed", 404, "model gone -feature")
     assert fits("rate limit", 500, "rate -option")
