@@ -223,12 +223,12 @@ def test_an_id_is_made_valid_wherever_it_stands(reader: str) -> None:
     ]
     first, one, two, second, three = sent_to(reader, history)
     pairs: list[Any] = [
-        (first.tool_calls[0]["id"], one.tool_call_id),  # type: ignore[attr-defined]
-        (first.invalid_tool_calls[0]["id"], two.tool_call_id),  # type: ignore[attr-defined]
+        (first.tool_calls[0]["id"], one.tool_call_id),
+        (first.invalid_tool_calls[0]["id"], two.tool_call_id),
     ]
     if reads_blocks:  # to others it is a call of Anthropic's
-        pairs.append((second.content[0]["id"], three.tool_call_id))  # type: ignore[index, attr-defined]
-        pairs.append((three.content[0]["tool_use_id"], three.tool_call_id))  # type: ignore[index, attr-defined]
+        pairs.append((second.content[0]["id"], three.tool_call_id))
+        pairs.append((three.content[0]["tool_use_id"], three.tool_call_id))
     for call, result in pairs:
         assert call == result
         assert re.fullmatch(VALID[reader], call)

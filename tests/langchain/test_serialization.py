@@ -135,7 +135,8 @@ def test_a_dump_follows_the_candidates() -> None:
     """LangChain keeps it on the object; a copy with other candidates has its own."""
     model = chat_model()
     before = model._serialized
-    assert model.bind_tools([]).bound._serialized != before
+    bound: Any = model.bind_tools([])
+    assert bound.bound._serialized != before
     assert model._serialized is before
     assert model.with_fallback_config(agent="other")._serialized["kwargs"]["agent"] == "other"
 

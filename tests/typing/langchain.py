@@ -101,7 +101,6 @@ async def a_model_answers_in_a_task() -> None:
 
 def what_is_derived_from_a_model() -> None:
     assert_type(model.with_fallback_config(reset="iteration"), FallbackChatModel)
-    assert_type(model.with_retry(stop_after_attempt=2), FallbackChatModel)
     assert_type(model.bind(stop=["."]).with_fallback_config(timeout=3).invoke("hi"), AIMessage)
     assert_type(model.with_config(tags=["one"]).invoke("hi"), AIMessage)
     assert_type(model.bind_tools([add]).invoke("hi"), AIMessage)
