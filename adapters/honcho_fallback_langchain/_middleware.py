@@ -52,6 +52,8 @@ from honcho_fallback_langchain._providers import settings_for, tools_for
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Mapping
 
+    from langchain_core.runnables import RunnableConfig
+
     from honcho_fallback import Attempt, FallbackRun
     from honcho_fallback_langchain._providers import Reader
 
