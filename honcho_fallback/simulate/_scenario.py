@@ -230,7 +230,7 @@ class Scenario(_Part):
         try:
             return cls.model_validate(dict(given))
         except ValidationError as error:
-            raise FallbackConfigError(explain(error, source)) from None
+            raise FallbackConfigError.invalid(error, source) from None
 
 
 def _target(name: str) -> Target:
@@ -246,19 +246,6 @@ def suggestion(given: object, known: Iterable[str]) -> str:
     near = get_close_matches(str(given), known, 1)
     guess = f"did you mean {near[0]!r}? " if near else ""
     return f"{guess}choose from {', '.join(known)}"
-
-
-def explain(error: ValidationError, source: str) -> str:
-    """Say on a line for each mistake where it is and what to do."""
-    lines: list[str] = []
-    for detail in error.errors(include_url=False):
-        steps = (f"[{step}]" if isinstance(step, int) else f".{step}" for step in detail["loc"])
-        where = f"{source}: {''.join(steps).removeprefix('.')}".removesuffix(": ")
-        message = detail["msg"].removeprefix("Value error, ")
-        if detail["type"] == "missing":
-            message = "is missing; add it"
-        lines.append(f"{where}: {message}")
-    return "\n".join(lines)
 
 
 def shipped() -> tuple[str, ...]:
