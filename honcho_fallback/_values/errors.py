@@ -55,14 +55,15 @@ class FallbackConfigError(FallbackError, ValueError):
         return cls(explained(error, where))
 
     @classmethod
-    def unknown(cls, option: str, names: Iterable[str]) -> Self:
-        """Say that an option does not exist, and which one may be meant.
+    def unknown(cls, name: str, names: Iterable[str], what: str = "option") -> Self:
+        """Say that a name does not exist, and which one may be meant.
 
         Args:
-            option: The name that was given.
+            name: The one that was given.
             names: Those that exist.
+            what: What they name.
         """
-        return cls.about(option, "no such option", unknown_name(option, names))
+        return cls.about(name, f"no such {what}", unknown_name(name, names))
 
 
 class CredentialError(FallbackError):

@@ -182,7 +182,9 @@ def test_files(tmp_path: Path) -> None:
     path.write_bytes(b"\xff")
     with pytest.raises(FallbackConfigError, match=r"mine.toml: no TOML: 'utf-8' codec"):
         load_scenario(path)
-    with pytest.raises(FallbackConfigError, match=r"otage: No such file.*; did you mean 'outage'"):
+    with pytest.raises(
+        FallbackConfigError, match=r"otage: no such file .* or name; did you mean outage"
+    ):
         load_scenario("otage")
 
 
