@@ -36,62 +36,61 @@ class ToolFailureCategory(StrEnum):
     USER_DECLINED = "user_declined"
 
 
-class _Facts(NamedTuple):
+class _Explanation(NamedTuple):
     category: ToolFailureCategory
     cause: str
     next_action: str
 
 
 _C, _K = ToolFailureCategory, ToolFailureKind
-# The table of openhuman's tool_status, in our own words.
-_FACTS: Mapping[ToolFailureKind, _Facts] = MappingProxyType(
+_EXPLANATIONS: Mapping[ToolFailureKind, _Explanation] = MappingProxyType(
     {
-        _K.MISSING_PERMISSION: _Facts(
+        _K.MISSING_PERMISSION: _Explanation(
             _C.NEEDS_USER_CONFIRMATION,
             "The system has not given the permission that this needs.",
             "Grant the permission, then ask again.",
         ),
-        _K.MISSING_APP: _Facts(
+        _K.MISSING_APP: _Explanation(
             _C.NEEDS_USER_CONFIRMATION,
             "A program that this needs is not there.",
             "Install or start the program, then ask again.",
         ),
-        _K.SERVICE_UNAVAILABLE: _Facts(
+        _K.SERVICE_UNAVAILABLE: _Explanation(
             _C.RECOVERABLE,
             "A service that this needs does not answer at the moment.",
             "Nothing to do, it is tried again.",
         ),
-        _K.BAD_CREDENTIALS: _Facts(
+        _K.BAD_CREDENTIALS: _Explanation(
             _C.NEEDS_USER_CONFIRMATION,
             "The stored login is missing, expired or not enough for this.",
             "Log in to the service again, then ask again.",
         ),
-        _K.BLOCKED_BY_POLICY: _Facts(
+        _K.BLOCKED_BY_POLICY: _Explanation(
             _C.BLOCKED_BY_POLICY,
             "The safety settings forbid this.",
             "Change the setting if this should be allowed.",
         ),
-        _K.MODEL_CONNECTION: _Facts(
+        _K.MODEL_CONNECTION: _Explanation(
             _C.RECOVERABLE,
             "The model that this needs could not be reached.",
             "Check the network and the model's settings; it is tried again.",
         ),
-        _K.TIMEOUT: _Facts(
+        _K.TIMEOUT: _Explanation(
             _C.RECOVERABLE,
             "It took too long and was stopped.",
             "It is tried again; start it by hand if it stays like this.",
         ),
-        _K.DENIED: _Facts(
+        _K.DENIED: _Explanation(
             _C.USER_DECLINED,
             "The request was declined, and nothing was run.",
             "Nothing to do, unless it was declined by mistake.",
         ),
-        _K.APPROVAL_EXPIRED: _Facts(
+        _K.APPROVAL_EXPIRED: _Explanation(
             _C.USER_DECLINED,
             "Nobody answered the request for approval in time, and nothing was run.",
             "Ask again when somebody can answer; it is not tried again by itself.",
         ),
-        _K.UNKNOWN: _Facts(
+        _K.UNKNOWN: _Explanation(
             _C.RECOVERABLE,
             "Something went wrong, and nothing says what.",
             "Try once more, then look into the tool's own log.",
@@ -112,17 +111,17 @@ class ToolFailure(NamedTuple):
     @property
     def category(self) -> ToolFailureCategory:
         """Say who can do something about it."""
-        return _FACTS[self.kind].category
+        return _EXPLANATIONS[self.kind].category
 
     @property
     def cause(self) -> str:
         """Say what happened, in one sentence for a person."""
-        return _FACTS[self.kind].cause
+        return _EXPLANATIONS[self.kind].cause
 
     @property
     def next_action(self) -> str:
         """Say what a person should do, in one sentence."""
-        return _FACTS[self.kind].next_action
+        return _EXPLANATIONS[self.kind].next_action
 
     @property
     def recoverable(self) -> bool:
