@@ -280,7 +280,7 @@ def outcome_of(call: ToolCall, result: ToolMessage | None) -> ToolOutcome:
         return ToolOutcome(call["name"], call["args"])
     marks = result.additional_kwargs
     try:
-        failure = ToolFailure(ToolFailureKind(marks[FAILURE]["kind"]))
+        failure = ToolFailure.of(ToolFailureKind(marks[FAILURE]["kind"]))
     except (KeyError, TypeError, ValueError):  # a message that no tool of the agent's gave
         failure = None
     outcome = _of_message(call, result)

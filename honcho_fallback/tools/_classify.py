@@ -60,7 +60,7 @@ def classify_tool_failure(
     chain = [] if isinstance(error, str) else list(_causes(error))
     texts = [error] if isinstance(error, str) else list(map(text_of, chain))
     kinds = _kinds(chain, list(map(_reading.shortened, texts)), exit_code, timed_out=timed_out)
-    return ToolFailure(next(filter(None, kinds), Kind.UNKNOWN))
+    return ToolFailure.of(next(filter(None, kinds), Kind.UNKNOWN))
 
 
 def _kinds(
