@@ -55,30 +55,22 @@ class Chains:
         # A chain is a pure function of its key: a race builds it twice and nothing else. A text
         # is what is wrong with the group.
         self._made: dict[tuple[Any, ...], Chain | str] = {}
-        # The ranks of which a mistake was logged, by group and team. Not the text: in a wildcard
-        # group it may name the model that a request asks for.
-        self._problems: dict[frozenset[tuple[Any, Any]], frozenset[tuple[str, ...]]] = {}
+        self._logged: set[frozenset[tuple[str, str]]] = set()
 
     def of(self, group: str, deployments: Sequence[Deployment]) -> Chain | None:
-        """Return the chain of a group, or None when LiteLLM routes it; log where that changes."""
+        """Return the chain of a group, or None when LiteLLM routes it; log a mistake once."""
         made = self.check(group, deployments)
-        if isinstance(made, str):
-            ranks = frozenset(
-                (id_of(one), repr(_rank_in(one)), repr(_order_of(one))) for one in deployments
-            )
-            home = _homes_of(deployments)
-            if self._problems.get(home) != ranks:
-                if len(self._problems) > 256:
-                    self._problems.clear()
-                self._problems[home] = ranks
-                label = label_of(group, deployments)
-                logger.error("group %s is no chain, LiteLLM routes it: %s", label, made)
-            return None
-        # Mostly no mistake is known: then nobody looks for the home of the group.
-        mended = self._problems and self._problems.pop(_homes_of(deployments), None) is not None
-        if mended and made is not None:
-            logger.info("group %s is mended, it is a chain now", label_of(group, deployments))
-        return made
+        if not isinstance(made, str):
+            return made
+        # Not by the text: in a wildcard group it may name the model that a request asks for.
+        mistake = frozenset((id_of(one), repr(_rank_in(one))) for one in deployments)
+        if mistake not in self._logged:
+            if len(self._logged) > 256:  # deployments came and went for a long time
+                self._logged.clear()
+            self._logged.add(mistake)
+            label = label_of(group, deployments)
+            logger.error("group %s is no chain, LiteLLM routes it: %s", label, made)
+        return None
 
     def check(self, group: str, deployments: Sequence[Deployment]) -> Chain | str | None:
         """Return the chain of a group, or what is wrong with it; None where nobody has a rank."""
@@ -97,12 +89,6 @@ class Chains:
                 made = str(error)
             self._made[key] = made
         return made
-
-    @property
-    def are_traced(self) -> bool:
-        """Tell whether an observer shows what is asked and answered, as a trace does."""
-        chains = (one for one in self._made.values() if isinstance(one, Chain))
-        return any(chain.policy.wants_content for chain in chains)
 
     def _make(self, group: str, ranked: Sequence[Deployment]) -> Chain:
         config = self._config

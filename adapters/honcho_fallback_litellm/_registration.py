@@ -41,8 +41,6 @@ _REFUSED = {
     "from the next iterations",
 }
 _SHOWN = 10  # chains in the line that says which are active
-_CALLBACKS = ("callbacks", "success_callback", "failure_callback", "_async_success_callback")
-_TRACERS = frozenset({"langfuse", "langfuse_otel"})
 
 
 def check_config(config: FallbackConfig) -> None:
@@ -106,14 +104,12 @@ def check_router(core: Any, chains: Chains) -> Registration:
     Raises:
         FallbackConfigError: No chain is left.
     """
-    managed: dict[str, tuple[str, list[Deployment]]] = {}
     spoilt: list[tuple[str, list[Deployment]]] = []
     registration = Registration({}, {}, [], 0)
     others = 0
     for group, deployments in _groups_of(core):
         label, chain = label_of(group, deployments), chains.check(group, deployments)
         if isinstance(chain, Chain):
-            managed[label] = group, deployments
             registration.chains[label] = _models_of(ordered(deployments))
         else:
             others += 1
@@ -121,13 +117,12 @@ def check_router(core: Any, chains: Chains) -> Registration:
             registration.problems[label] = chain
             spoilt.append((group, deployments))
         registration.hints.extend(_hints_of(label, deployments) if chain is None else [])
-    if not managed:
+    if not registration.chains:
         raise _no_chain(registration)
     for group, deployments in spoilt:
         chains.of(group, deployments)  # logs the mistake, here and not again at a request
     for hint in registration.hints:
         logger.warning("%s", hint)
-    _warn_about_settings(core, managed)
     return registration._replace(others=others)
 
 
@@ -169,27 +164,6 @@ def _no_chain(registration: Registration) -> FallbackConfigError:
     )
 
 
-def _warn_about_settings(core: Any, managed: dict[str, tuple[str, list[Deployment]]]) -> None:
-    by_group = setting(core, "model_group_retry_policy") or {}
-    if setting(core, "retry_policy") is not None or any(
-        group in by_group for group, _ in managed.values()
-    ):
-        logger.warning(
-            "retry_policy has no say in the ranked groups (%s), FallbackConfig(fallback_on=...) "
-            "has; remove it, or keep it for the other groups",
-            ", ".join(sorted(managed)),
-        )
-    for label, (_, deployments) in managed.items():
-        for one in deployments:
-            if one["litellm_params"].get("max_retries"):
-                logger.warning(
-                    "max_retries of %s in group %s has no effect, each target is asked once; "
-                    "remove it, or set FallbackConfig(switch_after=...)",
-                    name_of(one),
-                    label,
-                )
-
-
 def warn_about_missing_methods(missing: Iterable[str]) -> None:
     """Say loudly what this LiteLLM has no more."""
     gone = sorted(set(missing).difference(OPTIONAL))
@@ -200,25 +174,3 @@ def warn_about_missing_methods(missing: Iterable[str]) -> None:
             getattr(litellm, "__version__", "of unknown version"),
             ", ".join(gone),
         )
-
-
-def warn_about_callbacks() -> bool:
-    """Warn where LiteLLM would trace a traced call a second time; return whether it warned."""
-    callbacks = [one for name in _CALLBACKS for one in getattr(litellm, name, None) or ()]
-    on = sorted({name for one in callbacks if (name := _tracer(one)) is not None})
-    if not on:
-        return False
-    logger.warning(
-        "LiteLLM's own callback %s is on beside the strategy's observers: failed attempts "
-        "become traces of their own; remove it from litellm's callbacks",
-        ", ".join(on),
-    )
-    return True
-
-
-def _tracer(callback: object) -> str | None:
-    """Name Langfuse's callback, by its name or as the object that LiteLLM makes of it."""
-    if isinstance(callback, str):
-        return callback if callback in _TRACERS else None
-    kind = type(callback)
-    return kind.__name__ if kind.__module__.startswith("litellm.integrations.langfuse") else None

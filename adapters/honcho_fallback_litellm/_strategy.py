@@ -20,7 +20,6 @@ from honcho_fallback_litellm._patches import RouterPatches
 from honcho_fallback_litellm._registration import (
     check_config,
     check_router,
-    warn_about_callbacks,
     warn_about_missing_methods,
 )
 from honcho_fallback_litellm._request import begin, equip
@@ -85,9 +84,6 @@ class FallbackRoutingStrategy(CustomRoutingStrategyBase):
         if respect_cooldown is not None:
             self._respect_cooldown = respect_cooldown
         self._core: weakref.ref[Any] | None = None
-        # Once: when it is registered, or at the first call, for who sets LiteLLM's callbacks after
-        # the Router.
-        self._may_warn_about_callbacks = True
         self._warned_of_replacement = False
         self.registration: Registration | None = None
 
@@ -119,8 +115,6 @@ class FallbackRoutingStrategy(CustomRoutingStrategyBase):
         register(self)
         logger.info("%s", self.registration)
         warn_about_missing_methods(missing)
-        if self._chains.are_traced:
-            self._may_warn_about_callbacks = not warn_about_callbacks()
         if warm:
             warm_up()
         return self
@@ -244,13 +238,7 @@ class FallbackRoutingStrategy(CustomRoutingStrategyBase):
                 )
             return None
         chain = self._chain_of(core, group, request)
-        if chain is None:
-            return None
-        call = begin(core, chain, request)
-        if self._may_warn_about_callbacks and call.wants_content:
-            self._may_warn_about_callbacks = False
-            warn_about_callbacks()
-        return call
+        return None if chain is None else begin(core, chain, request)
 
     def _chain_of(self, core: Any, group: str, request: dict[str, Any]) -> Chain | None:
         return self._chains.of(group, deployments_of(core, group, request))

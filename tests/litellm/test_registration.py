@@ -7,14 +7,11 @@ from typing import TYPE_CHECKING, Any
 
 import litellm
 import pytest
-from litellm import Router
-from litellm.integrations.custom_logger import CustomLogger
 from litellm.types.router import CustomRoutingStrategyBase
 
 from honcho_fallback import FallbackConfig, FallbackConfigError
 from honcho_fallback_litellm import FallbackRoutingStrategy
 from honcho_fallback_litellm._registration import warn_about_missing_methods
-from tests.helpers.observers import ContentListener
 
 if TYPE_CHECKING:
     from tests.helpers.provider import ProviderServer
@@ -213,10 +210,10 @@ def test_many_chains_stay_readable(bench: Any, caplog: pytest.LogCaptureFixture)
     assert line.endswith("-> openai/g9-1-model; and 3 more), 0 groups stay LiteLLM's")
 
 
-def test_a_deployment_that_comes_later_with_a_mistake_spoils_its_group_until_it_is_mended(
+def test_a_deployment_that_comes_later_with_a_mistake_spoils_its_group_until_it_is_gone(
     bench: Any, providers: ProviderServer, ask: Any, caplog: pytest.LogCaptureFixture
 ) -> None:
-    """No request fails for it; it is logged once for each change, not for each request."""
+    """No request fails for it; it is logged once, not for each request."""
     caplog.set_level("INFO", "honcho_fallback")
     models = [*bench.chain("primary", "backup"), *bench.chain("p2", "b2", group="other")]
     router, listener = bench.managed(models=models)
@@ -229,13 +226,12 @@ def test_a_deployment_that_comes_later_with_a_mistake_spoils_its_group_until_it_
             "group deriver is no chain, LiteLLM routes it: model_info.fallback_rank: "
             "'2' of late is text; write it without quotes"
         )
-        assert errors_in(caplog) == [line] * number
+        assert errors_in(caplog) == [line]
 
         ask(router, "completion", model="other", messages=MESSAGES)
         router.delete_deployment(id="late")
         ask(router, "completion", model="deriver", messages=MESSAGES)
         assert len(listener.starts) == 2 * number
-        assert caplog.text.count("group deriver is mended, it is a chain now") == number
 
 
 def test_a_mistake_that_is_mended_makes_a_chain(
@@ -374,34 +370,12 @@ def test_a_teams_wildcard_beside_everybodys_is_no_mistake(
     assert not errors_in(caplog)
 
 
-def test_a_retry_policy_is_warned_of(bench: Any, caplog: pytest.LogCaptureFixture) -> None:
-    """It has no say in ranked groups, and somebody may think that it has."""
-    bench.managed(retry_policy=litellm.RetryPolicy(DefaultRetries=1))
-    assert "retry_policy has no say in the ranked groups (deriver)" in caplog.text
-
-
-def test_a_retry_policy_of_the_group_is_warned_of(
-    bench: Any, caplog: pytest.LogCaptureFixture
-) -> None:
-    """The same, and one of another group is nobody's business."""
-    bench.managed(model_group_retry_policy={"others": litellm.RetryPolicy(DefaultRetries=1)})
-    assert "retry_policy has no say" not in caplog.text
-    bench.managed(model_group_retry_policy={"deriver": litellm.RetryPolicy(DefaultRetries=1)})
-    assert "retry_policy has no say in the ranked groups (deriver)" in caplog.text
-
-
 def test_methods_that_litellm_has_no_more_are_named(caplog: pytest.LogCaptureFixture) -> None:
     """Loudly, unless calls do without them."""
     warn_about_missing_methods(["_reset_custom_routing_strategy"])
     assert not caplog.text
     warn_about_missing_methods(["should_retry_this_error", "_reset_custom_routing_strategy"])
     assert "has no should_retry_this_error: switching works by class of error" in caplog.text
-
-
-def test_max_retries_is_warned_of(bench: Any, caplog: pytest.LogCaptureFixture) -> None:
-    """It has no effect; switch_after is what asks one target again."""
-    bench.managed(models=bench.chain("primary", "backup", max_retries=4))
-    assert "max_retries of primary in group deriver has no effect" in caplog.text
 
 
 def test_max_retries_has_no_effect(
@@ -517,36 +491,6 @@ def test_ranks_that_change_change_the_order(
     router.set_model_list([bench.deployment("one", 1), bench.deployment("two", 0)])
     assert text(ask(router, "completion", model="deriver", messages=MESSAGES)) == "hello from two"
     assert providers.order == ["one", "two"]
-
-
-def test_litellms_own_langfuse_beside_observers_is_warned_of(
-    bench: Any, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """Two tracers on one call make traces out of failed attempts; who only counts is no tracer."""
-    monkeypatch.setattr(litellm, "success_callback", ["langfuse_otel"])
-    bench.managed()
-    assert "langfuse_otel" not in caplog.text
-    router, _ = bench.managed(listener=ContentListener())
-    assert "langfuse_otel is on beside the strategy's observers" in caplog.text
-    caplog.clear()
-    FallbackRoutingStrategy().register(bench.router())
-    assert "langfuse_otel" not in caplog.text
-    assert isinstance(router, Router)
-
-
-@pytest.mark.parametrize("name", ["success_callback", "failure_callback", "callbacks"])
-def test_a_langfuse_callback_set_after_the_router_is_warned_of_once(
-    name: str, bench: Any, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """Who sets LiteLLM's callbacks last hears of it at the first call, and not again."""
-    router, _ = bench.managed(listener=ContentListener())
-    assert "is on beside" not in caplog.text
-    langfuse = type("LangfuseLogger", (CustomLogger,), {})
-    langfuse.__module__ = "litellm.integrations.langfuse.langfuse"
-    monkeypatch.setattr(litellm, name, [langfuse()])
-    for _ in range(2):
-        router.completion(model="deriver", messages=MESSAGES)
-    assert caplog.text.count("LangfuseLogger is on beside the strategy's observers") == 1
 
 
 def test_targets_are_described_without_secrets(
