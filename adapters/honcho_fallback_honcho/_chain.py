@@ -8,8 +8,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 from honcho_fallback import ApiKey, FallbackConfigError, Target
 from honcho_fallback_honcho._endpoint import Endpoint
 from honcho_fallback_honcho._keys import NO_KEY, find_key
-from honcho_fallback_honcho._misnamed import nearest
-from honcho_fallback_honcho._notices import Notice
+from honcho_fallback_honcho._notices import Notice, nearest
 from honcho_fallback_honcho._parameters import read_parameters
 from honcho_fallback_honcho._slots import DEFAULT_MODEL, DEFAULT_TRANSPORT, TRANSPORTS
 

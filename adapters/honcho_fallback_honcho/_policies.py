@@ -17,14 +17,13 @@ from honcho_fallback import (
 from honcho_fallback_honcho._chain import AgentSettings, make_target, read_agent, with_own_name
 from honcho_fallback_honcho._endpoint import Endpoint
 from honcho_fallback_honcho._keys import api_key
-from honcho_fallback_honcho._misnamed import find_misnamed, nearest, toml_names
-from honcho_fallback_honcho._notices import Notice, merged
+from honcho_fallback_honcho._notices import Notice, find_misnamed, merged, toml_names
 from honcho_fallback_honcho._parameters import read_parameters
 from honcho_fallback_honcho._slots import DEFAULT_TIMEOUT, SLOTS, TRANSPORTS
 from honcho_fallback_honcho._sources import Sources, check_levels, read_sources
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator, Mapping
+    from collections.abc import Iterable, Mapping
 
     from honcho_fallback import FallbackObserver
 
@@ -74,7 +73,7 @@ def read_settings(
     sources = read_sources(source, toml, env_file)
     check_levels(sources)
     names = [*sources.environ, *toml_names(sources.toml)]
-    notices = [*find_misnamed(names), *_unknown_in_levels(sources)]
+    notices = [*find_misnamed(names)]
     agents = tuple(read_agent(slot, sources) for slot in SLOTS)
     for agent in agents:
         notices += agent.notices
@@ -237,13 +236,3 @@ def _overrides_of(node: Any) -> Any:
 def _timeout_from(node: Any) -> float:
     params: Mapping[str, Any] = getattr(_overrides_of(node), "provider_params", None) or {}
     return float(params.get("timeout") or DEFAULT_TIMEOUT)
-
-
-def _unknown_in_levels(sources: Sources) -> Iterator[Notice]:
-    for name, level in sources.tree.dialectic_levels.items():
-        for key in level.unknown:
-            # A level has other settings, which are not ours.
-            if nearest(key, ["model_config"]) is not None:
-                wrong = f"DIALECTIC_LEVELS__{name}__{key}".upper()
-                fix = f"the name is DIALECTIC_LEVELS__{name}__MODEL_CONFIG"
-                yield Notice("ignored", wrong, "Honcho ignores it", fix, breaks_fallback=True)

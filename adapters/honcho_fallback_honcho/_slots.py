@@ -38,12 +38,6 @@ SLOTS = (
     Slot("dream.induction", "DREAM_INDUCTION_MODEL_CONFIG", ("dream", "induction_model_config")),
 )
 
-# The prefixes below a section of Honcho's, for those that have more than one agent.
-PREFIXES_OF = {
-    section: tuple(slot.env for slot in SLOTS if slot.env.startswith(f"{section}_"))
-    for section in ("DIALECTIC", "DREAM")
-}
-
 
 class Transport(NamedTuple):
     """Say how a transport is reached.
@@ -71,39 +65,6 @@ TRANSPORTS = {
 DEFAULT_TRANSPORT, DEFAULT_MODEL = "openai", "gpt-5.4-mini"
 DEFAULT_TIMEOUT = 180.0
 DEFAULT_MAX_TOKENS = 2500
-
-SUFFIXES = (
-    "TRANSPORT",
-    "MODEL",
-    "TEMPERATURE",
-    "TOP_P",
-    "TOP_K",
-    "FREQUENCY_PENALTY",
-    "PRESENCE_PENALTY",
-    "SEED",
-    "THINKING_EFFORT",
-    "REASONING_EFFORT",
-    "THINKING_BUDGET_TOKENS",
-    "STRUCTURED_OUTPUT_MODE",
-    "MAX_OUTPUT_TOKENS",
-    "STOP_SEQUENCES",
-    "CACHE_POLICY",
-    "CACHE_POLICY__MODE",
-    "CACHE_POLICY__TTL_SECONDS",
-    "CACHE_POLICY__KEY_VERSION",
-    "OVERRIDES",
-    "OVERRIDES__API_KEY",
-    "OVERRIDES__API_KEY_ENV",
-    "OVERRIDES__BASE_URL",
-    "OVERRIDES__PROVIDER_PARAMS",
-    "OVERRIDES__PROVIDER_PARAMS__TIMEOUT",
-    "OVERRIDES__PROVIDER_PARAMS__EXTRA_BODY",
-    "OVERRIDES__PROVIDER_PARAMS__EXTRA_HEADERS",
-    "OVERRIDES__PROVIDER_PARAMS__EXTRA_QUERY",
-    "API_KEY",
-    "BASE_URL",
-    "FALLBACK",
-)
 
 
 def key_name(transport: str) -> str:
