@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-import anthropic
 from langchain_anthropic import ChatAnthropic
 
 from honcho_fallback_honcho._model_plan import DiscreetChatModel
@@ -35,7 +34,7 @@ class AnthropicChatModel(DiscreetChatModel, ChatAnthropic):
 
 
 def make_model(plan: ModelPlan) -> AnthropicChatModel:
-    """Build a model that takes nothing from the SDK's environment variables."""
+    """Build a model that takes neither key nor address from the SDK's environment variables."""
     options: dict[str, Any] = {
         "model": plan.name,
         **plan.named(_NAMES),
@@ -43,14 +42,12 @@ def make_model(plan: ModelPlan) -> AnthropicChatModel:
         "anthropic_proxy": None,
         "api_key": plan.key,
         "base_url": plan.endpoint.address,
+        "default_headers": plan.headers,
         "max_retries": 0,
         "model_kwargs": _model_kwargs(plan),
         "timeout": plan.endpoint.timeout,
     }
-    model = AnthropicChatModel(**options)
-    headers = plan.headers_over("ANTHROPIC_CUSTOM_HEADERS", anthropic.Omit())
-    # The constructor takes text alone; the clients are built from the field on first use.
-    return model.model_copy(update={"default_headers": headers})
+    return AnthropicChatModel(**options)
 
 
 def _has_call_without_thought(messages: list[Any]) -> bool:
