@@ -11,7 +11,7 @@ from honcho_fallback import Failure, FailureKind
 from honcho_fallback_honcho._extras import import_extra
 from honcho_fallback_honcho._keys import NO_KEY
 from honcho_fallback_honcho._parameters import known_to
-from honcho_fallback_honcho._policies import LoadOptions, logger, plan_agents
+from honcho_fallback_honcho._policies import LoadOptions, plan_agents
 
 if find_spec("langchain_core") is None:  # its own adapter would name an extra that is not enough
     import_extra("langchain_core", "providers")
@@ -39,7 +39,7 @@ def load_chat_models(
 
     Each asks its targets in order, over LangChain's own packages of the providers; those are
     imported here and now, so that the first switch to another provider waits for nothing. What a
-    provider's API lacks is left out, with a line at DEBUG. A target whose key is missing fails as
+    provider's API lacks is left out. A target whose key is missing fails as
     a refused key does, and no request is sent.
 
     Args:
@@ -56,10 +56,10 @@ def load_chat_models(
         ImportError: The extra ``honcho`` or ``providers`` is not installed.
     """
     return {
-        plan.agent.slot.name: FallbackChatModel(
-            *map(chat_model, plan.agent.chain),
-            agent=plan.agent.slot.name,
-            credentials=[_credential_of(planned) for planned in plan.agent.chain],
+        plan.agent: FallbackChatModel(
+            *map(chat_model, plan.chain),
+            agent=plan.agent,
+            credentials=[_credential_of(planned) for planned in plan.chain],
             fallback_config=_with_junk_refused(plan.config),
             observers=plan.observers,
         )
@@ -97,12 +97,7 @@ def chat_model(planned: PlannedTarget) -> BaseChatModel:
     key = NO_KEY
     if planned.key in _FIXED and credential is not None:
         key = str(credential.get())
-    params, lacking = known_to(endpoint.wire, endpoint.transport, target.params)
-    if endpoint.wire == "gemini" and endpoint.extra_query:
-        lacking.append("overrides__provider_params__extra_query")
-    for name in lacking:
-        variable = f"{planned.env}__{name.upper()}"
-        logger.debug("%s: %s has no such parameter", variable, endpoint.transport)
+    params = known_to(endpoint.wire, endpoint.transport, target.params)
     missing = credential if planned.key == "missing" else None
     return _make_model(ModelPlan(target.model, endpoint, key, params, missing))
 

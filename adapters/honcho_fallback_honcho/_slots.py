@@ -12,30 +12,22 @@ class Slot(NamedTuple):
     Args:
         name: What the policy's agent is called.
         env: The environment variables' prefix, without its last two underscores.
-        toml: The path of the table in ``config.toml``.
     """
 
     name: str
     env: str
-    toml: tuple[str, ...]
 
-
-LEVELS = ("minimal", "low", "medium", "high", "max")
 
 # Card refresh uses the deduction slot; MCP has no model of its own; embeddings have no fallback.
 SLOTS = (
-    Slot("deriver", "DERIVER_MODEL_CONFIG", ("deriver", "model_config")),
+    Slot("deriver", "DERIVER_MODEL_CONFIG"),
     *(
-        Slot(
-            f"dialectic.{level}",
-            f"DIALECTIC_LEVELS__{level}__MODEL_CONFIG",
-            ("dialectic", "levels", level, "model_config"),
-        )
-        for level in LEVELS
+        Slot(f"dialectic.{level}", f"DIALECTIC_LEVELS__{level}__MODEL_CONFIG")
+        for level in ("minimal", "low", "medium", "high", "max")
     ),
-    Slot("summary", "SUMMARY_MODEL_CONFIG", ("summary", "model_config")),
-    Slot("dream.deduction", "DREAM_DEDUCTION_MODEL_CONFIG", ("dream", "deduction_model_config")),
-    Slot("dream.induction", "DREAM_INDUCTION_MODEL_CONFIG", ("dream", "induction_model_config")),
+    Slot("summary", "SUMMARY_MODEL_CONFIG"),
+    Slot("dream.deduction", "DREAM_DEDUCTION_MODEL_CONFIG"),
+    Slot("dream.induction", "DREAM_INDUCTION_MODEL_CONFIG"),
 )
 
 
@@ -72,20 +64,6 @@ def key_name(transport: str) -> str:
     return f"LLM_{transport.upper()}_API_KEY"
 
 
-def url_name(transport: str) -> str:
-    """Name the variable with a transport's default address."""
-    return f"LLM_{transport.upper()}_BASE_URL"
-
-
-GLOBALS = (
-    *(name(transport) for transport in TRANSPORTS for name in (key_name, url_name)),
-    "LLM_DEFAULT_TIMEOUT",
-    "LLM_DEFAULT_MAX_TOKENS",
-)
-
-# The Nous portal's OAuth, under the names of Honcho's pull request 737 and of hermes-agent.
-NOUS_TOKEN, NOUS_STATE = "NOUS_REFRESH_TOKEN", "NOUS_OAUTH_STATE_PATH"
-NOUS_PORTAL = "NOUS_PORTAL_BASE_URL"
 DEFAULT_NOUS_PORTAL = "https://portal.nousresearch.com"
 DEFAULT_NOUS_STATE = "~/.honcho/nous_oauth_state.json"
 

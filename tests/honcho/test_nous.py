@@ -364,12 +364,17 @@ def test_all_agents_of_a_load_share_one_credential(environ: dict[str, str]) -> N
 
 
 @pytest.mark.parametrize(
-    "portal_url", ["portal-secret", "https://me:pw-secret@portal", "file:///etc"]
+    ("portal_url", "problem"),
+    [
+        ("portal-secret", "NOUS_PORTAL_BASE_URL: pass an address such as"),
+        ("file:///etc/secret", "NOUS_PORTAL_BASE_URL: pass an address such as"),
+        ("https://me:pw-secret@portal", "token_url: it is no address, or one with a user"),
+    ],
 )
-def test_a_portal_without_an_address_is_refused(portal_url: str) -> None:
-    """The error names the variable and what to set, and does not show the value."""
-    environ = NAMED | {"NOUS_PORTAL_BASE_URL": portal_url}
-    problem = r"NOUS_PORTAL_BASE_URL: it is no address, or one with a user; pass one such as https://portal\."
+def test_a_portal_without_an_address_is_refused(portal_url: str, problem: str) -> None:
+    """The error says what to set, and does not show the value."""
+    environ = NAMED | {"NOUS_PORTAL_BASE_URL": portal_url, "SUMMARY_MODEL_CONFIG__MODEL": "m"}
+    environ["SUMMARY_MODEL_CONFIG__TRANSPORT"] = "nous"
     with pytest.raises(FallbackConfigError, match=problem) as caught:
         load_policies(environ)
     assert "secret" not in str(caught.value)
