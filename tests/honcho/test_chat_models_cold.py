@@ -41,9 +41,7 @@ print(json.dumps({
 @pytest.mark.parametrize(
     ("primary", "fallback", "verb"),
     [
-        ("openai", "anthropic", "astream"),
         ("openai", "gemini", "invoke"),
-        ("anthropic", "openai", "invoke"),
         ("gemini", "anthropic", "astream"),
     ],
 )

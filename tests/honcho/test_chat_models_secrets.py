@@ -19,6 +19,7 @@ from honcho_fallback_langfuse import LangfuseCallbackHandler
 from tests.helpers import wire
 from tests.helpers.langfuse_memory import Memory, langfuse_memory
 from tests.helpers.observers import Listener
+from tests.helpers.pairwise import in_turn
 from tests.helpers.provider import ProviderServer, Reply
 from tests.honcho.chat_models import PRIMARY, VERBS, WIRES, ask, deriver
 
@@ -55,8 +56,7 @@ OTHERS = {
 }
 
 
-@pytest.mark.parametrize("verb", VERBS)
-@pytest.mark.parametrize("transport", [*WIRES, "lmstudio"])
+@in_turn(transport=[*WIRES, *WIRES, "lmstudio"], verb=VERBS)
 def test_nothing_of_the_environment_reaches_a_host(
     transport: str, verb: str, providers: ProviderServer, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -76,8 +76,7 @@ def test_nothing_of_the_environment_reaches_a_host(
         assert request.path.startswith("v1beta/models/")
 
 
-@pytest.mark.parametrize("verb", ["invoke", "ainvoke"])
-@pytest.mark.parametrize("transport", WIRES)
+@in_turn(transport=WIRES, verb=["invoke", "ainvoke"])
 def test_a_redirect_gets_no_key(transport: str, verb: str, providers: ProviderServer) -> None:
     """A provider that sends its callers elsewhere learns nobody's key for there."""
     with ProviderServer(keep_alive=False) as elsewhere:
@@ -120,8 +119,7 @@ def memory(memory_client: Memory) -> Memory:
     return memory_client
 
 
-@pytest.mark.parametrize("verb", VERBS)
-@pytest.mark.parametrize("transport", WIRES)
+@in_turn(transport=[*WIRES, *WIRES], verb=VERBS)
 def test_a_password_in_the_address_works_and_is_shown_nowhere(
     transport: str,
     verb: str,
@@ -162,7 +160,7 @@ def test_a_password_in_the_address_works_and_is_shown_nowhere(
         assert secret not in "\n".join(shown)
 
 
-@pytest.mark.parametrize("verb", VERBS)
+@pytest.mark.parametrize("verb", ["invoke", "astream"])
 def test_one_generation_per_call(verb: str, providers: ProviderServer, memory: Memory) -> None:
     """HON-061 to HON-065: Langfuse hears of a call once, under the model that answered."""
     providers["openai"].fail(503)
@@ -184,8 +182,7 @@ FIRST_WORD = {
 }
 
 
-@pytest.mark.parametrize("verb", ["stream", "astream"])
-@pytest.mark.parametrize("transport", WIRES)
+@in_turn(transport=WIRES, verb=["astream", "stream"])
 def test_a_stream_that_falls_silent_ends_with_its_targets_timeout(
     transport: str, verb: str, providers: ProviderServer
 ) -> None:
