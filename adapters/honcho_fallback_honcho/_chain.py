@@ -1,4 +1,4 @@
-"""From one agent's slot to its chain of targets, and to what is wrong with it."""
+"""From one agent's settings to its chain of targets, and to what is wrong with it."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from honcho_fallback_honcho._endpoint import Endpoint
 from honcho_fallback_honcho._keys import NO_KEY, find_key
 from honcho_fallback_honcho._notices import Notice
 from honcho_fallback_honcho._parameters import read_parameters
-from honcho_fallback_honcho._slots import DEFAULT_MODEL, DEFAULT_TRANSPORT, TRANSPORTS
+from honcho_fallback_honcho._slots import DEFAULT_MODEL, DEFAULT_TRANSPORT, SLOTS, TRANSPORTS
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -19,7 +19,6 @@ if TYPE_CHECKING:
     from honcho_fallback_honcho._keys import KeyState
     from honcho_fallback_honcho._model_settings import ModelSettings, Section
     from honcho_fallback_honcho._settings import Settings
-    from honcho_fallback_honcho._slots import Slot
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,11 +42,11 @@ class _Node(NamedTuple):
     is_fallback: bool
 
 
-def read_chain(slot: Slot, settings: Settings) -> tuple[tuple[PlannedTarget, ...], list[Notice]]:
+def read_chain(agent: str, settings: Settings) -> tuple[tuple[PlannedTarget, ...], list[Notice]]:
     """Build an agent's chain without unusable targets, and list what is wrong with it."""
     chain: list[PlannedTarget] = []
     notices: list[Notice] = []
-    for node in _nodes(settings.model_of(slot), slot.env):
+    for node in _nodes(settings.model_of(agent), SLOTS[agent]):
         notices += _unknown(node)
         named = _named(node, notices)
         planned = None if named is None else _planned(node, *named, settings, notices)
@@ -61,7 +60,7 @@ def read_chain(slot: Slot, settings: Settings) -> tuple[tuple[PlannedTarget, ...
         else:
             problem = "the same model at the same address with the same key as one before"
             notices.append(Notice(node.env, problem, "name another model or address"))
-    return tuple(chain), [notice._replace(agents=(slot.name,)) for notice in notices]
+    return tuple(chain), [notice._replace(agents=(agent,)) for notice in notices]
 
 
 def _nodes(primary: ModelSettings, env: str) -> Iterator[_Node]:

@@ -39,8 +39,8 @@ def load_chat_models(
 
     Each asks its targets in order, over LangChain's own packages of the providers; those are
     imported here and now, so that the first switch to another provider waits for nothing. What a
-    provider's API lacks is left out. A target whose key is missing fails as
-    a refused key does, and no request is sent.
+    provider's API lacks is left out. A target whose key is missing fails as a refused key does,
+    and no request is sent.
 
     Args:
         source: Environment variables; default: those of the process at the time of the call.

@@ -13,12 +13,10 @@ if TYPE_CHECKING:
 # in their place.
 _DREAM = ("DREAM_DEDUCTION_MODEL_CONFIG", "DREAM_INDUCTION_MODEL_CONFIG")
 _FAMILIES = {
-    "DIALECTIC_MODEL_CONFIG": tuple(
-        slot.env for slot in SLOTS if slot.env.startswith("DIALECTIC_")
-    ),
+    "DIALECTIC_MODEL_CONFIG": tuple(env for env in SLOTS.values() if env.startswith("DIALECTIC_")),
     "DREAM_MODEL_CONFIG": _DREAM,
     "DREAMER_MODEL_CONFIG": _DREAM,
-    "FALLBACK_MODEL_CONFIG": tuple(f"{slot.env}__FALLBACK" for slot in SLOTS),
+    "FALLBACK_MODEL_CONFIG": tuple(f"{env}__FALLBACK" for env in SLOTS.values()),
     "MCP_MODEL_CONFIG": (),
 }
 

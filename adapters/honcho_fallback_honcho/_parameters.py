@@ -6,26 +6,16 @@ import re
 from typing import TYPE_CHECKING, Any
 from urllib.parse import urlsplit
 
+from honcho_fallback_honcho._model_settings import ModelSettings
+
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
     from honcho_fallback_honcho._endpoint import Endpoint
 
 # The attributes of Honcho's ModelConfig, of its fallback and of ConfiguredModelSettings alike.
-PARAMETERS = (
-    "temperature",
-    "top_p",
-    "top_k",
-    "frequency_penalty",
-    "presence_penalty",
-    "seed",
-    "thinking_effort",
-    "thinking_budget_tokens",
-    "structured_output_mode",
-    "max_output_tokens",
-    "stop_sequences",
-    "cache_policy",
-)
+_ABOUT_THE_TARGET = {"transport", "model", "overrides", "api_key", "base_url", "fallback"}
+PARAMETERS = tuple(name for name in ModelSettings.model_fields if name not in _ABOUT_THE_TARGET)
 # gpt-5 and later, o1, o3-mini and so on, also as gateways name them: openai/gpt-5.5. Not gpt-35.
 _REASONS = re.compile(r"(?:^|[/:])(?:gpt-[5-9](?!\d)|o\d(?![\d\w]))", re.IGNORECASE)
 _CACHE = ("mode", "ttl_seconds", "key_version")

@@ -82,8 +82,8 @@ def read_settings(
     tables = (f"{section}_{key}" for section, table in file.items() for key in table)
     notices = [*find_misnamed([*environ, *tables])]
     chains: dict[str, tuple[PlannedTarget, ...]] = {}
-    for slot in SLOTS:
-        chains[slot.name], wrong = read_chain(slot, settings)
+    for agent in SLOTS:
+        chains[agent], wrong = read_chain(agent, settings)
         notices += wrong
     return Reading(chains, merged(notices))
 

@@ -9,7 +9,7 @@ from functools import cached_property
 from importlib.util import find_spec
 from io import StringIO
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Literal, Self, cast
+from typing import Any, Literal, Self, cast
 
 from pydantic import Field, PrivateAttr, SecretStr, ValidationError
 
@@ -22,6 +22,7 @@ from honcho_fallback_honcho._slots import (
     DEFAULT_NOUS_PORTAL,
     DEFAULT_NOUS_STATE,
     DEFAULT_TIMEOUT,
+    SLOTS,
     key_name,
 )
 
@@ -36,9 +37,6 @@ from pydantic_settings import (
     SettingsConfigDict,
     SettingsError,
 )
-
-if TYPE_CHECKING:
-    from honcho_fallback_honcho._slots import Slot
 
 Toml = str | os.PathLike[str] | Mapping[str, Any] | None
 
@@ -102,13 +100,13 @@ class Settings(BaseSettings):
     def __repr_args__(self) -> Any:
         return []
 
-    def model_of(self, slot: Slot) -> ModelSettings:
-        """Return the model settings of an agent's slot."""
-        agent, _, level = slot.name.partition(".")
-        if agent == "dialectic":
+    def model_of(self, agent: str) -> ModelSettings:
+        """Return an agent's model settings."""
+        section, _, level = agent.partition(".")
+        if section == "dialectic":
             levels = cast("dict[str, Level]", self.dialectic_levels)
             return levels.get(level, Level()).agent_model
-        model: ModelSettings = getattr(self, slot.env.lower())
+        model: ModelSettings = getattr(self, SLOTS[agent].lower())
         return model
 
     def variable(self, name: str) -> str | None:

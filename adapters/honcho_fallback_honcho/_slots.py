@@ -5,30 +5,18 @@ from __future__ import annotations
 from typing import NamedTuple
 from urllib.parse import urlsplit
 
-
-class Slot(NamedTuple):
-    """Say where one agent's model is configured.
-
-    Args:
-        name: What the policy's agent is called.
-        env: The environment variables' prefix, without its last two underscores.
-    """
-
-    name: str
-    env: str
-
-
+# Where each agent's model is configured: the prefix of its variables.
 # Card refresh uses the deduction slot; MCP has no model of its own; embeddings have no fallback.
-SLOTS = (
-    Slot("deriver", "DERIVER_MODEL_CONFIG"),
-    *(
-        Slot(f"dialectic.{level}", f"DIALECTIC_LEVELS__{level}__MODEL_CONFIG")
+SLOTS = {
+    "deriver": "DERIVER_MODEL_CONFIG",
+    **{
+        f"dialectic.{level}": f"DIALECTIC_LEVELS__{level}__MODEL_CONFIG"
         for level in ("minimal", "low", "medium", "high", "max")
-    ),
-    Slot("summary", "SUMMARY_MODEL_CONFIG"),
-    Slot("dream.deduction", "DREAM_DEDUCTION_MODEL_CONFIG"),
-    Slot("dream.induction", "DREAM_INDUCTION_MODEL_CONFIG"),
-)
+    },
+    "summary": "SUMMARY_MODEL_CONFIG",
+    "dream.deduction": "DREAM_DEDUCTION_MODEL_CONFIG",
+    "dream.induction": "DREAM_INDUCTION_MODEL_CONFIG",
+}
 
 
 class Transport(NamedTuple):

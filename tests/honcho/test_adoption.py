@@ -11,12 +11,10 @@ import pytest
 
 from honcho_fallback import FailureKind, FallbackConfig, FallbackExhausted
 from honcho_fallback.testing import StatusError
-from honcho_fallback_honcho import policy_from
 
 if TYPE_CHECKING:
     from types import ModuleType
 
-    from honcho_fallback import Attempt
     from honcho_fallback.testing import Clock
 
 EXAMPLES = Path(__file__).resolve().parents[2] / "examples"
@@ -254,52 +252,6 @@ async def test_each_iteration_begins_on_the_primary(honcho: MakeHoncho) -> None:
 
 
 AT_ONCE = FallbackConfig(fallback_on={*FailureKind} - {FailureKind.CANCELLED})
-A_TURN = FallbackConfig.honcho(reset="turn")
-
-
-@pytest.mark.parametrize(
-    ("config", "fails_in", "requests", "ends_with"),
-    [
-        (None, 1, [P, F, P], StatusError),
-        (AT_ONCE, 1, [P, F, P, F], None),
-        (A_TURN, 1, [P, F, F], None),
-        (A_TURN, 2, [P, P, F], FallbackExhausted),
-    ],
-)
-async def test_messages_in_one_transports_form_are_refused_by_the_other(
-    honcho: MakeHoncho,
-    config: FallbackConfig | None,
-    fails_in: int,
-    requests: list[str],
-    ends_with: type[Exception] | None,
-) -> None:
-    """What the page says of tool loops: whom the 400 reaches, and what helps."""
-    path, asked = honcho(), list[str]()
-    policy = policy_from(path.model(), config=config)
-    messages: list[str] = []
-
-    async def ask(attempt: Attempt) -> str:
-        transport: str = attempt.target.client.transport
-        asked.append(attempt.target.name)
-        if transport == "openai" and len(messages) + 1 == fails_in:
-            raise OVERLOADED
-        if not {*messages} <= {transport}:
-            raise StatusError(400)
-        return transport
-
-    async def loop() -> None:
-        with policy.turn():
-            while len(messages) < 2:
-                messages.append(await policy.acall(ask))
-
-    if ends_with is None:
-        await loop()
-    else:
-        with pytest.raises(ends_with) as raised:
-            await loop()
-        errors: tuple[Any, ...] = getattr(raised.value, "exceptions", (raised.value,))
-        assert errors[-1].status_code == 400
-    assert asked == requests
 
 
 class JunkError(ValueError):

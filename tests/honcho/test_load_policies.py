@@ -14,17 +14,16 @@ from honcho_fallback import (
     CredentialError,
     FallbackConfig,
     FallbackConfigError,
-    FallbackObserver,
     FallbackPolicy,
 )
 from honcho_fallback.testing import StatusError
 from honcho_fallback_honcho import Endpoint, load_policies
 from honcho_fallback_honcho._parameters import PARAMETERS, known_to
+from tests.helpers.observers import Listener
 
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from honcho_fallback import CallRecord, CallStart, Switch
 
 KEYS = {
     "LLM_OPENAI_API_KEY": "openai-key",
@@ -43,20 +42,6 @@ SLOTS = {
     "dream.deduction": "DREAM_DEDUCTION_MODEL_CONFIG",
     "dream.induction": "DREAM_INDUCTION_MODEL_CONFIG",
 }
-
-
-class Ledger(FallbackObserver):
-    """Note whose calls began."""
-
-    def __init__(self) -> None:
-        self.agents: list[str] = []
-
-    def on_start(self, call: CallStart) -> None:
-        self.agents.append(call.agent)
-
-    def on_switch(self, switch: Switch) -> None: ...
-
-    def on_finish(self, record: CallRecord) -> None: ...
 
 
 PRIMARY = "openai/gpt-5.4-mini"
@@ -412,9 +397,9 @@ def test_the_options_are_the_pull_requests_unless_others_are_given() -> None:
     environ = {**KEYS, f"{F}__MODEL": "anthropic/x"}
     with pytest.raises(StatusError):
         load_policies(environ)["deriver"].start().fail(StatusError(401))
-    ledger = Ledger()
+    listener = Listener()
     policies = load_policies(
-        environ, config=FallbackConfig(reset="turn"), observers=iter([ledger])
+        environ, config=FallbackConfig(reset="turn"), observers=iter([listener])
     )
     with pytest.warns(UserWarning, match="outside of a turn"):
         run = policies["deriver"].start()
@@ -423,7 +408,7 @@ def test_the_options_are_the_pull_requests_unless_others_are_given() -> None:
     assert policies["summary"].config.timeout == 180
     with policies["summary"].turn(), pytest.raises(StatusError):
         policies["summary"].start().fail(StatusError(400))
-    assert ledger.agents == ["deriver", "summary"]
+    assert [call.agent for call in listener.starts] == ["deriver", "summary"]
 
 
 def test_the_env_file_wins_over_the_environment(

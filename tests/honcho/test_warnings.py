@@ -19,7 +19,7 @@ from honcho_fallback_honcho._slots import SLOTS
 
 KEYS = {f"LLM_{name}_API_KEY": f"{name}-default" for name in ("OPENAI", "ANTHROPIC", "GEMINI")}
 F = "DERIVER_MODEL_CONFIG__FALLBACK"
-LEVELS = [slot.env for slot in SLOTS if slot.env.startswith("DIALECTIC_")]
+LEVELS = [env for env in SLOTS.values() if env.startswith("DIALECTIC_")]
 ALL_LEVELS = ", and likewise ".join(
     [f"{LEVELS[0]}__FALLBACK__MODEL", ", ".join(f"{env}__FALLBACK__MODEL" for env in LEVELS[1:])]
 )
@@ -89,7 +89,10 @@ def test_the_same_goes_for_the_file(caplog: pytest.LogCaptureFixture) -> None:
 
 def test_the_same_is_said_once_for_all_agents(caplog: pytest.LogCaptureFixture) -> None:
     """HON-058, HOM-023, G-40: a missing key is said at load, with the agents that need it."""
-    environ = {f"{slot.env}__FALLBACK__MODEL": "gemini/m" for slot in SLOTS[:2]}
+    environ = {
+        f"{SLOTS[agent]}__FALLBACK__MODEL": "gemini/m"
+        for agent in ("deriver", "dialectic.minimal")
+    }
     load_policies(environ)
     openai, gemini = warned(caplog)
     assert openai.startswith("LLM_OPENAI_API_KEY: not set")
@@ -116,17 +119,11 @@ OPENAI, LOCAL, PROXY = "https://api.openai.com/v1", "http://localhost:1234/v1", 
     ("suffixes", "base_url", "key"),
     [
         ({"MODEL": "openai/m"}, OPENAI, "OPENAI-default"),
-        ({"MODEL": "openai/m", "OVERRIDES__BASE_URL": OPENAI}, OPENAI, "OPENAI-default"),
         ({"MODEL": "openai/m", "OVERRIDES__BASE_URL": LOCAL}, LOCAL, None),
         ({"MODEL": "openai/m", "BASE_URL": LOCAL}, LOCAL, None),
         (
             {"MODEL": "openai/m", "OVERRIDES__BASE_URL": "http://api.openai.com/v1"},
             "http://api.openai.com/v1",
-            None,
-        ),
-        (
-            {"MODEL": "openai/m", "OVERRIDES__BASE_URL": "https://api.openai.com.p.example"},
-            "https://api.openai.com.p.example",
             None,
         ),
         (
@@ -172,16 +169,10 @@ OPENAI, LOCAL, PROXY = "https://api.openai.com/v1", "http://localhost:1234/v1", 
         ),
         ({"MODEL": "openai/m", "API_KEY": " own\n"}, OPENAI, "own"),
         ({"MODEL": "lmstudio/m"}, LOCAL, None),
-        ({"MODEL": "lmstudio/m", "API_KEY": "own"}, LOCAL, "own"),
         (
             {"MODEL": "lmstudio/m", "LLM_LMSTUDIO_BASE_URL": "http://box:9/v1", "API_KEY": "own"},
             "http://box:9/v1",
             "own",
-        ),
-        (
-            {"MODEL": "nous/m", "LLM_NOUS_API_KEY": "n"},
-            "https://inference-api.nousresearch.com/v1",
-            "n",
         ),
         ({"MODEL": "openai_compatible/m", "BASE_URL": LOCAL}, LOCAL, None),
         (
