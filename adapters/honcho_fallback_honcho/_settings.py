@@ -9,7 +9,7 @@ from functools import cached_property
 from importlib.util import find_spec
 from io import StringIO
 from pathlib import Path
-from typing import Any, Literal, Self, cast
+from typing import Any, Literal, cast
 
 from pydantic import Field, PrivateAttr, SecretStr, ValidationError
 
@@ -82,20 +82,21 @@ class Settings(BaseSettings):
 
     _environ: Mapping[str, str] = PrivateAttr(default_factory=dict)
 
-    @classmethod
-    def read(cls, environ: Mapping[str, str], file: Mapping[str, Any]) -> Self:
+    @staticmethod
+    def read(environ: Mapping[str, str], file: Mapping[str, Any]) -> Settings:
         """Read variables and the tables of a file, which they win over."""
 
-        class FromThese(cls):  # type: ignore[misc,valid-type] # sources belong to a class
+        class FromThese(Settings):  # sources belong to a class
             @classmethod
-            def settings_customise_sources(cls, settings_cls: Any, **_: Any) -> Any:
+            def settings_customise_sources(cls, settings_cls: Any, **_: Any) -> Any:  # type: ignore[override] # pyright: ignore[reportIncompatibleMethodOverride] # called by name
                 variables = EnvSettingsSource(settings_cls)
                 variables.env_vars = {name.lower(): value for name, value in environ.items()}
                 return variables, InitSettingsSource(settings_cls, _flat(file))
 
-        settings: Self = FromThese()
-        settings._environ = environ
-        return settings
+            def model_post_init(self, _: Any, /) -> None:
+                self._environ = environ
+
+        return FromThese()
 
     def __repr_args__(self) -> Any:
         return []
