@@ -287,15 +287,3 @@ async def test_what_else_switches(
         with pytest.raises(type(error)):
             await path.call(config=config)
     assert (path.requests, clock.slept) == (requests, [])
-
-
-async def test_calls_share_what_a_module_level_config_remembers(
-    honcho: MakeHoncho, clock: Clock
-) -> None:
-    """A policy for each call, one cooldown for all: the second call leaves the primary alone."""
-    path = honcho(openai=[OVERLOADED, ANSWER], anthropic=[ANSWER])
-    config = FallbackConfig.resilient(reset="iteration")
-    for seconds in (0, 1, 60):
-        clock.advance(seconds)
-        await path.call(config=config)
-    assert path.requests == [P, F, F, P]

@@ -15,14 +15,12 @@ from pydantic import BaseModel, ValidationError
 
 from honcho_fallback import (
     CredentialError,
-    FailureKind,
     FallbackConfig,
     FallbackConfigError,
     FallbackExhausted,
 )
 from honcho_fallback_honcho import load_chat_models, load_policies
 from tests.helpers import wire
-from tests.helpers.local_model import local_model_server
 from tests.helpers.observers import Listener
 from tests.helpers.pairwise import in_turn
 from tests.helpers.provider import Reply
@@ -44,7 +42,6 @@ if TYPE_CHECKING:
 
     from tests.helpers.provider import ProviderServer
 
-ANY_FAILURE = frozenset(FailureKind) - {FailureKind.CANCELLED}
 EXTRA = {"extra_body": {"A": 1}, "extra_headers": {"X-B": "2"}, "extra_query": {"c": "3"}}
 PARAMS = "OVERRIDES__PROVIDER_PARAMS"
 LANGCHAIN = {"gemini": "google_genai"}  # who calls it otherwise
@@ -351,48 +348,6 @@ def test_usage_is_known_in_streams_too(
     assert counts.items() <= record.usage.items()
 
 
-BLOCKED = {"promptFeedback": {"blockReason": "OTHER"}, "usageMetadata": wire.GEMINI_WIRE_USAGE}
-
-
-@pytest.mark.parametrize(
-    ("primary", "body", "is_stream"),
-    [
-        ("openai", {**wire.chat_answer("x"), "choices": None}, False),
-        ("openai", wire.openai_error(), False),
-        ("openai", wire.openai_error(), True),
-        ("anthropic", wire.anthropic_error(kind="overloaded_error"), False),
-        ("anthropic", wire.anthropic_error(kind="overloaded_error"), True),
-        ("gemini", BLOCKED, False),
-        ("gemini", BLOCKED, True),
-        ("gemini", wire.gemini_error(), True),
-    ],
-)
-def test_what_is_no_answer_goes_to_the_fallback(
-    providers: ProviderServer, primary: str, body: Any, is_stream: bool
-) -> None:
-    """HON-035: no choices, an error under status 200 and a blocked prompt are failures."""
-    fallback = "anthropic" if primary != "anthropic" else "openai"
-    events = [wire.event(body, body.get("type"))] if is_stream else None
-    providers[primary].reply(Reply(body=body, events=events))
-    config = FallbackConfig(fallback_on=ANY_FAILURE)
-    model = deriver(providers, primary, fallback, {"config": config})
-    assert ask(model, "stream" if is_stream else "invoke").text == f"hello from {fallback}"
-    assert providers.order == [primary, fallback]
-
-
-@in_turn(primary=[*WIRES, *WIRES], verb=["stream", "astream"])
-def test_a_stream_that_breaks_off_before_its_text_switches(
-    providers: ProviderServer, primary: str, verb: str
-) -> None:
-    """HOM-051, HON-035: nothing was handed out yet, so the fallback streams the whole answer."""
-    fallback = "anthropic" if primary != "anthropic" else "openai"
-    first = {"openai": [wire.chat_word("")], "gemini": []}
-    events = first.get(primary, [wire.event(wire.message_start(wire.message_answer()))])
-    providers[primary].reply(Reply(events=events, cut=True))
-    answer = ask(deriver(providers, primary, fallback), verb)
-    assert answer.text == f"hello from {fallback}"
-
-
 @in_turn(transport=WIRES, status=[408, 429, 500, 503])
 def test_one_request_per_attempt(providers: ProviderServer, transport: str, status: int) -> None:
     """HON-044, HOM-025: no SDK retries by itself, nor does the model without its policy."""
@@ -520,26 +475,6 @@ def test_a_mistake_of_the_program_is_no_junk(providers: ProviderServer) -> None:
 
 
 # --- a real model ------------------------------------------------------------------------------
-
-
-def test_the_local_model_answers_where_the_provider_is_down(providers: ProviderServer) -> None:
-    """HON-059: lmstudio is any local server of OpenAI's wire; the default key stays at home."""
-    providers["openai"].fail(429, headers={"retry-after": "30"})
-    with local_model_server() as local:
-        more = {
-            "LLM_LMSTUDIO_BASE_URL": local.base_url,
-            f"{FALLBACK}__MODEL": local.model,
-            f"{FALLBACK}__MAX_OUTPUT_TOKENS": "8",
-        }
-        model = deriver(providers, "openai", "lmstudio", **more)
-        answer = ask(model)
-        assert answer.text
-        assert answer.usage_metadata["output_tokens"] == 8
-        assert ask(model, "astream").usage_metadata["input_tokens"] > 0
-        schema = {"type": "object", "properties": {"city": {"enum": ["Lima"]}}}
-        tool = {"name": "thermometer", "description": "Read one city.", "parameters": schema}
-        calling = model.bind_tools([tool], tool_choice="any").bind(max_tokens=64)
-        assert [call["name"] for call in calling.invoke("hi").tool_calls] == ["thermometer"]
 
 
 def test_extras_that_are_missing_are_named(monkeypatch: pytest.MonkeyPatch) -> None:

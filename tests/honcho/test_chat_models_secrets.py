@@ -160,18 +160,6 @@ def test_a_password_in_the_address_works_and_is_shown_nowhere(
         assert secret not in "\n".join(shown)
 
 
-@pytest.mark.parametrize("verb", ["invoke", "astream"])
-def test_one_generation_per_call(verb: str, providers: ProviderServer, memory: Memory) -> None:
-    """HON-061 to HON-065: Langfuse hears of a call once, under the model that answered."""
-    providers["openai"].fail(503)
-    options = {"observers": [LangfuseCallbackHandler(memory.client)]}
-    ask(deriver(providers, "openai", "gemini", options), verb)
-    one = memory.only()
-    assert (one.name, one.model, one.level) == ("deriver", "model-two", "WARNING")
-    details = {"input_cached_tokens": 4, "output_reasoning_tokens": 2}
-    assert one.usage == {"input": 8, "output": 5, "total": 19, **details}
-
-
 # --- connections ---------------------------------------------------------------------------------
 
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import json
 import os
 import stat
@@ -16,7 +15,6 @@ from honcho_fallback_honcho import Endpoint, OAuthCredential, load_policies
 from tests.helpers.portal import REFRESH, Portal
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
     from pathlib import Path
 
     from pytest_httpserver import HTTPServer
@@ -67,10 +65,6 @@ def sync_client() -> openai.OpenAI:
     return openai.OpenAI(base_url="http://127.0.0.1:1", api_key="none", max_retries=0)
 
 
-def async_client() -> openai.AsyncOpenAI:
-    return openai.AsyncOpenAI(base_url="http://127.0.0.1:1", api_key="none", max_retries=0)
-
-
 def call(policy: FallbackPolicy, run: FallbackRun | None = None) -> str:
     with sync_client() as client:
 
@@ -82,45 +76,24 @@ def call(policy: FallbackPolicy, run: FallbackRun | None = None) -> str:
         return policy.call(ask, run=run)
 
 
-async def astream(policy: FallbackPolicy, run: FallbackRun | None = None) -> str:
-    async with async_client() as client:
-
-        async def ask(attempt: Attempt) -> Any:
-            options, request = request_of(attempt)
-            bound = client.with_options(**options)
-            return await bound.chat.completions.create(**request, stream=True)
-
-        chunks = [one async for one in policy.astream(ask, run=run)]
-        return "".join(one.choices[0].delta.content or "" for one in chunks if one.choices)
-
-
-VERBS: dict[str, Callable[..., str]] = {
-    "call": call,
-    "astream": lambda *args: asyncio.run(astream(*args)),
-}
-each_verb = pytest.mark.parametrize("verb", VERBS)
-
-
 def keys(provider: Provider) -> list[str]:
     return [request.key for request in provider.requests]
 
 
-@each_verb
 def test_a_401_refreshes_once_and_the_same_target_is_asked_again(
     environ: dict[str, str],
     portal: Portal,
     provider: Provider,
-    verb: str,
     caplog: pytest.LogCaptureFixture,
 ) -> None:
-    """HON-077, HON-080: the key is the credential's; streams do as calls; no secret shows."""
+    """HON-077, HON-080: the key is the credential's; no secret shows."""
     caplog.set_level("DEBUG")
     policies = load_policies(environ)
     policy = policies["deriver"]
-    assert VERBS[verb](policy) == f"hello from {provider.name}"
+    assert call(policy) == f"hello from {provider.name}"
     provider.key = "key-2"  # the first one is revoked before its end
     run = policy.start()
-    assert VERBS[verb](policy, run) == f"hello from {provider.name}"
+    assert call(policy, run) == f"hello from {provider.name}"
     assert keys(provider) == ["key-1", "key-1", "key-2"]
     assert portal.token_requests == [f"{REFRESH}0", f"{REFRESH}1"]
     assert run.record.attempts[1].note == "after a refresh of its credential"

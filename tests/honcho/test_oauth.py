@@ -5,15 +5,11 @@ from __future__ import annotations
 import asyncio
 import json
 import os
-import signal
-import socket
 import stat
 import subprocess
 import sys
-import threading
 import time
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import contextmanager, suppress
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -34,7 +30,6 @@ from tests.helpers.pairwise import in_turn
 from tests.helpers.portal import REFRESH, Portal
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
     from pathlib import Path
 
     from pytest_httpserver import HTTPServer
@@ -245,46 +240,6 @@ def test_an_address_that_cannot_be_asked_is_refused(url: str) -> None:
     assert "secret" not in str(caught.value)
 
 
-@contextmanager
-def answering(begin: bytes, drip: bytes = b"") -> Iterator[str]:
-    """Serve one request with bytes, then with more of them until the client leaves."""
-    left = threading.Event()
-    with socket.socket() as listening:
-        listening.bind(("127.0.0.1", 0))
-        listening.listen()
-
-        def answer() -> None:
-            connection, _ = listening.accept()
-            with connection, suppress(ConnectionError):
-                connection.recv(65536)
-                connection.sendall(begin)
-                while drip and not left.wait(0.01):
-                    connection.sendall(drip)
-
-        thread = threading.Thread(target=answer)
-        thread.start()
-        yield f"http://127.0.0.1:{listening.getsockname()[1]}/token"
-        left.set()
-        thread.join()
-
-
-@pytest.mark.parametrize(
-    ("begin", "drip", "problem"),
-    [
-        (b"rt-secret-0\r\n\r\n", b"", "failed: BadStatusLine; check"),
-        (b"HTTP/1.1 200 OK\r\n\r\n", b" " * 500_000, "answered 200 without access_token"),
-    ],
-)
-def test_a_portal_that_speaks_no_http_or_never_ends_is_given_up(
-    begin: bytes, drip: bytes, problem: str
-) -> None:
-    """Of an answer that is too long to be one the rest is not read."""
-    with answering(begin, drip) as url:
-        credential = OAuthCredential(url, "client", f"{REFRESH}0")
-        with pytest.raises(CredentialError, match=f"/token {problem}"):
-            credential.refresh()
-
-
 def test_a_silent_portal_is_given_up(silent_url: str) -> None:
     """The timeout is the request's own; a policy has none for a refresh in a thread."""
     credential = OAuthCredential(f"{silent_url}/token", "client", f"{REFRESH}0", timeout=0.05)
@@ -468,40 +423,6 @@ def test_what_a_process_left_that_was_killed_while_it_wrote_is_in_nobodys_way(
     credential_at(portal, store).refresh()
     assert stat.S_IMODE(store.stat().st_mode) == 0o600
     assert not left.exists()
-
-
-@pytest.mark.parametrize("spends", [False, True])
-def test_a_process_that_is_killed_leaves_the_old_state(
-    portal: Portal, tmp_path: Path, spends: bool
-) -> None:
-    """Its lock is free and its state readable; where the portal had spent the token, log in."""
-    store = tmp_path / "oauth.json"
-    credential_at(portal, store).refresh()
-    old = store.read_text()
-    portal.arrived.clear()
-    portal.hold.clear()
-    portal.spends_at_once = spends
-    process = worker("c.get()\nc.refresh()\n", portal, store)
-    assert portal.arrived.wait(10)
-    process.kill()
-    process.communicate()
-    assert process.returncode == -signal.SIGKILL
-    portal.refuses_held = not spends
-    portal.hold.set()
-    assert store.read_text() == old
-    survivor = credential_at(portal, store)
-    assert survivor.get() == "at-1"
-    if not spends:
-        survivor.refresh()
-        assert survivor.get() == "at-2"
-        return
-    with pytest.raises(CredentialError, match=f"log in again, move {store} away, pass the new"):
-        survivor.refresh()
-    assert store.read_text() == old
-    store.rename(tmp_path / "away")
-    anew = OAuthCredential(portal.token_url, "client", f"{REFRESH}{portal.number}", store)
-    anew.refresh()
-    assert anew.get() == "at-3"
 
 
 def test_a_lock_that_is_never_given_back_is_waited_for_in_vain(

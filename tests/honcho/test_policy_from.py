@@ -181,22 +181,6 @@ def test_the_same_model_elsewhere_has_a_name_of_its_own() -> None:
     assert names == ["openai/gpt", "openai/gpt@llm.example"]
 
 
-def test_metadata_and_record_of_a_call() -> None:
-    """HON-062, HON-063, HON-069: the record says what the call was for, and who answered."""
-    policy = policy_from(pair(), agent="deriver")
-    run = policy.start(
-        metadata={"workspace": "acme", "run_id": "r-17", "purpose": "summary.short"}
-    )
-    requests(policy, StatusError(429), run=run)
-    assert run.record.metadata == {
-        "workspace": "acme",
-        "run_id": "r-17",
-        "purpose": "summary.short",
-    }
-    assert (run.record.agent, run.record.is_fallback) == ("deriver", True)
-    assert run.record.answered_by == "anthropic/claude"
-
-
 @pytest.mark.parametrize(
     ("config", "message"),
     [
