@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import atexit
 import json
 import logging
 import os
@@ -12,12 +11,9 @@ from contextlib import suppress
 from dataclasses import MISSING, fields
 from datetime import UTC, datetime
 from io import FileIO, TextIOWrapper
-from logging.handlers import QueueListener, WatchedFileHandler
+from logging.handlers import WatchedFileHandler
 from pathlib import Path
-from queue import SimpleQueue
-from threading import RLock
 from typing import TYPE_CHECKING, Annotated, Any, Self, TextIO, cast, get_type_hints
-from weakref import WeakSet
 
 from pydantic import BaseModel, ConfigDict, Field, ValidationError, create_model
 
@@ -36,8 +32,6 @@ __all__ = ["JsonlObserver", "RecordError", "read_records"]
 
 logger = logging.getLogger("honcho_fallback")
 
-_MOST = 10_000  # records that wait for a file that hangs
-
 
 class JsonlObserver(FallbackObserver):
     """Append a line for each call to a file; ``read_records`` reads it.
@@ -45,12 +39,9 @@ class JsonlObserver(FallbackObserver):
     A line is ``json.dumps(record.to_dict())`` with a key more before the others: ``time``, the
     call's end in UTC. Instead of a value that JSON cannot express stands the name of its class.
 
-    A call only puts its record into a queue; a thread writes it through a handler of the standard
-    library's ``logging``, which opens the file again once it was rotated. Several processes may
-    append to one file. What cannot be written is lost, counted in ``lost``, and logged once.
-
-    What is queued is written when the process ends. One that ends without ``atexit``, such as by a
-    signal or as a child of ``multiprocessing``, has to ``close`` before.
+    A line is written when its call ends, through a handler of the standard library's ``logging``,
+    which opens the file again once it was rotated. Several processes may append to one file. What
+    cannot be written is lost, counted in ``lost``, and logged once.
 
     Args:
         file: A path, whose folder is there; or an open stream of text, which stays open.
@@ -70,15 +61,6 @@ class JsonlObserver(FallbackObserver):
             problem, fix = f"got a {type(file).__name__}", "pass a path or an open stream"
             raise FallbackConfigError.about("file", problem, fix)
         self._handler.setFormatter(_JsonFormatter())
-        self._prepare()
-        _OBSERVERS.add(self)
-
-    def _prepare(self) -> None:
-        """Begin without a thread: in a forked child the parent's does not run."""
-        # Both are reentrant: the collector may end a call in the middle of another's on_finish.
-        self._lock = RLock()
-        self._queue: SimpleQueue[Any] = SimpleQueue()
-        self._listener: QueueListener | None = None
 
     def __enter__(self) -> Self:
         return self
@@ -95,43 +77,12 @@ class JsonlObserver(FallbackObserver):
         return self._handler.lost
 
     def on_finish(self, record: CallRecord, /) -> None:
-        """Leave the record to the thread that writes."""
-        entry = logging.makeLogRecord({"msg": record})
-        if self._queue.qsize() >= _MOST:
-            self._handler.lose("it takes nothing")
-            return
-        self._queue.put(entry)
-        if self._listener is None:
-            self._start()
-
-    def _start(self) -> None:
-        with self._lock:
-            if self._listener is None:
-                listener = QueueListener(self._queue, self._handler)
-                listener.start()
-                self._listener = listener
-                atexit.register(self.close)
+        """Write the line of a call."""
+        self._handler.handle(logging.makeLogRecord({"msg": record}))
 
     def close(self) -> None:
-        """Write what is queued and close the file, until another call ends."""
-        with self._lock:
-            if self._listener is not None:
-                self._listener.stop()
-                self._listener = None
-                self._handler.close()
-                atexit.unregister(self.close)
-
-
-_OBSERVERS: WeakSet[JsonlObserver] = WeakSet()
-
-
-def _prepare_children() -> None:
-    for observer in _OBSERVERS:
-        observer._prepare()  # noqa: SLF001 # pyright: ignore[reportPrivateUsage] # of this module
-
-
-if hasattr(os, "register_at_fork"):
-    os.register_at_fork(after_in_child=_prepare_children)
+        """Close the file, until another call ends."""
+        self._handler.close()
 
 
 class _LineHandler(logging.StreamHandler[Any]):
@@ -140,14 +91,11 @@ class _LineHandler(logging.StreamHandler[Any]):
     lost = 0
 
     def handleError(self, record: logging.LogRecord) -> None:  # noqa: ARG002, N802 # the base's
-        # In the system's words or by its class: what a stream says may be a secret.
-        error = sys.exception()
-        number = error.errno if isinstance(error, OSError) else None
-        self.lose(os.strerror(number) if number else type(error).__name__)
-
-    def lose(self, problem: str) -> None:
-        """Count a record that is not written."""
         if not self.lost:
+            # In the system's words or by its class: what a stream says may be a secret.
+            error = sys.exception()
+            number = error.errno if isinstance(error, OSError) else None
+            problem = os.strerror(number) if number else type(error).__name__
             file = getattr(self, "baseFilename", type(self.stream).__name__)
             text = "%s: calls are not saved (%s), but go on; see that it is writable and has space"
             logger.warning(text, file, problem)
@@ -158,7 +106,7 @@ class _FileHandler(_LineHandler, WatchedFileHandler):
     """Write to whatever file has the path now."""
 
     def _open(self) -> TextIOWrapper:
-        # Without a buffer, whose lock a fork may copy while it is taken: a line is one write.
+        # Without a buffer: a line is one write, whole beside those of other processes.
         return TextIOWrapper(FileIO(self.baseFilename, "a"), "utf-8", write_through=True)
 
     def emit(self, record: logging.LogRecord) -> None:

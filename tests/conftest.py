@@ -9,6 +9,7 @@ end.
 from __future__ import annotations
 
 import gc
+import os
 import socket
 import sys
 import warnings
@@ -28,6 +29,9 @@ if TYPE_CHECKING:
 
     from honcho_fallback.testing import Clock
     from tests.helpers.provider import ProviderServer
+
+# Or LiteLLM, also in processes that tests start, asks the network for prices, for eight seconds.
+os.environ["LITELLM_LOCAL_MODEL_COST_MAP"] = "True"
 
 # Files that take longest; one that begins last would be waited for by the other workers.
 SLOW = (

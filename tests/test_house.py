@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import ast
-import os
 import re
 import sys
 from itertools import groupby
@@ -111,7 +110,6 @@ def by_an_agent() -> object:
 
 
 def by_a_router() -> object:
-    os.environ.setdefault("LITELLM_LOCAL_MODEL_COST_MAP", "True")  # or it fetches a price list
     litellm = pytest.importorskip("litellm")
     adapter = pytest.importorskip("honcho_fallback_litellm")
     params: Any = {"model": "openai/m", "api_key": "k"}

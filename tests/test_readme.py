@@ -123,7 +123,6 @@ def providers(provider_server: ProviderServer, monkeypatch: pytest.MonkeyPatch) 
         "ANTHROPIC_BASE_URL": anthropic.url,
         "ANTHROPIC_API_KEY": "not-a-key",
         "LOCAL_URL": local.url,
-        "LITELLM_LOCAL_MODEL_COST_MAP": "True",
         "LLM_OPENAI_API_KEY": "not-a-key",
         "LLM_OPENAI_BASE_URL": primary.url,
         "LLM_LMSTUDIO_BASE_URL": local.url,

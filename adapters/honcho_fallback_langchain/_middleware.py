@@ -12,7 +12,7 @@ from __future__ import annotations
 from collections import deque
 from copy import copy
 from dataclasses import replace
-from typing import TYPE_CHECKING, Annotated, Any, NotRequired, Self, Unpack
+from typing import TYPE_CHECKING, Annotated, Any, NotRequired, Self, Unpack, cast
 from weakref import WeakValueDictionary
 
 from langchain.agents.middleware.types import (
@@ -51,6 +51,8 @@ from honcho_fallback_langchain._providers import settings_for, tools_for
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Mapping
+
+    from langchain_core.runnables import RunnableConfig
 
     from honcho_fallback import Attempt, FallbackRun
     from honcho_fallback_langchain._providers import Reader
@@ -134,7 +136,7 @@ class AgentCall(Call[ModelRequest[Any]]):
         run_id = getattr(getattr(request.runtime, "execution_info", None), "run_id", None)
         callbacks, self.detached = detach_langfuse(around.get("callbacks"), self.policy)
         if self.detached.handlers:
-            self.config = around = {**around, "callbacks": callbacks}
+            self.config = around = cast("RunnableConfig", {**around, "callbacks": callbacks})
         self.around = around
         system = [request.system_message] if request.system_message else []
         metadata = metadata_of(around, {"run_id": run_id})

@@ -22,7 +22,6 @@ from langchain.agents.middleware.types import (
 from langchain_core.messages import AIMessage, HumanMessage, ToolMessage
 from langgraph.types import Command
 
-from honcho_fallback import FallbackConfigError
 from honcho_fallback.tools import (
     ToolFailure,
     ToolFailureKind,
@@ -95,23 +94,21 @@ class ToolLoopGuardMiddleware(AgentMiddleware[Any, Any, Any]):
     state_schema = ToolLoopGraphState
 
     def __init__(
-        self,
-        limits: ToolLoopLimits | None = None,
-        *,
-        exempt_tools: Iterable[str] = (),
+        self, limits: ToolLoopLimits | None = None, *, exempt_tools: Iterable[str] = ()
     ) -> None:
         super().__init__()
-        checked_limits: Any = ToolLoopLimits() if limits is None else limits
-        if not isinstance(checked_limits, ToolLoopLimits):
-            raise FallbackConfigError.about(
-                "limits", f"got a {type(checked_limits).__name__}", "pass ToolLoopLimits(...)"
-            )
-        if isinstance(exempt_tools, str):
-            raise FallbackConfigError.about(
-                "exempt_tools", "got a single string", "pass a list of names"
-            )
-        self.limits = checked_limits
-        self.exempt_tools = frozenset(exempt_tools)
+        is_name = isinstance(exempt_tools, str)
+        self.limits = ToolLoopLimits() if limits is None else limits
+        self.exempt_tools = exempt_tools if is_name else frozenset(exempt_tools)
+        self.guard()  # refuses at once what it would refuse in a run
+
+    def guard(self, state: ToolLoopState | None = None) -> ToolLoopGuard:
+        """Return the guard of one run.
+
+        Args:
+            state: Where to go on from, or None for a new run.
+        """
+        return ToolLoopGuard(self.limits, exempt_tools=self.exempt_tools, state=state)
 
     def wrap_tool_call(
         self,
@@ -168,16 +165,12 @@ class _Round:
         self.request = request
         self.kept: dict[str, Any] = state.get(TOOL_LOOP) or {}
         turn = self.kept if same_turn(state, TOOL_LOOP_IN_RUN) else {}
-        self.guard = ToolLoopGuard(
-            middleware.limits,
-            exempt_tools=middleware.exempt_tools,
-            state=ToolLoopState.from_dict(turn.get("counts")),
-        )
+        self.guard = middleware.guard(ToolLoopState.from_dict(turn.get("counts")))
         message, results = _last_round(state.get("messages", []))
         self.counted = (message and message.id) or ""
         # Once only, however often the model is asked; what a turn begins with is not its own.
         is_new = bool(turn) and self.counted != turn.get("counted")
-        calls = _calls_of(message) if is_new else []
+        calls = message.tool_calls if message and is_new else []
         verdict = self.guard.after_tools(outcome_of(one, results.get(one["id"])) for one in calls)
         self.halt: ModelResponse[Any] | ExtendedModelResponse[Any] | None = None
         self.nudge: list[HumanMessage] = []
@@ -195,7 +188,7 @@ class _Round:
         """Return what the model said, or the end of the run instead of its calls."""
         response = ModelResponse([answer]) if isinstance(answer, AIMessage) else answer
         message, results = _last_round(response.result)
-        calls = _calls_of(message)
+        calls = message.tool_calls if message else []
         still_open = [call for call in calls if call["id"] not in results]
         ending: list[BaseMessage] = []
         # An answer in a schema may be a call, too, and it is the end of the run by itself.
@@ -232,10 +225,6 @@ def _last_round(
     return None, results
 
 
-def _calls_of(message: AIMessage | None) -> list[ToolCall]:
-    return message.tool_calls if message else []
-
-
 def _why(verdict: ToolLoopVerdict) -> dict[str, Any]:
     why = {"action": verdict.action, "reason": verdict.reason, "tool": verdict.tool}
     return {"tool_loop": why}
@@ -244,7 +233,7 @@ def _why(verdict: ToolLoopVerdict) -> dict[str, Any]:
 def _halted(verdict: ToolLoopVerdict, still_open: Sequence[ToolCall]) -> list[BaseMessage]:
     # A provider refuses a history with calls that nothing answers.
     ending = AIMessage(verdict.message, response_metadata=_why(verdict))
-    return [*(not_made(call) for call in still_open), ending]
+    return [*(_error_message(call, _NOT_MADE) for call in still_open), ending]
 
 
 # A tool's failure in an agent's messages: the text for the model, the marks for the guard.
@@ -291,7 +280,7 @@ def outcome_of(call: ToolCall, result: ToolMessage | None) -> ToolOutcome:
         return ToolOutcome(call["name"], call["args"])
     marks = result.additional_kwargs
     try:
-        failure = ToolFailure(ToolFailureKind(marks[FAILURE]["kind"]))
+        failure = ToolFailure.of(ToolFailureKind(marks[FAILURE]["kind"]))
     except (KeyError, TypeError, ValueError):  # a message that no tool of the agent's gave
         failure = None
     outcome = _of_message(call, result)
@@ -311,12 +300,8 @@ def _of_message(call: ToolCall, message: ToolMessage) -> ToolOutcome:
     )
 
 
-def not_made(call: ToolCall) -> ToolMessage:
-    """Answer a call of a run that was stopped."""
-    return _error_message(call, _NOT_MADE, ToolOutcome(call["name"], call["args"], _NOT_MADE))
-
-
-def _error_message(call: ToolCall, text: str, outcome: ToolOutcome) -> ToolMessage:
+def _error_message(call: ToolCall, text: str, outcome: ToolOutcome | None = None) -> ToolMessage:
+    outcome = outcome or ToolOutcome(call["name"], call["args"], text)
     call_id = cast("str", call["id"])
     message = ToolMessage(text, name=call["name"], tool_call_id=call_id, status="error")
     return _marked(message, outcome)

@@ -14,12 +14,12 @@ from litellm.exceptions import Timeout
 
 from honcho_fallback import AnswerRejected, DeadlineExceeded, FallbackPolicy
 from honcho_fallback_litellm._answers import attach
-from honcho_fallback_litellm._failures import forget_loop_lookup, provider_error
+from honcho_fallback_litellm._failures import forget_loop_lookup
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Generator, Iterable, Mapping
 
-    from honcho_fallback import CallRecord, FallbackRun, Target
+    from honcho_fallback import Attempt, FallbackRun, Target
     from honcho_fallback_litellm._chain import Chain
     from honcho_fallback_litellm._router import Deployment
 
@@ -52,6 +52,12 @@ def working_for(call: RouterCall | None) -> Generator[None]:
         _CURRENT.reset(token)
 
 
+def provider_error(error: BaseException) -> BaseException:
+    """Return the exception that LiteLLM made an error from: a stream's original, or itself."""
+    original = getattr(error, "original_exception", None)
+    return original if isinstance(original, Exception) else error
+
+
 @dataclass(eq=False, repr=False, slots=True, weakref_slot=True)
 class RouterCall:
     """Resume one run of the machine from LiteLLM's hooks.
@@ -66,6 +72,9 @@ class RouterCall:
     request: dict[str, Any]  # the keyword arguments that it began with
     limit: int  # of its attempts
     reach: int  # how many targets of the chain it may ask
+    wants_content: bool  # whether somebody observes what is asked and answered
+    attempt: Attempt = field(init=False)  # at hand, or the last one
+    ended: bool = field(init=False, default=False)
     time_limit: AttemptTimeout | None = field(init=False, default=None)
     blocking: bool = field(init=False, default=False)  # a sync method asks, in whatever loop
     streaming: bool = field(init=False, default=False)
@@ -77,19 +86,12 @@ class RouterCall:
     _left_over: bool = field(init=False)
 
     def __post_init__(self) -> None:
-        config = self.chain.policy.config
+        config = self.chain.config
         bounds = (config.deadline, config.first_token_timeout, config.idle_timeout)
         if any(one is not None for one in bounds):
             self.time_limit = AttemptTimeout()
+        self.attempt = self.run.attempt
         self._left_over = self.reach == len(self.chain.ids)
-
-    @property
-    def record(self) -> CallRecord:
-        return self.run.record
-
-    @property
-    def ended(self) -> bool:
-        return self.run.outcome != "running"
 
     @property
     def goes_on(self) -> bool:
@@ -110,12 +112,12 @@ class RouterCall:
     @property
     def candidate_ids(self) -> tuple[str, ...]:
         """Return the ids of who may be asked if in rotation, that of the attempt at hand first."""
-        ids, here = self.chain.ids[: self.reach], self.run.attempt.position
+        ids, here = self.chain.ids[: self.reach], self.attempt.position
         return ids[here:] + (ids[:here] if self.last_error is None else ())
 
     def may_ask(self, among: Iterable[str]) -> list[int]:
         """List the positions that the attempt at hand may go to, of the ids in rotation."""
-        left, here = {*among}, self.run.attempt.position
+        left, here = {*among}, self.attempt.position
         positions = [self.chain.ids.index(one) for one in self.candidate_ids if one in left]
         # Before the first request no target has failed: one that cools down is better than none.
         return [position for position in positions if position >= here] or sorted(positions)
@@ -135,13 +137,13 @@ class RouterCall:
         free = self.may_ask(eligible)
         if not free:
             refusal = refusal or LookupError("no deployment of this group is in rotation")
-            self.last_error, self._goes_on = self.last_error or refusal, False
+            self.last_error, self._goes_on, self.ended = self.last_error or refusal, False, True
             with suppress(Exception):  # the caller raises the last error
                 self.run.skip(None, OUT_OF_ROTATION, error=refusal)
             return None
-        if self.run.attempt.position not in free:
-            self.run.skip(free[0], OUT_OF_ROTATION, among=free)
-        return eligible[self.chain.ids[self.run.attempt.position]]
+        if self.attempt.position not in free:
+            self.attempt = self.run.skip(free[0], OUT_OF_ROTATION, among=free)
+        return eligible[self.chain.ids[self.attempt.position]]
 
     # What came of it.
 
@@ -153,9 +155,9 @@ class RouterCall:
         self.last_error, self._goes_on = error, True
         forget_loop_lookup(error)
         try:
-            self.run.fail(error, partial=partial)
+            self.attempt = self.run.fail(error, partial=partial)
         except BaseException as final:  # noqa: BLE001 # LiteLLM raises the error itself
-            self._goes_on = False
+            self._goes_on, self.ended = False, True
             self._left_over = self._left_over and not isinstance(final, DeadlineExceeded)
 
     def accept(self, answer: Any) -> None:
@@ -164,16 +166,29 @@ class RouterCall:
         Raises:
             AnswerRejected: ``validate`` said no; LiteLLM's loop goes on if the call does.
         """
-        name = self.run.attempt.target.name
+        name = self.attempt.target.name
         try:
             following = self.run.accept(answer)
         except Exception as error:
-            self.last_error, self._goes_on = error, False
+            self.last_error, self._goes_on, self.ended = error, False, True
             raise
-        if following is not None:
-            self.last_error = AnswerRejected(f"validate said no to the answer of {name}")
-            self._goes_on = True
-            raise self.last_error
+        if following is None:
+            self.ended = True
+            return
+        self.attempt = following
+        self.last_error = AnswerRejected(f"validate said no to the answer of {name}")
+        self._goes_on = True
+        raise self.last_error
+
+    def succeed(self, usage: Mapping[str, Any] | None) -> None:
+        """End the call with a stream that was read to its end."""
+        self.run.succeed(usage=usage)
+        self.ended = True
+
+    def abandon(self, partial: tuple[Any, ...]) -> None:
+        """End the call of a stream whose reader has left."""
+        self.run.cancel("abandoned", partial=partial)
+        self.ended = True
 
     def close(self, error: BaseException) -> None:
         """End the call with the error that goes out, and let that carry the record."""
@@ -181,7 +196,8 @@ class RouterCall:
             self.report(error)  # LiteLLM raised it before it made an attempt
         # Where the machine would have gone on, LiteLLM gave up of its own accord.
         self.run.cancel()
-        record = self.record
+        self.ended = True
+        record = self.run.record
         theirs = litellm.LITELLM_EXCEPTION_TYPES  # pyright: ignore[reportPrivateImportUsage] # shown, not exported
         if type(error) in theirs and len(record.attempts) > 1:
             # LiteLLM writes these, which its text shows, only where its own loop comes to an end.
@@ -197,9 +213,9 @@ class RouterCall:
         Raises:
             Exception: The provider's own, where that could not be done and the call is over.
         """
-        while self.run.pending is not None:
+        while self.chain.has_actions and self.run.pending is not None:
             try:
-                FallbackPolicy.perform(self.run)
+                self.attempt = FallbackPolicy.perform(self.run)
             except Exception as error:  # noqa: BLE001 # the run knows what it means
                 self._pending_failed(error)
 
@@ -209,29 +225,29 @@ class RouterCall:
         Raises:
             Exception: The provider's own, where that could not be done and the call is over.
         """
-        while self.run.pending is not None:
+        while self.chain.has_actions and self.run.pending is not None:
             try:
-                await FallbackPolicy.aperform(self.run)
+                self.attempt = await FallbackPolicy.aperform(self.run)
             except Exception as error:  # noqa: BLE001 # the run knows what it means
                 self._pending_failed(error)
 
     def _pending_failed(self, error: Exception) -> None:
         try:
-            self.run.fail(error)
+            self.attempt = self.run.fail(error)
         except Exception:
-            self._goes_on = False
+            self._goes_on, self.ended = False, True
             raise
 
     async def publish(self) -> None:
         """Tell other processes what the call has learned, where it is over."""
         if self.blocking:  # this loop is gone in a moment, and a connection with it
             self.publish_here()
-        elif self.ended and self.run.pending is not None:
+        elif self.ended:
             await self.asettle()
 
     def publish_here(self) -> None:
         """Do so in this thread."""
-        if self.ended and self.run.pending is not None:
+        if self.ended:
             self.settle()
 
     # How long it may take.
@@ -240,7 +256,7 @@ class RouterCall:
         """Start the clock of the attempt at hand anew: a stream's, up to its first content."""
         if self.time_limit is None:
             return
-        attempt, config = self.run.attempt, self.chain.policy.config
+        attempt, config = self.attempt, self.chain.config
         if self.wants_stream:
             bound = config.deadline or config.first_token_timeout
             seconds = attempt.stream_timeout if bound else None

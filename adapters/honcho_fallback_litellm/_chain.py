@@ -28,10 +28,19 @@ _HERE = token_hex(8)
 
 
 class Chain(NamedTuple):
-    """Hold a policy over one target per deployment, and the deployments' ids in its order."""
+    """Hold what the calls of a group have in common.
+
+    Args:
+        policy: One target per deployment.
+        ids: Of the deployments, in its order.
+        config: The policy's options.
+        has_actions: Whether a run may have to do something before an attempt or after its end.
+    """
 
     policy: FallbackPolicy
     ids: tuple[str, ...]
+    config: FallbackConfig
+    has_actions: bool
 
 
 class Chains:
@@ -101,7 +110,8 @@ class Chains:
             config = config.replace(max_attempts=len(ranked) * (config.attempts_per_target or 1))
         targets = _targets_of(ranked)
         policy = FallbackPolicy(targets, config, agent=group, observers=self._observers)
-        return Chain(policy, tuple(id_of(one) for one in ranked))
+        has_actions = any(one is not None for one in (config.cooldown, config.transport_recovery))
+        return Chain(policy, tuple(id_of(one) for one in ranked), config, has_actions)
 
 
 def ordered(deployments: Sequence[Deployment]) -> list[Deployment]:

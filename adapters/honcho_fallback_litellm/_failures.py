@@ -36,12 +36,6 @@ def classifier_for(config: FallbackConfig) -> Callable[[BaseException], Failure]
     return partial(_classify, own or built_in)
 
 
-def provider_error(error: BaseException) -> BaseException:
-    """Return the exception that LiteLLM made an error from: a stream's original, or itself."""
-    original = getattr(error, "original_exception", None)
-    return original if isinstance(original, Exception) else error
-
-
 def forget_loop_lookup(error: BaseException) -> None:
     """Take LiteLLM's own bookkeeping out of what an error was raised for.
 

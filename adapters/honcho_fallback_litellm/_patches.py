@@ -33,13 +33,18 @@ from __future__ import annotations
 import functools
 import inspect
 import weakref
+from types import MethodType
 from typing import TYPE_CHECKING, Any
 
 from honcho_fallback_litellm._answers import add_headers, attach, deployment_of
-from honcho_fallback_litellm._call import RouterCall, current_call, working_for
-from honcho_fallback_litellm._failures import provider_error
+from honcho_fallback_litellm._call import (
+    RouterCall,
+    current_call,
+    provider_error,
+    working_for,
+)
 from honcho_fallback_litellm._request import prepare, restore
-from honcho_fallback_litellm._router import alive, own
+from honcho_fallback_litellm._router import function_of, gone
 from honcho_fallback_litellm._stream import is_stream, managed_stream
 
 if TYPE_CHECKING:
@@ -85,19 +90,29 @@ class RouterPatches:
         self._core = weakref.ref(core)
         self._begin = begin
         self._in_rotation = in_rotation
+        # LiteLLM's own methods, as functions: a bound one would hold the core.
+        present = [name for name in REPLACED if hasattr(type(core), name)]
+        self._own = {name: function_of(core, name) for name in present}
 
     @property
     def core(self) -> Any:
-        """Return the router's core."""
-        return alive(self._core)
+        """Return the router's core.
+
+        Raises:
+            ReferenceError: The Router is gone.
+        """
+        core = self._core()
+        return gone() if core is None else core
 
     def install(self) -> list[str]:
         """Replace the methods, and return the names that this LiteLLM does not have."""
         core = self.core
-        present = [name for name in REPLACED if hasattr(type(core), name)]
-        for name in present:
+        for name in self._own:
             setattr(core, name, getattr(self, name.removeprefix("_")))
-        return [name for name in REPLACED if name not in present]
+        return [name for name in REPLACED if name not in self._own]
+
+    def _original(self, name: str) -> Any:
+        return MethodType(self._own[name], self.core)
 
     @classmethod
     def are_installed(cls, core: Any) -> bool:
@@ -119,7 +134,7 @@ class RouterPatches:
         with working_for(reopened):
             if reopened is not None:
                 return await self._ask(reopened, args, kwargs)
-            return await own(core, "async_function_with_fallbacks")(*args, **kwargs)
+            return await self._own["async_function_with_fallbacks"](core, *args, **kwargs)
 
     async def _call(self, call: RouterCall, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
         try:
@@ -133,23 +148,23 @@ class RouterPatches:
         if call.ended:
             # Of an answer that is not the chain's, one of the Router's own lists says whose it is.
             is_ours = call.run.outcome == "success"
-            attach(answer, call.record, None if is_ours else deployment_of(answer))
+            attach(answer, call.run.record, None if is_ours else deployment_of(answer))
             return answer
         call.streaming = True
-        attach(answer, call.record, call.run.attempt.target.name)
+        attach(answer, call.run.record, call.attempt.target.name)
         return managed_stream(answer, call, self._reopen, self._areopen)
 
     async def _ask(self, call: RouterCall, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
         prepare(call, kwargs)
         kwargs["original_function"] = _reporting(call, kwargs["original_function"])
-        return await own(self.core, "async_function_with_fallbacks")(*args, **kwargs)
+        return await self._original("async_function_with_fallbacks")(*args, **kwargs)
 
     async def _areopen(self, call: RouterCall) -> Any:
         """Ask the next target for a stream, in this task."""
         answer = await self._ask(call, (), dict(call.request))
         if not call.ended:
             # The Proxy takes its headers from here, where LiteLLM itself goes on.
-            add_headers(answer, call.record, call.run.attempt.target.name)
+            add_headers(answer, call.run.record, call.attempt.target.name)
         return answer
 
     def _reopen(self, call: RouterCall) -> Any:
@@ -162,7 +177,7 @@ class RouterPatches:
         """Let the machine decide whether another target is asked."""
         call = current_call(self.core)
         if call is None:
-            return own(self.core, "should_retry_this_error")(error, *args, **kwargs)
+            return self._original("should_retry_this_error")(error, *args, **kwargs)
         # Known already, unless LiteLLM raised it in place of an attempt (mock_testing_...).
         call.report(error)
         if call.goes_on:
@@ -173,21 +188,21 @@ class RouterPatches:
         """Wait as long as the machine says: 0 on a switch."""
         call = current_call(self.core)
         if call is None:
-            return own(self.core, "_time_to_sleep_before_retry")(*args, **kwargs)
-        return 0 if call.ended else call.run.attempt.wait
+            return self._original("_time_to_sleep_before_retry")(*args, **kwargs)
+        return 0 if call.ended else call.attempt.wait
 
     async def async_get_healthy_deployments(self, *args: Any, **kwargs: Any) -> Any:
         """Look nobody up for the two questions above: the machine has decided already."""
         if current_call(self.core) is not None:
             return [], []
-        return await own(self.core, "_async_get_healthy_deployments")(*args, **kwargs)
+        return await self._original("_async_get_healthy_deployments")(*args, **kwargs)
 
     async def async_function_with_fallbacks_common_utils(
         self, e: Exception, *args: Any, **kwargs: Any
     ) -> Any:
         """Go on with a stream that broke before content, or leave it to the Router's own lists."""
         call = current_call(self.core)
-        original = own(self.core, "async_function_with_fallbacks_common_utils")
+        original = self._original("async_function_with_fallbacks_common_utils")
         if call is None:
             return await original(e, *args, **kwargs)
         # LiteLLM reads its stream inside a stream of its own, which asks here; or it rehearses a
@@ -205,7 +220,7 @@ class RouterPatches:
         self, healthy_deployments: list[Deployment], cooldown_deployments: Any
     ) -> list[Deployment]:
         """Apply LiteLLM's cooldowns, unless the strategy ignores them or no target is left."""
-        available: list[Deployment] = own(self.core, "_filter_cooldown_deployments")(
+        available: list[Deployment] = self._original("_filter_cooldown_deployments")(
             healthy_deployments=healthy_deployments, cooldown_deployments=cooldown_deployments
         )
         return self._in_rotation(healthy_deployments, available, current_call(self.core))
@@ -214,7 +229,7 @@ class RouterPatches:
         """Ask nobody of a chain again that has come to its end."""
         if current_call(self.core) is not None:
             return None
-        return await own(self.core, "_maybe_run_weighted_failover")(*args, **kwargs)
+        return await self._original("_maybe_run_weighted_failover")(*args, **kwargs)
 
     def reset_custom_routing_strategy(self) -> None:
         """Stay: a change of LiteLLM's own strategy is for the groups that are not ours."""

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
 import litellm
@@ -13,8 +12,6 @@ from honcho_fallback_litellm._chain import model_of
 from honcho_fallback_litellm._router import setting
 
 if TYPE_CHECKING:
-    from collections.abc import Generator, Sequence
-
     from honcho_fallback import ConfigOptions, FallbackConfig
     from honcho_fallback_litellm._chain import Chain
     from honcho_fallback_litellm._router import Deployment
@@ -36,9 +33,6 @@ _PARAMETERS = (
     "encoding_format",
     "stream",
 )
-# What LiteLLM tells its own selection by; what replaces the selection has to take them away, or
-# they travel to the provider in the request's body.
-_INTERNAL_KEYS = ("_target_order", "_excluded_deployment_ids", "_retry_skipped_deployment_ids")
 _REHEARSALS = frozenset(
     {
         "mock_testing_fallbacks",
@@ -97,14 +91,14 @@ def begin(core: Any, chain: Chain, request: dict[str, Any]) -> RouterCall:
     ``must_not_degrade`` in its metadata of anything but the primary, and may ask for fewer
     attempts; more than the policy allows it cannot get.
     """
-    config = chain.policy.config
+    config, wants_content = chain.config, chain.policy.wants_content
     options = _options_of(request, config)
     metadata = _metadata_of(request)
     if options or metadata:
         run = chain.policy.start(metadata=metadata, **options)
     else:
         run = chain.policy.start()
-    if chain.policy.wants_content:
+    if wants_content:
         messages = request.get("messages")
         run.report(
             input=request.get("input", request.get("prompt")) if messages is None else messages,
@@ -116,7 +110,8 @@ def begin(core: Any, chain: Chain, request: dict[str, Any]) -> RouterCall:
     degrades = not options.get("must_not_degrade", config.must_not_degrade)
     # LiteLLM's rehearsals of a failure are for the first request; a stream may be opened again.
     kept = {name: value for name, value in request.items() if name not in _REHEARSALS}
-    return RouterCall(chain, run, core, kept, limit, len(chain.ids) if degrades else 1)
+    reach = len(chain.ids) if degrades else 1
+    return RouterCall(chain, run, core, kept, limit, reach, wants_content)
 
 
 def _options_of(request: dict[str, Any], config: FallbackConfig) -> ConfigOptions:
@@ -158,7 +153,7 @@ def _metadata_of(request: dict[str, Any]) -> dict[str, Any] | None:
 def prepare(call: RouterCall, request: dict[str, Any]) -> None:
     """See to it that LiteLLM asks as often as the machine may want, and nobody else asks again."""
     group = str(request.get("model"))
-    request["num_retries"] = max(0, call.limit - call.run.attempt.number)
+    request["num_retries"] = max(0, call.limit - call.attempt.number)
     request["max_retries"] = NO_RETRIES
     # An empty policy of the group's own: the Router's retry_policy would skip the classifier.
     request["model_group_retry_policy"] = {group: litellm.RetryPolicy()}
@@ -171,28 +166,6 @@ def restore(call: RouterCall, request: dict[str, Any]) -> None:
             request[name] = call.request[name]
         else:
             request.pop(name, None)
-
-
-@contextmanager
-def selecting(request: dict[str, Any], excluded: Sequence[str]) -> Generator[None]:
-    """Let LiteLLM's own selection choose among all but some ids; leave none of its keys there."""
-    _forget_internals(request)
-    logging_obj = None
-    if excluded:
-        request["_excluded_deployment_ids"] = [*excluded]
-        # LiteLLM would log one candidate's refusal as the request's failure.
-        logging_obj = request.pop("litellm_logging_obj", None)
-    try:
-        yield
-    finally:
-        _forget_internals(request)
-        if logging_obj is not None:
-            request["litellm_logging_obj"] = logging_obj
-
-
-def _forget_internals(request: dict[str, Any]) -> None:
-    for key in _INTERNAL_KEYS:
-        request.pop(key, None)
 
 
 def equip(call: RouterCall, core: Any, deployment: Deployment, request: dict[str, Any]) -> None:
@@ -212,7 +185,7 @@ def _give_time(
     The latter only where time is short: under a deadline, and in streams that LiteLLM reads in a
     thread, where nothing but its own timeout ends a silence.
     """
-    attempt, config = call.run.attempt, call.chain.policy.config
+    attempt, config = call.attempt, call.chain.config
     streaming = request.get("stream") is True
     seconds, is_short = attempt.timeout, config.deadline is not None
     if streaming and call.blocking and config.first_token_timeout is not None:

@@ -7,14 +7,13 @@ old names; before that they stand on the Router itself. Everything private is lo
 from __future__ import annotations
 
 from types import MethodType
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NoReturn
 
 from litellm.router_utils.routing_read_batch import (  # pyright: ignore[reportMissingTypeStubs] # a package with one stub
     RoutingReadBatch,
 )
 
 if TYPE_CHECKING:
-    import weakref
     from collections.abc import Callable, Mapping
     from contextlib import AbstractContextManager
 
@@ -26,17 +25,13 @@ def core_of(router: Any) -> Any:
     return vars(router).get("_core", router)
 
 
-def alive(core: weakref.ref[Any] | None) -> Any:
-    """Return the core that a reference is to.
+def gone() -> NoReturn:
+    """Say that the Router is gone.
 
     Raises:
-        ReferenceError: The Router is gone. Not a RuntimeError: LiteLLM's sync wrapper would run
-            the whole call again.
+        ReferenceError: Not a RuntimeError: LiteLLM's sync wrapper would run the whole call again.
     """
-    router = None if core is None else core()
-    if router is None:
-        raise ReferenceError("the Router of this FallbackRoutingStrategy is gone")
-    return router
+    raise ReferenceError("the Router of this FallbackRoutingStrategy is gone")
 
 
 def selects(core: Any, strategy: object) -> bool:
@@ -47,9 +42,14 @@ def selects(core: Any, strategy: object) -> bool:
 
 def own(core: Any, name: str) -> Callable[..., Any]:
     """Return LiteLLM's own method, whatever replaces it on this instance."""
+    return MethodType(function_of(core, name), core)
+
+
+def function_of(core: Any, name: str) -> Callable[..., Any]:
+    """Return LiteLLM's own method as a function, which does not hold the core."""
     kind = type(core)
-    method = getattr(kind, f"_core_{name}", None) or getattr(kind, name)
-    return MethodType(method, core)
+    function: Callable[..., Any] = getattr(kind, f"_core_{name}", None) or getattr(kind, name)
+    return function
 
 
 def setting(core: Any, name: str) -> Any:

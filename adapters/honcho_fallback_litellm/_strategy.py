@@ -23,13 +23,13 @@ from honcho_fallback_litellm._registration import (
     warn_about_callbacks,
     warn_about_missing_methods,
 )
-from honcho_fallback_litellm._request import begin, equip, selecting
+from honcho_fallback_litellm._request import begin, equip
 from honcho_fallback_litellm._router import (
-    alive,
     attempt_in,
     cooldowns_read_ahead,
     core_of,
     deployments_of,
+    gone,
     own,
     selects,
     setting,
@@ -47,6 +47,9 @@ if TYPE_CHECKING:
 
 logger = logging.getLogger("honcho_fallback")
 
+# What LiteLLM tells its own selection by; what replaces the selection has to take them away, or
+# they travel to the provider in the request's body.
+_INTERNAL_KEYS = ("_target_order", "_excluded_deployment_ids", "_retry_skipped_deployment_ids")
 # LiteLLM's strategies besides this one look at limits and loads, and count what they choose.
 _UNLIMITED = "simple-shuffle"
 
@@ -207,7 +210,9 @@ class FallbackRoutingStrategy(CustomRoutingStrategyBase):
         return selection.take()
 
     def _selection(self, **options: Any) -> _Selection:
-        core, model = alive(self._core), options["model"]
+        core, model = None if self._core is None else self._core(), options["model"]
+        if core is None:
+            gone()
         if options["request_kwargs"] is None:
             options["request_kwargs"] = {}
         request = options["request_kwargs"]
@@ -241,10 +246,11 @@ class FallbackRoutingStrategy(CustomRoutingStrategyBase):
         chain = self._chain_of(core, group, request)
         if chain is None:
             return None
-        if self._may_warn_about_callbacks and chain.policy.wants_content:
+        call = begin(core, chain, request)
+        if self._may_warn_about_callbacks and call.wants_content:
             self._may_warn_about_callbacks = False
             warn_about_callbacks()
-        return begin(core, chain, request)
+        return call
 
     def _chain_of(self, core: Any, group: str, request: dict[str, Any]) -> Chain | None:
         return self._chains.of(group, deployments_of(core, group, request))
@@ -253,7 +259,7 @@ class FallbackRoutingStrategy(CustomRoutingStrategyBase):
         self, deployments: list[Deployment], kept: list[Deployment], call: RouterCall | None
     ) -> list[Deployment]:
         """Say which deployments may be asked, given those that LiteLLM does not cool down."""
-        if len(kept) == len(deployments) or not in_order(deployments):
+        if len(kept) == len(deployments) or (call is None and not in_order(deployments)):
             return kept
         if not self._respect_cooldown:
             return deployments
@@ -293,13 +299,12 @@ class _Selection:
     def trying(self, candidate: str | None) -> Generator[None]:
         """Show LiteLLM's selection one candidate, or all of them; a refusal is no error yet."""
         excluded: list[str] = []
-        if candidate is not None:
-            rows = deployments_of(self.core, self.options["model"], self.request)
-            excluded = [other for one in rows if (other := id_of(one)) != candidate]
+        if candidate is not None and self.chain is not None:
+            excluded = [one for one in self.chain.ids if one != candidate]
         if self.call is not None:
             self.call.is_selecting = True
         try:
-            with selecting(self.request, excluded):
+            with _selecting(self.request, excluded):
                 yield
         except Exception as error:  # noqa: BLE001 # LiteLLM has many for "no deployment"
             self.refusal = self.refusal or error
@@ -332,3 +337,25 @@ class _Selection:
         if self.call is not None:
             return self.call.candidate_ids
         return self.chain.ids[attempt_in(self.request) :] or self.chain.ids[-1:]
+
+
+@contextmanager
+def _selecting(request: dict[str, Any], excluded: Sequence[str]) -> Generator[None]:
+    """Let LiteLLM's own selection choose among all but some ids; leave none of its keys there."""
+    _forget_internals(request)
+    logging_obj = None
+    if excluded:
+        request["_excluded_deployment_ids"] = [*excluded]
+        # LiteLLM would log one candidate's refusal as the request's failure.
+        logging_obj = request.pop("litellm_logging_obj", None)
+    try:
+        yield
+    finally:
+        _forget_internals(request)
+        if logging_obj is not None:
+            request["litellm_logging_obj"] = logging_obj
+
+
+def _forget_internals(request: dict[str, Any]) -> None:
+    for key in _INTERNAL_KEYS:
+        request.pop(key, None)

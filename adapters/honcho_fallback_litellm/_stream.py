@@ -14,8 +14,7 @@ from typing import TYPE_CHECKING, Any
 
 from honcho_fallback import has_content, read_answer
 from honcho_fallback_litellm._answers import renew
-from honcho_fallback_litellm._call import working_for
-from honcho_fallback_litellm._failures import provider_error
+from honcho_fallback_litellm._call import provider_error, working_for
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable
@@ -43,7 +42,7 @@ def managed_stream(
     stream = kind.__new__(kind)
     if attributes is not None:
         stream.__dict__ = attributes  # shared: LiteLLM and its callers write into both
-    stream.reading = _Reading(inner, call, reopen, areopen, call.run.attempt.number)
+    stream.reading = _Reading(inner, call, reopen, areopen, call.attempt.number)
     return stream
 
 
@@ -67,13 +66,13 @@ class _Reading:
         """Bound the silence after the first content; before it the attempt's own time runs."""
         limit = self.call.time_limit
         if self.buffer is None and limit is not None and not self.call.ended:
-            attempt = self.call.run.attempt
+            attempt = self.call.attempt
             limit.restart(attempt.idle_timeout, attempt.target)
 
     def take(self, chunk: Any) -> None:
         call = self.call
-        if self.buffer is not None and not call.ended and call.run.attempt.number != self.attempt:
-            self.attempt = call.run.attempt.number
+        if self.buffer is not None and not call.ended and call.attempt.number != self.attempt:
+            self.attempt = call.attempt.number
             self.forget()  # LiteLLM has gone on to another target
         if _may_tell_usage(chunk):  # one or two of a stream's chunks
             answer = read_answer(chunk)
@@ -81,7 +80,7 @@ class _Reading:
                 self.usage_chunks.append(chunk)
                 if call.hides_usage and answer.finish_reason is None and not carries(chunk):
                     return
-        if call.chain.policy.wants_content:
+        if call.wants_content:
             self.output.append(chunk)
         if self.buffer is None:
             self.ready.append(chunk)
@@ -106,12 +105,12 @@ class _Reading:
     def finish(self, stream: Any) -> None:
         self.over = True
         self.release()
-        run = self.call.run
-        if not self.call.ended:
+        call = self.call
+        if not call.ended:
             if self.output:
-                run.report(output=tuple(self.output))
-            run.succeed(usage=read_answer(self.usage_chunks).usage)
-        renew(stream, self.call.record)
+                call.run.report(output=tuple(self.output))
+            call.succeed(read_answer(self.usage_chunks).usage)
+        renew(stream, call.run.record)
 
     def fail(self, error: BaseException) -> BaseException | None:
         """Return what to raise, or None when another target is to be asked."""
@@ -129,7 +128,7 @@ class _Reading:
 
     def abandon(self) -> None:
         self.over = True
-        self.call.run.cancel("abandoned", partial=tuple(self.output))
+        self.call.abandon(tuple(self.output))
 
 
 class ManagedStream:

@@ -4,21 +4,26 @@ from __future__ import annotations
 
 import os
 import tomllib
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, fields
 from functools import lru_cache
-from math import inf
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, TypeAlias, cast
+from typing import Annotated, Any, TypeAlias, cast
+
+from pydantic import (
+    BaseModel,
+    BeforeValidator,
+    ConfigDict,
+    Field,
+    PlainValidator,
+    ValidationError,
+)
 
 from honcho_fallback._classify._facts import Facts, as_status
 from honcho_fallback._classify._waits import in_text, read_waits
-from honcho_fallback._values.errors import FallbackConfigError, nearest, unknown_name
+from honcho_fallback._values.errors import FallbackConfigError, explained, nearest, unknown_name
 from honcho_fallback._values.failure import KINDS, Failure, FailureKind
 from honcho_fallback.redaction import redact
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
 
 _TEXT_CAP = 4000  # a message longer than this is an echo of the input or a page
 _CONDITIONS = ("status", "code", "error", "text")
@@ -190,7 +195,7 @@ def _load(source: object, number: int) -> list[Rule]:
     if isinstance(source, Mapping):
         raw = dict(cast("Mapping[str, Any]", source))
         origin = raw.pop("source", f"rule {number} given in Python")  # model_dump writes it
-        return [_Reading(raw, f"rules: rule {number}").rule(str(origin))]
+        return [_rule(raw, f"rules: rule {number}", str(origin))]
     path: object = source
     if isinstance(source, os.PathLike):
         path = os.fspath(cast("os.PathLike[str]", source))
@@ -217,8 +222,8 @@ def _load_file(path: str) -> list[Rule]:
     if not problems:
         for number, entry in enumerate(cast("list[dict[str, Any]]", entries), start=1):
             try:
-                reading = _Reading(entry, f"{path}: rule {number}")
-                rules.append(reading.rule(f"rule {number} of {Path(path).name}"))
+                source = f"rule {number} of {Path(path).name}"
+                rules.append(_rule(entry, f"{path}: rule {number}", source))
             except FallbackConfigError as error:
                 problems.append(str(error))
     if problems:
@@ -240,82 +245,43 @@ def _read_toml(path: str) -> dict[str, Any]:
         raise FallbackConfigError.about(path, f"no TOML: {error}", "correct it") from None
 
 
-class _Reading:
-    """Read one rule, and collect what is wrong with it."""
-
-    def __init__(self, raw: Mapping[str, Any], where: str) -> None:
-        self.raw = raw
-        reason = raw.get("reason")
-        self.where = f"{where} ({redact(reason)})" if isinstance(reason, str) else where
-        self.problems: list[str] = []
-
-    def rule(self, source: str) -> Rule:
-        """Return the rule, or raise with a line for each mistake."""
-        for key in self.raw:
-            if key not in _KEYS:
-                self.complain(str(key), "no such key", unknown_name(str(key), _KEYS))
-        kind = self.kind()
-        values: dict[str, Any] = {
-            name: tuple(self.values(name, read)) for name, read in _READERS.items()
-        }
-        reason = self.raw.get("reason", "")
-        if not isinstance(reason, str) or not reason.isprintable():
-            self.complain("reason", f"got {_shown(reason)}", "write one line of text")
-        transient, wait = self.raw.get("transient"), self.raw.get("retry_after")
-        if not isinstance(transient, bool | None):
-            self.complain("transient", f"got {_shown(transient)}", "write true or false")
-        is_number = isinstance(wait, int | float) and not isinstance(wait, bool)
-        if wait is not None and not (is_number and 0 <= wait < inf):
-            self.complain("retry_after", f"got {_shown(wait)}", "write seconds, 0 or more")
-        if not self.problems:
-            self.check_conditions(values)
-        if self.problems:
-            raise FallbackConfigError("\n".join(self.problems))
-        wait = None if wait is None else float(wait)
-        return Rule(kind, reason, **values, transient=transient, retry_after=wait, source=source)
-
-    def kind(self) -> FailureKind:
-        """Return the kind; where it is wrong, any: the rule is refused."""
-        kinds = [kind.value for kind in FailureKind if kind is not FailureKind.CANCELLED]
-        kind = self.raw.get("kind")
-        if kind in kinds:
-            return FailureKind(kind)
-        if "kind" not in self.raw:
-            self.complain("kind", "it is missing", f"write one of {', '.join(kinds)}")
-        elif kind == "cancelled":
-            fix = "write another kind: only its caller cancels a call"
-            self.complain("kind", "got 'cancelled'", fix)
-        else:
-            fix = unknown_name(kind if isinstance(kind, str) else "", kinds)
-            self.complain("kind", f"got {_shown(kind)}", fix)
-        return FailureKind.LOCAL
-
-    def values(self, name: str, read: Callable[[Any], Any]) -> Iterator[Any]:
-        """Yield what a condition lists; a value alone is a list of one."""
-        given: object = self.raw.get(name, ())
-        for value in _listed(given):
-            try:
-                yield read(value)
-            except ValueError as error:
-                self.complain(name, f"got {_shown(value)}", str(error))
-
-    def check_conditions(self, values: Mapping[str, Any]) -> None:
-        """Refuse a rule that would decide everything."""
-        given = [name for name in _CONDITIONS if values[name]]
+def _rule(raw: Mapping[str, Any], where: str, source: str) -> Rule:
+    """Read one rule, or raise with a line for each mistake."""
+    reason = raw.get("reason")
+    where = f"{where} ({redact(reason)})" if isinstance(reason, str) else where
+    try:
+        table = dict(_Table.model_validate(raw))
+    except ValidationError as error:
+        raise FallbackConfigError(explained(error, where, _KEYS)) from None
+    given = [name for name in _CONDITIONS if table[name]]
+    if not given:
+        problem = "there are none, so that it would fit every error"
         fix = f"give one of {', '.join(_CONDITIONS)}"
-        if not given:
-            self.complain("conditions", "there are none, so that it would fit every error", fix)
-        elif given == ["error"] and not _ANY_ERROR.isdisjoint(values["error"]):
-            self.complain("error", "every error is one of these", "name the provider's class")
-
-    def complain(self, key: str, problem: str, fix: str) -> None:
-        """Note a mistake."""
-        self.problems.append(f"{self.where}: {key}: {problem}; {fix}")
+        raise FallbackConfigError.about(f"{where}: conditions", problem, fix)
+    if given == ["error"] and not _ANY_ERROR.isdisjoint(table["error"]):
+        problem, fix = "every error is one of these", "name the provider's class"
+        raise FallbackConfigError.about(f"{where}: error", problem, fix)
+    return Rule(**table, source=source)
 
 
 def _listed(given: object) -> Sequence[object]:
     """Return a list as it is, and a value alone as a list of one."""
     return cast("Sequence[object]", given) if isinstance(given, list | tuple) else (given,)
+
+
+def _read_kind(value: object) -> FailureKind:
+    kinds = [kind.value for kind in FailureKind if kind is not FailureKind.CANCELLED]
+    if value == FailureKind.CANCELLED:
+        raise ValueError("write another kind: only its caller cancels a call")
+    if value not in kinds:
+        raise ValueError(unknown_name(value if isinstance(value, str) else "", kinds))
+    return FailureKind(value)
+
+
+def _read_reason(value: object) -> str:
+    if not isinstance(value, str) or not value.isprintable():
+        raise ValueError("write one line of text")
+    return value
 
 
 def _read_status(value: Any) -> int:
@@ -333,30 +299,40 @@ def _read_code(value: Any) -> str:
     return code.lower()
 
 
-def _read_error(value: Any) -> str:
+def _read_error(value: object) -> str:
     if not isinstance(value, str) or not all(map(str.isidentifier, value.split("."))):
         raise ValueError("write class names, such as BudgetError or acme.errors.BudgetError")
     return value.removeprefix("builtins.")
 
 
-def _read_text(value: Any) -> str:
+def _read_text(value: object) -> str:
     if not isinstance(value, str) or not value.strip():
         raise ValueError("write pieces of the message")
     return value.lower()
 
 
-_READERS: Mapping[str, Callable[[Any], Any]] = {
-    "status": _read_status,
-    "code": _read_code,
-    "error": _read_error,
-    "text": _read_text,
-    "unless": _read_text,
-}
+_Texts = Annotated[
+    tuple[Annotated[str, PlainValidator(_read_text)], ...], BeforeValidator(_listed)
+]
 
 
-def _shown(value: object) -> str:
-    """Show a wrong value, short and without anything that looks like a secret."""
-    if isinstance(value, str):
-        return repr(redact(value))
-    is_plain = isinstance(value, bool | int | float) or value is None
-    return repr(value) if is_plain else f"a {type(value).__name__}"
+class _Table(BaseModel):
+    """Be a rule as it is written; a condition's value alone is a list of one."""
+
+    model_config = ConfigDict(extra="forbid")
+
+    kind: Annotated[FailureKind, PlainValidator(_read_kind)]
+    reason: Annotated[str, PlainValidator(_read_reason)] = ""
+    status: Annotated[
+        tuple[Annotated[int, PlainValidator(_read_status)], ...], BeforeValidator(_listed)
+    ] = ()
+    code: Annotated[
+        tuple[Annotated[str, PlainValidator(_read_code)], ...], BeforeValidator(_listed)
+    ] = ()
+    error: Annotated[
+        tuple[Annotated[str, PlainValidator(_read_error)], ...], BeforeValidator(_listed)
+    ] = ()
+    text: _Texts = ()
+    unless: _Texts = ()
+    transient: Annotated[bool | None, Field(strict=True)] = None
+    retry_after: Annotated[float, Field(ge=0, strict=True, allow_inf_nan=False)] | None = None

@@ -14,9 +14,8 @@ from honcho_fallback._classify._rules import Rule, load_rules
 from honcho_fallback._core import presets
 from honcho_fallback._core.recovery import TransportRecovery
 from honcho_fallback._core.shared import CooldownStore, RetryBudget
-from honcho_fallback._values.errors import FallbackConfigError, nearest, unknown_name
+from honcho_fallback._values.errors import FallbackConfigError, nearest, shown, unknown_name
 from honcho_fallback._values.failure import KINDS, Failure, FailureKind
-from honcho_fallback.redaction import redact
 
 if TYPE_CHECKING:
     from honcho_fallback._core.presets import ConfigOptions
@@ -297,16 +296,3 @@ def _nearest_words(given: object, words: tuple[str, ...]) -> str:
     wrong = [part for part in parts if isinstance(part, str) and part not in words]
     guesses = [guess for part in wrong if (guess := nearest(part, words))]
     return f"did you mean {', '.join(guesses)}? " if guesses else ""
-
-
-def shown(value: object) -> str:
-    """Show a wrong value: numbers, short texts and plain containers of them, else its type."""
-    if isinstance(value, str | int | float | None) and len(repr(value)) <= 60:
-        # A key in the wrong place is not shown either.
-        return f"{redact(value)!r} (str)" if isinstance(value, str) else repr(value)
-    if isinstance(value, set | frozenset | list | tuple | dict):
-        parts: list[object] = list(value)  # pyright: ignore[reportUnknownArgumentType] # anybody's container
-        text = repr(value)  # pyright: ignore[reportUnknownArgumentType] # as above
-        if len(text) <= 120 and all(isinstance(part, str | int | float) for part in parts):
-            return redact(text)
-    return f"a {type(value).__name__}"  # pyright: ignore[reportUnknownArgumentType] # as above

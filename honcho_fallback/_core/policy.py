@@ -6,7 +6,6 @@ import os
 import warnings
 from collections.abc import Mapping
 from functools import partial
-from itertools import count
 from typing import TYPE_CHECKING, Any, Literal, TypeAlias, TypeVar, Unpack, cast
 
 from honcho_fallback._classify._answers import has_content as content_of_chunk
@@ -31,7 +30,6 @@ if TYPE_CHECKING:
         Awaitable,
         Generator,
         Iterable,
-        Iterator,
     )
 
     from honcho_fallback._core.drivers import Ask, HasContent, Start
@@ -42,11 +40,10 @@ Partial: TypeAlias = Literal["final", "replace"]
 T = TypeVar("T")
 
 
-class CallOptions(ConfigOptions, total=False):
-    """Name what a single call may be given, apart from the options of FallbackConfig.
+class StartOptions(ConfigOptions, total=False):
+    """Name what a call begins with, apart from the options of FallbackConfig.
 
     Args:
-        run: From ``start()``, for whoever wants its record afterwards; comes alone.
         turn: Passed on from another thread or task.
         agent: A label for this call.
         metadata: What the record and the traces of this call say of it, such as
@@ -56,11 +53,20 @@ class CallOptions(ConfigOptions, total=False):
             neither as failures nor as attempts; the last that is left is the chain's last.
     """
 
-    run: FallbackRun | None
     turn: Turn | None
     agent: str | None
     metadata: Mapping[str, Any] | None
     unfit: Mapping[int, str] | None
+
+
+class CallOptions(StartOptions, total=False):
+    """Name what a single call may be given: what ``start`` takes, or its run.
+
+    Args:
+        run: From ``start()``, for whoever wants its record afterwards; comes alone.
+    """
+
+    run: FallbackRun | None
 
 
 class FallbackPolicy:
@@ -247,18 +253,10 @@ class FallbackPolicy:
         Args:
             turn_id: Its name, where a turn goes on that began elsewhere; default: a new one.
         """
-        name = next(CALL_IDS) if turn_id is None else turn_id
+        name = _new_id() if turn_id is None else turn_id
         return Turn(self._owner, name, self._tell_turn_end)
 
-    def start(
-        self,
-        *,
-        turn: Turn | None = None,
-        agent: str | None = None,
-        metadata: Mapping[str, Any] | None = None,
-        unfit: Mapping[int, str] | None = None,
-        **other: Unpack[ConfigOptions],
-    ) -> FallbackRun:
+    def start(self, **options: Unpack[StartOptions]) -> FallbackRun:
         """Return the machine of one call, for whoever owns the loop or wants the record.
 
         Nothing is claimed by it: a cooldown's probe is taken with the first look at
@@ -266,23 +264,13 @@ class FallbackPolicy:
         asking.
 
         Args:
-            turn: Passed on from another thread or task.
-            agent: A label for this call.
-            metadata: What its record says of the call; as in CallOptions.
-            unfit: Which targets cannot take this call, and why; as in CallOptions.
-            **other: Options of FallbackConfig for this call.
+            **options: For this call: see CallOptions.
 
         Raises:
             FallbackConfigError: An override is unknown or out of range, the turn is not ours, or
                 nobody is fit.
         """
-        options: CallOptions = {
-            "turn": turn,
-            "agent": agent,
-            "metadata": metadata,
-            "unfit": unfit,
-        }
-        return self._starter({**options, **other})()
+        return self._starter(cast("CallOptions", options))()
 
     def labelled(self, agent: str) -> FallbackPolicy:
         """Return this policy under another label; it shares everything else, turns included.
@@ -357,8 +345,8 @@ class FallbackPolicy:
         metadata: Mapping[str, Any] | None = None,
         unfit: Mapping[int, str] | None = None,
     ) -> FallbackRun:
-        call_id = next(CALL_IDS)
-        return FallbackRun(policy, turn, call_id, self._runtime, metadata=metadata, unfit=unfit)
+        run_id = _new_id()
+        return FallbackRun(policy, turn, run_id, self._runtime, metadata=metadata, unfit=unfit)
 
     def _current_turn(self, policy: ResolvedPolicy) -> Turn | None:
         if current_turn.get() is None and not policy.turn_scoped:
@@ -425,30 +413,6 @@ def _warn_of_own_retries(target: Target) -> None:
         )
 
 
-class _CallIds:
-    """Name calls: a random part of the process's own, and a number.
-
-    It is shared by all policies: a name is all it knows. A forked child draws a new random part.
-    """
-
-    __slots__ = ("_names",)
-
-    def __init__(self) -> None:
-        self.renew()
-
-    def __iter__(self) -> Iterator[str]:
-        return self
-
-    def __next__(self) -> str:
-        return next(self._names)
-
-    def renew(self) -> None:
-        """Draw a new random part and count from one."""
-        # A map over a count is one step of the interpreter, which no thread can divide.
-        self._names = map(f"{os.urandom(10).hex()}-%x".__mod__, count(1))
-
-
-CALL_IDS = _CallIds()
-
-if hasattr(os, "register_at_fork"):  # not on Windows, which cannot fork
-    os.register_at_fork(after_in_child=CALL_IDS.renew)
+def _new_id() -> str:
+    """Name a call or a turn; drawn anew each time, so that forked workers share none."""
+    return os.urandom(10).hex()

@@ -11,6 +11,7 @@ import inspect
 import threading
 import weakref
 from concurrent.futures import Future
+from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import partial
 from typing import TYPE_CHECKING, Any, NamedTuple
@@ -20,7 +21,7 @@ from honcho_fallback._values.errors import FallbackConfigError
 from honcho_fallback._values.failure import FailureKind
 
 if TYPE_CHECKING:
-    from collections.abc import Awaitable, Callable
+    from collections.abc import Awaitable, Callable, Generator
 
     from honcho_fallback._core.target import Credential, Target
     from honcho_fallback._values.failure import Failure
@@ -152,32 +153,38 @@ class SharedRefresh:
                 await asyncio.to_thread(self._lead, flight, generation)
 
     def _lead(self, flight: Future[None], generation: int) -> None:
-        failed: BaseException | None = None
-        try:
+        with self._leading(flight):
             if self.generation == generation:
                 result = self._start()
                 if inspect.isawaitable(result):
                     getattr(result, "close", bool)()
                     fix = "define it with async def"
-                    raise FallbackConfigError.about("refresh", "it returned an awaitable", fix)  # noqa: TRY301 # whoever waits gets it, too
+                    raise FallbackConfigError.about("refresh", "it returned an awaitable", fix)
                 self.generation += 1
-        except BaseException as error:
-            failed = error
-            raise
-        finally:
-            self._land(flight, failed)
 
     async def _alead(self, flight: Future[None], generation: int) -> None:
-        failed: BaseException | None = None
-        try:
+        with self._leading(flight):
             if self.generation == generation:
                 await self._start()
                 self.generation += 1
-        except BaseException as error:
+
+    @contextmanager
+    def _leading(self, flight: Future[None]) -> Generator[None, None, None]:
+        """Tell those who wait what came of a refresh."""
+        failed: Exception | None = None
+        try:
+            yield
+        except Exception as error:
             failed = error
             raise
         finally:
-            self._land(flight, failed)
+            with self._lock:
+                self._flight = None
+            # Where the one who led was cancelled, the next leads: its own call goes on.
+            if failed is None:
+                flight.set_result(None)
+            else:
+                flight.set_exception(failed)
 
     def _start(self) -> Any:
         credential = self._credential()
@@ -191,15 +198,6 @@ class SharedRefresh:
             self._flight = Future()
             self._flight.set_running_or_notify_cancel()  # a waiter that gives up cannot cancel it
             return self._flight, True
-
-    def _land(self, flight: Future[None], failed: BaseException | None) -> None:
-        with self._lock:
-            self._flight = None
-        # Where the one who led was cancelled, the next leads: its own call goes on.
-        if isinstance(failed, Exception):
-            flight.set_exception(failed)
-        else:
-            flight.set_result(None)
 
 
 class SharedRefreshes:

@@ -15,8 +15,12 @@ from __future__ import annotations
 import math
 from typing import TYPE_CHECKING, Any, Self
 
+from honcho_fallback.redaction import redact
+
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
+
+    from pydantic import ValidationError
 
     from honcho_fallback._values.failure import Failure
     from honcho_fallback._values.record import AttemptRecord, CallRecord
@@ -41,14 +45,25 @@ class FallbackConfigError(FallbackError, ValueError):
         return cls(f"{field}: {problem}; {fix}")
 
     @classmethod
-    def unknown(cls, option: str, names: Iterable[str]) -> Self:
-        """Say that an option does not exist, and which one may be meant.
+    def invalid(cls, error: ValidationError, where: str) -> Self:
+        """Say what is wrong with values that a pydantic model refused, a line for each.
 
         Args:
-            option: The name that was given.
-            names: Those that exist.
+            error: Pydantic's.
+            where: What was read, such as the file's name.
         """
-        return cls.about(option, "no such option", unknown_name(option, names))
+        return cls(explained(error, where))
+
+    @classmethod
+    def unknown(cls, name: str, names: Iterable[str], what: str = "option") -> Self:
+        """Say that a name does not exist, and which one may be meant.
+
+        Args:
+            name: The one that was given.
+            names: Those that exist.
+            what: What they name.
+        """
+        return cls.about(name, f"no such {what}", unknown_name(name, names))
 
 
 class CredentialError(FallbackError):
@@ -169,6 +184,46 @@ def require_number(field: str, value: object, least: float, unit: str = "seconds
     if not least <= number < math.inf:
         raise FallbackConfigError.about(field, f"got {value!r}", f"pass {unit}, {least:g} or more")
     return float(number)
+
+
+def shown(value: object) -> str:
+    """Show a wrong value: numbers, short texts and plain containers of them, else its type."""
+    if isinstance(value, str | int | float | None) and len(repr(value)) <= 60:
+        # A key in the wrong place is not shown either.
+        return f"{redact(value)!r} (str)" if isinstance(value, str) else repr(value)
+    if isinstance(value, set | frozenset | list | tuple | dict):
+        parts: list[object] = list(value)  # pyright: ignore[reportUnknownArgumentType] # anybody's container
+        text = repr(value)  # pyright: ignore[reportUnknownArgumentType] # as above
+        if len(text) <= 120 and all(isinstance(part, str | int | float) for part in parts):
+            return redact(text)
+    return f"a {type(value).__name__}"  # pyright: ignore[reportUnknownArgumentType] # as above
+
+
+def explained(error: ValidationError, where: str, names: Iterable[str] = ()) -> str:
+    """Say on a line for each mistake where it is, what was found and what to do.
+
+    Args:
+        error: Pydantic's.
+        where: What was read, such as the file's name.
+        names: The keys that exist, where one model has them all.
+    """
+    lines: dict[str, None] = {}
+    for detail in error.errors(include_url=False):
+        steps = [f"[{step}]" if isinstance(step, int) else f".{step}" for step in detail["loc"]]
+        while steps and steps[-1].startswith("["):
+            steps.pop()  # an entry of a list is shown
+        path = f"{where}: {''.join(steps).removeprefix('.')}".removesuffix(": ")
+        fix = detail["msg"].removeprefix("Value error, ")
+        if detail["type"] == "missing":
+            lines[f"{path}: it is missing; add it"] = None
+        elif detail["type"] == "extra_forbidden":
+            guess = unknown_name(str(detail["loc"][-1]), names) if names else "take it out"
+            lines[f"{path}: no such key; {guess}"] = None
+        else:
+            given: Any = detail["input"]
+            is_table = isinstance(given, dict | list | tuple)
+            lines[f"{path}: {fix}" if is_table else f"{path}: got {shown(given)}; {fix}"] = None
+    return "\n".join(lines)
 
 
 def nearest(name: str, names: Iterable[str]) -> str | None:

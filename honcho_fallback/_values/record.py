@@ -8,7 +8,7 @@ from html import escape
 from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping
+    from collections.abc import Mapping
 
     from honcho_fallback._values.failure import FailureKind
 
@@ -217,33 +217,6 @@ class CallRecord:
 
     def _repr_html_(self) -> str:
         return f'<pre dir="ltr">{escape(self.explain())}</pre>'
-
-    def __rich_console__(self, console: Any, options: Any) -> Iterator[Any]:
-        """Yield what rich prints: the record in words, and a time line; rich is not imported."""
-
-        def line(text: str, style: str = "") -> Any:
-            return console.render_str(
-                text, style=style, markup=False, emoji=False, highlight=False
-            )
-
-        for text in self.explain().split("\n"):
-            yield line(text)
-        columns: int = max(1, min(60, options.max_width - 20))
-        # Zero comes first in each max: a figure that is not a number loses against it.
-        whole = max(0.0, self.seconds, *(each.started + each.seconds for each in self.attempts))
-
-        def column(seconds: float) -> int:
-            return round(min(1.0, max(0.0, seconds / (whole or 1.0))) * columns)
-
-        for each in self.attempts:
-            first = column(each.started)
-            waited = min(first, column(each.started - each.wait))
-            last = max(first + 1, column(each.started + each.seconds))
-            mark, style = ("=", "green") if each.kind is None else ("x", "red")
-            drawn = " " * waited + "." * (first - waited) + mark * (last - first)
-            yield line(f"{each.number:>4} {drawn}", style)
-        if self.attempts:
-            yield line(f"     {f'{whole * 1000:.0f} ms':>{columns}}", "dim")
 
 
 def nobody_answered(record: CallRecord) -> str:

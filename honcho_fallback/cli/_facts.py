@@ -8,6 +8,8 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
+from honcho_fallback import FallbackConfigError
+
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
@@ -96,6 +98,4 @@ def _checked(raw: Any) -> Facts:
     try:
         return Facts.model_validate(raw)
     except ValidationError as error:
-        first = error.errors(include_url=False)[0]
-        where = ".".join(str(part) for part in first["loc"]) or "facts"
-        raise FactsError(f"{where}: {first['msg']}, got {first['input']!r}") from error
+        raise FactsError(str(FallbackConfigError.invalid(error, "facts"))) from error

@@ -76,7 +76,28 @@ def show_in_detail(calls: Iterable[Call], console: Console) -> None:
     """Print each call in words, with its time line."""
     for call in calls:
         console.print(f"{call.number}. {call.began}", highlight=False)
-        console.print(call.record)
+        console.print(Text(call.record.explain()))
+        for line in _time_line(call.record, max(1, min(60, console.width - 20))):
+            console.print(line)
+
+
+def _time_line(record: CallRecord, columns: int) -> Iterator[Text]:
+    """Draw a bar for each attempt, and under them how long the call took."""
+    # Zero comes first in each max: a figure that is not a number loses against it.
+    whole = max(0.0, record.seconds, *(each.started + each.seconds for each in record.attempts))
+
+    def column(seconds: float) -> int:
+        return round(min(1.0, max(0.0, seconds / (whole or 1.0))) * columns)
+
+    for each in record.attempts:
+        first = column(each.started)
+        waited = min(first, column(each.started - each.wait))
+        last = max(first + 1, column(each.started + each.seconds))
+        mark, style = ("=", "green") if each.kind is None else ("x", "red")
+        drawn = " " * waited + "." * (first - waited) + mark * (last - first)
+        yield Text(f"{each.number:>4} {drawn}", style)
+    if record.attempts:
+        yield Text(f"     {f'{whole * 1000:.0f} ms':>{columns}}", "dim")
 
 
 def show(calls: Sequence[Call], console: Console) -> None:

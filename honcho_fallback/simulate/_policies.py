@@ -17,7 +17,7 @@ from honcho_fallback import (
     TransportRecovery,
     classify,
 )
-from honcho_fallback.simulate._scenario import read_toml, suggestion
+from honcho_fallback.simulate._scenario import read_toml
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
@@ -120,9 +120,7 @@ def load_policy(source: str | Path) -> tuple[str, FallbackConfig | RetryThenNext
     preset = options.pop("preset", "default")
     try:
         if preset not in _PRESETS:
-            raise FallbackConfigError.about(
-                "preset", f"got {preset!r}", suggestion(preset, _PRESETS)
-            )
+            raise FallbackConfigError.unknown(str(preset), _PRESETS, "preset")
         given = {key: _option(key, value) for key, value in options.items()}
         return Path(source).stem, _PRESETS[preset](**given)
     except FallbackConfigError as error:
@@ -131,18 +129,13 @@ def load_policy(source: str | Path) -> tuple[str, FallbackConfig | RetryThenNext
 
 
 def _option(key: str, given: Any) -> Any:
-    value: object = given
-    table = cast("dict[str, Any]", value) if isinstance(value, dict) else dict[str, Any]()
     field = FallbackConfig.model_fields.get(key)
-    if value is False and field is not None and not isinstance(field.default, bool):
+    if given is False and field is not None and not isinstance(field.default, bool):
         return None
-    if key not in _TABLES:
+    if key not in _TABLES or not isinstance(given, dict):
         return given  # FallbackConfig says what is wrong with it
-    if value is not True and not isinstance(value, dict):
-        fix = f"pass a table, such as {key} = {{}}, or false"
-        raise FallbackConfigError.about(key, f"got {given!r}", fix)
     try:
-        return _TABLES[key](**table)
+        return _TABLES[key](**cast("dict[str, Any]", given))
     except TypeError as error:
         problem = str(error).partition("() ")[2]
         raise FallbackConfigError.about(key, problem, "correct its table") from None

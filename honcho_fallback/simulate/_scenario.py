@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import tomllib
 from collections.abc import Callable  # noqa: TC003 # pydantic reads it
-from difflib import get_close_matches
 from heapq import merge
 from importlib.resources import files
 from itertools import accumulate, count, pairwise, takewhile
@@ -211,9 +210,8 @@ class Scenario(_Part):
         names = known if names is None else list(names)
         for name in names:
             if name not in known:
-                problem = f"scenario {self.name!r} has no {name!r}"
-                fix = f"{suggestion(name, known)}, or describe this one in it"
-                raise FallbackConfigError.about("targets", problem, fix)
+                what = f"target in scenario {self.name!r}"
+                raise FallbackConfigError.unknown(name, known, what)
         return tuple(map(_target, names))
 
     @classmethod
@@ -230,7 +228,7 @@ class Scenario(_Part):
         try:
             return cls.model_validate(dict(given))
         except ValidationError as error:
-            raise FallbackConfigError(explain(error, source)) from None
+            raise FallbackConfigError.invalid(error, source) from None
 
 
 def _target(name: str) -> Target:
@@ -238,27 +236,6 @@ def _target(name: str) -> Target:
     if provider and model:
         return Target(model, provider=provider, name=name)
     return Target(name)
-
-
-def suggestion(given: object, known: Iterable[str]) -> str:
-    """Say what to write instead of an unknown word: the nearest known one, and all of them."""
-    known = list(known)
-    near = get_close_matches(str(given), known, 1)
-    guess = f"did you mean {near[0]!r}? " if near else ""
-    return f"{guess}choose from {', '.join(known)}"
-
-
-def explain(error: ValidationError, source: str) -> str:
-    """Say on a line for each mistake where it is and what to do."""
-    lines: list[str] = []
-    for detail in error.errors(include_url=False):
-        steps = (f"[{step}]" if isinstance(step, int) else f".{step}" for step in detail["loc"])
-        where = f"{source}: {''.join(steps).removeprefix('.')}".removesuffix(": ")
-        message = detail["msg"].removeprefix("Value error, ")
-        if detail["type"] == "missing":
-            message = "is missing; add it"
-        lines.append(f"{where}: {message}")
-    return "\n".join(lines)
 
 
 def shipped() -> tuple[str, ...]:
@@ -286,7 +263,7 @@ def read_toml(source: str | Path, names: Iterable[str]) -> dict[str, Any]:
     try:
         return tomllib.loads(Path(source).read_text(encoding="utf-8"))
     except OSError as error:
-        fix = f"pass a TOML file or a name; {suggestion(source, names)}"
-        raise FallbackConfigError.about(str(source), error.strerror or "no file", fix) from None
+        what = f"file ({error.strerror}) or name"
+        raise FallbackConfigError.unknown(str(source), names, what) from None
     except ValueError as error:
         raise FallbackConfigError.about(str(source), f"no TOML: {error}", "correct it") from None

@@ -6,11 +6,7 @@ schedule.
 """
 
 from honcho_fallback.testing._clock import Clock, set_testing
-from honcho_fallback.testing._faults import (
-    Fault,
-    FaultSchedule,
-    FaultTransport,
-)
+from honcho_fallback.testing._faults import FaultTransport
 from honcho_fallback.testing._records import (
     Records,
     assert_not_switched,
@@ -21,8 +17,6 @@ from honcho_fallback.testing._scripted import Script, Scripted, StatusError
 
 __all__ = [
     "Clock",
-    "Fault",
-    "FaultSchedule",
     "FaultTransport",
     "Records",
     "Script",

@@ -52,7 +52,7 @@ _GOOGLE_STATUSES = {
 
 
 class FaultOptions(TypedDict, total=False):
-    """Name what goes wrong with a request; see ``FaultSchedule``."""
+    """Name what goes wrong with a request; see ``FaultTransport``."""
 
     status: int | None
     retry_after: float | None
@@ -63,7 +63,7 @@ class FaultOptions(TypedDict, total=False):
 
 @dataclass(frozen=True, slots=True)
 class Fault:
-    """Hold what goes wrong with a request; ``FaultSchedule`` describes the fields."""
+    """Hold what goes wrong with a request; ``FaultTransport`` describes the fields."""
 
     status: int | None = None
     retry_after: float | None = None
@@ -85,25 +85,37 @@ class Fault:
             )
 
 
-class FaultSchedule:
-    """Say which requests fail, and how; the rules are tried in order, the first that applies wins.
+class FaultTransport(_Transport):
+    """Fail requests on schedule in the place where an HTTP client sends them.
 
-    Requests are numbered from 1. ``on``, ``every`` and ``for_seconds`` add a rule each and
-    return the schedule itself; any number of threads and tasks may ask it. Each of them takes
-    what goes wrong, one of ``status`` and ``error``:
+    It is a transport for the clients of httpx and httpx2, sync and async, and so for every SDK
+    that takes one: ``openai.OpenAI(http_client=httpx.Client(transport=FaultTransport().on(1,
+    status=503)))``. The SDK makes its own exception of it. Errors have the JSON form of the API
+    that was asked: Anthropic's, Google's, or else OpenAI's.
+
+    Requests are numbered from 1. ``on``, ``every`` and ``for_seconds`` add a rule each and return
+    the transport itself; the first rule that applies wins, and any number of threads and tasks
+    may send. Each rule takes what goes wrong, one of ``status`` and ``error``:
 
     - ``status``: an HTTP status, 400 to 599; ``retry_after``: seconds for its Retry-After header;
       ``code``: the provider's error code, such as ``"insufficient_quota"``.
     - ``error``: ``"timeout"``, ``"connection"``, or an exception to raise as it is.
-    - ``after_chunks``: break a stream off after so many chunks instead of failing at once; by
-      itself it means a lost connection.
+    - ``after_chunks``: break a stream off after so many server-sent events instead of failing at
+      once; by itself it means a lost connection, and a ``status`` comes as an error event. A
+      short stream breaks off before its last event; an answer that is no event stream fails as a
+      whole.
+
+    Args:
+        transport: What sends the requests that do not fail; a real one if left out.
 
     Attributes:
         requests: How many requests came, those that failed included.
         failed: How many of them failed.
     """
 
-    def __init__(self) -> None:
+    def __init__(self, transport: Any = None) -> None:
+        self._given = transport
+        self._opened: dict[Any, Any] = {}
         self._rules: list[tuple[Callable[[int], bool], Fault]] = []
         self._lock = Lock()
         self.requests = self.failed = 0
@@ -153,42 +165,6 @@ class FaultSchedule:
         until = Runtime.current().monotonic() + seconds
         return self._add(lambda _: Runtime.current().monotonic() < until, fault)
 
-    def next(self) -> Fault | None:
-        """Count a request, and return what goes wrong with it, or None."""
-        with self._lock:
-            self.requests += 1
-            for applies, fault in self._rules:
-                if applies(self.requests):
-                    self.failed += 1
-                    return fault
-        return None
-
-    def _add(self, applies: Callable[[int], bool], options: FaultOptions) -> Self:
-        if options.get("after_chunks") and options.get("status") is None:
-            options = {"error": "connection", **options}
-        self._rules.append((applies, Fault(**options)))
-        return self
-
-
-class FaultTransport(FaultSchedule, _Transport):
-    """Fail requests on schedule in the place where an HTTP client sends them.
-
-    It is a transport for the clients of httpx and httpx2, sync and async, and so for every SDK
-    that takes one: ``openai.OpenAI(http_client=httpx.Client(transport=FaultTransport().on(1,
-    status=503)))``. The SDK makes its own exception of it. Errors have the JSON form of the API
-    that was asked: Anthropic's, Google's, or else OpenAI's. With ``after_chunks`` a chunk is one
-    server-sent event, a ``status`` comes as an error event, a short stream breaks off before its
-    last event, and an answer that is no event stream fails as a whole.
-
-    Args:
-        transport: What sends the requests that do not fail; a real one if left out.
-    """
-
-    def __init__(self, transport: Any = None) -> None:
-        super().__init__()
-        self._given = transport
-        self._opened: dict[Any, Any] = {}
-
     def __enter__(self) -> Self:
         return self
 
@@ -203,7 +179,7 @@ class FaultTransport(FaultSchedule, _Transport):
 
     def handle_request(self, request: Any) -> Any:
         """Answer a request of a sync client, or raise; called by httpx."""
-        fault = self.next()
+        fault = self._next()
         if fault is not None and not fault.after_chunks:
             return _response(fault, request)
         response = self._inner("HTTPTransport", request, fault).handle_request(request)
@@ -214,7 +190,7 @@ class FaultTransport(FaultSchedule, _Transport):
 
     async def handle_async_request(self, request: Any) -> Any:
         """Answer a request of an async client, or raise; called by httpx."""
-        fault = self.next()
+        fault = self._next()
         if fault is not None and not fault.after_chunks:
             return _response(fault, request)
         inner = self._inner("AsyncHTTPTransport", request, fault)
@@ -233,6 +209,22 @@ class FaultTransport(FaultSchedule, _Transport):
         """Close the connections of async clients; called by httpx."""
         for inner in self._inners("aclose"):
             await inner.aclose()
+
+    def _next(self) -> Fault | None:
+        """Count a request, and return what goes wrong with it, or None."""
+        with self._lock:
+            self.requests += 1
+            for applies, fault in self._rules:
+                if applies(self.requests):
+                    self.failed += 1
+                    return fault
+        return None
+
+    def _add(self, applies: Callable[[int], bool], options: FaultOptions) -> Self:
+        if options.get("after_chunks") and options.get("status") is None:
+            options = {"error": "connection", **options}
+        self._rules.append((applies, Fault(**options)))
+        return self
 
     def _inner(self, name: str, request: Any, fault: Fault | None) -> Any:
         """Return what sends a request."""

@@ -7,7 +7,7 @@ printed is read for nothing. "connection refused" in the output of a test run is
 from __future__ import annotations
 
 import subprocess
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, cast
 
 from honcho_fallback import FailureKind, FallbackError, FallbackExhausted, classify
 from honcho_fallback.tools import _reading
@@ -60,7 +60,7 @@ def classify_tool_failure(
     chain = [] if isinstance(error, str) else list(_causes(error))
     texts = [error] if isinstance(error, str) else list(map(text_of, chain))
     kinds = _kinds(chain, list(map(_reading.shortened, texts)), exit_code, timed_out=timed_out)
-    return ToolFailure(next(filter(None, kinds), Kind.UNKNOWN))
+    return ToolFailure.of(next(filter(None, kinds), Kind.UNKNOWN))
 
 
 def _kinds(
@@ -89,7 +89,7 @@ def exit_code_in(error: BaseException | str) -> int | None:
 def terminal_error(error: BaseException) -> str | None:
     """Say why a call of ours that a tool made cannot succeed, by its record, or None."""
     failed = [one for one in _causes(error) if isinstance(one, FallbackExhausted)]
-    kinds = {attempt.kind for attempt in failed[0].attempts} if failed else set()
+    kinds = {attempt.kind for one in failed[:1] for attempt in one.attempts}
     if FailureKind.QUOTA in kinds and kinds <= {FailureKind.QUOTA, *_SETTINGS}:
         return "budget_exhausted"
     return "provider_config" if kinds and kinds <= _SETTINGS else None
@@ -116,8 +116,7 @@ def _causes(error: BaseException, depth: int = 0) -> Iterator[BaseException]:
         return
     below: list[BaseException | None] = []
     if isinstance(error, BaseExceptionGroup):
-        group: BaseExceptionGroup[BaseException] = error
-        below.extend(group.exceptions)
+        below.extend(cast("BaseExceptionGroup[BaseException]", error).exceptions)
     below.append(error.__cause__ or (None if error.__suppress_context__ else error.__context__))
     for one in filter(None, below):
         yield from _causes(one, depth + 1)

@@ -36,62 +36,55 @@ class ToolFailureCategory(StrEnum):
     USER_DECLINED = "user_declined"
 
 
-class _Facts(NamedTuple):
-    category: ToolFailureCategory
-    cause: str
-    next_action: str
-
-
 _C, _K = ToolFailureCategory, ToolFailureKind
-# The table of openhuman's tool_status, in our own words.
-_FACTS: Mapping[ToolFailureKind, _Facts] = MappingProxyType(
+_EXPLANATIONS: Mapping[ToolFailureKind, tuple[ToolFailureCategory, str, str]] = MappingProxyType(
     {
-        _K.MISSING_PERMISSION: _Facts(
+        _K.MISSING_PERMISSION: (
             _C.NEEDS_USER_CONFIRMATION,
             "The system has not given the permission that this needs.",
             "Grant the permission, then ask again.",
         ),
-        _K.MISSING_APP: _Facts(
+        _K.MISSING_APP: (
             _C.NEEDS_USER_CONFIRMATION,
             "A program that this needs is not there.",
             "Install or start the program, then ask again.",
         ),
-        _K.SERVICE_UNAVAILABLE: _Facts(
+        _K.SERVICE_UNAVAILABLE: (
             _C.RECOVERABLE,
             "A service that this needs does not answer at the moment.",
             "Nothing to do, it is tried again.",
         ),
-        _K.BAD_CREDENTIALS: _Facts(
+        _K.BAD_CREDENTIALS: (
             _C.NEEDS_USER_CONFIRMATION,
             "The stored login is missing, expired or not enough for this.",
             "Log in to the service again, then ask again.",
         ),
-        _K.BLOCKED_BY_POLICY: _Facts(
+        _K.BLOCKED_BY_POLICY: (
             _C.BLOCKED_BY_POLICY,
             "The safety settings forbid this.",
             "Change the setting if this should be allowed.",
         ),
-        _K.MODEL_CONNECTION: _Facts(
+        _K.MODEL_CONNECTION: (
             _C.RECOVERABLE,
             "The model that this needs could not be reached.",
             "Check the network and the model's settings; it is tried again.",
         ),
-        _K.TIMEOUT: _Facts(
+        _K.TIMEOUT: (
             _C.RECOVERABLE,
             "It took too long and was stopped.",
             "It is tried again; start it by hand if it stays like this.",
         ),
-        _K.DENIED: _Facts(
+        _K.DENIED: (
             _C.USER_DECLINED,
             "The request was declined, and nothing was run.",
             "Nothing to do, unless it was declined by mistake.",
         ),
-        _K.APPROVAL_EXPIRED: _Facts(
+        _K.APPROVAL_EXPIRED: (
             _C.USER_DECLINED,
             "Nobody answered the request for approval in time, and nothing was run.",
             "Ask again when somebody can answer; it is not tried again by itself.",
         ),
-        _K.UNKNOWN: _Facts(
+        _K.UNKNOWN: (
             _C.RECOVERABLE,
             "Something went wrong, and nothing says what.",
             "Try once more, then look into the tool's own log.",
@@ -105,24 +98,24 @@ class ToolFailure(NamedTuple):
 
     Args:
         kind: What went wrong.
+        category: Who can do something about it.
+        cause: What happened, in one sentence for a person.
+        next_action: What a person should do, in one sentence.
     """
 
     kind: ToolFailureKind
+    category: ToolFailureCategory
+    cause: str
+    next_action: str
 
-    @property
-    def category(self) -> ToolFailureCategory:
-        """Say who can do something about it."""
-        return _FACTS[self.kind].category
+    @classmethod
+    def of(cls, kind: ToolFailureKind) -> ToolFailure:
+        """Return what we say of a kind.
 
-    @property
-    def cause(self) -> str:
-        """Say what happened, in one sentence for a person."""
-        return _FACTS[self.kind].cause
-
-    @property
-    def next_action(self) -> str:
-        """Say what a person should do, in one sentence."""
-        return _FACTS[self.kind].next_action
+        Args:
+            kind: What went wrong.
+        """
+        return cls(kind, *_EXPLANATIONS[kind])
 
     @property
     def recoverable(self) -> bool:
@@ -131,13 +124,8 @@ class ToolFailure(NamedTuple):
 
     def to_dict(self) -> dict[str, str | bool]:
         """Return all five as plain values, for a message or a record."""
-        return {
-            "kind": self.kind.value,
-            "category": self.category.value,
-            "cause": self.cause,
-            "next_action": self.next_action,
-            "recoverable": self.recoverable,
-        }
+        values = {name: str(value) for name, value in self._asdict().items()}
+        return {**values, "recoverable": self.recoverable}
 
 
 class ToolBlockedError(FallbackError):

@@ -136,11 +136,9 @@ class _Failed(NamedTuple):
     Args:
         tool: Its name.
         failure: What its failure means.
-        key: Digest of the call and of how it failed; that of a refusal does not hold its words,
-            that of a tool that is not there only its name.
+        key: Digest of the call and of how it failed; that of a refusal does not hold its words.
         refused: Whether policy or a person refused it.
         passing: Whether it may pass by itself.
-        unknown_tool: Whether there is no such tool.
     """
 
     tool: str
@@ -148,18 +146,13 @@ class _Failed(NamedTuple):
     key: str
     refused: bool = False
     passing: bool = False
-    unknown_tool: bool = False
 
 
 def _failed(outcome: ToolOutcome) -> _Failed:
     tool, failure = outcome.tool, outcome.failure
     if failure.category in _REFUSED:
         return _Failed(tool, failure, digest("refused", outcome.call), refused=True)
-    if failure.kind in _PASSING:
-        return _Failed(tool, failure, outcome.signature, passing=True)
-    if outcome.is_unknown_tool:
-        return _Failed(tool, failure, digest("unknown tool", tool), unknown_tool=True)
-    return _Failed(tool, failure, outcome.signature)
+    return _Failed(tool, failure, outcome.signature, passing=failure.kind in _PASSING)
 
 
 def _after(
@@ -233,8 +226,7 @@ def _in_a_row(
         return 0, 0, _CONTINUE
     if not failures:
         return state.varied, state.recoverable_varied, _CONTINUE
-    # A tool that is not there is no attempt at anything yet: another name may be right.
-    ordinary = [one for one in failures if not (one.passing or one.unknown_tool)]
+    ordinary = [one for one in failures if not one.passing]
     one, verdict = (ordinary or failures)[-1], _CONTINUE
     if not ordinary:
         times = state.recoverable_varied + 1

@@ -13,7 +13,7 @@ from honcho_fallback.tools._classify import (
     terminal_error,
     text_of,
 )
-from honcho_fallback.tools._reading import TERMINALS, is_unknown_tool, terminal_text
+from honcho_fallback.tools._reading import TERMINALS, terminal_text
 
 if TYPE_CHECKING:
     from honcho_fallback.tools._failure import ToolFailure
@@ -81,11 +81,6 @@ class ToolOutcome(NamedTuple):
         if written and (self.exit_code or exit_code_in(self.error or "")):
             return None
         return recorded or written
-
-    @property
-    def is_unknown_tool(self) -> bool:
-        """Tell whether there is no such tool."""
-        return is_unknown_tool(self.tool, self.text)
 
     @property
     def text(self) -> str:

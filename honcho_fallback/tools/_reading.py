@@ -62,7 +62,6 @@ _ORDER = tuple(map(Kind, _TABLE["failure"]))
 _FAILURES = TextRules(_WORDS, zip(_ORDER, _TABLE["failure"].values(), strict=True))
 TERMINALS = tuple(_TABLE["delegated"])  # why a delegated call cannot succeed
 _TERMINALS = TextRules(_WORDS, _TABLE["delegated"].items())
-_CALLED = TextRules(_WORDS, _TABLE["called"].items())
 
 
 def shortened(text: str) -> str:
@@ -112,9 +111,3 @@ def terminal_text(text: str) -> str | None:
     if not_on_provider:
         reasons.add("provider_config")
     return next((reason for reason in TERMINALS if reason in reasons), None)
-
-
-def is_unknown_tool(tool: str, text: str) -> bool:
-    """Tell whether a text says that there is no such tool as the one that was called."""
-    first = text.strip().partition("\n")[0]
-    return tool in first and _CALLED.meaning(first.replace(tool, " ")) is not None

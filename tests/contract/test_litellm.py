@@ -9,7 +9,6 @@ import pytest
 
 from honcho_fallback import FallbackObserver
 
-os.environ["LITELLM_LOCAL_MODEL_COST_MAP"] = "True"  # read when LiteLLM is first imported
 pytest.importorskip("litellm")
 
 import litellm

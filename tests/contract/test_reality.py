@@ -28,7 +28,6 @@ if TYPE_CHECKING:
 
     from honcho_fallback import Attempt, Switch
 
-os.environ["LITELLM_LOCAL_MODEL_COST_MAP"] = "True"  # read when LiteLLM is first imported
 
 # What the frameworks leave open, and what they warn of while they are imported.
 pytestmark = [

@@ -4,13 +4,10 @@ from __future__ import annotations
 
 import asyncio
 import inspect
-import os
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
 # Before the first import of LiteLLM, which would fetch a price list.
-os.environ["LITELLM_LOCAL_MODEL_COST_MAP"] = "True"
-
 import litellm
 from litellm.llms.custom_httpx.async_client_cleanup import close_litellm_async_clients
 

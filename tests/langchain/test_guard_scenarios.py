@@ -334,22 +334,14 @@ SCENARIOS: dict[str, tuple[list[Round], Course]] = {
         one_by_one(*[Call("test", 0, Output("error: blocked by policy", 2))] * 2),
         Course(nudges=((2, "identical_failures"),)),
     ),
-    # Tools that are not there (OH-020).
+    # Tools that are not there.
     "one unknown tool after another": (
-        one_by_one(*(Call(f"tool_{n}", 0, NO_SUCH_TOOL) for n in range(10))),
-        GOES_ON,
+        one_by_one(*(Call(f"tool_{n}", 0, NO_SUCH_TOOL) for n in range(6))),
+        Course(((4, "varied_failures"),), (6, "varied_failures", "tool_5")),
     ),
     "six unknown tools at once": (
         [[Call(f"tool_{n}", 0, NO_SUCH_TOOL) for n in range(6)]],
         GOES_ON,
-    ),
-    "the same unknown tool with other arguments": (
-        each("no_tool", NO_SUCH_TOOL, 4),
-        Course(((2, "identical_failures"),), (3, "identical_failures", "no_tool")),
-    ),
-    "endless unknown tools": (
-        one_by_one(*(Call(f"tool_{n}", 0, NO_SUCH_TOOL) for n in range(13))),
-        Course(halt=(12, "recoverable_varied", "tool_11")),
     ),
     # A model that a tool hands its work to (OH-022).
     "a delegated model that is gone": (

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import logging
-import os
 import socket
 import threading
 from typing import TYPE_CHECKING, Any
@@ -30,7 +29,6 @@ if TYPE_CHECKING:
 
     from tests.helpers.provider import Provider, ProviderServer
 
-os.environ.setdefault("LITELLM_LOCAL_MODEL_COST_MAP", "True")  # or litellm asks the network
 
 pytestmark = [
     # Google's SDK subclasses aiohttp's session, which aiohttp does not like.

@@ -119,7 +119,6 @@ def test_litellm_writes_an_end_of_its_own(
     providers: ProviderServer, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """A stream that LiteLLM ends with its own finish reason cannot be told from a whole one."""
-    monkeypatch.setenv("LITELLM_LOCAL_MODEL_COST_MAP", "True")  # asks the network otherwise
     events = events_of(wire.CHAT)
     for sent in (events, cut(events, '"finish_reason": "stop"')):
         chunks = list(serving(providers, litellm, sent).stream("hi"))

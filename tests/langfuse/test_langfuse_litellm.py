@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 from contextlib import nullcontext
 from typing import TYPE_CHECKING, Any, ClassVar
 
@@ -19,7 +18,6 @@ if TYPE_CHECKING:
     from tests.helpers.langfuse_memory import Memory
 
 # Before the first import of LiteLLM, which would fetch a price list.
-os.environ["LITELLM_LOCAL_MODEL_COST_MAP"] = "True"
 pytest.importorskip("litellm")
 
 import openai

@@ -174,7 +174,6 @@ def test_litellm_is_understood(
     monkeypatch: pytest.MonkeyPatch, stored: Callable[..., Stored]
 ) -> None:
     """LiteLLM's usage is OpenAI's with more beside it, its cost stands beside the answer."""
-    monkeypatch.setenv("LITELLM_LOCAL_MODEL_COST_MAP", "True")  # asks the network otherwise
     litellm = pytest.importorskip("litellm")
     usage = litellm.Usage(**CHAT_USAGE, cache_read_input_tokens=4, cache_creation_input_tokens=0)
     whole = litellm.ModelResponse(**{**CHAT, "usage": usage})

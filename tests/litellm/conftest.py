@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import os
 import threading
 import time
 from dataclasses import dataclass
@@ -15,7 +14,6 @@ import pytest
 HERE = Path(__file__).resolve().parent
 
 # Before the first import of LiteLLM, which would fetch a price list.
-os.environ["LITELLM_LOCAL_MODEL_COST_MAP"] = "True"
 pytest.importorskip("litellm")
 
 # ruff: noqa: E402

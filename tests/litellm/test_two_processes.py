@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import gc
 import json
-import os
 import subprocess
 import sys
 import warnings
@@ -77,7 +76,6 @@ def test_a_cooldown_of_one_process_is_known_to_the_other(
 
     other = subprocess.run(
         [sys.executable, "-c", OTHER_PROCESS],
-        env={**os.environ, "LITELLM_LOCAL_MODEL_COST_MAP": "True"},
         input=json.dumps([models, shared, MESSAGES]),
         capture_output=True,
         text=True,
@@ -162,7 +160,6 @@ def test_a_cooldown_in_redis_is_one_for_all_processes(
 
     other = subprocess.run(
         [sys.executable, "-c", PROBING_PROCESS],
-        env={**os.environ, "LITELLM_LOCAL_MODEL_COST_MAP": "True"},
         input=json.dumps([models, url, MESSAGES]),
         capture_output=True,
         text=True,

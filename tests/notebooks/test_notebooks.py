@@ -37,7 +37,7 @@ OF_A_MACHINE = re.compile(
     r"(?<![\w.])/(?:home|root|tmp|usr|work|Users|var|opt)/|[A-Z]:\\\\|site-packages|\.venv"
     r"|(?:127\.0\.0\.1|localhost):(?!1234\b)\d{3}|0x[0-9a-f]{6}|\b(?:sk|pk|gsk)-\w{3}|AIza|Bearer "
 )
-VARYING = re.compile(r"[0-9a-f]{16,}-\w+|\d+(?:\.\d+)?|\s+")  # ids, figures and columns' widths
+VARYING = re.compile(r"[0-9a-f]{16,}(?:-\w+)?|\d+(?:\.\d+)?|\s+")  # ids, figures, widths
 PRIVATE_IMPORT = re.compile(r"^\s*(?:from|import)\b.*(?:\b_|\._)\w", re.MULTILINE)
 SECONDS = 150  # importing a framework takes long where others work, too
 

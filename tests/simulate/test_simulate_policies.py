@@ -314,7 +314,9 @@ async def test_a_loop_may_be_running() -> None:
 def test_what_cannot_be_played_is_refused() -> None:
     """A target that nobody described, and what is no policy."""
     policy = FallbackPolicy([Target("on", provider="p")])
-    with pytest.raises(FallbackConfigError, match=r"has no 'p/on'; did you mean 'p/one'\?.*f/two"):
+    with pytest.raises(
+        FallbackConfigError, match=r"p/on: no such target in .*; did you mean p/one\?.*f/two"
+    ):
         simulate(incident(), policy)
     with pytest.raises(FallbackConfigError, match="got a int; pass a FallbackPolicy"):
         simulate(incident(), 5)  # type: ignore[arg-type] # the point

@@ -39,7 +39,7 @@ def test_a_preset_and_its_changes(tmp_path: Path) -> None:
         must_not_degrade = false
         cooldown = { base = 5, cap = 50 }
         retry_budget = false
-        transport_recovery = true
+        transport_recovery = {}
         switch_after = { rate_limit = 2 }
         fallback_on = ["rate_limit"]
         """,
@@ -61,13 +61,13 @@ def test_a_preset_and_its_changes(tmp_path: Path) -> None:
     [
         ("tiemout = 3", "mine.toml: tiemout: no such option; did you mean timeout"),
         ("timeout = -3", "mine.toml: timeout: got -3; pass seconds"),
-        ("cooldown = 5", r"mine.toml: cooldown: got 5; pass a table, such as cooldown = \{\}, or"),
+        ("cooldown = 5", "mine.toml: cooldown: got 5; pass "),
         (
             "cooldown = { bas = 5 }",
             "mine.toml: cooldown: got an unexpected keyword argument 'bas'",
         ),
         ("cooldown = { base = -5 }", "mine.toml: base: got -5; pass seconds"),
-        ("preset = 'resiliant'", "mine.toml: preset: got 'resiliant'; did you mean 'resilient'"),
+        ("preset = 'resiliant'", "mine.toml: resiliant: no such preset; did you mean resilient"),
         ("name = ", "mine.toml: no TOML"),
         *(
             (f"{key} = 'os:system'", rf"mine.toml: {key}: got 'os:system' \(str\); pass a ")
@@ -90,5 +90,5 @@ def test_names() -> None:
     assert policies["resilient"].cooldown is not None
     assert policies["hermes"].reset == "turn"
     assert policies["retry-then-next"] == RetryThenNext()
-    with pytest.raises(FallbackConfigError, match=r"resiliant: No such file.*mean 'resilient'"):
+    with pytest.raises(FallbackConfigError, match=r"resiliant: no such file .*mean resilient"):
         load_policy("resiliant")

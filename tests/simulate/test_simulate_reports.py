@@ -207,8 +207,11 @@ def test_the_shipped_ones_are_listed() -> None:
     ("args", "message"),
     [
         ((), "name a scenario, such as outage; --list shows those shipped"),
-        (("otage",), "otage: No such file or directory; pass a TOML file or a name; did you mean"),
-        (("outage", "--policy", "x"), "x: No such file or directory; pass a TOML file or a name"),
+        (("otage",), "otage: no such file (No such file or directory) or name; did you mean"),
+        (
+            ("outage", "--policy", "x"),
+            "x: no such file (No such file or directory) or name; choose from",
+        ),
         (("outage", "--policy", "default", "--policy", "default"), "'default' is there twice; gi"),
         (("outage", "--calls", "0"), "calls: got 0; pass 1 or more"),
         (("none.jsonl",), "none.jsonl: No such file or directory; pass a file with a record"),

@@ -338,7 +338,7 @@ def test_every_kind_says_all_five() -> None:
     """OH-009, OH-010: kind, category, cause, next action and whether it may pass."""
     assert CATEGORIES.keys() == {kind.value for kind in ToolFailureKind}
     for name, category in CATEGORIES.items():
-        failure = ToolFailure(ToolFailureKind(name))
+        failure = ToolFailure.of(ToolFailureKind(name))
         assert failure.to_dict() == {
             "kind": name,
             "category": category,

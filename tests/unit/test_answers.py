@@ -366,7 +366,6 @@ def test_a_long_stream_is_read_whole_and_its_usage_at_the_ends() -> None:
 
 @pytest.fixture
 def litellm(monkeypatch: pytest.MonkeyPatch) -> Any:
-    monkeypatch.setenv("LITELLM_LOCAL_MODEL_COST_MAP", "True")  # asks the network otherwise
     return pytest.importorskip("litellm")
 
 

@@ -551,7 +551,6 @@ LOST = ["[Errno -2] Name or service not known", "Server disconnected", "Connecti
 
 @pytest.fixture
 def litellm(monkeypatch: pytest.MonkeyPatch) -> Any:
-    monkeypatch.setenv("LITELLM_LOCAL_MODEL_COST_MAP", "True")
     return pytest.importorskip("litellm")
 
 

@@ -1,19 +1,19 @@
-"""How a record shows itself: in a notebook, in a terminal through rich, and in words."""
+"""How a record is shown: in a notebook, in a terminal, and in words."""
 
 from __future__ import annotations
 
 import io
 import re
-import subprocess
-import sys
 from dataclasses import replace
 from html import unescape
+from typing import TYPE_CHECKING
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from rich.console import Console
 
+from honcho_fallback.cli._show import Call, show_in_detail
 from tests.helpers.records import (
     EVERY_OUTCOME,
     HOSTILE,
@@ -23,14 +23,18 @@ from tests.helpers.records import (
     with_attempts,
 )
 
+if TYPE_CHECKING:
+    from honcho_fallback import CallRecord
+
 FIGURES = st.floats()
 
 
-def printed(value: object, width: int = 80, *, colour: bool = False) -> str:
-    """Return what rich prints."""
+def printed(record: CallRecord, width: int = 80, *, colour: bool = False) -> str:
+    """Return what ``honcho-fallback show --call`` prints below the line with number and time."""
     out = io.StringIO()
-    Console(file=out, width=width, force_terminal=colour).print(value)
-    return out.getvalue()
+    console = Console(file=out, width=width, force_terminal=colour)
+    show_in_detail([Call(1, record)], console)
+    return out.getvalue().partition("\n")[2]
 
 
 @pytest.mark.parametrize("outcome", EVERY_OUTCOME)
@@ -49,7 +53,7 @@ def test_a_notebook_shows_the_words(outcome: str) -> None:
 def test_no_figure_breaks_the_time_line(
     whole: float, figures: list[tuple[float, float, float]]
 ) -> None:
-    """Whatever a record says, rich prints a bar for each attempt."""
+    """Whatever a record says, there is a bar for each attempt."""
     first = WAITED.attempts[0]
     attempts = tuple(
         replace(first, started=started, seconds=seconds, wait=wait)
@@ -77,7 +81,7 @@ def test_names_in_any_script_stay_what_they_are() -> None:
     assert name in record.explain()
 
 
-def test_rich_prints_the_words_and_a_time_line() -> None:
+def test_a_terminal_shows_the_words_and_a_time_line() -> None:
     """60 columns for 8 seconds: failed, waited, failed, answered; the colours say it again."""
     lines = printed(WAITED, 120).splitlines()
     assert "\n".join(lines[:-4]) == WAITED.explain()
@@ -104,10 +108,3 @@ def test_a_call_without_attempts_is_shown() -> None:
     """There is no time line, and the words are there."""
     record = replace(WAITED, attempts=(), untried=(), answered_by=None, outcome="cancelled")
     assert printed(record, 100).strip() == record.explain()
-
-
-def test_nothing_is_imported_for_it() -> None:
-    """The record's own module knows no rich: whoever prints with it has it."""
-    code = "import sys, honcho_fallback._values.record; print('rich' in sys.modules)"
-    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
-    assert done.stdout == "False\n"

@@ -358,7 +358,6 @@ def test_google_objects_are_read_as_their_documents() -> None:
 @pytest.mark.filterwarnings("ignore::UserWarning")  # LiteLLM's import warns of its own types
 def test_litellm_objects_are_read_as_their_documents(monkeypatch: pytest.MonkeyPatch) -> None:
     """LiteLLM's own classes, which keep a chunk's parts elsewhere, are read as well."""
-    monkeypatch.setenv("LITELLM_LOCAL_MODEL_COST_MAP", "True")
     litellm = pytest.importorskip("litellm")
     assert seen(litellm.ModelResponse(**chat(content="well"))) is None
     assert seen(litellm.ModelResponse(**chat("content_filter"))) is Kind.CONTENT_POLICY
