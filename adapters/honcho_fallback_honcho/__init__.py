@@ -9,7 +9,8 @@ if TYPE_CHECKING:
     from honcho_fallback_honcho._chat_models import load_chat_models
     from honcho_fallback_honcho._endpoint import Endpoint
     from honcho_fallback_honcho._oauth import KeyMint, OAuthCredential
-    from honcho_fallback_honcho._policies import LoadOptions, load_policies, policy_from
+    from honcho_fallback_honcho._policies import LoadOptions, load_policies
+    from honcho_fallback_honcho._policy_from import policy_from
 
 __all__ = [
     "Endpoint",
@@ -30,7 +31,7 @@ _HOMES = {
     "OAuthCredential": "_oauth",
     "load_chat_models": "_chat_models",
     "load_policies": "_policies",
-    "policy_from": "_policies",
+    "policy_from": "_policy_from",
 }
 
 

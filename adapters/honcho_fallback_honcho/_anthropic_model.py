@@ -4,11 +4,9 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-import anthropic
 from langchain_anthropic import ChatAnthropic
 
 from honcho_fallback_honcho._model_plan import DiscreetChatModel
-from honcho_fallback_honcho._parameters import anthropic_cache_control, anthropic_thinking
 
 if TYPE_CHECKING:
     from honcho_fallback_honcho._model_plan import ModelPlan
@@ -20,6 +18,7 @@ _NAMES = {
     "max_output_tokens": "max_tokens",
     "stop_sequences": "stop_sequences",
 }
+_SHORT_TTL_SECONDS = 300
 _THOUGHTS = {"thinking", "redacted_thinking"}
 
 
@@ -35,7 +34,7 @@ class AnthropicChatModel(DiscreetChatModel, ChatAnthropic):
 
 
 def make_model(plan: ModelPlan) -> AnthropicChatModel:
-    """Build a model that takes nothing from the SDK's environment variables."""
+    """Build a model that takes neither key nor address from the SDK's environment variables."""
     options: dict[str, Any] = {
         "model": plan.name,
         **plan.named(_NAMES),
@@ -43,14 +42,12 @@ def make_model(plan: ModelPlan) -> AnthropicChatModel:
         "anthropic_proxy": None,
         "api_key": plan.key,
         "base_url": plan.endpoint.address,
+        "default_headers": plan.headers,
         "max_retries": 0,
         "model_kwargs": _model_kwargs(plan),
         "timeout": plan.endpoint.timeout,
     }
-    model = AnthropicChatModel(**options)
-    headers = plan.headers_over("ANTHROPIC_CUSTOM_HEADERS", anthropic.Omit())
-    # The constructor takes text alone; the clients are built from the field on first use.
-    return model.model_copy(update={"default_headers": headers})
+    return AnthropicChatModel(**options)
 
 
 def _has_call_without_thought(messages: list[Any]) -> bool:
@@ -70,7 +67,8 @@ def _thinking(plan: ModelPlan) -> dict[str, Any]:
     budget = plan.params.get("thinking_budget_tokens", 0 if effort == "none" else None)
     options: dict[str, Any] = {} if effort in {None, "none"} else {"effort": effort}
     if budget is not None:
-        options["thinking"] = anthropic_thinking(budget)
+        enabled = {"type": "enabled", "budget_tokens": budget}
+        options["thinking"] = enabled if budget else {"type": "disabled"}
     return options
 
 
@@ -81,5 +79,7 @@ def _model_kwargs(plan: ModelPlan) -> dict[str, Any]:
     }
     policy = plan.params.get("cache_policy")
     if policy is not None:
-        options["cache_control"] = anthropic_cache_control(policy)
+        # It keeps a prefix for five minutes or for an hour.
+        is_long = (policy["ttl_seconds"] or 0) > _SHORT_TTL_SECONDS
+        options["cache_control"] = {"type": "ephemeral", "ttl": "1h" if is_long else "5m"}
     return {name: value for name, value in options.items() if value}

@@ -11,14 +11,14 @@ from honcho_fallback import Failure, FailureKind
 from honcho_fallback_honcho._extras import import_extra
 from honcho_fallback_honcho._keys import NO_KEY
 from honcho_fallback_honcho._parameters import known_to
-from honcho_fallback_honcho._policies import LoadOptions, logger, plan_agents
+from honcho_fallback_honcho._policies import LoadOptions, plan_agents
 
 if find_spec("langchain_core") is None:  # its own adapter would name an extra that is not enough
     import_extra("langchain_core", "providers")
 
 from langchain_core.exceptions import OutputParserException
 
-from honcho_fallback_honcho._model_plan import KeylessChatModel, ModelPlan
+from honcho_fallback_honcho._model_plan import ModelPlan
 from honcho_fallback_langchain import FallbackChatModel
 
 if TYPE_CHECKING:
@@ -26,10 +26,10 @@ if TYPE_CHECKING:
 
     from langchain_core.language_models import BaseChatModel
 
-    from honcho_fallback import FallbackConfig
+    from honcho_fallback import Credential, FallbackConfig
     from honcho_fallback_honcho._chain import PlannedTarget
 
-_PROVIDERS = {"gemini": "google_genai"}  # as LangChain names them
+_FIXED = {"set", "not needed"}  # keys that stay as they are
 
 
 def load_chat_models(
@@ -39,8 +39,8 @@ def load_chat_models(
 
     Each asks its targets in order, over LangChain's own packages of the providers; those are
     imported here and now, so that the first switch to another provider waits for nothing. What a
-    provider's API lacks is left out, with a line at DEBUG. A target whose key is missing fails as
-    a refused key does, and no request is sent.
+    provider's API lacks is left out. A target whose key is missing fails as a refused key does,
+    and no request is sent.
 
     Args:
         source: Environment variables; default: those of the process at the time of the call.
@@ -56,35 +56,50 @@ def load_chat_models(
         ImportError: The extra ``honcho`` or ``providers`` is not installed.
     """
     return {
-        plan.agent.slot.name: FallbackChatModel(
-            *map(chat_model, plan.agent.chain),
-            agent=plan.agent.slot.name,
-            credentials=[
-                planned.target.credential if planned.key == "OAuth" else None
-                for planned in plan.agent.chain
-            ],
-            fallback_config=with_junk_refused(plan.config),
+        plan.agent: FallbackChatModel(
+            *map(chat_model, plan.chain),
+            agent=plan.agent,
+            credentials=[_credential_of(planned) for planned in plan.chain],
+            fallback_config=_with_junk_refused(plan.config),
             observers=plan.observers,
         )
         for plan in plan_agents(source, **options)
     }
 
 
+def _with_junk_refused(config: FallbackConfig) -> FallbackConfig:
+    """Return options under which an answer that does not fit the schema is a malformed response.
+
+    Around Honcho's chat models there is no other parser than that of ``with_structured_output``.
+    """
+    configured = config.refine
+
+    def refine(failure: Failure, error: BaseException) -> Failure | Awaitable[Failure]:
+        # A request that does not fit the SDK's own classes has no status.
+        is_junk = isinstance(error, ValidationError) and failure.status == 200
+        if is_junk or isinstance(error, OutputParserException):
+            reason = "the answer does not fit the schema"
+            return Failure.of(FailureKind.MALFORMED_RESPONSE, reason=reason, error=failure.error)
+        return failure if configured is None else configured(failure, error)
+
+    return config.replace(refine=refine)
+
+
+def _credential_of(planned: PlannedTarget) -> Credential | None:
+    """Return what gives the key of each request: a token that is refreshed, or a refusal."""
+    is_kept_by_model = planned.key in _FIXED or planned.endpoint.wire == "gemini"
+    return None if is_kept_by_model else planned.target.credential
+
+
 def chat_model(planned: PlannedTarget) -> BaseChatModel:
     """Build the chat model of one target."""
     target, endpoint, credential = planned.target, planned.endpoint, planned.target.credential
-    if planned.key == "missing" or credential is None:
-        provider = _PROVIDERS.get(endpoint.transport, endpoint.transport)
-        return KeylessChatModel(model=target.model, provider=provider, credential=credential)
-    # A key that is refreshed comes with each request.
-    key = NO_KEY if planned.key == "OAuth" else str(credential.get())
-    params, lacking = known_to(endpoint.wire, endpoint.transport, target.params)
-    if endpoint.wire == "gemini" and endpoint.extra_query:
-        lacking.append("overrides__provider_params__extra_query")
-    for name in lacking:
-        variable = f"{planned.env}__{name.upper()}"
-        logger.debug("%s: %s has no such parameter", variable, endpoint.transport)
-    return _make_model(ModelPlan(target.model, endpoint, key, params))
+    key = NO_KEY
+    if planned.key in _FIXED and credential is not None:
+        key = str(credential.get())
+    params = known_to(endpoint.wire, endpoint.transport, target.params)
+    missing = credential if planned.key == "missing" else None
+    return _make_model(ModelPlan(target.model, endpoint, key, params, missing))
 
 
 def _make_model(plan: ModelPlan) -> BaseChatModel:
@@ -103,31 +118,3 @@ def _make_model(plan: ModelPlan) -> BaseChatModel:
     from honcho_fallback_honcho._gemini_model import make_model as gemini  # noqa: PLC0415 # of the extra
 
     return gemini(plan)
-
-
-def with_junk_refused(config: FallbackConfig) -> FallbackConfig:
-    """Return options under which an answer that cannot be parsed is a malformed response.
-
-    A program's own parser is none of the provider's business; around Honcho's chat models there
-    is no other than that of ``with_structured_output``.
-    """
-    configured = config.refine
-
-    def refine(failure: Failure, error: BaseException) -> Failure | Awaitable[Failure]:
-        refined = failure if configured is None else configured(failure, error)
-        if isinstance(refined, Failure) and _is_junk(refined, error):
-            reason = "the answer does not fit the schema"
-            return Failure.of(FailureKind.MALFORMED_RESPONSE, reason=reason, error=refined.error)
-        return refined
-
-    return config.replace(refine=refine)
-
-
-def _is_junk(failure: Failure, error: BaseException) -> bool:
-    if failure.kind is not FailureKind.LOCAL:
-        return False
-    # A request that does not fit the SDK's own classes has no status.
-    was_answered = failure.status == 200
-    return isinstance(error, OutputParserException) or (
-        isinstance(error, ValidationError) and was_answered
-    )

@@ -30,7 +30,7 @@ _OPTION_OF = {"env_file": "--env-file", "toml": "--toml"}
 def doctor(env_file: _EnvFile = None, toml: _Toml = None) -> None:
     """Read Honcho's settings and say what each agent asks, and what could not work.
 
-    No key is shown. Exit status 1 where a fallback could not work or a key is missing.
+    No key is shown. Exit status 1 where something could not work.
     """
     with _clear_endings():
         from honcho_fallback_honcho._doctor import examine  # noqa: PLC0415 # see above
@@ -58,11 +58,11 @@ def dry_run(
         from honcho_fallback_honcho._dry_run import rehearse, show  # noqa: PLC0415 # see above
         from honcho_fallback_honcho._policies import read_settings  # noqa: PLC0415 # see above
 
-        settings = read_settings(None, toml, env_file)
-        record, end = rehearse(settings, agent, fail or [], preset)
-        console, environ = Console(), settings.sources.environ
-        _doctor.print_lines(console, _doctor.files_read(environ, env_file, toml))
-        _doctor.print_lines(console, (*_doctor.lines_of_notices(settings, agent), ("", "")))
+        reading = read_settings(None, toml, env_file)
+        record, end = rehearse(reading, agent, fail or [], preset)
+        console = Console()
+        _doctor.print_lines(console, _doctor.files_read(env_file, toml))
+        _doctor.print_lines(console, (*_doctor.lines_of_notices(reading, agent), ("", "")))
         show(record, end, console)
 
 

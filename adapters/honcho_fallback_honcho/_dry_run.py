@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from rich.console import Console
 
     from honcho_fallback import CallRecord
-    from honcho_fallback_honcho._policies import HonchoSettings
+    from honcho_fallback_honcho._policies import Reading
 
 _PRESETS: dict[str, Callable[[], FallbackConfig]] = {
     "honcho": FallbackConfig.honcho,
@@ -37,13 +37,12 @@ _WORDS: dict[str, Callable[[], Exception]] = {
 
 
 def rehearse(
-    settings: HonchoSettings, agent: str, outcomes: Sequence[str], preset: str
+    reading: Reading, agent: str, outcomes: Sequence[str], preset: str
 ) -> tuple[CallRecord, str]:
     """Ask a real run of the agent's policy what it would do, and say how the call would end."""
-    chains = {one.slot.name: one.chain for one in settings.agents}
-    _check_choice("--agent", agent, chains)
+    _check_choice("--agent", agent, reading.chains)
     _check_choice("--preset", preset, _PRESETS)
-    chain = chains[agent]
+    chain = reading.chains[agent]
     targets = [planned.target for planned in chain]
     errors = [_error(outcome) for outcome in outcomes]
     if len(errors) > len(targets):

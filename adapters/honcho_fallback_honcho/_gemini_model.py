@@ -2,24 +2,19 @@
 
 from __future__ import annotations
 
-from asyncio import AbstractEventLoop, get_running_loop
-from contextvars import ContextVar
 from functools import cache
 from typing import TYPE_CHECKING, Any
-from urllib.request import getproxies, proxy_bypass
 
 import httpx
 from google import genai
 from google.genai.types import HttpOptions
 from langchain_google_genai import ChatGoogleGenerativeAI
+from pydantic import Field
 
 from honcho_fallback_honcho._model_plan import DiscreetChatModel
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncIterator
-
     from langchain_core.messages import BaseMessage
-    from langchain_core.outputs import ChatGenerationChunk
 
     from honcho_fallback_honcho._model_plan import ModelPlan
 
@@ -35,35 +30,23 @@ _NAMES = {
     "thinking_budget_tokens": "thinking_budget",
 }
 _LEVELS = {"xhigh": "high", "max": "high"}
-_responses: ContextVar[list[httpx.Response] | None] = ContextVar("responses", default=None)
 
 
 class GeminiChatModel(DiscreetChatModel, ChatGoogleGenerativeAI):
-    """Ask Gemini, or a server of its wire; a call's ``max_tokens`` has another name there."""
+    """Ask Gemini, or a server of its wire; a call's ``max_tokens`` has another name there.
+
+    Args:
+        missing: Stands for a key that is missing: LangChain's class takes none with a request.
+    """
+
+    missing: Any = Field(default=None, exclude=True)
 
     def _prepare_request(self, messages: list[BaseMessage], **kwargs: Any) -> dict[str, Any]:
+        if self.missing is not None:
+            self.missing.get()  # raises
         if "max_tokens" in kwargs:
             kwargs["max_output_tokens"] = kwargs.pop("max_tokens")
         return super()._prepare_request(messages, **kwargs)
-
-    async def _astream(self, *args: Any, **kwargs: Any) -> AsyncIterator[ChatGenerationChunk]:
-        # The SDK leaves the response of an abandoned stream open until garbage is collected.
-        responses: list[httpx.Response] = []
-        chunks = super()._astream(*args, **kwargs)
-        try:
-            # Between two chunks the context is the reader's.
-            token = _responses.set(responses)
-            try:
-                first = await anext(chunks, None)
-            finally:
-                _responses.reset(token)
-            if first is not None:
-                yield first
-                async for chunk in chunks:
-                    yield chunk
-        finally:
-            for response in responses:
-                await response.aclose()
 
 
 def make_model(plan: ModelPlan) -> GeminiChatModel:
@@ -75,6 +58,7 @@ def make_model(plan: ModelPlan) -> GeminiChatModel:
         **plan.named(_NAMES),
         "api_key": plan.key,
         "base_url": plan.endpoint.address,
+        "missing": plan.missing,
         "max_retries": 1,  # attempts, the first one included
         "timeout": plan.endpoint.timeout,
         "vertexai": False,
@@ -90,53 +74,20 @@ def make_model(plan: ModelPlan) -> GeminiChatModel:
 
 
 def _client(plan: ModelPlan) -> genai.Client:
-    transport, async_transport = _transports()
+    sync, asynchronous = _transports()
     options = HttpOptions(
         base_url=plan.endpoint.address,
         extra_body=dict(plan.endpoint.extra_body) or None,
         headers=plan.headers,
-        httpx_client=transport,
-        httpx_async_client=async_transport,
+        httpx_client=sync,
+        httpx_async_client=asynchronous,
     )
     return genai.Client(vertexai=False, api_key=plan.key, http_options=options)
 
 
 @cache  # one pool for all, as LangChain's clients of the other SDKs share theirs
 def _transports() -> tuple[httpx.Client, httpx.AsyncClient]:
-    asynchronous = httpx.AsyncClient(
-        transport=_TransportOfLoop(), event_hooks={"response": [_note]}
-    )
-    return httpx.Client(), asynchronous
-
-
-class _TransportOfLoop(httpx.AsyncBaseTransport):
-    """Send over connections of the running event loop: those of a closed one are dead.
-
-    The proxies of the environment are read here, since a client reads them only without a
-    transport.
-    """
-
-    def __init__(self) -> None:
-        self._context = httpx.create_ssl_context()
-        self._by_loop: dict[AbstractEventLoop, dict[str | None, httpx.AsyncHTTPTransport]] = {}
-
-    async def handle_async_request(self, request: httpx.Request) -> httpx.Response:
-        host, proxies = request.url.host, getproxies()
-        proxy = proxies.get(request.url.scheme, proxies.get("all"))
-        if proxy is not None and proxy_bypass(host):
-            proxy = None
-        for loop in [one for one in list(self._by_loop) if one.is_closed()]:
-            self._by_loop.pop(loop, None)
-        transports = self._by_loop.setdefault(get_running_loop(), {})
-        if proxy not in transports:
-            transports[proxy] = httpx.AsyncHTTPTransport(verify=self._context, proxy=proxy)
-        return await transports[proxy].handle_async_request(request)
-
-
-async def _note(response: httpx.Response) -> None:
-    responses = _responses.get()
-    if responses is not None:
-        responses.append(response)
+    return httpx.Client(), httpx.AsyncClient()  # neither follows a redirect with a key
 
 
 @cache  # once per process

@@ -10,20 +10,19 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Literal, NamedTuple, NoReturn
 
 from honcho_fallback import ApiKey, CredentialError, FallbackConfigError
-from honcho_fallback_honcho._notices import Kind, Notice
+from honcho_fallback_honcho._notices import Notice
 from honcho_fallback_honcho._slots import (
     TRANSPORTS,
     host_of,
     is_loopback,
     key_name,
     same_origin,
-    url_name,
 )
 
 if TYPE_CHECKING:
     from honcho_fallback import Credential
     from honcho_fallback_honcho._model_settings import ModelSettings
-    from honcho_fallback_honcho._sources import Sources
+    from honcho_fallback_honcho._settings import Settings
 
 KeyState = Literal["set", "OAuth", "not needed", "missing"]
 
@@ -37,16 +36,11 @@ class Key(NamedTuple):
         base_url: Its address, or None where there is none.
         credential: What ``ask`` takes the key from; one that is missing raises there.
         state: What is known of the key.
-        notices: What is wrong.
     """
 
     base_url: str | None
     credential: Credential
     state: KeyState
-    notices: tuple[Notice, ...]
-
-    def __repr__(self) -> str:
-        return f"<Key {self.state}>"
 
 
 class MissingKey(ApiKey):
@@ -67,36 +61,36 @@ class MissingKey(ApiKey):
         raise CredentialError(self._advice)
 
 
-def find_key(settings: ModelSettings, transport: str, env: str, sources: Sources) -> Key:
-    """Find a target's address, and the key that belongs to it."""
-    notices: list[Notice] = []
-    own_key = _own_key(settings, env, sources, notices)
-    base_url = settings.overrides.base_url or settings.base_url
+def find_key(
+    settings: ModelSettings, transport: str, env: str, defaults: Settings, notices: list[Notice]
+) -> Key:
+    """Find a target's address, and the key that belongs to it; note what is wrong."""
+    own_key = _own_key(settings, env, defaults, notices)
+    home, shared_url = TRANSPORTS[transport], defaults.url(transport)
+    if own_key is not None and home.needs_key and home.base_url is not None:
+        shared_url = None  # a target's own key does not belong to the host of all the others
+    base_url = settings.overrides.base_url or settings.base_url or shared_url or home.base_url
     if base_url is None:
-        base_url, note = _default_address(transport, env, sources, has_key=own_key is not None)
-        notices += note
-    if base_url is None:
-        return Key(None, ApiKey(NO_KEY), "not needed", tuple(notices))
+        return Key(None, ApiKey(NO_KEY), "not needed")
     if own_key is not None:
-        return Key(base_url, api_key(own_key, env), "set", tuple(notices))
-    is_local = transport == "openai_compatible" and is_loopback(base_url)
-    needs_key = TRANSPORTS[transport].needs_key and not is_local
-    is_home = _is_host_of(base_url, transport, sources)
-    default = sources.key(transport)
-    if is_home and transport == "nous" and sources.nous is not None:
-        return Key(base_url, sources.nous, "OAuth", tuple(notices))
+        return Key(base_url, api_key(own_key, env), "set")
+    is_home = _is_host_of(base_url, transport, defaults)
+    default = defaults.key(transport)
+    if is_home and transport == "nous" and defaults.nous is not None:
+        return Key(base_url, defaults.nous, "OAuth")
     if is_home and default is not None:
         key = api_key(default.get_secret_value(), key_name(transport))
-        return Key(base_url, key, "set", tuple(notices))
+        return Key(base_url, key, "set")
+    is_local = transport == "openai_compatible" and is_loopback(base_url)
+    if is_local or not home.needs_key:
+        return Key(base_url, ApiKey(NO_KEY), "not needed")
+    name = key_name(transport) if is_home else f"{env}__OVERRIDES__API_KEY"
+    problem, fix = f"not set, so there is no key for {host_of(base_url)}", "set it"
     if default is not None:
-        notices.append(_withheld_key(transport, env, base_url, needs_key=needs_key))
-    elif needs_key:
-        name = key_name(transport) if is_home else f"{env}__OVERRIDES__API_KEY"
-        problem = f"not set, so there is no key for {host_of(base_url)}"
-        notices.append(Notice("key", name, problem, "set it", breaks_fallback=True))
-    if not needs_key:
-        return Key(base_url, ApiKey(NO_KEY), "not needed", tuple(notices))
-    return Key(base_url, MissingKey(str(notices[-1])), "missing", tuple(notices))
+        problem += f", and {key_name(transport)} is not sent there"
+        fix = "set it to the key that was given for that host"
+    notices.append(Notice(name, problem, fix))
+    return Key(base_url, MissingKey(str(notices[-1])), "missing")
 
 
 def api_key(key: str, name: str) -> ApiKey:
@@ -109,46 +103,22 @@ def api_key(key: str, name: str) -> ApiKey:
 
 
 def _own_key(
-    settings: ModelSettings, env: str, sources: Sources, notices: list[Notice]
+    settings: ModelSettings, env: str, defaults: Settings, notices: list[Notice]
 ) -> str | None:
     overrides = settings.overrides
     if overrides.api_key is not None:
         return overrides.api_key.get_secret_value()
     if overrides.api_key_env is not None:
-        named = sources.environ.get(overrides.api_key_env.upper())
+        named = defaults.variable(overrides.api_key_env)
         if named is not None:
             return named
         problem = "it names a variable that is not set"
         fix = "set that variable, or put the key into OVERRIDES__API_KEY"
         name = f"{env}__OVERRIDES__API_KEY_ENV"
-        notices.append(Notice("key", name, problem, fix, breaks_fallback=True))
+        notices.append(Notice(name, problem, fix))
     return None if settings.api_key is None else settings.api_key.get_secret_value()
 
 
-def _default_address(
-    transport: str, env: str, sources: Sources, *, has_key: bool
-) -> tuple[str | None, list[Notice]]:
-    default, configured = TRANSPORTS[transport].base_url, sources.url(transport)
-    if not configured:
-        return default, []
-    # A target's own key does not belong to the host that all the others use.
-    if not (has_key and default and TRANSPORTS[transport].needs_key):
-        return configured, []
-    if same_origin(default, configured):
-        return default, []
-    problem = f"asked at {host_of(default)}, {url_name(transport)} is not for its own key"
-    fix = f"set {env}__OVERRIDES__BASE_URL too, if the key is for another host"
-    return default, [Notice("note", env, problem, fix)]
-
-
-def _is_host_of(base_url: str, transport: str, sources: Sources) -> bool:
-    hosts = (TRANSPORTS[transport].base_url, sources.url(transport))
+def _is_host_of(base_url: str, transport: str, defaults: Settings) -> bool:
+    hosts = (TRANSPORTS[transport].base_url, defaults.url(transport))
     return any(host is not None and same_origin(base_url, host) for host in hosts)
-
-
-def _withheld_key(transport: str, env: str, base_url: str, *, needs_key: bool) -> Notice:
-    problem = f"{key_name(transport)} is not sent to {host_of(base_url)}"
-    problem += ", which has no key then" if needs_key else ""
-    fix = f"set {env}__OVERRIDES__API_KEY to the key that was given for that host"
-    kind: Kind = "key" if needs_key else "note"
-    return Notice(kind, f"{env}__OVERRIDES__BASE_URL", problem, fix, breaks_fallback=needs_key)

@@ -2,31 +2,39 @@
 
 from __future__ import annotations
 
-from typing import Literal, NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
-Kind = Literal["ignored", "partial", "key", "target", "note"]
+from honcho_fallback_honcho._slots import SLOTS
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Iterator
+
+# Families that Honcho's documents or their readers made up, each with the prefixes that are read
+# in their place.
+_DREAM = ("DREAM_DEDUCTION_MODEL_CONFIG", "DREAM_INDUCTION_MODEL_CONFIG")
+_FAMILIES = {
+    "DIALECTIC_MODEL_CONFIG": tuple(env for env in SLOTS.values() if env.startswith("DIALECTIC_")),
+    "DREAM_MODEL_CONFIG": _DREAM,
+    "DREAMER_MODEL_CONFIG": _DREAM,
+    "FALLBACK_MODEL_CONFIG": tuple(f"{env}__FALLBACK" for env in SLOTS.values()),
+    "MCP_MODEL_CONFIG": (),
+}
 
 
 class Notice(NamedTuple):
     """Say what is wrong, where, and what to do.
 
     Args:
-        kind: ``ignored``: a name that nothing reads; ``partial``: a fallback that is not complete;
-            ``key``: a key that is missing or withheld; ``target``: a target that cannot help;
-            ``note``: nothing is wrong.
         name: The variable.
         problem: What is wrong.
         fix: What to do.
-        agents: The agents that it concerns.
-        breaks_fallback: Whether a fallback could not work for it.
+        agents: The agents that it concerns; none where it is nobody's in particular.
     """
 
-    kind: Kind
     name: str
     problem: str
     fix: str
     agents: tuple[str, ...] = ()
-    breaks_fallback: bool = False
 
     def __str__(self) -> str:
         return f"{self.name}: {self.problem}; {self.fix}"
@@ -34,13 +42,22 @@ class Notice(NamedTuple):
 
 def merged(notices: list[Notice]) -> tuple[Notice, ...]:
     """Merge equal notices into one, for all the agents that they concern."""
-    by_text: dict[tuple[str, str, str], Notice] = {}
+    agents_by_text: dict[Notice, dict[str, None]] = {}
     for notice in notices:
-        key = (notice.name, notice.problem, notice.fix)
-        known = by_text.get(key)
-        if known is not None:
-            agents = tuple(dict.fromkeys((*known.agents, *notice.agents)))
-            breaks = known.breaks_fallback or notice.breaks_fallback
-            notice = known._replace(agents=agents, breaks_fallback=breaks)  # noqa: PLW2901 # the union of both
-        by_text[key] = notice
-    return tuple(by_text.values())
+        agents = agents_by_text.setdefault(notice._replace(agents=()), {})
+        agents.update(dict.fromkeys(notice.agents))
+    return tuple(one._replace(agents=tuple(agents)) for one, agents in agents_by_text.items())
+
+
+def find_misnamed(names: Iterable[str]) -> Iterator[Notice]:
+    """Name each variable of a family that nothing reads, and those that are read instead."""
+    for name in sorted({name.upper() for name in names}):
+        family, underscores, rest = name.partition("__")
+        if family not in _FAMILIES:
+            continue
+        right = [f"{prefix}{underscores}{rest}" for prefix in _FAMILIES[family]]
+        fix = "the MCP server asks no model of its own; remove it"
+        if right:
+            others = f", and likewise {', '.join(right[1:])}"
+            fix = f"the name is {right[0]}{others}"
+        yield Notice(name, "Honcho ignores it", fix)

@@ -28,6 +28,7 @@ if TYPE_CHECKING:
     from http.client import HTTPResponse
 
 _SKEW = 60.0  # seconds before its end from which a token counts as expired
+_MOST_BYTES = 1_000_000
 _WORD = re.compile(r"[a-z_]{3,40}")
 
 
@@ -186,12 +187,11 @@ class OAuthCredential:
         where = f"{host_of(url)}{urlsplit(url).path}"
         # Portals behind a web firewall refuse urllib's own name.
         headers = {"Accept": "application/json", "User-Agent": "honcho-fallback"} | more
-        ends = time.monotonic() + self._timeout
         try:
             request = Request(url, body, headers)  # noqa: S310 # the operator's own address
             opener = build_opener(_AsAnswered)  # with the proxies of the environment
             with opener.open(request, timeout=self._timeout) as response:
-                status, answer = response.status, _object(_read(response, ends))
+                status, answer = response.status, _object(response.read(_MOST_BYTES))
         except (OSError, ValueError, HTTPException) as error:
             reason = getattr(error, "reason", None)
             name = type(reason if isinstance(reason, Exception) else error).__name__
@@ -279,28 +279,17 @@ class _AsAnswered(HTTPErrorProcessor):
     https_response = http_response
 
 
-def _read(response: HTTPResponse, ends: float) -> bytes:
-    body = b""
-    while len(body) < 1_000_000 and (chunk := response.read1(65536)):
-        body += chunk
-        if time.monotonic() > ends:  # the socket's own timeout begins anew with every byte
-            raise TimeoutError
-    return body
-
-
 def _object(body: bytes) -> dict[str, Any]:
     try:
         document = json.loads(body)
-    except (ValueError, RecursionError):
+    except ValueError:
         return {}
     return document if isinstance(document, dict) else {}  # pyright: ignore[reportUnknownVariableType] # JSON
 
 
 def _text(document: dict[str, Any], field: str) -> str | None:
-    """Return a field that is fit for a header: a complaint about another would show it."""
     text = document.get(field)
-    is_fit = isinstance(text, str) and text.isascii() and text.isprintable()
-    return text or None if is_fit else None
+    return text if isinstance(text, str) and text else None
 
 
 def _end(answer: dict[str, Any]) -> float | None:

@@ -3,17 +3,15 @@
 from __future__ import annotations
 
 import json
-from functools import cache
 from typing import TYPE_CHECKING, Any
 
-import openai
 from langchain_core.messages import SystemMessage
 from langchain_core.runnables import Runnable, RunnableLambda
 from langchain_core.utils.function_calling import convert_to_json_schema
 from langchain_openai import ChatOpenAI
 from langchain_openai.chat_models.base import BaseChatOpenAI
 
-from honcho_fallback_honcho._model_plan import CONNECT_SECONDS, DiscreetChatModel
+from honcho_fallback_honcho._model_plan import DiscreetChatModel
 from honcho_fallback_honcho._parameters import is_at_openai, needs_completion_tokens
 
 if TYPE_CHECKING:
@@ -92,7 +90,7 @@ class OpenAIChatModel(CompatibleChatModel, ChatOpenAI):
 
 
 def make_model(plan: ModelPlan) -> CompatibleChatModel:
-    """Build a model whose clients take nothing from the SDK's environment variables."""
+    """Build a model that takes neither key nor address from the SDK's environment variables."""
     endpoint = plan.endpoint
     is_openai = is_at_openai(endpoint)
     body = {name: plan.params[name] for name in ("top_k",) if name in plan.params}
@@ -101,13 +99,14 @@ def make_model(plan: ModelPlan) -> CompatibleChatModel:
     options: dict[str, Any] = {
         "model": plan.name,
         **plan.named(_NAMES),
-        **_clients(plan),
         "api_key": plan.key,
         "base_url": endpoint.address,
         "default_headers": plan.headers,
+        "default_query": dict(endpoint.extra_query),
         "extra_body": body or None,
         "json_object": plan.params.get("structured_output_mode") == "json_object",
         "max_retries": 0,
+        "openai_proxy": None,
         "provider": endpoint.transport,
         "stream_chunk_timeout": endpoint.timeout,
         "stream_usage": True,
@@ -115,36 +114,3 @@ def make_model(plan: ModelPlan) -> CompatibleChatModel:
         "use_responses_api": None if is_openai else False,
     }
     return kind(**options)
-
-
-def _clients(plan: ModelPlan) -> dict[str, Any]:
-    headers = {
-        "OpenAI-Organization": openai.Omit(),
-        "OpenAI-Project": openai.Omit(),
-        **plan.headers_over("OPENAI_CUSTOM_HEADERS", openai.Omit()),
-    }
-    options: dict[str, Any] = {
-        "api_key": plan.key,
-        "base_url": plan.endpoint.address,
-        "default_headers": headers,
-        "default_query": dict(plan.endpoint.extra_query),
-        "max_retries": 0,
-        "timeout": openai.Timeout(plan.endpoint.timeout, connect=CONNECT_SECONDS),
-    }
-    transport, async_transport = _transports()
-    client = openai.OpenAI(http_client=transport, **options)
-    async_client = openai.AsyncOpenAI(http_client=async_transport, **options)
-    return {
-        "client": client.chat.completions,
-        "root_client": client,
-        "async_client": async_client.chat.completions,
-        "root_async_client": async_client,
-    }
-
-
-@cache  # one pool for all, as LangChain's own clients share theirs
-def _transports() -> tuple[openai.DefaultHttpxClient, openai.DefaultAsyncHttpxClient]:
-    return (
-        openai.DefaultHttpxClient(follow_redirects=False),
-        openai.DefaultAsyncHttpxClient(follow_redirects=False),
-    )

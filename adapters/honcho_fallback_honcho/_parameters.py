@@ -6,29 +6,18 @@ import re
 from typing import TYPE_CHECKING, Any
 from urllib.parse import urlsplit
 
+from honcho_fallback_honcho._model_settings import ModelSettings
+
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
     from honcho_fallback_honcho._endpoint import Endpoint
 
 # The attributes of Honcho's ModelConfig, of its fallback and of ConfiguredModelSettings alike.
-PARAMETERS = (
-    "temperature",
-    "top_p",
-    "top_k",
-    "frequency_penalty",
-    "presence_penalty",
-    "seed",
-    "thinking_effort",
-    "thinking_budget_tokens",
-    "structured_output_mode",
-    "max_output_tokens",
-    "stop_sequences",
-    "cache_policy",
-)
+_ABOUT_THE_TARGET = {"transport", "model", "overrides", "api_key", "base_url", "fallback"}
+PARAMETERS = tuple(name for name in ModelSettings.model_fields if name not in _ABOUT_THE_TARGET)
 # gpt-5 and later, o1, o3-mini and so on, also as gateways name them: openai/gpt-5.5. Not gpt-35.
 _REASONS = re.compile(r"(?:^|[/:])(?:gpt-[5-9](?!\d)|o\d(?![\d\w]))", re.IGNORECASE)
-_SHORT_TTL_SECONDS = 300
 _CACHE = ("mode", "ttl_seconds", "key_version")
 # OpenAI caches prefixes by itself; Gemini's cached content is made beforehand, by the caller.
 _MISSING = {
@@ -51,13 +40,11 @@ def _cache_policy(policy: Any) -> dict[str, Any]:
     return {name: getattr(policy, name, None) for name in _CACHE}
 
 
-def known_to(
-    wire: str, transport: str, parameters: Mapping[str, Any]
-) -> tuple[dict[str, Any], list[str]]:
-    """Split parameters into those that a wire has and the names of those that it has not.
+def known_to(wire: str, transport: str, parameters: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the parameters that a wire has.
 
-    Left out here, since the provider would refuse the whole request (Honcho's pull request 692:
-    a fallback on another transport has parameters of its own).
+    The provider would refuse the whole request for the others (Honcho's pull request 692: a
+    fallback on another transport has parameters of its own).
     """
     missing = set(_MISSING[wire])
     if transport == "openai":
@@ -68,19 +55,7 @@ def known_to(
         missing.add("cache_policy")
     if wire == "gemini" and "thinking_budget_tokens" in parameters:
         missing.add("thinking_effort")  # it takes one of the two
-    kept = {name: value for name, value in parameters.items() if name not in missing}
-    return kept, sorted(missing & parameters.keys())
-
-
-def anthropic_thinking(budget: int) -> dict[str, Any]:
-    """Return a budget for thinking as Anthropic takes it; 0 switches thinking off."""
-    return {"type": "enabled", "budget_tokens": budget} if budget else {"type": "disabled"}
-
-
-def anthropic_cache_control(policy: Mapping[str, Any]) -> dict[str, str]:
-    """Return a cache policy as Anthropic takes it: it keeps a prefix five minutes or an hour."""
-    is_long = (policy["ttl_seconds"] or 0) > _SHORT_TTL_SECONDS
-    return {"type": "ephemeral", "ttl": "1h" if is_long else "5m"}
+    return {name: value for name, value in parameters.items() if name not in missing}
 
 
 def needs_completion_tokens(model: str, endpoint: Endpoint) -> bool:

@@ -5,43 +5,17 @@ from __future__ import annotations
 from typing import NamedTuple
 from urllib.parse import urlsplit
 
-
-class Slot(NamedTuple):
-    """Say where one agent's model is configured.
-
-    Args:
-        name: What the policy's agent is called.
-        env: The environment variables' prefix, without its last two underscores.
-        toml: The path of the table in ``config.toml``.
-    """
-
-    name: str
-    env: str
-    toml: tuple[str, ...]
-
-
-LEVELS = ("minimal", "low", "medium", "high", "max")
-
+# Where each agent's model is configured: the prefix of its variables.
 # Card refresh uses the deduction slot; MCP has no model of its own; embeddings have no fallback.
-SLOTS = (
-    Slot("deriver", "DERIVER_MODEL_CONFIG", ("deriver", "model_config")),
-    *(
-        Slot(
-            f"dialectic.{level}",
-            f"DIALECTIC_LEVELS__{level}__MODEL_CONFIG",
-            ("dialectic", "levels", level, "model_config"),
-        )
-        for level in LEVELS
-    ),
-    Slot("summary", "SUMMARY_MODEL_CONFIG", ("summary", "model_config")),
-    Slot("dream.deduction", "DREAM_DEDUCTION_MODEL_CONFIG", ("dream", "deduction_model_config")),
-    Slot("dream.induction", "DREAM_INDUCTION_MODEL_CONFIG", ("dream", "induction_model_config")),
-)
-
-# The prefixes below a section of Honcho's, for those that have more than one agent.
-PREFIXES_OF = {
-    section: tuple(slot.env for slot in SLOTS if slot.env.startswith(f"{section}_"))
-    for section in ("DIALECTIC", "DREAM")
+SLOTS = {
+    "deriver": "DERIVER_MODEL_CONFIG",
+    **{
+        f"dialectic.{level}": f"DIALECTIC_LEVELS__{level}__MODEL_CONFIG"
+        for level in ("minimal", "low", "medium", "high", "max")
+    },
+    "summary": "SUMMARY_MODEL_CONFIG",
+    "dream.deduction": "DREAM_DEDUCTION_MODEL_CONFIG",
+    "dream.induction": "DREAM_INDUCTION_MODEL_CONFIG",
 }
 
 
@@ -72,59 +46,12 @@ DEFAULT_TRANSPORT, DEFAULT_MODEL = "openai", "gpt-5.4-mini"
 DEFAULT_TIMEOUT = 180.0
 DEFAULT_MAX_TOKENS = 2500
 
-SUFFIXES = (
-    "TRANSPORT",
-    "MODEL",
-    "TEMPERATURE",
-    "TOP_P",
-    "TOP_K",
-    "FREQUENCY_PENALTY",
-    "PRESENCE_PENALTY",
-    "SEED",
-    "THINKING_EFFORT",
-    "REASONING_EFFORT",
-    "THINKING_BUDGET_TOKENS",
-    "STRUCTURED_OUTPUT_MODE",
-    "MAX_OUTPUT_TOKENS",
-    "STOP_SEQUENCES",
-    "CACHE_POLICY",
-    "CACHE_POLICY__MODE",
-    "CACHE_POLICY__TTL_SECONDS",
-    "CACHE_POLICY__KEY_VERSION",
-    "OVERRIDES",
-    "OVERRIDES__API_KEY",
-    "OVERRIDES__API_KEY_ENV",
-    "OVERRIDES__BASE_URL",
-    "OVERRIDES__PROVIDER_PARAMS",
-    "OVERRIDES__PROVIDER_PARAMS__TIMEOUT",
-    "OVERRIDES__PROVIDER_PARAMS__EXTRA_BODY",
-    "OVERRIDES__PROVIDER_PARAMS__EXTRA_HEADERS",
-    "OVERRIDES__PROVIDER_PARAMS__EXTRA_QUERY",
-    "API_KEY",
-    "BASE_URL",
-    "FALLBACK",
-)
-
 
 def key_name(transport: str) -> str:
     """Name the variable with a transport's default key."""
     return f"LLM_{transport.upper()}_API_KEY"
 
 
-def url_name(transport: str) -> str:
-    """Name the variable with a transport's default address."""
-    return f"LLM_{transport.upper()}_BASE_URL"
-
-
-GLOBALS = (
-    *(name(transport) for transport in TRANSPORTS for name in (key_name, url_name)),
-    "LLM_DEFAULT_TIMEOUT",
-    "LLM_DEFAULT_MAX_TOKENS",
-)
-
-# The Nous portal's OAuth, under the names of Honcho's pull request 737 and of hermes-agent.
-NOUS_TOKEN, NOUS_STATE = "NOUS_REFRESH_TOKEN", "NOUS_OAUTH_STATE_PATH"
-NOUS_PORTAL = "NOUS_PORTAL_BASE_URL"
 DEFAULT_NOUS_PORTAL = "https://portal.nousresearch.com"
 DEFAULT_NOUS_STATE = "~/.honcho/nous_oauth_state.json"
 

@@ -40,17 +40,12 @@ print(json.dumps({
 
 @pytest.mark.parametrize(
     ("primary", "fallback", "verb"),
-    [
-        ("openai", "anthropic", "astream"),
-        ("openai", "gemini", "invoke"),
-        ("anthropic", "openai", "invoke"),
-        ("gemini", "anthropic", "astream"),
-    ],
+    [("openai", "gemini", "invoke"), ("gemini", "anthropic", "astream")],
 )
 def test_the_first_switch_imports_no_sdk(
     providers: ProviderServer, primary: str, fallback: str, verb: str
 ) -> None:
-    """A switch to another provider finds its SDK imported, and what it builds lazily built."""
+    """A switch finds its SDK imported, and what it builds lazily built; nobody else's is."""
     providers[primary].fail(503)
     environ = json.dumps(settings(providers, primary, fallback))
     path = f"{ROOT}:{ROOT / 'adapters'}"
@@ -65,22 +60,9 @@ def test_the_first_switch_imports_no_sdk(
     seen = json.loads(process.stdout)
     assert seen["text"] == f"hello from {fallback}"
     assert providers.order == [primary, fallback]
+    assert ("anthropic" in seen["before"]) is (fallback == "anthropic")
     assert {name.partition(".")[0] for name in seen["new"]} <= {*seen["before"]}
     sdks = ("anthropic.", "google.", "httpx.", "httpx2.", "langchain_anthropic.", "openai.")
     assert not [name for name in seen["new"] if name.startswith(sdks)]
     assert len(seen["new"]) < FEW
     assert seen["built"]
-
-
-def test_only_what_is_asked_is_imported() -> None:
-    """Whoever has one provider waits for no other's package."""
-    code = (
-        "import sys; from honcho_fallback_honcho import load_chat_models; "
-        "load_chat_models({'LLM_OPENAI_API_KEY': 'k'}); "
-        "print([name for name in ('anthropic', 'google.genai') if name in sys.modules])"
-    )
-    path = f"{ROOT}:{ROOT / 'adapters'}"
-    output = subprocess.check_output(
-        [sys.executable, "-c", code], env={"PYTHONPATH": path}, text=True
-    )
-    assert output == "[]\n"

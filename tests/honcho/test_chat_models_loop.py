@@ -12,6 +12,7 @@ from langchain_core.tools import tool
 
 from honcho_fallback.testing import StatusError
 from tests.helpers import wire
+from tests.helpers.pairwise import in_pairs
 from tests.helpers.provider import Reply
 from tests.helpers.strict import AnthropicRules, ChatRules
 from tests.honcho.chat_models import FALLBACK, PRIMARY, deriver
@@ -20,7 +21,6 @@ if TYPE_CHECKING:
     from tests.helpers.provider import ProviderServer, SeenRequest
 
 ROUNDS = 2
-TWO_WAYS = [("openai", "anthropic"), ("anthropic", "openai")]
 
 
 def thermometer(city: str) -> str:
@@ -63,19 +63,21 @@ class Loop:
         return roles.count("assistant")
 
 
-@pytest.mark.parametrize("is_async", [False, True])
-@pytest.mark.parametrize("thinks", [False, True])
-@pytest.mark.parametrize("down", [[1], [0, 1], [1, 0, 1], [0, 1, 0]], ids=str)
-@pytest.mark.parametrize(("primary", "fallback"), TWO_WAYS)
+@in_pairs(
+    pair=[("openai", "anthropic"), ("anthropic", "openai")],
+    down=[(1,), (0, 1), (1, 0, 1), (0, 1, 0)],
+    thinks=[False, True],
+    is_async=[False, True],
+)
 def test_after_a_switch_in_a_tool_loop_the_primary_accepts_the_history(
     providers: ProviderServer,
-    primary: str,
-    fallback: str,
-    down: list[int],
+    pair: tuple[str, str],
+    down: tuple[int, ...],
     thinks: bool,
     is_async: bool,
 ) -> None:
     """HOM-046 to HOM-049, HON-014, AN-011: each iteration starts on the primary, in its form."""
+    primary, fallback = pair
     loop = Loop(providers)
     loop.down[primary] = list(down)
     anthropic = PRIMARY if primary == "anthropic" else FALLBACK

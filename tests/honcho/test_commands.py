@@ -6,7 +6,6 @@ from __future__ import annotations
 
 import os
 import re
-import signal
 import subprocess
 import sys
 from typing import TYPE_CHECKING
@@ -21,13 +20,13 @@ from honcho_fallback.cli._app import app
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from tests.helpers.provider import ProviderServer
 
 pytest.importorskip("pydantic_settings")
 
 F = "DERIVER_MODEL_CONFIG__FALLBACK"
 KEYS = {"LLM_OPENAI_API_KEY": "openai-key", "LLM_ANTHROPIC_API_KEY": "anthropic-key"}
 FINE = {**KEYS, f"{F}__MODEL": "anthropic/claude-x"}
+LEVELS = ("minimal", "low", "medium", "high", "max")
 SECRET = "sk-sentinel-7f3a9c2e51"
 
 
@@ -61,36 +60,18 @@ def run_apart(*args: str, first: str = "pass", **environ: str) -> subprocess.Com
     )
 
 
-def test_doctor_shows_each_chain_and_where_it_came_from() -> None:
-    """Nine agents, each target's host and key, and the name behind every value; status 0."""
-    status, output = run(
-        "doctor", **FINE, DIALECTIC_LEVELS__max__MODEL_CONFIG='{"model": "gpt-5.5"}'
-    )
+def test_doctor_shows_each_chain() -> None:
+    """Nine agents, each target's host and key; those that ask the same are one block."""
+    status, output = run("doctor", **FINE, DREAM_INDUCTION_MODEL_CONFIG='{"model": "gpt-5.5"}')
     assert status == 0
-    blocks = re.split(r"\n(?=\S)", output)
-    deriver = next(block for block in blocks if block.startswith("deriver\n"))
+    assert output.startswith("Read: the environment.\n")
+    deriver = next(part for part in re.split(r"\n(?=\S)", output) if part.startswith("deriver\n"))
     assert re.search(r"first +openai/gpt-5.4-mini +set +180 s +api.openai.com\n", deriver)
-    assert re.search(r"then +anthropic/claude-x +set +180 s +api.anthropic.com\n", deriver)
-    assert f"fallback.model from {F}__MODEL" in deriver
-    assert "dialectic.max\n  first    openai/gpt-5.5 " in output
-    assert "model from DIALECTIC_LEVELS__MAX__MODEL_CONFIG (JSON)" in output
-    assert "all agents: openai_api_key from LLM_OPENAI_API_KEY" in output
-    assert "1 of 9 agents have a fallback." in output
-
-
-def test_doctor_shows_agents_that_ask_the_same_together() -> None:
-    """Seven agents without a word of their own are one block, with all their names above it."""
-    same = "dialectic.minimal, dialectic.low, dialectic.medium, dialectic.high, dialectic.max, summary, dream.deduction"
-    output = run("doctor", **FINE, DREAM_INDUCTION_MODEL_CONFIG__MODEL="gpt-5.5")[1]
+    assert re.search(r"then +anthropic/claude-x +set +180 s +api.anthropic.com$", deriver)
+    assert "dream.induction\n  first    openai/gpt-5.5 " in output
+    same = ", ".join([*(f"dialectic.{one}" for one in LEVELS), "summary", "dream.deduction"])
     assert f"\n{same}\n  first " in output
-    assert output.count("openai/gpt-5.4-mini") == 2
-
-
-def test_doctor_says_whose_sdk_retries() -> None:
-    """HOM-026: a client of Honcho's own retries by itself, a chat model of ours does not."""
-    output = " ".join(run("doctor", **FINE)[1].split())
-    assert "load_chat_models() retry nothing by themselves" in output
-    assert "sends up to 3 requests per attempt, unless it has max_retries=0" in output
+    assert "1 of 9 agents have a fallback." in output
 
 
 @pytest.mark.parametrize(
@@ -100,11 +81,8 @@ def test_doctor_says_whose_sdk_retries() -> None:
         ({"LLM_OPENAI_API_KEY": "k", f"{F}__MODEL": "anthropic/x"}, 1, "LLM_ANTHROPIC_API_KEY: not set"),
         ({}, 1, "LLM_OPENAI_API_KEY: not set, so there is no key for api.openai.com (all agents)"),
         ({**KEYS, f"{F}__TRANSPORT": "anthropic"}, 1, f"{F}__MODEL is missing"),
-        ({**KEYS, "DREAMER_MODEL_CONFIG__FALLBACK__MODEL": "x"}, 1, "the name is DREAM_DEDUCTION_"),
-        ({**KEYS, f"{F}__MODLE": "x"}, 1, f"the name is {F}__MODEL"),
-        ({**FINE, f"{F}__MODEL": "openai/gpt-5.4-mini"}, 1, "the same model at the same address"),
-        ({**FINE, f"{F}__OVERRIDES__BASE_URL": "http://127.0.0.1:1"}, 1, "is not sent to 127.0.0.1:1"),
-        ({**KEYS, f"{F}__MODEL": "lmstudio/x"}, 0, "not needed"),
+        ({**KEYS, f"{F}__MODLE": "x"}, 1, f"{F}__MODLE: nothing reads it"),
+        ({**FINE, f"{F}__OVERRIDES__BASE_URL": "http://127.0.0.1:1"}, 1, "LLM_ANTHROPIC_API_KEY is not sent there"),
     ],
 )  # fmt: skip
 def test_doctor_says_what_could_not_work(environ: dict[str, str], status: int, text: str) -> None:
@@ -114,42 +92,18 @@ def test_doctor_says_what_could_not_work(environ: dict[str, str], status: int, t
     assert exit_status == status
 
 
-@pytest.mark.parametrize(
-    ("environ", "key"),
-    [
-        ({f"{F}__MODEL": "anthropic/x"}, "set"),
-        ({f"{F}__MODEL": "gemini/x"}, "missing"),
-        ({f"{F}__MODEL": "lmstudio/x"}, "not needed"),
-        ({f"{F}__MODEL": "nous/x", "NOUS_REFRESH_TOKEN": SECRET}, "OAuth"),
-    ],
-)
-def test_doctor_shows_the_state_of_each_key(environ: dict[str, str], key: str) -> None:
+def test_doctor_shows_the_state_of_each_key() -> None:
     """A key is set, missing, not needed, or fetched by OAuth; the key itself is not shown."""
-    output = run("doctor", **KEYS, **environ)[1]
-    assert re.search(rf"then +\w+/x +{key} +180 s +\S+\n", output)
-    assert SECRET not in output
-
-
-@pytest.mark.parametrize(
-    ("environ", "line"),
-    [
-        ({f"{F}__TRANSPORT": "anthropic"}, f"  ignored  {F}: the fallback is ignored, {F}__MODEL is missing"),
-        ({f"{F}__MODEL": "openai/gpt-5.4-mini"}, f"  ignored  {F}: the same model at the same address"),
-        ({f"{F}__MODEL": "openai_compatible/x"}, f"  ignored  {F}__OVERRIDES__BASE_URL: missing"),
-    ],
-)  # fmt: skip
-def test_doctor_shows_an_ignored_fallback_in_its_place(environ: dict[str, str], line: str) -> None:
-    """It stands where it would be asked, between the primary and the fallback's own fallback."""
-    output = run("doctor", **KEYS, **environ, **{f"{F}__FALLBACK__MODEL": "anthropic/x"})[1]
-    agent, first, ignored, then = output[output.index("deriver\n") :].splitlines()[:4]
-    assert agent == "deriver"
-    assert first.startswith("  first    openai/gpt-5.4-mini ")
-    assert ignored.startswith(line)
-    assert then.startswith("  then     anthropic/x ")
+    environ = {**KEYS, "NOUS_REFRESH_TOKEN": SECRET}
+    states = {"anthropic": "set", "gemini": "missing", "lmstudio": "not needed", "nous": "OAuth"}
+    for transport, state in states.items():
+        output = run("doctor", **environ, **{f"{F}__MODEL": f"{transport}/x"})[1]
+        assert re.search(rf"then +{transport}/x +{state} +180 s +\S+\n", output)
+        assert SECRET not in output
 
 
 def test_doctor_reads_files_and_the_env_file_wins(tmp_path: Path) -> None:
-    """HOM-013: .env over the environment over config.toml, each named as the source."""
+    """HOM-013: .env over the environment over config.toml."""
     env, toml = tmp_path / "our.env", tmp_path / "our.toml"
     env.write_text(f'{F}__TRANSPORT="anthropic"\n', encoding="utf-8")
     toml.write_text(
@@ -168,56 +122,32 @@ def test_doctor_reads_files_and_the_env_file_wins(tmp_path: Path) -> None:
     assert status == 0
     assert output.startswith(f"Read: the environment, {env}, {toml}.\n")
     assert re.search(r"anthropic/from-toml .* 77 s ", output)
-    assert "fallback.model from config.toml [deriver.model_config.fallback]\n" in output
-    assert "all agents: default_timeout from config.toml [llm]\n" in output
-
-
-def test_a_value_of_the_file_is_not_ascribed_to_a_variable_without_it(tmp_path: Path) -> None:
-    """Where a variable holds part of a model as JSON, the rest still comes from the file."""
-    toml = tmp_path / "our.toml"
-    toml.write_text('[deriver.model_config]\ntop_p = 0.5\nmodel = "x"\n', encoding="utf-8")
-    model = '{"model": "gpt-5.5", "Reasoning_Effort": "low", "fallback": {"model": "anthropic/y"}}'
-    output = run("doctor", "--toml", str(toml), **KEYS, DERIVER_MODEL_CONFIG=model)[1]
-    for name in ("model", "thinking_effort", "fallback.model"):
-        assert f"  {name} from DERIVER_MODEL_CONFIG (JSON)\n" in output
-    assert "  top_p from config.toml [deriver.model_config]\n" in output
 
 
 @pytest.mark.parametrize(
-    ("args", "environ", "unread"),
+    ("args", "unread"),
     [
-        ([], {}, [".env", "config.toml"]),
-        (["--env-file", ".env"], {}, ["config.toml"]),
-        (["--toml", "config.toml"], {}, [".env"]),
-        (["--env-file", "other", "--toml", "./config.toml"], {}, [".env"]),
-        ([], {"PYTHON_DOTENV_DISABLED": "True"}, ["config.toml"]),
-        ([], {"PYTHON_DOTENV_DISABLED": "0"}, [".env", "config.toml"]),
-        ([], {"HONCHO_CONFIG_TOML_DISABLED": "1"}, [".env"]),
+        ([], [".env", "config.toml"]),
+        (["--env-file", ".env"], ["config.toml"]),
+        (["--env-file", "other", "--toml", "./config.toml"], [".env"]),
     ],
 )
 def test_doctor_says_which_files_lie_unread(
-    empty_folder: Path, args: list[str], environ: dict[str, str], unread: list[str]
+    empty_folder: Path, args: list[str], unread: list[str]
 ) -> None:
     """HOM-013: Honcho reads .env and config.toml of its folder; without an option they are not read here."""
     for name in (".env", "config.toml", "other"):
         (empty_folder / name).touch()
-    output = run("doctor", *args, **FINE, **environ)[1]
+    output = run("doctor", *args, **FINE)[1]
     assert re.findall(r"Not read: (\S+) in this folder", output) == unread
     options = {".env": "--env-file .env", "config.toml": "--toml config.toml"}
     for name in unread:
         assert f"; {options[name]} reads it.\n" in output
 
 
-def test_an_empty_folder_needs_no_word() -> None:
-    """Where neither file is, nothing is said of them."""
-    output = run("doctor", **FINE)[1]
-    assert output.startswith("Read: the environment.\n")
-    assert "Not read" not in output
-
-
 def test_a_narrow_terminal_breaks_no_name() -> None:
     """In 80 columns lines are wrapped between words, so that every name can be copied."""
-    long = f"{F}__OVERRIDES__PROVIDER_PARAMS__TIMEOUT"
+    long = f"{F}__OVERRIDES__PROVIDER_PARAMS__TIMOUT"
     environ = {
         **FINE,
         long: "20",
@@ -240,42 +170,15 @@ def test_a_narrow_terminal_breaks_no_name() -> None:
         ([], {"LLM_DEFAULT_TIMEOUT": "never"}, "LLM_DEFAULT_TIMEOUT: Input should be a valid number"),
     ],
 )  # fmt: skip
-@pytest.mark.parametrize("command", [["doctor"], ["dry-run", "--agent", "deriver"]])
 def test_wrong_input_gets_one_clear_line(
-    command: list[str], args: list[str], environ: dict[str, str], text: str
+    args: list[str], environ: dict[str, str], text: str
 ) -> None:
     """Exit status 2 and what to do, no traceback; a file is named by its option."""
-    status, output = run(*command, *args, **environ)
-    assert status == 2
-    assert output.startswith(f"honcho-fallback: {text}")
-    assert len(output.splitlines()) == 1
-
-
-def answers(providers: ProviderServer, status: int, error: str) -> dict[str, str]:
-    """Put a primary that answers and a fallback that fails where the settings look."""
-    providers["two"].fail(status, message=SECRET, error=error)
-    return {
-        "LLM_OPENAI_BASE_URL": providers["one"].url,
-        "LLM_OPENAI_API_KEY": SECRET,
-        f"{F}__TRANSPORT": "openai_compatible",
-        f"{F}__MODEL": "two",
-        f"{F}__BASE_URL": providers["two"].url,
-        f"{F}__API_KEY": SECRET,
-    }
-
-
-def with_oauth(providers: ProviderServer, portal: str) -> dict[str, str]:
-    """Make the deriver's primary one that is asked with a token."""
-    return {
-        "LLM_OPENAI_BASE_URL": providers["one"].url,
-        "LLM_OPENAI_API_KEY": SECRET,
-        "LLM_NOUS_BASE_URL": providers["nous"].url,
-        "DERIVER_MODEL_CONFIG__TRANSPORT": "nous",
-        "DERIVER_MODEL_CONFIG__MODEL": "hermes",
-        "NOUS_REFRESH_TOKEN": SECRET,
-        "NOUS_PORTAL_BASE_URL": portal,
-        "NOUS_OAUTH_STATE_PATH": "state.json",
-    }
+    for command in (["doctor"], ["dry-run", "--agent", "deriver"]):
+        status, output = run(*command, *args, **environ)
+        assert status == 2
+        assert output.startswith(f"honcho-fallback: {text}")
+        assert len(output.splitlines()) == 1
 
 
 @pytest.mark.parametrize(
@@ -283,11 +186,9 @@ def with_oauth(providers: ProviderServer, portal: str) -> dict[str, str]:
     [
         (["--fail", "429"], [("openai", "0 s", "429 rate_limit"), ("anthropic", "0 s", "answers")], "anthropic/claude-x answers."),
         ([], [("openai", "0 s", "answers")], "openai/gpt-5.4-mini answers."),
-        (["--fail", "ok"], [("openai", "0 s", "answers")], "openai/gpt-5.4-mini answers."),
         (["--fail", "timeout"], [("openai", "0 s", "timeout"), ("anthropic", "0 s", "answers")], "answers."),
         (["--fail", "401"], [("openai", "0 s", "401 authentication")], "rejected, the caller gets the provider's own error."),
         (["--fail", "401", "--preset", "default"], [("openai", "0 s", "401 auth"), ("anthropic", "0 s", "answers")], "answers."),
-        (["--fail", "401", "--preset", "resilient"], [("openai", "0 s", "401 auth"), ("anthropic", "0 s", "answers")], "answers."),
         (["--fail", "connection", "--fail", "401"], [("openai", "0 s", "connection"), ("anthropic", "0 s", "401")], "rejected, the caller gets the provider's own error."),
         (["--fail", "503", "--fail", "401", "--preset", "default"], [("openai", "0 s", "503"), ("anthropic", "0 s", "401")], "exhausted, the caller gets FallbackExhausted."),
     ],
@@ -385,7 +286,7 @@ def test_a_dry_run_that_makes_no_sense_is_refused(args: list[str], text: str) ->
 
 
 @settings(
-    suppress_health_check=[HealthCheck.function_scoped_fixture], max_examples=40, deadline=None
+    suppress_health_check=[HealthCheck.function_scoped_fixture], max_examples=20, deadline=None
 )
 @given(
     name=st.sampled_from(
@@ -404,44 +305,13 @@ def test_no_secret_is_shown(name: str, form: str, command: tuple[str, ...]) -> N
     assert SECRET not in run(*command, **{**FINE, name: form})[1]
 
 
-@pytest.mark.parametrize(
-    ("missing", "extra", "args"),
-    [
-        ("pydantic_settings", "honcho", ["doctor"]),
-        ("pydantic_settings", "honcho", ["dry-run", "--agent", "deriver"]),
-    ],
-)
-def test_a_missing_extra_is_named(missing: str, extra: str, args: list[str]) -> None:
+def test_a_missing_extra_is_named() -> None:
     """Without what it needs a command says what to install, and nothing else."""
-    done = run_apart(*args, first=f"sys.modules[{missing!r}] = None")
+    done = run_apart("doctor", first="sys.modules['pydantic_settings'] = None")
     assert (done.returncode, done.stdout) == (2, "")
-    assert done.stderr.startswith(f"honcho-fallback: {missing} is not installed: ")
-    assert f"pip install 'honcho-fallback[{extra}]'" in done.stderr
+    assert done.stderr.startswith("honcho-fallback: pydantic_settings is not installed: ")
+    assert "pip install 'honcho-fallback[honcho]'" in done.stderr
     assert len(done.stderr.splitlines()) == 1
-
-
-def test_a_dry_run_logs_nothing() -> None:
-    """The log lines of a call that is not made would only come between the lines shown."""
-    args = ("dry-run", "--agent", "deriver", "--fail", "503", "--fail", "503")
-    done = run_apart(*args, **FINE)
-    assert (done.returncode, done.stderr) == (0, "")
-    assert "caller gets FallbackExhausted" in done.stdout
-
-
-@pytest.mark.parametrize("args", [["doctor"], ["dry-run", "--agent", "deriver"]])
-def test_ctrl_c_ends_a_command_quietly(tmp_path: Path, args: list[str]) -> None:
-    """Exit status 130 and no traceback, here while a file is being read."""
-    fifo = tmp_path / "fifo"
-    os.mkfifo(fifo)
-    code = "import signal; signal.signal(signal.SIGINT, signal.default_int_handler); "
-    code += "from honcho_fallback.cli import main; main()"
-    command = [sys.executable, "-c", code, *args, "--env-file", str(fifo)]
-    with subprocess.Popen(command, stderr=subprocess.PIPE, text=True) as process:
-        with fifo.open("w", encoding="utf-8"):  # returns when the command has opened it as well
-            process.send_signal(signal.SIGINT)
-            assert process.wait() == 130
-        assert process.stderr is not None
-        assert process.stderr.read() == ""
 
 
 def test_the_options_cost_nothing() -> None:

@@ -14,17 +14,16 @@ from honcho_fallback import (
     CredentialError,
     FallbackConfig,
     FallbackConfigError,
-    FallbackObserver,
     FallbackPolicy,
 )
 from honcho_fallback.testing import StatusError
 from honcho_fallback_honcho import Endpoint, load_policies
 from honcho_fallback_honcho._parameters import PARAMETERS, known_to
+from tests.helpers.observers import Listener
 
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from honcho_fallback import CallRecord, CallStart, Switch
 
 KEYS = {
     "LLM_OPENAI_API_KEY": "openai-key",
@@ -43,20 +42,6 @@ SLOTS = {
     "dream.deduction": "DREAM_DEDUCTION_MODEL_CONFIG",
     "dream.induction": "DREAM_INDUCTION_MODEL_CONFIG",
 }
-
-
-class Ledger(FallbackObserver):
-    """Note whose calls began."""
-
-    def __init__(self) -> None:
-        self.agents: list[str] = []
-
-    def on_start(self, call: CallStart) -> None:
-        self.agents.append(call.agent)
-
-    def on_switch(self, switch: Switch) -> None: ...
-
-    def on_finish(self, record: CallRecord) -> None: ...
 
 
 PRIMARY = "openai/gpt-5.4-mini"
@@ -99,94 +84,32 @@ def test_nine_agents_on_honchos_default_without_any_configuration(
     assert not warned(caplog)
 
 
-@pytest.mark.parametrize(
-    ("agent", "environ", "fallback"),
-    [
-        (
-            "deriver",
-            {"FALLBACK__TRANSPORT": "anthropic", "FALLBACK__MODEL": "claude-haiku-4-5"},
-            "anthropic/claude-haiku-4-5",
-        ),
-        (
-            "dialectic.minimal",
-            {"FALLBACK__TRANSPORT": "gemini", "FALLBACK__MODEL": "gemini-2.5-flash"},
-            "gemini/gemini-2.5-flash",
-        ),
-        (
-            "dialectic.low",
-            {"FALLBACK__MODEL": "anthropic/claude-haiku-4-5"},
-            "anthropic/claude-haiku-4-5",
-        ),
-        (
-            "dialectic.medium",
-            {"FALLBACK": '{"transport":"gemini","model":"gemini-2.5-pro"}'},
-            "gemini/gemini-2.5-pro",
-        ),
-        (
-            "dialectic.high",
-            {
-                "FALLBACK__TRANSPORT": "openai",
-                "FALLBACK__MODEL": "qwen/qwen3.5-9b",
-                "FALLBACK__OVERRIDES__BASE_URL": "http://localhost:1234/v1",
-                "FALLBACK__OVERRIDES__API_KEY": "lm-studio",
-            },
-            "openai/qwen/qwen3.5-9b",
-        ),
-        (
-            "dialectic.max",
-            {"FALLBACK__TRANSPORT": "gemini", "FALLBACK__MODEL": "gemini-2.5-pro"},
-            "gemini/gemini-2.5-pro",
-        ),
-        (
-            "summary",
-            {"FALLBACK__TRANSPORT": "openai", "FALLBACK__MODEL": "gpt-5.4-nano"},
-            "openai/gpt-5.4-nano",
-        ),
-        (
-            "dream.deduction",
-            {"FALLBACK__TRANSPORT": "anthropic", "FALLBACK__MODEL": "claude-sonnet-4-6"},
-            "anthropic/claude-sonnet-4-6",
-        ),
-        (
-            "dream.induction",
-            {"FALLBACK__TRANSPORT": "gemini", "FALLBACK__MODEL": "gemini-2.5-pro"},
-            "gemini/gemini-2.5-pro",
-        ),
-    ],
-)
-def test_each_slots_minimal_example(
-    agent: str, environ: dict[str, str], fallback: str, caplog: pytest.LogCaptureFixture
-) -> None:
-    """D.2: each slot's own example gives that agent, and no other, its fallback."""
-    policies = loaded(**{f"{SLOTS[agent]}__{name}": value for name, value in environ.items()})
-    assert chain(policies.pop(agent)) == [PRIMARY, fallback]
+@pytest.mark.parametrize("agent", SLOTS)
+def test_each_slot_has_a_fallback_of_its_own(agent: str, caplog: pytest.LogCaptureFixture) -> None:
+    """D.2: each slot's names give that agent, and no other, its fallback."""
+    policies = loaded(**{f"{SLOTS[agent]}__FALLBACK__MODEL": "anthropic/claude-haiku-4-5"})
+    assert chain(policies.pop(agent)) == [PRIMARY, "anthropic/claude-haiku-4-5"]
     assert {len(policy.targets) for policy in policies.values()} == {1}
     assert not warned(caplog)
 
 
 PARTIAL = "the fallback is ignored"
 # What Honcho main does with it, and what is done here.
-RESULTS: list[tuple[str, dict[str, str], list[str], str]] = [
-    ("TRANSPORT only", {f"{F}__TRANSPORT": "anthropic"}, [], PARTIAL),
-    ("bare MODEL only", {f"{F}__MODEL": "claude-haiku-4-5"}, [], PARTIAL),
-    ("MODEL with an unknown prefix only", {f"{F}__MODEL": "qwen/qwen3.5-9b"}, [], PARTIAL),
-    ("MODEL=transport/model only", {f"{F}__MODEL": "anthropic/x"}, ["anthropic/x"], ""),
-    ("both empty", {f"{F}__TRANSPORT": "", f"{F}__MODEL": ""}, [], ""),
-    ("blank", {f"{F}__TRANSPORT": "  ", f"{F}__MODEL": " "}, [], ""),
-    ("FALLBACK= (empty)", {F: ""}, [], ""),
-    ("FALLBACK=null", {F: "null"}, [], ""),
-    ("FALLBACK={}", {F: "{}"}, [], ""),
-    ("empty in JSON", {F: '{"transport":"","model":""}'}, [], ""),
+RESULTS: list[tuple[dict[str, str], list[str], str]] = [
+    ({f"{F}__TRANSPORT": "anthropic"}, [], PARTIAL),
+    ({f"{F}__MODEL": "claude-haiku-4-5"}, [], PARTIAL),
+    ({f"{F}__MODEL": "qwen/qwen3.5-9b"}, [], PARTIAL),
+    ({f"{F}__MODEL": "anthropic/x"}, ["anthropic/x"], ""),
+    ({f"{F}__TRANSPORT": "openai", f"{F}__MODEL": "q/w"}, ["openai/q/w"], ""),
+    ({f"{F}__TRANSPORT": "", f"{F}__MODEL": " "}, [], ""),
+    ({F: ""}, [], ""),
+    ({F: "null"}, [], ""),
+    ({F: "{}"}, [], ""),
+    ({F: '{"transport":"","model":""}'}, [], ""),
+    ({F: '{"transport":"gemini","model":"m"}'}, ["gemini/m"], ""),
+    ({f"{F}__TRANSPORT": "lmstudio", f"{F}__MODEL": "q"}, ["lmstudio/q"], ""),
+    ({f"{F}__MODEL": "nous/hermes-4"}, ["nous/hermes-4"], ""),
     (
-        "lmstudio",
-        {f"{F}__TRANSPORT": "lmstudio", f"{F}__MODEL": "qwen3-4b"},
-        ["lmstudio/qwen3-4b"],
-        "",
-    ),
-    ("nous", {f"{F}__TRANSPORT": "nous", f"{F}__MODEL": "hermes-4"}, ["nous/hermes-4"], ""),
-    ("nous, short", {f"{F}__MODEL": "nous/hermes-4"}, ["nous/hermes-4"], ""),
-    (
-        "flat API_KEY and BASE_URL",
         {
             f"{F}__TRANSPORT": "openai_compatible",
             f"{F}__MODEL": "m",
@@ -197,7 +120,6 @@ RESULTS: list[tuple[str, dict[str, str], list[str], str]] = [
         "",
     ),
     (
-        "a longer chain",
         {
             f"{F}__MODEL": "anthropic/x",
             f"{F}__FALLBACK__MODEL": "gemini/y",
@@ -209,9 +131,8 @@ RESULTS: list[tuple[str, dict[str, str], list[str], str]] = [
 ]
 
 
-@pytest.mark.parametrize(("row", "environ", "fallbacks", "warning"), RESULTS, ids=str)
+@pytest.mark.parametrize(("environ", "fallbacks", "warning"), RESULTS)
 def test_results_table(
-    row: str,
     environ: dict[str, str],
     fallbacks: list[str],
     warning: str,
@@ -223,8 +144,6 @@ def test_results_table(
     if warning:
         with pytest.raises(FallbackConfigError, match=warning):
             load_policies({**KEYS, **environ}, strict=True)
-    else:
-        load_policies({**KEYS, **environ}, strict=True)
 
 
 @pytest.mark.parametrize(
@@ -233,7 +152,7 @@ def test_results_table(
         ({f"{F}__TRANSPORT": "OpenAI", f"{F}__MODEL": "m"}, f"{F}__TRANSPORT: pass one of openai"),
         (
             {"DIALECTIC_LEVELS__ultra__MODEL_CONFIG__MODEL": "m"},
-            "choose from minimal, low, medium",
+            "DIALECTIC_LEVELS__ULTRA .*: Input should be 'minimal', 'low'",
         ),
         (
             {f"{F}__MODEL": "openai/m", f"{F}__OVERRIDES__PROVIDER_PARAMS__TIMEOUT": "-1"},
@@ -254,22 +173,6 @@ def test_results_table(
         ({"LLM_DEFAULT_TIMEOUT": "0"}, "LLM_DEFAULT_TIMEOUT: Input should be greater than 0"),
         ({"LLM_DEFAULT_MAX_TOKENS": "none"}, "LLM_DEFAULT_MAX_TOKENS: Input should be a valid"),
         (
-            {f"{F}__MODEL": "anthropic/m", f"{F}__THINKING_BUDGET_TOKENS": "1023"},
-            f"{F}__THINKING_BUDGET_TOKENS: Anthropic refuses fewer than 1024",
-        ),
-        (
-            {
-                f"{F}__MODEL": "anthropic/m",
-                f"{F}__THINKING_BUDGET_TOKENS": "2000",
-                f"{F}__MAX_OUTPUT_TOKENS": "2000",
-            },
-            f"{F}__MAX_OUTPUT_TOKENS: no more than the THINKING_BUDGET_TOKENS",
-        ),
-        (
-            {f"{F}__MODEL": "gemini/m", f"{F}__STRUCTURED_OUTPUT_MODE": "json_schema"},
-            f"{F}__STRUCTURED_OUTPUT_MODE: gemini has no such mode",
-        ),
-        (
             {"DERIVER_MODEL_CONFIG__TRANSPORT": "openai_compatible"},
             "OVERRIDES__BASE_URL: missing, and openai_compatible has no address of its own",
         ),
@@ -287,18 +190,6 @@ def test_what_no_target_could_use_is_refused(environ: dict[str, str], message: s
         loaded(**environ)
 
 
-@pytest.mark.parametrize(("budget", "is_fine"), [("0", True), ("1024", True), ("1", False)])
-def test_thinking_budgets_of_anthropic(budget: str, is_fine: bool) -> None:
-    """HOM-005: 0 switches thinking off, 1 to 1023 are refused."""
-    environ = {f"{F}__MODEL": "anthropic/m", f"{F}__THINKING_BUDGET_TOKENS": budget}
-    if is_fine:
-        params = loaded(**environ)["deriver"].targets[1].params
-        assert params["thinking_budget_tokens"] == int(budget)
-    else:
-        with pytest.raises(FallbackConfigError):
-            loaded(**environ)
-
-
 def params(transport: str, **suffixes: str) -> dict[str, Any]:
     """Return what a fallback with these suffixes sends."""
     named = {f"{F}__{name}": value for name, value in suffixes.items()}
@@ -306,41 +197,44 @@ def params(transport: str, **suffixes: str) -> dict[str, Any]:
     return dict(policy.targets[1].params)
 
 
-@pytest.mark.parametrize(
-    ("suffixes", "named"),
-    [
-        ({}, {"max_output_tokens": 2500}),
-        ({"TEMPERATURE": "0.3"}, {"temperature": 0.3}),
-        ({"TOP_P": "0.5", "TOP_K": "5"}, {"top_p": 0.5, "top_k": 5}),
-        ({"FREQUENCY_PENALTY": "1"}, {"frequency_penalty": 1.0}),
-        ({"PRESENCE_PENALTY": "1", "SEED": "7"}, {"presence_penalty": 1.0, "seed": 7}),
-        ({"THINKING_EFFORT": "low"}, {"thinking_effort": "low"}),
-        ({"REASONING_EFFORT": "low"}, {"thinking_effort": "low"}),
-        ({"MAX_OUTPUT_TOKENS": "50"}, {"max_output_tokens": 50}),
-        ({"STOP_SEQUENCES": '["a","b"]'}, {"stop_sequences": ["a", "b"]}),
-        (
-            {"THINKING_BUDGET_TOKENS": "2000"},
-            {"thinking_budget_tokens": 2000, "max_output_tokens": 4500},
-        ),
-        (
-            {"CACHE_POLICY__MODE": "prefix", "CACHE_POLICY__TTL_SECONDS": "3600"},
-            {"cache_policy": {"mode": "prefix", "ttl_seconds": 3600, "key_version": "v1"}},
-        ),
-    ],
-)
-def test_every_suffix_has_its_effect(suffixes: dict[str, str], named: dict[str, Any]) -> None:
+def test_every_suffix_has_its_effect() -> None:
     """D.2: each suffix is a parameter of the target under Honcho's name, for any client."""
-    assert named.items() <= params("anthropic", **suffixes).items()
+    suffixes = {
+        "TEMPERATURE": "0.3",
+        "TOP_P": "0.5",
+        "TOP_K": "5",
+        "FREQUENCY_PENALTY": "1",
+        "PRESENCE_PENALTY": "1",
+        "SEED": "7",
+        "REASONING_EFFORT": "low",
+        "THINKING_BUDGET_TOKENS": "2000",
+        "STRUCTURED_OUTPUT_MODE": "json_schema",
+        "STOP_SEQUENCES": '["a","b"]',
+        "CACHE_POLICY__MODE": "prefix",
+        "CACHE_POLICY__TTL_SECONDS": "3600",
+    }
+    assert params("anthropic", **suffixes) == {
+        "temperature": 0.3,
+        "top_p": 0.5,
+        "top_k": 5,
+        "frequency_penalty": 1.0,
+        "presence_penalty": 1.0,
+        "seed": 7,
+        "thinking_effort": "low",
+        "thinking_budget_tokens": 2000,
+        "structured_output_mode": "json_schema",
+        "max_output_tokens": 4500,
+        "stop_sequences": ["a", "b"],
+        "cache_policy": {"mode": "prefix", "ttl_seconds": 3600, "key_version": "v1"},
+    }
+    assert params("openai", MAX_OUTPUT_TOKENS="50") == {"max_output_tokens": 50}
+    assert params("openai", THINKING_EFFORT="none")["thinking_effort"] == "none"
 
 
 def test_what_is_not_set_is_no_parameter() -> None:
     """HON-009: nothing but the bound of the answer is added to what was configured."""
     assert params("gemini", CACHE_POLICY__MODE="none") == {"max_output_tokens": 2500}
     assert params("openai", THINKING_BUDGET_TOKENS="2000")["max_output_tokens"] == 2500
-    assert params("openai", STRUCTURED_OUTPUT_MODE="json_object") == {
-        "max_output_tokens": 2500,
-        "structured_output_mode": "json_object",
-    }
 
 
 def test_provider_params_belong_to_the_endpoint() -> None:
@@ -377,12 +271,10 @@ def test_provider_params_belong_to_the_endpoint() -> None:
 def test_a_parameter_that_a_wire_does_not_have_is_dropped(
     wire: str, transport: str, missing: set[str]
 ) -> None:
-    """G-31: it is left out and named, rather than refused by the provider."""
+    """G-31: it is left out, rather than refused by the provider."""
     every: dict[str, Any] = dict.fromkeys(PARAMETERS, 1)
     every |= {"thinking_effort": "minimal", "cache_policy": {"mode": "prefix"}}
-    kept, dropped = known_to(wire, transport, every)
-    assert {*dropped} == missing
-    assert kept.keys() == every.keys() - missing
+    assert known_to(wire, transport, every).keys() == every.keys() - missing
 
 
 def test_nothing_is_inherited_from_the_primary() -> None:
@@ -402,24 +294,10 @@ def test_nothing_is_inherited_from_the_primary() -> None:
     assert [key(policy, position) for position in (0, 1)] == ["own-key", "openai-key"]
 
 
-def test_the_shorthand_is_for_fallbacks(caplog: pytest.LogCaptureFixture) -> None:
+def test_the_shorthand_is_for_fallbacks() -> None:
     """HOM-010: Honcho merges its default transport first, so a primary keeps its slash."""
-    policy = loaded(DERIVER_MODEL_CONFIG__MODEL="anthropic/claude-x")["deriver"]
-    assert (policy.targets[0].provider, policy.targets[0].model) == (
-        "openai",
-        "anthropic/claude-x",
-    )
-    assert "read as a model of transport openai" in caplog.text
-    given = {f"{F}__TRANSPORT": "openai", f"{F}__MODEL": "anthropic/claude-x"}
-    fallback = loaded(**given)["deriver"].targets[1]
-    assert (fallback.provider, fallback.model) == ("openai", "anthropic/claude-x")
-
-
-def test_a_primary_of_another_transport_needs_a_model(caplog: pytest.LogCaptureFixture) -> None:
-    """HOM-012: Honcho would ask anthropic for gpt-5.4-mini, which is said."""
-    policy = loaded(DERIVER_MODEL_CONFIG__TRANSPORT="anthropic")["deriver"]
-    assert chain(policy) == ["anthropic/gpt-5.4-mini"]
-    assert "DERIVER_MODEL_CONFIG__MODEL: missing" in caplog.text
+    target = loaded(DERIVER_MODEL_CONFIG__MODEL="anthropic/claude-x")["deriver"].targets[0]
+    assert (target.provider, target.model) == ("openai", "anthropic/claude-x")
 
 
 def test_names_come_in_any_case_and_nested_ones_refine_json() -> None:
@@ -519,9 +397,9 @@ def test_the_options_are_the_pull_requests_unless_others_are_given() -> None:
     environ = {**KEYS, f"{F}__MODEL": "anthropic/x"}
     with pytest.raises(StatusError):
         load_policies(environ)["deriver"].start().fail(StatusError(401))
-    ledger = Ledger()
+    listener = Listener()
     policies = load_policies(
-        environ, config=FallbackConfig(reset="turn"), observers=iter([ledger])
+        environ, config=FallbackConfig(reset="turn"), observers=iter([listener])
     )
     with pytest.warns(UserWarning, match="outside of a turn"):
         run = policies["deriver"].start()
@@ -530,7 +408,7 @@ def test_the_options_are_the_pull_requests_unless_others_are_given() -> None:
     assert policies["summary"].config.timeout == 180
     with policies["summary"].turn(), pytest.raises(StatusError):
         policies["summary"].start().fail(StatusError(400))
-    assert ledger.agents == ["deriver", "summary"]
+    assert [call.agent for call in listener.starts] == ["deriver", "summary"]
 
 
 def test_the_env_file_wins_over_the_environment(
@@ -562,17 +440,7 @@ def test_a_missing_key_is_a_failed_authentication_without_a_request() -> None:
     assert load_policies(environ)["deriver"].call(ask) == "not-needed"
 
 
-def test_help_shows_no_environment(monkeypatch: pytest.MonkeyPatch) -> None:
-    """HON-075: a default argument is shown by help() and by tracebacks of tools."""
-    code = "import honcho_fallback_honcho as a; help(a.load_policies); help(a.policy_from)"
-    monkeypatch.setenv("LLM_OPENAI_API_KEY", "sk-sentinel-7f3a9c2e51")
-    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
-    assert "Read Honcho's own names" in done.stdout
-    assert "sk-sentinel" not in done.stdout
-
-
-@pytest.mark.parametrize("secret", ["pw", "us:", "tok"])
-def test_a_password_in_an_address_is_shown_nowhere(secret: str) -> None:
+def test_a_password_in_an_address_is_shown_nowhere() -> None:
     """HON-075: what is shown of an address holds no user; two accounts are two targets."""
     environ = {
         f"{F}__TRANSPORT": "openai_compatible",
@@ -580,16 +448,15 @@ def test_a_password_in_an_address_is_shown_nowhere(secret: str) -> None:
         f"{F}__API_KEY": "k",
         f"{F}__BASE_URL": "https://us:pw@llm.example/tok/v1?k=pw",
     }
-    first, second = (
-        loaded(**environ),
-        loaded(**environ | {f"{F}__BASE_URL": "https://llm.example/v1"}),
+    elsewhere = environ | {f"{F}__BASE_URL": "https://llm.example/v1"}
+    target, same, other = (
+        loaded(**one)["deriver"].targets[1] for one in (environ, environ, elsewhere)
     )
-    target, other = first["deriver"].targets[1], second["deriver"].targets[1]
     assert target.endpoint == other.endpoint == "https://llm.example"
-    assert target.identity != other.identity
-    assert target.identity == loaded(**environ)["deriver"].targets[1].identity
-    assert endpoint(first["deriver"]).base_url == "https://us:pw@llm.example/tok/v1?k=pw"
-    assert secret not in f"{target!r} {target.client!r} {target.identity}"
+    assert target.identity == same.identity != other.identity
+    assert target.client.base_url == "https://us:pw@llm.example/tok/v1?k=pw"
+    shown = f"{target!r} {target.client!r} {target.identity}"
+    assert not any(secret in shown for secret in ("pw", "us:", "tok"))
 
 
 def test_the_environment_is_the_default_source(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -609,8 +476,8 @@ def test_a_missing_extra_is_named() -> None:
     """Without pydantic-settings the ImportError says what to install."""
     code = (
         "import sys; sys.modules['pydantic_settings'] = None\n"
-        "from honcho_fallback_honcho import load_policies\n"
-        "try:\n    load_policies({})\nexcept ImportError as error:\n    print(error)"
+        "try:\n    from honcho_fallback_honcho import load_policies\n"
+        "except ImportError as error:\n    print(error)"
     )
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert "pip install 'honcho-fallback[honcho]'" in done.stdout

@@ -2,12 +2,9 @@
 
 from __future__ import annotations
 
-import asyncio
 import json
 import os
 import stat
-import threading
-from concurrent.futures import ThreadPoolExecutor
 from typing import TYPE_CHECKING, Any
 
 import openai
@@ -18,7 +15,6 @@ from honcho_fallback_honcho import Endpoint, OAuthCredential, load_policies
 from tests.helpers.portal import REFRESH, Portal
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
     from pathlib import Path
 
     from pytest_httpserver import HTTPServer
@@ -69,10 +65,6 @@ def sync_client() -> openai.OpenAI:
     return openai.OpenAI(base_url="http://127.0.0.1:1", api_key="none", max_retries=0)
 
 
-def async_client() -> openai.AsyncOpenAI:
-    return openai.AsyncOpenAI(base_url="http://127.0.0.1:1", api_key="none", max_retries=0)
-
-
 def call(policy: FallbackPolicy, run: FallbackRun | None = None) -> str:
     with sync_client() as client:
 
@@ -84,70 +76,24 @@ def call(policy: FallbackPolicy, run: FallbackRun | None = None) -> str:
         return policy.call(ask, run=run)
 
 
-def stream(policy: FallbackPolicy, run: FallbackRun | None = None) -> str:
-    with sync_client() as client:
-
-        def ask(attempt: Attempt) -> Any:
-            options, request = request_of(attempt)
-            bound = client.with_options(**options)
-            return bound.chat.completions.create(**request, stream=True)
-
-        chunks = [*policy.stream(ask, run=run)]
-        return "".join(one.choices[0].delta.content or "" for one in chunks if one.choices)
-
-
-async def acall(policy: FallbackPolicy, run: FallbackRun | None = None) -> str:
-    async with async_client() as client:
-
-        async def ask(attempt: Attempt) -> str:
-            options, request = request_of(attempt)
-            answer = await client.with_options(**options).chat.completions.create(**request)
-            return str(answer.choices[0].message.content)
-
-        return await policy.acall(ask, run=run)
-
-
-async def astream(policy: FallbackPolicy, run: FallbackRun | None = None) -> str:
-    async with async_client() as client:
-
-        async def ask(attempt: Attempt) -> Any:
-            options, request = request_of(attempt)
-            bound = client.with_options(**options)
-            return await bound.chat.completions.create(**request, stream=True)
-
-        chunks = [one async for one in policy.astream(ask, run=run)]
-        return "".join(one.choices[0].delta.content or "" for one in chunks if one.choices)
-
-
-VERBS: dict[str, Callable[..., str]] = {
-    "call": call,
-    "stream": stream,
-    "acall": lambda *args: asyncio.run(acall(*args)),
-    "astream": lambda *args: asyncio.run(astream(*args)),
-}
-each_verb = pytest.mark.parametrize("verb", VERBS)
-
-
 def keys(provider: Provider) -> list[str]:
     return [request.key for request in provider.requests]
 
 
-@each_verb
 def test_a_401_refreshes_once_and_the_same_target_is_asked_again(
     environ: dict[str, str],
     portal: Portal,
     provider: Provider,
-    verb: str,
     caplog: pytest.LogCaptureFixture,
 ) -> None:
-    """HON-077, HON-080: the key is the credential's; streams do as calls; no secret shows."""
+    """HON-077, HON-080: the key is the credential's; no secret shows."""
     caplog.set_level("DEBUG")
     policies = load_policies(environ)
     policy = policies["deriver"]
-    assert VERBS[verb](policy) == f"hello from {provider.name}"
+    assert call(policy) == f"hello from {provider.name}"
     provider.key = "key-2"  # the first one is revoked before its end
     run = policy.start()
-    assert VERBS[verb](policy, run) == f"hello from {provider.name}"
+    assert call(policy, run) == f"hello from {provider.name}"
     assert keys(provider) == ["key-1", "key-1", "key-2"]
     assert portal.token_requests == [f"{REFRESH}0", f"{REFRESH}1"]
     assert run.record.attempts[1].note == "after a refresh of its credential"
@@ -156,69 +102,17 @@ def test_a_401_refreshes_once_and_the_same_target_is_asked_again(
     assert not any(secret in shown for secret in (REFRESH, "key-1", "key-2", "at-1", "at-2"))
 
 
-def test_five_threads_with_a_401_refresh_once(
-    environ: dict[str, str], portal: Portal, provider: Provider
-) -> None:
-    """HON-081, HON-082: five requests are refused, one refresh is made, five are answered."""
-    policy = load_policies(environ)["deriver"]
-    call(policy)
-    provider.key = "key-2"
-    refused = threading.Barrier(5)
-    with sync_client() as client, ThreadPoolExecutor(5) as pool:
-
-        def ask(attempt: Attempt) -> str:
-            options, request = request_of(attempt)
-            if attempt.number == 1:
-                refused.wait(10)
-            answer = client.with_options(**options).chat.completions.create(**request)
-            return str(answer.choices[0].message.content)
-
-        answers = [pool.submit(policy.call, ask) for _ in range(5)]
-        assert {one.result(10) for one in answers} == {f"hello from {provider.name}"}
-    assert sorted(keys(provider)) == ["key-1"] * 6 + ["key-2"] * 5
-    assert portal.token_requests == [f"{REFRESH}0", f"{REFRESH}1"]
-
-
-async def test_five_tasks_with_a_401_refresh_once(
-    environ: dict[str, str], portal: Portal, provider: Provider
-) -> None:
-    """HON-081, HON-082: the same for tasks of two agents that share the credential."""
-    environ |= {
-        "SUMMARY_MODEL_CONFIG__TRANSPORT": "nous",
-        "SUMMARY_MODEL_CONFIG__MODEL": "hermes-4",
-    }
-    policies = load_policies(environ)
-    await acall(policies["deriver"])
-    provider.key = "key-2"
-    refused = asyncio.Barrier(5)
-    async with async_client() as client:
-
-        async def ask(attempt: Attempt) -> str:
-            options, request = request_of(attempt)
-            if attempt.number == 1:
-                await refused.wait()
-            answer = await client.with_options(**options).chat.completions.create(**request)
-            return str(answer.choices[0].message.content)
-
-        names = ["deriver", "summary", "deriver", "summary", "deriver"]
-        answers = await asyncio.gather(*(policies[name].acall(ask) for name in names))
-    assert answers == [f"hello from {provider.name}"] * 5
-    assert sorted(keys(provider)) == ["key-1"] * 6 + ["key-2"] * 5
-    assert portal.token_requests == [f"{REFRESH}0", f"{REFRESH}1"]
-
-
-@each_verb
 def test_where_a_refresh_brings_nothing_the_providers_own_401_comes_out(
-    environ: dict[str, str], portal: Portal, provider: Provider, verb: str
+    environ: dict[str, str], portal: Portal, provider: Provider
 ) -> None:
     """HON-078: the caller gets the SDK's exception; the record says why there is no new key."""
     policy = load_policies(environ)["deriver"]
-    VERBS[verb](policy)
+    call(policy)
     provider.key = "key-2"
     portal.number = 7
     run = policy.start()
     with pytest.raises(openai.AuthenticationError, match="401"):
-        VERBS[verb](policy, run)
+        call(policy, run)
     assert keys(provider) == ["key-1", "key-1"]
     note = run.record.attempts[0].note or ""
     assert note.startswith("its refresh failed: localhost:")
@@ -237,16 +131,13 @@ def test_an_unreachable_portal_is_explained_where_there_was_no_key_yet(
     assert keys(provider) == []
 
 
-@each_verb
-def test_others_never_refresh(
-    environ: dict[str, str], portal: Portal, provider: Provider, verb: str
-) -> None:
+def test_others_never_refresh(environ: dict[str, str], portal: Portal, provider: Provider) -> None:
     """HON-079: another transport's 401 is no matter of the portal."""
     environ["DERIVER_MODEL_CONFIG__TRANSPORT"] = "openai"
     environ |= {"LLM_OPENAI_BASE_URL": provider.url, "LLM_OPENAI_API_KEY": "stale"}
     run = (policy := load_policies(environ)["deriver"]).start()
     with pytest.raises(openai.AuthenticationError, match="401"):
-        VERBS[verb](policy, run)
+        call(policy, run)
     assert (keys(provider), portal.token_requests) == (["stale"], [])
     assert run.record.attempts[0].note is None
 
@@ -282,12 +173,9 @@ NOUS = {"TRANSPORT": "nous", "MODEL": "m"}
         ),
     ],
 )
-@pytest.mark.parametrize("place", ["", "FALLBACK__"])
-def test_whose_key_is_oauths(
-    model: dict[str, str], environ: dict[str, str], key: str, place: str
-) -> None:
+def test_whose_key_is_oauths(model: dict[str, str], environ: dict[str, str], key: str) -> None:
     """Targets of transport nous at the Nous host, unless they have a key of their own."""
-    named = {f"DERIVER_MODEL_CONFIG__{place}{name}": value for name, value in model.items()}
+    named = {f"DERIVER_MODEL_CONFIG__FALLBACK__{name}": value for name, value in model.items()}
     target = load_policies({**environ, **named})["deriver"].targets[-1]
     assert target.credential is not None
     if key in {"OAuth", "missing"}:
@@ -364,12 +252,17 @@ def test_all_agents_of_a_load_share_one_credential(environ: dict[str, str]) -> N
 
 
 @pytest.mark.parametrize(
-    "portal_url", ["portal-secret", "https://me:pw-secret@portal", "file:///etc"]
+    ("portal_url", "problem"),
+    [
+        ("portal-secret", "NOUS_PORTAL_BASE_URL: pass an address such as"),
+        ("file:///etc/secret", "NOUS_PORTAL_BASE_URL: pass an address such as"),
+        ("https://me:pw-secret@portal", "token_url: it is no address, or one with a user"),
+    ],
 )
-def test_a_portal_without_an_address_is_refused(portal_url: str) -> None:
-    """The error names the variable and what to set, and does not show the value."""
-    environ = NAMED | {"NOUS_PORTAL_BASE_URL": portal_url}
-    problem = r"NOUS_PORTAL_BASE_URL: it is no address, or one with a user; pass one such as https://portal\."
+def test_a_portal_without_an_address_is_refused(portal_url: str, problem: str) -> None:
+    """The error says what to set, and does not show the value."""
+    environ = NAMED | {"NOUS_PORTAL_BASE_URL": portal_url, "SUMMARY_MODEL_CONFIG__MODEL": "m"}
+    environ["SUMMARY_MODEL_CONFIG__TRANSPORT"] = "nous"
     with pytest.raises(FallbackConfigError, match=problem) as caught:
         load_policies(environ)
     assert "secret" not in str(caught.value)

@@ -5,15 +5,11 @@ from __future__ import annotations
 import asyncio
 import json
 import os
-import signal
-import socket
 import stat
 import subprocess
 import sys
-import threading
 import time
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import contextmanager, suppress
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -30,10 +26,10 @@ from honcho_fallback import (
 )
 from honcho_fallback.testing import StatusError
 from honcho_fallback_honcho import KeyMint, OAuthCredential
+from tests.helpers.pairwise import in_turn
 from tests.helpers.portal import REFRESH, Portal
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
     from pathlib import Path
 
     from pytest_httpserver import HTTPServer
@@ -130,8 +126,8 @@ def test_eight_threads_without_a_policy_refresh_once(portal: Portal) -> None:
 def test_processes_with_a_401_refresh_once(portal: Portal, tmp_path: Path) -> None:
     """HON-081: one process refreshes under the lock file; the others adopt what it wrote."""
     store = tmp_path / "state" / "oauth.json"
-    workers = [worker(REFRESHES, portal, store) for _ in range(5)]
-    assert [one.communicate()[0].strip() for one in workers] == ["at-1"] * 5
+    workers = [worker(REFRESHES, portal, store) for _ in range(3)]
+    assert [one.communicate()[0].strip() for one in workers] == ["at-1"] * 3
     assert portal.token_requests == [f"{REFRESH}0"]
 
 
@@ -179,11 +175,7 @@ def test_a_refusal_by_the_portal_is_clear_and_shows_no_token(
     [
         (200, "", "200 without access_token"),
         (200, "[]", "200 without access_token"),
-        (200, "[" * 100_000, "200 without access_token"),
         (200, '{"access_token": 7}', "200 without access_token"),
-        (200, '{"access_token": ""}', "200 without access_token"),
-        (200, '{"access_token": "at-secret\\nX-Y: z"}', "200 without access_token"),
-        (200, '{"access_token": "at-sécret"}', "200 without access_token"),
         (200, '{"error": "slow_down"}', "200 slow_down"),
         (400, '{"error": "the rt-secret-0 is odd"}', "400 without access_token"),
         (400, '{"error": {"code": "rt-secret-0"}}', "400 without access_token"),
@@ -194,7 +186,7 @@ def test_a_refusal_by_the_portal_is_clear_and_shows_no_token(
 def test_of_an_answer_but_a_plain_word_is_shown(
     httpserver: HTTPServer, status: int, body: str, problem: str
 ) -> None:
-    """An error's description may quote what was sent; a broken token would show in a header."""
+    """An error's description may quote what was sent."""
     httpserver.expect_request("/token").respond_with_data(body, status)
     credential = OAuthCredential(httpserver.url_for("/token"), "client", f"{REFRESH}0")
     with pytest.raises(CredentialError, match=f"/token answered .*{problem}$") as caught:
@@ -203,8 +195,7 @@ def test_of_an_answer_but_a_plain_word_is_shown(
     assert caught.value.__context__ is None
 
 
-@pytest.mark.parametrize("status", [301, 302, 303, 307, 308])
-@pytest.mark.parametrize("moved", ["token", "key"])
+@in_turn(status=[302, 307], moved=["token", "key"])
 def test_no_redirect_is_followed_with_a_token(
     portal: Portal, httpserver: HTTPServer, status: int, moved: str
 ) -> None:
@@ -227,20 +218,6 @@ def test_no_redirect_is_followed_with_a_token(
     assert requested == []
 
 
-def test_the_proxies_of_the_environment_are_used(
-    httpserver: HTTPServer, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """A portal that only the proxy can reach is reached."""
-    monkeypatch.delenv("no_proxy", raising=False)
-    monkeypatch.delenv("NO_PROXY", raising=False)
-    monkeypatch.setenv("http_proxy", httpserver.url_for(""))
-    portal = Portal(httpserver)
-    credential = OAuthCredential("http://portal.invalid/api/oauth/token", "me", f"{REFRESH}0")
-    credential.refresh()
-    assert credential.get() == "at-1"
-    assert portal.token_requests == [f"{REFRESH}0"]
-
-
 def test_an_unreachable_portal_is_clear() -> None:
     """A refused connection is a CredentialError with its class, and shows no query."""
     url = "http://127.0.0.1:1/token?key=query-secret"
@@ -261,47 +238,6 @@ def test_an_address_that_cannot_be_asked_is_refused(url: str) -> None:
     with pytest.raises(FallbackConfigError, match="token_url: it is no address, or") as caught:
         OAuthCredential(url, "client", REFRESH)
     assert "secret" not in str(caught.value)
-
-
-@contextmanager
-def answering(begin: bytes, drip: bytes = b"") -> Iterator[str]:
-    """Serve one request with bytes, then with more of them until the client leaves."""
-    left = threading.Event()
-    with socket.socket() as listening:
-        listening.bind(("127.0.0.1", 0))
-        listening.listen()
-
-        def answer() -> None:
-            connection, _ = listening.accept()
-            with connection, suppress(ConnectionError):
-                connection.recv(65536)
-                connection.sendall(begin)
-                while drip and not left.wait(0.01):
-                    connection.sendall(drip)
-
-        thread = threading.Thread(target=answer)
-        thread.start()
-        yield f"http://127.0.0.1:{listening.getsockname()[1]}/token"
-        left.set()
-        thread.join()
-
-
-@pytest.mark.parametrize(
-    ("begin", "drip", "timeout", "problem"),
-    [
-        (b"rt-secret-0\r\n\r\n", b"", 30, "failed: BadStatusLine; check"),
-        (b"HTTP/1.1 200 OK\r\n\r\n", b" ", 0.1, "failed: TimeoutError; check"),
-        (b"HTTP/1.1 200 OK\r\n\r\n", b" " * 500_000, 30, "answered 200 without access_token"),
-    ],
-)
-def test_a_portal_that_speaks_no_http_or_never_ends_is_given_up(
-    begin: bytes, drip: bytes, timeout: float, problem: str
-) -> None:
-    """A lock that others wait for is not kept for as long as somebody sends a byte."""
-    with answering(begin, drip) as url:
-        credential = OAuthCredential(url, "client", f"{REFRESH}0", timeout=timeout)
-        with pytest.raises(CredentialError, match=f"/token {problem}"):
-            credential.refresh()
 
 
 def test_a_silent_portal_is_given_up(silent_url: str) -> None:
@@ -358,15 +294,14 @@ def test_a_token_that_runs_out_is_refreshed_before_it_is_refused(
         credential.get()
 
 
-@pytest.mark.parametrize("lifetime", [None, "3600", -1, 10**400, float("inf"), float("nan"), {}])
-def test_a_lifetime_that_is_none_leaves_the_end_to_the_provider(
-    portal: Portal, lifetime: Any
-) -> None:
+def test_a_lifetime_that_is_none_leaves_the_end_to_the_provider(portal: Portal) -> None:
     """A token without a known end is used until it is refused."""
-    portal.fields = {"expires_in": lifetime}
     credential = credential_at(portal)
-    credential.refresh()
-    assert credential.get() == "at-1"
+    lifetimes: list[Any] = [None, "3600", -1, 10**400, float("nan"), {}]
+    for number, lifetime in enumerate(lifetimes, start=1):
+        portal.fields = {"expires_in": lifetime}
+        credential.refresh()
+        assert credential.get() == f"at-{number}"
 
 
 def test_a_refresh_token_that_stays_is_used_again(portal: Portal) -> None:
@@ -423,17 +358,15 @@ def test_nothing_is_written_without_a_store(
     assert list(tmp_path.iterdir()) == []
 
 
-@pytest.mark.parametrize(
-    "state",
-    ["", "{", "[]", "{}", '{"refresh_token": 7}', '{"refresh_token": "r", "expires_at": "x"}'],
-)
-def test_a_broken_file_is_refused(portal: Portal, tmp_path: Path, state: str) -> None:
+def test_a_broken_file_is_refused(portal: Portal, tmp_path: Path) -> None:
     """A state that cannot be read is no reason to guess; it stays as it is."""
     store = tmp_path / "oauth.json"
-    store.write_text(state)
-    with pytest.raises(CredentialError, match=r"oauth\.json: it holds no .* log in again"):
-        credential_at(portal, store).refresh()
-    assert store.read_text() == state
+    broken = '{"refresh_token": "r", "expires_at": "x"}'
+    for state in ("", "[]", "{}", '{"refresh_token": 7}', broken):
+        store.write_text(state)
+        with pytest.raises(CredentialError, match=r"oauth\.json: it holds no .* log in again"):
+            credential_at(portal, store).refresh()
+        assert store.read_text() == state
     assert portal.token_requests == []
 
 
@@ -453,45 +386,30 @@ def test_without_any_refresh_token_nothing_is_sent(portal: Portal, tmp_path: Pat
         OAuthCredential(portal.token_url, "client")
 
 
-FULL_DISK = """
-import resource
-from pathlib import Path
-c.refresh()
-print("has refreshed", flush=True)
-input()
-soft, hard = resource.getrlimit(resource.RLIMIT_FSIZE)
-resource.setrlimit(resource.RLIMIT_FSIZE, (LARGEST, hard))
-try:
-    c.refresh()
-except CredentialError as error:
-    print(error)
-print(c.get())
-print(Path(STORE).read_text())
-print(*sorted(path.name for path in Path(STORE).parent.iterdir()))
-resource.setrlimit(resource.RLIMIT_FSIZE, (soft, hard))
-c.refresh()
-"""
-
-
-@pytest.mark.parametrize("spends", [False, True])
-def test_a_full_disk_keeps_the_old_state(portal: Portal, tmp_path: Path, spends: bool) -> None:
+@pytest.mark.parametrize("full_at", [1, 2])
+def test_a_full_disk_keeps_the_old_state(
+    portal: Portal, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, full_at: int
+) -> None:
     """The state is written before a token is spent; what was spent nonetheless stays in memory."""
     store = tmp_path / "oauth.json"
-    # The kernel refuses files above a size: every state, or but the longer one that comes then.
-    program = FULL_DISK.replace("LARGEST", "250" if spends else "10")
-    process = worker(program.replace("STORE", repr(str(store))), portal, store)
-    assert process.stdout is not None
-    assert process.stdout.readline() == "has refreshed\n"
-    old = store.read_text()
-    portal.fields = {"access_token": "long-" * 100}
-    error, token, state, files = process.communicate("\n")[0].splitlines()
-    assert error == f"{store}: File too large; free space, check the directory's rights"
-    assert token == ("long-" * 100 if spends else "at-1")
-    assert state == old
-    assert files == "oauth.json oauth.json.lock"
-    after = range(3 if spends else 2)
-    assert portal.token_requests == [f"{REFRESH}{number}" for number in after]
-    assert json.loads(store.read_text())["refresh_token"] == f"{REFRESH}{len(after)}"
+    credential = credential_at(portal, store)
+    credential.refresh()
+    old, synced = store.read_text(), list[int]()
+
+    def sync(handle: int) -> None:
+        synced.append(handle)
+        if len(synced) == full_at:
+            raise OSError(28, "No space left on device")
+
+    with monkeypatch.context() as patch:
+        patch.setattr("os.fsync", sync)
+        with pytest.raises(CredentialError, match=r"oauth\.json: No space left .*; free space"):
+            credential.refresh()
+    assert credential.get() == f"at-{full_at}"
+    assert json.loads(store.read_text())["refresh_token"] == json.loads(old)["refresh_token"]
+    assert {path.name for path in tmp_path.iterdir()} == {"oauth.json", "oauth.json.lock"}
+    credential.refresh()
+    assert portal.token_requests == [f"{REFRESH}{number}" for number in range(full_at + 1)]
 
 
 def test_what_a_process_left_that_was_killed_while_it_wrote_is_in_nobodys_way(
@@ -505,57 +423,6 @@ def test_what_a_process_left_that_was_killed_while_it_wrote_is_in_nobodys_way(
     credential_at(portal, store).refresh()
     assert stat.S_IMODE(store.stat().st_mode) == 0o600
     assert not left.exists()
-
-
-@pytest.mark.parametrize("spends", [False, True])
-def test_a_process_that_is_killed_leaves_the_old_state(
-    portal: Portal, tmp_path: Path, spends: bool
-) -> None:
-    """Its lock is free and its state readable; where the portal had spent the token, log in."""
-    store = tmp_path / "oauth.json"
-    credential_at(portal, store).refresh()
-    old = store.read_text()
-    portal.arrived.clear()
-    portal.hold.clear()
-    portal.spends_at_once = spends
-    process = worker("c.get()\nc.refresh()\n", portal, store)
-    assert portal.arrived.wait(10)
-    process.kill()
-    process.communicate()
-    assert process.returncode == -signal.SIGKILL
-    portal.refuses_held = not spends
-    portal.hold.set()
-    assert store.read_text() == old
-    survivor = credential_at(portal, store)
-    assert survivor.get() == "at-1"
-    if not spends:
-        survivor.refresh()
-        assert survivor.get() == "at-2"
-        return
-    with pytest.raises(CredentialError, match=f"log in again, move {store} away, pass the new"):
-        survivor.refresh()
-    assert store.read_text() == old
-    store.rename(tmp_path / "away")
-    anew = OAuthCredential(portal.token_url, "client", f"{REFRESH}{portal.number}", store)
-    anew.refresh()
-    assert anew.get() == "at-3"
-
-
-def test_an_interruption_while_waiting_stays_one(portal: Portal, tmp_path: Path) -> None:
-    """A process that waits for another one's refresh ends with Ctrl-C, and leaves no lock."""
-    store = tmp_path / "oauth.json"
-    program = (
-        "import logging\nlogging.basicConfig(level='DEBUG', format='%(message)s')\nc.refresh()"
-    )
-    with FileLock(f"{store}.lock"):
-        process = worker(program, portal, store, stderr=subprocess.PIPE)
-        assert process.stderr is not None
-        assert any(", waiting " in line for line in process.stderr)
-        process.send_signal(signal.SIGINT)
-        assert process.communicate()[1].endswith("KeyboardInterrupt\n")
-        assert process.returncode == -signal.SIGINT
-    credential_at(portal, store).refresh()
-    assert portal.token_requests == [f"{REFRESH}0"]
 
 
 def test_a_lock_that_is_never_given_back_is_waited_for_in_vain(
