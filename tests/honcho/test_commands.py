@@ -204,19 +204,6 @@ def test_dry_run(args: list[str], rows: list[tuple[str, str, str]], end: str) ->
     assert end in output.splitlines()[-1]
 
 
-@pytest.mark.parametrize(
-    ("fail", "line"),
-    [
-        ("ok", r"- +anthropic/claude-x +never asked: another target answered first"),
-        ("401", r"- +anthropic/claude-x +never asked: the failure is not one that it could help with"),
-    ],
-)  # fmt: skip
-def test_dry_run_says_why_a_target_is_never_asked(fail: str, line: str) -> None:
-    """Who is left over stands below those who are asked, with the record's own reason."""
-    output = run("dry-run", "--agent", "deriver", "--fail", fail, **FINE)[1]
-    assert re.match(line, output.splitlines()[-2])
-
-
 def test_dry_run_knows_that_a_key_is_missing() -> None:
     """A target that could only be refused does not answer, whoever is asked before it."""
     environ = {**FINE, "LLM_ANTHROPIC_API_KEY": ""}
