@@ -185,7 +185,7 @@ def test_wrong_input_gets_one_clear_line(
     ("args", "rows", "end"),
     [
         (["--fail", "429"], [("openai", "0 s", "429 rate_limit"), ("anthropic", "0 s", "answers")], "anthropic/claude-x answers."),
-        ([], [("openai", "0 s", "answers")], "openai/gpt-5.4-mini answers."),
+        (["--fail", "ok"], [("openai", "0 s", "answers")], "openai/gpt-5.4-mini answers."),
         (["--fail", "timeout"], [("openai", "0 s", "timeout"), ("anthropic", "0 s", "answers")], "answers."),
         (["--fail", "401"], [("openai", "0 s", "401 authentication")], "rejected, the caller gets the provider's own error."),
         (["--fail", "401", "--preset", "default"], [("openai", "0 s", "401 auth"), ("anthropic", "0 s", "answers")], "answers."),
