@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import json
 import re
+from functools import cache
 from typing import TYPE_CHECKING, Any
 from urllib.parse import urlsplit
 
+import openai
 from langchain_core.messages import SystemMessage
 from langchain_core.runnables import Runnable, RunnableLambda
 from langchain_core.utils.function_calling import convert_to_json_schema
@@ -33,6 +35,7 @@ _NAMES = {
     "max_output_tokens": "max_tokens",
     "stop_sequences": "stop",
 }
+_CONNECT_SECONDS = 5.0
 # gpt-5 and later, o1, o3-mini and so on, also as gateways name them: openai/gpt-5.5. Not gpt-35.
 _REASONS = re.compile(r"(?:^|[/:])(?:gpt-[5-9](?!\d)|o\d(?![\d\w]))", re.IGNORECASE)
 
@@ -102,6 +105,7 @@ def make_model(plan: ModelPlan) -> CompatibleChatModel:
     kind = (
         OpenAIChatModel if _needs_completion_tokens(plan.name, endpoint) else CompatibleChatModel
     )
+    sync, asynchronous = _transports()
     options: dict[str, Any] = {
         "model": plan.name,
         **plan.named(_NAMES),
@@ -110,16 +114,26 @@ def make_model(plan: ModelPlan) -> CompatibleChatModel:
         "default_headers": plan.headers,
         "default_query": dict(endpoint.extra_query),
         "extra_body": body or None,
+        "http_async_client": asynchronous,
+        "http_client": sync,
         "json_object": plan.params.get("structured_output_mode") == "json_object",
         "max_retries": 0,
         "openai_proxy": None,
         "provider": endpoint.transport,
         "stream_chunk_timeout": endpoint.timeout,
         "stream_usage": True,
-        "timeout": endpoint.timeout,
+        "timeout": openai.Timeout(endpoint.timeout, connect=_CONNECT_SECONDS),
         "use_responses_api": None if is_openai else False,
     }
     return kind(**options)
+
+
+@cache  # one pool for all; neither follows a redirect with a key
+def _transports() -> tuple[openai.DefaultHttpxClient, openai.DefaultAsyncHttpxClient]:
+    return (
+        openai.DefaultHttpxClient(follow_redirects=False),
+        openai.DefaultAsyncHttpxClient(follow_redirects=False),
+    )
 
 
 def _needs_completion_tokens(model: str, endpoint: Endpoint) -> bool:

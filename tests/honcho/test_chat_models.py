@@ -289,7 +289,9 @@ def test_the_targets_own_timeout(providers: ProviderServer, transport: str) -> N
     headers = ("x-stainless-read-timeout", "x-server-timeout")
     assert [float(request.headers[name]) for name in headers if name in request.headers] == [7]
     if transport in {"openai", "lmstudio"}:
-        assert model.candidates[0].stream_chunk_timeout == 7  # type: ignore[attr-defined] # a ChatOpenAI
+        chat: Any = model.candidates[0]
+        assert chat.stream_chunk_timeout == 7
+        assert chat.root_async_client.timeout.connect == 5  # a host that is not there
 
 
 @pytest.mark.parametrize("fallback", [*WIRES, "lmstudio"])
