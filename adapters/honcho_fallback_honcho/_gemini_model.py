@@ -85,9 +85,23 @@ def _client(plan: ModelPlan) -> genai.Client:
     return genai.Client(vertexai=False, api_key=plan.key, http_options=options)
 
 
-@cache  # one pool for all, as LangChain's clients of the other SDKs share theirs
+@cache  # neither follows a redirect with a key
 def _transports() -> tuple[httpx.Client, httpx.AsyncClient]:
-    return httpx.Client(), httpx.AsyncClient()  # neither follows a redirect with a key
+    return httpx.Client(), _AsyncClient()
+
+
+class _AsyncClient(httpx.AsyncClient):
+    """Send each request with a client of its own, which keeps no connection.
+
+    A connection belongs to the event loop that opened it, and a worker may run one for each task.
+    """
+
+    _verify = httpx.create_ssl_context()
+    _limits = httpx.Limits(max_keepalive_connections=0)
+
+    async def send(self, request: httpx.Request, **options: Any) -> httpx.Response:
+        client = httpx.AsyncClient(verify=self._verify, limits=self._limits)
+        return await client.send(request, **options)
 
 
 @cache  # once per process

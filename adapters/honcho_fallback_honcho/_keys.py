@@ -11,13 +11,7 @@ from typing import TYPE_CHECKING, Literal, NamedTuple, NoReturn
 
 from honcho_fallback import ApiKey, CredentialError, FallbackConfigError
 from honcho_fallback_honcho._notices import Notice
-from honcho_fallback_honcho._slots import (
-    TRANSPORTS,
-    host_of,
-    is_loopback,
-    key_name,
-    same_origin,
-)
+from honcho_fallback_honcho._slots import TRANSPORTS, host_of, is_loopback, key_name, same_origin
 
 if TYPE_CHECKING:
     from honcho_fallback import Credential

@@ -3,8 +3,12 @@
 from __future__ import annotations
 
 import json
+import re
+from functools import cache
 from typing import TYPE_CHECKING, Any
+from urllib.parse import urlsplit
 
+import openai
 from langchain_core.messages import SystemMessage
 from langchain_core.runnables import Runnable, RunnableLambda
 from langchain_core.utils.function_calling import convert_to_json_schema
@@ -12,13 +16,13 @@ from langchain_openai import ChatOpenAI
 from langchain_openai.chat_models.base import BaseChatOpenAI
 
 from honcho_fallback_honcho._model_plan import DiscreetChatModel
-from honcho_fallback_honcho._parameters import is_at_openai, needs_completion_tokens
 
 if TYPE_CHECKING:
     from langchain_core.language_models import LanguageModelInput
     from langchain_core.language_models.base import LangSmithParams
     from langchain_core.messages import BaseMessage
 
+    from honcho_fallback_honcho._endpoint import Endpoint
     from honcho_fallback_honcho._model_plan import ModelPlan
 
 _NAMES = {
@@ -31,6 +35,9 @@ _NAMES = {
     "max_output_tokens": "max_tokens",
     "stop_sequences": "stop",
 }
+_CONNECT_SECONDS = 5.0
+# gpt-5 and later, o1, o3-mini and so on, also as gateways name them: openai/gpt-5.5. Not gpt-35.
+_REASONS = re.compile(r"(?:^|[/:])(?:gpt-[5-9](?!\d)|o\d(?![\d\w]))", re.IGNORECASE)
 
 
 class CompatibleChatModel(DiscreetChatModel, BaseChatOpenAI):
@@ -92,10 +99,13 @@ class OpenAIChatModel(CompatibleChatModel, ChatOpenAI):
 def make_model(plan: ModelPlan) -> CompatibleChatModel:
     """Build a model that takes neither key nor address from the SDK's environment variables."""
     endpoint = plan.endpoint
-    is_openai = is_at_openai(endpoint)
+    is_openai = _is_at_openai(endpoint)
     body = {name: plan.params[name] for name in ("top_k",) if name in plan.params}
     body |= endpoint.extra_body
-    kind = OpenAIChatModel if needs_completion_tokens(plan.name, endpoint) else CompatibleChatModel
+    kind = (
+        OpenAIChatModel if _needs_completion_tokens(plan.name, endpoint) else CompatibleChatModel
+    )
+    sync, asynchronous = _transports()
     options: dict[str, Any] = {
         "model": plan.name,
         **plan.named(_NAMES),
@@ -104,13 +114,38 @@ def make_model(plan: ModelPlan) -> CompatibleChatModel:
         "default_headers": plan.headers,
         "default_query": dict(endpoint.extra_query),
         "extra_body": body or None,
+        "http_async_client": asynchronous,
+        "http_client": sync,
         "json_object": plan.params.get("structured_output_mode") == "json_object",
         "max_retries": 0,
         "openai_proxy": None,
         "provider": endpoint.transport,
         "stream_chunk_timeout": endpoint.timeout,
         "stream_usage": True,
-        "timeout": endpoint.timeout,
+        "timeout": openai.Timeout(endpoint.timeout, connect=_CONNECT_SECONDS),
         "use_responses_api": None if is_openai else False,
     }
     return kind(**options)
+
+
+@cache  # one pool for all; neither follows a redirect with a key
+def _transports() -> tuple[openai.DefaultHttpxClient, openai.DefaultAsyncHttpxClient]:
+    return (
+        openai.DefaultHttpxClient(follow_redirects=False),
+        openai.DefaultAsyncHttpxClient(follow_redirects=False),
+    )
+
+
+def _needs_completion_tokens(model: str, endpoint: Endpoint) -> bool:
+    """Tell whether a model of OpenAI's wire takes ``max_completion_tokens`` for its limit.
+
+    OpenAI's reasoning models refuse ``max_tokens`` wherever they are asked; many other servers
+    know no other name.
+    """
+    return _is_at_openai(endpoint) or _REASONS.search(model) is not None
+
+
+def _is_at_openai(endpoint: Endpoint) -> bool:
+    """Tell whether an endpoint is OpenAI's own, in whatever region."""
+    host = urlsplit(endpoint.base_url).hostname or ""
+    return host == "api.openai.com" or host.endswith(".api.openai.com")

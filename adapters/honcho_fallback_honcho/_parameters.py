@@ -2,22 +2,16 @@
 
 from __future__ import annotations
 
-import re
 from typing import TYPE_CHECKING, Any
-from urllib.parse import urlsplit
 
 from honcho_fallback_honcho._model_settings import ModelSettings
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from honcho_fallback_honcho._endpoint import Endpoint
-
 # The attributes of Honcho's ModelConfig, of its fallback and of ConfiguredModelSettings alike.
 _ABOUT_THE_TARGET = {"transport", "model", "overrides", "api_key", "base_url", "fallback"}
 PARAMETERS = tuple(name for name in ModelSettings.model_fields if name not in _ABOUT_THE_TARGET)
-# gpt-5 and later, o1, o3-mini and so on, also as gateways name them: openai/gpt-5.5. Not gpt-35.
-_REASONS = re.compile(r"(?:^|[/:])(?:gpt-[5-9](?!\d)|o\d(?![\d\w]))", re.IGNORECASE)
 _CACHE = ("mode", "ttl_seconds", "key_version")
 # OpenAI caches prefixes by itself; Gemini's cached content is made beforehand, by the caller.
 _MISSING = {
@@ -56,20 +50,3 @@ def known_to(wire: str, transport: str, parameters: Mapping[str, Any]) -> dict[s
     if wire == "gemini" and "thinking_budget_tokens" in parameters:
         missing.add("thinking_effort")  # it takes one of the two
     return {name: value for name, value in parameters.items() if name not in missing}
-
-
-def needs_completion_tokens(model: str, endpoint: Endpoint) -> bool:
-    """Tell whether a model of OpenAI's wire takes ``max_completion_tokens`` for its limit.
-
-    OpenAI's reasoning models refuse ``max_tokens`` wherever they are asked; many other servers
-    know no other name.
-    """
-    if endpoint.wire != "openai":
-        return False
-    return is_at_openai(endpoint) or _REASONS.search(model) is not None
-
-
-def is_at_openai(endpoint: Endpoint) -> bool:
-    """Tell whether an endpoint is OpenAI's own, in whatever region."""
-    host = urlsplit(endpoint.base_url).hostname or ""
-    return host == "api.openai.com" or host.endswith(".api.openai.com")

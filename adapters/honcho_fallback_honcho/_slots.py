@@ -58,12 +58,9 @@ DEFAULT_NOUS_STATE = "~/.honcho/nous_oauth_state.json"
 
 def host_of(base_url: str) -> str:
     """Return host and port of an address, fit to be shown: no user, no password, no path."""
-    try:
-        parts = urlsplit(base_url)
-        port = parts.port
-    except ValueError:
-        return "an address that cannot be read"
-    return f"{parts.hostname or ''}:{port}" if port else parts.hostname or ""
+    parts = urlsplit(base_url)
+    host = parts.hostname or ""
+    return f"{host}:{parts.port}" if parts.port else host
 
 
 def is_address(base_url: str) -> bool:

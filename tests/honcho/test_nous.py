@@ -52,28 +52,19 @@ def environ(portal: Portal, provider: Provider, tmp_path: Path) -> dict[str, str
     }
 
 
-def request_of(attempt: Attempt) -> tuple[dict[str, Any], dict[str, Any]]:
-    """Return what a client and what a request is made of, as an attempt names them."""
-    endpoint, credential = attempt.target.client, attempt.target.credential
-    assert isinstance(endpoint, Endpoint)
-    assert credential is not None
-    options = {"base_url": endpoint.base_url, "api_key": credential.get()}
-    return options, {"model": attempt.target.model, "messages": MESSAGES}
-
-
-def sync_client() -> openai.OpenAI:
-    return openai.OpenAI(base_url="http://127.0.0.1:1", api_key="none", max_retries=0)
-
-
 def call(policy: FallbackPolicy, run: FallbackRun | None = None) -> str:
-    with sync_client() as client:
+    """Ask with a client that is made of what an attempt names."""
 
-        def ask(attempt: Attempt) -> str:
-            options, request = request_of(attempt)
-            answer = client.with_options(**options).chat.completions.create(**request)
-            return str(answer.choices[0].message.content)
+    def ask(attempt: Attempt) -> str:
+        endpoint, credential = attempt.target.client, attempt.target.credential
+        assert isinstance(endpoint, Endpoint)
+        assert credential is not None
+        url, key = endpoint.base_url, str(credential.get())
+        with openai.OpenAI(base_url=url, api_key=key, max_retries=0) as client:
+            answer = client.chat.completions.create(model=attempt.target.model, messages=MESSAGES)
+        return str(answer.choices[0].message.content)
 
-        return policy.call(ask, run=run)
+    return policy.call(ask, run=run)
 
 
 def keys(provider: Provider) -> list[str]:

@@ -14,7 +14,7 @@ from honcho_fallback import CredentialError, FallbackConfigError, Target
 from honcho_fallback_honcho import load_policies
 from honcho_fallback_honcho._model_settings import ModelSettings
 from honcho_fallback_honcho._policies import read_settings
-from honcho_fallback_honcho._settings import Settings
+from honcho_fallback_honcho._settings import Settings, checked
 from honcho_fallback_honcho._slots import SLOTS
 
 KEYS = {f"LLM_{name}_API_KEY": f"{name}-default" for name in ("OPENAI", "ANTHROPIC", "GEMINI")}
@@ -327,7 +327,7 @@ def test_no_secret_is_ever_shown(name: str, form: str, strict: bool) -> None:
     logger.setLevel(logging.DEBUG)
     try:
         policies: dict[str, Any] = load_policies(environ, strict=strict)
-        shown += [repr(policies), str(read_settings(environ))]
+        shown += [repr(policies), str(read_settings(environ)), repr(checked(environ, {}))]
         for policy in policies.values():
             shown += [f"{target!r} {target.client!r}" for target in policy.targets]
             shown.append(repr(policy.start()))
