@@ -7,7 +7,7 @@ INSTALL = $(1)/python -m pip install --quiet --constraint constraints.txt
 # Tests reach this machine and nothing else; a cassette is played, never recorded.
 PYTEST := pytest --block-network --allowed-hosts=127.0.0.1,localhost,::1 --record-mode=none
 
-.PHONY: demo test test-clients test-langfuse test-litellm lint docs bench soak corpus resolve wheel-test dist notebooks record clean
+.PHONY: demo probes test test-clients test-langfuse test-litellm lint docs bench soak corpus resolve wheel-test dist notebooks record clean
 
 # The demo needs one SDK, another example (ARGS=raw_sdk) all of .venv.
 demo: $(if $(ARGS),.venv,.venv-demo)/.installed
@@ -105,6 +105,18 @@ test-clients: .venv-clients-oldest/.installed .venv-clients-newest/.installed
 	$(@D)/bin/python -m pip install --quiet --upgrade 'pip>=25.1'
 	$(call INSTALL,$(@D)/bin) --group test --group integrations --editable '.[litellm,redis]'
 	$(@D)/bin/python -m pip install --quiet --no-deps litellm==$*
+	touch $@
+
+# Each adapter's probe on the newest releases of what it adapts: what of theirs it uses without a promise.
+probes: .venv-newest/.installed
+	.venv-newest/bin/$(PYTEST) tests/honcho/test_probe.py tests/langchain/test_probe.py \
+		tests/langfuse/test_langfuse_probe.py tests/litellm/test_probe.py $(ARGS)
+
+.venv-newest/.installed: pyproject.toml
+	$(PYTHON) -m venv $(@D)
+	$(@D)/bin/python -m pip install --quiet --upgrade 'pip>=25.1'
+	$(@D)/bin/python -m pip install --quiet --group test --editable '.[agents,honcho,langfuse,litellm,providers]'
+	$(@D)/bin/python -m pip install --quiet --no-deps --upgrade 'litellm<2' # whatever it pins
 	touch $@
 
 # Run the notebooks in place; a name runs one: ARGS=notebooks/05_langfuse.ipynb.
