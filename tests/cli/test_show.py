@@ -241,11 +241,16 @@ def test_an_interrupt_ends_quietly(tmp_path: Path) -> None:
     """Ctrl-C while it reads exits with 130, without a traceback."""
     pipe = tmp_path / "pipe"
     os.mkfifo(pipe)
-    # Opening the pipe waits until the command has opened it to read.
-    with (
-        subprocess.Popen([*COMMAND, str(pipe)], stderr=subprocess.PIPE) as showing,
-        pipe.open("w"),
-    ):
-        showing.send_signal(signal.SIGINT)
-        _, complaints = showing.communicate()
+    # A shell's background jobs ignore SIGINT, and so would their children.
+    before = signal.signal(signal.SIGINT, signal.default_int_handler)
+    try:
+        # Opening the pipe waits until the command has opened it to read.
+        with (
+            subprocess.Popen([*COMMAND, str(pipe)], stderr=subprocess.PIPE) as showing,
+            pipe.open("w"),
+        ):
+            showing.send_signal(signal.SIGINT)
+            _, complaints = showing.communicate()
+    finally:
+        signal.signal(signal.SIGINT, before)
     assert (showing.returncode, complaints) == (130, b"")
