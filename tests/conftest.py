@@ -78,6 +78,18 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     items.sort(key=rank_of)
 
 
+def pytest_collection_finish() -> None:
+    """Let the collector pass over what was imported: many tests collect, and wait for it."""
+    gc.collect()
+    gc.freeze()
+
+
+@pytest.hookimpl(tryfirst=True)
+def pytest_sessionfinish() -> None:
+    """Show everything again: Hypothesis, imported at the end, looks for who refers to what."""
+    gc.unfreeze()
+
+
 def slim_request(request: Request) -> Request:
     """Keep the headers that say what is asked, not who asks."""
     request.headers = {

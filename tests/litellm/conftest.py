@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import gc
 import threading
 import time
 from dataclasses import dataclass
@@ -93,6 +94,8 @@ class Bench:
 def warmed() -> None:
     """Pay LiteLLM's lazy imports once, before anything is timed out."""
     warm_up()
+    gc.collect()
+    gc.freeze()  # as after the collection of tests
 
 
 @pytest.fixture(autouse=True)
