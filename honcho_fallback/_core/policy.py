@@ -415,4 +415,5 @@ def _warn_of_own_retries(target: Target) -> None:
 
 def _new_id() -> str:
     """Name a call or a turn; drawn anew each time, so that forked workers share none."""
-    return os.urandom(10).hex()
+    # The letter in front: what reads a trace or a log takes an id of digits alone for a number.
+    return f"c{os.urandom(10).hex()}"

@@ -151,6 +151,13 @@ def test_agents_with_their_own_chains_use_only_their_own() -> None:
     assert deriver.start().attempt.target.name == "primary"
 
 
+def test_no_id_reads_as_a_number() -> None:
+    """What shows a trace or a log would round it, or make infinity of 22e80561."""
+    policy = FallbackPolicy([Target("one")])
+    ids = [policy.start().attempt.call_id for _ in range(50)] + [policy.turn().turn_id]
+    assert not any(one[0].isdecimal() for one in ids)
+
+
 def test_a_forked_child_names_its_calls_anew() -> None:
     """AN-010: names of calls do not repeat across processes that share a policy by forking."""
     policy = pair()
