@@ -5,7 +5,6 @@ from __future__ import annotations
 import ast
 import os
 import re
-import runpy
 import signal
 import subprocess
 import sys
@@ -120,20 +119,12 @@ def test_the_proxy_answers_with_the_fallback() -> None:
 
 
 @pytest.mark.parametrize("name", ["raw_sdk", "langchain_chain", "litellm_router"])
-def test_a_key_leads_to_the_real_provider(
-    name: str,
-    providers: ProviderServer,
-    monkeypatch: pytest.MonkeyPatch,
-    capsys: pytest.CaptureFixture[str],
-) -> None:
+def test_a_key_leads_to_the_real_provider(name: str, providers: ProviderServer) -> None:
     """With a key the provider's own address is asked, and the first line says so."""
     url = providers["openai"].url
-    monkeypatch.setenv("OPENAI_API_KEY", "not-a-key")
-    monkeypatch.setenv("OPENAI_BASE_URL", url)
-    monkeypatch.delenv("ANTHROPIC_API_KEY", raising=False)
-    monkeypatch.syspath_prepend(EXAMPLES)
-    runpy.run_path(str(EXAMPLES / f"{name}.py"), run_name="__main__")
-    printed = capsys.readouterr().out.splitlines()
+    printed = run_example(
+        name, OPENAI_API_KEY="not-a-key", OPENAI_BASE_URL=url, no_proxy="127.0.0.1"
+    )
     assert f"Primary openai/gpt-5.5 ({url}), fallback" in printed[0]
     assert "hello from openai" in printed
     assert providers["openai"].requests
