@@ -21,7 +21,7 @@ from pydantic import (
 
 from honcho_fallback._classify._facts import Facts, as_status
 from honcho_fallback._classify._waits import in_text, read_waits
-from honcho_fallback._values.errors import FallbackConfigError, explained, nearest, unknown_name
+from honcho_fallback._values.errors import FallbackConfigError, nearest, unknown_name
 from honcho_fallback._values.failure import KINDS, Failure, FailureKind
 from honcho_fallback.redaction import redact
 
@@ -252,7 +252,7 @@ def _rule(raw: Mapping[str, Any], where: str, source: str) -> Rule:
     try:
         table = dict(_Table.model_validate(raw))
     except ValidationError as error:
-        raise FallbackConfigError(explained(error, where, _KEYS)) from None
+        raise FallbackConfigError.invalid(error, where, _KEYS) from None
     given = [name for name in _CONDITIONS if table[name]]
     if not given:
         problem = "there are none, so that it would fit every error"

@@ -45,14 +45,15 @@ class FallbackConfigError(FallbackError, ValueError):
         return cls(f"{field}: {problem}; {fix}")
 
     @classmethod
-    def invalid(cls, error: ValidationError, where: str) -> Self:
+    def invalid(cls, error: ValidationError, where: str, names: Iterable[str] = ()) -> Self:
         """Say what is wrong with values that a pydantic model refused, a line for each.
 
         Args:
             error: Pydantic's.
             where: What was read, such as the file's name.
+            names: The keys that exist, where one model has them all.
         """
-        return cls(explained(error, where))
+        return cls(_explained(error, where, names))
 
     @classmethod
     def unknown(cls, name: str, names: Iterable[str], what: str = "option") -> Self:
@@ -199,14 +200,8 @@ def shown(value: object) -> str:
     return f"a {type(value).__name__}"  # pyright: ignore[reportUnknownArgumentType] # as above
 
 
-def explained(error: ValidationError, where: str, names: Iterable[str] = ()) -> str:
-    """Say on a line for each mistake where it is, what was found and what to do.
-
-    Args:
-        error: Pydantic's.
-        where: What was read, such as the file's name.
-        names: The keys that exist, where one model has them all.
-    """
+def _explained(error: ValidationError, where: str, names: Iterable[str]) -> str:
+    """Say on a line for each mistake where it is, what was found and what to do."""
     lines: dict[str, None] = {}
     for detail in error.errors(include_url=False):
         steps = [f"[{step}]" if isinstance(step, int) else f".{step}" for step in detail["loc"]]
