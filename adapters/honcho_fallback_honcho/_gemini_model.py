@@ -14,6 +14,8 @@ from pydantic import Field
 from honcho_fallback_honcho._model_plan import DiscreetChatModel
 
 if TYPE_CHECKING:
+    from ssl import SSLContext
+
     from langchain_core.messages import BaseMessage
 
     from honcho_fallback_honcho._model_plan import ModelPlan
@@ -87,7 +89,8 @@ def _client(plan: ModelPlan) -> genai.Client:
 
 @cache  # neither follows a redirect with a key
 def _transports() -> tuple[httpx.Client, httpx.AsyncClient]:
-    return httpx.Client(), _AsyncClient()
+    verify = httpx.create_ssl_context()  # once for all of them: it reads every certificate
+    return httpx.Client(verify=verify), _AsyncClient(verify=verify)
 
 
 class _AsyncClient(httpx.AsyncClient):
@@ -96,8 +99,11 @@ class _AsyncClient(httpx.AsyncClient):
     A connection belongs to the event loop that opened it, and a worker may run one for each task.
     """
 
-    _verify = httpx.create_ssl_context()
     _limits = httpx.Limits(max_keepalive_connections=0)
+
+    def __init__(self, *, verify: SSLContext) -> None:
+        super().__init__(verify=verify)
+        self._verify = verify
 
     async def send(self, request: httpx.Request, **options: Any) -> httpx.Response:
         client = httpx.AsyncClient(verify=self._verify, limits=self._limits)
