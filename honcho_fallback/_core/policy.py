@@ -264,7 +264,7 @@ class FallbackPolicy:
         asking.
 
         Args:
-            **options: For this call: see CallOptions.
+            **options: For this call: those of CallOptions but ``run``.
 
         Raises:
             FallbackConfigError: An override is unknown or out of range, the turn is not ours, or
