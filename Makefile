@@ -127,7 +127,7 @@ record: .venv/.installed
 	$(BIN)/python recording/record.py $(ARGS)
 
 clean:
-	rm -rf .venv .venv-clients-* .venv-corpus .venv-demo .venv-dist .venv-docs .venv-langfuse4 .venv-litellm-* .venv-peers \
+	rm -rf .venv .venv-clients-* .venv-corpus .venv-demo .venv-dist .venv-docs .venv-langfuse4 .venv-litellm-* .venv-newest .venv-peers \
 		.venv-record .venv-wheel build dist .hypothesis .*_cache
 
 # pip 25.1 is the first that knows --group.

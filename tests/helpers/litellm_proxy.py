@@ -57,7 +57,6 @@ def start_proxy(
     environ = {
         **clean,
         "LITELLM_MASTER_KEY": KEY,
-        "LITELLM_LOCAL_MODEL_COST_MAP": "True",
         "PYTHONFAULTHANDLER": "1",
         "OPENAI_API_KEY": "key-of-primary",
         "OPENAI_BASE_URL": f"{providers.url}/primary",

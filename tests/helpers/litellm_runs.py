@@ -7,7 +7,6 @@ import inspect
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
-# Before the first import of LiteLLM, which would fetch a price list.
 import litellm
 from litellm.llms.custom_httpx.async_client_cleanup import close_litellm_async_clients
 
