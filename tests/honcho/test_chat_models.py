@@ -22,6 +22,7 @@ from honcho_fallback import (
 )
 from honcho_fallback_honcho import load_chat_models, load_policies
 from tests.helpers import wire
+from tests.helpers.broken_server import WAYS
 from tests.helpers.observers import Listener
 from tests.helpers.pairwise import in_turn
 from tests.helpers.provider import ProviderServer, Reply
@@ -292,6 +293,19 @@ def test_the_targets_own_timeout(providers: ProviderServer, transport: str) -> N
         chat: Any = model.candidates[0]
         assert chat.stream_chunk_timeout == 7
         assert chat.root_async_client.timeout.connect == 5  # a host that is not there
+
+
+@pytest.mark.timeout(40)  # less than what the target is given
+def test_nobody_waits_for_a_host_that_is_not_there(providers: ProviderServer) -> None:
+    """Where no connection is ever made, a thread and a task leave long before the target's time."""
+    with WAYS["connecting is silent"]() as place:
+        address = {"LLM_OPENAI_BASE_URL": place.url}
+        model = deriver(providers, **address, **{f"{PRIMARY}__{PARAMS}__TIMEOUT": "600"})
+        with ThreadPoolExecutor(1) as pool:
+            answer = pool.submit(model.invoke, "hi")
+            assert asyncio.run(awaited(model.ainvoke("hi"))).text == "hello from anthropic"
+            assert answer.result().text == "hello from anthropic"
+    assert len(providers["anthropic"].requests) == 2
 
 
 @pytest.mark.parametrize("fallback", [*WIRES, "lmstudio"])
