@@ -297,7 +297,7 @@ def test_the_targets_own_timeout(providers: ProviderServer, transport: str) -> N
 
 @pytest.mark.timeout(40)  # less than what the target is given
 def test_nobody_waits_for_a_host_that_is_not_there(providers: ProviderServer) -> None:
-    """Where no connection is ever made, a thread and a task leave long before the target's time."""
+    """Where no connection is made, a thread and a task leave long before the target's time."""
     with WAYS["connecting is silent"]() as place:
         address = {"LLM_OPENAI_BASE_URL": place.url}
         model = deriver(providers, **address, **{f"{PRIMARY}__{PARAMS}__TIMEOUT": "600"})
