@@ -1,0 +1,30 @@
+"""What every adapter needs, and whoever asks by raw SDKs: providers, their clients, histories.
+
+- ``without_retries``, ``with_key``, ``with_timeout``: an SDK's client as a chain has to ask it;
+- ``portable``: a history of one provider as another accepts it, also in the middle of a tool loop;
+- ``bound_to``: what of a request can go to no other provider at all;
+- ``Provider``: which settings, headers and markers a provider takes.
+
+Nothing here imports an SDK or a framework.
+"""
+
+from honcho_fallback.providers._clients import (
+    owner_of,
+    with_key,
+    with_timeout,
+    without_retries,
+)
+from honcho_fallback.providers._history import portable
+from honcho_fallback.providers._provider import CallIds, Provider
+from honcho_fallback.providers._request import bound_to
+
+__all__ = [
+    "CallIds",
+    "Provider",
+    "bound_to",
+    "owner_of",
+    "portable",
+    "with_key",
+    "with_timeout",
+    "without_retries",
+]

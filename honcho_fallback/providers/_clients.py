@@ -1,0 +1,150 @@
+"""SDK clients, as a fallback chain has to ask them; a user's own client is never changed.
+
+The clients that Stainless generates (OpenAI's, Anthropic's, Groq's and most others) derive copies
+of themselves that share the connections: ``with_options``. Those that cannot are refused with what
+to do where they are built. No SDK is imported: a client is known by what it has.
+"""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Callable, Iterable
+from functools import cache
+from typing import TYPE_CHECKING, Any, TypeVar
+
+from honcho_fallback import FallbackConfigError
+
+if TYPE_CHECKING:
+    from honcho_fallback import Attempt
+
+ClientT = TypeVar("ClientT")
+
+# google-genai's client cannot be derived from; this is how it is built to send one request per call.
+_GOOGLE = "google.genai."
+_GOOGLE_ASKS_ONCE = "http_options=HttpOptions(retry_options=HttpRetryOptions(attempts=1))"
+
+
+def without_retries(client: ClientT) -> ClientT:
+    """Return a client that sends one request per call, or the same object if it already does.
+
+    An SDK that asks a dead provider again by itself keeps the fallback waiting.
+
+    Args:
+        client: An SDK's client, or a resource of one such as ``client.chat.completions``.
+
+    Raises:
+        FallbackConfigError: How such a client is told is not known here.
+    """
+    owner = _known_owner(client, "without_retries")
+    if owner is None:
+        return client
+    retries = owner.max_retries
+    return client if type(retries) is int and retries <= 0 else _derived(client, max_retries=0)
+
+
+def with_key(client: ClientT, key: str) -> ClientT:
+    """Return a client that asks with another key, over the same connections.
+
+    Args:
+        client: As for ``without_retries``.
+        key: The key, such as that of ``attempt.target.credential``.
+
+    Raises:
+        FallbackConfigError: How such a client is told is not known here.
+    """
+    return client if _known_owner(client, "with_key") is None else _derived(client, api_key=key)
+
+
+def with_timeout(
+    client: ClientT, attempts: Attempt | Callable[[], Iterable[Attempt]]
+) -> ClientT:
+    """Return a client whose requests end with an attempt, or the same object if they do.
+
+    A thread cannot be interrupted: its client has to give up by itself. A timeout of the client's
+    own stays where it is shorter; one that is given with a request stays as it is.
+
+    Args:
+        client: As for ``without_retries``.
+        attempts: The attempt; or what names, request by request, the attempts that it is made in.
+
+    Raises:
+        FallbackConfigError: How such a client is told is not known here.
+    """
+    owner = _known_owner(client, "with_timeout")
+    kind = owner and getattr(sys.modules.get(_distribution_of(owner)), "Timeout", None)
+    if owner is None or kind is None:
+        return client
+    bounded = _bounded(kind)
+    if isinstance(owner.timeout, bounded):
+        return client
+    own = owner.timeout if isinstance(owner.timeout, kind) else kind(owner.timeout)
+    around = attempts if callable(attempts) else lambda: (attempts,)
+    return _derived(client, timeout=bounded(own, around))
+
+
+def owner_of(client: Any) -> Any:
+    """Return the SDK's client behind a resource like ``chat.completions``, or None.
+
+    Args:
+        client: Any object.
+    """
+    for one in (client, getattr(client, "_client", None)):
+        if hasattr(one, "with_options") and hasattr(one, "max_retries"):
+            return one
+    return None
+
+
+def _known_owner(client: object, function: str) -> Any:
+    """Return the SDK's client, or None where it needs nothing; refuse a stranger's."""
+    owner = owner_of(client)
+    if owner is not None:
+        return owner
+    kind = type(client)
+    fix = "set it where the client is built, or with each request"
+    if function == "without_retries" and kind.__module__.startswith(_GOOGLE):
+        options = getattr(getattr(client, "_api_client", None), "_http_options", None)
+        if getattr(getattr(options, "retry_options", None), "attempts", None) == 1:
+            return None
+        fix = f"build it with {_GOOGLE_ASKS_ONCE}"
+    problem = f"how a {kind.__module__}.{kind.__qualname__} is told is not known here"
+    raise FallbackConfigError.about(function, problem, fix)
+
+
+def _derived(client: Any, **options: Any) -> Any:
+    owner = owner_of(client)
+    new_client = owner.with_options(**options)
+    return new_client if owner is client else type(client)(new_client)
+
+
+def _distribution_of(owner: object) -> str:
+    return type(owner).__module__.partition(".")[0]
+
+
+def _shortest(*seconds: float | None) -> float | None:
+    return min((one for one in seconds if one is not None), default=None)
+
+
+@cache  # one per SDK
+def _bounded(kind: Any) -> Any:
+    """Make a timeout that ends with attempts out of an SDK's own kind."""
+
+    def limited(name: str) -> property:
+        return property(
+            lambda timeout: _shortest(
+                getattr(timeout.own, name), *(one.timeout for one in timeout.attempts())
+            )
+        )
+
+    class AttemptTimeout(kind):  # type: ignore[misc] # httpx's, of which there are two
+        def __init__(self, own: Any, attempts: Callable[[], Iterable[Attempt]]) -> None:
+            self.own, self.attempts = own, attempts
+
+        @property
+        def connect(self) -> float | None:
+            around = [*self.attempts()]
+            limits = (limit for one in around for limit in (one.connect_timeout, one.timeout))
+            return _shortest(self.own.connect, *limits)
+
+        read, write, pool = map(limited, ("read", "write", "pool"))
+
+    return AttemptTimeout

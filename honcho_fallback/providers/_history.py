@@ -1,0 +1,88 @@
+"""A history that another provider accepts."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from honcho_fallback import FallbackConfigError
+from honcho_fallback.providers._formats import (
+    FORMATS,
+    Call,
+    Foreign,
+    Format,
+    Media,
+    Message,
+    Part,
+    Result,
+    cannot_say,
+)
+from honcho_fallback.providers._provider import CallIds, Provider, all_markers, without_markers
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Iterator
+
+
+def portable(messages: Iterable[Any], *, made_by: str, for_: str) -> list[dict[str, Any]]:
+    """Return a history as another provider accepts it: text, attachments, tool calls, results.
+
+    What one provider alone can read stays behind: signed thinking, encrypted reasoning, calls of
+    tools that it runs itself, ids of what it keeps, cache markers. Ids of tool calls are made
+    valid and distinct, in calls and results alike. An answer of which nothing is left is left out,
+    and a system message becomes the user's where a format has none among the messages.
+
+    Args:
+        messages: The history in one format; objects of an SDK may stand among the dicts. They are
+            left as they are.
+        made_by: The format that it has: ``"openai"`` (chat completions, which other servers speak
+            as well), ``"openai-responses"``, ``"anthropic"`` or ``"google"``.
+        for_: The format to return. The same as ``made_by`` is another provider, or another
+            account, of one format.
+
+    Raises:
+        FallbackConfigError: A format is unknown, or a user sent what ``for_`` cannot express.
+    """
+    source, wanted = _format("made_by", made_by), _format("for_", for_)
+    read = source.read([_plain(message) for message in messages])
+    call_ids = Provider.named(wanted.family).call_ids()
+    same = source is wanted
+    shared = (_accepted(message, wanted, call_ids, same=same) for message in read)
+    return wanted.write([message for message in shared if message.parts])
+
+
+def _format(name: str, value: str) -> Format:
+    if value not in FORMATS:
+        raise FallbackConfigError.unknown(value, FORMATS, name)
+    return FORMATS[value]
+
+
+def _plain(value: Any) -> Any:
+    """Return an SDK's object as the dict that it stands for, also inside a message."""
+    if hasattr(value, "model_dump"):
+        return value.model_dump(mode="json", by_alias=True, exclude_none=True)
+    if isinstance(value, dict):
+        return {name: _plain(one) for name, one in value.items()}
+    return [_plain(one) for one in value] if isinstance(value, list | tuple) else value
+
+
+def _accepted(message: Message, wanted: Format, ids: CallIds | None, *, same: bool) -> Message:
+    """Give calls and results valid ids; refuse what cannot be said, and drop others' markers."""
+    new_ids: Iterator[str] = iter(())
+    if ids is not None:
+        calls = [part.id for part in message.parts if isinstance(part, Call)]
+        new_ids = iter(ids.of_calls(calls)) if calls else new_ids
+
+    def accepted(part: Part) -> Part:
+        match part:
+            case Call() if ids is not None:
+                return part._replace(id=next(new_ids))
+            case Result(call_id, parts):
+                new_id = call_id if ids is None else ids.of_result(call_id)
+                return part._replace(call_id=new_id, parts=tuple(map(accepted, parts)))
+            case Foreign() if not same:
+                raise cannot_say(part, wanted.family)
+            case Foreign(block):
+                return Foreign(without_markers(block, all_markers()))
+            case Media() | _:
+                return part
+
+    return message._replace(parts=tuple(map(accepted, message.parts)))
