@@ -54,7 +54,6 @@ from honcho_fallback_langchain._metadata import (
     marked,
     usage_of,
 )
-from honcho_fallback_langchain._providers import settings_for
 from honcho_fallback_langchain._sdk import ATTEMPTS, awith_key, with_key
 
 if TYPE_CHECKING:
@@ -424,7 +423,7 @@ class ModelCall(ChainCall):
         if kwargs and attempt.position > 0:
             kwargs = {name: kwargs[name] for name in kwargs.keys() - _OTHER_MODEL}
             if reader is not None and not reader.is_primarys:
-                kwargs = settings_for(reader.family, kwargs)
+                kwargs = reader.provider.settings(kwargs)
         return self.input if reader is None else for_provider(self.input, reader), kwargs
 
 

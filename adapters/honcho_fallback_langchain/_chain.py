@@ -9,7 +9,7 @@ from langchain_core.runnables.base import RunnableBindingBase
 
 from honcho_fallback import FallbackPolicy
 from honcho_fallback_langchain._candidates import chat_model_of, targets_of
-from honcho_fallback_langchain._providers import Reader
+from honcho_fallback_langchain._history import Reader
 from honcho_fallback_langchain._sdk import within_attempts, without_sdk_retries
 
 if TYPE_CHECKING:

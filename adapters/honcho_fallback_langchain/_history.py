@@ -1,4 +1,4 @@
-"""History that any provider accepts: what one wrote or was sent, as another may read it.
+"""LangChain's messages as another provider accepts them: what ``portable`` does for plain dicts.
 
 An answer carries more than text: signed thinking, encrypted reasoning, calls of a provider's own
 tools, ids under which it is kept on a server. Another provider refuses them, and a switch in the
@@ -7,10 +7,10 @@ middle of a tool loop would end in a 400. Text and tool calls are what all of th
 
 from __future__ import annotations
 
-import hashlib
 from collections import deque
-from typing import TYPE_CHECKING, Any, Final, cast
+from typing import TYPE_CHECKING, Any, Final, NamedTuple, TypeGuard, cast
 
+from langchain_core.language_models import BaseChatModel
 from langchain_core.messages import (
     AIMessage,
     BaseMessage,
@@ -21,24 +21,95 @@ from langchain_core.messages import (
 )
 from langchain_core.prompt_values import PromptValue
 
+from honcho_fallback.providers import Provider
+from honcho_fallback_langchain._candidates import chat_model_of
 from honcho_fallback_langchain._metadata import KEY
-from honcho_fallback_langchain._providers import (
-    BLOCK_WRITERS,
-    KNOWN,
-    RESPONSES,
-    TOOL_CALL_IDS,
-    Reader,
-    family_of,
-    is_block,
-    is_list,
-    without_markers,
-)
-from honcho_fallback_langchain._sdk import differ
+from honcho_fallback_langchain._sdk import differ, integration_of
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator, Mapping
+    from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+
+    from honcho_fallback import Target
 
 Block = str | dict[str, Any]
+
+RESPONSES: Final = "openai-responses"  # beside "openai", because it takes other blocks
+
+
+class Reader(NamedTuple):
+    """Say who reads a history.
+
+    Args:
+        target: Who is asked.
+        chain: The targets, the primary first.
+        provider: Its provider.
+        format: That its integration writes: a family too, or RESPONSES.
+        is_primarys: Whether the caller wrote for this provider.
+    """
+
+    target: Target
+    chain: Sequence[Target]
+    provider: Provider
+    format: str
+    is_primarys: bool
+
+    @classmethod
+    def of(cls, target: Target, chain: Sequence[Target]) -> Reader:
+        """Describe a target of a chain."""
+        provider = Provider.named(target.provider or "")
+        writes = _format_of(target) or provider.family
+        return cls(target, chain, provider, writes, is_same_provider(target, chain[0]))
+
+    @property
+    def writes(self) -> Provider:
+        """Return the provider whose format its integration writes."""
+        return Provider.named(self.format)
+
+    def may_read(self, writer: str, author: str | None) -> bool:
+        """Tell whether an answer may come back whole, by the format and the target it names."""
+        if author == self.target.name:
+            return True
+        source = Provider.named(writer)
+        if source.family not in {self.provider.family, self.writes.family}:
+            return False
+        if not source.per_account:
+            return True
+        for target in self.chain:
+            if target.name == author or author is None:  # then it counts as the primary's
+                family = Provider.named(target.provider or "").family
+                return target.endpoint == self.target.endpoint and family == self.provider.family
+        return source.family == self.provider.family
+
+    def unmarked(self, content: Any) -> Any:
+        """Return blocks without other providers' markers; a primary that nobody knows gets all."""
+        if self.is_primarys and not self.provider.is_known:
+            return content
+        return self.provider.unmarked(content)
+
+
+def _format_of(target: Target) -> str | None:
+    model: Any = chat_model_of(target.client)
+    integration = integration_of(model)
+    if integration is None or integration.writes != "openai":
+        return integration and integration.writes
+    responses = (
+        getattr(model, "use_responses_api", None) is True
+        or getattr(model, "output_version", None) == "responses/v1"
+    )
+    return RESPONSES if responses else "openai"
+
+
+def is_same_provider(one: Target, other: Target) -> bool:
+    """Tell whether two targets ask one provider.
+
+    A chat model that does not say whom it asks is named after its class in traces; two of a class
+    may ask different providers.
+    """
+    if one is other:
+        return True
+    model = chat_model_of(one.client)
+    named = model is None or type(model)._get_ls_params is not BaseChatModel._get_ls_params  # noqa: SLF001 # pyright: ignore[reportPrivateUsage] # what every integration overrides
+    return named and one.provider == other.provider
 
 
 def for_provider(given: Any, reader: Reader) -> Any:
@@ -64,6 +135,29 @@ def for_provider(given: Any, reader: Reader) -> Any:
     return given if same else converted
 
 
+def tools_for(provider: Provider, tools: list[Any]) -> list[Any]:
+    """Return tools, described or as objects, without other providers' cache markers."""
+    cleaned: list[Any] = []
+    for tool in tools:
+        extras = None if isinstance(tool, dict) else getattr(tool, "extras", None)
+        unmarked = provider.unmarked(tool if extras is None else extras)
+        if extras is not None:
+            same = unmarked is extras
+            unmarked = tool if same else tool.model_copy(update={"extras": unmarked or None})
+        cleaned.append(unmarked)
+    return cleaned
+
+
+def is_block(value: Any) -> TypeGuard[dict[str, Any]]:
+    """Tell a content block or a tool's description from text."""
+    return isinstance(value, dict)
+
+
+def is_list(value: Any) -> TypeGuard[list[Any]]:
+    """Tell a list of blocks from text."""
+    return isinstance(value, list)
+
+
 def _is_plain(message: Any) -> bool:
     """Tell text that a person or a program wrote: there is nothing in it to translate."""
     return type(message) in _PLAIN and type(message.content) is str
@@ -74,7 +168,7 @@ def _changes(message: BaseMessage, reader: Reader) -> dict[str, Any]:
         return _shared_by_all(message, reader)
     if not is_list(message.content):
         return {}
-    return _changed(message, {"content": _without_markers(_blocks(message), reader.markers)})
+    return _changed(message, {"content": reader.unmarked(message.content)})
 
 
 # What AI wrote.
@@ -91,11 +185,11 @@ def _is_foreign(message: AIMessage, reader: Reader) -> bool:
     writer = message.response_metadata.get("model_provider")
     if isinstance(writer, str):
         return not reader.may_read(writer, _author_of(message))
-    families = {reader.family, family_of(reader.format)}
-    if reader.is_primarys and KNOWN.isdisjoint(families):
+    readers = (reader.provider, reader.writes)
+    if reader.is_primarys and not any(provider.is_known for provider in readers):
         return False
-    types = (block.get("type") for block in _dicts(_blocks(message)))
-    return any(families.isdisjoint(BLOCK_WRITERS.get(str(kind), families)) for kind in types)
+    types = (str(block.get("type")) for block in _dicts(_blocks(message)))
+    return not all(any(one.may_have_written(kind) for one in readers) for kind in types)
 
 
 def _author_of(message: AIMessage) -> str | None:
@@ -170,48 +264,26 @@ def _client_calls(message: AIMessage) -> Iterator[dict[str, Any]]:
             yield _without(call, *_CLIENT_CALLS[call["type"]])
 
 
-def _without_markers(content: list[Block], markers: frozenset[str]) -> list[Block]:
-    cleaned = [
-        block if isinstance(block, str) else without_markers(block, markers) for block in content
-    ]
-    # A block that was nothing but a marker is gone with it.
-    return [new for new, old in zip(cleaned, content, strict=True) if new or new is old]
-
-
-# Tool-call ids: valid for the reader, and distinct over the whole history. Servers that number
-# the calls of each answer anew, and histories written by hand, repeat them.
+# Tool-call ids: valid for the reader, and distinct over the whole history.
 
 
 def _with_valid_ids(messages: list[BaseMessage], reader: Reader) -> list[BaseMessage]:
-    """Return messages with ids that the reader takes.
-
-    The first call keeps a valid id, and the results follow their calls in order.
-    """
-    family = family_of(reader.format)
-    if family not in TOOL_CALL_IDS:
+    """Return messages with ids that the reader takes."""
+    ids = reader.writes.call_ids()
+    if ids is None:
         return messages
-    pattern, length = TOOL_CALL_IDS[family]
-    counts: dict[str, int] = {}
-    results: dict[str, deque[str]] = {}  # the new ids of renamed calls that have no result yet
     renamed: list[BaseMessage] = []
     for message in messages:
         changes: dict[str, Any] = {}
         if not isinstance(message, AIMessage):
-            changes = _results_renamed(message, results) if results else {}
+            changes = _results_renamed(message, ids.of_result)
         elif call_ids := _call_ids(message):
             writer = message.response_metadata.get("model_provider")
             own = isinstance(writer, str) and reader.may_read(writer, _author_of(message))
             names: dict[str, list[str]] = {}
-            for call_id in call_ids:
-                number = counts[call_id] = counts.get(call_id, -1) + 1
-                new_id = call_id
-                if number or not (own or pattern.fullmatch(call_id)):
-                    numbered = f"{call_id} {number}" if number else call_id
-                    new_id = hashlib.sha256(numbered.encode()).hexdigest()[:length]
+            for call_id, new_id in zip(call_ids, ids.of_calls(call_ids, own=own), strict=True):
                 names.setdefault(call_id, []).append(new_id)
             changes = _calls_renamed(message, names)
-            if changes:
-                results |= {call_id: deque(new_ids) for call_id, new_ids in names.items()}
         renamed.append(message.model_copy(update=changes) if changes else message)
     return renamed
 
@@ -236,19 +308,22 @@ def _calls_renamed(message: AIMessage, names: Mapping[str, list[str]]) -> dict[s
         name: [{**call, "id": _next(listed, call["id"])} for call in getattr(message, name)]
         for name in ("tool_calls", "invalid_tool_calls")
     }
-    return _changed(message, fields | {"content": _ids_renamed(message, _CALL_BLOCKS, in_blocks)})
+    content = _ids_renamed(message, _CALL_BLOCKS, lambda call_id: _next(in_blocks, call_id))
+    return _changed(message, fields | {"content": content})
 
 
-def _results_renamed(message: BaseMessage, results: dict[str, deque[str]]) -> dict[str, Any]:
+def _results_renamed(message: BaseMessage, renamed: Callable[[str], str]) -> dict[str, Any]:
     fields: dict[str, Any] = {}
     if isinstance(message, ToolMessage):
-        fields["tool_call_id"] = new_id = _next(results, message.tool_call_id)
-        results = {message.tool_call_id: deque([new_id])}  # a block of it is the same result
-    return _changed(message, fields | {"content": _ids_renamed(message, _RESULT_BLOCKS, results)})
+        new_ids = {message.tool_call_id: renamed(message.tool_call_id)}
+        fields["tool_call_id"] = new_ids[message.tool_call_id]
+        # A block of it is the same result.
+        renamed = lambda call_id: new_ids.get(call_id, call_id)  # noqa: E731 # in place of the other
+    return _changed(message, fields | {"content": _ids_renamed(message, _RESULT_BLOCKS, renamed)})
 
 
 def _ids_renamed(
-    message: BaseMessage, fields: Mapping[str, str], names: dict[str, deque[str]]
+    message: BaseMessage, fields: Mapping[str, str], renamed: Callable[[str], str]
 ) -> Any:
     if not is_list(message.content):
         return message.content
@@ -256,11 +331,11 @@ def _ids_renamed(
     for block in _dicts(blocks):
         field = fields.get(str(block.get("type")))
         if field in block:
-            block[field] = _next(names, block[field])
+            block[field] = renamed(block[field])
     return blocks
 
 
-def _next(names: dict[str, deque[str]], call_id: Any) -> Any:
+def _next(names: dict[str, deque[str]], call_id: str) -> str:
     new_ids = names.get(call_id)
     if new_ids is None:
         return call_id

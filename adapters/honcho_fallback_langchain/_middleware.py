@@ -44,10 +44,9 @@ from honcho_fallback_langchain._call import Call, metadata_of
 from honcho_fallback_langchain._callbacks import detach_langfuse
 from honcho_fallback_langchain._candidates import parameters_of
 from honcho_fallback_langchain._chain import Chain
-from honcho_fallback_langchain._history import for_provider
+from honcho_fallback_langchain._history import for_provider, tools_for
 from honcho_fallback_langchain._metadata import attempt_metadata
 from honcho_fallback_langchain._options import FallbackOptions, Options
-from honcho_fallback_langchain._providers import settings_for, tools_for
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Mapping
@@ -55,7 +54,7 @@ if TYPE_CHECKING:
     from langchain_core.runnables import RunnableConfig
 
     from honcho_fallback import Attempt, FallbackRun
-    from honcho_fallback_langchain._providers import Reader
+    from honcho_fallback_langchain._history import Reader
 
 # Of the graph's state: where the turn stands, and whether this very run has put it there.
 TURN, TURN_IN_RUN = "honcho_fallback_turn", "honcho_fallback_turn_in_run"
@@ -218,8 +217,8 @@ class AgentCall(Call[ModelRequest[Any]]):
         # Settings, cache markers and the provider's own tools were made for the agent's model.
         request = self.request
         changes: dict[str, Any] = {
-            "model_settings": settings_for(reader.family, request.model_settings),
-            "tools": tools_for(reader.family, request.tools),
+            "model_settings": reader.provider.settings(request.model_settings),
+            "tools": tools_for(reader.provider, request.tools),
         }
         if request.system_message is not None:
             (changes["system_message"],) = for_provider([request.system_message], reader)

@@ -12,7 +12,6 @@ from __future__ import annotations
 
 import inspect
 import logging
-import sys
 from contextvars import ContextVar
 from functools import cache, cached_property, partial
 from typing import TYPE_CHECKING, Any, Final, NamedTuple, TypeGuard, TypeVar, cast
@@ -23,6 +22,8 @@ from langchain_core.runnables import Runnable, RunnableSerializable
 from pydantic import SecretStr
 
 from honcho_fallback import ApiKey, FallbackConfigError, Target
+from honcho_fallback.providers import owner_of, with_timeout, without_retries
+from honcho_fallback.providers import with_key as with_key_of_sdk
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping
@@ -101,9 +102,7 @@ def _warn_of_unknown(class_name: str) -> None:
 
 
 def _quiet(client: Any) -> Any:
-    retries = getattr(owner_of(client), "max_retries", None)
-    again = isinstance(retries, int) and retries > 0
-    return derived(client, max_retries=0) if again else client
+    return client if owner_of(client) is None else without_retries(client)
 
 
 def _field_clients(*names: str) -> Callable[[Any], Any]:
@@ -175,61 +174,18 @@ def within_attempts(candidate: CandidateT) -> CandidateT:
     return bounded
 
 
-def _shortest(*seconds: float | None) -> float | None:
-    return min((one for one in seconds if one is not None), default=None)
-
-
-@cache  # one per SDK
-def _timeout_of(kind: Any) -> Any:
-    """Make a timeout of the attempt's out of an SDK's own kind."""
-
-    class AttemptTimeout(kind):  # type: ignore[misc] # httpx's, of which there are two
-        def __init__(self, own: Any) -> None:
-            self.own = own
-
-        @property
-        def connect(self) -> float | None:
-            attempts = ATTEMPTS.get()
-            return _shortest(
-                self.own.connect,
-                *(attempt.connect_timeout for attempt in attempts),
-                *(attempt.timeout for attempt in attempts),
-            )
-
-        read, write, pool = map(_limited, ("read", "write", "pool"))
-
-    return AttemptTimeout
-
-
-def _limited(name: str) -> property:
-    return property(
-        lambda timeout: _shortest(
-            getattr(timeout.own, name), *(attempt.timeout for attempt in ATTEMPTS.get())
-        )
-    )
-
-
 def _bounded(model: Any) -> Any:
     integration = integration_of(model)
     if integration is None or not integration.sync_clients:
         return model
     copy = model.model_copy()  # its client may be built right now, and not on the user's object
     clients = {name: getattr(copy, name) for name in integration.sync_clients}
-    changed = {name: _client_bounded(client) for name, client in clients.items()}
+    changed = {
+        name: client if owner_of(client) is None else with_timeout(client, ATTEMPTS.get)
+        for name, client in clients.items()
+    }
     vars(copy).update(changed)
     return copy if differ(changed.values(), clients.values()) else model
-
-
-def _client_bounded(client: Any) -> Any:
-    owner = owner_of(client)
-    kind = getattr(sys.modules.get(type(owner).__module__.partition(".")[0]), "Timeout", None)
-    if kind is None:
-        return client
-    bounded = _timeout_of(kind)
-    if isinstance(owner.timeout, bounded):
-        return client
-    own = owner.timeout if isinstance(owner.timeout, kind) else kind(owner.timeout)
-    return derived(client, timeout=bounded(own))
 
 
 # Keys: compared without showing them, and replaced for one attempt.
@@ -302,7 +258,7 @@ def _key_in(field: str, *clients: str) -> Callable[[Any, str], Any]:
             return model  # it asks for its key itself
         copy = copied(model, {field: SecretStr(key)})
         built = {name: vars(model)[name] for name in clients if name in vars(model)}
-        vars(copy).update({name: derived(one, api_key=key) for name, one in built.items()})
+        vars(copy).update({name: with_key_of_sdk(one, key) for name, one in built.items()})
         return copy  # what it builds on first use is built with the key
 
     return change
@@ -367,23 +323,6 @@ def copied(model: Any, changes: dict[str, Any]) -> Any:
         if isinstance(getattr(type(copy), name, None), cached_property):
             del vars(copy)[name]
     return copy
-
-
-def derived(client: Any, **options: Any) -> Any:
-    """Derive a client that shares the connections, from an SDK's client or a resource of one."""
-    owner = owner_of(client)
-    if owner is None:
-        return client
-    new_client = owner.with_options(**options)
-    return new_client if owner is client else type(client)(new_client)
-
-
-def owner_of(client: Any) -> Any:
-    """Return the SDK's client behind a resource like ``chat.completions``, or None."""
-    for one in (client, getattr(client, "_client", None)):
-        if hasattr(one, "with_options") and hasattr(one, "max_retries"):
-            return one
-    return None
 
 
 def _is_composite(kind: type) -> TypeGuard[type[RunnableSerializable[Any, Any]]]:

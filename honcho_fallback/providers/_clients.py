@@ -8,18 +8,19 @@ to do where they are built. No SDK is imported: a client is known by what it has
 from __future__ import annotations
 
 import sys
-from collections.abc import Callable, Iterable
 from functools import cache
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from honcho_fallback import FallbackConfigError
 
 if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable
+
     from honcho_fallback import Attempt
 
 ClientT = TypeVar("ClientT")
 
-# google-genai's client cannot be derived from; this is how it is built to send one request per call.
+# How a client that cannot be derived from is built to send one request per call.
 _GOOGLE = "google.genai."
 _GOOGLE_ASKS_ONCE = "http_options=HttpOptions(retry_options=HttpRetryOptions(attempts=1))"
 
@@ -55,9 +56,7 @@ def with_key(client: ClientT, key: str) -> ClientT:
     return client if _known_owner(client, "with_key") is None else _derived(client, api_key=key)
 
 
-def with_timeout(
-    client: ClientT, attempts: Attempt | Callable[[], Iterable[Attempt]]
-) -> ClientT:
+def with_timeout(client: ClientT, attempts: Attempt | Callable[[], Iterable[Attempt]]) -> ClientT:
     """Return a client whose requests end with an attempt, or the same object if they do.
 
     A thread cannot be interrupted: its client has to give up by itself. A timeout of the client's

@@ -1,21 +1,26 @@
 """Four formats of a history, each read into the same messages and written from them.
 
 What all providers share is text, what users attach, tool calls and their results; a reader keeps
-just that, and whatever else stands in an answer (signed thinking, encrypted reasoning, calls of
-hosted tools, ids of what a server keeps) is for the provider that wrote it. What a *user* sent is
-another matter: a part that a format cannot express is an error, not a loss.
+just that. Whatever else stands in an answer (signed thinking, encrypted reasoning, calls of hosted
+tools, ids of what a server keeps) is for the provider that wrote it. What a *user* sent is another
+matter: a part that a format cannot express is an error, not a loss.
 """
 
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from base64 import b64encode
 from mimetypes import guess_type
-from typing import Any, Final, Literal, NamedTuple, Protocol, TypeAlias
+from typing import TYPE_CHECKING, Any, Final, Literal, NamedTuple, TypeAlias
 
 from honcho_fallback import FallbackConfigError
 
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+
 Json: TypeAlias = dict[str, Any]
+Role: TypeAlias = Literal["system", "user", "assistant", "tool"]
+Part: TypeAlias = "Text | Media | Foreign | Call | Result"
 
 
 class Text(NamedTuple):
@@ -25,14 +30,7 @@ class Text(NamedTuple):
 
 
 class Media(NamedTuple):
-    """An image, a sound or a document.
-
-    Args:
-        mime: Its type, such as ``image/png``.
-        data: Its bytes in base64, or None where it has an address.
-        url: Its address, or None.
-        name: Its file's name, or None.
-    """
+    """An image, a sound or a document: its type, with its bytes in base64 or its address."""
 
     mime: str
     data: str | None
@@ -46,17 +44,23 @@ class Media(NamedTuple):
 
 
 class Foreign(NamedTuple):
-    """A part that stands for itself: it can be written in the format that it came in alone."""
+    """A part that only the format that it came in can express."""
 
     block: Json
 
 
 class Call(NamedTuple):
-    """A call of a client's tool; of a custom one, ``arguments`` is its text."""
+    """A call of a client's tool; the arguments of a custom one are a text."""
 
     id: str
     name: str
     arguments: Mapping[str, Any] | str
+
+    @property
+    def fields(self) -> Json:
+        """Return the arguments as an object."""
+        arguments = self.arguments
+        return {"input": arguments} if isinstance(arguments, str) else {**arguments}
 
 
 class Result(NamedTuple):
@@ -67,10 +71,6 @@ class Result(NamedTuple):
     is_error: bool = False
 
 
-Part: TypeAlias = "Text | Media | Foreign | Call | Result"
-Role: TypeAlias = Literal["system", "user", "assistant", "tool"]
-
-
 class Message(NamedTuple):
     """What one side said; results of tools stand in messages of their own."""
 
@@ -78,42 +78,47 @@ class Message(NamedTuple):
     parts: tuple[Part, ...]
 
 
-class Format(Protocol):
-    """Read and write one format."""
+class Format(NamedTuple):
+    """Read and write one format, which a family of providers takes."""
 
     family: str
-
-    def read(self, messages: Sequence[Json]) -> Iterator[Message]:
-        """Yield what is shared of each message."""
-
-    def write(self, messages: Sequence[Message]) -> list[Json]:
-        """Return messages as the format has them."""
+    read: Callable[[Sequence[Json]], Iterator[Message]]
+    write: Callable[[Sequence[Message]], list[Json]]
 
 
-def unknown(place: str, what: object, fix: str = "leave it out of the history") -> Exception:
-    """Return the error for a part of which nothing is known."""
-    return FallbackConfigError.about(place, f"{what} is not known in this format", fix)
-
-
-def cannot_say(part: Foreign | Media, family: str) -> Exception:
+def cannot_write(part: Part, family: str) -> FallbackConfigError:
     """Return the error for what a user sent and a format has no words for."""
-    what = part.mime if isinstance(part, Media) else f"a part {part.block.get('type')!r}"
+    what = f"a part {part.block.get('type')!r}" if isinstance(part, Foreign) else part[0]
     problem = f"{what} cannot be written for {family}"
     return FallbackConfigError.about("messages", problem, 'pass unfit={position: "why"} for it')
 
 
-def text_of(parts: Iterable[Part], between: str = "") -> str:
-    """Join the texts; an answer's are pieces of one, a result's stand by themselves."""
-    return between.join(part.text for part in parts if isinstance(part, Text))
+# What formats have in common.
 
 
 def _blocks(content: Any) -> list[Json]:
-    """Return content as blocks; a text is one."""
-    if content is None:
-        return []
+    """Return content as blocks; a text is one, and a blank one none: some refuse it."""
     if isinstance(content, str):
         return [{"type": "text", "text": content}] if content.strip() else []
-    return [{"type": "text", "text": one} if isinstance(one, str) else one for one in content]
+    return [
+        {"type": "text", "text": one} if isinstance(one, str) else one for one in content or ()
+    ]
+
+
+def _spoken(message: Json) -> Iterator[Text]:
+    """Yield an answer's texts in either format of OpenAI's; a refusal is one."""
+    for block in (*_blocks(message.get("content")), *_blocks(message.get("refusal"))):
+        text = block.get("text") or block.get("refusal")
+        if text:
+            yield Text(text)
+
+
+def _role_of(message: Json, roles: Mapping[str, Role]) -> Role:
+    role = roles.get(str(message.get("role")))
+    if role is None:
+        problem = f"{message.get('role')!r} is not known in this format"
+        raise FallbackConfigError.about("messages[].role", problem, f"use {', '.join(roles)}")
+    return role
 
 
 def _media(address: str, mime: str, name: str | None = None) -> Media:
@@ -133,430 +138,301 @@ def _arguments(text: str) -> Mapping[str, Any]:
     return arguments if isinstance(arguments, dict) else {"input": text}
 
 
-def _as_text(arguments: Mapping[str, Any] | str) -> str:
-    return arguments if isinstance(arguments, str) else json.dumps(arguments)
+def _text(parts: Iterable[Part], between: str = "") -> str:
+    """Join the texts: an answer's are pieces of one, a result's stand by themselves."""
+    return between.join(part.text for part in parts if isinstance(part, Text))
 
 
-def _as_object(arguments: Mapping[str, Any] | str) -> Json:
-    return {"input": arguments} if isinstance(arguments, str) else {**arguments}
-
-
-def _joined(messages: Iterable[Message], roles: Mapping[Role, str]) -> Iterator[tuple[str, list[Part]]]:
-    """Give neighbours of one role one message, in the names that a format has for roles."""
-    role, parts = "", list[Part]()
+def _taking_turns(
+    messages: Iterable[Message], answers: str, write: Callable[[Part], list[Json]], content: str
+) -> list[Json]:
+    """Write messages of two roles that take turns, neighbours of one role as one message."""
+    written: list[Json] = []
     for message in messages:
-        if parts and roles[message.role] != role:
-            yield role, parts
-            parts = []
-        role = roles[message.role]
-        parts += message.parts
-    if parts:
-        yield role, parts
-
-
-class OpenAIChat:
-    """Chat Completions; what many servers speak."""
-
-    family = "openai"
-    roles: Final[Mapping[str, Role]] = {
-        "assistant": "assistant",
-        "developer": "system",
-        "system": "system",
-        "tool": "tool",
-        "user": "user",
-    }
-
-    def read(self, messages: Sequence[Json]) -> Iterator[Message]:
-        """Yield what is shared of each message."""
-        for at, message in enumerate(messages):
-            role = self.roles.get(str(message.get("role")))
-            if role is None:
-                raise unknown(f"messages[{at}].role", repr(message.get("role")))
-            content = _blocks(message.get("content"))
-            if role == "tool":
-                parts = tuple(self._part(block, at) for block in content)
-                yield Message("tool", (Result(str(message["tool_call_id"]), parts),))
-            elif role == "assistant":
-                texts = (block.get("text") or block.get("refusal") for block in content)
-                spoken = [Text(text) for text in (*texts, message.get("refusal")) if text]
-                yield Message(role, (*spoken, *map(self._call, message.get("tool_calls") or ())))
-            else:
-                yield Message(role, tuple(self._part(block, at) for block in content))
-
-    @staticmethod
-    def _call(call: Json) -> Call:
-        if "custom" in call:
-            return Call(call["id"], call["custom"]["name"], call["custom"]["input"])
-        function = call["function"]
-        return Call(call["id"], function["name"], _arguments(function["arguments"]))
-
-    @staticmethod
-    def _part(block: Json, at: int) -> Part:
-        match block:
-            case {"type": "text", "text": text}:
-                return Text(text)
-            case {"type": "image_url", "image_url": {"url": url}} | {
-                "type": "image_url",
-                "image_url": str(url),
-            }:
-                return _media(url, "image/jpeg")
-            case {"type": "file", "file": {"file_data": data, **file}}:
-                return _media(data, "application/pdf", file.get("filename"))
-            case {"type": "input_audio", "input_audio": {"data": data, "format": kind}}:
-                return Media(f"audio/{kind}", data)
-            case {"type": str()}:
-                return Foreign(block)
-        raise unknown(f"messages[{at}].content", "a part without a type")
-
-    def write(self, messages: Sequence[Message]) -> list[Json]:
-        """Return messages as the format has them."""
-        written: list[Json] = []
-        for message in messages:
-            match message.role:
-                case "tool":
-                    written += self._results(message)
-                case "assistant":
-                    written.append(self._answer(message))
-                case role:
-                    content: Any = [self._written(part) for part in message.parts]
-                    if len(content) == 1 and isinstance(message.parts[0], Text):
-                        content = message.parts[0].text
-                    written.append({"role": role, "content": content})
-        return written
-
-    def _results(self, message: Message) -> Iterator[Json]:
-        """Write results as text, and what else they have as the user's: the format has no other."""
-        attached: list[Part] = []
-        for result in message.parts:
-            assert isinstance(result, Result)  # noqa: S101 # what messages of tools hold
-            attached += (part for part in result.parts if not isinstance(part, Text))
-            content = text_of(result.parts, "\n")
-            yield {"role": "tool", "tool_call_id": result.call_id, "content": content}
-        if attached:
-            yield {"role": "user", "content": [self._written(part) for part in attached]}
-
-    @staticmethod
-    def _answer(message: Message) -> Json:
-        answer: Json = {"role": "assistant", "content": text_of(message.parts) or None}
-        calls = [part for part in message.parts if isinstance(part, Call)]
-        if calls:
-            answer["tool_calls"] = [
-                {"id": call.id, "type": "custom", "custom": {"name": call.name, "input": text}}
-                if isinstance(text := call.arguments, str)
-                else {
-                    "id": call.id,
-                    "type": "function",
-                    "function": {"name": call.name, "arguments": _as_text(call.arguments)},
-                }
-                for call in calls
-            ]
-        return answer
-
-    def _written(self, part: Part) -> Json:
-        match part:
-            case Text(text):
-                return {"type": "text", "text": text}
-            case Foreign(block):
-                return block
-            case Media(mime) if mime.startswith("image/"):
-                return {"type": "image_url", "image_url": {"url": part.address}}
-            case Media("audio/wav" | "audio/mp3" as mime, str(data)):
-                return {"type": "input_audio", "input_audio": {"data": data, "format": mime[6:]}}
-            case Media(_, str()):
-                file = {"file_data": part.address, "filename": part.name or "document"}
-                return {"type": "file", "file": file}
-            case Media():
-                raise cannot_say(part, self.family)
-        raise AssertionError(part)
-
-
-class OpenAIResponses:
-    """Responses: items in place of messages."""
-
-    family = "openai"
-
-    def read(self, messages: Sequence[Json]) -> Iterator[Message]:
-        """Yield what is shared of each item; one answer's items are one message."""
-        answer: tuple[Part, ...] = ()
-        for message in self._items(messages):
-            if message.role == "assistant":
-                answer += message.parts
-                continue
-            if answer:
-                yield Message("assistant", answer)
-            answer = ()
-            yield message
-        if answer:
-            yield Message("assistant", answer)
-
-    def _items(self, items: Sequence[Json]) -> Iterator[Message]:
-        for at, item in enumerate(items):
-            match item:
-                case {"type": "function_call"}:
-                    arguments = _arguments(item["arguments"])
-                    yield Message("assistant", (Call(item["call_id"], item["name"], arguments),))
-                case {"type": "custom_tool_call"}:
-                    call = Call(item["call_id"], item["name"], item["input"])
-                    yield Message("assistant", (call,))
-                case {"type": "function_call_output" | "custom_tool_call_output"}:
-                    parts = tuple(self._part(block, at) for block in _blocks(item["output"]))
-                    yield Message("tool", (Result(item["call_id"], parts),))
-                case {"role": "assistant"}:
-                    blocks = _blocks(item.get("content"))
-                    texts = (block.get("text") or block.get("refusal") for block in blocks)
-                    yield Message("assistant", tuple(Text(text) for text in texts if text))
-                case {"role": role} if role in OpenAIChat.roles:
-                    blocks = _blocks(item.get("content"))
-                    parts = tuple(self._part(block, at) for block in blocks)
-                    yield Message(OpenAIChat.roles[role], parts)
-                case {"type": str()}:
-                    continue  # reasoning, and what hosted tools did
-                case _:
-                    raise unknown(f"messages[{at}]", "an item without a type and a role")
-
-    @staticmethod
-    def _part(block: Json, at: int) -> Part:
-        match block:
-            case {"type": "text" | "input_text" | "output_text", "text": text}:
-                return Text(text)
-            case {"type": "input_image", "image_url": str(url)}:
-                return _media(url, "image/jpeg")
-            case {"type": "input_file", "file_data": str(data)}:
-                return _media(data, "application/pdf", block.get("filename"))
-            case {"type": "input_file", "file_url": str(url)}:
-                return _media(url, "application/pdf", block.get("filename"))
-            case {"type": str()}:
-                return Foreign(block)
-        raise unknown(f"messages[{at}].content", "a part without a type")
-
-    def write(self, messages: Sequence[Message]) -> list[Json]:
-        """Return items as the format has them."""
-        return [item for message in messages for item in self._written_items(message)]
-
-    def _written_items(self, message: Message) -> Iterator[Json]:
-        content: list[Json] = []
+        role = answers if message.role == "assistant" else "user"
+        if not written or written[-1]["role"] != role:
+            written.append({"role": role, content: []})
         for part in message.parts:
+            written[-1][content] += write(part)
+    return written
+
+
+# OpenAI's Chat Completions, which many servers speak.
+
+_OPENAI_ROLES: Final[Mapping[str, Role]] = {
+    "assistant": "assistant",
+    "developer": "system",
+    "system": "system",
+    "tool": "tool",
+    "user": "user",
+}
+
+
+def _read_chat(messages: Sequence[Json]) -> Iterator[Message]:
+    for message in messages:
+        role = _role_of(message, _OPENAI_ROLES)
+        if role == "assistant":
+            calls = map(_chat_call, message.get("tool_calls") or ())
+            yield Message(role, (*_spoken(message), *calls))
+            continue
+        parts = tuple(map(_openai_part, _blocks(message.get("content"))))
+        if role == "tool":
+            parts = (Result(message["tool_call_id"], parts),)
+        yield Message(role, parts)
+
+
+def _chat_call(call: Json) -> Call:
+    if "custom" in call:
+        return Call(call["id"], call["custom"]["name"], call["custom"]["input"])
+    function = call["function"]
+    return Call(call["id"], function["name"], _arguments(function["arguments"]))
+
+
+def _openai_part(block: Json) -> Part:
+    match block:
+        case {"type": "text" | "input_text" | "output_text", "text": text}:
+            return Text(text)
+        case {"type": "image_url", "image_url": {"url": url}} | {
+            "type": "input_image",
+            "image_url": str(url),
+        }:
+            return _media(url, "image/jpeg")
+        case {"type": "file", "file": {"file_data": str(url), **file}}:
+            return _media(url, "application/pdf", file.get("filename"))
+        case {"type": "input_file", "file_data": str(url)} | {
+            "type": "input_file",
+            "file_url": url,
+        }:
+            return _media(url, "application/pdf", block.get("filename"))
+        case {"type": "input_audio", "input_audio": {"data": data, "format": kind}}:
+            return Media(f"audio/{kind}", data)
+    return Foreign(block)
+
+
+def _write_chat(messages: Sequence[Message]) -> list[Json]:
+    written: list[Json] = []
+    for role, parts in messages:
+        if role == "assistant":
+            calls = [_written_chat_call(part) for part in parts if isinstance(part, Call)]
+            answer = {"role": role, "content": _text(parts) or None}
+            written.append({**answer, "tool_calls": calls} if calls else answer)
+            continue
+        attached = parts
+        if role == "tool":  # takes text alone; what else a tool returned is said by the user
+            results = [part for part in parts if isinstance(part, Result)]
+            for call_id, inner, _ in results:
+                content = _text(inner, "\n")
+                written.append({"role": role, "tool_call_id": call_id, "content": content})
+            attached = tuple(p for one in results for p in one.parts if not isinstance(p, Text))
+        content = [_written_chat(part) for part in attached]
+        if len(content) == 1 and content[0]["type"] == "text":
+            content = content[0]["text"]
+        if content:
+            written.append({"role": "user" if role == "tool" else role, "content": content})
+    return written
+
+
+def _written_chat_call(call: Call) -> Json:
+    if isinstance(call.arguments, str):
+        custom = {"name": call.name, "input": call.arguments}
+        return {"id": call.id, "type": "custom", "custom": custom}
+    function = {"name": call.name, "arguments": json.dumps(call.arguments)}
+    return {"id": call.id, "type": "function", "function": function}
+
+
+def _written_chat(part: Part) -> Json:
+    match part:
+        case Text(text):
+            return {"type": "text", "text": text}
+        case Foreign(block):
+            return block
+        case Media(mime) if mime.startswith("image/"):
+            return {"type": "image_url", "image_url": {"url": part.address}}
+        case Media("audio/wav" | "audio/mp3" as mime, str(data)):
+            return {"type": "input_audio", "input_audio": {"data": data, "format": mime[6:]}}
+        case Media(_, str()):
+            file = {"filename": part.name or "document", "file_data": part.address}
+            return {"type": "file", "file": file}
+    raise cannot_write(part, "openai")
+
+
+# OpenAI's Responses: items, of which one answer may have many.
+
+
+def _read_responses(items: Sequence[Json]) -> Iterator[Message]:
+    answer: tuple[Part, ...] = ()
+    for message in map(_read_item, items):
+        if message.role == "assistant":
+            answer += message.parts
+            continue
+        yield from (Message("assistant", answer), message) if answer else (message,)
+        answer = ()
+    if answer:
+        yield Message("assistant", answer)
+
+
+def _read_item(item: Json) -> Message:
+    match item:
+        case {"type": "function_call", "call_id": call_id, "name": name}:
+            return Message("assistant", (Call(call_id, name, _arguments(item["arguments"])),))
+        case {"type": "custom_tool_call", "call_id": call_id, "name": name}:
+            return Message("assistant", (Call(call_id, name, item["input"]),))
+        case {"type": "function_call_output" | "custom_tool_call_output", "call_id": call_id}:
+            parts = tuple(map(_openai_part, _blocks(item["output"])))
+            return Message("tool", (Result(call_id, parts),))
+        case {"type": str(kind)} if kind != "message":
+            return Message("assistant", ())  # reasoning, and what hosted tools did
+    role = _role_of(item, _OPENAI_ROLES)
+    if role == "assistant":
+        return Message(role, tuple(_spoken(item)))
+    return Message(role, tuple(map(_openai_part, _blocks(item.get("content")))))
+
+
+def _write_responses(messages: Sequence[Message]) -> list[Json]:
+    items: list[Json] = []
+    for role, parts in messages:
+        if role in {"user", "system"}:
+            items.append({"role": role, "content": [_written_input(part) for part in parts]})
+            continue
+        for part in parts:
             match part:
-                case Result(call_id, parts):
-                    plain = all(isinstance(one, Text) for one in parts)
-                    output = text_of(parts, "\n") if plain else [self._written(one) for one in parts]
-                    kind = "function_call_output"
-                    yield {"type": kind, "call_id": call_id, "output": output}
+                case Text(text):
+                    items.append({"role": role, "content": text})
                 case Call(call_id, name, str(text)):
                     call = {"call_id": call_id, "name": name, "input": text}
-                    yield {"type": "custom_tool_call", **call}
+                    items.append({"type": "custom_tool_call", **call})
                 case Call(call_id, name, arguments):
-                    call = {"call_id": call_id, "name": name, "arguments": _as_text(arguments)}
-                    yield {"type": "function_call", **call}
-                case _ if message.role == "assistant":
-                    yield {"role": "assistant", "content": text_of([part])}
+                    call = {"call_id": call_id, "name": name, "arguments": json.dumps(arguments)}
+                    items.append({"type": "function_call", **call})
+                case Result(call_id, inner):
+                    output: Any = [_written_input(one) for one in inner]
+                    if all(isinstance(one, Text) for one in inner):
+                        output = _text(inner, "\n")
+                    item = {"type": "function_call_output", "call_id": call_id, "output": output}
+                    items.append(item)
                 case _:
-                    content.append(self._written(part))
-        if content:
-            yield {"role": message.role, "content": content}
-
-    def _written(self, part: Part) -> Json:
-        match part:
-            case Text(text):
-                return {"type": "input_text", "text": text}
-            case Foreign(block):
-                return block
-            case Media(mime) if mime.startswith("image/"):
-                return {"type": "input_image", "image_url": part.address, "detail": "auto"}
-            case Media(mime, data, url) if not mime.startswith("audio/"):
-                file = {"filename": part.name or "document", "file_data": part.address}
-                return {"type": "input_file", **(file if data else {"file_url": url})}
-            case Media():
-                raise cannot_say(part, self.family)
-        raise AssertionError(part)
+                    raise cannot_write(part, "openai-responses")
+    return items
 
 
-class Anthropic:
-    """Messages; their API has the system prompt beside them."""
-
-    family = "anthropic"
-    roles: Final[Mapping[Role, str]] = {
-        "assistant": "assistant",
-        "system": "user",
-        "tool": "user",
-        "user": "user",
-    }
-
-    def read(self, messages: Sequence[Json]) -> Iterator[Message]:
-        """Yield what is shared of each message; results before what a user says beside them."""
-        for at, message in enumerate(messages):
-            role, blocks = message.get("role"), _blocks(message.get("content"))
-            if role == "assistant":
-                parts = (self._spoken(block) for block in blocks)
-                yield Message("assistant", tuple(part for part in parts if part is not None))
-                continue
-            if role not in {"user", "system"}:
-                raise unknown(f"messages[{at}].role", repr(role))
-            results = [block for block in blocks if block.get("type") == "tool_result"]
-            if results:
-                yield Message("tool", tuple(self._result(block, at) for block in results))
-            rest = [self._part(block, at) for block in blocks if block not in results]
-            if rest:
-                yield Message(role, tuple(rest))
-
-    @staticmethod
-    def _spoken(block: Json) -> Part | None:
-        match block:
-            case {"type": "text", "text": str(text)} if text.strip():
-                return Text(text)
-            case {"type": "tool_use"}:
-                return Call(block["id"], block["name"], block["input"])
-        return None
-
-    def _result(self, block: Json, at: int) -> Result:
-        parts = tuple(self._part(one, at) for one in _blocks(block.get("content")))
-        return Result(block["tool_use_id"], parts, block.get("is_error") is True)
-
-    @staticmethod
-    def _part(block: Json, at: int) -> Part:
-        name = block.get("title")
-        match block:
-            case {"type": "text", "text": text}:
-                return Text(text)
-            case {"type": "document", "source": {"type": "text", "data": data}}:
-                return Text(data)
-            case {"type": "image" | "document", "source": {"type": "base64", **source}}:
-                return Media(source["media_type"], source["data"], None, name)
-            case {"type": "image" | "document" as kind, "source": {"type": "url", "url": url}}:
-                return _media(url, "image/jpeg" if kind == "image" else "application/pdf", name)
-            case {"type": str()}:
-                return Foreign(block)
-        raise unknown(f"messages[{at}].content", "a block without a type")
-
-    def write(self, messages: Sequence[Message]) -> list[Json]:
-        """Return messages as the format has them: roles that take turns."""
-        return [
-            {"role": role, "content": [self._written(part) for part in parts]}
-            for role, parts in _joined(messages, self.roles)
-        ]
-
-    def _written(self, part: Part) -> Json:
-        match part:
-            case Text(text):
-                return {"type": "text", "text": text}
-            case Foreign(block):
-                return block
-            case Call(call_id, name, arguments):
-                call = {"id": call_id, "name": name, "input": _as_object(arguments)}
-                return {"type": "tool_use", **call}
-            case Result(call_id, parts, is_error):
-                result: Json = {"type": "tool_result", "tool_use_id": call_id}
-                if parts:
-                    result["content"] = [self._written(one) for one in parts]
-                return {**result, "is_error": True} if is_error else result
-            case Media(mime, data, url, name) if not mime.startswith("audio/"):
-                source = {"type": "base64", "media_type": mime, "data": data}
-                source = source if data else {"type": "url", "url": url}
-                kind = "image" if mime.startswith("image/") else "document"
-                titled = {"title": name} if name and kind == "document" else {}
-                return {"type": kind, "source": source, **titled}
-            case Media():
-                raise cannot_say(part, self.family)
-        raise AssertionError(part)
+def _written_input(part: Part) -> Json:
+    match part:
+        case Text(text):
+            return {"type": "input_text", "text": text}
+        case Foreign(block):
+            return block
+        case Media(mime) if mime.startswith("image/"):
+            return {"type": "input_image", "image_url": part.address, "detail": "auto"}
+        case Media(mime, None, url) if not mime.startswith("audio/"):
+            return {"type": "input_file", "file_url": url}
+        case Media(mime) if not mime.startswith("audio/"):
+            file = {"filename": part.name or "document", "file_data": part.address}
+            return {"type": "input_file", **file}
+    raise cannot_write(part, "openai-responses")
 
 
-class Google:
-    """Contents of generateContent; their API has the system instruction beside them."""
-
-    family = "google"
-    roles: Final[Mapping[Role, str]] = {
-        "assistant": "model",
-        "system": "user",
-        "tool": "user",
-        "user": "user",
-    }
-    # Gemini 3 refuses a call of the turn at hand without the signature that it would have written;
-    # these words of Google's documentation stand for one where another model made the call.
-    unsigned: Final = "skip_thought_signature_validator"
-
-    def read(self, messages: Sequence[Json]) -> Iterator[Message]:
-        """Yield what is shared of each content; calls without an id get one."""
-        open_calls: list[tuple[str, str]] = []  # names with ids
-        count = 0
-        for at, content in enumerate(messages):
-            role = content.get("role", "user")
-            if role not in {"user", "model", "function"}:
-                raise unknown(f"messages[{at}].role", repr(role))
-            spoken: list[Part] = []
-            results: list[Part] = []
-            for part in content.get("parts") or ():
-                part = _camel(part)  # noqa: PLW2901 # the same part
-                match part:
-                    case {"functionCall": call}:
-                        count += 1
-                        call_id = call.get("id") or f"call_{count}"
-                        open_calls.append((call["name"], call_id))
-                        spoken.append(Call(call_id, call["name"], call.get("args") or {}))
-                    case {"functionResponse": response}:
-                        results.append(_google_result(response, open_calls))
-                    case _ if role == "model":
-                        if part.get("text", "").strip() and not part.get("thought"):
-                            spoken.append(Text(part["text"]))
-                    case _:
-                        spoken.append(self._part(part))
-            if results:
-                yield Message("tool", tuple(results))
-            if spoken:
-                yield Message("assistant" if role == "model" else "user", tuple(spoken))
-
-    @staticmethod
-    def _part(part: Json) -> Part:
-        match part:
-            case {"text": text}:
-                return Text(text)
-            case {"inlineData": {"mimeType": mime, "data": str(data)}}:
-                return Media(mime, data)
-            case {"fileData": {"fileUri": uri, **file}}:
-                return Media(file.get("mimeType") or "application/octet-stream", None, uri)
-        return Foreign(part)
-
-    def write(self, messages: Sequence[Message]) -> list[Json]:
-        """Return contents as the format has them."""
-        calls = (part for message in messages for part in message.parts if isinstance(part, Call))
-        names = {call.id: call.name for call in calls}
-        return [
-            {"role": role, "parts": [one for part in parts for one in self._written(part, names)]}
-            for role, parts in _joined(messages, self.roles)
-        ]
-
-    def _written(self, part: Part, names: Mapping[str, str]) -> Iterator[Json]:
-        match part:
-            case Text(text):
-                yield {"text": text}
-            case Foreign(block):
-                yield block
-            case Call(_, name, arguments):
-                call = {"name": name, "args": _as_object(arguments)}
-                yield {"functionCall": call, "thoughtSignature": self.unsigned}
-            case Result(call_id, parts, is_error):
-                response = {"error" if is_error else "result": text_of(parts, "\n")}
-                name = names.get(call_id, call_id)
-                yield {"functionResponse": {"name": name, "response": response}}
-                for one in parts:  # what is no text stands beside the response
-                    if not isinstance(one, Text):
-                        yield from self._written(one, names)
-            case Media(mime, data, url):
-                yield (
-                    {"inlineData": {"mimeType": mime, "data": data}}
-                    if data
-                    else {"fileData": {"mimeType": mime, "fileUri": url}}
-                )
+# Anthropic's Messages; their API has the system prompt beside them.
 
 
-def _camel(part: Json) -> Json:
-    """Return a part in the names of the wire; the SDK's are written with underscores."""
-    names = {"functionCall", "functionResponse", "inlineData", "fileData", "mimeType", "fileUri"}
-    spelled = {"".join(f"_{sign.lower()}" if sign.isupper() else sign for sign in n): n for n in names}
-    return {
-        spelled.get(name, name): _camel(value) if name in {"inline_data", "file_data"} else value
-        for name, value in part.items()
-        if value is not None
-    }
+def _read_anthropic(messages: Sequence[Json]) -> Iterator[Message]:
+    for message in messages:
+        role = _role_of(message, {"user": "user", "assistant": "assistant", "system": "system"})
+        blocks = _blocks(message.get("content"))
+        if role == "assistant":
+            kept = (block for block in blocks if block.get("type") in {"text", "tool_use"})
+            parts = (_anthropic_part(block) for block in kept)
+            yield Message(role, tuple(part for part in parts if part != Text("")))
+            continue
+        parts = tuple(map(_anthropic_part, blocks))
+        results = tuple(part for part in parts if isinstance(part, Result))
+        yield Message("tool", results)
+        yield Message(role, tuple(part for part in parts if part not in results))
+
+
+def _anthropic_part(block: Json) -> Part:  # noqa: PLR0911 # one per kind of block
+    match block:
+        case {"type": "text", "text": text}:
+            return Text(text if text.strip() else "")
+        case {"type": "tool_use"}:
+            return Call(block["id"], block["name"], block["input"])
+        case {"type": "tool_result"}:
+            parts = tuple(map(_anthropic_part, _blocks(block.get("content"))))
+            return Result(block["tool_use_id"], parts, block.get("is_error") is True)
+        case {"type": "document", "source": {"type": "text", "data": data}}:
+            return Text(data)
+        case {"source": {"type": "base64", "media_type": mime, "data": data}}:
+            return Media(mime, data, None, block.get("title"))
+        case {"type": kind, "source": {"type": "url", "url": url}}:
+            mime = "image/jpeg" if kind == "image" else "application/pdf"
+            return _media(url, mime, block.get("title"))
+    return Foreign(block)
+
+
+def _write_anthropic(messages: Sequence[Message]) -> list[Json]:
+    return _taking_turns(messages, "assistant", lambda part: [_written_block(part)], "content")
+
+
+def _written_block(part: Part) -> Json:
+    match part:
+        case Text(text):
+            return {"type": "text", "text": text}
+        case Foreign(block):
+            return block
+        case Call(call_id, name):
+            return {"type": "tool_use", "id": call_id, "name": name, "input": part.fields}
+        case Result(call_id, parts, is_error):
+            result: Json = {"type": "tool_result", "tool_use_id": call_id}
+            if parts:
+                result["content"] = [_written_block(one) for one in parts]
+            return {**result, "is_error": True} if is_error else result
+        case Media(mime, data, url) if not mime.startswith("audio/"):
+            source = {"type": "base64", "media_type": mime, "data": data}
+            source = source if data else {"type": "url", "url": url}
+            return {"type": "image" if mime.startswith("image/") else "document", "source": source}
+    raise cannot_write(part, "anthropic")
+
+
+# Google's contents; their API has the system instruction beside them.
+
+# Gemini 3 refuses a call of the turn at hand without the signature that it would have written;
+# these words of Google's documentation stand for one where another model made the call.
+_UNSIGNED: Final = b64encode(b"skip_thought_signature_validator").decode()
+_CAMEL: Final = {
+    "file_data": "fileData",
+    "file_uri": "fileUri",
+    "function_call": "functionCall",
+    "function_response": "functionResponse",
+    "inline_data": "inlineData",
+    "mime_type": "mimeType",
+}
+
+
+def _read_google(messages: Sequence[Json]) -> Iterator[Message]:
+    open_calls: list[tuple[str, str]] = []  # names with ids; calls without one get one
+    count = 0
+    for message in messages:
+        role = _role_of({"role": "user", **message}, {"user": "user", "model": "assistant"})
+        parts: list[Part] = []
+        for one in message.get("parts") or ():
+            part = {_CAMEL.get(name, name): value for name, value in one.items()}
+            match part:
+                case {"functionCall": {"name": name} as call}:
+                    count += 1
+                    open_calls.append((name, call.get("id") or f"call_{count}"))
+                    parts.append(Call(open_calls[-1][1], name, call.get("args") or {}))
+                case {"functionResponse": response}:
+                    parts.append(_google_result(response, open_calls))
+                case {"text": str(text)} if role == "user" or not part.get("thought"):
+                    parts += [Text(text)] if text.strip() else []
+                case {"inlineData": media} | {"fileData": media} if role == "user":
+                    fields = {_CAMEL.get(name, name): value for name, value in media.items()}
+                    mime = fields.get("mimeType") or "application/octet-stream"
+                    parts.append(Media(mime, fields.get("data"), fields.get("fileUri")))
+                case _ if role == "user":
+                    parts.append(Foreign(one))
+        results = tuple(part for part in parts if isinstance(part, Result))
+        yield Message("tool", results)
+        yield Message(role, tuple(part for part in parts if part not in results))
 
 
 def _google_result(response: Json, open_calls: list[tuple[str, str]]) -> Result:
@@ -565,17 +441,42 @@ def _google_result(response: Json, open_calls: list[tuple[str, str]]) -> Result:
     call_id = response.get("id") or next((one for named, one in open_calls if named == name), name)
     if (name, call_id) in open_calls:
         open_calls.remove((name, call_id))
-    match fields:
-        case {"error": error} if len(fields) == 1:
-            return Result(call_id, (Text(error if isinstance(error, str) else json.dumps(error)),), True)
-        case {"result": str(text)} | {"output": str(text)} if len(fields) == 1:
-            return Result(call_id, (Text(text),))
-    return Result(call_id, (Text(json.dumps(fields)),))
+    value = next(iter(fields.values())) if len(fields) == 1 else None
+    text = value if isinstance(value, str) else json.dumps(fields)
+    return Result(call_id, (Text(text),), is_error=fields.keys() == {"error"})
+
+
+def _write_google(messages: Sequence[Message]) -> list[Json]:
+    calls = (part for message in messages for part in message.parts if isinstance(part, Call))
+    names = {call.id: call.name for call in calls}
+
+    def write(part: Part) -> list[Json]:
+        match part:
+            case Text(text):
+                return [{"text": text}]
+            case Foreign(block):
+                return [block]
+            case Call(_, name):
+                call = {"name": name, "args": part.fields}
+                return [{"functionCall": call, "thoughtSignature": _UNSIGNED}]
+            case Result(call_id, parts, is_error):
+                response = {"error" if is_error else "result": _text(parts, "\n")}
+                attached = (
+                    one for inner in parts if not isinstance(inner, Text) for one in write(inner)
+                )
+                name = names.get(call_id, call_id)
+                return [{"functionResponse": {"name": name, "response": response}}, *attached]
+            case Media(mime, str(data)):
+                return [{"inlineData": {"mimeType": mime, "data": data}}]
+            case Media(mime, _, url):
+                return [{"fileData": {"mimeType": mime, "fileUri": url}}]
+
+    return _taking_turns(messages, "model", write, "parts")
 
 
 FORMATS: Final[Mapping[str, Format]] = {
-    "anthropic": Anthropic(),
-    "google": Google(),
-    "openai": OpenAIChat(),
-    "openai-responses": OpenAIResponses(),
+    "anthropic": Format("anthropic", _read_anthropic, _write_anthropic),
+    "google": Format("google", _read_google, _write_google),
+    "openai": Format("openai", _read_chat, _write_chat),
+    "openai-responses": Format("openai", _read_responses, _write_responses),
 }

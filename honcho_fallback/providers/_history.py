@@ -14,7 +14,7 @@ from honcho_fallback.providers._formats import (
     Message,
     Part,
     Result,
-    cannot_say,
+    cannot_write,
 )
 from honcho_fallback.providers._provider import CallIds, Provider, all_markers, without_markers
 
@@ -79,7 +79,7 @@ def _accepted(message: Message, wanted: Format, ids: CallIds | None, *, same: bo
                 new_id = call_id if ids is None else ids.of_result(call_id)
                 return part._replace(call_id=new_id, parts=tuple(map(accepted, parts)))
             case Foreign() if not same:
-                raise cannot_say(part, wanted.family)
+                raise cannot_write(part, wanted.family)
             case Foreign(block):
                 return Foreign(without_markers(block, all_markers()))
             case Media() | _:

@@ -43,7 +43,7 @@ class Provider(NamedTuple):
         return _provider(name.lower())
 
     def settings(self, settings: Mapping[str, Any]) -> dict[str, Any]:
-        """Return per-call settings as this provider may get them from a caller who wrote for another.
+        """Return per-call settings that were written for another provider, as this one takes them.
 
         A setting that only some providers know stays with them, headers alike; what belongs to an
         account goes to nobody else. Whatever is in no table travels.
@@ -51,9 +51,9 @@ class Provider(NamedTuple):
         Args:
             settings: Names with values; left as they are.
         """
-        takers, kept = _takers("settings"), dict[str, Any]()
+        known, kept = takers("settings"), dict[str, Any]()
         for name, value in settings.items():
-            if name in takers and self.family not in takers[name]:
+            if name in known and self.family not in known[name]:
                 continue
             if name in _HEADER_SETTINGS:
                 headers = self._headers(value)
@@ -75,7 +75,7 @@ class Provider(NamedTuple):
 
     def may_have_written(self, block_type: str) -> bool:
         """Tell whether a block of this type may be this provider's own."""
-        writers = _takers("blocks").get(block_type)
+        writers = takers("blocks").get(block_type)
         return writers is None or self.family in writers
 
     def call_ids(self) -> CallIds | None:
@@ -91,7 +91,7 @@ class Provider(NamedTuple):
             for name, value in headers.items()
             if all(
                 self.family in families
-                for start, families in _takers("headers").items()
+                for start, families in takers("headers").items()
                 if str(name).lower().startswith(start)
             )
         }
@@ -128,7 +128,9 @@ class CallIds:
             new_id = call_id
             if number or not (own or self._pattern.fullmatch(call_id)):
                 numbered = f"{call_id} {number}" if number else call_id
-                new_id = sha256(numbered.encode(errors="surrogatepass")).hexdigest()[: self._length]
+                new_id = sha256(numbered.encode(errors="surrogatepass")).hexdigest()[
+                    : self._length
+                ]
             new_ids.append(new_id)
         if new_ids != [*call_ids]:
             for call_id in {*call_ids}:
@@ -146,7 +148,7 @@ class CallIds:
 
 
 def without_markers(part: Any, markers: frozenset[str]) -> Any:
-    """Return a block, or a list of them, without some keys; a block that held nothing else goes."""
+    """Return blocks without some keys; a block that held nothing else goes, too."""
     if isinstance(part, list):
         cleaned = [without_markers(one, markers) for one in part]
         if all(new is old for new, old in zip(cleaned, part, strict=True)):
@@ -166,7 +168,7 @@ def without_markers(part: Any, markers: frozenset[str]) -> Any:
 
 def all_markers() -> frozenset[str]:
     """Name every key that only some providers take."""
-    return frozenset(_takers("markers"))
+    return frozenset(takers("markers"))
 
 
 @cache
@@ -176,7 +178,7 @@ def _tables() -> dict[str, dict[str, Any]]:
 
 
 @cache
-def _takers(column: str) -> dict[str, frozenset[str]]:
+def takers(column: str) -> dict[str, frozenset[str]]:
     """Give each entry of a column the families that have it; nobody's stands for no family."""
     families: dict[str, set[str]] = {}
     for family, row in _tables().items():
@@ -190,5 +192,5 @@ def _provider(name: str) -> Provider:
     names = {other: family for family, row in _tables().items() for other in row.get("names", ())}
     family = names.get(name, name)
     row = _tables().get(family, {})
-    others = (marker for marker, takers in _takers("markers").items() if family not in takers)
+    others = (marker for marker, takers in takers("markers").items() if family not in takers)
     return Provider(family, bool(row), row.get("per_account", False), frozenset(others))

@@ -6,6 +6,7 @@ come back to it.
 
 from __future__ import annotations
 
+import base64
 import json
 import re
 from itertools import pairwise
@@ -195,6 +196,47 @@ class GeminiRules(Rules):
                 if "inline_data" in part and not part["inline_data"].get("mime_type"):
                     faults.append(f"contents[{at}].parts[{place}]: mime_type required")
         return faults
+
+
+class GoogleRules(Rules):
+    """The generateContent API as it is on the wire: signatures are checked as Gemini 3 does."""
+
+    knows = _words("contents generationConfig safetySettings systemInstruction toolConfig tools")
+    remembered = frozenset({"thoughtSignature"})
+    # In the words of Google's documentation, for calls that another model made.
+    unsigned = base64.b64encode(b"skip_thought_signature_validator").decode()
+    data: ClassVar[frozenset[str]] = _words(
+        "fileData functionCall functionResponse inlineData text"
+    )
+
+    def _faults(self, body: Json) -> list[str]:
+        faults = []
+        open_calls: list[str] = []
+        for at, content in enumerate(body["contents"]):
+            where = f"contents[{at}]"
+            if content.get("role") not in {"user", "model"} or not content.get("parts"):
+                faults.append(f"{where}: a role and parts are required")
+            names = [
+                part["functionResponse"]["name"] for part in _parts(content, "functionResponse")
+            ]
+            if open_calls and names != open_calls:
+                faults.append(f"{where}: calls of {open_calls}, responses of {names}")
+            calls = _parts(content, "functionCall")
+            open_calls = [part["functionCall"]["name"] for part in calls]
+            signature = calls[0].get("thoughtSignature") if calls else None
+            if calls and signature not in {*self.wrote, self.unsigned}:
+                faults.append(f"{where}: function call is missing a thought_signature")
+            for place, part in enumerate(content.get("parts") or []):
+                fields = part.keys() - {"thought", "thoughtSignature"}
+                if len(fields) != 1 or not fields <= self.data:
+                    faults.append(f"{where}.parts[{place}]: {sorted(part)} is no part")
+                if "inlineData" in part and not part["inlineData"].get("mimeType"):
+                    faults.append(f"{where}.parts[{place}]: mimeType required")
+        return faults
+
+
+def _parts(content: Json, kind: str) -> list[Json]:
+    return [part for part in content.get("parts") or [] if kind in part]
 
 
 def _values(message: Json, kind: str, field: str) -> list[str]:

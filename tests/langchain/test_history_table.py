@@ -13,7 +13,7 @@ import pytest
 from langchain_core.messages import AIMessage, BaseMessage, HumanMessage
 from langchain_google_genai import ChatGoogleGenerativeAI
 
-from honcho_fallback_langchain._providers import BLOCK_WRITERS
+from honcho_fallback.providers._provider import takers
 from tests.helpers.chat_models import claude, gpt
 from tests.helpers.histories import sent_to
 from tests.helpers.strict import AnthropicRules, ChatRules, GeminiRules, ResponsesRules
@@ -130,6 +130,6 @@ def test_what_another_provider_wrote(name: str, reader: str) -> None:
 
 def test_types_that_one_provider_writes_go_to_no_other() -> None:
     """Each type of the table of writers, unmarked, is dropped for a provider that is not named."""
-    for kind in BLOCK_WRITERS:
+    for kind in takers("blocks"):
         message = AIMessage([{"type": kind, "data": DATA}, "A."])
         assert DATA not in str(sent_to("house", [message]))

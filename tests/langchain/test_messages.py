@@ -19,7 +19,8 @@ from langchain_core.messages import (
 from langchain_core.messages.tool import invalid_tool_call, tool_call
 from langchain_core.tools import StructuredTool
 
-from honcho_fallback_langchain._providers import family_of, settings_for, tools_for
+from honcho_fallback.providers import Provider
+from honcho_fallback_langchain._history import tools_for
 from tests.helpers.histories import sent_to
 from tests.helpers.pairwise import in_turn
 
@@ -363,7 +364,7 @@ EVERY = {*READERS, "anthropic-bedrock", "fireworks", "groq", "house"}
 def test_a_setting_goes_where_it_is_known(settings: Json, known_to: set[str]) -> None:
     """Others would refuse it; a key would be given away."""
     for reader in EVERY:
-        assert settings_for(family_of(reader), settings) == (
+        assert Provider.named(reader).settings(settings) == (
             settings if reader in known_to else {}
         ), reader
 
@@ -380,7 +381,7 @@ def test_other_settings_travel() -> None:
     }
     before = deepcopy(given_settings)
     for reader in (*READERS, "house"):
-        travelled = settings_for(family_of(reader), given_settings)
+        travelled = Provider.named(reader).settings(given_settings)
         assert travelled == given_settings
         assert travelled is not given_settings
     assert given_settings == before
@@ -390,13 +391,12 @@ def test_headers_are_told_apart() -> None:
     """One that must not travel does not take the others along."""
     headers = {"X-Trace": "1", "api-key": "k", "anthropic-beta": "b"}
     asked = {"extra_headers": headers}
-    assert settings_for("anthropic", asked)["extra_headers"] == {
-        "X-Trace": "1",
-        "anthropic-beta": "b",
-    }
-    assert settings_for("openai", asked)["extra_headers"] == {"X-Trace": "1"}
-    assert settings_for("openai", {"extra_headers": None}) == {}
-    assert settings_for("openai", {"extra_headers": [("authorization", "Bearer k")]}) == {}
+    openai, anthropic = Provider.named("openai"), Provider.named("anthropic")
+    kept = {"X-Trace": "1", "anthropic-beta": "b"}
+    assert anthropic.settings(asked)["extra_headers"] == kept
+    assert openai.settings(asked)["extra_headers"] == {"X-Trace": "1"}
+    assert openai.settings({"extra_headers": None}) == {}
+    assert openai.settings({"extra_headers": [("authorization", "Bearer k")]}) == {}
     assert len(headers) == 3
 
 
@@ -407,11 +407,13 @@ def test_tools_lose_markers_too() -> None:
     made = StructuredTool.from_function(len, name="len", description="l", extras=dict(MARK))
     tools: list[Any] = [described, plain, made]
 
-    first, second, third = settings_for("openai", {"tools": tools})["tools"]
+    openai = Provider.named("openai")
+    first, second, third = tools_for(openai, tools)
 
     assert first == {"name": "f", "input_schema": described["input_schema"]}
     assert second is plain
     assert (third.name, third.extras) == ("len", None)
     assert made.extras == MARK
-    assert tools_for("anthropic", tools) is tools
-    assert tools_for("openai", [plain]) == [plain]
+    assert openai.settings({"tools": [described]})["tools"] == [first]
+    assert tools_for(Provider.named("anthropic"), tools) == tools
+    assert tools_for(openai, [plain]) == [plain]
