@@ -312,6 +312,7 @@ async def _aaccept(run: FallbackRun, answer: Any, *, stream: bool = False) -> At
     policy = run._call.policy
     if not policy.async_hooks:
         return run.accept(answer, stream=stream)
+    run._note_usage(answer)
     steps = policy.examination(answer, run.attempt.target, is_stream=stream)
     return run._settle(answer, await _arun_hooks(run, steps), stream=stream)
 

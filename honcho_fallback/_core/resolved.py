@@ -19,7 +19,7 @@ from honcho_fallback._values.errors import (
 from honcho_fallback._values.failure import KINDS, NOT_ACCEPTABLE, Failure, FailureKind
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
+    from collections.abc import Callable, Iterable
 
     from honcho_fallback._core.config import FallbackConfig
     from honcho_fallback._core.hooks import HookSteps
@@ -67,6 +67,12 @@ class ResolvedPolicy:
         )
         # Most policies have neither: what they classify need not go through the steps of hooks.
         self.classifies_plainly = config.classify is None and config.refine is None
+        self.classify: Callable[[BaseException], Failure] = partial(
+            classify,
+            local_errors=config.local_errors,
+            provider_errors=config.provider_errors,
+            rules=config.rules,
+        )
         hooks = {"validate": self.validate, "classify": config.classify, "refine": config.refine}
         self.async_hooks = frozenset(name for name, hook in hooks.items() if is_async(hook))
 
@@ -76,16 +82,6 @@ class ResolvedPolicy:
         policy = object.__new__(ResolvedPolicy)
         policy.__dict__.update(self.__dict__, agent=agent)
         return policy
-
-    def classify(self, error: BaseException) -> Failure:
-        """Say what an exception means where no hook of the user's has a say."""
-        config = self.config
-        return classify(
-            error,
-            local_errors=config.local_errors,
-            provider_errors=config.provider_errors,
-            rules=config.rules,
-        )
 
     def classification(
         self, error: BaseException, base: Failure | None = None

@@ -212,12 +212,16 @@ class FallbackRun:
         if call.outcome != "running" or not self._begun:
             self._require_running("accept")
         policy = call.policy
-        if type(answer) is str and policy.validate is None:  # nothing to look at
-            self._take(answer, usage, now)
+        self._note_usage(answer, usage)
+        # Where validate has no say (a stream's chunks never pass it), the steps of hooks are not
+        # needed to take an answer; they are to refuse one.
+        is_plain = bool(answer) if stream else policy.validate is None
+        check = policy.check
+        if is_plain and (check is None or type(answer) is str or check(answer) is None):
+            self._take(answer, now)
             return None
         steps = policy.examination(answer, call.attempt.target, is_stream=stream)
-        refused = self._run_hooks(steps, now)
-        return self._settle(answer, refused, stream=stream, usage=usage, now=now)
+        return self._settle(answer, self._run_hooks(steps, now), stream=stream, now=now)
 
     def succeed(self, *, usage: Facts = None, now: Time = None) -> None:
         """End the call with the answer of the current target, without a look at it.
@@ -405,14 +409,12 @@ class FallbackRun:
         refused: tuple[Exception, Failure] | None,
         *,
         stream: bool,
-        usage: Facts = None,
         now: Time = None,
     ) -> Attempt | None:
         """Take an answer that was looked at, or fail with the error that stands for it."""
         if refused is None:
-            self._take(answer, usage, now)
+            self._take(answer, now)
             return None
-        self._note_usage(answer, usage)
         committed = stream and self._call.content_at is not None
         return self._fail(*refused, answer if committed else (), now)
 
@@ -608,14 +610,13 @@ class FallbackRun:
 
     # The end.
 
-    def _take(self, answer: Any, usage: Facts, now: Time) -> None:
+    def _take(self, answer: Any, now: Time) -> None:
         """End the call with an answer that was looked at."""
         if self._observers is not None:
             self.report(output=answer)
-        self._note_usage(answer, usage)
         self._finish("success", now)
 
-    def _note_usage(self, answer: Any, usage: Facts) -> None:
+    def _note_usage(self, answer: Any, usage: Facts = None) -> None:
         """Keep what an answer cost: as the caller says, as was reported, or as it says itself."""
         if usage is not None:
             self._call.usage = usage

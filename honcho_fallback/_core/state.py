@@ -7,7 +7,7 @@ from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from honcho_fallback._core.target import Attempt
-from honcho_fallback._values.failure import Failure, FailureKind
+from honcho_fallback._values.failure import KINDS, Failure, FailureKind
 from honcho_fallback._values.record import OUTCOMES, AttemptRecord, CallRecord
 
 if TYPE_CHECKING:
@@ -259,7 +259,7 @@ def _attempt_record(past: PastAttempt, started: float) -> AttemptRecord:
         code=failure.code if failure else None,
         error=(failure.error or None) if failure else None,
         retry_after=failure.retry_after if failure else None,
-        next_action=failure.next_action if failure else None,
+        next_action=KINDS[failure.kind].next_action if failure else None,
         note=", ".join(filter(None, (past.note, ruled))) or None,
         usage=past.usage,
         is_probe=past.note == PROBE,
