@@ -79,8 +79,8 @@ class FallbackBase(RunnableSerializable[Input, Output], Generic[Input, Output, C
         **kwargs: Any,
     ) -> Output:
         """Ask the chain for one answer."""
-        call = self.call_type(self.chain, input, config, kwargs)
-        callbacks = call.managed(CallbackManager, self.own_run_options())
+        call = self.call_type(self.chain, input, config, kwargs, self.own_run_options())
+        callbacks = call.managed(CallbackManager)
         manager = callbacks and callbacks.on_chain_start(None, input, **self._named(call))
         try:
             answer: Output = self.chain.policy.call(call.ask, run=call.open(manager))
@@ -102,8 +102,8 @@ class FallbackBase(RunnableSerializable[Input, Output], Generic[Input, Output, C
         **kwargs: Any,
     ) -> Output:
         """Ask the chain for one answer, in this task."""
-        call = self.call_type(self.chain, input, config, kwargs)
-        callbacks = call.managed(AsyncCallbackManager, self.own_run_options())
+        call = self.call_type(self.chain, input, config, kwargs, self.own_run_options())
+        callbacks = call.managed(AsyncCallbackManager)
         manager = callbacks and await callbacks.on_chain_start(None, input, **self._named(call))
         try:
             answer: Output = await self.chain.policy.acall(call.aask, run=call.open(manager))
@@ -125,8 +125,8 @@ class FallbackBase(RunnableSerializable[Input, Output], Generic[Input, Output, C
         **kwargs: Any,
     ) -> Generator[Chunk_co, None, None]:
         """Ask the chain for chunks; it may switch until the first with content."""
-        call = self.call_type(self.chain, input, config, kwargs)
-        callbacks = call.managed(CallbackManager, self.own_run_options())
+        call = self.call_type(self.chain, input, config, kwargs, self.own_run_options())
+        callbacks = call.managed(CallbackManager)
         manager = callbacks and callbacks.on_chain_start(None, input, **self._named(call))
         try:
             run = call.open(manager)
@@ -158,8 +158,8 @@ class FallbackBase(RunnableSerializable[Input, Output], Generic[Input, Output, C
         **kwargs: Any,
     ) -> AsyncGenerator[Chunk_co, None]:
         """Ask the chain for chunks, in this task; it may switch until the first with content."""
-        call = self.call_type(self.chain, input, config, kwargs)
-        callbacks = call.managed(AsyncCallbackManager, self.own_run_options())
+        call = self.call_type(self.chain, input, config, kwargs, self.own_run_options())
+        callbacks = call.managed(AsyncCallbackManager)
         manager = callbacks and await callbacks.on_chain_start(None, input, **self._named(call))
         try:
             run = call.open(manager)

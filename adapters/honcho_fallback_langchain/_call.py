@@ -120,6 +120,7 @@ class Call(ABC, Generic[RequestT]):
         self.gate: Gate | None = None  # of the attempt at hand
         self.failed: list[dict[str, Any]] | None = None  # the attempts before it, once needed
         self.wants_content = False
+        self.shows_tokens: bool | None = None  # to somebody, once it is known
 
     def configure(self, config: RunnableConfig) -> Turn | None:
         """Take the policy that a config asks for, and return the turn that it names, or None.
@@ -183,7 +184,8 @@ class Call(ABC, Generic[RequestT]):
         try:
             return self.finish(attempt, self.send(self.next_request(attempt)))
         except BaseException as error:
-            self.settle(error)
+            if self.gate is not None:
+                self.settle(error)
             raise
         finally:
             ATTEMPTS.reset(token)
@@ -193,7 +195,8 @@ class Call(ABC, Generic[RequestT]):
         try:
             return self.finish(attempt, await self.asend(await self.anext_request(attempt)))
         except BaseException as error:
-            await self.asettle(error)
+            if self.gate is not None:
+                await self.asettle(error)
             raise
 
     def next_request(self, attempt: Attempt) -> RequestT:
@@ -228,8 +231,10 @@ class Call(ABC, Generic[RequestT]):
         has_own = link.binds_callbacks or getattr(link.model, "callbacks", None)
         if callbacks is None and not has_own:
             return candidate, callbacks
-        own = shows_tokens_itself(candidate)
-        if not own and not show_tokens(callbacks):
+        own = bool(has_own) and shows_tokens_itself(candidate)
+        if self.shows_tokens is None:  # those of one call have the same handlers
+            self.shows_tokens = show_tokens(callbacks)
+        if not own and not self.shows_tokens:
             return candidate, callbacks
         self.gate = gate = Gate(None if self.partial == "replace" else self.run)
         return (
@@ -270,6 +275,7 @@ class ChainCall(Call[Request]):
         call_input: What the caller passed.
         config: The caller's, or None.
         kwargs: The caller's.
+        own: What the chain run gets beside them.
     """
 
     attempt: Attempt  # that streams
@@ -280,8 +286,10 @@ class ChainCall(Call[Request]):
         call_input: Any,
         config: RunnableConfig | None,
         kwargs: dict[str, Any],
+        own: RunOptions,
     ) -> None:
         super().__init__(chain)
+        self.own = own
         self.input = call_input
         self.kwargs = kwargs
         self.config = ensure_config(config)
@@ -293,12 +301,12 @@ class ChainCall(Call[Request]):
         self.passing_attempt: Attempt | None = None
         self.passed: list[Any] = []  # of the attempt that passes; without a run the last alone
 
-    def managed(self, kind: type[CallbackManager | AsyncCallbackManager], own: RunOptions) -> Any:
+    def managed(self, kind: type[CallbackManager | AsyncCallbackManager]) -> Any:
         """Return the callback manager, or None where nobody listens.
 
         A run that nobody hears of need not be opened at all.
         """
-        config = self.config
+        config, own = self.config, self.own
         manager: Any = kind.configure(
             config.get("callbacks"),
             own.callbacks,
@@ -424,7 +432,9 @@ class ModelCall(ChainCall):
             kwargs = {name: kwargs[name] for name in kwargs.keys() - _OTHER_MODEL}
             if reader is not None and not reader.is_primarys:
                 kwargs = reader.provider.settings(kwargs)
-        return self.input if reader is None else for_provider(self.input, reader), kwargs
+        if reader is None or type(self.input) is str:  # a text is a text everywhere
+            return self.input, kwargs
+        return for_provider(self.input, reader), kwargs
 
 
 def metadata_of(config: RunnableConfig, run: dict[str, Any]) -> dict[str, Any] | None:

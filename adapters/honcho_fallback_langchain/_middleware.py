@@ -216,10 +216,11 @@ class AgentCall(Call[ModelRequest[Any]]):
     def _foreign(self, reader: Reader) -> dict[str, Any]:
         # Settings, cache markers and the provider's own tools were made for the agent's model.
         request = self.request
-        changes: dict[str, Any] = {
-            "model_settings": reader.provider.settings(request.model_settings),
-            "tools": tools_for(reader.provider, request.tools),
-        }
+        changes: dict[str, Any] = {}
+        if request.model_settings:
+            changes["model_settings"] = reader.provider.settings(request.model_settings)
+        if request.tools:
+            changes["tools"] = tools_for(reader.provider, request.tools)
         if request.system_message is not None:
             (changes["system_message"],) = for_provider([request.system_message], reader)
         return changes
@@ -362,7 +363,8 @@ class FallbackMiddleware(AgentMiddleware[Any, Any, Any]):
             call.settle(error)
             call.fail_turn(error)
             raise
-        call.settle()
+        if call.gate is not None:
+            call.settle()
         return call.with_turn(answer)
 
     async def awrap_model_call(
@@ -379,7 +381,8 @@ class FallbackMiddleware(AgentMiddleware[Any, Any, Any]):
             await call.asettle(error)
             call.fail_turn(error)
             raise
-        await call.asettle()
+        if call.gate is not None:
+            await call.asettle()
         return call.with_turn(answer)
 
     def _call(self, request: ModelRequest[Any], handler: Callable[..., Any]) -> AgentCall:
