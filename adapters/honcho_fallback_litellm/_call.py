@@ -213,7 +213,7 @@ class RouterCall:
         Raises:
             Exception: The provider's own, where that could not be done and the call is over.
         """
-        while self.chain.has_actions and self.run.pending is not None:
+        while self.run.pending is not None:
             try:
                 self.attempt = FallbackPolicy.perform(self.run)
             except Exception as error:  # noqa: BLE001 # the run knows what it means
@@ -225,7 +225,7 @@ class RouterCall:
         Raises:
             Exception: The provider's own, where that could not be done and the call is over.
         """
-        while self.chain.has_actions and self.run.pending is not None:
+        while self.run.pending is not None:
             try:
                 self.attempt = await FallbackPolicy.aperform(self.run)
             except Exception as error:  # noqa: BLE001 # the run knows what it means
@@ -242,12 +242,12 @@ class RouterCall:
         """Tell other processes what the call has learned, where it is over."""
         if self.blocking:  # this loop is gone in a moment, and a connection with it
             self.publish_here()
-        elif self.ended:
+        elif self.ended and self.chain.has_actions:
             await self.asettle()
 
     def publish_here(self) -> None:
         """Do so in this thread."""
-        if self.ended:
+        if self.ended and self.chain.has_actions:
             self.settle()
 
     # How long it may take.

@@ -170,7 +170,8 @@ def restore(call: RouterCall, request: dict[str, Any]) -> None:
 
 def equip(call: RouterCall, core: Any, deployment: Deployment, request: dict[str, Any]) -> None:
     """Add to a request what depends on the target: its timeout, and the option for usage."""
-    call.restart_time_limit()
+    if call.time_limit is not None:
+        call.restart_time_limit()
     _give_time(call, core, deployment["litellm_params"], request)
     if _tells_usage_if_asked(call, deployment, request):
         request["stream_options"] = {"include_usage": True}

@@ -28,15 +28,15 @@ from honcho_fallback_litellm._router import (
     cooldowns_read_ahead,
     core_of,
     deployments_of,
+    function_of,
     gone,
-    own,
     selects,
     setting,
 )
 from honcho_fallback_litellm._warm import warm_up
 
 if TYPE_CHECKING:
-    from collections.abc import Generator, Iterable, Iterator, Sequence
+    from collections.abc import Callable, Generator, Iterable, Iterator, Sequence
 
     from honcho_fallback import FallbackObserver
     from honcho_fallback_litellm._chain import Chain
@@ -51,6 +51,11 @@ logger = logging.getLogger("honcho_fallback")
 _INTERNAL_KEYS = ("_target_order", "_excluded_deployment_ids", "_retry_skipped_deployment_ids")
 # LiteLLM's strategies besides this one look at limits and loads, and count what they choose.
 _UNLIMITED = "simple-shuffle"
+_SELECTION = (
+    "get_available_deployment",
+    "async_get_available_deployment",
+    "async_get_healthy_deployments",
+)
 
 
 class FallbackRoutingStrategy(CustomRoutingStrategyBase):
@@ -84,6 +89,8 @@ class FallbackRoutingStrategy(CustomRoutingStrategyBase):
         if respect_cooldown is not None:
             self._respect_cooldown = respect_cooldown
         self._core: weakref.ref[Any] | None = None
+        # LiteLLM's own selection, as functions: a bound one would hold the core.
+        self._own: dict[str, Callable[..., Any]] = {}
         self._warned_of_replacement = False
         self.registration: Registration | None = None
 
@@ -110,6 +117,7 @@ class FallbackRoutingStrategy(CustomRoutingStrategyBase):
             )
         self.registration = check_router(core, self._chains)
         self._core = weakref.ref(core)
+        self._own = {name: function_of(core, name) for name in _SELECTION}
         missing = RouterPatches(core, self._begin, self._in_rotation).install()
         register = getattr(router, "register_plugin", None) or router.set_custom_routing_strategy
         register(self)
@@ -152,17 +160,18 @@ class FallbackRoutingStrategy(CustomRoutingStrategyBase):
             specific_deployment=specific_deployment,
             request_kwargs=request_kwargs,
         )
-        select = own(selection.core, "get_available_deployment")
-        call = selection.call
-        if selection.chain is None or (call is not None and call.is_selecting):
-            return select(**selection.options)
+        core, chain, call = selection.core, selection.chain, selection.call
+        select = self._own["get_available_deployment"]
+        if chain is None or (call is not None and call.is_selecting):
+            return select(core, **selection.options)
         if call is not None:
             call.blocking = True
-            call.settle()
+            if chain.has_actions:
+                call.settle()
         # LiteLLM's sync methods list no healthy deployments.
         for candidate in selection.candidates():
             with selection.trying(candidate):
-                selection.eligible[candidate] = select(**selection.options)
+                selection.eligible[candidate] = select(core, **selection.options)
         return selection.take()
 
     async def async_get_available_deployment(
@@ -184,23 +193,23 @@ class FallbackRoutingStrategy(CustomRoutingStrategyBase):
             specific_deployment=specific_deployment,
             request_kwargs=request_kwargs,
         )
-        core, options = selection.core, selection.options
-        select = own(core, "async_get_available_deployment")
-        if selection.chain is None:
-            return await select(**options)
-        if selection.call is not None:
+        core, chain, options = selection.core, selection.chain, selection.options
+        select = self._own["async_get_available_deployment"]
+        if chain is None:
+            return await select(core, **options)
+        if selection.call is not None and chain.has_actions:
             await selection.call.asettle()
         if setting(core, "routing_strategy") == _UNLIMITED:
             # One question instead of one for each deployment.
             with selection.trying(None), cooldowns_read_ahead():
-                healthy = await own(core, "async_get_healthy_deployments")(**options)
+                healthy = await self._own["async_get_healthy_deployments"](core, **options)
                 if isinstance(healthy, dict):  # LiteLLM was asked for one deployment by its id
                     return healthy
                 selection.eligible = {id_of(one): one for one in healthy}
             return selection.take()
         for candidate in selection.candidates():
             with selection.trying(candidate):
-                selection.eligible[candidate] = await select(**options)
+                selection.eligible[candidate] = await select(core, **options)
         return selection.take()
 
     def _selection(self, **options: Any) -> _Selection:
