@@ -139,12 +139,12 @@ def tools_for(provider: Provider, tools: list[Any]) -> list[Any]:
     """Return tools, described or as objects, without other providers' cache markers."""
     cleaned: list[Any] = []
     for tool in tools:
-        extras = None if isinstance(tool, dict) else getattr(tool, "extras", None)
-        unmarked = provider.unmarked(tool if extras is None else extras)
-        if extras is not None:
-            same = unmarked is extras
-            unmarked = tool if same else tool.model_copy(update={"extras": unmarked or None})
-        cleaned.append(unmarked)
+        if isinstance(tool, dict) or getattr(tool, "extras", None) is None:
+            cleaned.append(provider.unmarked(tool))
+            continue
+        extras = provider.unmarked(tool.extras)
+        same = extras is tool.extras
+        cleaned.append(tool if same else tool.model_copy(update={"extras": extras or None}))
     return cleaned
 
 

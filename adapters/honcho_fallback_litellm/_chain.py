@@ -12,11 +12,13 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import litellm
 
 from honcho_fallback import ApiKey, FallbackConfigError, FallbackPolicy, Target
+from honcho_fallback_litellm._history import provider_of
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
 
     from honcho_fallback import FallbackConfig, FallbackObserver
+    from honcho_fallback.providers import Provider
     from honcho_fallback_litellm._router import Deployment
 
 logger = logging.getLogger("honcho_fallback")
@@ -25,6 +27,7 @@ RANK = "fallback_rank"
 # LiteLLM hashes the parameters of a deployment without an id; no reader recognizes the hash.
 _HASHED = re.compile(r"[0-9a-f]{64}")
 _HERE = token_hex(8)
+_ACCOUNT = ("api_base", "base_url", "api_key", "organization")
 
 
 class Chain(NamedTuple):
@@ -34,12 +37,16 @@ class Chain(NamedTuple):
         policy: One target per deployment.
         ids: Of the deployments, in its order.
         config: The policy's options.
+        providers: Whose messages each deployment writes.
+        strangers: The positions that have another account than the primary.
         has_actions: Whether a run may have to do something before an attempt or after its end.
     """
 
     policy: FallbackPolicy
     ids: tuple[str, ...]
     config: FallbackConfig
+    providers: tuple[Provider, ...]
+    strangers: frozenset[int]
     has_actions: bool
 
 
@@ -97,7 +104,19 @@ class Chains:
         targets = _targets_of(ranked)
         policy = FallbackPolicy(targets, config, agent=group, observers=self._observers)
         has_actions = any(one is not None for one in (config.cooldown, config.transport_recovery))
-        return Chain(policy, tuple(id_of(one) for one in ranked), config, has_actions)
+        providers = tuple(map(provider_of, targets))
+        accounts = [
+            (provider.family, *map(one["litellm_params"].get, _ACCOUNT))
+            for provider, one in zip(providers, ranked, strict=True)
+        ]
+        return Chain(
+            policy,
+            tuple(id_of(one) for one in ranked),
+            config,
+            providers,
+            frozenset(at for at, one in enumerate(accounts) if one != accounts[0]),
+            has_actions,
+        )
 
 
 def ordered(deployments: Sequence[Deployment]) -> list[Deployment]:

@@ -9,6 +9,12 @@ import litellm
 from honcho_fallback import call_metadata
 from honcho_fallback_litellm._call import RouterCall
 from honcho_fallback_litellm._chain import model_of
+from honcho_fallback_litellm._history import (
+    accepted_blocks,
+    accepted_chat,
+    accepted_items,
+    has_unsigned_call,
+)
 from honcho_fallback_litellm._router import setting
 
 if TYPE_CHECKING:
@@ -40,6 +46,7 @@ _REHEARSALS = frozenset(
         "mock_testing_content_policy_fallbacks",
     }
 )
+_THINKING = ("thinking", "reasoning_effort")
 _TIMEOUTS = ("timeout", "request_timeout")
 _CLIENTS_OWN = ("api_key", "api_base", "base_url")
 _STAYS = "must_not_degrade"
@@ -169,13 +176,33 @@ def restore(call: RouterCall, request: dict[str, Any]) -> None:
 
 
 def equip(call: RouterCall, core: Any, deployment: Deployment, request: dict[str, Any]) -> None:
-    """Add to a request what depends on the target: its timeout, and the option for usage."""
+    """Add to a request what depends on the target: history, timeout, the option for usage."""
+    if call.chain.strangers:
+        _give_history(call, deployment["litellm_params"], request)
     if call.time_limit is not None:
         call.restart_time_limit()
     _give_time(call, core, deployment["litellm_params"], request)
     if _tells_usage_if_asked(call, deployment, request):
         request["stream_options"] = {"include_usage": True}
         call.hides_usage = True
+
+
+def _give_history(call: RouterCall, params: dict[str, Any], request: dict[str, Any]) -> None:
+    """Write what was said before as this deployment's provider accepts it."""
+    position = call.attempt.position
+    provider, is_stranger = call.chain.providers[position], position in call.chain.strangers
+    messages, items = call.request.get("messages"), call.request.get("input")
+    # What stands in the request goes before the messages that LiteLLM passes on by themselves.
+    if "original_generic_function" in call.request:
+        if messages:
+            request["messages"] = accepted_blocks(messages, provider)
+        elif isinstance(items, list):
+            request["input"] = accepted_items(items, provider, is_stranger=is_stranger)
+    elif messages:
+        request["messages"] = messages = accepted_chat(messages, provider)
+        thinks = any(request.get(name) or params.get(name) for name in _THINKING)
+        if thinks and provider.family == "anthropic" and has_unsigned_call(messages):
+            request.update(dict.fromkeys(_THINKING))
 
 
 def _give_time(

@@ -109,10 +109,12 @@ def _known_owner(client: object, function: str) -> Any:
     raise FallbackConfigError.about(function, problem, fix)
 
 
-def _derived(client: Any, **options: Any) -> Any:
+def _derived(client: ClientT, **options: Any) -> ClientT:
     owner = owner_of(client)
     new_client = owner.with_options(**options)
-    return new_client if owner is client else type(client)(new_client)
+    resource: Any = type(client)
+    derived: ClientT = new_client if owner is client else resource(new_client)
+    return derived
 
 
 def _distribution_of(owner: object) -> str:

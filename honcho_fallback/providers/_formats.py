@@ -198,15 +198,16 @@ def _openai_part(block: Json) -> Part:
         }:
             return _media(url, "image/jpeg")
         case {"type": "file", "file": {"file_data": str(url), **file}}:
-            return _media(url, "application/pdf", file.get("filename"))
+            return _media(url, "application/pdf", str(file.get("filename", "")) or None)
         case {"type": "input_file", "file_data": str(url)} | {
             "type": "input_file",
-            "file_url": url,
+            "file_url": str(url),
         }:
             return _media(url, "application/pdf", block.get("filename"))
         case {"type": "input_audio", "input_audio": {"data": data, "format": kind}}:
             return Media(f"audio/{kind}", data)
-    return Foreign(block)
+        case _:
+            return Foreign(block)
 
 
 def _write_chat(messages: Sequence[Message]) -> list[Json]:
@@ -221,10 +222,10 @@ def _write_chat(messages: Sequence[Message]) -> list[Json]:
         if role == "tool":  # takes text alone; what else a tool returned is said by the user
             results = [part for part in parts if isinstance(part, Result)]
             for call_id, inner, _ in results:
-                content = _text(inner, "\n")
-                written.append({"role": role, "tool_call_id": call_id, "content": content})
+                text = _text(inner, "\n")
+                written.append({"role": role, "tool_call_id": call_id, "content": text})
             attached = tuple(p for one in results for p in one.parts if not isinstance(p, Text))
-        content = [_written_chat(part) for part in attached]
+        content: Any = [_written_chat(part) for part in attached]
         if len(content) == 1 and content[0]["type"] == "text":
             content = content[0]["text"]
         if content:
@@ -253,7 +254,8 @@ def _written_chat(part: Part) -> Json:
         case Media(_, str()):
             file = {"filename": part.name or "document", "file_data": part.address}
             return {"type": "file", "file": file}
-    raise cannot_write(part, "openai")
+        case _:
+            raise cannot_write(part, "openai")
 
 
 # OpenAI's Responses: items, of which one answer may have many.
@@ -282,10 +284,10 @@ def _read_item(item: Json) -> Message:
             return Message("tool", (Result(call_id, parts),))
         case {"type": str(kind)} if kind != "message":
             return Message("assistant", ())  # reasoning, and what hosted tools did
-    role = _role_of(item, _OPENAI_ROLES)
-    if role == "assistant":
-        return Message(role, tuple(_spoken(item)))
-    return Message(role, tuple(map(_openai_part, _blocks(item.get("content")))))
+        case _:
+            role, content = _role_of(item, _OPENAI_ROLES), _blocks(item.get("content"))
+            is_answer = role == "assistant"
+            return Message(role, tuple(_spoken(item) if is_answer else map(_openai_part, content)))
 
 
 def _write_responses(messages: Sequence[Message]) -> list[Json]:
@@ -328,7 +330,8 @@ def _written_input(part: Part) -> Json:
         case Media(mime) if not mime.startswith("audio/"):
             file = {"filename": part.name or "document", "file_data": part.address}
             return {"type": "input_file", **file}
-    raise cannot_write(part, "openai-responses")
+        case _:
+            raise cannot_write(part, "openai-responses")
 
 
 # Anthropic's Messages; their API has the system prompt beside them.
@@ -339,11 +342,8 @@ def _read_anthropic(messages: Sequence[Json]) -> Iterator[Message]:
         role = _role_of(message, {"user": "user", "assistant": "assistant", "system": "system"})
         blocks = _blocks(message.get("content"))
         if role == "assistant":
-            kept = (block for block in blocks if block.get("type") in {"text", "tool_use"})
-            parts = (_anthropic_part(block) for block in kept)
-            yield Message(role, tuple(part for part in parts if part != Text("")))
-            continue
-        parts = tuple(map(_anthropic_part, blocks))
+            blocks = [block for block in blocks if block.get("type") in {"text", "tool_use"}]
+        parts = tuple(part for part in map(_anthropic_part, blocks) if part != Text(""))
         results = tuple(part for part in parts if isinstance(part, Result))
         yield Message("tool", results)
         yield Message(role, tuple(part for part in parts if part not in results))
@@ -365,7 +365,8 @@ def _anthropic_part(block: Json) -> Part:  # noqa: PLR0911 # one per kind of blo
         case {"type": kind, "source": {"type": "url", "url": url}}:
             mime = "image/jpeg" if kind == "image" else "application/pdf"
             return _media(url, mime, block.get("title"))
-    return Foreign(block)
+        case _:
+            return Foreign(block)
 
 
 def _write_anthropic(messages: Sequence[Message]) -> list[Json]:
@@ -389,7 +390,8 @@ def _written_block(part: Part) -> Json:
             source = {"type": "base64", "media_type": mime, "data": data}
             source = source if data else {"type": "url", "url": url}
             return {"type": "image" if mime.startswith("image/") else "document", "source": source}
-    raise cannot_write(part, "anthropic")
+        case _:
+            raise cannot_write(part, "anthropic")
 
 
 # Google's contents; their API has the system instruction beside them.
@@ -428,8 +430,8 @@ def _read_google(messages: Sequence[Json]) -> Iterator[Message]:
                     fields = {_CAMEL.get(name, name): value for name, value in media.items()}
                     mime = fields.get("mimeType") or "application/octet-stream"
                     parts.append(Media(mime, fields.get("data"), fields.get("fileUri")))
-                case _ if role == "user":
-                    parts.append(Foreign(one))
+                case _:
+                    parts += [Foreign(one)] if role == "user" else []
         results = tuple(part for part in parts if isinstance(part, Result))
         yield Message("tool", results)
         yield Message(role, tuple(part for part in parts if part not in results))

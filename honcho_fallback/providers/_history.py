@@ -42,7 +42,12 @@ def portable(messages: Iterable[Any], *, made_by: str, for_: str) -> list[dict[s
         FallbackConfigError: A format is unknown, or a user sent what ``for_`` cannot express.
     """
     source, wanted = _format("made_by", made_by), _format("for_", for_)
-    read = source.read([_plain(message) for message in messages])
+    try:
+        read = [*source.read([_plain(message) for message in messages])]
+    except (AttributeError, KeyError, TypeError) as error:
+        problem = f"no history of {made_by}: {type(error).__name__} {error}"
+        fix = "pass what its SDK takes, or name its format"
+        raise FallbackConfigError.about("messages", problem, fix) from error
     call_ids = Provider.named(wanted.family).call_ids()
     same = source is wanted
     shared = (_accepted(message, wanted, call_ids, same=same) for message in read)

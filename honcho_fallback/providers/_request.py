@@ -37,9 +37,9 @@ def bound_to(request: Mapping[str, Any]) -> str | None:
         if value and (name != "prompt" or isinstance(value, Mapping)):
             return f"{name} names what its provider keeps"
     for tool in (*(request.get("tools") or ()), *(config.get("tools") or ())):
-        name = _hosted(tool)
-        if name is not None:
-            return f"its provider runs the tool {name}"
+        hosted = _hosted(tool)
+        if hosted is not None:
+            return f"its provider runs the tool {hosted}"
     history = [request.get(name) for name in ("messages", "input", "contents")]
     file = _file_in(history)
     return None if file is None else f"{file} names what its provider keeps"

@@ -212,7 +212,7 @@ class GoogleRules(Rules):
     def _faults(self, body: Json) -> list[str]:
         faults = []
         open_calls: list[str] = []
-        for at, content in enumerate(body["contents"]):
+        for at, content in enumerate(_camel(body["contents"])):
             where = f"contents[{at}]"
             if content.get("role") not in {"user", "model"} or not content.get("parts"):
                 faults.append(f"{where}: a role and parts are required")
@@ -233,6 +233,20 @@ class GoogleRules(Rules):
                 if "inlineData" in part and not part["inlineData"].get("mimeType"):
                     faults.append(f"{where}.parts[{place}]: mimeType required")
         return faults
+
+
+def _camel(value: Any) -> Any:
+    """Spell names as Google's JSON does; it takes both spellings."""
+    if isinstance(value, list):
+        return [_camel(one) for one in value]
+    if not isinstance(value, dict):
+        return value
+    return {
+        re.sub("_([a-z])", lambda match: match[1].upper(), name): (
+            one if name in {"args", "response"} else _camel(one)
+        )
+        for name, one in value.items()
+    }
 
 
 def _parts(content: Json, kind: str) -> list[Json]:

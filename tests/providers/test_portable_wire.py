@@ -40,7 +40,7 @@ class OpenAIChat:
     question: ClassVar[Json] = {"role": "user", "content": QUESTION}
 
     def ask(self, url: str, history: list[Any]) -> Any:
-        function = {"name": "thermometer", "parameters": SCHEMA}
+        function: Any = {"name": "thermometer", "parameters": SCHEMA}
         client = openai.OpenAI(base_url=url, api_key="k", max_retries=0)
         return client.chat.completions.create(
             model="m", messages=history, tools=[{"type": "function", "function": function}]

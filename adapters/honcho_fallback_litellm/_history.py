@@ -1,0 +1,124 @@
+"""A history that the deployment at hand accepts, where a chain has several providers or accounts.
+
+LiteLLM writes what a provider says beside text into fields of its own, and sends them with the
+next request to whoever that goes to: signed thinking to OpenAI, signatures of Google's within ids.
+A field stays with those who can have written it; no message says who did.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from honcho_fallback.providers import Provider, portable
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from honcho_fallback import Target
+
+_CLAUDE, _GOOGLE, _LITELLM, _OPENAI = "anthropic", "google", "litellm", "openai"
+_OF_AN_ANSWER = frozenset(
+    {"annotations", "images", "provider_specific_fields", "reasoning_content", "thinking_blocks"}
+)
+_OF_A_CALL = frozenset({"index", "provider_specific_fields"})
+# LiteLLM puts Google's signature behind the id of a call.
+_SIGNED_ID = "__thought__"
+
+
+def provider_of(target: Target) -> Provider:
+    """Return whose messages a deployment writes: Claude's are the same on every cloud."""
+    return Provider.named(_CLAUDE if "claude" in target.model.lower() else target.provider or "")
+
+
+def accepted_chat(messages: Sequence[Any], provider: Provider) -> list[Any]:
+    """Return a chat as a provider accepts it; messages that it may have written stay.
+
+    Args:
+        messages: Dicts, or LiteLLM's objects; left as they are.
+        provider: Of the deployment that is asked.
+    """
+    call_ids = provider.call_ids()
+    accepted: list[Any] = []
+    for one in messages:
+        message = one if isinstance(one, dict) else one.model_dump(exclude_none=True)
+        calls = message.get("tool_calls") or ()
+        is_own = _signer_of(message) == provider.family
+        if message.get("role") == "assistant" and provider.is_known and not is_own:
+            message = _without(message, _OF_AN_ANSWER)
+            calls = [_without(call, _OF_A_CALL) for call in calls]
+        if calls and call_ids is not None:
+            new_ids = call_ids.of_calls([str(call.get("id")) for call in calls], own=is_own)
+            calls = [{**call, "id": new} for call, new in zip(calls, new_ids, strict=True)]
+        if calls:
+            message = {**message, "tool_calls": calls}
+        if message.get("role") == "tool" and call_ids is not None:
+            new_id = call_ids.of_result(str(message.get("tool_call_id")))
+            message = {**message, "tool_call_id": new_id}
+        accepted.append(message)
+    return accepted
+
+
+def has_unsigned_call(messages: Sequence[Any]) -> bool:
+    """Tell whether the turn at hand has a call that thinking would have come before.
+
+    Args:
+        messages: As ``accepted_chat`` returns them for Anthropic, which refuses to think then.
+    """
+    for message in reversed(messages):
+        if message.get("role") == "user":
+            return False
+        if message.get("tool_calls") and not message.get("thinking_blocks"):
+            return True
+    return False
+
+
+def accepted_blocks(messages: list[Any], provider: Provider) -> list[Any]:
+    """Return the messages of a request of Anthropic's format as a provider accepts them.
+
+    Args:
+        messages: Dicts, or objects of an SDK; left as they are.
+        provider: Of the deployment that is asked.
+    """
+    if provider.family == _CLAUDE:
+        return messages
+    return portable(messages, made_by="anthropic", for_="anthropic")
+
+
+def accepted_items(items: list[Any], provider: Provider, *, is_stranger: bool) -> list[Any]:
+    """Return the input of a Responses request as a deployment accepts it.
+
+    The primary gets its own reasoning back, until a deployment of another API has answered.
+
+    Args:
+        items: Dicts, or objects of an SDK; left as they are.
+        provider: Of the deployment that is asked.
+        is_stranger: Whether the deployment has another account than the primary.
+    """
+    others = {_OPENAI, _LITELLM} - {_OPENAI if provider.family == _OPENAI else _LITELLM}
+    if not is_stranger and others.isdisjoint(map(_maker_of, items)):
+        return items
+    return portable(items, made_by="openai-responses", for_="openai-responses")
+
+
+def _signer_of(message: dict[str, Any]) -> str | None:
+    """Name the family that signed an answer."""
+    calls: Sequence[Any] = message.get("tool_calls") or ()
+    fields: dict[str, Any] = message.get("provider_specific_fields") or {}
+    if fields.get("thought_signatures") or any(_SIGNED_ID in str(one.get("id")) for one in calls):
+        return _GOOGLE
+    blocks: Sequence[Any] = message.get("thinking_blocks") or ()
+    return _CLAUDE if any(one.get("signature") or one.get("data") for one in blocks) else None
+
+
+def _without(fields: dict[str, Any], names: frozenset[str]) -> dict[str, Any]:
+    return {name: value for name, value in fields.items() if name not in names}
+
+
+def _maker_of(item: Any) -> str | None:
+    """Name who made an item: OpenAI, or LiteLLM out of an answer of another API."""
+    fields = item if isinstance(item, dict) else vars(item)
+    item_id = fields.get("id")
+    if not item_id:
+        return None
+    # Ids of OpenAI's own have no hyphen, and nothing of the call's.
+    return _LITELLM if "-" in item_id or item_id == f"fc_{fields.get('call_id')}" else _OPENAI

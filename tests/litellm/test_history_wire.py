@@ -1,0 +1,246 @@
+"""A loop of tools that changes its provider in the middle, behind a Router: strict providers.
+
+Each provider refuses, as its API does, what others wrote; so a 400 is a history that did not move.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from itertools import permutations
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from tests.helpers import wire
+from tests.helpers.provider import Reply
+from tests.helpers.strict import AnthropicRules, ChatRules, GoogleRules, ResponsesRules
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from tests.helpers.provider import Provider, SeenRequest
+    from tests.litellm.conftest import Bench
+
+Json = dict[str, Any]
+
+SCHEMA = {"type": "object", "properties": {"city": {"type": "string"}}}
+FUNCTION = {"name": "thermometer", "parameters": SCHEMA}
+CHAT_TOOL = {"type": "function", "function": FUNCTION}
+CITIES = ("Lima", "Oslo")  # two calls at once
+QUESTION = {"role": "user", "content": "Where is it warm?"}
+SECRETS = ("secret", "c2VjcmV0", "__thought__")
+
+
+def anthropic_calls() -> Json:
+    """Signed thinking before a text and two calls."""
+    calls = [
+        wire.tool_use(f"toolu_{n}", "thermometer", {"city": city}) for n, city in enumerate(CITIES)
+    ]
+    thought = {"type": "thinking", "thinking": "hm", "signature": "secret"}
+    return wire.message_answer(thought, wire.text_block("Let me see."), *calls)
+
+
+def chat_calls() -> Json:
+    """A text and two calls, whose ids Anthropic would refuse."""
+    calls = [
+        wire.chat_call(f"call:{n}", "thermometer", {"city": city}) for n, city in enumerate(CITIES)
+    ]
+    return wire.chat_answer("Let me see.", *calls)
+
+
+def google_calls() -> Json:
+    """A thought, a text and two calls, the first of them signed."""
+    calls = [wire.function_call("thermometer", {"city": city}) for city in CITIES]
+    calls[0]["thoughtSignature"] = "c2VjcmV0"
+    return wire.gemini_answer({"text": "hm", "thought": True}, {"text": "Let me see."}, *calls)
+
+
+def responses_calls() -> Json:
+    """Reasoning that only the account can read, a text and two calls."""
+    thought = {"type": "reasoning", "id": "rs_1", "summary": [], "encrypted_content": "secret"}
+    calls = [
+        {
+            "type": "function_call",
+            "id": f"fc_{n}",
+            "call_id": f"call_{n}",
+            "name": "thermometer",
+            "arguments": json.dumps({"city": city}),
+        }
+        for n, city in enumerate(CITIES)
+    ]
+    return wire.responses_answer(thought, wire.response_text("Let me see."), *calls)
+
+
+CHATS: dict[str, tuple[str, Any, Callable[[], Json]]] = {
+    "anthropic": ("anthropic/claude-sonnet-4-5", AnthropicRules, anthropic_calls),
+    "gemini": ("gemini/gemini-3-pro-preview", GoogleRules, google_calls),
+    "openai": ("openai/gpt-5.5", ChatRules, chat_calls),
+}
+
+
+def calls_until_answered(calls: Json) -> Callable[[SeenRequest], Reply]:
+    """Answer with calls, and with a text once their results are there."""
+
+    def standing(request: SeenRequest) -> Reply:
+        answered = "Lima: 21" in json.dumps(request.body)
+        return Reply(text="In Lima.") if answered else Reply(body=calls)
+
+    return standing
+
+
+def member(
+    bench: Bench, rank: int, model: str, rules: Any, calls: Json
+) -> tuple[Provider, dict[str, Any]]:
+    """Start a strict provider that calls tools, and describe it as a deployment."""
+    server = bench.providers.new(f"rank{rank}", rules=rules)
+    server.standing = calls_until_answered(calls)
+    return server, bench.deployment(server.name, rank, model=model, api_base=server.url)
+
+
+def results_of(message: Any) -> list[Json]:
+    """Answer the calls of a chat's message."""
+    return [
+        {"role": "tool", "tool_call_id": call.id, "content": f"{city}: 21"}
+        for call, city in zip(message.tool_calls, CITIES, strict=True)
+    ]
+
+
+@pytest.mark.parametrize("asks", ["sync", "async"])
+@pytest.mark.parametrize(("here", "there"), [*permutations(CHATS, 2)])
+def test_a_chat_goes_on_at_another_provider_and_comes_back(
+    bench: Bench, here: str, there: str, asks: str
+) -> None:
+    """Each answers the other's calls, and gets nothing that the other alone can read."""
+    servers: list[Provider] = []
+    models: list[Json] = []
+    for rank, name in enumerate((here, there)):
+        model, rules, calls = CHATS[name]
+        server, deployment = member(bench, rank, model, rules(), calls())
+        if name == "anthropic":
+            thinking = {"type": "enabled", "budget_tokens": 1024}
+            deployment["litellm_params"].update(thinking=thinking, max_tokens=4096)
+        servers.append(server)
+        models.append(deployment)
+    primary, fallback = servers
+    router, _ = bench.managed(models=models)
+
+    def ask(history: list[Any]) -> Any:
+        options: Json = {"model": "deriver", "messages": history, "tools": [CHAT_TOOL]}
+        answer: Any = (
+            router.completion(**options)
+            if asks == "sync"
+            else asyncio.run(router.acompletion(**options))
+        )
+        return answer.choices[0].message
+
+    history: list[Any] = [QUESTION]
+    history.append(ask(history))  # the primary calls both tools
+    history += results_of(history[-1])
+    before = json.dumps([dict(one) for one in history], default=str)
+    primary.fail(503, times=1)
+    assert ask(history).content == "In Lima."  # the fallback's
+    assert json.dumps([dict(one) for one in history], default=str) == before
+    sent = json.dumps(fallback.bodies)
+    assert all(text in sent for text in ("Let me see.", "Lima: 21", "Oslo: 21"))
+    assert not [secret for secret in SECRETS if secret in sent]
+
+    primary.fail(503, times=1)
+    history = [QUESTION, ask([QUESTION])]  # the fallback calls both tools
+    history += results_of(history[-1])
+    assert ask(history).content == "In Lima."  # the primary's
+    assert not primary.refused + fallback.refused
+    assert len(fallback.requests) == 2
+
+
+def test_thinking_stays_with_claude_whoever_serves_it(bench: Bench) -> None:
+    """The same model at another account reads the signatures of the first."""
+    servers: list[Provider] = []
+    models: list[Json] = []
+    for rank in (0, 1):
+        server, deployment = member(bench, rank, CHATS["anthropic"][0], None, anthropic_calls())
+        servers.append(server)
+        models.append(deployment)
+    router, _ = bench.managed(models=models)
+    history: list[Any] = [QUESTION]
+    options: Json = {"model": "deriver", "messages": history, "tools": [CHAT_TOOL]}
+    answer: Any = router.completion(**options)
+    history.append(answer.choices[0].message)
+    history += results_of(history[-1])
+    servers[0].fail(503, times=1)
+    answer = router.completion(**options)
+    assert answer.choices[0].message.content == "In Lima."
+    assert "secret" in json.dumps(servers[1].bodies)
+
+
+@pytest.mark.parametrize("here", ["openai", "anthropic"])
+def test_a_history_of_responses_goes_on_at_another_provider_and_comes_back(
+    bench: Bench, here: str
+) -> None:
+    """Items of OpenAI's go to Anthropic without their reasoning, and LiteLLM's to OpenAI."""
+    kinds: dict[str, tuple[str, Any, Json]] = {
+        "openai": ("openai/gpt-5.5", ResponsesRules(), responses_calls()),
+        "anthropic": ("anthropic/claude-sonnet-4-5", AnthropicRules(), anthropic_calls()),
+    }
+    order = sorted(kinds, key=lambda name: name != here)
+    members = [member(bench, rank, *kinds[name]) for rank, name in enumerate(order)]
+    (primary, fallback), models = zip(*members, strict=True)
+    router, _ = bench.managed(models=[*models])
+    tool = {"type": "function", **FUNCTION}
+
+    def ask(history: list[Any]) -> Any:
+        return asyncio.run(router.aresponses(model="deriver", input=history, tools=[tool]))
+
+    def answered(answer: Any) -> list[Any]:
+        calls = [item for item in answer.output if item.type == "function_call"]
+        return [
+            # LiteLLM turns dicts alone into messages.
+            *(item.model_dump(exclude_none=True) for item in answer.output),
+            *(
+                {
+                    "type": "function_call_output",
+                    "call_id": call.call_id,
+                    "output": f"{city}: 21",
+                }
+                for call, city in zip(calls, CITIES, strict=True)
+            ),
+        ]
+
+    history = [QUESTION, *answered(ask([QUESTION]))]  # the primary calls both tools
+    assert "In Lima." in str(ask(history).output)  # which may have its reasoning back
+    assert "secret" in json.dumps(primary.bodies)
+    primary.fail(503, times=1)
+    assert "In Lima." in str(ask(history).output)  # the fallback's
+    sent = json.dumps(fallback.bodies)
+    assert all(text in sent for text in ("Let me see.", "Lima: 21", "Oslo: 21"))
+    assert "secret" not in sent
+
+    primary.fail(503, times=1)
+    history = [QUESTION, *answered(ask([QUESTION]))]  # the fallback calls both tools
+    assert "In Lima." in str(ask(history).output)  # the primary's
+    assert not primary.refused + fallback.refused
+    assert len(fallback.requests) == 2
+
+
+def test_a_history_of_messages_goes_on_at_another_provider(bench: Bench) -> None:
+    """Signed thinking that came in Anthropic's own format does not go to OpenAI."""
+    primary, first = member(bench, 0, CHATS["anthropic"][0], AnthropicRules(), anthropic_calls())
+    fallback, second = member(bench, 1, "openai/gpt-5.5", ResponsesRules(), responses_calls())
+    router, _ = bench.managed(models=[first, second])
+    tool = {"name": "thermometer", "input_schema": SCHEMA}
+
+    def ask(history: list[Any]) -> Any:
+        options: Json = {"model": "deriver", "max_tokens": 99, "tools": [tool]}
+        return asyncio.run(router.aanthropic_messages(messages=history, **options))
+
+    history: list[Any] = [QUESTION]
+    content = ask(history)["content"]
+    results = [
+        {"type": "tool_result", "tool_use_id": f"toolu_{n}", "content": f"{city}: 21"}
+        for n, city in enumerate(CITIES)
+    ]
+    history += [{"role": "assistant", "content": content}, {"role": "user", "content": results}]
+    primary.fail(503, times=1)
+    assert "In Lima." in str(ask(history)["content"])
+    assert not primary.refused + fallback.refused
+    assert "secret" not in json.dumps(fallback.bodies)
