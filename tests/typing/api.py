@@ -100,6 +100,29 @@ async def open_achunks(attempt: Attempt) -> AsyncIterator[Answer]:
     return achunks(attempt)
 
 
+@policy.wrap
+def wrapped_ask(attempt: Attempt, prompt: str, *, words: int = 9) -> Answer:
+    return ask(attempt)
+
+
+@policy.wrap
+async def wrapped_aask(attempt: Attempt, prompt: str) -> Answer:
+    return ask(attempt)
+
+
+@policy.wrap
+async def wrapped_achunks(attempt: Attempt, prompt: str) -> AsyncIterator[Answer]:
+    yield ask(attempt)
+
+
+async def a_wrapped_function_keeps_its_types() -> None:
+    assert_type(wrapped_ask("hello", words=3), Answer)
+    assert_type(await wrapped_aask("hello"), Answer)
+    assert_type(wrapped_achunks(prompt="hello"), AsyncIterator[Answer])
+    wrapped_ask(3)  # type: ignore[arg-type] # pyright: ignore[reportArgumentType] # a text
+    wrapped_ask()  # type: ignore[call-arg] # pyright: ignore[reportCallIssue] # the prompt is missing
+
+
 def sync_keeps_the_answers_type() -> None:
     assert_type(policy.call(ask), Answer)
     assert_type(policy.call(lambda attempt: attempt.number), int)
