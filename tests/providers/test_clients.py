@@ -1,0 +1,146 @@
+"""SDK clients as a chain asks them: real clients, servers that are really down."""
+
+from __future__ import annotations
+
+import asyncio
+import socket
+from typing import TYPE_CHECKING, Any
+
+import anthropic
+import httpx
+import openai
+import pytest
+from google import genai
+from google.genai.types import HttpOptions, HttpRetryOptions
+
+from honcho_fallback import FallbackConfigError, FallbackPolicy, Target
+from honcho_fallback.providers import owner_of, with_key, with_timeout, without_retries
+from tests.helpers.provider import Reply
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from honcho_fallback import Attempt
+    from tests.helpers.provider import ProviderServer
+
+MESSAGES: Any = [{"role": "user", "content": "hello"}]
+SDKS: dict[str, Any] = {
+    "openai": openai.OpenAI,
+    "anthropic": anthropic.Anthropic,
+    "async openai": openai.AsyncOpenAI,
+    "async anthropic": anthropic.AsyncAnthropic,
+}
+
+
+def request(client: Any) -> Any:
+    """Ask for an answer; a coroutine of an async client."""
+    if "Anthropic" in type(client).__name__:
+        return client.messages.create(model="m", max_tokens=9, messages=MESSAGES)
+    return client.chat.completions.create(model="m", messages=MESSAGES)
+
+
+def asked(sdk: str, policy: FallbackPolicy, ask: Callable[[Attempt], Any]) -> Any:
+    """Make a call of either sort."""
+    if not sdk.startswith("async"):
+        return policy.call(ask)
+
+    async def in_task() -> Any:
+        try:
+            return await policy.acall(ask)
+        finally:
+            for target in policy.targets:
+                await target.client.close()
+
+    return asyncio.run(in_task())
+
+
+@pytest.mark.parametrize("sdk", SDKS)
+def test_a_provider_that_is_down_is_asked_once(providers: ProviderServer, sdk: str) -> None:
+    """Two clients, one per target: each sends one request, and the caller's own keep theirs."""
+    down, up = providers["down"], providers["up"]
+    down.fail(503)
+    clients = [SDKS[sdk](base_url=one.url, api_key="k") for one in (down, up)]
+    targets = [
+        Target("m", name=one.name, client=without_retries(client))
+        for one, client in zip((down, up), clients, strict=True)
+    ]
+    assert asked(sdk, FallbackPolicy(targets), lambda attempt: request(attempt.target.client))
+    assert (len(down.requests), len(up.requests)) == (1, 1)
+    assert [client.max_retries for client in clients] == [2, 2]
+    assert without_retries(targets[0].client) is targets[0].client
+
+
+@pytest.mark.parametrize("sdk", SDKS)
+def test_a_resource_keeps_its_place(sdk: str) -> None:
+    """Whoever holds ``client.chat.completions`` gets one of these back."""
+    client = SDKS[sdk](base_url="http://127.0.0.1:1", api_key="k")
+    resource = client.messages if "anthropic" in sdk else client.chat.completions
+    derived = without_retries(resource)
+    assert type(derived) is type(resource)
+    assert (owner_of(derived).max_retries, owner_of(resource).max_retries) == (0, 2)
+
+
+@pytest.mark.parametrize("sdk", [name for name in SDKS if not name.startswith("async")])
+def test_another_key_goes_over_the_same_connections(providers: ProviderServer, sdk: str) -> None:
+    """The key of an attempt's credential is sent, and the client that it came from has its own."""
+    server = providers["up"]
+    client = SDKS[sdk](base_url=server.url, api_key="first")
+    other = with_key(client, "second")
+    request(other)
+    request(client)
+    assert [one.key for one in server.requests] == ["second", "first"]
+    assert other._client is client._client
+
+
+@pytest.mark.parametrize("sdk", SDKS)
+def test_a_provider_that_keeps_silent_is_left_at_the_attempts_time(
+    providers: ProviderServer, sdk: str
+) -> None:
+    """A thread cannot be interrupted, so the request itself ends with the attempt."""
+    silent, up = providers["silent"], providers["up"]
+    silent.standing = Reply(hang=True)
+    clients = [
+        without_retries(SDKS[sdk](base_url=one.url, api_key="k", timeout=50))
+        for one in (silent, up)
+    ]
+    targets = [Target("m", name=f"m{n}", client=client) for n, client in enumerate(clients)]
+    policy = FallbackPolicy(targets, timeout=0.2)
+    answer = asked(sdk, policy, lambda one: request(with_timeout(one.target.client, one)))
+    assert answer
+    assert len(silent.requests) == 1
+
+
+def test_a_shorter_time_of_the_clients_own_stays() -> None:
+    """What is asked for is bounded by the attempt, never prolonged by it."""
+    client = openai.OpenAI(base_url="http://127.0.0.1:1", api_key="k", timeout=3)
+    attempt = FallbackPolicy([Target("m")], timeout=20, connect_timeout=1).start().attempt
+    bounded: Any = with_timeout(client, attempt).timeout
+    assert isinstance(bounded, httpx.Timeout)
+    assert (bounded.read, bounded.write, bounded.pool, bounded.connect) == (3, 3, 3, 1)
+    again = with_timeout(client, attempt)
+    assert with_timeout(again, attempt) is again
+
+
+def test_googles_client_is_taken_as_it_was_built(providers: ProviderServer) -> None:
+    """It cannot be derived from: the message says how to build it, and that one asks once."""
+    server = providers["down"]
+    server.fail(503)
+    options: Any = {"api_key": "k", "vertexai": False}
+    with pytest.raises(FallbackConfigError, match=r"HttpRetryOptions\(attempts=1\)"):
+        without_retries(genai.Client(**options))
+    once = HttpOptions(base_url=server.url, retry_options=HttpRetryOptions(attempts=1))
+    client = genai.Client(**options, http_options=once)
+    assert without_retries(client) is client
+    with pytest.raises(Exception, match="503"):
+        client.models.generate_content(model="m", contents="hello")
+    assert len(server.requests) == 1
+
+
+@pytest.mark.parametrize("derive", [without_retries, lambda one: with_key(one, "secret-key")])
+def test_a_client_that_nobody_knows_is_refused(derive: Any) -> None:
+    """The message names the class and what to do, and no key."""
+    with socket.socket() as stranger, pytest.raises(FallbackConfigError) as caught:
+        derive(stranger)
+    text = str(caught.value)
+    assert "socket.socket is told is not known here; set it where the client is built" in text
+    assert "secret-key" not in text

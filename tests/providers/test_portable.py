@@ -1,0 +1,277 @@
+"""What of a history travels, and what of a request cannot."""
+
+from __future__ import annotations
+
+import copy
+import json
+import subprocess
+import sys
+from itertools import product
+from typing import Any
+
+import pytest
+from google.genai import types
+from hypothesis import given
+from hypothesis import strategies as st
+
+from honcho_fallback import FallbackConfigError, FallbackExhausted, FallbackPolicy, Target
+from honcho_fallback.providers import bound_to, portable
+
+FORMATS = ("openai", "openai-responses", "anthropic", "google")
+PNG = "iVBORw0KGgo="
+
+
+QUESTION = {"role": "user", "content": "Where is it warm?"}
+CALL = {
+    "role": "assistant",
+    "content": None,
+    "tool_calls": [
+        {
+            "id": "call:1",
+            "type": "function",
+            "function": {"name": "thermometer", "arguments": '{"city": "Lima"}'},
+        }
+    ],
+}
+RESULT = {"role": "tool", "tool_call_id": "call:1", "content": "21"}
+
+
+@pytest.mark.parametrize(("made_by", "for_"), [*product(FORMATS, repeat=2)])
+@given(texts=st.lists(st.text(min_size=1).filter(str.strip), min_size=1, max_size=4))
+def test_texts_and_calls_survive_any_way_round(made_by: str, for_: str, texts: list[str]) -> None:
+    """From chat to a format, on to another and back: texts, the call and its result are there."""
+    history = [{"role": "user", "content": texts[0]}, CALL, RESULT]
+    for n, text in enumerate(texts):
+        history.append({"role": ("assistant", "user")[n % 2], "content": text})
+    before = copy.deepcopy(history)
+    there = portable(history, made_by="openai", for_=made_by)
+    kept = copy.deepcopy(there)
+    further = portable(there, made_by=made_by, for_=for_)
+    back = portable(further, made_by=for_, for_="openai")
+    assert (history, there) == (before, kept)
+    said = [one["content"] for one in back if one["role"] in {"user", "assistant"}]
+    assert [text for text in said if text] == [texts[0], *texts]
+    call = back[1]["tool_calls"][0]
+    assert call["function"] == CALL["tool_calls"][0]["function"]  # type: ignore[index] # ours
+    assert back[2] == {"role": "tool", "tool_call_id": call["id"], "content": "21"}
+
+
+@pytest.mark.parametrize("for_", FORMATS)
+def test_a_history_of_its_own_is_portable_again(for_: str) -> None:
+    """What came out goes in: nothing is lost the second time."""
+    history = portable([QUESTION, CALL, RESULT], made_by="openai", for_=for_)
+    assert portable(history, made_by=for_, for_=for_) == history
+
+
+@pytest.mark.parametrize("for_", FORMATS)
+def test_an_image_goes_wherever_images_go(for_: str) -> None:
+    """Bytes and addresses that a user attached are in what comes out, and come back."""
+    data = f"data:image/png;base64,{PNG}"
+    parts = [
+        {"type": "text", "text": "What is this?"},
+        {"type": "image_url", "image_url": {"url": data}},
+        {"type": "image_url", "image_url": {"url": "https://example.org/a.png"}},
+    ]
+    history = [{"role": "user", "content": parts}]
+    there = portable(history, made_by="openai", for_=for_)
+    assert PNG in json.dumps(there)
+    assert portable(there, made_by=for_, for_="openai") == history
+
+
+def test_a_document_goes_with_its_name() -> None:
+    """A PDF in Anthropic's words is a file in OpenAI's."""
+    source = {"type": "base64", "media_type": "application/pdf", "data": PNG}
+    document = {"type": "document", "source": source, "title": "bill.pdf"}
+    written = portable(
+        [{"role": "user", "content": [document]}], made_by="anthropic", for_="openai-responses"
+    )
+    file = {"filename": "bill.pdf", "file_data": f"data:application/pdf;base64,{PNG}"}
+    assert written == [{"role": "user", "content": [{"type": "input_file", **file}]}]
+
+
+@pytest.mark.parametrize("for_", ["anthropic", "openai-responses"])
+def test_what_a_user_sent_and_nobody_there_hears_is_an_error(for_: str) -> None:
+    """A sound that would be lost in silence is refused, with what to do."""
+    audio = {"type": "input_audio", "input_audio": {"data": PNG, "format": "wav"}}
+    with pytest.raises(FallbackConfigError, match=r"audio/wav cannot be written for .*unfit="):
+        portable([{"role": "user", "content": [audio]}], made_by="openai", for_=for_)
+
+
+def test_a_part_that_no_other_format_has_is_an_error() -> None:
+    """The same part stays where the format does."""
+    part = {"type": "file", "file": {"file_id": "file-1"}}
+    history = [{"role": "user", "content": [part]}]
+    assert portable(history, made_by="openai", for_="openai") == history
+    with pytest.raises(FallbackConfigError, match="a part 'file' cannot be written for anthropic"):
+        portable(history, made_by="openai", for_="anthropic")
+
+
+def test_ids_that_repeat_are_told_apart_and_results_follow() -> None:
+    """Servers that number each answer's calls anew make a history that others refuse."""
+    written = portable(
+        [QUESTION, CALL, RESULT, CALL, {**RESULT, "content": "22"}],
+        made_by="openai",
+        for_="anthropic",
+    )
+    calls = [
+        block["id"] for one in written for block in one["content"] if block["type"] == "tool_use"
+    ]
+    results = [
+        (block["tool_use_id"], block["content"][0]["text"])
+        for one in written
+        for block in one["content"]
+        if block["type"] == "tool_result"
+    ]
+    assert len({*calls}) == 2
+    assert results == [(calls[0], "21"), (calls[1], "22")]
+    assert all(call.isalnum() for call in calls)
+
+
+def test_a_failed_result_says_so_where_a_format_can() -> None:
+    """Anthropic's is_error is Google's error, and back."""
+    call = {"type": "tool_use", "id": "toolu_1", "name": "thermometer", "input": {}}
+    failed = {
+        "type": "tool_result",
+        "tool_use_id": "toolu_1",
+        "is_error": True,
+        "content": [{"type": "text", "text": "broken"}],
+    }
+    history = [
+        {"role": "assistant", "content": [call]},
+        {"role": "user", "content": [failed]},
+    ]
+    there = portable(history, made_by="anthropic", for_="google")
+    response = there[1]["parts"][0]["functionResponse"]["response"]
+    assert response == {"error": "broken"}
+    again = portable(there, made_by="google", for_="anthropic")
+    assert again[1]["content"][0]["is_error"] is True
+
+
+def test_a_custom_tools_text_stays_a_text_between_openais_apis() -> None:
+    """Elsewhere, where arguments are objects, it is one of a single field."""
+    item = {"type": "custom_tool_call", "call_id": "c1", "name": "sql", "input": "select 1"}
+    output = {"type": "custom_tool_call_output", "call_id": "c1", "output": "1"}
+    chats = portable([item, output], made_by="openai-responses", for_="openai")
+    assert chats[0]["tool_calls"][0]["custom"] == {"name": "sql", "input": "select 1"}
+    blocks = portable([item, output], made_by="openai-responses", for_="anthropic")
+    assert blocks[0]["content"][0]["input"] == {"input": "select 1"}
+
+
+def test_an_answer_of_thoughts_alone_is_left_out() -> None:
+    """Nothing is left of it that another provider could read, and an empty message is refused."""
+    thought = {"type": "thinking", "thinking": "hm", "signature": "s"}
+    history = [QUESTION, {"role": "assistant", "content": [thought]}, QUESTION]
+    assert portable(history, made_by="anthropic", for_="openai") == [QUESTION, QUESTION]
+
+
+@pytest.mark.parametrize(
+    ("arguments", "complaint"),
+    [
+        ({"made_by": "opneai", "for_": "google"}, r"made_by.*did you mean openai"),
+        ({"made_by": "openai", "for_": "claude"}, r"claude: no such for_; choose from anthropic"),
+    ],
+)
+def test_a_format_that_nobody_knows_is_refused(arguments: Any, complaint: str) -> None:
+    """The argument is named, and the format that may be meant."""
+    with pytest.raises(FallbackConfigError, match=complaint):
+        portable([], **arguments)
+
+
+@pytest.mark.parametrize(
+    ("made_by", "message"),
+    [
+        ("openai", {"role": "wizard", "content": "hello"}),
+        ("openai", {"role": "tool", "content": "no id"}),
+        ("anthropic", {"role": "assistant", "content": [{"type": "tool_use"}]}),
+        ("openai-responses", {"type": "function_call", "call_id": "c", "name": "n"}),
+        ("google", {"role": "model", "parts": [{"functionCall": {}}, {"functionResponse": {}}]}),
+        ("openai", "hello"),
+    ],
+)
+def test_what_is_no_history_is_refused(made_by: str, message: Any) -> None:
+    """A message of another format is named before it is half translated."""
+    with pytest.raises(FallbackConfigError, match="messages"):
+        portable([message], made_by=made_by, for_="openai")
+
+
+REQUESTS: dict[str, tuple[Any, str | None]] = {
+    "text": ({"messages": [QUESTION]}, None),
+    "own tools": (
+        {"tools": [{"type": "function", "function": {"name": "f"}}, {"type": "custom"}]},
+        None,
+    ),
+    "anthropic tool": ({"tools": [{"name": "f", "input_schema": {}}]}, None),
+    "earlier response": ({"previous_response_id": "resp_1"}, "previous_response_id"),
+    "no earlier response": ({"previous_response_id": None}, None),
+    "conversation": ({"conversation": "conv_1"}, "conversation"),
+    "stored prompt": ({"prompt": {"id": "pmpt_1"}}, "prompt"),
+    "a text to complete": ({"prompt": "Once"}, None),
+    "file": ({"input": [{"content": [{"type": "input_file", "file_id": "f"}]}]}, "file_id"),
+    "item": ({"input": [{"type": "item_reference", "id": "msg_1"}]}, "item_reference"),
+    "hosted tool": ({"tools": [{"type": "web_search"}]}, "runs the tool web_search"),
+    "versioned tool": ({"tools": [{"type": "computer_20250124", "name": "computer"}]}, "computer"),
+    "google search": ({"config": {"tools": [{"google_search": {}}]}}, "google_search"),
+    "google objects": (
+        {"config": types.GenerateContentConfig(tools=[types.Tool(google_search={})])},
+        "google_search",
+    ),
+    "google functions": (
+        {"config": {"tools": [{"function_declarations": [{"name": "f"}]}, print]}},
+        None,
+    ),
+    "google cache": ({"config": {"cached_content": "caches/1"}}, "cached_content"),
+    "google file": (
+        {"contents": [{"parts": [{"file_data": {"file_uri": "https://generativelanguage/f/1"}}]}]},
+        "file_uri",
+    ),
+    "any address": (
+        {"contents": [{"parts": [{"file_data": {"file_uri": "https://example.org/a.png"}}]}]},
+        None,
+    ),
+}
+
+
+@pytest.mark.parametrize("name", REQUESTS)
+def test_a_request_says_what_binds_it(name: str) -> None:
+    """What a server keeps and tools that it runs are nowhere else; anything of the caller's is."""
+    request, part = REQUESTS[name]
+    before = copy.deepcopy(request)
+    reason = bound_to(request)
+    assert (reason is None) if part is None else (reason is not None and part in reason)
+    assert request == before
+
+
+def test_a_request_that_is_bound_asks_its_provider_alone() -> None:
+    """With the reason as ``unfit`` the other one is never asked, and the record says why."""
+    policy = FallbackPolicy([Target("a"), Target("b")], wait=0)
+    reason = bound_to({"previous_response_id": "resp_1"})
+    assert reason is not None
+    run = policy.start(unfit={1: reason})
+
+    def ask(_: object) -> str:
+        raise TimeoutError
+
+    with pytest.raises(FallbackExhausted):
+        policy.call(ask, run=run)
+    assert {one.target for one in run.record.attempts} == {"a"}
+    assert reason in str(run.record.to_dict())
+
+
+def test_no_sdk_and_no_framework_is_imported() -> None:
+    """The package by itself: histories move and a client asks once, in a bare process."""
+    code = """
+import sys
+from honcho_fallback.providers import bound_to, portable, without_retries
+portable([{"role": "user", "content": "hi"}], made_by="openai", for_="google")
+bound_to({"messages": []})
+class Client:
+    max_retries = 2
+    def with_options(self, max_retries):
+        self.max_retries = max_retries
+        return self
+assert without_retries(Client()).max_retries == 0
+known = {"anthropic", "google", "httpx", "langchain_core", "litellm", "openai", "requests"}
+print(sorted(known & {*sys.modules}))
+"""
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert done.stdout == "[]\n"
