@@ -7,7 +7,7 @@ INSTALL = $(1)/python -m pip install --quiet --constraint constraints.txt
 # Tests reach this machine and nothing else; a cassette is played, never recorded.
 PYTEST := pytest --block-network --allowed-hosts=127.0.0.1,localhost,::1 --record-mode=none
 
-.PHONY: demo probes test test-clients test-langfuse test-litellm lint docs bench soak corpus resolve wheel-test dist notebooks record clean
+.PHONY: demo probes test test-clients test-frameworks test-langfuse test-litellm lint docs bench soak corpus resolve wheel-test dist notebooks record clean
 
 # The demo needs one SDK, another example (ARGS=raw_sdk) all of .venv.
 demo: $(if $(ARGS),.venv,.venv-demo)/.installed
@@ -94,6 +94,16 @@ test-clients: .venv-clients-oldest/.installed .venv-clients-newest/.installed
 	.venv-clients-oldest/bin/$(PYTEST) tests/contract/test_reality.py $(ARGS)
 	.venv-clients-newest/bin/$(PYTEST) tests/contract/test_reality.py $(ARGS)
 
+# The examples of frameworks that there is no adapter for; without one of them its example is skipped.
+test-frameworks: .venv-frameworks/.installed
+	.venv-frameworks/bin/$(PYTEST) tests/examples/test_frameworks.py $(ARGS)
+
+.venv-frameworks/.installed: pyproject.toml
+	$(PYTHON) -m venv $(@D)
+	$(@D)/bin/python -m pip install --quiet --upgrade 'pip>=25.1'
+	$(@D)/bin/python -m pip install --quiet --group test --group frameworks --editable .
+	touch $@
+
 .venv-clients-%/.installed: pyproject.toml
 	$(PYTHON) -m venv $(@D)
 	$(@D)/bin/python -m pip install --quiet --upgrade 'pip>=25.1'
@@ -127,7 +137,7 @@ record: .venv/.installed
 	$(BIN)/python recording/record.py $(ARGS)
 
 clean:
-	rm -rf .venv .venv-clients-* .venv-corpus .venv-demo .venv-dist .venv-docs .venv-langfuse4 .venv-litellm-* .venv-newest .venv-peers \
+	rm -rf .venv .venv-clients-* .venv-corpus .venv-demo .venv-dist .venv-docs .venv-frameworks .venv-langfuse4 .venv-litellm-* .venv-newest .venv-peers \
 		.venv-record .venv-wheel build dist .hypothesis .*_cache
 
 # pip 25.1 is the first that knows --group.

@@ -20,7 +20,9 @@ def main(name: str = "demo") -> None:
     """Run the example of that name as if it had been started by itself."""
     path = HERE / f"{name}.py"
     if not path.is_file():
-        known = sorted(one.stem for one in HERE.glob("[a-z]*.py") if one.stem not in SHARED)
+        scripts = (*HERE.glob("[a-z]*.py"), *HERE.glob("frameworks/*.py"))
+        names = (one.relative_to(HERE).with_suffix("").as_posix() for one in scripts)
+        known = sorted(one for one in names if one not in SHARED)
         sys.exit(f"There is no example {name!r}; choose from {', '.join(known)}")
     # A KeyboardInterrupt would come out of a half-finished import as some other error. A terminal
     # interrupts processes that the example started as well.

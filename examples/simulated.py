@@ -9,7 +9,6 @@ from typing import Any, Self
 
 ERROR = {"error": {"message": "The engine is overloaded.", "type": "server_error"}}
 TEXT = {"type": "text", "text": "Good morning!"}
-TOOL = {"type": "tool_use", "id": "toolu_1", "name": "clock", "input": {}}
 USAGE = {"input_tokens": 9, "output_tokens": 3}
 
 
@@ -42,11 +41,12 @@ class _Handler(BaseHTTPRequestHandler):
         self.server.seen.append(f"{provider} {status}")
         kind, text = "application/json", json.dumps(ERROR)
         if status == 200 and request.get("stream"):
-            kind, text = "text/event-stream", "".join(map(_event, _events()))
+            kind = "text/event-stream"
+            text = "".join(f"event: {e['type']}\ndata: {json.dumps(e)}\n\n" for e in _events())
         elif status == 200:
             # An agent is told to use its tool, and after that is greeted.
-            calls_tool = bool(request.get("tools")) and len(request["messages"]) == 1
-            text = json.dumps(_message(TOOL, "tool_use") if calls_tool else _message())
+            tools = request.get("tools") if len(request["messages"]) == 1 else None
+            text = json.dumps(_message(_call(tools[0]), "tool_use") if tools else _message())
         self.send_response(status)
         self.send_header("content-type", kind)
         self.end_headers()
@@ -57,22 +57,22 @@ class _Handler(BaseHTTPRequestHandler):
 
 
 def _message(block: dict[str, Any] = TEXT, reason: str = "end_turn") -> dict[str, Any]:
-    message = {"id": "msg_1", "type": "message", "role": "assistant", "model": "claude-sonnet-5"}
-    return {**message, "content": [block], "stop_reason": reason, "usage": USAGE}
+    start = {"id": "msg_1", "type": "message", "role": "assistant", "model": "claude-sonnet-5"}
+    return {**start, "content": [block], "stop_reason": reason, "usage": USAGE}
+
+
+def _call(tool: dict[str, Any]) -> dict[str, Any]:
+    fields = dict.fromkeys(tool["input_schema"].get("properties", ()), TEXT["text"])
+    return {"type": "tool_use", "id": "toolu_1", "name": tool["name"], "input": fields}
 
 
 def _events() -> list[dict[str, Any]]:
     delta = {"type": "text_delta", "text": TEXT["text"]}
-    end = {"stop_reason": "end_turn"}
     return [
         {"type": "message_start", "message": {**_message(), "content": []}},
         {"type": "content_block_start", "index": 0, "content_block": {**TEXT, "text": ""}},
         {"type": "content_block_delta", "index": 0, "delta": delta},
         {"type": "content_block_stop", "index": 0},
-        {"type": "message_delta", "delta": end, "usage": USAGE},
+        {"type": "message_delta", "delta": {"stop_reason": "end_turn"}, "usage": USAGE},
         {"type": "message_stop"},
     ]
-
-
-def _event(event: dict[str, Any]) -> str:
-    return f"event: {event['type']}\ndata: {json.dumps(event)}\n\n"

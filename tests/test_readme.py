@@ -172,7 +172,8 @@ ASKED = {
     "README.md": 4,  # LangChain, LiteLLM, the SDK, and the same with resilient()
     "docs/langchain.md": 6,  # two calls, a chain, a stream, an agent's turn, the block's
     "docs/litellm.md": 1,
-    "docs/raw-sdk.md": 4,  # two calls, a tool loop, a loop of one's own
+    "docs/adapters.md": 1,
+    "docs/raw-sdk.md": 5,  # two calls, a tool loop, a translated history, a loop of one's own
     "docs/streaming.md": 2,
 }
 
