@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 from langchain_anthropic import ChatAnthropic
 
+from honcho_fallback.providers import can_think
 from honcho_fallback_honcho._model_plan import DiscreetChatModel
 
 if TYPE_CHECKING:
@@ -19,7 +20,6 @@ _NAMES = {
     "stop_sequences": "stop_sequences",
 }
 _SHORT_TTL_SECONDS = 300
-_THOUGHTS = {"thinking", "redacted_thinking"}
 
 
 class AnthropicChatModel(DiscreetChatModel, ChatAnthropic):
@@ -28,7 +28,7 @@ class AnthropicChatModel(DiscreetChatModel, ChatAnthropic):
     def _get_request_payload(self, *args: Any, **kwargs: Any) -> dict[str, Any]:
         payload: dict[str, Any] = super()._get_request_payload(*args, **kwargs)
         thinks = payload.get("thinking", {}).get("type") == "enabled"
-        if thinks and _has_call_without_thought(payload["messages"]):
+        if thinks and not can_think(payload["messages"]):
             del payload["thinking"]
         return payload
 
@@ -48,18 +48,6 @@ def make_model(plan: ModelPlan) -> AnthropicChatModel:
         "timeout": plan.endpoint.timeout,
     }
     return AnthropicChatModel(**options)
-
-
-def _has_call_without_thought(messages: list[Any]) -> bool:
-    """Tell whether the turn has a tool call that thinking would have come before."""
-    for message in reversed(messages):
-        content: Any = message["content"]
-        kinds = ["text"] if isinstance(content, str) else [block["type"] for block in content]
-        if message["role"] == "user" and "tool_result" not in kinds:
-            return False
-        if "tool_use" in kinds and kinds[0] not in _THOUGHTS:
-            return True
-    return False
 
 
 def _thinking(plan: ModelPlan) -> dict[str, Any]:

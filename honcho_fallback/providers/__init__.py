@@ -2,6 +2,7 @@
 
 - ``without_retries``, ``with_key``, ``with_timeout``: an SDK's client as a chain has to ask it;
 - ``portable``: a history of one provider as another accepts it, also in the middle of a tool loop;
+- ``can_think``: whether Anthropic would think on a history;
 - ``bound_to``: what of a request can go to no other provider at all;
 - ``Provider``: which settings, headers and markers a provider takes.
 
@@ -14,7 +15,7 @@ from honcho_fallback.providers._clients import (
     with_timeout,
     without_retries,
 )
-from honcho_fallback.providers._history import portable
+from honcho_fallback.providers._history import can_think, portable
 from honcho_fallback.providers._provider import CallIds, Provider
 from honcho_fallback.providers._request import bound_to
 
@@ -22,6 +23,7 @@ __all__ = [
     "CallIds",
     "Provider",
     "bound_to",
+    "can_think",
     "owner_of",
     "portable",
     "with_key",

@@ -19,7 +19,7 @@ from honcho_fallback.providers._formats import (
 from honcho_fallback.providers._provider import CallIds, Provider, all_markers, without_markers
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator
+    from collections.abc import Iterable, Iterator, Mapping, Sequence
 
 
 def portable(messages: Iterable[Any], *, made_by: str, for_: str) -> list[dict[str, Any]]:
@@ -52,6 +52,25 @@ def portable(messages: Iterable[Any], *, made_by: str, for_: str) -> list[dict[s
     same = source is wanted
     shared = (_accepted(message, wanted, call_ids, same=same) for message in read)
     return wanted.write([message for message in shared if message.parts])
+
+
+def can_think(messages: Sequence[Mapping[str, Any]]) -> bool:
+    """Tell whether Anthropic's extended thinking may be switched on for a history.
+
+    Its API refuses to think where a tool call of the turn at hand has no thinking before it, as
+    those have that another model made.
+
+    Args:
+        messages: In Anthropic's format; objects of its SDK may stand among the dicts.
+    """
+    for message in map(_plain, reversed(messages)):
+        content: Any = message["content"]
+        kinds = ["text"] if isinstance(content, str) else [block["type"] for block in content]
+        if message["role"] == "user" and "tool_result" not in kinds:
+            return True
+        if "tool_use" in kinds and kinds[0] not in {"thinking", "redacted_thinking"}:
+            return False
+    return True
 
 
 def _format(name: str, value: str) -> Format:

@@ -17,7 +17,7 @@ from google import genai
 from google.genai.types import HttpOptions
 
 from honcho_fallback import FallbackPolicy, Target
-from honcho_fallback.providers import portable
+from honcho_fallback.providers import can_think, portable
 from tests.helpers import wire
 from tests.helpers.provider import Reply
 from tests.helpers.strict import AnthropicRules, ChatRules, GoogleRules, ResponsesRules
@@ -113,7 +113,14 @@ class Anthropic:
     def ask(self, url: str, history: list[Any]) -> Any:
         client = anthropic.Anthropic(base_url=url, api_key="k", max_retries=0)
         tool: Any = {"name": "thermometer", "input_schema": SCHEMA}
-        return client.messages.create(model="m", max_tokens=99, messages=history, tools=[tool])
+        thinking: Any = {"type": "enabled", "budget_tokens": 1024}
+        return client.messages.create(
+            model="m",
+            max_tokens=2048,
+            messages=history,
+            tools=[tool],
+            thinking=thinking if can_think(history) else {"type": "disabled"},
+        )
 
     def history(self, answer: Any) -> list[Any]:
         calls = [block for block in answer.content if block.type == "tool_use"]
