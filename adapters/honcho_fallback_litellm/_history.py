@@ -9,25 +9,32 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
+from pydantic import BaseModel
+
 from honcho_fallback.providers import Provider, portable
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from honcho_fallback import Target
+    from honcho_fallback.providers import CallIds
 
 _CLAUDE, _GOOGLE, _LITELLM, _OPENAI = "anthropic", "google", "litellm", "openai"
 _OF_AN_ANSWER = frozenset(
     {"annotations", "images", "provider_specific_fields", "reasoning_content", "thinking_blocks"}
 )
 _OF_A_CALL = frozenset({"index", "provider_specific_fields"})
+_CLOUDS_OF_CLAUDE = frozenset({"azure_ai", "bedrock", "vertex_ai"})
+# Who refuses what others wrote and did not sign, such as reasoning_content. Gateways get it back.
+_STRICT = frozenset({_CLAUDE, _GOOGLE, _OPENAI, "bedrock", "groq", "mistralai"})
 # LiteLLM puts Google's signature behind the id of a call.
 _SIGNED_ID = "__thought__"
 
 
 def provider_of(target: Target) -> Provider:
-    """Return whose messages a deployment writes: Claude's are the same on every cloud."""
-    return Provider.named(_CLAUDE if "claude" in target.model.lower() else target.provider or "")
+    """Return whose messages a deployment writes: Claude's are the same on each of these clouds."""
+    is_claude = target.provider in _CLOUDS_OF_CLAUDE and "claude" in target.model.lower()
+    return Provider.named(_CLAUDE if is_claude else target.provider or "")
 
 
 def accepted_chat(messages: Sequence[Any], provider: Provider) -> list[Any]:
@@ -37,28 +44,13 @@ def accepted_chat(messages: Sequence[Any], provider: Provider) -> list[Any]:
         messages: Dicts, or LiteLLM's objects; left as they are.
         provider: Of the deployment that is asked.
     """
+    if not all(isinstance(one, dict | BaseModel) for one in messages):
+        return [*messages]  # LiteLLM says what is wrong with it
     call_ids = provider.call_ids()
-    accepted: list[Any] = []
-    for one in messages:
-        message = one if isinstance(one, dict) else one.model_dump(exclude_none=True)
-        calls = message.get("tool_calls") or ()
-        is_own = _signer_of(message) == provider.family
-        if message.get("role") == "assistant" and provider.is_known and not is_own:
-            message = _without(message, _OF_AN_ANSWER)
-            calls = [_without(call, _OF_A_CALL) for call in calls]
-        if calls and call_ids is not None:
-            new_ids = call_ids.of_calls([str(call.get("id")) for call in calls], own=is_own)
-            calls = [{**call, "id": new} for call, new in zip(calls, new_ids, strict=True)]
-        if calls:
-            message = {**message, "tool_calls": calls}
-        if message.get("role") == "tool" and call_ids is not None:
-            new_id = call_ids.of_result(str(message.get("tool_call_id")))
-            message = {**message, "tool_call_id": new_id}
-        accepted.append(message)
-    return accepted
+    return [_accepted_message(_fields_of(one), provider, call_ids) for one in messages]
 
 
-def has_unsigned_call(messages: Sequence[Any]) -> bool:
+def has_unsigned_call(messages: Sequence[dict[str, Any]]) -> bool:
     """Tell whether the turn at hand has a call that thinking would have come before.
 
     Args:
@@ -70,18 +62,6 @@ def has_unsigned_call(messages: Sequence[Any]) -> bool:
         if message.get("tool_calls") and not message.get("thinking_blocks"):
             return True
     return False
-
-
-def accepted_blocks(messages: list[Any], provider: Provider) -> list[Any]:
-    """Return the messages of a request of Anthropic's format as a provider accepts them.
-
-    Args:
-        messages: Dicts, or objects of an SDK; left as they are.
-        provider: Of the deployment that is asked.
-    """
-    if provider.family == _CLAUDE:
-        return messages
-    return portable(messages, made_by="anthropic", for_="anthropic")
 
 
 def accepted_items(items: list[Any], provider: Provider, *, is_stranger: bool) -> list[Any]:
@@ -100,9 +80,33 @@ def accepted_items(items: list[Any], provider: Provider, *, is_stranger: bool) -
     return portable(items, made_by="openai-responses", for_="openai-responses")
 
 
-def _signer_of(message: dict[str, Any]) -> str | None:
+def _accepted_message(
+    message: dict[str, Any], provider: Provider, call_ids: CallIds | None
+) -> dict[str, Any]:
+    role = message.get("role")
+    if role == "tool" and call_ids is not None:
+        return {**message, "tool_call_id": call_ids.of_result(str(message.get("tool_call_id")))}
+    if role != "assistant":
+        return message
+    calls = [*map(_fields_of, message.get("tool_calls") or ())]
+    signer = _signer_of(message, calls)
+    is_own = signer == provider.family
+    if not is_own and (signer or provider.family in _STRICT):
+        message = _without(message, _OF_AN_ANSWER)
+        calls = [_without(call, _OF_A_CALL) for call in calls]
+    if calls and call_ids is not None:
+        new_ids = call_ids.of_calls([str(call.get("id")) for call in calls], own=is_own)
+        calls = [{**call, "id": new} for call, new in zip(calls, new_ids, strict=True)]
+    return {**message, "tool_calls": calls} if calls else message
+
+
+def _fields_of(value: Any) -> dict[str, Any]:
+    """Return a message or a call as a dict, as LiteLLM makes of its own objects and of SDKs'."""
+    return value.model_dump(exclude_none=True) if isinstance(value, BaseModel) else value
+
+
+def _signer_of(message: dict[str, Any], calls: Sequence[dict[str, Any]]) -> str | None:
     """Name the family that signed an answer."""
-    calls: Sequence[Any] = message.get("tool_calls") or ()
     fields: dict[str, Any] = message.get("provider_specific_fields") or {}
     if fields.get("thought_signatures") or any(_SIGNED_ID in str(one.get("id")) for one in calls):
         return _GOOGLE

@@ -9,12 +9,7 @@ import litellm
 from honcho_fallback import call_metadata
 from honcho_fallback_litellm._call import RouterCall
 from honcho_fallback_litellm._chain import model_of
-from honcho_fallback_litellm._history import (
-    accepted_blocks,
-    accepted_chat,
-    accepted_items,
-    has_unsigned_call,
-)
+from honcho_fallback_litellm._history import accepted_chat, accepted_items, has_unsigned_call
 from honcho_fallback_litellm._router import setting
 
 if TYPE_CHECKING:
@@ -194,9 +189,7 @@ def _give_history(call: RouterCall, params: dict[str, Any], request: dict[str, A
     messages, items = call.request.get("messages"), call.request.get("input")
     # What stands in the request goes before the messages that LiteLLM passes on by themselves.
     if "original_generic_function" in call.request:
-        if messages:
-            request["messages"] = accepted_blocks(messages, provider)
-        elif isinstance(items, list):
+        if isinstance(items, list):
             request["input"] = accepted_items(items, provider, is_stranger=is_stranger)
     elif messages:
         request["messages"] = messages = accepted_chat(messages, provider)

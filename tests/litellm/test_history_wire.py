@@ -5,14 +5,15 @@ Each provider refuses, as its API does, what others wrote; so a 400 is a history
 
 from __future__ import annotations
 
-import asyncio
 import json
+import re
 from itertools import permutations
 from typing import TYPE_CHECKING, Any
 
 import pytest
 
 from tests.helpers import wire
+from tests.helpers.litellm_runs import run_async
 from tests.helpers.provider import Reply
 from tests.helpers.strict import AnthropicRules, ChatRules, GoogleRules, ResponsesRules
 
@@ -130,7 +131,7 @@ def test_a_chat_goes_on_at_another_provider_and_comes_back(
         answer: Any = (
             router.completion(**options)
             if asks == "sync"
-            else asyncio.run(router.acompletion(**options))
+            else run_async(router.acompletion(**options))
         )
         return answer.choices[0].message
 
@@ -153,24 +154,71 @@ def test_a_chat_goes_on_at_another_provider_and_comes_back(
     assert len(fallback.requests) == 2
 
 
-def test_thinking_stays_with_claude_whoever_serves_it(bench: Bench) -> None:
-    """The same model at another account reads the signatures of the first."""
-    servers: list[Provider] = []
-    models: list[Json] = []
-    for rank in (0, 1):
-        server, deployment = member(bench, rank, CHATS["anthropic"][0], None, anthropic_calls())
-        servers.append(server)
-        models.append(deployment)
+def goes_on_at_the_fallback(bench: Bench, primary: Provider, models: list[Json]) -> None:
+    """Have the primary call both tools and then be down for their results."""
     router, _ = bench.managed(models=models)
     history: list[Any] = [QUESTION]
     options: Json = {"model": "deriver", "messages": history, "tools": [CHAT_TOOL]}
     answer: Any = router.completion(**options)
     history.append(answer.choices[0].message)
     history += results_of(history[-1])
-    servers[0].fail(503, times=1)
+    primary.fail(503, times=1)
     answer = router.completion(**options)
     assert answer.choices[0].message.content == "In Lima."
-    assert "secret" in json.dumps(servers[1].bodies)
+
+
+@pytest.mark.parametrize("message", ["hello", None])
+def test_what_is_no_message_is_litellms_to_refuse(bench: Bench, message: Any) -> None:
+    """A mistake in a request gets the words that it has without a chain of several providers."""
+    _, first = member(bench, 0, CHATS["anthropic"][0], None, anthropic_calls())
+    _, second = member(bench, 1, "openai/gpt-5.5", None, chat_calls())
+    complaints: list[str] = []
+    for models in ([first], [first, second]):
+        router, _ = bench.managed(models=models)
+        with pytest.raises(Exception) as caught:  # LiteLLM has many
+            router.completion(model="deriver", messages=[message])
+        complaints.append(str(caught.value).partition("\n")[0])
+    assert complaints[0] == complaints[1]
+
+
+def test_thinking_stays_with_claude_whoever_serves_it(bench: Bench) -> None:
+    """The same model on another cloud reads the signatures of the first."""
+    primary, first = member(bench, 0, CHATS["anthropic"][0], None, anthropic_calls())
+    fallback, second = member(bench, 1, "bedrock/anthropic.claude-sonnet-4-5", None, {})
+    region = {"aws_region_name": "us-east-1", "aws_bedrock_runtime_endpoint": fallback.url}
+    second["litellm_params"].update(region)
+    fallback.standing = Reply(body=wire.message_answer(wire.text_block("In Lima.")))
+    goes_on_at_the_fallback(bench, primary, [first, second])
+    assert "secret" in json.dumps(fallback.bodies)
+
+
+def test_a_gateway_gets_its_own_reasoning_back(bench: Bench) -> None:
+    """What OpenRouter wrote, signed by nobody, goes back to it and to nobody else."""
+    calls = chat_calls()
+    details = [{"type": "reasoning.encrypted", "data": "secret"}]
+    calls["choices"][0]["message"]["reasoning_details"] = details
+    primary, first = member(bench, 0, "openrouter/google/gemini-3-pro", None, calls)
+    fallback, second = member(bench, 1, "openai/gpt-5.5", ChatRules(), chat_calls())
+    goes_on_at_the_fallback(bench, primary, [first, second])
+    assert "secret" in json.dumps(primary.bodies[-1])
+    assert not fallback.refused
+
+
+class MistralRules(ChatRules):
+    """Mistral's chat API, as far as it differs."""
+
+    def _faults(self, body: Json) -> list[str]:
+        calls = [call for one in body["messages"] for call in one.get("tool_calls") or ()]
+        ids = [call["id"] for call in calls if not re.fullmatch("[a-zA-Z0-9]{9}", call["id"])]
+        return [*super()._faults(body), *(f"tool call id was {one}" for one in ids)]
+
+
+def test_ids_of_calls_are_made_valid(bench: Bench) -> None:
+    """Mistral takes ids of nine letters and digits, in calls and results alike."""
+    primary, first = member(bench, 0, "openai/gpt-5.5", ChatRules(), chat_calls())
+    fallback, second = member(bench, 1, "mistral/large", MistralRules(), chat_calls())
+    goes_on_at_the_fallback(bench, primary, [first, second])
+    assert not fallback.refused
 
 
 @pytest.mark.parametrize("here", ["openai", "anthropic"])
@@ -189,7 +237,7 @@ def test_a_history_of_responses_goes_on_at_another_provider_and_comes_back(
     tool = {"type": "function", **FUNCTION}
 
     def ask(history: list[Any]) -> Any:
-        return asyncio.run(router.aresponses(model="deriver", input=history, tools=[tool]))
+        return run_async(router.aresponses(model="deriver", input=history, tools=[tool]))
 
     def answered(answer: Any) -> list[Any]:
         calls = [item for item in answer.output if item.type == "function_call"]
@@ -231,7 +279,7 @@ def test_a_history_of_messages_goes_on_at_another_provider(bench: Bench) -> None
 
     def ask(history: list[Any]) -> Any:
         options: Json = {"model": "deriver", "max_tokens": 99, "tools": [tool]}
-        return asyncio.run(router.aanthropic_messages(messages=history, **options))
+        return run_async(router.aanthropic_messages(messages=history, **options))
 
     history: list[Any] = [QUESTION]
     content = ask(history)["content"]
