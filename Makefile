@@ -56,7 +56,7 @@ corpus: .venv-corpus/.installed
 	PYTHONPATH=. .venv-corpus/bin/python $(CORPUS)/score.py $(ARGS)
 	PYTHONPATH=. .venv-corpus/bin/python benchmarks/leave_one_out.py $(CORPUS)
 
-# The unit tests again, from a folder that has no source tree beside it.
+# The tests of what needs no extra again, from a folder that has no source tree beside it.
 wheel-test: .venv/.installed
 	rm -rf .venv-wheel build/wheel
 	$(BIN)/python -m pip wheel --quiet --no-deps --wheel-dir build/wheel .
@@ -65,7 +65,7 @@ wheel-test: .venv/.installed
 	$(call INSTALL,.venv-wheel/bin) --group test "$$(echo build/wheel/*.whl)[cli]"
 	outside=$$(mktemp -d) && trap 'rm -rf "$$outside"' EXIT \
 		&& mkdir "$$outside/tests" && cp pyproject.toml "$$outside" \
-		&& cp -R tests/unit tests/helpers tests/__init__.py tests/conftest.py "$$outside/tests" \
+		&& cp -R tests/unit tests/providers tests/helpers tests/__init__.py tests/conftest.py "$$outside/tests" \
 		&& cd "$$outside" && "$(CURDIR)/.venv-wheel/bin/"$(PYTEST) $(ARGS)
 
 # What a release uploads, in dist: the sdist and the wheel that is built from it, checked.
@@ -120,7 +120,8 @@ test-frameworks: .venv-frameworks/.installed
 # Each adapter's probe on the newest releases of what it adapts: what of theirs it uses without a promise.
 probes: .venv-newest/.installed
 	.venv-newest/bin/$(PYTEST) tests/honcho/test_probe.py tests/langchain/test_probe.py \
-		tests/langfuse/test_langfuse_probe.py tests/litellm/test_history_wire.py tests/litellm/test_probe.py $(ARGS)
+		tests/langfuse/test_langfuse_probe.py tests/litellm/test_history_wire.py \
+		tests/litellm/test_probe.py $(ARGS)
 
 .venv-newest/.installed: pyproject.toml
 	$(PYTHON) -m venv $(@D)
