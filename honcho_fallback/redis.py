@@ -75,7 +75,8 @@ class RedisCooldown(Cooldown):
         self._owner = token_hex(8)
         self._outbox: list[CooldownReport] = []
         self._letters = 0
-        self._learned_after: dict[str, int] = {}  # by identity, the number of the letter before
+        # By identity, the letter up to which replies are older than what is known here.
+        self._known_after: dict[str, int] = {}
         self._resting_until = 0.0
         self._reported = False
         # A connection costs two steps, each bounded by half of what a call gives.
@@ -118,7 +119,7 @@ class RedisCooldown(Cooldown):
             for report in reports:
                 if not _local(report.identity):
                     self._outbox.append(report)
-                    self._learned_after[report.identity] = self._letters
+                    self._known_after[report.identity] = self._letters
             return super().update_and_select(reports, offered, now)
 
     def pull(self, identities: Sequence[str], /) -> None:
@@ -211,8 +212,11 @@ class RedisCooldown(Cooldown):
         now = monotonic()
         with self._lock:
             for identity, entry in zip(known, reply, strict=True):
-                if self._learned_after.get(identity, 0) >= number:
-                    continue  # Redis had not been told when it wrote this
+                if self._known_after.get(identity, 0) >= number:
+                    # A report or a later letter's reply came first: over several connections they
+                    # overtake each other, and this one would hide a probe that is under way.
+                    continue
+                self._known_after[identity] = number
                 if entry:
                     self._adopt(identity, entry, now)
                 else:

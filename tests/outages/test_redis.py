@@ -162,6 +162,30 @@ def test_a_late_reply_does_not_undo_what_was_learned_since(
     assert late.record.attempts[0].note is None
 
 
+def test_a_late_reply_does_not_hide_a_probe_under_way(
+    redis_url: str, redis_client: redis.Redis, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Replies overtake each other: one from before a probe began allows no second probe."""
+    store = RedisCooldown(redis_url, timeout=5.0)
+    policy = FallbackPolicy(chain(), FallbackConfig(wait=0, cooldown=store))
+    policy.call(repeating(primary=[DOWN], fallback=["hello"]).ask)
+    late, probe, other = policy.start(), policy.start(), policy.start()
+    ask_redis = store._client.eval
+
+    def answer_late(*letter: Any) -> Any:
+        reply = ask_redis(*letter)
+        monkeypatch.undo()
+        make_due(redis_client)
+        policy.perform(probe)
+        return reply
+
+    monkeypatch.setattr(store._client, "eval", answer_late)
+    policy.perform(late)
+    policy.perform(other)
+    store.close()
+    assert [run.attempt.position for run in (probe, late, other)] == [0, 1, 1]
+
+
 @pytest.mark.parametrize("how", ["cancel", "lost"])
 def test_a_probe_that_ends_without_news_blocks_nobody(
     policy: Callable[..., FallbackPolicy], redis_client: redis.Redis, how: str
