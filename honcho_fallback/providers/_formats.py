@@ -292,6 +292,7 @@ def _read_item(item: Json) -> Message:
 
 def _write_responses(messages: Sequence[Message]) -> list[Json]:
     items: list[Json] = []
+    custom_calls: set[str] = set()
     for role, parts in messages:
         if role in {"user", "system"}:
             items.append({"role": role, "content": [_written_input(part) for part in parts]})
@@ -303,6 +304,7 @@ def _write_responses(messages: Sequence[Message]) -> list[Json]:
                 case Call(call_id, name, str(text)):
                     call = {"call_id": call_id, "name": name, "input": text}
                     items.append({"type": "custom_tool_call", **call})
+                    custom_calls.add(call_id)
                 case Call(call_id, name, arguments):
                     call = {"call_id": call_id, "name": name, "arguments": json.dumps(arguments)}
                     items.append({"type": "function_call", **call})
@@ -310,8 +312,9 @@ def _write_responses(messages: Sequence[Message]) -> list[Json]:
                     output: Any = [_written_input(one) for one in inner]
                     if all(isinstance(one, Text) for one in inner):
                         output = _text(inner, "\n")
-                    item = {"type": "function_call_output", "call_id": call_id, "output": output}
-                    items.append(item)
+                    kind = "custom_tool_call" if call_id in custom_calls else "function_call"
+                    result = {"type": f"{kind}_output", "call_id": call_id, "output": output}
+                    items.append(result)
                 case _:
                     raise cannot_write(part, "openai-responses")
     return items

@@ -153,6 +153,7 @@ def test_a_custom_tools_text_stays_a_text_between_openais_apis() -> None:
     output = {"type": "custom_tool_call_output", "call_id": "c1", "output": "1"}
     chats = portable([item, output], made_by="openai-responses", for_="openai")
     assert chats[0]["tool_calls"][0]["custom"] == {"name": "sql", "input": "select 1"}
+    assert portable(chats, made_by="openai", for_="openai-responses") == [item, output]
     blocks = portable([item, output], made_by="openai-responses", for_="anthropic")
     assert blocks[0]["content"][0]["input"] == {"input": "select 1"}
 
