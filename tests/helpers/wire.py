@@ -179,6 +179,14 @@ def response_text(text: str, item: str = "msg_1", **part: Any) -> Json:
     return {"type": "message", **fields}
 
 
+def response_call(
+    item: str, call_id: str, name: str, arguments: Mapping[str, Any], **fields: Any
+) -> Json:
+    """Build an output item that calls a tool."""
+    call = {"id": item, "call_id": call_id, "name": name, "arguments": json.dumps(arguments)}
+    return {"type": "function_call", **call, **fields}
+
+
 def responses_answer(
     *items: Json, model: str = "gpt-5.5", usage: Json | None = RESPONSES_USAGE
 ) -> Json:

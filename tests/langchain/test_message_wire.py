@@ -33,6 +33,7 @@ from tests.helpers.wire import (
     chat_answer,
     chat_call,
     message_answer,
+    response_call,
     response_text,
     responses_answer,
     text_block,
@@ -113,14 +114,8 @@ def responses_says(tag: str) -> list[Json]:
         }
 
     def call(at: int, city: str) -> Json:
-        return {
-            "type": "function_call",
-            "id": f"fc_{tag}_{at}",
-            "call_id": f"call_{tag}_{at}",
-            "name": "weather",
-            "arguments": f'{{"city": "{city}"}}',
-            "status": "completed",
-        }
+        item, call_id = f"fc_{tag}_{at}", f"call_{tag}_{at}"
+        return response_call(item, call_id, "weather", {"city": city}, status="completed")
 
     search = {
         "type": "web_search_call",

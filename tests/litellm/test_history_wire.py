@@ -61,13 +61,7 @@ def responses_calls() -> Json:
     """Reasoning that only the account can read, a text and two calls."""
     thought = {"type": "reasoning", "id": "rs_1", "summary": [], "encrypted_content": "secret"}
     calls = [
-        {
-            "type": "function_call",
-            "id": f"fc_{n}",
-            "call_id": f"call_{n}",
-            "name": "thermometer",
-            "arguments": json.dumps({"city": city}),
-        }
+        wire.response_call(f"fc_{n}", f"call_{n}", "thermometer", {"city": city})
         for n, city in enumerate(CITIES)
     ]
     return wire.responses_answer(thought, wire.response_text("Let me see."), *calls)
