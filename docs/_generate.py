@@ -33,11 +33,13 @@ _NOTICE = "<!-- Written by docs/_generate.py from the code: edit that, and run i
 _GROUPS: dict[str, tuple[str, ...]] = {
     "When to switch": (
         "fallback_on", "switch_after", "max_attempts", "attempts_per_target",
-        "reset", "must_not_degrade",
+        "reset", "scopes", "replay",
     ),
+    "Whom to ask": ("require", "must_not_degrade"),
     "Waits": ("wait", "retry_after_cap"),
     "Time": (
         "timeout", "connect_timeout", "deadline", "reserve", "first_token_timeout", "idle_timeout",
+        "min_rate",
     ),
     "What is remembered across calls": ("cooldown", "retry_budget", "transport_recovery"),
     "What errors and answers mean": (
@@ -182,7 +184,7 @@ def _is_set(config: FallbackConfig, option: str) -> bool:
 
 def _shown(name: str, value: object) -> str:
     """Show an option's value as its reader would write it, a function by what it does."""
-    if value is None:
+    if value is None or value in ((), {}, frozenset()):
         text = _DEFAULTS_IN_WORDS.get(name, "none")
     elif isinstance(value, frozenset):
         text = _kinds(value)
@@ -192,8 +194,6 @@ def _shown(name: str, value: object) -> str:
         text = f"`{_strategy(value)}`"
     elif inspect.isfunction(value):
         text = _as_text((value.__doc__ or "").partition("\n")[0].rstrip("."))
-    elif value == ():
-        text = "none"
     elif isinstance(value, str):
         text = f'`"{value}"`'
     else:

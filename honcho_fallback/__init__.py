@@ -28,15 +28,20 @@ from honcho_fallback._core.turn import Turn
 from honcho_fallback._values.errors import (
     AnswerRejected,
     CredentialError,
-    DeadlineExceeded,
     FallbackConfigError,
     FallbackError,
-    FallbackExhausted,
-    StreamInterrupted,
     TargetUnavailable,
 )
 from honcho_fallback._values.failure import Failure, FailureKind
-from honcho_fallback._values.record import AttemptRecord, CallRecord, Outcome
+from honcho_fallback._values.record import (
+    AttemptRecord,
+    CallRecord,
+    DeadlineExceeded,
+    FallbackExhausted,
+    Outcome,
+    OutcomeUnknown,
+    StreamInterrupted,
+)
 from honcho_fallback.redaction import call_metadata
 
 __version__ = "0.1.0"
@@ -68,6 +73,7 @@ __all__ = [
     "FallbackRun",
     "HasContent",
     "Outcome",
+    "OutcomeUnknown",
     "PendingAction",
     "Restore",
     "RetryBudget",
@@ -96,6 +102,7 @@ for _error in (
     FallbackConfigError,
     FallbackError,
     FallbackExhausted,
+    OutcomeUnknown,
     StreamInterrupted,
     TargetUnavailable,
 ):

@@ -64,16 +64,16 @@ METRICS = (
     Metric("answers_by_fallback", "counter", "{call}", ("agent", "target"),
            "Calls that another target than the primary answered."),
     Metric("calls_ended_by_limit", "counter", "{call}", ("agent", "limit"),
-           "Calls without an answer that might have asked more, but for the deadline or retry "
-           "budget."),
+           "Calls without an answer that might have asked more, but for the deadline, the retry "
+           "budget or replay."),
     Metric("call.duration", "histogram", "s", ("agent", "outcome"),
            "Seconds from a call's start to its end, failed attempts and waits included."),
     Metric("time_to_first_token", "histogram", "s", ("agent", "target"),
            "Seconds from a call's start to a stream's first content, failed attempts included, "
            "by the target that sent it."),
-    Metric("attempts", "counter", "{attempt}", ("agent", "target", "kind"),
-           "Requests to targets, by what went wrong (answered: nothing); all but answered are "
-           "wasted."),
+    Metric("attempts", "counter", "{attempt}", ("agent", "target", "kind", "billed"),
+           "Requests to targets, by what went wrong (answered: nothing) and by whether they are "
+           "billed (no, yes, unknown); all but answered are wasted."),
     Metric("attempt.duration", "histogram", "s", ("target",),
            "Seconds that a request to a target took, whatever came of it."),
     Metric("switches", "counter", "{switch}", ("agent", "target", "kind"),
@@ -157,13 +157,13 @@ class Measurements:
         """Begin at 0 what seldom counts: of a series that begins at 1, increase() sees nothing."""
         for outcome in ("exhausted", "interrupted"):
             yield Measurement("calls", (agent, outcome, _NOBODY), 0)
-        for limit in ("deadline", "retry_budget"):
+        for limit in ("deadline", "retry_budget", "replay"):
             yield Measurement("calls_ended_by_limit", (agent, limit), 0)
 
     def _of_attempt(self, agent: str, attempt: AttemptRecord) -> Iterator[Measurement]:
         target = self._targets[attempt.target]
         kind = _ANSWERED if attempt.kind is None else attempt.kind.value
-        yield Measurement("attempts", (agent, target, kind), 1)
+        yield Measurement("attempts", (agent, target, kind, attempt.billed), 1)
         yield Measurement("attempt.duration", (target,), attempt.seconds)
         if attempt.is_probe:
             yield Measurement("probes", (target, kind), 1)

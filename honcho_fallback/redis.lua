@@ -1,6 +1,8 @@
--- One exchange, atomic, on the server's clock. KEYS: first those of the reports, then those offered.
+-- One exchange, atomic, on the server's clock. KEYS: first those of the reports, then those of the
+-- targets offered: of each its model's, its credential's and its host's, as far as they are known.
 -- ARGV: owner, base and cap and lease in milliseconds, number of reports, then per report its health,
--- the milliseconds of the provider's Retry-After ("" for none) and whether it was a probe ("1").
+-- the milliseconds of the provider's Retry-After ("" for none) and whether it was a probe ("1"); at
+-- last the number of keys of each target.
 -- Returns for each key offered {} or {milliseconds left, failures, lease left, "1" if it is ours}.
 local owner, base, cap, lease = ARGV[1], tonumber(ARGV[2]), tonumber(ARGV[3]), tonumber(ARGV[4])
 local count = tonumber(ARGV[5])
@@ -42,21 +44,37 @@ for number = 1, count do
   end
 end
 
-local reply, probe_needed = {}, true
-for number = count + 1, #KEYS do
-  local entry = read(KEYS[number])
-  if entry == nil then
+local reply, probe_needed, first = {}, true, count + 1
+for argument = 6 + count * 3, #ARGV do
+  local last = first + tonumber(ARGV[argument]) - 1
+  local down, ready = {}, true
+  for number = first, last do
+    local entry = read(KEYS[number])
+    if entry ~= nil then
+      local free = entry.owner == '' or entry.owner == owner or entry.leased <= now
+      ready = ready and entry.due <= now and free
+      down[number] = entry
+    end
+  end
+  if next(down) == nil then
     probe_needed = false -- a free target: no target behind it needs a probe
-    reply[#reply + 1] = {}
-  else
-    local free = entry.owner == '' or entry.owner == owner or entry.leased <= now
-    if probe_needed and entry.due <= now and free then
-      entry.owner, entry.leased, probe_needed = owner, now + lease, false
+  elseif probe_needed and ready then
+    probe_needed = false
+    for number, entry in pairs(down) do
+      entry.owner, entry.leased = owner, now + lease
       write(KEYS[number], entry)
     end
-    local left = entry.owner == '' and 0 or math.max(0, entry.leased - now)
-    reply[#reply + 1] = {math.max(0, entry.due - now), entry.failures, left,
-                         entry.owner == owner and '1' or '0'}
   end
+  for number = first, last do
+    local entry = down[number]
+    if entry == nil then
+      reply[#reply + 1] = {}
+    else
+      local left = entry.owner == '' and 0 or math.max(0, entry.leased - now)
+      reply[#reply + 1] = {math.max(0, entry.due - now), entry.failures, left,
+                           entry.owner == owner and '1' or '0'}
+    end
+  end
+  first = last + 1
 end
 return reply

@@ -9,6 +9,7 @@ import asyncio
 import logging
 import math
 import threading
+from itertools import chain
 from pathlib import Path
 from secrets import token_hex
 from time import monotonic
@@ -32,7 +33,7 @@ except ImportError as error:
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from honcho_fallback.stores import CooldownChoice, CooldownReport
+    from honcho_fallback.stores import CooldownChoice, CooldownReport, Keys
 
 logger = logging.getLogger("honcho_fallback")
 
@@ -104,51 +105,59 @@ class RedisCooldown(Cooldown):
         return self
 
     def update_and_select(
-        self, reports: Sequence[CooldownReport], offered: Sequence[str], now: float, /
+        self,
+        reports: Sequence[CooldownReport],
+        offered: Sequence[Keys],
+        now: float,
+        lease: float | None = None,
+        /,
     ) -> CooldownChoice:
         """Take in what was learned, then choose the first of the offered targets that is free.
 
         Args:
             reports: What was learned; sent to the others with the next ``push``.
-            offered: Identities, in the order of the chain.
+            offered: The keys of each target, in the order of the chain.
             now: The time on a monotonic scale.
+            lease: As for Cooldown.
         """
         if not reports:
-            return super().update_and_select(reports, offered, now)
+            return super().update_and_select(reports, offered, now, lease)
         with self._lock:
             for report in reports:
                 if not _local(report.identity):
                     self._outbox.append(report)
                     self._known_after[report.identity] = self._letters
-            return super().update_and_select(reports, offered, now)
+            return super().update_and_select(reports, offered, now, lease)
 
-    def pull(self, identities: Sequence[str], /) -> None:
+    def pull(self, offered: Sequence[Keys], lease: float | None = None, /) -> None:
         """Fetch what others know of some targets.
 
         Args:
-            identities: In the order of the chain.
+            offered: The keys of each, in the order of the chain.
+            lease: Seconds for which a probe keeps others away.
         """
-        known = [identity for identity in identities if not _local(identity)]
-        if self._worth_it(known):
-            number, keys, values = self._letter(known)
+        groups = _shared(offered)
+        if self._worth_it(groups):
+            number, keys, values = self._letter(groups, lease)
             try:
-                self._absorb(number, known, self._client.eval(_SCRIPT, len(keys), *keys, *values))
+                self._absorb(number, groups, self._client.eval(_SCRIPT, len(keys), *keys, *values))
             except (redis.RedisError, OSError) as error:
                 self._go_without(error)
 
-    async def apull(self, identities: Sequence[str], /) -> None:
+    async def apull(self, offered: Sequence[Keys], lease: float | None = None, /) -> None:
         """Do so without blocking the loop.
 
         Args:
-            identities: In the order of the chain.
+            offered: The keys of each, in the order of the chain.
+            lease: Seconds for which a probe keeps others away.
         """
-        known = [identity for identity in identities if not _local(identity)]
-        if self._worth_it(known):
-            number, keys, values = self._letter(known)
+        groups = _shared(offered)
+        if self._worth_it(groups):
+            number, keys, values = self._letter(groups, lease)
             try:
                 async with asyncio.timeout(self._timeout):
                     reply: Any = self._aclient().eval(_SCRIPT, len(keys), *keys, *values)
-                    self._absorb(number, known, await reply)
+                    self._absorb(number, groups, await reply)
             except (redis.RedisError, OSError) as error:  # TimeoutError is an OSError
                 self._go_without(error)
 
@@ -186,29 +195,33 @@ class RedisCooldown(Cooldown):
                 )
             return self._clients[loop]
 
-    def _worth_it(self, known: Sequence[str]) -> bool:
+    def _worth_it(self, groups: Sequence[Sequence[str]]) -> bool:
         now = monotonic()
-        if now < self._resting_until or not (known or self._outbox):
+        if now < self._resting_until or not (groups or self._outbox):
             return False
         if self._reported:
             self._resting_until = now + _PAUSE  # one call looks for Redis, the others do not wait
         return True
 
-    def _letter(self, known: Sequence[str]) -> tuple[int, list[str], list[str]]:
+    def _letter(
+        self, groups: Sequence[Sequence[str]], lease: float | None
+    ) -> tuple[int, list[str], list[str]]:
         with self._lock:
             reports, self._outbox = self._outbox, []
             self._letters += 1
             number = self._letters
-        identities = [*(report.identity for report in reports), *known]
+        identities = [*(report.identity for report in reports), *chain.from_iterable(groups)]
         keys = [_PREFIX + identity for identity in identities]
-        values = [self._owner, *map(_milliseconds, (self.base, self.cap, self.base))]
+        leased = self.base if lease is None else lease
+        values = [self._owner, *map(_milliseconds, (self.base, self.cap, leased))]
         values.append(str(len(reports)))
         for report in reports:
             stated = "" if report.seconds is None else _milliseconds(report.seconds)
             values += [report.health, stated, str(int(report.permit is not None))]
-        return number, keys, values
+        return number, keys, [*values, *(str(len(group)) for group in groups)]
 
-    def _absorb(self, number: int, known: Sequence[str], reply: Any) -> None:
+    def _absorb(self, number: int, groups: Sequence[Sequence[str]], reply: Any) -> None:
+        known = chain.from_iterable(groups)
         now = monotonic()
         with self._lock:
             for identity, entry in zip(known, reply, strict=True):
@@ -241,6 +254,12 @@ class RedisCooldown(Cooldown):
                 "the cooldown in Redis cannot be reached (%s); this process goes by its memory",
                 type(error).__name__,
             )
+
+
+def _shared(offered: Sequence[Keys]) -> list[list[str]]:
+    """Return the keys of targets that other processes know, too."""
+    groups = ([key for key in keys if not _local(key)] for keys in offered)
+    return [group for group in groups if group]
 
 
 def _local(identity: str) -> bool:

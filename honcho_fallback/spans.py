@@ -131,6 +131,8 @@ def attempt_fields(attempt: AttemptRecord) -> dict[str, Any]:
         "error": attempt.error and label(attempt.error),
         "status": attempt.status,
         "milliseconds": round(attempt.seconds * 1000),
+        "reached": attempt.reached,
+        "billed": attempt.billed,
     }
     return {name: value for name, value in fields.items() if value is not None}
 

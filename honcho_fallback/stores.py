@@ -4,7 +4,8 @@ from honcho_fallback._core.shared import (
     CooldownChoice,
     CooldownReport,
     CooldownStore,
+    Keys,
     SharedCooldown,
 )
 
-__all__ = ["CooldownChoice", "CooldownReport", "CooldownStore", "SharedCooldown"]
+__all__ = ["CooldownChoice", "CooldownReport", "CooldownStore", "Keys", "SharedCooldown"]

@@ -19,7 +19,14 @@ import openai
 import pytest
 import typer
 
-from honcho_fallback import Failure, FailureKind, FallbackConfig, Target, set_observers
+from honcho_fallback import (
+    Failure,
+    FailureKind,
+    FallbackConfig,
+    FallbackPolicy,
+    Target,
+    set_observers,
+)
 from honcho_fallback.records import read_records
 from honcho_fallback.testing import StatusError
 from honcho_fallback_honcho import load_policies
@@ -235,7 +242,10 @@ def test_the_examples_of_the_operations_page_run(
         monkeypatch.delenv(name, raising=False)
     monkeypatch.chdir(tmp_path)
     page, names = PAGES["docs/operations.md"], given("docs/operations.md")
-    first, bill, plain, structured = blocks(page, "python")
+    first, bill, plain, structured, cost = blocks(page, "python")
+    priced = names | {"policy": FallbackPolicy(names["targets"])}
+    exec(compile(cost, "operations.md", "exec"), priced)  # noqa: S102 # our own page
+    assert capsys.readouterr().out == "0.00 to 0.00 dollars\n"
     for code in (first, bill, plain):
         exec(compile(code, "operations.md", "exec"), names)  # noqa: S102 # our own page
     names["policy"].call(ask)

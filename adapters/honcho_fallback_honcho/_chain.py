@@ -135,7 +135,7 @@ def make_target(
     and one whose key somebody else holds is the same target whenever it is made.
     """
     provider = endpoint.transport
-    address, key = endpoint.base_url or "the provider's own", credential or ApiKey(NO_KEY)
+    address, key = endpoint.base_url or f"{provider}'s own", credential or ApiKey(NO_KEY)
     known = Target(model, provider, endpoint=address, credential=key)
     return Target(
         model,

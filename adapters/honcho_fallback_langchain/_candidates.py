@@ -119,6 +119,7 @@ def targets_of(
             endpoint=public_endpoint_of(inside),
             credential=credential,
             identity=identity or "",
+            labels=_tags_of(candidate),
         )
         targets.append(target)
     return targets
@@ -161,6 +162,16 @@ def check_candidates(
             )
         listed.append(candidate)
     return listed
+
+
+def _tags_of(candidate: object) -> frozenset[str]:
+    """Return the tags of a candidate: a target's labels in LangChain's words."""
+    tags: set[str] = set()
+    while isinstance(candidate, RunnableBindingBase):
+        tags.update(candidate.config.get("tags") or ())
+        candidate = candidate.bound
+    model = _first_chat_model(candidate)
+    return frozenset(tags.union((model and model.tags) or ()))
 
 
 def _first_chat_model(candidate: object) -> BaseChatModel | None:

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any, TypeVar, cast
 import litellm
 from litellm.exceptions import Timeout
 
-from honcho_fallback import AnswerRejected, DeadlineExceeded, FallbackPolicy
+from honcho_fallback import AnswerRejected, DeadlineExceeded, FallbackPolicy, OutcomeUnknown
 from honcho_fallback_litellm._answers import attach
 from honcho_fallback_litellm._failures import forget_loop_lookup
 
@@ -71,7 +71,7 @@ class RouterCall:
     core: Any
     request: dict[str, Any]  # the keyword arguments that it began with
     limit: int  # of its attempts
-    reach: int  # how many targets of the chain it may ask
+    allowed: tuple[int, ...]  # the positions of those that it may ask
     wants_content: bool  # whether somebody observes what is asked and answered
     attempt: Attempt = field(init=False)  # at hand, or the last one
     ended: bool = field(init=False, default=False)
@@ -91,7 +91,7 @@ class RouterCall:
         if any(one is not None for one in bounds):
             self.time_limit = AttemptTimeout()
         self.attempt = self.run.attempt
-        self._left_over = self.reach == len(self.chain.ids)
+        self._left_over = len(self.allowed) == len(self.chain.ids)
 
     @property
     def goes_on(self) -> bool:
@@ -112,8 +112,10 @@ class RouterCall:
     @property
     def candidate_ids(self) -> tuple[str, ...]:
         """Return the ids of who may be asked if in rotation, that of the attempt at hand first."""
-        ids, here = self.chain.ids[: self.reach], self.attempt.position
-        return ids[here:] + (ids[:here] if self.last_error is None else ())
+        here = self.attempt.position
+        after = [one for one in self.allowed if one >= here]
+        before = [one for one in self.allowed if one < here and self.last_error is None]
+        return tuple(self.chain.ids[one] for one in (*after, *before))
 
     def may_ask(self, among: Iterable[str]) -> list[int]:
         """List the positions that the attempt at hand may go to, of the ids in rotation."""
@@ -158,7 +160,8 @@ class RouterCall:
             self.attempt = self.run.fail(error, partial=partial)
         except BaseException as final:  # noqa: BLE001 # LiteLLM raises the error itself
             self._goes_on, self.ended = False, True
-            self._left_over = self._left_over and not isinstance(final, DeadlineExceeded)
+            if isinstance(final, DeadlineExceeded | OutcomeUnknown):
+                self._left_over = False
 
     def accept(self, answer: Any) -> None:
         """Take an answer, or say no to it.

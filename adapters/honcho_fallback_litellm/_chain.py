@@ -249,7 +249,11 @@ def _targets_of(deployments: Sequence[Deployment]) -> list[Target]:
         # Not through credential=: the key is LiteLLM's, there is nothing here to refresh.
         identity = _identity_of(one, model, provider)
         window = _window_of(one, model, provider)
-        targets.append(Target(model, provider, name, context_window=window, identity=identity))
+        tags = frozenset[str](one["litellm_params"].get("tags") or ())  # LiteLLM's word for labels
+        target = Target(
+            model, provider, name, context_window=window, identity=identity, labels=tags
+        )
+        targets.append(target)
     return targets
 
 
@@ -305,5 +309,6 @@ def _identity_of(deployment: Deployment, model: str, provider: str | None) -> st
 def _traits_of(deployment: Deployment) -> int:
     """Return a hash that changes when the Router replaces the deployment under its id."""
     window = (deployment.get("model_info") or {}).get("max_input_tokens")
-    texts = [value for value in deployment["litellm_params"].values() if isinstance(value, str)]
-    return hash((window, repr(_order_of(deployment)), *texts))
+    params = deployment["litellm_params"]
+    texts = [value for value in params.values() if isinstance(value, str)]
+    return hash((window, repr(_order_of(deployment)), repr(params.get("tags")), *texts))

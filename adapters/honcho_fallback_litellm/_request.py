@@ -44,7 +44,7 @@ _REHEARSALS = frozenset(
 _THINKING = ("thinking", "reasoning_effort")
 _TIMEOUTS = ("timeout", "request_timeout")
 _CLIENTS_OWN = ("api_key", "api_base", "base_url")
-_STAYS = "must_not_degrade"
+_STAYS, _REQUIRES = "must_not_degrade", "require"
 # LiteLLM keeps its own metadata and the caller's apart for some endpoints, and elsewhere writes
 # into the caller's own dict, which may come back with the next call.
 _BUCKETS = ("metadata", "litellm_metadata")
@@ -69,6 +69,7 @@ _ROUTERS = frozenset(
         "request_retry_count",
         "used_client_oauth_token",
         _STAYS,
+        _REQUIRES,
     }
 )
 _THEIRS = ("_", "fallback_", "litellm_", "routing_plugin", "spend_logs", "user_api_key")
@@ -90,8 +91,9 @@ def begin(core: Any, chain: Chain, request: dict[str, Any]) -> RouterCall:
     """Start the run of a call.
 
     A request opts out of switching with ``num_retries=0`` or ``disable_fallbacks=True``, with
-    ``must_not_degrade`` in its metadata of anything but the primary, and may ask for fewer
-    attempts; more than the policy allows it cannot get.
+    ``must_not_degrade`` in its metadata of anything but the primary and with ``require`` there of
+    deployments without some tags, and may ask for fewer attempts; more than the policy allows it
+    cannot get.
     """
     config, wants_content = chain.config, chain.policy.wants_content
     options = _options_of(request, config)
@@ -112,8 +114,10 @@ def begin(core: Any, chain: Chain, request: dict[str, Any]) -> RouterCall:
     degrades = not options.get("must_not_degrade", config.must_not_degrade)
     # LiteLLM's rehearsals of a failure are for the first request; a stream may be opened again.
     kept = {name: value for name, value in request.items() if name not in _REHEARSALS}
-    reach = len(chain.ids) if degrades else 1
-    return RouterCall(chain, run, core, kept, limit, reach, wants_content)
+    required = options.get("require", config.require)
+    targets = chain.policy.targets if degrades else chain.policy.targets[:1]
+    allowed = tuple(n for n, target in enumerate(targets) if target.labels >= required)
+    return RouterCall(chain, run, core, kept, limit, allowed, wants_content)
 
 
 def _options_of(request: dict[str, Any], config: FallbackConfig) -> ConfigOptions:
@@ -124,9 +128,13 @@ def _options_of(request: dict[str, Any], config: FallbackConfig) -> ConfigOption
         options["max_attempts"], options["transport_recovery"] = 1, None
     elif isinstance(retries, int) and retries + 1 < limit:
         options["max_attempts"] = retries + 1
-    metadata = [request.get(name) for name in _BUCKETS]
-    if any(isinstance(one, dict) and str(one.get(_STAYS)).lower() == "true" for one in metadata):
+    metadata = [one for name in _BUCKETS if isinstance(one := request.get(name), dict)]
+    if any(str(one.get(_STAYS)).lower() == "true" for one in metadata):
         options["must_not_degrade"] = True
+    for required in (one[_REQUIRES] for one in metadata if _REQUIRES in one):
+        listed = isinstance(required, list | tuple | set | frozenset)
+        known = options.get("require", config.require)
+        options["require"] = known.union(required) if listed else required  # refused, then
     if any(request.get(name) is not None for name in _CLIENTS_OWN):
         # What a caller's own key or address brings on says nothing of the deployment.
         options["cooldown"] = options["retry_budget"] = None

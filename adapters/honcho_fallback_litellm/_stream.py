@@ -60,7 +60,7 @@ class _Reading:
     ready: deque[Any] = field(default_factory=deque[Any])
     over: bool = False
     usage_chunks: list[Any] = field(default_factory=list[Any])
-    output: list[Any] = field(default_factory=list[Any])
+    output: list[Any] = field(default_factory=list[Any])  # what a cut stream has brought
 
     def restart_time_limit(self) -> None:
         """Bound the silence after the first content; before it the attempt's own time runs."""
@@ -80,8 +80,7 @@ class _Reading:
                 self.usage_chunks.append(chunk)
                 if call.hides_usage and answer.finish_reason is None and not carries(chunk):
                     return
-        if call.wants_content:
-            self.output.append(chunk)
+        self.output.append(chunk)
         if self.buffer is None:
             self.ready.append(chunk)
             return

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from honcho_fallback._classify._decide import decide
-from honcho_fallback._classify._facts import Facts, origin, read_facts
+from honcho_fallback._classify._decide import decide, of_errno
+from honcho_fallback._classify._facts import Facts, class_row, origin, read_facts
 from honcho_fallback._classify._read import children
 from honcho_fallback._classify._rules import find_failure, rejudge, require_loaded
 from honcho_fallback._classify._tables import Row
@@ -19,11 +19,15 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
 
     from honcho_fallback._classify._rules import Rule
+    from honcho_fallback._values.failure import Reached, Scope
 
 _Errors = tuple[type[BaseException], ...]
 _DEPTH = 5
 # A window of this many seconds is a used-up quota, not a rate that passes.
 _LONG_WAIT = 3600.0
+# Kinds whose error has to be looked at for what became of the request.
+_UNCLEAR = frozenset({Kind.CONNECTION, Kind.TIMEOUT, Kind.OVERLOADED})
+_CHAIN = 16  # errors that are looked at for it
 # Raised by a bug under a library's connection wrapper: no connection was even tried.
 _PROGRAM = (RuntimeError, TypeError, ValueError, ArithmeticError, AttributeError, LookupError)
 # What a connection class may hide; a status below it is a parser's own number.
@@ -57,15 +61,63 @@ def classify(
     error = type(exc).__name__
     reason = "nothing says more"
     try:
-        failure = _CauseWalk(error, local_errors, provider_errors, rules, set()).classify(exc, 0)
+        walk = _CauseWalk(exc, error, local_errors, provider_errors, rules, set())
+        failure = walk.classify(exc, 0)
     except Exception:  # noqa: BLE001  a classifier that raises would hide the error that it got
         failure, reason = None, "the exception could not be read"
     return failure or Failure.of(Kind.LOCAL, reason=reason, error=error)
 
 
+def _reached(
+    outermost: BaseException, kind: Kind, exc: BaseException, facts: Facts
+) -> Reached | None:
+    """Say what became of a request, as the outermost error that knows it says.
+
+    ``facts`` are those of the error that decided, which mostly is the outermost one.
+    """
+    if kind is Kind.OVERLOADED:
+        if facts.has_body:
+            return "refused"
+        if facts.error in {503, 529} and not (exc.__cause__ or exc.__context__):
+            return "unknown"  # a gateway says so by itself, too
+    errors, seen = [outermost], set[int]()
+    while errors and len(seen) < _CHAIN:
+        error = errors.pop(0)
+        seen.add(id(error))
+        reached = _reached_by(error, kind, facts if error is exc else None)
+        if reached is not None:
+            return reached
+        errors += [one for one in _inside(error) if id(one) not in seen]
+    if kind is Kind.OVERLOADED:
+        return "unknown" if facts.error in {503, 529} else None
+    # An SDK's timeout may have a status that nobody sent.
+    cls: Any = type(outermost)
+    row = class_row(cls)
+    unsent = row is not None and row.kind in {Kind.CONNECTION, Kind.TIMEOUT}
+    return "unknown" if unsent else None
+
+
+def _inside(error: BaseException) -> Iterator[BaseException]:
+    if isinstance(error, BaseExceptionGroup):
+        yield from error.exceptions
+    yield from children(error, follow_context=True)
+
+
+def _reached_by(error: BaseException, kind: Kind, facts: Facts | None) -> Reached | None:
+    """Say what one error knows: a provider's own words, or a class or number of a socket's."""
+    facts = read_facts(error) if facts is None else facts
+    if kind is Kind.OVERLOADED:
+        return "refused" if facts.has_body else None
+    row = facts.row
+    if (row is None or row.reached is None) and isinstance(error, OSError):
+        row = of_errno(error, facts)
+    return None if row is None else row.reached
+
+
 class _CauseWalk(NamedTuple):
     """Classify one exception, and its causes where its own class does not decide."""
 
+    outermost: BaseException
     error: str
     local: _Errors
     provider: _Errors
@@ -106,7 +158,7 @@ class _CauseWalk(NamedTuple):
         inner = self._cause_failure(exc, row, depth) if row is None or row.wraps else None
         if row is None and named:
             row = Row(Kind.SERVER_ERROR, "named in provider_errors")
-        return inner or (row and self._failure(row, status, facts))
+        return inner or (row and self._failure(exc, row, status, facts))
 
     def _cause_failure(self, exc: BaseException, row: Row | None, depth: int) -> Failure | None:
         opaque = row is None or row.opaque
@@ -123,7 +175,7 @@ class _CauseWalk(NamedTuple):
     def _unseen(self, errors: Iterable[BaseException], depth: int) -> Iterator[BaseException]:
         return (e for e in errors if depth < _DEPTH and id(e) not in self.seen)
 
-    def _failure(self, row: Row, status: int | None, facts: Facts) -> Failure:
+    def _failure(self, exc: BaseException, row: Row, status: int | None, facts: Facts) -> Failure:
         kind, reason = row.kind, row.reason
         wait, again = None, True
         if KINDS[kind].states_wait:
@@ -132,6 +184,12 @@ class _CauseWalk(NamedTuple):
             wait = in_text(facts.message.lower()) if wait is None else wait
             if wait is not None and wait >= _LONG_WAIT:
                 kind, reason = Kind.QUOTA, "a rate limit that lasts for hours"
+        reached = _reached(self.outermost, kind, exc, facts) if kind in _UNCLEAR else None
+        # Whoever cannot be reached has no model that can.
+        scope: Scope | None = "endpoint" if reached == "no" else None
+        # Limits of a key's account are the key's, unless they are counted per model (Google's).
+        if facts.limits and any("permodel" in str(one).lower() for one in facts.limits):
+            scope = "model"
         return Failure.of(
             kind,
             status=status,
@@ -141,6 +199,8 @@ class _CauseWalk(NamedTuple):
             reason=reason,
             error=self.error,
             transient=row.transient if again else False,
+            scope=scope,
+            reached=reached,
         )
 
     def _plain_failure(self, kind: Kind, reason: str) -> Failure:

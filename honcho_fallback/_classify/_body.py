@@ -14,20 +14,22 @@ _CODE_CAP = 100
 _DEPTH = 3
 _ITEMS = 8
 # Tests of a key, to filter the keys of a document with.
-_is_inner, _is_code, _is_text, _is_wait, _is_nested = (
-    WORDS[f"body_{name}"].__contains__ for name in ("inner", "codes", "texts", "waits", "nested")
+_is_inner, _is_code, _is_text, _is_wait, _is_limit, _is_nested = (
+    WORDS[f"body_{name}"].__contains__
+    for name in ("inner", "codes", "texts", "waits", "limits", "nested")
 )
 
 
 class Document:
-    """Collect codes, texts and waits of an error document, the innermost error first."""
+    """Collect codes, texts, waits and limits of an error document, the innermost first."""
 
-    __slots__ = ("codes", "texts", "waits")
+    __slots__ = ("codes", "limits", "texts", "waits")
 
     def __init__(self) -> None:
         self.codes: list[str] = []
         self.texts: list[str] = []
         self.waits: list[Any] = []
+        self.limits: list[Any] = []  # those that were used up, with their names
 
     def read(self, body: Any, depth: int = 0) -> None:
         """Read a document, parsed or not, or a part of one."""
@@ -48,6 +50,7 @@ class Document:
             for key in filter(_is_text, body):
                 self.add_text(body[key], depth + 1)
             self.waits += map(body.get, filter(_is_wait, body))
+            self.limits += map(body.get, filter(_is_limit, body))
             for key in filter(_is_nested, body):
                 self.read(body[key], depth + 1)
 

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from contextlib import suppress
+from functools import reduce
+from operator import add
 from typing import TYPE_CHECKING, Any
 
 from honcho_fallback._classify._paths import fields_of, find, first
@@ -16,7 +19,7 @@ from honcho_fallback._classify._shapes import (
 )
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
+    from collections.abc import Iterable, Sequence
 
 _TEXTS, _FRAME = frozenset(TABLES["texts"]), frozenset(TABLES["frame"])
 _INDEX, _NAME, _ARGUMENTS = (tuple(TABLES["call"][key]) for key in ("index", "name", "arguments"))
@@ -35,6 +38,31 @@ def joined(chunks: Iterable[Any]) -> Any:
             return None
         pieces.add(part, shape)
     return pieces.message()
+
+
+def put_together(chunks: Sequence[Any]) -> Any:
+    """Return the whole answer that a stream's chunks make, for a validator.
+
+    Chunks that add up, as LangChain's messages, are added up; of others it is their content. Where
+    neither is known, it is the chunks.
+    """
+    if hasattr(chunks[0], "__add__") and not isinstance(chunks[0], str | bytes):
+        with suppress(TypeError):
+            return reduce(add, chunks)
+    whole = joined(chunks)
+    return chunks if whole is None else whole
+
+
+def characters(chunks: Iterable[Any]) -> int:
+    """Count the characters of what chunks hold: text, and the arguments of tool calls."""
+    try:
+        whole = joined(chunks)
+    except Exception:  # noqa: BLE001 # what cannot be read is not counted
+        return 0
+    if not isinstance(whole, dict):
+        return len(whole or "")
+    arguments = [str(call["arguments"]) for call in whole["tool_calls"]]
+    return len(whole["content"]) + sum(map(len, arguments))
 
 
 def content_of(item: Any) -> Any:

@@ -120,7 +120,7 @@ def _without_status(
 ) -> tuple[Row | None, int | None]:
     """Judge an exception of a class that no table names, which carries no error status."""
     if isinstance(exc, OSError):
-        return _of_errno(exc, facts), None
+        return of_errno(exc, facts), None
     if isinstance(exc, _BUGS):
         return _missing_part(exc), None
     # Whoever raises these may be the program itself, which also writes of limits and numbers.
@@ -181,7 +181,7 @@ def _of_status(status: int) -> Row:
     return STATUSES.get(status) or STATUSES[status // 100 * 100]
 
 
-def _of_errno(exc: OSError, facts: Facts) -> Row | None:
+def of_errno(exc: OSError, facts: Facts) -> Row | None:
     """Judge an OSError by its number; one without a number says nothing itself.
 
     What tries several addresses raises such a one: anyio and trio from the errors of all, asyncio

@@ -33,6 +33,8 @@ class Facts(NamedTuple):
         text: Codes and texts as they were written, one a line, to be read by their words.
         headers: The answer's headers, unread.
         waits: How long to wait, as the body says it.
+        limits: Those that were used up, as the body names them.
+        has_body: Whether an error document came, or a text in its place.
     """
 
     row: Row | None
@@ -45,6 +47,8 @@ class Facts(NamedTuple):
     text: str
     headers: Any
     waits: list[Any]
+    limits: list[Any]
+    has_body: bool
 
 
 def read_facts(exc: BaseException) -> Facts:
@@ -58,6 +62,7 @@ def read_facts(exc: BaseException) -> Facts:
         if isinstance(body, (dict, list, str, bytes)) and body:
             document.read(body)
             break
+    has_body = bool(document.texts or document.codes)
     for name in filter(own.__contains__, ("code", "type", "status", "error_code")):
         document.add_code(own[name])
     if callable(own.get("code")):  # gRPC
@@ -91,7 +96,8 @@ def read_facts(exc: BaseException) -> Facts:
     ]
     text = "\n".join((*names, *dict.fromkeys(document.codes), *texts))
     message, text = message[:TEXT_CAP], text[:TEXT_CAP]
-    return Facts(row, status, error, inner, codes, code, message, text, headers, document.waits)
+    said = (codes, code, message, text, headers, document.waits, document.limits, has_body)
+    return Facts(row, status, error, inner, *said)
 
 
 def _answer(response: Any) -> dict[str, Any]:

@@ -109,7 +109,7 @@ def rejudge(rules: Sequence[Rule], exc: BaseException, failure: Failure) -> Fail
         return failure
     status, code, message = failure.status, failure.code, failure.provider_message
     codes = [code.lower()] if code else []
-    facts = Facts(None, status, None, None, codes, code, message, message, None, [])
+    facts = Facts(None, status, None, None, codes, code, message, message, None, [], [], True)
     return find_failure(rules, exc, facts, status, failure.error) or failure
 
 

@@ -7,7 +7,7 @@ import tomllib
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from honcho_fallback._values.failure import FailureKind
+from honcho_fallback._values.failure import FailureKind, Reached
 
 
 class Row(NamedTuple):
@@ -24,6 +24,7 @@ class Row(NamedTuple):
         strong: Does the name decide before the status does?
         wraps: Does the class hide another exception that may say more?
         opaque: Does whatever is inside decide, because the class itself says nothing?
+        reached: What became of the request, where a lost connection or a timeout says so.
         any: Of a text, the alternatives: the names of the word groups that stand in one sentence.
     """
 
@@ -37,6 +38,7 @@ class Row(NamedTuple):
     strong: bool = False
     wraps: bool = False
     opaque: bool = False
+    reached: Reached | None = None
     any: tuple[str, ...] = ()
 
 

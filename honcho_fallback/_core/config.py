@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Annotated, Any, Literal, Self, Unpack
+from typing import TYPE_CHECKING, Annotated, Any, Literal, Self, Unpack, get_args
 
 import tenacity
 from pydantic import BaseModel, ConfigDict, Field, InstanceOf, ValidationError, field_validator
@@ -15,7 +15,7 @@ from honcho_fallback._core import presets
 from honcho_fallback._core.recovery import TransportRecovery
 from honcho_fallback._core.shared import CooldownStore, RetryBudget
 from honcho_fallback._values.errors import FallbackConfigError, nearest, shown, unknown_name
-from honcho_fallback._values.failure import KINDS, Failure, FailureKind
+from honcho_fallback._values.failure import KINDS, Failure, FailureKind, Scope
 
 if TYPE_CHECKING:
     from honcho_fallback._core.presets import ConfigOptions
@@ -34,10 +34,10 @@ class Takes:
     words: tuple[str, ...] = ()
 
 
-Seconds = Annotated[float, Field(gt=0, allow_inf_nan=False, strict=True)]
+Positive = Annotated[float, Field(gt=0, allow_inf_nan=False, strict=True)]
 NotNegative = Annotated[float, Field(ge=0, allow_inf_nan=False, strict=True)]
 Count = Annotated[int, Field(ge=1, strict=True)]
-SecondsOrNone = Annotated[Seconds | None, Takes("seconds as a number above 0, or None")]
+SecondsOrNone = Annotated[Positive | None, Takes("seconds as a number above 0, or None")]
 CountOrNone = Annotated[Count | None, Takes("a whole number, 1 or more, or None")]
 ErrorClasses = Annotated[
     tuple[type[BaseException], ...],
@@ -74,8 +74,10 @@ class FallbackConfig(BaseModel):
         connect_timeout: Seconds to connect, or None; handed to ``ask``.
         check_responses: Whether answers and streams that failed under HTTP 200 (see
             ``check_response``) are failures of their kind.
-        validate_answer: Given as ``validate=``: a callable on the answer of ``call`` and
-            ``acall``; False or raising means malformed_response. ``acall`` awaits an async one.
+        validate_answer: Given as ``validate=``: a callable on the answer, of a stream on all of it
+            put together: its text, or a message with tool calls; chunks that add up, as
+            LangChain's, are added up. False or raising means malformed_response. ``acall`` and
+            ``astream`` await an async one.
         on_exhausted: ``"group"`` raises FallbackExhausted with every error, ``"last"`` the last
             provider error.
         local_errors: Exception classes that are the program's own, never a provider's.
@@ -102,6 +104,14 @@ class FallbackConfig(BaseModel):
         transport_recovery: Give a lost connection to the primary one more chance before the
             switch: ``TransportRecovery()``, or None.
         must_not_degrade: Never ask a fallback: for judges and gates.
+        scopes: Whom a kind of failure reaches, where it is another than the classifier says:
+            ``"model"``, ``"credential"`` or ``"endpoint"`` by kind, such as ``{"rate_limit":
+            "credential"}``. Who shares what failed is passed over.
+        replay: ``"any"``, or ``"safe"``: after a failure that leaves open whether the request had
+            an effect (``Failure.reached``) nobody is asked again, and OutcomeUnknown comes out.
+        require: Labels that a target must have to be asked; the others are passed over.
+        min_rate: Characters of content per second under which a stream is a timeout, over ten
+            seconds of waiting for it, or None; only in ``stream`` and ``astream``.
 
     Raises:
         FallbackConfigError: An option is unknown, of the wrong type or out of range.
@@ -174,6 +184,19 @@ class FallbackConfig(BaseModel):
         InstanceOf[TransportRecovery] | None, Takes("TransportRecovery() or None")
     ] = None
     must_not_degrade: Annotated[bool, Takes("True or False")] = False
+    scopes: Annotated[
+        Mapping[FailureKind, Scope],
+        Takes(
+            "'model', 'credential' or 'endpoint' by kind, such as {'rate_limit': 'credential'}",
+            (*FailureKind, *get_args(Scope)),
+        ),
+    ] = Field(default_factory=dict[FailureKind, Scope])
+    replay: Annotated[Literal["any", "safe"], Takes("'any' or 'safe'", ("any", "safe"))] = "any"
+    require: Annotated[
+        frozenset[Annotated[str, Field(min_length=1, strict=True)]],
+        Takes("a set of texts, such as {'eu'}"),
+    ] = frozenset()
+    min_rate: Annotated[Positive | None, Takes("characters as a number above 0, or None")] = None
 
     def __init__(self, **options: Unpack[ConfigOptions]) -> None:
         if "rules" in options:
@@ -232,7 +255,9 @@ class FallbackConfig(BaseModel):
     def hermes(cls, **options: Unpack[ConfigOptions]) -> Self:
         """Return hermes-agent's rules: at once where waiting is useless, else after three tries.
 
-        A switch lasts for the turn; three attempts for each target, 2 s doubling to 60 s.
+        A switch lasts for the turn; three attempts for each target, 2 s doubling to 60 s. A
+        primary that failed rests for the next turns: for the time that its provider named,
+        otherwise for 60 s doubling to four hours. Each call of it makes a new cooldown.
 
         Args:
             **options: Further options, as for the constructor.
@@ -292,7 +317,7 @@ def _explain(error: ValidationError, options: dict[str, Any]) -> str:
 def _nearest_words(given: object, words: tuple[str, ...]) -> str:
     parts: list[object] = [given]
     if isinstance(given, set | frozenset | list | tuple | dict):
-        parts = list(given)  # pyright: ignore[reportUnknownArgumentType] # anybody's container
+        parts = [*given, *(given.values() if isinstance(given, dict) else ())]  # pyright: ignore[reportUnknownArgumentType] # anybody's container
     wrong = [part for part in parts if isinstance(part, str) and part not in words]
     guesses = [guess for part in wrong if (guess := nearest(part, words))]
     return f"did you mean {', '.join(guesses)}? " if guesses else ""

@@ -16,6 +16,7 @@ from collections.abc import AsyncIterable, Awaitable, Callable
 from types import AsyncGeneratorType, CoroutineType, GeneratorType
 from typing import TYPE_CHECKING, Any, Generic, NoReturn, TypeAlias, TypeVar
 
+from honcho_fallback._classify._content import characters
 from honcho_fallback._core.hooks import arun_hooks
 from honcho_fallback._core.observers import logger
 from honcho_fallback._core.target import Attempt
@@ -35,6 +36,7 @@ HasContent: TypeAlias = Callable[[T], object]  # of a chunk
 Start: TypeAlias = "Callable[[], FallbackRun]"
 
 _END: Any = object()
+_RATE_WINDOW = 10.0  # seconds of waiting for a stream after which its rate is judged
 
 # What is no answer yet: it was returned without being run, and its failure would come after the
 # call was recorded as a success.
@@ -118,7 +120,7 @@ def stream(
                     source = ask(attempt._replace(timeout=attempt.stream_timeout))
                     if isinstance(source, CoroutineType | AsyncGeneratorType):  # pyright: ignore[reportUnnecessaryIsInstance] # as in acall
                         _refuse("stream", source)
-                    chunks = iter(source)
+                    chunks = _paced(iter(source), reading)
                 chunk = next(chunks, _END)
                 ready = reading.take(chunk)
             except BaseException as error:  # noqa: BLE001 # the run raises what it does not handle
@@ -162,7 +164,7 @@ async def astream(
                 async with scope.limit(attempt, seconds):
                     if chunks is None:
                         source = await _open(ask, await aperform(run))
-                        chunks = aiter(source)
+                        chunks = _paced(aiter(source), reading)
                     chunk = await anext(chunks, _END)
                     while not (ready := reading.take(chunk)) and chunk is not _END:
                         chunk = await anext(chunks, _END)
@@ -196,14 +198,19 @@ def perform(run: FallbackRun) -> Attempt:
     """Do in this thread what the run wants done, and return the attempt to make."""
     while (action := run.pending) is not None:
         run.resume(action.call())
-    return run._call.attempt
+    return _at_hand(run)
 
 
 async def aperform(run: FallbackRun) -> Attempt:
     """Do in this task what the run wants done, and return the attempt to make."""
     while (action := run.pending) is not None:
         run.resume(await action.acall())
-    return run._call.attempt
+    return _at_hand(run)
+
+
+def _at_hand(run: FallbackRun) -> Attempt:
+    """Return the attempt to make, which the first look takes; after the end the last one."""
+    return run.attempt if run.outcome == "running" else run._call.attempt
 
 
 class TaskScope:
@@ -244,11 +251,16 @@ class _Reading(Generic[T]):
     """Hold chunks back up to the first content; know what has been handed out."""
 
     def __init__(self, run: FallbackRun, has_content: HasContent[T], *, replaceable: bool) -> None:
-        self._run = run
+        self.run = run
         self._has_content = has_content
         self._replaceable = replaceable
         self._chunks: list[T] = []
         self._committed = False
+
+    @property
+    def has_begun(self) -> bool:
+        """Tell whether content has been handed out."""
+        return self._committed
 
     @property
     def chunks(self) -> tuple[T, ...]:
@@ -269,7 +281,7 @@ class _Reading(Generic[T]):
             return (chunk,)
         if not self._has_content(chunk):
             return ()
-        self._run.commit(replaceable=self._replaceable)
+        self.run.commit(replaceable=self._replaceable)
         self._committed = True
         return self.chunks
 
@@ -284,6 +296,49 @@ class _Reading(Generic[T]):
         """Forget the chunks of an attempt that failed."""
         self._chunks.clear()
         self._committed = False
+
+
+def _paced(chunks: Any, reading: _Reading[Any]) -> Any:
+    """Return an iterator of chunks that leaves a stream which trickles, where that is wanted."""
+    run = reading.run
+    least = run._call.policy.config.min_rate
+    return chunks if least is None else _Paced(chunks, reading, least, run._runtime.monotonic)
+
+
+class _Paced:
+    """Hand on chunks, and raise a TimeoutError where their content comes too slowly.
+
+    Judged from the first content on, whenever a window of waiting is full. A reader's own time
+    between two chunks does not count.
+    """
+
+    def __init__(
+        self, chunks: Any, reading: _Reading[Any], least: float, clock: Callable[[], float]
+    ) -> None:
+        self._chunks, self._reading = chunks, reading
+        self._least, self._clock = least, clock
+        self._waited, self._characters = 0.0, 0
+
+    def __next__(self) -> Any:
+        since = self._clock()
+        return self._judged(next(self._chunks), since)
+
+    async def __anext__(self) -> Any:
+        since = self._clock()
+        return self._judged(await anext(self._chunks), since)
+
+    def _judged(self, chunk: Any, since: float) -> Any:
+        if not self._reading.has_begun:
+            return chunk
+        self._waited += self._clock() - since
+        self._characters += characters((chunk,))
+        if self._waited >= _RATE_WINDOW:
+            rate, name = self._characters / self._waited, self._reading.run.attempt.target.name
+            if rate < self._least:
+                what = f"{rate:.1f} characters/s, fewer than min_rate={self._least:g}"
+                raise TimeoutError(f"{name} sent {what}")
+            self._waited, self._characters = 0.0, 0
+        return chunk
 
 
 async def _open(

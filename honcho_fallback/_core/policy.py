@@ -443,9 +443,13 @@ def _checked_unfit(unfit: Any, policy: ResolvedPolicy) -> dict[int, str] | None:
             fix = f"pass numbers from 0 to {len(policy.chain) - 1}"
             raise FallbackConfigError.about("unfit", problem, fix)
         require_text(f"unfit[{position}]", reason, "say why this target cannot take the call")
-    if all(position in unfit for position in range(policy.usable_targets)):
-        problem = "it leaves no target to ask"
-        raise FallbackConfigError.about("unfit", problem, "leave out one that can take the call")
+    why = {**policy.unfit, **unfit}
+    usable = range(policy.usable_targets)
+    if all(position in why for position in usable):
+        reasons = "; ".join(f"{policy.chain[n].name}: {why[n]}" for n in usable)
+        problem = f"it leaves no target to ask ({reasons})"
+        fix = "leave out one that can take the call"
+        raise FallbackConfigError.about("unfit", problem, fix)
     return dict(unfit)
 
 

@@ -20,6 +20,7 @@ if TYPE_CHECKING:
     from honcho_fallback._classify._rules import RulesSource
     from honcho_fallback._core.recovery import TransportRecovery
     from honcho_fallback._core.shared import CooldownStore
+    from honcho_fallback._values.failure import Scope
 
 
 class ConfigOptions(TypedDict, total=False):
@@ -50,6 +51,10 @@ class ConfigOptions(TypedDict, total=False):
     retry_budget: RetryBudget | None
     transport_recovery: TransportRecovery | None
     must_not_degrade: bool
+    scopes: Mapping[FailureKind, Scope] | Mapping[str, Scope]
+    replay: Literal["any", "safe"]
+    require: frozenset[str] | set[str]
+    min_rate: float | None
 
 
 _HERMES_DELAY = tenacity.wait_exponential(multiplier=2, max=60)
@@ -72,7 +77,10 @@ def honcho() -> ConfigOptions:
 
 
 def hermes() -> ConfigOptions:
-    """Return hermes-agent's options: what may pass is tried three times, the rest left at once."""
+    """Return hermes-agent's options: what may pass is tried three times, the rest left at once.
+
+    The cooldown is its newer one, which rests whoever failed and not only a rate-limited primary.
+    """
     tries: dict[FailureKind, int] = dict.fromkeys(
         (
             FailureKind.OVERLOADED,
@@ -91,6 +99,7 @@ def hermes() -> ConfigOptions:
         "reset": "turn",
         "on_exhausted": "last",
         "wait": _hermes_wait,
+        "cooldown": Cooldown(),
         "refine": _refine_as_hermes,
     }
 

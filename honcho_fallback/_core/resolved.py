@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 from functools import partial
+from types import MappingProxyType
 from typing import TYPE_CHECKING, Any
 
 from honcho_fallback._classify import classify
 from honcho_fallback._classify._answers import check_response
+from honcho_fallback._classify._content import put_together
 from honcho_fallback._core.hooks import HookStep, failure_from, is_async
 from honcho_fallback._core.target import Target
 from honcho_fallback._values.errors import (
@@ -19,11 +21,14 @@ from honcho_fallback._values.errors import (
 from honcho_fallback._values.failure import KINDS, NOT_ACCEPTABLE, Failure, FailureKind
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable
+    from collections.abc import Callable, Iterable, Mapping, Sequence
 
     from honcho_fallback._core.config import FallbackConfig
     from honcho_fallback._core.hooks import HookSteps
     from honcho_fallback._core.observers import Observers
+
+
+_EVERYBODY_FITS: Mapping[int, str] = MappingProxyType({})
 
 
 class ResolvedPolicy:
@@ -36,7 +41,7 @@ class ResolvedPolicy:
         observers: Who hears of calls, or None.
 
     Raises:
-        FallbackConfigError: The label is empty.
+        FallbackConfigError: The label is empty, or no target has what the config requires.
     """
 
     def __init__(
@@ -51,6 +56,9 @@ class ResolvedPolicy:
         self.timeout, self.connect_timeout = config.timeout, config.connect_timeout
         self.first_token_timeout = config.first_token_timeout
         self.idle_timeout = config.idle_timeout
+        # How long an attempt may take at most, and a probe keeps others away.
+        bounds = [one for one in (config.timeout, config.deadline) if one is not None]
+        self.lease = min(bounds, default=None)
         self.validate = config.validate_answer
         check = partial(check_response, rules=config.rules) if config.rules else check_response
         self.check = check if config.check_responses else None
@@ -60,6 +68,7 @@ class ResolvedPolicy:
         self.turn_scoped = config.reset == "turn"
         self.grouped = config.on_exhausted == "group" and len(chain) > 1
         self.usable_targets = 1 if config.must_not_degrade else len(chain)
+        self.unfit = _unlabelled(chain, config) if config.require else _EVERYBODY_FITS
         # Only such a call looks at more than its own attempts before it asks.
         limits = (config.cooldown, config.deadline, config.retry_budget, config.transport_recovery)
         self.has_call_limits = any(option is not None for option in limits) or any(
@@ -109,10 +118,15 @@ class ResolvedPolicy:
         if config.refine is not None:
             call = partial(config.refine, failure, error)
             refined = yield from failure_from("refine", call, failure)
-            if refined.kind is not failure.kind and refined[1:3] == failure[1:3]:
+            if refined.kind is not failure.kind:
                 # A kind brings its answers with it: _replace(kind=...) keeps the old ones.
                 known = KINDS[refined.kind]
-                refined = refined._replace(transient=known.transient, switchable=known.switchable)
+                if refined[1:3] == failure[1:3]:
+                    refined = refined._replace(
+                        transient=known.transient, switchable=known.switchable
+                    )
+                if refined.scope == failure.scope:
+                    refined = refined._replace(scope=known.scope)
             failure = refined
         return failure
 
@@ -121,20 +135,19 @@ class ResolvedPolicy:
     ) -> HookSteps[tuple[Exception, Failure] | None]:
         """Say what is wrong with an answer: the error that stands for it and its meaning.
 
-        Of a stream the answer is the tuple of its chunks, and ``validate`` is not asked: it is for
-        whole answers.
+        Of a stream the answer is the tuple of its chunks; ``validate`` sees what they make.
         """
         error: Exception | None = None
         failure = self.check(answer) if self.check is not None else None
         if failure is not None:
             error = AnswerRejected(failure)
             failure = failure._replace(error=AnswerRejected.__name__)
-        elif is_stream:
-            if not answer:
-                error = AnswerRejected(f"{target.name} sent a stream without a single chunk")
+        elif is_stream and not answer:
+            error = AnswerRejected(f"{target.name} sent a stream without a single chunk")
         elif self.validate is not None:
             try:
-                verdict = yield HookStep("validate", self.validate(answer))
+                whole = put_together(answer) if is_stream else answer
+                verdict = yield HookStep("validate", self.validate(whole))
             except Exception as raised:  # noqa: BLE001 # whatever a validator raises says no
                 error = raised
             else:
@@ -165,3 +178,20 @@ def check_chain(targets: Iterable[Target]) -> tuple[Target, ...]:
             field, problem = f"targets[{position}].name", f"{name!r} is in the chain twice"
             raise FallbackConfigError.about(field, problem, "give one of them another name=")
     return chain
+
+
+def _unlabelled(chain: Sequence[Target], config: FallbackConfig) -> Mapping[int, str]:
+    """Say by position who lacks which label that a target must have; somebody has to be left."""
+    unfit = {
+        position: f"it lacks the label {missing[0]!r}"
+        for position, target in enumerate(chain)
+        if (missing := sorted(config.require - target.labels))
+    }
+    usable = range(1 if config.must_not_degrade else len(chain))
+    if all(position in unfit for position in usable):
+        lacking = [f"{chain[position].name}: {unfit[position]}" for position in usable]
+        fix = "add a target that has it, or give it to one with Target(labels={...})"
+        raise FallbackConfigError.about(
+            "require", f"nobody may be asked: {'; '.join(lacking)}", fix
+        )
+    return unfit

@@ -7,16 +7,18 @@ A call asks one target at a time. When an attempt fails, ``options`` yields ever
 policy allows next, the best first; the run takes the first one that the deadline and the retry
 budget permit, and that is all the choosing there is. The order is the specification:
 
-1. **Recover** the credential. A refused key says nothing about the model: a fresh key on the same
+1. **Stop** where the request may have had an effect. Under ``replay="safe"`` only: a second
+   request would repeat it, at whatever target.
+2. **Recover** the credential. A refused key says nothing about the model: a fresh key on the same
    target is better than another model. Once per target.
-2. **Stop** where nobody can help: a caller's own bug, a refusal, the last target gone for good.
-3. **Retry** the same target: while ``switch_after`` grants it more failures, or at the chain's
+3. **Stop** where nobody can help: a caller's own bug, a refusal, the last target gone for good.
+4. **Retry** the same target: while ``switch_after`` grants it more failures, or at the chain's
    end, where a failure that may pass is waited for. Never while a stated Retry-After would have to
    be sat out and another target is free.
-4. **Recover** the transport: the primary's connection was lost, and a new one may work. Once.
-5. **SwitchTo** a target further down the chain, at once. Those that could not take this request
-   are passed over.
-6. **Stop**: every attempt is used up.
+5. **Recover** the transport: the primary's connection was lost, and a new one may work. Once.
+6. **SwitchTo** a target further down the chain, at once. Those that could not take this request
+   are passed over, and those that share what failed: the model, the key or the host.
+7. **Stop**: every attempt is used up.
 
 The generator is lazy because a later option may cost something to work out (a wait strategy that
 draws a random number), and because most failures take the first option.
@@ -44,9 +46,8 @@ if TYPE_CHECKING:
     from honcho_fallback._core.recovery import PendingAction
     from honcho_fallback._core.resolved import ResolvedPolicy
     from honcho_fallback._core.state import CallState
-    from honcho_fallback._core.target import Target
     from honcho_fallback._values.failure import Failure, Health
-    from honcho_fallback._values.record import Outcome
+    from honcho_fallback._values.record import Limit, Outcome
 
 _LARGER_WINDOW = frozenset({FailureKind.CONTEXT_OVERFLOW, FailureKind.PAYLOAD_TOO_LARGE})
 
@@ -86,9 +87,11 @@ class Stop(NamedTuple):
 
     Args:
         outcome: ``exhausted``, or ``rejected`` where no other target could have helped.
+        limit: What forbids to ask anybody else, or None.
     """
 
     outcome: Outcome
+    limit: Limit | None = None
 
 
 Option = Recover | Retry | SwitchTo | Stop
@@ -103,6 +106,9 @@ def options(
     it.
     """
     attempt = call.attempt
+    if policy.config.replay == "safe" and may_have_acted(policy, call, failure):
+        yield Stop("exhausted", "replay")
+        return
     if (refresh := credential_refresh(call, failure)) is not None:
         yield Recover(refresh)
     remaining = remaining_positions(policy, call)
@@ -128,6 +134,12 @@ def options(
     if may_ask and others:
         yield SwitchTo(others)
     yield Stop("exhausted")
+
+
+def may_have_acted(policy: ResolvedPolicy, call: CallState, failure: Failure) -> bool:
+    """Tell whether a provider's failure leaves open what became of the request."""
+    helps = failure.transient or switches(policy, call, failure)
+    return failure.reached == "unknown" and helps
 
 
 def credential_refresh(call: CallState, failure: Failure) -> PendingAction | None:
@@ -165,13 +177,14 @@ def switches(policy: ResolvedPolicy, call: CallState, failure: Failure) -> bool:
 
 
 def remaining_positions(policy: ResolvedPolicy, call: CallState) -> Sequence[int]:
-    """List the fitting positions further down that are not a failed target's other names."""
+    """List the fitting positions further down that share nothing with what has failed."""
     following = range(call.attempt.position + 1, policy.usable_targets)
     if not following:
         return following
-    failed = {past.attempt.target.identity for past in call.past}
+    chain, failed = policy.chain, call.failed_keys
+    shared = {*failed.values(), *[chain[n].identity for n in failed]}
     fitting = [n for n in following if n not in call.unfit] if call.unfit else following
-    return [n for n in fitting if policy.chain[n].identity not in failed]
+    return [n for n in fitting if shared.isdisjoint(chain[n].keys.values())]
 
 
 def candidates(
@@ -249,16 +262,28 @@ def attempt_timeout(policy: ResolvedPolicy, call: CallState, position: int, now:
 
 
 def cooldown_reports(
-    call: CallState, target: Target, failure: Failure | None, outcome: Outcome
+    call: CallState, failure: Failure | None, outcome: Outcome
 ) -> tuple[CooldownReport, ...]:
-    """Say what the cooldown learns from leaving a target, or from the end of a call."""
+    """Say what the cooldown learns from leaving the target at hand, or from the end of a call.
+
+    A failure is news of its scope: the model, the key or the host. A probe that ends says
+    something of all three, if only that another call may look next.
+    """
     health: Health = "up" if outcome == "success" else "unknown"
-    seconds = None
+    permit, keys = call.permit, call.attempt.target.keys
     if failure is not None and outcome in {"exhausted", "rejected", "interrupted"}:
-        health, seconds = KINDS[failure.kind].health, failure.retry_after
-    if health != "down" and call.permit is None:
-        return ()  # no news: nobody was missing it
-    return (CooldownReport(target.identity, health, seconds, call.permit),)
+        health = KINDS[failure.kind].health
+    if health != "down" or failure is None:
+        # Without a probe it is no news: nobody was missing it.
+        if permit is None:
+            return ()
+        return tuple(CooldownReport(key, health, None, permit) for key in keys.values())
+    failed = keys.get(failure.scope, keys["model"])
+    report = CooldownReport(failed, health, failure.retry_after, permit)
+    if permit is None:
+        return (report,)
+    others = [key for key in keys.values() if key != failed]
+    return (report, *(CooldownReport(key, "unknown", None, permit) for key in others))
 
 
 def is_in_time(

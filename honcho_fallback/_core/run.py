@@ -40,6 +40,7 @@ from functools import partial
 from math import inf
 from typing import TYPE_CHECKING, Any, Literal, NoReturn, TypeVar
 
+from honcho_fallback._classify._content import characters
 from honcho_fallback._classify._usage import usage_of
 from honcho_fallback._core import rules
 from honcho_fallback._core.hooks import run_hooks
@@ -59,15 +60,16 @@ from honcho_fallback._core.runtime import process
 from honcho_fallback._core.state import PROBE, CallState, PastAttempt
 from honcho_fallback._core.target import Attempt
 from honcho_fallback._values import tracebacks
-from honcho_fallback._values.errors import (
-    DeadlineExceeded,
-    FallbackError,
-    FallbackExhausted,
-    StreamInterrupted,
-    WrongVerbError,
-)
+from honcho_fallback._values.errors import FallbackError, WrongVerbError
 from honcho_fallback._values.failure import Failure, FailureKind
-from honcho_fallback._values.record import nobody_answered
+from honcho_fallback._values.record import (
+    DeadlineExceeded,
+    FallbackExhausted,
+    OutcomeUnknown,
+    StreamInterrupted,
+    nobody_answered,
+    unknown_outcome,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -83,8 +85,6 @@ T = TypeVar("T")
 Chunks = tuple[Any, ...]
 Facts = Mapping[str, Any] | None
 Time = float | None  # on the clock's scale; None asks the clock
-
-_NOTE = "honcho_fallback: "
 
 
 class FallbackRun:
@@ -213,9 +213,8 @@ class FallbackRun:
             self._require_running("accept")
         policy = call.policy
         self._note_usage(answer, usage)
-        # Where validate has no say (a stream's chunks never pass it), the steps of hooks are not
-        # needed to take an answer; they are to refuse one.
-        is_plain = bool(answer) if stream else policy.validate is None
+        # Where validate has no say, the steps of hooks are needed only to refuse an answer.
+        is_plain = policy.validate is None and (bool(answer) or not stream)
         check = policy.check
         if is_plain and (check is None or type(answer) is str or check(answer) is None):
             self._take(answer, now)
@@ -297,6 +296,8 @@ class FallbackRun:
                     failure = policy.classify(error)
                 else:
                     failure = self._run_hooks(policy.classification(error), now)
+            if self._call.content_at is not None:
+                self._call.received = characters(partial or self._call.partial) or None
             return self._fail(error, failure, partial, now)
         finally:
             del error  # as in _fail
@@ -369,6 +370,7 @@ class FallbackRun:
         if self._call.outcome == "running":
             if partial:
                 self.report(output=partial)
+                self._call.received = characters(partial) or None
             self._finish(outcome, now)
 
     def resume(self, result: object = None, *, now: Time = None) -> Attempt:
@@ -423,6 +425,10 @@ class FallbackRun:
     ) -> Attempt:
         call, now = self._call, self._now(now)
         cancelled = failure.kind is FailureKind.CANCELLED or not isinstance(error, Exception)
+        if (scopes := call.policy.config.scopes) or call.content_at is not None:
+            scope = scopes.get(failure.kind, failure.scope)
+            reached = failure.reached if call.content_at is None else "unknown"
+            failure = failure._replace(scope=scope, reached=reached)
         if call.replaceable and not cancelled:
             call.content_at, call.replaceable, partial_chunks = None, False, ()
         elif call.content_at is not None:
@@ -433,10 +439,14 @@ class FallbackRun:
             if cancelled or not isinstance(error, Exception):
                 self.cancel(now=now)
                 raise error
-            past = PastAttempt(call.attempt, call.began, now, failure, call.note, call.usage)
-            call.past += (past,)
+            spent = call.usage, call.received
+            call.past += (PastAttempt(call.attempt, call.began, now, failure, call.note, *spent),)
             call.errors += (error,)
-            call.usage = None
+            position, keys = call.attempt.position, call.attempt.target.keys
+            # A host that was refused and then answers is there again: the last failure counts.
+            key = keys.get(failure.scope, keys["model"])
+            call.failed_keys = {**call.failed_keys, position: key}
+            call.usage = call.received = None
             call.failures_here += 1
             if call.content_at is not None:
                 self._finish("interrupted", now)
@@ -461,7 +471,8 @@ class FallbackRun:
                 if not self._permits(option, now):
                     continue
                 match option:
-                    case rules.Stop(outcome):
+                    case rules.Stop(outcome, limit):
+                        call.limit = call.limit if limit is None else limit
                         self._raise_final(outcome, error, now)
                     case rules.Retry(wait):
                         position, number = call.attempt.position, call.attempt.number + 1
@@ -534,7 +545,7 @@ class FallbackRun:
         """Go to the first of some targets that is not cooling down; with a failure, a switch."""
         call = self._call
         policy, attempt = call.policy, call.attempt
-        position = self._select(positions, attempt.target, failure, now)
+        position = self._select(positions, failure, now)
         if call.turn is not None:
             reached = position
             while reached - 1 in call.unfit:  # those the turn has not left: they were never asked
@@ -556,17 +567,15 @@ class FallbackRun:
             if self._observers is not None:
                 self._observers.emit("on_switch", switch)
 
-    def _select(
-        self, positions: Sequence[int], left: Any, failure: Failure | None, now: float
-    ) -> int:
+    def _select(self, positions: Sequence[int], failure: Failure | None, now: float) -> int:
         """Choose whom to ask, and note that it is asked for the first time in this call."""
         call = self._call
         policy, config = call.policy, call.policy.config
         position, call.note = positions[0], ""
         if config.cooldown is not None:
-            reports = rules.cooldown_reports(call, left, failure, "exhausted")
-            identities = [policy.chain[one].identity for one in positions]
-            choice = config.cooldown.update_and_select(reports, identities, now)
+            reports = rules.cooldown_reports(call, failure, "exhausted")
+            offered = [policy.chain[one].keys.values() for one in positions]
+            choice = config.cooldown.update_and_select(reports, offered, now, policy.lease)
             position, call.permit = positions[choice.place], choice.permit
             call.all_cooling = choice.forced
             passed = {positions[place]: seconds for place, seconds in choice.passed}
@@ -577,7 +586,7 @@ class FallbackRun:
                 call.note = "all were cooling down, it was due first"
         target = policy.chain[position]
         call.limit = None
-        if target is not left:
+        if target is not call.attempt.target:
             call.refreshed = call.transport_recovered = False
         if target.credential is not None:
             call.generation = REFRESHES.of(target.credential).generation
@@ -632,10 +641,13 @@ class FallbackRun:
             if outcome == "exhausted":
                 if call.limit == "deadline":
                     raise DeadlineExceeded(record.why or "", errors, record) from error
+                if call.limit == "replay":
+                    what = unknown_outcome(record, call.attempt.idempotency_key)
+                    raise OutcomeUnknown(what, errors, record) from error
                 if call.policy.grouped:
                     tracebacks.shorten(errors)
                     raise FallbackExhausted(nobody_answered(record), errors, record) from error
-            annotate(error, record)
+            tracebacks.annotate(error, record)
             raise error
         finally:
             del error  # as in _fail
@@ -644,7 +656,7 @@ class FallbackRun:
     def _finish(self, outcome: Outcome, now: Time) -> None:
         call = self._call
         call.ended = now = self._now(now)
-        if outcome == "exhausted":
+        if outcome == "exhausted" and call.limit != "replay":
             self._is_in_time(call.policy.usable_targets - 1, now)
         call.outcome = outcome
         call.errors = ()
@@ -667,9 +679,9 @@ class FallbackRun:
         failure = call.past[-1].failure if call.past else None
         store = policy.config.cooldown
         assert store is not None  # noqa: S101 # the caller looked
-        reports = rules.cooldown_reports(call, attempt.target, failure, outcome)
+        reports = rules.cooldown_reports(call, failure, outcome)
         if reports:
-            store.update_and_select(reports, (), now)
+            store.update_and_select(reports, (), now, None)
         call.permit, shared = None, store.shared
         call.pending = (
             None if shared is None else PendingAction("cooldown", shared.push, shared.apush)
@@ -691,8 +703,10 @@ class FallbackRun:
         shared = policy.config.cooldown.shared if policy.config.cooldown else None
         if shared is None:
             return None
-        known = [policy.chain[position].identity for position in offered]
-        return PendingAction("cooldown", partial(shared.pull, known), partial(shared.apull, known))
+        keys = [tuple(policy.chain[position].keys.values()) for position in offered]
+        asked = keys, policy.lease
+        pull, apull = partial(shared.pull, *asked), partial(shared.apull, *asked)
+        return PendingAction("cooldown", pull, apull)
 
     def _require_running(self, step: str) -> None:
         """Refuse a step once the call is over; take the first attempt, where nobody looked yet."""
@@ -704,17 +718,3 @@ class FallbackRun:
             self._begun = True
             offered = call.positions(call.attempt.position)
             self._move_to(offered, None, self._now(None))
-
-
-def annotate(error: BaseException, record: CallRecord) -> None:
-    """Note the attempts on an exception that comes out untouched."""
-    attempts = "; ".join(
-        f"{one.target} {one.result()} in {one.seconds * 1000:.0f} ms"
-        + (f" ({one.note})" if one.note else "")
-        for one in record.attempts
-    )
-    attempts = attempts or "nobody was asked"
-    # An exception that is raised again and again carries the latest note only.
-    kept = [note for note in getattr(error, "__notes__", ()) if not note.startswith(_NOTE)]
-    error.__notes__ = kept
-    error.add_note(f"{_NOTE}{attempts}")

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import logging
 import threading
+from collections.abc import Collection
 from secrets import token_hex
 from typing import TYPE_CHECKING, Any, NamedTuple, Protocol, runtime_checkable
 
@@ -17,10 +18,10 @@ if TYPE_CHECKING:
 
 
 class CooldownReport(NamedTuple):
-    """Say what a call learned about a target.
+    """Say what a call learned about a target, or about whoever shares its key or its host.
 
     Args:
-        identity: The target's.
+        identity: The target's, or what names its key or host: one of a target's keys.
         health: Whether it is down, up, or nothing was learned.
         seconds: How long the provider asked to be left alone, or None.
         permit: The probe that this call was, or None.
@@ -57,14 +58,23 @@ class CooldownStore(Protocol):
         """Return what exchanges it with other processes, or None."""
 
     def update_and_select(
-        self, reports: Sequence[CooldownReport], offered: Sequence[str], now: float, /
+        self,
+        reports: Sequence[CooldownReport],
+        offered: Sequence[Keys],
+        now: float,
+        lease: float | None,
+        /,
     ) -> CooldownChoice:
         """Take in what was learned, then choose the first of the offered targets that is free.
 
+        A target is free if nothing that its keys name is down.
+
         Args:
             reports: What was learned.
-            offered: Identities, in the order of the chain; perhaps none.
+            offered: The keys of each target, in the order of the chain; perhaps none.
             now: The time on a monotonic scale, in seconds.
+            lease: Seconds that the attempt may take, for which a probe keeps others away; None
+                where nothing bounds it.
         """
         ...
 
@@ -75,10 +85,10 @@ class SharedCooldown(Protocol):
     ``pull`` runs before a call and, where something was learned, ``push`` after it.
     """
 
-    def pull(self, identities: Sequence[str], /) -> None:
-        """Fetch what others know of some targets."""
+    def pull(self, offered: Sequence[Keys], lease: float | None = None, /) -> None:
+        """Fetch what others know of some targets; arguments as for ``update_and_select``."""
 
-    async def apull(self, identities: Sequence[str], /) -> None:
+    async def apull(self, offered: Sequence[Keys], lease: float | None = None, /) -> None:
         """Do so without blocking the loop."""
 
     def push(self) -> None:
@@ -87,6 +97,8 @@ class SharedCooldown(Protocol):
     async def apush(self) -> None:
         """Do so without blocking the loop."""
 
+
+Keys = Collection[str]  # what a target needs: the names of its model, its key and its host
 
 logger = logging.getLogger("honcho_fallback")
 
@@ -113,7 +125,8 @@ class Cooldown:
     refusal or a cancellation.
 
     Args:
-        base: Seconds of the first rest, and how long a probe keeps others away.
+        base: Seconds of the first rest, and how long a probe keeps others away whose attempt has
+            no timeout.
         cap: The longest rest in seconds, also where the provider asks for more.
 
     Raises:
@@ -137,14 +150,20 @@ class Cooldown:
         return type(self), (self.base, self.cap)  # a copy remembers nothing
 
     def update_and_select(
-        self, reports: Sequence[CooldownReport], offered: Sequence[str], now: float, /
+        self,
+        reports: Sequence[CooldownReport],
+        offered: Sequence[Keys],
+        now: float,
+        lease: float | None = None,
+        /,
     ) -> CooldownChoice:
         """Take in what was learned, then choose the first of the offered targets that is free.
 
         Args:
             reports: What was learned.
-            offered: Identities, in the order of the chain; perhaps none.
+            offered: The keys of each target, in the order of the chain; perhaps none.
             now: The time on a monotonic scale, in seconds.
+            lease: Seconds for which a probe keeps others away; None: as many as ``base``.
         """
         if not self._entries and not reports:
             return _FIRST
@@ -153,7 +172,7 @@ class Cooldown:
                 self._learn(report, now)
             if len(self._entries) > self._sweep_at:
                 self._sweep(now)
-            return self._choose(offered, now)
+            return self._choose(offered, now, self.base if lease is None else lease)
 
     def open_seconds(self, failures: int, stated: float | None) -> float:
         """Tell for how many seconds a target is left alone.
@@ -183,23 +202,39 @@ class Cooldown:
             else:
                 self._entries[identity] = entry._replace(permit=None)
 
-    def _choose(self, offered: Sequence[str], now: float) -> CooldownChoice:
+    def _choose(self, offered: Sequence[Keys], now: float, lease: float) -> CooldownChoice:
         passed: list[tuple[int, float]] = []
-        for index, identity in enumerate(offered):
-            entry = self._entries.get(identity)
-            if entry is not None and self._is_forgotten(entry, now):
-                del self._entries[identity]
-                entry = None
-            if entry is None:
+        for index, keys in enumerate(offered):
+            if self._entries.keys().isdisjoint(keys):
                 return CooldownChoice(index, None, tuple(passed))
-            if entry.until <= now and (entry.permit is None or entry.leased <= now):
+            down, left, is_probed = self._rest(keys, now)
+            if not down:
+                return CooldownChoice(index, None, tuple(passed))
+            if left <= 0 and not is_probed:
                 permit = token_hex(8)
-                self._entries[identity] = entry._replace(permit=permit, leased=now + self.base)
+                for key, entry in down:
+                    self._entries[key] = entry._replace(permit=permit, leased=now + lease)
                 return CooldownChoice(index, permit, tuple(passed))
-            passed.append((index, max(0.0, entry.until - now)))
+            passed.append((index, left))
         first = min(passed, key=lambda one: one[1], default=(0, 0.0))
         others = tuple(one for one in passed if one != first)
         return CooldownChoice(first[0], None, others, forced=True)
+
+    def _rest(self, keys: Keys, now: float) -> tuple[list[tuple[str, _Entry]], float, bool]:
+        """Say what of a target's model, key and host is down, how long, and whether probed."""
+        down: list[tuple[str, _Entry]] = []
+        left, is_probed = 0.0, False
+        for key in keys:
+            entry = self._entries.get(key)
+            if entry is None:
+                continue
+            if self._is_forgotten(entry, now):
+                del self._entries[key]
+                continue
+            down.append((key, entry))
+            left = max(left, entry.until - now)
+            is_probed = is_probed or (entry.permit is not None and entry.leased > now)
+        return down, left, is_probed
 
     def _is_forgotten(self, entry: _Entry, now: float) -> bool:
         """Tell whether nobody came back for a target, and that was long ago."""

@@ -16,11 +16,13 @@ if TYPE_CHECKING:
     from honcho_fallback._core.recovery import PendingAction
     from honcho_fallback._core.resolved import ResolvedPolicy
     from honcho_fallback._core.turn import Turn
+    from honcho_fallback._values.failure import Scope
     from honcho_fallback._values.record import Limit, Outcome
 
 PROBE = "a probe after its cooldown"  # the note of such an attempt
 _PROBED = "another call was probing it"
 _NO_SKIPS: Mapping[int, str] = MappingProxyType({})
+_SHARED: Mapping[Scope, str] = MappingProxyType({"credential": "key", "endpoint": "host"})
 _NO_SECONDS: Mapping[int, float] = MappingProxyType({})
 
 
@@ -33,6 +35,7 @@ class PastAttempt(NamedTuple):
     failure: Failure | None
     note: str = ""
     usage: Mapping[str, Any] | None = None
+    received: int | None = None
 
 
 class CallState:
@@ -44,11 +47,13 @@ class CallState:
         started: The call's start on the clock's scale, and ``started_at`` since the epoch.
         began: When the attempt at hand begins or began.
         past: The attempts that failed, in order; ``errors`` holds what they raised.
+        failed_keys: By position whom the last failure there reached: what others may share.
         failures_here: How often the target at hand has failed in a row.
         content_at: When the first content of a stream was handed out.
         replaceable: Whether that content may still be replaced by another attempt's.
         partial: What was handed out, where a caller of ``commit`` keeps it.
         usage: What the answer at hand cost, as far as somebody said.
+        received: Characters of content that the attempt at hand had brought when it was cut.
         note: What is particular about the attempt at hand.
         pending: I/O that comes before the attempt at hand, or after the end of the call.
         positions_after_pending: Whom the attempt may go to once that is done.
@@ -79,6 +84,7 @@ class CallState:
         "ended",
         "errors",
         "extra_attempts",
+        "failed_keys",
         "failures_here",
         "generation",
         "limit",
@@ -91,6 +97,7 @@ class CallState:
         "permit",
         "policy",
         "positions_after_pending",
+        "received",
         "refreshed",
         "replaceable",
         "skipped",
@@ -119,11 +126,11 @@ class CallState:
         self.turn_id = None if turn is None else turn.turn_id
         self.started = self.began = now
         self.started_at = started_at
-        self.unfit = unfit or _NO_SKIPS
+        self.unfit = {**policy.unfit, **unfit} if unfit else policy.unfit
         position = 0
         if self.turn is not None and policy.usable_targets > 1:
             position = self.turn.position
-        if unfit:
+        if self.unfit:
             # Whom the turn has left is still better than nobody.
             position = (self.positions(position) or self.positions(0))[0]
         self.attempt = Attempt(
@@ -143,11 +150,13 @@ class CallState:
         self.ended = 0.0
         self.past: tuple[PastAttempt, ...] = ()
         self.errors: tuple[Exception, ...] = ()
+        self.failed_keys: Mapping[int, str] = _NO_SKIPS
         self.failures_here = 0
         self.content_at: float | None = None
         self.replaceable = False
         self.partial: Sequence[Any] = ()
         self.usage: Mapping[str, Any] | None = None
+        self.received: int | None = None
         self.note = ""
         self.metadata: Mapping[str, Any] | None = None
         self.pending: PendingAction | None = None
@@ -176,7 +185,8 @@ class CallState:
         # A call that was cancelled while it waited had not asked again.
         if answered or (outcome in {"cancelled", "abandoned"} and ended >= self.began):
             failure = None if answered else Failure.of(FailureKind.CANCELLED)
-            past.append(PastAttempt(attempt, self.began, ended, failure, self.note, self.usage))
+            spent = self.usage, self.received
+            past.append(PastAttempt(attempt, self.began, ended, failure, self.note, *spent))
         return CallRecord(
             call_id=attempt.call_id,
             agent=policy.agent,
@@ -205,6 +215,9 @@ class CallState:
                 return f"the deadline of {self.policy.config.deadline:g} s left no time for more"
             case "retry_budget":
                 return f"the retry budget for {self.attempt.target.name} was used up"
+            case "replay":
+                name = self.attempt.target.name
+                return f"the request to {name} may have had an effect and replay is 'safe'"
             case None:
                 return None
 
@@ -213,14 +226,11 @@ class CallState:
         untried = [n for n in range(len(self.policy.chain)) if n not in tried]
         if not untried:
             return ()
-        failed = {one.attempt.target.identity for one in self.past}
         first = min(tried, default=self.attempt.position)
-        return tuple(
-            (self.policy.chain[n].name, self._why_untried(n, first, failed)) for n in untried
-        )
+        return tuple((self.policy.chain[n].name, self._why_untried(n, first)) for n in untried)
 
     def _why_untried(  # noqa: PLR0911 # one per reason, the nearest first
-        self, position: int, first: int, failed: set[str]
+        self, position: int, first: int
     ) -> str:
         """Say why a target was never asked; ``first`` is the position that was asked first."""
         policy = self.policy
@@ -231,8 +241,9 @@ class CallState:
             return f"it was cooling down for another {left:.0f} s" if left else _PROBED
         if position in self.skipped:
             return self.skipped[position]
-        if failed and policy.chain[position].identity in failed:
-            return "it had failed under another name"
+        answered_first = self.outcome == "success" and position > self.attempt.position
+        if not answered_first and (shared := self._shared_with_failed(position)):
+            return shared
         if position >= policy.usable_targets:
             return "the call must not degrade"
         if position < first:
@@ -240,6 +251,17 @@ class CallState:
         if position < self.attempt.position:
             return "its context window is not larger"
         return OUTCOMES[self.outcome].untried
+
+    def _shared_with_failed(self, position: int) -> str | None:
+        """Say what a target shares with one that has failed, or None."""
+        keys = self.policy.chain[position].keys
+        for failed, key in self.failed_keys.items():
+            if keys["model"] == self.policy.chain[failed].identity:
+                return "it had failed under another name"
+            for scope, what in _SHARED.items():
+                if keys.get(scope) == key:
+                    return f"it has the same {what} as {self.policy.chain[failed].name}"
+        return None
 
 
 def _attempt_record(past: PastAttempt, started: float) -> AttemptRecord:
@@ -263,4 +285,6 @@ def _attempt_record(past: PastAttempt, started: float) -> AttemptRecord:
         note=", ".join(filter(None, (past.note, ruled))) or None,
         usage=past.usage,
         is_probe=past.note == PROBE,
+        reached=failure.reached if failure else None,
+        received=past.received,
     )

@@ -3,23 +3,33 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
+from collections.abc import Set as AbstractSet
 from dataclasses import dataclass, field, fields
 from functools import partial
 from hashlib import sha256
 from os import urandom
 from types import MappingProxyType
-from typing import Any, NamedTuple, Protocol, runtime_checkable
+from typing import TYPE_CHECKING, Any, NamedTuple, Protocol, runtime_checkable
+from urllib.parse import urlsplit
 
 from honcho_fallback._values.errors import (
     CredentialError,
     FallbackConfigError,
     require_text,
     require_type,
+    shown,
 )
 
+if TYPE_CHECKING:
+    from honcho_fallback._values.failure import Scope
+
 # What is computed: every process knows the target, or this one alone, sealed with what it is.
-_COMPUTED = re.compile(r"known:[0-9a-f]{32}|here:[0-9a-f]{24}:(?P<seal>[0-9a-f]{32})")
+_COMPUTED = re.compile(
+    r"known:[0-9a-f]{32}:[0-9a-f]{16}:[0-9a-f]{16}|here:[0-9a-f]{24}:(?P<seal>[0-9a-f]{32})"
+)
+# In an identity that every process knows stand the keys of whom a failure may reach, too.
+_SHARED = re.compile(r"known:[0-9a-f]{32}:(?P<credential>[0-9a-f]{16}):(?P<endpoint>[0-9a-f]{16})")
 
 
 @runtime_checkable
@@ -88,6 +98,12 @@ class Target:
             together, and a call asks only one of them once it has failed. By default made of
             provider, model, endpoint and the credential's fingerprint; where one of them is
             unknown the target is like no other but its own copies.
+        labels: What is true of it, such as ``{"eu", "zdr"}``, for ``require``.
+
+    Attributes:
+        keys: Whom a failure may reach, by scope: what it has in common with another target is
+            down for both. The credential's is made of key and address, since one host may serve
+            several providers under one word for a key; the endpoint's of the host.
 
     Raises:
         FallbackConfigError: A field is empty, of the wrong type or out of range.
@@ -102,6 +118,8 @@ class Target:
     endpoint: str | None = field(default=None, repr=False)
     credential: Credential | None = field(default=None, repr=False, compare=False)
     identity: str = field(default="", repr=False, compare=False)
+    labels: AbstractSet[str] = field(default=frozenset(), repr=False)
+    keys: Mapping[Scope, str] = field(init=False, repr=False, compare=False)
 
     def __post_init__(self) -> None:
         require_text("model", self.model, "name the model, such as Target('gpt-5.5')")
@@ -119,12 +137,20 @@ class Target:
             require_type("credential", self.credential, Credential, fix)
         require_type("params", self.params, Mapping, "pass a mapping of parameters")
         require_type("identity", self.identity, str, "pass a string or leave it out")
+        labels: Any = self.labels
+        if isinstance(labels, str) or not isinstance(labels, Iterable):
+            fix = "pass a set of texts, such as {'eu'}"
+            raise FallbackConfigError.about("labels", f"got {shown(labels)}", fix)
+        object.__setattr__(self, "labels", frozenset(self.labels))
+        for label in self.labels:
+            require_text("labels", label, "pass a set of texts, such as {'eu'}")
         if not self.name:
             name = f"{self.provider}/{self.model}" if self.provider else self.model
             object.__setattr__(self, "name", name)
         params = {key: _copy(value) for key, value in self.params.items()}
         object.__setattr__(self, "params", MappingProxyType(params))
         object.__setattr__(self, "identity", self._identity())
+        object.__setattr__(self, "keys", self._keys())
 
     def _identity(self) -> str:
         """Compute it, unless it was given, or computed for a target like this one."""
@@ -132,16 +158,33 @@ class Target:
         fingerprint: str | None = getattr(self.credential, "fingerprint", None)
         provider, endpoint = (self.provider or "").lower(), (self.endpoint or "").rstrip("/")
         if provider and endpoint and fingerprint:
-            known = "known:" + _digest(provider, self.model, endpoint, fingerprint)
+            host, path = _split(endpoint)
+            key = _digest(host, path, fingerprint)[:16]
+            model = _digest(provider, self.model, endpoint, fingerprint)
+            known = f"known:{model}:{key}:{_digest(host)[:16]}"
             return given if given and computed is None else known
         # A copy is the same target; what dataclasses.replace makes under another name is not.
         seal = _digest(provider, self.model, endpoint, fingerprint or "", self.name)
         is_another = computed is not None and computed["seal"] not in {None, seal}
         return given if given and not is_another else f"here:{urandom(12).hex()}:{seal}"
 
+    def _keys(self) -> Mapping[Scope, str]:
+        keys: dict[Scope, str] = {"model": self.identity}
+        fingerprint: str | None = getattr(self.credential, "fingerprint", None)
+        shared = _SHARED.search(self.identity)
+        if shared is not None:
+            keys["credential"] = f"credential:{shared['credential']}"
+            keys["endpoint"] = f"endpoint:{shared['endpoint']}"
+        elif self.endpoint is not None:
+            host, path = _split(self.endpoint)
+            keys["endpoint"] = f"endpoint:{_digest(host)[:16]}"
+            if fingerprint:
+                keys["credential"] = f"credential:{_digest(host, path, fingerprint)[:16]}"
+        return keys
+
     def __reduce__(self) -> tuple[Any, ...]:
         # A mappingproxy cannot be pickled or deep-copied.
-        values = {one.name: getattr(self, one.name) for one in fields(self)}
+        values = {one.name: getattr(self, one.name) for one in fields(self) if one.init}
         return partial(Target, **values | {"params": dict(self.params)}), ()
 
 
@@ -176,6 +219,11 @@ class Attempt(NamedTuple):
         return self.position > 0
 
     @property
+    def idempotency_key(self) -> str:
+        """Name the request: the same for repeats at one target in a call, unlike any other."""
+        return f"{self.call_id}-{self.position}"
+
+    @property
     def stream_timeout(self) -> float | None:
         """Return the seconds up to a stream's first content: the shorter of the two limits."""
         first, timeout = self.first_token_timeout, self.timeout
@@ -185,6 +233,16 @@ class Attempt(NamedTuple):
 def is_local(identity: str) -> bool:
     """Tell whether an identity is one that no other target, policy or process can share."""
     return identity.startswith("here:")
+
+
+def _split(endpoint: str) -> tuple[str, str]:
+    """Return an address's host with its port, and its path; all of it where it is no address."""
+    try:
+        parts = urlsplit(endpoint if "//" in endpoint else f"//{endpoint}")
+        port = parts.port or (80 if parts.scheme == "http" else 443)
+    except ValueError:
+        return endpoint, ""
+    return f"{parts.hostname}:{port}", parts.path.rstrip("/")
 
 
 def _copy(value: Any) -> Any:

@@ -6,6 +6,7 @@ FallbackError
 ├── DeadlineExceeded    (TimeoutError)     time ran out before a target had answered
 ├── FallbackConfigError (ValueError)       bad input, at construction
 ├── FallbackExhausted   (ExceptionGroup)   every target that could be asked failed
+├── OutcomeUnknown                         a request may have had an effect: nobody is asked again
 ├── StreamInterrupted                      a stream broke after content had been handed out
 └── TargetUnavailable                      raised by ``ask``: this target cannot be asked, go on
 """
@@ -18,12 +19,11 @@ from typing import TYPE_CHECKING, Any, Self
 from honcho_fallback.redaction import redact
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Sequence
+    from collections.abc import Iterable
 
     from pydantic import ValidationError
 
     from honcho_fallback._values.failure import Failure
-    from honcho_fallback._values.record import AttemptRecord, CallRecord
 
 
 class FallbackError(Exception):
@@ -78,72 +78,6 @@ class CredentialError(FallbackError):
 
 class WrongVerbError(FallbackConfigError):
     """Refuse what ``ask`` returned: a coroutine, a generator, or nothing to await."""
-
-
-class FallbackExhausted(FallbackError, ExceptionGroup[Exception]):  # noqa: N818 # the design's word
-    """Carry every error of a call that nobody answered.
-
-    The members are the providers' own exceptions, in the order they came; ``__cause__`` is the
-    last of them; ``record`` says what was asked, when and with which result. So that a traceback
-    can be read, each member keeps only the frame that raised it; its causes stay reachable.
-    """
-
-    def __new__(cls, message: str, exceptions: Sequence[Exception], record: CallRecord) -> Self:
-        """Build the group; ``record`` is kept by ``__init__``."""
-        del record
-        return super().__new__(cls, message, exceptions)
-
-    def __init__(self, message: str, exceptions: Sequence[Exception], record: CallRecord) -> None:
-        super().__init__(message, exceptions)
-        self.record = record
-
-    @property
-    def attempts(self) -> tuple[AttemptRecord, ...]:
-        """List the attempts of the call."""
-        return self.record.attempts
-
-    def derive(self, excs: Sequence[Exception], /) -> FallbackExhausted:  # type: ignore[override] # the members stay of one type
-        """Build the same error over other members, as ``except*`` does."""
-        return FallbackExhausted(self.message, excs, self.record)
-
-    def __reduce__(self) -> tuple[Any, ...]:
-        return FallbackExhausted, (self.message, list(self.exceptions), self.record)
-
-
-class DeadlineExceeded(FallbackError, TimeoutError):  # noqa: N818 # the design's word
-    """Tell that ``deadline`` ran out while more could have been asked.
-
-    Args:
-        message: What happened.
-        errors: The providers' own exceptions, in the order they came.
-        record: What was asked, when and with which result.
-    """
-
-    def __init__(self, message: str, errors: Sequence[Exception], record: CallRecord) -> None:
-        super().__init__(message)
-        self.errors = tuple(errors)
-        self.record = record
-
-    def __reduce__(self) -> tuple[Any, ...]:
-        return DeadlineExceeded, (str(self), self.errors, self.record)
-
-
-class StreamInterrupted(FallbackError):  # noqa: N818 # the design's word
-    """Tell that a stream broke after content had been handed out, so nobody else was asked.
-
-    Args:
-        message: What happened.
-        partial: The chunks that were handed out, in order.
-        record: What was asked, when and with which result.
-    """
-
-    def __init__(self, message: str, partial: tuple[Any, ...], record: CallRecord) -> None:
-        super().__init__(message)
-        self.partial = partial
-        self.record = record
-
-    def __reduce__(self) -> tuple[Any, ...]:
-        return StreamInterrupted, (str(self), self.partial, self.record)
 
 
 class AnswerRejected(FallbackError):  # noqa: N818 # in line with the others

@@ -36,6 +36,10 @@ NOT_ACCEPTABLE = "the answer was not acceptable"
 
 # What a failure says of its target: it is down, it is up and answered, or nothing.
 Health = Literal["down", "up", "unknown"]
+# Whom a failure reaches: this model, whoever is asked with this key, or whoever is at this host.
+Scope = Literal["model", "credential", "endpoint"]
+# What became of the request: it never arrived, the provider said no, or it may have had an effect.
+Reached = Literal["no", "refused", "unknown"]
 
 
 class KindFacts(NamedTuple):
@@ -46,6 +50,8 @@ class KindFacts(NamedTuple):
         switchable: May another target work?
         states_wait: May the provider have said when to come back?
         health: What it says of the target.
+        scope: Whom it reaches, unless facts say otherwise.
+        reached: What became of the request, unless facts say otherwise.
         severity: In a group of errors the kind with the lowest decides: what forbids a switch
             comes before what allows one.
         cause: One sentence: what happened.
@@ -56,6 +62,8 @@ class KindFacts(NamedTuple):
     switchable: bool
     states_wait: bool
     health: Health
+    scope: Scope
+    reached: Reached
     severity: int
     cause: str
     next_action: str
@@ -67,6 +75,8 @@ _TABLE = {
         switchable=True,
         states_wait=True,
         health="down",
+        scope="model",
+        reached="refused",
         severity=13,
         cause="The provider received more requests than it allows for now.",
         next_action="Send fewer requests at a time or raise the rate limit with the provider.",
@@ -76,6 +86,8 @@ _TABLE = {
         switchable=True,
         states_wait=True,
         health="down",
+        scope="model",
+        reached="refused",
         severity=12,
         cause="The provider has more work than it can take at the moment.",
         next_action="Wait, it passes; watch the provider's status page if it stays.",
@@ -85,6 +97,8 @@ _TABLE = {
         switchable=True,
         states_wait=True,
         health="down",
+        scope="model",
+        reached="unknown",
         severity=11,
         cause="The provider failed while it worked on the request.",
         next_action="Wait, it usually passes; report it to the provider if it stays.",
@@ -94,6 +108,8 @@ _TABLE = {
         switchable=True,
         states_wait=True,
         health="down",
+        scope="model",
+        reached="unknown",
         severity=14,
         cause="No answer arrived within the time allowed.",
         next_action="Raise the timeout if the model needs longer, otherwise check the provider.",
@@ -103,6 +119,8 @@ _TABLE = {
         switchable=True,
         states_wait=False,
         health="down",
+        scope="model",
+        reached="unknown",
         severity=15,
         cause="The connection to the provider could not be made or was lost.",
         next_action=(
@@ -114,6 +132,8 @@ _TABLE = {
         switchable=True,
         states_wait=False,
         health="unknown",
+        scope="model",
+        reached="unknown",
         severity=10,
         cause="The provider answered with something that is not a usable answer.",
         next_action=(
@@ -125,6 +145,8 @@ _TABLE = {
         switchable=True,
         states_wait=True,
         health="down",
+        scope="credential",
+        reached="refused",
         severity=8,
         cause="The account has no credit or no quota left.",
         next_action="Top up the account or raise its spending limit.",
@@ -134,6 +156,8 @@ _TABLE = {
         switchable=True,
         states_wait=False,
         health="down",
+        scope="credential",
+        reached="refused",
         severity=6,
         cause="The provider did not accept the credentials.",
         next_action="Check that the key is set, current and meant for this endpoint.",
@@ -143,6 +167,8 @@ _TABLE = {
         switchable=True,
         states_wait=False,
         health="down",
+        scope="model",
+        reached="refused",
         severity=7,
         cause="The credentials are valid but may not use this model or region.",
         next_action="Ask the account's owner for access to the model or choose another region.",
@@ -152,6 +178,8 @@ _TABLE = {
         switchable=True,
         states_wait=True,
         health="down",
+        scope="model",
+        reached="refused",
         severity=9,
         cause="The endpoint does not offer this model.",
         next_action="Check the model's name, load the model, or choose one that is still offered.",
@@ -161,6 +189,8 @@ _TABLE = {
         switchable=True,
         states_wait=False,
         health="up",
+        scope="model",
+        reached="refused",
         severity=4,
         cause="The input is longer than the model's context window.",
         next_action="Shorten the input or add a target with a larger context_window.",
@@ -170,6 +200,8 @@ _TABLE = {
         switchable=True,
         states_wait=False,
         health="up",
+        scope="model",
+        reached="refused",
         severity=5,
         cause="The request is larger than the provider accepts.",
         next_action=(
@@ -181,6 +213,8 @@ _TABLE = {
         switchable=False,
         states_wait=False,
         health="up",
+        scope="model",
+        reached="refused",
         severity=3,
         cause="The provider refused the content.",
         next_action=(
@@ -192,6 +226,8 @@ _TABLE = {
         switchable=False,
         states_wait=False,
         health="up",
+        scope="model",
+        reached="refused",
         severity=2,
         cause="The request is not one that the provider accepts.",
         next_action=(
@@ -203,6 +239,8 @@ _TABLE = {
         switchable=False,
         states_wait=False,
         health="unknown",
+        scope="model",
+        reached="unknown",
         severity=0,
         cause="The call was cancelled by its caller.",
         next_action="Nothing to do.",
@@ -212,6 +250,8 @@ _TABLE = {
         switchable=False,
         states_wait=False,
         health="unknown",
+        scope="model",
+        reached="unknown",
         severity=1,
         cause="The error came from the program itself, not from a provider.",
         next_action=(
@@ -233,6 +273,8 @@ class FailureFacts(TypedDict, total=False):
     reason: str
     error: str
     by_rule: bool
+    scope: Scope | None
+    reached: Reached | None
 
 
 class Failure(NamedTuple):
@@ -252,6 +294,10 @@ class Failure(NamedTuple):
         reason: Which rule decided.
         error: Class name of the exception.
         by_rule: Whether a rule of the user's decided (``FallbackConfig(rules=...)``).
+        scope: Whom it reaches: ``"model"``, ``"credential"`` (whoever is asked with the same key)
+            or ``"endpoint"`` (whoever is at the same host).
+        reached: What became of the request: ``"no"`` (it never arrived), ``"refused"`` (the
+            provider said no) or ``"unknown"`` (it may have had an effect).
     """
 
     kind: FailureKind
@@ -264,6 +310,8 @@ class Failure(NamedTuple):
     reason: str = ""
     error: str = ""
     by_rule: bool = False
+    scope: Scope = "model"
+    reached: Reached = "unknown"
 
     @classmethod
     def of(
@@ -279,7 +327,12 @@ class Failure(NamedTuple):
         """
         known = KINDS[kind]
         answer = known.transient if transient is None else transient
-        return cls(kind, answer, known.switchable, **facts)
+        if facts.get("scope") is None:
+            facts["scope"] = known.scope
+        if facts.get("reached") is None:
+            refused = 400 <= (facts.get("status") or 0) < 500
+            facts["reached"] = "refused" if refused else known.reached
+        return cls(kind, answer, known.switchable, **facts)  # type: ignore[arg-type] # no None is left
 
     @property
     def cause(self) -> str:

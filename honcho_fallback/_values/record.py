@@ -1,14 +1,18 @@
-"""What a call leaves behind: frozen, without prompts, keys or text of a provider."""
+"""What a call leaves behind: its record, without prompts or keys, and errors that carry it."""
 
 from __future__ import annotations
 
 from copy import deepcopy
 from dataclasses import dataclass
 from html import escape
-from typing import TYPE_CHECKING, Any, Literal, NamedTuple
+from math import inf
+from typing import TYPE_CHECKING, Any, Literal, NamedTuple, Self
+
+from honcho_fallback._values.errors import FallbackConfigError, FallbackError
+from honcho_fallback._values.failure import Reached  # noqa: TC001 # read_records resolves it
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Mapping, Sequence
 
     from honcho_fallback._values.failure import FailureKind
 
@@ -18,7 +22,9 @@ Outcome = Literal[
 
 
 # What forbade to ask more than was asked.
-Limit = Literal["deadline", "retry_budget"]
+Limit = Literal["deadline", "retry_budget", "replay"]
+# Whether a request is paid for.
+Billed = Literal["no", "yes", "unknown"]
 
 
 class OutcomeTexts(NamedTuple):
@@ -95,6 +101,9 @@ class AttemptRecord:
         note: What was particular about it, such as a probe after a cooldown, or None.
         usage: What it cost, also where its answer was not taken, or None where nobody said.
         is_probe: Whether it was the one that tried a target after its cooldown.
+        reached: What became of the request, where it failed: ``"no"``, ``"refused"`` or
+            ``"unknown"``.
+        received: Characters of content that a stream had brought when it was cut, or None.
     """
 
     target: str
@@ -114,11 +123,20 @@ class AttemptRecord:
     note: str | None = None
     usage: Mapping[str, Any] | None = None
     is_probe: bool = False
+    reached: Reached | None = None
+    received: int | None = None
 
     @property
     def is_fallback(self) -> bool:
         """Tell whether this was not the primary."""
         return self.position > 0
+
+    @property
+    def billed(self) -> Billed:
+        """Tell whether the provider bills it: for an answer, and for what a cut stream brought."""
+        if self.kind is None or self.usage or self.received:
+            return "yes"
+        return "no" if self.reached in {"no", "refused"} else "unknown"
 
     def result(self) -> str:
         """Say in a few words what came of it."""
@@ -126,6 +144,22 @@ class AttemptRecord:
             return "answered"
         facts = [str(fact) for fact in (self.status, self.error) if fact]
         return f"{self.kind.value} ({', '.join(facts)})" if facts else self.kind.value
+
+
+class Cost(NamedTuple):
+    """Bound what a call cost, in the currency of the prices.
+
+    Args:
+        lower: What it cost at least, as far as providers said and a reader received.
+        upper: What it cost at most; infinite where nothing bounds it.
+    """
+
+    lower: float
+    upper: float
+
+
+_CHARACTERS_PER_TOKEN = 4  # OpenAI's rule of thumb for English
+_PER_MILLION = 1_000_000
 
 
 def _values_of(record: AttemptRecord | CallRecord) -> dict[str, Any]:
@@ -190,8 +224,8 @@ class CallRecord:
         values = _values_of(self)
         values["chain"] = list(self.chain)
         values["attempts"] = [
-            _values_of(attempt) | {"kind": attempt.kind and attempt.kind.value}
-            for attempt in self.attempts
+            _values_of(one) | {"kind": one.kind and one.kind.value, "billed": one.billed}
+            for one in self.attempts
         ]
         values["untried"] = [{"target": name, "why": why} for name, why in self.untried]
         return values
@@ -202,12 +236,43 @@ class CallRecord:
         for attempt in self.attempts:
             before = f" after a wait of {attempt.wait:.2f} s" if attempt.wait else ""
             before += f" ({attempt.note})" if attempt.note else ""
-            result = f"{attempt.result()} in {attempt.seconds * 1000:.0f} ms"
+            result = f"{attempt.result()} in {attempt.seconds * 1000:.0f} ms{_bill(attempt)}"
             lines.append(plain(f"  {attempt.number}. {attempt.target}{before}: {result}"))
             if attempt.next_action and self.answered_by is None:
                 lines.append(plain(f"     What to do: {attempt.next_action}"))
         lines.extend(plain(f"  -. {name}: never asked, {why}") for name, why in self.untried)
         return "\n".join(lines)
+
+    def cost(self, prices: Mapping[str, Sequence[float]]) -> Cost:
+        """Bound what all attempts of the call cost together.
+
+        A request that never arrived or was refused costs nothing, and one with a usage what the
+        usage says (``input_tokens``, ``output_tokens`` and ``cache_read_tokens``, as this package
+        reads them). Of any other the upper bound is the largest usage that the call knows of, and
+        the lower bound what a cut stream brought, at four characters per token.
+
+        Args:
+            prices: For a million tokens by target or model, as ``(input, output)`` or ``(input,
+                output, cached input)``, such as ``{"gpt-5.5": (1.25, 10.0)}``.
+
+        Raises:
+            FallbackConfigError: An attempt that may be billed has no price, or a price is none.
+        """
+        known = [tokens for attempt in self.attempts if (tokens := _tokens_of(attempt))]
+        largest = tuple(map(max, *known, _NO_TOKENS)) if known else (inf, inf, 0.0)
+        lower = upper = 0.0
+        for attempt in self.attempts:
+            if attempt.billed == "no":
+                continue
+            price, tokens = _price_of(attempt, prices), _tokens_of(attempt)
+            least = most = tokens or _NO_TOKENS
+            if tokens is None or attempt.received is not None:
+                received = (attempt.received or 0) / _CHARACTERS_PER_TOKEN
+                least = (least[0], max(least[1], received), least[2])
+                most = tuple(map(max, least, largest))
+            lower += _price_for(least, price)
+            upper += _price_for(most, price)
+        return Cost(lower, upper)
 
     def _ending(self) -> str:
         role = "the fallback" if self.is_fallback else "the primary"
@@ -219,9 +284,146 @@ class CallRecord:
         return f'<pre dir="ltr">{escape(self.explain())}</pre>'
 
 
+def _bill(attempt: AttemptRecord) -> str:
+    """Say of a failed attempt that it costs something."""
+    if attempt.kind is None or attempt.billed == "no":
+        return ""
+    return ", billed" if attempt.billed == "yes" else ", perhaps billed"
+
+
+_NO_TOKENS = (0.0, 0.0, 0.0)
+
+
+def _tokens_of(attempt: AttemptRecord) -> tuple[float, ...] | None:
+    """Count what a usage names: input, output, and what of the input was cached."""
+    usage = attempt.usage or {}
+    if not usage.keys() & {"input_tokens", "output_tokens"}:
+        return None  # none, or in a form of its caller's own
+    counts = (usage.get(name) for name in ("input_tokens", "output_tokens", "cache_read_tokens"))
+    return tuple(float(count) if isinstance(count, int | float) else 0.0 for count in counts)
+
+
+def _price_of(attempt: AttemptRecord, prices: Mapping[str, Any]) -> Sequence[float]:
+    price: Any = prices.get(attempt.target, prices.get(attempt.model))
+    if price is None:
+        raise FallbackConfigError.unknown(attempt.target, prices, "price")
+    try:
+        figures = tuple(map(float, price))
+    except (TypeError, ValueError):
+        figures = ()
+    if not 2 <= len(figures) <= 3 or not all(0 <= one < inf for one in figures):
+        fix = "pass (input, output) or (input, output, cached input) for a million tokens"
+        raise FallbackConfigError.about(f"prices[{attempt.target!r}]", f"got {price!r}", fix)
+    return figures
+
+
+def _price_for(tokens: Sequence[float], price: Sequence[float]) -> float:
+    entered, written, cached = tokens
+    for_input, for_output, for_cached = (*price, price[0])[:3]
+    parts = ((max(0.0, entered - cached), for_input), (written, for_output), (cached, for_cached))
+    return sum(count * each for count, each in parts if each) / _PER_MILLION
+
+
 def nobody_answered(record: CallRecord) -> str:
     """Name who failed with what, and who was never asked and why."""
     kinds = {attempt.target: str(attempt.kind) for attempt in record.attempts}
     failed = ", ".join(f"{target} ({kind})" for target, kind in kinds.items())
     passed_over = [f"; {name} was never asked: {why}" for name, why in record.untried]
     return plain(f"no answer from {failed}{''.join(passed_over)}")
+
+
+def unknown_outcome(record: CallRecord, key: str) -> str:
+    """Say what nobody knows about a request, and what a person should do."""
+    return (
+        f"{record.why}; see there whether it had one before you send it again (its idempotency "
+        f"key, where it was sent with one, is {key})"
+    )
+
+
+# What carries a record out of a call that has no answer.
+
+
+class FallbackExhausted(FallbackError, ExceptionGroup[Exception]):  # noqa: N818 # the design's word
+    """Carry every error of a call that nobody answered.
+
+    The members are the providers' own exceptions, in the order they came; ``__cause__`` is the
+    last of them; ``record`` says what was asked, when and with which result. So that a traceback
+    can be read, each member keeps only the frame that raised it; its causes stay reachable.
+    """
+
+    def __new__(cls, message: str, exceptions: Sequence[Exception], record: CallRecord) -> Self:
+        """Build the group; ``record`` is kept by ``__init__``."""
+        del record
+        return super().__new__(cls, message, exceptions)
+
+    def __init__(self, message: str, exceptions: Sequence[Exception], record: CallRecord) -> None:
+        super().__init__(message, exceptions)
+        self.record = record
+
+    @property
+    def attempts(self) -> tuple[AttemptRecord, ...]:
+        """List the attempts of the call."""
+        return self.record.attempts
+
+    def derive(self, excs: Sequence[Exception], /) -> FallbackExhausted:  # type: ignore[override] # the members stay of one type
+        """Build the same error over other members, as ``except*`` does."""
+        return FallbackExhausted(self.message, excs, self.record)
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return FallbackExhausted, (self.message, list(self.exceptions), self.record)
+
+
+class _Stopped(FallbackError):  # noqa: N818 # in line with the others
+    """Stand above what ends a call that could have asked more.
+
+    Args:
+        message: What happened.
+        errors: The providers' own exceptions, in the order they came.
+        record: What was asked, when and with which result.
+    """
+
+    def __init__(self, message: str, errors: Sequence[Exception], record: CallRecord) -> None:
+        super().__init__(message)
+        self.errors = tuple(errors)
+        self.record = record
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return type(self), (str(self), self.errors, self.record)
+
+
+class DeadlineExceeded(_Stopped, TimeoutError):  # noqa: N818 # the design's word
+    """Tell that ``deadline`` ran out while more could have been asked.
+
+    Args:
+        message: What happened.
+        errors: The providers' own exceptions, in the order they came.
+        record: What was asked, when and with which result.
+    """
+
+
+class OutcomeUnknown(_Stopped):  # in line with the others
+    """Tell that a request may have had an effect, so that ``replay="safe"`` asks nobody again.
+
+    Args:
+        message: What happened, and how to find out.
+        errors: The providers' own exceptions, in the order they came.
+        record: What was asked, when and with which result.
+    """
+
+
+class StreamInterrupted(FallbackError):  # noqa: N818 # the design's word
+    """Tell that a stream broke after content had been handed out, so nobody else was asked.
+
+    Args:
+        message: What happened.
+        partial: The chunks that were handed out, in order.
+        record: What was asked, when and with which result.
+    """
+
+    def __init__(self, message: str, partial: tuple[Any, ...], record: CallRecord) -> None:
+        super().__init__(message)
+        self.partial = partial
+        self.record = record
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return StreamInterrupted, (str(self), self.partial, self.record)

@@ -1,4 +1,4 @@
-"""Whose an exception in a chain of causes is, and how much of a traceback is worth printing."""
+"""Whose an exception in a chain of causes is, what is worth printing of it, and our note on it."""
 
 from __future__ import annotations
 
@@ -9,6 +9,9 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
 
+    from honcho_fallback._values.record import CallRecord
+
+_NOTE = "honcho_fallback: "
 _PACKAGE = str(Path(__file__).parents[1])
 
 
@@ -71,3 +74,17 @@ def _entries(traceback: TracebackType | None) -> Iterator[TracebackType]:
     while traceback is not None:
         yield traceback
         traceback = traceback.tb_next
+
+
+def annotate(error: BaseException, record: CallRecord) -> None:
+    """Note the attempts on an exception that comes out untouched."""
+    attempts = "; ".join(
+        f"{one.target} {one.result()} in {one.seconds * 1000:.0f} ms"
+        + (f" ({one.note})" if one.note else "")
+        for one in record.attempts
+    )
+    attempts = attempts or "nobody was asked"
+    # An exception that is raised again and again carries the latest note only.
+    kept = [note for note in getattr(error, "__notes__", ()) if not note.startswith(_NOTE)]
+    error.__notes__ = kept
+    error.add_note(f"{_NOTE}{attempts}")

@@ -175,6 +175,8 @@ def _failure_fields(failure: Failure) -> dict[str, Any]:
         "kind": failure.kind.value,
         "transient": failure.transient,
         "switchable": failure.switchable,
+        "scope": failure.scope,
+        "reached": failure.reached,
         "status": failure.status,
         "code": failure.code,
         "retry_after": failure.retry_after,

@@ -116,4 +116,5 @@ def _reply(call: CallRecord, attempt: AttemptRecord) -> Reply:
         retry_after=attempt.retry_after,
         reason="on record",
     )
+    failure = failure._replace(reached=attempt.reached or failure.reached)
     return Reply(attempt.seconds, partial(RecordedError, failure), first)

@@ -174,7 +174,7 @@ def test_metrics_records_and_generations_agree_to_the_call(tmp_path: Path) -> No
         "answers_by_fallback": Counter(("chat", backup) for call in calls if call.is_fallback),
         "call_duration_seconds_count": Counter((call.agent, call.outcome) for call in calls),
         "attempts": Counter(
-            (call.agent, one.kind or "answered", one.target) for call, one in attempted
+            (call.agent, one.billed, one.kind or "answered", one.target) for call, one in attempted
         ),
         "switches": Counter(
             (call.agent, str(call.attempts[0].kind), primary)

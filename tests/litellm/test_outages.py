@@ -53,9 +53,14 @@ class Later(Cooldown):
     ahead = 0.0
 
     def update_and_select(
-        self, reports: Sequence[Any], offered: Sequence[str], now: float, /
+        self,
+        reports: Sequence[Any],
+        offered: Sequence[Any],
+        now: float,
+        lease: float | None = None,
+        /,
     ) -> Any:
-        return super().update_and_select(reports, offered, now + self.ahead)
+        return super().update_and_select(reports, offered, now + self.ahead, lease)
 
 
 @pytest.fixture

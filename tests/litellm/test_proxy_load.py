@@ -226,9 +226,11 @@ class Outage:
         attempts = [attempt for call in calls.values() for attempt in call.attempts]
         assert Counter(attempt.target for attempt in attempts) == providers
         figures = prometheus_figures(self.clients.scrape())
-        counted = Counter((each.target, each.kind or "answered") for each in attempts)
-        for (target, kind), number in counted.items():
-            assert figures["attempts", "deriver", target, str(kind)] == number
+        counted = Counter(
+            (each.target, str(each.kind or "answered"), each.billed) for each in attempts
+        )
+        for labels, number in counted.items():
+            assert figures["attempts", "deriver", *labels] == number
         answering = Counter(call.answered_by for call in calls.values())
         for name, number in answering.items():
             assert figures["calls", "deriver", "success", str(name)] == number

@@ -225,6 +225,8 @@ def test_after_content_the_error_goes_out(
     assert providers.order == ["primary"]
     assert listener.record.outcome == "interrupted"
     assert vars(caught.value)["record"] == listener.record
+    attempt = listener.record.attempts[0]  # the provider bills what it has sent
+    assert (attempt.received, attempt.billed) == (len("hello "), "yes")
 
 
 def test_a_tool_call_is_content(bench: Any, providers: ProviderServer, read: Any) -> None:

@@ -61,7 +61,7 @@ def test_every_scenario_is_counted_as_its_record_tells(scenario: Scenario, drive
         expected["time_to_first_token", "deriver", answered] = (1, first)
     for one, after in zip(record.attempts, [*record.attempts[1:], None], strict=True):
         kind = one.kind.value if one.kind else "answered"
-        key = ("attempts", "deriver", one.target, kind)
+        key = ("attempts", "deriver", one.target, kind, one.billed)
         expected[key] = expected.get(key, 0) + 1
         number, seconds = expected.get(("attempt.duration", one.target), (0, 0))
         expected["attempt.duration", one.target] = (number + 1, seconds + one.seconds)
@@ -147,8 +147,8 @@ def test_an_answer_that_was_refused_has_cost_its_tokens() -> None:
     refused = {"choices": [], "usage": {"prompt_tokens": 9, "completion_tokens": 1}}
     counted.policy.call(failing(refused, ANSWER))
     assert counted.of("attempts") == {
-        ("deriver", P, "malformed_response"): 1,
-        ("deriver", F, "answered"): 1,
+        ("deriver", P, "malformed_response", "yes"): 1,
+        ("deriver", F, "answered", "yes"): 1,
     }
     tokens = counted.of("tokens")
     assert tokens["deriver", P, "input"] == 9
@@ -169,7 +169,7 @@ def test_a_stream_that_breaks_is_interrupted() -> None:
     with pytest.raises(StreamInterrupted):
         list(counted.policy.stream(broken_stream))
     assert counted.of("calls") == {("deriver", "interrupted", "nobody"): 1}
-    assert counted.of("attempts") == {("deriver", P, "overloaded"): 1}
+    assert counted.of("attempts") == {("deriver", P, "overloaded", "yes"): 1}
     assert counted.counts("time_to_first_token") == {("deriver", P): 1}
 
 
@@ -193,7 +193,7 @@ def test_a_stream_that_is_left_is_abandoned() -> None:
     next(stream)
     stream.close()
     assert counted.of("calls") == {("deriver", "abandoned", P): 1}
-    assert counted.of("attempts") == {("deriver", P, "answered"): 1}
+    assert counted.of("attempts") == {("deriver", P, "answered", "yes"): 1}
 
 
 async def test_a_cancelled_call_is_cancelled() -> None:
@@ -212,7 +212,7 @@ async def test_a_cancelled_call_is_cancelled() -> None:
     with pytest.raises(asyncio.CancelledError):
         await task
     assert counted.of("calls") == {("deriver", "cancelled", "nobody"): 1}
-    assert counted.of("attempts") == {("deriver", P, "cancelled"): 1}
+    assert counted.of("attempts") == {("deriver", P, "cancelled", "unknown"): 1}
 
 
 def test_a_turn_that_stays_on_the_fallback_is_answered_by_it() -> None:
@@ -223,7 +223,7 @@ def test_a_turn_that_stays_on_the_fallback_is_answered_by_it() -> None:
         counted.policy.call(failing())
     assert counted.of("answers_by_fallback") == {("deriver", F): 2}
     assert counted.of("switches") == {("deriver", P, "overloaded"): 1}
-    assert counted.of("attempts")["deriver", P, "overloaded"] == 1
+    assert counted.of("attempts")["deriver", P, "overloaded", "unknown"] == 1
 
 
 # What limits a call.

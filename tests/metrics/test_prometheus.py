@@ -55,7 +55,15 @@ def test_names_follow_prometheus_conventions() -> None:
     for metric in METRICS:
         assert metric.prometheus_name.endswith("_total") == (metric.kind == "counter")
         assert ("_seconds" in metric.prometheus_name) == (metric.unit == "s")
-        assert {*metric.labels} <= {"agent", "target", "outcome", "kind", "limit", "type"}
+        assert {*metric.labels} <= {
+            "agent",
+            "target",
+            "outcome",
+            "kind",
+            "billed",
+            "limit",
+            "type",
+        }
 
 
 def test_observers_on_one_registry_share_its_metrics() -> None:

@@ -110,6 +110,8 @@ def test_a_fallback_is_one_client_span(traced: Traced) -> None:
         "error": "StatusError",
         "status": 503,
         "milliseconds": round(run.record.attempts[0].seconds * 1000),
+        "reached": "unknown",
+        "billed": "unknown",
     }
     failed_at = run.record.started_at + run.record.attempts[0].seconds
     assert event.timestamp == pytest.approx(failed_at * 1e9, abs=1e6)

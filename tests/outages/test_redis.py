@@ -37,6 +37,7 @@ if TYPE_CHECKING:
 WORKER = Path(__file__).with_name("worker.py")
 PREFIX = "{honcho_fallback:cooldown}:"
 DOWN = StatusError(503)
+KEYS = [("x",)]  # of a target
 
 
 def chain(*names: str) -> list[Target]:
@@ -289,7 +290,9 @@ async def test_while_redis_is_silent_one_call_looks_for_it(driver: str) -> None:
         async def look(calls: int) -> int:
             store._resting_until = 0.0  # its pause is over
             pulls = (
-                store.apull(["x"]) if driver == "acall" else asyncio.to_thread(store.pull, ["x"])
+                store.apull([("x",)])
+                if driver == "acall"
+                else asyncio.to_thread(store.pull, [("x",)])
                 for _ in range(calls)
             )
             await asyncio.gather(*pulls)
@@ -315,7 +318,7 @@ async def test_connections_from_before_a_restart_are_opened_again(
 
     async def pull_in_five_connections() -> None:
         pulls = (
-            store.apull(["x"]) if driver == "acall" else asyncio.to_thread(store.pull, ["x"])
+            store.apull(KEYS) if driver == "acall" else asyncio.to_thread(store.pull, KEYS)
             for _ in range(5)
         )
         await asyncio.gather(*pulls)
@@ -338,3 +341,87 @@ def test_nothing_of_the_address_is_shown(redis_url: str) -> None:
     assert (again.base, again._url) == (store.base, store._url)
     with pytest.raises(FallbackConfigError, match="base"):
         RedisCooldown(redis_url, base=0)
+
+
+# What several targets share: a key, or a host.
+
+
+def shared(name: str, key: str = "k") -> Target:
+    return Target(name, "p", name, endpoint="http://x", credential=ApiKey(key))
+
+
+def sharing(redis_url: str, *targets: Target, **options: Any) -> FallbackPolicy:
+    """Make a policy of a process of its own, over these and one that shares nothing."""
+    store = RedisCooldown(redis_url, timeout=5.0)
+    elsewhere = Target("elsewhere", "p", "elsewhere", endpoint="http://y", credential=ApiKey("z"))
+    config = FallbackConfig(wait=0, cooldown=store, **options)
+    return FallbackPolicy([*targets, elsewhere], config)
+
+
+@pytest.mark.parametrize(
+    ("failure", "free"),
+    [(StatusError(401), "colleague"), (ConnectionRefusedError(111, "refused"), "elsewhere")],
+)
+def test_who_shares_what_failed_rests_in_every_process(
+    redis_url: str, redis_client: redis.Redis, failure: Exception, free: str
+) -> None:
+    """A dead key rests all its models, a dead host all its keys; one process probes for all."""
+    one = sharing(redis_url, shared("primary"), shared("colleague", "other"))
+    two = sharing(redis_url, shared("sibling"), shared("colleague", "other"))
+    script = repeating(primary=[failure], colleague=["hello"], elsewhere=["hello"])
+    one.call(script.ask)
+    run = two.start()
+    two.perform(run)
+    assert run.attempt.target.name == free
+    assert dict(run.record.untried)["sibling"].startswith("it was cooling down")
+    run.succeed()
+    names: Any = redis_client.keys("*")
+    (key,) = (name for name in names if "endpoint:" in name or "credential:" in name)
+    redis_client.hset(key, "until", 0)
+    probe, beside = one.start(), two.start()
+    one.perform(probe)
+    two.perform(beside)
+    assert probe.record.attempts == ()
+    assert [run.attempt.target.name for run in (probe, beside)] == ["primary", free]
+    probe.succeed()
+    one.perform(probe)
+    assert redis_client.keys() == []
+    again = two.start()
+    two.perform(again)
+    assert again.attempt.target.name == "sibling"
+
+
+def test_a_probe_looks_at_all_that_is_due(redis_url: str, redis_client: redis.Redis) -> None:
+    """A model that is due at a host that is not stays where it is, in every process."""
+    one = sharing(redis_url, shared("primary"))
+    two = sharing(redis_url, shared("sibling"))
+    one.call(repeating(primary=[DOWN], elsewhere=["hello"]).ask)
+    refused = ConnectionRefusedError(111, "refused")
+    two.call(repeating(sibling=[refused], elsewhere=["hello"]).ask)
+    model, host = sorted(redis_client.keys(), key=lambda key: "endpoint:" in key)
+    redis_client.hset(model, "until", 0)
+    run = one.start()
+    assert one.perform(run).target.name == "elsewhere"
+    assert redis_client.hget(model, "owner") == ""
+    redis_client.hset(host, "until", 0)
+    redis_client.hset(model, "until", str(int(time.time() * 1000) + 60_000))
+    assert one.perform(one.start()).target.name == "elsewhere"
+    assert redis_client.hget(host, "owner") == ""
+    redis_client.hset(model, "until", 0)
+    probe = one.start()
+    assert one.perform(probe).target.name == "primary"
+    assert redis_client.hget(model, "owner") == redis_client.hget(host, "owner") != ""
+
+
+def test_a_lease_lasts_as_long_as_the_attempt(redis_url: str, redis_client: redis.Redis) -> None:
+    """Other processes stay away from a target that is being probed while that may take."""
+    one = sharing(redis_url, shared("primary"), timeout=300.0)
+    one.call(repeating(primary=[DOWN], elsewhere=["hello"]).ask)
+    (key,) = redis_client.keys()
+    redis_client.hset(key, "until", 0)
+    run = one.start()
+    assert one.perform(run).target.name == "primary"
+    clock: Any = redis_client.time()
+    leased: Any = redis_client.hget(key, "leased")
+    left = int(leased) / 1000 - clock[0] - clock[1] / 1e6
+    assert 240 < left <= 300

@@ -512,3 +512,33 @@ def test_an_error_document_that_was_raised_as_it_is_says_what_it_means() -> None
     document = {"message": "try again", "type": "server_error", "code": "server_error"}
     assert classify(ValueError(document)).kind == "server_error"
     assert classify(ValueError({"field": "server_error"})).kind == "local"
+
+
+# --- whom a failure reaches
+
+
+@pytest.mark.parametrize(
+    ("quota", "scope"),
+    [
+        ("GenerateRequestsPerDayPerProjectPerModel-FreeTier", "model"),
+        ("GenerateRequestsPerDayPerProject", "credential"),
+    ],
+)
+def test_googles_quota_of_one_model_is_the_models(quota: str, scope: str) -> None:
+    """Another model of the same key still has its own; where a project's is used up, none has."""
+    violation = {"quotaMetric": "generate_requests", "quotaId": quota}
+    details = [
+        {"@type": "type.googleapis.com/google.rpc.QuotaFailure", "violations": [violation]},
+        {"@type": "type.googleapis.com/google.rpc.RetryInfo", "retryDelay": "40000s"},
+    ]
+    message = "You exceeded your current quota, please check your plan and billing details."
+    error = {"code": 429, "status": "RESOURCE_EXHAUSTED", "message": message, "details": details}
+    failure = of_body({"error": error}, 429)
+    assert (failure.kind, failure.scope) == (Kind.QUOTA, scope)
+
+
+@pytest.mark.parametrize("kind", Kind)
+def test_only_a_key_and_an_account_are_the_credentials(kind: Kind) -> None:
+    """By the table; whom an endpoint's failure reaches is a fact of the single error."""
+    credentials = {Kind.AUTHENTICATION, Kind.QUOTA}
+    assert Failure.of(kind).scope == ("credential" if kind in credentials else "model")

@@ -444,7 +444,7 @@ def test_a_call_may_end_in_the_middle_of_another_ones_update() -> None:
             return super().__iter__()
 
     reports = Collected([CooldownReport("two", "down")])
-    choice = cooldown.update_and_select(reports, ["one", "two", "three"], 1.0)
+    choice = cooldown.update_and_select(reports, [("one",), ("two",), ("three",)], 1.0)
     assert choice.place == 2
 
 
@@ -488,3 +488,51 @@ def test_a_known_target_is_remembered_beside_many_others(clock: Clock) -> None:
     assert policy.start().attempt.is_fallback is False
     probe = policy.start()
     assert probe.attempt.is_fallback  # the first look took the probe
+
+
+# Whoever owns the loop: perform and aperform are a first look, too.
+
+
+@pytest.mark.parametrize("verb", ["perform", "aperform"])
+def test_performing_first_is_a_first_look(clock: Clock, verb: str) -> None:
+    """It hands out no primary that is cooling down, and takes the probe that is due."""
+    policy = pair()
+    policy.call(repeating(primary=[DOWN], fallback=["hello"]).ask)
+
+    def first_look() -> Any:
+        run = policy.start()
+        attempt = policy.perform(run) if verb == "perform" else asyncio.run(policy.aperform(run))
+        assert attempt is run.attempt
+        return run
+
+    run = first_look()
+    assert run.attempt.target.name == "fallback"
+    run.succeed()
+    clock.now += 60
+    probe, beside = first_look(), first_look()
+    assert [one.attempt.target.name for one in (probe, beside)] == ["primary", "fallback"]
+    probe.succeed()
+    assert policy.perform(probe).target.name == "primary"  # the last one, after the end
+
+
+@pytest.mark.parametrize(
+    ("options", "lease"),
+    [
+        ({"timeout": 180.0}, 180),
+        ({"timeout": 180.0, "deadline": 90.0}, 90),
+        ({"timeout": None, "deadline": 90.0}, 90),
+        ({"timeout": None}, 60),
+    ],
+)
+def test_a_probe_keeps_others_away_for_as_long_as_it_may_take(
+    clock: Clock, options: Any, lease: float
+) -> None:
+    """Its lease is the attempt's time, base where nothing bounds it; then another may look."""
+    policy = pair(**options)
+    policy.call(repeating(primary=[DOWN], fallback=["hello"]).ask)
+    clock.now += 60
+    assert policy.start().attempt.position == 0
+    clock.now += lease - 1
+    assert policy.start().attempt.position == 1
+    clock.now += 1
+    assert policy.start().attempt.position == 0

@@ -14,7 +14,7 @@ from honcho_fallback.testing import StatusError
 from tests.helpers.scripted import repeating
 
 if TYPE_CHECKING:
-    from honcho_fallback.testing import Script
+    from honcho_fallback.testing import Clock, Script
 
 # Single calls outside of turns are meant to stand alone here.
 pytestmark = pytest.mark.filterwarnings("ignore:.*has no effect outside of a turn:UserWarning")
@@ -95,13 +95,26 @@ def test_hermes(row: Row) -> None:
 
 def test_hermes_stays_where_it_works_for_the_turn() -> None:
     """HRS-010, G-01: the next iteration starts on the fallback, the next turn on the primary."""
-    policy = FallbackPolicy([Target(P), Target(F)], FallbackConfig.hermes())
+    policy = FallbackPolicy([Target(P), Target(F)], FallbackConfig.hermes(cooldown=None))
     script = repeating(primary=[LIMITED], fallback=["hello"])
     for _ in range(2):
         with policy.turn():
             policy.call(script.ask)
             policy.call(script.ask)
     assert script.asked == [P, F, F, P, F, F]
+
+
+def test_hermes_lets_a_limited_primary_rest_for_the_next_turns(clock: Clock) -> None:
+    """HRC-040, HRC-041: as long as the provider said, then one call looks at it again."""
+    policy = FallbackPolicy([Target(P), Target(F)], FallbackConfig.hermes())
+    script = repeating(primary=[LIMITED, "back"], fallback=["hello"])
+    for _ in range(2):
+        with policy.turn():
+            policy.call(script.ask)
+    assert script.asked == [P, F, F]
+    clock.advance(60.0)
+    with policy.turn():
+        assert policy.call(script.ask) == "back"
 
 
 def test_hermes_waits_with_a_jitter_of_up_to_a_half() -> None:

@@ -310,7 +310,7 @@ def test_what_a_cooldown_learns(
     call.permit = permit
     report = CooldownReport(ONE.identity, health, seconds, permit)
     wanted = () if health is None else (report,)
-    assert rules.cooldown_reports(call, ONE, failure, outcome) == wanted
+    assert rules.cooldown_reports(call, failure, outcome) == wanted
 
 
 # The same through whole calls.

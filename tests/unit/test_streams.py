@@ -392,3 +392,109 @@ def test_an_unknown_way_with_broken_streams_is_refused(verb: str, partial: Any) 
     """Bad input is refused when the stream is made, with what may be passed."""
     with pytest.raises(FallbackConfigError, match=r"partial: got .*; pass 'final' or 'replace'"):
         getattr(pair(), verb)(list, partial=partial)
+
+
+# What a stream says as a whole, and how fast it comes.
+
+CALL = {"index": 0, "function": {"name": "f", "arguments": "{}"}}
+STREAM_DRIVERS = ("stream", "astream")
+
+
+def deltas(*parts: dict[str, Any]) -> list[Any]:
+    return [{"choices": [{"index": 0, "delta": part}]} for part in parts]
+
+
+def read_all(policy: FallbackPolicy, driver: str, script: Script, **options: Any) -> list[Any]:
+    if driver == "stream":
+        return list(policy.stream(script.stream, **options))
+    return asyncio.run(read(policy.astream(script.astream, **options)))
+
+
+@pytest.mark.parametrize("driver", STREAM_DRIVERS)
+@pytest.mark.parametrize(
+    ("chunks", "whole"),
+    [
+        (["hel", "", "lo"], "hello"),
+        (deltas({"role": "assistant"}, {"content": "hel"}, {"content": "lo"}), "hello"),
+        (
+            deltas({"content": "a"}, {"tool_calls": [CALL]}),
+            {
+                "role": "assistant",
+                "content": "a",
+                "tool_calls": [{"name": "f", "arguments": "{}"}],
+            },
+        ),
+        ([[1], [2]], [1, 2]),
+        ([{"mine": 1}], ({"mine": 1},)),
+    ],
+)
+def test_validate_sees_the_joined_answer_of_a_stream(driver: str, chunks: Any, whole: Any) -> None:
+    """A text, a message with its calls, what chunks add up to, or the chunks themselves."""
+    seen: list[Any] = []
+    policy = pair(validate=seen.append, check_responses=False)
+    assert read_all(policy, driver, repeating(primary=[chunks])) == chunks
+    assert seen == [whole]
+
+
+@pytest.mark.parametrize("driver", STREAM_DRIVERS)
+def test_a_refused_stream_is_replaced_or_interrupted(driver: str) -> None:
+    """What was handed out can be replaced by another's chunks, or the error says what it was."""
+    policy = pair(validate=lambda text: text != "bad")
+    replies: dict[str, Any] = {"primary": [["b", "ad"]], "fallback": [["good"]]}
+    got = read_all(policy, driver, repeating(**replies), partial="replace")
+    assert got == ["b", "ad", "good"]
+    with pytest.raises(StreamInterrupted, match="malformed_response") as caught:
+        read_all(policy, driver, repeating(**replies))
+    assert caught.value.partial == ("b", "ad")
+    assert "validate said no" in str(caught.value.__cause__)
+    # Nothing was handed out: the next one is asked.
+    empty = pair(validate=lambda text: text != "")
+    script = repeating(primary=[["", ""]], fallback=[["good"]])
+    assert read_all(empty, driver, script) == ["good"]
+
+
+def test_an_async_validate_sees_a_stream() -> None:
+    """In a task it is awaited."""
+
+    async def validate(text: str) -> bool:
+        await asyncio.sleep(0)
+        return text == "good"
+
+    script = repeating(primary=[["bad"]], fallback=[["good"]])
+    got = read_all(pair(validate=validate), "astream", script, partial="replace")
+    assert got == ["bad", "good"]
+
+
+@pytest.mark.parametrize("driver", STREAM_DRIVERS)
+@pytest.mark.parametrize("partial", ["final", "replace"])
+def test_a_stream_that_trickles_is_left(clock: Clock, driver: str, partial: Any) -> None:
+    """min_rate: fewer characters a second, over ten seconds of waiting, are a timeout."""
+    policy = pair(min_rate=2.0)
+    slow = ["start", *[Scripted(clock).after(3, "x") for _ in range(9)]]
+    script = Scripted(clock)({"primary": [slow], "fallback": [["fast"]]})
+    run = policy.start()
+    if partial == "replace":
+        assert read_all(policy, driver, script, run=run, partial=partial)[-1] == "fast"
+    else:
+        with pytest.raises(StreamInterrupted, match="timeout") as caught:
+            read_all(policy, driver, script, run=run)
+        assert caught.value.partial == ("start", "x", "x", "x")
+        assert "0.3 characters/s, fewer than min_rate=2" in str(caught.value.__cause__)
+    assert run.record.attempts[0].kind == "timeout"
+    assert run.record.attempts[0].seconds == 12.0
+
+
+@pytest.mark.parametrize("options", [{}, {"min_rate": 0.3}])
+def test_a_stream_that_is_fast_enough_stays(clock: Clock, options: Any) -> None:
+    """Each window counts by itself; and off is the default."""
+    chunks = ["start", *[Scripted(clock).after(3, "x") for _ in range(9)]]
+    script = Scripted(clock)({"primary": [chunks]})
+    assert len(read_all(pair(**options), "stream", script)) == 10
+
+
+def test_a_slow_reader_is_no_slow_stream(clock: Clock) -> None:
+    """Only the time spent waiting for the provider counts."""
+    script = repeating(primary=[["x"] * 9])
+    for _ in pair(min_rate=100.0).stream(script.stream):
+        clock.advance(60)
+    assert script.asked == ["primary"]

@@ -140,14 +140,14 @@ class Shared(Cooldown):
 
     def __init__(self) -> None:
         super().__init__()
-        self.looks: list[Sequence[str]] = []
+        self.looks: list[Sequence[Any]] = []
         self.shared: Any = self
 
-    def pull(self, targets: Sequence[str]) -> None:
+    def pull(self, targets: Sequence[Any], lease: float | None = None, /) -> None:
         self.looks.append(targets)
 
-    async def apull(self, targets: Sequence[str]) -> None:
-        self.pull(targets)
+    async def apull(self, targets: Sequence[Any], lease: float | None = None, /) -> None:
+        self.pull(targets, lease)
 
     def push(self) -> None:
         """Tell nobody."""
@@ -161,7 +161,7 @@ def test_what_other_processes_know_is_asked_of_those_that_fit() -> None:
     cooldown = Shared()
     policy = chain(cooldown=cooldown)
     assert policy.call(repeating(second=["hello"]).ask, unfit={0: BLIND}) == "hello"
-    assert cooldown.looks == [[target.identity for target in policy.targets[1:]]]
+    assert cooldown.looks == [[(target.identity,) for target in policy.targets[1:]]]
 
 
 @pytest.mark.parametrize("cooldown", [None, Cooldown])

@@ -1,0 +1,279 @@
+"""Whom a failure reaches: the model, whoever has the same key, or whoever is at the same host."""
+
+from __future__ import annotations
+
+import asyncio
+import socket
+from typing import TYPE_CHECKING, Any
+
+import openai
+import pytest
+
+from honcho_fallback import (
+    ApiKey,
+    Cooldown,
+    FailureKind,
+    FallbackConfig,
+    FallbackConfigError,
+    FallbackExhausted,
+    FallbackPolicy,
+    Target,
+)
+from honcho_fallback.testing import StatusError
+from tests.helpers.scripted import DRIVERS, repeating
+
+if TYPE_CHECKING:
+    from honcho_fallback import Attempt
+    from honcho_fallback.testing import Clock
+
+DEAD_KEY, EMPTY = StatusError(401), StatusError(402)
+BUSY, GONE = StatusError(429, code="rate_limit_exceeded"), ConnectionRefusedError(111, "refused")
+LIMITS: Any = {"rate_limit": "credential"}
+MESSAGES: Any = [{"role": "user", "content": "hello"}]
+
+
+def target(name: str, host: str = "one.example", key: str = "a", **more: Any) -> Target:
+    return Target(
+        name,
+        provider="p",
+        name=name,
+        endpoint=f"https://{host}/v1",
+        credential=ApiKey(key),
+        **more,
+    )
+
+
+# The same key at the same host, another key there, and another host.
+CHAIN = (
+    target("primary"),
+    target("sibling"),
+    target("colleague", key="b"),
+    target("stranger", host="two.example"),
+)
+
+
+def policy_of(*targets: Target, **options: Any) -> FallbackPolicy:
+    return FallbackPolicy(targets or CHAIN, FallbackConfig(wait=0, **options))
+
+
+# What happens with one dead key, one dead host, one empty account and one exhausted model: whom a
+# call asks, and whom a cooldown lets rest after it. The table in docs/outages.md says the same.
+CASES: dict[str, tuple[Exception, dict[str, Any], list[str], dict[str, str]]] = {
+    "dead key": (DEAD_KEY, {}, ["primary", "colleague"], {"sibling": "key"}),
+    "dead host": (GONE, {}, ["primary", "stranger"], {"sibling": "host", "colleague": "host"}),
+    "empty account": (EMPTY, {}, ["primary", "colleague"], {"sibling": "key"}),
+    "exhausted model": (BUSY, {}, ["primary", "sibling"], {}),
+    "exhausted model, with scopes": (
+        BUSY, {"scopes": LIMITS}, ["primary", "colleague"], {"sibling": "key"},
+    ),
+    "dead key, with scopes": (
+        DEAD_KEY, {"scopes": {"authentication": "model"}}, ["primary", "sibling"], {},
+    ),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("driver", DRIVERS)
+@pytest.mark.parametrize("case", CASES)
+def test_who_shares_what_failed_is_passed_over(driver: str, case: str) -> None:
+    """The next request goes to the first target that does not share the cause."""
+    failure, options, asked, shared = CASES[case]
+    replies = {one.name: ["hello"] for one in CHAIN[1:]} | {"primary": [failure]}
+    policy, script = policy_of(**options), repeating(**replies)
+    run = policy.start()
+    assert DRIVERS[driver](policy, script, run) == "hello"
+    assert script.asked == asked
+    reasons = dict(run.record.untried)
+    for name, what in shared.items():
+        assert reasons[name] == f"it has the same {what} as primary"
+        assert f"{name}: never asked, it has the same {what} as primary" in run.record.explain()
+
+
+@pytest.mark.parametrize("driver", DRIVERS)
+@pytest.mark.parametrize("case", CASES)
+def test_who_shares_what_failed_rests(clock: Clock, driver: str, case: str) -> None:
+    """With a cooldown other calls leave them alone, too, until one of them looks again."""
+    failure, options, asked, _ = CASES[case]
+    replies = {one.name: ["hello"] for one in CHAIN} | {"primary": [failure]}
+    policy = policy_of(cooldown=Cooldown(), **options)
+    DRIVERS[driver](policy, repeating(**replies), policy.start())
+    # Another policy, on the same key and the same host, that knows the primary under no name.
+    others = policy.config.replace()
+    sharing = FallbackPolicy([target("newcomer"), CHAIN[2], CHAIN[3]], others)
+    run = sharing.start()
+    free = "newcomer" if "sibling" in asked else asked[1]
+    assert run.attempt.target.name == free
+    run.succeed()
+    clock.now += 60
+    probe, beside = sharing.start(), sharing.start()
+    assert probe.attempt.target.name == "newcomer"
+    assert beside.attempt.target.name == free  # one probe for all who share it
+    probe.succeed()
+    assert sharing.start().attempt.target.name == "newcomer"
+
+
+def test_a_host_that_is_not_there_is_asked_once() -> None:
+    """Two models at a port that nobody listens on, by a real SDK: one refused connection."""
+    with socket.socket() as bound:
+        bound.bind(("127.0.0.1", 0))
+        url = f"http://127.0.0.1:{bound.getsockname()[1]}/v1"
+        client = openai.OpenAI(base_url=url, api_key="k", max_retries=0)
+        aclient = openai.AsyncOpenAI(base_url=url, api_key="k", max_retries=0)
+        policy = FallbackPolicy(
+            [
+                Target("one", endpoint=url, client=client),
+                Target("two", endpoint=url.replace("/v1", "/other"), client=client),
+                Target("elsewhere"),
+            ]
+        )
+        asked: list[str] = []
+
+        def ask(attempt: Attempt) -> Any:
+            asked.append(attempt.target.name)
+            if attempt.target.client is None:
+                return "hello"
+            return client.chat.completions.create(model="m", messages=MESSAGES)
+
+        async def aask(attempt: Attempt) -> Any:
+            asked.append(attempt.target.name)
+            if attempt.target.client is None:
+                return "hello"
+            return await aclient.chat.completions.create(model="m", messages=MESSAGES)
+
+        run = policy.start()
+        assert policy.call(ask, run=run) == "hello"
+        assert asyncio.run(policy.acall(aask)) == "hello"
+    assert asked == ["one", "elsewhere"] * 2
+    assert run.record.attempts[0].reached == "no"
+    assert run.record.untried == (("two", "it has the same host as one"),)
+
+
+def test_where_all_share_what_failed_the_call_ends_or_waits() -> None:
+    """A dead key of all is no reason to go on; a host that may come back is asked again."""
+    policy = policy_of(*CHAIN[:2])
+    script = repeating(primary=[DEAD_KEY], sibling=["never"])
+    with pytest.raises(FallbackExhausted, match="sibling was never asked: it has the same key"):
+        policy.call(script.ask)
+    assert script.asked == ["primary"]
+    script = repeating(primary=[GONE, "back"], sibling=["never"])
+    assert policy.call(script.ask) == "back"
+    assert script.asked == ["primary", "primary"]
+
+
+def test_the_last_failure_of_a_target_counts() -> None:
+    """A host that was refused and then answers is there again: its other models may be asked."""
+    policy = policy_of(*CHAIN[:2], switch_after=2)
+    script = repeating(primary=[GONE, BUSY], sibling=["hello"])
+    assert policy.call(script.ask) == "hello"
+    assert script.asked == ["primary", "primary", "sibling"]
+
+
+UNKNOWN = [
+    pytest.param({}, {}, id="nothing is known"),
+    pytest.param({"credential": ApiKey("a")}, {"credential": ApiKey("a")}, id="no address"),
+    pytest.param({"endpoint": "https://one.example"}, {"credential": ApiKey("a")}, id="half each"),
+]
+
+
+@pytest.mark.parametrize("provider", [None, "openai"])
+def test_a_gateway_may_serve_several_providers_under_one_word_for_a_key(
+    provider: str | None,
+) -> None:
+    """The same key at another path of a host may stand for another account there."""
+    key = ApiKey("unused")
+    one, two = (
+        Target(name, provider, name, endpoint=f"https://gateway.example/{name}", credential=key)
+        for name in ("openai", "anthropic")
+    )
+    script = repeating(openai=[DEAD_KEY], anthropic=["hello"])
+    assert policy_of(one, two).call(script.ask) == "hello"
+
+
+@pytest.mark.parametrize("failure", [DEAD_KEY, GONE])
+@pytest.mark.parametrize(("one", "two"), UNKNOWN)
+def test_what_is_unknown_is_not_shared(failure: Exception, one: Any, two: Any) -> None:
+    """A guess that two targets share a key would cost the caller an answer."""
+    policy = policy_of(Target("primary", **one), Target("other", **two))
+    script = repeating(primary=[failure], other=["hello"])
+    assert policy.call(script.ask) == "hello"
+
+
+SAME_HOST = [
+    ("https://one.example/v1", "https://ONE.example:443/other"),
+    ("http://one.example", "one.example:80"),
+    ("one.example/v1", "https://one.example"),
+    ("https://user:secret@one.example", "https://one.example"),
+    ("http://[::1]:8000/v1", "http://[::1]:8000"),
+    ("http://[broken", "http://[broken"),
+]
+OTHER_HOST = [
+    ("https://one.example", "https://two.example"),
+    ("http://127.0.0.1:1234", "http://127.0.0.1:1235"),
+    ("http://one.example", "https://one.example"),
+]
+
+
+@pytest.mark.parametrize(
+    ("one", "two", "is_same"),
+    [(*pair, True) for pair in SAME_HOST] + [(*pair, False) for pair in OTHER_HOST],
+)
+def test_a_host_is_a_name_and_a_port(one: str, two: str, is_same: bool) -> None:
+    """Path, login, case and a scheme's own port make no other host."""
+    policy = policy_of(Target("a", endpoint=one), Target("b", endpoint=two), Target("c"))
+    script = repeating(a=[GONE], b=["b"], c=["c"])
+    assert policy.call(script.ask) == ("c" if is_same else "b")
+
+
+def test_an_identity_that_is_handed_on_keeps_what_it_shares() -> None:
+    """An adapter that knows key and address passes the identity alone, also under a prefix."""
+    known = target("model")
+    primary = Target("primary", identity=known.identity)
+    sibling = Target("sibling", identity=f"mine:{target('other').identity}")
+    colleague = Target("colleague", identity=target("third", key="b").identity)
+    script = repeating(primary=[DEAD_KEY], sibling=["never"], colleague=["hello"])
+    assert policy_of(primary, sibling, colleague).call(script.ask) == "hello"
+    assert "secret" not in repr(target("x", key="secret").identity)
+
+
+def test_a_probe_needs_all_that_rests(clock: Clock) -> None:
+    """A model that is due at a host that is not stays where it is; a probe looks at both."""
+    policy = policy_of(CHAIN[0], CHAIN[3], cooldown=Cooldown())
+    first = policy.start()
+    first.fail(StatusError(503))  # the model, for 60 s
+    first.succeed()
+    clock.now += 30
+    elsewhere = FallbackPolicy([CHAIN[1], CHAIN[3]], policy.config)
+    second = elsewhere.start()
+    second.fail(GONE)  # the host, 30 s later
+    second.succeed()
+    clock.now += 40
+    run = policy.start()
+    assert run.attempt.target.name == "stranger"
+    assert run.record.cooling == {"primary": 20.0}
+    clock.now += 20
+    probe = policy.start()
+    assert probe.attempt.target.name == "primary"
+    assert elsewhere.start().attempt.target.name == "stranger"
+    probe.fail(BUSY)  # the model rests again; the host is for the next to look at
+    assert elsewhere.start().attempt.target.name == "sibling"
+
+
+def test_a_kind_that_was_corrected_has_its_own_scope() -> None:
+    """refine that only names another kind means all of it."""
+    kind = FailureKind.AUTHENTICATION
+    config: dict[str, Any] = {"refine": lambda failure, _: failure._replace(kind=kind)}
+    script = repeating(primary=[BUSY], sibling=["never"], colleague=["hello"], stranger=["no"])
+    assert policy_of(**config).call(script.ask) == "hello"
+
+
+@pytest.mark.parametrize(
+    ("scopes", "message"),
+    [
+        ({"rate_limits": "model"}, "did you mean rate_limit"),
+        ({"rate_limit": "credentials"}, "did you mean credential"),
+        ("credential", "pass 'model', 'credential' or 'endpoint' by kind"),
+    ],
+)
+def test_wrong_scopes_are_refused(scopes: Any, message: str) -> None:
+    """The error says what may be passed."""
+    with pytest.raises(FallbackConfigError, match=message):
+        FallbackConfig(scopes=scopes)
