@@ -229,9 +229,7 @@ class CallState:
         first = min(tried, default=self.attempt.position)
         return tuple((self.policy.chain[n].name, self._why_untried(n, first)) for n in untried)
 
-    def _why_untried(  # noqa: PLR0911 # one per reason, the nearest first
-        self, position: int, first: int
-    ) -> str:
+    def _why_untried(self, position: int, first: int) -> str:  # noqa: PLR0911 # one per reason
         """Say why a target was never asked; ``first`` is the position that was asked first."""
         policy = self.policy
         if position in self.unfit:
@@ -250,7 +248,8 @@ class CallState:
             return "the turn had already left it"
         if position < self.attempt.position:
             return "its context window is not larger"
-        return OUTCOMES[self.outcome].untried
+        limited = self.why() if self.outcome == "exhausted" else None
+        return limited or OUTCOMES[self.outcome].untried
 
     def _shared_with_failed(self, position: int) -> str | None:
         """Say what a target shares with one that has failed, or None."""

@@ -70,6 +70,7 @@ def test_after_an_unknown_outcome_nobody_is_asked_again(driver: str, error: Exce
     assert (record.outcome, record.limit) == ("exhausted", "replay")
     assert record.attempts[0].reached == "unknown"
     assert "replay is 'safe'" in record.explain()
+    assert record.untried == (("fallback", record.why),)
     copy = pickle.loads(pickle.dumps(got.value))  # noqa: S301 # our own bytes
     assert (copy.record, str(copy)) == (record, str(got.value))
 
