@@ -106,7 +106,7 @@ class _Reading:
         self.release()
         call = self.call
         if not call.ended:
-            if self.output:
+            if call.wants_content and self.output:
                 call.run.report(output=tuple(self.output))
             call.succeed(read_answer(self.usage_chunks).usage)
         renew(stream, call.run.record)

@@ -96,8 +96,9 @@ def read_facts(exc: BaseException) -> Facts:
     ]
     text = "\n".join((*names, *dict.fromkeys(document.codes), *texts))
     message, text = message[:TEXT_CAP], text[:TEXT_CAP]
-    said = (codes, code, message, text, headers, document.waits, document.limits, has_body)
-    return Facts(row, status, error, inner, *said)
+    words = (codes, code, message, text)
+    body = (document.waits, document.limits, has_body)
+    return Facts(row, status, error, inner, *words, headers, *body)
 
 
 def _answer(response: Any) -> dict[str, Any]:

@@ -24,7 +24,7 @@ from honcho_fallback._core import drivers
 from honcho_fallback._core.config import FallbackConfig
 from honcho_fallback._core.observers import Observers, Restore, TurnEnd, everywhere
 from honcho_fallback._core.presets import ConfigOptions
-from honcho_fallback._core.resolved import ResolvedPolicy, check_chain
+from honcho_fallback._core.resolved import ResolvedPolicy, check_chain, nobody_fits
 from honcho_fallback._core.run import FallbackRun
 from honcho_fallback._core.runtime import Runtime
 from honcho_fallback._core.turn import Turn, current_turn
@@ -444,9 +444,8 @@ def _checked_unfit(unfit: Any, policy: ResolvedPolicy) -> dict[int, str] | None:
             raise FallbackConfigError.about("unfit", problem, fix)
         require_text(f"unfit[{position}]", reason, "say why this target cannot take the call")
     why = {**policy.unfit, **unfit}
-    usable = range(policy.usable_targets)
-    if all(position in why for position in usable):
-        reasons = "; ".join(f"{policy.chain[n].name}: {why[n]}" for n in usable)
+    reasons = nobody_fits(policy.chain, policy.usable_targets, why)
+    if reasons is not None:
         problem = f"it leaves no target to ask ({reasons})"
         fix = "leave out one that can take the call"
         raise FallbackConfigError.about("unfit", problem, fix)

@@ -187,11 +187,15 @@ def _unlabelled(chain: Sequence[Target], config: FallbackConfig) -> Mapping[int,
         for position, target in enumerate(chain)
         if (missing := sorted(config.require - target.labels))
     }
-    usable = range(1 if config.must_not_degrade else len(chain))
-    if all(position in unfit for position in usable):
-        lacking = [f"{chain[position].name}: {unfit[position]}" for position in usable]
+    reasons = nobody_fits(chain, 1 if config.must_not_degrade else len(chain), unfit)
+    if reasons is not None:
         fix = "add a target that has it, or give it to one with Target(labels={...})"
-        raise FallbackConfigError.about(
-            "require", f"nobody may be asked: {'; '.join(lacking)}", fix
-        )
+        raise FallbackConfigError.about("require", f"nobody may be asked: {reasons}", fix)
     return unfit
+
+
+def nobody_fits(chain: Sequence[Target], usable: int, unfit: Mapping[int, str]) -> str | None:
+    """Say of the targets that a call may ask why none of them fits; None where one does."""
+    if any(position not in unfit for position in range(usable)):
+        return None
+    return "; ".join(f"{chain[position].name}: {unfit[position]}" for position in range(usable))

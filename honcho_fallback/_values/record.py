@@ -401,7 +401,7 @@ class DeadlineExceeded(_Stopped, TimeoutError):  # noqa: N818 # the design's wor
     """
 
 
-class OutcomeUnknown(_Stopped):  # in line with the others
+class OutcomeUnknown(_Stopped):
     """Tell that a request may have had an effect, so that ``replay="safe"`` asks nobody again.
 
     Args:

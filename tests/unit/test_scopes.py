@@ -66,6 +66,13 @@ CASES: dict[str, tuple[Exception, dict[str, Any], list[str], dict[str, str]]] = 
     "exhausted model, with scopes": (
         BUSY, {"scopes": LIMITS}, ["primary", "colleague"], {"sibling": "key"},
     ),
+    "dead host, with scopes": (
+        GONE, {"scopes": {"connection": "model"}}, ["primary", "sibling"], {},
+    ),
+    "empty account, with scopes": (
+        EMPTY, {"scopes": {"quota": "endpoint"}}, ["primary", "stranger"],
+        {"sibling": "host", "colleague": "host"},
+    ),
     "dead key, with scopes": (
         DEAD_KEY, {"scopes": {"authentication": "model"}}, ["primary", "sibling"], {},
     ),
