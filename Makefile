@@ -127,7 +127,7 @@ probes: .venv-newest/.installed
 	$(PYTHON) -m venv $(@D)
 	$(@D)/bin/python -m pip install --quiet --upgrade 'pip>=25.1'
 	$(@D)/bin/python -m pip install --quiet --group test --editable '.[agents,honcho,langfuse,litellm,providers]'
-	$(@D)/bin/python -m pip install --quiet --no-deps --upgrade 'litellm<2' # whatever it pins
+	$(@D)/bin/python -m pip install --quiet --no-deps --upgrade 'litellm<1.110' # whatever it pins
 	touch $@
 
 # Run the notebooks in place; a name runs one: ARGS=notebooks/05_langfuse.ipynb.

@@ -47,7 +47,7 @@ _CONSEQUENCES: dict[OnError, str] = {
 }
 _NO_ROUTER = (
     "the Proxy has no Router, or this LiteLLM keeps it elsewhere than in "
-    f"{_PROXY}.llm_router; give the YAML a model_list, use litellm>=1.106,<2"
+    f"{_PROXY}.llm_router; give the YAML a model_list, use litellm>=1.106,<1.110"
 )
 _STARTUP_FAILURE = 3  # uvicorn's own; gunicorn does not start a worker again after it
 _ROUTER_WITHIN = 60.0

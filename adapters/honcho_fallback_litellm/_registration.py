@@ -171,7 +171,7 @@ def warn_about_missing_methods(missing: Iterable[str]) -> None:
     if gone:
         logger.error(
             "this LiteLLM (%s) has no %s: switching works by class of error only, records are "
-            "incomplete; use litellm>=1.106,<2",
+            "incomplete; use litellm>=1.106,<1.110",
             getattr(litellm, "__version__", "of unknown version"),
             ", ".join(gone),
         )

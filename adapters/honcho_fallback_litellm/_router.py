@@ -13,6 +13,8 @@ from litellm.router_utils.routing_read_batch import (  # pyright: ignore[reportM
     RoutingReadBatch,
 )
 
+from honcho_fallback import FallbackConfigError
+
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
     from contextlib import AbstractContextManager
@@ -48,7 +50,10 @@ def own(core: Any, name: str) -> Callable[..., Any]:
 def function_of(core: Any, name: str) -> Callable[..., Any]:
     """Return LiteLLM's own method as a function, which does not hold the core."""
     kind = type(core)
-    function: Callable[..., Any] = getattr(kind, f"_core_{name}", None) or getattr(kind, name)
+    function: Callable[..., Any] | None = getattr(kind, f"_core_{name}", getattr(kind, name, None))
+    if function is None:
+        problem = f"this LiteLLM has no {name}: it routes in a core that nothing can be added to"
+        raise FallbackConfigError.about("router", problem, "install 'litellm>=1.106,<1.110'")
     return function
 
 

@@ -12,6 +12,7 @@ from litellm.types.router import CustomRoutingStrategyBase
 from honcho_fallback import FallbackConfig, FallbackConfigError
 from honcho_fallback_litellm import FallbackRoutingStrategy
 from honcho_fallback_litellm._registration import warn_about_missing_methods
+from honcho_fallback_litellm._router import function_of
 
 if TYPE_CHECKING:
     from tests.helpers.provider import ProviderServer
@@ -405,6 +406,12 @@ def test_options_that_cannot_work_are_refused(option: Any) -> None:
 def test_options_at_what_is_possible_are_accepted() -> None:
     """Saying what happens anyway is no mistake."""
     FallbackRoutingStrategy(FallbackConfig(on_exhausted="last", reset="iteration"))
+
+
+def test_a_litellm_that_routes_in_a_core_of_its_own_is_refused_with_the_fix() -> None:
+    """As of 1.110 the core has no selection that can be replaced."""
+    with pytest.raises(FallbackConfigError, match="get_available_deployment.*install 'litellm"):
+        function_of(object(), "get_available_deployment")
 
 
 def test_one_strategy_serves_one_router(bench: Any) -> None:
