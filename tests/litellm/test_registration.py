@@ -410,7 +410,7 @@ def test_options_at_what_is_possible_are_accepted() -> None:
 
 def test_a_litellm_that_routes_in_a_core_of_its_own_is_refused_with_the_fix() -> None:
     """As of 1.110 the core has no selection that can be replaced."""
-    with pytest.raises(FallbackConfigError, match="get_available_deployment.*install 'litellm"):
+    with pytest.raises(FallbackConfigError, match=r"get_available_deployment.*install 'litellm"):
         function_of(object(), "get_available_deployment")
 
 
