@@ -13,7 +13,9 @@ from honcho_fallback._classify import classify
 from honcho_fallback._classify._content import carries, content_of, joined
 from honcho_fallback._classify._paths import fields_of, find, first
 from honcho_fallback._classify._shapes import (
+    KIND,
     TABLES,
+    TEXT,
     at_of,
     is_known,
     opened,
@@ -192,7 +194,7 @@ class _Verdict:
             if not block or isinstance(block, str):
                 self.answered |= bool(block)
                 continue
-            kind, text = find(block, "type"), find(block, "text")
+            kind, text = first(block, KIND), first(block, TEXT)
             if kind == "message":
                 self.weigh(find(block, "content"))
             elif kind == "refusal":

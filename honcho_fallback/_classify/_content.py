@@ -9,7 +9,9 @@ from typing import TYPE_CHECKING, Any
 
 from honcho_fallback._classify._paths import fields_of, find, first
 from honcho_fallback._classify._shapes import (
+    KIND,
     TABLES,
+    TEXT,
     Shape,
     at_of,
     opened,
@@ -113,12 +115,12 @@ def _text(content: Any) -> str | None:
 
 
 def _text_of(block: Any) -> str | None:
-    kind = find(block, "type")
+    kind = first(block, KIND)
     if kind == "message":
         return _text(find(block, "content"))
     if kind == "reasoning" or (kind is None and find(block, "thought") is True):
         return ""
-    text = find(block, "text")
+    text = first(block, TEXT)
     known = isinstance(text, str) and (kind is None or kind in _TEXTS)
     return text if known and sum(map(bool, _written(block))) <= 1 else None
 
@@ -161,8 +163,9 @@ class _Pieces:
 
     def add_block(self, block: Any) -> None:
         """Take a block of content: its text, or Gemini's call."""
-        text, call = find(block, "text"), first(block, ("function_call", "functionCall"))
-        if isinstance(text, str) and find(block, "thought") is not True:
+        text, call = first(block, TEXT), first(block, ("function_call", "functionCall"))
+        thinks = find(block, "thought") is True or first(block, KIND) == "thinking"
+        if isinstance(text, str) and not thinks:
             self.texts.append(text)
         if call is not None:
             self.add_call(call, None)

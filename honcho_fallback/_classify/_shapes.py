@@ -32,6 +32,8 @@ class Shape(NamedTuple):
 
 
 TABLES = read("responses")
+# Where a block of content has its kind and its text.
+KIND, TEXT = tuple(TABLES["kind"]), tuple(TABLES["text"])
 _MODULES = frozenset(TABLES["modules"])
 SHAPES = tuple(Shape(**frozen(row)) for row in TABLES["shape"])
 _BY_VALUE = {value: shape for shape in SHAPES for value in shape.values}

@@ -1,0 +1,251 @@
+"""A model that asks a chain of models; who is asked, and when, is the policy's to say."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any, NamedTuple, Unpack
+from weakref import WeakKeyDictionary
+
+from agents import Model, ModelRetryAdvice
+from agents.models._run_context import get_model_run_owner
+
+from honcho_fallback import FallbackPolicy
+from honcho_fallback_openai_agents._candidates import (
+    input_for,
+    is_same_place,
+    settings_for,
+    targets_of,
+    why_bound,
+)
+
+if TYPE_CHECKING:
+    from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Iterable
+
+    from agents import ModelResponse, ModelRetryAdviceRequest, ModelSettings, TResponseInputItem
+    from agents.items import TResponseStreamEvent
+    from agents.tool import Tool
+
+    from honcho_fallback import (
+        Attempt,
+        ConfigOptions,
+        FallbackConfig,
+        FallbackObserver,
+        FallbackRun,
+        Turn,
+    )
+    from honcho_fallback_openai_agents._candidates import Candidate
+
+
+class FallbackModel(Model):
+    """Ask the next model on the first failure of the one before.
+
+    A model of the Agents SDK: give it to an ``Agent`` or to ``RunConfig(model=...)``. SDKs send one
+    request per attempt, and the Runner does not ask the chain again. With ``reset="turn"`` a run of
+    the Runner is one turn.
+
+    Args:
+        primary: A model, a name such as ``"gpt-5.5"`` that ``MultiProvider`` resolves, or a
+            ``Target`` whose ``client`` is one, for labels, a context window and, in ``params``,
+            settings of its own.
+        *fallbacks: As ``primary``, in order.
+        config: The options; default ``FallbackConfig()``.
+        observers: Objects with the methods of ``FallbackObserver``, or some of them.
+        agent: A label for logs and records.
+        **options: Options of FallbackConfig, on top of ``config``.
+
+    Attributes:
+        policy: The chain and its options in the core.
+
+    Raises:
+        FallbackConfigError: An option is unknown or out of range, or a candidate is no model.
+    """
+
+    def __init__(
+        self,
+        primary: Candidate,
+        *fallbacks: Candidate,
+        config: FallbackConfig | None = None,
+        observers: Iterable[FallbackObserver] = (),
+        agent: str | None = None,
+        **options: Unpack[ConfigOptions],
+    ) -> None:
+        targets = targets_of((primary, *fallbacks))
+        label = agent or "unknown"
+        self.policy = FallbackPolicy(targets, config, agent=label, observers=observers, **options)
+        self._runs: WeakKeyDictionary[Any, _Run] = WeakKeyDictionary()
+
+    async def get_response(self, *args: Any, **kwargs: Any) -> ModelResponse:
+        """Ask the chain for a response.
+
+        Args:
+            *args: As every model of the SDK takes them.
+            **kwargs: As every model of the SDK takes them.
+
+        Raises:
+            FallbackExhausted: Nobody answered.
+            DeadlineExceeded: Time ran out.
+            Exception: The provider's own where no other target could help, or with one target.
+        """
+        request, run_so_far = _Request(*args, **kwargs), self._run_so_far()
+        call = self._start(request, run_so_far)
+
+        asked: list[int] = []
+
+        def ask(attempt: Attempt) -> Awaitable[ModelResponse]:
+            asked.append(attempt.position)
+            fitted = self._fitted(request, run_so_far, attempt)
+            model: Model = attempt.target.client
+            return model.get_response(**fitted)
+
+        response = await self.policy.acall(ask, run=call)
+        run_so_far.note(asked[-1], response.response_id)
+        return response
+
+    async def stream_response(
+        self, *args: Any, **kwargs: Any
+    ) -> AsyncGenerator[TResponseStreamEvent, None]:
+        """Ask the chain for a stream, settled with its first content.
+
+        Args:
+            *args: As every model of the SDK takes them.
+            **kwargs: As every model of the SDK takes them.
+
+        Raises:
+            StreamInterrupted: The stream broke after its first content.
+            FallbackExhausted: Nobody answered.
+            DeadlineExceeded: Time ran out.
+            Exception: The provider's own where no other target could help, or with one target.
+        """
+        request, run_so_far = _Request(*args, **kwargs), self._run_so_far()
+        call = self._start(request, run_so_far)
+
+        asked: list[int] = []
+
+        def ask(attempt: Attempt) -> AsyncIterator[TResponseStreamEvent]:
+            asked.append(attempt.position)
+            fitted = self._fitted(request, run_so_far, attempt)
+            model: Model = attempt.target.client
+            return model.stream_response(**fitted)
+
+        events = self.policy.astream(ask, run=call)
+        try:
+            async for event in events:
+                if event.type == "response.completed":
+                    run_so_far.note(asked[-1], event.response.id)
+                yield event
+        finally:
+            await events.aclose()
+
+    def get_retry_advice(self, request: ModelRetryAdviceRequest) -> ModelRetryAdvice | None:
+        """Tell the Runner not to ask the whole chain again.
+
+        Args:
+            request: What failed.
+        """
+        del request
+        reason = "every model of the chain that could help was asked"
+        return ModelRetryAdvice(suggested=False, replay_safety="unsafe", reason=reason)
+
+    async def close(self) -> None:
+        """Close every model of the chain."""
+        for target in self.policy.targets:
+            await target.client.close()
+
+    async def _cleanup_on_run_end(self, owner: object) -> None:
+        # The Runner tells each model that a run is over.
+        run_so_far = self._runs.pop(owner, None)
+        if run_so_far is not None and run_so_far.turn is not None:
+            run_so_far.turn.end()
+        for target in self.policy.targets:
+            await target.client._cleanup_on_run_end(owner)  # noqa: SLF001 # handed on as it came
+
+    def _run_so_far(self) -> _Run:
+        """Return what is known of the Runner's run; outside of one, nothing."""
+        owner = get_model_run_owner()
+        if owner is None:
+            return _Run(None)
+        if owner not in self._runs:
+            self._runs[owner] = _Run(self.policy.turn())
+        return self._runs[owner]
+
+    def _start(self, request: _Request, run_so_far: _Run) -> FallbackRun:
+        """Begin the call, without those who lack what the request names."""
+        keeper = run_so_far.responses.get(request.previous_response_id or "", 0)
+        targets, unfit = self.policy.targets, dict[int, str]()
+        for position, target in enumerate(targets):
+            if not is_same_place(target, targets[keeper]):
+                reason = why_bound(target, request.tools, **request.kept_by_a_server())
+                unfit |= {} if reason is None else {position: reason}
+        call = self.policy.start(turn=run_so_far.turn, unfit=unfit or None)
+        if self.policy.wants_content:
+            call.report(input=request.shown(), parameters=request.parameters())
+        return call
+
+    def _fitted(self, request: _Request, run_so_far: _Run, attempt: Attempt) -> dict[str, Any]:
+        """Return a request as the target of an attempt takes it."""
+        target, targets = attempt.target, self.policy.targets
+        # What came before this run is taken for the primary's.
+        makers = {0, *run_so_far.answered}
+        settings_at_home = is_same_place(target, targets[0])
+        history_at_home = all(is_same_place(target, targets[position]) for position in makers)
+        return request._replace(
+            input=input_for(request.input, at_home=history_at_home),
+            model_settings=settings_for(request.model_settings, target, at_home=settings_at_home),
+        )._asdict()
+
+
+@dataclass(slots=True)
+class _Run:
+    """Know of one run of the Runner what its next requests depend on.
+
+    Args:
+        turn: What a switch lasts for.
+        answered: Who has answered in it, by position: what they encrypted stands in its history.
+        responses: Who keeps which response, by its id.
+    """
+
+    turn: Turn | None
+    answered: set[int] = field(default_factory=set[int])
+    responses: dict[str, int] = field(default_factory=dict[str, int])
+
+    def note(self, position: int, response_id: str | None) -> None:
+        """Remember who answered."""
+        self.answered.add(position)
+        if response_id:
+            self.responses[response_id] = position
+
+
+class _Request(NamedTuple):
+    """Hold what every model of the SDK is asked with, in its order and under its names."""
+
+    system_instructions: str | None
+    input: str | list[TResponseInputItem]
+    model_settings: ModelSettings
+    tools: list[Tool]
+    output_schema: Any
+    handoffs: list[Any]
+    tracing: Any
+    previous_response_id: str | None = None
+    conversation_id: str | None = None
+    prompt: Any = None
+
+    def kept_by_a_server(self) -> dict[str, Any]:
+        """Return what may name what a server keeps, as the Responses API calls it."""
+        return {
+            "previous_response_id": self.previous_response_id,
+            "conversation": self.conversation_id,
+            "prompt": self.prompt,
+            "input": self.input,
+        }
+
+    def shown(self) -> list[Any]:
+        """Return what is asked, for observers."""
+        first = self.system_instructions
+        items = [{"role": "system", "content": first}] if first else list[Any]()
+        is_text = isinstance(self.input, str)
+        return [*items, *([{"role": "user", "content": self.input}] if is_text else self.input)]
+
+    def parameters(self) -> dict[str, Any] | None:
+        """Return the model's parameters, for observers."""
+        settings = self.model_settings.to_traceable_dict()
+        return {name: value for name, value in settings.items() if value is not None} or None

@@ -1,0 +1,316 @@
+"""A model that asks a chain of models; who is asked, and when, is the policy's to say.
+
+Pydantic AI's own ``FallbackModel`` knows how one of its models is asked on behalf of another:
+with messages and parameters prepared for that model's profile, under its own deadlines, and with
+the attributes of the request's span. Both classes here are such models: the chain inherits the
+lifecycle of its models, each candidate is a chain of one that switches on nothing.
+"""
+
+from __future__ import annotations
+
+from contextlib import asynccontextmanager
+from dataclasses import replace
+from datetime import UTC, datetime, timedelta
+from typing import TYPE_CHECKING, Any, Unpack, cast
+
+from pydantic_ai.exceptions import UserError
+from pydantic_ai.messages import ModelMessagesTypeAdapter, ModelRequestAttempt, ModelResponse
+from pydantic_ai.models import infer_model
+from pydantic_ai.models.fallback import FallbackModel as OwnFallbackModel
+from pydantic_ai.usage import RequestUsage
+
+from honcho_fallback import ApiKey, FallbackPolicy, Target
+from honcho_fallback_pydantic_ai._stream import EventStream, closing_chunk
+
+if TYPE_CHECKING:
+    from collections.abc import AsyncGenerator, Awaitable, Callable, Iterable, Mapping
+
+    from pydantic_ai.messages import ModelMessage, ModelResponseStreamEvent
+    from pydantic_ai.models import Model, ModelRequestParameters, StreamedResponse
+    from pydantic_ai.settings import ModelSettings
+    from pydantic_ai.tools import RunContext
+
+    from honcho_fallback import (
+        Attempt,
+        CallRecord,
+        ConfigOptions,
+        FallbackConfig,
+        FallbackObserver,
+        FallbackRun,
+    )
+
+    Candidate = Model | Target | str
+
+# Settings that name what one provider keeps; a model of another ignores them, and with them the
+# conversation. "auto" is safe: Pydantic AI then sends a stranger the whole history.
+_KEPT_ELSEWHERE = ("openai_previous_response_id", "openai_conversation_id")
+
+# Settings of a request that may hold the primary's keys and words.
+_OF_THE_PRIMARY = ("extra_body", "extra_headers")
+
+
+class FallbackModel(OwnFallbackModel):
+    """Ask the next model on the first failure of the one before.
+
+    A Pydantic AI model: give it to an ``Agent`` or to ``pydantic_ai.direct``. SDKs send one request
+    per attempt, unless ``max_retries`` is in the settings of a model or a request. With
+    ``reset="turn"`` a run of the agent is one turn.
+
+    Args:
+        primary: A model, a name such as ``"openai:gpt-5.5"``, or a ``Target`` whose ``client`` is
+            one, for labels, a context window and, in ``params``, settings of its own.
+        *fallbacks: As ``primary``, in order.
+        config: The options; default ``FallbackConfig()``.
+        observers: Objects with the methods of ``FallbackObserver``, or some of them.
+        agent: A label for logs and records.
+        **options: Options of FallbackConfig, on top of ``config``.
+
+    Attributes:
+        policy: The chain and its options in the core.
+
+    Raises:
+        FallbackConfigError: An option is unknown or out of range.
+        pydantic_ai.exceptions.UserError: A name is not known.
+    """
+
+    policy: FallbackPolicy
+
+    def __init__(
+        self,
+        primary: Candidate,
+        *fallbacks: Candidate,
+        config: FallbackConfig | None = None,
+        observers: Iterable[FallbackObserver] = (),
+        agent: str | None = None,
+        **options: Unpack[ConfigOptions],
+    ) -> None:
+        targets = _targets((primary, *fallbacks))
+        super().__init__(*(target.client for target in targets))
+        chain = [replace(target, client=_Candidate(target.client, self)) for target in targets]
+        self.policy = FallbackPolicy(
+            chain, config, agent=agent or "unknown", observers=observers, **options
+        )
+
+    async def request(
+        self,
+        messages: list[ModelMessage],
+        model_settings: ModelSettings | None,
+        model_request_parameters: ModelRequestParameters,
+    ) -> ModelResponse:
+        """Ask the chain for a response.
+
+        Args:
+            messages: The history.
+            model_settings: Of the request; a model's own settings stand under them.
+            model_request_parameters: Tools and output.
+
+        Raises:
+            FallbackExhausted: Nobody answered.
+            DeadlineExceeded: Time ran out.
+            Exception: The provider's own where no other target could help, or with one target.
+        """
+        run = self._start(messages, model_settings, model_request_parameters)
+
+        def ask(attempt: Attempt) -> Awaitable[ModelResponse]:
+            candidate: _Candidate = attempt.target.client
+            settings = self._settings_for(attempt, model_settings)
+            return candidate.request(messages, settings, model_request_parameters)
+
+        response = await self.policy.acall(ask, run=run)
+        failed = _failed_attempts(run.record)
+        return replace(response, failed_attempts=failed) if failed else response
+
+    @asynccontextmanager
+    async def request_stream(
+        self,
+        messages: list[ModelMessage],
+        model_settings: ModelSettings | None,
+        model_request_parameters: ModelRequestParameters,
+        run_context: RunContext[Any] | None = None,
+    ) -> AsyncGenerator[StreamedResponse]:
+        """Ask the chain for a stream, settled with its first content.
+
+        Args:
+            messages: The history.
+            model_settings: As for ``request``.
+            model_request_parameters: Tools and output.
+            run_context: Of the agent's run.
+
+        Raises:
+            StreamInterrupted: The stream broke after its first content.
+            FallbackExhausted: Nobody answered.
+            DeadlineExceeded: Time ran out.
+            Exception: The provider's own where no other target could help, or with one target.
+        """
+        run = self._start(messages, model_settings, model_request_parameters)
+        opened: list[StreamedResponse] = []
+
+        async def ask(attempt: Attempt) -> AsyncGenerator[ModelResponseStreamEvent]:
+            candidate: _Candidate = attempt.target.client
+            settings = self._settings_for(attempt, model_settings)
+            async with candidate.request_stream(
+                messages, settings, model_request_parameters, run_context
+            ) as stream:
+                opened.append(stream)
+                async for event in stream:
+                    yield event
+                yield closing_chunk(stream.get())
+
+        events = self.policy.astream(ask, run=run)
+        try:
+            first = await anext(events, None)
+            opened[-1].failed_attempts = _failed_attempts(run.record) or None
+            yield cast("StreamedResponse", EventStream(opened[-1], first, events))
+        finally:
+            await events.aclose()
+
+    async def count_tokens(
+        self,
+        messages: list[ModelMessage],
+        model_settings: ModelSettings | None,
+        model_request_parameters: ModelRequestParameters,
+    ) -> RequestUsage:
+        """Ask the chain to count; who counts is who would be asked now.
+
+        Args:
+            messages: The history.
+            model_settings: As for ``request``.
+            model_request_parameters: Tools and output.
+        """
+        parameters = model_request_parameters
+
+        def ask(attempt: Attempt) -> Awaitable[RequestUsage]:
+            model = self.models[attempt.position]
+            prepared = model.prepare_messages(messages, parameters)
+            return model.count_tokens(
+                prepared, self._settings_for(attempt, model_settings), parameters
+            )
+
+        unfit = self._unfit(messages, model_settings, parameters)
+        return await self.policy.acall(ask, unfit=unfit)
+
+    @asynccontextmanager
+    async def _run_scope(self) -> AsyncGenerator[None]:
+        # An agent holds this context around all requests of a run.
+        async with self.policy.turn(), super()._run_scope():
+            yield
+
+    def _start(
+        self,
+        messages: list[ModelMessage],
+        settings: ModelSettings | None,
+        parameters: ModelRequestParameters,
+    ) -> FallbackRun:
+        run = self.policy.start(unfit=self._unfit(messages, settings, parameters))
+        if self.policy.wants_content:
+            content = ModelMessagesTypeAdapter.dump_python(messages, mode="json")
+            plain = (str, int, float, bool)
+            shown = {name: one for name, one in (settings or {}).items() if isinstance(one, plain)}
+            run.report(input=content, parameters=shown or None)
+        return run
+
+    def _settings_for(self, attempt: Attempt, settings: ModelSettings | None) -> ModelSettings:
+        """Return a request's settings as a target takes them: retries off, unless somebody asks."""
+        model, asked = self.models[attempt.position], dict[str, Any](settings or {})
+        if not _is_same_place(model, self.models[0]):
+            asked = {name: value for name, value in asked.items() if name not in _OF_THE_PRIMARY}
+        if hasattr(getattr(model.provider, "client", None), "max_retries"):
+            asked = {"max_retries": 0, **(model.settings or {}), **asked}
+        return cast("ModelSettings", {**asked, **attempt.target.params})
+
+    def _unfit(
+        self,
+        messages: list[ModelMessage],
+        settings: ModelSettings | None,
+        parameters: ModelRequestParameters,
+    ) -> dict[int, str] | None:
+        """Say who cannot take a request, and why: it is bound to what another provider keeps."""
+        reasons: dict[int, str] = {}
+        last = messages[-1] if messages else None
+        pinned = None
+        if isinstance(last, ModelResponse) and last.state == "suspended":
+            pinned = self._pinned_continuation_model(last)
+        kept: Mapping[str, Any] = settings or {}
+        names = [name for name in _KEPT_ELSEWHERE if kept.get(name) not in {None, "auto"}]
+        for position, model in enumerate(self.models):
+            if pinned is not None:
+                if model is not pinned:
+                    reasons[position] = "the response that goes on is another's"
+            elif names and position and not _is_same_place(model, self.models[0]):
+                reasons[position] = f"{names[0]} is kept by the primary's provider"
+            elif position and parameters.native_tools:
+                try:
+                    model.prepare_request(settings, parameters)
+                except UserError as error:
+                    reasons[position] = str(error).partition("\n")[0]
+        return reasons or None
+
+
+class _Candidate(OwnFallbackModel):
+    """One model, asked as Pydantic AI asks the models of its own chain.
+
+    Args:
+        model: The model.
+        chain: Whose request it answers: by its name the span of the request is known.
+    """
+
+    def __init__(self, model: Model, chain: FallbackModel) -> None:
+        super().__init__(model, fallback_on=_never)
+        self._name_of_chain: Callable[[], str] = lambda: chain.model_name
+
+    @property
+    def model_name(self) -> str:
+        """Return the chain's."""
+        return self._name_of_chain()
+
+
+def _never(_: Exception) -> bool:
+    return False
+
+
+def _is_same_place(one: Model, other: Model) -> bool:
+    return (one.system, one.base_url) == (other.system, other.base_url)
+
+
+def _targets(candidates: Iterable[Candidate]) -> list[Target]:
+    """Describe candidates; a name that is taken gets a number."""
+    targets: list[Target] = []
+    for one in candidates:
+        if isinstance(one, Target):
+            targets.append(replace(one, client=infer_model(one.client)))
+            continue
+        model = infer_model(one)
+        key = getattr(getattr(model.provider, "client", None), "api_key", None)
+        target = Target(
+            model.model_name,
+            model.system or None,
+            client=model,
+            endpoint=model.base_url or None,
+            credential=ApiKey(key) if key and isinstance(key, str) else None,
+        )
+        same = [other.name for other in targets].count(target.name)
+        targets.append(replace(target, name=f"{target.name}#{len(targets)}") if same else target)
+    return targets
+
+
+def _failed_attempts(record: CallRecord) -> list[ModelRequestAttempt]:
+    """Write down, as Pydantic AI does, the attempts that somebody else's answer came after."""
+    began = datetime.fromtimestamp(record.started_at, UTC)
+    return [
+        ModelRequestAttempt(
+            model_name=one.model,
+            provider_name=one.provider,
+            outcome="rejected" if one.usage else "error",
+            error=None if one.usage else f"{one.error}: {one.kind}",
+            timestamp=began + timedelta(seconds=one.started),
+            duration=timedelta(seconds=one.seconds),
+            usage=_usage(one.usage),
+        )
+        for one in record.attempts
+        if one.kind is not None
+    ]
+
+
+def _usage(usage: Mapping[str, Any] | None) -> RequestUsage | None:
+    known = ("input_tokens", "output_tokens", "cache_read_tokens", "cache_write_tokens")
+    return RequestUsage(**{name: usage.get(name, 0) for name in known}) if usage else None

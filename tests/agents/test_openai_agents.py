@@ -1,0 +1,276 @@
+"""What the Agents SDK has and other frameworks have not."""
+
+from __future__ import annotations
+
+import json
+from typing import TYPE_CHECKING, Any
+
+import agents
+import pytest
+from agents.retry import retry_policies
+from pydantic import BaseModel
+
+from honcho_fallback import FallbackConfigError, FallbackExhausted
+from honcho_fallback_openai_agents import FallbackModel, FallbackProvider
+from tests.agents.conftest import FRAMEWORKS
+from tests.helpers import wire
+from tests.helpers.provider import Reply
+from tests.helpers.strict import ChatRules, ResponsesRules
+
+if TYPE_CHECKING:
+    from tests.agents.conftest import Records
+    from tests.helpers.provider import Provider, ProviderServer, SeenRequest
+
+SDK = FRAMEWORKS["openai-agents"]
+CITY = {"city": "Lima"}
+
+
+@agents.function_tool
+def thermometer(city: str) -> str:
+    """Measure."""
+    return f"{city}: 21"
+
+
+def two_steps(request: SeenRequest) -> Reply:
+    """Answer with a call of a tool until two results are there, in the form of the question."""
+    results = json.dumps(request.body).count("Lima: 21")
+    if results > 1:
+        return Reply(text="Warm.")
+    if "chat" in request.path:
+        call = wire.chat_call(f"call_{results}", "thermometer", CITY)
+        return Reply(body=wire.chat_answer("", call))
+    # Reasoning that its maker alone can read.
+    thought = {"type": "reasoning", "id": f"rs_{results}", "encrypted_content": "secret"}
+    call = wire.response_call(f"fc_{results}", f"call_{results}", "thermometer", CITY)
+    return Reply(body=wire.responses_answer({**thought, "summary": []}, call))
+
+
+@pytest.mark.parametrize("api", ["responses", "chat"])
+async def test_a_tool_loop_moves_to_another_provider_and_back(
+    providers: ProviderServer, api: str
+) -> None:
+    """Strict providers: each refuses what it did not write, and nothing is refused."""
+    primary = providers.new("primary", rules=ResponsesRules())
+    rules = ResponsesRules() if api == "responses" else ChatRules()
+    fallback = providers.new("fallback", rules=rules)
+    fallback.standing = two_steps
+    chain = FallbackModel(SDK.model(primary, api="responses"), SDK.model(fallback, api=api))
+
+    def fails_second(request: SeenRequest) -> Reply:
+        is_second = len(primary.requests) == 2
+        return Reply(status=503) if is_second else two_steps(request)
+
+    primary.standing = fails_second
+    agent = agents.Agent("a", model=chain, tools=[thermometer])
+    result = await agents.Runner.run(agent, "Where is it warm?")
+    assert result.final_output == "Warm."
+    assert [len(one.requests) for one in (primary, fallback)] == [3, 1]
+    assert primary.refused + fallback.refused == []
+    assert "secret" not in json.dumps(fallback.bodies)
+
+
+async def test_what_the_maker_can_read_stays_with_it(providers: ProviderServer) -> None:
+    """While nobody else has answered, the history is sent as it is."""
+    primary = providers.new("primary", rules=ResponsesRules())
+    primary.standing = two_steps
+    chain = FallbackModel(SDK.model(primary, api="responses"), SDK.model(providers.new("other")))
+    agent = agents.Agent("a", model=chain, tools=[thermometer])
+    await agents.Runner.run(agent, "Where is it warm?")
+    assert "secret" in json.dumps(primary.bodies[-1])
+
+
+BOUND: dict[str, tuple[dict[str, Any], dict[str, Any], str]] = {
+    "previous response": ({"previous_response_id": "resp_1"}, {}, "previous_response_id names"),
+    "conversation": ({"conversation_id": "conv_1"}, {}, "conversation names"),
+    "hosted tool": ({}, {"tools": [agents.WebSearchTool()]}, "runs the tool web_search"),
+    "prompt": ({}, {"prompt": {"id": "pmpt_1"}}, "prompt names"),
+}
+
+
+@pytest.mark.parametrize("case", BOUND)
+async def test_what_is_bound_to_the_primary_goes_to_nobody_else(
+    providers: ProviderServer, records: Records, case: str
+) -> None:
+    """The record says why, and the primary's own error comes out."""
+    run_options, agent_options, reason = BOUND[case]
+    primary, fallback = providers.new("primary"), providers.new("fallback")
+    primary.fail(503)
+    chain = FallbackModel(
+        SDK.model(primary, api="responses"),
+        SDK.model(fallback, api="responses"),
+        observers=[records],
+        attempts_per_target=1,
+    )
+    agent = agents.Agent("a", model=chain, **agent_options)
+    with pytest.raises(FallbackExhausted):
+        await agents.Runner.run(agent, "hi", **run_options)
+    assert not fallback.requests
+    assert reason in records.calls[0].untried[0][1]
+
+
+async def test_a_response_is_continued_where_it_is_kept(providers: ProviderServer) -> None:
+    """The fallback's id means nothing to the primary: the rest of that run is the fallback's."""
+    primary, fallback = providers.new("primary"), providers.new("fallback")
+    primary.fail(503, times=1)
+    chain = FallbackModel(
+        SDK.model(primary, api="responses"), SDK.model(fallback, api="responses")
+    )
+    agent = agents.Agent("a", model=chain, tools=[thermometer])
+
+    def standing(request: SeenRequest) -> Reply:
+        return Reply(text="Warm.") if len(fallback.requests) > 1 else two_steps(request)
+
+    fallback.standing = standing
+    result = await agents.Runner.run(agent, "hi", auto_previous_response_id=True)
+    assert result.final_output == "Warm."
+    assert [len(one.requests) for one in (primary, fallback)] == [1, 2]
+    assert "previous_response_id" in fallback.bodies[1]
+
+
+async def test_the_runner_does_not_ask_the_chain_again(providers: ProviderServer) -> None:
+    """Though its settings say that it may, twice, whatever the error."""
+    primary, fallback = providers.new("primary"), providers.new("fallback")
+    primary.fail(500)
+    fallback.fail(500)
+    chain = FallbackModel(SDK.model(primary), SDK.model(fallback), attempts_per_target=1)
+    retry = agents.ModelRetrySettings(max_retries=2, policy=retry_policies.http_status([500]))
+    settings = agents.ModelSettings(retry=retry)
+    agent = agents.Agent("a", model=chain, model_settings=settings)
+    with pytest.raises(FallbackExhausted):
+        await agents.Runner.run(agent, "hi")
+    assert [len(one.requests) for one in (primary, fallback)] == [1, 1]
+
+
+class City(BaseModel):
+    """An output."""
+
+    city: str
+
+
+@pytest.mark.parametrize("api", ["responses", "chat"])
+async def test_structured_output_and_handoffs_pass_through(
+    providers: ProviderServer, api: str
+) -> None:
+    """The fallback is asked for the same schema, and its call hands over."""
+    primary, fallback = providers.new("primary"), providers.new("fallback")
+    primary.fail(503)
+    call = ("call_1", "transfer_to_expert", dict[str, Any]())
+    handoff = (
+        wire.responses_answer(wire.response_call("fc_1", *call))
+        if api == "responses"
+        else wire.chat_answer("", wire.chat_call(*call))
+    )
+    fallback.reply(Reply(body=handoff), Reply(text='{"city": "Lima"}'))
+    chain = FallbackModel(SDK.model(primary, api=api), SDK.model(fallback, api=api))
+    expert = agents.Agent("expert", model=chain, output_type=City)
+    triage = agents.Agent("triage", model=chain, handoffs=[expert])
+    result = await agents.Runner.run(triage, "hi")
+    assert result.final_output == City(city="Lima")
+    assert result.last_agent is expert
+    assert "json_schema" in json.dumps(fallback.bodies[-1])
+
+
+async def test_usage_of_a_run_is_that_of_its_answers(providers: ProviderServer) -> None:
+    """A failed request has none."""
+    primary, fallback = providers.new("primary"), providers.new("fallback")
+    primary.fail(503)
+    alone = await agents.Runner.run(agents.Agent("a", model=SDK.model(providers.new("x"))), "hi")
+    chain = FallbackModel(SDK.model(primary), SDK.model(fallback))
+    result = await agents.Runner.run(agents.Agent("a", model=chain), "hi")
+    usage, expected = result.context_wrapper.usage, alone.context_wrapper.usage
+    assert (usage.requests, usage.total_tokens) == (expected.requests, expected.total_tokens)
+
+
+class Spans(agents.TracingProcessor):
+    """Keep the types of spans, with whether they failed."""
+
+    def __init__(self) -> None:
+        self.ended: list[tuple[str, bool]] = []
+
+    def on_span_end(self, span: Any) -> None:
+        """Keep one."""
+        self.ended.append((span.span_data.type, span.error is not None))
+
+    def on_span_start(self, span: Any) -> None:
+        """Keep nothing."""
+
+    on_trace_start = on_trace_end = on_span_start
+
+    def shutdown(self) -> None:
+        """Keep what there is."""
+
+    force_flush = shutdown
+
+
+async def test_each_attempt_has_the_sdks_own_span(providers: ProviderServer) -> None:
+    """Of the one that failed, with its error, and of the one that answered."""
+    primary, fallback = providers.new("primary"), providers.new("fallback")
+    primary.fail(503)
+    spans = Spans()
+    agents.set_trace_processors([spans])
+    agents.set_tracing_disabled(False)
+    chain = FallbackModel(SDK.model(primary), SDK.model(fallback))
+    await agents.Runner.run(agents.Agent("a", model=chain), "hi")
+    attempts = [failed for kind, failed in spans.ended if kind == "generation"]
+    assert len(attempts) == 2
+
+
+class Names(agents.ModelProvider):
+    """Resolve names of scripted providers."""
+
+    def __init__(self, providers: ProviderServer) -> None:
+        self.providers = providers
+        self.closed = False
+
+    def get_model(self, model_name: str | None) -> agents.Model:
+        """Return a model."""
+        model: agents.Model = SDK.model(self.providers[model_name or "default"])
+        return model
+
+    async def aclose(self) -> None:
+        """Note it."""
+        self.closed = True
+
+
+async def test_a_provider_gives_every_name_the_fallbacks(providers: ProviderServer) -> None:
+    """Also the default; each keeps what it learned from one run to the next."""
+    names = Names(providers)
+    chains = FallbackProvider("backup", provider=names, agent="named")
+    config = agents.RunConfig(model_provider=chains)
+    for name in ("first", "second", None):
+        primary: Provider = providers[name or "default"]
+        primary.fail(503)
+        result = await agents.Runner.run(agents.Agent("a", model=name), "hi", run_config=config)
+        assert result.final_output == "hello from backup"
+        assert chains.get_model(name) is chains.get_model(name)
+    await chains.aclose()
+    assert names.closed
+
+
+class Closing(agents.OpenAIChatCompletionsModel):
+    """Note that it was closed."""
+
+    closed: bool = False
+
+    async def close(self) -> None:
+        """Note it, also on the class: a chain asks copies."""
+        type(self).closed = True
+
+
+async def test_closing_the_chain_closes_its_models(providers: ProviderServer) -> None:
+    """A connection that a model holds is given back."""
+    model: Any = SDK.model(providers.new("one"))
+    await FallbackModel(Closing("m", model._get_client())).close()
+    assert Closing.closed
+
+
+def test_what_is_no_model_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
+    """With what to pass instead."""
+    wrong: Any = object()
+    with pytest.raises(FallbackConfigError, match="pass models"):
+        FallbackModel(wrong)
+    option: Any = {"colour": "red"}
+    monkeypatch.setenv("OPENAI_API_KEY", "none")
+    with pytest.raises(FallbackConfigError, match="colour"):
+        FallbackModel("gpt-4o", **option)
+    assert FallbackModel("gpt-4o", "gpt-4o").policy.targets[1].name == "openai/gpt-4o#1"

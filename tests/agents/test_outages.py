@@ -1,0 +1,252 @@
+"""A real SDK at a server that fails: one request, then the fallback; in both frameworks."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from honcho_fallback import FallbackConfig, FallbackExhausted, StreamInterrupted, set_observers
+
+from tests.helpers.provider import Reply
+from tests.helpers.redis_server import free_port
+
+if TYPE_CHECKING:
+    from tests.agents.conftest import Framework, Records
+    from tests.helpers.provider import ProviderServer
+
+FAILURES: dict[str, Reply] = {
+    "500": Reply(status=500),
+    "429": Reply(status=429, headers={"retry-after": "30"}),
+    "401": Reply(status=401),
+    "drop": Reply(drop=True),
+    "hang": Reply(hang=True),
+}
+
+
+@pytest.mark.parametrize("api", ["chat", "responses"])
+@pytest.mark.parametrize("streamed", [False, True], ids=["whole", "stream"])
+@pytest.mark.parametrize("failure", FAILURES)
+async def test_the_first_failure_switches(
+    framework: Framework,
+    providers: ProviderServer,
+    records: Records,
+    failure: str,
+    api: str,
+    *,
+    streamed: bool,
+) -> None:
+    """The primary sees one request, though its SDK would send three; the fallback answers."""
+    primary, fallback = providers.new("primary"), providers.new("fallback")
+    primary.standing = FAILURES[failure]
+    chain = framework.chain(
+        framework.model(primary, api=api),
+        framework.model(fallback, host="localhost"),
+        observers=[records],
+        timeout=0.3 if failure == "hang" else None,
+    )
+    ask = framework.stream if streamed else framework.run
+    assert await ask(chain) == f"hello from {fallback.name}"
+    assert (len(primary.requests), len(fallback.requests)) == (1, 1)
+    (record,) = records.calls
+    assert record.outcome == "success"
+    assert [one.kind is None for one in record.attempts] == [False, True]
+    if not streamed:  # streams of the Agents SDK's chat model report none
+        assert record.usage is not None
+        assert record.usage["input_tokens"] > 0
+
+
+async def test_a_port_that_nobody_listens_on_switches(
+    framework: Framework, providers: ProviderServer
+) -> None:
+    """The most common outage of all, with a real client."""
+    dead = providers.new("dead")
+    dead.url = f"http://127.0.0.1:{free_port()}/v1"
+    fallback = providers.new("fallback")
+    chain = framework.chain(framework.model(dead), framework.model(fallback, host="localhost"))
+    assert await framework.run(chain) == f"hello from {fallback.name}"
+    assert await framework.stream(chain) == f"hello from {fallback.name}"
+
+
+async def test_a_stream_that_is_cut_before_its_content_switches(
+    framework: Framework, providers: ProviderServer
+) -> None:
+    """Nothing was shown yet."""
+    primary, fallback = providers.new("primary"), providers.new("fallback")
+    primary.standing = Reply(events=[], cut=True)
+    chain = framework.chain(framework.model(primary), framework.model(fallback, host="localhost"))
+    assert await framework.stream(chain) == f"hello from {fallback.name}"
+    assert len(primary.requests) == 1
+
+
+async def test_a_stream_that_is_cut_after_its_content_is_the_readers(
+    framework: Framework, providers: ProviderServer, records: Records
+) -> None:
+    """What was shown stays shown, so nobody else is asked, and the reader hears of it."""
+    from tests.helpers import wire  # noqa: PLC0415
+
+    primary, fallback = providers.new("primary"), providers.new("fallback")
+    primary.standing = Reply(events=[wire.chat_word("hel")], cut=True)
+    chain = framework.chain(
+        framework.model(primary), framework.model(fallback), observers=[records]
+    )
+    with pytest.raises(StreamInterrupted):
+        await framework.stream(chain)
+    assert not fallback.requests
+    assert records.calls[0].outcome == "interrupted"
+
+
+async def test_ten_calls_in_an_outage_ask_the_dead_primary_once(
+    framework: Framework, providers: ProviderServer
+) -> None:
+    """``resilient()`` rests it."""
+    primary, fallback = providers.new("primary"), providers.new("fallback")
+    primary.fail(503)
+    chain = framework.chain(
+        framework.model(primary), framework.model(fallback), config=FallbackConfig.resilient()
+    )
+    for _ in range(5):
+        await framework.run(chain)
+        await framework.stream(chain)
+    assert (len(primary.requests), len(fallback.requests)) == (1, 10)
+
+
+async def test_everybody_is_down(framework: Framework, providers: ProviderServer) -> None:
+    """The error carries everybody's, and neither the SDK nor the framework asks again."""
+    primary, fallback = providers.new("primary"), providers.new("fallback")
+    primary.fail(500)
+    fallback.fail(500)
+    chain = framework.chain(
+        framework.model(primary), framework.model(fallback), attempts_per_target=1
+    )
+    with pytest.raises(FallbackExhausted) as raised:
+        await framework.run(chain)
+    assert len(raised.value.exceptions) == 2
+    assert (len(primary.requests), len(fallback.requests)) == (1, 1)
+
+
+async def test_a_request_that_nobody_would_take_switches_nothing(
+    framework: Framework, providers: ProviderServer
+) -> None:
+    """A bad request is the program's; the error is the framework's own."""
+    primary, fallback = providers.new("primary"), providers.new("fallback")
+    primary.fail(400, error="invalid_request_error", message="Unknown parameter: 'foo'.")
+    chain = framework.chain(framework.model(primary), framework.model(fallback))
+    with pytest.raises(Exception, match="Unknown parameter") as raised:
+        await framework.run(chain)
+    assert not isinstance(raised.value, FallbackExhausted)
+    assert not fallback.requests
+
+
+async def test_a_tool_loop_begins_each_step_at_the_primary(
+    framework: Framework, providers: ProviderServer
+) -> None:
+    """With ``reset="turn"`` a run stays where it is instead, and the next run begins anew."""
+    from tests.helpers import wire  # noqa: PLC0415
+
+    def thermometer(city: str) -> str:
+        """Measure."""
+        return f"{city}: 21"
+
+    for reset, expected in (("iteration", (2, 1)), ("turn", (1, 2))):
+        primary, fallback = providers.new("primary"), providers.new("fallback")
+        calls = wire.chat_answer("", wire.chat_call("call_1", "thermometer", {"city": "Lima"}))
+        primary.fail(503, times=1)
+        fallback.reply(Reply(body=calls))
+        chain = framework.chain(framework.model(primary), framework.model(fallback), reset=reset)
+        await framework.run(chain, thermometer)
+        assert (len(primary.requests), len(fallback.requests)) == expected
+        assert await framework.run(chain) == f"hello from {primary.name}"
+
+
+async def test_a_cancelled_run_stays_cancelled(
+    framework: Framework, providers: ProviderServer, records: Records
+) -> None:
+    """Whoever gives up does not begin again at the fallback."""
+    primary, fallback = providers.new("primary"), providers.new("fallback")
+    primary.standing = Reply(hang=True)
+    chain = framework.chain(
+        framework.model(primary), framework.model(fallback), observers=[records]
+    )
+    task = asyncio.create_task(framework.run(chain))
+    while not primary.requests:
+        await asyncio.sleep(0.01)
+    task.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await task
+    assert not fallback.requests
+    assert [record.outcome for record in records.calls] == ["cancelled"]
+
+
+async def test_the_users_objects_stay_as_they_are(
+    framework: Framework, providers: ProviderServer
+) -> None:
+    """A model that is used elsewhere, too, keeps its SDK's retries."""
+    primary, fallback = providers.new("primary"), providers.new("fallback")
+    primary.fail(500, times=1, headers={"retry-after-ms": "1"})
+    model = framework.model(primary)
+    framework.chain(model, framework.model(fallback))
+    assert await framework.run(model) == f"hello from {primary.name}"
+    assert len(primary.requests) == 2
+
+
+async def test_observers_of_the_process_hear_of_calls(
+    framework: Framework, providers: ProviderServer, records: Records
+) -> None:
+    """Langfuse, OpenTelemetry and Prometheus are such."""
+    chain = framework.chain(framework.model(providers.new("one")))
+    set_observers([records])
+    try:
+        await framework.run(chain)
+        await framework.stream(chain)
+    finally:
+        set_observers([])
+    assert [record.outcome for record in records.calls] == ["success", "success"]
+
+
+async def test_no_setting_of_the_primary_reaches_another_place(
+    framework: Framework, providers: ProviderServer
+) -> None:
+    """Headers may hold a key; a target's own come from its params."""
+    import agents  # noqa: PLC0415
+    from pydantic_ai import Agent  # noqa: PLC0415
+
+    from honcho_fallback import Target  # noqa: PLC0415
+
+    primary, fallback = providers.new("primary"), providers.new("fallback")
+    primary.fail(503)
+    headers: dict[str, Any] = {"x-secret": "of the primary"}
+    other = Target("gpt-4o", client=framework.model(fallback), params={"temperature": 0.5})
+    chain = framework.chain(framework.model(primary), other)
+    if isinstance(chain, agents.Model):
+        settings = agents.ModelSettings(extra_headers=headers, temperature=0.1)
+        await agents.Runner.run(agents.Agent("a", model=chain, model_settings=settings), "hi")
+    else:
+        await Agent(chain, model_settings={"extra_headers": headers, "temperature": 0.1}).run("hi")
+    assert primary.requests[0].headers["x-secret"] == "of the primary"
+    assert "x-secret" not in fallback.requests[0].headers
+    assert (primary.bodies[0]["temperature"], fallback.bodies[0]["temperature"]) == (0.1, 0.5)
+
+
+@pytest.mark.parametrize("labels", [{"eu"}, set[str]()], ids=["labelled", "not"])
+async def test_labels_say_who_may_be_asked(
+    framework: Framework, providers: ProviderServer, labels: set[str]
+) -> None:
+    """``require`` holds here, too; a target carries the labels."""
+    from honcho_fallback import Target  # noqa: PLC0415
+
+    primary, fallback = providers.new("primary"), providers.new("fallback")
+    primary.fail(503)
+    chain = framework.chain(
+        Target("one", client=framework.model(primary), labels={"eu"}),
+        Target("two", client=framework.model(fallback), labels=labels),
+        require={"eu"},
+        attempts_per_target=1,
+    )
+    if labels:
+        assert await framework.run(chain) == f"hello from {fallback.name}"
+    else:
+        with pytest.raises(FallbackExhausted):
+            await framework.run(chain)
+    assert len(fallback.requests) == len(labels)

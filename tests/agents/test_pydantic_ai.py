@@ -1,0 +1,333 @@
+"""What Pydantic AI has and other frameworks have not."""
+
+from __future__ import annotations
+
+import json
+import warnings
+from typing import TYPE_CHECKING, Any
+
+import pytest
+from opentelemetry.sdk.trace import TracerProvider
+from opentelemetry.sdk.trace.export import SimpleSpanProcessor
+from opentelemetry.sdk.trace.export.in_memory_span_exporter import InMemorySpanExporter
+from pydantic import BaseModel
+from pydantic_ai import (
+    Agent,
+    InstrumentationSettings,
+    ModelRetry,
+    NativeOutput,
+    PromptedOutput,
+    RunContext,
+    UsageLimitExceeded,
+    UsageLimits,
+)
+from pydantic_ai.capabilities import Instrumentation, NativeTool
+from pydantic_ai.exceptions import UnexpectedModelBehavior, UserError
+from pydantic_ai.messages import (
+    ModelMessage,
+    ModelRequest,
+    ModelResponse,
+    TextPart,
+    ThinkingPart,
+    ToolCallPart,
+)
+from pydantic_ai.models import ModelRequestParameters
+from pydantic_ai.models.anthropic import AnthropicModel
+from pydantic_ai.models.function import AgentInfo, FunctionModel
+from pydantic_ai.native_tools import WebSearchTool
+from pydantic_ai.providers.anthropic import AnthropicProvider
+
+from honcho_fallback import FallbackConfigError, FallbackExhausted, check_response, read_answer
+from honcho_fallback_pydantic_ai import FallbackModel
+from tests.agents.conftest import FRAMEWORKS
+from tests.helpers import wire
+from tests.helpers.provider import Reply
+
+if TYPE_CHECKING:
+    from collections.abc import AsyncIterator
+
+    from tests.agents.conftest import Records
+    from tests.helpers.provider import Provider, ProviderServer
+
+SDK = FRAMEWORKS["pydantic-ai"]
+
+
+class City(BaseModel):
+    """An output."""
+
+    city: str
+
+
+def claude(provider: Provider) -> AnthropicModel:
+    """Build a model of another provider."""
+    place = AnthropicProvider(api_key="key", base_url=provider.url)
+    return AnthropicModel("claude-sonnet-5", provider=place)
+
+
+OUTPUTS: dict[str, Any] = {
+    "tool": City,
+    "native": NativeOutput(City),
+    "prompted": PromptedOutput(City),
+}
+
+
+@pytest.mark.parametrize("mode", OUTPUTS)
+async def test_each_model_is_asked_as_its_profile_says(
+    providers: ProviderServer, mode: str
+) -> None:
+    """OpenAI and Anthropic get the same output schema, each in its own words."""
+    primary, fallback = providers.new("primary"), providers.new("fallback")
+    primary.fail(503)
+    output = {"city": "Lima"}
+    call = wire.tool_use("toolu_1", "final_result", output)
+    block = call if mode == "tool" else wire.text_block(json.dumps(output))
+    fallback.standing = Reply(body=wire.message_answer(block))
+    chain = FallbackModel(SDK.model(primary), claude(fallback))
+    result = await Agent(chain, output_type=OUTPUTS[mode]).run("hi")
+    assert result.output == City(city="Lima")
+    assert "city" in json.dumps(primary.bodies[0])
+    assert "city" in json.dumps(fallback.bodies[0])
+    assert fallback.requests[0].path.endswith("/messages")
+
+
+async def test_a_response_says_who_failed_before_it(providers: ProviderServer) -> None:
+    """In Pydantic AI's own field; usage is that of the answer."""
+    primary, fallback = providers.new("primary"), providers.new("fallback")
+    primary.fail(503)
+    alone = await Agent(SDK.model(providers.new("x"))).run("hi")
+    chain = FallbackModel(SDK.model(primary), SDK.model(fallback))
+    result = await Agent(chain).run("hi")
+    response = result.all_messages()[-1]
+    assert isinstance(response, ModelResponse)
+    (attempt,) = response.failed_attempts or ()
+    assert (attempt.provider_name, attempt.model_name, attempt.outcome) == (
+        "openai",
+        "gpt-4o",
+        "error",
+    )
+    assert result.usage.total_tokens == alone.usage.total_tokens
+    async with Agent(chain).run_stream("hi") as streamed:
+        await streamed.get_output()
+    assert len(streamed.response.failed_attempts or ()) == 1
+
+
+async def test_a_refused_answer_is_counted(providers: ProviderServer) -> None:
+    """What ``validate`` refuses was billed, and the run's usage has it."""
+    primary, fallback = providers.new("primary"), providers.new("fallback")
+
+    def validate(response: ModelResponse) -> bool:
+        return primary.name not in str(response.parts)
+
+    chain = FallbackModel(SDK.model(primary), SDK.model(fallback), validate=validate)
+    result = await Agent(chain).run("hi")
+    response = result.all_messages()[-1]
+    assert isinstance(response, ModelResponse)
+    (attempt,) = response.failed_attempts or ()
+    assert attempt.outcome == "rejected"
+    assert result.usage.input_tokens == 2 * response.usage.input_tokens
+
+
+async def test_the_span_of_a_request_names_who_answered(providers: ProviderServer) -> None:
+    """Pydantic AI's own instrumentation, as with its own chain."""
+    primary, fallback = providers.new("primary"), providers.new("fallback")
+    primary.fail(503)
+    exporter, provider = InMemorySpanExporter(), TracerProvider()
+    provider.add_span_processor(SimpleSpanProcessor(exporter))
+    instrumentation = Instrumentation(InstrumentationSettings(tracer_provider=provider))
+    chain = FallbackModel(SDK.model(primary), claude(fallback))
+    await Agent(chain, capabilities=[instrumentation]).run("hi")
+    (chat,) = [one for one in exporter.get_finished_spans() if one.name.startswith("chat")]
+    assert chat.attributes is not None
+    assert chat.attributes["gen_ai.request.model"] == "claude-sonnet-5"
+
+
+async def test_what_the_program_wants_switches_nothing(providers: ProviderServer) -> None:
+    """A retry of the model, a limit of usage, an error of the program: each its own way."""
+    primary, fallback = providers.new("primary"), providers.new("fallback")
+    chain = FallbackModel(SDK.model(primary), SDK.model(fallback))
+    picky = Agent(chain, retries={"output": 1})
+
+    @picky.output_validator
+    def refuse(context: RunContext[None], output: str) -> str:
+        raise ModelRetry("again")
+
+    with pytest.raises(UnexpectedModelBehavior):
+        await picky.run("hi")
+    assert len(primary.requests) == 2
+
+    with pytest.raises(UsageLimitExceeded):
+        await Agent(chain).run("hi", usage_limits=UsageLimits(total_tokens_limit=1))
+
+    def broken(_: list[ModelMessage], __: AgentInfo) -> ModelResponse:
+        raise KeyError("name")
+
+    with pytest.raises(KeyError):
+        await Agent(FallbackModel(FunctionModel(broken), SDK.model(fallback))).run("hi")
+    with pytest.raises(UserError):
+        await Agent(FallbackModel(SDK.model(primary), SDK.model(fallback))).run(
+            "hi", model_settings={"openai_store": "x", "tool_choice": ["nobody"]}
+        )
+    assert not fallback.requests
+
+
+async def test_a_native_tool_goes_to_who_has_it(
+    providers: ProviderServer, records: Records
+) -> None:
+    """Chat completions search no web: that model is passed over, and the record says why."""
+    primary, middle, last = (providers.new(name) for name in ("primary", "middle", "last"))
+    primary.fail(503)
+    chain = FallbackModel(
+        SDK.model(primary, api="responses"), SDK.model(middle), claude(last), observers=[records]
+    )
+    result = await Agent(chain, capabilities=[NativeTool(WebSearchTool())]).run("hi")
+    assert result.output == f"hello from {last.name}"
+    assert not middle.requests
+    ((name, reason),) = records.calls[0].untried
+    assert "WebSearchTool" in reason
+    assert name == "openai/gpt-4o#1"
+
+
+@pytest.mark.parametrize("name", ["openai_previous_response_id", "openai_conversation_id"])
+async def test_what_the_primary_keeps_goes_to_nobody_else(
+    providers: ProviderServer, records: Records, name: str
+) -> None:
+    """Others would answer without the conversation; ``"auto"`` sends them all of it."""
+    primary, fallback = providers.new("primary"), providers.new("fallback")
+    primary.fail(503)
+    chain = FallbackModel(
+        SDK.model(primary, api="responses"),
+        SDK.model(fallback, api="responses"),
+        observers=[records],
+        attempts_per_target=1,
+    )
+    settings: Any = {name: "resp_1"}
+    with pytest.raises(FallbackExhausted):
+        await Agent(chain).run("hi", model_settings=settings)
+    assert not fallback.requests
+    assert name in records.calls[0].untried[0][1]
+    settings[name] = "auto"
+    assert (await Agent(chain).run("hi", model_settings=settings)).output
+
+
+async def test_a_suspended_response_goes_on_where_it_is(records: Records) -> None:
+    """Its job runs at one provider; nobody else can say how it ended."""
+
+    def job(messages: list[ModelMessage], _: AgentInfo) -> ModelResponse:
+        last = messages[-1]
+        going_on = isinstance(last, ModelResponse) and last.state == "suspended"
+        return ModelResponse([TextPart("done")], state="complete" if going_on else "suspended")
+
+    def dead(_: list[ModelMessage], __: AgentInfo) -> ModelResponse:
+        raise ConnectionError("dead")
+
+    chain = FallbackModel(
+        FunctionModel(dead, model_name="dead"),
+        FunctionModel(job, model_name="job"),
+        observers=[records],
+    )
+    result = await Agent(chain).run("hi")
+    assert "done" in result.output
+    first, second = records.calls
+    assert [one.model for one in first.attempts] == ["dead", "job"]
+    assert [one.model for one in second.attempts] == ["job"]
+
+
+async def test_a_stream_that_is_left_is_no_failure(
+    providers: ProviderServer, records: Records
+) -> None:
+    """By ``cancel``, and by leaving the block."""
+    model = SDK.model(providers.new("one"))
+    chain = FallbackModel(model, observers=[records])
+    request = [ModelRequest.user_text_prompt("hi")]
+    async with chain.request_stream(request, None, ModelRequestParameters()) as stream:
+        await anext(aiter(stream))
+        await stream.cancel()
+        assert [event async for event in stream] == []
+        assert stream.get().state == "interrupted"
+    async with chain.request_stream(request, None, ModelRequestParameters()) as stream:
+        await anext(aiter(stream))
+    assert [record.outcome for record in records.calls] == ["abandoned", "abandoned"]
+
+
+async def test_an_empty_stream_switches(records: Records) -> None:
+    """A content filter that leaves nothing to show is judged before anything is shown."""
+
+    async def silent(_: list[ModelMessage], __: AgentInfo) -> AsyncIterator[str]:
+        yield ""
+
+    async def speaks(_: list[ModelMessage], __: AgentInfo) -> AsyncIterator[str]:
+        yield "hello"
+
+    chain = FallbackModel(
+        FunctionModel(stream_function=silent, model_name="silent"),
+        FunctionModel(stream_function=speaks, model_name="speaks"),
+        observers=[records],
+        validate=lambda text: text == "hello",
+    )
+    async with Agent(chain).run_stream("hi") as result:
+        assert await result.get_output() == "hello"
+    assert [one.model for one in records.calls[0].attempts] == ["silent", "speaks"]
+
+
+async def test_the_sdks_own_retries_stay_where_they_are_asked_for(
+    providers: ProviderServer,
+) -> None:
+    """``max_retries`` in the settings is the user's word."""
+    primary, fallback = providers.new("primary"), providers.new("fallback")
+    primary.fail(500, times=1, headers={"retry-after-ms": "1"})
+    chain = FallbackModel(SDK.model(primary), SDK.model(fallback))
+    result = await Agent(chain).run("hi", model_settings={"max_retries": 1})
+    assert result.output == f"hello from {primary.name}"
+
+
+async def test_a_model_that_knows_no_retries_is_not_warned_about() -> None:
+    """Pydantic AI warns of settings that a model ignores."""
+
+    def answer(_: list[ModelMessage], __: AgentInfo) -> ModelResponse:
+        return ModelResponse([TextPart("hello")])
+
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        assert (await Agent(FallbackModel(FunctionModel(answer))).run("hi")).output == "hello"
+
+
+async def test_tokens_are_counted_by_who_would_be_asked(providers: ProviderServer) -> None:
+    """Anthropic counts; a chain that begins with it does, too."""
+    counter = providers.new("counter")
+    counter.standing = Reply(body={"input_tokens": 7})
+    chain = FallbackModel(claude(counter), SDK.model(providers.new("other")))
+    request = [ModelRequest.user_text_prompt("hi")]
+    usage = await chain.count_tokens(request, None, ModelRequestParameters())
+    assert usage.input_tokens == 7
+    assert "count_tokens" in counter.requests[0].path
+
+
+async def test_the_chain_enters_and_leaves_its_models(providers: ProviderServer) -> None:
+    """An agent that is entered keeps their connections open, and closes them."""
+    model = SDK.model(providers.new("one"))
+    async with Agent(FallbackModel(model)) as agent:
+        assert (await agent.run("hi")).output
+        assert not model.client.is_closed()
+    assert model.client.is_closed()
+
+
+def test_a_response_is_read() -> None:
+    """By the same readers as every other answer."""
+    told = ModelResponse([ThinkingPart("hm"), TextPart("hi")], finish_reason="stop")
+    assert check_response(told) is None
+    assert read_answer(ModelResponse([TextPart("hi")], model_name="m"))[::3] == ("hi", "m")
+    assert read_answer(told).finish_reason == "stop"
+    refused = check_response(ModelResponse([], finish_reason="content_filter"))
+    assert refused is not None
+    assert refused.kind == "content_policy"
+    call = ModelResponse([ToolCallPart("thermometer", {"city": "Lima"})])
+    assert check_response(call) is None
+
+
+def test_a_wrong_option_is_refused(providers: ProviderServer) -> None:
+    """With the near one."""
+    option: Any = {"cooldwon": None}
+    with pytest.raises(FallbackConfigError, match="cooldown"):
+        FallbackModel(SDK.model(providers.new("one")), **option)
+    with pytest.raises(UserError):
+        FallbackModel("nobody:model")
