@@ -7,7 +7,7 @@ INSTALL = $(1)/python -m pip install --quiet --constraint constraints.txt
 # Tests reach this machine and nothing else; a cassette is played, never recorded.
 PYTEST := pytest --block-network --allowed-hosts=127.0.0.1,localhost,::1 --record-mode=none
 
-.PHONY: demo probes test test-clients test-frameworks test-langfuse test-litellm lint docs bench soak corpus resolve wheel-test dist notebooks record clean
+.PHONY: demo judges probes test test-agents test-clients test-frameworks test-langfuse test-litellm lint docs bench soak corpus resolve wheel-test dist notebooks record clean
 
 # The demo needs one SDK, another example (ARGS=raw_sdk) all of .venv.
 demo: $(if $(ARGS),.venv,.venv-demo)/.installed
@@ -23,12 +23,16 @@ test-langfuse: .venv/.installed .venv-langfuse4/.installed
 	$(BIN)/$(PYTEST) tests/langfuse $(ARGS)
 	.venv-langfuse4/bin/$(PYTEST) tests/langfuse $(ARGS)
 
-lint: .venv/.linters
+# What needs the frameworks of .venv-agents is checked there.
+AGENTS := honcho_fallback_openai_agents|honcho_fallback_pydantic_ai|tests/agents|examples/(openai_agents|pydantic_ai)
+lint: .venv/.linters .venv-agents/.installed
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
-	$(BIN)/mypy
+	$(BIN)/mypy --exclude '$(AGENTS)'
 	$(BIN)/pyright
 	$(BIN)/lint-imports
+	.venv-agents/bin/mypy -p honcho_fallback_openai_agents -p honcho_fallback_pydantic_ai -p tests.agents
+	.venv-agents/bin/pyright -p tests/agents
 
 # The site, in build/site, with its generated pages written anew; a dead link is an error.
 docs: .venv-docs/.installed
@@ -45,7 +49,7 @@ bench: .venv-peers/.installed
 soak: .venv/.installed
 	$(BIN)/python -m benchmarks.soak $(ARGS)
 
-# Every extra installs beside LiteLLM's Proxy, which pins rich and others; nothing is installed here.
+# Every extra of `all` installs beside LiteLLM's Proxy, which pins rich and others; nothing is installed here.
 resolve: .venv/.installed
 	$(BIN)/python -m pip install --quiet --dry-run --ignore-installed '.[all]' 'litellm[proxy]>=1.106' prometheus_client
 
@@ -94,9 +98,24 @@ test-clients: .venv-clients-oldest/.installed .venv-clients-newest/.installed
 	.venv-clients-oldest/bin/$(PYTEST) tests/contract/test_reality.py $(ARGS)
 	.venv-clients-newest/bin/$(PYTEST) tests/contract/test_reality.py $(ARGS)
 
+# The adapters for OpenAI's Agents SDK and Pydantic AI, which LiteLLM's openai 2 cannot stand beside.
+test-agents: .venv-agents/.installed
+	.venv-agents/bin/$(PYTEST) tests/agents $(ARGS)
+
+# The frameworks' own tests with our classes in place of theirs; nothing of them is kept here. The
+# sdist of Pydantic AI has no tests: PYDANTIC_AI_TESTS names its repository's folder tests.
+judges: .venv-agents/.installed
+	.venv-agents/bin/python -m tests.agents.judges $(ARGS)
+
 # The examples of frameworks that there is no adapter for; without one of them its example is skipped.
 test-frameworks: .venv-frameworks/.installed
 	.venv-frameworks/bin/$(PYTEST) tests/examples/test_frameworks.py $(ARGS)
+
+.venv-agents/.installed: pyproject.toml
+	$(PYTHON) -m venv $(@D)
+	$(@D)/bin/python -m pip install --quiet --upgrade 'pip>=25.1'
+	$(@D)/bin/python -m pip install --quiet --group test --group agent-frameworks --group lint --editable '.[openai-agents,pydantic-ai]'
+	touch $@
 
 .venv-frameworks/.installed: pyproject.toml
 	$(PYTHON) -m venv $(@D)
@@ -138,7 +157,7 @@ record: .venv/.installed
 	$(BIN)/python recording/record.py $(ARGS)
 
 clean:
-	rm -rf .venv .venv-clients-* .venv-corpus .venv-demo .venv-dist .venv-docs .venv-frameworks .venv-langfuse4 .venv-litellm-* .venv-newest .venv-peers \
+	rm -rf .venv .venv-agents .venv-clients-* .venv-corpus .venv-demo .venv-dist .venv-docs .venv-frameworks .venv-langfuse4 .venv-litellm-* .venv-newest .venv-peers \
 		.venv-record .venv-wheel build dist .hypothesis .*_cache
 
 # pip 25.1 is the first that knows --group.

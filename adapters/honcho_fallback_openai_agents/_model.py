@@ -9,14 +9,9 @@ from weakref import WeakKeyDictionary
 from agents import Model, ModelRetryAdvice
 from agents.models._run_context import get_model_run_owner
 
-from honcho_fallback import FallbackPolicy
-from honcho_fallback_openai_agents._candidates import (
-    input_for,
-    is_same_place,
-    settings_for,
-    targets_of,
-    why_bound,
-)
+from honcho_fallback import ConfigOptions, FallbackPolicy
+from honcho_fallback_openai_agents import _candidates
+from honcho_fallback_openai_agents._candidates import is_same_place
 
 if TYPE_CHECKING:
     from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Iterable
@@ -25,23 +20,16 @@ if TYPE_CHECKING:
     from agents.items import TResponseStreamEvent
     from agents.tool import Tool
 
-    from honcho_fallback import (
-        Attempt,
-        ConfigOptions,
-        FallbackConfig,
-        FallbackObserver,
-        FallbackRun,
-        Turn,
-    )
+    from honcho_fallback import Attempt, FallbackConfig, FallbackObserver, FallbackRun, Turn
     from honcho_fallback_openai_agents._candidates import Candidate
 
 
 class FallbackModel(Model):
     """Ask the next model on the first failure of the one before.
 
-    A model of the Agents SDK: give it to an ``Agent`` or to ``RunConfig(model=...)``. SDKs send one
-    request per attempt, and the Runner does not ask the chain again. With ``reset="turn"`` a run of
-    the Runner is one turn.
+    A model of the Agents SDK, for an ``Agent`` or ``RunConfig(model=...)``. SDKs send one request
+    per attempt, and the Runner does not ask the chain again. With ``reset="turn"`` a run of the
+    Runner is one turn.
 
     Args:
         primary: A model, a name such as ``"gpt-5.5"`` that ``MultiProvider`` resolves, or a
@@ -69,17 +57,13 @@ class FallbackModel(Model):
         agent: str | None = None,
         **options: Unpack[ConfigOptions],
     ) -> None:
-        targets = targets_of((primary, *fallbacks))
+        targets = _candidates.targets_of((primary, *fallbacks))
         label = agent or "unknown"
         self.policy = FallbackPolicy(targets, config, agent=label, observers=observers, **options)
         self._runs: WeakKeyDictionary[Any, _Run] = WeakKeyDictionary()
 
     async def get_response(self, *args: Any, **kwargs: Any) -> ModelResponse:
-        """Ask the chain for a response.
-
-        Args:
-            *args: As every model of the SDK takes them.
-            **kwargs: As every model of the SDK takes them.
+        """Ask the chain for a response, with what every model of the SDK takes.
 
         Raises:
             FallbackExhausted: Nobody answered.
@@ -89,26 +73,18 @@ class FallbackModel(Model):
         request, run_so_far = _Request(*args, **kwargs), self._run_so_far()
         call = self._start(request, run_so_far)
 
-        asked: list[int] = []
-
         def ask(attempt: Attempt) -> Awaitable[ModelResponse]:
-            asked.append(attempt.position)
-            fitted = self._fitted(request, run_so_far, attempt)
             model: Model = attempt.target.client
-            return model.get_response(**fitted)
+            return model.get_response(**self._fitted(request, run_so_far, attempt))
 
         response = await self.policy.acall(ask, run=call)
-        run_so_far.note(asked[-1], response.response_id)
+        run_so_far.note(call.record.attempts[-1].position, response.response_id)
         return response
 
     async def stream_response(
         self, *args: Any, **kwargs: Any
     ) -> AsyncGenerator[TResponseStreamEvent, None]:
         """Ask the chain for a stream, settled with its first content.
-
-        Args:
-            *args: As every model of the SDK takes them.
-            **kwargs: As every model of the SDK takes them.
 
         Raises:
             StreamInterrupted: The stream broke after its first content.
@@ -119,29 +95,21 @@ class FallbackModel(Model):
         request, run_so_far = _Request(*args, **kwargs), self._run_so_far()
         call = self._start(request, run_so_far)
 
-        asked: list[int] = []
-
         def ask(attempt: Attempt) -> AsyncIterator[TResponseStreamEvent]:
-            asked.append(attempt.position)
-            fitted = self._fitted(request, run_so_far, attempt)
             model: Model = attempt.target.client
-            return model.stream_response(**fitted)
+            return model.stream_response(**self._fitted(request, run_so_far, attempt))
 
         events = self.policy.astream(ask, run=call)
         try:
             async for event in events:
                 if event.type == "response.completed":
-                    run_so_far.note(asked[-1], event.response.id)
+                    run_so_far.note(call.attempt.position, event.response.id)
                 yield event
         finally:
             await events.aclose()
 
     def get_retry_advice(self, request: ModelRetryAdviceRequest) -> ModelRetryAdvice | None:
-        """Tell the Runner not to ask the whole chain again.
-
-        Args:
-            request: What failed.
-        """
+        """Tell the Runner not to ask the whole chain again."""
         del request
         reason = "every model of the chain that could help was asked"
         return ModelRetryAdvice(suggested=False, replay_safety="unsafe", reason=reason)
@@ -153,8 +121,8 @@ class FallbackModel(Model):
 
     async def _cleanup_on_run_end(self, owner: object) -> None:
         # The Runner tells each model that a run is over.
-        run_so_far = self._runs.pop(owner, None)
-        if run_so_far is not None and run_so_far.turn is not None:
+        run_so_far = self._runs.pop(owner, _Run(None))
+        if run_so_far.turn is not None:
             run_so_far.turn.end()
         for target in self.policy.targets:
             await target.client._cleanup_on_run_end(owner)  # noqa: SLF001 # handed on as it came
@@ -174,7 +142,7 @@ class FallbackModel(Model):
         targets, unfit = self.policy.targets, dict[int, str]()
         for position, target in enumerate(targets):
             if not is_same_place(target, targets[keeper]):
-                reason = why_bound(target, request.tools, **request.kept_by_a_server())
+                reason = _candidates.why_bound(target, request.tools, **request.kept_by_a_server())
                 unfit |= {} if reason is None else {position: reason}
         call = self.policy.start(turn=run_so_far.turn, unfit=unfit or None)
         if self.policy.wants_content:
@@ -186,26 +154,24 @@ class FallbackModel(Model):
         target, targets = attempt.target, self.policy.targets
         # What came before this run is taken for the primary's.
         makers = {0, *run_so_far.answered}
-        settings_at_home = is_same_place(target, targets[0])
-        history_at_home = all(is_same_place(target, targets[position]) for position in makers)
+        wrote_all = all(is_same_place(target, targets[position]) for position in makers)
+        is_primary = is_same_place(target, targets[0])
         return request._replace(
-            input=input_for(request.input, at_home=history_at_home),
-            model_settings=settings_for(request.model_settings, target, at_home=settings_at_home),
+            input=_candidates.input_for(request.input, at_home=wrote_all),
+            model_settings=_candidates.settings_for(
+                request.model_settings, target, at_home=is_primary
+            ),
         )._asdict()
 
 
 @dataclass(slots=True)
 class _Run:
-    """Know of one run of the Runner what its next requests depend on.
-
-    Args:
-        turn: What a switch lasts for.
-        answered: Who has answered in it, by position: what they encrypted stands in its history.
-        responses: Who keeps which response, by its id.
-    """
+    """Know of one run of the Runner what its next requests depend on."""
 
     turn: Turn | None
+    # Positions: what they encrypted stands in the history.
     answered: set[int] = field(default_factory=set[int])
+    # Who keeps which response, by its id.
     responses: dict[str, int] = field(default_factory=dict[str, int])
 
     def note(self, position: int, response_id: str | None) -> None:
@@ -231,12 +197,8 @@ class _Request(NamedTuple):
 
     def kept_by_a_server(self) -> dict[str, Any]:
         """Return what may name what a server keeps, as the Responses API calls it."""
-        return {
-            "previous_response_id": self.previous_response_id,
-            "conversation": self.conversation_id,
-            "prompt": self.prompt,
-            "input": self.input,
-        }
+        named = {"conversation": self.conversation_id, "prompt": self.prompt, "input": self.input}
+        return {"previous_response_id": self.previous_response_id, **named}
 
     def shown(self) -> list[Any]:
         """Return what is asked, for observers."""

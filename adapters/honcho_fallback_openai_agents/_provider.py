@@ -22,7 +22,7 @@ class FallbackProvider(ModelProvider):
 
     Args:
         *fallbacks: Models, names, or ``Target``s whose ``client`` is a model, in order.
-        provider: Resolves names, the primary's and those of fallbacks; default ``MultiProvider()``.
+        provider: Resolves names, also those of fallbacks; default ``MultiProvider()``.
         config: The options; default ``FallbackConfig()``.
         observers: Objects with the methods of ``FallbackObserver``, or some of them.
         agent: A label for logs and records.
@@ -46,14 +46,7 @@ class FallbackProvider(ModelProvider):
         self._models: dict[str | None, FallbackModel] = {}
 
     def get_model(self, model_name: str | None) -> Model:
-        """Return the chain that begins with a model.
-
-        Args:
-            model_name: The name, or None for the provider's default.
-
-        Raises:
-            FallbackConfigError: An option is unknown or out of range.
-        """
+        """Return the chain that begins with a model, or with the provider's default."""
         if model_name not in self._models:
             primary, *fallbacks = (
                 self._provider.get_model(one) if one is None or isinstance(one, str) else one

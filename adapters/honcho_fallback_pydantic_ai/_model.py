@@ -13,7 +13,7 @@ from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from typing import TYPE_CHECKING, Any, Unpack, cast
 
-from pydantic_ai.exceptions import UserError
+from pydantic_ai.exceptions import FallbackExceptionGroup, UserError
 from pydantic_ai.messages import ModelMessagesTypeAdapter, ModelRequestAttempt, ModelResponse
 from pydantic_ai.models import infer_model
 from pydantic_ai.models.fallback import FallbackModel as OwnFallbackModel
@@ -52,8 +52,8 @@ _OF_THE_PRIMARY = ("extra_body", "extra_headers")
 class FallbackModel(OwnFallbackModel):
     """Ask the next model on the first failure of the one before.
 
-    A Pydantic AI model: give it to an ``Agent`` or to ``pydantic_ai.direct``. SDKs send one request
-    per attempt, unless ``max_retries`` is in the settings of a model or a request. With
+    A Pydantic AI model, for an ``Agent`` or ``pydantic_ai.direct``. SDKs send one request per
+    attempt, unless ``max_retries`` is in the settings of a model or a request. With
     ``reset="turn"`` a run of the agent is one turn.
 
     Args:
@@ -97,12 +97,7 @@ class FallbackModel(OwnFallbackModel):
         model_settings: ModelSettings | None,
         model_request_parameters: ModelRequestParameters,
     ) -> ModelResponse:
-        """Ask the chain for a response.
-
-        Args:
-            messages: The history.
-            model_settings: Of the request; a model's own settings stand under them.
-            model_request_parameters: Tools and output.
+        """Ask the chain for a response, with what every model takes.
 
         Raises:
             FallbackExhausted: Nobody answered.
@@ -129,12 +124,6 @@ class FallbackModel(OwnFallbackModel):
         run_context: RunContext[Any] | None = None,
     ) -> AsyncGenerator[StreamedResponse]:
         """Ask the chain for a stream, settled with its first content.
-
-        Args:
-            messages: The history.
-            model_settings: As for ``request``.
-            model_request_parameters: Tools and output.
-            run_context: Of the agent's run.
 
         Raises:
             StreamInterrupted: The stream broke after its first content.
@@ -170,13 +159,7 @@ class FallbackModel(OwnFallbackModel):
         model_settings: ModelSettings | None,
         model_request_parameters: ModelRequestParameters,
     ) -> RequestUsage:
-        """Ask the chain to count; who counts is who would be asked now.
-
-        Args:
-            messages: The history.
-            model_settings: As for ``request``.
-            model_request_parameters: Tools and output.
-        """
+        """Ask the chain to count; who counts is who would be asked now."""
         parameters = model_request_parameters
 
         def ask(attempt: Attempt) -> Awaitable[RequestUsage]:
@@ -210,7 +193,7 @@ class FallbackModel(OwnFallbackModel):
         return run
 
     def _settings_for(self, attempt: Attempt, settings: ModelSettings | None) -> ModelSettings:
-        """Return a request's settings as a target takes them: retries off, unless somebody asks."""
+        """Return a request's settings as a target takes them, the SDK's retries off."""
         model, asked = self.models[attempt.position], dict[str, Any](settings or {})
         if not _is_same_place(model, self.models[0]):
             asked = {name: value for name, value in asked.items() if name not in _OF_THE_PRIMARY}
@@ -247,15 +230,11 @@ class FallbackModel(OwnFallbackModel):
 
 
 class _Candidate(OwnFallbackModel):
-    """One model, asked as Pydantic AI asks the models of its own chain.
-
-    Args:
-        model: The model.
-        chain: Whose request it answers: by its name the span of the request is known.
-    """
+    """One model, asked as Pydantic AI asks the models of its own chain."""
 
     def __init__(self, model: Model, chain: FallbackModel) -> None:
-        super().__init__(model, fallback_on=_never)
+        super().__init__(model, fallback_on=Exception)
+        # By it the span of the request is known.
         self._name_of_chain: Callable[[], str] = lambda: chain.model_name
 
     @property
@@ -263,9 +242,24 @@ class _Candidate(OwnFallbackModel):
         """Return the chain's."""
         return self._name_of_chain()
 
+    async def request(self, *args: Any, **kwargs: Any) -> ModelResponse:
+        """Ask the model; what it raises is not wrapped, as there is nobody else here."""
+        try:
+            return await super().request(*args, **kwargs)
+        except FallbackExceptionGroup as group:
+            error: Exception = group.exceptions[0]
+        raise error
 
-def _never(_: Exception) -> bool:
-    return False
+    @asynccontextmanager
+    async def request_stream(self, *args: Any, **kwargs: Any) -> AsyncGenerator[StreamedResponse]:
+        """Open the model's stream, as ``request``."""
+        try:
+            async with super().request_stream(*args, **kwargs) as stream:
+                yield stream
+                return
+        except FallbackExceptionGroup as group:
+            error: Exception = group.exceptions[0]
+        raise error
 
 
 def _is_same_place(one: Model, other: Model) -> bool:

@@ -30,14 +30,9 @@ def closing_chunk(response: ModelResponse) -> Any:
 
 
 class EventStream:
-    """Stand for an open stream, whose events come through the policy.
+    """Stand for the stream of whoever answers, whose chunks come through the policy.
 
     Everything else is the stream's own: its response, its usage, its state, and its class.
-
-    Args:
-        source: The stream of whoever answers.
-        first: The first chunk, which is out already, or None.
-        chunks: The others.
     """
 
     def __init__(
@@ -46,8 +41,8 @@ class EventStream:
         own = {"_source": source, "_chunks": chunks, "_events": self._read(first, chunks)}
         self.__dict__.update(own)
 
-    @property
-    def __class__(self) -> type:  # type: ignore[override] # whoever asks for a StreamedResponse
+    @property  # type: ignore[misc] # object's can be written
+    def __class__(self) -> type:  # pyright: ignore[reportIncompatibleMethodOverride] # the same
         return type(self._source)
 
     def __getattr__(self, name: str) -> Any:
@@ -57,7 +52,8 @@ class EventStream:
         setattr(self._source, name, value)
 
     def __aiter__(self) -> AsyncIterator[ModelResponseStreamEvent]:
-        return self._events
+        events: AsyncIterator[ModelResponseStreamEvent] = self.__dict__["_events"]
+        return events
 
     async def cancel(self) -> None:
         """End the stream; the call is one that its reader abandoned."""

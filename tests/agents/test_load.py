@@ -13,7 +13,7 @@ from honcho_fallback import FallbackConfig
 from tests.helpers.provider import Reply
 
 if TYPE_CHECKING:
-    from tests.agents.conftest import Framework, Records
+    from tests.agents.frameworks import Framework, Records
     from tests.helpers.provider import ProviderServer, SeenRequest
 
 RUNS = 1000

@@ -12,13 +12,13 @@ from pydantic import BaseModel
 
 from honcho_fallback import FallbackConfigError, FallbackExhausted
 from honcho_fallback_openai_agents import FallbackModel, FallbackProvider
-from tests.agents.conftest import FRAMEWORKS
+from tests.agents.frameworks import FRAMEWORKS
 from tests.helpers import wire
 from tests.helpers.provider import Reply
 from tests.helpers.strict import ChatRules, ResponsesRules
 
 if TYPE_CHECKING:
-    from tests.agents.conftest import Records
+    from tests.agents.frameworks import Records
     from tests.helpers.provider import Provider, ProviderServer, SeenRequest
 
 SDK = FRAMEWORKS["openai-agents"]
@@ -194,12 +194,17 @@ class Spans(agents.TracingProcessor):
     def on_span_start(self, span: Any) -> None:
         """Keep nothing."""
 
-    on_trace_start = on_trace_end = on_span_start
+    def on_trace_start(self, trace: Any) -> None:
+        """Keep nothing."""
+
+    def on_trace_end(self, trace: Any) -> None:
+        """Keep nothing."""
 
     def shutdown(self) -> None:
         """Keep what there is."""
 
-    force_flush = shutdown
+    def force_flush(self) -> None:
+        """Keep what there is."""
 
 
 async def test_each_attempt_has_the_sdks_own_span(providers: ProviderServer) -> None:

@@ -3,18 +3,27 @@
 from __future__ import annotations
 
 import asyncio
+import threading
 from typing import TYPE_CHECKING, Any
 
+import agents
 import pytest
+from pydantic_ai import Agent
 
-from honcho_fallback import FallbackConfig, FallbackExhausted, StreamInterrupted, set_observers
-
+from honcho_fallback import (
+    FallbackConfig,
+    FallbackExhausted,
+    StreamInterrupted,
+    Target,
+    set_observers,
+)
+from tests.helpers import wire
 from tests.helpers.provider import Reply
 from tests.helpers.redis_server import free_port
 
 if TYPE_CHECKING:
-    from tests.agents.conftest import Framework, Records
-    from tests.helpers.provider import ProviderServer
+    from tests.agents.frameworks import Framework, Records
+    from tests.helpers.provider import ProviderServer, SeenRequest
 
 FAILURES: dict[str, Reply] = {
     "500": Reply(status=500),
@@ -84,8 +93,6 @@ async def test_a_stream_that_is_cut_after_its_content_is_the_readers(
     framework: Framework, providers: ProviderServer, records: Records
 ) -> None:
     """What was shown stays shown, so nobody else is asked, and the reader hears of it."""
-    from tests.helpers import wire  # noqa: PLC0415
-
     primary, fallback = providers.new("primary"), providers.new("fallback")
     primary.standing = Reply(events=[wire.chat_word("hel")], cut=True)
     chain = framework.chain(
@@ -143,7 +150,6 @@ async def test_a_tool_loop_begins_each_step_at_the_primary(
     framework: Framework, providers: ProviderServer
 ) -> None:
     """With ``reset="turn"`` a run stays where it is instead, and the next run begins anew."""
-    from tests.helpers import wire  # noqa: PLC0415
 
     def thermometer(city: str) -> str:
         """Measure."""
@@ -165,13 +171,18 @@ async def test_a_cancelled_run_stays_cancelled(
 ) -> None:
     """Whoever gives up does not begin again at the fallback."""
     primary, fallback = providers.new("primary"), providers.new("fallback")
-    primary.standing = Reply(hang=True)
+    asked = threading.Event()
+
+    def hangs(_: SeenRequest) -> Reply:
+        asked.set()
+        return Reply(hang=True)
+
+    primary.standing = hangs
     chain = framework.chain(
         framework.model(primary), framework.model(fallback), observers=[records]
     )
     task = asyncio.create_task(framework.run(chain))
-    while not primary.requests:
-        await asyncio.sleep(0.01)
+    await asyncio.to_thread(asked.wait)
     task.cancel()
     with pytest.raises(asyncio.CancelledError):
         await task
@@ -209,11 +220,6 @@ async def test_no_setting_of_the_primary_reaches_another_place(
     framework: Framework, providers: ProviderServer
 ) -> None:
     """Headers may hold a key; a target's own come from its params."""
-    import agents  # noqa: PLC0415
-    from pydantic_ai import Agent  # noqa: PLC0415
-
-    from honcho_fallback import Target  # noqa: PLC0415
-
     primary, fallback = providers.new("primary"), providers.new("fallback")
     primary.fail(503)
     headers: dict[str, Any] = {"x-secret": "of the primary"}
@@ -234,8 +240,6 @@ async def test_labels_say_who_may_be_asked(
     framework: Framework, providers: ProviderServer, labels: set[str]
 ) -> None:
     """``require`` holds here, too; a target carries the labels."""
-    from honcho_fallback import Target  # noqa: PLC0415
-
     primary, fallback = providers.new("primary"), providers.new("fallback")
     primary.fail(503)
     chain = framework.chain(
