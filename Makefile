@@ -7,7 +7,7 @@ INSTALL = $(1)/python -m pip install --quiet --constraint constraints.txt
 # Tests reach this machine and nothing else; a cassette is played, never recorded.
 PYTEST := pytest --block-network --allowed-hosts=127.0.0.1,localhost,::1 --record-mode=none
 
-.PHONY: demo judges probes test test-agents test-clients test-frameworks test-langfuse test-litellm lint docs bench soak corpus resolve wheel-test dist notebooks record clean
+.PHONY: demo bench-agents judges probes test test-agents test-clients test-frameworks test-langfuse test-litellm lint docs bench soak corpus resolve wheel-test dist notebooks record clean
 
 # The demo needs one SDK, another example (ARGS=raw_sdk) all of .venv.
 demo: $(if $(ARGS),.venv,.venv-demo)/.installed
@@ -24,7 +24,7 @@ test-langfuse: .venv/.installed .venv-langfuse4/.installed
 	.venv-langfuse4/bin/$(PYTEST) tests/langfuse $(ARGS)
 
 # What needs the frameworks of .venv-agents is checked there.
-AGENTS := honcho_fallback_openai_agents|honcho_fallback_pydantic_ai|tests/agents|examples/(openai_agents|pydantic_ai)
+AGENTS := honcho_fallback_openai_agents|honcho_fallback_pydantic_ai|tests/agents|examples/(agents_sdk|pydantic_agent)
 lint: .venv/.linters .venv-agents/.installed
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
@@ -44,6 +44,10 @@ docs: .venv-docs/.installed
 # part, ARGS=--help lists them.
 bench: .venv-peers/.installed
 	.venv-peers/bin/python -m benchmarks $(ARGS)
+
+# The same for the agent frameworks; it replaces their section of that page.
+bench-agents: .venv-agents/.installed
+	.venv-agents/bin/python -m benchmarks.agents $(ARGS)
 
 # Very many calls with faults and impatient readers; ARGS=--short is what CI runs.
 soak: .venv/.installed
@@ -104,8 +108,8 @@ test-agents: .venv-agents/.installed
 
 # The frameworks' own tests with our classes in place of theirs; nothing of them is kept here. The
 # sdist of Pydantic AI has no tests: PYDANTIC_AI_TESTS names its repository's folder tests.
-judges: .venv-agents/.installed
-	.venv-agents/bin/python -m tests.agents.judges $(ARGS)
+judges: .venv-judges/.installed
+	.venv-judges/bin/python tests/agents/judges.py $(ARGS)
 
 # The examples of frameworks that there is no adapter for; without one of them its example is skipped.
 test-frameworks: .venv-frameworks/.installed
@@ -115,6 +119,14 @@ test-frameworks: .venv-frameworks/.installed
 	$(PYTHON) -m venv $(@D)
 	$(@D)/bin/python -m pip install --quiet --upgrade 'pip>=25.1'
 	$(@D)/bin/python -m pip install --quiet --group test --group agent-frameworks --group lint --editable '.[openai-agents,pydantic-ai]'
+	touch $@
+
+# Pydantic AI's conftest imports its evaluations, whose pins lag behind.
+.venv-judges/.installed: pyproject.toml
+	$(PYTHON) -m venv $(@D)
+	$(@D)/bin/python -m pip install --quiet --upgrade 'pip>=25.1'
+	$(@D)/bin/python -m pip install --quiet --group test --group agent-frameworks --group judges --editable '.[openai-agents,pydantic-ai]'
+	$(@D)/bin/python -m pip install --quiet --no-deps pydantic-evals
 	touch $@
 
 .venv-frameworks/.installed: pyproject.toml
@@ -157,7 +169,7 @@ record: .venv/.installed
 	$(BIN)/python recording/record.py $(ARGS)
 
 clean:
-	rm -rf .venv .venv-agents .venv-clients-* .venv-corpus .venv-demo .venv-dist .venv-docs .venv-frameworks .venv-langfuse4 .venv-litellm-* .venv-newest .venv-peers \
+	rm -rf .venv .venv-agents .venv-clients-* .venv-corpus .venv-demo .venv-dist .venv-docs .venv-frameworks .venv-judges .venv-langfuse4 .venv-litellm-* .venv-newest .venv-peers \
 		.venv-record .venv-wheel build dist .hypothesis .*_cache
 
 # pip 25.1 is the first that knows --group.

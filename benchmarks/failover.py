@@ -47,6 +47,7 @@ MODES: dict[str, dict[str, Any]] = {
     "dropped": {"drop": True},
     HANG: {"hang": True},
 }
+CUT = "stream cut before content"  # of those that are asked for streams
 ATTEMPT_TIMEOUT = 1.0
 MOST_REQUESTS, MOST_MILLISECONDS = 1, 10.0
 MOST_COLD_MILLISECONDS = 150.0
@@ -173,7 +174,8 @@ def _result(text: str, competitors: dict[str, Competitor], drawn: dict[str, Inte
 def ask(providers: ProviderProcess, runner: asyncio.Runner, client: Client, mode: str) -> Round:
     """Make one call while the primary behaves like this, and tell what the providers saw."""
     client.forget()
-    providers.control(reset=True, providers={"primary": {"always": MODES.get(mode, {})}})
+    behaviour = {"events": [], "cut": True} if mode == CUT else MODES.get(mode, {})
+    providers.control(reset=True, providers={"primary": {"always": behaviour}})
     error = None
     try:
         if client.is_sync:

@@ -43,6 +43,8 @@ class _Handler(BaseHTTPRequestHandler):
         if status == 200 and request.get("stream"):
             kind = "text/event-stream"
             text = "".join(f"event: {e['type']}\ndata: {json.dumps(e)}\n\n" for e in _events())
+        elif status == 200 and self.path.endswith("/chat/completions"):
+            text = json.dumps(_completion())
         elif status == 200:
             # An agent is told to use its tool, and after that is greeted.
             tools = request.get("tools") if len(request["messages"]) == 1 else None
@@ -59,6 +61,13 @@ class _Handler(BaseHTTPRequestHandler):
 def _message(block: dict[str, Any] = TEXT, reason: str = "end_turn") -> dict[str, Any]:
     start = {"id": "msg_1", "type": "message", "role": "assistant", "model": "claude-sonnet-5"}
     return {**start, "content": [block], "stop_reason": reason, "usage": USAGE}
+
+
+def _completion() -> dict[str, Any]:
+    message = {"role": "assistant", "content": TEXT["text"]}
+    choice = {"index": 0, "message": message, "finish_reason": "stop"}
+    start = {"id": "chatcmpl_1", "object": "chat.completion", "created": 0}
+    return {**start, "model": "claude-sonnet-5", "choices": [choice]}
 
 
 def _call(tool: dict[str, Any]) -> dict[str, Any]:

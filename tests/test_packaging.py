@@ -23,9 +23,11 @@ EXTRAS = {
     "langfuse",
     "litellm",
     "notebooks",
+    "openai-agents",
     "otel",
     "prometheus",
     "providers",
+    "pydantic-ai",
     "redis",
 }
 

@@ -401,7 +401,7 @@ def test_the_extras_table_is_complete() -> None:
     listed = section("docs/index.md", "Install").partition("The extras are ")[2].partition(";")[0]
     extras = sorted(project["optional-dependencies"])
     assert sorted(first_cells(table)) == extras
-    assert sorted(re.findall(r"`(\w+)`", listed)) == extras
+    assert sorted(re.findall(r"`([\w-]+)`", listed)) == extras
 
 
 # What the table of kinds says of switching and of asking again, by what the code says of the kind.

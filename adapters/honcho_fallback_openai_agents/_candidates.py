@@ -15,7 +15,7 @@ from honcho_fallback.providers import bound_to, owner_of, portable, without_retr
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
-    from agents.tool import Tool
+    from honcho_fallback_openai_agents._model import Request
 
     Candidate = Model | Target | str
 
@@ -61,11 +61,19 @@ def is_same_place(one: Target, other: Target) -> bool:
     )
 
 
-def why_bound(target: Target, tools: Iterable[Tool], **request: Any) -> str | None:
-    """Say what of a request a target at another place cannot take, or None."""
+def why_bound(target: Target, keeper: Target, request: Request) -> str | None:
+    """Say what of a request only its keeper's place can take, or None where a target can."""
+    if is_same_place(target, keeper):
+        return None
     allowed = (FunctionTool, CustomTool) if _speaks_responses(target) else (FunctionTool,)
-    foreign = [{"type": tool.name} for tool in tools if not isinstance(tool, allowed)]
-    return bound_to({"tools": foreign, **request})
+    kept = {
+        "previous_response_id": request.previous_response_id,
+        "conversation": request.conversation_id,
+        "prompt": request.prompt,
+        "input": request.input,
+        "tools": [{"type": one.name} for one in request.tools if not isinstance(one, allowed)],
+    }
+    return bound_to(kept)
 
 
 def input_for(items: Any, *, at_home: bool) -> Any:

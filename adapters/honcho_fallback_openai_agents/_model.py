@@ -8,6 +8,7 @@ from weakref import WeakKeyDictionary
 
 from agents import Model, ModelRetryAdvice
 from agents.models._run_context import get_model_run_owner
+from openai.types.responses import ResponseCompletedEvent
 
 from honcho_fallback import ConfigOptions, FallbackPolicy
 from honcho_fallback_openai_agents import _candidates
@@ -70,7 +71,7 @@ class FallbackModel(Model):
             DeadlineExceeded: Time ran out.
             Exception: The provider's own where no other target could help, or with one target.
         """
-        request, run_so_far = _Request(*args, **kwargs), self._run_so_far()
+        request, run_so_far = Request(*args, **kwargs), self._run_so_far()
         call = self._start(request, run_so_far)
 
         def ask(attempt: Attempt) -> Awaitable[ModelResponse]:
@@ -88,11 +89,9 @@ class FallbackModel(Model):
 
         Raises:
             StreamInterrupted: The stream broke after its first content.
-            FallbackExhausted: Nobody answered.
-            DeadlineExceeded: Time ran out.
-            Exception: The provider's own where no other target could help, or with one target.
+            Exception: What ``get_response`` raises.
         """
-        request, run_so_far = _Request(*args, **kwargs), self._run_so_far()
+        request, run_so_far = Request(*args, **kwargs), self._run_so_far()
         call = self._start(request, run_so_far)
 
         def ask(attempt: Attempt) -> AsyncIterator[TResponseStreamEvent]:
@@ -102,7 +101,7 @@ class FallbackModel(Model):
         events = self.policy.astream(ask, run=call)
         try:
             async for event in events:
-                if event.type == "response.completed":
+                if isinstance(event, ResponseCompletedEvent):
                     run_so_far.note(call.attempt.position, event.response.id)
                 yield event
         finally:
@@ -111,8 +110,12 @@ class FallbackModel(Model):
     def get_retry_advice(self, request: ModelRetryAdviceRequest) -> ModelRetryAdvice | None:
         """Tell the Runner not to ask the whole chain again."""
         del request
-        reason = "every model of the chain that could help was asked"
-        return ModelRetryAdvice(suggested=False, replay_safety="unsafe", reason=reason)
+        return ModelRetryAdvice(suggested=False, replay_safety="unsafe", reason="the chain ended")
+
+    def _supports_default_prompt_cache_key(self) -> bool:
+        # The Runner asks; it goes into ``extra_args``, which are the primary's.
+        primary = self.policy.targets[0].client
+        return bool(getattr(primary, "_supports_default_prompt_cache_key", bool)())
 
     async def close(self) -> None:
         """Close every model of the chain."""
@@ -136,20 +139,20 @@ class FallbackModel(Model):
             self._runs[owner] = _Run(self.policy.turn())
         return self._runs[owner]
 
-    def _start(self, request: _Request, run_so_far: _Run) -> FallbackRun:
+    def _start(self, request: Request, run_so_far: _Run) -> FallbackRun:
         """Begin the call, without those who lack what the request names."""
         keeper = run_so_far.responses.get(request.previous_response_id or "", 0)
-        targets, unfit = self.policy.targets, dict[int, str]()
-        for position, target in enumerate(targets):
-            if not is_same_place(target, targets[keeper]):
-                reason = _candidates.why_bound(target, request.tools, **request.kept_by_a_server())
-                unfit |= {} if reason is None else {position: reason}
+        targets = self.policy.targets
+        reasons = [_candidates.why_bound(one, targets[keeper], request) for one in targets]
+        unfit = {position: reason for position, reason in enumerate(reasons) if reason}
         call = self.policy.start(turn=run_so_far.turn, unfit=unfit or None)
         if self.policy.wants_content:
-            call.report(input=request.shown(), parameters=request.parameters())
+            settings = request.model_settings.to_traceable_dict().items()
+            parameters = {name: value for name, value in settings if value is not None}
+            call.report(input=request.shown(), parameters=parameters or None)
         return call
 
-    def _fitted(self, request: _Request, run_so_far: _Run, attempt: Attempt) -> dict[str, Any]:
+    def _fitted(self, request: Request, run_so_far: _Run, attempt: Attempt) -> dict[str, Any]:
         """Return a request as the target of an attempt takes it."""
         target, targets = attempt.target, self.policy.targets
         # What came before this run is taken for the primary's.
@@ -181,7 +184,7 @@ class _Run:
             self.responses[response_id] = position
 
 
-class _Request(NamedTuple):
+class Request(NamedTuple):
     """Hold what every model of the SDK is asked with, in its order and under its names."""
 
     system_instructions: str | None
@@ -195,19 +198,9 @@ class _Request(NamedTuple):
     conversation_id: str | None = None
     prompt: Any = None
 
-    def kept_by_a_server(self) -> dict[str, Any]:
-        """Return what may name what a server keeps, as the Responses API calls it."""
-        named = {"conversation": self.conversation_id, "prompt": self.prompt, "input": self.input}
-        return {"previous_response_id": self.previous_response_id, **named}
-
     def shown(self) -> list[Any]:
         """Return what is asked, for observers."""
         first = self.system_instructions
         items = [{"role": "system", "content": first}] if first else list[Any]()
         is_text = isinstance(self.input, str)
         return [*items, *([{"role": "user", "content": self.input}] if is_text else self.input)]
-
-    def parameters(self) -> dict[str, Any] | None:
-        """Return the model's parameters, for observers."""
-        settings = self.model_settings.to_traceable_dict()
-        return {name: value for name, value in settings.items() if value is not None} or None

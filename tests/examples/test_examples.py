@@ -24,6 +24,7 @@ if TYPE_CHECKING:
 EXAMPLES = Path(__file__).resolve().parents[2] / "examples"
 MODULES = sorted(EXAMPLES.rglob("*.py"))
 SHARED = {"__main__", "endpoints", "honcho_standins", "simulated"}
+AGENTS = {"agents_sdk", "pydantic_agent"}  # where their frameworks are: tests/agents
 NO_SERVER = {"chat_page", "demo", "honcho_adoption", "service"}  # each has tests of its own
 LOADED = {"litellm_proxy/production_handler"}  # by a Proxy: tests/litellm/test_proxy_load.py
 FRAMEWORKS = {f"frameworks/{path.stem}" for path in EXAMPLES.glob("frameworks/*.py")}
@@ -81,7 +82,7 @@ def run_example(name: str, **more: str) -> list[str]:
 def test_every_example_is_tested() -> None:
     """An example without a row here would run for nobody."""
     names = {path.relative_to(EXAMPLES).with_suffix("").as_posix() for path in MODULES}
-    assert names == {*REQUESTS} | NO_SERVER | LOADED | SHARED | FRAMEWORKS
+    assert names == {*REQUESTS} | NO_SERVER | LOADED | SHARED | FRAMEWORKS | AGENTS
 
 
 @pytest.mark.parametrize("path", MODULES, ids=lambda path: path.stem)
