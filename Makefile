@@ -24,14 +24,15 @@ test-langfuse: .venv/.installed .venv-langfuse4/.installed
 	.venv-langfuse4/bin/$(PYTEST) tests/langfuse $(ARGS)
 
 # What needs the frameworks of .venv-agents is checked there.
-AGENTS := honcho_fallback_openai_agents|honcho_fallback_pydantic_ai|tests/agents|examples/(agents_sdk|pydantic_agent)
+AGENTS := honcho_fallback_openai_agents|honcho_fallback_pydantic_ai|tests/agents|benchmarks/agent_frameworks|examples/(agents_sdk|pydantic_agent)
 lint: .venv/.linters .venv-agents/.installed
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
 	$(BIN)/mypy --exclude '$(AGENTS)'
 	$(BIN)/pyright
 	$(BIN)/lint-imports
-	.venv-agents/bin/mypy -p honcho_fallback_openai_agents -p honcho_fallback_pydantic_ai -p tests.agents
+	.venv-agents/bin/mypy -p honcho_fallback_openai_agents -p honcho_fallback_pydantic_ai -p tests.agents \
+		-m benchmarks.agent_frameworks -m agents_sdk -m pydantic_agent
 	.venv-agents/bin/pyright -p tests/agents
 
 # The site, in build/site, with its generated pages written anew; a dead link is an error.
@@ -47,7 +48,7 @@ bench: .venv-peers/.installed
 
 # The same for the agent frameworks; it replaces their section of that page.
 bench-agents: .venv-agents/.installed
-	.venv-agents/bin/python -m benchmarks.agents $(ARGS)
+	.venv-agents/bin/python -m benchmarks.agent_frameworks $(ARGS)
 
 # Very many calls with faults and impatient readers; ARGS=--short is what CI runs.
 soak: .venv/.installed

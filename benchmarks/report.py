@@ -85,7 +85,7 @@ def publish(
                 # GitHub, Forgejo and Material for MkDocs all show one of the two by this ending.
                 pieces.append(f"![{unit}]({name}#gh-{theme}-mode-only)")
         pieces += [f"\n{one.table}" for one in of_it]
-    # What another environment measured stays (benchmarks/agents.py).
+    # What another environment measured stays (benchmarks/agent_frameworks.py).
     _, heading, section = page.read_text("utf-8").partition(AGENTS)
     page.write_text("\n".join(pieces) + "\n" + heading + section, encoding="utf-8")
 

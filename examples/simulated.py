@@ -9,6 +9,7 @@ from typing import Any, Self
 
 ERROR = {"error": {"message": "The engine is overloaded.", "type": "server_error"}}
 TEXT = {"type": "text", "text": "Good morning!"}
+COMPLETION = {"choices": [{"message": {"role": "assistant", "content": TEXT["text"]}}]}
 USAGE = {"input_tokens": 9, "output_tokens": 3}
 
 
@@ -43,12 +44,11 @@ class _Handler(BaseHTTPRequestHandler):
         if status == 200 and request.get("stream"):
             kind = "text/event-stream"
             text = "".join(f"event: {e['type']}\ndata: {json.dumps(e)}\n\n" for e in _events())
-        elif status == 200 and self.path.endswith("/chat/completions"):
-            text = json.dumps(_completion())
         elif status == 200:
             # An agent is told to use its tool, and after that is greeted.
             tools = request.get("tools") if len(request["messages"]) == 1 else None
-            text = json.dumps(_message(_call(tools[0]), "tool_use") if tools else _message())
+            message = _message(_call(tools[0]), "tool_use") if tools else _message()
+            text = json.dumps(COMPLETION if "completions" in self.path else message)
         self.send_response(status)
         self.send_header("content-type", kind)
         self.end_headers()
@@ -63,24 +63,16 @@ def _message(block: dict[str, Any] = TEXT, reason: str = "end_turn") -> dict[str
     return {**start, "content": [block], "stop_reason": reason, "usage": USAGE}
 
 
-def _completion() -> dict[str, Any]:
-    message = {"role": "assistant", "content": TEXT["text"]}
-    choice = {"index": 0, "message": message, "finish_reason": "stop"}
-    start = {"id": "chatcmpl_1", "object": "chat.completion", "created": 0}
-    return {**start, "model": "claude-sonnet-5", "choices": [choice]}
-
-
 def _call(tool: dict[str, Any]) -> dict[str, Any]:
     fields = dict.fromkeys(tool["input_schema"].get("properties", ()), TEXT["text"])
     return {"type": "tool_use", "id": "toolu_1", "name": tool["name"], "input": fields}
 
 
 def _events() -> list[dict[str, Any]]:
-    delta = {"type": "text_delta", "text": TEXT["text"]}
     return [
         {"type": "message_start", "message": {**_message(), "content": []}},
         {"type": "content_block_start", "index": 0, "content_block": {**TEXT, "text": ""}},
-        {"type": "content_block_delta", "index": 0, "delta": delta},
+        {"type": "content_block_delta", "index": 0, "delta": {**TEXT, "type": "text_delta"}},
         {"type": "content_block_stop", "index": 0},
         {"type": "message_delta", "delta": {"stop_reason": "end_turn"}, "usage": USAGE},
         {"type": "message_stop"},

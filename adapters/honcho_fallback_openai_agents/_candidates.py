@@ -1,10 +1,10 @@
-"""What a chain has to know of the SDK's models, and how each is asked."""
+"""What a chain has to know of the SDK's requests and models, and how each is asked."""
 
 from __future__ import annotations
 
 from copy import copy
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from agents import FunctionTool, Model, ModelSettings, MultiProvider, OpenAIResponsesModel
 from agents.tool import CustomTool
@@ -15,7 +15,8 @@ from honcho_fallback.providers import bound_to, owner_of, portable, without_retr
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
-    from honcho_fallback_openai_agents._model import Request
+    from agents import TResponseInputItem
+    from agents.tool import Tool
 
     Candidate = Model | Target | str
 
@@ -23,6 +24,28 @@ if TYPE_CHECKING:
 _OF_THE_PRIMARY: dict[str, Any] = dict.fromkeys(
     ("extra_args", "extra_body", "extra_headers", "extra_query", "metadata", "response_include")
 )
+
+
+class Request(NamedTuple):
+    """Hold what every model of the SDK is asked with, in its order and under its names."""
+
+    system_instructions: str | None
+    input: str | list[TResponseInputItem]
+    model_settings: ModelSettings
+    tools: list[Tool]
+    output_schema: Any
+    handoffs: list[Any]
+    tracing: Any
+    previous_response_id: str | None = None
+    conversation_id: str | None = None
+    prompt: Any = None
+
+    def shown(self) -> list[Any]:
+        """Return what is asked, for observers."""
+        first = self.system_instructions
+        items = [{"role": "system", "content": first}] if first else list[Any]()
+        is_text = isinstance(self.input, str)
+        return [*items, *([{"role": "user", "content": self.input}] if is_text else self.input)]
 
 
 def targets_of(candidates: Iterable[Candidate]) -> list[Target]:

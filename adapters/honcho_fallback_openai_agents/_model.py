@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any, NamedTuple, Unpack
+from typing import TYPE_CHECKING, Any, Unpack
 from weakref import WeakKeyDictionary
 
 from agents import Model, ModelRetryAdvice
@@ -12,14 +12,13 @@ from openai.types.responses import ResponseCompletedEvent
 
 from honcho_fallback import ConfigOptions, FallbackPolicy
 from honcho_fallback_openai_agents import _candidates
-from honcho_fallback_openai_agents._candidates import is_same_place
+from honcho_fallback_openai_agents._candidates import Request, is_same_place
 
 if TYPE_CHECKING:
     from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Iterable
 
-    from agents import ModelResponse, ModelRetryAdviceRequest, ModelSettings, TResponseInputItem
+    from agents import ModelResponse, ModelRetryAdviceRequest
     from agents.items import TResponseStreamEvent
-    from agents.tool import Tool
 
     from honcho_fallback import Attempt, FallbackConfig, FallbackObserver, FallbackRun, Turn
     from honcho_fallback_openai_agents._candidates import Candidate
@@ -182,25 +181,3 @@ class _Run:
         self.answered.add(position)
         if response_id:
             self.responses[response_id] = position
-
-
-class Request(NamedTuple):
-    """Hold what every model of the SDK is asked with, in its order and under its names."""
-
-    system_instructions: str | None
-    input: str | list[TResponseInputItem]
-    model_settings: ModelSettings
-    tools: list[Tool]
-    output_schema: Any
-    handoffs: list[Any]
-    tracing: Any
-    previous_response_id: str | None = None
-    conversation_id: str | None = None
-    prompt: Any = None
-
-    def shown(self) -> list[Any]:
-        """Return what is asked, for observers."""
-        first = self.system_instructions
-        items = [{"role": "system", "content": first}] if first else list[Any]()
-        is_text = isinstance(self.input, str)
-        return [*items, *([{"role": "user", "content": self.input}] if is_text else self.input)]

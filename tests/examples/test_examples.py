@@ -235,7 +235,7 @@ def test_a_missing_package_is_named(name: str, missing: str, install: str) -> No
 
 def test_an_unknown_example_is_refused_with_the_known_ones() -> None:
     """A wrong name costs no guess."""
-    known = sorted({*REQUESTS} | NO_SERVER | FRAMEWORKS)
+    known = sorted({*REQUESTS} | NO_SERVER | FRAMEWORKS | AGENTS)
     done = run("examples", "raw")
     assert done.returncode == 1
     assert done.stderr == (f"There is no example 'raw'; choose from {', '.join(known)}\n")

@@ -16,6 +16,7 @@ import logging
 import os
 import sys
 from contextlib import redirect_stdout
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from benchmarks import competitors, failover, outage
@@ -92,7 +93,8 @@ def pydantic_ai(*, streams: bool = False) -> Iterator[Competitor]:
 
     def model(url: str, name: str, **settings: Any) -> Any:
         provider = OpenAIProvider(base_url=f"{url}/{name}/v1", api_key=KEY)
-        return OpenAIChatModel("gpt-4o", provider=provider, settings=settings or None)
+        own: Any = settings or None
+        return OpenAIChatModel("gpt-4o", provider=provider, settings=own)
 
     def client(chain: Any) -> Client:
         agent = Agent(chain)
@@ -121,10 +123,14 @@ def rows(
     """Name the rows of one framework."""
     name = f"{framework}, `FallbackModel` of this package"
     peer = f"{framework} as it comes, {way}"
+
+    def resilient(url: str) -> Client:
+        return ours(url, FallbackConfig.resilient())
+
     yield Competitor(name, ours, is_ours=True, peer=peer)
     yield Competitor(
         f"{name}, resilient()",
-        lambda url: ours(url, FallbackConfig.resilient()),
+        resilient,
         is_ours=True,
         parts=competitors.OUTAGE,
     )
@@ -175,9 +181,9 @@ def main() -> None:
     tables: list[str] = []
     with redirect_stdout(sys.stderr):
         for family in (openai_agents, pydantic_ai):
-            failover.FAMILIES["agents"] = family
+            competitors.FAMILIES["agents"] = family
             tables.append(failover.measure("agents", plan, MODES).table)
-            failover.FAMILIES["agents"] = lambda family=family: family(streams=True)
+            competitors.FAMILIES["agents"] = partial(family, streams=True)
             tables.append(failover.measure("agents", plan, [failover.CUT]).table)
         tables.append(outages(quick=quick))
     section = "\n\n".join([f"{AGENTS}{TEXT}\n{machine(load, PACKAGES)}", *tables])
