@@ -112,7 +112,7 @@ class FallbackModel(OwnFallbackModel):
             return candidate.request(messages, settings, model_request_parameters)
 
         response = await self.policy.acall(ask, run=run)
-        failed = _failed_attempts(run.record)
+        failed = [*_failed_attempts(run.record), *(response.failed_attempts or ())]
         return replace(response, failed_attempts=failed) if failed else response
 
     @asynccontextmanager
@@ -148,7 +148,8 @@ class FallbackModel(OwnFallbackModel):
         events = self.policy.astream(ask, run=run)
         try:
             first = await anext(events, None)
-            opened[-1].failed_attempts = _failed_attempts(run.record) or None
+            inner = opened[-1].failed_attempts or ()
+            opened[-1].failed_attempts = [*_failed_attempts(run.record), *inner] or None
             yield cast("StreamedResponse", EventStream(opened[-1], first, events))
         finally:
             await events.aclose()

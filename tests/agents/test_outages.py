@@ -104,6 +104,26 @@ async def test_a_stream_that_is_cut_after_its_content_is_the_readers(
     assert records.calls[0].outcome == "interrupted"
 
 
+@pytest.mark.parametrize("streamed", [False, True], ids=["whole", "stream"])
+async def test_a_response_that_says_it_failed_switches(
+    framework: Framework, providers: ProviderServer, *, streamed: bool
+) -> None:
+    """The Responses API reports an outage under HTTP 200, also in the middle of a stream."""
+    primary, fallback = providers.new("primary"), providers.new("fallback")
+    error = {"code": "server_error", "message": "boom"}
+    body = {**wire.responses_answer(), "status": "failed", "error": error, "output": []}
+    begun = {**body, "status": "in_progress", "error": None}
+    events = [
+        wire.named_event("response.created", response=begun, sequence_number=0),
+        wire.named_event("response.failed", response=body, sequence_number=1),
+    ]
+    primary.standing = Reply(body=body, events=events if streamed else None)
+    chain = framework.chain(framework.model(primary, api="responses"), framework.model(fallback))
+    ask = framework.stream if streamed else framework.run
+    assert await ask(chain) == f"hello from {fallback.name}"
+    assert len(primary.requests) == 1
+
+
 async def test_ten_calls_in_an_outage_ask_the_dead_primary_once(
     framework: Framework, providers: ProviderServer
 ) -> None:

@@ -37,7 +37,13 @@ from pydantic_ai.models.function import AgentInfo, FunctionModel
 from pydantic_ai.native_tools import WebSearchTool
 from pydantic_ai.providers.anthropic import AnthropicProvider
 
-from honcho_fallback import FallbackConfigError, FallbackExhausted, check_response, read_answer
+from honcho_fallback import (
+    FallbackConfigError,
+    FallbackExhausted,
+    check_response,
+    classify,
+    read_answer,
+)
 from honcho_fallback_pydantic_ai import FallbackModel
 from tests.agents.frameworks import FRAMEWORKS
 from tests.helpers import wire
@@ -326,6 +332,11 @@ def test_a_response_is_read() -> None:
     assert refused.kind == "content_policy"
     call = ModelResponse([ToolCallPart("thermometer", {"city": "Lima"})])
     assert check_response(call) is None
+
+
+def test_a_limit_of_the_programs_own_is_no_outage() -> None:
+    """Though it speaks of usage, as an empty account does."""
+    assert classify(UsageLimitExceeded("Exceeded the total_tokens_limit of 1")).kind == "local"
 
 
 def test_a_wrong_option_is_refused(providers: ProviderServer) -> None:
