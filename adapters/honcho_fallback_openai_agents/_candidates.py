@@ -58,20 +58,20 @@ def targets_of(candidates: Iterable[Candidate]) -> list[Target]:
             problem = f"got a {type(model).__name__}"
             raise FallbackConfigError.about("candidates", problem, "pass models, or their names")
         client = next((held for held in vars(model).values() if owner_of(held) is held), None)
-        model = _asking_once(model, client)
-        if isinstance(one, Target):
-            targets.append(replace(one, client=model))
-            continue
+        name = str(getattr(model, "model", "") or type(model).__name__)
+        provider = None if client is None else "openai"
+        target = one if isinstance(one, Target) else Target(name, provider)
         key, address = getattr(client, "api_key", None), getattr(client, "base_url", None)
-        target = Target(
-            str(getattr(model, "model", "") or type(model).__name__),
-            None if client is None else "openai",
-            client=model,
-            endpoint=str(address) if address else None,
-            credential=ApiKey(key) if key and isinstance(key, str) else None,
+        own_key = ApiKey(key) if key and isinstance(key, str) else None
+        target = replace(
+            target,
+            client=_asking_once(model, client),
+            endpoint=target.endpoint or (str(address) if address else None),
+            credential=target.credential or own_key,
         )
-        same = [other.name for other in targets].count(target.name)
-        targets.append(replace(target, name=f"{target.name}#{len(targets)}") if same else target)
+        is_taken = not isinstance(one, Target) and target.name in {other.name for other in targets}
+        name = f"{target.name}#{len(targets)}" if is_taken else target.name
+        targets.append(replace(target, name=name))
     return targets
 
 

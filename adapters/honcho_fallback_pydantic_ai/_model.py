@@ -15,18 +15,18 @@ from typing import TYPE_CHECKING, Any, Unpack, cast
 
 from pydantic_ai.exceptions import FallbackExceptionGroup, UserError
 from pydantic_ai.messages import ModelMessagesTypeAdapter, ModelRequestAttempt, ModelResponse
-from pydantic_ai.models import infer_model
+from pydantic_ai.models import Model, infer_model
 from pydantic_ai.models.fallback import FallbackModel as OwnFallbackModel
 from pydantic_ai.usage import RequestUsage
 
-from honcho_fallback import ApiKey, FallbackPolicy, Target
+from honcho_fallback import ApiKey, FallbackConfigError, FallbackPolicy, Target
 from honcho_fallback_pydantic_ai._stream import EventStream, closing_chunk
 
 if TYPE_CHECKING:
     from collections.abc import AsyncGenerator, Awaitable, Callable, Iterable, Mapping
 
     from pydantic_ai.messages import ModelMessage, ModelResponseStreamEvent
-    from pydantic_ai.models import Model, ModelRequestParameters, StreamedResponse
+    from pydantic_ai.models import ModelRequestParameters, StreamedResponse
     from pydantic_ai.settings import ModelSettings
     from pydantic_ai.tools import RunContext
 
@@ -127,9 +127,7 @@ class FallbackModel(OwnFallbackModel):
 
         Raises:
             StreamInterrupted: The stream broke after its first content.
-            FallbackExhausted: Nobody answered.
-            DeadlineExceeded: Time ran out.
-            Exception: The provider's own where no other target could help, or with one target.
+            Exception: What ``request`` raises.
         """
         run = self._start(messages, model_settings, model_request_parameters)
         opened: list[StreamedResponse] = []
@@ -196,11 +194,17 @@ class FallbackModel(OwnFallbackModel):
     def _settings_for(self, attempt: Attempt, settings: ModelSettings | None) -> ModelSettings:
         """Return a request's settings as a target takes them, the SDK's retries off."""
         model, asked = self.models[attempt.position], dict[str, Any](settings or {})
-        if not _is_same_place(model, self.models[0]):
+        if not self._is_with_the_primary(attempt.position):
             asked = {name: value for name, value in asked.items() if name not in _OF_THE_PRIMARY}
         if hasattr(getattr(model.provider, "client", None), "max_retries"):
             asked = {"max_retries": 0, **(model.settings or {}), **asked}
         return cast("ModelSettings", {**asked, **attempt.target.params})
+
+    def _is_with_the_primary(self, position: int) -> bool:
+        """Tell whether a target has the primary's address and account."""
+        one, primary = (self.policy.targets[place] for place in (position, 0))
+        same_account = one.keys.get("credential") == primary.keys.get("credential")
+        return position == 0 or (one.endpoint == primary.endpoint and same_account)
 
     def _unfit(
         self,
@@ -210,17 +214,14 @@ class FallbackModel(OwnFallbackModel):
     ) -> dict[int, str] | None:
         """Say who cannot take a request, and why: it is bound to what another provider keeps."""
         reasons: dict[int, str] = {}
-        last = messages[-1] if messages else None
-        pinned = None
-        if isinstance(last, ModelResponse) and last.state == "suspended":
-            pinned = self._pinned_continuation_model(last)
+        pinned = self._get_continuation_model(messages)
         kept: Mapping[str, Any] = settings or {}
         names = [name for name in _KEPT_ELSEWHERE if kept.get(name) not in {None, "auto"}]
         for position, model in enumerate(self.models):
             if pinned is not None:
                 if model is not pinned:
                     reasons[position] = "the response that goes on is another's"
-            elif names and position and not _is_same_place(model, self.models[0]):
+            elif names and not self._is_with_the_primary(position):
                 reasons[position] = f"{names[0]} is kept by the primary's provider"
             elif position and parameters.native_tools:
                 try:
@@ -263,28 +264,27 @@ class _Candidate(OwnFallbackModel):
         raise error
 
 
-def _is_same_place(one: Model, other: Model) -> bool:
-    return (one.system, one.base_url) == (other.system, other.base_url)
-
-
 def _targets(candidates: Iterable[Candidate]) -> list[Target]:
     """Describe candidates; a name that is taken gets a number."""
     targets: list[Target] = []
     for one in candidates:
-        if isinstance(one, Target):
-            targets.append(replace(one, client=infer_model(one.client)))
-            continue
-        model = infer_model(one)
+        client: Any = one.client if isinstance(one, Target) else one
+        if not isinstance(client, Model | str):
+            problem = f"got a {type(client).__name__}"
+            raise FallbackConfigError.about("candidates", problem, "pass models, or their names")
+        model = infer_model(client)
+        target = one if isinstance(one, Target) else Target(model.model_name, model.system or None)
         key = getattr(getattr(model.provider, "client", None), "api_key", None)
-        target = Target(
-            model.model_name,
-            model.system or None,
+        own_key = ApiKey(key) if key and isinstance(key, str) else None
+        target = replace(
+            target,
             client=model,
-            endpoint=model.base_url or None,
-            credential=ApiKey(key) if key and isinstance(key, str) else None,
+            endpoint=target.endpoint or model.base_url or None,
+            credential=target.credential or own_key,
         )
-        same = [other.name for other in targets].count(target.name)
-        targets.append(replace(target, name=f"{target.name}#{len(targets)}") if same else target)
+        is_taken = not isinstance(one, Target) and target.name in {other.name for other in targets}
+        name = f"{target.name}#{len(targets)}" if is_taken else target.name
+        targets.append(replace(target, name=name))
     return targets
 
 

@@ -17,7 +17,7 @@ from honcho_fallback import FallbackObserver
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from honcho_fallback import CallRecord
+    from honcho_fallback import CallRecord, TurnEnd
     from tests.helpers.provider import Provider
 
 
@@ -26,10 +26,15 @@ class Records(FallbackObserver):
 
     def __init__(self) -> None:
         self.calls: list[CallRecord] = []
+        self.turns: list[TurnEnd] = []
 
     def on_finish(self, record: CallRecord, /) -> None:
         """Keep one."""
         self.calls.append(record)
+
+    def on_turn_end(self, turn: TurnEnd, /) -> None:
+        """Keep one."""
+        self.turns.append(turn)
 
 
 class Framework(Protocol):

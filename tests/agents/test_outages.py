@@ -12,6 +12,7 @@ from pydantic_ai import Agent
 
 from honcho_fallback import (
     FallbackConfig,
+    FallbackConfigError,
     FallbackExhausted,
     StreamInterrupted,
     Target,
@@ -167,9 +168,12 @@ async def test_a_request_that_nobody_would_take_switches_nothing(
 
 
 async def test_a_tool_loop_begins_each_step_at_the_primary(
-    framework: Framework, providers: ProviderServer
+    framework: Framework, providers: ProviderServer, records: Records
 ) -> None:
-    """With ``reset="turn"`` a run stays where it is instead, and the next run begins anew."""
+    """With ``reset="turn"`` a run stays where it is instead, and the next run begins anew.
+
+    Whatever it is, a run is one turn to observers, and it ends.
+    """
 
     def thermometer(city: str) -> str:
         """Measure."""
@@ -180,10 +184,14 @@ async def test_a_tool_loop_begins_each_step_at_the_primary(
         calls = wire.chat_answer("", wire.chat_call("call_1", "thermometer", {"city": "Lima"}))
         primary.fail(503, times=1)
         fallback.reply(Reply(body=calls))
-        chain = framework.chain(framework.model(primary), framework.model(fallback), reset=reset)
+        models = (framework.model(primary), framework.model(fallback))
+        chain = framework.chain(*models, reset=reset, observers=[records])
         await framework.run(chain, thermometer)
         assert (len(primary.requests), len(fallback.requests)) == expected
         assert await framework.run(chain) == f"hello from {primary.name}"
+    turns = [record.turn_id for record in records.calls]
+    assert [turn.outcome for turn in records.turns] == ["completed"] * 4
+    assert list(dict.fromkeys(turns)) == [turn.turn_id for turn in records.turns]
 
 
 async def test_a_cancelled_run_stays_cancelled(
@@ -243,8 +251,9 @@ async def test_no_setting_of_the_primary_reaches_another_place(
     primary, fallback = providers.new("primary"), providers.new("fallback")
     primary.fail(503)
     headers: dict[str, Any] = {"x-secret": "of the primary"}
+    first = Target("first", client=framework.model(primary))
     other = Target("gpt-4o", client=framework.model(fallback), params={"temperature": 0.5})
-    chain = framework.chain(framework.model(primary), other)
+    chain = framework.chain(first, other)
     if isinstance(chain, agents.Model):
         settings = agents.ModelSettings(extra_headers=headers, temperature=0.1)
         await agents.Runner.run(agents.Agent("a", model=chain, model_settings=settings), "hi")
@@ -253,6 +262,24 @@ async def test_no_setting_of_the_primary_reaches_another_place(
     assert primary.requests[0].headers["x-secret"] == "of the primary"
     assert "x-secret" not in fallback.requests[0].headers
     assert (primary.bodies[0]["temperature"], fallback.bodies[0]["temperature"]) == (0.1, 0.5)
+
+
+def test_a_target_without_a_model_is_refused(framework: Framework) -> None:
+    """With what to pass."""
+    with pytest.raises(FallbackConfigError, match="pass models"):
+        framework.chain(Target("gpt-4o"))
+
+
+def test_a_target_knows_its_address_and_account(
+    framework: Framework, providers: ProviderServer
+) -> None:
+    """So that a dead host or key is asked once, whatever the models."""
+    one, other = providers.new("one"), providers.new("other")
+    models = [framework.model(provider) for provider in (one, one, other)]
+    targets = framework.chain(*models[:2], Target("named", client=models[2])).policy.targets
+    keys = [target.keys["credential"] for target in targets]
+    assert keys[0] == keys[1] != keys[2]
+    assert len({target.keys["endpoint"] for target in targets}) == 1
 
 
 @pytest.mark.parametrize("labels", [{"eu"}, set[str]()], ids=["labelled", "not"])
