@@ -27,6 +27,8 @@ from pydantic_ai.messages import (
     ModelMessage,
     ModelRequest,
     ModelResponse,
+    RetryFeedbackPart,
+    RetryInfo,
     TextPart,
     ThinkingPart,
     ToolCallPart,
@@ -259,6 +261,17 @@ async def test_a_stream_that_is_left_is_no_failure(
     assert [record.outcome for record in records.calls] == ["abandoned", "abandoned"]
 
 
+async def test_a_stream_has_the_models_own_events(providers: ProviderServer) -> None:
+    """No more and no fewer than without the policy."""
+    model = SDK.model(providers.new("one"))
+    request: list[ModelMessage] = [ModelRequest.user_text_prompt("hi")]
+    events: list[list[type]] = []
+    for either in (model, FallbackModel(model)):
+        async with either.request_stream(request, None, ModelRequestParameters()) as stream:
+            events.append([type(event) async for event in stream])
+    assert events[0] == events[1] != []
+
+
 async def test_an_empty_stream_switches(records: Records) -> None:
     """A content filter that leaves nothing to show is judged before anything is shown."""
 
@@ -276,7 +289,11 @@ async def test_an_empty_stream_switches(records: Records) -> None:
     )
     async with Agent(chain).run_stream("hi") as result:
         assert await result.get_output() == "hello"
-    assert [one.model for one in records.calls[0].attempts] == ["silent", "speaks"]
+        assert result.usage.output_tokens
+    (record,) = records.calls
+    assert [one.model for one in record.attempts] == ["silent", "speaks"]
+    assert record.usage is not None
+    assert record.usage["output_tokens"] == result.usage.output_tokens
 
 
 async def test_the_sdks_own_retries_stay_where_they_are_asked_for(
@@ -306,10 +323,16 @@ async def test_tokens_are_counted_by_who_would_be_asked(providers: ProviderServe
     counter = providers.new("counter")
     counter.standing = Reply(body={"input_tokens": 7})
     chain = FallbackModel(claude(counter), SDK.model(providers.new("other")))
-    request: list[ModelMessage] = [ModelRequest.user_text_prompt("hi")]
-    usage = await chain.count_tokens(request, None, ModelRequestParameters())
+    feedback = RetryFeedbackPart("again, shorter", retry=RetryInfo(cause="model_retry"))
+    history = [
+        ModelRequest.user_text_prompt("hi"),
+        ModelResponse([TextPart("a long answer")]),
+        ModelRequest([feedback]),  # each model writes such a part in its own words
+    ]
+    usage = await chain.count_tokens(history, None, ModelRequestParameters())
     assert usage.input_tokens == 7
     assert "count_tokens" in counter.requests[0].path
+    assert "again, shorter" in json.dumps(counter.requests[0].body)
 
 
 async def test_the_chain_enters_and_leaves_its_models(providers: ProviderServer) -> None:
