@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 from langchain_anthropic import ChatAnthropic
 from langchain_google_genai import ChatGoogleGenerativeAI
 
-from honcho_fallback_honcho._probe import probe
+from tests.honcho.unpromised import probe
 
 if TYPE_CHECKING:
     import pytest

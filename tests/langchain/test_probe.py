@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 from langchain_core.language_models import BaseChatModel
 
-from honcho_fallback_langchain._probe import probe
+from tests.langchain.unpromised import probe
 
 if TYPE_CHECKING:
     import pytest

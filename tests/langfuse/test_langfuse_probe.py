@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 import pytest
 from langfuse._client.resource_manager import LangfuseResourceManager
 
-from honcho_fallback_langfuse._probe import probe
+from tests.langfuse.unpromised import probe
 
 if TYPE_CHECKING:
     from tests.helpers.langfuse_memory import Memory

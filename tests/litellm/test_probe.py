@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from honcho_fallback_litellm._patches import OPTIONAL
-from honcho_fallback_litellm._probe import probe
+from tests.litellm.unpromised import probe
 
 
 def test_the_installed_release_has_all_of_it() -> None:

@@ -16,7 +16,7 @@ _CLIENT = "langfuse._client"
 _USED: dict[str, tuple[Callable[[], bool], str]] = {
     "LangfuseResourceManager._instances": (
         lambda: isinstance(
-            _named(f"{_CLIENT}.resource_manager", "LangfuseResourceManager")._instances,  # noqa: SLF001 # it is asked for
+            _named(f"{_CLIENT}.resource_manager", "LangfuseResourceManager")._instances,
             dict,
         ),
         "the application's client is not found: pass client=..., or nothing is sent",

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from importlib import import_module
 from importlib.util import find_spec
-from inspect import signature
-from typing import Any, Final
+from typing import Final
+
+from tests.langchain.unpromised import is_there
 
 # Where it is; the parameters that it is passed; what happens on a release without it.
 _USED: Final[tuple[tuple[str, tuple[str, ...], str], ...]] = (
@@ -46,16 +46,5 @@ def probe() -> list[str]:
         f"{place}: {then}"
         for place, parameters, then in _USED
         if find_spec(place.partition(":")[0].partition(".")[0]) is not None
-        and not _is_there(place, parameters)
+        and not is_there(place, parameters)
     ]
-
-
-def _is_there(place: str, parameters: tuple[str, ...]) -> bool:
-    module, _, path = place.partition(":")
-    try:
-        attribute: Any = import_module(module)
-        for name in path.split("."):
-            attribute = getattr(attribute, name)
-    except (AttributeError, ImportError):
-        return False
-    return [*signature(attribute).parameters][: len(parameters)] == [*parameters]

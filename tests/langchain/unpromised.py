@@ -82,17 +82,18 @@ def probe() -> list[str]:
     missing = [
         f"{place}: {then}"
         for place, parameters, then in _USED
-        if find_spec(place.partition(".")[0]) is not None and not _is_there(place, parameters)
+        if find_spec(place.partition(".")[0]) is not None and not is_there(place, parameters)
     ]
     for (module, name), integration in INTEGRATIONS.items():
         if module.startswith("langchain_") and find_spec(module) is not None:
             model = f"{module}:{name.removeprefix('Base')}"
             fields = [f"{model}.{one}" for one in (*integration.sync_clients, "max_retries")]
-            missing += [f"{field}: {_RETRIES}" for field in fields if not _is_there(field, ())]
+            missing += [f"{field}: {_RETRIES}" for field in fields if not is_there(field, ())]
     return missing
 
 
-def _is_there(place: str, parameters: Sequence[str]) -> bool:
+def is_there(place: str, parameters: Sequence[str]) -> bool:
+    """Tell whether a module has a name, and its function these parameters first."""
     module, _, path = place.partition(":")
     try:
         attribute: Any = reduce(_attribute, path.split("."), import_module(module))
