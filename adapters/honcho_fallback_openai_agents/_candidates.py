@@ -57,7 +57,7 @@ def targets_of(candidates: Iterable[Candidate]) -> list[Target]:
         if not isinstance(model, Model):
             problem = f"got a {type(model).__name__}"
             raise FallbackConfigError.about("candidates", problem, "pass models, or their names")
-        client = next((held for held in vars(model).values() if owner_of(held) is held), None)
+        client = next((value for value in vars(model).values() if owner_of(value) is value), None)
         name = str(getattr(model, "model", "") or type(model).__name__)
         provider = None if client is None else "openai"
         target = one if isinstance(one, Target) else Target(name, provider)
@@ -123,7 +123,7 @@ def _speaks_responses(target: Target) -> bool:
 def _asking_once(model: Model, client: Any) -> Model:
     """Return a copy of a model whose client sends one request; the model is left as it is."""
     copied = copy(model)
-    for name, held in vars(model).items():
-        if held is client is not None:
+    for name, value in vars(model).items():
+        if value is client is not None:
             vars(copied)[name] = without_retries(client)
     return copied

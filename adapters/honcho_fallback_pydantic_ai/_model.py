@@ -193,12 +193,12 @@ class FallbackModel(OwnFallbackModel):
 
     def _settings_for(self, attempt: Attempt, settings: ModelSettings | None) -> ModelSettings:
         """Return a request's settings as a target takes them, the SDK's retries off."""
-        model, asked = self.models[attempt.position], dict[str, Any](settings or {})
+        model, sent = self.models[attempt.position], dict[str, Any](settings or {})
         if not self._is_with_the_primary(attempt.position):
-            asked = {name: value for name, value in asked.items() if name not in _OF_THE_PRIMARY}
+            sent = {name: value for name, value in sent.items() if name not in _OF_THE_PRIMARY}
         if hasattr(getattr(model.provider, "client", None), "max_retries"):
-            asked = {"max_retries": 0, **(model.settings or {}), **asked}
-        return cast("ModelSettings", {**asked, **attempt.target.params})
+            sent = {"max_retries": 0, **(model.settings or {}), **sent}
+        return cast("ModelSettings", {**sent, **attempt.target.params})
 
     def _is_with_the_primary(self, position: int) -> bool:
         """Tell whether a target has the primary's address and account."""

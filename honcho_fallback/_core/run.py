@@ -704,9 +704,11 @@ class FallbackRun:
         if shared is None:
             return None
         keys = [tuple(policy.chain[position].keys.values()) for position in offered]
-        asked = keys, policy.lease
-        pull, apull = partial(shared.pull, *asked), partial(shared.apull, *asked)
-        return PendingAction("cooldown", pull, apull)
+        return PendingAction(
+            "cooldown",
+            partial(shared.pull, keys, policy.lease),
+            partial(shared.apull, keys, policy.lease),
+        )
 
     def _require_running(self, step: str) -> None:
         """Refuse a step once the call is over; take the first attempt, where nobody looked yet."""

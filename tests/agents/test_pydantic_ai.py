@@ -324,7 +324,7 @@ async def test_tokens_are_counted_by_who_would_be_asked(providers: ProviderServe
     counter.standing = Reply(body={"input_tokens": 7})
     chain = FallbackModel(claude(counter), SDK.model(providers.new("other")))
     feedback = RetryFeedbackPart("again, shorter", retry=RetryInfo(cause="model_retry"))
-    history = [
+    history: list[ModelMessage] = [
         ModelRequest.user_text_prompt("hi"),
         ModelResponse([TextPart("a long answer")]),
         ModelRequest([feedback]),  # each model writes such a part in its own words
