@@ -174,8 +174,8 @@ def _result(text: str, competitors: dict[str, Competitor], drawn: dict[str, Inte
 def ask(providers: ProviderProcess, runner: asyncio.Runner, client: Client, mode: str) -> Round:
     """Make one call while the primary behaves like this, and tell what the providers saw."""
     client.forget()
-    behaviour = {"events": [], "cut": True} if mode == CUT else MODES.get(mode, {})
-    providers.control(reset=True, providers={"primary": {"always": behaviour}})
+    behaviours = {**MODES, CUT: {"events": [], "cut": True}}
+    providers.control(reset=True, providers={"primary": {"always": behaviours.get(mode, {})}})
     error = None
     try:
         if client.is_sync:
