@@ -9,8 +9,15 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 from agents import FunctionTool, Model, ModelSettings, MultiProvider, OpenAIResponsesModel
 from agents.tool import CustomTool
 
-from honcho_fallback import ApiKey, FallbackConfigError, Target
-from honcho_fallback.providers import bound_to, owner_of, portable, without_retries
+from honcho_fallback import FallbackConfigError, Target
+from honcho_fallback.providers import (
+    bound_to,
+    is_same_place,
+    owner_of,
+    portable,
+    with_place,
+    without_retries,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -61,32 +68,22 @@ def targets_of(candidates: Iterable[Candidate]) -> list[Target]:
         name = str(getattr(model, "model", "") or type(model).__name__)
         provider = None if client is None else "openai"
         target = one if isinstance(one, Target) else Target(name, provider)
-        key, address = getattr(client, "api_key", None), getattr(client, "base_url", None)
-        own_key = ApiKey(key) if key and isinstance(key, str) else None
-        target = replace(
-            target,
-            client=_asking_once(model, client),
-            endpoint=target.endpoint or (str(address) if address else None),
-            credential=target.credential or own_key,
-        )
+        target = with_place(replace(target, client=_asking_once(model, client)), client)
         is_taken = not isinstance(one, Target) and target.name in {other.name for other in targets}
         name = f"{target.name}#{len(targets)}" if is_taken else target.name
         targets.append(replace(target, name=name))
     return targets
 
 
-def is_same_place(one: Target, other: Target) -> bool:
+def is_at_home(target: Target, maker: Target) -> bool:
     """Tell whether what one target's server keeps, or encrypts, is there for the other."""
-    known = one.endpoint is not None and one.endpoint == other.endpoint
-    same_account = one.keys.get("credential") == other.keys.get("credential")
-    return one is other or (
-        known and same_account and _speaks_responses(one) == _speaks_responses(other)
-    )
+    same_api = _speaks_responses(target) == _speaks_responses(maker)
+    return same_api and is_same_place(target, maker)
 
 
 def why_bound(target: Target, keeper: Target, request: Request) -> str | None:
     """Say what of a request only its keeper's place can take, or None where a target can."""
-    if is_same_place(target, keeper):
+    if is_at_home(target, keeper):
         return None
     allowed = (FunctionTool, CustomTool) if _speaks_responses(target) else (FunctionTool,)
     kept = {

@@ -12,7 +12,7 @@ from openai.types.responses import ResponseCompletedEvent
 
 from honcho_fallback import ConfigOptions, FallbackPolicy
 from honcho_fallback_openai_agents import _candidates
-from honcho_fallback_openai_agents._candidates import Request, is_same_place
+from honcho_fallback_openai_agents._candidates import Request, is_at_home
 
 if TYPE_CHECKING:
     from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Iterable
@@ -156,8 +156,8 @@ class FallbackModel(Model):
         target, targets = attempt.target, self.policy.targets
         # What came before this run is taken for the primary's.
         makers = {0, *run_so_far.answered}
-        wrote_all = all(is_same_place(target, targets[position]) for position in makers)
-        is_primary = is_same_place(target, targets[0])
+        wrote_all = all(is_at_home(target, targets[position]) for position in makers)
+        is_primary = is_at_home(target, targets[0])
         return request._replace(
             input=_candidates.input_for(request.input, at_home=wrote_all),
             model_settings=_candidates.settings_for(

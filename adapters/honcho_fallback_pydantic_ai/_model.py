@@ -19,7 +19,8 @@ from pydantic_ai.models import Model, infer_model
 from pydantic_ai.models.fallback import FallbackModel as OwnFallbackModel
 from pydantic_ai.usage import RequestUsage
 
-from honcho_fallback import ApiKey, FallbackConfigError, FallbackPolicy, Target
+from honcho_fallback import FallbackConfigError, FallbackPolicy, Target
+from honcho_fallback.providers import is_same_place, with_place
 from honcho_fallback_pydantic_ai._stream import EventStream, closing_chunk
 
 if TYPE_CHECKING:
@@ -194,17 +195,11 @@ class FallbackModel(OwnFallbackModel):
     def _settings_for(self, attempt: Attempt, settings: ModelSettings | None) -> ModelSettings:
         """Return a request's settings as a target takes them, the SDK's retries off."""
         model, sent = self.models[attempt.position], dict[str, Any](settings or {})
-        if not self._is_with_the_primary(attempt.position):
+        if not is_same_place(attempt.target, self.policy.targets[0]):
             sent = {name: value for name, value in sent.items() if name not in _OF_THE_PRIMARY}
         if hasattr(getattr(model.provider, "client", None), "max_retries"):
             sent = {"max_retries": 0, **(model.settings or {}), **sent}
         return cast("ModelSettings", {**sent, **attempt.target.params})
-
-    def _is_with_the_primary(self, position: int) -> bool:
-        """Tell whether a target has the primary's address and account."""
-        one, primary = (self.policy.targets[place] for place in (position, 0))
-        same_account = one.keys.get("credential") == primary.keys.get("credential")
-        return position == 0 or (one.endpoint == primary.endpoint and same_account)
 
     def _unfit(
         self,
@@ -217,11 +212,12 @@ class FallbackModel(OwnFallbackModel):
         pinned = self._get_continuation_model(messages)
         kept: Mapping[str, Any] = settings or {}
         names = [name for name in _KEPT_ELSEWHERE if kept.get(name) not in {None, "auto"}]
+        targets = self.policy.targets
         for position, model in enumerate(self.models):
             if pinned is not None:
                 if model is not pinned:
                     reasons[position] = "the response that goes on is another's"
-            elif names and not self._is_with_the_primary(position):
+            elif names and not is_same_place(targets[position], targets[0]):
                 reasons[position] = f"{names[0]} is kept by the primary's provider"
             elif position and parameters.native_tools:
                 try:
@@ -268,20 +264,14 @@ def _targets(candidates: Iterable[Candidate]) -> list[Target]:
     """Describe candidates; a name that is taken gets a number."""
     targets: list[Target] = []
     for one in candidates:
-        client: Any = one.client if isinstance(one, Target) else one
-        if not isinstance(client, Model | str):
-            problem = f"got a {type(client).__name__}"
+        given: Any = one.client if isinstance(one, Target) else one
+        if not isinstance(given, Model | str):
+            problem = f"got a {type(given).__name__}"
             raise FallbackConfigError.about("candidates", problem, "pass models, or their names")
-        model = infer_model(client)
+        model = infer_model(given)
         target = one if isinstance(one, Target) else Target(model.model_name, model.system or None)
-        key = getattr(getattr(model.provider, "client", None), "api_key", None)
-        own_key = ApiKey(key) if key and isinstance(key, str) else None
-        target = replace(
-            target,
-            client=model,
-            endpoint=target.endpoint or model.base_url or None,
-            credential=target.credential or own_key,
-        )
+        client = getattr(model.provider, "client", None)
+        target = with_place(replace(target, client=model), client, model.base_url)
         is_taken = not isinstance(one, Target) and target.name in {other.name for other in targets}
         name = f"{target.name}#{len(targets)}" if is_taken else target.name
         targets.append(replace(target, name=name))

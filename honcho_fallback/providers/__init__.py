@@ -4,6 +4,7 @@
 - ``portable``: a history of one provider as another accepts it, also in the middle of a tool loop;
 - ``can_think``: whether Anthropic would think on a history;
 - ``bound_to``: what of a request can go to no other provider at all;
+- ``with_place``, ``is_same_place``: a target's address and account, and who shares them;
 - ``Provider``: which settings, headers and markers a provider takes.
 
 Nothing here imports an SDK or a framework.
@@ -12,21 +13,24 @@ Nothing here imports an SDK or a framework.
 from honcho_fallback.providers._clients import (
     owner_of,
     with_key,
+    with_place,
     with_timeout,
     without_retries,
 )
 from honcho_fallback.providers._history import can_think, portable
 from honcho_fallback.providers._provider import CallIds, Provider
-from honcho_fallback.providers._request import bound_to
+from honcho_fallback.providers._request import bound_to, is_same_place
 
 __all__ = [
     "CallIds",
     "Provider",
     "bound_to",
     "can_think",
+    "is_same_place",
     "owner_of",
     "portable",
     "with_key",
+    "with_place",
     "with_timeout",
     "without_retries",
 ]

@@ -8,15 +8,16 @@ to do where they are built. No SDK is imported: a client is known by what it has
 from __future__ import annotations
 
 import sys
+from dataclasses import replace
 from functools import cache
 from typing import TYPE_CHECKING, Any, TypeVar
 
-from honcho_fallback import FallbackConfigError
+from honcho_fallback import ApiKey, FallbackConfigError
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
 
-    from honcho_fallback import Attempt
+    from honcho_fallback import Attempt, Target
 
 ClientT = TypeVar("ClientT")
 
@@ -91,6 +92,24 @@ def owner_of(client: Any) -> Any:
         if hasattr(one, "with_options") and hasattr(one, "max_retries"):
             return one
     return None
+
+
+def with_place(target: Target, client: Any, address: object = None) -> Target:
+    """Return a target with the address and the key of its SDK's client, where it has none itself.
+
+    By them a chain knows whom a failure may reach: a dead key, a dead host.
+
+    Args:
+        target: The target.
+        client: The SDK's, or None.
+        address: Where it asks, in place of the client's ``base_url``; or None.
+    """
+    key, address = getattr(client, "api_key", None), address or getattr(client, "base_url", None)
+    return replace(
+        target,
+        endpoint=target.endpoint or (str(address) if address else None),
+        credential=target.credential or (ApiKey(key) if key and isinstance(key, str) else None),
+    )
 
 
 def _known_owner(client: object, function: str) -> Any:

@@ -3,7 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from honcho_fallback import Target
 
 _KEPT_BY_SERVER = (
     "previous_response_id",
@@ -43,6 +46,21 @@ def bound_to(request: Mapping[str, Any]) -> str | None:
     history = [request.get(name) for name in ("messages", "input", "contents")]
     file = _file_in(history)
     return None if file is None else f"{file} names what its provider keeps"
+
+
+def is_same_place(one: Target, other: Target) -> bool:
+    """Tell whether two targets have one address and one account.
+
+    Then what the one's server keeps is there for the other, and so are settings with its key.
+
+    Args:
+        one: A target.
+        other: Another, or the same; two whose addresses are not known are two places.
+    """
+    if one is other:
+        return True
+    same_account = one.keys.get("credential") == other.keys.get("credential")
+    return one.endpoint is not None and one.endpoint == other.endpoint and same_account
 
 
 def _hosted(tool: Any) -> str | None:

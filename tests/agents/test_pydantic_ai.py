@@ -272,6 +272,23 @@ async def test_a_stream_has_the_models_own_events(providers: ProviderServer) -> 
     assert events[0] == events[1] != []
 
 
+async def test_models_without_an_address_are_two_places() -> None:
+    """What was meant for the primary, such as a key in a header, is not handed to the other."""
+    settings: list[Any] = []
+
+    def dead(_: list[ModelMessage], info: AgentInfo) -> ModelResponse:
+        settings.append(info.model_settings)
+        raise ConnectionError("dead")
+
+    def answer(_: list[ModelMessage], info: AgentInfo) -> ModelResponse:
+        settings.append(info.model_settings)
+        return ModelResponse([TextPart("hello")])
+
+    models = FunctionModel(dead, model_name="dead"), FunctionModel(answer, model_name="answer")
+    await Agent(FallbackModel(*models), model_settings={"extra_body": "theirs"}).run("hi")
+    assert ["extra_body" in one for one in settings] == [True, False]
+
+
 async def test_an_empty_stream_switches(records: Records) -> None:
     """A content filter that leaves nothing to show is judged before anything is shown."""
 

@@ -13,8 +13,15 @@ import pytest
 from google import genai
 from google.genai.types import HttpOptions, HttpRetryOptions
 
-from honcho_fallback import FallbackConfigError, FallbackPolicy, Target
-from honcho_fallback.providers import owner_of, with_key, with_timeout, without_retries
+from honcho_fallback import ApiKey, FallbackConfigError, FallbackPolicy, Target
+from honcho_fallback.providers import (
+    is_same_place,
+    owner_of,
+    with_key,
+    with_place,
+    with_timeout,
+    without_retries,
+)
 from tests.helpers.provider import Reply
 
 if TYPE_CHECKING:
@@ -144,3 +151,30 @@ def test_a_client_that_nobody_knows_is_refused(derive: Any) -> None:
     text = str(caught.value)
     assert "socket.socket is told is not known here; set it where the client is built" in text
     assert "secret-key" not in text
+
+
+@pytest.mark.parametrize("sdk", SDKS)
+def test_a_target_has_the_place_of_its_client(sdk: str) -> None:
+    """Address and key are the client's, unless the target has its own."""
+    client = SDKS[sdk](api_key="one", base_url="https://api.example/v1")
+    target, other = (with_place(Target(model), client) for model in ("m", "n"))
+    assert target.endpoint is not None
+    assert target.endpoint.startswith("https://api.example/v1")
+    assert target.keys["credential"] == other.keys["credential"]
+    own = Target("m", endpoint="https://own.example", credential=ApiKey("own"))
+    assert with_place(own, client) == own
+    assert (
+        with_place(Target("m"), None, "https://other.example").endpoint == "https://other.example"
+    )
+
+
+def test_a_place_is_an_address_and_an_account() -> None:
+    """Two targets whose addresses nobody knows are two places, each its own."""
+    here: dict[str, Any] = {"endpoint": "https://api.example", "credential": ApiKey("one")}
+    target = Target("m", **here)
+    assert is_same_place(target, Target("n", **here))
+    assert not is_same_place(target, Target("m", **here | {"credential": ApiKey("other")}))
+    assert not is_same_place(target, Target("m", **here | {"endpoint": "https://eu.example"}))
+    nowhere = Target("m")
+    assert is_same_place(nowhere, nowhere)
+    assert not is_same_place(nowhere, Target("n"))
