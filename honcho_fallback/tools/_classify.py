@@ -144,10 +144,12 @@ def _classified(error: BaseException) -> Kind | None:
     is_built_in = type(error).__module__ == "builtins" and not isinstance(error, OSError)
     if is_built_in and not vars(error):
         return None
-    failure = classify(error)
+    # A tool's service is no model's, which is what its errors are asked about elsewhere.
+    failure = classify(error, provider_errors=(BaseException,))
     if failure.status is not None:
         return _reading.STATUSES.get(failure.status)
-    return _KINDS.get(failure.kind)
+    # Without a status, that is what classify says where it knows nothing.
+    return None if failure.kind is FailureKind.SERVER_ERROR else _KINDS.get(failure.kind)
 
 
 def _own_exit_code(error: BaseException) -> int | None:

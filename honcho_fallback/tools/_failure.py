@@ -17,6 +17,7 @@ class ToolFailureKind(StrEnum):
 
     MISSING_PERMISSION = "missing_permission"
     MISSING_APP = "missing_app"
+    MISSING_CONNECTION = "missing_connection"
     SERVICE_UNAVAILABLE = "service_unavailable"
     BAD_CREDENTIALS = "bad_credentials"
     BLOCKED_BY_POLICY = "blocked_by_policy"
@@ -48,6 +49,11 @@ _EXPLANATIONS: Mapping[ToolFailureKind, tuple[ToolFailureCategory, str, str]] = 
             _C.NEEDS_USER_CONFIRMATION,
             "A program that this needs is not there.",
             "Install or start the program, then ask again.",
+        ),
+        _K.MISSING_CONNECTION: (
+            _C.NEEDS_USER_CONFIRMATION,
+            "The service that this needs is not connected to your account.",
+            "Connect the service in the settings, then ask again.",
         ),
         _K.SERVICE_UNAVAILABLE: (
             _C.RECOVERABLE,

@@ -139,6 +139,7 @@ class _Failed(NamedTuple):
         key: Digest of the call and of how it failed; that of a refusal does not hold its words.
         refused: Whether policy or a person refused it.
         passing: Whether it may pass by itself.
+        missed: Whether there is no tool of that name.
     """
 
     tool: str
@@ -146,13 +147,15 @@ class _Failed(NamedTuple):
     key: str
     refused: bool = False
     passing: bool = False
+    missed: bool = False
 
 
 def _failed(outcome: ToolOutcome) -> _Failed:
     tool, failure = outcome.tool, outcome.failure
     if failure.category in _REFUSED:
         return _Failed(tool, failure, digest("refused", outcome.call), refused=True)
-    return _Failed(tool, failure, outcome.signature, passing=failure.kind in _PASSING)
+    passing = failure.kind in _PASSING
+    return _Failed(tool, failure, outcome.signature, passing=passing, missed=outcome.missed)
 
 
 def _after(
@@ -221,9 +224,13 @@ def _limit_of(one: _Failed, limits: ToolLoopLimits) -> tuple[int, str]:
 def _in_a_row(
     state: ToolLoopState, failures: Sequence[_Failed], limits: ToolLoopLimits, *, succeeded: bool
 ) -> tuple[int, int, ToolLoopVerdict]:
-    """Count a round in which everything failed, by the shorter patience of its failures."""
+    """Count a round in which everything failed, by the shorter patience of its failures.
+
+    To look for a tool under one name after another is no failure of a tool (OH).
+    """
     if succeeded:
         return 0, 0, _CONTINUE
+    failures = [one for one in failures if not one.missed]
     if not failures:
         return state.varied, state.recoverable_varied, _CONTINUE
     ordinary = [one for one in failures if not one.passing]

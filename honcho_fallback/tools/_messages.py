@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from honcho_fallback.tools._failure import ToolFailureCategory
+from honcho_fallback.tools._failure import ToolFailureCategory, ToolFailureKind
 from honcho_fallback.tools._state import ToolLoopVerdict
 
 if TYPE_CHECKING:
@@ -14,8 +14,10 @@ if TYPE_CHECKING:
 
 _LONGEST_NAMES = 200  # characters; a model may call a tool whatever it likes
 
-_ALIKE = "I stopped: {tools} failed {times} times in the same way. {failure}"
-_IN_A_ROW = "I stopped: tools failed {times} times in a row, the last one was {tools}. {failure}"
+_ALIKE = "I stopped: {tools} failed {times} times in the same way ({kind}). {failure}"
+_IN_A_ROW = (
+    "I stopped: tools failed {times} times in a row, the last one was {tools} ({kind}). {failure}"
+)
 # To the person, by the limit that was reached.
 _HALTS = {
     "budget_exhausted": (
@@ -32,7 +34,7 @@ _HALTS = {
     "varied_failures": _IN_A_ROW,
     "recoverable_varied": _IN_A_ROW,
     "policy_rejections": (
-        "I stopped: the same call of {tools} was refused {times} times. {failure}"
+        "I stopped: the same call of {tools} was refused {times} times ({kind}). {failure}"
     ),
     "identical_batches": (
         "I stopped: I have called {tools} in the same way {times} times in a row, and I made no "
@@ -71,7 +73,8 @@ def halt(
 ) -> ToolLoopVerdict:
     """End the run, and tell the person why."""
     advice = _advice(failure) if failure else ""
-    message = _HALTS[reason].format(tools=_shown(tools), times=times, failure=advice)
+    facts = {"tools": _shown(tools), "times": times, "kind": _kind(failure), "failure": advice}
+    message = _HALTS[reason].format(**facts)
     return ToolLoopVerdict("halt", message, reason, failure, _names(tools))
 
 
@@ -91,6 +94,12 @@ def _advice(failure: ToolFailure) -> str:
     needs_person = failure.category is ToolFailureCategory.NEEDS_USER_CONFIRMATION
     request = "I need your help: " if needs_person else ""
     return f"{failure.cause} {request}{failure.next_action}"
+
+
+def _kind(failure: ToolFailure | None) -> str:
+    if failure is None or failure.kind is ToolFailureKind.UNKNOWN:
+        return "unknown failure"
+    return failure.kind.value.replace("_", " ")
 
 
 def _names(tools: Sequence[str]) -> str:

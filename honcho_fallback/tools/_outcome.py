@@ -13,7 +13,7 @@ from honcho_fallback.tools._classify import (
     terminal_error,
     text_of,
 )
-from honcho_fallback.tools._reading import TERMINALS, terminal_text
+from honcho_fallback.tools._reading import TERMINALS, is_miss, terminal_text
 
 if TYPE_CHECKING:
     from honcho_fallback.tools._failure import ToolFailure
@@ -81,6 +81,11 @@ class ToolOutcome(NamedTuple):
         if written and (self.exit_code or exit_code_in(self.error or "")):
             return None
         return recorded or written
+
+    @property
+    def missed(self) -> bool:
+        """Tell whether the model called a tool that is not there, which it may mend itself."""
+        return self.failed and is_miss(self.text)
 
     @property
     def text(self) -> str:

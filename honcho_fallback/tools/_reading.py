@@ -60,6 +60,7 @@ _WORDS = Vocabulary(_TABLE["words"])
 # "could not connect".
 _ORDER = tuple(map(Kind, _TABLE["failure"]))
 _FAILURES = TextRules(_WORDS, zip(_ORDER, _TABLE["failure"].values(), strict=True))
+_MISSES = TextRules(_WORDS, _TABLE["miss"].items())
 TERMINALS = tuple(_TABLE["delegated"])  # why a delegated call cannot succeed
 _TERMINALS = TextRules(_WORDS, _TABLE["delegated"].items())
 
@@ -97,6 +98,11 @@ def exit_code_of(text: str) -> int | None:
     """Return the exit code that a text states of a command that failed, or None."""
     codes = map(int, _EXITED.findall(text))
     return next((code for code in codes if code < 0 or code in _EXIT_CODES), None)
+
+
+def is_miss(text: str) -> bool:
+    """Tell whether a text says that there is no tool of that name."""
+    return _MISSES.meaning(shortened(text)) is not None
 
 
 def terminal_text(text: str) -> str | None:

@@ -336,8 +336,20 @@ SCENARIOS: dict[str, tuple[list[Round], Course]] = {
     ),
     # Tools that are not there.
     "one unknown tool after another": (
-        one_by_one(*(Call(f"tool_{n}", 0, NO_SUCH_TOOL) for n in range(6))),
-        Course(((4, "varied_failures"),), (6, "varied_failures", "tool_5")),
+        one_by_one(*(Call(f"tool_{n}", 0, NO_SUCH_TOOL) for n in range(8))),
+        GOES_ON,
+    ),
+    "an unknown tool between tools that fail": (
+        one_by_one(
+            *(Call("read", n, ORDINARY) for n in range(3)),
+            Call("tool", 0, NO_SUCH_TOOL),
+            *(Call("read", n, ORDINARY) for n in range(3, 6)),
+        ),
+        Course(((5, "varied_failures"),), (7, "varied_failures", "read")),
+    ),
+    "the same unknown tool again and again": (
+        one_by_one(*[Call("tool", 0, NO_SUCH_TOOL)] * 3),
+        Course(((2, "identical_failures"),), (3, "identical_failures", "tool")),
     ),
     "six unknown tools at once": (
         [[Call(f"tool_{n}", 0, NO_SUCH_TOOL) for n in range(6)]],

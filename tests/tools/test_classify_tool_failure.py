@@ -26,6 +26,7 @@ from honcho_fallback.tools import (
 )
 from tests.helpers.scripted import repeating
 
+PAGE = "https://tickets.example/issues/7"  # of a service that is no model's
 TABLE = Path(honcho_fallback.tools.__file__).with_name("tools.toml")
 NEEDLES = {
     "timeout": "timed out | timeout | deadline exceeded",
@@ -40,8 +41,10 @@ NEEDLES = {
     "access is denied | not permitted",
     "missing_app": "command not found | not installed | no such application | "
     "could not find application | executable not found | is not recognized as",
+    "missing_connection": "slack is not connected | no connected account found | "
+    "the mailbox is not linked | no active connection for gmail | please connect your calendar",
     "model_connection": "provider error | could not reach the model | could not reach model | "
-    "ollama is not running | llm provider | inference failed | model endpoint",
+    "ollama is not running | ollama daemon not responding | llm provider | inference failed | model endpoint",
     "service_unavailable": "connection refused | econnrefused | service unavailable | "
     "temporarily unavailable | could not connect | connection reset | network is unreachable | "
     "no route to host | 502 | 503 | 504",
@@ -100,6 +103,9 @@ def test_precedence() -> None:
         f"{ToolDeniedError.marker} the approval expired": "approval_expired",
         f"{ToolDeniedError.marker} by the user": "denied",
         f"{ToolBlockedError.marker} timed out, 401 unauthorized": "blocked_by_policy",
+        "not connected to the network": "unknown",
+        "the websocket isn't connected": "unknown",
+        "no active connection: connection reset": "service_unavailable",
         "": "unknown",
         "nothing we know": "unknown",
     }
@@ -280,6 +286,9 @@ def exhausted() -> BaseException:
         (raised(RuntimeError("timed out"), failed_command("raise SystemExit(3)")), "unknown"),
         (ConnectionRefusedError(), "service_unavailable"),
         (httpx.ConnectError("no"), "service_unavailable"),
+        (httpx.ConnectError("no", request=httpx.Request("GET", PAGE)), "service_unavailable"),
+        (httpx.ReadTimeout("", request=httpx.Request("GET", PAGE)), "timeout"),
+        (OSError(28, "No space left on device"), "unknown"),
         (StatusError(401), "bad_credentials"),
         (StatusError(403), "bad_credentials"),
         (StatusError(408), "timeout"),
@@ -323,6 +332,7 @@ def test_the_flag_beats_everything_but_policy(error: BaseException | str) -> Non
 CATEGORIES = {
     "missing_permission": "needs_user_confirmation",
     "missing_app": "needs_user_confirmation",
+    "missing_connection": "needs_user_confirmation",
     "service_unavailable": "recoverable",
     "bad_credentials": "needs_user_confirmation",
     "blocked_by_policy": "blocked_by_policy",
