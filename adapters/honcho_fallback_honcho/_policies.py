@@ -142,6 +142,7 @@ def load_policies(
             plan.config,
             agent=plan.agent,
             observers=plan.observers,
+            only_models=True,
         )
         for plan in plan_agents(source, **options)
     }

@@ -57,6 +57,7 @@ def policy_from(  # noqa: PLR0913 # as Honcho's own call names them
     for node in nodes:
         targets.append(_target_from(node, targets))
     config = FallbackConfig.honcho() if config is None else config
+    config = config.replace(only_models=True)
     if not enable_retry or retry_attempts == 1:
         # One request is the primary's, and its own error comes out.
         config = config.replace(max_attempts=1, must_not_degrade=True, on_exhausted="last")

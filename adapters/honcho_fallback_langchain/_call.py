@@ -138,6 +138,7 @@ class Call(ABC, Generic[RequestT]):
             return None
         own, turn = configurable.get(_CONFIG_KEY), configurable.get(_TURN_KEY)
         if isinstance(own, FallbackConfig):
+            own = own.replace(only_models=policy.config.only_models)
             self.policy = FallbackPolicy(
                 policy.targets, own, agent=agent, observers=policy.observers, turns_of=policy
             )

@@ -72,9 +72,13 @@ class Chain:
         if options.sdk_retries == "off":
             candidates = [within_attempts(without_sdk_retries(one)) for one in candidates]
         earlier = () if before is None else (*[None] * replaced, *before.targets[replaced:])
+        config = options.config
+        # A chain may ask a retriever or another service, too; a chat model asks nobody else.
+        if all(chat_model_of(one) is not None for one in candidates):
+            config = config.replace(only_models=True)
         policy = FallbackPolicy(
             targets_of(candidates, options.credentials, earlier),
-            options.config,
+            config,
             agent=options.agent,
             observers=options.observers,
             turns_of=before,

@@ -29,6 +29,7 @@ def classifier_for(config: FallbackConfig) -> Callable[[BaseException], Failure]
         local_errors=config.local_errors,
         provider_errors=config.provider_errors,
         rules=config.rules,
+        only_models=True,
     )
     own = cast("Callable[[BaseException], Failure] | None", config.classify)  # never async here
     if own is not None and config.rules:

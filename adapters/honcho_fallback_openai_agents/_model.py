@@ -59,6 +59,7 @@ class FallbackModel(Model):
     ) -> None:
         targets = _candidates.targets_of((primary, *fallbacks))
         label = agent or "unknown"
+        options = {"only_models": True, **options}
         self.policy = FallbackPolicy(targets, config, agent=label, observers=observers, **options)
         self._runs: WeakKeyDictionary[Any, _Run] = WeakKeyDictionary()
 

@@ -88,6 +88,7 @@ class FallbackModel(OwnFallbackModel):
         targets = _targets((primary, *fallbacks))
         super().__init__(*(target.client for target in targets))
         chain = [replace(target, client=_Candidate(target.client, self)) for target in targets]
+        options = {"only_models": True, **options}
         self.policy = FallbackPolicy(
             chain, config, agent=agent or "unknown", observers=observers, **options
         )

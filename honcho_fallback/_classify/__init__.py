@@ -5,7 +5,8 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from honcho_fallback._classify._decide import decide, of_errno
-from honcho_fallback._classify._facts import Facts, class_row, origin, read_facts
+from honcho_fallback._classify._facts import Facts, read_facts
+from honcho_fallback._classify._origin import class_row, is_sdk, origin, other_service
 from honcho_fallback._classify._read import children
 from honcho_fallback._classify._rules import find_failure, rejudge, require_loaded
 from honcho_fallback._classify._tables import Row
@@ -35,6 +36,8 @@ _UNDER_A_CONNECTION = frozenset(
     {Kind.CONNECTION, Kind.TIMEOUT, Kind.LOCAL, Kind.RATE_LIMIT, Kind.MALFORMED_RESPONSE}
 )
 _UNDER_ANOTHER = frozenset(Kind) - {Kind.CANCELLED}
+# A validator that said no is what makes an answer one that nobody can use.
+_UNDER_AN_ANSWER = _UNDER_ANOTHER - {Kind.LOCAL}
 
 
 def classify(
@@ -43,6 +46,7 @@ def classify(
     local_errors: _Errors = (),
     provider_errors: _Errors = (),
     rules: tuple[Rule, ...] = (),
+    only_models: bool = False,
 ) -> Failure:
     """Say what an exception means; never raise.
 
@@ -52,6 +56,8 @@ def classify(
         provider_errors: Classes that a provider raises: an instance that says no more is a
             server_error.
         rules: The user's own, as a config holds them: ``FallbackConfig(rules=...).rules``.
+        only_models: Whether nobody but a model was asked: then a general client's error is the
+            model's, whatever its address, and so are the words of any class.
 
     Raises:
         FallbackConfigError: ``rules`` are something else, such as a path.
@@ -62,7 +68,7 @@ def classify(
     reason = "nothing says more"
     try:
         walk = _CauseWalk(exc, error, local_errors, provider_errors, rules, set())
-        failure = walk.classify(exc, 0)
+        failure = walk.classify(exc, 0, of_model=only_models)
     except Exception:  # noqa: BLE001  a classifier that raises would hide the error that it got
         failure, reason = None, "the exception could not be read"
     return failure or Failure.of(Kind.LOCAL, reason=reason, error=error)
@@ -124,7 +130,9 @@ class _CauseWalk(NamedTuple):
     rules: tuple[Rule, ...]
     seen: set[int]
 
-    def classify(self, exc: BaseException, depth: int) -> Failure | None:
+    def classify(
+        self, exc: BaseException, depth: int, *, of_model: bool = False
+    ) -> Failure | None:
         self.seen.add(id(exc))
         if isinstance(exc, self.local):
             return self._plain_failure(Kind.LOCAL, "named in local_errors")
@@ -133,7 +141,7 @@ class _CauseWalk(NamedTuple):
             return rejudge(self.rules, exc, failure) if self.rules else failure
         ended = exc.__cause__  # where a coroutine or a generator let one out (PEP 479)
         if type(exc) is RuntimeError and isinstance(ended, StopIteration | StopAsyncIteration):
-            return self.classify(ended, depth)
+            return self.classify(ended, depth, of_model=of_model)
         cls: Any = type(exc)
         settled = origin(cls)
         if settled is not None and (settled.kind is Kind.CANCELLED or not self.rules):
@@ -143,28 +151,41 @@ class _CauseWalk(NamedTuple):
             members = self._unseen(exc.exceptions, depth)
             failures = [self.classify(member, depth + 1) or nothing for member in members]
             return min(failures, key=lambda failure: KINDS[failure.kind].severity, default=None)
-        return self._facts_failure(exc, settled, depth)
+        return self._facts_failure(exc, settled, depth, of_model=of_model)
 
     def _facts_failure(
-        self, exc: BaseException, settled: Row | None, depth: int
+        self, exc: BaseException, settled: Row | None, depth: int, *, of_model: bool
     ) -> Failure | None:
         facts = read_facts(exc)
         named = isinstance(exc, self.provider)
-        row, status = decide(exc, facts, named=named)
+        other = None
+        if not (named or of_model or facts.is_shaped):
+            has_status = facts.error is not None
+            other = other_service(exc, facts.message, facts.text, has_status=has_status)
+        row, status = (
+            (other, facts.status) if other else decide(exc, facts, named=named, of_model=of_model)
+        )
         if self.rules:
             ruled = find_failure(self.rules, exc, facts, status, self.error)
             if ruled is not None or settled is not None:
                 return ruled or (settled and self._plain_failure(settled.kind, settled.reason))
-        inner = self._cause_failure(exc, row, depth) if row is None or row.wraps else None
+        cls: Any = type(exc)
+        inner = None
+        if row is None or row.wraps:
+            inner = self._cause_failure(exc, row, depth, of_model=of_model or is_sdk(cls))
         if row is None and named:
             row = Row(Kind.SERVER_ERROR, "named in provider_errors")
         return inner or (row and self._failure(exc, row, status, facts))
 
-    def _cause_failure(self, exc: BaseException, row: Row | None, depth: int) -> Failure | None:
+    def _cause_failure(
+        self, exc: BaseException, row: Row | None, depth: int, *, of_model: bool
+    ) -> Failure | None:
         opaque = row is None or row.opaque
         counts = _UNDER_ANOTHER if opaque else _UNDER_A_CONNECTION
+        if row is not None and row.kind is Kind.MALFORMED_RESPONSE:
+            counts = _UNDER_AN_ANSWER
         for child in self._unseen(children(exc, follow_context=row is not None), depth):
-            failure = self.classify(child, depth + 1)
+            failure = self.classify(child, depth + 1, of_model=of_model)
             if failure is None and not opaque and isinstance(child, _PROGRAM):
                 reason = "a connection class that hides a mistake of the program"
                 return self._plain_failure(Kind.LOCAL, reason)

@@ -13,6 +13,7 @@ _BODY_CAP = 65536
 _CODE_CAP = 100
 _DEPTH = 3
 _ITEMS = 8
+_OPENAIS = {"message", "type", "param", "code"}
 # Tests of a key, to filter the keys of a document with.
 _is_inner, _is_code, _is_text, _is_wait, _is_limit, _is_nested = (
     WORDS[f"body_{name}"].__contains__
@@ -23,13 +24,15 @@ _is_inner, _is_code, _is_text, _is_wait, _is_limit, _is_nested = (
 class Document:
     """Collect codes, texts, waits and limits of an error document, the innermost first."""
 
-    __slots__ = ("codes", "limits", "texts", "waits")
+    __slots__ = ("codes", "is_shaped", "limits", "texts", "waits")
 
     def __init__(self) -> None:
         self.codes: list[str] = []
         self.texts: list[str] = []
         self.waits: list[Any] = []
         self.limits: list[Any] = []  # those that were used up, with their names
+        # OpenAI's shape, which names a parameter also where there is none, or Anthropic's.
+        self.is_shaped = False
 
     def read(self, body: Any, depth: int = 0) -> None:
         """Read a document, parsed or not, or a part of one."""
@@ -39,6 +42,7 @@ class Document:
             for item in body[:_ITEMS]:
                 self.read(item, depth + 1)
         elif isinstance(body, dict) and depth <= _DEPTH:
+            self.is_shaped |= body.keys() >= _OPENAIS or body.get("type") == "error"
             for key in filter(_is_inner, body):
                 self.read(body[key], depth + 1)
             self.add_code(body.get("code"))

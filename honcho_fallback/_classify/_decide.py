@@ -11,8 +11,9 @@ from __future__ import annotations
 import builtins
 import re
 from http import HTTPStatus
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
+from honcho_fallback._classify._origin import may_speak, speaks_of_models
 from honcho_fallback._classify._read import plain
 from honcho_fallback._classify._tables import CODES, ERRNOS, GENERIC, NAMES, STATUSES, WORDS, Row
 from honcho_fallback._classify._texts import NO_STATUS, PROGRAM, RULES, meaning
@@ -27,6 +28,8 @@ _BUGS: tuple[type[Exception], ...] = tuple(getattr(builtins, name) for name in W
 _PARTS = WORDS["parts"]
 _OPERATIONS = WORDS["operations"]
 _MACHINE = Row(Kind.LOCAL, "an OSError of the machine itself")
+# Who finds a request bad says why; a gateway that lost its upstream does not.
+_WORDLESS = Row(Kind.SERVER_ERROR, "a 400 without a word")
 _OTHER_SERVICE = Row(Kind.LOCAL, "an operation of another service than a model's")
 # What a class that is only named in a text does not settle.
 _VAGUE = frozenset({Kind.SERVER_ERROR, Kind.LOCAL, Kind.MALFORMED_RESPONSE})
@@ -72,13 +75,16 @@ _ERRNO = re.compile(r"\[Errno (\d{1,4})\]")
 _CLASS = re.compile(r"\b([A-Z]\w*(?:Error|Exception|Timeout))\b")
 
 
-def decide(exc: BaseException, facts: Facts, *, named: bool) -> tuple[Row | None, int | None]:
+def decide(
+    exc: BaseException, facts: Facts, *, named: bool, of_model: bool
+) -> tuple[Row | None, int | None]:
     """Find the row that the facts lead to, or None when they decide nothing, and the status.
 
     Args:
         exc: The exception.
         facts: What it carries.
         named: Is its class one of the user's provider_errors?
+        of_model: Does nobody but a model fail here: is it all that was asked, or an SDK's?
     """
     row = facts.row
     if row is not None and row.strong and not row.wraps:
@@ -100,7 +106,9 @@ def decide(exc: BaseException, facts: Facts, *, named: bool) -> tuple[Row | None
         return _under_status(facts, number, stated)
     if row is not None:
         return (None if named and row.kind is Kind.LOCAL else row), facts.status
-    return _without_status(exc, facts, written_by_aws=call is not None)
+    cls: Any = type(exc)
+    may_be_read = of_model or may_speak(cls)
+    return _without_status(exc, facts, may_be_read=may_be_read, written_by_aws=call is not None)
 
 
 def _under_status(facts: Facts, number: int, stated: int | None) -> tuple[Row, int | None]:
@@ -112,11 +120,14 @@ def _under_status(facts: Facts, number: int, stated: int | None) -> tuple[Row, i
         return specific, facts.error or inner or facts.status
     if row is not None and (catch_all or stated is None):
         return row, facts.status
+    is_refused = row is not None and row.kind is Kind.INVALID_REQUEST  # by an SDK's own class
+    if is_refused and number == HTTPStatus.BAD_REQUEST and facts.has_body is False:
+        return _WORDLESS, facts.status
     return _of_status(number), facts.error or facts.status
 
 
 def _without_status(
-    exc: BaseException, facts: Facts, *, written_by_aws: bool
+    exc: BaseException, facts: Facts, *, may_be_read: bool, written_by_aws: bool
 ) -> tuple[Row | None, int | None]:
     """Judge an exception of a class that no table names, which carries no error status."""
     if isinstance(exc, OSError):
@@ -128,6 +139,8 @@ def _without_status(
     if builtin and not written_by_aws:
         return meaning(facts.text, PROGRAM), facts.status
     row, inner = _specific(facts, NO_STATUS)
+    if row and inner is None and not (may_be_read or speaks_of_models(facts.text)):
+        return None, facts.status  # the words of a tool's class, or of the program's own
     if row is None and facts.status is not None:
         row = Row(Kind.MALFORMED_RESPONSE, f"an error under status {facts.status}")
     return row, inner or facts.status

@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import re
 from functools import lru_cache
+from http import HTTPStatus
 from typing import Any, NamedTuple
 
 from honcho_fallback._classify._body import TEXT_CAP, Document
+from honcho_fallback._classify._origin import class_row
 from honcho_fallback._classify._read import called, fields, plain
-from honcho_fallback._classify._tables import ENDINGS, NAMES, ORIGINS, WORDS, Row
-from honcho_fallback._values.failure import KINDS
+from honcho_fallback._classify._tables import GENERIC, WORDS, Row
 
 ATTRIBUTES = frozenset(WORDS["attributes"])
 _OF_AN_ANSWER = frozenset({"status_code", "status", "headers"})
@@ -34,7 +35,9 @@ class Facts(NamedTuple):
         headers: The answer's headers, unread.
         waits: How long to wait, as the body says it.
         limits: Those that were used up, as the body names them.
-        has_body: Whether an error document came, or a text in its place.
+        has_body: Whether an error document came, or a text in its place; None where nothing is
+            known of the answer's body.
+        is_shaped: Whether that document has a shape that only models' providers give it.
     """
 
     row: Row | None
@@ -48,7 +51,8 @@ class Facts(NamedTuple):
     headers: Any
     waits: list[Any]
     limits: list[Any]
-    has_body: bool
+    has_body: bool | None
+    is_shaped: bool = False
 
 
 def read_facts(exc: BaseException) -> Facts:
@@ -62,7 +66,7 @@ def read_facts(exc: BaseException) -> Facts:
         if isinstance(body, (dict, list, str, bytes)) and body:
             document.read(body)
             break
-    has_body = bool(document.texts or document.codes)
+    has_body = _has_body(document, answer)
     for name in filter(own.__contains__, ("code", "type", "status", "error_code")):
         document.add_code(own[name])
     if callable(own.get("code")):  # gRPC
@@ -94,11 +98,21 @@ def read_facts(exc: BaseException) -> Facts:
         text[prefix.end() :] if (prefix := _PREFIX.match(text)) else text
         for text in document.texts or (message[:TEXT_CAP],)
     ]
-    text = "\n".join((*names, *dict.fromkeys(document.codes), *texts))
+    text = "\n".join((*names, *dict.fromkeys(filter(_tells, document.codes)), *texts))
     message, text = message[:TEXT_CAP], text[:TEXT_CAP]
     words = (codes, code, message, text)
-    body = (document.waits, document.limits, has_body)
+    body = (document.waits, document.limits, has_body, document.is_shaped)
     return Facts(row, status, error, inner, *words, headers, *body)
+
+
+def _has_body(document: Document, answer: dict[str, Any]) -> bool | None:
+    has_body = bool(document.texts or document.codes)
+    return has_body if has_body or answer.get("_content") is not None else None
+
+
+def _tells(code: str) -> bool:
+    """Tell whether a code says more than that a request is bad, which any sentence does."""
+    return GENERIC.get(code.lower()) != HTTPStatus.BAD_REQUEST
 
 
 def _answer(response: Any) -> dict[str, Any]:
@@ -138,26 +152,3 @@ def _message(exc: BaseException) -> str:
 def _names(cls: type) -> tuple[str, ...]:
     """Name the classes of an SDK: they say what happened where nothing else does."""
     return tuple(c.__name__ for c in cls.__mro__ if c.__module__ != "builtins")
-
-
-@lru_cache(maxsize=512)
-def class_row(cls: type) -> Row | None:
-    """Find the row of the nearest class that a table names, by its whole name or by its end."""
-    for c in cls.__mro__:
-        name, package = c.__name__, c.__module__.partition(".")[0]
-        row = NAMES.get(f"{package}.{name}") or NAMES.get(name)
-        row = row or next((row for row in ENDINGS if name.endswith(row.name)), None)
-        if row is not None:
-            return row
-    return None
-
-
-@lru_cache(maxsize=512)
-def origin(cls: type) -> Row | None:
-    """Find the row that decides whatever an instance carries; a cancellation comes first."""
-    if not issubclass(cls, Exception | BaseExceptionGroup):
-        return ORIGINS["BaseException"]
-    packages = ((c, c.__module__.partition(".")[0]) for c in cls.__mro__)
-    keys = (key for c, top in packages for key in (top, c.__module__, f"{top}.{c.__name__}"))
-    rows = [ORIGINS[key] for key in keys if key in ORIGINS]
-    return min(rows, key=lambda row: KINDS[row.kind].severity, default=None)

@@ -71,6 +71,18 @@ def by_key(raw: list[dict[str, Any]]) -> dict[Any, Row]:
     return {key: row for row in rows(raw) for key in row.keys}
 
 
+def _named(raw: list[dict[str, Any]], reason: str) -> list[dict[str, Any]]:
+    """Make a row of each name of a table, such as ``ReadTimeout: httpx requests.exceptions``."""
+    built: list[dict[str, Any]] = []
+    for row in raw:
+        shared = {key: value for key, value in row.items() if key != "names"}
+        for entry in row["names"]:
+            name, _, homes = entry.partition(": ")
+            own = {"name": name, "homes": homes.split()}
+            built.append({"reason": reason.format(name), **shared, **own})
+    return built
+
+
 # Words by what they are looked for; each a dictionary that is an ordered set.
 WORDS: dict[str, dict[str, None]] = {
     name: dict.fromkeys(row) for name, row in read("words").items()
@@ -87,8 +99,9 @@ ERRNOS = {
 }
 
 ORIGINS = by_key(_CLASSES["origin"])
-NAMES = {row.name: row for row in rows(_CLASSES["name"])}
-# Endings for classes of SDKs that no row names; nearest class first, longest ending first.
-ENDINGS = rows(
-    [{**row, "reason": f"a class name that ends in {row['name']}"} for row in _CLASSES["ending"]]
+NAMES = {row.name: row for row in rows(_named(_CLASSES["name"], "class {}"))}
+# Endings for classes that no row names; nearest class first, longest ending first.
+ENDINGS = sorted(
+    rows(_named(_CLASSES["ending"], "a class name that ends in {}")),
+    key=lambda row: -len(row.name),
 )

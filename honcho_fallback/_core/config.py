@@ -82,6 +82,9 @@ class FallbackConfig(BaseModel):
             provider error.
         local_errors: Exception classes that are the program's own, never a provider's.
         provider_errors: Exception classes that a provider raises, where no other fact decides.
+        only_models: Whether ``ask`` asks nobody but a model. Then any HTTP client's failure is the
+            model's; else one at an address that is no model's is local. The adapters of models
+            set it.
         rules: Your own rules of what errors mean: the path of a TOML file with ``[[rule]]``
             tables, a dict, or a list of these. They are read here and now, and are asked in their
             order, after ``local_errors`` and cancellation, before everything else.
@@ -158,6 +161,7 @@ class FallbackConfig(BaseModel):
     ] = "group"
     local_errors: ErrorClasses = ()
     provider_errors: ErrorClasses = ()
+    only_models: Annotated[bool, Takes("True or False")] = False
     rules: Annotated[
         tuple[Rule, ...], Takes("the path of a TOML file, a dict, or a list of these")
     ] = ()

@@ -40,6 +40,7 @@ class ConfigOptions(TypedDict, total=False):
     on_exhausted: Literal["group", "last"]
     local_errors: tuple[type[BaseException], ...]
     provider_errors: tuple[type[BaseException], ...]
+    only_models: bool
     rules: RulesSource
     classify: Callable[[BaseException], Failure | Awaitable[Failure]] | None
     refine: Callable[[Failure, BaseException], Failure | Awaitable[Failure]] | None

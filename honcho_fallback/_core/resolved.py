@@ -81,6 +81,7 @@ class ResolvedPolicy:
             local_errors=config.local_errors,
             provider_errors=config.provider_errors,
             rules=config.rules,
+            only_models=config.only_models,
         )
         hooks = {"validate": self.validate, "classify": config.classify, "refine": config.refine}
         self.async_hooks = frozenset(name for name, hook in hooks.items() if is_async(hook))

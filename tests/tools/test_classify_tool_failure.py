@@ -44,7 +44,8 @@ NEEDLES = {
     "missing_connection": "slack is not connected | no connected account found | "
     "the mailbox is not linked | no active connection for gmail | please connect your calendar",
     "model_connection": "provider error | could not reach the model | could not reach model | "
-    "ollama is not running | ollama daemon not responding | llm provider | inference failed | model endpoint",
+    "ollama is not running | ollama daemon not responding | llm provider | inference failed | "
+    "model endpoint",
     "service_unavailable": "connection refused | econnrefused | service unavailable | "
     "temporarily unavailable | could not connect | connection reset | network is unreachable | "
     "no route to host | 502 | 503 | 504",

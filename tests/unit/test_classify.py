@@ -461,7 +461,7 @@ def test_langchains_empty_stream_is_no_answer(text: str) -> None:
 
 def test_a_local_cause_makes_no_provider_error_local() -> None:
     """A key file that is missing is still a key that this provider did not get."""
-    error = type("ThisAuthenticationError", (Exception,), {})("no key")
+    error = type("ProviderAuthenticationError", (Exception,), {})("no key")
     error.__cause__ = FileNotFoundError(errno.ENOENT, "no such file")
     assert classify(error).kind is Kind.AUTHENTICATION
 

@@ -37,8 +37,8 @@ def test_no_structured_fact_stands_twice() -> None:
     for table in (codes["status"], codes["code"], codes["errno"], names["origin"]):
         assert not twice([key for row in table for key in row["keys"]])
     assert not twice([code for group in codes["generic"].values() for code in group])
-    assert not twice([row["name"] for row in names["name"]])
-    assert not twice([row["name"] for row in names["ending"]])
+    assert not twice([name.partition(":")[0] for row in names["name"] for name in row["names"]])
+    assert not twice([name for row in names["ending"] for name in row["names"]])
     assert all(code == code.lower() for code in CODES)
 
 
@@ -66,11 +66,13 @@ def test_every_row_says_why() -> None:
 
 
 def test_every_ending_decides() -> None:
-    """A class of an SDK that no row names is known by the end of its name."""
+    """A class that no row names is known by the end of its name, if its module is a model's."""
     for row in ENDINGS:
-        cls = type(f"Nimbus{row.name}", (Exception,), {"__module__": "nimbus"})
-        failure = classify(cls())
-        assert (failure.kind, failure.reason) == (row.kind, row.reason), row.name
+        for name, module in ((f"Nimbus{row.name}", "nimbus.llm"), (f"LLM{row.name}", "nimbus")):
+            failure = classify(type(name, (Exception,), {"__module__": module})())
+            assert (failure.kind, failure.reason) == (row.kind, row.reason), row.name
+        of_a_tool = type(f"Nimbus{row.name}", (Exception,), {"__module__": "nimbus.weather"})
+        assert classify(of_a_tool()).kind is FailureKind.LOCAL
 
 
 def test_a_longer_ending_goes_first() -> None:

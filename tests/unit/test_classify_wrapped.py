@@ -459,15 +459,15 @@ def test_replicates_classes() -> None:
 
 
 def test_instructors_retries_stand_for_their_last_attempt() -> None:
-    """An answer that never fitted the program's model is its own; a provider's error is not."""
+    """An answer that never fitted is one that nobody can use; a provider's error is its own."""
     error = stand_in("InstructorRetryException", "instructor.core.exceptions")
     limit = ProviderError("hello", status_code=429)
     assert classify(raised_from(error("hello"), limit)).kind is Kind.RATE_LIMIT
     assert classify(error(limit)).kind is Kind.RATE_LIMIT
     with pytest.raises(pydantic.ValidationError) as misfit:
         pydantic.TypeAdapter(int).validate_python("x")
-    assert classify(raised_from(error("hello"), misfit.value)).kind is Kind.LOCAL
-    assert classify(error("Error code: 503 - hello")).kind is Kind.OVERLOADED
+    assert classify(raised_from(error("hello"), misfit.value)).kind is Kind.MALFORMED_RESPONSE
+    assert classify(error("hello")).kind is Kind.MALFORMED_RESPONSE
 
 
 @pytest.mark.parametrize(

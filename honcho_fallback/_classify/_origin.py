@@ -1,0 +1,160 @@
+"""Whose error it is: a model's, another service's, or the program's own.
+
+The package of a class tells. A model's SDK raises for a model. A general HTTP client raises for
+whoever was asked: the address tells whom, or the body where that speaks of models. A class of any
+other package is the program's own or a tool's, and its words alone are no provider's; its status
+is, because in-house clients are common.
+"""
+
+from __future__ import annotations
+
+import re
+from functools import lru_cache, reduce
+from operator import or_
+from typing import TYPE_CHECKING, Any
+
+from honcho_fallback._classify._read import called, plain
+from honcho_fallback._classify._tables import ENDINGS, NAMES, ORIGINS, WORDS, Row
+from honcho_fallback._classify._texts import Vocabulary
+from honcho_fallback._values.failure import KINDS
+from honcho_fallback._values.failure import FailureKind as Kind
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+_SDKS, _CLIENTS, _FRAMEWORKS = (WORDS[name] for name in ("sdks", "clients", "frameworks"))
+_KNOWN = _SDKS | _CLIENTS | _FRAMEWORKS
+_SUBJECT = Vocabulary({name: [*WORDS[name]] for name in ("subject", "owner", "services")})
+_MODEL, _OWNER, _SERVICE = 1, 2, 4
+_HOSTS, _VERSIONED = WORDS["hosts"], WORDS["versioned_endpoints"]
+_ENDPOINT = re.compile("|".join(WORDS["endpoints"]).replace("*", r"[\w-]*"))
+_OTHER_ADDRESS = Row(Kind.LOCAL, "an address of another service than a model's")
+_OTHER_WORDS = Row(Kind.LOCAL, "the message names a service that is no model's")
+_VERSION = re.compile(r"v\d\w*|openai|anthropic")
+_READS = frozenset({"GET", "HEAD", "OPTIONS", "DELETE"})
+_URL = re.compile(r"\w+://(?:[^/?#@]*@)?([^/?#:]+)[^/?#]*([^?#]*)")
+# An address as clients write it into their messages, requests' host and path among them.
+_IN_TEXT = re.compile(
+    r"(?:\b(GET|HEAD|POST|PUT|PATCH|DELETE) |\burl\b\W{0,3}|\bfor )(\w+://[^\s\"'<>)\]]+)"
+    r"|host='([^']+)'[^\n]{0,80}? with url: ([^\s]+)"
+)
+
+
+@lru_cache(maxsize=512)
+def origin(cls: type) -> Row | None:
+    """Find the row that decides whatever an instance carries; a cancellation comes first."""
+    if not issubclass(cls, Exception | BaseExceptionGroup):
+        return ORIGINS["BaseException"]
+    keys = (key for c in cls.__mro__ for key in _places(c))
+    rows = [ORIGINS[key] for key in keys if key in ORIGINS]
+    return min(rows, key=lambda row: KINDS[row.kind].severity, default=None)
+
+
+def _places(cls: type) -> tuple[str, ...]:
+    module = cls.__module__
+    top, _, rest = module.partition(".")
+    return (top, f"{top}.{rest.partition('.')[0]}", module, f"{top}.{cls.__name__}")
+
+
+@lru_cache(maxsize=512)
+def class_row(cls: type) -> Row | None:
+    """Find the row of the nearest class that a table names, by its whole name or by its end."""
+    ends = may_speak(cls)
+    for c in cls.__mro__:
+        name, package = c.__name__, c.__module__.partition(".")[0]
+        row = NAMES.get(f"{package}.{name}") or NAMES.get(name)
+        if row is None and ends:
+            row = next((row for row in ENDINGS if name.endswith(row.name)), None)
+        if row is not None:
+            return row
+    return None
+
+
+@lru_cache(maxsize=512)
+def may_speak(cls: type) -> bool:
+    """Tell whether the words of a class may be a provider's, by its package or its own name."""
+    if cls.__module__ == "builtins" or not _KNOWN.keys().isdisjoint(_packages(cls)):
+        return True
+    return any(
+        _speaks(c.__name__, _MODEL | _OWNER) or _speaks(c.__module__, _OWNER)
+        for c in cls.__mro__
+        if c.__module__ != "builtins"
+    )
+
+
+@lru_cache(maxsize=512)
+def is_sdk(cls: type) -> bool:
+    """Tell whether a class is of a model's SDK, which asks nobody else."""
+    return not _SDKS.keys().isdisjoint(_packages(cls))
+
+
+def speaks_of_models(text: str) -> bool:
+    """Tell whether a text speaks of models, prompts, completions or their tokens."""
+    return _speaks(text, _MODEL)
+
+
+def other_service(exc: BaseException, message: str, text: str, *, has_status: bool) -> Row | None:
+    """Say why an error is another service's, or None: a general client's address is no model's.
+
+    An address without a path says nothing. Where there is none, the words do.
+
+    Args:
+        exc: The exception.
+        message: Its own text, or that of its body.
+        text: Codes and texts, to be read by their words.
+        has_status: Does it state an error status?
+    """
+    cls: Any = type(exc)
+    general = cls.__module__ == "builtins" or not _CLIENTS.keys().isdisjoint(_packages(cls))
+    if is_sdk(cls) or not (general or (not has_status and not may_speak(cls))):
+        return None
+    method, address = _address(exc, message)
+    parts = _URL.match(address)
+    if parts is None:
+        names = reduce(or_, _SUBJECT.sentences(text), 0)
+        return _OTHER_WORDS if names & _SERVICE and not names & _MODEL else None
+    host, path = parts.groups()
+    steps = re.split(r"[/:]", path.lower())
+    reads = method.upper() in _READS
+    says_nothing = not reads and all(not step or _VERSION.fullmatch(step) for step in steps)
+    if says_nothing or _is_inference(host.lower(), steps):
+        return None
+    return _OTHER_ADDRESS if reads or not speaks_of_models(text) else None
+
+
+def _packages(cls: type) -> Iterator[str]:
+    return (place for c in cls.__mro__ for place in _places(c)[:2])
+
+
+def _speaks(text: str, groups: int) -> bool:
+    return any(found & groups for found in _SUBJECT.sentences(text))
+
+
+def _address(exc: BaseException, message: str) -> tuple[str, str]:
+    """Find the method and the address of the request that failed, empty where nobody says."""
+    own: dict[str, Any] = plain(exc, "__dict__") or {}
+    answers = [own.get("response"), own.get("_response")]
+    asked = [own.get(name) for name in ("_request", "request", "request_info")]
+    asked += [plain(answer, "request") for answer in answers]
+    for holder in (*asked, *answers, exc):
+        url = plain(holder, "url") or plain(holder, "filename")
+        if type(url).__name__ == "URL":  # httpx's and yarl's
+            url = called(url, "__str__")
+        if isinstance(url, str):
+            method = plain(holder, "method")
+            return method if isinstance(method, str) else "", url
+    found = _IN_TEXT.search(message)
+    if found is None:
+        return "", ""
+    method, url, host, path = found.groups()
+    return method or "", url or f"http://{host}{path}"
+
+
+def _is_inference(host: str, steps: list[str]) -> bool:
+    labels = re.split(r"[.-]", host)[:-1] if "." in host else re.split("-", host)
+    if not _HOSTS.keys().isdisjoint(labels):
+        return True
+    return any(
+        bool(_ENDPOINT.fullmatch(step) or (step in _VERSIONED and _VERSION.fullmatch(before)))
+        for before, step in zip(["", *steps], steps, strict=False)
+    )

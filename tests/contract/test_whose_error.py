@@ -1,0 +1,165 @@
+"""General HTTP clients at real servers: whether a failure is a model's, or another service's."""
+
+from __future__ import annotations
+
+import asyncio
+import socket
+import urllib.error
+import urllib.request
+from typing import TYPE_CHECKING, Any
+
+import aiohttp
+import httpx
+import openai
+import pytest
+import requests
+
+from honcho_fallback import FallbackPolicy, Target, classify
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from pytest_httpserver import HTTPServer
+
+ISSUE, COMPLETIONS, ODD = "/repos/acme/issues", "/v1/chat/completions", "/gateway/run"
+BUSY = {"error": "The model is overloaded."}
+
+
+def by_httpx(method: str, url: str) -> None:
+    httpx.request(method, url).raise_for_status()
+
+
+def by_async_httpx(method: str, url: str) -> None:
+    async def ask() -> None:
+        async with httpx.AsyncClient() as client:
+            (await client.request(method, url)).raise_for_status()
+
+    asyncio.run(ask())
+
+
+def by_requests(method: str, url: str) -> None:
+    requests.request(method, url, timeout=5).raise_for_status()
+
+
+def by_aiohttp(method: str, url: str) -> None:
+    async def ask() -> None:
+        async with aiohttp.ClientSession() as session, session.request(method, url) as answer:
+            answer.raise_for_status()
+
+    asyncio.run(ask())
+
+
+def by_urllib(method: str, url: str) -> None:
+    urllib.request.urlopen(urllib.request.Request(url, method=method))  # noqa: S310 # ours
+
+
+# aiohttp and urllib raise without the answer's body, and where nobody listens without a path.
+WITH_BODY = (by_httpx, by_async_httpx, by_requests)
+CLIENTS = (*WITH_BODY, by_aiohttp, by_urllib)
+
+
+def failure_of(ask: Callable[[], object]) -> BaseException:
+    with pytest.raises(Exception) as caught:  # each client has its own
+        ask()
+    if isinstance(caught.value, urllib.error.HTTPError):
+        caught.value.close()  # it holds the connection
+    return caught.value
+
+
+@pytest.fixture
+def nobody() -> str:
+    """Return the address of a port that nobody listens on."""
+    with socket.socket() as taken:
+        taken.bind(("127.0.0.1", 0))
+        return f"http://127.0.0.1:{taken.getsockname()[1]}"
+
+
+@pytest.mark.parametrize("client", CLIENTS)
+@pytest.mark.parametrize(
+    ("method", "path", "status", "kind"),
+    [
+        ("GET", ISSUE, 502, "local"),
+        ("POST", ISSUE, 429, "local"),
+        ("GET", "/", 403, "local"),
+        ("POST", COMPLETIONS, 502, "server_error"),
+        ("POST", COMPLETIONS, 429, "rate_limit"),
+        ("POST", "/v1/messages", 401, "authentication"),
+        ("POST", "/v1beta/models/gemini:generateContent", 503, "overloaded"),
+        ("POST", "/api/v10/channels/9/messages", 503, "local"),
+        ("POST", "/v1", 503, "overloaded"),  # no path that could say more
+    ],
+)
+def test_an_answers_address_says_whose_it_is(
+    httpserver: HTTPServer, client: Any, method: str, path: str, status: int, kind: str
+) -> None:
+    """A path of inference is a model's, whatever the body; any other is another service's."""
+    httpserver.expect_request(path).respond_with_data("down", status=status)
+    error = failure_of(lambda: client(method, httpserver.url_for(path)))
+    # urllib keeps no method: a page that it could not get may have been asked for by POST.
+    expected = "permission" if client is by_urllib and path == "/" else kind
+    assert classify(error).kind == expected
+
+
+@pytest.mark.parametrize("client", WITH_BODY)
+@pytest.mark.parametrize(
+    ("body", "method", "kind"),
+    [
+        (BUSY, "POST", "overloaded"),
+        ({"detail": "2,000 prompt tokens a minute are allowed"}, "POST", "overloaded"),
+        ({"type": "error", "error": {"message": "Busy."}}, "POST", "overloaded"),
+        (
+            {"error": {"message": "Busy.", "type": "busy", "param": None, "code": None}},
+            "GET",
+            "overloaded",
+        ),
+        (BUSY, "GET", "local"),
+        ({"error": "The queue is full."}, "POST", "local"),
+    ],
+)
+def test_a_body_that_speaks_of_models_decides_for_an_odd_path(
+    httpserver: HTTPServer, client: Any, body: Any, method: str, kind: str
+) -> None:
+    """A private gateway may have any path; its words, or the shape of its errors, tell."""
+    httpserver.expect_request(ODD).respond_with_json(body, status=503)
+    error = failure_of(lambda: client(method, httpserver.url_for(ODD)))
+    assert classify(error).kind == kind
+    assert classify(error, provider_errors=(type(error),)).kind == "overloaded"
+
+
+@pytest.mark.parametrize("client", WITH_BODY)
+def test_a_closed_port_is_whose_it_was(client: Any, nobody: str) -> None:
+    """Where nobody listens, the request's path tells as well."""
+    error = failure_of(lambda: client("POST", nobody + COMPLETIONS))
+    assert classify(error).kind == "connection"
+    error = failure_of(lambda: client("GET", nobody + ISSUE))
+    assert classify(error).kind == "local"
+    # What only wraps it says no more, and one that quotes it is read the same.
+    for outer in (
+        RuntimeError("the tool failed"),
+        RuntimeError(f"no: {error} for url: {nobody}/x"),
+    ):
+        outer.__cause__ = error
+        assert classify(outer).kind == "local"
+
+
+def test_a_models_sdk_asks_nobody_else(nobody: str) -> None:
+    """The path of an SDK's request is not looked at, whatever client it goes through."""
+    client = openai.OpenAI(api_key="none", base_url=f"{nobody}/odd", max_retries=0)
+    error = failure_of(client.models.list)
+    assert isinstance(error.__cause__, httpx.ConnectError)
+    assert classify(error).kind == "connection"
+
+
+def test_another_services_failure_asks_no_other_model(httpserver: HTTPServer) -> None:
+    """The caller gets the client's own error after one request."""
+    httpserver.expect_request(ISSUE).respond_with_data("down", status=502)
+    asked: list[str] = []
+
+    def ask(attempt: Any) -> None:
+        asked.append(attempt.target.name)
+        by_httpx("GET", httpserver.url_for(ISSUE))
+
+    policy = FallbackPolicy([Target("primary"), Target("fallback")])
+    with pytest.raises(httpx.HTTPStatusError):
+        policy.call(ask)
+    assert asked == ["primary"]

@@ -1,0 +1,228 @@
+"""Whose error it is: by the package of its class, by an address, and by words."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import httpx
+import pytest
+
+from honcho_fallback import FallbackConfig, FallbackPolicy, Target, classify
+from honcho_fallback._classify._tables import ORIGINS, WORDS
+from honcho_fallback._values.failure import FailureKind as Kind
+
+LIMIT = "Rate limit exceeded."
+
+
+def made(name: str, module: str, text: str = "", base: type[Exception] = Exception) -> Exception:
+    """Build an error of a class that stands in a module."""
+    error: Exception = type(name, (base,), {"__module__": module})(text)
+    return error
+
+
+def answered(url: str, status: int = 503, method: str = "POST", **answer: Any) -> Exception:
+    """Return what httpx raises for an answer."""
+    response = httpx.Response(status, request=httpx.Request(method, url), **answer)
+    with pytest.raises(httpx.HTTPStatusError) as caught:
+        response.raise_for_status()
+    return caught.value
+
+
+# --- addresses
+
+
+@pytest.mark.parametrize("method", ["POST", "GET"])  # some poll for an answer
+def test_each_endpoint_is_a_models(method: str) -> None:
+    """A step of the path, also after a colon, in any case, with or without a query."""
+    for entry in WORDS["endpoints"]:
+        step = entry.replace("*", "-x")
+        for url in (f"/{step}", f"/x/{step}/9", f"/v1/m:{step}?a=b", f"/{step.upper()}#c"):
+            error = answered(f"https://host.example{url}", method=method)
+            assert classify(error).kind is Kind.OVERLOADED, url
+    for step in WORDS["versioned_endpoints"]:
+        for before, kind in (("v1", "overloaded"), ("openai", "overloaded"), ("users", "local")):
+            error = answered(f"https://host.example/{before}/{step}", method=method)
+            assert classify(error).kind == kind, (before, step)
+
+
+def test_a_word_of_the_host_is_enough() -> None:
+    """Each label but the last, which many services have that are no model's."""
+    for label in WORDS["hosts"]:
+        for host in (f"{label}.example", f"api.{label}.example:8080", f"{label}-gateway.example"):
+            assert classify(answered(f"https://{host}/run")).kind is Kind.OVERLOADED, host
+            assert classify(answered(f"https://key@{host}/run")).kind is Kind.OVERLOADED
+        assert classify(answered(f"https://host.{label}/run")).kind is Kind.LOCAL, label
+        assert classify(answered(f"https://host.example/my-{label}/run")).kind is Kind.LOCAL
+    assert classify(answered("http://vllm:8000/run")).kind is Kind.OVERLOADED
+    assert classify(answered("http://qdrant:6333/run")).kind is Kind.LOCAL
+
+
+PAGE, INFERENCE = "https://tickets.example/issues/7", "https://host.example/v1/chat/completions"
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "503 Server Error: Service Unavailable for url: {}",
+        "Server error '503 Service Unavailable' for url '{}'",
+        "503, message='Service Unavailable', url='{}'",
+        "Error 503: GET {}: Service Unavailable",
+        "503: no answer for {}",
+        "HTTP 503 (url: {}, tries: 2)",
+    ],
+)
+@pytest.mark.parametrize("cls", [RuntimeError, Exception, httpx.HTTPError, "a tool's"])
+def test_an_address_in_a_text_tells_too(text: str, cls: Any) -> None:
+    """Where the exception holds no request, what clients write of it is read."""
+    for url, kind in ((PAGE, Kind.LOCAL), (INFERENCE, Kind.OVERLOADED)):
+        written = text.format(url)
+        error = made("FetchError", "tickets.api", written) if cls == "a tool's" else cls(written)
+        assert classify(error).kind is kind
+
+
+def test_an_address_that_is_only_mentioned_says_nothing() -> None:
+    """A page of documentation is not what was asked."""
+    error = Exception("Error code: 503 - see https://tickets.example/docs and our status page")
+    assert classify(error).kind is Kind.OVERLOADED
+
+
+def test_requests_own_words_for_a_dead_server() -> None:
+    """They name host and path apart."""
+    for path, kind in (("/v1/messages", Kind.CONNECTION), ("/issues/7", Kind.LOCAL)):
+        text = f"Pool(host='host.example', port=443): Max retries exceeded with url: {path} (no)"
+        assert classify(made("ConnectionError", "requests.exceptions", text)).kind is kind
+
+
+def test_what_holds_the_address_may_be_hostile() -> None:
+    """A request that cannot be read counts as absent."""
+
+    class URL:
+        def __str__(self) -> str:
+            raise ValueError
+
+    class Request:
+        url, method = URL(), 5
+
+    error: Any = httpx.HTTPError("Error code: 503")
+    error.response = error._request = Request()  # as httpx keeps it
+    assert classify(error).kind is Kind.OVERLOADED
+
+
+def test_a_400_without_a_word_is_a_gateways() -> None:
+    """Who finds a request bad says why: an SDK's error whose body is known to be empty."""
+
+    def refused(status: int, **answer: Any) -> Any:
+        error: Any = made("BadRequestError", "openai", "Bad Request")
+        error.response = httpx.Response(status, **answer)
+        error.status_code = status
+        return error
+
+    failure = classify(refused(400, content=b""))
+    assert (failure.kind, failure.transient) == (Kind.SERVER_ERROR, True)
+    assert classify(refused(400, content=b"no")).kind is Kind.INVALID_REQUEST
+    assert classify(refused(422, content=b"")).kind is Kind.INVALID_REQUEST
+    assert classify(refused(400, stream=httpx.ByteStream(b""))).kind is Kind.INVALID_REQUEST
+    assert classify(answered(INFERENCE, 400, content=b"")).kind is Kind.INVALID_REQUEST
+
+
+def test_words_of_other_services_tell_where_there_is_no_address() -> None:
+    """Each, in a text of a built-in class or a client's, unless it speaks of models, too."""
+    for entry in WORDS["services"]:
+        text = f"Error code: 503 - {entry.replace('*', 's')} failed"
+        for cls in (RuntimeError, httpx.HTTPError):
+            assert classify(cls(text)).kind is Kind.LOCAL, entry
+            assert classify(cls(f"{text} for this model")).kind is not Kind.LOCAL, entry
+        assert classify(made("APIError", "openai", text)).kind is not Kind.LOCAL, entry
+
+
+# --- packages
+
+
+@pytest.mark.parametrize("sort", ["sdks", "clients", "frameworks"])
+def test_words_count_of_what_asks_models(sort: str) -> None:
+    """Classes of models' SDKs, of general clients and of frameworks; their subclasses, too."""
+    for package in WORDS[sort]:
+        error = made("OddError", f"{package}.errors", LIMIT)
+        assert classify(error).kind is Kind.RATE_LIMIT, package
+        assert classify(made("MyError", "acme", LIMIT, type(error))).kind is Kind.RATE_LIMIT
+
+
+@pytest.mark.parametrize(
+    ("name", "module", "text", "kind"),
+    [
+        ("OddError", "acme.weather", LIMIT, Kind.LOCAL),
+        ("WeatherRateLimitError", "acme", "", Kind.LOCAL),
+        # What says more than words,
+        ("RateLimitError", "acme", "", Kind.RATE_LIMIT),
+        ("OddError", "acme", f"Error code: 429 - {LIMIT}", Kind.RATE_LIMIT),
+        ("OddError", "acme", '{"error": {"code": "insufficient_quota"}}', Kind.QUOTA),
+        # or says whose they are.
+        ("OddError", "acme.llm", LIMIT, Kind.RATE_LIMIT),
+        ("GatewayError", "acme", LIMIT, Kind.RATE_LIMIT),
+        ("ModelRateLimitError", "acme", "", Kind.RATE_LIMIT),
+        ("OddError", "acme", f"{LIMIT} The model is in use.", Kind.RATE_LIMIT),
+        ("OddError", "acme.models", LIMIT, Kind.LOCAL),  # a database's are called so, too
+    ],
+)
+def test_words_alone_of_any_other_class_are_no_providers(
+    name: str, module: str, text: str, kind: Kind
+) -> None:
+    """The words of a tool's own library, or of the program, say nothing of a model."""
+    error = made(name, module, text)
+    assert classify(error).kind is kind
+    if kind is Kind.LOCAL:
+        assert classify(error, provider_errors=(type(error),)).kind is not Kind.LOCAL
+
+
+def test_a_status_counts_whoever_raised_it() -> None:
+    """In-house clients are common, and a status is no word."""
+    error: Any = made("OddError", "acme.weather", "slow")
+    error.status_code = 429
+    assert classify(error).kind is Kind.RATE_LIMIT
+
+
+def test_each_origin_decides_before_a_status() -> None:
+    """Another service's library, a tool's failure, a limit of the program, a cancellation."""
+    for place, row in ORIGINS.items():
+        module, _, name = place.rpartition(".")
+        if not name[:1].isupper():
+            module, name = place, "OddError"
+        if module and module != "builtins":
+            error: Any = made(name, f"{module}.errors", LIMIT)
+            error.status_code = 429
+            assert classify(error).kind is row.kind, place
+
+
+def test_a_workflow_engines_wrapper_is_judged_by_its_cause() -> None:
+    """What Temporal raises around a failed activity says nothing itself."""
+    error = made("ActivityError", "temporalio.exceptions", "Activity failed")
+    error.__cause__ = made("OddError", "acme.llm", LIMIT)
+    assert classify(error).kind is Kind.RATE_LIMIT
+
+
+def test_where_only_models_are_asked_everything_is_theirs() -> None:
+    """Whoever asks models alone says so: an address and a tool's words tell nothing then."""
+    for error, kind in (
+        (answered(PAGE), Kind.OVERLOADED),
+        (made("OddError", "acme.weather", LIMIT), Kind.RATE_LIMIT),
+        (made("WeatherRateLimitError", "acme", ""), Kind.RATE_LIMIT),
+        (RuntimeError("Error code: 503 - the database failed"), Kind.OVERLOADED),
+        (ValueError(LIMIT), Kind.LOCAL),
+        (made("OddError", "redis", LIMIT), Kind.LOCAL),
+    ):
+        assert classify(error).kind is Kind.LOCAL
+        assert classify(error, only_models=True).kind is kind
+        run = FallbackPolicy([Target("one"), Target("two")], only_models=True).start()
+        if kind is Kind.LOCAL:
+            with pytest.raises(type(error)):
+                run.fail(error)
+        else:
+            assert run.fail(error).is_fallback
+
+
+def test_users_rules_come_before_an_address() -> None:
+    """Who knows an odd gateway says so in a line."""
+    rule = {"kind": "overloaded", "status": 503, "text": "for url 'https://tickets.example"}
+    rules = FallbackConfig(rules=[rule]).rules
+    assert classify(answered(PAGE)).kind is Kind.LOCAL
+    assert classify(answered(PAGE), rules=rules).kind is Kind.OVERLOADED
