@@ -90,7 +90,8 @@ def decide(
     if row is not None and row.strong and not row.wraps:
         return row, facts.status
     call = _CALLING.search(facts.message) if "when calling" in facts.message else None
-    operation = call[2] if call else plain(exc, "operation_name")  # botocore's
+    is_aws = type(exc).__module__.startswith("botocore")
+    operation = call[2] if call else is_aws and plain(exc, "operation_name")
     if isinstance(operation, str) and operation not in _OPERATIONS:
         return (None if named else _OTHER_SERVICE), facts.status
     if call:  # the words of the operation's name are no message

@@ -431,7 +431,7 @@ async def test_the_preset_for_production(providers: ProviderServer, verb: str) -
     )
     assert again.invoke("hi").text == "hi"
     assert (len(down.requests), len(up.requests)) == (1, 3)
-    assert model.policy.config is config
+    assert model.policy.config == config.replace(only_models=True)
 
 
 def test_a_whole_config_comes_first_and_options_go_on_top() -> None:

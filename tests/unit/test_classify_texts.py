@@ -220,6 +220,12 @@ EXAMPLES: list[tuple[int, str, Kind, str]] = [
         Kind.QUOTA,
         "quota lacking ~short_window ~throttled -rate",
     ),
+    (
+        429,
+        "you hit your limit, it resets at 8pm",
+        Kind.QUOTA,
+        "own_limit lacking resets ~short_window",
+    ),
     (429, "no allocation for you", Kind.QUOTA, "quota negation ~short_window"),
     (400, "an entitlement is needed", Kind.QUOTA, "quota needed -rate -lacking"),
     (429, "the weekly cap", Kind.QUOTA, "limit long_window -short_window"),
@@ -242,7 +248,8 @@ EXAMPLES: list[tuple[int, str, Kind, str]] = [
     (400, "resources exhausted", Kind.RATE_LIMIT, "exhausted"),
     (NO_STATUS, "calls per minute are capped", Kind.RATE_LIMIT, "requests short_window limit"),
     (500, "the checkpoint is warming", Kind.MODEL_UNAVAILABLE, "model loading"),
-    (424, "the deployment was removed", Kind.MODEL_UNAVAILABLE, "model gone -feature"),
+    (424, "the deployment was removed", Kind.MODEL_UNAVAILABLE, "model gone -feature -modal"),
+    (400, "the endpoint is not started", Kind.MODEL_UNAVAILABLE, "endpoints stopped"),
     (
         400,
         "that engine is not supported",
@@ -420,7 +427,7 @@ def test_a_word_that_is_no_stem_needs_its_whole_length() -> None:
 @given(words=st.permutations(["deployment", "was", "removed", "on", "tuesday"]))
 def test_words_count_in_any_order(words: list[str]) -> None:
     """A sentence is the set of its words."""
-    assert fits(" ".join(words), 404, "model gone -feature")
+    assert fits(" ".join(words), 404, "model gone -feature -modal")
 
 
 STOPS = [". ", "! ", "? ", "; ", "\n", " { ", " } ", '."', ".'", ".\t"]
@@ -429,21 +436,21 @@ STOPS = [". ", "! ", "? ", "; ", "\n", " { ", " } ", '."', ".'", ".\t"]
 @pytest.mark.parametrize("stop", STOPS)
 def test_a_stop_separates(stop: str) -> None:
     """Words of two sentences fit nothing together."""
-    assert fits("deployment removed", 404, "model gone -feature")
+    assert fits("deployment removed", 404, "model gone -feature -modal")
     assert meaning(f"deployment{stop}removed", 404) is None
-    assert fits(f"hello{stop}deployment removed", 404, "model gone -feature")
-    assert fits(f"deployment removed{stop}hello", 404, "model gone -feature")
+    assert fits(f"hello{stop}deployment removed", 404, "model gone -feature -modal")
+    assert fits(f"deployment removed{stop}hello", 404, "model gone -feature -modal")
 
 
 @pytest.mark.parametrize("part", [", ", ": ", " (", ") ", " - ", " / ", " = ", " v1.2 ", " a.b "])
 def test_what_is_no_stop_keeps_the_sentence(part: str) -> None:
     """A comma, brackets, a dash and a dot inside a token leave the words together."""
-    assert fits(f"deployment{part}removed", 404, "model gone -feature")
+    assert fits(f"deployment{part}removed", 404, "model gone -feature -modal")
 
 
 def test_a_dot_between_names_is_no_stop() -> None:
     """A dotted name is read as the words of one sentence."""
-    assert fits("deployment.removed", 404, "model gone -feature")
+    assert fits("deployment.removed", 404, "model gone -feature -modal")
 
 
 @pytest.mark.parametrize(
@@ -467,8 +474,8 @@ def test_a_dot_between_names_is_no_stop() -> None:
 )
 def test_a_name_is_read_as_its_words(name: str) -> None:
     """Camels, snakes, kebabs and paths are sentences, alone and within one."""
-    assert fits(name, 404, "model gone -feature")
-    assert fits(f"it says {name}, sorry", 404, "model gone -feature")
+    assert fits(name, 404, "model gone -feature -modal")
+    assert fits(f"it says {name}, sorry", 404, "model gone -feature -modal")
 
 
 @pytest.mark.parametrize(
@@ -495,7 +502,7 @@ def test_a_models_name_and_an_address_say_nothing(name: str) -> None:
     """Words of a name with a number, and of an address, are no words of the sentence."""
     assert VOCABULARY.sentences(name) == [0]
     assert meaning(f"we saw {name}, hello", 404) is None
-    assert fits(f"deployment {name} removed", 404, "model gone -feature")
+    assert fits(f"deployment {name} removed", 404, "model gone -feature -modal")
     assert fits("rate limit", 500, "rate -option")
     assert not fits(f"rate {name} limit", 500, "rate -option")
 
