@@ -133,10 +133,10 @@ class _Tracer:
             texts.append(((text, status), row))
             return row
 
-        def noting_decide(exc: BaseException, facts: Any, *, named: bool) -> Any:
+        def noting_decide(exc: BaseException, facts: Any, **how: bool) -> Any:
             for notes in (codes, generics, texts):
                 notes.clear()
-            row, status = decide(exc, facts, named=named)
+            row, status = decide(exc, facts, **how)
             self._steps.append(_Step(facts, row, [*codes], [*generics], [*texts]))
             return row, status
 

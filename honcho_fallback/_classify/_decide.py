@@ -42,8 +42,6 @@ _STATUS_OF = {
     Kind.MODEL_UNAVAILABLE: 404,
     Kind.INVALID_REQUEST: 400,
 }
-# What many providers call any failure, also while they are down.
-_HABITS = frozenset({"invalid_request_error"})
 # Statuses that mean what they say, whatever they wrap.
 _PLAIN = frozenset({401, 402, 407, 408, 413, 429, 504, 524, 529})
 _PHRASES = "|".join(
@@ -167,9 +165,9 @@ def _specific(facts: Facts, number: int) -> tuple[Row | None, int | None]:
         classes = map(NAMES.get, reversed(_CLASS.findall(facts.message)))
         row = next((row for row in classes if row and row.kind not in _VAGUE), None)
     if row is None and number >= 500:
-        # What the provider called it, beside a gateway's number.
-        called = (GENERIC.get(code) for code in facts.codes if code not in _HABITS)
-        inner = next((status for status in called if status and status < 500), inner)
+        # What the provider called it, beside a gateway's number; many call anything a bad request.
+        called = map(GENERIC.get, facts.codes)
+        inner = next((status for status in called if status and 400 < status < 500), inner)
         row = _of_status(inner) if inner is not None and inner != number else None
     return row, inner
 

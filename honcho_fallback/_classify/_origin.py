@@ -75,11 +75,7 @@ def may_speak(cls: type) -> bool:
     """Tell whether the words of a class may be a provider's, by its package or its own name."""
     if cls.__module__ == "builtins" or not _KNOWN.keys().isdisjoint(_packages(cls)):
         return True
-    return any(
-        _speaks(c.__name__, _MODEL | _OWNER) or _speaks(c.__module__, _OWNER)
-        for c in cls.__mro__
-        if c.__module__ != "builtins"
-    )
+    return any(_speaks(f"{c.__module__}.{c.__name__}", _OWNER) for c in cls.__mro__)
 
 
 @lru_cache(maxsize=512)
@@ -137,7 +133,7 @@ def _address(exc: BaseException, message: str) -> tuple[str, str]:
     asked = [own.get(name) for name in ("_request", "request", "request_info")]
     asked += [plain(answer, "request") for answer in answers]
     for holder in (*asked, *answers, exc):
-        url = plain(holder, "url") or plain(holder, "filename")
+        url = plain(holder, "url")
         if type(url).__name__ == "URL":  # httpx's and yarl's
             url = called(url, "__str__")
         if isinstance(url, str):

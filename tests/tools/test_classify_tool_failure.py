@@ -290,6 +290,7 @@ def exhausted() -> BaseException:
         (httpx.ConnectError("no", request=httpx.Request("GET", PAGE)), "service_unavailable"),
         (httpx.ReadTimeout("", request=httpx.Request("GET", PAGE)), "timeout"),
         (OSError(28, "No space left on device"), "unknown"),
+        (type("OddError", (Exception,), {"__module__": "acme.weather"})("no wind"), "unknown"),
         (StatusError(401), "bad_credentials"),
         (StatusError(403), "bad_credentials"),
         (StatusError(408), "timeout"),

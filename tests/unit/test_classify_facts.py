@@ -313,6 +313,15 @@ def test_a_class_without_a_status_stands_for_one(name: str, text: str, kind: Kin
     assert classify(named(name)("hello")).kind is NAMES[name].kind
 
 
+@pytest.mark.parametrize("code", ["invalid_parameter_error", "InvalidParameter", "BAD_REQUEST"])
+def test_a_code_that_only_calls_a_request_bad_says_less_than_its_subject(code: str) -> None:
+    """What a sentence says of the model counts for more, and a 5xx stays one."""
+    body = {"error": {"code": code, "message": "The model m is not supported."}}
+    assert of_body(body, 400).kind is Kind.MODEL_UNAVAILABLE
+    assert of_body({"error": {"code": code, "message": "No."}}, 400).kind is Kind.INVALID_REQUEST
+    assert of_body({"error": {"code": code, "message": "No."}}, 500).kind is Kind.SERVER_ERROR
+
+
 def test_a_generic_code_stands_for_a_status_of_its_own() -> None:
     """A code that names a class of statuses lets the text be read under it."""
     body = {"error": {"type": "not_found", "message": "use chat completions here"}}

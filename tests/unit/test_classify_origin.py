@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from types import SimpleNamespace
 from typing import Any
 
 import httpx
@@ -93,6 +94,28 @@ def test_requests_own_words_for_a_dead_server() -> None:
         assert classify(made("ConnectionError", "requests.exceptions", text)).kind is kind
 
 
+@pytest.mark.parametrize("name", ["response", "_response"])  # azure-core's and google-api-core's
+def test_a_clouds_answer_holds_the_request(name: str) -> None:
+    """Their errors know the request only by the answer to it."""
+    for method, url, kind in (
+        ("GET", "https://store.example/blobs/7", Kind.LOCAL),
+        ("POST", "https://host.example/v1/models/m:predict", Kind.PERMISSION),
+    ):
+        error: Any = made("HttpResponseError", "azure.core.exceptions", "The model is locked")
+        error.status_code = 403
+        request = SimpleNamespace(method=method, url=url)
+        setattr(error, name, SimpleNamespace(request=request, url=None))
+        assert classify(error).kind is kind
+
+
+def test_an_operation_is_looked_at_where_aws_names_it() -> None:
+    """Other SDKs have operations, too, and ask models with them."""
+    for module, kind in (("oci.exceptions", "model_unavailable"), ("botocore.errors", "local")):
+        error: Any = made("ServiceError", module)
+        error.status, error.operation_name = 404, "generate_text"
+        assert classify(error).kind == kind
+
+
 def test_what_holds_the_address_may_be_hostile() -> None:
     """A request that cannot be read counts as absent."""
 
@@ -147,6 +170,13 @@ def test_words_count_of_what_asks_models(sort: str) -> None:
         assert classify(made("MyError", "acme", LIMIT, type(error))).kind is Kind.RATE_LIMIT
 
 
+def test_an_sdks_error_that_is_a_clients_too_is_the_sdks() -> None:
+    """Some SDKs derive theirs from the client's, whose address is not looked at then."""
+    error = answered(PAGE)
+    error.__class__ = type("ApiError", (httpx.HTTPStatusError,), {"__module__": "together.error"})
+    assert classify(error).kind is Kind.OVERLOADED
+
+
 @pytest.mark.parametrize(
     ("name", "module", "text", "kind"),
     [
@@ -158,6 +188,7 @@ def test_words_count_of_what_asks_models(sort: str) -> None:
         ("OddError", "acme", '{"error": {"code": "insufficient_quota"}}', Kind.QUOTA),
         # or says whose they are.
         ("OddError", "acme.llm", LIMIT, Kind.RATE_LIMIT),
+        ("OddError", "acme.llm", f"{LIMIT} (for url: {PAGE})", Kind.RATE_LIMIT),
         ("GatewayError", "acme", LIMIT, Kind.RATE_LIMIT),
         ("ModelRateLimitError", "acme", "", Kind.RATE_LIMIT),
         ("OddError", "acme", f"{LIMIT} The model is in use.", Kind.RATE_LIMIT),
