@@ -158,13 +158,12 @@ class _CauseWalk(NamedTuple):
     ) -> Failure | None:
         facts = read_facts(exc)
         named = isinstance(exc, self.provider)
-        other = None
-        if not (named or of_model or facts.is_shaped):
+        row, status = decide(exc, facts, named=named, of_model=of_model)
+        is_providers = row is not None and row.kind is not Kind.LOCAL
+        if is_providers and not (named or of_model or facts.is_shaped):
             has_status = facts.error is not None
             other = other_service(exc, facts.message, facts.text, has_status=has_status)
-        row, status = (
-            (other, facts.status) if other else decide(exc, facts, named=named, of_model=of_model)
-        )
+            row = other or row
         if self.rules:
             ruled = find_failure(self.rules, exc, facts, status, self.error)
             if ruled is not None or settled is not None:

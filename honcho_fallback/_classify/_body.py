@@ -13,7 +13,6 @@ _BODY_CAP = 65536
 _CODE_CAP = 100
 _DEPTH = 3
 _ITEMS = 8
-_OPENAIS = {"message", "type", "param", "code"}
 # Tests of a key, to filter the keys of a document with.
 _is_inner, _is_code, _is_text, _is_wait, _is_limit, _is_nested = (
     WORDS[f"body_{name}"].__contains__
@@ -42,7 +41,8 @@ class Document:
             for item in body[:_ITEMS]:
                 self.read(item, depth + 1)
         elif isinstance(body, dict) and depth <= _DEPTH:
-            self.is_shaped |= body.keys() >= _OPENAIS or body.get("type") == "error"
+            is_openais = "param" in body and "message" in body and "type" in body
+            self.is_shaped |= is_openais or body.get("type") == "error"
             for key in filter(_is_inner, body):
                 self.read(body[key], depth + 1)
             self.add_code(body.get("code"))

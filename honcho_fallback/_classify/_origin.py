@@ -95,14 +95,13 @@ def other_service(exc: BaseException, message: str, text: str, *, has_status: bo
     An address without a path says nothing. Where there is none, the words do.
 
     Args:
-        exc: The exception.
+        exc: The exception, which might be a provider's.
         message: Its own text, or that of its body.
         text: Codes and texts, to be read by their words.
         has_status: Does it state an error status?
     """
     cls: Any = type(exc)
-    general = cls.__module__ == "builtins" or not _CLIENTS.keys().isdisjoint(_packages(cls))
-    if is_sdk(cls) or not (general or (not has_status and not may_speak(cls))):
+    if not _asks_anybody(cls) and (has_status or may_speak(cls)):
         return None
     method, address = _address(exc, message)
     parts = _URL.match(address)
@@ -116,6 +115,13 @@ def other_service(exc: BaseException, message: str, text: str, *, has_status: bo
     if says_nothing or _is_inference(host.lower(), steps):
         return None
     return _OTHER_ADDRESS if reads or not speaks_of_models(text) else None
+
+
+@lru_cache(maxsize=512)
+def _asks_anybody(cls: type) -> bool:
+    """Tell whether a class is a general client's, or a built-in one, which quotes those."""
+    general = cls.__module__ == "builtins" or not _CLIENTS.keys().isdisjoint(_packages(cls))
+    return general and not is_sdk(cls)
 
 
 def _packages(cls: type) -> Iterator[str]:
