@@ -24,14 +24,14 @@ if TYPE_CHECKING:
 
 _SDKS, _CLIENTS, _FRAMEWORKS = (WORDS[name] for name in ("sdks", "clients", "frameworks"))
 _KNOWN = _SDKS | _CLIENTS | _FRAMEWORKS
-_SUBJECT = Vocabulary({name: [*WORDS[name]] for name in ("subject", "owner", "services")})
+_VOCABULARY = Vocabulary({name: [*WORDS[name]] for name in ("subject", "owner", "services")})
 _MODEL, _OWNER, _SERVICE = 1, 2, 4
 _HOSTS, _VERSIONED = WORDS["hosts"], WORDS["versioned_endpoints"]
 _ENDPOINT = re.compile("|".join(WORDS["endpoints"]).replace("*", r"[\w-]*"))
 _OTHER_ADDRESS = Row(Kind.LOCAL, "an address of another service than a model's")
 _OTHER_WORDS = Row(Kind.LOCAL, "the message names a service that is no model's")
 _VERSION = re.compile(r"v\d\w*|openai|anthropic")
-_READS = frozenset({"GET", "HEAD", "OPTIONS", "DELETE"})
+_BODILESS = frozenset({"GET", "HEAD", "OPTIONS", "DELETE"})  # methods that bring no prompt
 _URL = re.compile(r"\w+://(?:[^/?#@]*@)?([^/?#:]+)[^/?#]*([^?#]*)")
 # An address as clients write it into their messages, requests' host and path among them.
 _IN_TEXT = re.compile(
@@ -106,15 +106,15 @@ def other_service(exc: BaseException, message: str, text: str, *, has_status: bo
     method, address = _address(exc, message)
     parts = _URL.match(address)
     if parts is None:
-        names = reduce(or_, _SUBJECT.sentences(text), 0)
+        names = reduce(or_, _VOCABULARY.sentences(text), 0)
         return _OTHER_WORDS if names & _SERVICE and not names & _MODEL else None
     host, path = parts.groups()
     steps = re.split(r"[/:]", path.lower())
-    reads = method.upper() in _READS
-    says_nothing = not reads and all(not step or _VERSION.fullmatch(step) for step in steps)
+    is_bodiless = method.upper() in _BODILESS
+    says_nothing = not is_bodiless and all(not step or _VERSION.fullmatch(step) for step in steps)
     if says_nothing or _is_inference(host.lower(), steps):
         return None
-    return _OTHER_ADDRESS if reads or not speaks_of_models(text) else None
+    return _OTHER_ADDRESS if is_bodiless or not speaks_of_models(text) else None
 
 
 @lru_cache(maxsize=512)
@@ -129,26 +129,26 @@ def _packages(cls: type) -> Iterator[str]:
 
 
 def _speaks(text: str, groups: int) -> bool:
-    return any(found & groups for found in _SUBJECT.sentences(text))
+    return any(sentence & groups for sentence in _VOCABULARY.sentences(text))
 
 
 def _address(exc: BaseException, message: str) -> tuple[str, str]:
     """Find the method and the address of the request that failed, empty where nobody says."""
     own: dict[str, Any] = plain(exc, "__dict__") or {}
     answers = [own.get("response"), own.get("_response")]
-    asked = [own.get(name) for name in ("_request", "request", "request_info")]
-    asked += [plain(answer, "request") for answer in answers]
-    for holder in (*asked, *answers, exc):
+    requests = [own.get(name) for name in ("_request", "request", "request_info")]
+    requests += [plain(answer, "request") for answer in answers]
+    for holder in (*requests, *answers, exc):
         url = plain(holder, "url")
         if type(url).__name__ == "URL":  # httpx's and yarl's
             url = called(url, "__str__")
         if isinstance(url, str):
             method = plain(holder, "method")
             return method if isinstance(method, str) else "", url
-    found = _IN_TEXT.search(message)
-    if found is None:
+    match = _IN_TEXT.search(message)
+    if match is None:
         return "", ""
-    method, url, host, path = found.groups()
+    method, url, host, path = match.groups()
     return method or "", url or f"http://{host}{path}"
 
 
