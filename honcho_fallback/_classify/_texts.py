@@ -26,10 +26,10 @@ Meaning = TypeVar("Meaning")
 # such as ValueError carries the text, which is more likely to be the program's own.
 NO_STATUS, PROGRAM = 0, 1
 
-# An address; a word, or a name of several; a number; a stop; what parts the words of a phrase; a
-# run of what is no ASCII.
+# The name of a field, which is no part of the sentence that is its value; an address; a word, or a
+# name of several; a number; a stop; what parts the words of a phrase; a run of what is no ASCII.
 _TOKEN = re.compile(
-    r"https?://[^\s\"'<>]++|[A-Za-z]\w*+(?:[-/:.]\w++)*+(?:'[a-z]+)?|\d+"
+    r"[\"']\w{1,40}[\"']\s?:|https?://[^\s\"'<>]++|[A-Za-z]\w*+(?:[-/:.]\w++)*+(?:'[a-z]+)?|\d+"
     r"|[.;!?](?![^\s\"'])|[\n{}:,()]|[^\x00-\x7f]+",
     re.ASCII,
 )
@@ -110,7 +110,7 @@ class Vocabulary:
     def _word(self, token: str) -> _Word:
         if not token.isascii():
             return _Word(_union(bits for word, bits in self._foreign if word in token))
-        if _STOP.fullmatch(token):
+        if _STOP.fullmatch(token) or token[0] in "\"'":
             return _Word(stops=True)
         if token.isdigit():
             return self._find(_NUMBER)

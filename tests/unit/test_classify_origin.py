@@ -224,6 +224,16 @@ def test_each_origin_decides_before_a_status() -> None:
             assert classify(error).kind is row.kind, place
 
 
+def test_a_frameworks_parser_is_the_programs() -> None:
+    """What a model wrote did not fit what the program wants of it."""
+    for name, module in (
+        ("OutputParserException", "langchain_core"),
+        ("AdapterParseError", "dspy"),
+    ):
+        error = made(name, f"{module}.exceptions", "Could not parse the LM response: rate limit")
+        assert classify(error).kind is Kind.LOCAL
+
+
 def test_a_workflow_engines_wrapper_is_judged_by_its_cause() -> None:
     """What Temporal raises around a failed activity says nothing itself."""
     error = made("ActivityError", "temporalio.exceptions", "Activity failed")

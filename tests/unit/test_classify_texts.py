@@ -455,6 +455,14 @@ def test_what_is_no_stop_keeps_the_sentence(part: str) -> None:
     assert fits(f"deployment{part}removed", 404, "model gone -feature -modal")
 
 
+def test_the_name_of_a_field_is_no_part_of_its_value() -> None:
+    """A document that stands in a text is read by its values, each for itself."""
+    assert fits("unknown parameter", 400, "parameter wrong -python_error")
+    assert meaning("{'parameter': 'unknown'}", 400) is None
+    text = """hello: {"type": "unknown", 'detail': 'the deployment was removed'}"""
+    assert fits(text, 400, "model gone -feature -modal")
+
+
 def test_a_dot_between_names_is_no_stop() -> None:
     """A dotted name is read as the words of one sentence."""
     assert fits("deployment.removed", 404, "model gone -feature -modal")
