@@ -226,7 +226,7 @@ def _in_a_row(
 ) -> tuple[int, int, ToolLoopVerdict]:
     """Count a round in which everything failed, by the shorter patience of its failures.
 
-    To look for a tool under one name after another is no failure of a tool (OH).
+    To look for a tool under one name after another is no failure of a tool.
     """
     if succeeded:
         return 0, 0, _CONTINUE
