@@ -26,6 +26,9 @@ _SDKS, _CLIENTS, _FRAMEWORKS = (WORDS[name] for name in ("sdks", "clients", "fra
 _KNOWN = _SDKS | _CLIENTS | _FRAMEWORKS
 _VOCABULARY = Vocabulary({name: [*WORDS[name]] for name in ("subject", "owner", "services")})
 _MODEL, _OWNER, _SERVICE = 1, 2, 4
+# By their own name, which is also that of their library; these two name hosts of everything.
+_SERVICES = WORDS["services"].keys() | {k for k, row in ORIGINS.items() if row.kind is Kind.LOCAL}
+_SERVICES -= {"docker", "kubernetes"}
 _HOSTS, _VERSIONED = WORDS["hosts"], WORDS["versioned_endpoints"]
 _ENDPOINT = re.compile("|".join(WORDS["endpoints"]).replace("*", r"[\w-]*"))
 _OTHER_ADDRESS = Row(Kind.LOCAL, "an address of another service than a model's")
@@ -33,10 +36,10 @@ _OTHER_WORDS = Row(Kind.LOCAL, "the message names a service that is no model's")
 _VERSION = re.compile(r"v\d\w*|openai|anthropic")
 _BODILESS = frozenset({"GET", "HEAD", "OPTIONS", "DELETE"})  # methods that bring no prompt
 _URL = re.compile(r"\w+://(?:[^/?#@]*@)?([^/?#:]+)[^/?#]*([^?#]*)")
-# An address as clients write it into their messages, requests' host and path among them.
+# An address as clients write it into their messages; some name the host, and perhaps a path.
 _IN_TEXT = re.compile(
     r"(?:\b(GET|HEAD|POST|PUT|PATCH|DELETE) |\burl\b\W{0,3}|\bfor )(\w+://[^\s\"'<>)\]]+)"
-    r"|host='([^']+)'[^\n]{0,80}? with url: ([^\s]+)"
+    r"|\bhost[ =]'?([\w.-]+)'?[:,](?:[^\n]{0,80}? with url: (\S+))?"
 )
 
 
@@ -92,7 +95,8 @@ def speaks_of_models(text: str) -> bool:
 def other_service(exc: BaseException, message: str, text: str, *, has_status: bool) -> Row | None:
     """Say why an error is another service's, or None: a general client's address is no model's.
 
-    An address without a path says nothing. Where there is none, the words do.
+    An address without a path says nothing, unless its host is called after such a service. Where
+    there is none, the words do.
 
     Args:
         exc: The exception, which might be a provider's.
@@ -111,9 +115,11 @@ def other_service(exc: BaseException, message: str, text: str, *, has_status: bo
     host, path = parts.groups()
     steps = re.split(r"[/:]", path.lower())
     is_bodiless = method.upper() in _BODILESS
-    says_nothing = not is_bodiless and all(not step or _VERSION.fullmatch(step) for step in steps)
-    if says_nothing or _is_inference(host.lower(), steps):
+    if _is_inference(host.lower(), steps):
         return None
+    if not is_bodiless and all(not step or _VERSION.fullmatch(step) for step in steps):
+        is_known = not _SERVICES.isdisjoint(re.split(r"[.-]", host.lower()))
+        return _OTHER_ADDRESS if is_known else None
     return _OTHER_ADDRESS if is_bodiless or not speaks_of_models(text) else None
 
 
@@ -149,7 +155,7 @@ def _address(exc: BaseException, message: str) -> tuple[str, str]:
     if match is None:
         return "", ""
     method, url, host, path = match.groups()
-    return method or "", url or f"http://{host}{path}"
+    return method or "", url or f"http://{host}{path or ''}"
 
 
 def _is_inference(host: str, steps: list[str]) -> bool:

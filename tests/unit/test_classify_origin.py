@@ -116,6 +116,27 @@ def test_an_operation_is_looked_at_where_aws_names_it() -> None:
         assert classify(error).kind == kind
 
 
+@pytest.mark.parametrize(
+    "text",
+    [
+        "Cannot connect to host {}:443 ssl:default [Connect call failed]",
+        "HTTPSConnectionPool(host='{}', port=443): Read timed out. (read timeout=10)",
+        "request to http://{}: no answer for http://{}",
+    ],
+)
+def test_a_host_alone_tells_by_its_name(text: str) -> None:
+    """Services are reached under the names of their libraries; any other host says nothing."""
+    for host, kind in (
+        ("api.github.com", Kind.LOCAL),
+        ("qdrant", Kind.LOCAL),
+        ("my-redis.internal", Kind.LOCAL),
+        ("gateway.example", Kind.CONNECTION),
+        ("host.docker.internal", Kind.CONNECTION),
+        ("api.openai.com", Kind.CONNECTION),
+    ):
+        assert classify(made("ClientOSError", "aiohttp", text.replace("{}", host))).kind is kind
+
+
 def test_what_holds_the_address_may_be_hostile() -> None:
     """A request that cannot be read counts as absent."""
 
