@@ -27,8 +27,9 @@ _KNOWN = _SDKS | _CLIENTS | _FRAMEWORKS
 _VOCABULARY = Vocabulary({name: [*WORDS[name]] for name in ("subject", "owner", "services")})
 _MODEL, _OWNER, _SERVICE = 1, 2, 4
 # By their own name, which is also that of their library; these two name hosts of everything.
-_SERVICES = WORDS["services"].keys() | {k for k, row in ORIGINS.items() if row.kind is Kind.LOCAL}
-_SERVICES -= {"docker", "kubernetes"}
+_OF_EVERYTHING = {"docker", "kubernetes"}
+_LIBRARIES = {key for key, row in ORIGINS.items() if row.kind is Kind.LOCAL}
+_SERVICES = (WORDS["services"].keys() | _LIBRARIES) - _OF_EVERYTHING
 _HOSTS, _VERSIONED = WORDS["hosts"], WORDS["versioned_endpoints"]
 _ENDPOINT = re.compile("|".join(WORDS["endpoints"]).replace("*", r"[\w-]*"))
 _OTHER_ADDRESS = Row(Kind.LOCAL, "an address of another service than a model's")
