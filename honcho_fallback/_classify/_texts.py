@@ -26,11 +26,11 @@ Meaning = TypeVar("Meaning")
 # such as ValueError carries the text, which is more likely to be the program's own.
 NO_STATUS, PROGRAM = 0, 1
 
-# The name of a field, which is no part of the sentence that is its value; an address; a word, or a
-# name of several; a number; a stop; what parts the words of a phrase; a run of what is no ASCII.
+# An address; a word, or a name of several; a number; a stop; what parts the words of a phrase; a
+# run of what is no ASCII; the name of a field, which is no part of the sentence that is its value.
 _TOKEN = re.compile(
-    r"[\"']\w{1,40}[\"']\s?:|https?://[^\s\"'<>]++|[A-Za-z]\w*+(?:[-/:.]\w++)*+(?:'[a-z]+)?|\d+"
-    r"|[.;!?](?![^\s\"'])|[\n{}:,()]|[^\x00-\x7f]+",
+    r"https?://[^\s\"'<>]++|[A-Za-z]\w*+(?:[-/:.]\w++)*+(?:'[a-z]+)?|\d+"
+    r"|[.;!?](?![^\s\"'])|[\n{}:,()]|[^\x00-\x7f]+|[\"']\w{1,40}[\"']\s?:",
     re.ASCII,
 )
 _PART = re.compile(r"[A-Z]+(?![a-z])|[A-Z]?[a-z]+")  # of a name in capitals, camels or joined
