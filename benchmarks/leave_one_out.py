@@ -344,12 +344,10 @@ def leave_out(tables: dict[str, Table], units: Iterable[Unit]) -> dict[str, Tabl
         return [entry for entry in entries if Unit(sort, entry, home) not in gone]
 
     def named(rows: list[Table]) -> list[Table]:
-        names = [[entry.partition(": ")[0] for entry in row["names"]] for row in rows]
-        kept = [without("class name", row) for row in names]
-        return [
-            row | {"names": [entry for entry in row["names"] if entry.partition(": ")[0] in some]}
-            for row, some in zip(rows, kept, strict=True)
-        ]
+        def is_kept(entry: str) -> bool:
+            return Unit("class name", entry.partition(": ")[0]) not in gone
+
+        return [row | {"names": [*filter(is_kept, row["names"])]} for row in rows]
 
     return {
         "codes": codes

@@ -57,14 +57,17 @@ def policy_from(  # noqa: PLR0913 # as Honcho's own call names them
     for node in nodes:
         targets.append(_target_from(node, targets))
     config = FallbackConfig.honcho() if config is None else config
-    config = config.replace(only_models=True)
     if not enable_retry or retry_attempts == 1:
         # One request is the primary's, and its own error comes out.
         config = config.replace(max_attempts=1, must_not_degrade=True, on_exhausted="last")
     elif retry_attempts != config.max_attempts:
         config = config.replace(max_attempts=retry_attempts)
     return FallbackPolicy(
-        targets, timed(config, map(_timeout_from, nodes)), agent=agent, observers=observers
+        targets,
+        timed(config, map(_timeout_from, nodes)),
+        agent=agent,
+        observers=observers,
+        only_models=True,
     )
 
 

@@ -9,8 +9,7 @@ is, because in-house clients are common.
 from __future__ import annotations
 
 import re
-from functools import lru_cache, reduce
-from operator import or_
+from functools import lru_cache
 from typing import TYPE_CHECKING, Any
 
 from honcho_fallback._classify._read import called, plain
@@ -55,6 +54,7 @@ def origin(cls: type) -> Row | None:
 
 
 def _places(cls: type) -> tuple[str, ...]:
+    """Name where a class is: package, its part, module, and the package with the class."""
     module = cls.__module__
     top, _, rest = module.partition(".")
     return (top, f"{top}.{rest.partition('.')[0]}", module, f"{top}.{cls.__name__}")
@@ -65,10 +65,9 @@ def class_row(cls: type) -> Row | None:
     """Find the row of the nearest class that a table names, by its whole name or by its end."""
     ends = may_speak(cls)
     for c in cls.__mro__:
-        name, package = c.__name__, c.__module__.partition(".")[0]
-        row = NAMES.get(f"{package}.{name}") or NAMES.get(name)
+        row = NAMES.get(_places(c)[-1]) or NAMES.get(c.__name__)
         if row is None and ends:
-            row = next((row for row in ENDINGS if name.endswith(row.name)), None)
+            row = next((row for row in ENDINGS if c.__name__.endswith(row.name)), None)
         if row is not None:
             return row
     return None
@@ -111,15 +110,15 @@ def other_service(exc: BaseException, message: str, text: str, *, has_status: bo
     method, address = _address(exc, message)
     parts = _URL.match(address)
     if parts is None:
-        names = reduce(or_, _VOCABULARY.sentences(text), 0)
-        return _OTHER_WORDS if names & _SERVICE and not names & _MODEL else None
-    host, path = parts.groups()
-    steps = re.split(r"[/:]", path.lower())
+        is_named = _speaks(text, _SERVICE) and not speaks_of_models(text)
+        return _OTHER_WORDS if is_named else None
+    host, path = map(str.lower, parts.groups())
+    steps = re.split(r"[/:]", path)
     is_bodiless = method.upper() in _BODILESS
-    if _is_inference(host.lower(), steps):
+    if _is_inference(host, steps):
         return None
     if not is_bodiless and all(not step or _VERSION.fullmatch(step) for step in steps):
-        is_known = not _SERVICES.isdisjoint(re.split(r"[.-]", host.lower()))
+        is_known = not _SERVICES.isdisjoint(re.split(r"[.-]", host))
         return _OTHER_ADDRESS if is_known else None
     return _OTHER_ADDRESS if is_bodiless or not speaks_of_models(text) else None
 
@@ -160,7 +159,8 @@ def _address(exc: BaseException, message: str) -> tuple[str, str]:
 
 
 def _is_inference(host: str, steps: list[str]) -> bool:
-    labels = re.split(r"[.-]", host)[:-1] if "." in host else re.split("-", host)
+    # Without its last label, such as "ai", which many services have that are no model's.
+    labels = re.split(r"[.-]", host.rpartition(".")[0] or host)
     if not _HOSTS.keys().isdisjoint(labels):
         return True
     return any(
