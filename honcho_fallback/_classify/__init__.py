@@ -130,9 +130,7 @@ class _CauseWalk(NamedTuple):
     rules: tuple[Rule, ...]
     seen: set[int]
 
-    def classify(
-        self, exc: BaseException, depth: int, *, of_model: bool = False
-    ) -> Failure | None:
+    def classify(self, exc: BaseException, depth: int, *, of_model: bool) -> Failure | None:
         self.seen.add(id(exc))
         if isinstance(exc, self.local):
             return self._plain_failure(Kind.LOCAL, "named in local_errors")
@@ -149,7 +147,10 @@ class _CauseWalk(NamedTuple):
         if isinstance(exc, BaseExceptionGroup):
             nothing = self._plain_failure(Kind.LOCAL, "nothing says more")
             members = self._unseen(exc.exceptions, depth)
-            failures = [self.classify(member, depth + 1) or nothing for member in members]
+            failures = [
+                self.classify(member, depth + 1, of_model=of_model) or nothing
+                for member in members
+            ]
             return min(failures, key=lambda failure: KINDS[failure.kind].severity, default=None)
         return self._facts_failure(exc, settled, depth, of_model=of_model)
 

@@ -6,6 +6,7 @@ import asyncio
 import socket
 import urllib.error
 import urllib.request
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 import aiohttp
@@ -140,6 +141,13 @@ def test_a_closed_port_is_whose_it_was(client: Any, nobody: str) -> None:
     ):
         outer.__cause__ = error
         assert classify(outer).kind == "local"
+
+
+def test_aiohttp_knows_no_path_of_a_closed_port(nobody: str) -> None:
+    """It raises with the host alone, which says nothing: somebody else is asked."""
+    for path in (COMPLETIONS, ISSUE):
+        error = failure_of(partial(by_aiohttp, "POST", nobody + path))
+        assert classify(error).kind == "connection"
 
 
 def test_a_models_sdk_asks_nobody_else(nobody: str) -> None:

@@ -266,6 +266,7 @@ def test_where_only_models_are_asked_everything_is_theirs() -> None:
     """Whoever asks models alone says so: an address and a tool's words tell nothing then."""
     for error, kind in (
         (answered(PAGE), Kind.OVERLOADED),
+        (ExceptionGroup("of a task group", [answered(PAGE)]), Kind.OVERLOADED),
         (made("OddError", "acme.weather", LIMIT), Kind.RATE_LIMIT),
         (made("WeatherRateLimitError", "acme", ""), Kind.RATE_LIMIT),
         (RuntimeError("Error code: 503 - the database failed"), Kind.OVERLOADED),
