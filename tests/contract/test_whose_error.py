@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 import aiohttp
 import httpx
+import httpx2
 import openai
 import pytest
 import requests
@@ -154,7 +155,7 @@ def test_a_models_sdk_asks_nobody_else(nobody: str) -> None:
     """The path of an SDK's request is not looked at, whatever client it goes through."""
     client = openai.OpenAI(api_key="none", base_url=f"{nobody}/odd", max_retries=0)
     error = failure_of(client.models.list)
-    assert isinstance(error.__cause__, httpx.ConnectError)
+    assert isinstance(error.__cause__, httpx.ConnectError | httpx2.ConnectError)
     assert classify(error).kind == "connection"
 
 

@@ -11,6 +11,7 @@ from concurrent.futures import ThreadPoolExecutor
 from typing import TYPE_CHECKING, Any
 
 import httpx
+import httpx2
 import pytest
 from pydantic import BaseModel, ValidationError
 
@@ -259,12 +260,16 @@ def test_openais_own_host_gets_the_new_name(monkeypatch: pytest.MonkeyPatch) -> 
     """HON-012: whatever the model is called, ``max_completion_tokens`` is known there."""
     bodies: list[Any] = []
 
-    def answer(_: httpx.HTTPTransport, request: httpx.Request) -> httpx.Response:
-        bodies.append(json.loads(request.read()))
-        assert request.url == "https://api.openai.com/v1/chat/completions"
-        return httpx.Response(200, json=wire.chat_answer("hello"))
+    def answering(library: Any) -> Any:
+        def answer(_: Any, request: Any) -> Any:
+            bodies.append(json.loads(request.read()))
+            assert request.url == "https://api.openai.com/v1/chat/completions"
+            return library.Response(200, json=wire.chat_answer("hello"))
 
-    monkeypatch.setattr(httpx.HTTPTransport, "handle_request", answer)
+        return answer
+
+    for library in (httpx, httpx2):  # openai 2 stands on the first, openai 3 on the second
+        monkeypatch.setattr(library.HTTPTransport, "handle_request", answering(library))
     environ = {"LLM_OPENAI_API_KEY": "k", f"{PRIMARY}__MODEL": "gpt-4.1"}
     load_chat_models(environ)["deriver"].invoke("hi")
     assert bodies[0]["max_completion_tokens"] == 2500

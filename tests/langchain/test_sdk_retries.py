@@ -303,6 +303,7 @@ def test_litellm_keeps_its_other_model_kwargs() -> None:
     assert model.model_kwargs == given
 
 
+@pytest.mark.filterwarnings("ignore:Router.model_list is deprecated")  # ChatLiteLLMRouter reads it
 def test_a_router_keeps_its_policy() -> None:
     """How often its deployments are asked was decided there."""
     from langchain_litellm import ChatLiteLLMRouter  # noqa: PLC0415

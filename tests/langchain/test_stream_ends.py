@@ -118,22 +118,27 @@ async def test_a_whole_stream_passes_and_one_without_its_end_does_not(
 def test_litellm_writes_an_end_of_its_own(
     providers: ProviderServer, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """A stream that LiteLLM ends with its own finish reason cannot be told from a whole one."""
+    """Until 1.109.1 it ends any stream with "stop", as a whole one; later it says what is missing."""
     events = events_of(wire.CHAT)
     for sent in (events, cut(events, '"finish_reason": "stop"')):
-        chunks = list(serving(providers, litellm, sent).stream("hi"))
+        try:
+            chunks = list(serving(providers, litellm, sent).stream("hi"))
+        except Exception as error:  # LiteLLM's class for it is not in every release
+            assert sent != events
+            assert classify(error).switchable
+            continue
         assert check_response(chunks) is None
         assert read_answer(chunks).finish_reason == "stop"
 
 
-def test_anthropics_stream_without_usage_says_no_end(providers: ProviderServer) -> None:
-    """With stream_usage=False the integration leaves the stop reason out of whole streams."""
+def test_anthropics_stream_without_usage_may_say_no_end(providers: ProviderServer) -> None:
+    """With stream_usage=False releases until 1.7.7 leave the stop reason out of whole streams."""
     model = serving(
         providers, lambda url: claude(url, stream_usage=False), events_of(wire.MESSAGES)
     )
     chunks = list(model.stream("hi"))
     assert check_response(chunks) is None
-    assert read_answer(chunks).finish_reason is None
+    assert read_answer(chunks).finish_reason in {None, "end_turn"}
 
 
 CALL: Json = wire.chat_call("c1", "look_up", {"city": "Oslo"})

@@ -280,7 +280,8 @@ WHERE_NO_OTHER_TARGET_HELPS = {
         "here this model's maximum context length is five",
         "context_length_exceeded",
     ),
-    "content_policy_fallbacks": ("not that", "content_policy_violation"),
+    # On openai 3 LiteLLM knows a refusal by its text alone.
+    "content_policy_fallbacks": ("invalid_request_error: content_policy_violation", "content_policy_violation"),
 }
 
 

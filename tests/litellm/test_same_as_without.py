@@ -166,7 +166,10 @@ ERRORS = {
     "overflow": refused(
         400, "here this model's maximum context length is five", "context_length_exceeded"
     ),
-    "refusal": refused(400, "not that", "content_policy_violation"),
+    # On openai 3 LiteLLM knows a refusal by its text alone.
+    "refusal": refused(
+        400, "invalid_request_error: content_policy_violation", "content_policy_violation"
+    ),
 }
 OF_THE_ROUTER: dict[str, dict[str, Any]] = {
     "no list": {},

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import anthropic
 import httpx
+import httpx2
 import openai
 import pytest
 from google import genai
@@ -122,7 +123,7 @@ def test_a_shorter_time_of_the_clients_own_stays() -> None:
     client = openai.OpenAI(base_url="http://127.0.0.1:1", api_key="k", timeout=3)
     attempt = FallbackPolicy([Target("m")], timeout=20, connect_timeout=1).start().attempt
     bounded: Any = with_timeout(client, attempt).timeout
-    assert isinstance(bounded, httpx.Timeout)
+    assert isinstance(bounded, httpx.Timeout | httpx2.Timeout)
     assert (bounded.read, bounded.write, bounded.pool, bounded.connect) == (3, 3, 3, 1)
     again = with_timeout(client, attempt)
     assert with_timeout(again, attempt) is again

@@ -8,6 +8,7 @@ import traceback
 from typing import TYPE_CHECKING, Any
 
 import httpx
+import httpx2
 import openai
 import pytest
 
@@ -88,7 +89,7 @@ def test_the_traceback_of_an_exhaustion_can_be_read() -> None:
     assert len(shown.splitlines()) < 60, shown
     for member in error.exceptions:
         assert isinstance(member, openai.APIConnectionError)
-        assert isinstance(member.__cause__, httpx.ConnectError)
+        assert isinstance(member.__cause__, httpx.ConnectError | httpx2.ConnectError)
         assert member.__cause__.__cause__ is not None
         assert member.__traceback__ is not None
 
