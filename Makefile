@@ -7,7 +7,7 @@ INSTALL = $(1)/python -m pip install --quiet --constraint constraints.txt
 # Tests reach this machine and nothing else; a cassette is played, never recorded.
 PYTEST := pytest --block-network --allowed-hosts=127.0.0.1,localhost,::1 --record-mode=none
 
-.PHONY: demo bench-agents judges probes test test-agents test-clients test-frameworks test-langfuse test-litellm lint docs bench soak corpus resolve wheel-test dist notebooks record clean
+.PHONY: api demo bench-agents judges probes test test-clients test-frameworks test-newest test-lowest lint docs bench soak corpus resolve wheel-test dist notebooks record clean
 
 # The demo needs one SDK, another example (ARGS=raw_sdk) all of .venv.
 demo: $(if $(ARGS),.venv,.venv-demo)/.installed
@@ -18,22 +18,16 @@ WORKERS ?= $(shell $(PYTHON) -c 'import os; print((os.cpu_count() or 1) + 1)')
 test: .venv/.installed
 	$(BIN)/$(PYTEST) --numprocesses $(WORKERS) --dist loadfile --no-loadscope-reorder $(ARGS)
 
-# The Langfuse adapter on both major versions of its SDK; LiteLLM's own callback allows 4.x only.
-test-langfuse: .venv/.installed .venv-langfuse4/.installed
-	$(BIN)/$(PYTEST) tests/langfuse $(ARGS)
-	.venv-langfuse4/bin/$(PYTEST) tests/langfuse $(ARGS)
-
-# What needs the frameworks of .venv-agents is checked there.
-AGENTS := honcho_fallback_openai_agents|honcho_fallback_pydantic_ai|tests/agents|benchmarks/agent_frameworks|examples/(agents_sdk|pydantic_agent)
-lint: .venv/.linters .venv-agents/.installed
+lint: .venv/.linters
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
-	$(BIN)/mypy --exclude '$(AGENTS)'
+	$(BIN)/mypy
 	$(BIN)/pyright
 	$(BIN)/lint-imports
-	.venv-agents/bin/mypy -p honcho_fallback_openai_agents -p honcho_fallback_pydantic_ai -p tests.agents \
-		-m benchmarks.agent_frameworks -m agents_sdk -m pydantic_agent
-	.venv-agents/bin/pyright -p tests/agents
+
+# Every public name with its signature, in tests/public_api.txt; docs/versioning.md says what it is for.
+api: .venv/.installed
+	$(BIN)/python -m tests.public_api
 
 # The site, in build/site, with its generated pages written anew; a dead link is an error.
 docs: .venv-docs/.installed
@@ -47,8 +41,8 @@ bench: .venv-peers/.installed
 	.venv-peers/bin/python -m benchmarks $(ARGS)
 
 # The same for the agent frameworks; it replaces their section of that page.
-bench-agents: .venv-agents/.installed
-	.venv-agents/bin/python -m benchmarks.agent_frameworks $(ARGS)
+bench-agents: .venv-peers/.installed
+	.venv-peers/bin/python -m benchmarks.agent_frameworks $(ARGS)
 
 # Very many calls with faults and impatient readers; ARGS=--short is what CI runs.
 soak: .venv/.installed
@@ -84,15 +78,16 @@ dist: .venv-dist/.installed
 	.venv-dist/bin/twine check --strict dist/*
 	.venv-dist/bin/check-wheel-contents dist
 
-# The LiteLLM adapter's tests, the Proxy's among them, on the oldest and the newest
-# LiteLLM, each on its own. They come without their own pins, beside what the pinned one needs: the
-# newest asks for a certifi that not every index has.
-LITELLMS ?= 1.106.2 1.109.1
-test-litellm: $(LITELLMS:%=.venv-litellm-%/.installed)
-	set -e; for litellm in $(LITELLMS); do \
-		echo "== litellm $$litellm"; \
-		".venv-litellm-$$litellm/bin/"$(PYTEST) tests/litellm $(ARGS); \
-	done
+# The suite with the newest releases that there are, beside their own pins, and with the lowest that
+# the extras allow; each writes its column of docs/compatibility.md. The lowest have no Agents SDK and
+# no Pydantic AI, whose lowest are the pinned ones. Deprecations are what newer releases say of older ones.
+RELEASES_OF = build/$(1).xml; status=$$?; $(2)/bin/python docs/_compatibility.py $(1) build/$(1).xml && exit $$status
+test-newest: .venv-newest/.installed
+	.venv-newest/bin/$(PYTEST) --numprocesses $(WORKERS) --dist loadfile --no-loadscope-reorder \
+		--ignore tests/notebooks $(ARGS) --junitxml $(call RELEASES_OF,newest,.venv-newest)
+test-lowest: .venv-lowest/.installed
+	.venv-lowest/bin/$(PYTEST) --numprocesses $(WORKERS) --dist loadfile --no-loadscope-reorder \
+		-W ignore::DeprecationWarning --ignore tests/notebooks $(ARGS) --junitxml $(call RELEASES_OF,lowest,.venv-lowest)
 
 # Real clients at servers that are really broken, with the oldest and the newest clients; the pinned
 # ones and the frameworks are in `make test`.
@@ -103,10 +98,6 @@ test-clients: .venv-clients-oldest/.installed .venv-clients-newest/.installed
 	.venv-clients-oldest/bin/$(PYTEST) tests/contract/test_reality.py $(ARGS)
 	.venv-clients-newest/bin/$(PYTEST) tests/contract/test_reality.py $(ARGS)
 
-# The adapters for OpenAI's Agents SDK and Pydantic AI, which LiteLLM's openai 2 cannot stand beside.
-test-agents: .venv-agents/.installed
-	.venv-agents/bin/$(PYTEST) tests/agents $(ARGS)
-
 # The frameworks' own tests with our classes in place of theirs; nothing of them is kept here. The
 # sdist of Pydantic AI has no tests: PYDANTIC_AI_TESTS names its repository's folder tests.
 judges: .venv-judges/.installed
@@ -116,17 +107,11 @@ judges: .venv-judges/.installed
 test-frameworks: .venv-frameworks/.installed
 	.venv-frameworks/bin/$(PYTEST) tests/examples/test_frameworks.py $(ARGS)
 
-.venv-agents/.installed: pyproject.toml
-	$(PYTHON) -m venv $(@D)
-	$(@D)/bin/python -m pip install --quiet --upgrade 'pip>=25.1'
-	$(@D)/bin/python -m pip install --quiet --group test --group agent-frameworks --group lint --editable '.[openai-agents,pydantic-ai]'
-	touch $@
-
 # Pydantic AI's conftest imports its evaluations, whose pins lag behind.
-.venv-judges/.installed: pyproject.toml
+.venv-judges/.installed: pyproject.toml constraints.txt
 	$(PYTHON) -m venv $(@D)
 	$(@D)/bin/python -m pip install --quiet --upgrade 'pip>=25.1'
-	$(@D)/bin/python -m pip install --quiet --group test --group agent-frameworks --group judges --editable '.[openai-agents,pydantic-ai]'
+	$(call INSTALL,$(@D)/bin) --group test --group judges --group agent-models --editable '.[openai-agents,pydantic-ai]'
 	$(@D)/bin/python -m pip install --quiet --no-deps pydantic-evals
 	touch $@
 
@@ -142,25 +127,32 @@ test-frameworks: .venv-frameworks/.installed
 	$(@D)/bin/python -m pip install --quiet --group test --editable . $(if $(filter oldest,$*),$(OLDEST),$(NEWEST))
 	touch $@
 
-.venv-litellm-%/.installed: pyproject.toml constraints.txt
-	$(PYTHON) -m venv $(@D)
-	$(@D)/bin/python -m pip install --quiet --upgrade 'pip>=25.1'
-	$(call INSTALL,$(@D)/bin) --group test --group integrations --editable '.[litellm,redis]'
-	$(@D)/bin/python -m pip install --quiet --no-deps litellm==$*
-	touch $@
-
 # Each adapter's probe on the newest releases of what it adapts: what of theirs it uses without a promise.
 probes: .venv-newest/.installed
 	.venv-newest/bin/$(PYTEST) tests/honcho/test_probe.py tests/langchain/test_probe.py \
 		tests/langfuse/test_langfuse_probe.py tests/litellm/test_history_wire.py \
 		tests/litellm/test_probe.py $(ARGS)
 
+# What one framework's pin keeps back comes without it: LangChain's Google package, for one, lags behind
+# google-genai. LiteLLM routes in a compiled core from 1.110 on, which the adapter refuses.
 .venv-newest/.installed: pyproject.toml
 	$(PYTHON) -m venv $(@D)
 	$(@D)/bin/python -m pip install --quiet --upgrade 'pip>=25.1'
-	$(@D)/bin/python -m pip install --quiet --group test --editable '.[agents,honcho,langfuse,litellm,providers]'
-	$(@D)/bin/python -m pip install --quiet --no-deps --upgrade 'litellm<1.110' # whatever it pins
+	$(@D)/bin/python -m pip install --quiet --group test --group integrations --group agent-models --editable '.[all]'
+	$(@D)/bin/python -m pip install --quiet --no-deps --upgrade langchain-tests \
+		anthropic google-genai langchain langchain-core langfuse langgraph 'litellm<1.110' openai openai-agents
 	touch $@
+
+.venv-lowest/.installed: pyproject.toml
+	$(PYTHON) -m venv $(@D)
+	$(@D)/bin/python -m pip install --quiet uv
+	printf '%s\n' 'openai<3' 'litellm<1.107' > $(@D)/constraints.txt
+	$(@D)/bin/uv pip compile --quiet --resolution lowest-direct --constraint $(@D)/constraints.txt \
+		$(LOWEST:%=--extra %) --group test --group integrations pyproject.toml --output-file $(@D)/lowest.txt
+	$(@D)/bin/uv pip install --quiet --python $(@D)/bin/python --requirement $(@D)/lowest.txt
+	$(@D)/bin/uv pip install --quiet --python $(@D)/bin/python --no-deps langchain-tests==1.1.9 --editable .
+	touch $@
+LOWEST := agents cli honcho langfuse litellm otel prometheus providers redis
 
 # Run the notebooks in place; a name runs one: ARGS=notebooks/05_langfuse.ipynb.
 notebooks: .venv/.installed
@@ -170,15 +162,15 @@ record: .venv/.installed
 	$(BIN)/python recording/record.py $(ARGS)
 
 clean:
-	rm -rf .venv .venv-agents .venv-clients-* .venv-corpus .venv-demo .venv-dist .venv-docs .venv-frameworks .venv-judges .venv-langfuse4 .venv-litellm-* .venv-newest .venv-peers \
+	rm -rf .venv .venv-clients-* .venv-corpus .venv-demo .venv-dist .venv-docs .venv-frameworks .venv-judges .venv-lowest .venv-newest .venv-peers \
 		.venv-record .venv-wheel build dist .hypothesis .*_cache
 
 # pip 25.1 is the first that knows --group.
 .venv/.installed: pyproject.toml constraints.txt
 	$(PYTHON) -m venv .venv
 	$(BIN)/python -m pip install --quiet --upgrade 'pip>=25.1'
-	$(call INSTALL,$(BIN)) --group test --group integrations \
-		--editable '.[agents,cli,honcho,langfuse,litellm,notebooks,providers,redis]'
+	$(call INSTALL,$(BIN)) --group test --group integrations --group agent-models \
+		--editable '.[all,notebooks]'
 	$(call INSTALL,$(BIN)) --no-deps langchain-tests==1.1.9
 	touch $@
 
@@ -204,21 +196,12 @@ clean:
 	$(call INSTALL,$(BIN)) --group lint
 	touch $@
 
-.venv-langfuse4/.installed: pyproject.toml constraints.txt
-	$(PYTHON) -m venv .venv-langfuse4
-	.venv-langfuse4/bin/python -m pip install --quiet --upgrade 'pip>=25.1'
-	sed '/^langfuse==/d' constraints.txt > .venv-langfuse4/constraints.txt
-	.venv-langfuse4/bin/python -m pip install --quiet --constraint .venv-langfuse4/constraints.txt \
-		--group test --group integrations --editable '.[agents,langfuse]' \
-		'langfuse<5'
-	touch $@
-
 # An environment of its own, so that nobody else needs the peers.
 .venv-peers/.installed: pyproject.toml constraints.txt
 	$(PYTHON) -m venv .venv-peers
 	.venv-peers/bin/python -m pip install --quiet --upgrade 'pip>=25.1'
 	$(call INSTALL,.venv-peers/bin) --group peers --group integrations \
-		--editable '.[agents,langfuse,litellm,providers]'
+		--editable '.[agents,langfuse,litellm,openai-agents,providers,pydantic-ai]'
 	touch $@
 
 # An environment of its own: it pins the SDKs' versions.

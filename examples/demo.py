@@ -1,7 +1,7 @@
 """What a dead primary costs: the bare SDK with its defaults, then the same call with a policy.
 
 Run:     make demo, or python examples  (no key and no network are needed)
-Install: pip install honcho-fallback openai
+Install: pip install honcho-fallback 'openai>=3'
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ import textwrap
 import time
 from typing import TYPE_CHECKING, Any
 
-import httpx
+import httpx2
 import openai
 
 from honcho_fallback import FallbackPolicy, Target
@@ -31,9 +31,9 @@ def main() -> None:
     log = logging.handlers.BufferingHandler(capacity=1000)
     logging.getLogger("honcho_fallback").addHandler(log)
     outage = FaultTransport().every(1, status=503)
-    bare = openai.OpenAI(api_key="none", http_client=httpx.Client(transport=outage))
-    answering = httpx.MockTransport(lambda _: httpx.Response(200, json=ANSWER))
-    second = bare.with_options(max_retries=0, http_client=httpx.Client(transport=answering))
+    bare = openai.OpenAI(api_key="none", http_client=httpx2.Client(transport=outage))
+    answering = httpx2.MockTransport(lambda _: httpx2.Response(200, json=ANSWER))
+    second = bare.with_options(max_retries=0, http_client=httpx2.Client(transport=answering))
     primary = Target("gpt-5.5", provider="openai", client=bare.with_options(max_retries=0))
     fallback = Target("llama-4", provider="groq", client=second)
     policy = FallbackPolicy([primary, fallback], agent="greeter")

@@ -49,8 +49,8 @@ DOCS = sorted((ROOT / "docs").rglob("*.md"))
 PAGES = {path.relative_to(ROOT).as_posix(): path.read_text("utf-8") for path in DOCS}
 PAGES["README.md"] = (ROOT / "README.md").read_text("utf-8")
 HONCHO = PAGES["docs/honcho.md"]
-# With openai 3 the examples that give its clients a transport import the library that it stands on.
-HTTPX2 = "import httpx2 as httpx\n" if int(version("openai").partition(".")[0]) >= 3 else ""
+# The examples that give a client of openai a transport import the library that openai 3 stands on.
+HTTPX2 = "httpx2" if int(version("openai").partition(".")[0]) >= 3 else "httpx as httpx2"
 # What a page says that its reader has: its examples go on from there.
 MESSAGES = [{"role": "user", "content": "What time is it?"}]
 
@@ -207,9 +207,8 @@ def test_every_example_runs(
     names = given(page)
     capsys.readouterr()
     for code, output in examples(PAGES[page]):
-        if HTTPX2:
-            code = code.replace("import httpx\n", HTTPX2)  # noqa: PLW2901 # as the page says
-        exec(compile(code, page, "exec"), names)  # noqa: S102 # our own pages
+        source = code.replace("import httpx2\n", f"import {HTTPX2}\n")
+        exec(compile(source, page, "exec"), names)  # noqa: S102 # our own pages
         printed = capsys.readouterr().out
         if output is not None and not prints_as_shown(printed, output):
             assert without_figures(printed) == without_figures(output)
@@ -231,7 +230,7 @@ def test_the_test_files_pass(
 ) -> None:
     """A block with tests in it is a whole test file."""
     monkeypatch.setenv("PYTEST_DISABLE_PLUGIN_AUTOLOAD", "1")
-    pytester.makepyfile(code.replace("import httpx\n", HTTPX2) if HTTPX2 else code)
+    pytester.makepyfile(code.replace("import httpx2\n", f"import {HTTPX2}\n"))
     command = [sys.executable, "-m", "pytest", "-p", "honcho_fallback", "-p", "no:cacheprovider"]
     pytester.run(*command).assert_outcomes(
         passed=len(re.findall(r"^def test_", code, re.MULTILINE))

@@ -6,6 +6,7 @@ import gc
 import logging
 from contextlib import suppress
 from importlib import import_module
+from typing import Any
 
 import httpx
 import litellm
@@ -23,7 +24,8 @@ def warm_up() -> None:
     Without it the first failure of a process stops for 0.2 to 0.5 s; with it 0.3 s are spent here.
     No request is made and no callback hears of it.
     """
-    response = httpx.Response(500, request=httpx.Request("POST", "http://localhost"))
+    # Any: openai 2 asks for httpx's, openai 3 for httpx2's, and both take either.
+    response: Any = httpx.Response(500, request=httpx.Request("POST", "http://localhost"))
     error = openai.InternalServerError("warm-up", response=response, body=None)
     with suppress(Exception):  # it raises what the error is mapped to
         litellm.exception_type(  # pyright: ignore[reportPrivateImportUsage] # shown, not exported

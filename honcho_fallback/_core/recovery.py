@@ -10,6 +10,7 @@ import asyncio
 import inspect
 import threading
 import weakref
+from collections.abc import Callable  # noqa: TC003 # pydantic up to 2.12 evaluates the annotations
 from concurrent.futures import Future
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -17,13 +18,14 @@ from functools import partial
 from typing import TYPE_CHECKING, Any, NamedTuple
 from urllib.parse import urlsplit
 
+from honcho_fallback._core.target import Target  # noqa: TC001 # of TransportRecovery
 from honcho_fallback._values.errors import FallbackConfigError
 from honcho_fallback._values.failure import FailureKind
 
 if TYPE_CHECKING:
-    from collections.abc import Awaitable, Callable, Generator
+    from collections.abc import Awaitable, Generator
 
-    from honcho_fallback._core.target import Credential, Target
+    from honcho_fallback._core.target import Credential
     from honcho_fallback._values.failure import Failure
 
 

@@ -89,9 +89,9 @@ class FaultTransport(_Transport):
     """Fail requests on schedule in the place where an HTTP client sends them.
 
     It is a transport for the clients of httpx and httpx2, sync and async, and so for every SDK
-    that takes one: ``openai.OpenAI(http_client=httpx.Client(transport=FaultTransport().on(1,
-    status=503)))``. The SDK makes its own exception of it. Errors have the JSON form of the API
-    that was asked: Anthropic's, Google's, or else OpenAI's.
+    that takes one: ``openai.OpenAI(http_client=openai.DefaultHttpxClient(
+    transport=FaultTransport().on(1, status=503)))``. The SDK makes its own exception of it.
+    Errors have the JSON form of the API that was asked: Anthropic's, Google's, or else OpenAI's.
 
     Requests are numbered from 1. ``on``, ``every`` and ``for_seconds`` add a rule each and return
     the transport itself; the first rule that applies wins, and any number of threads and tasks

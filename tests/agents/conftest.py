@@ -1,4 +1,4 @@
-"""Fixtures, where the two frameworks are: ``make test-agents`` has them."""
+"""Fixtures, where the two frameworks are: the lowest versions of the others exclude them."""
 
 from __future__ import annotations
 

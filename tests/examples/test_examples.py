@@ -9,6 +9,7 @@ import signal
 import subprocess
 import sys
 from functools import cache
+from importlib.metadata import version
 from importlib.util import find_spec
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -138,7 +139,7 @@ def test_the_trace_is_one_generation() -> None:
     printed = "\n".join(run_example("langfuse_trace"))
     assert printed.count("Generation ") == 1
     assert re.search(r"model.name +claude-sonnet-5", printed)
-    assert re.search(r"metadata.fallback_reason +\"overloaded", printed)
+    assert re.search(r"metadata.fallback_reason +\"?overloaded", printed)
     assert re.search(r"usage_details +\{\"input\": \d+", printed)
 
 
@@ -180,6 +181,12 @@ def test_the_chat_page_takes_back_what_a_failed_attempt_said() -> None:
     ]
 
 
+of_openai_3 = pytest.mark.skipif(
+    int(version("openai").partition(".")[0]) < 3, reason="the demo gives openai 3 a transport"
+)
+
+
+@of_openai_3
 def test_the_demo_fits_on_a_screen_and_shows_what_a_dead_primary_costs() -> None:
     """Three requests and an error against one request and an answer, the log line, the record."""
     done = run("examples")
@@ -195,6 +202,7 @@ def test_the_demo_fits_on_a_screen_and_shows_what_a_dead_primary_costs() -> None
     assert re.search(r"2\. groq/llama-4: answered in \d+ ms", done.stdout)
 
 
+@of_openai_3
 @pytest.mark.skipif(sys.platform == "win32", reason="signals are POSIX's")
 def test_an_interrupt_ends_the_demo_quietly() -> None:
     """Ctrl-C while the bare SDK waits: status 130, no traceback, nothing more."""
@@ -216,7 +224,7 @@ def test_an_interrupt_ends_the_demo_quietly() -> None:
 @pytest.mark.parametrize(
     ("name", "missing", "install"),
     [
-        ("demo", "openai", "pip install honcho-fallback openai"),
+        ("demo", "openai", "pip install honcho-fallback 'openai>=3'"),
         ("langchain_agent", "langchain", "pip install 'honcho-fallback[agents]' langchain"),
     ],
 )

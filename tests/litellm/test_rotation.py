@@ -281,7 +281,10 @@ WHERE_NO_OTHER_TARGET_HELPS = {
         "context_length_exceeded",
     ),
     # On openai 3 LiteLLM knows a refusal by its text alone.
-    "content_policy_fallbacks": ("invalid_request_error: content_policy_violation", "content_policy_violation"),
+    "content_policy_fallbacks": (
+        "invalid_request_error: content_policy_violation",
+        "content_policy_violation",
+    ),
 }
 
 

@@ -6,6 +6,7 @@ import asyncio
 import threading
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import nullcontext
+from importlib.metadata import version
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -30,6 +31,10 @@ if TYPE_CHECKING:
     from honcho_fallback.testing import Clock
 
 DOWN = StatusError(503)
+keeps_gauges = pytest.mark.skipif(
+    tuple(map(int, version("opentelemetry-sdk").split(".")[:2])) < (1, 45),
+    reason="OpenTelemetry's SDK before 1.45 forgets a gauge once it has been read",
+)
 
 
 def about(unix_time: float) -> Any:
@@ -254,6 +259,7 @@ def test_a_retry_budget_that_ends_a_call_counts(clock: Clock) -> None:
 # Cooldowns.
 
 
+@keeps_gauges
 def test_a_target_rests_until_a_time_and_a_probe_ends_it(clock: Clock) -> None:
     """The gauge says until when, does not change with time, and is 0 once a probe was answered."""
     counted = Counted(cooldown=Cooldown(base=60))
@@ -277,6 +283,7 @@ def test_a_target_rests_until_a_time_and_a_probe_ends_it(clock: Clock) -> None:
     assert counted.of("cooldown_until_timestamp") == {(P,): 0}
 
 
+@keeps_gauges
 def test_a_probe_under_way_is_no_rest(clock: Clock) -> None:
     """Who stays away from a target because another call probes it leaves the gauge alone."""
     counted = Counted(cooldown=Cooldown(base=60))
@@ -293,6 +300,7 @@ def test_a_probe_under_way_is_no_rest(clock: Clock) -> None:
     assert counted.of("cooldown_until_timestamp") == {(P,): 0}
 
 
+@keeps_gauges
 def test_a_rest_that_is_seen_early_in_a_call_ends_when_it_ends(clock: Clock) -> None:
     """What the call does after it has gone past the target adds nothing to its rest."""
     counted = Counted([P, F, "third"], cooldown=Cooldown(base=60))

@@ -148,6 +148,10 @@ def test_a_failed_call_is_an_error(traced: Traced) -> None:
     assert [event.name for event in span.events] == ["honcho_fallback.attempt_failed"] * 2
 
 
+@pytest.mark.skipif(
+    not hasattr(names, "GEN_AI_REQUEST_STREAM"),
+    reason="this release of the conventions has no such name yet",
+)
 def test_a_stream_tells_its_first_chunk(traced: Traced) -> None:
     """A stream says so, and when its first content came; a broken one is an error."""
 

@@ -1,0 +1,108 @@
+"""Write one column of the table in compatibility.md: what a run had installed, and how it ended.
+
+``python docs/_compatibility.py COLUMN JUNIT_XML`` is run by ``make test-newest`` and ``make
+test-lowest``, by the Python that the tests ran with.
+"""
+
+from __future__ import annotations
+
+import datetime
+import platform
+import sys
+import tomllib
+from importlib.metadata import PackageNotFoundError, version
+from pathlib import Path
+from xml.etree import ElementTree as ET
+
+from packaging.requirements import Requirement
+
+DOCS = Path(__file__).resolve().parent
+PAGE = DOCS / "compatibility.md"
+PYPROJECT = DOCS.parent / "pyproject.toml"
+COLUMNS = ("allowed", "lowest", "pinned", "newest")
+PACKAGES = (
+    "pydantic", "tenacity", "langchain", "langchain-core", "langchain-openai",
+    "langchain-anthropic", "langchain-google-genai", "langgraph", "litellm", "openai-agents",
+    "pydantic-ai-slim", "openai", "anthropic", "google-genai", "httpx", "httpx2", "aiohttp",
+    "langfuse", "opentelemetry-api", "prometheus-client", "redis", "pydantic-settings", "typer",
+)  # fmt: skip
+START, END = "<!-- written by make test-newest and make test-lowest -->", "<!-- written -->"
+NOTHING = "-"
+
+
+def allowed() -> dict[str, str]:
+    """Return what the package and its extras ask for; what is only tested with is in no extra."""
+    project = tomllib.loads(PYPROJECT.read_text("utf-8"))["project"]
+    extras = project["optional-dependencies"].items()
+    lines = [*project["dependencies"]]
+    lines += [line for name, lines in extras if name != "notebooks" for line in lines]
+    ranges = {one.name: str(one.specifier) for one in map(Requirement, lines)}
+    return {name: f"`{ranges[name]}`" for name in PACKAGES if name in ranges}
+
+
+def pinned() -> dict[str, str]:
+    """Return the versions of every change's tests."""
+    lines = (DOCS.parent / "constraints.txt").read_text("utf-8").splitlines()
+    pins = dict(line.split("==") for line in lines if "==" in line)
+    return {name: pins[name] for name in PACKAGES} | {"result": "each change", "run": NOTHING}
+
+
+def installed() -> dict[str, str]:
+    """Return the versions that this Python has."""
+    cells = {}
+    for name in PACKAGES:
+        try:
+            cells[name] = version(name)
+        except PackageNotFoundError:
+            cells[name] = NOTHING
+    return cells
+
+
+def outcome(junit: Path) -> dict[str, str]:
+    """Return how a run ended, and when and with which Python it was made."""
+    (suite,) = ET.parse(junit).getroot().iter("testsuite")  # noqa: S314 # pytest's own
+    total, failed, skipped = (
+        int(suite.get("tests", 0)),
+        int(suite.get("failures", 0)) + int(suite.get("errors", 0)),
+        int(suite.get("skipped", 0)),
+    )
+    result = f"{total - failed - skipped:,} passed, {skipped} skipped"
+    date = datetime.datetime.now(tz=datetime.UTC).date().isoformat()
+    return {
+        "result": f"{result}, **{failed} failed**" if failed else result,
+        "run": f"{date}, Python {platform.python_version()}",
+    }
+
+
+def table(page: str) -> dict[str, dict[str, str]]:
+    """Return the cells that a page has, by column."""
+    rows = page.partition(START)[2].partition(END)[0].strip().splitlines()[2:]
+    split = [[cell.strip() for cell in row.strip("|").split("|")] for row in rows]
+    return {
+        column: {row[0].strip("`"): row[number] for row in split}
+        for number, column in enumerate(COLUMNS, 1)
+    }
+
+
+def written(columns: dict[str, dict[str, str]]) -> str:
+    """Return the table, a package per row."""
+    lines = [" | ".join(("| package", *COLUMNS)) + " |", "|---" * (len(COLUMNS) + 1) + "|"]
+    lines += [
+        " | ".join([f"| {name}", *(columns[one].get(name, NOTHING) for one in COLUMNS)]) + " |"
+        for name in (*PACKAGES, "result", "run")
+    ]
+    return "\n".join(lines)
+
+
+def main(column: str, junit: str) -> None:
+    """Write a column, and the two that other files say."""
+    page = PAGE.read_text("utf-8")
+    columns = table(page) | {"allowed": allowed(), "pinned": pinned()}
+    columns[column] = installed() | outcome(Path(junit))
+    before, _, rest = page.partition(START)
+    after = rest.partition(END)[2]
+    PAGE.write_text(f"{before}{START}\n\n{written(columns)}\n\n{END}{after}", "utf-8")
+
+
+if __name__ == "__main__":
+    main(*sys.argv[1:])
