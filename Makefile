@@ -91,7 +91,7 @@ test-lowest: .venv-lowest/.installed
 
 # Real clients at servers that are really broken, with the oldest and the newest clients; the pinned
 # ones and the frameworks are in `make test`.
-OLDEST := aiohttp==3.12.0 anthropic==1.0.0 anyio==4.8.0 google-genai==2.33.0 httpx==0.28.1 \
+OLDEST := aiohttp==3.12.0 anthropic==1.15.0 anyio==4.8.0 google-genai==2.33.0 httpx==0.28.1 \
 	openai==2.20.0 requests==2.32.0
 NEWEST := aiohttp anthropic anyio google-genai httpx httpx2 'openai>=3' requests
 test-clients: .venv-clients-oldest/.installed .venv-clients-newest/.installed

@@ -6,7 +6,7 @@ test-lowest``, by the Python that the tests ran with.
 
 from __future__ import annotations
 
-import datetime
+import datetime as dt
 import platform
 import sys
 import tomllib
@@ -36,7 +36,10 @@ def allowed() -> dict[str, str]:
     extras = project["optional-dependencies"].items()
     lines = [*project["dependencies"]]
     lines += [line for name, lines in extras if name != "notebooks" for line in lines]
-    ranges = {one.name: str(one.specifier) for one in map(Requirement, lines)}
+    ranges = {
+        one.name: ",".join(sorted(map(str, one.specifier), key=lambda part: part[0] != ">"))
+        for one in map(Requirement, lines)
+    }
     return {name: f"`{ranges[name]}`" for name in PACKAGES if name in ranges}
 
 
@@ -67,7 +70,7 @@ def outcome(junit: Path) -> dict[str, str]:
         int(suite.get("skipped", 0)),
     )
     result = f"{total - failed - skipped:,} passed, {skipped} skipped"
-    date = datetime.datetime.now(tz=datetime.UTC).date().isoformat()
+    date = dt.datetime.now(tz=dt.UTC).date().isoformat()
     return {
         "result": f"{result}, **{failed} failed**" if failed else result,
         "run": f"{date}, Python {platform.python_version()}",
