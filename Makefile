@@ -201,7 +201,7 @@ clean:
 	$(PYTHON) -m venv .venv-peers
 	.venv-peers/bin/python -m pip install --quiet --upgrade 'pip>=25.1'
 	$(call INSTALL,.venv-peers/bin) --group peers --group integrations \
-		--editable '.[agents,langfuse,litellm,openai-agents,providers,pydantic-ai]'
+		--editable '.[agents,langfuse,litellm,openai-agents,providers,pydantic-ai,redis]'
 	touch $@
 
 # An environment of its own: it pins the SDKs' versions.

@@ -18,7 +18,7 @@ from dataclasses import asdict
 from functools import partial
 from typing import TYPE_CHECKING
 
-from benchmarks import competitors, failover, outage, overhead
+from benchmarks import competitors, failover, outage, overhead, proxy
 from benchmarks.measure import LEAST_ROUNDS, NO_DIFFERENCE, QUICK, Plan
 from benchmarks.report import Result, publish
 
@@ -75,6 +75,13 @@ a failure where they are installed: "hidden" are rows whose process cannot impor
 {outage.CALLS} calls, one after another, over sockets; the primary answers 503 to each request.
 What a library remembers from call to call it keeps until the last.
 """,
+    "proxy": f"""## Through LiteLLM's Proxy
+
+Requests per second through `litellm --config`, one process, {proxy.AT_ONCE} at a time, beside
+LiteLLM's own `fallbacks`. Clients, Proxy and providers share the machine's cores, so only the ratios say
+something. "At the primary": requests that reached it, for each of the clients'. LiteLLM's retries
+wait, which is where "as it comes" spends its time.
+""",
     "money": """## What a day-long outage costs
 
 Played by `honcho_fallback.simulate` in virtual time: about 1,730 streamed calls a day, of 4,000
@@ -102,6 +109,7 @@ def parts(*, quick: bool) -> dict[str, Callable[[], Result]]:
         **{f"cold/{name}": partial(failover.cold, name, slow) for name in competitors.FAMILIES},
         "cold/import": partial(failover.imports, timed),
         "outage/sockets": partial(outage.sockets, long, *[2] * quick),
+        "proxy/sockets": partial(proxy.measure, long, *[proxy.AT_ONCE] * quick),
         "money/simulated": partial(outage.money, *[LEAST_ROUNDS] * quick),
     }
 

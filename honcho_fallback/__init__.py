@@ -44,7 +44,7 @@ from honcho_fallback._values.record import (
 )
 from honcho_fallback.redaction import call_metadata
 
-__version__ = "0.1.0"
+__version__ = "0.2.0"
 
 __all__ = [
     "Answer",
