@@ -78,9 +78,9 @@ What a library remembers from call to call it keeps until the last.
     "proxy": f"""## Through LiteLLM's Proxy
 
 Requests per second through `litellm --config`, one process, {proxy.AT_ONCE} at a time, beside
-LiteLLM's own `fallbacks`. Clients, Proxy and providers share the machine's cores, so only the ratios say
-something. "At the primary": requests that reached it, for each of the clients'. LiteLLM's retries
-wait, which is where "as it comes" spends its time.
+LiteLLM's own `fallbacks`. Clients, Proxy and providers share the machine's cores, so only the
+ratios say something. "At the primary": requests that reached it, for each of the clients'.
+LiteLLM's retries wait, which is where "as it comes" spends its time.
 """,
     "money": """## What a day-long outage costs
 
