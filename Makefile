@@ -24,6 +24,7 @@ lint: .venv/.linters
 	$(BIN)/mypy
 	$(BIN)/pyright
 	$(BIN)/lint-imports
+	$(BIN)/zizmor --offline --quiet --persona auditor --config .github/zizmor.yml .github
 
 # Every public name with its signature, in tests/public_api.txt; docs/versioning.md says what it is for.
 api: .venv/.installed
@@ -32,6 +33,7 @@ api: .venv/.installed
 # The site, in build/site, with its generated pages written anew; a dead link is an error.
 docs: .venv-docs/.installed
 	.venv-docs/bin/python docs/_generate.py
+	.venv-docs/bin/python docs/_compatibility.py
 	NO_MKDOCS_2_WARNING=1 .venv-docs/bin/mkdocs build --strict
 
 # Everything side by side, published as docs/benchmarks.md; it is refused where other programs run.
@@ -71,12 +73,19 @@ wheel-test: .venv/.installed
 		&& cp -R tests/unit tests/providers tests/helpers tests/__init__.py tests/conftest.py "$$outside/tests" \
 		&& cd "$$outside" && "$(CURDIR)/.venv-wheel/bin/"$(PYTEST) $(ARGS)
 
-# What a release uploads, in dist: the sdist and the wheel that is built from it, checked.
+# What a release uploads, in dist: the sdist and the wheel that is built from it, checked. Built from
+# that sdist once more the wheel has the same bytes. build/sbom.cdx.json lists what the wheel needs.
 dist: .venv-dist/.installed
-	rm -rf dist
+	rm -rf dist build/again build/sbom
 	.venv-dist/bin/python -m build
 	.venv-dist/bin/twine check --strict dist/*
 	.venv-dist/bin/check-wheel-contents dist
+	.venv-dist/bin/python -m pip wheel --quiet --no-deps --wheel-dir build/again dist/*.tar.gz
+	for wheel in dist/*.whl; do cmp "$$wheel" "build/again/$$(basename "$$wheel")"; done
+	$(PYTHON) -m venv --without-pip build/sbom
+	.venv-dist/bin/python -m pip --python build/sbom install --quiet dist/*.whl
+	.venv-dist/bin/cyclonedx-py environment --output-reproducible --pyproject pyproject.toml \
+		--output-file build/sbom.cdx.json build/sbom/bin/python
 
 # The suite with the newest releases that there are, beside their own pins, and with the lowest that
 # the extras allow; each writes its column of docs/compatibility.md. The lowest have no Agents SDK and

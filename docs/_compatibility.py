@@ -1,7 +1,8 @@
 """Write one column of the table in compatibility.md: what a run had installed, and how it ended.
 
 ``python docs/_compatibility.py COLUMN JUNIT_XML`` is run by ``make test-newest`` and ``make
-test-lowest``, by the Python that the tests ran with.
+test-lowest``, by the Python that the tests ran with. Without arguments it writes what other files
+say, as ``make docs`` does.
 """
 
 from __future__ import annotations
@@ -97,14 +98,17 @@ def written(columns: dict[str, dict[str, str]]) -> str:
     return "\n".join(lines)
 
 
-def main(column: str, junit: str) -> None:
-    """Write a column, and the two that other files say."""
-    page = PAGE.read_text("utf-8")
-    columns = table(page) | {"allowed": allowed(), "pinned": pinned()}
-    columns[column] = installed() | outcome(Path(junit))
+def rewritten(page: str, run: dict[str, dict[str, str]]) -> str:
+    """Return the page with the columns of a run, and those that other files say."""
+    columns = table(page) | {"allowed": allowed(), "pinned": pinned()} | run
     before, _, rest = page.partition(START)
-    after = rest.partition(END)[2]
-    PAGE.write_text(f"{before}{START}\n\n{written(columns)}\n\n{END}{after}", "utf-8")
+    return f"{before}{START}\n\n{written(columns)}\n\n{END}{rest.partition(END)[2]}"
+
+
+def main(column: str = "", junit: str = "") -> None:
+    """Write the page."""
+    run = {column: installed() | outcome(Path(junit))} if column else {}
+    PAGE.write_text(rewritten(PAGE.read_text("utf-8"), run), "utf-8")
 
 
 if __name__ == "__main__":

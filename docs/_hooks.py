@@ -22,7 +22,8 @@ if TYPE_CHECKING:
 
 ROOT = Path(__file__).resolve().parent.parent
 PROJECT_PAGES = {
-    f"{name}.md": f"project/{name}.md" for name in ("CHANGELOG", "CONTRIBUTING", "SECURITY")
+    f"{name}.md": f"project/{name}.md"
+    for name in ("CHANGELOG", "CODE_OF_CONDUCT", "CONTRIBUTING", "RELEASING", "SECURITY")
 }
 _COPIES = "repository"
 
