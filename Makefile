@@ -84,7 +84,9 @@ dist: .venv-dist/.installed
 	for wheel in dist/*.whl; do cmp "$$wheel" "build/again/$$(basename "$$wheel")"; done
 	$(PYTHON) -m venv --without-pip build/sbom
 	.venv-dist/bin/python -m pip --python build/sbom install --quiet dist/*.whl
-	.venv-dist/bin/cyclonedx-py environment --output-reproducible --pyproject pyproject.toml \
+	version=$$(basename dist/*.whl | cut -d- -f2) \
+		&& sed "s/^dynamic = .*/version = \"$$version\"/" pyproject.toml > build/sbom/pyproject.toml
+	.venv-dist/bin/cyclonedx-py environment --output-reproducible --pyproject build/sbom/pyproject.toml \
 		--output-file build/sbom.cdx.json build/sbom/bin/python
 
 # The suite with the newest releases that there are, beside their own pins, and with the lowest that
