@@ -6,7 +6,7 @@ import asyncio
 import copy
 import pickle
 from dataclasses import replace
-from typing import Any
+from typing import Any, get_type_hints
 
 import pytest
 import tenacity
@@ -21,6 +21,7 @@ from honcho_fallback import (
     FallbackPolicy,
     StreamInterrupted,
     Target,
+    TransportRecovery,
 )
 from honcho_fallback.testing import StatusError
 from tests.helpers.scripted import repeating
@@ -320,3 +321,8 @@ def test_parameters_are_copied_with_all_they_hold() -> None:
     params["extra_body"]["stop"].append("b")
     params["tools"][0]["name"] = "y"
     assert target.params == {"extra_body": {"stop": ["a"]}, "tools": [{"name": "x"}]}
+
+
+def test_what_an_option_is_annotated_with_can_be_evaluated() -> None:
+    """Pydantic up to 2.12 evaluates it for the first config, and fails where it cannot."""
+    assert get_type_hints(TransportRecovery).keys() == {"rebuild", "aggregators"}
