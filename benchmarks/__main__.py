@@ -51,8 +51,7 @@ Microseconds beyond the bare call of the same kind, on fakes that take no time. 
 primary fails once with status 503, nobody waits, and the fallback answers. Retry libraries are
 given a function that asks another model the second time. The peers: tenacity, LangChain's
 `with_fallbacks` and `ModelFallbackMiddleware`, LiteLLM's Router without retries, the bare Langfuse
-SDK, a policy without observers. The plot shows the ratios on the happy path. One figure is below
-zero: `FallbackChatModel.ainvoke` saves the task that LangChain's `ainvoke` makes for each call.
+SDK, a policy without observers. The plot shows the ratios on the happy path.
 """,
     "failover": """## Failover over sockets
 
