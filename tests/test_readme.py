@@ -53,11 +53,11 @@ HONCHO = PAGES["docs/honcho.md"]
 # The examples that give a client of openai a transport import the library that openai 3 stands on.
 HTTPX2 = "httpx2" if int(version("openai").partition(".")[0]) >= 3 else "httpx as httpx2"
 # The lowest releases of the others stand beside neither (make test-lowest).
-MISSING = [
-    package
-    for package in ("honcho_fallback_openai_agents", "honcho_fallback_pydantic_ai")
-    if find_spec({"honcho_fallback_openai_agents": "agents"}.get(package, "pydantic_ai")) is None
-]
+ADAPTERS = {
+    "honcho_fallback_openai_agents": "agents",
+    "honcho_fallback_pydantic_ai": "pydantic_ai",
+}
+MISSING = [adapter for adapter, framework in ADAPTERS.items() if find_spec(framework) is None]
 # What a page says that its reader has: its examples go on from there.
 MESSAGES = [{"role": "user", "content": "What time is it?"}]
 
