@@ -148,17 +148,22 @@ def make_target(
     )
 
 
-def _unknown(node: _Node) -> Iterator[Notice]:
-    settings = node.settings
+def tables_of(settings: ModelSettings, env: str) -> dict[str, Section]:
+    """Return a model's settings and the tables in it, by the names of their variables."""
     tables: dict[str, Section | None] = {
-        node.env: settings,
-        f"{node.env}__OVERRIDES": settings.overrides,
-        f"{node.env}__OVERRIDES__PROVIDER_PARAMS": settings.overrides.provider_params,
-        f"{node.env}__CACHE_POLICY": settings.cache_policy,
+        env: settings,
+        f"{env}__OVERRIDES": settings.overrides,
+        f"{env}__OVERRIDES__PROVIDER_PARAMS": settings.overrides.provider_params,
+        f"{env}__CACHE_POLICY": settings.cache_policy,
     }
-    for env, table in tables.items():
-        for key in () if table is None else table.unknown:
-            yield Notice(f"{env}__{key.upper()}", "nothing reads it", "check its spelling")
+    return {env: table for env, table in tables.items() if table is not None}
+
+
+def _unknown(node: _Node) -> Iterator[Notice]:
+    for env, table in tables_of(node.settings, node.env).items():
+        for key in table.unknown:
+            name = f"{env}__{key.upper()}"
+            yield Notice(name, "nothing reads it", "check its spelling", effect="fails")
 
 
 def _identity(planned: PlannedTarget) -> tuple[object, ...]:

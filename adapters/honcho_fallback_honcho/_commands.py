@@ -25,12 +25,19 @@ _EnvFile = Annotated[
 _Toml = Annotated[Path | None, typer.Option(help="Honcho's config.toml.")]
 # A user typed an option; the settings' reader names its own argument.
 _OPTION_OF = {"env_file": "--env-file", "toml": "--toml"}
+# Whose order and waits a dry run shows, by whether Honcho starts.
+_MEANS = {
+    True: "In Honcho with policy_from(); without it the fallback is asked in the last of three "
+    "attempts.",
+    False: "With load_policies(); Honcho does not start.",
+}
 
 
 def doctor(env_file: _EnvFile = None, toml: _Toml = None) -> None:
-    """Read Honcho's settings and say what each agent asks, and what could not work.
+    """Read the settings of Honcho's models; say what Honcho does with them, and what to mend.
 
-    No key is shown. Exit status 1 where something could not work.
+    No key is shown. Exit status 1 where Honcho does not start, sends data elsewhere, or something
+    could not work.
     """
     with _clear_endings():
         from honcho_fallback_honcho._doctor import examine  # noqa: PLC0415 # see above
@@ -56,13 +63,16 @@ def dry_run(
     with _clear_endings():
         from honcho_fallback_honcho import _doctor  # noqa: PLC0415 # see above
         from honcho_fallback_honcho._dry_run import rehearse, show  # noqa: PLC0415 # see above
+        from honcho_fallback_honcho._honcho import read_as_honcho  # noqa: PLC0415 # see above
         from honcho_fallback_honcho._policies import read_settings  # noqa: PLC0415 # see above
 
         reading = read_settings(None, toml, env_file)
-        record, end = rehearse(reading, agent, fail or [], preset)
+        honcho = read_as_honcho(reading)
+        record, end = rehearse(honcho if honcho.chains else reading, agent, fail or [], preset)
         console = Console()
         _doctor.print_lines(console, _doctor.files_read(env_file, toml))
-        _doctor.print_lines(console, (*_doctor.lines_of_notices(reading, agent), ("", "")))
+        _doctor.print_lines(console, _doctor.lines_of_notices(honcho, agent))
+        _doctor.print_lines(console, (("", ""), (_MEANS[bool(honcho.chains)], "")))
         show(record, end, console)
 
 

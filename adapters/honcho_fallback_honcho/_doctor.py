@@ -6,6 +6,7 @@ can be neither searched for nor copied.
 
 from __future__ import annotations
 
+from collections import Counter
 from itertools import islice
 from pathlib import Path
 from textwrap import TextWrapper
@@ -13,7 +14,9 @@ from typing import TYPE_CHECKING
 
 from rich.text import Text
 
+from honcho_fallback_honcho._honcho import read_as_honcho
 from honcho_fallback_honcho._policies import read_settings
+from honcho_fallback_honcho._slots import SLOTS
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Sequence
@@ -26,20 +29,40 @@ if TYPE_CHECKING:
 _Line = tuple[str, str]  # the text, without markup, and one of rich's styles
 
 _BLANK: _Line = ("", "")
+_STYLES = {"hint": "yellow", "fails": "red", "stops": "red", "elsewhere": "bold red"}
+_IN_HONCHO = (
+    "Honcho asks the fallback in the last of three attempts; with policy_from() after the first.",
+    "A request may take 600 s, with policy_from() 180 s, or what PROVIDER_PARAMS__TIMEOUT says.",
+)
 
 
 def examine(console: Console, env_file: Path | None, toml: Path | None) -> bool:
-    """Print the chains and what is wrong with them; tell whether everything could work."""
+    """Print what Honcho does, why, and the chains; tell whether everything could work."""
     reading = read_settings(None, toml, env_file)
-    print_lines(console, files_read(env_file, toml))
-    print_lines(console, (*_chains(reading), *lines_of_notices(reading)))
-    works = not reading.notices
-    with_fallback = sum(len(chain) > 1 for chain in reading.chains.values())
-    count = f"{with_fallback} of {len(reading.chains)} agents have a fallback."
-    print_lines(console, [_BLANK, (count, "bold")])
-    if not works:
-        print_lines(console, [("Something could not work, see above.", "bold red")])
-    return works
+    honcho = read_as_honcho(reading)
+    read, *unread = files_read(env_file, toml)
+    print_lines(console, [_answer(honcho), *unread, *lines_of_notices(honcho)])
+    if honcho.chains:
+        print_lines(console, [*_chains(honcho), _BLANK, *((line, "") for line in _IN_HONCHO)])
+    else:
+        print_lines(console, [_BLANK, ("What load_policies() and load_chat_models() read:", "")])
+        print_lines(console, _chains(reading))
+    print_lines(console, [_BLANK, read])
+    return all(notice.effect == "hint" for notice in honcho.notices)
+
+
+def _answer(honcho: Reading) -> _Line:
+    count = Counter(notice.effect for notice in honcho.notices)
+    settings = {effect: f"{n} setting{'s' * (n > 1)}" for effect, n in count.items()}
+    if not honcho.chains:
+        return f"Honcho does not start: {settings['stops']}.", "bold red"
+    covered = sum(any(one.key == "set" for one in chain[1:]) for chain in honcho.chains.values())
+    answer = f"{covered} of {len(honcho.chains)} agents have a fallback"
+    if "elsewhere" in settings:
+        data = f"Honcho sends data elsewhere than these settings say: {settings['elsewhere']}"
+        return f"{data}; {answer}.", "bold red"
+    fails = f"; {settings['fails']} cannot work" if "fails" in settings else ""
+    return f"Honcho starts; {answer}{fails}.", "bold red" if fails else "bold"
 
 
 def print_lines(console: Console, lines: Iterable[_Line]) -> None:
@@ -64,7 +87,7 @@ def files_read(env_file: Path | None, toml: Path | None) -> Iterator[_Line]:
 
 def _chains(reading: Reading) -> Iterator[_Line]:
     cells = [_cells(*place) for chain in reading.chains.values() for place in enumerate(chain)]
-    head, *rows = _aligned([("asked  ", "target", "key", "timeout", "host"), *cells])
+    head, *rows = _aligned([("asked  ", "target", "key", "host"), *cells])
     yield _BLANK
     yield head, "dim"
     # Agents that ask the same are shown once, together.
@@ -79,8 +102,8 @@ def _chains(reading: Reading) -> Iterator[_Line]:
 
 
 def _cells(position: int, planned: PlannedTarget) -> tuple[str, ...]:
-    order, endpoint = "then" if position else "first", planned.endpoint
-    return order, planned.target.name, planned.key, f"{endpoint.timeout:g} s", endpoint.host
+    order = "then" if position else "first"
+    return order, planned.target.name, planned.key, planned.endpoint.host
 
 
 def lines_of_notices(reading: Reading, agent: str | None = None) -> Iterator[_Line]:
@@ -88,10 +111,10 @@ def lines_of_notices(reading: Reading, agent: str | None = None) -> Iterator[_Li
     for notice in reading.notices:
         if agent is not None and notice.agents and agent not in notice.agents:
             continue
-        is_for_all = len(notice.agents) == len(reading.chains)
+        is_for_all, style = len(notice.agents) == len(SLOTS), _STYLES[notice.effect]
         agents = "all agents" if is_for_all else ", ".join(notice.agents)
         yield _BLANK
-        yield f"{notice.name}: {notice.problem}{f' ({agents})' if agents else ''}", "red"
+        yield f"{notice.name}: {notice.problem}{f' ({agents})' if agents else ''}", style
         yield f"  {notice.fix}", ""
 
 

@@ -72,19 +72,25 @@ def find_key(
     default = defaults.key(transport)
     if is_home and transport == "nous" and defaults.nous is not None:
         return Key(base_url, defaults.nous, "OAuth")
-    if is_home and default is not None:
+    if is_home and default is not None and not is_placeholder(default.get_secret_value()):
         key = api_key(default.get_secret_value(), key_name(transport))
         return Key(base_url, key, "set")
     is_local = transport == "openai_compatible" and is_loopback(base_url)
     if is_local or not home.needs_key:
         return Key(base_url, ApiKey(NO_KEY), "not needed")
     name = key_name(transport) if is_home else f"{env}__OVERRIDES__API_KEY"
-    problem, fix = f"not set, so there is no key for {host_of(base_url)}", "set it"
-    if default is not None:
+    state = "a placeholder" if is_home and default is not None else "not set"
+    problem, fix = f"{state}, so there is no key for {host_of(base_url)}", "set it"
+    if default is not None and not is_home:
         problem += f", and {key_name(transport)} is not sent there"
         fix = "set it to the key that was given for that host"
     notices.append(Notice(name, problem, fix))
     return Key(base_url, MissingKey(str(notices[-1])), "missing")
+
+
+def is_placeholder(key: str) -> bool:
+    """Tell whether a key is one of those that templates and manuals have in a key's place."""
+    return key.startswith(("your-", "your_", "<")) or key.endswith("...")
 
 
 def api_key(key: str, name: str) -> ApiKey:
@@ -104,7 +110,7 @@ def _own_key(
         return overrides.api_key.get_secret_value()
     if overrides.api_key_env is not None:
         named = defaults.variable(overrides.api_key_env)
-        if named is not None:
+        if named:
             return named
         problem = "it names a variable that is not set"
         fix = "set that variable, or put the key into OVERRIDES__API_KEY"

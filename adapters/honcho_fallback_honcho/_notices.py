@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING, Literal, NamedTuple
 
 from honcho_fallback_honcho._slots import SLOTS
 
@@ -21,6 +21,9 @@ _FAMILIES = {
 }
 
 
+Effect = Literal["stops", "elsewhere", "fails", "hint", "ours"]
+
+
 class Notice(NamedTuple):
     """Say what is wrong, where, and what to do.
 
@@ -29,12 +32,15 @@ class Notice(NamedTuple):
         problem: What is wrong.
         fix: What to do.
         agents: The agents that it concerns; none where it is nobody's in particular.
+        effect: What comes of it in Honcho: it does not start, sends data elsewhere, a request
+            fails, nothing; or ``ours`` where it concerns no more than our loaders.
     """
 
     name: str
     problem: str
     fix: str
     agents: tuple[str, ...] = ()
+    effect: Effect = "ours"
 
     def __str__(self) -> str:
         return f"{self.name}: {self.problem}; {self.fix}"
@@ -60,4 +66,4 @@ def find_misnamed(names: Iterable[str]) -> Iterator[Notice]:
         if right:
             others = f", and likewise {', '.join(right[1:])}"
             fix = f"the name is {right[0]}{others}"
-        yield Notice(name, "Honcho ignores it", fix)
+        yield Notice(name, "Honcho ignores it", fix, effect="fails")

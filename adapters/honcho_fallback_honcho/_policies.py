@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from honcho_fallback import FallbackObserver
     from honcho_fallback_honcho._chain import PlannedTarget
     from honcho_fallback_honcho._notices import Notice
-    from honcho_fallback_honcho._settings import Toml
+    from honcho_fallback_honcho._settings import Settings, Toml
 
 logger = logging.getLogger("honcho_fallback.honcho")
 
@@ -30,10 +30,14 @@ class Reading(NamedTuple):
     Args:
         chains: By agent, in the order of Honcho's slots.
         notices: What is wrong, each once.
+        settings: What they were read from.
+        names: The variables that are set, those of the file included.
     """
 
     chains: dict[str, tuple[PlannedTarget, ...]]
     notices: tuple[Notice, ...]
+    settings: Settings
+    names: tuple[str, ...]
 
 
 class AgentPlan(NamedTuple):
@@ -79,13 +83,14 @@ def read_settings(
     """Read every agent's chain; return what is wrong as notices instead of logging it."""
     environ, file = read_environ(source, env_file), read_file(toml)
     settings = checked(environ, file)
-    tables = (f"{section}_{key}" for section, table in file.items() for key in table)
-    notices = [*find_misnamed([*environ, *tables])]
+    tables = (f"{section}_{key}".upper() for section, table in file.items() for key in table)
+    names = (*environ, *tables)
+    notices = [*find_misnamed(names)]
     chains: dict[str, tuple[PlannedTarget, ...]] = {}
     for agent in SLOTS:
         chains[agent], wrong = read_chain(agent, settings)
         notices += wrong
-    return Reading(chains, merged(notices))
+    return Reading(chains, merged(notices), settings, names)
 
 
 def plan_agents(  # noqa: PLR0913 # LoadOptions, one by one: Python refuses any other
@@ -98,7 +103,7 @@ def plan_agents(  # noqa: PLR0913 # LoadOptions, one by one: Python refuses any 
     observers: Iterable[FallbackObserver] = (),
 ) -> list[AgentPlan]:
     """Read the settings, log what is wrong with them, and return what each agent is made of."""
-    chains, notices = read_settings(source, toml, env_file)
+    chains, notices, *_ = read_settings(source, toml, env_file)
     if notices and strict:
         raise FallbackConfigError("\n".join(map(str, notices)))
     for notice in notices:

@@ -90,7 +90,11 @@ class Settings(BaseSettings):
             @classmethod
             def settings_customise_sources(cls, settings_cls: Any, **_: Any) -> Any:  # type: ignore[override] # pyright: ignore[reportIncompatibleMethodOverride] # called by name
                 variables = EnvSettingsSource(settings_cls)
-                variables.env_vars = {name.lower(): value for name, value in environ.items()}
+                # What is empty is not set; below a table that is for the table to say.
+                given = (
+                    (name, environ[name]) for name in environ if environ[name] or "__" in name
+                )
+                variables.env_vars = {name.lower(): value for name, value in given}
                 return variables, InitSettingsSource(settings_cls, _flat(file))
 
             def model_post_init(self, _: Any, /) -> None:
@@ -111,7 +115,7 @@ class Settings(BaseSettings):
         return model
 
     def variable(self, name: str) -> str | None:
-        """Return what a variable of the environment or of ``.env`` holds."""
+        """Return what a variable of the environment or of ``.env`` holds, be it empty."""
         return self._environ.get(name.upper())
 
     def key(self, transport: str) -> SecretStr | None:
@@ -141,7 +145,7 @@ class Settings(BaseSettings):
 def read_environ(
     source: Mapping[str, str] | None, env_file: str | os.PathLike[str] | None
 ) -> dict[str, str]:
-    """Return the variables that are set, by their upper-case names; ``.env`` wins."""
+    """Return the variables by their upper-case names; ``.env`` wins."""
     if not isinstance(source, Mapping | None):  # pyright: ignore[reportUnnecessaryIsInstance] # untyped callers
         problem = f"got a {type(source).__name__}"
         raise FallbackConfigError.about("source", problem, "pass a dict, or env_file=the path")
@@ -150,7 +154,7 @@ def read_environ(
         environ |= _dotenv(env_file)
     # In order of their names, so that a nested name comes after the JSON value that it refines.
     named = {name.upper(): environ[name] for name in sorted(environ, key=str.upper)}
-    return {name: value for name, value in named.items() if value.strip()}
+    return {name: value if value.strip() else "" for name, value in named.items()}
 
 
 def read_file(toml: Toml) -> dict[str, Any]:

@@ -65,14 +65,14 @@ def test_doctor_shows_each_chain() -> None:
     """Nine agents, each target's host and key; those that ask the same are one block."""
     status, output = run("doctor", **FINE, DREAM_INDUCTION_MODEL_CONFIG='{"model": "gpt-5.5"}')
     assert status == 0
-    assert output.startswith("Read: the environment.\n")
+    assert output.startswith("Honcho starts; 1 of 9 agents have a fallback.\n")
+    assert output.endswith("\nRead: the environment.\n")
     deriver = next(part for part in re.split(r"\n(?=\S)", output) if part.startswith("deriver\n"))
-    assert re.search(r"first +openai/gpt-5.4-mini +set +180 s +api.openai.com\n", deriver)
-    assert re.search(r"then +anthropic/claude-x +set +180 s +api.anthropic.com$", deriver)
+    assert re.search(r"first +openai/gpt-5.4-mini +set +api.openai.com\n", deriver)
+    assert re.search(r"then +anthropic/claude-x +set +api.anthropic.com$", deriver)
     assert "dream.induction\n  first    openai/gpt-5.5 " in output
     same = ", ".join([*(f"dialectic.{one}" for one in LEVELS), "summary", "dream.deduction"])
     assert f"\n{same}\n  first " in output
-    assert "1 of 9 agents have a fallback." in output
 
 
 @pytest.mark.parametrize(
@@ -81,9 +81,9 @@ def test_doctor_shows_each_chain() -> None:
         (KEYS, 0, "0 of 9 agents have a fallback"),
         ({"LLM_OPENAI_API_KEY": "k", f"{F}__MODEL": "anthropic/x"}, 1, "LLM_ANTHROPIC_API_KEY: not set"),
         ({}, 1, "LLM_OPENAI_API_KEY: not set, so there is no key for api.openai.com (all agents)"),
-        ({**KEYS, f"{F}__TRANSPORT": "anthropic"}, 1, f"{F}__MODEL is missing"),
+        ({**KEYS, f"{F}__TRANSPORT": "anthropic"}, 1, f"{F}__MODEL: Honcho does not start: missing"),
         ({**KEYS, f"{F}__MODLE": "x"}, 1, f"{F}__MODLE: nothing reads it"),
-        ({**FINE, f"{F}__OVERRIDES__BASE_URL": "http://127.0.0.1:1"}, 1, "LLM_ANTHROPIC_API_KEY is not sent there"),
+        ({**FINE, f"{F}__OVERRIDES__BASE_URL": "http://127.0.0.1:1"}, 0, "Honcho sends LLM_ANTHROPIC_API_KEY to 127.0.0.1:1"),
     ],
 )  # fmt: skip
 def test_doctor_says_what_could_not_work(environ: dict[str, str], status: int, text: str) -> None:
@@ -99,8 +99,60 @@ def test_doctor_shows_the_state_of_each_key() -> None:
     states = {"anthropic": "set", "gemini": "missing", "lmstudio": "not needed", "nous": "OAuth"}
     for transport, state in states.items():
         output = run("doctor", **environ, **{f"{F}__MODEL": f"{transport}/x"})[1]
-        assert re.search(rf"then +{transport}/x +{state} +180 s +\S+\n", output)
+        assert re.search(rf"then +{transport}/x +{state} +\S+\n", output)
         assert SECRET not in output
+
+
+OPENAI = {f"{F}__TRANSPORT": "openai", f"{F}__MODEL": "q"}
+ANTHROPIC = {f"{F}__TRANSPORT": "anthropic", f"{F}__MODEL": "claude-x"}
+D, LOCAL = "DERIVER_MODEL_CONFIG", "http://localhost:1234/v1"
+STARTS, STOPS = "Honcho starts; ", "Honcho does not start: "
+ELSEWHERE = "Honcho sends data elsewhere than these settings say: "
+# What Honcho's own modules did with it (main, 2026-08-20); the first line, a part of a later one.
+SEEN: list[tuple[dict[str, str], str, str]] = [
+    (ANTHROPIC, f"{STARTS}1 of 9", "anthropic/claude-x   set  api.anthropic.com"),
+    ({f"{F}__MODEL": "anthropic/claude-x"}, f"{STARTS}1 of 9", "then     anthropic/claude-x "),
+    ({"LLM_OPENAI_API_KEY": "your-api-key-here"}, f"{STARTS}0 of 9 agents have a fallback; 1 setting cannot work.", "a placeholder"),
+    ({**OPENAI, f"{F}__BASE_URL": LOCAL}, f"{ELSEWHERE}1 setting;", "sends the data to api.openai.com"),
+    ({**OPENAI, f"{F}__API_KEY": "k"}, f"{ELSEWHERE}1 setting;", "sends LLM_OPENAI_API_KEY to api.openai.com"),
+    ({f"{D}__MODEL": "anthropic/x"}, f"{ELSEWHERE}1 setting;", "without TRANSPORT Honcho sends the data to api.openai.com"),
+    ({"OPENAI_BASE_URL": LOCAL}, f"{ELSEWHERE}1 setting;", "OPENAI_BASE_URL: none of Honcho's settings, yet it sends the data to localhost:1234"),
+    ({**OPENAI, f"{F}__OVERRIDES__BASE_URL": LOCAL}, f"{STARTS}1 of 9", "Honcho sends LLM_OPENAI_API_KEY to localhost:1234"),
+    ({**OPENAI, f"{F}__OVERRIDES__BASE_URL": LOCAL, f"{F}__OVERRIDES__API_KEY": "k"}, f"{STARTS}1 of 9", "then     openai/q             set  localhost:1234"),
+    ({**OPENAI, f"{F}__OVERRIDES__BASE_URL": ""}, STARTS, "OVERRIDES__BASE_URL: no address"),
+    ({"LLM_OPENAI_BASE_URL": ""}, STARTS, "LLM_OPENAI_BASE_URL: no address"),
+    ({f"{D}__MODEL": ""}, STARTS, f"{D}__MODEL: empty, each request fails"),
+    ({f"{F}__TRANSPORT": "openai", f"{F}__MODEL": "gpt-5.4-mini"}, STARTS, "the same model at the same address"),
+    ({**ANTHROPIC, f"{F}__FALLBACK__MODEL": "gemini/x"}, f"{STARTS}1 of 9", f"{F}__FALLBACK: one too many for Honcho"),
+    ({"LLM_DEFAULT_TIMEOUT": "300"}, STARTS, "LLM_DEFAULT_TIMEOUT: Honcho has no such setting"),
+    ({f"{F}__TRANSPORT": "lmstudio", f"{F}__MODEL": "q"}, f"{STOPS}1 setting.", "it knows no lmstudio, load_policies() does"),
+    ({f"{F}__MODEL": "lmstudio/q"}, f"{STOPS}1 setting.", f"{F}__TRANSPORT: Honcho does not start: missing"),
+    ({f"{F}__MODEL": "q"}, f"{STOPS}1 setting.", f"set it, or remove {F}__MODEL"),
+    ({f"{F}__MODEL": ""}, f"{STOPS}1 setting.", f"set it, or remove {F}__MODEL"),
+    ({f"{F}__TRANSPORT": "openai"}, f"{STOPS}1 setting.", f"{F}__MODEL: Honcho does not start: missing"),
+    ({f"{D}__TEMPERATURE": ""}, f"{STOPS}1 setting.", f"{D}__TEMPERATURE: Honcho does not start: empty"),
+    ({D: ""}, f"{STOPS}1 setting.", f"{D}: Honcho does not start: empty"),
+    ({**ANTHROPIC, f"{F}__THINKING_BUDGET_TOKENS": "500"}, f"{STOPS}1 setting.", "too few for Anthropic"),
+    ({**ANTHROPIC, f"{F}__STRUCTURED_OUTPUT_MODE": "json_object"}, f"{STOPS}1 setting.", f"{F}__STRUCTURED_OUTPUT_MODE"),
+    ({"DIALECTIC_LEVELS__minimal__MODEL_CONFIG__THINKING_BUDGET_TOKENS": "1024"}, f"{STOPS}1 setting.", "set less than 250"),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize(("environ", "first", "later"), SEEN)
+def test_doctor_says_what_honcho_does(environ: dict[str, str], first: str, later: str) -> None:
+    """The first line is the answer; status 1 but where Honcho starts and no more than hints follow."""
+    status, output = run("doctor", **{**KEYS, **environ})
+    assert output.startswith(first)
+    assert later in output.partition("\n")[2]
+    assert SECRET not in output
+    answer = output.partition("\n")[0]
+    assert status == (not answer.startswith(STARTS) or "cannot work" in answer)
+
+
+def test_dry_run_says_whose_order_it_shows() -> None:
+    """Honcho without the package asks in another order, in its last attempt."""
+    output = run("dry-run", "--agent", "deriver", "--fail", "503", **FINE)[1]
+    assert "In Honcho with policy_from(); without it the fallback is asked in the last" in output
 
 
 def test_doctor_reads_files_and_the_env_file_wins(tmp_path: Path) -> None:
@@ -121,8 +173,9 @@ def test_doctor_reads_files_and_the_env_file_wins(tmp_path: Path) -> None:
         **{f"{F}__TRANSPORT": "gemini"},
     )
     assert status == 0
-    assert output.startswith(f"Read: the environment, {env}, {toml}.\n")
-    assert re.search(r"anthropic/from-toml .* 77 s ", output)
+    assert output.endswith(f"\nRead: the environment, {env}, {toml}.\n")
+    assert re.search(r"then +anthropic/from-toml", output)
+    assert "LLM_DEFAULT_TIMEOUT: Honcho has no such setting" in output
 
 
 @pytest.mark.parametrize(
@@ -227,7 +280,8 @@ def test_dry_run_says_what_was_ignored_and_not_read(empty_folder: Path) -> None:
     assert status == 0
     above, table = output.split("   asked")
     assert "Not read: .env in this folder" in above
-    assert f"{F}: the fallback is ignored, {F}__MODEL is missing" in above
+    assert f"{F}__MODEL: Honcho does not start: missing" in above
+    assert "With load_policies(); Honcho does not start.\n" in above
     assert "FALLBACK_MODEL_CONFIG__MODEL: Honcho ignores it" in above
     assert "SUMMARY_MODEL_CONFIG__FALLBACK: the" not in above
     assert "Nobody answers" in table
