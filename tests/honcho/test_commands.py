@@ -124,7 +124,7 @@ SEEN: list[tuple[dict[str, str], str, str]] = [
     ({f"{D}__MODEL": ""}, STARTS, f"{D}__MODEL: empty, each request fails"),
     ({f"{F}__TRANSPORT": "openai", f"{F}__MODEL": "gpt-5.4-mini"}, STARTS, "the same model at the same address"),
     ({**ANTHROPIC, f"{F}__FALLBACK__MODEL": "gemini/x"}, f"{STARTS}1 of 9", f"{F}__FALLBACK: one too many for Honcho"),
-    ({"LLM_DEFAULT_TIMEOUT": "300"}, STARTS, "LLM_DEFAULT_TIMEOUT: Honcho has no such setting"),
+    ({"LLM_DEFAULT_TIMEOUT": "300"}, f"{STARTS}0 of 9 agents have a fallback.\n", "LLM_DEFAULT_TIMEOUT: Honcho has no such setting"),
     ({f"{F}__TRANSPORT": "lmstudio", f"{F}__MODEL": "q"}, f"{STOPS}1 setting.", "it knows no lmstudio, load_policies() does"),
     ({f"{F}__MODEL": "lmstudio/q"}, f"{STOPS}1 setting.", f"{F}__TRANSPORT: Honcho does not start: missing"),
     ({f"{F}__MODEL": "q"}, f"{STOPS}1 setting.", f"set it, or remove {F}__MODEL"),
