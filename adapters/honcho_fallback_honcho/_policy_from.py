@@ -83,7 +83,10 @@ def _target_from(node: Any, before: list[Target]) -> Target:
         key = os.environ.get(variable)
     credential = api_key(key, f"the key of {model}") if key else None
     endpoint = Endpoint(transport, getattr(where, "base_url", None) or "")
-    target = make_target(model, endpoint, credential, read_parameters(node), client=node)
+    params = read_parameters(node)
+    if more := getattr(where, "provider_params", None):
+        params["provider_params"] = more
+    target = make_target(model, endpoint, credential, params, client=node)
     return with_own_name(target, endpoint.host, before)
 
 

@@ -6,7 +6,7 @@ from math import inf
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from honcho_fallback._core.target import Attempt
+from honcho_fallback._core.target import Attempt, in_common
 from honcho_fallback._values.failure import KINDS, Failure, FailureKind
 from honcho_fallback._values.record import OUTCOMES, AttemptRecord, CallRecord
 
@@ -253,13 +253,13 @@ class CallState:
 
     def _shared_with_failed(self, position: int) -> str | None:
         """Say what a target shares with one that has failed, or None."""
-        keys = self.policy.chain[position].keys
+        chain = self.policy.chain
         for failed, key in self.failed_keys.items():
-            if keys["model"] == self.policy.chain[failed].identity:
+            scope = in_common(chain[position], chain[failed], key)
+            if scope == "model":
                 return "it had failed under another name"
-            for scope, what in _SHARED.items():
-                if keys.get(scope) == key:
-                    return f"it has the same {what} as {self.policy.chain[failed].name}"
+            if scope is not None:
+                return f"it has the same {_SHARED[scope]} as {chain[failed].name}"
         return None
 
 

@@ -95,9 +95,10 @@ class Target:
             shown, as an address may hold a login or a key.
         credential: What it is asked with: an object with ``get`` and ``refresh``; never shown.
         identity: What tells whether two targets are one to their provider: they cool down
-            together, and a call asks only one of them once it has failed. By default made of
-            provider, model, endpoint and the credential's fingerprint; where one of them is
-            unknown the target is like no other but its own copies.
+            together, and where their params are equal, too, a call asks only one of them once it
+            has failed. By default made of provider, model, endpoint and the credential's
+            fingerprint; where one of them is unknown the target is like no other but its own
+            copies.
         labels: What is true of it, such as ``{"eu", "zdr"}``, for ``require``.
 
     Attributes:
@@ -228,6 +229,19 @@ class Attempt(NamedTuple):
         """Return the seconds up to a stream's first content: the shorter of the two limits."""
         first, timeout = self.first_token_timeout, self.timeout
         return timeout if first is None or (timeout or first) < first else first
+
+
+def in_common(target: Target, failed: Target, reached: str) -> Scope | None:
+    """Tell what a target shares with one that failed, or None; ``reached`` is the key that is down.
+
+    The same model with other parameters is another target to a call: with less thinking it may
+    answer in time. A dead key, or host, is dead for both.
+    """
+    if target.identity == failed.identity and target.params == failed.params:
+        return "model"
+    if reached == failed.identity:
+        return None
+    return next((scope for scope, key in target.keys.items() if key == reached), None)
 
 
 def is_local(identity: str) -> bool:

@@ -114,6 +114,7 @@ def test_the_settings_shape_is_read_as_well(monkeypatch: pytest.MonkeyPatch) -> 
         "thinking_effort": "low",
         "stop_sequences": ["a"],
         "cache_policy": {"mode": "prefix", "ttl_seconds": None, "key_version": "v1"},
+        "provider_params": {"timeout": 600},
     }
     assert fallback.credential is not None
     assert fallback.credential.get() == "from-the-variable"
@@ -179,6 +180,15 @@ def test_the_same_model_elsewhere_has_a_name_of_its_own() -> None:
     spare = Runtime("gpt", "openai", None, "second", "https://llm.example/v1")
     names = [target.name for target in policy_from(Runtime("gpt", "openai", spare)).targets]
     assert names == ["openai/gpt", "openai/gpt@llm.example"]
+
+
+@pytest.mark.parametrize("own", [{"temperature": 0.2}, {"provider_params": {"extra_body": {}}}])
+def test_the_same_model_with_other_parameters_is_a_fallback(own: dict[str, Any]) -> None:
+    """Honcho asks it, too: with other parameters it may answer where it did not."""
+    policy = policy_from(Runtime("gpt", "openai", Runtime("gpt", "openai", **own)))
+    record = policy.start()
+    assert requests(policy, StatusError(503), run=record) == ["gpt", "gpt"]
+    assert [one.target for one in record.record.attempts] == ["openai/gpt", "openai/gpt#2"]
 
 
 @pytest.mark.parametrize(
