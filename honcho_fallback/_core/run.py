@@ -54,6 +54,7 @@ from honcho_fallback._core.observers import (
     log_exhausted,
     log_restore,
     log_switch,
+    warn_of_retries_made,
 )
 from honcho_fallback._core.recovery import REFRESHES, PendingAction
 from honcho_fallback._core.runtime import process
@@ -424,6 +425,7 @@ class FallbackRun:
         self, error: BaseException, failure: Failure, partial_chunks: Chunks, now: Time
     ) -> Attempt:
         call, now = self._call, self._now(now)
+        warn_of_retries_made(call.attempt.target, error)
         cancelled = failure.kind is FailureKind.CANCELLED or not isinstance(error, Exception)
         if (scopes := call.policy.config.scopes) or call.content_at is not None:
             scope = scopes.get(failure.kind, failure.scope)

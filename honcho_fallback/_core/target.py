@@ -232,7 +232,7 @@ class Attempt(NamedTuple):
 
 
 def in_common(target: Target, failed: Target, reached: str) -> Scope | None:
-    """Tell what a target shares with one that failed, or None; ``reached`` is the key that is down.
+    """Tell what a target shares with one that failed, whose key ``reached`` is down, or None.
 
     The same model with other parameters is another target to a call: with less thinking it may
     answer in time. A dead key, or host, is dead for both.

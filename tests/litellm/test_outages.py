@@ -330,7 +330,9 @@ def test_one_model_with_other_parameters_is_a_fallback(
     """With less effort it may answer where it did not; what LiteLLM itself takes tells nothing."""
     providers["primary"].fail(503, times=1)
     models = [
-        bench.deployment("primary", rank, reasoning_effort=effort, rpm=rank, info={"id": f"{rank}"})
+        bench.deployment(
+            "primary", rank, reasoning_effort=effort, rpm=rank, info={"id": str(rank)}
+        )
         for rank, effort in enumerate(("high", "high", "low"))
     ]
     router, _ = bench.managed(models=models)
