@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import inspect
 import logging
-import warnings
-from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Literal, NamedTuple, Self
 
@@ -13,7 +11,7 @@ from honcho_fallback._values.errors import FallbackConfigError, nearest, require
 from honcho_fallback.redaction import redact
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator
+    from collections.abc import Iterable, Iterator, Mapping
 
     from honcho_fallback._core.target import Target
     from honcho_fallback._values.failure import Failure
@@ -328,24 +326,6 @@ def log_switch(switch: Switch) -> None:
         reason=switch.reason.replace(" ", ","),
         call_id=switch.call_id,
     )
-
-
-def warn_of_retries_made(target: Target, error: BaseException) -> None:
-    """Say that an SDK had retried before it raised, where the target's client could not tell so.
-
-    A host that makes its clients itself gives the target something else. Python shows such a
-    warning once, however many policies there are.
-    """
-    headers = getattr(vars(error).get("request"), "headers", None)
-    # Stainless's clients count their retries there.
-    count = headers.get("x-stainless-retry-count") if isinstance(headers, Mapping) else None
-    if count not in {None, "0"} and not hasattr(target.client, "max_retries"):
-        warnings.warn(
-            f"{target.name}: its client made {count} retries of its own before the policy heard "
-            "of the failure; make it with max_retries=0, or pass "
-            "honcho_fallback.providers.without_retries(client)",
-            stacklevel=2,
-        )
 
 
 def log_exhausted(record: CallRecord) -> None:

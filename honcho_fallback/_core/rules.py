@@ -38,7 +38,7 @@ import tenacity
 
 from honcho_fallback._core.recovery import REFRESHES
 from honcho_fallback._core.shared import CooldownReport
-from honcho_fallback._core.target import ApiKey, in_common
+from honcho_fallback._core.target import ApiKey
 from honcho_fallback._values.failure import KINDS, FailureKind
 
 if TYPE_CHECKING:
@@ -180,13 +180,7 @@ def switches(policy: ResolvedPolicy, call: CallState, failure: Failure) -> bool:
 def remaining_positions(policy: ResolvedPolicy, call: CallState) -> Sequence[int]:
     """List the fitting positions further down that share nothing with what has failed."""
     following = range(call.attempt.position + 1, policy.usable_targets)
-    chain, failed = policy.chain, call.failed_keys.items()
-    return [
-        n
-        for n in following
-        if n not in call.unfit
-        and not any(in_common(chain[n], chain[position], key) for position, key in failed)
-    ]
+    return [n for n in following if n not in call.unfit and n not in call.shared]
 
 
 def candidates(

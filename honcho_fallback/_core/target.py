@@ -231,19 +231,6 @@ class Attempt(NamedTuple):
         return timeout if first is None or (timeout or first) < first else first
 
 
-def in_common(target: Target, failed: Target, reached: str) -> Scope | None:
-    """Tell what a target shares with one that failed, whose key ``reached`` is down, or None.
-
-    The same model with other parameters is another target to a call: with less thinking it may
-    answer in time. A dead key, or host, is dead for both.
-    """
-    if target.identity == failed.identity and target.params == failed.params:
-        return "model"
-    if reached == failed.identity:
-        return None
-    return next((scope for scope, key in target.keys.items() if key == reached), None)
-
-
 def is_local(identity: str) -> bool:
     """Tell whether an identity is one that no other target, policy or process can share."""
     return identity.startswith("here:")

@@ -66,7 +66,7 @@ def test_what_an_answer_says_is_read() -> None:
     )
     usage = {"input_tokens": 9, "output_tokens": 4, "total_tokens": 13}
     assert read_answer(text)[:3] == ("tea", usage, "stop")
-    calls = HonchoLLMCallResponse(content="", tool_calls_made=[CALL])
+    calls = HonchoLLMCallResponse[str](content="", tool_calls_made=[CALL])
     assert read_answer(calls).content is calls
     chunks = [chunk(), chunk("te"), chunk("a"), chunk(is_done=True, finish_reasons=["stop"])]
     assert read_answer(chunks)[:3:2] == ("tea", "stop")
