@@ -13,7 +13,7 @@ import sys
 from pathlib import Path
 
 HERE = Path(__file__).parent
-SHARED = {"endpoints", "honcho_standins", "simulated"}  # no examples, but what they have in common
+SHARED = {"endpoints", "simulated"}  # no examples, but what they have in common
 
 
 def main(name: str = "demo") -> None:

@@ -7,17 +7,13 @@ import json
 import logging
 import re
 import shlex
-import socket
 import sys
 import tomllib
 from importlib.metadata import version
 from importlib.util import find_spec
 from pathlib import Path
-from types import SimpleNamespace
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-import anthropic
-import openai
 import pytest
 import typer
 
@@ -37,10 +33,9 @@ from tests.helpers.provider import Reply
 from tests.helpers.wire import chat_answer, chat_call
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncIterator, Iterator
+    from collections.abc import Iterator
 
     from honcho_fallback import Attempt
-    from honcho_fallback.testing import Clock
     from tests.helpers.provider import ProviderServer, SeenRequest
 
 pytest_plugins = ["pytester"]
@@ -288,81 +283,6 @@ def deriver(providers: ProviderServer, monkeypatch: pytest.MonkeyPatch) -> Provi
     monkeypatch.delenv("OPENAI_BASE_URL")
     monkeypatch.delenv("ANTHROPIC_BASE_URL")
     return providers
-
-
-@pytest.fixture
-def closed_port() -> Iterator[int]:
-    """Return a port that nobody listens on, and nobody else can take meanwhile."""
-    with socket.socket() as taken:
-        taken.bind(("127.0.0.1", 0))
-        yield taken.getsockname()[1]
-
-
-def honchos_config(**primary: Any) -> SimpleNamespace:
-    """Make what Honcho's resolved configuration of a model has for a policy."""
-    fallback = SimpleNamespace(model="claude-haiku-4-5", transport="anthropic")
-    return SimpleNamespace(model="gpt-5.4-mini", transport="openai", fallback=fallback, **primary)
-
-
-def honchos_call_path(**given: Any) -> dict[str, Any]:
-    """Run the page's call path over an executor, and return its names."""
-    exec(compile(blocks(HONCHO, "python")[0], "honcho.md", "exec"), given)  # noqa: S102 # our own page
-    return given
-
-
-@pytest.mark.parametrize("fault", ["503", "429", "closed port", "401"])
-async def test_honchos_fallback_is_asked_at_the_first_failure(
-    providers: ProviderServer, closed_port: int, clock: Clock, fault: str
-) -> None:
-    """The primary is asked once; a 401 comes out, as in the pull request."""
-    primary = providers["primary"]
-    if fault == "closed port":
-        url = f"http://127.0.0.1:{closed_port}"
-    else:
-        url = primary.url
-        primary.fail(int(fault))
-    asked: list[str] = []
-
-    async def execute(attempt: Attempt, messages: list[Any]) -> str:
-        config = attempt.target.client
-        asked.append(config.transport)
-        options: Any = {"model": config.model, "messages": messages, "timeout": attempt.timeout}
-        if config.transport == "openai":
-            async with openai.AsyncOpenAI(base_url=config.base_url, max_retries=0) as client:
-                answer = await client.chat.completions.create(**options)
-                return str(answer.choices[0].message.content)
-        async with anthropic.AsyncAnthropic(max_retries=0) as client:
-            message = await client.messages.create(max_tokens=9, **options)
-            return str(message.content[0].text)
-
-    names = honchos_call_path(execute=execute)
-    call = names["answer"](honchos_config(base_url=url), MESSAGES)
-    if fault == "401":
-        with pytest.raises(openai.AuthenticationError):
-            await call
-        assert asked == ["openai"]
-        return
-    assert await call == "good morning"
-    assert asked == ["openai", "anthropic"]
-    assert clock.slept == []
-    assert len(primary.requests) == (0 if fault == "closed port" else 1)
-
-
-async def test_honchos_stream_switches_until_the_first_content(clock: Clock) -> None:
-    """HOM-051: an empty first chunk settles nothing."""
-    asked: list[str] = []
-
-    async def backend(config: Any, messages: list[str]) -> AsyncIterator[SimpleNamespace]:
-        asked.append(config.transport)
-        yield SimpleNamespace(content="")
-        if config.transport == "openai":
-            raise StatusError(503)
-        for message in messages:
-            yield SimpleNamespace(content=message)
-
-    stream = honchos_call_path(backend=backend)["stream"](honchos_config(), ["good", "morning"])
-    assert [chunk.content async for chunk in stream if chunk.content] == ["good", "morning"]
-    assert (asked, clock.slept) == (["openai", "anthropic"], [])
 
 
 @pytest.mark.parametrize(

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from honcho_fallback_honcho._chat_models import load_chat_models
     from honcho_fallback_honcho._endpoint import Endpoint
+    from honcho_fallback_honcho._history import portable_history
     from honcho_fallback_honcho._oauth import KeyMint, OAuthCredential
     from honcho_fallback_honcho._policies import LoadOptions, load_policies
     from honcho_fallback_honcho._policy_from import policy_from
@@ -20,6 +21,7 @@ __all__ = [
     "load_chat_models",
     "load_policies",
     "policy_from",
+    "portable_history",
 ]
 
 # Who takes a policy from Honcho's own objects needs no settings library, and who has but policies
@@ -32,6 +34,7 @@ _HOMES = {
     "load_chat_models": "_chat_models",
     "load_policies": "_policies",
     "policy_from": "_policy_from",
+    "portable_history": "_history",
 }
 
 

@@ -58,7 +58,7 @@ def read_chain(agent: str, settings: Settings) -> tuple[tuple[PlannedTarget, ...
             )
             chain.append(replace(planned, target=target))
         else:
-            problem = "the same model at the same address with the same key as one before"
+            problem = "the same model with the same key, address and parameters as one before"
             notices.append(Notice(node.env, problem, "name another model or address"))
     return tuple(chain), [notice._replace(agents=(agent,)) for notice in notices]
 
@@ -168,15 +168,16 @@ def _unknown(node: _Node) -> Iterator[Notice]:
 
 def _identity(planned: PlannedTarget) -> tuple[object, ...]:
     endpoint, key = planned.endpoint, getattr(planned.target.credential, "fingerprint", None)
-    return planned.target.model, endpoint.wire, endpoint.base_url.rstrip("/"), key
+    params = planned.target.params
+    return planned.target.model, endpoint.wire, endpoint.base_url.rstrip("/"), key, params
 
 
 def with_own_name(target: Target, host: str, taken: list[Target]) -> Target:
     """Return a target under a name that no other has: with its host, or with its number."""
     names = {one.name for one in taken}
     name = target.name
-    if name in names:
+    if host and name in names:
         name = f"{name}@{host}"
-    if name in names:  # the same host, another key
+    if name in names:  # the same host, another key or other parameters
         name = f"{name}#{len(taken) + 1}"
     return target if name == target.name else replace(target, name=name)

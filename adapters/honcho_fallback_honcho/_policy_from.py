@@ -17,6 +17,18 @@ if TYPE_CHECKING:
 
     from honcho_fallback import FallbackObserver
 
+# What Honcho raises for an answer that it cannot use, so that its fallback engages: known by name,
+# as nothing of Honcho is imported. In provider_errors their texts would be read, which quote the
+# answer: a filter's word would end the call. A settings object that is wrong is Honcho's own bug.
+_DEFAULT = FallbackConfig.honcho(
+    rules={
+        "kind": "malformed_response",
+        "error": ["StructuredOutputError", "LLMError", "pydantic_core.ValidationError"],
+        "unless": "for ModelConfig",
+        "source": "Honcho could not use the answer",
+    }
+)
+
 
 def policy_from(  # noqa: PLR0913 # as Honcho's own call names them
     model_config: Any,
@@ -39,7 +51,8 @@ def policy_from(  # noqa: PLR0913 # as Honcho's own call names them
         retry_attempts: Requests per call, all targets together; the first is the primary's.
         enable_retry: Whether anybody is asked after a failure.
         config: Options; default ``FallbackConfig.honcho()``. Without a timeout of its own it
-            takes the longest of ``provider_params["timeout"]``, 180 s by default.
+            takes the longest of ``provider_params["timeout"]``, 180 s by default. After its own
+            rules, Honcho's errors for an answer that it cannot use are ``malformed_response``.
         observers: Who hears of the calls.
 
     Raises:
@@ -56,7 +69,7 @@ def policy_from(  # noqa: PLR0913 # as Honcho's own call names them
     targets: list[Target] = []
     for node in nodes:
         targets.append(_target_from(node, targets))
-    config = FallbackConfig.honcho() if config is None else config
+    config = _DEFAULT if config is None else config.replace(rules=[*config.rules, *_DEFAULT.rules])
     if not enable_retry or retry_attempts == 1:
         # One request is the primary's, and its own error comes out.
         config = config.replace(max_attempts=1, must_not_degrade=True, on_exhausted="last")
@@ -83,7 +96,10 @@ def _target_from(node: Any, before: list[Target]) -> Target:
         key = os.environ.get(variable)
     credential = api_key(key, f"the key of {model}") if key else None
     endpoint = Endpoint(transport, getattr(where, "base_url", None) or "")
-    target = make_target(model, endpoint, credential, read_parameters(node), client=node)
+    params = read_parameters(node)
+    if more := getattr(where, "provider_params", None):
+        params["provider_params"] = more
+    target = make_target(model, endpoint, credential, params, client=node)
     return with_own_name(target, endpoint.host, before)
 
 

@@ -67,6 +67,17 @@ def parameters_of(candidate: object, kwargs: Mapping[str, Any]) -> dict[str, Any
     return {name: value for name, value in given.items() if value is not None}
 
 
+def _own_parameters_of(candidate: object) -> dict[str, Any]:
+    """Return what a candidate was made with, as LangChain's tracing shows it, and bound to."""
+    bound: dict[str, Any] = {}
+    while isinstance(candidate, RunnableBindingBase):
+        bound = {**candidate.kwargs, **bound}
+        candidate = candidate.bound
+    model = _first_chat_model(candidate)
+    own: Mapping[str, Any] = {} if model is None else model._identifying_params  # noqa: SLF001 # pyright: ignore[reportPrivateUsage] # as in identify
+    return {**own, **bound}
+
+
 def may_be_asked_for_usage(candidate: object) -> bool:
     """Tell whether a stream has a switch for its usage that the user left alone.
 
@@ -115,6 +126,7 @@ def targets_of(
             provider,
             name=name,
             client=candidate,
+            params=_own_parameters_of(candidate),
             context_window=window,
             endpoint=public_endpoint_of(inside),
             credential=credential,

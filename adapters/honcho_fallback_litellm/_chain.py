@@ -10,6 +10,9 @@ from secrets import token_hex
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import litellm
+from litellm.types.utils import (  # pyright: ignore[reportMissingTypeStubs] # a package with one stub
+    all_litellm_params,
+)
 
 from honcho_fallback import ApiKey, FallbackConfigError, FallbackPolicy, Target
 from honcho_fallback_litellm._history import provider_of
@@ -250,8 +253,20 @@ def _targets_of(deployments: Sequence[Deployment]) -> list[Target]:
         identity = _identity_of(one, model, provider)
         window = _window_of(one, model, provider)
         tags = frozenset[str](one["litellm_params"].get("tags") or ())  # LiteLLM's word for labels
+        # What goes into the request: all but what LiteLLM itself takes.
+        params = {
+            key: value
+            for key, value in one["litellm_params"].items()
+            if value is not None and key not in all_litellm_params
+        }
         target = Target(
-            model, provider, name, context_window=window, identity=identity, labels=tags
+            model,
+            provider,
+            name,
+            params=params,
+            context_window=window,
+            identity=identity,
+            labels=tags,
         )
         targets.append(target)
     return targets

@@ -34,7 +34,7 @@ class Shape(NamedTuple):
 TABLES = read("responses")
 # Where a block of content has its kind and its text.
 KIND, TEXT = tuple(TABLES["kind"]), tuple(TABLES["text"])
-_MODULES = frozenset(TABLES["modules"])
+_MODULES, _CLASSES = frozenset(TABLES["modules"]), frozenset(TABLES["classes"])
 SHAPES = tuple(Shape(**frozen(row)) for row in TABLES["shape"])
 _BY_VALUE = {value: shape for shape in SHAPES for value in shape.values}
 _BY_FIELD = {field: shape for shape in SHAPES for field in shape.fields}
@@ -42,7 +42,10 @@ _BY_FIELD = {field: shape for shape in SHAPES for field in shape.fields}
 
 @lru_cache(maxsize=512)
 def is_known(cls: Any) -> bool:
-    return any(base.__module__.partition(".")[0] in _MODULES for base in cls.__mro__)
+    return any(
+        base.__module__.partition(".")[0] in _MODULES or base.__name__ in _CLASSES
+        for base in cls.__mro__
+    )
 
 
 def shape_of(fields: dict[str, Any], *, plain: bool) -> Shape | None:

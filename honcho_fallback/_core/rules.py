@@ -17,7 +17,8 @@ budget permit, and that is all the choosing there is. The order is the specifica
    be sat out and another target is free.
 5. **Recover** the transport: the primary's connection was lost, and a new one may work. Once.
 6. **SwitchTo** a target further down the chain, at once. Those that could not take this request
-   are passed over, and those that share what failed: the model, the key or the host.
+   are passed over, and those that share what failed: the model with the same parameters, the key
+   or the host.
 7. **Stop**: every attempt is used up.
 
 The generator is lazy because a later option may cost something to work out (a wait strategy that
@@ -179,12 +180,7 @@ def switches(policy: ResolvedPolicy, call: CallState, failure: Failure) -> bool:
 def remaining_positions(policy: ResolvedPolicy, call: CallState) -> Sequence[int]:
     """List the fitting positions further down that share nothing with what has failed."""
     following = range(call.attempt.position + 1, policy.usable_targets)
-    if not following:
-        return following
-    chain, failed = policy.chain, call.failed_keys
-    shared = {*failed.values(), *[chain[n].identity for n in failed]}
-    fitting = [n for n in following if n not in call.unfit] if call.unfit else following
-    return [n for n in fitting if shared.isdisjoint(chain[n].keys.values())]
+    return [n for n in following if n not in call.unfit and n not in call.shared]
 
 
 def candidates(

@@ -34,11 +34,12 @@ RuntimeError.
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Mapping
 from dataclasses import replace
 from functools import partial
 from math import inf
-from typing import TYPE_CHECKING, Any, Literal, NoReturn, TypeVar
+from typing import TYPE_CHECKING, Any, Literal, NoReturn, TypeVar, cast
 
 from honcho_fallback._classify._content import characters
 from honcho_fallback._classify._usage import usage_of
@@ -58,7 +59,7 @@ from honcho_fallback._core.observers import (
 from honcho_fallback._core.recovery import REFRESHES, PendingAction
 from honcho_fallback._core.runtime import process
 from honcho_fallback._core.state import PROBE, CallState, PastAttempt
-from honcho_fallback._core.target import Attempt
+from honcho_fallback._core.target import Attempt, Target
 from honcho_fallback._values import tracebacks
 from honcho_fallback._values.errors import FallbackError, WrongVerbError
 from honcho_fallback._values.failure import Failure, FailureKind
@@ -424,6 +425,7 @@ class FallbackRun:
         self, error: BaseException, failure: Failure, partial_chunks: Chunks, now: Time
     ) -> Attempt:
         call, now = self._call, self._now(now)
+        _warn_of_retries_made(call.attempt.target, error)
         cancelled = failure.kind is FailureKind.CANCELLED or not isinstance(error, Exception)
         if (scopes := call.policy.config.scopes) or call.content_at is not None:
             scope = scopes.get(failure.kind, failure.scope)
@@ -442,10 +444,7 @@ class FallbackRun:
             spent = call.usage, call.received
             call.past += (PastAttempt(call.attempt, call.began, now, failure, call.note, *spent),)
             call.errors += (error,)
-            position, keys = call.attempt.position, call.attempt.target.keys
-            # A host that was refused and then answers is there again: the last failure counts.
-            key = keys.get(failure.scope, keys["model"])
-            call.failed_keys = {**call.failed_keys, position: key}
+            call.shared = _shared_with_failed(call)
             call.usage = call.received = None
             call.failures_here += 1
             if call.content_at is not None:
@@ -720,3 +719,43 @@ class FallbackRun:
             self._begun = True
             offered = call.positions(call.attempt.position)
             self._move_to(offered, None, self._now(None))
+
+
+def _shared_with_failed(call: CallState) -> dict[int, str]:
+    """Say by position what a target has in common with one that failed.
+
+    The same model with other parameters is another target to a call: with less thinking it may
+    answer in time. A dead key, or host, is dead for both.
+    """
+    # A host that was refused and then answers is there again: the last failure counts.
+    failures = {one.attempt.position: one.failure for one in call.past}
+    chain, shared = call.policy.chain, dict[int, str]()
+    for failed, failure in failures.items():
+        name, scope = chain[failed].name, failure.scope if failure else "model"
+        key = None if scope == "model" else chain[failed].keys.get(scope)
+        for position, target in enumerate(chain):
+            if target.identity == chain[failed].identity and target.params == chain[failed].params:
+                shared.setdefault(position, "it had failed under another name")
+            elif key is not None and target.keys.get(scope) == key:
+                what = "key" if scope == "credential" else "host"
+                shared.setdefault(position, f"it has the same {what} as {name}")
+    return shared
+
+
+def _warn_of_retries_made(target: Target, error: BaseException) -> None:
+    """Say that an SDK had retried before it raised, where the target's client could not tell so.
+
+    A host that makes its clients itself gives the target something else. Python shows such a
+    warning once, however many policies there are.
+    """
+    headers = getattr(vars(error).get("request"), "headers", None)
+    count = None
+    if isinstance(headers, Mapping):  # Stainless's clients count their retries there
+        count = cast("Mapping[str, Any]", headers).get("x-stainless-retry-count")
+    if count not in {None, "0"} and not hasattr(target.client, "max_retries"):
+        warnings.warn(
+            f"{target.name}: its client made {count} retries of its own before the policy heard "
+            "of the failure; make it with max_retries=0, or pass "
+            "honcho_fallback.providers.without_retries(client)",
+            stacklevel=2,
+        )

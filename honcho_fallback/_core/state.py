@@ -16,13 +16,11 @@ if TYPE_CHECKING:
     from honcho_fallback._core.recovery import PendingAction
     from honcho_fallback._core.resolved import ResolvedPolicy
     from honcho_fallback._core.turn import Turn
-    from honcho_fallback._values.failure import Scope
     from honcho_fallback._values.record import Limit, Outcome
 
 PROBE = "a probe after its cooldown"  # the note of such an attempt
 _PROBED = "another call was probing it"
 _NO_SKIPS: Mapping[int, str] = MappingProxyType({})
-_SHARED: Mapping[Scope, str] = MappingProxyType({"credential": "key", "endpoint": "host"})
 _NO_SECONDS: Mapping[int, float] = MappingProxyType({})
 
 
@@ -47,7 +45,7 @@ class CallState:
         started: The call's start on the clock's scale, and ``started_at`` since the epoch.
         began: When the attempt at hand begins or began.
         past: The attempts that failed, in order; ``errors`` holds what they raised.
-        failed_keys: By position whom the last failure there reached: what others may share.
+        shared: By position what a target has in common with one that failed.
         failures_here: How often the target at hand has failed in a row.
         content_at: When the first content of a stream was handed out.
         replaceable: Whether that content may still be replaced by another attempt's.
@@ -84,7 +82,6 @@ class CallState:
         "ended",
         "errors",
         "extra_attempts",
-        "failed_keys",
         "failures_here",
         "generation",
         "limit",
@@ -100,6 +97,7 @@ class CallState:
         "received",
         "refreshed",
         "replaceable",
+        "shared",
         "skipped",
         "started",
         "started_at",
@@ -150,7 +148,7 @@ class CallState:
         self.ended = 0.0
         self.past: tuple[PastAttempt, ...] = ()
         self.errors: tuple[Exception, ...] = ()
-        self.failed_keys: Mapping[int, str] = _NO_SKIPS
+        self.shared: Mapping[int, str] = _NO_SKIPS
         self.failures_here = 0
         self.content_at: float | None = None
         self.replaceable = False
@@ -240,8 +238,8 @@ class CallState:
         if position in self.skipped:
             return self.skipped[position]
         answered_first = self.outcome == "success" and position > self.attempt.position
-        if not answered_first and (shared := self._shared_with_failed(position)):
-            return shared
+        if not answered_first and position in self.shared:
+            return self.shared[position]
         if position >= policy.usable_targets:
             return "the call must not degrade"
         if position < first:
@@ -250,17 +248,6 @@ class CallState:
             return "its context window is not larger"
         limited = self.why() if self.outcome == "exhausted" else None
         return limited or OUTCOMES[self.outcome].untried
-
-    def _shared_with_failed(self, position: int) -> str | None:
-        """Say what a target shares with one that has failed, or None."""
-        keys = self.policy.chain[position].keys
-        for failed, key in self.failed_keys.items():
-            if keys["model"] == self.policy.chain[failed].identity:
-                return "it had failed under another name"
-            for scope, what in _SHARED.items():
-                if keys.get(scope) == key:
-                    return f"it has the same {what} as {self.policy.chain[failed].name}"
-        return None
 
 
 def _attempt_record(past: PastAttempt, started: float) -> AttemptRecord:

@@ -95,9 +95,10 @@ class Target:
             shown, as an address may hold a login or a key.
         credential: What it is asked with: an object with ``get`` and ``refresh``; never shown.
         identity: What tells whether two targets are one to their provider: they cool down
-            together, and a call asks only one of them once it has failed. By default made of
-            provider, model, endpoint and the credential's fingerprint; where one of them is
-            unknown the target is like no other but its own copies.
+            together, and where their params are equal, too, a call asks only one of them once it
+            has failed. By default made of provider, model, endpoint and the credential's
+            fingerprint; where one of them is unknown the target is like no other but its own
+            copies.
         labels: What is true of it, such as ``{"eu", "zdr"}``, for ``require``.
 
     Attributes:

@@ -24,9 +24,9 @@ if TYPE_CHECKING:
 
 EXAMPLES = Path(__file__).resolve().parents[2] / "examples"
 MODULES = sorted(EXAMPLES.rglob("*.py"))
-SHARED = {"__main__", "endpoints", "honcho_standins", "simulated"}
+SHARED = {"__main__", "endpoints", "simulated"}
 AGENTS = {"agents_sdk", "pydantic_agent"}  # where their frameworks are: tests/agents
-NO_SERVER = {"chat_page", "demo", "honcho_adoption", "service"}  # each has tests of its own
+NO_SERVER = {"chat_page", "demo", "service"}  # each has tests of its own
 LOADED = {"litellm_proxy/production_handler"}  # by a Proxy: tests/litellm/test_proxy_load.py
 FRAMEWORKS = {f"frameworks/{path.stem}" for path in EXAMPLES.glob("frameworks/*.py")}
 ONE_SWITCH = "openai 503, anthropic 200"
@@ -155,20 +155,6 @@ def test_with_keys_the_trace_is_sent(httpserver: HTTPServer) -> None:
     )
     assert printed[-1] == "The generation was sent."
     assert [request.path for request, _ in httpserver.log] == ["/api/public/otel/v1/traces"]
-
-
-def test_honchos_call_path_says_who_was_asked_and_what_telemetry_hears() -> None:
-    """Each iteration begins on the primary; the fallback is asked at its own terms."""
-    primary, fallback = "openai/gpt-5.4-mini", "anthropic/claude-haiku-4-5"
-    switched = f"{primary} overloaded, then {fallback} answered"
-    assert run_example("honcho_adoption") == [
-        f"Request to {primary}: temperature 0.0, no tokens of thinking",
-        f"Request to {fallback}: temperature 0.2, 1024 tokens of thinking",
-        f"Event of iteration 1: {switched}; success, was_fallback=True",
-        f"Request to {primary}: temperature 0.0, no tokens of thinking",
-        f"Event of iteration 2: {primary} answered; success, was_fallback=False",
-        "It is noon.",
-    ]
 
 
 def test_the_chat_page_takes_back_what_a_failed_attempt_said() -> None:

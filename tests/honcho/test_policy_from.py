@@ -6,13 +6,14 @@ from dataclasses import dataclass, field
 from typing import Any, Literal
 
 import pytest
-from pydantic import BaseModel
+from pydantic import BaseModel, ValidationError
 
 from honcho_fallback import (
     Cooldown,
     FallbackConfig,
     FallbackConfigError,
     FallbackPolicy,
+    classify,
 )
 from honcho_fallback.testing import StatusError
 from honcho_fallback_honcho import policy_from
@@ -114,6 +115,7 @@ def test_the_settings_shape_is_read_as_well(monkeypatch: pytest.MonkeyPatch) -> 
         "thinking_effort": "low",
         "stop_sequences": ["a"],
         "cache_policy": {"mode": "prefix", "ttl_seconds": None, "key_version": "v1"},
+        "provider_params": {"timeout": 600},
     }
     assert fallback.credential is not None
     assert fallback.credential.get() == "from-the-variable"
@@ -154,6 +156,71 @@ def test_without_retries_one_request_is_made(options: dict[str, Any]) -> None:
     assert order == ["gpt"]
 
 
+class LLMError(Exception):
+    """Honcho's, of a response that Gemini blocked."""
+
+
+class StructuredOutputError(ValueError):
+    """Honcho's, of an answer that is no JSON object."""
+
+
+class Facts(BaseModel):
+    """What a deriver's answer is read into."""
+
+    facts: list[str]
+
+
+class ModelConfig(BaseModel):
+    """Honcho's own, made anew for the fallback in each attempt."""
+
+    model: str
+
+
+def invalid(model: type[BaseModel], text: str) -> Exception:
+    with pytest.raises(ValidationError) as caught:
+        model.model_validate_json(text)
+    return caught.value
+
+
+@pytest.mark.parametrize(
+    "error",
+    [
+        StructuredOutputError("Unsupported payload: list"),
+        LLMError("blocked (finish_reason=SAFETY)"),
+        invalid(Facts, "I cannot do that: context length exceeded"),
+        invalid(Facts, '{"facts": "invalid api key"}'),
+    ],
+)
+@pytest.mark.parametrize("config", [None, FallbackConfig.honcho(), FallbackConfig()])
+def test_junk_switches(error: Exception, config: FallbackConfig | None) -> None:
+    """What Honcho raises for an answer that it cannot use engages the fallback, as it is meant to.
+
+    What the answer says is not read as an error's words.
+    """
+    policy = policy_from(pair(), config=config)
+    run = policy.start()
+    assert requests(policy, error, run=run) == ["gpt", "claude"]
+    assert run.record.attempts[0].kind == "malformed_response"
+
+
+@pytest.mark.parametrize(
+    ("error", "options"),
+    [
+        (invalid(ModelConfig, "{}"), {}),
+        (invalid(Facts, "{}"), {"config": FallbackConfig(local_errors=(ValidationError,))}),
+        (
+            invalid(Facts, "{}"),
+            {"config": FallbackConfig(rules={"error": "ValidationError", "kind": "local"})},
+        ),
+    ],
+)
+def test_the_programs_own_validation_stays_local(error: Exception, options: Any) -> None:
+    """A settings object that is wrong would be wrong for the fallback, too; options come first."""
+    with pytest.raises(ValidationError):
+        requests(policy_from(pair(), **options), error)
+    assert classify(error).kind == "local"
+
+
 def test_other_options_are_kept() -> None:
     """A config of one's own takes the place of the preset, and its own timeout stays."""
     config = FallbackConfig(fallback_on={"invalid_request"}, timeout=7)
@@ -179,6 +246,15 @@ def test_the_same_model_elsewhere_has_a_name_of_its_own() -> None:
     spare = Runtime("gpt", "openai", None, "second", "https://llm.example/v1")
     names = [target.name for target in policy_from(Runtime("gpt", "openai", spare)).targets]
     assert names == ["openai/gpt", "openai/gpt@llm.example"]
+
+
+@pytest.mark.parametrize("own", [{"temperature": 0.2}, {"provider_params": {"extra_body": {}}}])
+def test_the_same_model_with_other_parameters_is_a_fallback(own: dict[str, Any]) -> None:
+    """Honcho asks it, too: with other parameters it may answer where it did not."""
+    policy = policy_from(Runtime("gpt", "openai", Runtime("gpt", "openai", **own)))
+    record = policy.start()
+    assert requests(policy, StatusError(503), run=record) == ["gpt", "gpt"]
+    assert [one.target for one in record.record.attempts] == ["openai/gpt", "openai/gpt#2"]
 
 
 @pytest.mark.parametrize(

@@ -226,7 +226,7 @@ def test_a_key_goes_only_where_it_was_given_for(
         ),
         ({"MODEL": "openai/m", "OVERRIDES__API_KEY_ENV": "NOBODY"}, "a variable that is not set"),
         ({"MODEL": "openai_compatible/m"}, "OVERRIDES__BASE_URL: missing"),
-        ({"MODEL": "openai/gpt-5.4-mini"}, "the same model at the same address with the same key"),
+        ({"MODEL": "openai/gpt-5.4-mini"}, "the same model with the same key"),
     ],
 )
 def test_a_target_that_could_not_answer_is_said_at_load(

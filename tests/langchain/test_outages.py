@@ -129,6 +129,21 @@ async def test_a_calls_own_policy_knows_the_same_models(verb: str) -> None:
     assert len(primary.asked) == 1
 
 
+def test_one_model_with_other_parameters_is_a_fallback(providers: ProviderServer) -> None:
+    """With less effort it may answer where it did not, by its own field or bound around it."""
+    lower: list[Callable[[Any], Any]] = [
+        lambda model: model.model_copy(update={"reasoning_effort": "low"}),
+        lambda model: model.bind(reasoning_effort="low"),
+    ]
+    for low in lower:
+        server = serve(providers, "openai", "hello")
+        server.fail(503, times=1)
+        high = [model_at(server, reasoning_effort="high") for _ in range(2)]
+        model = FallbackRunnable(*high, low(model_at(server)))
+        assert model.invoke("hi").text == "hello"
+        assert [body["reasoning_effort"] for body in server.bodies] == ["high", "low"]
+
+
 def identities(model: Any) -> list[str]:
     return [target.identity for target in model.policy.targets]
 

@@ -324,6 +324,23 @@ def test_a_router_that_is_made_anew_remembers(
     assert len(providers["primary"].requests) == 1
 
 
+def test_one_model_with_other_parameters_is_a_fallback(
+    bench: Any, providers: ProviderServer, ask: Any, text: Any
+) -> None:
+    """With less effort it may answer where it did not; what LiteLLM itself takes tells nothing."""
+    providers["primary"].fail(503, times=1)
+    models = [
+        bench.deployment(
+            "primary", rank, reasoning_effort=effort, rpm=rank, info={"id": str(rank)}
+        )
+        for rank, effort in enumerate(("high", "high", "low"))
+    ]
+    router, _ = bench.managed(models=models)
+    assert text(ask(router, "completion", **ASKED)) == "hello from primary"
+    efforts = [request.body["reasoning_effort"] for request in providers["primary"].requests]
+    assert efforts == ["high", "low"]
+
+
 def test_a_new_key_is_a_new_target(
     config: FallbackConfig, bench: Any, providers: ProviderServer, ask: Any, text: Any
 ) -> None:

@@ -9,6 +9,8 @@ import pytest
 from tenacity import BaseRetrying
 
 from honcho_fallback import (
+    ApiKey,
+    Cooldown,
     Failure,
     FailureKind,
     FallbackConfig,
@@ -343,6 +345,36 @@ def test_one_identity_is_asked_once_per_call() -> None:
     assert policy.call(script.ask, run=run) == "hello"
     assert script.asked == [P, G]
     assert run.record.untried == ((F, "it had failed under another name"),)
+
+
+@pytest.mark.parametrize(
+    ("error", "thinking", "cooldown", "asked"),
+    [
+        (DOWN, "low", None, [P, F]),
+        (DOWN, "high", None, [P, G]),
+        (StatusError(401), "low", None, [P, G]),
+        (DOWN, "low", Cooldown(), [P, G]),
+    ],
+)
+def test_other_parameters_make_another_target(
+    error: Exception, thinking: str, cooldown: Cooldown | None, asked: list[str]
+) -> None:
+    """The same model with less thinking may answer; a dead key, and a cooldown, it shares."""
+    chain = [
+        Target(
+            "m",
+            "openai",
+            name,
+            params={"thinking": {"effort": effort}},
+            endpoint="http://one",
+            credential=ApiKey("k"),
+        )
+        for name, effort in ((P, "high"), (F, thinking))
+    ]
+    script = repeating(primary=[error], fallback=["hello"], third=["hello"])
+    policy = FallbackPolicy([*chain, Target(G)], cooldown=cooldown)
+    assert policy.call(script.ask) == "hello"
+    assert script.asked == asked
 
 
 def test_a_chain_of_one_identity_ends_as_one_target_does() -> None:
