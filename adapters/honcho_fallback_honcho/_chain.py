@@ -52,7 +52,7 @@ def read_chain(agent: str, settings: Settings) -> tuple[tuple[PlannedTarget, ...
         planned = None if named is None else _planned(node, *named, settings, notices)
         if planned is None:
             continue
-        if _identity(planned) not in map(_identity, chain):
+        if identity_of(planned) not in map(identity_of, chain):
             target = with_own_name(
                 planned.target, planned.endpoint.host, [one.target for one in chain]
             )
@@ -148,25 +148,22 @@ def make_target(
     )
 
 
-def tables_of(settings: ModelSettings, env: str) -> dict[str, Section]:
-    """Return a model's settings and the tables in it, by the names of their variables."""
-    tables: dict[str, Section | None] = {
-        env: settings,
-        f"{env}__OVERRIDES": settings.overrides,
-        f"{env}__OVERRIDES__PROVIDER_PARAMS": settings.overrides.provider_params,
-        f"{env}__CACHE_POLICY": settings.cache_policy,
-    }
-    return {env: table for env, table in tables.items() if table is not None}
-
-
 def _unknown(node: _Node) -> Iterator[Notice]:
-    for env, table in tables_of(node.settings, node.env).items():
-        for key in table.unknown:
+    settings = node.settings
+    tables: dict[str, Section | None] = {
+        node.env: settings,
+        f"{node.env}__OVERRIDES": settings.overrides,
+        f"{node.env}__OVERRIDES__PROVIDER_PARAMS": settings.overrides.provider_params,
+        f"{node.env}__CACHE_POLICY": settings.cache_policy,
+    }
+    for env, table in tables.items():
+        for key in () if table is None else table.unknown:
             name = f"{env}__{key.upper()}"
             yield Notice(name, "nothing reads it", "check its spelling", effect="fails")
 
 
-def _identity(planned: PlannedTarget) -> tuple[object, ...]:
+def identity_of(planned: PlannedTarget) -> tuple[object, ...]:
+    """Return what tells whether two targets are one, whatever transport they are asked over."""
     endpoint, key = planned.endpoint, getattr(planned.target.credential, "fingerprint", None)
     params = planned.target.params
     return planned.target.model, endpoint.wire, endpoint.base_url.rstrip("/"), key, params

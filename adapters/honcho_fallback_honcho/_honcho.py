@@ -9,9 +9,10 @@ from functools import partial
 from typing import TYPE_CHECKING, get_args
 
 from honcho_fallback import ApiKey
-from honcho_fallback_honcho._chain import PlannedTarget, make_target, tables_of
+from honcho_fallback_honcho._chain import PlannedTarget, identity_of, make_target
 from honcho_fallback_honcho._endpoint import Endpoint
 from honcho_fallback_honcho._keys import NO_KEY, is_placeholder
+from honcho_fallback_honcho._model_settings import ModelSettings
 from honcho_fallback_honcho._notices import Effect, Notice, merged
 from honcho_fallback_honcho._parameters import read_parameters
 from honcho_fallback_honcho._slots import (
@@ -19,7 +20,6 @@ from honcho_fallback_honcho._slots import (
     DEFAULT_TRANSPORT,
     SLOTS,
     TRANSPORTS,
-    is_address,
     is_loopback,
     key_name,
     same_origin,
@@ -28,7 +28,6 @@ from honcho_fallback_honcho._slots import (
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from honcho_fallback_honcho._model_settings import ModelSettings
     from honcho_fallback_honcho._policies import Reading
     from honcho_fallback_honcho._settings import Settings
 
@@ -38,40 +37,33 @@ _SDKS = {
     "anthropic": "ANTHROPIC_BASE_URL",
     "gemini": "GOOGLE_GEMINI_BASE_URL",
 }
+_NAMES = ("TRANSPORT", "MODEL")
 _OURS = ("LLM_DEFAULT_TIMEOUT", "LLM_LMSTUDIO_", "LLM_NOUS_", "LLM_OPENAI_COMPATIBLE_", "NOUS_")
-_NEVER_EMPTY = {"LLM_DEFAULT_MAX_TOKENS", "DIALECTIC_LEVELS", *map(str.upper, SLOTS.values())}
-_MAY_BE_EMPTY = {
-    *("model", "api_key", "base_url", "api_key_env", "key_version"),
-    *("extra_body", "extra_headers", "extra_query"),
-}
-
-_LEAST_BUDGET = 1024  # Anthropic's
 
 
 def read_as_honcho(reading: Reading) -> Reading:
     """Return the chains as Honcho reads them, none if it does not start, and what is wrong."""
     settings, wrong = reading.settings, [one for one in reading.notices if one.effect != "ours"]
     for name in reading.names:
-        if name in _NEVER_EMPTY and settings.variable(name) == "":
-            problem = "Honcho does not start: empty"
-            wrong.append(Notice(name, problem, "remove the line", effect="stops"))
-        if name.startswith(_OURS) and name.lower() in type(settings).model_fields:
+        is_ours = name.startswith(_OURS) and name.lower() in type(settings).model_fields
+        if is_ours and settings.variable(name) != "":
             fix = "load_policies() and load_chat_models() read it"
             wrong.append(Notice(name, "Honcho has no such setting", fix, effect="hint"))
     chains: dict[str, tuple[PlannedTarget, ...]] = {}
     for agent, env in SLOTS.items():
         chain: list[PlannedTarget] = []
         primary = settings.model_of(agent)
-        for node, name in ((primary, env), (primary.fallback, f"{env}__FALLBACK")):
-            if node is None:
+        for given, name in ((primary, env), (primary.fallback, f"{env}__FALLBACK")):
+            empty = [key for key in _NAMES if settings.variable(f"{name}__{key}") == ""]
+            if given is None and not empty:
                 continue
-            transport, model = _named(node, is_fallback=node is not primary)
-            limit = _limit(agent, settings) if node is primary else None
-            notices = list(_stops(name, node, transport, model, limit))
+            node = given or ModelSettings()
+            transport, model = _named(node, empty, is_fallback=node is not primary)
+            notices = list(_stops(name, node, empty, transport, model))
             if transport in _SDKS and model is not None:
                 chain.append(_planned(name, node, (transport, model), settings, notices))
-            if len({one.target.identity for one in chain}) < len(chain):
-                problem = "the same model at the same address with the same key as the primary"
+            if len(chain) == 2 and identity_of(chain[0]) == identity_of(chain[1]):
+                problem = "the same model with the same key, address and parameters as the primary"
                 notices.append(Notice(name, problem, "name another", effect="fails"))
             if chain and node is not primary and node.fallback is not None:
                 fix = "load_policies() reads it"
@@ -85,40 +77,24 @@ def read_as_honcho(reading: Reading) -> Reading:
     return reading._replace(chains=chains if starts else {}, notices=merged(wrong))
 
 
-def _named(node: ModelSettings, *, is_fallback: bool) -> tuple[str | None, str | None]:
-    # An empty name is a name to Honcho: it asks for a model without one.
-    transport = "" if "transport" in node.empty else node.transport
-    model = "" if "model" in node.empty else node.model
+def _named(
+    node: ModelSettings, empty: list[str], *, is_fallback: bool
+) -> tuple[str | None, str | None]:
+    """Return transport and model; an empty model is one to Honcho: it asks for it."""
+    transport, model = node.transport, "" if "MODEL" in empty else node.model
     if not is_fallback:
-        return (
-            DEFAULT_TRANSPORT if transport is None else transport,
-            DEFAULT_MODEL if model is None else model,
-        )
+        return transport or DEFAULT_TRANSPORT, DEFAULT_MODEL if model is None else model
     prefix, slash, rest = (model or "").partition("/")
-    return (
-        (prefix, rest) if transport is None and slash and prefix in _SDKS else (transport, model)
-    )
-
-
-def _limit(agent: str, settings: Settings) -> int | None:
-    """Return what an agent's budget for thinking has to be below, where Honcho checks it."""
-    section, _, level = agent.partition(".")
-    if section == "dream":
-        return settings.model_of(agent).max_output_tokens
-    if section != "dialectic":
-        return None
-    table = settings.dialectic_levels.get(level)  # type: ignore[call-overload] # a level's name
-    own = (table.model_extra or {}).get("max_output_tokens") if table is not None else None
-    shared = settings.variable("DIALECTIC_MAX_OUTPUT_TOKENS") or 8192
-    return int(own or (250 if level == "minimal" else shared))  # Honcho's own defaults
+    if transport is None and slash and prefix in _SDKS:
+        return prefix, rest
+    return transport, model
 
 
 def _stops(
-    env: str, node: ModelSettings, transport: str | None, model: str | None, limit: int | None
+    env: str, node: ModelSettings, empty: list[str], transport: str | None, model: str | None
 ) -> Iterator[Notice]:
-    others = sorted({*node.model_fields_set, *node.empty} - {"empty"})
-    rest = ", ".join(f"{env}__{key.upper()}" for key in others) or env
-    budget, mode = node.thinking_budget_tokens or 0, node.structured_output_mode
+    others = sorted({*map(str.upper, node.model_fields_set), *empty})
+    rest = ", ".join(f"{env}__{key}" for key in others)
     rules: list[tuple[object, str, str, str]] = [
         (transport is None, "TRANSPORT", "missing", f"set it, or remove {rest}"),
         (model is None, "MODEL", "missing", f"set it, or remove {rest}"),
@@ -128,32 +104,7 @@ def _stops(
             f"it knows no {transport}, load_policies() does",
             "openai, with OVERRIDES__BASE_URL and OVERRIDES__API_KEY, is any server of its kind",
         ),
-        (
-            limit is not None and 0 < limit <= budget,
-            "THINKING_BUDGET_TOKENS",
-            "not below MAX_OUTPUT_TOKENS",
-            f"set less than {limit}",
-        ),
-        (
-            transport == "anthropic" and 0 < budget < _LEAST_BUDGET,
-            "THINKING_BUDGET_TOKENS",
-            "too few for Anthropic",
-            f"set {_LEAST_BUDGET} or more, or 0",
-        ),
-        (
-            mode and transport in {"anthropic", "gemini"},
-            "STRUCTURED_OUTPUT_MODE",
-            "openai's",
-            "remove it",
-        ),
     ]
-    for table, section in tables_of(node, env).items():
-        known = {*type(section).model_fields, "reasoning_effort"} - _MAY_BE_EMPTY
-        rules += [
-            (table, f"{table}__{key.upper()}".removeprefix(f"{env}__"), "empty", "remove the line")
-            for key in section.empty
-            if key in known and not (key == "fallback" and env.endswith("__FALLBACK"))
-        ]
     for applies, key, why, fix in rules:
         if applies:
             yield Notice(f"{env}__{key}", f"Honcho does not start: {why}", fix, effect="stops")
@@ -173,16 +124,15 @@ def _planned(
     if own is None and where.api_key_env:
         own = settings.variable(where.api_key_env)
     places = {
-        url_name: "" if "base_url" in where.empty else where.base_url,
-        f"LLM_{transport.upper()}_BASE_URL": settings.url(transport)
-        or settings.variable(f"LLM_{transport}_BASE_URL"),
+        url_name: where.base_url,
+        f"LLM_{transport.upper()}_BASE_URL": settings.url(transport),
         _SDKS[transport]: settings.variable(_SDKS[transport]),
     }
-    if own is not None or "api_key" in where.empty:
+    if own is not None:
         del places[f"LLM_{transport.upper()}_BASE_URL"]  # it is the other client's
-    place, url = next(((at, url) for at, url in places.items() if url is not None), ("", home))
+    place, url = next(((at, url) for at, url in places.items() if url), ("", home))
     key = own or (shared.get_secret_value() if shared else "")
-    endpoint = Endpoint(transport, url if is_address(url) else "")
+    endpoint = Endpoint(transport, url)
     is_own = own or (place == url_name and not key)
     key_is, host = own_name if is_own else key_name(transport), endpoint.host
     works = key and (not is_placeholder(key) or is_loopback(url))
@@ -205,18 +155,11 @@ def _planned(
             f"set {env}__TRANSPORT, and MODEL without {prefix}/",
         ),
         (
-            endpoint.host and place == _SDKS[transport],
+            place == _SDKS[transport],
             "elsewhere",
             place,
             f"none of Honcho's settings, yet it sends the data to {host}",
             f"unset it, or set LLM_{transport.upper()}_BASE_URL",
-        ),
-        (
-            not endpoint.host,
-            "fails",
-            place,
-            "no address, each request fails",
-            "remove or correct it",
         ),
         (not model.strip(), "fails", f"{env}__MODEL", "empty, each request fails", "set it"),
         (
@@ -234,7 +177,7 @@ def _planned(
             "set it",
         ),
         (
-            works and not own and place == url_name and endpoint.host and not at_home,
+            works and not own and place == url_name and not at_home,
             "hint",
             own_name,
             f"not set: Honcho sends {key_name(transport)} to {host}, load_policies() no key",

@@ -45,20 +45,17 @@ Count = Annotated[int, BeforeValidator(_no_bool), Field(gt=0)]
 
 
 class Section(BaseModel):
-    """Read a table whose keys come in any case; empty strings mean nothing, but to Honcho."""
+    """Read a table whose keys come in any case and whose empty strings mean nothing."""
 
     model_config = ConfigDict(frozen=True, extra="allow", hide_input_in_errors=True)
-
-    empty: tuple[str, ...] = ()
 
     @model_validator(mode="before")
     @classmethod
     def _lower_keys_without_empty_values(cls, raw: Any) -> Any:
         if not isinstance(raw, Mapping):
             return raw
-        table = {str(key).lower(): value for key, value in raw.items()}
-        empty = tuple(key for key, value in table.items() if value == "")
-        return {**{key: table[key] for key in table if key not in empty}, "empty": empty}
+        table: Mapping[Any, Any] = raw
+        return {str(key).lower(): value for key, value in table.items() if value != ""}
 
     @property
     def unknown(self) -> tuple[str, ...]:
@@ -120,7 +117,7 @@ class ModelSettings(Section):
     @property
     def is_empty(self) -> bool:
         """Tell whether nothing was configured at all."""
-        return self.model_fields_set <= {"empty"} and not self.unknown
+        return not self.model_fields_set and not self.unknown
 
 
 class Level(Section):

@@ -10,7 +10,7 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
 
 # The attributes of Honcho's ModelConfig, of its fallback and of ConfiguredModelSettings alike.
-_ABOUT_THE_TARGET = {"transport", "model", "overrides", "api_key", "base_url", "fallback", "empty"}
+_ABOUT_THE_TARGET = {"transport", "model", "overrides", "api_key", "base_url", "fallback"}
 PARAMETERS = tuple(name for name in ModelSettings.model_fields if name not in _ABOUT_THE_TARGET)
 _CACHE = ("mode", "ttl_seconds", "key_version")
 # OpenAI caches prefixes by itself; Gemini's cached content is made beforehand, by the caller.

@@ -90,11 +90,8 @@ class Settings(BaseSettings):
             @classmethod
             def settings_customise_sources(cls, settings_cls: Any, **_: Any) -> Any:  # type: ignore[override] # pyright: ignore[reportIncompatibleMethodOverride] # called by name
                 variables = EnvSettingsSource(settings_cls)
-                # What is empty is not set; below a table that is for the table to say.
-                given = (
-                    (name, environ[name]) for name in environ if environ[name] or "__" in name
-                )
-                variables.env_vars = {name.lower(): value for name, value in given}
+                given = {name.lower(): value for name, value in environ.items() if value}
+                variables.env_vars = given
                 return variables, InitSettingsSource(settings_cls, _flat(file))
 
             def model_post_init(self, _: Any, /) -> None:
