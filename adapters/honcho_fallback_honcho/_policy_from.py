@@ -20,13 +20,18 @@ if TYPE_CHECKING:
 # What Honcho raises for an answer that it cannot use, so that its fallback engages: known by name,
 # as nothing of Honcho is imported. In provider_errors their texts would be read, which quote the
 # answer: a filter's word would end the call. A settings object that is wrong is Honcho's own bug.
+_JUNK = {"kind": "malformed_response", "source": "Honcho could not use the answer"}
 _DEFAULT = FallbackConfig.honcho(
-    rules={
-        "kind": "malformed_response",
-        "error": ["StructuredOutputError", "LLMError", "pydantic_core.ValidationError"],
-        "unless": "for ModelConfig",
-        "source": "Honcho could not use the answer",
-    }
+    rules=[
+        {
+            **_JUNK,
+            "error": ["StructuredOutputError", "LLMError", "pydantic_core.ValidationError"],
+            "unless": "for ModelConfig",
+        },
+        # Its backends take the first of what may be None or empty: an answer without a choice.
+        {**_JUNK, "error": "TypeError", "text": "'NoneType' object is not subscriptable"},
+        {**_JUNK, "error": "IndexError", "text": "list index out of range"},
+    ]
 )
 
 

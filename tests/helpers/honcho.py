@@ -219,7 +219,7 @@ async def _with_event(
 class _OpenAI:
     async def complete(self, client: Any, request: Json) -> Any:
         answer = await client.chat.completions.create(**self._converted(request))
-        (choice,) = answer.choices
+        choice = answer.choices[0]
         calls = [
             {
                 "id": call.id,

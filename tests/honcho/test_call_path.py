@@ -121,6 +121,8 @@ FAULTS = {
     "drop": Reply(drop=True),
     "hang": Reply(hang=True),
     "junk": Reply(text="I cannot do that: context length exceeded"),
+    "no choice": Reply(body={"error": {"message": "upstream", "code": 502}, "choices": None}),
+    "empty choices": Reply(body={**wire.chat_answer("tea"), "choices": []}),
 }
 
 

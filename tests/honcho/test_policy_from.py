@@ -189,6 +189,8 @@ def invalid(model: type[BaseModel], text: str) -> Exception:
         LLMError("blocked (finish_reason=SAFETY)"),
         invalid(Facts, "I cannot do that: context length exceeded"),
         invalid(Facts, '{"facts": "invalid api key"}'),
+        TypeError("'NoneType' object is not subscriptable"),
+        IndexError("list index out of range"),
     ],
 )
 @pytest.mark.parametrize("config", [None, FallbackConfig.honcho(), FallbackConfig()])
