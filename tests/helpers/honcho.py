@@ -172,6 +172,7 @@ async def honcho_llm_call_inner(
     thinking_budget_tokens: int | None = None,
     response_model: type[BaseModel] | None = None,
     client_override: Any,
+    selected_config: ModelConfig,
     plan: AttemptPlan,
     telemetry: LLMTelemetryContext,
 ) -> Any:
@@ -181,6 +182,8 @@ async def honcho_llm_call_inner(
             assert telemetry.hash_memo.setdefault(id(message), message) == message
     request: Json = {"model": model, "messages": messages, "temperature": temperature}
     request |= {"tools": tools, "reasoning_effort": reasoning_effort}
+    if thinking_budget_tokens is None:
+        thinking_budget_tokens = selected_config.thinking_budget_tokens
     request |= {"thinking_budget_tokens": thinking_budget_tokens, "tool_choice": tool_choice}
     request = {name: value for name, value in request.items() if value is not None}
     backend = _BACKENDS[provider]
@@ -274,7 +277,7 @@ class _Anthropic:
         messages = request.pop("messages")
         # The newest SDK takes no temperature by name.
         request["extra_body"] = {"temperature": request.pop("temperature", 1.0)}
-        if budget := request.pop("thinking_budget_tokens", None):
+        if budget := request.pop("thinking_budget_tokens", 0):
             request["thinking"] = {"type": "enabled", "budget_tokens": budget}
         if system := [one["content"] for one in messages if one["role"] == "system"]:
             request["system"] = "\n\n".join(system)
