@@ -116,6 +116,9 @@ async def test_the_primary_answers(path: Honcho, caplog: pytest.LogCaptureFixtur
 
 
 FAULTS = {
+    "400": Reply(status=400),
+    "401": Reply(status=401),
+    "filtered": Reply(body=wire.chat_answer("", finish="content_filter")),
     "503": Reply(status=503),
     "429": Reply(status=429, headers={"retry-after": "30"}),
     "drop": Reply(drop=True),
@@ -154,7 +157,8 @@ async def test_the_first_failure_switches(
 async def test_what_is_not_in_honchos_table_comes_out_bare(
     path: Honcho, status: int, error: type[Exception]
 ) -> None:
-    """HON-025, HON-042: at once, as the provider raised it; nobody is asked again."""
+    """HON-025, HON-042: without the page's options at once, as the provider raised it."""
+    path.names["CONFIG"] = None
     path.primary.fail(status)
     with pytest.raises(error):
         await path.call()
