@@ -220,7 +220,7 @@ def run(case: Case, failure: str, honcho: Path, python: str, database: str | Non
     with ProviderServer() as server, tempfile.TemporaryDirectory() as folder:
         primary, backup = server["primary"], server["backup"]
         primary.standing, backup.standing = dead, alive
-        primary.rules = ChatRules()
+        primary.rules = None if case.dead_in is None else ChatRules()  # the dead read nothing
         backup.rules = AnthropicRules() if case.fallback == "anthropic" else ChatRules()
         server["embedder"].standing = alive
         url = primary.url
@@ -273,7 +273,7 @@ def settings(primary: str, backup: str, embedder: str, fallback: str) -> Mapping
 
     def overrides(prefix: str, url: str) -> Iterator[tuple[str, str]]:
         yield f"{prefix}__OVERRIDES__BASE_URL", url
-        yield f"{prefix}__OVERRIDES__API_KEY", "none"
+        yield f"{prefix}__OVERRIDES__API_KEY", f"key-for-{prefix}"  # a dead key is dead for all
         yield f"{prefix}__OVERRIDES__PROVIDER_PARAMS", json.dumps({"timeout": TIMEOUT})
 
     model = "claude-haiku-4-5" if fallback == "anthropic" else "gpt-4.1"
