@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from base64 import b64decode
+from secrets import token_hex
 from typing import TYPE_CHECKING, Any
 
 from honcho_fallback import FallbackConfigError
@@ -11,6 +13,11 @@ from honcho_fallback_honcho._slots import TRANSPORTS
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
+_SNAKE = {
+    "functionCall": "function_call",
+    "functionResponse": "function_response",
+    "thoughtSignature": "thought_signature",
+}
 _FORMATS = {"openai": "openai", "anthropic": "anthropic", "gemini": "google"}  # by wire
 
 
@@ -39,13 +46,32 @@ def portable_history(
     system = [one for one in messages if one["role"] == "system"]
     turns = [one for one in messages if one["role"] != "system"]
     if source == "gemini":
-        turns = [*map(_with_parts, turns)]
-    return system + portable(turns, made_by=_FORMATS[source], for_=_FORMATS[wanted])
+        turns = [*map(_from_gemini, turns)]
+    moved = portable(turns, made_by=_FORMATS[source], for_=_FORMATS[wanted])
+    return system + ([*map(_for_gemini, moved)] if wanted == "gemini" else moved)
 
 
-def _with_parts(message: Mapping[str, Any]) -> Mapping[str, Any]:
-    """Write a plain text as Gemini does; Honcho begins with such, whatever the transport."""
-    if "parts" in message:
-        return message
-    role = "model" if message["role"] == "assistant" else message["role"]
-    return {"role": role, "parts": [{"text": message["content"]}]}
+def _from_gemini(message: Mapping[str, Any]) -> Mapping[str, Any]:
+    """Write a plain text as Gemini does, and give its calls ids, which are distinct in all turns.
+
+    Honcho begins with such texts, whatever the transport, and its Gemini has no ids.
+    """
+    if "parts" not in message:
+        role = "model" if message["role"] == "assistant" else message["role"]
+        return {"role": role, "parts": [{"text": message["content"]}]}
+    parts = [
+        {"function_call": {"id": f"call_{token_hex(8)}", **part["function_call"]}}
+        if "function_call" in part
+        else part
+        for part in message["parts"]
+    ]
+    return {**message, "parts": parts}
+
+
+def _for_gemini(message: Mapping[str, Any]) -> Mapping[str, Any]:
+    """Name a message's parts as Honcho does, which looks for calls and results among them."""
+    parts = [{_SNAKE.get(name, name): part[name] for name in part} for part in message["parts"]]
+    for part in parts:
+        if "thought_signature" in part:
+            part["thought_signature"] = b64decode(part["thought_signature"])
+    return {**message, "parts": parts}

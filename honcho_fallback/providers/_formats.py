@@ -418,6 +418,8 @@ def _read_google(messages: Sequence[Json]) -> Iterator[Message]:
     for message in messages:
         role = _role_of({"role": "user", **message}, {"user": "user", "model": "assistant"})
         parts: list[Part] = []
+        if "content" in message:  # another format's
+            raise KeyError("parts")
         for one in message.get("parts") or ():
             part = {_CAMEL.get(name, name): value for name, value in one.items()}
             match part:

@@ -186,6 +186,7 @@ def test_a_format_that_nobody_knows_is_refused(arguments: Any, complaint: str) -
         ("anthropic", {"role": "assistant", "content": [{"type": "tool_use"}]}),
         ("openai-responses", {"type": "function_call", "call_id": "c", "name": "n"}),
         ("google", {"role": "model", "parts": [{"functionCall": {}}, {"functionResponse": {}}]}),
+        ("google", {"role": "user", "content": "hello"}),
         ("openai", "hello"),
     ],
 )
