@@ -32,6 +32,8 @@ if TYPE_CHECKING:
 
 # Or LiteLLM, also in processes that tests start, asks the network for prices, for eight seconds.
 os.environ["LITELLM_LOCAL_MODEL_COST_MAP"] = "True"
+# Or the Agents SDK's thread, which has no key for its traces, logs that into another test.
+os.environ["OPENAI_AGENTS_DISABLE_TRACING"] = "1"
 
 # Files that take longest; one that begins last would be waited for by the other workers.
 SLOW = (

@@ -15,6 +15,7 @@ QUESTION = {"role": "user", "content": "What tea?"}
 
 def called(transport: str, number: str = "call_1") -> list[dict[str, Any]]:
     """Return a call and its result, as Honcho writes them."""
+    call: dict[str, Any]
     if transport == "gemini":
         call = {"function_call": {"name": "search", "args": {"leaf": "green"}}}
         result = {"function_response": {"name": "search", "response": {"result": "much"}}}
