@@ -165,13 +165,15 @@ class AnthropicRules(Rules):
     def _pairs(messages: list[Json]) -> list[str]:
         faults = []
         open_calls: list[str] = []
+        seen: set[str] = set()
         for at, message in enumerate(messages):
             results = _values(message, "tool_result", "tool_use_id")
             if sorted(results) != sorted(open_calls):
                 faults.append(f"messages.{at}: tool_use {open_calls} but tool_result {results}")
             open_calls = _values(message, "tool_use", "id")
-            if len(set(open_calls)) != len(open_calls):
+            if len(set(open_calls)) != len(open_calls) or not seen.isdisjoint(open_calls):
                 faults.append(f"messages.{at}: tool_use ids must be unique")
+            seen.update(open_calls)
         return [*faults, *(f"tool_use {name} without a tool_result" for name in open_calls)]
 
 
