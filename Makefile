@@ -158,7 +158,7 @@ probes: .venv-newest/.installed
 	$(PYTHON) -m venv $(@D)
 	$(@D)/bin/python -m pip install --quiet uv
 	printf '%s\n' 'openai<3' 'litellm<1.107' > $(@D)/constraints.txt
-	$(@D)/bin/uv pip compile --quiet --resolution lowest-direct --constraint $(@D)/constraints.txt \
+	$(@D)/bin/uv pip compile --quiet --upgrade --resolution lowest-direct --constraint $(@D)/constraints.txt \
 		$(LOWEST:%=--extra %) --group test --group integrations pyproject.toml --output-file $(@D)/lowest.txt
 	$(@D)/bin/uv pip install --quiet --python $(@D)/bin/python --requirement $(@D)/lowest.txt
 	$(@D)/bin/uv pip install --quiet --python $(@D)/bin/python --no-deps langchain-tests==1.1.9 --editable .

@@ -6,6 +6,7 @@ import re
 import runpy
 import shlex
 import tomllib
+from importlib.metadata import version
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -27,6 +28,8 @@ PAGES: dict[str, Callable[[], str]] = GENERATOR["PAGES"]
 @pytest.mark.parametrize("page", PAGES)
 def test_the_committed_page_is_current(page: str) -> None:
     """Who changes an option, a command or the order of the rules writes the page anew."""
+    if page == "cli.md" and version("typer").split(".")[:2] < ["0", "29"]:
+        pytest.skip("this typer writes its help in other words")
     committed = (DOCS / page).read_text(encoding="utf-8")
     assert committed == PAGES[page](), "run python docs/_generate.py"
 
