@@ -99,7 +99,7 @@ class LLMTelemetryContext:
     """Whose call it is, what was captured of its messages by ``id()``, and each request's end."""
 
     call_purpose: str = "dialectic.answer"
-    hash_memo: dict[int, Json] | None = None
+    hash_memo: dict[int, str] | None = None
     # The attempt, was_fallback and the error of each request.
     events: list[tuple[int, bool, str]] = field(default_factory=list)
 
@@ -177,9 +177,8 @@ async def honcho_llm_call_inner(
     telemetry: LLMTelemetryContext,
 ) -> Any:
     """Ask one model once, and tell telemetry how that ended; a stream ends when it is read."""
-    for message in messages:
-        if telemetry.hash_memo is not None:
-            assert telemetry.hash_memo.setdefault(id(message), message) == message
+    if telemetry.hash_memo is not None:
+        telemetry.hash_memo |= {id(message): json.dumps(message) for message in messages}
     request: Json = {"model": model, "messages": messages, "temperature": temperature}
     request |= {"tools": tools, "reasoning_effort": reasoning_effort}
     if thinking_budget_tokens is None:

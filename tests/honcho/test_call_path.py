@@ -6,6 +6,7 @@ The page's code runs over stand-ins that have Honcho's shapes of today.
 from __future__ import annotations
 
 import asyncio
+import json
 import re
 import socket
 import threading
@@ -300,13 +301,16 @@ async def test_a_tool_loop_goes_on_over_two_transports(
             path.fallback.reply(says(FALLBACK[primary], calls=calls))
             expected += 1
     options: Json = {"tools": TOOLS, "tool_executor": search, "stream_final_only": stream}
-    # The memo of telemetry knows messages by their id: it must not see those that are gone soon.
     telemetry = honcho.LLMTelemetryContext(hash_memo={})
     result = await path.call(telemetry=telemetry, **options)
     text = "".join([one.content async for one in result]) if stream else result.content
     assert text == "tea"
     assert path.requests == (len(answers), expected)
     assert not path.primary.refused + path.fallback.refused
+    # Telemetry knows messages by their id(), so it must not see copies, which are soon gone.
+    history = [one for body in path.primary.bodies for one in (MESSAGES[0], *body["messages"])]
+    memo: Any = telemetry.hash_memo
+    assert {*memo.values()} <= {json.dumps(message) for message in history}
 
 
 async def test_a_loop_that_runs_out_of_iterations_asks_for_an_answer(path: Honcho) -> None:

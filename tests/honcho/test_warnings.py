@@ -242,10 +242,21 @@ def test_a_target_that_could_not_answer_is_said_at_load(
         load_policies(environ, strict=True)
 
 
+def test_a_placeholder_is_no_key(caplog: pytest.LogCaptureFixture) -> None:
+    """What Honcho's template has in a key's place would only be refused by the provider."""
+    load_policies({"LLM_OPENAI_API_KEY": "your-api-key-here"})
+    (line,) = warned(caplog)
+    assert "LLM_OPENAI_API_KEY: a placeholder, so there is no key for api.openai.com" in line
+
+
 @pytest.mark.parametrize(
     ("suffixes", "names"),
     [
         ({"MODEL": "openai/gpt-5.4-mini"}, ["openai/gpt-5.4-mini"]),
+        (
+            {"MODEL": "openai/gpt-5.4-mini", "THINKING_EFFORT": "low"},
+            ["openai/gpt-5.4-mini", "openai/gpt-5.4-mini@api.openai.com"],
+        ),
         (
             {"MODEL": "openai/gpt-5.4-mini", "BASE_URL": LOCAL, "API_KEY": "own"},
             ["openai/gpt-5.4-mini", "openai/gpt-5.4-mini@localhost:1234"],
@@ -274,7 +285,7 @@ def test_a_target_that_could_not_answer_is_said_at_load(
     ],
 )
 def test_another_key_is_another_target(suffixes: dict[str, str], names: list[str]) -> None:
-    """HRC-014, G-38: the same model at the same address with another key is not skipped."""
+    """HRC-014, G-38: the same model with another key, address or effort is not skipped."""
     environ = {**KEYS, **{f"{F}__{name}": value for name, value in suffixes.items()}}
     targets = load_policies(environ)["deriver"].targets
     assert [target.name for target in targets] == names

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from datetime import timedelta
+from types import SimpleNamespace
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -403,6 +404,24 @@ def test_a_client_with_retries_of_its_own_is_warned_of() -> None:
     assert warned[0].filename == __file__
     assert policy.call(lambda _: "hello") == "hello"
     FallbackPolicy([Target(P, client=StainlessClient(2).with_options(max_retries=0))])
+
+
+@pytest.mark.parametrize(
+    ("count", "client", "warns"),
+    [("2", {"model": "m"}, True), ("0", {"model": "m"}, False), ("2", StainlessClient(2), False)],
+)
+def test_retries_that_were_made_are_warned_of_where_no_client_could_tell(
+    count: str, client: Any, warns: bool, recwarn: pytest.WarningsRecorder
+) -> None:
+    """A host's target may hold its configuration; those of a client are told at the start."""
+    error = StatusError(503)
+    error.request = SimpleNamespace(headers={"x-stainless-retry-count": count})  # type: ignore[attr-defined] # as an SDK's
+    policy = FallbackPolicy([Target(P, client=client), Target(F)])
+    recwarn.clear()
+    assert policy.call(repeating(primary=[error], fallback=["hello"]).ask) == "hello"
+    assert [str(one.message)[:36] for one in recwarn] == [
+        "primary: its client made 2 retries o"
+    ] * warns
 
 
 def test_exhaustion_names_each_target_with_its_kind() -> None:
