@@ -6,6 +6,7 @@ What is asked is real: the SDKs of OpenAI and Anthropic, wherever a test lets th
 from __future__ import annotations
 
 import json
+from contextlib import contextmanager
 from contextvars import ContextVar
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Generic, TypeVar
@@ -15,7 +16,7 @@ import openai
 from pydantic import BaseModel, Field
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncIterator
+    from collections.abc import AsyncIterator, Iterator
 
     from honcho_fallback import Attempt
 
@@ -188,28 +189,28 @@ async def honcho_llm_call_inner(
     backend = _BACKENDS[provider]
     if stream:
         return _with_event(plan, telemetry, backend.stream(client_override, request))
-    error = "cancelled"
-    try:
+    with _event(plan, telemetry):
         response = await backend.complete(client_override, request)
         if response_model is not None:
             content = response_model.model_validate_json(response.content)
             response = response.model_copy(update={"content": content})
-        error = ""
-    except Exception as failure:
-        error = type(failure).__name__
-        raise
-    finally:
-        telemetry.events.append((plan.attempt, plan.is_fallback, error))
-    return response
+        return response
 
 
 async def _with_event(
     plan: AttemptPlan, telemetry: LLMTelemetryContext, chunks: AsyncIterator[Any]
 ) -> AsyncIterator[HonchoLLMCallStreamChunk]:
-    error = "cancelled"
-    try:
+    with _event(plan, telemetry):
         async for chunk in chunks:
             yield chunk
+
+
+@contextmanager
+def _event(plan: AttemptPlan, telemetry: LLMTelemetryContext) -> Iterator[None]:
+    """Write down how a request ended, whatever the end."""
+    error = "cancelled"
+    try:
+        yield
         error = ""
     except Exception as failure:
         error = type(failure).__name__
