@@ -32,7 +32,7 @@ class HonchoLLMCallResponse(BaseModel, Generic[T]):
     output_tokens: int = 0
     finish_reasons: list[str] = Field(default_factory=list)
     tool_calls_made: list[dict[str, Any]] = Field(default_factory=list)
-    thinking_content: str | None = None
+    thinking_blocks: list[dict[str, Any]] = Field(default_factory=list)
 
 
 class HonchoLLMCallStreamChunk(BaseModel):
@@ -264,6 +264,9 @@ class _Anthropic:
             content="".join(block.text for block in answer.content if block.type == "text"),
             finish_reasons=[answer.stop_reason],
             tool_calls_made=calls,
+            thinking_blocks=[
+                block.model_dump() for block in answer.content if block.type == "thinking"
+            ],
         )
 
     async def stream(self, client: Any, request: Json) -> Any:
@@ -296,7 +299,7 @@ _BACKENDS: dict[str, Any] = {"openai": _OpenAI(), "anthropic": _Anthropic()}
 
 
 def format_assistant_tool_message(
-    provider: str, content: Any, tool_calls: list[Json], thinking: str | None = None
+    provider: str, content: Any, tool_calls: list[Json], thinking_blocks: list[Json]
 ) -> Json:
     """Write an answer with tool calls in a transport's format."""
     if provider == "openai":
@@ -308,11 +311,10 @@ def format_assistant_tool_message(
             }
             for one in tool_calls
         ]
-        message: Json = {"role": "assistant", "content": content, "tool_calls": calls}
-        return message | ({"reasoning_content": thinking} if thinking else {})
+        return {"role": "assistant", "content": content, "tool_calls": calls}
     text = [{"type": "text", "text": content}] if content else []
     uses = [{"type": "tool_use", **one} for one in tool_calls]
-    return {"role": "assistant", "content": [*text, *uses]}
+    return {"role": "assistant", "content": [*thinking_blocks, *text, *uses]}
 
 
 def append_tool_results(transport: str, results: list[Json], messages: list[Json]) -> None:

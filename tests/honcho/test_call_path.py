@@ -313,6 +313,21 @@ async def test_a_tool_loop_goes_on_over_two_transports(
     assert {*memo.values()} <= {json.dumps(message) for message in history}
 
 
+async def test_the_primarys_own_thinking_comes_back_to_it(providers: ProviderServer) -> None:
+    """Anthropic thinks on in a loop only where its signed thoughts stand before its calls."""
+    path = Honcho(providers, "anthropic")
+    thought = {"type": "thinking", "thinking": "Green?", "signature": "signed"}
+    use = wire.tool_use("toolu_1", "search", {"leaf": "green"})
+    path.primary.reply(Reply(body=wire.message_answer(thought, use)))
+    path.primary.reply(says("anthropic", calls=False))
+    model = path.model(thinking_budget_tokens=1024)
+    await path.call(model, tools=TOOLS, tool_executor=search)
+    second = path.primary.bodies[1]
+    assert second["thinking"]["budget_tokens"] == 1024
+    assert second["messages"][1]["content"][0] == thought
+    assert not path.primary.refused
+
+
 async def test_a_loop_that_runs_out_of_iterations_asks_for_an_answer(path: Honcho) -> None:
     """The last request forbids further calls, at whoever is asked."""
     path.primary.reply(says("openai", calls=True), DOWN)
