@@ -25,6 +25,7 @@ class FailureKind(StrEnum):
     MODEL_UNAVAILABLE = "model_unavailable"
     CONTEXT_OVERFLOW = "context_overflow"
     PAYLOAD_TOO_LARGE = "payload_too_large"
+    UNSUPPORTED = "unsupported"
     CONTENT_POLICY = "content_policy"
     INVALID_REQUEST = "invalid_request"
     CANCELLED = "cancelled"
@@ -36,8 +37,9 @@ NOT_ACCEPTABLE = "the answer was not acceptable"
 
 # What a failure says of its target: it is down, it is up and answered, or nothing.
 Health = Literal["down", "up", "unknown"]
-# Whom a failure reaches: this model, whoever is asked with this key, or whoever is at this host.
-Scope = Literal["model", "credential", "endpoint"]
+# Whom a failure reaches: this model, whoever is asked with this key, whoever is at this host, or
+# nobody but the client at hand, as where its connections belong to an event loop that is closed.
+Scope = Literal["model", "credential", "endpoint", "client"]
 # What became of the request: it never arrived, the provider said no, or it may have had an effect.
 Reached = Literal["no", "refused", "unknown"]
 
@@ -77,7 +79,7 @@ _TABLE = {
         health="down",
         scope="model",
         reached="refused",
-        severity=13,
+        severity=14,
         cause="The provider received more requests than it allows for now.",
         next_action="Send fewer requests at a time or raise the rate limit with the provider.",
     ),
@@ -88,7 +90,7 @@ _TABLE = {
         health="down",
         scope="model",
         reached="refused",
-        severity=12,
+        severity=13,
         cause="The provider has more work than it can take at the moment.",
         next_action="Wait, it passes; watch the provider's status page if it stays.",
     ),
@@ -99,7 +101,7 @@ _TABLE = {
         health="down",
         scope="model",
         reached="unknown",
-        severity=11,
+        severity=12,
         cause="The provider failed while it worked on the request.",
         next_action="Wait, it usually passes; report it to the provider if it stays.",
     ),
@@ -110,7 +112,7 @@ _TABLE = {
         health="down",
         scope="model",
         reached="unknown",
-        severity=14,
+        severity=15,
         cause="No answer arrived within the time allowed.",
         next_action="Raise the timeout if the model needs longer, otherwise check the provider.",
     ),
@@ -121,7 +123,7 @@ _TABLE = {
         health="down",
         scope="model",
         reached="unknown",
-        severity=15,
+        severity=16,
         cause="The connection to the provider could not be made or was lost.",
         next_action=(
             "Check the network, the endpoint's address and, locally, that the server runs."
@@ -134,7 +136,7 @@ _TABLE = {
         health="unknown",
         scope="model",
         reached="unknown",
-        severity=10,
+        severity=11,
         cause="The provider answered with something that is not a usable answer.",
         next_action=(
             "Check that the endpoint speaks the expected protocol and what the validator demands."
@@ -147,7 +149,7 @@ _TABLE = {
         health="down",
         scope="credential",
         reached="refused",
-        severity=8,
+        severity=9,
         cause="The account has no credit or no quota left.",
         next_action="Top up the account or raise its spending limit.",
     ),
@@ -158,7 +160,7 @@ _TABLE = {
         health="down",
         scope="credential",
         reached="refused",
-        severity=6,
+        severity=7,
         cause="The provider did not accept the credentials.",
         next_action="Check that the key is set, current and meant for this endpoint.",
     ),
@@ -169,7 +171,7 @@ _TABLE = {
         health="down",
         scope="model",
         reached="refused",
-        severity=7,
+        severity=8,
         cause="The credentials are valid but may not use this model or region.",
         next_action="Ask the account's owner for access to the model or choose another region.",
     ),
@@ -180,7 +182,7 @@ _TABLE = {
         health="down",
         scope="model",
         reached="refused",
-        severity=9,
+        severity=10,
         cause="The endpoint does not offer this model.",
         next_action="Check the model's name, load the model, or choose one that is still offered.",
     ),
@@ -191,7 +193,7 @@ _TABLE = {
         health="up",
         scope="model",
         reached="refused",
-        severity=4,
+        severity=5,
         cause="The input is longer than the model's context window.",
         next_action="Shorten the input or add a target with a larger context_window.",
     ),
@@ -202,10 +204,23 @@ _TABLE = {
         health="up",
         scope="model",
         reached="refused",
-        severity=5,
+        severity=6,
         cause="The request is larger than the provider accepts.",
         next_action=(
             "Send less or smaller attachments, or add a target with a larger context_window."
+        ),
+    ),
+    FailureKind.UNSUPPORTED: KindFacts(
+        transient=False,
+        switchable=True,
+        states_wait=False,
+        health="up",
+        scope="model",
+        reached="refused",
+        severity=4,
+        cause="The model lacks something that the request needs.",
+        next_action=(
+            "Leave out what this model does not take, or put a target first that takes it."
         ),
     ),
     FailureKind.CONTENT_POLICY: KindFacts(
@@ -294,8 +309,9 @@ class Failure(NamedTuple):
         reason: Which rule decided.
         error: Class name of the exception.
         by_rule: Whether a rule of the user's decided (``FallbackConfig(rules=...)``).
-        scope: Whom it reaches: ``"model"``, ``"credential"`` (whoever is asked with the same key)
-            or ``"endpoint"`` (whoever is at the same host).
+        scope: Whom it reaches: ``"model"``, ``"credential"`` (whoever is asked with the same key),
+            ``"endpoint"`` (whoever is at the same host) or ``"client"`` (nobody else: a client of
+            this process is at fault, and no target rests).
         reached: What became of the request: ``"no"`` (it never arrived), ``"refused"`` (the
             provider said no) or ``"unknown"`` (it may have had an effect).
     """
