@@ -302,6 +302,17 @@ class Cooldown:
         self._in_a_row = {one: n for one, n in self._in_a_row.items() if not is_local(one)}
         self._sweep_at = max(_MANY + 1, 2 * (len(self._entries) + len(self._in_a_row)))
 
+    # What a subclass that shares its entries with other processes reads and writes them with.
+
+    def _permit(self, identity: str) -> str | None:
+        entry = self._entries.get(identity)
+        return entry.permit if entry else None
+
+    def _rest_until(
+        self, identity: str, until: float, failures: int, permit: str | None, leased: float
+    ) -> None:
+        self._entries[identity] = _Entry(until, failures, permit, leased)
+
 
 _FIRST = CooldownChoice()
 _AFTER = 3
