@@ -590,7 +590,7 @@ class FallbackRun:
             choice = config.cooldown.update_and_select(reports, offered, now, policy.lease)
             position, call.permit = positions[choice.place], choice.permit
             passed = {positions[place]: seconds for place, seconds in choice.passed}
-            call.cooling = {**call.cooling, **passed}
+            call.cooling = {**passed, **call.cooling}  # as it was when the call began
             call.note = FORCED if choice.forced else PROBE if choice.permit else ""
         target = policy.chain[position]
         call.limit = None
