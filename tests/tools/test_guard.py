@@ -407,7 +407,12 @@ def test_an_output_is_its_text_and_its_calls() -> None:
     """OH-017: in whatever order the calls are made and written; of none, too."""
     one, two = ("read", {"a": 1, "b": 2}), ("list", None)
     guard = ToolLoopGuard()
-    outputs = [[one, two], [two, one], [("read", '{"b": 2, "a": 1}'), two], [one, two]]
+    outputs: list[list[tuple[str, Any]]] = [
+        [one, two],
+        [two, one],
+        [("read", '{"b": 2, "a": 1}'), two],
+        [one, two],
+    ]
     verdicts = [guard.after_model("so", calls) for calls in outputs]
     assert [verdict.action for verdict in verdicts] == [GO, GO, GO, "halt"]
     assert verdicts[-1].tool == "read, list"
