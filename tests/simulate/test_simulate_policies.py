@@ -86,8 +86,8 @@ CONFIGS: dict[str, Any] = {
     "default": lambda: FallbackConfig(wait=0.25),
     "patient": lambda: FallbackConfig(wait=0.25, switch_after=2, max_attempts=5),
     "honcho": lambda: FallbackConfig.honcho(wait=0.25),
-    "cooldown": lambda: FallbackConfig(wait=0.25, cooldown=Cooldown(base=1.5)),
-    "resilient": lambda: FallbackConfig.resilient(wait=0.25, cooldown=Cooldown(base=2.5)),
+    "cooldown": lambda: FallbackConfig(wait=0.25, cooldown=Cooldown(after=1, base=1.5)),
+    "resilient": lambda: FallbackConfig.resilient(wait=0.25, cooldown=Cooldown(after=1, base=2.5)),
     "deadline": lambda: FallbackConfig(wait=0.25, deadline=0.7, max_attempts=6),
 }
 
@@ -164,7 +164,7 @@ def test_the_same_attempts_as_by_the_driver_of_threads(
 
 def test_a_cooldown_probes_once_and_again_after_twice_the_rest() -> None:
     """Down from 3 to 7 s: rests of 1.2 and 2.4 s, a probe at 5 that fails, one at 8 that is up."""
-    config = FallbackConfig(cooldown=Cooldown(base=1.2))
+    config = FallbackConfig(cooldown=Cooldown(after=1, base=1.2))
     report = simulate(incident(failing(starts=3), {"kind": "up", "starts": 7}), config)
     assert asked(report) == ["p", "p", "p", "pf", "f", "pf", "f", "f", "p", "p"]
     notes = [
@@ -177,7 +177,7 @@ def test_a_cooldown_probes_once_and_again_after_twice_the_rest() -> None:
 
 
 def test_calls_that_overlap_share_one_probe() -> None:
-    """In the 20 minutes of the shipped outage the primary sees four probes and little else."""
+    """In the 20 minutes of the shipped outage the primary sees ten probes and little else."""
     report = simulate(load_scenario("outage"), FallbackConfig.resilient())
     down = [
         one
@@ -186,10 +186,10 @@ def test_calls_that_overlap_share_one_probe() -> None:
         for one in record.attempts
         if one.position == 0
     ]
-    # Rests of 60, 120, 240, 480 and 960 s; the calls under way when it began come on top.
+    # Rests of 2 s doubling to 300 s, after the three failures that began them.
     probes = [one for one in down if one.note == "a probe after its cooldown"]
-    assert len(probes) == 4
-    assert len(down) - len(probes) <= 2
+    assert len(probes) == 10
+    assert len(down) - len(probes) == 3
     assert report.success_rate == 1.0
 
 
@@ -224,7 +224,7 @@ def test_turns() -> None:
 
 def test_a_simulation_learns_nothing_for_production_and_nothing_from_it() -> None:
     """The same policy twice gives the same report; its cooldown and budget stay empty."""
-    store, budget = Cooldown(), RetryBudget()
+    store, budget = Cooldown(after=1, base=60), RetryBudget()
     policy = FallbackPolicy(incident().chain(), cooldown=store, retry_budget=budget)
     first, second = (simulate(incident(failing(starts=3)), policy) for _ in range(2))
     assert first.requests == second.requests == {PRIMARY: 4, FALLBACK: 7}
