@@ -6,7 +6,7 @@ import asyncio
 import types
 from typing import TYPE_CHECKING, Any
 
-import httpx
+import httpx2
 import openai
 import pytest
 from openai.types.responses import ResponseError
@@ -60,7 +60,7 @@ def test_a_function_of_the_program_is_never_a_library() -> None:
         return response["choices"][0]["nothing"]
 
     called = "def f(chunk):\n    return validate(chunk)"
-    answer = {"choices": [{}]}
+    answer: dict[str, Any] = {"choices": [{}]}
     inside = raising("langchain_core.runnables.base", called, answer, validate=validate)
     own = raising("house.llm", "def f(response):\n    return response.nothing", None)
     for error in (own, inside):
@@ -125,7 +125,7 @@ def under_a_loop(error: BaseException) -> Failure:
 
 
 def sdk_error(cause: BaseException) -> BaseException:
-    error = openai.APIConnectionError(request=httpx.Request("POST", "https://a.example/v1"))
+    error = openai.APIConnectionError(request=httpx2.Request("POST", "https://a.example/v1"))
     error.__cause__ = cause
     return error
 
