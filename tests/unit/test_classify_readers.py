@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import asyncio
+import gc
 import types
+import warnings
 from typing import TYPE_CHECKING, Any
 
 import httpx2
@@ -88,6 +90,7 @@ STREAMS = "langchain_openai.chat_models.base"
         ("context_length_exceeded: sorry", Kind.CONTEXT_OVERFLOW),
         ("code='server_error' message='sorry'", Kind.SERVER_ERROR),
         ("code='rate_limit_exceeded' message='sorry'", Kind.RATE_LIMIT),
+        ("ResponseError(code='rate_limit_exceeded', message='sorry')", Kind.RATE_LIMIT),
         ("The server is overloaded", Kind.OVERLOADED),
         ("Response resp_1 failed.", Kind.MALFORMED_RESPONSE),
         (ResponseError(code="rate_limit_exceeded", message="sorry"), Kind.RATE_LIMIT),
@@ -184,5 +187,10 @@ def test_a_real_client_over_two_loops_has_sent_its_request() -> None:
 
         assert asyncio.run(ask()) is None
         failure = asyncio.run(ask())
+        assert len(provider.requests) == 2
+    with warnings.catch_warnings():  # nobody can close what a loop left that is over
+        warnings.simplefilter("ignore", ResourceWarning)
+        del client, ask
+        gc.collect()
     assert failure is not None
     assert (failure.kind, failure.scope, failure.reached) == (Kind.CONNECTION, "client", "unknown")
