@@ -12,6 +12,7 @@ from agents.tool import CustomTool
 from honcho_fallback import FallbackConfigError, Target
 from honcho_fallback.providers import (
     bound_to,
+    distinct_name,
     is_same_place,
     owner_of,
     portable,
@@ -69,9 +70,10 @@ def targets_of(candidates: Iterable[Candidate]) -> list[Target]:
         provider = None if client is None else "openai"
         target = one if isinstance(one, Target) else Target(name, provider)
         target = with_place(replace(target, client=_asking_once(model, client)), client)
-        is_taken = not isinstance(one, Target) and target.name in {other.name for other in targets}
-        name = f"{target.name}#{len(targets)}" if is_taken else target.name
-        targets.append(replace(target, name=name))
+        if not isinstance(one, Target):
+            name = distinct_name(target.name, [before.name for before in targets])
+            target = replace(target, name=name)
+        targets.append(target)
     return targets
 
 

@@ -20,7 +20,7 @@ from pydantic_ai.models.fallback import FallbackModel as OwnFallbackModel
 from pydantic_ai.usage import RequestUsage
 
 from honcho_fallback import FallbackConfigError, FallbackPolicy, Target
-from honcho_fallback.providers import is_same_place, with_place
+from honcho_fallback.providers import distinct_name, is_same_place, with_place
 from honcho_fallback_pydantic_ai._stream import EventStream, closing_chunk
 
 if TYPE_CHECKING:
@@ -273,9 +273,10 @@ def _targets(candidates: Iterable[Candidate]) -> list[Target]:
         target = one if isinstance(one, Target) else Target(model.model_name, model.system or None)
         client = getattr(model.provider, "client", None)
         target = with_place(replace(target, client=model), client, model.base_url)
-        is_taken = not isinstance(one, Target) and target.name in {other.name for other in targets}
-        name = f"{target.name}#{len(targets)}" if is_taken else target.name
-        targets.append(replace(target, name=name))
+        if not isinstance(one, Target):
+            name = distinct_name(target.name, [before.name for before in targets])
+            target = replace(target, name=name)
+        targets.append(target)
     return targets
 
 

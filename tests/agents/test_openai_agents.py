@@ -278,4 +278,3 @@ def test_what_is_no_model_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("OPENAI_API_KEY", "none")
     with pytest.raises(FallbackConfigError, match="colour"):
         FallbackModel("gpt-4o", **option)
-    assert FallbackModel("gpt-4o", "gpt-4o").policy.targets[1].name == "openai/gpt-4o#1"

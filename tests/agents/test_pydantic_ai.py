@@ -196,7 +196,7 @@ async def test_a_native_tool_goes_to_who_has_it(
     assert not middle.requests
     ((name, reason),) = records.calls[0].untried
     assert "WebSearchTool" in reason
-    assert name == "openai/gpt-4o#1"
+    assert name == "openai/gpt-4o#2"
 
 
 @pytest.mark.parametrize("name", ["openai_previous_response_id", "openai_conversation_id"])
