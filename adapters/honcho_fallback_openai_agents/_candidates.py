@@ -21,9 +21,10 @@ from honcho_fallback.providers import (
 )
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
+    from collections.abc import AsyncGenerator, AsyncIterator, Iterable
 
     from agents import TResponseInputItem
+    from agents.items import TResponseStreamEvent
     from agents.tool import Tool
 
     Candidate = Model | Target | str
@@ -32,6 +33,9 @@ if TYPE_CHECKING:
 _OF_THE_PRIMARY: dict[str, Any] = dict.fromkeys(
     ("extra_args", "extra_body", "extra_headers", "extra_query", "metadata", "response_include")
 )
+
+_COMPLETED, _ITEM_DONE = "response.completed", "response.output_item.done"
+_ENDS = {_COMPLETED, "response.failed", "response.incomplete", "response.error", "error"}
 
 
 class Request(NamedTuple):
@@ -113,6 +117,33 @@ def settings_for(settings: ModelSettings, target: Target, *, at_home: bool) -> M
     if not at_home:
         settings = replace(settings, **_OF_THE_PRIMARY)
     return settings.resolve(ModelSettings(**target.params)) if target.params else settings
+
+
+async def in_order(
+    events: AsyncIterator[TResponseStreamEvent], *, is_replaceable: bool
+) -> AsyncGenerator[TResponseStreamEvent, None]:
+    """Hand on a model's events, and what settles the answer not before its end is known.
+
+    The Runner raises at a failure's event, where the SDK's models raise, too, if one reads on; of
+    an answer that names no items it takes those that were done, so that in a response that may
+    still be replaced none is done before the response is.
+    """
+    late: list[Any] = []
+    has_begun = False
+    try:
+        async for event in events:
+            if event.type in _ENDS or (is_replaceable and event.type == _ITEM_DONE):
+                late.append(event)
+                continue
+            has_begun = True
+            yield event
+        for event in late:
+            # The SDK makes up an empty answer where a provider sent nothing at all.
+            if has_begun or event.type != _COMPLETED or event.response.output:
+                yield event
+    finally:
+        if hasattr(events, "aclose"):
+            await events.aclose()
 
 
 def _speaks_responses(target: Target) -> bool:

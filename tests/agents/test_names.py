@@ -39,7 +39,7 @@ def by_pydantic_ai() -> Any:
 
 def by_langchain() -> Any:
     """Build the chain of LangChain."""
-    models = [ChatOpenAI(model=name, api_key="key") for name in MODELS]  # type: ignore[arg-type] # a SecretStr, says mypy
+    models = [ChatOpenAI(model=name, api_key="key") for name in MODELS]
     return honcho_fallback_langchain.FallbackChatModel(*models).policy
 
 
