@@ -1,4 +1,4 @@
-"""Streams that hold nothing, only think, fail at their end, or are cut: in both frameworks."""
+"""Streams that hold nothing, fail at their end, or are cut: in both frameworks."""
 
 from __future__ import annotations
 
@@ -48,25 +48,6 @@ def response_end(*items: wire.Json, kind: str = "completed", **fields: Any) -> s
     return wire.named_event(f"response.{kind}", response=answer, sequence_number=99)
 
 
-def thinking(*, api: str) -> list[str]:
-    """Write the events of an answer that has only thought yet."""
-    if api == "chat":
-        return [chat_delta(role="assistant", content=None, reasoning_content="hm")]
-    item = {"type": "reasoning", "id": "rs_1", "summary": list[Any]()}
-    place = {"item_id": "rs_1", "output_index": 0, "summary_index": 0}
-    kind, part = "response.reasoning_summary_text.delta", {"type": "summary_text", "text": ""}
-    return [
-        *wire.responses_events(wire.responses_answer())[:1],
-        wire.named_event(
-            "response.output_item.added", output_index=0, item=item, sequence_number=1
-        ),
-        wire.named_event(
-            "response.reasoning_summary_part.added", **place, part=part, sequence_number=2
-        ),
-        wire.named_event(kind, **place, delta="hm", sequence_number=3),
-    ]
-
-
 # Streams without a word, and who answers: the primary's '' is an answer, silence is none.
 SILENT: dict[str, tuple[str, list[str], bool]] = {
     "an empty text": ("chat", [wire.chat_word(""), chat_delta("stop"), DONE], True),
@@ -92,39 +73,12 @@ async def test_a_stream_without_content_is_an_answer_or_none(
     assert records.calls[0].outcome == "success"
 
 
-@pytest.mark.parametrize("api", ["chat", "responses"])
-async def test_who_only_thought_has_not_answered(
-    framework: Framework, providers: ProviderServer, api: str
-) -> None:
-    """Thoughts are held back, so that the next model answers where nothing else came."""
-    primary, fallback = providers.new("primary"), providers.new("fallback")
-    primary.standing = Reply(events=thinking(api=api), cut=True)
-    models = framework.model(primary, api=api), framework.model(fallback, host="localhost")
-    assert await framework.stream(framework.chain(*models)) == f"hello from {fallback.name}"
-
-
-@pytest.mark.parametrize("api", ["chat", "responses"])
-async def test_who_thought_until_the_budget_was_gone_has_not_answered(
-    framework: Framework, providers: ProviderServer, api: str
-) -> None:
-    """With a whole end, that says so."""
-    primary, fallback = providers.new("primary"), providers.new("fallback")
-    end = (
-        [chat_delta("length"), DONE]
-        if api == "chat"
-        else [response_end(kind="incomplete", **INCOMPLETE)]
-    )
-    primary.standing = Reply(events=[*thinking(api=api), *end])
-    models = framework.model(primary, api=api), framework.model(fallback, host="localhost")
-    assert await framework.stream(framework.chain(*models)) == f"hello from {fallback.name}"
-
-
 async def test_a_response_that_ends_without_an_end_is_none(
     framework: Framework, providers: ProviderServer
 ) -> None:
     """The connection was closed in order, in the middle of an answer: before a word of it."""
     primary, fallback = providers.new("primary"), providers.new("fallback")
-    primary.standing = Reply(events=thinking(api="responses"))
+    primary.standing = Reply(events=wire.responses_events(wire.responses_answer())[:1])
     models = framework.model(primary, api="responses"), framework.model(fallback)
     assert await framework.stream(framework.chain(*models)) == f"hello from {fallback.name}"
 
