@@ -142,8 +142,9 @@ async def in_order(
             if has_begun or event.type != _COMPLETED or event.response.output:
                 yield event
     finally:
-        if hasattr(events, "aclose"):
-            await events.aclose()
+        close = getattr(events, "aclose", None)
+        if close is not None:
+            await close()
 
 
 def _speaks_responses(target: Target) -> bool:

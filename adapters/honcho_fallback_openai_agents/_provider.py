@@ -42,8 +42,8 @@ class FallbackProvider(ModelProvider):
     ) -> None:
         self._provider = MultiProvider() if provider is None else provider
         self._fallbacks = fallbacks
-        shared: dict[str, Any] = {"config": config, "observers": tuple(observers), "agent": agent}
-        self._shared = {**shared, "partial": partial, **options}
+        more = {"observers": tuple(observers), "agent": agent, "partial": partial, **options}
+        self._more: dict[str, Any] = {"config": config, **more}
         # One policy for each name: what was learned of a provider has to outlive a run.
         self._models: dict[str | None, FallbackModel] = {}
 
@@ -54,7 +54,7 @@ class FallbackProvider(ModelProvider):
                 self._provider.get_model(one) if one is None or isinstance(one, str) else one
                 for one in (model_name, *self._fallbacks)
             )
-            self._models[model_name] = FallbackModel(primary, *fallbacks, **self._shared)
+            self._models[model_name] = FallbackModel(primary, *fallbacks, **self._more)
         return self._models[model_name]
 
     async def aclose(self) -> None:
