@@ -4,10 +4,12 @@ from __future__ import annotations
 
 from copy import copy
 from dataclasses import replace
+from inspect import isawaitable
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from agents import FunctionTool, Model, ModelSettings, MultiProvider, OpenAIResponsesModel
 from agents.tool import CustomTool
+from openai.types.responses import ResponseCompletedEvent
 
 from honcho_fallback import FallbackConfigError, Target
 from honcho_fallback.providers import (
@@ -34,8 +36,9 @@ _OF_THE_PRIMARY: dict[str, Any] = dict.fromkeys(
     ("extra_args", "extra_body", "extra_headers", "extra_query", "metadata", "response_include")
 )
 
-_COMPLETED, _ITEM_DONE = "response.completed", "response.output_item.done"
-_ENDS = {_COMPLETED, "response.failed", "response.incomplete", "response.error", "error"}
+# The events that end a response, and what of it is whole before.
+_ENDS = {f"response.{end}" for end in ("completed", "failed", "incomplete", "error")} | {"error"}
+_ITEM_DONE = "response.output_item.done"
 
 
 class Request(NamedTuple):
@@ -132,19 +135,22 @@ async def in_order(
     has_begun = False
     try:
         async for event in events:
-            if event.type in _ENDS or (is_replaceable and event.type == _ITEM_DONE):
+            kind = getattr(event, "type", None)
+            if kind in _ENDS or (is_replaceable and kind == _ITEM_DONE):
                 late.append(event)
                 continue
             has_begun = True
             yield event
         for event in late:
             # The SDK makes up an empty answer where a provider sent nothing at all.
-            if has_begun or event.type != _COMPLETED or event.response.output:
+            is_empty = isinstance(event, ResponseCompletedEvent) and not event.response.output
+            if has_begun or not is_empty:
                 yield event
     finally:
-        close = getattr(events, "aclose", None)
-        if close is not None:
-            await close()
+        # Generators have aclose; a model may as well hand on an SDK's stream, which has close.
+        close = getattr(events, "aclose", None) or getattr(events, "close", bool)
+        if isawaitable(closing := close()):
+            await closing
 
 
 def _speaks_responses(target: Target) -> bool:

@@ -6,6 +6,7 @@ import json
 from typing import TYPE_CHECKING, Any
 
 import agents
+import openai
 import pytest
 from pydantic import BaseModel
 from pydantic_ai import Agent
@@ -98,6 +99,52 @@ async def test_a_failure_at_the_end_of_a_stream_is_the_providers(
         await sdk.stream(sdk.chain(*models, observers=[records]))
     assert isinstance(raised.value.__cause__, agents.ModelBehaviorError)
     assert records.calls[0].outcome == "interrupted"
+
+
+class SdkStream:
+    """Be a stream as the SDKs' clients hand it out, which is no generator."""
+
+    def __init__(self, *events: Any) -> None:
+        self.events = list(events)
+        self.closed = 0
+
+    def __aiter__(self) -> SdkStream:
+        return self
+
+    async def __anext__(self) -> Any:
+        if not self.events:
+            raise StopAsyncIteration
+        return self.events.pop(0)
+
+    async def close(self) -> None:
+        """Note it."""
+        self.closed += 1
+
+
+class Handing(agents.OpenAIChatCompletionsModel):
+    """Be a model that hands on such a stream."""
+
+    stream: SdkStream
+
+    def stream_response(self, *_: Any, **__: Any) -> Any:
+        return self.stream
+
+
+@pytest.mark.parametrize("is_left", [False, True])
+async def test_a_stream_is_closed(*, is_left: bool) -> None:
+    """Read to its end, or left; whatever the class of its events."""
+    model = Handing("m", openai.AsyncOpenAI(api_key="key"))
+    delta = {"type": "response.output_text.delta", "delta": "good"}
+    model.stream = stream = SdkStream(delta, delta, {"type": "response.completed"})
+    chain = FRAMEWORKS["openai-agents"].chain(model, check_responses=False)
+    request: list[Any] = [None, "hi", agents.ModelSettings(), [], None, []]
+    events = chain.stream_response(*request, agents.ModelTracing.DISABLED)
+    if is_left:
+        await anext(events)
+        await events.aclose()
+    else:
+        assert len([event async for event in events]) == 3
+    assert stream.closed
 
 
 def test_partial_is_one_of_two(framework: Framework, providers: ProviderServer) -> None:
