@@ -134,13 +134,18 @@ async def in_order(
     late: list[Any] = []
     has_begun = False
     try:
-        async for event in events:
-            kind = getattr(event, "type", None)
-            if kind in _ENDS or (is_replaceable and kind == _ITEM_DONE):
-                late.append(event)
-                continue
-            has_begun = True
-            yield event
+        try:
+            async for event in events:
+                kind = getattr(event, "type", None)
+                if kind in _ENDS or (is_replaceable and kind == _ITEM_DONE):
+                    late.append(event)
+                    continue
+                has_begun = True
+                yield event
+        except Exception:
+            # A connection that is lost after the whole answer has cost nothing.
+            if not late or not isinstance(late[-1], ResponseCompletedEvent):
+                raise
         for event in late:
             # The SDK makes up an empty answer where a provider sent nothing at all.
             is_empty = isinstance(event, ResponseCompletedEvent) and not event.response.output
@@ -148,7 +153,7 @@ async def in_order(
                 yield event
     finally:
         # Generators have aclose; a model may as well hand on an SDK's stream, which has close.
-        close = getattr(events, "aclose", None) or getattr(events, "close", bool)
+        close: Any = getattr(events, "aclose", None) or getattr(events, "close", bool)
         if isawaitable(closing := close()):
             await closing
 

@@ -101,6 +101,19 @@ async def test_a_failure_at_the_end_of_a_stream_is_the_providers(
     assert records.calls[0].outcome == "interrupted"
 
 
+@pytest.mark.parametrize("partial", ["final", "replace"])
+async def test_a_connection_lost_after_the_whole_answer_costs_nothing(
+    providers: ProviderServer, partial: str
+) -> None:
+    """The Responses API has no last word, so the Agents SDK reads on after the answer's end."""
+    sdk, primary, fallback = FRAMEWORKS["openai-agents"], providers["primary"], providers["other"]
+    events = wire.responses_events(wire.responses_answer(wire.response_text("good")))
+    primary.standing = Reply(events=events, cut=True)
+    models = sdk.model(primary, api="responses"), sdk.model(fallback)
+    assert await sdk.stream(sdk.chain(*models, partial=partial)) == "good"
+    assert not fallback.requests
+
+
 class SdkStream:
     """Be a stream as the SDKs' clients hand it out, which is no generator."""
 
