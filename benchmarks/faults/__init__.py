@@ -140,9 +140,7 @@ class FaultyProvider:
         self.requests.append(Request(now, not fails, refused_prefill))
         if fault.resets:
             linger = struct.pack("ii", 1, 0)
-            writer.get_extra_info("socket").setsockopt(
-                socket.SOL_SOCKET, socket.SO_LINGER, linger
-            )
+            writer.get_extra_info("socket").setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, linger)
         elif fault.silence:
             with suppress(TimeoutError):
                 await asyncio.wait_for(reader.read(), fault.silence)

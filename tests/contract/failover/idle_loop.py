@@ -10,7 +10,7 @@ from __future__ import annotations
 import asyncio
 import selectors
 import time
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar, TypeVarTuple, Unpack
 
 import anyio.to_thread
 import openai
@@ -19,8 +19,10 @@ from honcho_fallback import Runtime
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Coroutine, Iterator
+    from concurrent.futures import Executor
 
 T = TypeVar("T")
+Ts = TypeVarTuple("Ts")
 
 # Real seconds that nothing may come in before time goes on: what the kernel has to deliver on
 # loopback is there by then.
@@ -79,8 +81,8 @@ class IdleLoop(asyncio.SelectorEventLoop):
         )
 
     def run_in_executor(
-        self, executor: Any, func: Callable[..., Any], *args: Any
-    ) -> asyncio.Future[Any]:
+        self, executor: Executor | None, func: Callable[[Unpack[Ts]], T], *args: Unpack[Ts]
+    ) -> asyncio.Future[T]:
         """Let time stand still while a thread works."""
         future = super().run_in_executor(executor, func, *args)
         self._idle.threads += 1

@@ -8,11 +8,13 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 from unittest.mock import patch
 
-from benchmarks.faults import Fault, FaultyProvider
+from benchmarks.faults import FaultyProvider
 from benchmarks.faults.scenarios import (
     CALLS,
+    HEALTHY,
     INTERVAL,
     SCENARIOS,
+    Answer,
     Call,
     Hang,
     Observation,
@@ -20,15 +22,11 @@ from benchmarks.faults.scenarios import (
     judge,
 )
 from tests.contract.failover.idle_loop import IdleLoop
-from tests.contract.failover.ways import CONTROLS, PROFILES, WAYS
+from tests.contract.failover.ways import ALONE, CONTROLS, PROFILES, WAYS
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
-
     from benchmarks.faults.scenarios import Scenario
-    from tests.contract.failover.ways import Ask, Profile
-
-    Build = Callable[[str, str, Profile], Ask]
+    from tests.contract.failover.ways import Ask, Build, Profile
 
 
 @dataclass(frozen=True, slots=True)
@@ -70,18 +68,24 @@ class Runs:
 
     def _row(self, name: str, shown: str, build: Build, profile: Profile) -> Row:
         if (name, shown) not in self._rows:
-            cells = self._runner.run(self._cells(build, profile))
+            cells = self._runner.run(self._cells(build, profile, has_fallback=name != ALONE))
             self._rows[name, shown] = Row(name, shown, cells)
         return self._rows[name, shown]
 
     @staticmethod
-    async def _cells(build: Build, profile: Profile) -> dict[str, tuple[Verdict, str]]:
+    async def _cells(
+        build: Build, profile: Profile, *, has_fallback: bool
+    ) -> dict[str, tuple[Verdict, str]]:
         loop = asyncio.get_running_loop()
         assert isinstance(loop, IdleLoop)
         # LiteLLM's cooldowns go by the date.
         with (await loop.runtime()).installed(), patch.object(time, "time", loop.date):
             return {
-                scenario.name: judge(scenario, await observe(build, scenario, profile))
+                scenario.name: judge(
+                    scenario,
+                    await observe(build, scenario, profile),
+                    has_fallback=has_fallback,
+                )
                 for scenario in SCENARIOS
             }
 
@@ -102,15 +106,16 @@ async def observe(build: Build, scenario: Scenario, profile: Profile) -> Observa
             calls.append(await _call(ask, primary, scenario.most))
         seen = Observation(calls, [*primary.requests], [*fallback.requests])
         # Nobody fails from here on: does the same object still work?
-        primary.fault, fallback.fault = Fault(), Fault()
+        primary.fault = fallback.fault = HEALTHY
         afterwards = await _call(ask, primary, 10.0)
-        return replace(seen, works_afterwards=afterwards.is_whole)
+        works = isinstance(afterwards.result, Answer) and afterwards.result.is_whole
+        return replace(seen, works_afterwards=works)
 
 
 async def _call(ask: Ask, primary: FaultyProvider, most: float) -> Call:
-    at = primary.now
+    at, limit = primary.now, asyncio.timeout(most)
     try:
-        async with asyncio.timeout(most) as limit:
+        async with limit:
             result = await ask()
     except TimeoutError as error:
         return Call(at, primary.now - at, Hang() if limit.expired() else error)

@@ -47,6 +47,8 @@ MESSAGES: Any = [{"role": "user", "content": QUESTION}]
 STREAMED: Any = {"messages": MESSAGES, "stream": True, "stream_options": {"include_usage": True}}
 
 Ask: TypeAlias = "Callable[[], Awaitable[Answer]]"
+# Of the primary's address, the fallback's, and what is declared.
+Build: TypeAlias = "Callable[[str, str, Profile], Ask]"
 
 
 @dataclass(frozen=True, slots=True)
@@ -91,7 +93,7 @@ class Way:
     """
 
     name: str
-    build: Callable[[str, str, Profile], Ask]
+    build: Build
     own: str = ""
     can_replace: bool = False
 
@@ -225,9 +227,7 @@ def chat_model(primary: str, fallback: str, profile: Profile) -> Ask:
     """A FallbackChatModel by itself."""
     config = profile.config()
     both = _chats(primary, fallback)
-    return _read_model(
-        FallbackChatModel(*both, fallback_config=config, partial=profile.partial)
-    )
+    return _read_model(FallbackChatModel(*both, fallback_config=config, partial=profile.partial))
 
 
 def with_fallbacks(primary: str, fallback: str, _: Profile) -> Ask:
@@ -254,9 +254,7 @@ def _read_chain(chain: Any) -> Ask:
 def chain(primary: str, fallback: str, profile: Profile) -> Ask:
     """``prompt | model | parser`` over a FallbackChatModel; its chunks are plain texts."""
     both = _chats(primary, fallback)
-    model = FallbackChatModel(
-        *both, fallback_config=profile.config(), partial=profile.partial
-    )
+    model = FallbackChatModel(*both, fallback_config=profile.config(), partial=profile.partial)
     return _read_chain(PROMPT | model | StrOutputParser())
 
 
@@ -285,6 +283,13 @@ def agent(primary: str, fallback: str, profile: Profile) -> Ask:
         second, fallback_config=profile.config(), partial=profile.partial
     )
     return _read_agent(create_agent(first, [], middleware=[middleware]))
+
+
+def agent_on_model(primary: str, fallback: str, profile: Profile) -> Ask:
+    """An agent's tokens, with a FallbackChatModel for its model."""
+    both = _chats(primary, fallback)
+    options: Any = {"fallback_config": profile.config(), "partial": profile.partial}
+    return _read_agent(create_agent(FallbackChatModel(*both, **options), []))
 
 
 def agent_with_theirs(primary: str, fallback: str, _: Profile, *, by_id: bool = True) -> Ask:
@@ -378,9 +383,7 @@ def _read_run(model: agents.Model) -> Ask:
 def agents_sdk(primary: str, fallback: str, profile: Profile) -> Ask:
     """A FallbackModel for the Runner."""
     both = _sdk_model(primary, PRIMARY_MODEL), _sdk_model(fallback, FALLBACK_MODEL)
-    return _read_run(
-        honcho_fallback_openai_agents.FallbackModel(*both, config=profile.config())
-    )
+    return _read_run(honcho_fallback_openai_agents.FallbackModel(*both, config=profile.config()))
 
 
 def agents_sdk_alone(primary: str, _fallback: str, _: Profile) -> Ask:
@@ -427,6 +430,8 @@ def pydantic_ai_with_theirs(primary: str, fallback: str, _: Profile) -> Ask:
     return _read_agent_run(PydanticAIFallbackModel(*both))
 
 
+ALONE = "Agents SDK, one model"  # which has no fallback
+
 WAYS = {
     way.name: way
     for way in (
@@ -439,9 +444,9 @@ WAYS = {
             can_replace=True,
         ),
         Way(
-            "LangChain, `prompt | FallbackChatModel | parser`",
+            "LangChain, `FallbackChatModel` before a parser",
             chain,
-            "LangChain, `prompt | with_fallbacks | parser`",
+            "LangChain, `with_fallbacks` before a parser",
             can_replace=True,
         ),
         Way(
@@ -450,21 +455,25 @@ WAYS = {
             "LangChain agent, `ModelFallbackMiddleware`",
             can_replace=True,
         ),
-        Way("LiteLLM, `FallbackRoutingStrategy`", router, "LiteLLM Router, `fallbacks`"),
-        Way("Agents SDK, `FallbackModel`", agents_sdk, "Agents SDK, one model"),
         Way(
-            "Pydantic AI, `FallbackModel`", pydantic_ai, "Pydantic AI, its own `FallbackModel`"
+            "LangChain agent, `FallbackChatModel`",
+            agent_on_model,
+            "LangChain agent, `ModelFallbackMiddleware`",
+            can_replace=True,
         ),
+        Way("LiteLLM, `FallbackRoutingStrategy`", router, "LiteLLM Router, `fallbacks`"),
+        Way("Agents SDK, `FallbackModel`", agents_sdk, ALONE),
+        Way("Pydantic AI, `FallbackModel`", pydantic_ai, "Pydantic AI, its own `FallbackModel`"),
     )
 }
-CONTROLS = {
+CONTROLS: dict[str, Build] = {
     "LangChain, `with_fallbacks`": with_fallbacks,
-    "LangChain, `prompt | with_fallbacks | parser`": chain_with_fallbacks,
+    "LangChain, `with_fallbacks` before a parser": chain_with_fallbacks,
     "LangChain agent, `ModelFallbackMiddleware`": agent_with_theirs,
     "LangChain agent, `ModelFallbackMiddleware`, tokens printed as they come": partial(
         agent_with_theirs, by_id=False
     ),
     "LiteLLM Router, `fallbacks`": router_with_fallbacks,
-    "Agents SDK, one model": agents_sdk_alone,
+    ALONE: agents_sdk_alone,
     "Pydantic AI, its own `FallbackModel`": pydantic_ai_with_theirs,
 }
