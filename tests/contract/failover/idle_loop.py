@@ -81,7 +81,7 @@ class IdleLoop(asyncio.SelectorEventLoop):
         )
 
     def run_in_executor(
-        self, executor: Executor | None, func: Callable[[Unpack[Ts]], T], *args: Unpack[Ts]
+        self, executor: Executor | None, func: Callable[[Unpack[Ts]], T], *args: *Ts
     ) -> asyncio.Future[T]:
         """Let time stand still while a thread works."""
         future = super().run_in_executor(executor, func, *args)

@@ -35,14 +35,14 @@ pytestmark = [
 PASS, PARTIAL, SAFE = Verdict.PASS, Verdict.PARTIAL, Verdict.SAFE
 PAGE = Path(__file__).resolve().parents[3] / "docs" / "benchmarks.md"
 BLOCK = re.compile(r"(?<=<!-- scenarios -->\n\n).*(?=\n\n<!-- end of scenarios -->)", re.DOTALL)
-PACKAGES = (
+PACKAGES = [
     "langchain",
     "langchain-openai",
     "litellm",
     "openai",
     "openai-agents",
     "pydantic-ai-slim",
-)
+]
 
 # The worst that is allowed, by scenario: with nothing declared, with resilient(), and the same two
 # where a broken answer may be taken back. Whoever switches at once has no pass in S01 and S03.
