@@ -431,6 +431,7 @@ def pydantic_ai_with_theirs(primary: str, fallback: str, _: Profile) -> Ask:
 
 
 ALONE = "Agents SDK, one model"  # which has no fallback
+PRINTED = "LangChain agent, `ModelFallbackMiddleware`, tokens printed as they come"
 
 WAYS = {
     way.name: way
@@ -470,9 +471,7 @@ CONTROLS: dict[str, Build] = {
     "LangChain, `with_fallbacks`": with_fallbacks,
     "LangChain, `with_fallbacks` before a parser": chain_with_fallbacks,
     "LangChain agent, `ModelFallbackMiddleware`": agent_with_theirs,
-    "LangChain agent, `ModelFallbackMiddleware`, tokens printed as they come": partial(
-        agent_with_theirs, by_id=False
-    ),
+    PRINTED: partial(agent_with_theirs, by_id=False),
     "LiteLLM Router, `fallbacks`": router_with_fallbacks,
     ALONE: agents_sdk_alone,
     "Pydantic AI, its own `FallbackModel`": pydantic_ai_with_theirs,
