@@ -11,7 +11,6 @@ know ``_values`` and ``_classify``::
     config     FallbackConfig
     observers  who hears of calls, and the log lines
     turn       how long a switch lasts
-    hooks      the user's own functions, sync or async
     resolved   what all calls on a policy share
     state      what one call knows
     rules      what may be done about a failure, best first

@@ -5,7 +5,7 @@ answers. What they add is what a machine without I/O cannot have: sleeping, perf
 actions, an attempt's timeout, and closing streams.
 """
 
-# The drivers are the run's other half: they read its policy to know whether hooks are async.
+# The drivers are the run's other half: they read its policy to know whether validate is async.
 # pyright: reportPrivateUsage=false
 
 from __future__ import annotations
@@ -17,7 +17,6 @@ from types import AsyncGeneratorType, CoroutineType, GeneratorType
 from typing import TYPE_CHECKING, Any, Generic, NoReturn, TypeAlias, TypeVar
 
 from honcho_fallback._classify._content import characters
-from honcho_fallback._core.hooks import arun_hooks
 from honcho_fallback._core.observers import logger
 from honcho_fallback._core.target import Attempt
 from honcho_fallback._values.errors import FallbackConfigError, WrongVerbError
@@ -25,7 +24,6 @@ from honcho_fallback._values.errors import FallbackConfigError, WrongVerbError
 if TYPE_CHECKING:
     from collections.abc import AsyncGenerator, Generator, Iterable
 
-    from honcho_fallback._core.hooks import HookSteps
     from honcho_fallback._core.run import FallbackRun
 
 T = TypeVar("T")
@@ -45,7 +43,7 @@ _LAZY = frozenset({CoroutineType, GeneratorType, AsyncGeneratorType})
 
 def call(run: FallbackRun, ask: Ask[T]) -> T:
     """Ask in this thread until the run is over; what ``ask`` raises is a failure."""
-    _require_sync_hooks(run)
+    _require_sync_validate(run)
     attempt, sleep = run.attempt, run._runtime.sleep
     try:
         while True:
@@ -72,7 +70,7 @@ def call(run: FallbackRun, ask: Ask[T]) -> T:
 async def acall(run: FallbackRun, ask: Ask[Awaitable[T]]) -> T:
     """Ask in this task until the run is over, each attempt within its timeout."""
     attempt, asleep = run.attempt, run._runtime.asleep
-    hooks = run._call.policy.async_hooks
+    validate = run._call.policy.validate
     scope = TaskScope()
     try:
         while True:
@@ -89,9 +87,9 @@ async def acall(run: FallbackRun, ask: Ask[Awaitable[T]]) -> T:
                     if type(answer) in _LAZY:
                         _refuse("acall", answer)
             except BaseException as error:  # noqa: BLE001 # the run raises what it does not handle
-                attempt = await _afail(run, scope.read(error))
+                attempt = run.fail(scope.read(error))
             else:
-                following = await _aaccept(run, answer) if hooks else run.accept(answer)
+                following = await _aaccept(run, answer) if validate else run.accept(answer)
                 if following is None:
                     return answer
                 attempt = following
@@ -105,7 +103,7 @@ def stream(
 ) -> Generator[T, None, None]:
     """Hand out the chunks of the first target that brings content."""
     run = start()
-    _require_sync_hooks(run)
+    _require_sync_validate(run)
     sleep = run._runtime.sleep
     reading = _Reading(run, has_content, replaceable=replaceable)
     source = chunks = None
@@ -171,7 +169,7 @@ async def astream(
             except BaseException as error:  # noqa: BLE001 # the run raises what it does not handle
                 await _aclose(source)
                 source = chunks = None
-                await _afail(run, scope.read(error), partial=reading.seen)
+                run.fail(scope.read(error), partial=reading.seen)
                 reading.restart()
                 continue
             if chunk is _END:
@@ -186,12 +184,11 @@ async def astream(
         await aperform(run)
 
 
-def _require_sync_hooks(run: FallbackRun) -> None:
-    """Refuse options that only a task can serve, before anything is asked."""
-    hooks = run._call.policy.async_hooks
-    if hooks:
+def _require_sync_validate(run: FallbackRun) -> None:
+    """Refuse what only a task can await, before anything is asked."""
+    if run._call.policy.validate_is_async:
         run.cancel()
-        raise FallbackConfigError.about(min(hooks), "it is async", "use acall or astream")
+        raise FallbackConfigError.about("validate", "it is async", "use acall or astream")
 
 
 def perform(run: FallbackRun) -> Attempt:
@@ -351,36 +348,12 @@ async def _open(
     return source
 
 
-async def _afail(
-    run: FallbackRun, error: BaseException, *, partial: tuple[Any, ...] = ()
-) -> Attempt:
-    """Report a failure; the hooks that classify it may be async."""
-    policy = run._call.policy
-    if not policy.async_hooks or run.pending is not None:
-        return run.fail(error, partial=partial)
-    failure = await _arun_hooks(run, policy.classification(error), partial=partial)
-    return run.fail(error, failure=failure, partial=partial)
-
-
 async def _aaccept(run: FallbackRun, answer: Any, *, stream: bool = False) -> Attempt | None:
-    """Hand in an answer; the hooks that look at it may be async."""
-    policy = run._call.policy
-    if not policy.async_hooks:
+    """Hand in an answer; ``validate`` may be async."""
+    if run._call.policy.validate is None:
         return run.accept(answer, stream=stream)
     run._note_usage(answer)
-    steps = policy.examination(answer, run.attempt.target, is_stream=stream)
-    return run._settle(answer, await _arun_hooks(run, steps), stream=stream)
-
-
-async def _arun_hooks(
-    run: FallbackRun, steps: HookSteps[T], *, partial: tuple[Any, ...] = ()
-) -> T:
-    """Go through the steps of the user's hooks; what leaves them ends the call."""
-    try:
-        return await arun_hooks(steps)
-    except BaseException:
-        run.cancel(partial=partial)
-        raise
+    return await run._examine(answer, stream=stream, in_task=True)
 
 
 def _refuse(verb: str, returned: object) -> NoReturn:

@@ -53,34 +53,36 @@ async def test_an_async_validator_is_awaited(validate: Any, error: str) -> None:
     assert (first.kind, first.error) == ("malformed_response", error)
 
 
-async def is_a_limit(failure: Failure, _: BaseException) -> Failure:
-    await asyncio.sleep(0)
-    return failure._replace(kind=FailureKind.RATE_LIMIT)
-
-
-async def a_limit(_: BaseException) -> Failure:
-    await asyncio.sleep(0)
+def a_limit(_: BaseException) -> Failure:
     return Failure.of(FailureKind.RATE_LIMIT)
 
 
-async def breaks(*_: Any) -> Failure:
-    await asyncio.sleep(0)
+def breaks(*_: Any) -> Failure:
     raise ZeroDivisionError
 
 
-@pytest.mark.parametrize("options", [{"refine": is_a_limit}, {"classify": a_limit}])
-@pytest.mark.parametrize("driver", ["acall", "astream"])
-def test_an_async_classifier_is_awaited(options: Any, driver: str) -> None:
-    """A 400 that it takes for a rate limit switches, in whole answers and in streams."""
-    script = repeating(primary=[StatusError(400)], fallback=["hello"])
-    policy = pair(**options)
-    run = policy.start()
-    assert DRIVERS[driver](policy, script, run) == "hello"
-    assert run.record.attempts[0].kind == "rate_limit"
+async def waits(*_: Any) -> Failure:
+    return Failure.of(FailureKind.RATE_LIMIT)
 
 
-async def test_sync_and_async_hooks_go_together() -> None:
-    """An async validator and a plain refine: each is asked in its own way, in one call."""
+class WaitsWhenCalled:
+    async def __call__(self, *_: Any) -> Failure:
+        return Failure.of(FailureKind.RATE_LIMIT)
+
+
+@pytest.mark.parametrize("name", ["classify", "refine"])
+@pytest.mark.parametrize("hook", [waits, WaitsWhenCalled()])
+def test_an_async_classifier_is_refused_where_it_is_written(name: str, hook: Any) -> None:
+    """What an error means is decided at once; only an answer may be looked at for longer."""
+    options: Any = {name: hook}
+    with pytest.raises(FallbackConfigError, match=f"{name}: it is async; write it without async"):
+        FallbackConfig(**options)
+    with pytest.raises(FallbackConfigError, match=f"{name}: it is async"):
+        pair().call(ask_plainly, **options)
+
+
+async def test_an_async_validator_and_plain_hooks_go_together() -> None:
+    """What an awaited validator says no to is classified and refined, in one call."""
 
     def narrow(failure: Failure, _: BaseException) -> Failure:
         return failure._replace(code="seen")
@@ -92,7 +94,7 @@ async def test_sync_and_async_hooks_go_together() -> None:
     assert (run.record.attempts[0].kind, run.record.attempts[0].code) == ("rate_limit", "seen")
 
 
-async def test_an_async_hook_that_breaks_is_passed_over(caplog: Any) -> None:
+async def test_a_hook_that_breaks_is_passed_over(caplog: Any) -> None:
     """An outage is no time to lose the provider's error, whoever classifies."""
     for options in ({"refine": breaks}, {"classify": breaks}):
         script = repeating(primary=[StatusError(503)], fallback=["hello"])
@@ -101,14 +103,12 @@ async def test_an_async_hook_that_breaks_is_passed_over(caplog: Any) -> None:
     assert "classify raised ZeroDivisionError" in caplog.text
 
 
-@pytest.mark.parametrize("name", ["validate", "refine", "classify"])
 @pytest.mark.parametrize("driver", ["call", "stream"])
-def test_an_async_hook_is_refused_in_a_thread(name: str, driver: str) -> None:
+def test_an_async_validator_is_refused_in_a_thread(driver: str) -> None:
     """Before anything is asked, with the verbs that would await it; and the record is closed."""
-    hooks: dict[str, Any] = {"validate": is_good, "refine": is_a_limit, "classify": a_limit}
-    policy, script = pair(**{name: hooks[name]}), repeating(primary=["x"])
+    policy, script = pair(validate=is_good), repeating(primary=["x"])
     run = policy.start()
-    with pytest.raises(FallbackConfigError, match=f"{name}: it is async; use acall or astream"):
+    with pytest.raises(FallbackConfigError, match="validate: it is async; use acall or astream"):
         DRIVERS[driver](policy, script, run)
     assert (script.asked, run.record.outcome) == ([], "cancelled")
 
@@ -123,8 +123,17 @@ class LooksSync:
 def test_a_hook_that_turns_out_to_be_async_is_refused_as_well() -> None:
     """A validator that accepts everything, because nobody awaited it, would be the worst."""
     policy, script = pair(validate=LooksSync()), repeating(primary=["bad"], fallback=["no"])
+    run = policy.start()
     with pytest.raises(FallbackConfigError, match="validate: it is async"):
-        policy.call(script.ask)
+        policy.call(script.ask, run=run)
+    assert (script.asked, run.record.outcome) == ([P], "rejected")
+
+
+async def test_a_validator_that_turns_out_to_be_async_is_awaited_in_a_task() -> None:
+    """What it is is seen when it is called: a partial or a lambda around a coroutine function."""
+    policy = pair(validate=lambda answer: is_good(answer))
+    script = repeating(primary=["bad"], fallback=["good"])
+    assert await policy.acall(script.aask) == "good"
 
 
 async def test_a_cancelled_hook_is_a_cancelled_call() -> None:
@@ -161,14 +170,12 @@ def test_ctrl_c_in_a_classifier_goes_out_and_closes_the_record(name: str, driver
     assert (run.record.outcome, script.asked) == ("cancelled", [P])
 
 
-@pytest.mark.parametrize("name", ["classify", "refine"])
-def test_a_loop_of_ones_own_is_told_that_a_hook_is_async(name: str) -> None:
+def test_a_loop_of_ones_own_is_told_that_a_validator_is_async() -> None:
     """It cannot await it: the error says so, and the call is closed."""
-    hooks: dict[str, Any] = {"refine": is_a_limit, "classify": a_limit}
-    run = pair(**{name: hooks[name]}).start()
-    with pytest.raises(FallbackConfigError, match=f"{name}: it is async"):
-        run.fail(StatusError(503))
-    assert run.record.outcome == "cancelled"
+    run = pair(validate=is_good).start()
+    with pytest.raises(FallbackConfigError, match="validate: it is async"):
+        run.accept("good")
+    assert run.outcome == "rejected"
 
 
 @pytest.mark.parametrize(
