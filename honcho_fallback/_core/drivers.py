@@ -20,6 +20,7 @@ from honcho_fallback._classify._content import characters
 from honcho_fallback._core.observers import logger
 from honcho_fallback._core.target import Attempt
 from honcho_fallback._values.errors import FallbackConfigError, WrongVerbError
+from honcho_fallback._values.failure import Failure, FailureKind
 
 if TYPE_CHECKING:
     from collections.abc import AsyncGenerator, Generator, Iterable
@@ -87,7 +88,7 @@ async def acall(run: FallbackRun, ask: Ask[Awaitable[T]]) -> T:
                     if type(answer) in _LAZY:
                         _refuse("acall", answer)
             except BaseException as error:  # noqa: BLE001 # the run raises what it does not handle
-                attempt = run.fail(scope.read(error))
+                attempt = scope.fail(run, error)
             else:
                 following = await _aaccept(run, answer) if validate else run.accept(answer)
                 if following is None:
@@ -169,7 +170,7 @@ async def astream(
             except BaseException as error:  # noqa: BLE001 # the run raises what it does not handle
                 await _aclose(source)
                 source = chunks = None
-                run.fail(scope.read(error), partial=reading.seen)
+                scope.fail(run, error, reading.seen)
                 reading.restart()
                 continue
             if chunk is _END:
@@ -211,10 +212,11 @@ def _at_hand(run: FallbackRun) -> Attempt:
 
 
 class TaskScope:
-    """Know what this task knows of an error: a timeout of ours, or a cancellation in disguise.
+    """Report errors with what this task knows of them: timeouts of ours, and its cancellation.
 
     An SDK that catches CancelledError and raises its own connection error would send a cancelled
-    call on to the fallback; the task still knows better.
+    call on to the fallback. And a look-up, a lock or a connection that several calls wait for may
+    be cancelled by one of them: the others get a CancelledError that nobody sent to them.
     """
 
     __slots__ = ("_before", "_name", "_seconds", "_task", "_timeout")
@@ -231,17 +233,36 @@ class TaskScope:
         self._timeout = asyncio.timeout(seconds)
         return self._timeout
 
-    def read(self, error: BaseException) -> BaseException:
-        """Return the error with its meaning: a cancellation unmasked, a timeout explained."""
-        if not isinstance(error, Exception):
-            return error
-        if self._task is not None and self._task.cancelling() > self._before:
+    def fail(
+        self, run: FallbackRun, error: BaseException, partial: tuple[Any, ...] = ()
+    ) -> Attempt:
+        """Report the error: a cancellation of this task as one, another's as a lost connection."""
+        failure, task = None, self._task
+        if isinstance(error, asyncio.CancelledError):
+            # One that was sent before the call began may arrive only now: it counts, too.
+            if task is not None and not task.cancelling():
+                what = f"what {run.attempt.target.name} was asked with was cancelled from outside"
+                lost = ConnectionAbortedError(f"{what}, the call was not")
+                lost.__cause__, lost.__traceback__ = error, error.__traceback__
+                error = lost
+                failure = run._call.policy.classification(lost, _NOT_CANCELLED)
+        elif isinstance(error, Exception) and task and task.cancelling() > self._before:
             hidden = asyncio.CancelledError()
             hidden.__cause__ = error
-            return hidden
-        if isinstance(error, TimeoutError) and self._timeout and self._timeout.expired():
+            error = hidden
+        elif isinstance(error, TimeoutError) and self._timeout and self._timeout.expired():
             error.args = (f"{self._name} gave no answer within {self._seconds:g} s",)
-        return error
+        return run.fail(error, failure=failure, partial=partial)
+
+
+# The provider and its host have done nothing: nobody rests for it.
+_NOT_CANCELLED = Failure.of(
+    FailureKind.CONNECTION,
+    scope="client",
+    reached="unknown",
+    reason="what it waited for was cancelled, the call was not",
+    error=ConnectionAbortedError.__name__,
+)
 
 
 class _Reading(Generic[T]):
