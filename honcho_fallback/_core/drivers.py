@@ -16,6 +16,9 @@ from collections.abc import AsyncIterable, Awaitable, Callable
 from types import AsyncGeneratorType, CoroutineType, GeneratorType
 from typing import TYPE_CHECKING, Any, Generic, NoReturn, TypeAlias, TypeVar
 
+from pydantic import BaseModel
+
+from honcho_fallback._classify._answers import read_answer
 from honcho_fallback._classify._content import characters
 from honcho_fallback._core.observers import logger
 from honcho_fallback._core.target import Attempt
@@ -54,7 +57,7 @@ def call(run: FallbackRun, ask: Ask[T]) -> T:
                 if run.pending is not None:
                     attempt = perform(run)
                 answer = ask(attempt)
-                if type(answer) in _LAZY:
+                if _is_unread(answer):
                     _refuse("call", answer)
             except BaseException as error:  # noqa: BLE001 # the run raises what it does not handle
                 attempt = run.fail(error)
@@ -85,7 +88,8 @@ async def acall(run: FallbackRun, ask: Ask[Awaitable[T]]) -> T:
                     if not isinstance(awaitable, Awaitable):  # pyright: ignore[reportUnnecessaryIsInstance] # users without a type checker
                         _refuse("acall", awaitable)
                     answer = await awaitable
-                    if type(answer) in _LAZY:
+                    if _is_unread(answer):
+                        await _aclose(answer)
                         _refuse("acall", answer)
             except BaseException as error:  # noqa: BLE001 # the run raises what it does not handle
                 attempt = scope.fail(run, error)
@@ -116,9 +120,10 @@ def stream(
                     if attempt.wait:
                         sleep(attempt.wait)
                     attempt = perform(run)
-                    source = ask(attempt._replace(timeout=attempt.stream_timeout))
-                    if isinstance(source, CoroutineType | AsyncGeneratorType):  # pyright: ignore[reportUnnecessaryIsInstance] # as in acall
-                        _refuse("stream", source)
+                    opened = ask(attempt._replace(timeout=attempt.stream_timeout))
+                    if _is_whole(opened) or _is_async(opened):
+                        _refuse("stream", opened)
+                    source = opened
                     chunks = _paced(iter(source), reading)
                 chunk = next(chunks, _END)
                 ready = reading.take(chunk)
@@ -365,7 +370,7 @@ async def _open(
     opened = ask(attempt._replace(timeout=attempt.stream_timeout))
     source = await opened if isinstance(opened, Awaitable) else opened
     if not isinstance(source, AsyncIterable):  # pyright: ignore[reportUnnecessaryIsInstance] # users without a type checker
-        _refuse("astream", source)
+        _refuse("astream", source, None if source is opened else "acall")
     return source
 
 
@@ -377,20 +382,48 @@ async def _aaccept(run: FallbackRun, answer: Any, *, stream: bool = False) -> At
     return await run._examine(answer, stream=stream, in_task=True)
 
 
-def _refuse(verb: str, returned: object) -> NoReturn:
-    """Say which verb takes what ``ask`` returned instead of an answer."""
+def _is_unread(answer: object) -> bool:
+    """Tell whether an answer has yet to be run or read: an SDK's stream is an iterator to close.
+
+    A file is one, too, and a legal answer.
+    """
+    cls = type(answer)
+    if cls is str or cls in _LAZY:
+        return cls is not str
+    is_iterator = hasattr(cls, "__next__") or hasattr(cls, "__anext__")
+    return is_iterator and hasattr(answer, "close") and not hasattr(answer, "read")
+
+
+def _is_async(source: object) -> bool:
+    """Tell whether a stream can be read in a task only; LiteLLM's can be read in both ways."""
+    return isinstance(source, CoroutineType) or (
+        isinstance(source, AsyncIterable) and not hasattr(source, "__iter__")
+    )
+
+
+def _is_whole(source: object) -> bool:
+    """Tell whether a stream is none: a whole answer, which iterates over its own fields."""
+    if isinstance(source, BaseModel):
+        return type(source).__iter__ is BaseModel.__iter__
+    return isinstance(source, dict) and read_answer(source).content is not None
+
+
+def _refuse(verb: str, returned: object, fits: str | None = None) -> NoReturn:
+    """Say which verb takes what ``ask`` returned to this one."""
+    cls, what = type(returned), f"a {type(returned).__name__}"
     if isinstance(returned, CoroutineType):
         fits, what = {"call": "acall", "stream": "astream"}.get(verb, verb), "a coroutine"
         returned.close()
-    elif isinstance(returned, GeneratorType):
-        fits, what = "stream", "a generator"
-        returned.close()
-    elif isinstance(returned, AsyncGeneratorType | AsyncIterable):
-        fits, what = "astream", "an async generator"
-    else:
-        fits = {"acall": "call", "astream": "stream"}.get(verb, verb)
-        what = f"a {type(returned).__name__}"
+    elif _is_async(returned) or (verb == "acall" and isinstance(returned, AsyncIterable)):
+        fits, what = "astream", f"an async stream ({cls.__name__})"
+    elif hasattr(cls, "__next__"):
+        fits = "stream"
+        _close(returned)
+    elif fits is None:
+        fits = "stream" if verb == "astream" and not _is_whole(returned) else "call"
     fix = f"use policy.{fits} for such a function" if fits != verb else "await it in ask"
+    if fits.endswith("call") and verb.endswith("stream"):
+        fix = f"{fix}, or ask for a stream in it (stream=True)"
     raise WrongVerbError.about("ask", f"it returned {what} to policy.{verb}", fix)
 
 

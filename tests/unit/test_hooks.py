@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import asyncio
+import io
 from typing import TYPE_CHECKING, Any
 
 import pytest
+from pydantic import BaseModel, RootModel
 
 from honcho_fallback import (
     AnswerRejected,
@@ -361,3 +363,144 @@ def test_the_wrong_verb_is_refused_with_the_right_one(verb: str, ask: Any, fits:
     assert f"to policy.{verb};" in str(caught.value)
     assert run.record.outcome == "rejected"
     assert len(run.record.attempts) == 1
+
+
+class Fields(BaseModel):
+    """An answer as the SDKs make them: iterating over it gives its fields."""
+
+    id: str = "1"
+    choices: list[Any] = []
+
+
+class Items(RootModel[list[str]]):
+    """A model that says itself what iterating over it gives."""
+
+    def __iter__(self) -> Any:
+        return iter(self.root)
+
+
+class SyncStream:
+    """As SDKs make them: an iterator to close."""
+
+    def __init__(self) -> None:
+        self.closed = False
+        self.chunks = iter(["hel", "lo"])
+
+    def __iter__(self) -> Any:
+        return self
+
+    def __next__(self) -> str:
+        return next(self.chunks)
+
+    def close(self) -> None:
+        self.closed = True
+
+
+class AsyncStream:
+    """As SDKs make them; its close is a coroutine."""
+
+    def __init__(self) -> None:
+        self.closed = False
+        self.chunks = iter(["hel", "lo"])
+
+    def __aiter__(self) -> Any:
+        return self
+
+    async def __anext__(self) -> str:
+        chunk = next(self.chunks, None)
+        if chunk is None:
+            raise StopAsyncIteration
+        return chunk
+
+    async def close(self) -> None:
+        self.closed = True
+
+
+class BothWays(SyncStream):
+    """As LiteLLM's."""
+
+    def __aiter__(self) -> Any:
+        return self
+
+    async def __anext__(self) -> str:
+        chunk = next(self.chunks, None)
+        if chunk is None:
+            raise StopAsyncIteration
+        return chunk
+
+
+COMPLETION = {"choices": [{"message": {"content": "hello"}}], "model": "m", "object": "x"}
+
+
+@pytest.mark.parametrize(
+    ("verb", "make", "fits"),
+    [
+        ("stream", Fields, "call"),
+        ("stream", lambda: dict(COMPLETION), "call"),
+        ("astream", Fields, "acall"),
+        ("call", SyncStream, "stream"),
+        ("call", BothWays, "stream"),
+        ("call", AsyncStream, "astream"),
+        ("acall", SyncStream, "stream"),
+        ("acall", BothWays, "astream"),
+        ("acall", AsyncStream, "astream"),
+        ("stream", AsyncStream, "astream"),
+    ],
+)
+def test_whole_answers_and_streams_have_verbs_of_their_own(
+    verb: str, make: Any, fits: str
+) -> None:
+    """Fields are no chunks, and a stream that nobody has read is no answer: both were successes."""
+    policy, answer = pair(), make()
+    run = policy.start()
+
+    async def ask(_: Attempt) -> Any:
+        return answer
+
+    async def read() -> None:
+        _ = [one async for one in policy.astream(ask, run=run)]
+
+    with pytest.raises(FallbackConfigError, match=rf"to policy\.{verb}; use policy\.{fits} "):
+        match verb:
+            case "call":
+                policy.call(lambda _: answer, run=run)
+            case "acall":
+                asyncio.run(policy.acall(ask, run=run))
+            case "stream":
+                list(policy.stream(lambda _: answer, run=run))
+            case _:
+                asyncio.run(read())
+    assert (run.outcome, len(run.record.attempts)) == ("rejected", 1)
+    if verb == "acall" or (verb == "call" and isinstance(answer, SyncStream)):
+        assert answer.closed
+
+
+@pytest.mark.parametrize(
+    "answer",
+    ["hello", ["a"], ("a",), {"a": 1}, Fields(), Items(["a"]), iter("ab"), map(str, "ab"), None]
+    + [io.BytesIO(b"speech"), COMPLETION],
+    ids=lambda answer: type(answer).__name__,
+)
+async def test_any_answer_that_can_be_used_is_one(answer: Any) -> None:
+    """Values, containers, models, files and plain iterators: doubt lets an answer pass."""
+
+    async def ask(_: Attempt) -> Any:
+        return answer
+
+    assert pair().call(lambda _: answer) is answer
+    assert await pair().acall(ask) is answer
+
+
+@pytest.mark.parametrize(
+    "make",
+    [lambda: ["a", "b"], lambda: ("a", "b"), lambda: iter("ab"), lambda: "ab", SyncStream]
+    + [BothWays, lambda: {"a": 1, "b": 2}, lambda: Items(["a", "b"])],
+)
+def test_any_iterable_of_chunks_is_a_stream(make: Any) -> None:
+    """Lists, tuples, iterators, SDKs' streams, and models that say how they are iterated."""
+    assert "".join(pair().stream(lambda _: make())) in {"ab", "hello"}
+
+
+async def test_a_stream_for_both_ways_is_read_in_either() -> None:
+    """LiteLLM's streams are one class for threads and tasks."""
+    assert [one async for one in pair().astream(lambda _: BothWays())] == ["hel", "lo"]
