@@ -118,6 +118,7 @@ class FallbackPolicy:
         config = FallbackConfig() if config is None else config
         require_type("config", config, FallbackConfig, "pass a FallbackConfig")
         if options:
+            _require_known(options, ("config", *FallbackPolicy.__init__.__kwdefaults__, *_OPTIONS))
             config = config.replace(**options)
         if runtime is not None:
             require_type("runtime", runtime, Runtime, "pass a Runtime or leave it out")
@@ -371,9 +372,7 @@ class FallbackPolicy:
                 raise FallbackConfigError.about("run", problem, "pass those to start()")
             return lambda: run
         if agent is not None or overrides:
-            unknown = sorted(overrides.keys() - ConfigOptions.__annotations__.keys())
-            if unknown:
-                raise FallbackConfigError.unknown(unknown[0], CallOptions.__annotations__)
+            _require_known(overrides, CallOptions.__annotations__)
             agent = policy.agent if agent is None else agent
             config = policy.config.replace(**overrides)
             policy = ResolvedPolicy(policy.chain, config, agent, policy.observers)
@@ -409,6 +408,16 @@ class FallbackPolicy:
                 stacklevel=4,
             )
         return turn
+
+
+_OPTIONS = ConfigOptions.__annotations__
+
+
+def _require_known(options: Mapping[str, Any], names: Iterable[str]) -> None:
+    """Refuse an option that does not exist; those that a signature names are known to Python."""
+    unknown = min(options.keys() - _OPTIONS.keys(), default=None)
+    if unknown is not None:
+        raise FallbackConfigError.unknown(unknown, names)
 
 
 def _is_replaceable(partial: object) -> bool:

@@ -504,3 +504,21 @@ def test_any_iterable_of_chunks_is_a_stream(make: Any) -> None:
 async def test_a_stream_for_both_ways_is_read_in_either() -> None:
     """LiteLLM's streams are one class for threads and tasks."""
     assert [one async for one in pair().astream(lambda _: BothWays())] == ["hel", "lo"]
+
+
+@pytest.mark.parametrize("verb", ["acall", "astream"])
+async def test_a_plain_function_may_fail_before_it_has_something_to_await(verb: str) -> None:
+    """It is no wrong verb yet: what it raises is a failure, and the next target is asked."""
+
+    async def chunks() -> Any:
+        yield "hello"
+
+    def prepares(attempt: Attempt) -> Any:
+        if attempt.target.name == P:
+            raise StatusError(503)
+        return ask_async(attempt) if verb == "acall" else chunks()
+
+    if verb == "acall":
+        assert await pair().acall(prepares) == "hello"
+    else:
+        assert [one async for one in pair().astream(prepares)] == ["hello"]
