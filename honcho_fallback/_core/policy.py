@@ -30,6 +30,7 @@ from honcho_fallback._core.runtime import Runtime
 from honcho_fallback._core.turn import Turn, current_turn
 from honcho_fallback._values.errors import (
     FallbackConfigError,
+    can_be_pickled,
     require_text,
     require_type,
 )
@@ -41,6 +42,7 @@ if TYPE_CHECKING:
         Awaitable,
         Generator,
         Iterable,
+        Iterator,
     )
 
     from honcho_fallback._core.drivers import Ask, HasContent, Start
@@ -139,6 +141,22 @@ class FallbackPolicy:
     def __repr__(self) -> str:
         chain = " -> ".join(target.name for target in self._policy.chain)
         return f"<FallbackPolicy {self._policy.agent}: {chain}>"
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        # What cannot go to another process is named: pickle itself would name a lock in it.
+        own = tuple(self._policy.observers or ())
+        for name, value in _parts(self.targets, self.config, own):
+            if not can_be_pickled(value):
+                fix = "make the policy in each process, or pass what can be pickled"
+                raise FallbackConfigError.about(name, "it cannot be pickled", fix)
+        parts = {"agent": self.agent, "observers": own, "runtime": self._runtime}
+        return partial(FallbackPolicy, self.targets, self.config, **parts), ()
+
+    def __copy__(self) -> FallbackPolicy:
+        return self
+
+    def __deepcopy__(self, memo: object) -> FallbackPolicy:
+        return self  # immutable, and its clients and its cooldown are there to be shared
 
     @property
     def targets(self) -> tuple[Target, ...]:
@@ -411,6 +429,20 @@ class FallbackPolicy:
 
 
 _OPTIONS = ConfigOptions.__annotations__
+
+
+def _parts(
+    targets: Iterable[Target], config: FallbackConfig, observers: Iterable[object]
+) -> Iterator[tuple[str, object]]:
+    """Name what a policy is made of and was given."""
+    for position, target in enumerate(targets):
+        for name in ("client", "credential"):
+            yield f"targets[{position}].{name}", getattr(target, name)
+        yield f"targets[{position}].params", dict(target.params)
+    for name in sorted(config.model_fields_set):
+        yield f"config.{name.removesuffix('_answer')}", getattr(config, name)
+    for place, observer in enumerate(observers):
+        yield f"observers[{place}]", observer
 
 
 def _require_known(options: Mapping[str, Any], names: Iterable[str]) -> None:

@@ -8,13 +8,16 @@ from html import escape
 from math import inf
 from typing import TYPE_CHECKING, Any, Literal, NamedTuple, Self
 
-from honcho_fallback._values.errors import FallbackConfigError, FallbackError
-from honcho_fallback._values.failure import Reached  # noqa: TC001 # read_records resolves it
+from honcho_fallback._values.errors import (
+    ErrorStandIn,
+    FallbackConfigError,
+    FallbackError,
+    can_be_pickled,
+)
+from honcho_fallback._values.failure import Failure, FailureKind, Reached
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
-
-    from honcho_fallback._values.failure import FailureKind
 
 Outcome = Literal[
     "running", "success", "exhausted", "rejected", "cancelled", "interrupted", "abandoned"
@@ -343,6 +346,34 @@ def unknown_outcome(record: CallRecord, key: str) -> str:
 # What carries a record out of a call that has no answer.
 
 
+def _picklable(errors: Sequence[Exception], record: CallRecord) -> list[Exception]:
+    """Return errors that survive a pickle: where one does not, what stands for it."""
+    failed: list[AttemptRecord | None] = [one for one in record.attempts if one.kind is not None]
+    if len(failed) != len(errors):  # some of them, as ``except*`` leaves
+        known = {one.error: one for one in reversed(record.attempts)}
+        failed = [known.get(type(error).__name__) for error in errors]
+    return [
+        error if can_be_pickled(error) else ErrorStandIn(_meaning(type(error).__name__, attempt))
+        for error, attempt in zip(errors, failed, strict=True)
+    ]
+
+
+def _meaning(name: str, attempt: AttemptRecord | None) -> Failure:
+    """Say again what an error meant, as far as the record of its attempt does."""
+    kind = attempt and attempt.kind
+    if attempt is None or kind is None:
+        return Failure.of(FailureKind.SERVER_ERROR, reason="a stand-in", error=name)
+    return Failure.of(
+        kind,
+        status=attempt.status,
+        code=attempt.code,
+        retry_after=attempt.retry_after,
+        reason="a stand-in",
+        error=name,
+        reached=attempt.reached,
+    )
+
+
 class FallbackExhausted(FallbackError, ExceptionGroup[Exception]):  # noqa: N818 # the design's word
     """Carry every error of a call that nobody answered.
 
@@ -370,7 +401,8 @@ class FallbackExhausted(FallbackError, ExceptionGroup[Exception]):  # noqa: N818
         return FallbackExhausted(self.message, excs, self.record)
 
     def __reduce__(self) -> tuple[Any, ...]:
-        return FallbackExhausted, (self.message, list(self.exceptions), self.record)
+        errors = _picklable(self.exceptions, self.record)
+        return FallbackExhausted, (self.message, errors, self.record)
 
 
 class _Stopped(FallbackError):  # noqa: N818 # in line with the others
@@ -388,7 +420,7 @@ class _Stopped(FallbackError):  # noqa: N818 # in line with the others
         self.record = record
 
     def __reduce__(self) -> tuple[Any, ...]:
-        return type(self), (str(self), self.errors, self.record)
+        return type(self), (str(self), _picklable(self.errors, self.record), self.record)
 
 
 class DeadlineExceeded(_Stopped, TimeoutError):  # noqa: N818 # the design's word
@@ -426,4 +458,5 @@ class StreamInterrupted(FallbackError):  # noqa: N818 # the design's word
         self.record = record
 
     def __reduce__(self) -> tuple[Any, ...]:
-        return StreamInterrupted, (str(self), self.partial, self.record)
+        partial = tuple(filter(can_be_pickled, self.partial))
+        return StreamInterrupted, (str(self), partial, self.record)
