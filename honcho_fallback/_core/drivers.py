@@ -13,7 +13,7 @@ from __future__ import annotations
 import asyncio
 import inspect
 from collections.abc import AsyncIterable, Awaitable, Callable
-from types import AsyncGeneratorType, CoroutineType, GeneratorType
+from types import CoroutineType
 from typing import TYPE_CHECKING, Any, Generic, NoReturn, TypeAlias, TypeVar
 
 from pydantic import BaseModel
@@ -39,10 +39,6 @@ Start: TypeAlias = "Callable[[], FallbackRun]"
 
 _END: Any = object()
 _RATE_WINDOW = 10.0  # seconds of waiting for a stream after which its rate is judged
-
-# What is no answer yet: it was returned without being run, and its failure would come after the
-# call was recorded as a success.
-_LAZY = frozenset({CoroutineType, GeneratorType, AsyncGeneratorType})
 
 
 def call(run: FallbackRun, ask: Ask[T]) -> T:
@@ -124,9 +120,10 @@ def stream(
                     if _is_whole(opened) or _is_async(opened):
                         _refuse("stream", opened)
                     source = opened
-                    chunks = _paced(iter(source), reading)
+                    chunks = iter(source)
+                since = reading.clock()
                 chunk = next(chunks, _END)
-                ready = reading.take(chunk)
+                ready = reading.take(chunk, since)
             except BaseException as error:  # noqa: BLE001 # the run raises what it does not handle
                 _close(source)
                 source = chunks = None
@@ -168,10 +165,12 @@ async def astream(
                 async with scope.limit(attempt, seconds):
                     if chunks is None:
                         source = await _open(ask, await aperform(run))
-                        chunks = _paced(aiter(source), reading)
-                    chunk = await anext(chunks, _END)
-                    while not (ready := reading.take(chunk)) and chunk is not _END:
+                        chunks = aiter(source)
+                    while True:
+                        since = reading.clock()
                         chunk = await anext(chunks, _END)
+                        if (ready := reading.take(chunk, since)) or chunk is _END:
+                            break
             except BaseException as error:  # noqa: BLE001 # the run raises what it does not handle
                 await _aclose(source)
                 source = chunks = None
@@ -250,7 +249,7 @@ class TaskScope:
                 lost = ConnectionAbortedError(f"{what}, the call was not")
                 lost.__cause__, lost.__traceback__ = error, error.__traceback__
                 error = lost
-                failure = run._call.policy.classification(lost, _NOT_CANCELLED)
+                failure = run._call.policy.classification(lost, _OTHERS_CANCELLATION)
         elif isinstance(error, Exception) and task and task.cancelling() > self._before:
             hidden = asyncio.CancelledError()
             hidden.__cause__ = error
@@ -261,10 +260,9 @@ class TaskScope:
 
 
 # The provider and its host have done nothing: nobody rests for it.
-_NOT_CANCELLED = Failure.of(
+_OTHERS_CANCELLATION = Failure.of(
     FailureKind.CONNECTION,
     scope="client",
-    reached="unknown",
     reason="what it waited for was cancelled, the call was not",
     error=ConnectionAbortedError.__name__,
 )
@@ -277,13 +275,11 @@ class _Reading(Generic[T]):
         self.run = run
         self._has_content = has_content
         self._replaceable = replaceable
+        self._least = run._call.policy.config.min_rate
+        self.clock = run._runtime.monotonic
         self._chunks: list[T] = []
         self._committed = False
-
-    @property
-    def has_begun(self) -> bool:
-        """Tell whether content has been handed out."""
-        return self._committed
+        self._waited, self._characters = 0.0, 0
 
     @property
     def chunks(self) -> tuple[T, ...]:
@@ -295,10 +291,12 @@ class _Reading(Generic[T]):
         """Return what has been handed out."""
         return self.chunks if self._committed else ()
 
-    def take(self, chunk: T) -> tuple[T, ...]:
-        """Return what is to be handed out now."""
+    def take(self, chunk: T, since: float) -> tuple[T, ...]:
+        """Return what is to be handed out now, of a chunk that was waited for since then."""
         if chunk is _END:
             return ()
+        if self._least is not None and self._committed:
+            self._require_rate(chunk, since, self._least)
         self._chunks.append(chunk)
         if self._committed:
             return (chunk,)
@@ -319,49 +317,22 @@ class _Reading(Generic[T]):
         """Forget the chunks of an attempt that failed."""
         self._chunks.clear()
         self._committed = False
-
-
-def _paced(chunks: Any, reading: _Reading[Any]) -> Any:
-    """Return an iterator of chunks that leaves a stream which trickles, where that is wanted."""
-    run = reading.run
-    least = run._call.policy.config.min_rate
-    return chunks if least is None else _Paced(chunks, reading, least, run._runtime.monotonic)
-
-
-class _Paced:
-    """Hand on chunks, and raise a TimeoutError where their content comes too slowly.
-
-    Judged from the first content on, whenever a window of waiting is full. A reader's own time
-    between two chunks does not count.
-    """
-
-    def __init__(
-        self, chunks: Any, reading: _Reading[Any], least: float, clock: Callable[[], float]
-    ) -> None:
-        self._chunks, self._reading = chunks, reading
-        self._least, self._clock = least, clock
         self._waited, self._characters = 0.0, 0
 
-    def __next__(self) -> Any:
-        since = self._clock()
-        return self._judged(next(self._chunks), since)
+    def _require_rate(self, chunk: T, since: float, least: float) -> None:
+        """Raise a TimeoutError where content comes too slowly.
 
-    async def __anext__(self) -> Any:
-        since = self._clock()
-        return self._judged(await anext(self._chunks), since)
-
-    def _judged(self, chunk: Any, since: float) -> Any:
-        if not self._reading.has_begun:
-            return chunk
-        self._waited += self._clock() - since
+        Judged from the first content on, whenever a window of waiting is full. A reader's own time
+        between two chunks does not count.
+        """
+        self._waited += self.clock() - since
         self._characters += characters((chunk,))
         if self._waited >= _RATE_WINDOW:
-            rate, name = self._characters / self._waited, self._reading.run.attempt.target.name
-            if rate < self._least:
-                what = f"{rate:.1f} characters/s, fewer than min_rate={self._least:g}"
+            rate, name = self._characters / self._waited, self.run.attempt.target.name
+            if rate < least:
+                what = f"{rate:.1f} characters/s, fewer than min_rate={least:g}"
                 raise TimeoutError(f"{name} sent {what}")
             self._waited, self._characters = 0.0, 0
-        return chunk
 
 
 async def _open(
@@ -383,22 +354,21 @@ async def _aaccept(run: FallbackRun, answer: Any, *, stream: bool = False) -> At
 
 
 def _is_unread(answer: object) -> bool:
-    """Tell whether an answer has yet to be run or read: an SDK's stream is an iterator to close.
+    """Tell whether an answer is none yet: its failure would come after the call was a success.
 
-    A file is one, too, and a legal answer.
+    A coroutine, a generator, or an SDK's stream, which is an iterator to close; a file is one,
+    too, and a legal answer.
     """
     cls = type(answer)
-    if cls is str or cls in _LAZY:
-        return cls is not str
-    is_iterator = hasattr(cls, "__next__") or hasattr(cls, "__anext__")
-    return is_iterator and hasattr(answer, "close") and not hasattr(answer, "read")
+    if hasattr(cls, "__next__"):
+        return hasattr(answer, "close") and not hasattr(answer, "read")
+    return cls is CoroutineType or (hasattr(cls, "__anext__") and not hasattr(answer, "read"))
 
 
 def _is_async(source: object) -> bool:
     """Tell whether a stream can be read in a task only; LiteLLM's can be read in both ways."""
-    return isinstance(source, CoroutineType) or (
-        isinstance(source, AsyncIterable) and not hasattr(source, "__iter__")
-    )
+    cls = type(source)
+    return cls is CoroutineType or (hasattr(cls, "__aiter__") and not hasattr(cls, "__iter__"))
 
 
 def _is_whole(source: object) -> bool:

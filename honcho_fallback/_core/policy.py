@@ -42,7 +42,6 @@ if TYPE_CHECKING:
         Awaitable,
         Generator,
         Iterable,
-        Iterator,
     )
 
     from honcho_fallback._core.drivers import Ask, HasContent, Start
@@ -120,7 +119,8 @@ class FallbackPolicy:
         config = FallbackConfig() if config is None else config
         require_type("config", config, FallbackConfig, "pass a FallbackConfig")
         if options:
-            _require_known(options, ("config", *FallbackPolicy.__init__.__kwdefaults__, *_OPTIONS))
+            names = inspect.signature(FallbackPolicy).parameters
+            _require_known(options, (*names, *_OPTIONS))
             config = config.replace(**options)
         if runtime is not None:
             require_type("runtime", runtime, Runtime, "pass a Runtime or leave it out")
@@ -143,20 +143,22 @@ class FallbackPolicy:
         return f"<FallbackPolicy {self._policy.agent}: {chain}>"
 
     def __reduce__(self) -> tuple[Any, ...]:
-        # What cannot go to another process is named: pickle itself would name a lock in it.
         own = tuple(self._policy.observers or ())
-        for name, value in _parts(self.targets, self.config, own):
+        parts: dict[str, Any] = {f"targets[{n}]": one for n, one in enumerate(self.targets)}
+        for name in sorted(self.config.model_fields_set):
+            parts[f"config.{name.removesuffix('_answer')}"] = getattr(self.config, name)
+        parts |= {f"observers[{n}]": one for n, one in enumerate(own)}
+        for name, value in parts.items():  # pickle itself would name a lock somewhere in it
             if not can_be_pickled(value):
                 fix = "make the policy in each process, or pass what can be pickled"
                 raise FallbackConfigError.about(name, "it cannot be pickled", fix)
-        parts = {"agent": self.agent, "observers": own, "runtime": self._runtime}
-        return partial(FallbackPolicy, self.targets, self.config, **parts), ()
+        rest: dict[str, Any] = {"agent": self.agent, "observers": own, "runtime": self._runtime}
+        return partial(FallbackPolicy, self.targets, self.config, **rest), ()
 
-    def __copy__(self) -> FallbackPolicy:
-        return self
-
-    def __deepcopy__(self, memo: object) -> FallbackPolicy:
+    def __deepcopy__(self, memo: object = None) -> FallbackPolicy:
         return self  # immutable, and its clients and its cooldown are there to be shared
+
+    __copy__ = __deepcopy__
 
     @property
     def targets(self) -> tuple[Target, ...]:
@@ -209,10 +211,8 @@ class FallbackPolicy:
             **options: For this call: see CallOptions.
 
         Raises:
-            FallbackExhausted: Nobody answered.
-            DeadlineExceeded: Time ran out.
-            FallbackConfigError: An option is unknown or out of range, or ``ask`` is not async.
-            Exception: The provider's own where no other target could help, or with one target.
+            FallbackConfigError: ``ask`` is not async, or as for ``call``.
+            Exception: As for ``call``.
         """
         return await drivers.acall(self._start(options), ask)
 
@@ -266,11 +266,8 @@ class FallbackPolicy:
             **options: For this call: see CallOptions.
 
         Raises:
-            StreamInterrupted: The stream broke after its first content, which was final.
-            FallbackExhausted: Nobody answered.
-            DeadlineExceeded: Time ran out.
-            FallbackConfigError: An option is unknown or out of range, or ``ask`` is not async.
-            Exception: The provider's own where no other target could help, or with one target.
+            FallbackConfigError: ``ask`` is not async, or as for ``stream``.
+            Exception: As for ``stream``.
         """
         replaceable = _is_replaceable(partial)
         return drivers.astream(self._starter(options), ask, has_content, replaceable=replaceable)
@@ -375,7 +372,8 @@ class FallbackPolicy:
     def _start(self, options: CallOptions) -> FallbackRun:
         if options:
             return self._starter(options)()
-        return self._begin(self._policy, self._current_turn(self._policy))
+        turn = self._current_turn(self._policy)
+        return FallbackRun(self._policy, turn, _new_id(), self._runtime)
 
     def _starter(self, options: CallOptions) -> Start:
         # A generator's body runs when it is first read, perhaps in another context: which turn it
@@ -401,17 +399,10 @@ class FallbackPolicy:
             turn = self._current_turn(policy)
         elif turn.outcome != "open":
             turn = None
-        return partial(self._begin, policy, turn, metadata, _checked_unfit(unfit, policy))
-
-    def _begin(
-        self,
-        policy: ResolvedPolicy,
-        turn: Turn | None,
-        metadata: Mapping[str, Any] | None = None,
-        unfit: Mapping[int, str] | None = None,
-    ) -> FallbackRun:
-        run_id = _new_id()
-        return FallbackRun(policy, turn, run_id, self._runtime, metadata=metadata, unfit=unfit)
+        unfit, runtime = _checked_unfit(unfit, policy), self._runtime
+        return lambda: FallbackRun(
+            policy, turn, _new_id(), runtime, metadata=metadata, unfit=unfit
+        )
 
     def _current_turn(self, policy: ResolvedPolicy) -> Turn | None:
         if current_turn.get() is None and not policy.turn_scoped:
@@ -429,20 +420,6 @@ class FallbackPolicy:
 
 
 _OPTIONS = ConfigOptions.__annotations__
-
-
-def _parts(
-    targets: Iterable[Target], config: FallbackConfig, observers: Iterable[object]
-) -> Iterator[tuple[str, object]]:
-    """Name what a policy is made of and was given."""
-    for position, target in enumerate(targets):
-        for name in ("client", "credential"):
-            yield f"targets[{position}].{name}", getattr(target, name)
-        yield f"targets[{position}].params", dict(target.params)
-    for name in sorted(config.model_fields_set):
-        yield f"config.{name.removesuffix('_answer')}", getattr(config, name)
-    for place, observer in enumerate(observers):
-        yield f"observers[{place}]", observer
 
 
 def _require_known(options: Mapping[str, Any], names: Iterable[str]) -> None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import inspect
 from functools import partial
 from types import MappingProxyType
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NoReturn
 
 from honcho_fallback._classify import classify
 from honcho_fallback._classify._answers import check_response
@@ -148,10 +148,7 @@ class ResolvedPolicy:
                 whole = put_together(answer) if is_stream else answer
                 verdict = self.validate(whole)
                 if inspect.isawaitable(verdict):
-                    if not in_task:
-                        getattr(verdict, "close", bool)()  # a coroutine that nobody will await
-                        raise WrongVerbError.about("validate", "it is async", "use acall or astream")
-                    verdict = await verdict
+                    verdict = await (verdict if in_task else _refuse_to_wait(verdict))
             except Exception as raised:  # noqa: BLE001 # whatever a validator raises says no
                 error = raised
             else:
@@ -163,6 +160,11 @@ class ResolvedPolicy:
             kind, name = FailureKind.MALFORMED_RESPONSE, type(error).__name__
             failure = Failure.of(kind, reason=NOT_ACCEPTABLE, error=name)
         return error, self.classification(error, failure)
+
+
+async def _refuse_to_wait(verdict: object) -> NoReturn:
+    getattr(verdict, "close", bool)()  # a coroutine that nobody will await
+    raise WrongVerbError.about("validate", "it is async", "use acall or astream")
 
 
 def _failure_from(hook: str, call: Callable[[], object], before: Failure) -> Failure:

@@ -98,18 +98,10 @@ class ErrorStandIn(FallbackError):  # noqa: N818 # in line with the others
 
     Inside FallbackExhausted and its like. It keeps what the error meant, and nothing of what the
     provider or the request said; ``classify`` takes it for the error itself.
-
-    Args:
-        failure: What the error meant; its class's name, status and kind are shown.
     """
 
-    def __init__(self, failure: Failure) -> None:
-        super().__init__(f"{failure.error} ({failure.status or failure.kind.value})")
-        self.failure = failure
-        self.status_code = failure.status
-
-    def __reduce__(self) -> tuple[Any, ...]:
-        return ErrorStandIn, (self.failure,)
+    failure: Failure | None = None
+    status_code: int | None = None
 
 
 class TargetUnavailable(FallbackError):  # noqa: N818 # in line with the others
@@ -142,7 +134,7 @@ def require_number(field: str, value: object, least: float, unit: str = "seconds
 
 
 def can_be_pickled(value: object) -> bool:
-    """Tell whether a value comes back from a pickle; many SDKs' errors are only written into one."""
+    """Tell whether a value comes back from a pickle; many SDKs' errors do not."""
     import pickle  # noqa: PLC0415 # needed here alone
 
     try:

@@ -348,30 +348,22 @@ def unknown_outcome(record: CallRecord, key: str) -> str:
 
 def _picklable(errors: Sequence[Exception], record: CallRecord) -> list[Exception]:
     """Return errors that survive a pickle: where one does not, what stands for it."""
-    failed: list[AttemptRecord | None] = [one for one in record.attempts if one.kind is not None]
-    if len(failed) != len(errors):  # some of them, as ``except*`` leaves
-        known = {one.error: one for one in reversed(record.attempts)}
-        failed = [known.get(type(error).__name__) for error in errors]
-    return [
-        error if can_be_pickled(error) else ErrorStandIn(_meaning(type(error).__name__, attempt))
-        for error, attempt in zip(errors, failed, strict=True)
-    ]
+    attempts = [one for one in record.attempts if one.kind is not None]
+    if len(attempts) != len(errors):  # some of them, as ``except*`` leaves: known by their names
+        named = {one.error: one for one in attempts}
+        attempts = [named.get(type(error).__name__, attempts[0]) for error in errors]
+    pairs = zip(errors, attempts, strict=True)
+    return [one if can_be_pickled(one) else _stand_in(one, attempt) for one, attempt in pairs]
 
 
-def _meaning(name: str, attempt: AttemptRecord | None) -> Failure:
-    """Say again what an error meant, as far as the record of its attempt does."""
-    kind = attempt and attempt.kind
-    if attempt is None or kind is None:
-        return Failure.of(FailureKind.SERVER_ERROR, reason="a stand-in", error=name)
-    return Failure.of(
-        kind,
-        status=attempt.status,
-        code=attempt.code,
-        retry_after=attempt.retry_after,
-        reason="a stand-in",
-        error=name,
-        reached=attempt.reached,
-    )
+def _stand_in(error: Exception, attempt: AttemptRecord) -> ErrorStandIn:
+    """Return what an error meant, as its attempt's record says, without a word of its text."""
+    name, kind, status = type(error).__name__, attempt.kind or FailureKind.LOCAL, attempt.status
+    made = ErrorStandIn(f"{name} ({status or kind.value})")
+    failure = Failure.of(kind, status=status, reached=attempt.reached, error=name)
+    made.failure = failure._replace(code=attempt.code, retry_after=attempt.retry_after)
+    made.status_code = status
+    return made
 
 
 class FallbackExhausted(FallbackError, ExceptionGroup[Exception]):  # noqa: N818 # the design's word
@@ -406,13 +398,7 @@ class FallbackExhausted(FallbackError, ExceptionGroup[Exception]):  # noqa: N818
 
 
 class _Stopped(FallbackError):  # noqa: N818 # in line with the others
-    """Stand above what ends a call that could have asked more.
-
-    Args:
-        message: What happened.
-        errors: The providers' own exceptions, in the order they came.
-        record: What was asked, when and with which result.
-    """
+    """Stand above what ends a call that could have asked more."""
 
     def __init__(self, message: str, errors: Sequence[Exception], record: CallRecord) -> None:
         super().__init__(message)

@@ -206,7 +206,7 @@ def test_a_child_that_is_forked_during_a_refresh_makes_its_own() -> None:
 
     def give(_: Request) -> Response:
         token = next(answers)
-        if token == "first":  # noqa: S105 # no secret
+        if token == "first":
             entered.set()
             answer.wait(30)
         return Response(json.dumps({"access_token": token, "expires_in": 3600}))

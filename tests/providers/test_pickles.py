@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import copy
 import pickle
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 import anthropic
@@ -16,11 +17,10 @@ from google.genai import errors as google
 from honcho_fallback import FallbackConfig, FallbackExhausted, FallbackPolicy, Target, classify
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
-
     from honcho_fallback import Attempt
 
-REQUEST = httpx.Request("POST", "https://api.example.com/v1", headers={"x-api-key": "secret"})
+# Of no type: each SDK has its own class of requests.
+REQUEST: Any = httpx.Request("POST", "https://api.example.com/v1", headers={"x-api-key": "secret"})
 BODY = {"error": {"message": "over", "type": "overloaded_error", "status": "UNAVAILABLE"}}
 
 
@@ -28,17 +28,17 @@ def response() -> Any:
     return httpx.Response(503, request=REQUEST, json=BODY)
 
 
-MAKE: dict[str, Callable[[], Exception]] = {
+MAKE: dict[str, Any] = {
     "openai": lambda: openai.InternalServerError("over", response=response(), body=BODY),
-    "openai's connection": lambda: openai.APIConnectionError(request=REQUEST),  # type: ignore[arg-type] # openai's own httpx
-    "openai's timeout": lambda: openai.APITimeoutError(request=REQUEST),  # type: ignore[arg-type] # as above
+    "openai's connection": lambda: openai.APIConnectionError(request=REQUEST),
+    "openai's timeout": lambda: openai.APITimeoutError(request=REQUEST),
     "anthropic": lambda: anthropic.InternalServerError("over", response=response(), body=BODY),
     "httpx": lambda: httpx.HTTPStatusError("over", request=REQUEST, response=response()),
-    "google": lambda: google.ServerError(503, BODY),
+    "google": partial(google.ServerError, 503, BODY),
     "botocore": lambda: botocore.exceptions.ClientError(
         {
             "Error": {"Code": "ThrottlingException", "Message": "slow down"},
-            "ResponseMetadata": {"HTTPStatusCode": 429},  # type: ignore[typeddict-item] # as much as counts
+            "ResponseMetadata": {"HTTPStatusCode": 429},
         },
         "Converse",
     ),
@@ -50,12 +50,13 @@ def test_an_sdks_error_survives_in_ours(name: str) -> None:
     """It is itself or stands for itself, with a meaning that has not changed."""
 
     def ask(_: Attempt) -> str:
-        raise MAKE[name]() from httpx.ConnectError("refused", request=REQUEST)
+        error = MAKE[name]()
+        raise error from httpx.ConnectError("refused", request=REQUEST)
 
     with pytest.raises(FallbackExhausted) as exhausted:
         FallbackPolicy([Target("a"), Target("b")], FallbackConfig(wait=0)).call(ask)
-    for again in (copy.deepcopy, lambda one: pickle.loads(pickle.dumps(one))):  # noqa: S301 # ours
-        copied = again(exhausted.value)
+    through_pickle = pickle.loads(pickle.dumps(exhausted.value))  # noqa: S301 # our own bytes
+    for copied in (copy.deepcopy(exhausted.value), through_pickle):
         assert copied.record == exhausted.value.record
         for error, attempt in zip(copied.exceptions, copied.record.attempts, strict=True):
             failure = classify(error)

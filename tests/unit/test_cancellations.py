@@ -260,7 +260,7 @@ async def test_a_cancellation_in_the_loop_turn_of_an_answer_is_one() -> None:
 
     async def waits(attempt: Attempt) -> str:
         asked.append(attempt.target.name)
-        return await ready
+        return str(await ready)
 
     task = asyncio.create_task(pair().acall(waits))
     await asyncio.sleep(0)

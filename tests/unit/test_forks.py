@@ -111,7 +111,7 @@ def test_a_child_does_not_wait_for_its_parents_refresh() -> None:
 
         def refresh(self) -> None:
             gate.pass_through()
-            self.token = "new"  # noqa: S105 # no secret
+            self.token = "new"
 
     credential = Credential()
     policy = FallbackPolicy([Target("a", credential=credential)])

@@ -133,7 +133,7 @@ def test_a_hook_that_turns_out_to_be_async_is_refused_as_well() -> None:
 
 async def test_a_validator_that_turns_out_to_be_async_is_awaited_in_a_task() -> None:
     """What it is is seen when it is called: a partial or a lambda around a coroutine function."""
-    policy = pair(validate=lambda answer: is_good(answer))
+    policy = pair(validate=lambda answer: is_good(f"{answer}"))
     script = repeating(primary=["bad"], fallback=["good"])
     assert await policy.acall(script.aask) == "good"
 
@@ -450,7 +450,7 @@ COMPLETION = {"choices": [{"message": {"content": "hello"}}], "model": "m", "obj
 def test_whole_answers_and_streams_have_verbs_of_their_own(
     verb: str, make: Any, fits: str
 ) -> None:
-    """Fields are no chunks, and a stream that nobody has read is no answer: both were successes."""
+    """Fields are no chunks, and a stream that nobody has read is no answer: no success, both."""
     policy, answer = pair(), make()
     run = policy.start()
 
@@ -477,8 +477,10 @@ def test_whole_answers_and_streams_have_verbs_of_their_own(
 
 @pytest.mark.parametrize(
     "answer",
-    ["hello", ["a"], ("a",), {"a": 1}, Fields(), Items(["a"]), iter("ab"), map(str, "ab"), None]
-    + [io.BytesIO(b"speech"), COMPLETION],
+    [
+        *("hello", ["a"], ("a",), {"a": 1}, COMPLETION, None, Fields(), Items(["a"])),
+        *(iter("ab"), map(str, "ab"), io.BytesIO(b"speech")),
+    ],
     ids=lambda answer: type(answer).__name__,
 )
 async def test_any_answer_that_can_be_used_is_one(answer: Any) -> None:
@@ -493,8 +495,10 @@ async def test_any_answer_that_can_be_used_is_one(answer: Any) -> None:
 
 @pytest.mark.parametrize(
     "make",
-    [lambda: ["a", "b"], lambda: ("a", "b"), lambda: iter("ab"), lambda: "ab", SyncStream]
-    + [BothWays, lambda: {"a": 1, "b": 2}, lambda: Items(["a", "b"])],
+    [
+        *(lambda: ["a", "b"], lambda: ("a", "b"), lambda: iter("ab"), lambda: "ab"),
+        *(lambda: {"a": 1, "b": 2}, lambda: Items(["a", "b"]), SyncStream, BothWays),
+    ],
 )
 def test_any_iterable_of_chunks_is_a_stream(make: Any) -> None:
     """Lists, tuples, iterators, SDKs' streams, and models that say how they are iterated."""

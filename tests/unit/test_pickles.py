@@ -110,7 +110,12 @@ def test_an_exhausted_call_survives_whatever_it_holds(again: Any) -> None:
         "NoStatus (connection)",
         "no answer",
     ]
-    assert [getattr(one, "status_code", None) for one in copied.exceptions] == [503, 429, None, None]
+    assert [getattr(one, "status_code", None) for one in copied.exceptions] == [
+        503,
+        429,
+        None,
+        None,
+    ]
     assert "sk-" not in repr(copied) + repr(vars(copied.exceptions[0]))
     kinds = [classify(one).kind for one in error.exceptions]
     assert [classify(one).kind for one in copied.exceptions] == kinds
@@ -174,7 +179,7 @@ def full_policy() -> FallbackPolicy:
         agent="worker",
         observers=[Listener()],
         rules={"status": 418, "kind": "quota"},
-        require=(),
+        require=frozenset(),
     )
 
 
@@ -207,8 +212,8 @@ def test_a_policy_within_a_process_is_shared(again: Any) -> None:
 @pytest.mark.parametrize(
     ("build", "field"),
     [
-        (lambda: FallbackPolicy([Target("a"), Target("b", client=Response())]), "targets[1].client"),
-        (lambda: FallbackPolicy([Target("a", params={"r": Response()})]), "targets[0].params"),
+        (lambda: FallbackPolicy([Target("a"), Target("b", client=Response())]), "targets[1]"),
+        (lambda: FallbackPolicy([Target("a", params={"r": Response()})]), "targets[0]"),
         (lambda: FallbackPolicy([Target("a")], validate=lambda _: True), "config.validate"),
         (lambda: FallbackPolicy([Target("a")], observers=[Holds()]), "observers[0]"),
     ],
