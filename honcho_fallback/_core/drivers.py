@@ -242,14 +242,15 @@ class TaskScope:
     ) -> Attempt:
         """Report the error: a cancellation of this task as one, another's as a lost connection."""
         failure, task = None, self._task
-        if isinstance(error, asyncio.CancelledError):
-            # One that was sent before the call began may arrive only now: it counts, too.
-            if task is not None and not task.cancelling():
-                what = f"what {run.attempt.target.name} was asked with was cancelled from outside"
-                lost = ConnectionAbortedError(f"{what}, the call was not")
-                lost.__cause__, lost.__traceback__ = error, error.__traceback__
-                error = lost
-                failure = run._call.policy.classification(lost, _OTHERS_CANCELLATION)
+        # Who gathers tasks may take what one of them raised for an answer, as LangChain does.
+        below = error.obj if isinstance(error, AttributeError) else error
+        # A cancellation that was sent before the call began may arrive only now: it counts, too.
+        if isinstance(below, asyncio.CancelledError) and task and not task.cancelling():
+            what = f"what {run.attempt.target.name} was asked with was cancelled from outside"
+            lost = ConnectionAbortedError(f"{what}, the call was not")
+            lost.__cause__, lost.__traceback__ = below, error.__traceback__
+            error = lost
+            failure = run._call.policy.classification(lost, _OTHERS_CANCELLATION)
         elif isinstance(error, Exception) and task and task.cancelling() > self._before:
             hidden = asyncio.CancelledError()
             hidden.__cause__ = error

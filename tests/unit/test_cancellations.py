@@ -65,6 +65,23 @@ async def test_a_cancellation_that_nobody_sent_to_this_task_switches(
         )
 
 
+async def test_it_is_known_where_a_framework_took_it_for_an_answer() -> None:
+    """Who gathers with exceptions and reads a field of one gets an AttributeError: LangChain."""
+
+    async def gathers(attempt: Attempt) -> str:
+        if attempt.target.name == F:
+            return "hello"
+        answers: list[Any] = await asyncio.gather(fails_from_below(), return_exceptions=True)
+        return str(answers[0].generations)
+
+    async def mistakes(_: Attempt) -> str:
+        return str(F.generations)  # type: ignore[attr-defined] # the point
+
+    assert await pair().acall(gathers) == "hello"
+    with pytest.raises(AttributeError):
+        await pair().acall(mistakes)
+
+
 async def test_it_blames_neither_the_model_nor_its_host() -> None:
     """Two targets at one host: the second is asked, whatever else is passed over for a host."""
     seen: list[Any] = []
