@@ -71,8 +71,8 @@ async def test_it_is_known_where_a_framework_took_it_for_an_answer() -> None:
     async def gathers(attempt: Attempt) -> str:
         if attempt.target.name == F:
             return "hello"
-        answers: list[Any] = await asyncio.gather(fails_from_below(), return_exceptions=True)
-        return str(answers[0].generations)
+        answer: Any = (await asyncio.gather(fails_from_below(), return_exceptions=True))[0]
+        return str(answer.generations)
 
     async def mistakes(_: Attempt) -> str:
         return str(F.generations)  # type: ignore[attr-defined] # the point
