@@ -8,7 +8,7 @@ one attempt's timeout for all of them, and no fallback before the slowest of the
 
 from __future__ import annotations
 
-from contextlib import aclosing, closing
+from contextlib import aclosing, asynccontextmanager, closing, contextmanager
 from copy import deepcopy
 from dataclasses import replace
 from functools import cached_property
@@ -19,18 +19,18 @@ from langchain_core.runnables import Runnable, RunnableBinding, RunnableSerializ
 from langchain_core.runnables.utils import Input, Output, get_unique_config_specs
 from pydantic import ConfigDict, Field, InstanceOf
 
-from honcho_fallback_langchain._answers import NOTHING, merged
+from honcho_fallback_langchain._answers import NO_ANSWER, NOTHING, merged
 from honcho_fallback_langchain._call import ChainCall, RunOptions
 from honcho_fallback_langchain._chain import Chain
 from honcho_fallback_langchain._options import FallbackOptions, Options
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncGenerator, Generator
+    from collections.abc import AsyncGenerator, AsyncIterator, Generator, Iterator
 
     from langchain_core.runnables import RunnableConfig
     from langchain_core.runnables.utils import ConfigurableFieldSpec
 
-    from honcho_fallback import FallbackObserver, FallbackPolicy, Turn
+    from honcho_fallback import FallbackObserver, FallbackPolicy, FallbackRun, Turn
 
 Chunk_co = TypeVar("Chunk_co", covariant=True)
 
@@ -80,19 +80,12 @@ class FallbackBase(RunnableSerializable[Input, Output], Generic[Input, Output, C
     ) -> Output:
         """Ask the chain for one answer."""
         call = self.call_type(self.chain, input, config, kwargs, self.own_run_options())
-        callbacks = call.managed(CallbackManager)
-        manager = callbacks and callbacks.on_chain_start(None, input, **self._named(call))
-        try:
-            answer: Output = self.chain.policy.call(call.ask, run=call.open(manager))
-        except BaseException as error:
-            call.settle(error)
-            if manager is not None:
-                manager.on_chain_error(error)
-            raise
-        if call.gate is not None:
-            call.settle()
-        if manager is not None:
-            manager.on_chain_end(answer)
+        with self._chain_run(call) as run:
+            try:
+                answer: Output = self.policy.call(call.ask, run=run)
+            except NO_ANSWER as error:
+                answer = call.unparsed_answer(error)
+            call.passed = [answer]
         return answer
 
     async def ainvoke(
@@ -103,19 +96,12 @@ class FallbackBase(RunnableSerializable[Input, Output], Generic[Input, Output, C
     ) -> Output:
         """Ask the chain for one answer, in this task."""
         call = self.call_type(self.chain, input, config, kwargs, self.own_run_options())
-        callbacks = call.managed(AsyncCallbackManager)
-        manager = callbacks and await callbacks.on_chain_start(None, input, **self._named(call))
-        try:
-            answer: Output = await self.chain.policy.acall(call.aask, run=call.open(manager))
-        except BaseException as error:
-            await call.asettle(error)
-            if manager is not None:
-                await manager.on_chain_error(error)
-            raise
-        if call.gate is not None:
-            await call.asettle()
-        if manager is not None:
-            await manager.on_chain_end(answer)
+        async with self._achain_run(call) as run:
+            try:
+                answer: Output = await self.policy.acall(call.aask, run=run)
+            except NO_ANSWER as error:
+                answer = call.unparsed_answer(error)
+            call.passed = [answer]
         return answer
 
     def stream(  # type: ignore[override] # pyright: ignore[reportIncompatibleMethodOverride] # a chat model's chunks are no answers
@@ -126,10 +112,7 @@ class FallbackBase(RunnableSerializable[Input, Output], Generic[Input, Output, C
     ) -> Generator[Chunk_co, None, None]:
         """Ask the chain for chunks; it may switch until the first with content."""
         call = self.call_type(self.chain, input, config, kwargs, self.own_run_options())
-        callbacks = call.managed(CallbackManager)
-        manager = callbacks and callbacks.on_chain_start(None, input, **self._named(call))
-        try:
-            run = call.open(manager)
+        with self._chain_run(call) as run:
             chunks = self.policy.stream(
                 call.ask_for_stream, has_content=call.shows, partial=call.partial, run=run
             )
@@ -137,19 +120,6 @@ class FallbackBase(RunnableSerializable[Input, Output], Generic[Input, Output, C
                 for chunk in chunks:
                     if chunk is not NOTHING:
                         yield call.passing(chunk)
-        except GeneratorExit:  # the reader has enough; that is no error
-            if manager is not None:
-                manager.on_chain_end(merged(call.passed))
-            raise
-        except BaseException as error:
-            call.settle(error)
-            if manager is not None:
-                manager.on_chain_error(error)
-            raise
-        if call.gate is not None:
-            call.settle()
-        if manager is not None:
-            manager.on_chain_end(merged(call.passed))
 
     async def astream(  # type: ignore[override] # pyright: ignore[reportIncompatibleMethodOverride] # a chat model's chunks are no answers
         self,
@@ -159,10 +129,7 @@ class FallbackBase(RunnableSerializable[Input, Output], Generic[Input, Output, C
     ) -> AsyncGenerator[Chunk_co, None]:
         """Ask the chain for chunks, in this task; it may switch until the first with content."""
         call = self.call_type(self.chain, input, config, kwargs, self.own_run_options())
-        callbacks = call.managed(AsyncCallbackManager)
-        manager = callbacks and await callbacks.on_chain_start(None, input, **self._named(call))
-        try:
-            run = call.open(manager)
+        async with self._achain_run(call) as run:
             chunks = self.policy.astream(
                 call.ask_for_astream, has_content=call.shows, partial=call.partial, run=run
             )
@@ -170,6 +137,36 @@ class FallbackBase(RunnableSerializable[Input, Output], Generic[Input, Output, C
                 async for chunk in chunks:
                     if chunk is not NOTHING:
                         yield call.passing(chunk)
+
+    @contextmanager
+    def _chain_run(self, call: ChainCall) -> Iterator[FallbackRun]:
+        """Open the chain run of a call, and close it with what was handed out."""
+        callbacks = call.managed(CallbackManager)
+        manager = callbacks and callbacks.on_chain_start(None, call.input, **self._named(call))
+        try:
+            yield call.open(manager)
+        except GeneratorExit:  # the reader has enough; that is no error
+            if manager is not None:
+                manager.on_chain_end(merged(call.passed))
+            raise
+        except BaseException as error:
+            call.settle(error)
+            if manager is not None:
+                manager.on_chain_error(error)
+            raise
+        call.settle()
+        if manager is not None:
+            manager.on_chain_end(merged(call.passed))
+
+    @asynccontextmanager
+    async def _achain_run(self, call: ChainCall) -> AsyncIterator[FallbackRun]:
+        """Open the chain run of a call in this task, and close it with what was handed out."""
+        callbacks = call.managed(AsyncCallbackManager)
+        manager = callbacks and await callbacks.on_chain_start(
+            None, call.input, **self._named(call)
+        )
+        try:
+            yield call.open(manager)
         except GeneratorExit:  # the reader has enough; that is no error
             if manager is not None:
                 await manager.on_chain_end(merged(call.passed))
@@ -179,8 +176,7 @@ class FallbackBase(RunnableSerializable[Input, Output], Generic[Input, Output, C
             if manager is not None:
                 await manager.on_chain_error(error)
             raise
-        if call.gate is not None:
-            await call.asettle()
+        await call.asettle()
         if manager is not None:
             await manager.on_chain_end(merged(call.passed))
 

@@ -27,10 +27,14 @@ from honcho_fallback import (
     check_response,
 )
 from honcho_fallback_langchain._answers import (
+    NOTHING,
+    answers_read,
     ato_its_end,
     ends_message,
     has_content,
+    lacks_parsed,
     to_its_end,
+    unfit,
     unreadable,
 )
 from honcho_fallback_langchain._callbacks import (
@@ -41,11 +45,7 @@ from honcho_fallback_langchain._callbacks import (
     show_tokens,
     shows_tokens_itself,
 )
-from honcho_fallback_langchain._candidates import (
-    chat_model_of,
-    may_be_asked_for_usage,
-    parameters_of,
-)
+from honcho_fallback_langchain._candidates import may_be_asked_for_usage, parameters_of
 from honcho_fallback_langchain._history import for_provider
 from honcho_fallback_langchain._metadata import (
     attempt_metadata,
@@ -301,6 +301,7 @@ class ChainCall(Call[Request]):
         self.usage: dict[str, int] = {}
         self.passing_attempt: Attempt | None = None
         self.passed: list[Any] = []  # of the attempt that passes; without a run the last alone
+        self.unparsed: tuple[()] | tuple[Any] = ()  # the last answer that nothing was parsed of
 
     def managed(self, kind: type[CallbackManager | AsyncCallbackManager]) -> Any:
         """Return the callback manager, or None where nobody listens.
@@ -356,24 +357,39 @@ class ChainCall(Call[Request]):
     def send(self, request: Request) -> Any:
         token = var_child_runnable_config.set(request.config)
         try:
-            return request.candidate.invoke(request.input, request.config, **request.kwargs)
-        except IndexError as error:  # of a chat model alone: a chain's prompt may raise it, too
-            if chat_model_of(request.candidate) is None:
-                raise
-            raise unreadable("the answer has no choices") from error
+            with answers_read():
+                return request.candidate.invoke(request.input, request.config, **request.kwargs)
         finally:
             var_child_runnable_config.reset(token)
 
     async def asend(self, request: Request) -> Any:
         token = var_child_runnable_config.set(request.config)
         try:
-            return await request.candidate.ainvoke(request.input, request.config, **request.kwargs)
-        except IndexError as error:  # of a chat model alone: a chain's prompt may raise it, too
-            if chat_model_of(request.candidate) is None:
-                raise
-            raise unreadable("the answer has no choices") from error
+            with answers_read():
+                return await request.candidate.ainvoke(
+                    request.input, request.config, **request.kwargs
+                )
         finally:
             var_child_runnable_config.reset(token)
+
+    def finish(self, attempt: Attempt, answer: Any) -> Any:
+        """Return an answer as it is handed out, if it holds what it was asked for."""
+        answer = super().finish(attempt, answer)
+        if lacks_parsed(answer, is_parsed=self.chain.links[attempt.position].parses):
+            self.unparsed = (answer,)
+            error = isinstance(answer, dict) and answer["parsing_error"]
+            raise unfit("the answer holds nothing in its schema") from error or None
+        return answer
+
+    def unparsed_answer(self, error: Exception) -> Any:
+        """Return the last answer that nothing was parsed of, where nobody gave a better one.
+
+        LangChain hands those out: None, or with ``include_raw`` the message and the parser's
+        error. Whoever asks for them reads them.
+        """
+        if not self.unparsed:
+            raise error
+        return self.unparsed[0]
 
     def ask_for_stream(self, attempt: Attempt) -> Iterator[Any]:
         request = self.next_request(attempt)
@@ -396,6 +412,8 @@ class ChainCall(Call[Request]):
 
     def shows(self, chunk: Any) -> bool:
         """Tell whether a chunk has content; it is final where none could say what it replaces."""
+        if chunk is NOTHING and self.chain.links[self.attempt.position].parses:
+            raise unfit("the answer holds nothing in its schema")
         content = has_content(chunk)
         if content and self.partial == "replace" and not isinstance(chunk, AIMessage):
             self.run.commit()

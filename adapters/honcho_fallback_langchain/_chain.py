@@ -5,7 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, NamedTuple, Self
 
-from langchain_core.runnables.base import RunnableBindingBase
+from langchain_core.output_parsers import BaseLLMOutputParser
+from langchain_core.runnables.base import RunnableBindingBase, RunnableSequence
 
 from honcho_fallback import FallbackPolicy
 from honcho_fallback_langchain._candidates import chat_model_of, targets_of
@@ -29,11 +30,13 @@ class Link(NamedTuple):
         model: The chat model in it, or None.
         reader: Who reads a history there, or None where no provider is known.
         binds_callbacks: Whether callbacks were bound to it.
+        parses: Whether it is a chain that ends in a parser.
     """
 
     model: BaseChatModel | None
     reader: Reader | None
     binds_callbacks: bool
+    parses: bool
 
 
 @dataclass(frozen=True, slots=True)
@@ -94,4 +97,5 @@ def _link(target: Target, targets: tuple[Target, ...]) -> Link:
     while isinstance(part, RunnableBindingBase):
         binds = binds or bool(part.config.get("callbacks"))
         part = part.bound
-    return Link(chat_model_of(target.client), reader, binds)
+    parses = isinstance(part, RunnableSequence) and isinstance(part.last, BaseLLMOutputParser)
+    return Link(chat_model_of(target.client), reader, binds, parses)

@@ -61,7 +61,7 @@ from honcho_fallback._core.runtime import process
 from honcho_fallback._core.state import PROBE, CallState, PastAttempt
 from honcho_fallback._core.target import Attempt, Target
 from honcho_fallback._values import tracebacks
-from honcho_fallback._values.errors import FallbackError, WrongVerbError
+from honcho_fallback._values.errors import AnswerRejected, FallbackError, WrongVerbError
 from honcho_fallback._values.failure import Failure, FailureKind
 from honcho_fallback._values.record import (
     DeadlineExceeded,
@@ -291,12 +291,15 @@ class FallbackRun:
         try:
             if self._call.pending is not None and isinstance(error, Exception):
                 return self._pending_failed(self._call.pending, error, now)
+            base = None
+            if isinstance(error, AnswerRejected) and error.raised is not None:
+                base, error = error.failure, error.raised
             if failure is None:
                 policy = self._call.policy
-                if policy.classifies_plainly:
+                if policy.classifies_plainly and base is None:
                     failure = policy.classify(error)
                 else:
-                    failure = self._run_hooks(policy.classification(error), now)
+                    failure = self._run_hooks(policy.classification(error, base), now)
             if self._call.content_at is not None:
                 self._call.received = characters(partial or self._call.partial) or None
             return self._fail(error, failure, partial, now)
