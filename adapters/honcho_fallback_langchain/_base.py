@@ -12,7 +12,7 @@ from contextlib import aclosing, asynccontextmanager, closing, contextmanager
 from copy import deepcopy
 from dataclasses import replace
 from functools import cached_property
-from typing import TYPE_CHECKING, Any, ClassVar, Generic, Self, TypeVar, Unpack, cast
+from typing import TYPE_CHECKING, Any, Generic, Self, TypeVar, Unpack, cast
 
 from langchain_core.callbacks import AsyncCallbackManager, CallbackManager
 from langchain_core.runnables import Runnable, RunnableBinding, RunnableSerializable
@@ -51,8 +51,6 @@ class FallbackBase(RunnableSerializable[Input, Output], Generic[Input, Output, C
     candidates: list[Runnable[Any, Any]]
     options: InstanceOf[Options] = Field(default_factory=Options, exclude=True, repr=False)
 
-    call_type: ClassVar[type[ChainCall]] = ChainCall
-
     @cached_property
     def chain(self) -> Chain:
         """Return what is known of the candidates before anybody is asked."""
@@ -79,7 +77,7 @@ class FallbackBase(RunnableSerializable[Input, Output], Generic[Input, Output, C
         **kwargs: Any,
     ) -> Output:
         """Ask the chain for one answer."""
-        call = self.call_type(self.chain, input, config, kwargs, self.own_run_options())
+        call = ChainCall(self.chain, input, config, kwargs, self.own_run_options())
         with self._chain_run(call) as run:
             try:
                 answer: Output = self.policy.call(call.ask, run=run)
@@ -95,7 +93,7 @@ class FallbackBase(RunnableSerializable[Input, Output], Generic[Input, Output, C
         **kwargs: Any,
     ) -> Output:
         """Ask the chain for one answer, in this task."""
-        call = self.call_type(self.chain, input, config, kwargs, self.own_run_options())
+        call = ChainCall(self.chain, input, config, kwargs, self.own_run_options())
         async with self._achain_run(call) as run:
             try:
                 answer: Output = await self.policy.acall(call.aask, run=run)
@@ -111,7 +109,7 @@ class FallbackBase(RunnableSerializable[Input, Output], Generic[Input, Output, C
         **kwargs: Any,
     ) -> Generator[Chunk_co, None, None]:
         """Ask the chain for chunks; it may switch until the first with content."""
-        call = self.call_type(self.chain, input, config, kwargs, self.own_run_options())
+        call = ChainCall(self.chain, input, config, kwargs, self.own_run_options())
         with self._chain_run(call) as run:
             chunks = self.policy.stream(
                 call.ask_for_stream, has_content=call.shows, partial=call.partial, run=run
@@ -128,7 +126,7 @@ class FallbackBase(RunnableSerializable[Input, Output], Generic[Input, Output, C
         **kwargs: Any,
     ) -> AsyncGenerator[Chunk_co, None]:
         """Ask the chain for chunks, in this task; it may switch until the first with content."""
-        call = self.call_type(self.chain, input, config, kwargs, self.own_run_options())
+        call = ChainCall(self.chain, input, config, kwargs, self.own_run_options())
         async with self._achain_run(call) as run:
             chunks = self.policy.astream(
                 call.ask_for_astream, has_content=call.shows, partial=call.partial, run=run

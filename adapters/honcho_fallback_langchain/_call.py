@@ -5,8 +5,7 @@ asks, and stands in ``Call``: the key, the request as the candidate's provider t
 itself, what it cost, and the mark that says who answered. Ways to ask differ, and each is a
 subclass:
 
-- ``ChainCall``: by the candidate's public methods, each attempt a child of one chain run;
-  ``ModelCall``: the same for chat models, each in the form that its provider takes.
+- ``ChainCall``: by the candidate's public methods, each attempt a child of one chain run.
 - ``AgentCall``, beside the middleware: by an agent's handler.
 """
 
@@ -52,7 +51,6 @@ from honcho_fallback_langchain._metadata import (
     failed_attempts,
     mark_replacement,
     marked,
-    usage_of,
 )
 from honcho_fallback_langchain._sdk import ATTEMPTS, awith_key, with_key
 
@@ -256,15 +254,12 @@ class Call(ABC, Generic[RequestT]):
             await gate.aclose(error)
 
     def finish(self, attempt: Attempt, answer: Any) -> Any:
-        """Note what an answer cost, and return it marked."""
+        """Return an answer marked, if its stream came to an end."""
         messages = self.messages_of(answer)
         streamed = self.gate is not None and self.gate.streamed
         model = self.chain.links[attempt.position].model
         if streamed or getattr(model, "streaming", None) is True:
             _check_ends(messages)
-        for message in messages:
-            if isinstance(message, dict):  # include_raw; of any other answer the core reads it
-                self.run.report(usage=usage_of(message.get("raw")))
         return self.with_messages(answer, marked(messages, attempt, self.failed_before(attempt)))
 
 
@@ -298,7 +293,6 @@ class ChainCall(Call[Request]):
         self.run_name = self.config.pop("run_name", None)
         self.run_id = self.config.pop("run_id", None)
         self.manager: Manager | None = None
-        self.usage: dict[str, int] = {}
         self.passing_attempt: Attempt | None = None
         self.passed: list[Any] = []  # of the attempt that passes; without a run the last alone
         self.unparsed: tuple[()] | tuple[Any] = ()  # the last answer that nothing was parsed of
@@ -331,13 +325,22 @@ class ChainCall(Call[Request]):
         named = {"run_name": self.run_name, "run_id": self.run_id}
         return self.start(turn, metadata_of(self.config, named), self.input)
 
-    def prepared(self, attempt: Attempt) -> tuple[Any, dict[str, Any]]:  # noqa: ARG002 # for chat models
-        """Return the input and the keywords for one attempt; here the caller's, as they are."""
-        return self.input, self.kwargs
+    def as_taken(self, attempt: Attempt) -> tuple[Any, dict[str, Any]]:
+        """Return the input and the keywords for one attempt, as its provider takes them."""
+        reader, kwargs = self.chain.links[attempt.position].reader, self.kwargs
+        if reader is None:  # what a chain with a prompt is given is for its prompt
+            return self.input, kwargs
+        if kwargs and attempt.position > 0:
+            kwargs = {name: kwargs[name] for name in kwargs.keys() - _OTHER_MODEL}
+            if not reader.is_primarys:
+                kwargs = reader.provider.settings(kwargs)
+        if type(self.input) is str:  # a text is a text everywhere
+            return self.input, kwargs
+        return for_provider(self.input, reader), kwargs
 
     def request_for(self, attempt: Attempt, candidate: Any) -> Request:
         """Return the input, config and keywords for a candidate."""
-        candidate_input, kwargs = self.prepared(attempt)
+        candidate_input, kwargs = self.as_taken(attempt)
         if self.wants_content:
             self.run.report(parameters=parameters_of(attempt.target.client, kwargs))
         config, callbacks = self.config, None
@@ -420,17 +423,11 @@ class ChainCall(Call[Request]):
         return content
 
     def passing(self, chunk: Any) -> Any:
-        """Note what a chunk says of its cost, and mark an attempt's first and a message's last."""
+        """Mark an attempt's first chunk and a message's last."""
         replaced: Any = None
         if self.passing_attempt is not self.attempt:
             replaced = getattr(self.passed[-1], "id", None) if self.passed else None
-            self.passing_attempt, self.passed, self.usage = self.attempt, [], {}
-        usage = usage_of(chunk)
-        if usage is not None:
-            # Each chunk of a message carries its share.
-            before = self.usage
-            self.usage = before | {name: before.get(name, 0) + usage[name] for name in usage}
-            self.run.report(usage=self.usage)
+            self.passing_attempt, self.passed = self.attempt, []
         if ends_message(chunk):
             (chunk,) = marked([chunk], self.attempt, self.failed_before(self.attempt))
         if replaced is not None:
@@ -439,21 +436,6 @@ class ChainCall(Call[Request]):
             self.passed.clear()
         self.passed.append(chunk)
         return chunk
-
-
-class ModelCall(ChainCall):
-    """Ask chat models, each in the form that its provider takes."""
-
-    def prepared(self, attempt: Attempt) -> tuple[Any, dict[str, Any]]:
-        """Return the input and the keywords for one attempt, as its provider takes them."""
-        reader, kwargs = self.chain.links[attempt.position].reader, self.kwargs
-        if kwargs and attempt.position > 0:
-            kwargs = {name: kwargs[name] for name in kwargs.keys() - _OTHER_MODEL}
-            if reader is not None and not reader.is_primarys:
-                kwargs = reader.provider.settings(kwargs)
-        if reader is None or type(self.input) is str:  # a text is a text everywhere
-            return self.input, kwargs
-        return for_provider(self.input, reader), kwargs
 
 
 def metadata_of(config: RunnableConfig, run: dict[str, Any]) -> dict[str, Any] | None:

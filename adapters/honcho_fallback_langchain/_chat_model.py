@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from contextlib import aclosing, closing
 from importlib.metadata import version
-from typing import TYPE_CHECKING, Any, ClassVar, Unpack, cast, overload
+from typing import TYPE_CHECKING, Any, Unpack, cast, overload
 
 from langchain_core.language_models import BaseChatModel, LanguageModelInput
 from langchain_core.messages import AIMessage, AIMessageChunk, BaseMessage
@@ -13,7 +13,7 @@ from pydantic import Field
 
 from honcho_fallback import FallbackConfigError
 from honcho_fallback_langchain._base import FallbackBase, FallbackBinding
-from honcho_fallback_langchain._call import ChainCall, ModelCall, RunOptions
+from honcho_fallback_langchain._call import RunOptions
 from honcho_fallback_langchain._candidates import (
     chat_model_of,
     check_candidates,
@@ -71,7 +71,6 @@ class FallbackChatModel(  # type: ignore[misc] # pyright: ignore[reportIncompati
         FallbackConfigError: There is no candidate, one is no chat model, or an option is wrong.
     """
 
-    call_type: ClassVar[type[ChainCall]] = ModelCall
     cache: Any = Field(default=False, exclude=True)
 
     def __init__(

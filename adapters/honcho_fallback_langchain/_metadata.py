@@ -6,15 +6,12 @@ from typing import TYPE_CHECKING, Any
 
 from langchain_core.messages import AIMessage
 
-from honcho_fallback import read_answer
-
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
     from honcho_fallback import Attempt, AttemptRecord, FallbackRun, Target
 
 KEY = "fallback"
-_USAGE = frozenset({"token_usage", "usage"})  # where older integrations put it
 
 
 def marked(messages: list[Any], attempt: Attempt, failed: list[dict[str, Any]]) -> list[Any]:
@@ -75,15 +72,6 @@ def attempt_metadata(
         "fallback_primary": primary.name,
         "fallback_attempts": failed,
     }
-
-
-def usage_of(message: Any) -> Mapping[str, int] | None:
-    """Find what a message or a chunk cost, as the provider reported it, or None."""
-    if not isinstance(message, AIMessage):
-        return None
-    # Most chunks of a stream say nothing, and reading costs more than looking.
-    says = message.usage_metadata or not _USAGE.isdisjoint(message.response_metadata)
-    return read_answer(message).usage if says else None
 
 
 def failed_attempts(run: FallbackRun) -> list[dict[str, Any]]:

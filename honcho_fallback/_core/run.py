@@ -306,7 +306,9 @@ class FallbackRun:
                 else:
                     failure = self._run_hooks(policy.classification(error, base), now)
             if self._call.content_at is not None:
-                self._call.received = characters(partial or self._call.partial) or None
+                chunks = partial or tuple(self._call.partial)
+                self._note_usage(chunks)
+                self._call.received = characters(chunks) or None
             return self._fail(error, failure, partial, now)
         finally:
             del error  # as in _fail
@@ -379,6 +381,7 @@ class FallbackRun:
         if self._call.outcome == "running":
             if partial:
                 self.report(output=partial)
+                self._note_usage(partial)
                 self._call.received = characters(partial) or None
             self._finish(outcome, now)
 

@@ -9,14 +9,14 @@ import pytest
 from langchain.agents import create_agent
 from langchain.agents.structured_output import StructuredOutputError, ToolStrategy
 from langchain_core.exceptions import OutputParserException
-from langchain_core.messages import AIMessageChunk
+from langchain_core.messages import AIMessage, AIMessageChunk, HumanMessage
 from langchain_core.output_parsers import JsonOutputParser, PydanticOutputParser, StrOutputParser
 from langchain_core.runnables import RunnableLambda
 from pydantic import BaseModel, ValidationError
 
 from honcho_fallback import FallbackExhausted
 from honcho_fallback_langchain import FallbackChatModel, FallbackMiddleware, with_fallback_config
-from tests.helpers.chat_models import alive, chat, look_up, model_at
+from tests.helpers.chat_models import alive, chat, claude, look_up, model_at
 from tests.helpers.observers import Listener
 from tests.helpers.pairwise import in_pairs
 from tests.helpers.provider import Reply
@@ -258,3 +258,21 @@ def test_agents_ask_again_themselves() -> None:
     with pytest.raises(StructuredOutputError):
         agent.invoke({"messages": [{"role": "user", "content": "Paris?"}]})
     assert backup.asked == []
+
+
+@pytest.mark.parametrize("verb", ["invoke", "ainvoke"])
+async def test_a_history_is_written_anew_for_the_schemas_model(
+    providers: ProviderServer, verb: str
+) -> None:
+    """A chain that begins with its model takes messages as the model alone would."""
+    down, up = providers.new("openai"), saying(providers, GOOD)
+    down.standing = Reply(status=503)
+    chain = FallbackChatModel(claude(base_url=down.url), model_at(up)).with_structured_output(City)
+    thought = {"type": "thinking", "thinking": "hm", "signature": "s"}
+    given: Any = [
+        HumanMessage("Paris?"),
+        AIMessage([thought], id="msg_1", response_metadata={"model_provider": "anthropic"}),
+        HumanMessage("So?"),
+    ]
+    _ = chain.invoke(given) if verb == "invoke" else await chain.ainvoke(given)
+    assert [one["role"] for one in up.bodies[0]["messages"]] == ["user", "user"]
