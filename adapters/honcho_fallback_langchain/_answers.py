@@ -60,6 +60,31 @@ def ends_message(chunk: Any) -> bool:
 # generator sets in it is still there at its last chunk.
 
 
+@contextmanager
+def asking(config: RunnableConfig, attempt: Attempt | None = None) -> Iterator[None]:
+    """Return a context to ask a candidate in; what cannot be read of its answer leaves it as such.
+
+    Args:
+        config: The candidate's.
+        attempt: With which its requests end, where nobody else has seen to that.
+    """
+    token = var_child_runnable_config.set(config)
+    attempts = None if attempt is None else ATTEMPTS.set((*ATTEMPTS.get(), attempt))
+    try:
+        yield
+    except Exception as error:
+        why = _unread_because(error)
+        if why is None:
+            raise
+        if isinstance(error, IndexError):
+            raise unreadable(why) from error
+        raise unfit(why, error) from error
+    finally:
+        if attempts is not None:
+            ATTEMPTS.reset(attempts)
+        var_child_runnable_config.reset(token)
+
+
 def to_its_end(
     chunks: Iterator[Any],
     config: RunnableConfig,
@@ -70,14 +95,8 @@ def to_its_end(
     last: Any = NOTHING
     try:
         while True:
-            token = var_child_runnable_config.set(config)
-            limits = ATTEMPTS.set((*ATTEMPTS.get(), attempt))
-            try:
-                with answers_read():
-                    chunk = next(chunks, _END)
-            finally:
-                ATTEMPTS.reset(limits)
-                var_child_runnable_config.reset(token)
+            with asking(config, attempt):
+                chunk = next(chunks, _END)
             if chunk is _END:
                 break
             yield (last := chunk)
@@ -100,12 +119,8 @@ async def ato_its_end(
     last: Any = NOTHING
     try:
         while True:
-            token = var_child_runnable_config.set(config)
-            try:
-                with answers_read():
-                    chunk = await anext(chunks, _END)
-            finally:
-                var_child_runnable_config.reset(token)
+            with asking(config):
+                chunk = await anext(chunks, _END)
             if chunk is _END:
                 break
             yield (last := chunk)
@@ -146,20 +161,6 @@ NO_ANSWER: Final = (AnswerRejected, DeadlineExceeded, FallbackExhausted, Outcome
 _COMPOSES: Final = ("langchain_core.runnables.", "honcho_fallback")
 _CALLS: Final = ("langchain_core.runnables.config", "asyncio.", "concurrent.")  # also in a step
 _NO_SDKS: Final = ("langchain", "pydantic")
-
-
-@contextmanager
-def answers_read() -> Iterator[None]:
-    """Say of what a step raised that could not read an answer that it is the answer's failure."""
-    try:
-        yield
-    except Exception as error:
-        why = _unread_because(error)
-        if why is None:
-            raise
-        if isinstance(error, IndexError):
-            raise unreadable(why) from error
-        raise unfit(why, error) from error
 
 
 def unfit(why: str, raised: Exception | None = None) -> AnswerRejected:

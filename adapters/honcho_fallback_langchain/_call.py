@@ -15,7 +15,7 @@ from abc import ABC, abstractmethod
 from typing import TYPE_CHECKING, Any, Generic, NamedTuple, TypeVar, cast
 
 from langchain_core.messages import AIMessage, AIMessageChunk
-from langchain_core.runnables.config import ensure_config, var_child_runnable_config
+from langchain_core.runnables.config import ensure_config
 
 from honcho_fallback import (
     AnswerRejected,
@@ -27,7 +27,7 @@ from honcho_fallback import (
 )
 from honcho_fallback_langchain._answers import (
     NOTHING,
-    answers_read,
+    asking,
     ato_its_end,
     ends_message,
     has_content,
@@ -169,13 +169,9 @@ class Call(ABC, Generic[RequestT]):
     async def asend(self, request: RequestT) -> Any:
         """Return what the candidate answers, in this task."""
 
-    def messages_of(self, answer: Any) -> list[Any]:
-        """Return the messages of an answer: itself, or what a chain makes of one."""
-        return [answer]
-
-    def with_messages(self, answer: Any, messages: list[Any]) -> Any:  # noqa: ARG002 # it is the message
-        """Return an answer with other messages."""
-        return messages[0]
+    @abstractmethod
+    def finish(self, attempt: Attempt, answer: Any) -> Any:
+        """Return an answer as it is handed out, its messages as they are taken."""
 
     def ask(self, attempt: Attempt) -> Any:
         """Ask one candidate, whose requests end with the attempt."""
@@ -253,14 +249,13 @@ class Call(ABC, Generic[RequestT]):
         if gate is not None:
             await gate.aclose(error)
 
-    def finish(self, attempt: Attempt, answer: Any) -> Any:
-        """Return an answer marked, if its stream came to an end."""
-        messages = self.messages_of(answer)
+    def taken(self, attempt: Attempt, messages: list[Any]) -> list[Any]:
+        """Return an answer's messages marked, if the stream that they came in was whole."""
         streamed = self.gate is not None and self.gate.streamed
         model = self.chain.links[attempt.position].model
         if streamed or getattr(model, "streaming", None) is True:
             _check_ends(messages)
-        return self.with_messages(answer, marked(messages, attempt, self.failed_before(attempt)))
+        return marked(messages, attempt, self.failed_before(attempt))
 
 
 class ChainCall(Call[Request]):
@@ -358,26 +353,16 @@ class ChainCall(Call[Request]):
         return Request(candidate, candidate_input, config, kwargs)
 
     def send(self, request: Request) -> Any:
-        token = var_child_runnable_config.set(request.config)
-        try:
-            with answers_read():
-                return request.candidate.invoke(request.input, request.config, **request.kwargs)
-        finally:
-            var_child_runnable_config.reset(token)
+        with asking(request.config):
+            return request.candidate.invoke(request.input, request.config, **request.kwargs)
 
     async def asend(self, request: Request) -> Any:
-        token = var_child_runnable_config.set(request.config)
-        try:
-            with answers_read():
-                return await request.candidate.ainvoke(
-                    request.input, request.config, **request.kwargs
-                )
-        finally:
-            var_child_runnable_config.reset(token)
+        with asking(request.config):
+            return await request.candidate.ainvoke(request.input, request.config, **request.kwargs)
 
     def finish(self, attempt: Attempt, answer: Any) -> Any:
         """Return an answer as it is handed out, if it holds what it was asked for."""
-        answer = super().finish(attempt, answer)
+        (answer,) = self.taken(attempt, [answer])
         if lacks_parsed(answer, is_parsed=self.chain.links[attempt.position].parses):
             self.unparsed = (answer,)
             error = isinstance(answer, dict) and answer["parsing_error"]
