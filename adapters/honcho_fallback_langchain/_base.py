@@ -20,7 +20,7 @@ from langchain_core.runnables.utils import Input, Output, get_unique_config_spec
 from pydantic import ConfigDict, Field, InstanceOf
 
 from honcho_fallback_langchain._answers import NO_ANSWER, NOTHING, merged
-from honcho_fallback_langchain._call import ChainCall, RunOptions
+from honcho_fallback_langchain._call import ChainCall
 from honcho_fallback_langchain._chain import Chain
 from honcho_fallback_langchain._options import FallbackOptions, Options
 
@@ -66,9 +66,9 @@ class FallbackBase(RunnableSerializable[Input, Output], Generic[Input, Output, C
         """Return who observes a call that begins now, those of the process included."""
         return self.policy.observers
 
-    def own_run_options(self) -> RunOptions:
+    def own_run_options(self) -> dict[str, Any]:
         """Return what the chain run gets, and the candidates do not."""
-        return RunOptions()
+        return {}
 
     def invoke(
         self,
@@ -77,7 +77,7 @@ class FallbackBase(RunnableSerializable[Input, Output], Generic[Input, Output, C
         **kwargs: Any,
     ) -> Output:
         """Ask the chain for one answer."""
-        call = ChainCall(self.chain, input, config, kwargs, self.own_run_options())
+        call = ChainCall(self.chain, input, config, kwargs)
         with self._chain_run(call) as run:
             try:
                 answer: Output = self.policy.call(call.ask, run=run)
@@ -93,7 +93,7 @@ class FallbackBase(RunnableSerializable[Input, Output], Generic[Input, Output, C
         **kwargs: Any,
     ) -> Output:
         """Ask the chain for one answer, in this task."""
-        call = ChainCall(self.chain, input, config, kwargs, self.own_run_options())
+        call = ChainCall(self.chain, input, config, kwargs)
         async with self._achain_run(call) as run:
             try:
                 answer: Output = await self.policy.acall(call.aask, run=run)
@@ -109,7 +109,7 @@ class FallbackBase(RunnableSerializable[Input, Output], Generic[Input, Output, C
         **kwargs: Any,
     ) -> Generator[Chunk_co, None, None]:
         """Ask the chain for chunks; it may switch until the first with content."""
-        call = ChainCall(self.chain, input, config, kwargs, self.own_run_options())
+        call = ChainCall(self.chain, input, config, kwargs)
         with self._chain_run(call) as run:
             chunks = self.policy.stream(
                 call.ask_for_stream, has_content=call.shows, partial=call.partial, run=run
@@ -126,7 +126,7 @@ class FallbackBase(RunnableSerializable[Input, Output], Generic[Input, Output, C
         **kwargs: Any,
     ) -> AsyncGenerator[Chunk_co, None]:
         """Ask the chain for chunks, in this task; it may switch until the first with content."""
-        call = ChainCall(self.chain, input, config, kwargs, self.own_run_options())
+        call = ChainCall(self.chain, input, config, kwargs)
         async with self._achain_run(call) as run:
             chunks = self.policy.astream(
                 call.ask_for_astream, has_content=call.shows, partial=call.partial, run=run
@@ -139,7 +139,7 @@ class FallbackBase(RunnableSerializable[Input, Output], Generic[Input, Output, C
     @contextmanager
     def _chain_run(self, call: ChainCall) -> Iterator[FallbackRun]:
         """Open the chain run of a call, and close it with what was handed out."""
-        callbacks = call.managed(CallbackManager)
+        callbacks = call.managed(CallbackManager, **self.own_run_options())
         manager = callbacks and callbacks.on_chain_start(None, call.input, **self._named(call))
         try:
             yield call.open(manager)
@@ -159,7 +159,7 @@ class FallbackBase(RunnableSerializable[Input, Output], Generic[Input, Output, C
     @asynccontextmanager
     async def _achain_run(self, call: ChainCall) -> AsyncIterator[FallbackRun]:
         """Open the chain run of a call in this task, and close it with what was handed out."""
-        callbacks = call.managed(AsyncCallbackManager)
+        callbacks = call.managed(AsyncCallbackManager, **self.own_run_options())
         manager = callbacks and await callbacks.on_chain_start(
             None, call.input, **self._named(call)
         )

@@ -87,15 +87,6 @@ _THREAD = "thread_id"  # LangGraph copies it from what is configurable; it names
 _OTHER_MODEL = frozenset({"model", "model_name"})
 
 
-class RunOptions(NamedTuple):
-    """What the chain run of a runnable gets, and its candidates do not."""
-
-    callbacks: Any = None
-    verbose: bool = False
-    tags: list[str] | None = None
-    metadata: dict[str, Any] | None = None
-
-
 class Request(NamedTuple):
     """What one attempt of a chain sends."""
 
@@ -116,7 +107,7 @@ class Call(ABC, Generic[RequestT]):
         self.partial: Partial = chain.options.partial
         self.detached = NOT_DETACHED
         self.gate: Gate | None = None  # of the attempt at hand
-        self.failed: list[dict[str, Any]] | None = None  # the attempts before it, once needed
+        self.failed: list[dict[str, Any]] = []  # the attempts before it
         self.wants_content = False
         self.shows_tokens: bool | None = None  # to somebody, once it is known
 
@@ -198,7 +189,7 @@ class Call(ABC, Generic[RequestT]):
         """Return what an attempt sends; an answer before it was refused."""
         if self.gate is not None:
             self.settle(unreadable("the answer was refused"))
-        self.failed = None
+        self.failed = failed_attempts(self.run) if attempt.number > 1 else []
         target = attempt.target
         candidate = target.client if target.credential is None else with_key(target)
         return self.request_for(attempt, candidate)
@@ -207,16 +198,10 @@ class Call(ABC, Generic[RequestT]):
         """Return what an attempt sends; an answer before it was refused."""
         if self.gate is not None:
             await self.asettle(unreadable("the answer was refused"))
-        self.failed = None
+        self.failed = failed_attempts(self.run) if attempt.number > 1 else []
         target = attempt.target
         candidate = target.client if target.credential is None else await awith_key(target)
         return self.request_for(attempt, candidate)
-
-    def failed_before(self, attempt: Attempt) -> list[dict[str, Any]]:
-        """Return what the record says of the attempts before this one; it is built once."""
-        if self.failed is None:
-            self.failed = failed_attempts(self.run) if attempt.number > 1 else []
-        return self.failed
 
     def gated(
         self, attempt: Attempt, candidate: Any, callbacks: CallbacksT
@@ -255,7 +240,7 @@ class Call(ABC, Generic[RequestT]):
         model = self.chain.links[attempt.position].model
         if streamed or getattr(model, "streaming", None) is True:
             _check_ends(messages)
-        return marked(messages, attempt, self.failed_before(attempt))
+        return marked(messages, attempt, self.failed)
 
 
 class ChainCall(Call[Request]):
@@ -266,7 +251,6 @@ class ChainCall(Call[Request]):
         call_input: What the caller passed.
         config: The caller's, or None.
         kwargs: The caller's.
-        own: What the chain run gets beside them.
     """
 
     attempt: Attempt  # that streams
@@ -277,10 +261,8 @@ class ChainCall(Call[Request]):
         call_input: Any,
         config: RunnableConfig | None,
         kwargs: dict[str, Any],
-        own: RunOptions,
     ) -> None:
         super().__init__(chain)
-        self.own = own
         self.input = call_input
         self.kwargs = kwargs
         self.config = ensure_config(config)
@@ -292,20 +274,24 @@ class ChainCall(Call[Request]):
         self.passed: list[Any] = []  # of the attempt that passes; without a run the last alone
         self.unparsed: tuple[()] | tuple[Any] = ()  # the last answer that nothing was parsed of
 
-    def managed(self, kind: type[CallbackManager | AsyncCallbackManager]) -> Any:
+    def managed(
+        self,
+        kind: type[CallbackManager | AsyncCallbackManager],
+        callbacks: Any = None,
+        tags: list[str] | None = None,
+        metadata: dict[str, Any] | None = None,
+        *,
+        verbose: bool = False,
+    ) -> Any:
         """Return the callback manager, or None where nobody listens.
 
-        A run that nobody hears of need not be opened at all.
+        A run that nobody hears of need not be opened at all. What it gets beside the config's is
+        the chain run's, and no candidate's.
         """
-        config, own = self.config, self.own
+        config = self.config
+        given = config.get("callbacks"), config.get("tags"), config.get("metadata")
         manager: Any = kind.configure(
-            config.get("callbacks"),
-            own.callbacks,
-            own.verbose,
-            config.get("tags"),
-            own.tags,
-            config.get("metadata"),
-            own.metadata,
+            given[0], callbacks, verbose, given[1], tags, given[2], metadata
         )
         if not manager.handlers:
             return None
@@ -342,8 +328,7 @@ class ChainCall(Call[Request]):
         if self.manager is not None:
             callbacks = self.manager.get_child()
             if attempt.number > 1 or self.partial == "replace":
-                failed = self.failed_before(attempt)
-                metadata = attempt_metadata(attempt, self.chain.targets[0], failed)
+                metadata = attempt_metadata(attempt, self.chain.targets[0], self.failed)
                 callbacks.add_metadata(metadata)
             if attempt.number > 1:
                 callbacks.add_tags([f"fallback:attempt:{attempt.number}"])
@@ -414,7 +399,7 @@ class ChainCall(Call[Request]):
             replaced = getattr(self.passed[-1], "id", None) if self.passed else None
             self.passing_attempt, self.passed = self.attempt, []
         if ends_message(chunk):
-            (chunk,) = marked([chunk], self.attempt, self.failed_before(self.attempt))
+            (chunk,) = marked([chunk], self.attempt, self.failed)
         if replaced is not None:
             chunk = mark_replacement(chunk, replaced)
         if self.manager is None:

@@ -13,7 +13,6 @@ from pydantic import Field
 
 from honcho_fallback import FallbackConfigError
 from honcho_fallback_langchain._base import FallbackBase, FallbackBinding
-from honcho_fallback_langchain._call import RunOptions
 from honcho_fallback_langchain._candidates import (
     chat_model_of,
     check_candidates,
@@ -128,11 +127,12 @@ class FallbackChatModel(  # type: ignore[misc] # pyright: ignore[reportIncompati
         changed = each(self._clients(), change, "structured output", _BOUND_TOOLS)
         return FallbackRunnable.over(changed, self.options, self.policy)
 
-    def own_run_options(self) -> RunOptions:
+    def own_run_options(self) -> dict[str, Any]:
         """Return what the chain run gets, and the candidates do not."""
         # Versions alone, which every model has, are worth nothing to a run that nobody hears of.
         metadata = self.metadata if self.metadata and self.metadata.keys() != _VERSIONS else None
-        return RunOptions(self.callbacks, self.verbose, self.tags, metadata)
+        own = {"callbacks": self.callbacks, "tags": self.tags, "metadata": metadata}
+        return {**own, "verbose": self.verbose}
 
     @property
     def _llm_type(self) -> str:

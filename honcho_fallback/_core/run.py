@@ -133,7 +133,7 @@ class FallbackRun:
         if not self._begun:
             call.pending = self._pull()
             if call.pending is not None:
-                call.positions_after_pending = call.untried()
+                call.positions_after_pending = call.remaining
                 self._begun = True  # by resume
 
     def __repr__(self) -> str:
@@ -346,7 +346,7 @@ class FallbackRun:
         policy = call.policy
         offered: Sequence[int] = ()
         if position is not None:
-            offered = [one for one in call.untried() if one >= position]
+            offered = [one for one in call.remaining if one >= position]
             if among:
                 offered = [one for one in among if one in offered]
             if not offered:
@@ -357,6 +357,7 @@ class FallbackRun:
         now = self._now(now)
         passed = range(call.attempt.position, len(policy.chain) if position is None else position)
         call.skipped = {**call.skipped, **dict.fromkeys(passed, why)}
+        call.remaining = [one for one in call.remaining if one not in call.skipped]
         if position is None and final is not None:
             self._raise_final("exhausted" if call.errors else "rejected", final, now)
         call.pending, call.positions_after_pending = None, ()
@@ -457,6 +458,7 @@ class FallbackRun:
             call.past += (PastAttempt(call.attempt, call.began, now, failure, call.note, *spent),)
             call.errors += (error,)
             call.shared = _shared_with_failed(call)
+            _leave(call)
             call.usage = call.received = None
             if call.content_at is not None:
                 self._finish("interrupted", now)
@@ -697,7 +699,7 @@ class FallbackRun:
         shared = policy.config.cooldown.shared if policy.config.cooldown else None
         if shared is None:
             return None
-        keys = [tuple(policy.chain[one].keys.values()) for one in self._call.untried()]
+        keys = [tuple(policy.chain[one].keys.values()) for one in self._call.remaining]
         return PendingAction(
             "cooldown",
             partial(shared.pull, keys, policy.lease),
@@ -712,7 +714,16 @@ class FallbackRun:
             raise RuntimeError(f"{step}: {ended}; ask policy.start() for another")
         if not self._begun:
             self._begun = True
-            self._move_to(call.untried(), None, self._now(None))
+            self._move_to(call.remaining, None, self._now(None))
+
+
+def _leave(call: CallState) -> None:
+    """Work out who is left to ask, now that an attempt has failed."""
+    usable, first = call.policy.usable_targets, call.first
+    asked = {one.attempt.position for one in call.past}
+    out = asked | call.unfit.keys() | call.shared.keys() | call.skipped.keys()
+    order = (*range(first, usable), *range(first))
+    call.remaining = [position for position in order if position not in out]
 
 
 def _shared_with_failed(call: CallState) -> dict[int, str]:
