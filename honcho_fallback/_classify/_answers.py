@@ -153,7 +153,7 @@ def has_content(chunk: Any) -> bool:
 
 
 def thinks(chunk: Any) -> bool:
-    """Tell whether a chunk of a stream brings thinking and no content: a sign of life; never raise.
+    """Tell whether a chunk of a stream brings thinking and no content, as a sign of life.
 
     Args:
         chunk: Of any stream.
@@ -268,9 +268,7 @@ class _Verdict:
             if ruled.by_rule:
                 return ruled._replace(provider_message="")  # the reason is ours
         name = ErrorInAnswer.__name__
-        return row and Failure.of(
-            row.kind, reason=row.reason, error=name, transient=row.transient
-        )
+        return row and Failure.of(row.kind, reason=row.reason, error=name, transient=row.transient)
 
 
 def _is_json(arguments: Any) -> bool:

@@ -98,7 +98,9 @@ def content_of(item: Any) -> Any:
 def _message(item: Any, part: Any, shape: Shape) -> Any:
     """Return a part's text where it is nothing but one, else the message around it."""
     values = [value for path in shape.content if carries(value := find(part, path))]
-    beside = any(carries(find(part, path)) for path in shape.refusal + shape.partial + shape.thinking)
+    beside = any(
+        carries(find(part, path)) for path in shape.refusal + shape.partial + shape.thinking
+    )
     if not values and not beside:
         return "" if first(part, shape.content) is not None else None
     text = _text(values[0]) if len(values) == 1 and not beside else None

@@ -12,6 +12,7 @@ One pass over a text, one look-up for each word: nothing backtracks.
 from __future__ import annotations
 
 import re
+from asyncio import _get_running_loop
 from functools import lru_cache
 from typing import TYPE_CHECKING, Generic, NamedTuple, TypeVar
 
@@ -238,6 +239,12 @@ def first_rule(text: str, status: int) -> Rule[Row] | None:
 
 
 def meaning(text: str, status: int) -> Row | None:
-    """Return what a text means under a status, or None where it says nothing."""
+    """Return what a text means under a status, or None where it says nothing.
+
+    A client of this process is only stale where an event loop runs: elsewhere the program has
+    closed it.
+    """
     rule = first_rule(text, status)
-    return rule and rule.row
+    if rule is None or (rule.row.scope == "client" and _get_running_loop() is None):
+        return None
+    return rule.row

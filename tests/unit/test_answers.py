@@ -1,4 +1,4 @@
-"""What read_answer, has_content and thinks make of real answers, chunks and events, and of dicts alike."""
+"""What read_answer, has_content and thinks make of real answers, chunks, events and dicts."""
 
 from __future__ import annotations
 

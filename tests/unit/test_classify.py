@@ -269,10 +269,14 @@ def test_what_a_model_lacks_is_asked_of_the_next(wording: str) -> None:
     assert (failure.switchable, failure.transient, failure.reached) == (True, False, "refused")
 
 
-@pytest.mark.parametrize("code", ["unsupported_value", "unsupported_parameter", "unsupported_file"])
+@pytest.mark.parametrize(
+    "code", ["unsupported_value", "unsupported_parameter", "unsupported_file"]
+)
 def test_a_code_that_names_what_is_lacking_is_read_by_its_words(code: str) -> None:
     """Under whatever sentence; but what an account has to do first says more than the code."""
-    assert classify(openai_error(400, {"message": "Sorry.", "code": code})).kind is Kind.UNSUPPORTED
+    assert (
+        classify(openai_error(400, {"message": "Sorry.", "code": code})).kind is Kind.UNSUPPORTED
+    )
     first = {"message": "Your account must be verified to use it", "code": code}
     assert classify(openai_error(400, first)).kind is Kind.PERMISSION
 

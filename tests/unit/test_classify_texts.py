@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from typing import Any
 
 import pytest
@@ -18,6 +19,7 @@ from honcho_fallback._classify._texts import (
     first_rule,
     meaning,
 )
+from honcho_fallback._values.failure import Failure
 from honcho_fallback._values.failure import FailureKind as Kind
 
 WORDS: dict[str, list[str]] = read("texts")["words"]
@@ -44,6 +46,11 @@ def error_of(status: int, message: str) -> Exception:
 
 # The status, the sentence and the alternative that it fits; sentences of our own.
 EXAMPLES: list[tuple[int, str, Kind, str]] = [
+    (NO_STATUS, "the client has been closed", Kind.CONNECTION, "client closed"),
+    (500, "the client was closed", Kind.CONNECTION, "client closed"),
+    (500, "this event loop is closed", Kind.CONNECTION, "event_loop closed"),
+    (NO_STATUS, "attached to a different loop", Kind.CONNECTION, "other_loop"),
+    (PROGRAM, "there are no deployments", Kind.OVERLOADED, "no_deployments"),
     (NO_STATUS, "The call was locally cancelled", Kind.CANCELLED, "cancelled_here"),
     (500, "goroutine panicked on a map", Kind.SERVER_ERROR, "panic"),
     (
@@ -370,7 +377,11 @@ def test_a_sentence_fits_its_alternative(
     rule = first_rule(sentence, status)
     assert rule is not None
     assert (rule.words, rule.row.kind) == (alternative, kind)
-    failure = classify(error_of(status, sentence))
+
+    async def under_a_loop() -> Failure:
+        return classify(error_of(status, sentence))
+
+    failure = asyncio.run(under_a_loop())
     assert (failure.kind, failure.reason) == (kind, rule.row.reason)
 
 

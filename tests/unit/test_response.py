@@ -526,7 +526,8 @@ def test_pydantic_ais_answers_without_use_are_none() -> None:
         failure = check_response(answer)
         assert failure is not None
         assert (failure.kind, failure.transient) == (Kind.MALFORMED_RESPONSE, again)
-    for arguments in ("", None, {}, '{"a": 1}'):
+    legal: list[Any] = ["", None, {}, '{"a": 1}']
+    for arguments in legal:
         assert check_response(parts.ModelResponse([call("clock", arguments)])) is None
 
 
