@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
 
     from honcho_fallback._classify._rules import Rule
-    from honcho_fallback._values.failure import Reached, Scope
+    from honcho_fallback._values.failure import Reached
 
 _Errors = tuple[type[BaseException], ...]
 _DEPTH = 5
@@ -205,9 +205,11 @@ class _CauseWalk(NamedTuple):
             wait = in_text(facts.message.lower()) if wait is None else wait
             if wait is not None and wait >= _LONG_WAIT:
                 kind, reason = Kind.QUOTA, "a rate limit that lasts for hours"
-        reached = _reached(self.outermost, kind, exc, facts) if kind in _UNCLEAR else None
-        # Whoever cannot be reached has no model that can.
-        scope: Scope | None = "endpoint" if reached == "no" else None
+        reached, scope = row.reached, row.scope
+        if scope is None:
+            reached = _reached(self.outermost, kind, exc, facts) if kind in _UNCLEAR else None
+            # Whoever cannot be reached has no model that can.
+            scope = "endpoint" if reached == "no" else None
         # Limits of a key's account are the key's, unless they are counted per model (Google's).
         if facts.limits and any("permodel" in str(one).lower() for one in facts.limits):
             scope = "model"

@@ -10,7 +10,7 @@ from honcho_fallback._classify import classify
 from honcho_fallback._classify._answers import check_response
 from honcho_fallback._classify._content import put_together
 from honcho_fallback._core.hooks import HookStep, failure_from, is_async
-from honcho_fallback._core.target import Target
+from honcho_fallback._core.target import NO_FINISH_REASON, Target
 from honcho_fallback._values.errors import (
     AnswerRejected,
     FallbackConfigError,
@@ -139,7 +139,8 @@ class ResolvedPolicy:
         Of a stream the answer is the tuple of its chunks; ``validate`` sees what they make.
         """
         error: Exception | None = None
-        failure = self.check(answer) if self.check is not None else None
+        finish = NO_FINISH_REASON not in target.labels
+        failure = None if self.check is None else self.check(answer, needs_finish=finish)
         if failure is not None:
             error = AnswerRejected(failure)
             failure = failure._replace(error=AnswerRejected.__name__)
