@@ -2,18 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncGenerator, Generator
-from contextlib import contextmanager
 from functools import reduce
 from operator import add
 from traceback import walk_tb
 from types import MappingProxyType
-from typing import TYPE_CHECKING, Any, Final
+from typing import Any, Final
 
 from langchain_core.exceptions import OutputParserException
 from langchain_core.messages import AIMessage, AIMessageChunk
 from langchain_core.messages.ai import add_ai_message_chunks
-from langchain_core.runnables.config import var_child_runnable_config
 from pydantic import ValidationError
 
 from honcho_fallback import (
@@ -25,19 +22,9 @@ from honcho_fallback import (
     OutcomeUnknown,
 )
 from honcho_fallback import has_content as carries_content
-from honcho_fallback_langchain._sdk import ATTEMPTS
-
-if TYPE_CHECKING:
-    from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
-
-    from langchain_core.runnables import RunnableConfig
-
-    from honcho_fallback import Attempt
-
 
 # Stands for a stream that ended without a chunk: an answer for a chain, and no content.
 NOTHING: Final = MappingProxyType[str, Any]({})
-_END: Any = object()
 
 
 def has_content(chunk: Any) -> bool:
@@ -52,86 +39,6 @@ def ends_message(chunk: Any) -> bool:
     if isinstance(chunk, AIMessageChunk):
         return chunk.chunk_position == "last"
     return isinstance(chunk, AIMessage)
-
-
-# A candidate is asked with its own config around it, for what asks for the config without having
-# been handed one: a tool or a chain inside of a model. LangChain's own composites do the same for
-# what they call, but in a copy of the context; here the context stays the reader's, and what a
-# generator sets in it is still there at its last chunk.
-
-
-@contextmanager
-def asking(config: RunnableConfig, attempt: Attempt | None = None) -> Iterator[None]:
-    """Return a context to ask a candidate in; what cannot be read of its answer leaves it as such.
-
-    Args:
-        config: The candidate's.
-        attempt: With which its requests end, where nobody else has seen to that.
-    """
-    token = var_child_runnable_config.set(config)
-    attempts = None if attempt is None else ATTEMPTS.set((*ATTEMPTS.get(), attempt))
-    try:
-        yield
-    except Exception as error:
-        why = _unread_because(error)
-        if why is None:
-            raise
-        if isinstance(error, IndexError):
-            raise unreadable(why) from error
-        raise unfit(why, error) from error
-    finally:
-        if attempts is not None:
-            ATTEMPTS.reset(attempts)
-        var_child_runnable_config.reset(token)
-
-
-def to_its_end(
-    chunks: Iterator[Any],
-    config: RunnableConfig,
-    attempt: Attempt,
-    settle: Callable[[BaseException], None],
-) -> Iterator[Any]:
-    """Pass chunks on, or say that there was none; settle the attempt if they break off."""
-    last: Any = NOTHING
-    try:
-        while True:
-            with asking(config, attempt):
-                chunk = next(chunks, _END)
-            if chunk is _END:
-                break
-            yield (last := chunk)
-        if last is NOTHING:
-            yield NOTHING
-    except BaseException as error:
-        settle(error)
-        raise
-    finally:
-        if isinstance(chunks, Generator):
-            chunks.close()
-
-
-async def ato_its_end(
-    chunks: AsyncIterator[Any],
-    config: RunnableConfig,
-    settle: Callable[[BaseException], Awaitable[None]],
-) -> AsyncIterator[Any]:
-    """Pass chunks on, or say that there was none; settle the attempt if they break off."""
-    last: Any = NOTHING
-    try:
-        while True:
-            with asking(config):
-                chunk = await anext(chunks, _END)
-            if chunk is _END:
-                break
-            yield (last := chunk)
-        if last is NOTHING:
-            yield NOTHING
-    except BaseException as error:
-        await settle(error)
-        raise
-    finally:
-        if isinstance(chunks, AsyncGenerator):
-            await chunks.aclose()
 
 
 def merged(chunks: list[Any]) -> Any:
@@ -180,7 +87,7 @@ def unfit(why: str, raised: Exception | None = None) -> AnswerRejected:
     return AnswerRejected(failure, raised=raised)
 
 
-def _unread_because(error: Exception) -> str | None:
+def unread_because(error: Exception) -> str | None:
     """Say why an error means an answer that cannot be read, or None where it does not."""
     if isinstance(error, OutputParserException):
         return "the answer could not be parsed"
@@ -210,19 +117,3 @@ def _unread_because(error: Exception) -> str | None:
 
 def _integrates(module: str) -> bool:
     return module.startswith("langchain_") and not module.startswith("langchain_core.")
-
-
-def lacks_parsed(answer: Any, *, is_parsed: bool) -> bool:
-    """Tell whether an answer holds nothing in the schema, in a form that LangChain has for it.
-
-    Args:
-        answer: What a chain returned.
-        is_parsed: Whether its last step was a parser, which returns None where it found nothing.
-    """
-    if not isinstance(answer, dict):
-        return is_parsed and answer is None
-    if answer.keys() != {"parsed", "parsing_error", "raw"}:  # include_raw=True
-        return False
-    # Beside a schema a model may have been given tools, and called one.
-    is_call = answer["parsing_error"] is None and getattr(answer["raw"], "tool_calls", None)
-    return answer["parsed"] is None and not is_call

@@ -8,29 +8,28 @@ one attempt's timeout for all of them, and no fallback before the slowest of the
 
 from __future__ import annotations
 
-from contextlib import aclosing, asynccontextmanager, closing, contextmanager
+from contextlib import aclosing, closing
 from copy import deepcopy
 from dataclasses import replace
 from functools import cached_property
 from typing import TYPE_CHECKING, Any, Generic, Self, TypeVar, Unpack, cast
 
-from langchain_core.callbacks import AsyncCallbackManager, CallbackManager
 from langchain_core.runnables import Runnable, RunnableBinding, RunnableSerializable
 from langchain_core.runnables.utils import Input, Output, get_unique_config_specs
 from pydantic import ConfigDict, Field, InstanceOf
 
-from honcho_fallback_langchain._answers import NO_ANSWER, NOTHING, merged
+from honcho_fallback_langchain._answers import NO_ANSWER, NOTHING
 from honcho_fallback_langchain._call import ChainCall
 from honcho_fallback_langchain._chain import Chain
 from honcho_fallback_langchain._options import FallbackOptions, Options
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncGenerator, AsyncIterator, Generator, Iterator
+    from collections.abc import AsyncGenerator, Generator
 
     from langchain_core.runnables import RunnableConfig
     from langchain_core.runnables.utils import ConfigurableFieldSpec
 
-    from honcho_fallback import FallbackObserver, FallbackPolicy, FallbackRun, Turn
+    from honcho_fallback import FallbackObserver, FallbackPolicy, Turn
 
 Chunk_co = TypeVar("Chunk_co", covariant=True)
 
@@ -77,10 +76,10 @@ class FallbackBase(RunnableSerializable[Input, Output], Generic[Input, Output, C
         **kwargs: Any,
     ) -> Output:
         """Ask the chain for one answer."""
-        call = ChainCall(self.chain, input, config, kwargs)
-        with self._chain_run(call) as run:
+        call = ChainCall(self.chain, input, config, kwargs, self.own_run_options())
+        with call.chain_run(self) as run:
             try:
-                answer: Output = self.policy.call(call.ask, run=run)
+                answer: Output = call.chain.policy.call(call.ask, run=run)
             except NO_ANSWER as error:
                 answer = call.unparsed_answer(error)
             call.passed = [answer]
@@ -93,10 +92,10 @@ class FallbackBase(RunnableSerializable[Input, Output], Generic[Input, Output, C
         **kwargs: Any,
     ) -> Output:
         """Ask the chain for one answer, in this task."""
-        call = ChainCall(self.chain, input, config, kwargs)
-        async with self._achain_run(call) as run:
+        call = ChainCall(self.chain, input, config, kwargs, self.own_run_options())
+        async with call.achain_run(self) as run:
             try:
-                answer: Output = await self.policy.acall(call.aask, run=run)
+                answer: Output = await call.chain.policy.acall(call.aask, run=run)
             except NO_ANSWER as error:
                 answer = call.unparsed_answer(error)
             call.passed = [answer]
@@ -109,9 +108,9 @@ class FallbackBase(RunnableSerializable[Input, Output], Generic[Input, Output, C
         **kwargs: Any,
     ) -> Generator[Chunk_co, None, None]:
         """Ask the chain for chunks; it may switch until the first with content."""
-        call = ChainCall(self.chain, input, config, kwargs)
-        with self._chain_run(call) as run:
-            chunks = self.policy.stream(
+        call = ChainCall(self.chain, input, config, kwargs, self.own_run_options())
+        with call.chain_run(self) as run:
+            chunks = call.chain.policy.stream(
                 call.ask_for_stream, has_content=call.shows, partial=call.partial, run=run
             )
             with closing(chunks):
@@ -126,57 +125,15 @@ class FallbackBase(RunnableSerializable[Input, Output], Generic[Input, Output, C
         **kwargs: Any,
     ) -> AsyncGenerator[Chunk_co, None]:
         """Ask the chain for chunks, in this task; it may switch until the first with content."""
-        call = ChainCall(self.chain, input, config, kwargs)
-        async with self._achain_run(call) as run:
-            chunks = self.policy.astream(
+        call = ChainCall(self.chain, input, config, kwargs, self.own_run_options())
+        async with call.achain_run(self) as run:
+            chunks = call.chain.policy.astream(
                 call.ask_for_astream, has_content=call.shows, partial=call.partial, run=run
             )
             async with aclosing(chunks):
                 async for chunk in chunks:
                     if chunk is not NOTHING:
                         yield call.passing(chunk)
-
-    @contextmanager
-    def _chain_run(self, call: ChainCall) -> Iterator[FallbackRun]:
-        """Open the chain run of a call, and close it with what was handed out."""
-        callbacks = call.managed(CallbackManager, **self.own_run_options())
-        manager = callbacks and callbacks.on_chain_start(None, call.input, **self._named(call))
-        try:
-            yield call.open(manager)
-        except GeneratorExit:  # the reader has enough; that is no error
-            if manager is not None:
-                manager.on_chain_end(merged(call.passed))
-            raise
-        except BaseException as error:
-            call.settle(error)
-            if manager is not None:
-                manager.on_chain_error(error)
-            raise
-        call.settle()
-        if manager is not None:
-            manager.on_chain_end(merged(call.passed))
-
-    @asynccontextmanager
-    async def _achain_run(self, call: ChainCall) -> AsyncIterator[FallbackRun]:
-        """Open the chain run of a call in this task, and close it with what was handed out."""
-        callbacks = call.managed(AsyncCallbackManager, **self.own_run_options())
-        manager = callbacks and await callbacks.on_chain_start(
-            None, call.input, **self._named(call)
-        )
-        try:
-            yield call.open(manager)
-        except GeneratorExit:  # the reader has enough; that is no error
-            if manager is not None:
-                await manager.on_chain_end(merged(call.passed))
-            raise
-        except BaseException as error:
-            await call.asettle(error)
-            if manager is not None:
-                await manager.on_chain_error(error)
-            raise
-        await call.asettle()
-        if manager is not None:
-            await manager.on_chain_end(merged(call.passed))
 
     def bind(self, **kwargs: Any) -> FallbackBinding[Input, Output]:
         """Bind keywords for every candidate; a chat model's ``model=`` is for the primary alone.
@@ -251,10 +208,6 @@ class FallbackBase(RunnableSerializable[Input, Output], Generic[Input, Output, C
     def __deepcopy__(self, memo: dict[int, Any] | None = None) -> Self:
         copied = [deepcopy(candidate, memo) for candidate in self.candidates]
         return self._derived(copied, self.options)
-
-    def _named(self, call: ChainCall) -> dict[str, Any]:
-        """Return the name and the id of a call's run."""
-        return {"name": call.run_name or self.get_name(), "run_id": call.run_id}
 
     def _clients(self) -> list[Runnable[Any, Any]]:
         """Return the candidates as the policy calls them, without the retries of their SDKs."""

@@ -12,10 +12,13 @@ subclass:
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
+from collections.abc import AsyncGenerator, Generator
+from contextlib import asynccontextmanager, contextmanager
 from typing import TYPE_CHECKING, Any, Generic, NamedTuple, TypeVar, cast
 
+from langchain_core.callbacks import AsyncCallbackManager, CallbackManager
 from langchain_core.messages import AIMessage, AIMessageChunk
-from langchain_core.runnables.config import ensure_config
+from langchain_core.runnables.config import ensure_config, var_child_runnable_config
 
 from honcho_fallback import (
     AnswerRejected,
@@ -27,13 +30,11 @@ from honcho_fallback import (
 )
 from honcho_fallback_langchain._answers import (
     NOTHING,
-    asking,
-    ato_its_end,
     ends_message,
     has_content,
-    lacks_parsed,
-    to_its_end,
+    merged,
     unfit,
+    unread_because,
     unreadable,
 )
 from honcho_fallback_langchain._callbacks import (
@@ -58,9 +59,7 @@ if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Iterator
 
     from langchain_core.callbacks import (
-        AsyncCallbackManager,
         AsyncCallbackManagerForChainRun,
-        CallbackManager,
         CallbackManagerForChainRun,
     )
     from langchain_core.runnables import Runnable, RunnableConfig
@@ -73,6 +72,7 @@ if TYPE_CHECKING:
 
 CallbacksT = TypeVar("CallbacksT")
 RequestT = TypeVar("RequestT")
+_END: Any = object()
 
 
 # Where a call's own policy stands in a config. A remote caller can put strings and dicts there, so
@@ -107,7 +107,7 @@ class Call(ABC, Generic[RequestT]):
         self.partial: Partial = chain.options.partial
         self.detached = NOT_DETACHED
         self.gate: Gate | None = None  # of the attempt at hand
-        self.failed: list[dict[str, Any]] = []  # the attempts before it
+        self.failed: list[dict[str, Any]] | None = None  # the attempts before it, once needed
         self.wants_content = False
         self.shows_tokens: bool | None = None  # to somebody, once it is known
 
@@ -189,7 +189,7 @@ class Call(ABC, Generic[RequestT]):
         """Return what an attempt sends; an answer before it was refused."""
         if self.gate is not None:
             self.settle(unreadable("the answer was refused"))
-        self.failed = failed_attempts(self.run) if attempt.number > 1 else []
+        self.failed = None
         target = attempt.target
         candidate = target.client if target.credential is None else with_key(target)
         return self.request_for(attempt, candidate)
@@ -198,10 +198,16 @@ class Call(ABC, Generic[RequestT]):
         """Return what an attempt sends; an answer before it was refused."""
         if self.gate is not None:
             await self.asettle(unreadable("the answer was refused"))
-        self.failed = failed_attempts(self.run) if attempt.number > 1 else []
+        self.failed = None
         target = attempt.target
         candidate = target.client if target.credential is None else await awith_key(target)
         return self.request_for(attempt, candidate)
+
+    def failed_before(self, attempt: Attempt) -> list[dict[str, Any]]:
+        """Return what the record says of the attempts before this one; it is built once."""
+        if self.failed is None:
+            self.failed = failed_attempts(self.run, attempt.number - 1)
+        return self.failed
 
     def gated(
         self, attempt: Attempt, candidate: Any, callbacks: CallbacksT
@@ -240,7 +246,36 @@ class Call(ABC, Generic[RequestT]):
         model = self.chain.links[attempt.position].model
         if streamed or getattr(model, "streaming", None) is True:
             _check_ends(messages)
-        return marked(messages, attempt, self.failed)
+        return marked(messages, attempt, self.failed_before(attempt))
+
+
+# A candidate is asked with its own config around it, for what asks for the config without having
+# been handed one: a tool or a chain inside of a model. LangChain's own composites do the same for
+# what they call, but in a copy of the context; here the context stays the reader's, and what a
+# generator sets in it is still there at its last chunk.
+
+
+@contextmanager
+def asking(config: RunnableConfig, attempt: Attempt | None = None) -> Generator[None, None, None]:
+    """Return a context to ask a candidate in; what cannot be read of its answer leaves it as such.
+
+    Args:
+        config: The candidate's.
+        attempt: With which its requests end, where nobody else has seen to that.
+    """
+    token = var_child_runnable_config.set(config)
+    attempts = None if attempt is None else ATTEMPTS.set((*ATTEMPTS.get(), attempt))
+    try:
+        yield
+    except (IndexError, UnboundLocalError, ValueError) as error:
+        why = unread_because(error)
+        if why is None:
+            raise
+        raise (unreadable(why) if isinstance(error, IndexError) else unfit(why, error)) from error
+    finally:
+        if attempts is not None:
+            ATTEMPTS.reset(attempts)
+        var_child_runnable_config.reset(token)
 
 
 class ChainCall(Call[Request]):
@@ -251,6 +286,7 @@ class ChainCall(Call[Request]):
         call_input: What the caller passed.
         config: The caller's, or None.
         kwargs: The caller's.
+        own: What the chain run gets beside them, and no candidate.
     """
 
     attempt: Attempt  # that streams
@@ -261,8 +297,10 @@ class ChainCall(Call[Request]):
         call_input: Any,
         config: RunnableConfig | None,
         kwargs: dict[str, Any],
+        own: dict[str, Any],
     ) -> None:
         super().__init__(chain)
+        self.own = own
         self.input = call_input
         self.kwargs = kwargs
         self.config = ensure_config(config)
@@ -274,24 +312,63 @@ class ChainCall(Call[Request]):
         self.passed: list[Any] = []  # of the attempt that passes; without a run the last alone
         self.unparsed: tuple[()] | tuple[Any] = ()  # the last answer that nothing was parsed of
 
-    def managed(
-        self,
-        kind: type[CallbackManager | AsyncCallbackManager],
-        callbacks: Any = None,
-        tags: list[str] | None = None,
-        metadata: dict[str, Any] | None = None,
-        *,
-        verbose: bool = False,
-    ) -> Any:
+    @contextmanager
+    def chain_run(self, runnable: Runnable[Any, Any]) -> Generator[FallbackRun, None, None]:
+        """Open the chain run of a runnable, and close it with what was handed out."""
+        callbacks = self.managed(CallbackManager)
+        manager = callbacks and callbacks.on_chain_start(None, self.input, **self.named(runnable))
+        try:
+            yield self.open(manager)
+        except GeneratorExit:  # the reader has enough; that is no error
+            if manager is not None:
+                manager.on_chain_end(merged(self.passed))
+            raise
+        except BaseException as error:
+            self.settle(error)
+            if manager is not None:
+                manager.on_chain_error(error)
+            raise
+        self.settle()
+        if manager is not None:
+            manager.on_chain_end(merged(self.passed))
+
+    @asynccontextmanager
+    async def achain_run(self, runnable: Runnable[Any, Any]) -> AsyncGenerator[FallbackRun, None]:
+        """Open the chain run of a runnable in this task, and close it with what was handed out."""
+        callbacks = self.managed(AsyncCallbackManager)
+        manager = callbacks and await callbacks.on_chain_start(
+            None, self.input, **self.named(runnable)
+        )
+        try:
+            yield self.open(manager)
+        except GeneratorExit:  # the reader has enough; that is no error
+            if manager is not None:
+                await manager.on_chain_end(merged(self.passed))
+            raise
+        except BaseException as error:
+            await self.asettle(error)
+            if manager is not None:
+                await manager.on_chain_error(error)
+            raise
+        await self.asettle()
+        if manager is not None:
+            await manager.on_chain_end(merged(self.passed))
+
+    def named(self, runnable: Runnable[Any, Any]) -> dict[str, Any]:
+        """Return the name and the id of the chain run."""
+        return {"name": self.run_name or runnable.get_name(), "run_id": self.run_id}
+
+    def managed(self, kind: type[CallbackManager | AsyncCallbackManager]) -> Any:
         """Return the callback manager, or None where nobody listens.
 
-        A run that nobody hears of need not be opened at all. What it gets beside the config's is
-        the chain run's, and no candidate's.
+        A run that nobody hears of need not be opened at all.
         """
-        config = self.config
-        given = config.get("callbacks"), config.get("tags"), config.get("metadata")
+        config, own = self.config, self.own
         manager: Any = kind.configure(
-            given[0], callbacks, verbose, given[1], tags, given[2], metadata
+            inheritable_callbacks=config.get("callbacks"),
+            inheritable_tags=config.get("tags"),
+            inheritable_metadata=config.get("metadata"),
+            **own,
         )
         if not manager.handlers:
             return None
@@ -328,7 +405,8 @@ class ChainCall(Call[Request]):
         if self.manager is not None:
             callbacks = self.manager.get_child()
             if attempt.number > 1 or self.partial == "replace":
-                metadata = attempt_metadata(attempt, self.chain.targets[0], self.failed)
+                failed = self.failed_before(attempt)
+                metadata = attempt_metadata(attempt, self.chain.targets[0], failed)
                 callbacks.add_metadata(metadata)
             if attempt.number > 1:
                 callbacks.add_tags([f"fallback:attempt:{attempt.number}"])
@@ -348,7 +426,7 @@ class ChainCall(Call[Request]):
     def finish(self, attempt: Attempt, answer: Any) -> Any:
         """Return an answer as it is handed out, if it holds what it was asked for."""
         (answer,) = self.taken(attempt, [answer])
-        if lacks_parsed(answer, is_parsed=self.chain.links[attempt.position].parses):
+        if _lacks_parsed(answer, is_parsed=self.chain.links[attempt.position].parses):
             self.unparsed = (answer,)
             error = isinstance(answer, dict) and answer["parsing_error"]
             raise unfit("the answer holds nothing in its schema") from error or None
@@ -365,16 +443,48 @@ class ChainCall(Call[Request]):
         return self.unparsed[0]
 
     def ask_for_stream(self, attempt: Attempt) -> Iterator[Any]:
+        """Pass a candidate's chunks on, or say that there was none."""
         request = self.next_request(attempt)
         kwargs = self._stream_kwargs(attempt, request)
         chunks = request.candidate.stream(request.input, request.config, **kwargs)
-        return to_its_end(chunks, request.config, attempt, self.settle)
+        last: Any = NOTHING
+        try:
+            while True:
+                with asking(request.config, attempt):
+                    chunk = next(chunks, _END)
+                if chunk is _END:
+                    break
+                yield (last := chunk)
+            if last is NOTHING:
+                yield NOTHING
+        except BaseException as error:
+            self.settle(error)
+            raise
+        finally:
+            if isinstance(chunks, Generator):
+                chunks.close()
 
     async def ask_for_astream(self, attempt: Attempt) -> AsyncIterator[Any]:
+        """Pass a candidate's chunks on, or say that there was none."""
         request = await self.anext_request(attempt)
         kwargs = self._stream_kwargs(attempt, request)
         chunks = request.candidate.astream(request.input, request.config, **kwargs)
-        return ato_its_end(chunks, request.config, self.asettle)
+        last: Any = NOTHING
+        try:
+            while True:
+                with asking(request.config):
+                    chunk = await anext(chunks, _END)
+                if chunk is _END:
+                    break
+                yield (last := chunk)
+            if last is NOTHING:
+                yield NOTHING
+        except BaseException as error:
+            await self.asettle(error)
+            raise
+        finally:
+            if isinstance(chunks, AsyncGenerator):
+                await chunks.aclose()
 
     def _stream_kwargs(self, attempt: Attempt, request: Request) -> dict[str, Any]:
         """Return keywords by which a stream says what it cost, where somebody wants to know."""
@@ -399,7 +509,7 @@ class ChainCall(Call[Request]):
             replaced = getattr(self.passed[-1], "id", None) if self.passed else None
             self.passing_attempt, self.passed = self.attempt, []
         if ends_message(chunk):
-            (chunk,) = marked([chunk], self.attempt, self.failed)
+            (chunk,) = marked([chunk], self.attempt, self.failed_before(self.attempt))
         if replaced is not None:
             chunk = mark_replacement(chunk, replaced)
         if self.manager is None:
@@ -438,3 +548,19 @@ def _check_ends(messages: list[Any]) -> None:
         failure = check_response([AIMessageChunk(**message.model_dump(include=kept))])
         if failure is not None:
             raise AnswerRejected(failure)
+
+
+def _lacks_parsed(answer: Any, *, is_parsed: bool) -> bool:
+    """Tell whether an answer holds nothing in the schema, in a form that LangChain has for it.
+
+    Args:
+        answer: What a chain returned.
+        is_parsed: Whether its last step was a parser, which returns None where it found nothing.
+    """
+    if not isinstance(answer, dict):
+        return is_parsed and answer is None
+    if answer.keys() != {"parsed", "parsing_error", "raw"}:  # include_raw=True
+        return False
+    # Beside a schema a model may have been given tools, and called one.
+    is_call = answer["parsing_error"] is None and getattr(answer["raw"], "tool_calls", None)
+    return answer["parsed"] is None and not is_call

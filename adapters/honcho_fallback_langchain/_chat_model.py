@@ -131,7 +131,11 @@ class FallbackChatModel(  # type: ignore[misc] # pyright: ignore[reportIncompati
         """Return what the chain run gets, and the candidates do not."""
         # Versions alone, which every model has, are worth nothing to a run that nobody hears of.
         metadata = self.metadata if self.metadata and self.metadata.keys() != _VERSIONS else None
-        own = {"callbacks": self.callbacks, "tags": self.tags, "metadata": metadata}
+        own = {
+            "local_callbacks": self.callbacks,
+            "local_tags": self.tags,
+            "local_metadata": metadata,
+        }
         return {**own, "verbose": self.verbose}
 
     @property

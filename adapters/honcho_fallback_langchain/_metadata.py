@@ -17,7 +17,10 @@ KEY = "fallback"
 def marked(messages: list[Any], attempt: Attempt, failed: list[dict[str, Any]]) -> list[Any]:
     """Return an attempt's messages with what they say of it, without any provider's text."""
     target = attempt.target
-    attempts = [*failed, _entry_of(target.name, target.model, target.provider)]
+    attempts = [
+        *failed,
+        _entry_of(target.name, target.model, target.provider),
+    ]
     description = {
         "is_fallback": attempt.position > 0,
         "model": target.model,
@@ -74,9 +77,9 @@ def attempt_metadata(
     }
 
 
-def failed_attempts(run: FallbackRun) -> list[dict[str, Any]]:
-    """Describe the attempts of a call that is still running: each has failed."""
-    return [_failed(attempt) for attempt in run.record.attempts]
+def failed_attempts(run: FallbackRun, count: int) -> list[dict[str, Any]]:
+    """Describe the first attempts of a call: each has failed."""
+    return [_failed(one) for one in run.record.attempts[:count]] if count else []
 
 
 def _failed(attempt: AttemptRecord) -> dict[str, Any]:

@@ -194,7 +194,9 @@ class AgentCall(Call[ModelRequest[Any]]):
             self.config = {**self.around, "callbacks": callbacks}
         described: dict[str, Any] = {}
         if attempt.number > 1 or self.partial == "replace":
-            metadata = attempt_metadata(attempt, self.chain.targets[0], self.failed)
+            metadata = attempt_metadata(
+                attempt, self.chain.targets[0], self.failed_before(attempt)
+            )
             described["metadata"] = {**(model.metadata or {}), **metadata}
         if attempt.number > 1:
             described["tags"] = [*(model.tags or []), f"fallback:attempt:{attempt.number}"]

@@ -11,13 +11,7 @@ from contextlib import suppress
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from honcho_fallback._classify import classify
-from honcho_fallback._classify._content import (
-    arguments_of,
-    carries,
-    content_of,
-    is_thought,
-    joined,
-)
+from honcho_fallback._classify._content import carries, content_of, is_thought, joined
 from honcho_fallback._classify._paths import fields_of, find, first
 from honcho_fallback._classify._shapes import (
     KIND,
@@ -250,7 +244,10 @@ class _Verdict:
             error.body = self.body
             failure = classify(error, rules=rules)
             return failure._replace(reason=f"an error in the answer: {failure.reason}")
-        arguments = arguments_of(self.chunks) if self.in_pieces else self.arguments
+        whole = joined(self.chunks) if self.in_pieces else None
+        calls = whole["tool_calls"] if isinstance(whole, dict) else []
+        pieces = [call["arguments"] for call in calls]
+        arguments = pieces if self.in_pieces else self.arguments
         spent = EMPTY[self.finish].transient is False if self.finish in EMPTY else False
         unended = self.chunks and self.ends and not self.finish
         signs = (

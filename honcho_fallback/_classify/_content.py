@@ -43,16 +43,6 @@ def joined(chunks: Iterable[Any]) -> Any:
     return pieces.message()
 
 
-def arguments_of(chunks: Iterable[Any]) -> list[Any]:
-    """Return the arguments of each tool call that a stream's chunks make together."""
-    pieces = _Pieces()
-    for chunk in chunks:
-        shape, part = opened(chunk)
-        if shape is not None:
-            pieces.add(part, shape)
-    return [call["arguments"] for call in pieces.calls.values()]
-
-
 def put_together(chunks: Sequence[Any]) -> Any:
     """Return the whole answer that a stream's chunks make, for a validator.
 

@@ -70,7 +70,7 @@ _QUOTED = re.compile(
     r"\\{0,4}[\"']?([\w.\- ]{3,60}?)\\{0,4}[\"',}]"
 )
 # The code of an error that a library raises as a text: before a colon, or as pydantic shows it.
-_LEADING = re.compile(r"([a-z][a-z\d_]{2,60}): |code='([a-z\d_]{3,60})'")
+_LEADING = re.compile(r"^([a-z][a-z\d_]{2,60}): |\bcode='([a-z\d_]{3,60})'")
 _CALLING = re.compile(r"\((\w+)\) when calling the (\w+) operation")
 _ERRNO = re.compile(r"\[Errno (\d{1,4})\]")
 _CLASS = re.compile(r"\b([A-Z]\w*(?:Error|Exception|Timeout))\b")
@@ -98,7 +98,7 @@ def decide(
     if call:  # the words of the operation's name are no message
         facts = facts._replace(text=_CALLING.sub(r"(\1)", facts.text))
     reads = type(exc).__module__ == "builtins" and reads_answer(exc)
-    if (reads or of_model) and (code := _LEADING.match(facts.message)):
+    if (reads or of_model) and (code := _LEADING.search(facts.message)):
         facts = facts._replace(codes=[*facts.codes, code[1] or code[2]])
     stated = facts.error or next(filter(None, map(GENERIC.get, facts.codes)), None)
     code_row = _coded(facts.codes, stated or 200)

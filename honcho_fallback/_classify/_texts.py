@@ -12,7 +12,7 @@ One pass over a text, one look-up for each word: nothing backtracks.
 from __future__ import annotations
 
 import re
-from asyncio import _get_running_loop
+from asyncio import get_running_loop
 from functools import lru_cache
 from typing import TYPE_CHECKING, Generic, NamedTuple, TypeVar
 
@@ -238,6 +238,14 @@ def first_rule(text: str, status: int) -> Rule[Row] | None:
     return _first_fit(_candidates(_union(sets), status), sets)
 
 
+def _runs_loop() -> bool:
+    try:
+        get_running_loop()
+    except RuntimeError:
+        return False
+    return True
+
+
 def meaning(text: str, status: int) -> Row | None:
     """Return what a text means under a status, or None where it says nothing.
 
@@ -245,6 +253,6 @@ def meaning(text: str, status: int) -> Row | None:
     closed it.
     """
     rule = first_rule(text, status)
-    if rule is None or (rule.row.scope == "client" and _get_running_loop() is None):
+    if rule is None or (rule.row.scope == "client" and not _runs_loop()):
         return None
     return rule.row

@@ -149,7 +149,10 @@ def test_runnables_have_turns_as_well() -> None:
     assert (len(primary.asked), len(backup.asked)) == (1, 2)
 
     call: Any = {"name": "Joke", "args": '{"setup": "a"}', "id": "c1", "index": 0}
-    primary, backup = dead(), chat("backup", "hi", AIMessageChunk("", tool_call_chunks=[call]))
+    primary, backup = (
+        dead(),
+        chat("backup", "hi", AIMessageChunk(content="", tool_call_chunks=[call])),
+    )
     model = FallbackChatModel(primary, backup, reset="turn")
     structured = model.with_structured_output(Joke)
     with model.turn():

@@ -99,7 +99,7 @@ async def test_a_cooldown_survives_rebinding(
     """
     down, up = serve(providers, "openai", status=503), serve(providers, "openai", JOKE)
     call: Any = {"name": "Joke", "args": JOKE, "id": "c1", "index": 0}
-    told = chat("backup", AIMessageChunk("from backup", tool_call_chunks=[call]))
+    told = chat("backup", AIMessageChunk(content="from backup", tool_call_chunks=[call]))
     models: list[Any] = [model_at(down), model_at(up)] if facts == "known" else [dead(), told]
     model = FallbackChatModel(*models, cooldown=Cooldown(after=1, base=60))
     for _ in range(3):

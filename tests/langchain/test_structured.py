@@ -14,7 +14,7 @@ from langchain_core.output_parsers import JsonOutputParser, PydanticOutputParser
 from langchain_core.runnables import RunnableLambda
 from pydantic import BaseModel, ValidationError
 
-from honcho_fallback import FallbackExhausted
+from honcho_fallback import Cooldown, FallbackExhausted
 from honcho_fallback_langchain import FallbackChatModel, FallbackMiddleware, with_fallback_config
 from tests.helpers.chat_models import alive, chat, claude, look_up, model_at
 from tests.helpers.observers import Listener
@@ -276,3 +276,13 @@ async def test_a_history_is_written_anew_for_the_schemas_model(
     ]
     _ = chain.invoke(given) if verb == "invoke" else await chain.ainvoke(given)
     assert [one["role"] for one in up.bodies[0]["messages"]] == ["user", "user"]
+
+
+def test_a_model_whose_answers_do_not_fit_rests_for_nobody(providers: ProviderServer) -> None:
+    """One program's schema says nothing about the model's other calls."""
+    first, second = saying(providers, "prose"), saying(providers, GOOD)
+    model = FallbackChatModel(model_at(first), model_at(second), cooldown=Cooldown(after=1))
+    for _ in range(2):
+        assert model.with_structured_output(City).invoke("Paris?") == PARIS
+    assert model.invoke("Paris?").text == "prose"
+    assert len(first.requests) == 3

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import asyncio
+import gc
 import types
+import warnings
 from typing import TYPE_CHECKING, Any
 
 import httpx2
@@ -88,6 +90,7 @@ STREAMS = "langchain_openai.chat_models.base"
         ("context_length_exceeded: sorry", Kind.CONTEXT_OVERFLOW),
         ("code='server_error' message='sorry'", Kind.SERVER_ERROR),
         ("code='rate_limit_exceeded' message='sorry'", Kind.RATE_LIMIT),
+        ("ResponseError(code='rate_limit_exceeded', message='sorry')", Kind.RATE_LIMIT),
         ("The server is overloaded", Kind.OVERLOADED),
         ("Response resp_1 failed.", Kind.MALFORMED_RESPONSE),
         (ResponseError(code="rate_limit_exceeded", message="sorry"), Kind.RATE_LIMIT),
@@ -169,20 +172,27 @@ def test_litellm_wraps_it_into_a_text(text: str) -> None:
         assert (failure.kind, failure.scope) == (Kind.CONNECTION, "client")
 
 
+def ask_in_two_loops(url: str) -> list[Failure | None]:
+    """Ask with one client in a loop and then in another; return what each meant."""
+    client = openai.AsyncOpenAI(base_url=url, api_key="k", max_retries=0)
+
+    async def ask() -> Failure | None:
+        try:
+            await client.models.list()
+        except Exception as error:  # noqa: BLE001 # whatever the client makes of it
+            return classify(error)
+        return None
+
+    return [asyncio.run(ask()), asyncio.run(ask())]
+
+
 def test_a_real_client_over_two_loops_has_sent_its_request() -> None:
     """The connection that it kept belongs to the first loop; the server saw the second one."""
-    with ProviderServer() as server:
-        provider = server["house"]
-        client = openai.AsyncOpenAI(base_url=provider.url, api_key="k", max_retries=0)
-
-        async def ask() -> Failure | None:
-            try:
-                await client.models.list()
-            except Exception as error:  # noqa: BLE001 # whatever the client makes of it
-                return classify(error)
-            return None
-
-        assert asyncio.run(ask()) is None
-        failure = asyncio.run(ask())
+    with ProviderServer() as server, warnings.catch_warnings():
+        warnings.simplefilter("ignore", ResourceWarning)  # nobody can close what a loop left
+        first, failure = ask_in_two_loops(server["house"].url)
+        gc.collect()
+        assert len(server["house"].requests) == 2
+    assert first is None
     assert failure is not None
     assert (failure.kind, failure.scope, failure.reached) == (Kind.CONNECTION, "client", "unknown")
