@@ -11,7 +11,7 @@ from honcho_fallback._classify._read import children
 from honcho_fallback._classify._rules import find_failure, rejudge, require_loaded
 from honcho_fallback._classify._tables import Row
 from honcho_fallback._classify._waits import in_text, read_waits
-from honcho_fallback._values.errors import AnswerRejected
+from honcho_fallback._values.errors import AnswerRejected, ErrorStandIn
 from honcho_fallback._values.failure import KINDS, Failure
 from honcho_fallback._values.failure import FailureKind as Kind
 from honcho_fallback.redaction import redact
@@ -134,7 +134,7 @@ class _CauseWalk(NamedTuple):
         self.seen.add(id(exc))
         if isinstance(exc, self.local):
             return self._plain_failure(Kind.LOCAL, "named in local_errors")
-        if isinstance(exc, AnswerRejected) and exc.failure is not None:
+        if isinstance(exc, AnswerRejected | ErrorStandIn) and exc.failure is not None:
             failure = exc.failure._replace(error=self.error)
             return rejudge(self.rules, exc, failure) if self.rules else failure
         ended = exc.__cause__  # where a coroutine or a generator let one out (PEP 479)

@@ -43,7 +43,6 @@ from typing import TYPE_CHECKING, Any, Literal, NoReturn, TypeVar, cast
 from honcho_fallback._classify._content import characters
 from honcho_fallback._classify._usage import usage_of
 from honcho_fallback._core import rules
-from honcho_fallback._core.hooks import run_hooks
 from honcho_fallback._core.observers import (
     CallContent,
     CallStart,
@@ -73,7 +72,6 @@ from honcho_fallback._values.record import (
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from honcho_fallback._core.hooks import HookSteps
     from honcho_fallback._core.resolved import ResolvedPolicy
     from honcho_fallback._core.runtime import Runtime
     from honcho_fallback._core.target import Attempt, Target
@@ -212,21 +210,25 @@ class FallbackRun:
         Raises:
             AnswerRejected: It was not acceptable and nobody is left (or FallbackExhausted).
             StreamInterrupted: Its content had been handed out.
-            FallbackConfigError: ``validate``, ``classify`` or ``refine`` is async.
+            FallbackConfigError: ``validate`` is async.
         """
         call = self._call
         if call.outcome != "running" or not self._begun:
             self._require_running("accept")
         policy = call.policy
         self._note_usage(answer, usage)
-        # Where validate has no say, the steps of hooks are needed only to refuse an answer.
+        # Where validate has no say, an examination is needed only to refuse an answer.
         is_plain = policy.validate is None and (bool(answer) or not stream)
         check = policy.check
         if is_plain and (check is None or type(answer) is str or check(answer) is None):
             self._take(answer, now)
             return None
-        steps = policy.examination(answer, call.attempt.target, is_stream=stream)
-        return self._settle(answer, self._run_hooks(steps, now), stream=stream, now=now)
+        try:
+            self._examine(answer, stream=stream, now=now).send(None)
+        except StopIteration as end:
+            following: Attempt | None = end.value
+            return following
+        raise AssertionError("outside of a task an examination never waits")
 
     def succeed(self, *, usage: Facts = None, now: Time = None) -> None:
         """End the call with the answer of the current target, without a look at it.
@@ -288,7 +290,6 @@ class FallbackRun:
             StreamInterrupted: Content had been handed out.
             DeadlineExceeded: More could have been asked, but time ran out.
             RuntimeError: The call was over before.
-            FallbackConfigError: ``classify`` or ``refine`` is async.
             BaseException: The error itself where it ends the call: a cancellation, a failure that
                 no other target could help with, or any with a single target.
         """
@@ -296,15 +297,18 @@ class FallbackRun:
         try:
             if self._call.pending is not None and isinstance(error, Exception):
                 return self._pending_failed(self._call.pending, error, now)
-            base = None
+            policy, base = self._call.policy, None
             if isinstance(error, AnswerRejected) and error.raised is not None:
-                base, error = error.failure, error.raised
+                base, error = error.failure or policy.classify(error), error.raised
             if failure is None:
-                policy = self._call.policy
-                if policy.classifies_plainly and base is None:
-                    failure = policy.classify(error)
-                else:
-                    failure = self._run_hooks(policy.classification(error, base), now)
+                try:
+                    plain = policy.classifies_plainly and base is None
+                    failure = (
+                        policy.classify(error) if plain else policy.classification(error, base)
+                    )
+                except BaseException:  # an interrupt ends the call
+                    self.cancel(now=now)
+                    raise
             if self._call.content_at is not None:
                 chunks = partial or tuple(self._call.partial)
                 self._note_usage(chunks)
@@ -411,23 +415,16 @@ class FallbackRun:
 
     # What follows an answer or a failure.
 
-    def _run_hooks(self, steps: HookSteps[T], now: Time) -> T:
-        """Go through the steps of the user's hooks; what leaves them ends the call."""
+    async def _examine(
+        self, answer: Any, *, stream: bool, now: Time = None, in_task: bool = False
+    ) -> Attempt | None:
+        """Take an answer that nothing is wrong with, or fail with the error that stands for it."""
+        policy, target = self._call.policy, self._call.attempt.target
         try:
-            return run_hooks(steps)
-        except BaseException:
+            refused = await policy.examine(answer, target, is_stream=stream, in_task=in_task)
+        except BaseException:  # an interrupt, or a cancellation while validate was awaited
             self.cancel(now=now)
             raise
-
-    def _settle(
-        self,
-        answer: Any,
-        refused: tuple[Exception, Failure] | None,
-        *,
-        stream: bool,
-        now: Time = None,
-    ) -> Attempt | None:
-        """Take an answer that was looked at, or fail with the error that stands for it."""
         if refused is None:
             self._take(answer, now)
             return None
