@@ -35,6 +35,8 @@ Chunk_co = TypeVar("Chunk_co", covariant=True)
 
 # Cached properties: ours, and the one that LangChain keeps for tracing.
 _CACHED = frozenset({"_serialized", "chain"})
+_OF_ITS_RUN = ("callbacks", "metadata", "tags")
+_VERSIONS = {"lc_versions"}
 
 
 class FallbackBase(RunnableSerializable[Input, Output], Generic[Input, Output, Chunk_co]):
@@ -66,8 +68,12 @@ class FallbackBase(RunnableSerializable[Input, Output], Generic[Input, Output, C
         return self.policy.observers
 
     def own_run_options(self) -> dict[str, Any]:
-        """Return what the chain run gets, and the candidates do not."""
-        return {}
+        """Return what the chain run gets of a model's own fields, and no candidate does."""
+        own = {f"local_{name}": getattr(self, name, None) for name in _OF_ITS_RUN}
+        # Versions alone, which every model has, are worth nothing to a run that nobody hears of.
+        if (own["local_metadata"] or {}).keys() == _VERSIONS:
+            own["local_metadata"] = None
+        return {**own, "verbose": getattr(self, "verbose", False)}
 
     def invoke(
         self,

@@ -43,7 +43,6 @@ _PASSED_ON = frozenset(
     {"cache", "custom_get_token_ids", "disable_streaming", "output_version", "rate_limiter"}
 )
 _BOUND_TOOLS = frozenset({"tool_choice", "tools"})
-_VERSIONS = {"lc_versions"}
 _UNHEARD: RunnableConfig = {"callbacks": []}
 _VERSION = version("honcho-fallback")
 
@@ -126,17 +125,6 @@ class FallbackChatModel(  # type: ignore[misc] # pyright: ignore[reportIncompati
 
         changed = each(self._clients(), change, "structured output", _BOUND_TOOLS)
         return FallbackRunnable.over(changed, self.options, self.policy)
-
-    def own_run_options(self) -> dict[str, Any]:
-        """Return what the chain run gets, and the candidates do not."""
-        # Versions alone, which every model has, are worth nothing to a run that nobody hears of.
-        metadata = self.metadata if self.metadata and self.metadata.keys() != _VERSIONS else None
-        own = {
-            "local_callbacks": self.callbacks,
-            "local_tags": self.tags,
-            "local_metadata": metadata,
-        }
-        return {**own, "verbose": self.verbose}
 
     @property
     def _llm_type(self) -> str:

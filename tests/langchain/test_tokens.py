@@ -436,7 +436,7 @@ async def test_a_refused_stream_ends_as_an_error() -> None:
 
 
 def thought(text: str) -> AIMessageChunk:
-    return AIMessageChunk([{"type": "thinking", "thinking": text, "index": 0}])
+    return AIMessageChunk(content=[{"type": "thinking", "thinking": text, "index": 0}])
 
 
 @in_turn(reader=READERS, kind=AGENTS)
@@ -469,7 +469,7 @@ def blocks(chunk: Any) -> list[Any]:
 async def test_a_stream_that_only_thinks_until_it_is_cut_is_no_answer(
     providers: ProviderServer, reader: str, kind: str
 ) -> None:
-    """Its budget went into thought: the next model is asked, and the reader sees that one alone."""
+    """Its budget went into thought: the next model is asked, and readers see that one alone."""
     thinker = providers.new("anthropic")
     thought_of = {"type": "thinking", "thinking": "hm, well", "signature": "s"}
     thinker.standing = Reply(body=wire.message_answer(thought_of, stop="max_tokens"))
