@@ -217,10 +217,15 @@ class FallbackRun:
             self._require_running("accept")
         policy = call.policy
         self._note_usage(answer, usage)
-        # Where validate has no say, an examination is needed only to refuse an answer.
-        is_plain = policy.validate is None and (bool(answer) or not stream)
-        check = policy.check
-        if is_plain and (check is None or type(answer) is str or check(answer) is None):
+        # Where validate has no say, there is more to do only to refuse an answer.
+        if (
+            policy.validate is None
+            and (bool(answer) or not stream)
+            and (
+                type(answer) is str
+                or policy.fault_of(answer, call.attempt.target, handed_out=call.is_final) is None
+            )
+        ):
             self._take(answer, now)
             return None
         try:
@@ -421,7 +426,13 @@ class FallbackRun:
         """Take an answer that nothing is wrong with, or fail with the error that stands for it."""
         policy, target = self._call.policy, self._call.attempt.target
         try:
-            refused = await policy.examine(answer, target, is_stream=stream, in_task=in_task)
+            refused = await policy.examine(
+                answer,
+                target,
+                is_stream=stream,
+                handed_out=self._call.is_final,
+                in_task=in_task,
+            )
         except BaseException:  # an interrupt, or a cancellation while validate was awaited
             self.cancel(now=now)
             raise

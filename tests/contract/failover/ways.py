@@ -33,7 +33,7 @@ from benchmarks.faults.scenarios import CLIENT_TIMEOUT, FALLBACK_MODEL, PRIMARY_
 from honcho_fallback import FallbackConfig, FallbackPolicy, Target
 from honcho_fallback_langchain import FallbackChatModel, FallbackMiddleware
 from honcho_fallback_litellm import FallbackRoutingStrategy
-from tests.contract.failover.idle_loop import IdleLoop, transport_of
+from tests.helpers.idle_loop import IdleLoop, transport_of
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable
