@@ -122,7 +122,7 @@ _NO_STREAM: Final = frozenset({"langsmith:nostream", "nostream"})
 _IDLE: Final = frozenset(
     getattr(kind, name) for kind in (BaseCallbackHandler, AsyncCallbackHandler) for name in _TOKENS
 )
-_FRAME: Final = frozenset({"id", "index", "type"})  # of a content block
+_FRAME: Final = frozenset({"extras", "id", "index", "reasoning", "type"})  # of a content block
 
 
 class Event(NamedTuple):

@@ -58,7 +58,7 @@ from honcho_fallback._core.recovery import REFRESHES, PendingAction
 from honcho_fallback._core.runtime import process
 from honcho_fallback._core.state import FORCED, PROBE, CallState, PastAttempt
 from honcho_fallback._values import tracebacks
-from honcho_fallback._values.errors import FallbackError, WrongVerbError
+from honcho_fallback._values.errors import AnswerRejected, FallbackError, WrongVerbError
 from honcho_fallback._values.failure import Failure, FailureKind
 from honcho_fallback._values.record import (
     DeadlineExceeded,
@@ -302,16 +302,22 @@ class FallbackRun:
         try:
             if self._call.pending is not None and isinstance(error, Exception):
                 return self._pending_failed(self._call.pending, error, now)
+            policy, base = self._call.policy, None
+            if isinstance(error, AnswerRejected) and error.raised is not None:
+                base, error = error.failure or policy.classify(error), error.raised
             if failure is None:
-                policy = self._call.policy
                 try:
-                    plain = policy.classifies_plainly
-                    failure = policy.classify(error) if plain else policy.classification(error)
+                    plain = policy.classifies_plainly and base is None
+                    failure = (
+                        policy.classify(error) if plain else policy.classification(error, base)
+                    )
                 except BaseException:  # an interrupt ends the call
                     self.cancel(now=now)
                     raise
             if self._call.content_at is not None:
-                self._call.received = characters(partial or self._call.partial) or None
+                chunks = partial or tuple(self._call.partial)
+                self._note_usage(chunks)
+                self._call.received = characters(chunks) or None
             return self._fail(error, failure, partial, now)
         finally:
             del error  # as in _fail
@@ -385,6 +391,7 @@ class FallbackRun:
         if self._call.outcome == "running":
             if partial:
                 self.report(output=partial)
+                self._note_usage(partial)
                 self._call.received = characters(partial) or None
             self._finish(outcome, now)
 

@@ -433,3 +433,48 @@ async def test_a_refused_stream_ends_as_an_error() -> None:
         pass
     assert written.ends == awritten.ends == ["error", "end"]
     assert "".join(written.seen) == "".join(awritten.seen) == "hello"
+
+
+def thought(text: str) -> AIMessageChunk:
+    return AIMessageChunk(content=[{"type": "thinking", "thinking": text, "index": 0}])
+
+
+@in_turn(reader=READERS, kind=AGENTS)
+async def test_a_thought_is_shown_with_the_first_word(reader: str, kind: str) -> None:
+    """It settles nothing: of an attempt that fails while it thinks nobody sees anything."""
+    lost = talking("primary", [thought("hm"), thought("..."), StatusError(503)])
+    seen: list[Any] = []
+    await READERS[reader](AGENTS[kind](lost, talking("backup", ["from ", "backup"])), seen)
+    assert "".join(text for text in seen if isinstance(text, str)) == "from backup"
+
+
+@pytest.mark.parametrize("kind", AGENTS)
+@pytest.mark.parametrize("ends", ["with a word", "in thought"])
+async def test_thoughts_are_handed_on_in_order(kind: str, ends: str) -> None:
+    """With the first word, or, where an answer is nothing but thought, with its end."""
+    words = ["so"] * (ends == "with a word")
+    model = AGENTS[kind](talking("primary", [thought("a"), thought("b"), *words]), alive())
+    chunks = [chunk async for chunk, _ in model.astream(HI, stream_mode="messages")]
+    said = [one.get("thinking") or one.get("text") for chunk in chunks for one in blocks(chunk)]
+    assert said == ["a", "b", *words]
+
+
+def blocks(chunk: Any) -> list[Any]:
+    if isinstance(chunk.content, str):
+        return [{"text": chunk.content}] if chunk.content else []
+    return list(chunk.content)
+
+
+@in_turn(reader=READERS, kind=AGENTS)
+async def test_a_stream_that_only_thinks_until_it_is_cut_is_no_answer(
+    providers: ProviderServer, reader: str, kind: str
+) -> None:
+    """Its budget went into thought: the next model is asked, and readers see that one alone."""
+    thinker = providers.new("anthropic")
+    thought_of = {"type": "thinking", "thinking": "hm, well", "signature": "s"}
+    thinker.standing = Reply(body=wire.message_answer(thought_of, stop="max_tokens"))
+    seen: list[Any] = []
+    backup = talking("backup", ["from ", "backup"])
+    await READERS[reader](AGENTS[kind](model_at(thinker), backup), seen)
+    assert "".join(text for text in seen if isinstance(text, str)) == "from backup"
+    assert len(thinker.requests) == 1
