@@ -45,7 +45,11 @@ from honcho_fallback_langchain._callbacks import (
     show_tokens,
     shows_tokens_itself,
 )
-from honcho_fallback_langchain._candidates import may_be_asked_for_usage, parameters_of
+from honcho_fallback_langchain._candidates import (
+    may_be_asked_for_usage,
+    parameters_of,
+    streams,
+)
 from honcho_fallback_langchain._history import for_provider
 from honcho_fallback_langchain._metadata import (
     attempt_metadata,
@@ -179,7 +183,14 @@ class Call(ABC, Generic[RequestT]):
     async def aask(self, attempt: Attempt) -> Any:
         """Ask one candidate; the task ends it with the attempt."""
         try:
-            return self.finish(attempt, await self.asend(await self.anext_request(attempt)))
+            request = await self.anext_request(attempt)
+            gate, model = self.gate, self.chain.links[attempt.position].model
+            if gate is None or not streams(model):
+                return self.finish(attempt, await self.asend(request))
+            # Somebody reads tokens: they come as a stream's, and so do its limits on silence.
+            async with gate.limit(attempt):
+                answer = await self.asend(request)
+            return self.finish(attempt, answer)
         except BaseException as error:
             if self.gate is not None:
                 await self.asettle(error)

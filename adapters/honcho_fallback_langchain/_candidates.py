@@ -92,6 +92,17 @@ def may_be_asked_for_usage(candidate: object) -> bool:
     )
 
 
+def streams(model: BaseChatModel | None) -> bool:
+    """Tell whether a model hands out its answer in pieces where somebody reads tokens."""
+    if model is None or model.disable_streaming:
+        return False
+    # What an integration that streams implements, as LangChain itself looks for it.
+    return any(
+        getattr(type(model), name) is not getattr(BaseChatModel, name)
+        for name in ("_stream", "_astream")
+    )
+
+
 def targets_of(
     candidates: Sequence[Runnable[Any, Any]],
     credentials: Sequence[Credential | None] = (),
