@@ -162,7 +162,8 @@ class Gate:
     async def limit(self, attempt: Attempt) -> AsyncGenerator[None, None]:
         """Bound the silence before the first token and between two tokens, as of a stream."""
         loop, idle = asyncio.get_running_loop(), attempt.idle_timeout
-        first = silence = attempt.first_token_timeout
+        silence = attempt.first_token_timeout
+        limit = asyncio.timeout(silence)
 
         def wait_anew() -> None:
             nonlocal silence
@@ -173,7 +174,7 @@ class Gate:
         # The parts of a candidate may run in threads.
         self._heard = partial(loop.call_soon_threadsafe, wait_anew)
         try:
-            async with asyncio.timeout(first) as limit:
+            async with limit:
                 yield
         except TimeoutError as error:
             if limit.expired():
