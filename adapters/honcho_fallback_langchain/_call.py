@@ -50,14 +50,14 @@ from honcho_fallback_langchain._candidates import (
     parameters_of,
     streams,
 )
-from honcho_fallback_langchain._history import for_provider
+from honcho_fallback_langchain._history import as_it_thinks, for_provider
 from honcho_fallback_langchain._metadata import (
     attempt_metadata,
     failed_attempts,
     mark_replacement,
     marked,
 )
-from honcho_fallback_langchain._sdk import ATTEMPTS, awith_key, with_key
+from honcho_fallback_langchain._sdk import ATTEMPTS, awith_key, with_key, without_thinking
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Iterator
@@ -394,22 +394,26 @@ class ChainCall(Call[Request]):
         named = {"run_name": self.run_name, "run_id": self.run_id}
         return self.start(turn, metadata_of(self.config, named), self.input)
 
-    def as_taken(self, attempt: Attempt) -> tuple[Any, dict[str, Any]]:
-        """Return the input and the keywords for one attempt, as its provider takes them."""
+    def as_taken(self, attempt: Attempt, candidate: Any) -> tuple[Any, Any, dict[str, Any]]:
+        """Return a candidate, the input and the keywords, as its provider takes them."""
         reader, kwargs = self.chain.links[attempt.position].reader, self.kwargs
         if reader is None:  # what a chain with a prompt is given is for its prompt
-            return self.input, kwargs
+            return candidate, self.input, kwargs
         if kwargs and attempt.position > 0:
             kwargs = {name: kwargs[name] for name in kwargs.keys() - _OTHER_MODEL}
             if not reader.is_primarys:
                 kwargs = reader.provider.settings(kwargs)
         if type(self.input) is str:  # a text is a text everywhere
-            return self.input, kwargs
-        return for_provider(self.input, reader), kwargs
+            return candidate, self.input, kwargs
+        messages = for_provider(self.input, reader)
+        messages, settings = as_it_thinks(messages, reader, kwargs)
+        if settings is not kwargs:
+            candidate = without_thinking(candidate)
+        return candidate, messages, settings
 
     def request_for(self, attempt: Attempt, candidate: Any) -> Request:
         """Return the input, config and keywords for a candidate."""
-        candidate_input, kwargs = self.as_taken(attempt)
+        candidate, candidate_input, kwargs = self.as_taken(attempt, candidate)
         if self.wants_content:
             self.run.report(parameters=parameters_of(attempt.target.client, kwargs))
         config, callbacks = self.config, None

@@ -44,9 +44,10 @@ from honcho_fallback_langchain._call import Call, metadata_of
 from honcho_fallback_langchain._callbacks import detach_langfuse
 from honcho_fallback_langchain._candidates import parameters_of
 from honcho_fallback_langchain._chain import Chain
-from honcho_fallback_langchain._history import for_provider, tools_for
+from honcho_fallback_langchain._history import as_it_thinks, for_provider, tools_for
 from honcho_fallback_langchain._metadata import attempt_metadata
 from honcho_fallback_langchain._options import FallbackOptions, Options
+from honcho_fallback_langchain._sdk import without_thinking
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Mapping
@@ -188,7 +189,7 @@ class AgentCall(Call[ModelRequest[Any]]):
         if self.wants_content:
             parameters = parameters_of(attempt.target.client, request.model_settings)
             self.run.report(parameters=parameters)
-        changes: dict[str, Any] = {}
+        candidate, changes = self._as_taken(attempt, candidate)
         model, callbacks = self.gated(attempt, candidate, self.around.get("callbacks"))
         if self.gate is not None:
             self.config = {**self.around, "callbacks": callbacks}
@@ -204,14 +205,24 @@ class AgentCall(Call[ModelRequest[Any]]):
             model = model.model_copy(update=described)
         if model is not request.model:
             changes["model"] = model
-        reader = self.chain.links[attempt.position].reader
-        if reader is not None:
-            messages = for_provider(request.messages, reader)
-            if messages is not request.messages:
-                changes["messages"] = messages
-            if not reader.is_primarys:
-                changes |= self._foreign(reader)
         return request.override(**changes) if changes else request
+
+    def _as_taken(self, attempt: Attempt, candidate: Any) -> tuple[Any, dict[str, Any]]:
+        """Return a candidate and what changes of the request for its provider to take it."""
+        request = self.request
+        reader = self.chain.links[attempt.position].reader
+        if reader is None:
+            return candidate, {}
+        changes = {} if reader.is_primarys else self._foreign(reader)
+        messages = for_provider(request.messages, reader)
+        settings = changes.get("model_settings", request.model_settings)
+        messages, new_settings = as_it_thinks(messages, reader, settings)
+        if new_settings is not settings:
+            candidate = without_thinking(candidate)
+            changes["model_settings"] = new_settings
+        if messages is not request.messages:
+            changes["messages"] = messages
+        return candidate, changes
 
     def _foreign(self, reader: Reader) -> dict[str, Any]:
         # Settings, cache markers and the provider's own tools were made for the agent's model.
