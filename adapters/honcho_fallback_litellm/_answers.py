@@ -28,6 +28,16 @@ def attach(carrier: Any, record: CallRecord, answering: str | None = None) -> No
     add_headers(carrier, record, answering)
 
 
+def stamp(answer: Any, record: CallRecord, answering: str | None = None) -> Any:
+    """Let an answer of the chain carry the record, and count its switches as LiteLLM's retries."""
+    attach(answer, record, answering)
+    headers = (_hidden_params(answer) or {}).get("additional_headers")
+    failed = sum(one.kind is not None for one in record.attempts)
+    if failed and isinstance(headers, dict):
+        headers["x-litellm-attempted-retries"] = failed
+    return answer
+
+
 def add_headers(carrier: Any, record: CallRecord, answering: str | None) -> None:
     """Let an answer carry the headers alone."""
     hidden = _hidden_params(carrier)

@@ -39,10 +39,9 @@ class Chain(NamedTuple):
     Args:
         policy: One target per deployment.
         ids: Of the deployments, in its order.
-        config: The policy's options.
+        config: The policy's options, and the timeout, which LiteLLM is handed.
         providers: Whose messages each deployment writes.
         strangers: The positions that have another account than the primary.
-        has_actions: Whether a run may have to do something before an attempt or after its end.
     """
 
     policy: FallbackPolicy
@@ -50,7 +49,6 @@ class Chain(NamedTuple):
     config: FallbackConfig
     providers: tuple[Provider, ...]
     strangers: frozenset[int]
-    has_actions: bool
 
 
 class Chains:
@@ -105,8 +103,9 @@ class Chains:
         if config.max_attempts is None:
             config = config.replace(max_attempts=len(ranked) * (config.attempts_per_target or 1))
         targets = _targets_of(ranked)
-        policy = FallbackPolicy(targets, config, agent=group, observers=self._observers)
-        has_actions = any(one is not None for one in (config.cooldown, config.transport_recovery))
+        # LiteLLM is handed the timeout, and counts what runs into it; a deadline cuts to the point.
+        timeless = config.replace(timeout=None)
+        policy = FallbackPolicy(targets, timeless, agent=group, observers=self._observers)
         providers = tuple(map(provider_of, targets))
         accounts = [
             (provider.family, *map(one["litellm_params"].get, _ACCOUNT))
@@ -118,7 +117,6 @@ class Chains:
             config,
             providers,
             frozenset(at for at, one in enumerate(accounts) if one != accounts[0]),
-            has_actions,
         )
 
 

@@ -9,12 +9,18 @@ from __future__ import annotations
 from functools import partial
 from typing import TYPE_CHECKING, cast
 
-from honcho_fallback import FailureKind, classify
+from litellm.exceptions import RateLimitError
+from litellm.types.router import (  # pyright: ignore[reportMissingTypeStubs] # a package with one stub
+    RouterRateLimitError,
+    RouterRateLimitErrorBasic,
+)
+
+from honcho_fallback import Failure, FailureKind, classify
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
-    from honcho_fallback import Failure, FallbackConfig
+    from honcho_fallback import FallbackConfig
 
 _DEPTH = 8
 # LiteLLM's names for "something went wrong and I do not know what".
@@ -35,6 +41,21 @@ def classifier_for(config: FallbackConfig) -> Callable[[BaseException], Failure]
     if own is not None and config.rules:
         return partial(_classify, partial(_ruled, built_in, own))
     return partial(_classify, own or built_in)
+
+
+def provider_error(error: Exception) -> Exception:
+    """Return the exception that LiteLLM made an error from: a stream's original, or itself."""
+    original = getattr(error, "original_exception", None)
+    return original if isinstance(original, Exception) else error
+
+
+def is_refusal(error: BaseException) -> bool:
+    """Tell whether LiteLLM itself said no, for a limit or a cooldown, and asked nobody."""
+    if getattr(error, "failed_deployment_id", None) is not None:
+        return False
+    if isinstance(error, RateLimitError):
+        return not error.llm_provider
+    return isinstance(error, RouterRateLimitError | RouterRateLimitErrorBasic)
 
 
 def forget_loop_lookup(error: BaseException) -> None:
@@ -60,6 +81,21 @@ def forget_loop_lookup(error: BaseException) -> None:
         waiting += [two for two in (*linked, *one.args) if isinstance(two, BaseException)]
 
 
+def _refused(inner: Callable[[BaseException], Failure], error: BaseException) -> Failure:
+    """Say that the next deployment may have room, and that no provider is at fault."""
+    failure = inner(error)
+    if failure.by_rule:
+        return failure
+    return Failure.of(
+        FailureKind.RATE_LIMIT,
+        transient=False,
+        reason="LiteLLM had no room at this deployment",
+        error=type(error).__name__,
+        scope="client",
+        reached="no",
+    )
+
+
 def _ruled(
     built_in: Callable[[BaseException], Failure],
     own: Callable[[BaseException], Failure],
@@ -70,6 +106,10 @@ def _ruled(
 
 
 def _classify(inner: Callable[[BaseException], Failure], error: BaseException) -> Failure:
+    if is_refusal(error):
+        return _refused(inner, error)
+    if isinstance(error, Exception):
+        error = provider_error(error)
     native = None
     if type(error).__module__.startswith(("litellm.", "openai.")):
         native = _native(error)

@@ -26,7 +26,7 @@ from litellm.integrations.custom_logger import CustomLogger
 
 from honcho_fallback import CallRecord, FallbackConfigError, check_observers
 from honcho_fallback_litellm._answers import headers_of
-from honcho_fallback_litellm._router import core_of, own
+from honcho_fallback_litellm._router import groups_of
 from honcho_fallback_litellm._strategy import FallbackRoutingStrategy
 from honcho_fallback_litellm._warm import warm_up
 
@@ -121,7 +121,7 @@ class FallbackProxyHandler(CustomLogger):
             return False
         if self._strategy.is_registered(router):
             return True
-        deployments = own(core_of(router), "get_model_list")() or []
+        deployments = groups_of(router)
         if self._trouble is not None and deployments == self._refused:
             return False
         if router is not self._attached:

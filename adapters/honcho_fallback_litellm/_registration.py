@@ -7,8 +7,6 @@ from collections import Counter
 from inspect import iscoroutinefunction
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-import litellm
-
 from honcho_fallback import FallbackConfig, FallbackConfigError
 from honcho_fallback_litellm._chain import (
     RANK,
@@ -21,11 +19,10 @@ from honcho_fallback_litellm._chain import (
     ordered,
     spelling_of,
 )
-from honcho_fallback_litellm._patches import OPTIONAL
-from honcho_fallback_litellm._router import deployments_of, own, setting
+from honcho_fallback_litellm._router import deployments_of, groups_of, setting
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator
+    from collections.abc import Iterator
 
     from honcho_fallback_litellm._chain import Chains
     from honcho_fallback_litellm._router import Deployment
@@ -44,8 +41,8 @@ _REFUSED = {
 _SHOWN = 10  # chains in the line that says which are active
 
 
-def check_config(config: FallbackConfig) -> None:
-    """Refuse the options that LiteLLM leaves no room for."""
+def check_config(config: FallbackConfig) -> FallbackConfig:
+    """Return the options as they hold here; refuse those that LiteLLM leaves no room for."""
     if not isinstance(config, FallbackConfig):  # pyright: ignore[reportUnnecessaryIsInstance] # users without a type checker
         problem = f"got a {type(config).__name__}"
         raise FallbackConfigError.about("config", problem, "pass a FallbackConfig")
@@ -63,6 +60,7 @@ def check_config(config: FallbackConfig) -> None:
         if iscoroutinefunction(hook):
             fix = "pass a plain function: the Router's sync methods cannot await it"
             raise FallbackConfigError.about(name, "it is async", fix)
+    return config
 
 
 class Registration(NamedTuple):
@@ -99,7 +97,7 @@ def _count(number: int, one: str, several: str) -> str:
     return f"{number} {one if number == 1 else several}"
 
 
-def check_router(core: Any, chains: Chains) -> Registration:
+def check_router(router: Any, chains: Chains) -> Registration:
     """Check every group of a Router, and log what is to be mended.
 
     Raises:
@@ -108,7 +106,7 @@ def check_router(core: Any, chains: Chains) -> Registration:
     spoilt: list[tuple[str, list[Deployment]]] = []
     registration = Registration({}, {}, [], 0)
     others = 0
-    for group, deployments in _groups_of(core):
+    for group, deployments in _groups_of(router):
         label, chain = label_of(group, deployments), chains.check(group, deployments)
         if isinstance(chain, Chain):
             registration.chains[label] = _models_of(ordered(deployments))
@@ -127,13 +125,13 @@ def check_router(core: Any, chains: Chains) -> Registration:
     return registration._replace(others=others)
 
 
-def _groups_of(core: Any) -> Iterator[tuple[str, list[Deployment]]]:
+def _groups_of(router: Any) -> Iterator[tuple[str, list[Deployment]]]:
     """Yield each group as requests see it: a team's apart, an alias as what it stands for."""
-    aliases = setting(core, "model_group_alias") or {}
-    rows = own(core, "get_model_list")() or []
+    aliases = setting(router, "model_group_alias") or {}
+    rows = groups_of(router)
     homes = dict.fromkeys(home_of(one) for one in rows if one["model_name"] not in aliases)
     for group, team in homes:
-        yield group, deployments_of(core, group, {"metadata": {"user_api_key_team_id": team}})
+        yield group, deployments_of(router, group, {"metadata": {"user_api_key_team_id": team}})
 
 
 def _models_of(deployments: list[Deployment]) -> list[str]:
@@ -163,15 +161,3 @@ def _no_chain(registration: Registration) -> FallbackConfigError:
         "no deployment of this Router has one",
         "\n".join([fix, *registration.hints]),
     )
-
-
-def warn_about_missing_methods(missing: Iterable[str]) -> None:
-    """Say loudly what this LiteLLM has no more."""
-    gone = sorted(set(missing).difference(OPTIONAL))
-    if gone:
-        logger.error(
-            "this LiteLLM (%s) has no %s: switching works by class of error only, records are "
-            "incomplete; use litellm>=1.106,<1.110",
-            getattr(litellm, "__version__", "of unknown version"),
-            ", ".join(gone),
-        )
