@@ -100,7 +100,7 @@ def hermes() -> ConfigOptions:
         "reset": "turn",
         "on_exhausted": "last",
         "wait": _hermes_wait,
-        "cooldown": Cooldown(),
+        "cooldown": Cooldown(after=1, base=60.0, cap=14400.0),
         "refine": _refine_as_hermes,
     }
 
@@ -110,7 +110,7 @@ def resilient() -> ConfigOptions:
     return {
         "reset": "turn",
         "deadline": 120.0,
-        "first_token_timeout": 20.0,
+        "first_token_timeout": 10.0,
         "idle_timeout": 60.0,
         "cooldown": Cooldown(),
         "retry_budget": RetryBudget(),

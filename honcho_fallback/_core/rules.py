@@ -12,13 +12,14 @@ budget permit, and that is all the choosing there is. The order is the specifica
 2. **Recover** the credential. A refused key says nothing about the model: a fresh key on the same
    target is better than another model. Once per target.
 3. **Stop** where nobody can help: a caller's own bug, a refusal, the last target gone for good.
-4. **Retry** the same target: while ``switch_after`` grants it more failures, or at the chain's
-   end, where a failure that may pass is waited for. Never while a stated Retry-After would have to
-   be sat out and another target is free.
+4. **Retry** a target: the one at hand while ``switch_after`` grants it more failures (a stated
+   wait of at most ``SHORT_WAIT`` is obeyed then; a longer one is not, as another target is free);
+   once nobody is left and a failure may pass, after a wait, the last one outside of a cooldown.
 5. **Recover** the transport: the primary's connection was lost, and a new one may work. Once.
-6. **SwitchTo** a target further down the chain, at once. Those that could not take this request
-   are passed over, and those that share what failed: the model with the same parameters, the key
-   or the host.
+6. **SwitchTo** another target, at once: those further down the chain, then those that the turn has
+   left, and those in a cooldown last. A memory orders, it never forbids: an error costs a request,
+   silence costs the call. Those that could not take this request are passed over, and those that
+   share what failed: the model with the same parameters, the key or the host.
 7. **Stop**: every attempt is used up.
 
 The generator is lazy because a later option may cost something to work out (a wait strategy that
@@ -38,6 +39,7 @@ import tenacity
 
 from honcho_fallback._core.recovery import REFRESHES
 from honcho_fallback._core.shared import CooldownReport
+from honcho_fallback._core.state import FORCED
 from honcho_fallback._core.target import ApiKey
 from honcho_fallback._values.failure import KINDS, FailureKind
 
@@ -46,9 +48,13 @@ if TYPE_CHECKING:
 
     from honcho_fallback._core.recovery import PendingAction
     from honcho_fallback._core.resolved import ResolvedPolicy
-    from honcho_fallback._core.state import CallState
+    from honcho_fallback._core.state import CallState, PastAttempt
     from honcho_fallback._values.failure import Failure, Health
     from honcho_fallback._values.record import Limit, Outcome
+
+# Seconds of a stated Retry-After that a request which switch_after grants waits for: an answer of
+# the target that was asked for is worth them, and a person hardly notices.
+SHORT_WAIT = 2.0
 
 _LARGER_WINDOW = frozenset({FailureKind.CONTEXT_OVERFLOW, FailureKind.PAYLOAD_TOO_LARGE})
 
@@ -64,20 +70,22 @@ class Recover(NamedTuple):
 
 
 class Retry(NamedTuple):
-    """Ask the same target again.
+    """Ask a target again.
 
     Args:
         wait: Seconds before it.
+        position: Where it is in the chain.
     """
 
     wait: float
+    position: int
 
 
 class SwitchTo(NamedTuple):
     """Ask another target, at once.
 
     Args:
-        positions: Those that could take the request, in the order of the chain.
+        positions: Those that could take the request, the best first.
     """
 
     positions: Sequence[int]
@@ -89,10 +97,12 @@ class Stop(NamedTuple):
     Args:
         outcome: ``exhausted``, or ``rejected`` where no other target could have helped.
         limit: What forbids to ask anybody else, or None.
+        error: Which of the call's errors comes out where one does.
     """
 
     outcome: Outcome
     limit: Limit | None = None
+    error: int = -1
 
 
 Option = Recover | Retry | SwitchTo | Stop
@@ -112,23 +122,24 @@ def options(
         return
     if (refresh := credential_refresh(call, failure)) is not None:
         yield Recover(refresh)
-    remaining = remaining_positions(policy, call)
+    remaining = call.untried()
     others = candidates(policy, call, failure, remaining)
-    is_last = not remaining
-    may_pass = is_last and failure.transient
-    # A probe that failed while everybody cools down has shown all there is to see: asking the
-    # others, or the same one again, is what the cooldown is there to prevent.
-    if not (others or may_pass) or call.all_cooling:
+    again = None if others else repeatable(call, remaining)
+    if not others and again is None:
         # Where the chain ends with a failure that would have switched, the chain is exhausted;
-        # where somebody is left who could not help, the request itself is the trouble.
-        exhausted = call.all_cooling or (is_last and switches(policy, call, failure))
-        yield Stop("exhausted" if exhausted else "rejected")
+        # where somebody is left who could not help, the request itself is the trouble, and so it
+        # is where everybody lacks what it needs.
+        lacking = all(has_kind(one, FailureKind.UNSUPPORTED) for one in call.past)
+        is_end = not remaining and switches(policy, call, failure)
+        yield Stop("rejected", error=0) if lacking else Stop("exhausted" if is_end else "rejected")
         return
     may_ask = attempt.number < policy.max_attempts + call.extra_attempts
+    retry = None
     if may_ask:
-        wait = retry_wait(policy, call, failure, error, others)
-        if wait is not None:
-            yield Retry(wait)
+        granted = again is None
+        retry = granted_retry(call, failure, error) if granted else retry_at_end(call, again)
+    if retry is not None:
+        yield retry
     # The primary only: by the time a fallback is asked, the call has waited long enough.
     if (rebuild := transport_rebuild(policy, call, failure)) is not None:
         yield Recover(rebuild)
@@ -162,7 +173,7 @@ def transport_rebuild(
     recovery = policy.config.transport_recovery
     if recovery is None or call.transport_recovered or call.attempt.is_fallback:
         return None
-    return recovery.action(call.attempt.target, failure, call.failures_here)
+    return recovery.action(call.attempt.target, failure, call.failures_at())
 
 
 def switches(policy: ResolvedPolicy, call: CallState, failure: Failure) -> bool:
@@ -177,12 +188,6 @@ def switches(policy: ResolvedPolicy, call: CallState, failure: Failure) -> bool:
     return failure.switchable or not KINDS[failure.kind].switchable
 
 
-def remaining_positions(policy: ResolvedPolicy, call: CallState) -> Sequence[int]:
-    """List the fitting positions further down that share nothing with what has failed."""
-    following = range(call.attempt.position + 1, policy.usable_targets)
-    return [n for n in following if n not in call.unfit and n not in call.shared]
-
-
 def candidates(
     policy: ResolvedPolicy, call: CallState, failure: Failure, remaining: Sequence[int]
 ) -> Sequence[int]:
@@ -191,34 +196,61 @@ def candidates(
         return ()
     if failure.kind not in _LARGER_WINDOW:
         return remaining
-    window = call.attempt.target.context_window
-    if window is None:  # unknown is never smaller than anything
-        return ()
+    # What nobody knows is asked: only a window that is known to be no larger than one that was too
+    # small cannot help.
+    overflown = (
+        one.attempt.target
+        for one in call.past
+        if one.failure and one.failure.kind in _LARGER_WINDOW
+    )
+    most = max((one.context_window or 0 for one in overflown), default=0)
     windows = {n: policy.chain[n].context_window for n in remaining}
-    return [n for n, size in windows.items() if size is not None and size > window]
+    return [n for n, size in windows.items() if size is None or size > most]
 
 
-def retry_wait(
-    policy: ResolvedPolicy,
-    call: CallState,
-    failure: Failure,
-    error: Exception,
-    others: Sequence[int],
-) -> float | None:
-    """Tell how long to wait before the same target is asked again, or None to leave it."""
-    config, stated = policy.config, failure.retry_after
-    each = config.attempts_per_target
-    if each is not None and call.failures_here >= each:
+def repeatable(call: CallState, remaining: Sequence[int]) -> int | None:
+    """Find the failed attempt whose target is asked again once nobody is left, or None.
+
+    The last one, or the last outside of a cooldown: what fails while it rests is no news, and a
+    target that failed for the first time a second ago may be back.
+    """
+    if remaining:
         return None
-    if not others and stated is not None:
-        return min(stated, config.retry_after_cap)
-    if others and not (
-        failure.transient and call.failures_here < switch_after(policy, failure.kind)
-    ):
+    passing = [n for n, one in enumerate(call.past) if one.failure and one.failure.transient]
+    if not passing or (call.past[-1].note != FORCED and passing[-1] != len(call.past) - 1):
+        return None  # what the chain ended with does not pass
+    return next((n for n in reversed(passing) if call.past[n].note != FORCED), passing[-1])
+
+
+def has_kind(past: PastAttempt, kind: FailureKind) -> bool:
+    """Tell whether an attempt failed in one way."""
+    return past.failure is not None and past.failure.kind is kind
+
+
+def granted_retry(call: CallState, failure: Failure, error: Exception) -> Retry | None:
+    """Return one more request at the target at hand, if ``switch_after`` grants it."""
+    config, stated, failures = call.policy.config, failure.retry_after, call.failures_at()
+    allowed = switch_after(call.policy, failure.kind)
+    if config.attempts_per_target is not None:
+        allowed = min(allowed, config.attempts_per_target)
+    if not failure.transient or failures >= allowed:
         return None
-    wait = strategy_wait(config.wait, call, error)
-    # Retry-After is never waited for while another target is free.
-    return wait if stated is None or stated <= wait else None
+    wait = strategy_wait(config.wait, failures, error)
+    if stated is not None and stated > wait:
+        return Retry(stated, call.attempt.position) if stated <= SHORT_WAIT else None
+    return Retry(wait, call.attempt.position)
+
+
+def retry_at_end(call: CallState, again: int) -> Retry | None:
+    """Return one more request at a target that nobody is left beside, if it may have one."""
+    config, past = call.policy.config, call.past[again]
+    position, stated = past.attempt.position, past.failure and past.failure.retry_after
+    failures, each = call.failures_at(position), config.attempts_per_target
+    if each is not None and failures >= each:
+        return None
+    if stated is not None:
+        return Retry(min(stated, config.retry_after_cap), position)
+    return Retry(strategy_wait(config.wait, failures, call.errors[again]), position)
 
 
 def switch_after(policy: ResolvedPolicy, kind: FailureKind) -> int:
@@ -227,9 +259,8 @@ def switch_after(policy: ResolvedPolicy, kind: FailureKind) -> int:
     return allowed.get(kind, 1) if isinstance(allowed, Mapping) else allowed
 
 
-def strategy_wait(strategy: Callable[[Any], Any], call: CallState, error: BaseException) -> float:
+def strategy_wait(strategy: Callable[[Any], Any], failures: int, error: BaseException) -> float:
     """Ask a tenacity wait strategy, or any callable on its RetryCallState, for seconds."""
-    failures = call.failures_here
     state = tenacity.RetryCallState(tenacity.Retrying(), None, (), {})
     state.attempt_number = failures
     state.outcome = tenacity.Future.construct(failures, error, has_exception=True)
@@ -237,53 +268,27 @@ def strategy_wait(strategy: Callable[[Any], Any], call: CallState, error: BaseEx
     return max(0.0, wait.total_seconds() if hasattr(wait, "total_seconds") else float(wait))
 
 
-def share_of_time(policy: ResolvedPolicy, call: CallState, position: int, now: float) -> float:
-    """Tell how much of the call's deadline an attempt may take from ``now`` on.
-
-    What is reserved for the targets behind it is left out; where the reserves would leave it
-    less, the targets share what is left alike.
-    """
-    behind = len(call.positions(position + 1))
-    left = call.deadline_at - now
-    reserve = policy.config.reserve
-    if reserve is None:
-        reserve = max(1.0, (call.deadline_at - call.started) / 3)
-    return left - min(behind * reserve, left * behind / (behind + 1))
-
-
-def attempt_timeout(policy: ResolvedPolicy, call: CallState, position: int, now: float) -> float:
-    """Tell how long an attempt of a call with a deadline may take, if it begins then."""
-    share = share_of_time(policy, call, position, now)
-    return share if policy.timeout is None else min(share, policy.timeout)
-
-
 def cooldown_reports(
     call: CallState, failure: Failure | None, outcome: Outcome
 ) -> tuple[CooldownReport, ...]:
     """Say what the cooldown learns from leaving the target at hand, or from the end of a call.
 
-    A failure is news of its scope: the model, the key or the host. A probe that ends says
-    something of all three, if only that another call may look next.
+    A failure is news of its scope: the model, the key or the host. An answer, and a probe that
+    ends, say something of all three, if only that another call may look next.
     """
     health: Health = "up" if outcome == "success" else "unknown"
     permit, keys = call.permit, call.attempt.target.keys
     if failure is not None and outcome in {"exhausted", "rejected", "interrupted"}:
-        health = KINDS[failure.kind].health
+        health = "unknown" if failure.scope == "client" else KINDS[failure.kind].health
     if health != "down" or failure is None:
-        # Without a probe it is no news: nobody was missing it.
-        if permit is None:
-            return ()
-        return tuple(CooldownReport(key, health, None, permit) for key in keys.values())
+        if health == "unknown" and permit is None:
+            return ()  # no news: nobody was missing it
+        return tuple(CooldownReport(key, health, permit=permit) for key in keys.values())
     failed = keys.get(failure.scope, keys["model"])
-    report = CooldownReport(failed, health, failure.retry_after, permit)
+    report = CooldownReport(
+        failed, health, failure.retry_after, permit, failure.kind, not failure.transient
+    )
     if permit is None:
         return (report,)
     others = [key for key in keys.values() if key != failed]
-    return (report, *(CooldownReport(key, "unknown", None, permit) for key in others))
-
-
-def is_in_time(
-    policy: ResolvedPolicy, call: CallState, position: int, now: float, wait: float
-) -> bool:
-    """Tell whether an attempt that begins after a wait has any time."""
-    return wait < share_of_time(policy, call, position, now)
+    return (report, *(CooldownReport(key, "unknown", permit=permit) for key in others))

@@ -36,7 +36,6 @@ from __future__ import annotations
 
 import warnings
 from collections.abc import Mapping
-from dataclasses import replace
 from functools import partial
 from math import inf
 from typing import TYPE_CHECKING, Any, Literal, NoReturn, TypeVar, cast
@@ -58,8 +57,7 @@ from honcho_fallback._core.observers import (
 )
 from honcho_fallback._core.recovery import REFRESHES, PendingAction
 from honcho_fallback._core.runtime import process
-from honcho_fallback._core.state import PROBE, CallState, PastAttempt
-from honcho_fallback._core.target import Attempt, Target
+from honcho_fallback._core.state import FORCED, PROBE, CallState, PastAttempt
 from honcho_fallback._values import tracebacks
 from honcho_fallback._values.errors import FallbackError, WrongVerbError
 from honcho_fallback._values.failure import Failure, FailureKind
@@ -78,6 +76,7 @@ if TYPE_CHECKING:
     from honcho_fallback._core.hooks import HookSteps
     from honcho_fallback._core.resolved import ResolvedPolicy
     from honcho_fallback._core.runtime import Runtime
+    from honcho_fallback._core.target import Attempt, Target
     from honcho_fallback._core.turn import Turn
     from honcho_fallback._values.record import CallRecord, Outcome
 
@@ -117,18 +116,24 @@ class FallbackRun:
             observers = Observers.now(observers)
         self._observers = observers and observers.listening()
         self._runtime = runtime = runtime or process.runtime
-        now, started_at = runtime.monotonic(), runtime.time()
-        self._call = call = CallState(policy, turn, call_id, now, started_at, unfit=unfit)
-        call.metadata = metadata
+        self._call = call = CallState(
+            policy,
+            call_id,
+            runtime.monotonic(),
+            runtime.time(),
+            turn if policy.turn_scoped else None,  # without reset="turn" it only has a name
+            None if turn is None else turn.turn_id,
+            {**policy.unfit, **unfit} if unfit else policy.unfit,
+            metadata,
+        )
         if self._observers is not None:
             start = CallStart(call_id, policy.agent, policy.chain, metadata, call.turn_id)
             self._observers.emit("on_start", start)
         self._begun = not policy.has_call_limits
         if not self._begun:
-            offered = call.positions(call.attempt.position)
-            call.pending = self._pull(offered)
+            call.pending = self._pull()
             if call.pending is not None:
-                call.positions_after_pending = offered
+                call.positions_after_pending = call.untried()
                 self._begun = True  # by resume
 
     def __repr__(self) -> str:
@@ -336,7 +341,7 @@ class FallbackRun:
         policy = call.policy
         offered: Sequence[int] = ()
         if position is not None:
-            offered = call.positions(position)
+            offered = [one for one in call.untried() if one >= position]
             if among:
                 offered = [one for one in among if one in offered]
             if not offered:
@@ -392,8 +397,9 @@ class FallbackRun:
                 if action is not None and action.what == "rebuild" and result is not None:
                     call.clients = {**call.clients, call.attempt.position: result}
                 # What the action took is gone from the deadline.
-                attempt = self._next(call.attempt.position, 0.0, now, call.attempt.number)
-                call.attempt = attempt._replace(wait=call.attempt.wait)
+                at_hand = call.attempt
+                attempt = call.next_attempt(at_hand.position, at_hand.number, 0.0, now)
+                call.attempt = attempt._replace(wait=at_hand.wait)
         return call.attempt
 
     # What follows an answer or a failure.
@@ -446,7 +452,6 @@ class FallbackRun:
             call.errors += (error,)
             call.shared = _shared_with_failed(call)
             call.usage = call.received = None
-            call.failures_here += 1
             if call.content_at is not None:
                 self._finish("interrupted", now)
                 name = call.attempt.target.name
@@ -470,13 +475,15 @@ class FallbackRun:
                 if not self._permits(option, now):
                     continue
                 match option:
-                    case rules.Stop(outcome, limit):
+                    case rules.Stop(outcome, limit, which):
                         call.limit = call.limit if limit is None else limit
-                        self._raise_final(outcome, error, now)
-                    case rules.Retry(wait):
-                        position, number = call.attempt.position, call.attempt.number + 1
-                        call.attempt = self._next(position, wait, now, number)
+                        self._raise_final(outcome, call.errors[which], now)
+                    case rules.Retry(wait, position) if position != call.attempt.position:
+                        self._move_to((position,), failure, now, self._wait(wait))
+                    case rules.Retry(wait, position):
                         call.note = ""  # it was about the attempt before
+                        number, wait = call.attempt.number + 1, self._wait(wait)
+                        call.attempt = call.next_attempt(position, number, wait, now)
                     case rules.Recover(action):
                         self._recover(action, now)
                     case rules.SwitchTo(positions):
@@ -491,7 +498,7 @@ class FallbackRun:
         """Veto what the deadline has no time for, and repeats that the budget does not allow."""
         call = self._call
         attempt, policy = call.attempt, call.policy
-        most = self._runtime.max_attempts
+        most, position = self._runtime.max_attempts, attempt.position
         match option:
             case rules.Stop():
                 return True
@@ -499,18 +506,21 @@ class FallbackRun:
                 return False
             case rules.SwitchTo(positions):
                 return self._is_in_time(positions[-1], now)
-            case rules.Retry(wait) | rules.Recover(PendingAction(wait=wait)):
-                if not self._is_in_time(attempt.position, now, wait):
-                    return False
-        budget, target = policy.config.retry_budget, attempt.target
-        if budget is None or budget.repeat(target.identity, now):
+            case rules.Retry(wait, position):
+                pass
+            case rules.Recover(action):
+                wait = action.wait
+        if not self._is_in_time(position, now, wait):
+            return False
+        budget = policy.config.retry_budget
+        if budget is None or budget.repeat(policy.chain[position].identity, now):
             return True
         call.limit = "retry_budget"
         return False
 
     def _is_in_time(self, position: int, now: float, wait: float = 0.0) -> bool:
         call = self._call
-        if call.deadline_at == inf or rules.is_in_time(call.policy, call, position, now, wait):
+        if call.deadline_at == inf or wait < call.share_of_time(position, now):
             return True
         call.limit = "deadline"
         return False
@@ -524,7 +534,7 @@ class FallbackRun:
         call.pending, call.note = action, action.note
         call.extra_attempts += 1
         position, number = call.attempt.position, call.attempt.number + 1
-        call.attempt = self._next(position, action.wait, now, number)
+        call.attempt = call.next_attempt(position, number, self._wait(action.wait), now)
 
     def _pending_failed(self, action: PendingAction, error: Exception, now: Time) -> Attempt:
         call = self._call
@@ -540,8 +550,10 @@ class FallbackRun:
         # The options are worked out anew, now without this recovery.
         return self._choose(call.errors[-1], last.failure, self._now(now))
 
-    def _move_to(self, positions: Sequence[int], failure: Failure | None, now: float) -> None:
-        """Go to the first of some targets that is not cooling down; with a failure, a switch."""
+    def _move_to(
+        self, positions: Sequence[int], failure: Failure | None, now: float, wait: float = 0.0
+    ) -> None:
+        """Go to the best of some targets; with a failure, a switch."""
         call = self._call
         policy, attempt = call.policy, call.attempt
         position = self._select(positions, failure, now)
@@ -549,11 +561,10 @@ class FallbackRun:
             reached = position
             while reached - 1 in call.unfit:  # those the turn has not left: they were never asked
                 reached -= 1
-            call.turn.advance(reached)
+            call.turn.advance(reached, failed=None if failure is None else attempt.position)
         number = attempt.number + (failure is not None)
-        call.attempt = following = self._next(position, 0.0, now, number)
+        call.attempt = following = call.next_attempt(position, number, wait, now)
         if failure is not None:
-            call.failures_here = 0
             switch = Switch(
                 attempt.call_id,
                 policy.agent,
@@ -576,45 +587,21 @@ class FallbackRun:
             offered = [policy.chain[one].keys.values() for one in positions]
             choice = config.cooldown.update_and_select(reports, offered, now, policy.lease)
             position, call.permit = positions[choice.place], choice.permit
-            call.all_cooling = choice.forced
             passed = {positions[place]: seconds for place, seconds in choice.passed}
             call.cooling = {**call.cooling, **passed}
-            if choice.permit is not None:
-                call.note = PROBE
-            elif choice.forced:
-                call.note = "all were cooling down, it was due first"
+            call.note = FORCED if choice.forced else PROBE if choice.permit else ""
         target = policy.chain[position]
         call.limit = None
         if target is not call.attempt.target:
             call.refreshed = call.transport_recovered = False
         if target.credential is not None:
             call.generation = REFRESHES.of(target.credential).generation
-        if config.retry_budget is not None:
+        if config.retry_budget is not None and not call.failures_at(position):
             config.retry_budget.first(target.identity, now)
         return position
 
-    def _next(self, position: int, wait: float, now: float, number: int) -> Attempt:
-        call = self._call
-        policy = call.policy
-        if not self._runtime.waits:
-            wait = 0.0
-        target = policy.chain[position]
-        if position in call.clients:
-            target = replace(target, client=call.clients[position])
-        timeout = policy.timeout
-        if call.deadline_at != inf:
-            timeout = rules.attempt_timeout(policy, call, position, now + wait)
-        return Attempt(
-            target,
-            number,
-            position,
-            timeout,
-            policy.connect_timeout,
-            wait,
-            call.attempt.call_id,
-            policy.first_token_timeout,
-            policy.idle_timeout,
-        )
+    def _wait(self, seconds: float) -> float:
+        return seconds if self._runtime.waits else 0.0
 
     # The end.
 
@@ -696,13 +683,13 @@ class FallbackRun:
     def _now(self, now: Time) -> float:
         return self._runtime.monotonic() if now is None else now
 
-    def _pull(self, offered: Sequence[int]) -> PendingAction | None:
-        """Return the look at what other processes know of some targets."""
+    def _pull(self) -> PendingAction | None:
+        """Return the look at what other processes know of the targets."""
         policy = self._call.policy
         shared = policy.config.cooldown.shared if policy.config.cooldown else None
         if shared is None:
             return None
-        keys = [tuple(policy.chain[position].keys.values()) for position in offered]
+        keys = [tuple(policy.chain[one].keys.values()) for one in self._call.untried()]
         return PendingAction(
             "cooldown",
             partial(shared.pull, keys, policy.lease),
@@ -717,8 +704,7 @@ class FallbackRun:
             raise RuntimeError(f"{step}: {ended}; ask policy.start() for another")
         if not self._begun:
             self._begun = True
-            offered = call.positions(call.attempt.position)
-            self._move_to(offered, None, self._now(None))
+            self._move_to(call.untried(), None, self._now(None))
 
 
 def _shared_with_failed(call: CallState) -> dict[int, str]:

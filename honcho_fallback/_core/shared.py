@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import logging
 import threading
-from collections.abc import Collection
+from collections.abc import Collection, Mapping
 from secrets import token_hex
 from typing import TYPE_CHECKING, Any, NamedTuple, Protocol, runtime_checkable
 
 from honcho_fallback._core.target import is_local
-from honcho_fallback._values.errors import require_number
+from honcho_fallback._values.errors import FallbackConfigError, require_number, shown
+from honcho_fallback._values.failure import FailureKind
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -24,13 +25,17 @@ class CooldownReport(NamedTuple):
         identity: The target's, or what names its key or host: one of a target's keys.
         health: Whether it is down, up, or nothing was learned.
         seconds: How long the provider asked to be left alone, or None.
-        permit: The probe that this call was, or None.
+        permit: Of the call that asked a target in or after its rest, or None.
+        kind: What went wrong, where something did.
+        lasting: Whether that does not pass by itself: an empty quota, a dead key.
     """
 
     identity: str
     health: Health
     seconds: float | None = None
     permit: str | None = None
+    kind: FailureKind | None = None
+    lasting: bool = False
 
 
 class CooldownChoice(NamedTuple):
@@ -38,9 +43,10 @@ class CooldownChoice(NamedTuple):
 
     Args:
         place: Its place among those that were offered.
-        permit: Given where the call is the one that probes it, or None.
+        permit: Given where the call probes it, or asks it in its rest; it comes back with the
+            reports of that attempt.
         passed: Who was passed over: the place and the seconds left, 0 where another call probes.
-        forced: Whether all were cooling down and this one is due first.
+        forced: Whether all of them rest and this one is due first.
     """
 
     place: int = 0
@@ -67,11 +73,12 @@ class CooldownStore(Protocol):
     ) -> CooldownChoice:
         """Take in what was learned, then choose the first of the offered targets that is free.
 
-        A target is free if nothing that its keys name is down.
+        A target is free if nothing that its keys name is down. Where none is, the one due first
+        is chosen: a memory orders, it never forbids.
 
         Args:
             reports: What was learned.
-            offered: The keys of each target, in the order of the chain; perhaps none.
+            offered: The keys of each target, the best first; perhaps none.
             now: The time on a monotonic scale, in seconds.
             lease: Seconds that the attempt may take, for which a probe keeps others away; None
                 where nothing bounds it.
@@ -118,36 +125,53 @@ class _Entry(NamedTuple):
 class Cooldown:
     """Be a circuit breaker for each target, shared by the policies that are given this object.
 
-    A target that failed is left alone until the time its provider named, otherwise for ``base``
-    seconds, doubled with every probe that fails. Then one call probes it, and the others stay
-    where they are until the answer is there. Where all targets cool down, the one due first is
-    asked. Only a failure that says something about the target counts: not a bad request, a
-    refusal or a cancellation.
+    One blip is no outage: a target rests after ``after`` failures in a row that may pass, for
+    ``base`` seconds, doubled with every probe that fails. Then one call probes it, and the others
+    stay where they are until the answer is there. What its provider stated, an empty quota and a
+    dead key make it rest at once. Where all targets rest they are asked all the same, those that
+    are due first before the others; an answer ends a rest. Only a failure that says something
+    about the target counts: not a bad request, a refusal or a cancellation.
 
     Args:
+        after: Failures in a row, counted in this process, after which a rest begins: a number for
+            all kinds but a timeout, which costs its caller so much that one is enough; or a number
+            per kind, such as ``{"rate_limit": 5, "timeout": 2}``, and 3 for kinds not named.
         base: Seconds of the first rest, and how long a probe keeps others away whose attempt has
             no timeout.
-        cap: The longest rest in seconds, also where the provider asks for more.
+        cap: The longest rest in seconds.
+        stated_cap: The longest rest in seconds where the provider stated one, the quota is empty
+            or the key dead.
 
     Raises:
-        FallbackConfigError: An argument is not a positive number of seconds.
+        FallbackConfigError: An argument is no positive number, or names no kind of failure.
     """
 
     shared: SharedCooldown | None = None
 
-    def __init__(self, base: float = 60.0, cap: float = 14400.0) -> None:
+    def __init__(
+        self,
+        after: int | Mapping[FailureKind, int] | Mapping[str, int] = 3,
+        base: float = 2.0,
+        cap: float = 300.0,
+        stated_cap: float = 14400.0,
+    ) -> None:
+        self.after, self._after = after, _failures_by_kind(after)
         self.base = require_number("base", base, 0.001)
         self.cap = require_number("cap", cap, 0.001)
+        self.stated_cap = require_number("stated_cap", stated_cap, 0.001)
         self._entries: dict[str, _Entry] = {}
+        self._in_a_row: dict[str, int] = {}  # failures of targets that do not rest yet
         self._sweep_at = _MANY
         # Reentrant: the garbage collector may end a forgotten stream in the middle of an update.
         self._lock = threading.RLock()
 
     def __repr__(self) -> str:
-        return f"{type(self).__name__}(base={self.base:g}, cap={self.cap:g})"
+        limits = f"base={self.base:g}, cap={self.cap:g}, stated_cap={self.stated_cap:g}"
+        return f"{type(self).__name__}(after={self.after!r}, {limits})"
 
     def __reduce__(self) -> tuple[Any, ...]:
-        return type(self), (self.base, self.cap)  # a copy remembers nothing
+        # A copy remembers nothing.
+        return type(self), (self.after, self.base, self.cap, self.stated_cap)
 
     def update_and_select(
         self,
@@ -161,53 +185,71 @@ class Cooldown:
 
         Args:
             reports: What was learned.
-            offered: The keys of each target, in the order of the chain; perhaps none.
+            offered: The keys of each target, the best first; perhaps none.
             now: The time on a monotonic scale, in seconds.
             lease: Seconds for which a probe keeps others away; None: as many as ``base``.
         """
-        if not self._entries and not reports:
+        if not (self._entries or self._in_a_row) and all(one.health != "down" for one in reports):
             return _FIRST
         with self._lock:
             for report in reports:
                 self._learn(report, now)
-            if len(self._entries) > self._sweep_at:
+            if len(self._entries) + len(self._in_a_row) > self._sweep_at:
                 self._sweep(now)
             return self._choose(offered, now, self.base if lease is None else lease)
 
-    def open_seconds(self, failures: int, stated: float | None) -> float:
-        """Tell for how many seconds a target is left alone.
-
-        Args:
-            failures: Probes that failed.
-            stated: Seconds that the provider asked for, or None.
-        """
-        seconds = self.base * 2.0 ** min(failures, 60) if stated is None else stated
-        return min(seconds, self.cap)
-
-    def _learn(self, report: CooldownReport, now: float) -> None:
-        identity, health, seconds, permit = report
+    def _learn(self, report: CooldownReport, now: float) -> bool:
+        """Take in a report; tell whether a rest began, ended or changed by it."""
+        identity, health, stated, permit, *_ = report
         entry = self._entries.get(identity)
-        mine = entry is not None and permit is not None and entry.permit == permit
-        if health == "down":
-            failures = 0 if entry is None else entry.failures + mine
-            until = now + self.open_seconds(failures, seconds)
-            if entry is None or mine:
+        if health == "down" and entry is None:
+            if not self._begins_rest(report):
+                return False
+            self._entries[identity] = _Entry(now + self._rest_seconds(0, report))
+        elif health == "down" and entry is not None:
+            if permit is None and stated is None:
+                return False  # asked before the rest began: it neither ends nor doubles it
+            failures = entry.failures + (permit is not None and permit == entry.permit)
+            until = now + self._rest_seconds(failures, report)
+            if failures > entry.failures:
                 self._entries[identity] = _Entry(until, failures)
-            elif seconds is not None:
-                # Asked before the rest began: it neither ends nor doubles it.
-                self._entries[identity] = entry._replace(until=max(entry.until, until))
-        elif entry is not None and mine:
-            if health == "up":
-                del self._entries[identity]
             else:
-                self._entries[identity] = entry._replace(permit=None)
+                self._entries[identity] = entry._replace(until=max(entry.until, until))
+        elif health == "up":
+            self._in_a_row.pop(identity, None)
+            # Without a permit it was asked before the rest began, when it still answered.
+            if entry is None or permit is None:
+                return False
+            del self._entries[identity]
+        else:
+            if entry is None or permit is None or entry.permit != permit:
+                return False
+            self._entries[identity] = entry._replace(permit=None)
+        return True
+
+    def _begins_rest(self, report: CooldownReport) -> bool:
+        identity, _, stated, _, kind, lasting = report
+        failures = self._in_a_row.get(identity, 0) + 1
+        # What a store's own user reports without a kind counts as most kinds do.
+        enough = self._after[FailureKind.SERVER_ERROR if kind is None else kind]
+        if stated is None and not lasting and failures < enough:
+            self._in_a_row[identity] = failures
+            return False
+        self._in_a_row.pop(identity, None)
+        return True
+
+    def _rest_seconds(self, failures: int, report: CooldownReport) -> float:
+        if report.seconds is not None:
+            return min(report.seconds, self.stated_cap)
+        seconds = self.base * 2.0 ** min(failures, 60)
+        return min(seconds, self.stated_cap if report.lasting else self.cap)
 
     def _choose(self, offered: Sequence[Keys], now: float, lease: float) -> CooldownChoice:
         passed: list[tuple[int, float]] = []
         for index, keys in enumerate(offered):
             if self._entries.keys().isdisjoint(keys):
                 return CooldownChoice(index, None, tuple(passed))
-            down, left, is_probed = self._rest(keys, now)
+            down, left, is_probed = self._resting(keys, now)
             if not down:
                 return CooldownChoice(index, None, tuple(passed))
             if left <= 0 and not is_probed:
@@ -216,11 +258,15 @@ class Cooldown:
                     self._entries[key] = entry._replace(permit=permit, leased=now + lease)
                 return CooldownChoice(index, permit, tuple(passed))
             passed.append((index, left))
-        first = min(passed, key=lambda one: one[1], default=(0, 0.0))
+        if not passed:
+            return _FIRST
+        # The permit is nobody's lease: the others need not wait for this attempt. Its failure
+        # begins the rest anew, which puts the target behind those that failed longer ago.
+        first = min(passed, key=lambda one: one[1])
         others = tuple(one for one in passed if one != first)
-        return CooldownChoice(first[0], None, others, forced=True)
+        return CooldownChoice(first[0], token_hex(8), others, forced=True)
 
-    def _rest(self, keys: Keys, now: float) -> tuple[list[tuple[str, _Entry]], float, bool]:
+    def _resting(self, keys: Keys, now: float) -> tuple[list[tuple[str, _Entry]], float, bool]:
         """Say what of a target's model, key and host is down, how long, and whether probed."""
         down: list[tuple[str, _Entry]] = []
         left, is_probed = 0.0, False
@@ -238,11 +284,11 @@ class Cooldown:
 
     def _is_forgotten(self, entry: _Entry, now: float) -> bool:
         """Tell whether nobody came back for a target, and that was long ago."""
-        return entry.until + self.cap <= now
+        return entry.until + max(self.cap, self.stated_cap) <= now
 
     def _sweep(self, now: float) -> None:
         """Drop what nobody comes back for: targets of policies that are made per request."""
-        nameless = [identity for identity in self._entries if is_local(identity)]
+        nameless = [one for one in (*self._entries, *self._in_a_row) if is_local(one)]
         if self._sweep_at == _MANY and len(nameless) > _MANY // 2:
             logger.warning(
                 "a cooldown remembers %d targets that no other policy can share; make the policy "
@@ -253,24 +299,23 @@ class Cooldown:
             is_over = is_local(identity) and entry.until <= now
             if is_over or self._is_forgotten(entry, now):
                 del self._entries[identity]
-        self._sweep_at = max(_MANY + 1, 2 * len(self._entries))
-
-    # What a subclass that shares its entries with other processes writes and reads them with.
-
-    def _permit(self, identity: str) -> str | None:
-        entry = self._entries.get(identity)
-        return entry.permit if entry else None
-
-    def _overwrite(
-        self, identity: str, until: float, failures: int, permit: str | None, leased: float
-    ) -> None:
-        self._entries[identity] = _Entry(until, failures, permit, leased)
-
-    def _drop(self, identity: str) -> None:
-        self._entries.pop(identity, None)
+        self._in_a_row = {one: n for one, n in self._in_a_row.items() if not is_local(one)}
+        self._sweep_at = max(_MANY + 1, 2 * (len(self._entries) + len(self._in_a_row)))
 
 
 _FIRST = CooldownChoice()
+_AFTER = 3
+
+
+def _failures_by_kind(after: Any) -> Mapping[FailureKind, int]:
+    """Return after how many failures in a row of each kind a rest begins."""
+    given = {"": after} if not isinstance(after, Mapping) else after
+    for kind, failures in given.items():
+        if type(failures) is not int or failures < 1 or kind not in {"", *FailureKind}:
+            fix = "pass a whole number, 1 or more, or one per kind, such as {'timeout': 2}"
+            raise FallbackConfigError.about("after", f"got {shown(after)}", fix)
+    every = dict.fromkeys(FailureKind, given.get("", _AFTER)) | {FailureKind.TIMEOUT: 1}
+    return every | {FailureKind(kind): failures for kind, failures in given.items() if kind}
 
 
 class RetryBudget:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass, field, replace
 from math import inf
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, NamedTuple
@@ -18,10 +19,15 @@ if TYPE_CHECKING:
     from honcho_fallback._core.turn import Turn
     from honcho_fallback._values.record import Limit, Outcome
 
-PROBE = "a probe after its cooldown"  # the note of such an attempt
+# The notes of attempts at a target that rests or rested.
+PROBE = "a probe after its cooldown"
+FORCED = "in its cooldown, as nobody else was left"
 _PROBED = "another call was probing it"
-_NO_SKIPS: Mapping[int, str] = MappingProxyType({})
-_NO_SECONDS: Mapping[int, float] = MappingProxyType({})
+_NOTHING: Mapping[int, Any] = MappingProxyType({})
+
+
+def _nothing() -> Mapping[int, Any]:
+    return _NOTHING  # one for all calls: nobody writes into it
 
 
 class PastAttempt(NamedTuple):
@@ -36,101 +42,76 @@ class PastAttempt(NamedTuple):
     received: int | None = None
 
 
+@dataclass(slots=True, eq=False)
 class CallState:
     """Everything that one call knows; written by its run, read by the rules.
 
-    Attributes:
-        attempt: The attempt at hand, or the last one.
-        outcome: How the call ended, or ``"running"``.
-        started: The call's start on the clock's scale, and ``started_at`` since the epoch.
-        began: When the attempt at hand begins or began.
-        past: The attempts that failed, in order; ``errors`` holds what they raised.
-        shared: By position what a target has in common with one that failed.
-        failures_here: How often the target at hand has failed in a row.
-        content_at: When the first content of a stream was handed out.
-        replaceable: Whether that content may still be replaced by another attempt's.
-        partial: What was handed out, where a caller of ``commit`` keeps it.
-        usage: What the answer at hand cost, as far as somebody said.
-        received: Characters of content that the attempt at hand had brought when it was cut.
-        note: What is particular about the attempt at hand.
-        pending: I/O that comes before the attempt at hand, or after the end of the call.
-        positions_after_pending: Whom the attempt may go to once that is done.
-        extra_attempts: Requests on top of max_attempts: those after a recovery.
-        refreshed: Whether the target at hand had its new credential.
-        transport_recovered: Whether it had its new transport.
-        generation: Of its credential, when it was first asked.
-        clients: New clients of targets whose transport was rebuilt, by position.
-        permit: The probe that this call is, or None.
-        all_cooling: Whether every target cools down and this one was due first.
-        cooling: Who was passed over in a cooldown, by position, with the seconds left of it; 0
-            where another call was probing.
-        skipped: Whom a framework took out of rotation and why, by position.
-        unfit: Who cannot take this call and why, by position, as its caller says.
-        deadline_at: When the call's time is over; infinite where it has no deadline.
-        metadata: What the caller says of the call, for its record.
-        limit: What forbade to ask more, or None.
+    A target is named by its position in the chain, and time is the clock's.
     """
 
-    __slots__ = (
-        "all_cooling",
-        "attempt",
-        "began",
-        "clients",
-        "content_at",
-        "cooling",
-        "deadline_at",
-        "ended",
-        "errors",
-        "extra_attempts",
-        "failures_here",
-        "generation",
-        "limit",
-        "metadata",
-        "note",
-        "outcome",
-        "partial",
-        "past",
-        "pending",
-        "permit",
-        "policy",
-        "positions_after_pending",
-        "received",
-        "refreshed",
-        "replaceable",
-        "shared",
-        "skipped",
-        "started",
-        "started_at",
-        "transport_recovered",
-        "turn",
-        "turn_id",
-        "unfit",
-        "usage",
-    )
+    policy: ResolvedPolicy
+    call_id: str
+    started: float
+    started_at: float  # since the epoch
+    turn: Turn | None  # what a switch of this call moves, or None
+    turn_id: str | None  # of the turn that it is a part of, whatever a switch lasts for
+    unfit: Mapping[int, str]  # who cannot take this call and why
+    attempt: Attempt = field(init=False)  # at hand, or the last one
+    first: int = field(init=False)  # where the turn has come to: the others are asked last
+    deadline_at: float = field(init=False)  # infinite without a deadline
+    metadata: Mapping[str, Any] | None = None
+    outcome: Outcome = "running"
+    ended: float = 0.0
 
-    def __init__(  # noqa: PLR0913 # each is a part of what a call begins with
-        self,
-        policy: ResolvedPolicy,
-        turn: Turn | None,
-        call_id: str,
-        now: float,
-        started_at: float,
-        *,
-        unfit: Mapping[int, str] | None = None,
-    ) -> None:
-        self.policy = policy
-        # Without reset="turn" a turn only has a name.
-        self.turn = turn if policy.turn_scoped else None
-        self.turn_id = None if turn is None else turn.turn_id
-        self.started = self.began = now
-        self.started_at = started_at
-        self.unfit = {**policy.unfit, **unfit} if unfit else policy.unfit
-        position = 0
-        if self.turn is not None and policy.usable_targets > 1:
-            position = self.turn.position
-        if self.unfit:
-            # Whom the turn has left is still better than nobody.
-            position = (self.positions(position) or self.positions(0))[0]
+    # The attempts that failed, in order, and what they raised; by position what a target has in
+    # common with one of them.
+    past: tuple[PastAttempt, ...] = ()
+    errors: tuple[Exception, ...] = ()
+    shared: Mapping[int, str] = field(default_factory=_nothing)
+    limit: Limit | None = None  # what forbade to ask more
+
+    # Of the attempt at hand: when it begins, what is particular about it, what its answer cost as
+    # far as somebody said, and the characters it had brought when it was cut.
+    began: float = field(init=False)
+    note: str = ""
+    usage: Mapping[str, Any] | None = None
+    received: int | None = None
+    # Of a stream: when its first content was handed out, whether another attempt's may replace
+    # it, and where a caller of ``commit`` keeps it.
+    content_at: float | None = None
+    replaceable: bool = False
+    partial: Sequence[Any] = ()
+
+    # I/O that comes before the attempt at hand or after the end, and whom it may go to then.
+    pending: PendingAction | None = None
+    positions_after_pending: Sequence[int] = ()
+    # Recoveries of the target at hand: whether it had its new credential (of which generation the
+    # first was) or its new transport; the requests after them are on top of max_attempts.
+    refreshed: bool = False
+    generation: int = 0
+    transport_recovered: bool = False
+    extra_attempts: int = 0
+    clients: Mapping[int, Any] = field(
+        default_factory=_nothing
+    )  # of targets whose transport was rebuilt
+
+    # What the cooldown lent and said: the permit of a probe, and who was passed over with the
+    # seconds left, 0 where another call was probing.
+    permit: str | None = None
+    cooling: Mapping[int, float] = field(default_factory=_nothing)
+    skipped: Mapping[int, str] = field(
+        default_factory=_nothing
+    )  # whom a framework took out of rotation and why
+
+    def __post_init__(self) -> None:
+        self.began = self.started
+        self.first = 0
+        if self.turn is not None and self.policy.usable_targets > 1:
+            self.first = self.turn.position
+        deadline = self.policy.config.deadline
+        self.deadline_at = inf if deadline is None else self.started + deadline
+        position = self.untried()[0] if self.unfit else self.first
+        policy = self.policy
         self.attempt = Attempt(
             policy.chain[position],
             1,
@@ -138,41 +119,58 @@ class CallState:
             policy.timeout,
             policy.connect_timeout,
             0.0,
-            call_id,
+            self.call_id,
             policy.first_token_timeout,
             policy.idle_timeout,
         )
-        deadline = policy.config.deadline
-        self.deadline_at = inf if deadline is None else now + deadline
-        self.outcome: Outcome = "running"
-        self.ended = 0.0
-        self.past: tuple[PastAttempt, ...] = ()
-        self.errors: tuple[Exception, ...] = ()
-        self.shared: Mapping[int, str] = _NO_SKIPS
-        self.failures_here = 0
-        self.content_at: float | None = None
-        self.replaceable = False
-        self.partial: Sequence[Any] = ()
-        self.usage: Mapping[str, Any] | None = None
-        self.received: int | None = None
-        self.note = ""
-        self.metadata: Mapping[str, Any] | None = None
-        self.pending: PendingAction | None = None
-        self.positions_after_pending: Sequence[int] = ()
-        self.extra_attempts = 0
-        self.refreshed = self.transport_recovered = False
-        self.generation = 0
-        self.clients: Mapping[int, Any] = _NO_SKIPS
-        self.permit: str | None = None
-        self.all_cooling = False
-        self.cooling: Mapping[int, float] = _NO_SECONDS
-        self.skipped: Mapping[int, str] = _NO_SKIPS
-        self.limit: Limit | None = None
 
-    def positions(self, start: int) -> Sequence[int]:
-        """List the positions from one on that may be asked for this call."""
-        offered = range(start, self.policy.usable_targets)
-        return [one for one in offered if one not in self.unfit] if self.unfit else offered
+    def failures_at(self, position: int | None = None) -> int:
+        """Count how often a target, or that at hand, has failed in this call."""
+        position = self.attempt.position if position is None else position
+        return sum(one.attempt.position == position for one in self.past)
+
+    def untried(self) -> Sequence[int]:
+        """List who may still be asked and was not: those first that the turn has not left.
+
+        Whom the turn has left, or a cooldown passed over, is better than nobody.
+        """
+        usable, first = self.policy.usable_targets, self.first
+        order = [*range(first, usable), *range(first)]
+        if not (self.past or self.unfit or self.skipped):
+            return order
+        asked = {one.attempt.position for one in self.past}
+        out = self.unfit.keys() | self.shared.keys() | self.skipped.keys() | asked
+        return [position for position in order if position not in out]
+
+    def next_attempt(self, position: int, number: int, wait: float, now: float) -> Attempt:
+        """Describe an attempt that begins after a wait, with its share of the deadline."""
+        target, timeout = self.policy.chain[position], self.policy.timeout
+        if position in self.clients:
+            target = replace(target, client=self.clients[position])
+        if self.deadline_at != inf:
+            share = self.share_of_time(position, now + wait)
+            timeout = share if timeout is None else min(share, timeout)
+        return self.attempt._replace(
+            target=target, number=number, position=position, timeout=timeout, wait=wait
+        )
+
+    def share_of_time(self, position: int, now: float) -> float:
+        """Tell how much of the call's deadline an attempt may take from ``now`` on.
+
+        What is reserved for those behind it is left out; where the reserves would leave it less,
+        all share what is left alike. Nothing is kept for a target that rests, or that the turn
+        has left, while one is asked that is not.
+        """
+        is_forced = self.note == FORCED
+        behind = sum(
+            one != position if is_forced else one > position and one not in self.cooling
+            for one in self.untried()
+        )
+        left = self.deadline_at - now
+        reserve = self.policy.config.reserve
+        if reserve is None:
+            reserve = max(1.0, (self.deadline_at - self.started) / 3)
+        return left - min(behind * reserve, left * behind / (behind + 1))
 
     def record(self, now: float) -> CallRecord:
         """Build the record of what has happened so far; complete once the call is over."""
@@ -185,6 +183,8 @@ class CallState:
             failure = None if answered else Failure.of(FailureKind.CANCELLED)
             spent = self.usage, self.received
             past.append(PastAttempt(attempt, self.began, ended, failure, self.note, *spent))
+        tried = {one.attempt.position for one in past}
+        kept = {n: left for n, left in self.cooling.items() if n not in tried}
         return CallRecord(
             call_id=attempt.call_id,
             agent=policy.agent,
@@ -198,12 +198,16 @@ class CallState:
             # What a rejected answer cost stands in its attempt: nobody got it.
             usage=self.usage,
             time_to_first_token=None if content_at is None else content_at - self.started,
-            untried=self._untried({one.attempt.position for one in past}),
+            untried=tuple(
+                (policy.chain[n].name, self._why_untried(n))
+                for n in range(len(policy.chain))
+                if n not in tried
+            ),
             why=self.why() if outcome == "exhausted" else None,
             metadata=self.metadata,
             turn_id=self.turn_id,
             limit=self.limit if outcome == "exhausted" else None,
-            cooling={policy.chain[n].name: left for n, left in self.cooling.items()} or None,
+            cooling={policy.chain[n].name: left for n, left in kept.items()} or None,
         )
 
     def why(self) -> str | None:
@@ -219,17 +223,8 @@ class CallState:
             case None:
                 return None
 
-    def _untried(self, tried: set[int]) -> tuple[tuple[str, str], ...]:
-        """Say of each target that was never asked why."""
-        untried = [n for n in range(len(self.policy.chain)) if n not in tried]
-        if not untried:
-            return ()
-        first = min(tried, default=self.attempt.position)
-        return tuple((self.policy.chain[n].name, self._why_untried(n, first)) for n in untried)
-
-    def _why_untried(self, position: int, first: int) -> str:  # noqa: PLR0911 # one per reason
-        """Say why a target was never asked; ``first`` is the position that was asked first."""
-        policy = self.policy
+    def _why_untried(self, position: int) -> str:  # noqa: PLR0911 # one per reason
+        """Say why a target was never asked."""
         if position in self.unfit:
             return self.unfit[position]
         if position in self.cooling:
@@ -237,12 +232,12 @@ class CallState:
             return f"it was cooling down for another {left:.0f} s" if left else _PROBED
         if position in self.skipped:
             return self.skipped[position]
-        answered_first = self.outcome == "success" and position > self.attempt.position
-        if not answered_first and position in self.shared:
+        has_answer = self.outcome == "success"
+        if position in self.shared and not (has_answer and position > self.attempt.position):
             return self.shared[position]
-        if position >= policy.usable_targets:
+        if position >= self.policy.usable_targets:
             return "the call must not degrade"
-        if position < first:
+        if position < self.first:
             return "the turn had already left it"
         if position < self.attempt.position:
             return "its context window is not larger"

@@ -68,13 +68,16 @@ class Turn:
         ended, self._ended = self._ended, bool
         ended(self)
 
-    def advance(self, position: int) -> None:
-        """Go down the chain, never up: concurrent calls of a turn may finish in any order.
+    def advance(self, position: int, *, failed: int | None = None) -> None:
+        """Stay with whom a call asks now; a call that is late does not move the turn back.
 
         Args:
-            position: Where a call switched to.
+            position: Where a call goes on.
+            failed: Where it comes from. The turn goes up again only with a call that had come to
+                where the turn is and found nobody there.
         """
-        self.position = max(self.position, position)
+        if position > self.position or failed == self.position:
+            self.position = position
 
     def __enter__(self) -> Self:
         if self._entered:

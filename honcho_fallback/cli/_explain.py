@@ -33,9 +33,9 @@ _PRIMARY = Target("primary", context_window=8_000)
 _CHAINS: Mapping[str, tuple[Target, ...]] = {
     "with one target": (_PRIMARY,),
     "with a fallback": (_PRIMARY, Target("fallback")),
-    "with a fallback of a larger context window": (
+    "with a fallback of no larger context window": (
         _PRIMARY,
-        Target("fallback", context_window=128_000),
+        Target("fallback", context_window=8_000),
     ),
 }
 
@@ -85,9 +85,9 @@ def explain(facts: Facts, config: FallbackConfig) -> Explanation:
     failure = classify(ProviderError(facts), rules=config.rules)
     # A trial run logs its switch, and nobody has set up where to.
     logging.getLogger("honcho_fallback").addHandler(logging.NullHandler())
-    alone, plain, larger = (_verdict(words, facts, config) for words in _CHAINS)
-    # A larger window is worth a line only where it makes a difference.
-    shown = (alone, plain) if plain[1:] == larger[1:] else (alone, plain, larger)
+    alone, plain, as_small = (_verdict(words, facts, config) for words in _CHAINS)
+    # The window is worth a line only where it makes a difference.
+    shown = (alone, plain) if plain[1:] == as_small[1:] else (alone, plain, as_small)
     return Explanation(failure, shown)
 
 

@@ -24,7 +24,7 @@ def main(clock: Clock) -> None:
         [Target("primary"), Target("fallback")],
         agent="deriver",
         observers=[PrometheusObserver()],
-        cooldown=Cooldown(base=60),
+        cooldown=Cooldown(after=1, base=60),
     )
     for line in sys.stdin:
         match line.strip():

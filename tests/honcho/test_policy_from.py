@@ -234,7 +234,7 @@ def test_other_options_are_kept() -> None:
 @pytest.mark.parametrize("key", [None, "own"])
 def test_policies_made_for_each_call_share_a_cooldown(key: str | None) -> None:
     """HRC-042: equal objects are one target, although each call makes its policy anew."""
-    config = FallbackConfig.honcho(cooldown=Cooldown())
+    config = FallbackConfig.honcho(cooldown=Cooldown(after=1, base=60))
     down = [StatusError(503)]
     assert requests(policy_from(pair(api_key=key), config=config), *down) == ["gpt", "claude"]
     assert requests(policy_from(pair(api_key=key), config=config)) == ["claude"]

@@ -35,7 +35,8 @@ def thread(name: str, **more: Any) -> dict[str, Any]:
 async def test_a_cooldown_outlives_iterations_and_runs(verb: str, reset: Any) -> None:
     """One request to the dead primary in three runs of three rounds."""
     primary, backup = dead(), chat("backup", *ROUNDS * 3)
-    made = agent(primary, FallbackMiddleware(backup, reset=reset, cooldown=Cooldown()))
+    cooldown = Cooldown(after=1, base=60)
+    made = agent(primary, FallbackMiddleware(backup, reset=reset, cooldown=cooldown))
     for _ in range(3):
         assert last(await run(verb, made)).text == "done"
     assert (len(primary.asked), len(backup.asked)) == (1, 9)
@@ -47,7 +48,7 @@ async def test_a_model_made_for_each_run_is_known_by_its_facts(
 ) -> None:
     """Agents that are made per request find what the last one learned."""
     dead, backup = serve(providers, "openai", status=503), serve(providers, "anthropic", "hello")
-    shared = Cooldown()
+    shared = Cooldown(after=1, base=60)
     for _ in range(3):
         middleware = FallbackMiddleware(model_at(backup), cooldown=shared)
         assert last(await run(verb, agent(model_at(dead), middleware))).text == "hello"

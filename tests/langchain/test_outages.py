@@ -69,7 +69,7 @@ async def test_a_cooldown_leaves_the_dead_primary_alone(
 ) -> None:
     """One request to it in a chain's first call, none in the next two."""
     down, up = serve(providers, name, status=503), serve(providers, "openai", "hello")
-    model = FallbackChatModel(model_at(down), model_at(up), cooldown=Cooldown())
+    model = FallbackChatModel(model_at(down), model_at(up), cooldown=Cooldown(after=1, base=60))
     assert [await EVERY_VERB[verb](model, "hi") for _ in range(3)] == ["hello"] * 3
     assert (len(down.requests), len(up.requests)) == (1, 3)
 
@@ -98,7 +98,7 @@ async def test_a_cooldown_survives_rebinding(
     """
     down, up = serve(providers, "openai", status=503), serve(providers, "openai", JOKE)
     models: list[Any] = [model_at(down), model_at(up)] if facts == "known" else [dead(), alive()]
-    model = FallbackChatModel(*models, cooldown=Cooldown())
+    model = FallbackChatModel(*models, cooldown=Cooldown(after=1, base=60))
     for _ in range(3):
         await rebind(model).ainvoke("hi")
     assert model.invoke("hi").text in {JOKE, "from backup"}
@@ -111,7 +111,7 @@ def test_what_is_configurable_per_call_keeps_its_cooldown(providers: ProviderSer
     down, up = serve(providers, "openai", status=503), serve(providers, "openai", "hello")
     field = ConfigurableField("t")
     models = [model_at(one).configurable_fields(seed=field) for one in (down, up)]
-    made = FallbackChatModel(*models, cooldown=Cooldown())
+    made = FallbackChatModel(*models, cooldown=Cooldown(after=1, base=60))
     for seed in (1, 2, 3):
         made.invoke("hi", {"configurable": {"t": seed}})
     assert [body["seed"] for body in up.bodies] == [1, 2, 3]
@@ -123,7 +123,8 @@ async def test_a_calls_own_policy_knows_the_same_models(verb: str) -> None:
     """A config per call, with the cooldown in it: the primary is asked by the first call only."""
     primary, backup = dead(), alive()
     model = FallbackChatModel(primary, backup)
-    own = {"configurable": {"fallback_config": FallbackConfig(cooldown=Cooldown())}}
+    config = FallbackConfig(cooldown=Cooldown(after=1, base=60))
+    own = {"configurable": {"fallback_config": config}}
     for _ in range(3):
         assert await VERBS[verb](model, "hi", own) == "from backup"
     assert len(primary.asked) == 1
@@ -178,7 +179,7 @@ def test_what_is_unknown_is_never_the_same() -> None:
 async def test_chains_built_apart_share_what_they_learn(providers: ProviderServer) -> None:
     """Two chains over the same provider, with one cooldown between them."""
     down, up = serve(providers, "openai", status=503), serve(providers, "openai", "hello")
-    shared = Cooldown()
+    shared = Cooldown(after=1, base=60)
     prompt = ChatPromptTemplate.from_template("{word}")
     model = FallbackChatModel(model_at(down), model_at(up), cooldown=shared)
     chain = with_fallback_config(prompt | model_at(down), [prompt | model_at(up)], cooldown=shared)
@@ -191,7 +192,8 @@ def test_a_probe_brings_the_primary_back_and_observers_hear_it(clock: Clock) -> 
     """After its rest one call asks it again; it answered, so it is the primary again."""
     told = Listener()
     primary, backup = chat("primary", StatusError(503), "back"), alive()
-    model = FallbackChatModel(primary, backup, cooldown=Cooldown(base=60), observers=[told])
+    cooldown = Cooldown(after=1, base=60)
+    model = FallbackChatModel(primary, backup, cooldown=cooldown, observers=[told])
     said = [model.invoke("hi").text, model.invoke("hi").text]
     clock.now += 61
     said += [model.invoke("hi").text, model.invoke("hi").text]

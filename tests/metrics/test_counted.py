@@ -262,7 +262,7 @@ def test_a_retry_budget_that_ends_a_call_counts(clock: Clock) -> None:
 @keeps_gauges
 def test_a_target_rests_until_a_time_and_a_probe_ends_it(clock: Clock) -> None:
     """The gauge says until when, does not change with time, and is 0 once a probe was answered."""
-    counted = Counted(cooldown=Cooldown(base=60))
+    counted = Counted(cooldown=Cooldown(after=1, base=60))
     counted.policy.call(failing())
     assert counted.of("cooldown_until_timestamp") == {}  # the first to be passed over tells
     until = clock.time() + 60
@@ -286,7 +286,7 @@ def test_a_target_rests_until_a_time_and_a_probe_ends_it(clock: Clock) -> None:
 @keeps_gauges
 def test_a_probe_under_way_is_no_rest(clock: Clock) -> None:
     """Who stays away from a target because another call probes it leaves the gauge alone."""
-    counted = Counted(cooldown=Cooldown(base=60))
+    counted = Counted(cooldown=Cooldown(after=1, base=60))
     counted.policy.call(failing())
     counted.policy.call(failing())
     until = counted.of("cooldown_until_timestamp")
@@ -303,7 +303,7 @@ def test_a_probe_under_way_is_no_rest(clock: Clock) -> None:
 @keeps_gauges
 def test_a_rest_that_is_seen_early_in_a_call_ends_when_it_ends(clock: Clock) -> None:
     """What the call does after it has gone past the target adds nothing to its rest."""
-    counted = Counted([P, F, "third"], cooldown=Cooldown(base=60))
+    counted = Counted([P, F, "third"], cooldown=Cooldown(after=1, base=60))
     counted.policy.call(failing())
     until = clock.time() + 60
 

@@ -86,8 +86,8 @@ CONFIGS: dict[str, Any] = {
     "default": lambda: FallbackConfig(wait=0.25),
     "patient": lambda: FallbackConfig(wait=0.25, switch_after=2, max_attempts=5),
     "honcho": lambda: FallbackConfig.honcho(wait=0.25),
-    "cooldown": lambda: FallbackConfig(wait=0.25, cooldown=Cooldown(base=1.5)),
-    "resilient": lambda: FallbackConfig.resilient(wait=0.25, cooldown=Cooldown(base=2.5)),
+    "cooldown": lambda: FallbackConfig(wait=0.25, cooldown=Cooldown(after=1, base=1.5)),
+    "resilient": lambda: FallbackConfig.resilient(wait=0.25, cooldown=Cooldown(after=1, base=2.5)),
     "deadline": lambda: FallbackConfig(wait=0.25, deadline=0.7, max_attempts=6),
 }
 
@@ -164,7 +164,7 @@ def test_the_same_attempts_as_by_the_driver_of_threads(
 
 def test_a_cooldown_probes_once_and_again_after_twice_the_rest() -> None:
     """Down from 3 to 7 s: rests of 1.2 and 2.4 s, a probe at 5 that fails, one at 8 that is up."""
-    config = FallbackConfig(cooldown=Cooldown(base=1.2))
+    config = FallbackConfig(cooldown=Cooldown(after=1, base=1.2))
     report = simulate(incident(failing(starts=3), {"kind": "up", "starts": 7}), config)
     assert asked(report) == ["p", "p", "p", "pf", "f", "pf", "f", "f", "p", "p"]
     notes = [
@@ -224,7 +224,7 @@ def test_turns() -> None:
 
 def test_a_simulation_learns_nothing_for_production_and_nothing_from_it() -> None:
     """The same policy twice gives the same report; its cooldown and budget stay empty."""
-    store, budget = Cooldown(), RetryBudget()
+    store, budget = Cooldown(after=1, base=60), RetryBudget()
     policy = FallbackPolicy(incident().chain(), cooldown=store, retry_budget=budget)
     first, second = (simulate(incident(failing(starts=3)), policy) for _ in range(2))
     assert first.requests == second.requests == {PRIMARY: 4, FALLBACK: 7}

@@ -61,7 +61,7 @@ def test_another_policy_fares_otherwise() -> None:
     scenario = incident(failing(starts=3), {"kind": "up", "starts": 7})
     tuesday = replay(simulate(scenario, FIXED).records, name="tuesday")
     as_it_was = simulate(tuesday, FIXED)
-    with_cooldown = simulate(tuesday, FallbackConfig(cooldown=Cooldown(base=1.2)))
+    with_cooldown = simulate(tuesday, FallbackConfig(cooldown=Cooldown(after=1, base=1.2)))
     peer = simulate(tuesday, RetryThenNext())
     assert (tuesday.name, as_it_was.wasted, with_cooldown.wasted) == ("tuesday", 4, 2)
     assert peer.wasted > 4

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
 RATE_LIMIT = {"status": 429, "body": {"error": {"message": "slow"}}, "headers": {"Retry-After": 7}}
 WIDE = {"COLUMNS": "200"}
-PLAIN, LARGER = "with a fallback", "with a fallback of a larger context window"
+PLAIN, AS_SMALL = "with a fallback", "with a fallback of no larger context window"
 
 
 def explained(*args: str, stdin: str | None = None) -> dict[str, object]:
@@ -66,14 +66,14 @@ def test_a_rate_limit_waits_alone_and_switches_with_a_fallback() -> None:
 
 
 @pytest.mark.parametrize(
-    ("status", "body", "kind", "plain", "larger"),
+    ("status", "body", "kind", "plain", "as_small"),
     [
         (
             400,
             {"error": {"code": "context_length_exceeded"}},
             "context_overflow",
-            "raise",
             "switch",
+            "raise",
         ),
         (400, {"error": {"type": "invalid_request_error"}}, "invalid_request", "raise", None),
         (401, None, "authentication", "switch", None),
@@ -81,15 +81,15 @@ def test_a_rate_limit_waits_alone_and_switches_with_a_fallback() -> None:
     ],
 )
 def test_what_the_policy_does_depends_on_the_kind(
-    status: int, body: object, kind: str, plain: str, larger: str | None
+    status: int, body: object, kind: str, plain: str, as_small: str | None
 ) -> None:
-    """A larger window is spoken of only where it makes a difference."""
+    """The context window is spoken of only where it makes a difference."""
     printed = explained("-", stdin=json.dumps({"status": status, "body": body}))
     assert printed["kind"] == kind
     policy = printed["policy"]
     assert isinstance(policy, dict)
     assert policy[PLAIN]["action"] == plain
-    assert policy.get(LARGER, {}).get("action") == larger
+    assert policy.get(AS_SMALL, {}).get("action") == as_small
 
 
 def test_a_person_reads_words() -> None:

@@ -6,6 +6,7 @@ import asyncio
 import copy
 import logging
 import threading
+from contextlib import suppress
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any
 
@@ -13,6 +14,8 @@ import pytest
 
 from honcho_fallback import (
     Cooldown,
+    Failure,
+    FailureKind,
     FallbackConfig,
     FallbackConfigError,
     FallbackExhausted,
@@ -28,6 +31,7 @@ from tests.helpers.scripted import DRIVERS, repeating
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
+    from honcho_fallback import Attempt
     from honcho_fallback.testing import Clock
 
 DOWN = StatusError(503)
@@ -35,7 +39,7 @@ CHAIN = [Target("primary"), Target("fallback")]
 
 
 def pair(cooldown: Cooldown | None = None, **options: Any) -> FallbackPolicy:
-    config = FallbackConfig(wait=0, cooldown=cooldown or Cooldown(), **options)
+    config = FallbackConfig(wait=0, cooldown=cooldown or Cooldown(after=1, base=60), **options)
     return FallbackPolicy(CHAIN, config)
 
 
@@ -110,7 +114,7 @@ def test_exactly_one_call_probes_and_the_others_stay(clock: Clock) -> None:
 
 def test_each_probe_that_fails_doubles_the_rest_up_to_the_cap(clock: Clock) -> None:
     """HRC-041: base * 2^n, at most the cap; the n-th probe comes no earlier."""
-    policy = pair(Cooldown(base=10, cap=35))
+    policy = pair(Cooldown(after=1, base=10, cap=35))
     script = repeating(primary=[DOWN], fallback=["hello"])
     policy.call(script.ask)
     for rest in (10, 20, 35, 35):
@@ -123,7 +127,7 @@ def test_each_probe_that_fails_doubles_the_rest_up_to_the_cap(clock: Clock) -> N
 
 def test_the_providers_own_reset_time_wins_up_to_the_cap(clock: Clock) -> None:
     """HRC-041, HRC-045: Retry-After says when, a probe that fails with one does not double it."""
-    policy = pair(Cooldown(base=60, cap=100))
+    policy = pair(Cooldown(stated_cap=100))
     limited = StatusError(429, retry_after=7)
     later = StatusError(429, retry_after=3000)
     script = repeating(primary=[limited, limited, later], fallback=["hello"])
@@ -160,13 +164,13 @@ def test_a_probe_that_learned_nothing_gives_its_permit_back(clock: Clock, how: s
 
 def test_a_probe_that_never_ends_is_given_up(clock: Clock) -> None:
     """resilience4j#903: a permit has an owner and expires, nothing stays half-open for ever."""
-    policy = pair(Cooldown(base=10))
+    policy = pair(Cooldown(after=1, base=10))
     policy.call(repeating(primary=[DOWN], fallback=["hello"]).ask)
     clock.now += 10
     lost = policy.start()
     clock.now += 10
     assert policy.start().attempt.position == 0
-    lost.succeed()  # too late: the permit is another call's now
+    lost.cancel()  # too late: the permit is another call's now
     assert policy.start().attempt.position == 1
 
 
@@ -184,7 +188,7 @@ def test_an_answer_to_a_bad_request_shows_that_it_is_up(clock: Clock) -> None:
 def test_what_says_nothing_about_the_target_cools_nobody(status: int) -> None:
     """A caller's bug must not take a healthy target away from everybody else."""
     policy = pair()
-    with pytest.raises(StatusError):
+    with suppress(StatusError):
         policy.start().fail(StatusError(status))
     assert policy.start().attempt.position == 0
 
@@ -201,6 +205,7 @@ def test_failures_of_calls_under_way_count_as_one(clock: Clock) -> None:
     """A hundred calls that fail together are one failure: the first rest is the base."""
     policy = pair()
     runs = [policy.start() for _ in range(100)]
+    assert {run.attempt.position for run in runs} == {0}
     for run in runs:
         run.fail(DOWN)
     clock.now += 59.9
@@ -216,33 +221,195 @@ def test_a_target_that_is_asked_again_at_once_is_not_cooled(clock: Clock) -> Non
     assert policy.start().attempt.position == 0
 
 
-def test_when_all_cool_down_the_one_due_first_is_asked(clock: Clock) -> None:
-    """Never nobody: HRC-022 and its kin left services without any target."""
-    policy = pair(max_attempts=2)
-    slow = StatusError(429, retry_after=50)
-    with pytest.raises(FallbackExhausted):
-        policy.call(repeating(primary=[slow], fallback=[StatusError(429, retry_after=20)]).ask)
+# One blip is no outage.
+
+
+def blips(policy: FallbackPolicy, *errors: Exception) -> None:
+    """Let the primary fail in calls of their own, one after the other."""
+    for error in errors:
+        assert policy.call(repeating(primary=[error], fallback=["hello"]).ask) == "hello"
+
+
+def position_of_next(policy: FallbackPolicy) -> int:
+    """Say who the next call would ask, and end it without news."""
     run = policy.start()
-    assert run.attempt.target.name == "fallback"
-    script = repeating(fallback=["hello"])
+    position = run.attempt.position
+    run.cancel()
+    return position
+
+
+def test_a_rest_begins_after_three_failures_in_a_row(clock: Clock) -> None:
+    """A blip costs its own call a switch and nobody else anything; the third is an outage."""
+    policy = pair(Cooldown())
+    blips(policy, DOWN, StatusError(429))
+    assert position_of_next(policy) == 0
+    blips(policy, DOWN)
+    assert position_of_next(policy) == 1
+
+
+def test_an_answer_begins_the_count_anew(clock: Clock) -> None:
+    """In a row means in a row, also for the answer of a call that began before the failures."""
+    policy, earlier = pair(Cooldown()), repeating(primary=["hello"])
+    for _ in range(3):
+        under_way = policy.start()
+        assert under_way.attempt.position == 0
+        blips(policy, DOWN, DOWN)
+        policy.call(earlier.ask, run=under_way)
+    assert position_of_next(policy) == 0
+
+
+def test_one_blip_in_many_calls_sends_nobody_elsewhere(clock: Clock) -> None:
+    """Of 500 calls with a single 503 one is answered by the fallback, under resilient(), too."""
+    policy = FallbackPolicy(CHAIN, FallbackConfig.resilient())
+    script = repeating(primary=["hello"] * 9 + [DOWN] + ["hello"] * 490, fallback=["hello"])
+    for _ in range(500):
+        with policy.turn():
+            policy.call(script.ask)
+    assert script.asked.count("fallback") == 1
+
+
+@pytest.mark.parametrize("minutes", [1.1, 2, 4, 8, 16, 32, 64, 130])
+def test_the_primary_is_back_within_five_minutes_of_any_outage(
+    clock: Clock, minutes: float
+) -> None:
+    """What doubles ends at five minutes, so no outage is followed by another of our own."""
+    policy, end = pair(Cooldown()), clock.now + 60 * minutes
+
+    def ask(attempt: Attempt) -> int:
+        if attempt.position == 0 and clock.now < end:
+            raise DOWN
+        return attempt.position
+
+    while policy.call(ask) or clock.now < end:
+        clock.now += 1
+    assert clock.now - end <= 300
+
+
+@pytest.mark.parametrize(
+    "error", [StatusError(429, retry_after=9), StatusError(401), StatusError(402), TimeoutError()]
+)
+def test_what_is_no_blip_rests_at_once(clock: Clock, error: Exception) -> None:
+    """A stated wait, a dead key and an empty quota; a timeout cost its caller enough."""
+    policy = pair(Cooldown())
+    blips(policy, error)
+    assert position_of_next(policy) == 1
+
+
+def test_what_does_not_pass_by_itself_rests_up_to_the_longer_cap(clock: Clock) -> None:
+    """A dead key is asked about ever less, an overload at least every five minutes."""
+    for error, longest in ((StatusError(401), 14400.0), (TimeoutError(), 300.0)):
+        store = Cooldown()
+        policy = pair(store)
+        for _ in range(16):
+            blips(policy, error)
+            clock.now += longest
+        blips(policy, error)
+        run = policy.start()
+        assert run.attempt.position == 1
+        assert run.record.cooling == {"primary": longest}
+
+
+def test_each_kind_may_have_its_own_number(clock: Clock) -> None:
+    """As in switch_after; a kind that is not named keeps the default."""
+    policy = pair(Cooldown({"timeout": 2, "rate_limit": 1}))
+    blips(policy, TimeoutError())
+    assert position_of_next(policy) == 0
+    blips(policy, TimeoutError())
+    assert position_of_next(policy) == 1
+    policy = pair(Cooldown({FailureKind.TIMEOUT: 2}))
+    blips(policy, DOWN, DOWN)
+    assert position_of_next(policy) == 0
+    blips(policy, StatusError(500))
+    assert position_of_next(policy) == 1
+
+
+def test_a_client_that_is_at_fault_rests_nobody(clock: Clock) -> None:
+    """A connection pool of a closed event loop says nothing about the provider."""
+    policy = pair(Cooldown(after=1))
+    run = policy.start()
+    assert run.attempt.position == 0
+    run.fail(DOWN, failure=Failure.of(FailureKind.CONNECTION, scope="client"))
+    assert position_of_next(policy) == 0
+
+
+# A memory orders, it never forbids.
+
+
+@pytest.mark.parametrize("stated", [30, 90, None])
+@pytest.mark.parametrize("names", ["ab", "abc"])
+def test_after_a_blip_of_all_nobody_is_lost(clock: Clock, names: str, stated: Any) -> None:
+    """The primary is down for good, the others blipped once: ten calls, ten answers."""
+    policy = FallbackPolicy([Target(one) for one in names], FallbackConfig.resilient(wait=0))
+    down, blip = StatusError(429, retry_after=stated), [True]
+
+    def ask(attempt: Attempt) -> str:
+        if attempt.position == 0:
+            raise down
+        if blip[0]:
+            raise DOWN
+        return "hello"
+
+    with pytest.raises(FallbackExhausted), policy.turn():
+        policy.call(ask)
+    blip[0] = False
+    for _ in range(10):
+        with policy.turn():
+            assert policy.call(ask) == "hello"
+
+
+def test_when_all_rest_all_are_asked_who_is_due_first_before_the_others(clock: Clock) -> None:
+    """HRC-022 and its kin left services without any target; what is written says how it was."""
+    chain = [Target("late"), Target("soon"), Target("middle")]
+    policy = FallbackPolicy(chain, FallbackConfig(wait=0, cooldown=Cooldown()))
+    due = {"late": 50, "soon": 20, "middle": 30}
+    limits = {name: [StatusError(429, retry_after=rest)] for name, rest in due.items()}
+    with pytest.raises(FallbackExhausted):
+        policy.call(repeating(**limits).ask)
+    script = repeating(**(limits | {"late": ["hello"]}))
+    run = policy.start()
     assert policy.call(script.ask, run=run) == "hello"
-    assert run.record.attempts[0].note == "all were cooling down, it was due first"
+    assert script.asked == ["soon", "middle", "late"]
+    notes = {one.note for one in run.record.attempts}
+    assert notes == {"in its cooldown, as nobody else was left"}
+    assert run.record.cooling is None
+    assert not any(one.is_probe for one in run.record.attempts)
 
 
-def test_when_all_cool_down_a_call_asks_only_once(clock: Clock) -> None:
-    """HRC-042: the one due first shows that nobody is back; asking the others would be a storm."""
-    chain = [*CHAIN, Target("third")]
-    policy = FallbackPolicy(chain, FallbackConfig(wait=0, cooldown=Cooldown(), max_attempts=9))
-    script = repeating(primary=[DOWN], fallback=[DOWN], third=[DOWN])
-    with pytest.raises(FallbackExhausted):
-        policy.call(script.ask)
-    script.requests.clear()
+def test_who_rests_is_asked_where_the_free_ones_fail(clock: Clock) -> None:
+    """A resting primary that is back answers the call in which the fallback is down."""
+    policy = pair(Cooldown(after=1, base=60))
+    blips(policy, DOWN)
+    script = repeating(primary=["hello"], fallback=[DOWN])
     run = policy.start()
-    with pytest.raises(FallbackExhausted, match=r"no answer from primary \(overloaded\)"):
-        policy.call(script.ask, run=run)
-    assert script.asked == ["primary"]
-    assert [name for name, _ in run.record.untried] == ["fallback", "third"]
-    assert "never asked, it was cooling down for another" in run.record.explain()
+    assert policy.call(script.ask, run=run) == "hello"
+    assert script.asked == ["fallback", "primary"]
+    assert run.record.attempts[1].note == "in its cooldown, as nobody else was left"
+    assert position_of_next(policy) == 0
+
+
+def test_a_fallback_that_blips_beside_a_resting_primary_is_asked_again(clock: Clock) -> None:
+    """Whom the memory adds takes no request from those that were asked without it."""
+    policy = pair(Cooldown(after=1, base=60))
+    blips(policy, DOWN)
+    script = repeating(primary=[DOWN], fallback=[DOWN, "hello"])
+    assert policy.call(script.ask) == "hello"
+    assert script.asked == ["fallback", "primary", "fallback"]
+
+
+def test_an_answer_in_a_rest_ends_it_and_a_failure_begins_it_anew(clock: Clock) -> None:
+    """The target that failed last is due last; no failure in a rest doubles it."""
+    chain = [Target("one"), Target("two")]
+    cooldown = Cooldown(after=1, base=60)
+    policy = FallbackPolicy(chain, FallbackConfig(max_attempts=2, cooldown=cooldown))
+    with pytest.raises(FallbackExhausted):
+        policy.call(repeating(one=[DOWN], two=[DOWN]).ask)
+    clock.now += 30
+    asked = repeating(one=[DOWN], two=["hello"])
+    policy.call(asked.ask)
+    assert asked.asked == ["one", "two"]
+    run = policy.start()
+    assert run.attempt.target.name == "two"
+    assert run.record.cooling == {"one": 60.0}
 
 
 def test_starting_a_call_takes_no_probe(clock: Clock) -> None:
@@ -257,7 +424,7 @@ def test_starting_a_call_takes_no_probe(clock: Clock) -> None:
 
 def test_every_entry_expires(clock: Clock) -> None:
     """HRC-022: one that nobody came back for is forgotten, with its count of failures."""
-    cooldown = Cooldown(base=10, cap=100)
+    cooldown = Cooldown(after=1, base=10, cap=100, stated_cap=100)
     policy = pair(cooldown)
     policy.call(repeating(primary=[DOWN], fallback=["hello"]).ask)
     clock.now += 10
@@ -269,7 +436,7 @@ def test_every_entry_expires(clock: Clock) -> None:
 def test_a_switch_passes_over_a_target_that_cools_down(clock: Clock) -> None:
     """The second target is left alone as well where it is known to be down."""
     chain = [*CHAIN, Target("third")]
-    policy = FallbackPolicy(chain, FallbackConfig(wait=0, cooldown=Cooldown(base=60)))
+    policy = FallbackPolicy(chain, FallbackConfig(wait=0, cooldown=Cooldown(after=1, base=60)))
     script = repeating(primary=[DOWN], fallback=[DOWN], third=["hello"])
     policy.call(script.ask)
     clock.now += 60
@@ -283,7 +450,7 @@ def test_a_switch_passes_over_a_target_that_cools_down(clock: Clock) -> None:
 
 def test_policies_share_what_they_are_given_and_nothing_else(clock: Clock) -> None:
     """The memory is the Cooldown object's; a copy of it starts empty."""
-    shared = Cooldown()
+    shared = Cooldown(after=1, base=60)
     one, two, other = pair(shared), pair(shared), pair(copy.deepcopy(shared))
     one.call(repeating(primary=[DOWN], fallback=["hello"]).ask)
     assert [policy.start().attempt.position for policy in (one, two, other)] == [1, 1, 0]
@@ -351,7 +518,7 @@ def test_threads_at_the_end_of_a_rest_send_one_probe(clock: Clock) -> None:
 def test_bad_arguments_are_refused(bad: Any) -> None:
     """A rest of nothing, or for ever, is a mistake."""
     with pytest.raises(FallbackConfigError, match=r"base: got .*; pass seconds"):
-        Cooldown(base=bad)
+        Cooldown(after=1, base=bad)
     with pytest.raises(FallbackConfigError, match="cooldown"):
         FallbackConfig(cooldown=bad)
 
@@ -377,7 +544,10 @@ def test_the_end_of_an_outage_is_told(clock: Clock, caplog: pytest.LogCaptureFix
     caplog.set_level(logging.INFO)
     notebook = Notebook()
     policy = FallbackPolicy(
-        CHAIN, FallbackConfig(wait=0, cooldown=Cooldown()), agent="x", observers=[notebook]
+        CHAIN,
+        FallbackConfig(wait=0, cooldown=Cooldown(after=1, base=60)),
+        agent="x",
+        observers=[notebook],
     )
     script = repeating(primary=[DOWN, "back"], fallback=["hello"])
     policy.call(script.ask)
@@ -436,7 +606,7 @@ def test_the_headers_of_a_used_up_limit_say_when_it_is_back(
 @pytest.mark.timeout(20)
 def test_a_call_may_end_in_the_middle_of_another_ones_update() -> None:
     """The garbage collector ends forgotten streams wherever it runs, in that very thread."""
-    cooldown = Cooldown()
+    cooldown = Cooldown(after=1, base=60)
 
     class Collected(list[CooldownReport]):
         def __iter__(self) -> Iterator[CooldownReport]:
@@ -450,7 +620,10 @@ def test_a_call_may_end_in_the_middle_of_another_ones_update() -> None:
 
 def test_the_record_names_everybody_whom_a_cooldown_kept_from_being_asked(clock: Clock) -> None:
     """Those passed over before the first attempt, and those passed over at a switch."""
-    chain, cooldown = [Target(name) for name in ("one", "two", "three", "four")], Cooldown()
+    chain, cooldown = (
+        [Target(name) for name in ("one", "two", "three", "four")],
+        Cooldown(after=1, base=60),
+    )
     for target in (chain[0], chain[2]):
         alone = FallbackPolicy([target], max_attempts=1, cooldown=cooldown)
         with pytest.raises(StatusError):
@@ -466,7 +639,7 @@ def test_a_policy_per_request_does_not_fill_the_memory(
     clock: Clock, caplog: pytest.LogCaptureFixture
 ) -> None:
     """Targets without endpoint are new each time: they are forgotten, and one line says so."""
-    cooldown = Cooldown(base=60)
+    cooldown = Cooldown(after=1, base=60)
     for _ in range(1000):
         policy = FallbackPolicy([Target("a"), Target("b")], cooldown=cooldown)
         assert policy.call(repeating(a=[DOWN], b=["hello"]).ask) == "hello"
@@ -478,7 +651,7 @@ def test_a_policy_per_request_does_not_fill_the_memory(
 
 def test_a_known_target_is_remembered_beside_many_others(clock: Clock) -> None:
     """What is swept are targets that nobody can come back to; a rest that is over still counts."""
-    cooldown = Cooldown(base=60)
+    cooldown = Cooldown(after=1, base=60)
     known = Target("known", identity="known-one")
     policy = FallbackPolicy([known, Target("b")], cooldown=cooldown)
     policy.call(repeating(known=[DOWN], b=["hello"]).ask)

@@ -348,7 +348,9 @@ def test_targets_out_of_rotation_are_passed_over() -> None:
 def test_of_those_in_rotation_who_cools_down_is_passed_over() -> None:
     """`among` names who may be asked: nobody else is, even where only they are up."""
     targets = [Target("first"), Target("second"), Target("third"), Target("fourth")]
-    policy = FallbackPolicy(targets, FallbackConfig(cooldown=Cooldown(), max_attempts=4))
+    policy = FallbackPolicy(
+        targets, FallbackConfig(cooldown=Cooldown(after=1, base=60), max_attempts=4)
+    )
     ended = policy.start()
     ended.fail(DOWN)
     ended.fail(DOWN)

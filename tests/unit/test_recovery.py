@@ -633,7 +633,7 @@ def test_a_call_that_must_not_degrade_never_asks_a_fallback(clock: Clock) -> Non
 
 def test_neither_turn_nor_cooldown_degrade_it(clock: Clock) -> None:
     """The primary is asked even where everybody else is past it."""
-    config = FallbackConfig(wait=0, reset="turn", cooldown=Cooldown())
+    config = FallbackConfig(wait=0, reset="turn", cooldown=Cooldown(after=1, base=60))
     policy = FallbackPolicy([Target("primary"), Target("fallback")], config)
     with policy.turn() as turn:
         policy.call(repeating(primary=[DOWN], fallback=["hello"]).ask)
@@ -655,7 +655,8 @@ def test_a_framework_cannot_skip_to_a_fallback_where_the_call_must_not_degrade()
 def test_a_probe_that_is_skipped_gives_its_permit_back(clock: Clock) -> None:
     """A framework that will not ask the target on probation leaves the probe to the next call."""
     policy = FallbackPolicy(
-        [Target("primary"), Target("fallback")], FallbackConfig(cooldown=Cooldown(base=60))
+        [Target("primary"), Target("fallback")],
+        FallbackConfig(cooldown=Cooldown(after=1, base=60)),
     )
     run = policy.start()
     run.fail(DOWN)

@@ -25,7 +25,7 @@ from honcho_fallback import (
 from honcho_fallback._core import rules
 from honcho_fallback._core.resolved import ResolvedPolicy
 from honcho_fallback._core.rules import Retry, Stop, SwitchTo
-from honcho_fallback._core.state import CallState, PastAttempt
+from honcho_fallback._core.state import FORCED, CallState, PastAttempt
 from honcho_fallback.stores import CooldownReport
 from honcho_fallback.testing import StatusError
 from tests.helpers.scripted import DRIVERS, repeating
@@ -56,12 +56,39 @@ def listed(
     **options: Any,
 ) -> list[Any]:
     """List what may be done after so many failures of the target at a position."""
-    policy = ResolvedPolicy(targets, FallbackConfig(**{"wait": 2.0, **options}), "test", None)
-    call = CallState(policy, None, "call", 0.0, 0.0)
+    config = FallbackConfig(**{"wait": 2.0, **options})
+    return options_of(failed(failure, config, *targets, failures=failures, number=number, at=at))
+
+
+def failed(
+    failure: Failure,
+    config: FallbackConfig,
+    *targets: Target,
+    failures: int = 1,
+    number: int = 1,
+    at: int = 0,
+) -> CallState:
+    """Make what a call knows once it failed so often at a position, and once before it."""
+    call = called(ResolvedPolicy(targets, config, "test", None))
+    for position in range(at):
+        before = call.attempt._replace(target=targets[position], position=position)
+        call.past += (PastAttempt(before, 0.0, 1.0, DENIED),)
     call.attempt = call.attempt._replace(target=targets[at], position=at, number=number)
-    call.past = (PastAttempt(call.attempt, 0.0, 1.0, failure),)
-    call.failures_here = failures
-    return list(rules.options(policy, call, failure, DOWN))
+    call.past += (PastAttempt(call.attempt, 0.0, 1.0, failure),) * failures
+    call.errors = (DOWN,) * len(call.past)
+    return call
+
+
+def called(policy: ResolvedPolicy) -> CallState:
+    """Make what a call knows at its beginning."""
+    return CallState(policy, "call", 0.0, 0.0, None, None, policy.unfit)
+
+
+def options_of(call: CallState) -> list[Any]:
+    """List what may be done about the last failure of a call."""
+    failure = call.past[-1].failure
+    assert failure is not None
+    return list(rules.options(call.policy, call, failure, DOWN))
 
 
 def kinds(options: list[Any]) -> list[str]:
@@ -95,10 +122,10 @@ def test_the_whole_list_in_its_order() -> None:
     [
         (BUSY, (ONE, TWO), {}, [SwitchTo([1]), Stop("exhausted")]),
         (BUSY, (ONE, TWO, THREE), {}, [SwitchTo([1, 2]), Stop("exhausted")]),
-        (BUSY, (ONE,), {}, [Retry(2.0), Stop("exhausted")]),
+        (BUSY, (ONE,), {}, [Retry(2.0, 0), Stop("exhausted")]),
         (BUSY, (ONE, TWO), {"max_attempts": 1}, [Stop("exhausted")]),
         (BUSY, (ONE,), {"max_attempts": 1}, [Stop("exhausted")]),
-        (BUSY, (ONE, TWO), {"must_not_degrade": True}, [Retry(2.0), Stop("exhausted")]),
+        (BUSY, (ONE, TWO), {"must_not_degrade": True}, [Retry(2.0, 0), Stop("exhausted")]),
         (BUSY, (ONE, TWO), {"fallback_on": {"timeout"}}, [Stop("rejected")]),
         (BUG, (ONE, TWO), {}, [Stop("rejected")]),
         (BUG, (ONE,), {}, [Stop("rejected")]),
@@ -141,10 +168,10 @@ def test_the_last_target_has_its_attempts_and_no_more() -> None:
 @pytest.mark.parametrize(
     ("stated", "options", "wanted"),
     [
-        (1.0, {}, Retry(1.0)),
-        (7.0, {}, Retry(7.0)),
-        (700.0, {}, Retry(30.0)),
-        (700.0, {"retry_after_cap": 5}, Retry(5.0)),
+        (1.0, {}, Retry(1.0, 0)),
+        (7.0, {}, Retry(7.0, 0)),
+        (700.0, {}, Retry(30.0, 0)),
+        (700.0, {"retry_after_cap": 5}, Retry(5.0, 0)),
     ],
 )
 def test_a_stated_wait_is_obeyed_where_nobody_else_is_free(
@@ -155,7 +182,9 @@ def test_a_stated_wait_is_obeyed_where_nobody_else_is_free(
     assert listed(failure, ONE, **options)[0] == wanted
 
 
-@pytest.mark.parametrize(("stated", "first"), [(1.0, Retry(2.0)), (2.0, Retry(2.0)), (2.1, None)])
+@pytest.mark.parametrize(
+    ("stated", "first"), [(1.0, Retry(2.0, 0)), (2.0, Retry(2.0, 0)), (2.1, None)]
+)
 def test_a_stated_wait_is_never_sat_out_while_another_target_is_free(
     stated: float, first: Retry | None
 ) -> None:
@@ -176,26 +205,26 @@ def test_a_strategy_is_asked_with_the_failures_of_the_target() -> None:
         seen.append((state.attempt_number, state.outcome.exception()))
         return -1.0
 
-    assert listed(BUSY, ONE, failures=2, wait=strategy)[0] == Retry(0.0)
+    assert listed(BUSY, ONE, failures=2, wait=strategy)[0] == Retry(0.0, 0)
     assert seen == [(2, DOWN)]
     delta = timedelta(minutes=1)
-    assert listed(BUSY, ONE, wait=lambda _: delta)[0] == Retry(60.0)
+    assert listed(BUSY, ONE, wait=lambda _: delta)[0] == Retry(60.0, 0)
 
 
 @pytest.mark.parametrize(
     ("windows", "positions"),
     [
-        ([100, 100, None, 200], [3]),
+        ([100, 100, None, 200], [2, 3]),
         ([100, 101, 99, 200], [1, 3]),
-        ([None, 100, 200, 300], None),
-        ([100, 100, 50, None], None),
+        ([None, 100, None, 300], [1, 2, 3]),
+        ([100, 100, 50, 99], None),
     ],
 )
 @pytest.mark.parametrize("kind", [FailureKind.CONTEXT_OVERFLOW, FailureKind.PAYLOAD_TOO_LARGE])
-def test_too_long_goes_to_larger_windows_only(
+def test_too_long_goes_wherever_a_window_is_not_known_to_be_no_larger(
     windows: list[int | None], positions: list[int] | None, kind: FailureKind
 ) -> None:
-    """Unknown is never larger, and never smaller."""
+    """What nobody knows is asked: an error costs a request, silence costs the call."""
     chain = [Target(f"t{n}", context_window=window) for n, window in enumerate(windows)]
     options = listed(Failure.of(kind), *chain)
     wanted = [Stop("rejected")] if positions is None else [SwitchTo(positions), Stop("exhausted")]
@@ -223,37 +252,69 @@ def test_a_transport_recovers_on_the_primary_only() -> None:
 
 def test_a_recovery_is_listed_once() -> None:
     """The guards of the call say what was tried; each is tried once on a target."""
-    policy = ResolvedPolicy((Target(P, credential=Key()), TWO), FallbackConfig(), "test", None)
-    call = CallState(policy, None, "call", 0.0, 0.0)
-    assert kinds(list(rules.options(policy, call, DENIED, DOWN))) == [
-        "Recover",
-        "SwitchTo",
-        "Stop",
-    ]
+    call = failed(DENIED, FallbackConfig(), Target(P, credential=Key()), TWO)
+    assert kinds(options_of(call)) == ["Recover", "SwitchTo", "Stop"]
     call.refreshed = True
-    assert kinds(list(rules.options(policy, call, DENIED, DOWN))) == ["SwitchTo", "Stop"]
+    assert kinds(options_of(call)) == ["SwitchTo", "Stop"]
 
 
 def test_requests_after_a_recovery_are_extra() -> None:
     """HRC-066: they do not use up max_attempts."""
-    policy = ResolvedPolicy((ONE, TWO), FallbackConfig(max_attempts=1), "test", None)
-    call = CallState(policy, None, "call", 0.0, 0.0)
-    call.failures_here = 1
-    assert kinds(list(rules.options(policy, call, BUSY, DOWN))) == ["Stop"]
+    call = failed(BUSY, FallbackConfig(max_attempts=1), ONE, TWO)
+    assert kinds(options_of(call)) == ["Stop"]
     call.extra_attempts = 1
-    assert kinds(list(rules.options(policy, call, BUSY, DOWN))) == ["SwitchTo", "Stop"]
+    assert kinds(options_of(call)) == ["SwitchTo", "Stop"]
 
 
 def test_options_have_no_effects() -> None:
     """Listing them twice lists the same: nothing is written, waited for or told."""
-    policy = ResolvedPolicy(
-        (Target(P, credential=Key()), TWO), FallbackConfig(wait=1), "test", None
-    )
-    call = CallState(policy, None, "call", 0.0, 0.0)
+    call = failed(DENIED, FallbackConfig(wait=1), Target(P, credential=Key()), TWO)
     before = {name: getattr(call, name) for name in CallState.__slots__}
-    first = kinds(list(rules.options(policy, call, DENIED, DOWN)))
-    assert first == kinds(list(rules.options(policy, call, DENIED, DOWN)))
+    first = kinds(options_of(call))
+    assert first == kinds(options_of(call))
     assert before == {name: getattr(call, name) for name in CallState.__slots__}
+
+
+LACKING = Failure.of(FailureKind.UNSUPPORTED)
+
+
+def test_where_every_model_lacks_something_the_first_error_comes_out() -> None:
+    """The request is the trouble then, and the model that was asked for says what of it."""
+    assert listed(LACKING, ONE, TWO) == [SwitchTo([1]), Stop("exhausted")]
+    call = failed(LACKING, FallbackConfig(), ONE, TWO, at=1)
+    call.past = (call.past[0]._replace(failure=LACKING), *call.past[1:])
+    assert options_of(call) == [Stop("rejected", error=0)]
+    call.past = (call.past[0]._replace(failure=BUSY), *call.past[1:])
+    assert options_of(call) == [Stop("exhausted")]
+
+
+def test_who_was_passed_over_or_left_is_asked_last() -> None:
+    """A turn that came to the third target asks those before it, too, before a call is lost."""
+    call = called(ResolvedPolicy((ONE, TWO, THREE), FallbackConfig(), "test", None))
+    call.first = 2
+    call.attempt = call.attempt._replace(target=THREE, position=2)
+    call.past = (PastAttempt(call.attempt, 0.0, 1.0, BUSY),)
+    assert options_of(call) == [SwitchTo([0, 1]), Stop("exhausted")]
+
+
+@pytest.mark.parametrize(
+    ("first", "last", "wanted"),
+    [
+        (BUSY, BUSY, [Retry(2.0, 1), Stop("exhausted")]),
+        (BUSY, DENIED, [Retry(2.0, 1), Stop("exhausted")]),
+        (DENIED, BUSY, [Retry(2.0, 0), Stop("exhausted")]),
+        (DENIED, DENIED, [Stop("exhausted")]),
+    ],
+)
+def test_a_failure_in_a_cooldown_is_no_reason_to_give_the_others_up(
+    first: Failure, last: Failure, wanted: list[Any]
+) -> None:
+    """The primary rested, the fallback failed, then the primary did: the fallback may be back."""
+    call = failed(last, FallbackConfig(wait=2.0), ONE, TWO, number=2)
+    before = call.attempt._replace(target=TWO, position=1, number=1)
+    call.past = (PastAttempt(before, 0.0, 1.0, first), call.past[0]._replace(note=FORCED))
+    call.errors = (DOWN, DOWN)
+    assert options_of(call) == wanted
 
 
 @pytest.mark.parametrize(
@@ -272,27 +333,26 @@ def test_how_a_deadline_is_shared(deadline: float, options: Any, shares: list[fl
     """A third, at least a second, is kept for each fallback; what is not there is shared alike."""
     config = FallbackConfig(deadline=deadline, **options)
     policy = ResolvedPolicy((ONE, TWO, THREE), config, "test", None)
-    call = CallState(policy, None, "call", 100.0, 0.0)
-    limits = [rules.attempt_timeout(policy, call, position, 100.0) for position in range(3)]
+    call = CallState(policy, "call", 100.0, 0.0, None, None, policy.unfit)
+    limits = [call.next_attempt(position, 1, 0.0, 100.0).timeout for position in range(3)]
     assert limits == pytest.approx(shares)
 
 
-def test_what_is_in_time() -> None:
-    """An attempt begins before the deadline and after a wait that leaves it some of its share."""
-    policy = ResolvedPolicy((ONE, TWO), FallbackConfig(deadline=30.0), "test", None)
-    call = CallState(policy, None, "call", 0.0, 0.0)
-    assert rules.is_in_time(policy, call, 0, 0.0, 19.9)
-    assert not rules.is_in_time(policy, call, 0, 0.0, 20.0)
-    assert rules.is_in_time(policy, call, 1, 29.9, 0.0)
-    assert not rules.is_in_time(policy, call, 1, 30.0, 0.0)
-    assert not rules.is_in_time(policy, call, 0, 31.0, 0.0)
+def test_nothing_is_kept_for_a_target_that_rests() -> None:
+    """A fallback has all the time where only a primary in its cooldown could come after it."""
+    config = FallbackConfig(deadline=30.0)
+    call = called(ResolvedPolicy((ONE, TWO, THREE), config, "test", None))
+    call.cooling = {0: 5.0, 2: 5.0}
+    assert call.share_of_time(1, 0.0) == 30.0
+    call.note = FORCED
+    assert call.share_of_time(1, 0.0) == 10.0
 
 
 @pytest.mark.parametrize(
     ("failure", "outcome", "permit", "health", "seconds"),
     [
         (None, "success", "p", "up", None),
-        (None, "success", None, None, None),
+        (None, "success", None, "up", None),
         (None, "cancelled", "p", "unknown", None),
         (None, "cancelled", None, None, None),
         (BUSY._replace(retry_after=7.0), "exhausted", None, "down", 7.0),
@@ -301,17 +361,19 @@ def test_what_is_in_time() -> None:
         (BUSY, "cancelled", "p", "unknown", None),
         (BUSY, "success", "p", "up", None),
         (BUG, "rejected", "p", "up", None),
-        (BUG, "rejected", None, None, None),
+        (BUG, "rejected", None, "up", None),
+        (LOST._replace(scope="client"), "exhausted", None, None, None),
+        (LOST._replace(scope="client"), "exhausted", "p", "unknown", None),
     ],
 )
 def test_what_a_cooldown_learns(
     failure: Failure | None, outcome: Any, permit: Any, health: Any, seconds: Any
 ) -> None:
-    """Only news: who is down, and what became of a probe."""
-    policy = ResolvedPolicy((ONE, TWO), FallbackConfig(), "test", None)
-    call = CallState(policy, None, "call", 0.0, 0.0)
+    """Only news: who is down or up, and what became of a probe."""
+    call = called(ResolvedPolicy((ONE, TWO), FallbackConfig(), "test", None))
     call.permit = permit
-    report = CooldownReport(ONE.identity, health, seconds, permit)
+    kind = failure.kind if failure is not None and health == "down" else None
+    report = CooldownReport(ONE.identity, health, seconds, permit, kind)
     wanted = () if health is None else (report,)
     assert rules.cooldown_reports(call, failure, outcome) == wanted
 
@@ -354,7 +416,7 @@ def test_one_identity_is_asked_once_per_call() -> None:
         (DOWN, "low", None, [P, F]),
         (DOWN, "high", None, [P, G]),
         (StatusError(401), "low", None, [P, G]),
-        (DOWN, "low", Cooldown(), [P, G]),
+        (DOWN, "low", Cooldown(after=1, base=60), [P, G]),
     ],
 )
 def test_other_parameters_make_another_target(

@@ -12,7 +12,14 @@ import httpx2
 import openai
 import pytest
 
-from honcho_fallback import FallbackConfig, FallbackExhausted, FallbackPolicy, Target
+from honcho_fallback import (
+    Cooldown,
+    FailureKind,
+    FallbackConfig,
+    FallbackExhausted,
+    FallbackPolicy,
+    Target,
+)
 from honcho_fallback.testing import StatusError
 from tests.helpers.scenarios import (
     ERROR_429,
@@ -136,8 +143,8 @@ def test_an_untouched_error_tells_the_attempts_in_a_note() -> None:
     assert note.count("primary overloaded (503, StatusError)") == 2
 
 
-def test_a_larger_prompt_goes_only_to_a_larger_window() -> None:
-    """A context overflow skips targets that are no larger or unknown, and says so."""
+def test_a_larger_prompt_is_not_sent_where_the_window_is_known_to_be_no_larger() -> None:
+    """A context overflow skips those alone, and says so; unknown is no reason to lose a call."""
     overflow = StatusError(400, code="context_length_exceeded")
     chain = [
         Target(P, context_window=100),
@@ -145,22 +152,45 @@ def test_a_larger_prompt_goes_only_to_a_larger_window() -> None:
         Target("unknown"),
         Target(G, context_window=200),
     ]
-    script = repeating(primary=[overflow], third=["hello"])
+    script = repeating(primary=[overflow], unknown=[overflow], third=["hello"])
     policy = FallbackPolicy(chain)
     run = policy.start()
     assert policy.call(script.ask, run=run) == "hello"
-    assert script.asked == [P, G]
-    why = "its context window is not larger"
-    assert run.record.untried == ((F, why), ("unknown", why))
+    assert script.asked == [P, "unknown", G]
+    assert run.record.untried == ((F, "its context window is not larger"),)
+
+
+@pytest.mark.parametrize("windows", [(None, None), (None, 5), (8192, None)])
+def test_a_larger_prompt_goes_on_where_nobody_declared_a_window(windows: Any) -> None:
+    """With nothing declared the next model is asked, as every other library does."""
+    overflow = StatusError(400, code="context_length_exceeded")
+    script = repeating(primary=[overflow], fallback=["hello"])
+    chain = [Target(P, context_window=windows[0]), Target(F, context_window=windows[1])]
+    assert FallbackPolicy(chain).call(script.ask) == "hello"
 
 
 def test_a_larger_prompt_with_no_larger_window_comes_out_as_it_is() -> None:
-    """Where no window is known to be larger, the provider's own error surfaces at once."""
+    """Where every window is known to be no larger, the provider's own error surfaces at once."""
     overflow = StatusError(400, code="context_length_exceeded")
     script = repeating(primary=[overflow], fallback=["no"])
     with pytest.raises(StatusError):
-        FallbackPolicy([Target(P), Target(F, context_window=5)]).call(script.ask)
+        FallbackPolicy([Target(P, context_window=5), Target(F, context_window=5)]).call(script.ask)
     assert script.asked == [P]
+
+
+def test_a_model_that_lacks_something_is_left_for_the_next_and_rests_nobody() -> None:
+    """Where all lack it, the first error comes out: it is about the model that was asked for."""
+    lacks, lacks_too = StatusError(400), StatusError(400)
+    config = FallbackConfig(
+        cooldown=Cooldown(after=1),
+        refine=lambda failure, _: failure._replace(kind=FailureKind.UNSUPPORTED),
+    )
+    policy = FallbackPolicy([Target(P), Target(F)], config)
+    assert policy.call(repeating(primary=[lacks], fallback=["hello"]).ask) == "hello"
+    assert policy.start().attempt.position == 0
+    with pytest.raises(StatusError) as caught:
+        policy.call(repeating(primary=[lacks], fallback=[lacks_too]).ask)
+    assert caught.value is lacks
 
 
 def test_validate_makes_a_malformed_response_of_an_answer() -> None:

@@ -101,7 +101,7 @@ def test_who_shares_what_failed_rests(clock: Clock, driver: str, case: str) -> N
     """With a cooldown other calls leave them alone, too, until one of them looks again."""
     failure, options, asked, _ = CASES[case]
     replies = {one.name: ["hello"] for one in CHAIN} | {"primary": [failure]}
-    policy = policy_of(cooldown=Cooldown(), **options)
+    policy = policy_of(cooldown=Cooldown(after=1, base=60), **options)
     DRIVERS[driver](policy, repeating(**replies), policy.start())
     # Another policy, on the same key and the same host, that knows the primary under no name.
     others = policy.config.replace()
@@ -243,7 +243,7 @@ def test_an_identity_that_is_handed_on_keeps_what_it_shares() -> None:
 
 def test_a_probe_needs_all_that_rests(clock: Clock) -> None:
     """A model that is due at a host that is not stays where it is; a probe looks at both."""
-    policy = policy_of(CHAIN[0], CHAIN[3], cooldown=Cooldown())
+    policy = policy_of(CHAIN[0], CHAIN[3], cooldown=Cooldown(after=1, base=60))
     first = policy.start()
     first.fail(StatusError(503))  # the model, for 60 s
     first.succeed()

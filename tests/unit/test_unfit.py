@@ -112,7 +112,7 @@ def test_what_says_nothing_is_refused(unfit: Any, options: Any, problem: str) ->
 
 def test_a_cooldown_chooses_among_those_that_fit(clock: Clock) -> None:
     """Who does not fit neither stands in for one that cools down nor is its probe taken."""
-    policy = chain(cooldown=Cooldown(base=60))
+    policy = chain(cooldown=Cooldown(after=1, base=60))
     ended = policy.start()
     ended.fail(DOWN)
     ended.succeed()
@@ -127,7 +127,7 @@ def test_a_cooldown_chooses_among_those_that_fit(clock: Clock) -> None:
 
 def test_where_all_that_fit_cool_down_one_of_them_is_asked() -> None:
     """A target that is free and does not fit is no way out: the one due first is asked."""
-    policy = chain(cooldown=Cooldown(), max_attempts=2)
+    policy = chain(cooldown=Cooldown(after=1, base=60), max_attempts=2)
     with pytest.raises(FallbackExhausted):
         policy.call(repeating(primary=[DOWN], second=[DOWN]).ask, unfit={2: BLIND})
     run = policy.start(unfit={2: BLIND})

@@ -241,7 +241,7 @@ def test_refine_sees_what_classify_said_and_has_the_last_word() -> None:
 def test_resilient_is_what_it_says_and_can_be_varied() -> None:
     """The preset's values, each given a reason; options still count, memories are its own."""
     config = FallbackConfig.resilient(deadline=60)
-    assert (config.reset, config.deadline, config.first_token_timeout) == ("turn", 60, 20)
+    assert (config.reset, config.deadline, config.first_token_timeout) == ("turn", 60, 10)
     assert config.cooldown is not None
     assert config.retry_budget is not None
     assert FallbackConfig.resilient().cooldown is not config.cooldown
