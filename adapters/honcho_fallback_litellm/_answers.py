@@ -38,6 +38,15 @@ def stamp(answer: Any, record: CallRecord, answering: str | None = None) -> Any:
     return answer
 
 
+def count_hops(answer: Any, hops: int) -> Any:
+    """Let an answer say how many groups were gone to before it, as LiteLLM says it."""
+    hidden = _hidden_params(answer)
+    if hidden is not None:
+        headers = hidden.get("additional_headers")
+        hidden["additional_headers"] = {**(headers or {}), "x-litellm-attempted-fallbacks": hops}
+    return answer
+
+
 def add_headers(carrier: Any, record: CallRecord, answering: str | None) -> None:
     """Let an answer carry the headers alone."""
     hidden = _hidden_params(carrier)

@@ -8,28 +8,31 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import litellm
 from litellm.exceptions import Timeout
 from litellm.router_utils.fallback_event_handlers import (  # pyright: ignore[reportMissingTypeStubs] # a package with one stub
-    AttemptedFallbackTargets,
+    attempted_fallback_targets_from,
 )
 
 from honcho_fallback import DeadlineExceeded, OutcomeUnknown, StreamInterrupted
 from honcho_fallback_litellm._answers import attach
 from honcho_fallback_litellm._chain import id_of
-from honcho_fallback_litellm._failures import forget_loop_lookup, is_refusal, provider_error
+from honcho_fallback_litellm._failures import is_refusal, provider_error, restore_context
+from honcho_fallback_litellm._lists import Lists
 from honcho_fallback_litellm._request import (
     NARROWED,
     ONE_REQUEST,
     PARAMETERS,
+    bucket_of,
     options_of,
     plain_metadata_of,
     request_for,
 )
-from honcho_fallback_litellm._stream import carries, is_stream
+from honcho_fallback_litellm._router import deployments_of
+from honcho_fallback_litellm._stream import carries, events_of, is_stream
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Callable, Iterator
 
     from honcho_fallback import Attempt, FallbackRun
-    from honcho_fallback_litellm._chain import Chain
+    from honcho_fallback_litellm._chain import Chain, Chains
     from honcho_fallback_litellm._router import Deployment, Rotation
 
 OUT_OF_ROTATION = "LiteLLM had taken it out of rotation"
@@ -51,24 +54,34 @@ class Endpoint(NamedTuple):
     is_generic: bool
 
 
-class Selected(NamedTuple):
-    """Hold a request to a chain before LiteLLM was asked who is in rotation.
+@dataclass(eq=False, repr=False, slots=True)
+class Asked:
+    """Hold a request that has to do with a chain: with its own, or with one in a list behind it."""
 
-    Args:
-        chain: Of its group.
-        router: LiteLLM's.
-        endpoint: Which was called.
-        own: LiteLLM's own endpoint.
-        request: The keyword arguments.
-        deployments: In the chain's order.
-    """
-
-    chain: Chain
+    chain: Chain | None  # of its group
     router: Any
     endpoint: Endpoint
-    own: Callable[..., Any]
-    request: dict[str, Any]
+    own: Callable[..., Any]  # LiteLLM's own endpoint
+    request: dict[str, Any]  # the keyword arguments
     deployments: list[Deployment]
+    chains: Chains
+    _lists: Lists | None = None
+
+    @property
+    def lists(self) -> Lists:
+        """Return the lists of other groups that stand behind this one."""
+        if self._lists is None:
+            self._lists = Lists(self.router, self.request, self._is_chain)
+        return self._lists
+
+    def _is_chain(self, target: Any) -> bool:
+        name = target.get("model") if isinstance(target, dict) else target
+        deployments = deployments_of(self.router, name, self.request) if isinstance(name, str) else ()
+        return self.chains.of(name, deployments) is not None
+
+    def request_with_cut_lists(self) -> dict[str, Any]:
+        """Return what LiteLLM is asked where the group is no chain."""
+        return self.request if self.chain is not None else {**self.request, **self.lists.cut()}
 
     def call(self, rotation: Rotation, *, respects_cooldown: bool) -> RouterCall | dict[str, Any]:
         """Begin the call, or return the request for which LiteLLM itself says no.
@@ -80,7 +93,9 @@ class Selected(NamedTuple):
             rotation: Whom LiteLLM would choose from.
             respects_cooldown: Whether who cools down is passed over.
         """
-        chain, config, ids = self.chain, self.chain.config, self.chain.ids
+        chain = self.chain
+        assert chain is not None  # noqa: S101 # for the type checker: the caller looked
+        config, ids = chain.config, chain.ids
         options = options_of(self.request, config)
         degrades = not options.get("must_not_degrade", config.must_not_degrade)
         required = options.get("require", config.require)
@@ -100,15 +115,48 @@ class Selected(NamedTuple):
         is_whole = len(allowed) == len(ids)
         if allowed and not fit:
             others = [ids[one] for one in range(len(ids)) if one not in allowed]
-            return self.request if is_whole else {**self.request, **ONE_REQUEST, NARROWED: others}
-        options["unfit"] = {one: OUT_OF_ROTATION for one in allowed if one not in fit} or None
+            narrowed = {**ONE_REQUEST, NARROWED: others}
+            return {**self.request, **(self.lists.cut() if is_whole else narrowed)}
+        unfit = {one: OUT_OF_ROTATION for one in allowed if one not in fit}
+        if unfit:
+            # One request less for each that is passed over: nobody else is asked again for it.
+            most = options.get("max_attempts", config.max_attempts) or len(ids)
+            options["unfit"], options["max_attempts"] = unfit, max(1, most - len(unfit))
         options["metadata"] = plain_metadata_of(self.request)
         run = chain.policy.start(**options)
         by_id = frozenset(ids[one] for one in fit) - healthy
-        call = RouterCall(*self, run, by_id, is_whole)
+        ranked = {id_of(one): one for one in self.deployments}
+        call = RouterCall(
+            chain,
+            self.router,
+            self.endpoint,
+            self.own,
+            self.request,
+            [ranked[one] for one in ids],
+            run,
+            by_id,
+            is_whole,
+        )
         if chain.policy.wants_content:
             call.report_request()
         return call
+
+    # Behind it.
+
+    def rehearsal(
+        self, call: RouterCall | dict[str, Any], error: Exception
+    ) -> dict[str, Any] | None:
+        """Return the request that has LiteLLM walk its lists behind a chain, or None."""
+        if isinstance(call, RouterCall) and call.goes_elsewhere:
+            return self.lists.rehearsal(error)
+        return None
+
+    async def walk(self, call: RouterCall | dict[str, Any], error: Exception) -> Any:
+        """Ask the targets of a list from its first chain on, or raise the error."""
+        goes_on = call.goes_elsewhere if isinstance(call, RouterCall) else NARROWED not in call
+        if not goes_on:
+            raise error
+        return await self.lists.walk(self.endpoint, error)
 
 
 @dataclass(eq=False, repr=False, slots=True)
@@ -166,14 +214,16 @@ class RouterCall:
         try:
             return self.own(**request_for(self, attempt))
         except Exception as error:
-            forget_loop_lookup(error)
+            restore_context(error)
             self._note(attempt, error)
             raise
 
     async def aopen(self, attempt: Attempt) -> AsyncIterator[Any]:
         """Ask LiteLLM for one deployment's stream, in this task."""
         self.opened = answer = await self.aask(attempt)
-        return answer if is_stream(answer) else _once(answer)
+        if not is_stream(answer):
+            return _once(answer)
+        return answer if "anthropic" not in self.endpoint.name else events_of(answer, attempt)
 
     def open(self, attempt: Attempt) -> Iterator[Any]:
         """Ask LiteLLM for one deployment's stream, in this thread."""
@@ -188,9 +238,7 @@ class RouterCall:
         """Tell LiteLLM's callbacks of the following attempts what became of this one."""
         self.errors.append(error)
         group, deployment = self.request["model"], self.deployments[attempt.position]
-        bucket = "litellm_metadata" if self.endpoint.is_generic else "metadata"
-        if "litellm_metadata" in self.request:
-            bucket = "litellm_metadata"
+        bucket = bucket_of(self.endpoint.is_generic, self.request)
         metadata = self.request[bucket] = self.request.get(bucket) or {}
         earlier = metadata.get("previous_models") if len(self.errors) > 1 else None
         failed = {
@@ -205,7 +253,7 @@ class RouterCall:
         metadata["previous_models"] = (*(earlier or ())[-3:], failed)
         # LiteLLM drops them where a request is new, and keeps them where it is a hop of one.
         metadata["attempted_fallbacks"], metadata["original_model_group"] = 0, group
-        self.stamps = {"attempted_targets": AttemptedFallbackTargets()}
+        self.stamps = {"attempted_targets": attempted_fallback_targets_from(self.request)}
 
     # The end.
 

@@ -14,17 +14,15 @@ from functools import wraps
 from typing import TYPE_CHECKING, Any
 
 from honcho_fallback_litellm._answers import attach, deployment_of, stamp
-from honcho_fallback_litellm._call import Endpoint, RouterCall, Selected
-from honcho_fallback_litellm._chain import id_of
-from honcho_fallback_litellm._lists import rehearsed, with_chains_in_order
+from honcho_fallback_litellm._call import Asked, Endpoint, RouterCall
 from honcho_fallback_litellm._request import NARROWED
-from honcho_fallback_litellm._router import arotation, deployments_of, rotation
+from honcho_fallback_litellm._router import arotation, deployments_of, in_a_loop, rotation
 from honcho_fallback_litellm._stream import managed_stream
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from honcho_fallback_litellm._chain import Chain, Chains
+    from honcho_fallback_litellm._chain import Chains
 
 _END: Any = object()
 # The methods without the a that makes them async: what may be passed by position, and whether
@@ -92,78 +90,72 @@ class Endpoints:
 
         @wraps(own)
         async def in_a_task(*args: Any, **kwargs: Any) -> Any:
-            selected = self._select(endpoint, held(), args, kwargs)
-            if not isinstance(selected, Selected):
-                return await held()(*args, **selected)
-            where = await arotation(selected.router, selected.chain.ids, selected.request)
-            call, error = selected.call(where, respects_cooldown=self._respects_cooldown), None
-            if not isinstance(call, RouterCall):
-                return await selected.own(**call)
+            theirs = held()
+            asked = self._read(endpoint, theirs, args, kwargs)
+            if asked is None:
+                return await theirs(*args, **kwargs)
+            error = None
+            call: RouterCall | dict[str, Any] = asked.request_with_cut_lists()
             try:
+                if asked.chain is not None:
+                    where = await arotation(asked.router, asked.chain.ids, asked.request)
+                    call = asked.call(where, respects_cooldown=self._respects_cooldown)
+                if not isinstance(call, RouterCall):
+                    return await theirs(**call)
                 return await (_astreamed(call) if call.wants_stream else _aanswered(call))
             except Exception as raised:  # noqa: BLE001 # what the caller gets is chosen here
-                error = call.final(raised)
+                error = call.final(raised) if isinstance(call, RouterCall) else raised
             try:
-                rest = self._rest(call, error)
+                rest = asked.rehearsal(call, error)
                 if rest is not None:
                     with suppress(Exception):  # the chain's own error says more
-                        return _elsewhere(call, await selected.own(**rest))
-                raise error
+                        return _with_record(await theirs(**rest), call)
+                return _with_record(await asked.walk(call, error), call)
             finally:
                 del error  # what is raised refers to this frame
 
         @wraps(own)
         def in_a_thread(*args: Any, **kwargs: Any) -> Any:
-            selected = self._select(endpoint, held(), args, kwargs)
-            if not isinstance(selected, Selected):
-                return held()(*args, **selected)
-            where = rotation(selected.router, selected.chain.ids, selected.request)
-            call, error = selected.call(where, respects_cooldown=self._respects_cooldown), None
-            if not isinstance(call, RouterCall):
-                return selected.own(**call)
+            theirs = held()
+            asked = self._read(endpoint, theirs, args, kwargs)
+            if asked is None:
+                return theirs(*args, **kwargs)
+            error = None
+            call: RouterCall | dict[str, Any] = asked.request_with_cut_lists()
             try:
+                if asked.chain is not None:
+                    where = rotation(asked.router, asked.chain.ids, asked.request)
+                    call = asked.call(where, respects_cooldown=self._respects_cooldown)
+                if not isinstance(call, RouterCall):
+                    return theirs(**call)
                 return _streamed(call) if call.wants_stream else _answered(call)
             except Exception as raised:  # noqa: BLE001 # what the caller gets is chosen here
-                error = call.final(raised)
+                error = call.final(raised) if isinstance(call, RouterCall) else raised
             try:
-                rest = self._rest(call, error)
+                rest = asked.rehearsal(call, error)
                 if rest is not None:
                     with suppress(Exception):  # the chain's own error says more
-                        return _elsewhere(call, selected.own(**rest))
-                raise error
+                        return _with_record(theirs(**rest), call)
+                return _with_record(in_a_loop(asked.walk, call, error), call)
             finally:
                 del error  # what is raised refers to this frame
 
         return in_a_task if endpoint.is_async else in_a_thread
 
-    def _select(
+    def _read(
         self, endpoint: Endpoint, own: Any, args: tuple[Any, ...], kwargs: dict[str, Any]
-    ) -> Selected | dict[str, Any]:
-        """Find the chain of a request, or return the keyword arguments for LiteLLM's endpoint."""
+    ) -> Asked | None:
+        """Read a request that has to do with a chain; None leaves it to LiteLLM."""
         router, names = self.router, endpoint.parameters
         request = {**dict(zip(names, args, strict=False)), **kwargs}
         group = request.get("model")
         # A request that is narrowed already is one of ours, which LiteLLM hands on to itself.
         if not isinstance(group, str) or len(args) > len(names) or NARROWED in request:
-            return kwargs
+            return None
         deployments = deployments_of(router, group, request)
         chain = None if request.get("specific_deployment") else self._chains.of(group, deployments)
-        if chain is None:
-            return with_chains_in_order(router, kwargs, self._chain_of(router, request))
-        by_id = {id_of(one): one for one in deployments}
-        return Selected(
-            chain, router, endpoint, own, request, [by_id[one] for one in chain.ids]
-        )
-
-    def _chain_of(self, router: Any, request: dict[str, Any]) -> Callable[[str], Chain | None]:
-        return lambda name: self._chains.of(name, deployments_of(router, name, request))
-
-    def _rest(self, call: RouterCall, error: Exception) -> dict[str, Any] | None:
-        """Return what LiteLLM is asked once the chain has come to its end, if anything is."""
-        rest = rehearsed(call.router, call.request, error) if call.goes_elsewhere else None
-        if rest is None:
-            return None
-        return with_chains_in_order(call.router, rest, self._chain_of(call.router, call.request))
+        asked = Asked(chain, router, endpoint, own, request, deployments, self._chains)
+        return asked if chain is not None or asked.lists.cut() else None
 
 
 async def _aanswered(call: RouterCall) -> Any:
@@ -196,7 +188,8 @@ def _streamed(call: RouterCall) -> Any:
     return stamp(first, call.run.record)
 
 
-def _elsewhere(call: RouterCall, answer: Any) -> Any:
-    """Let an answer of another group carry the chain's record."""
-    attach(answer, call.run.record, deployment_of(answer))
+def _with_record(answer: Any, call: RouterCall | dict[str, Any]) -> Any:
+    """Let an answer of another group carry the record of the chain that came before."""
+    if isinstance(call, RouterCall):
+        attach(answer, call.run.record, deployment_of(answer))
     return answer

@@ -58,12 +58,12 @@ def is_refusal(error: BaseException) -> bool:
     return isinstance(error, RouterRateLimitError | RouterRateLimitErrorBasic)
 
 
-def forget_loop_lookup(error: BaseException) -> None:
-    """Take LiteLLM's own bookkeeping out of what an error was raised for.
+def restore_context(error: Exception) -> None:
+    """Note again what an error of a sync method was raised for.
 
-    Its sync methods run inside ``except RuntimeError`` ("no running event loop"), which Python
-    then notes as the context of whatever goes wrong in there: a lost connection would look like
-    one that a mistake of the program had caused.
+    LiteLLM runs those inside ``except RuntimeError`` ("no running event loop"), which Python then
+    notes as the context of whatever goes wrong in there. The frame in which LiteLLM mapped the
+    provider's error still has that one.
     """
     seen: set[int] = set()
     waiting: list[BaseException] = [error]
@@ -75,10 +75,20 @@ def forget_loop_lookup(error: BaseException) -> None:
         context = one.__context__
         if type(context) is RuntimeError and context.args == ("no running event loop",):
             suppressed = one.__suppress_context__
-            one.__context__ = None
+            one.__context__ = _mapped_from(one)
             one.__suppress_context__ = suppressed
         linked = (one.__cause__, one.__context__, getattr(one, "original_exception", None))
         waiting += [two for two in (*linked, *one.args) if isinstance(two, BaseException)]
+
+
+def _mapped_from(error: BaseException) -> BaseException | None:
+    traceback = error.__traceback__
+    while traceback is not None:
+        original = traceback.tb_frame.f_locals.get("original_exception")
+        if isinstance(original, BaseException) and original is not error:
+            return original
+        traceback = traceback.tb_next
+    return None
 
 
 def _refused(inner: Callable[[BaseException], Failure], error: BaseException) -> Failure:

@@ -1,8 +1,8 @@
 """The Router's own lists of other groups: what stands behind a chain, and a chain that stands there.
 
-LiteLLM walks its lists itself, with its checks of access and budget. Two things are done here: a
-chain that came to its end has LiteLLM start that walk, and where a list names a chain, its
-deployments are named in their order, as LiteLLM would shuffle them.
+LiteLLM walks its lists itself, and a chain that came to its end has it start. A list that names a
+chain is LiteLLM's up to there, as it would shuffle the chain's deployments; from there on each
+target is asked here, with LiteLLM's checks of access and budget.
 """
 
 from __future__ import annotations
@@ -14,102 +14,183 @@ from litellm.integrations.custom_guardrail import (  # pyright: ignore[reportMis
     is_guardrail_intervention,
 )
 from litellm.router_utils.fallback_event_handlers import (  # pyright: ignore[reportMissingTypeStubs] # a package with one stub
+    attempted_fallback_targets_from,
     check_non_standard_fallback_format,
+    fallback_attempt_key,
     fallback_lookup_groups,
     get_fallback_model_group_for_lookup_groups,
     is_bad_request_without_fallback,
+    log_failure_fallback_event,
+    log_success_fallback_event,
 )
 
-from honcho_fallback_litellm._request import NARROWED, ONE_REQUEST, REHEARSALS
+from honcho_fallback_litellm._answers import count_hops
+from honcho_fallback_litellm._request import REHEARSALS, bucket_of
 from honcho_fallback_litellm._router import LISTS, setting
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
+    from collections.abc import Callable
 
-    from honcho_fallback_litellm._chain import Chain
+    from honcho_fallback_litellm._call import Endpoint
 
-    ChainOf = Callable[[str], Chain | None]
+    IsChain = Callable[[Any], bool]
 
-# By what LiteLLM's documented flags rehearse, and which of its lists that failure goes to.
-_WAYS = (
+# By error: LiteLLM's documented flag that rehearses it, and the list that it goes to.
+_WAYS: tuple[tuple[type[Exception], str, str], ...] = (
     (ContextWindowExceededError, "mock_testing_context_fallbacks", "context_window_fallbacks"),
-    (ContentPolicyViolationError, "mock_testing_content_policy_fallbacks", "content_policy_fallbacks"),
+    (
+        ContentPolicyViolationError,
+        "mock_testing_content_policy_fallbacks",
+        "content_policy_fallbacks",
+    ),
     (Exception, "mock_testing_fallbacks", "fallbacks"),
 )
 
 
-def with_chains_in_order(router: Any, request: dict[str, Any], chain_of: ChainOf) -> dict[str, Any]:
-    """Return a request whose lists name each deployment of a chain in its place.
+class Lists:
+    """Know the lists of other groups as a request finds them.
 
     Args:
         router: The Router.
-        request: What LiteLLM is to be asked; left as it is.
-        chain_of: Returns a group's chain, or None.
+        request: The keyword arguments of the call, whose own lists go before the Router's.
+        is_chain: Tells whether a list's target is a chain.
     """
-    lists = {name: request.get(name, setting(router, name)) for name in LISTS}
-    named = {
-        name: _in_order(entries, chain_of)
-        for name, entries in lists.items()
-        if isinstance(entries, list)
-    }
-    changed = {name: entries for name, entries in named.items() if entries != lists[name]}
-    return {**request, **changed} if changed else request
+
+    def __init__(self, router: Any, request: dict[str, Any], is_chain: IsChain) -> None:
+        self._router, self._request = router, request
+        settings = router.settings() if hasattr(router, "settings") else router
+        self._entries = {name: request.get(name, getattr(settings, name, None)) for name in LISTS}
+        self._targets = {name: self._targets_in(name) for name in LISTS}
+        # Up to the first chain a list is LiteLLM's.
+        self._own = {
+            name: next((n for n, one in enumerate(targets) if is_chain(one)), len(targets))
+            for name, targets in self._targets.items()
+        }
+
+    def _targets_in(self, name: str) -> list[Any]:
+        entries, request = self._entries[name], self._request
+        if not entries:
+            return []
+        if check_non_standard_fallback_format(fallbacks=entries):
+            return entries
+        groups = fallback_lookup_groups(kwargs=request, model_group=request["model"])
+        found, _ = get_fallback_model_group_for_lookup_groups(
+            fallbacks=entries, lookup_groups=groups
+        )
+        return found if isinstance(found, list) else []
+
+    def cut(self) -> dict[str, Any]:
+        """Return the lists that name a chain, up to there."""
+        changed: dict[str, Any] = {}
+        for name, own in self._own.items():
+            entries, targets = self._entries[name], self._targets[name]
+            if own == len(targets):
+                continue
+            changed[name] = (
+                entries[:own]
+                if targets is entries
+                else [
+                    {group: some[:own] if some is targets else some for group, some in one.items()}
+                    if isinstance(one, dict)
+                    else one
+                    for one in entries
+                ]
+            )
+        return changed
+
+    def _way(self, error: Exception) -> tuple[str, str] | None:
+        """Return how an error is rehearsed and which list it goes to; None where it goes nowhere."""
+        tolerant = setting(self._router, "fallback_on_unsupported_params") is not False
+        if (
+            self._request.get("disable_fallbacks") is True
+            or is_guardrail_intervention(error)
+            or is_bad_request_without_fallback(error, tolerant)
+        ):
+            return None
+        flag, name = next((flag, name) for kind, flag, name in _WAYS if isinstance(error, kind))
+        # The general list stands in for a special one that is absent.
+        direct = check_non_standard_fallback_format(fallbacks=self._entries["fallbacks"])
+        return flag, "fallbacks" if direct or self._entries[name] is None else name
+
+    def rehearsal(self, error: Exception) -> dict[str, Any] | None:
+        """Return the request that has LiteLLM walk its lists as behind an error, asking nobody anew.
+
+        Args:
+            error: What the chain ended with.
+
+        Returns:
+            None where LiteLLM has no list for that group and that error.
+        """
+        way = self._way(error)
+        if way is None or not self._own[way[1]]:
+            return None
+        kept = {name: value for name, value in self._request.items() if name not in REHEARSALS}
+        return {**kept, **self.cut(), way[0]: True}
+
+    async def walk(self, endpoint: Endpoint, error: Exception) -> Any:
+        """Ask a list's targets from the first chain on.
+
+        Args:
+            endpoint: Which was called.
+            error: What was raised before.
+
+        Raises:
+            Exception: The error, where nobody answered.
+        """
+        router, request, way = self._router, self._request, self._way(error)
+        depth = request.get("fallback_depth") or 0
+        most = request.get("max_fallbacks") or setting(router, "max_fallbacks") or 0
+        targets = self._targets[way[1]][self._own[way[1]] :] if way is not None else []
+        attempted = attempted_fallback_targets_from(request)
+        attempted.record(request["model"])
+        for target in targets if depth < most else ():
+            given = {"model": target} if isinstance(target, str) else target
+            key = fallback_attempt_key(target) or ""
+            if key in attempted or not await _may_call(router, given.get("model"), request):
+                continue
+            attempted.record(key)
+            depth += 1
+            bucket = bucket_of(endpoint.is_generic, request)
+            stamps = {"original_model_group": request["model"], "model_group": given.get("model")}
+            hop = {
+                **{name: value for name, value in request.items() if name not in REHEARSALS},
+                **given,
+                bucket: {**(request.get(bucket) or {}), **stamps, "attempted_fallbacks": depth},
+                "fallback_depth": depth,
+                "max_fallbacks": most,
+                "attempted_targets": attempted,
+            }
+            event = {
+                "original_model_group": request["model"],
+                "kwargs": hop,
+                "original_exception": error,
+            }
+            try:
+                answer = getattr(router, endpoint.name)(**hop)
+                answer = await answer if endpoint.is_async else answer
+            except Exception:  # noqa: BLE001 # the first error is what the caller gets
+                await log_failure_fallback_event(**event)
+                continue
+            await log_success_fallback_event(**event)
+            return count_hops(answer, depth)
+        raise error
 
 
-def _in_order(entries: Sequence[Any], chain_of: ChainOf) -> list[Any]:
-    if check_non_standard_fallback_format(fallbacks=[*entries]):
-        return _targets(entries, chain_of)
-    return [
-        {group: _targets(targets, chain_of) for group, targets in one.items()}
-        if isinstance(one, dict)
-        else one
-        for one in entries
-    ]
+async def _may_call(router: Any, model: Any, request: dict[str, Any]) -> bool:
+    """Ask LiteLLM's checks, such as the Proxy's, whether a caller may go to another group."""
+    if hasattr(router, "settings"):
+        from litellm.router_api import (  # noqa: PLC0415 # pyright: ignore[reportMissingTypeStubs] # absent before 1.109
+            RoutingContext,
+        )
 
-
-def _targets(targets: Any, chain_of: ChainOf) -> Any:
-    if not isinstance(targets, list):
-        return targets
-    found: list[Any] = []
-    for target in targets:
-        given = {"model": target} if isinstance(target, str) else target
-        name = given.get("model") if isinstance(given, dict) else None
-        chain = chain_of(name) if isinstance(name, str) and NARROWED not in given else None
-        found += [
-            {**given, **ONE_REQUEST, NARROWED: [two for two in chain.ids if two != one]}
-            for one in chain.ids
-        ] if chain else [target]
-    if all(isinstance(one, str) for one in found):
-        return found
-    return [{"model": one} if isinstance(one, str) else one for one in found]
-
-
-def rehearsed(router: Any, request: dict[str, Any], error: Exception) -> dict[str, Any] | None:
-    """Return the request that has LiteLLM walk its lists as behind an error, without asking anew.
-
-    Args:
-        router: The Router.
-        request: What the caller asked.
-        error: What the chain ended with.
-
-    Returns:
-        None where no list is for that group and that error.
-    """
-    tolerant = setting(router, "fallback_on_unsupported_params") is not False
-    if request.get("disable_fallbacks") is True or is_guardrail_intervention(error):
-        return None
-    if is_bad_request_without_fallback(error, tolerant):
-        return None
-    lists = {name: request.get(name, setting(router, name)) for name in LISTS}
-    flag, name = next((flag, name) for kind, flag, name in _WAYS if isinstance(error, kind))
-    entries = lists["fallbacks"] if lists[name] is None else lists[name]
-    if not entries or not (
-        check_non_standard_fallback_format(fallbacks=lists["fallbacks"])
-        or get_fallback_model_group_for_lookup_groups(
-            fallbacks=entries,
-            lookup_groups=fallback_lookup_groups(kwargs=request, model_group=request["model"]),
-        )[0]
-    ):
-        return None
-    kept = {name: value for name, value in request.items() if name not in REHEARSALS}
-    return {**kept, flag: True}
+        context = RoutingContext(router)
+        asked: dict[str, Any] = {"model": model, "request_kwargs": request}
+        return await context.fallback_access_allowed(
+            **asked
+        ) and await context.fallback_budget_allowed(**asked)
+    for check in (router.fallback_access_check, router.fallback_budget_check):
+        if check is not None and not await check(
+            model=model, request_kwargs=request, llm_router=router
+        ):
+            return False
+    return True

@@ -129,6 +129,11 @@ def plain_metadata_of(request: dict[str, Any]) -> dict[str, Any] | None:
     )
 
 
+def bucket_of(is_generic: bool, request: dict[str, Any]) -> str:  # noqa: FBT001 # read as it is called
+    """Name the metadata that LiteLLM writes into at an endpoint."""
+    return "litellm_metadata" if is_generic or "litellm_metadata" in request else "metadata"
+
+
 def request_for(call: RouterCall, attempt: Attempt) -> dict[str, Any]:
     """Return what LiteLLM is asked for one attempt: the request, narrowed to one deployment.
 

@@ -11,6 +11,9 @@ from litellm.litellm_core_utils.asyncify import (  # pyright: ignore[reportMissi
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
 
+# Runs a coroutine function in this thread, or in one of its own where a loop runs here.
+in_a_loop: Callable[..., Any] = run_async_function
+
 Deployment = dict[str, Any]
 LISTS = ("fallbacks", "context_window_fallbacks", "content_policy_fallbacks")
 
@@ -112,5 +115,4 @@ def rotation(router: Any, ids: tuple[str, ...], request: dict[str, Any]) -> Rota
     except StopIteration as found:  # nothing had to be waited for, such as Redis
         return Rotation(router, ids, found.value)
     looking.close()
-    ask: Callable[..., Any] = run_async_function
-    return Rotation(router, ids, ask(_healthy, router, request))
+    return Rotation(router, ids, in_a_loop(_healthy, router, request))

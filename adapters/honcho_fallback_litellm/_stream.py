@@ -6,13 +6,20 @@ of the one that it stands for and shares its attributes.
 
 from __future__ import annotations
 
+import json
+from contextlib import aclosing, nullcontext
 from functools import cache, partial
 from typing import TYPE_CHECKING, Any
 
-from honcho_fallback import has_content, read_answer
+import litellm
+
+from honcho_fallback import check_response, has_content, read_answer
 from honcho_fallback_litellm._answers import renew, stamp
 
 if TYPE_CHECKING:
+    from collections.abc import AsyncIterator
+
+    from honcho_fallback import Attempt
     from honcho_fallback_litellm._call import RouterCall
 
 
@@ -41,6 +48,28 @@ def managed_stream(call: RouterCall, chunks: Any, first: Any) -> Any:
     stream.call, stream.chunks, stream.first = call, chunks, first
     answering = call.attempt.target.name if call.attempt is not None else None
     return stamp(stream, call.run.record, answering)
+
+
+async def events_of(chunks: AsyncIterator[Any], attempt: Attempt) -> AsyncIterator[Any]:
+    """Hand on a Messages stream, which LiteLLM passes on as it came; an error event is raised."""
+    async with aclosing(chunks) if hasattr(chunks, "aclose") else nullcontext():
+        async for chunk in chunks:
+            if isinstance(chunk, bytes) and b"event: error" in chunk:
+                _raise_event(chunk, attempt)
+            yield chunk
+
+
+def _raise_event(chunk: bytes, attempt: Attempt) -> None:
+    for line in chunk.partition(b"event: error")[2].splitlines():
+        body = json.loads(line[5:]) if line.startswith(b"data:") else None
+        failure = check_response(body)
+        if failure is not None:
+            target = attempt.target
+            error = litellm.APIError(
+                failure.status or 500, failure.provider_message, target.provider or "", target.model
+            )
+            error.body = body
+            raise error
 
 
 class ManagedStream:

@@ -11,7 +11,7 @@ import openai
 import pytest
 
 from honcho_fallback_litellm import FallbackRoutingStrategy
-from honcho_fallback_litellm._router import core_of
+
 from honcho_fallback_litellm._stream import managed_stream
 from tests.helpers import wire
 from tests.helpers.provider import Reply
