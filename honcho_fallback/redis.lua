@@ -1,13 +1,16 @@
--- One exchange, atomic, on the server's clock. KEYS: first those of the reports, then those of the
--- targets offered: of each its model's, its credential's and its host's, as far as they are known.
--- ARGV: owner, base and cap and lease in milliseconds, number of reports, then per report its health,
--- the milliseconds of the provider's Retry-After ("" for none) and whether it was a probe ("1"); at
+-- One exchange, atomic, on the server's clock. KEYS: one to write to, those of the news, then those of
+-- the targets offered: of each its model's, its credential's and its host's, as far as they are known.
+-- ARGV: owner; for how many milliseconds an entry is kept after its rest; the lease of a probe in
+-- milliseconds; whether to show first that writing works ("1"); number of news, then of each its
+-- health, the milliseconds left of its rest, its failed probes and whether it ended a probe ("1"); at
 -- last the number of keys of each target.
 -- Returns for each key offered {} or {milliseconds left, failures, lease left, "1" if it is ours}.
-local owner, base, cap, lease = ARGV[1], tonumber(ARGV[2]), tonumber(ARGV[3]), tonumber(ARGV[4])
+local owner, kept, lease = ARGV[1], tonumber(ARGV[2]), tonumber(ARGV[3])
 local count = tonumber(ARGV[5])
 local time = redis.call('TIME')
 local now = time[1] * 1000 + math.floor(time[2] / 1000)
+
+if ARGV[4] == '1' then redis.call('SET', KEYS[1], owner, 'PX', 1000) end
 
 local function read(key)
   local fields = redis.call('HMGET', key, 'until', 'failures', 'owner', 'leased')
@@ -19,33 +22,30 @@ end
 local function write(key, entry)
   redis.call('HSET', key, 'until', entry.due, 'failures', entry.failures, 'owner', entry.owner,
              'leased', entry.leased)
-  redis.call('PEXPIRE', key, math.max(0, entry.due - now) + cap)
+  redis.call('PEXPIRE', key, math.max(0, entry.due - now) + kept)
 end
 
 for number = 1, count do
-  local key, at = KEYS[number], 5 + (number - 1) * 3
-  local health, retry_after, probe = ARGV[at + 1], tonumber(ARGV[at + 2]), ARGV[at + 3] == '1'
+  local key, at = KEYS[number + 1], 6 + (number - 1) * 4
+  local health, due = ARGV[at], now + tonumber(ARGV[at + 1])
+  local failures, probe = tonumber(ARGV[at + 2]), ARGV[at + 3] == '1'
   local entry = read(key)
   local mine = entry ~= nil and probe and entry.owner == owner
-  if health == 'down' then
-    local failures = entry and entry.failures + (mine and 1 or 0) or 0
-    local rest = math.min(retry_after or base * 2 ^ math.min(failures, 40), cap)
-    if entry == nil or mine then
-      write(key, {due = now + rest, failures = failures, owner = '', leased = 0})
-    elseif retry_after then
-      entry.due = math.max(entry.due, now + rest)
-      write(key, entry)
-    end
-  elseif mine and health == 'up' then
+  if health == 'up' then
     redis.call('DEL', key)
+  elseif health == 'down' and (entry == nil or mine) then
+    write(key, {due = due, failures = failures, owner = '', leased = 0})
+  elseif health == 'down' then
+    entry.due = math.max(entry.due, due)
+    write(key, entry)
   elseif mine then
     entry.owner = ''
     write(key, entry)
   end
 end
 
-local reply, probe_needed, first = {}, true, count + 1
-for argument = 6 + count * 3, #ARGV do
+local reply, probe_needed, first = {}, true, count + 2
+for argument = 6 + count * 4, #ARGV do
   local last = first + tonumber(ARGV[argument]) - 1
   local down, ready = {}, true
   for number = first, last do

@@ -6,17 +6,19 @@
 from __future__ import annotations
 
 import asyncio
+import inspect
 import logging
 import math
 import threading
+from functools import partial
 from itertools import chain
 from pathlib import Path
 from secrets import token_hex
 from time import monotonic
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 from weakref import WeakKeyDictionary
 
-from honcho_fallback import Cooldown
+from honcho_fallback import Cooldown, FallbackConfigError
 
 try:
     import redis
@@ -31,9 +33,10 @@ except ImportError as error:
     ) from error
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Callable, Mapping, Sequence
 
-    from honcho_fallback.stores import CooldownChoice, CooldownReport, Keys
+    from honcho_fallback import FailureKind
+    from honcho_fallback.stores import CooldownReport, Keys
 
 logger = logging.getLogger("honcho_fallback")
 
@@ -45,103 +48,106 @@ _STALE = (redis.ConnectionError,)
 _ELSEWHERE = "elsewhere"
 
 
+class _News(NamedTuple):
+    """What others have to hear of one identity."""
+
+    health: str
+    until: float  # the end of its rest, on the process's own clock
+    failures: int
+    is_probe: bool
+
+
+class _Letter(NamedTuple):
+    """One exchange: what is sent, and in which order it was."""
+
+    number: int
+    news: Mapping[str, _News]
+    keys: list[str]
+    values: list[str]
+
+
 class RedisCooldown(Cooldown):
     """Share a cooldown between processes: what one learns the others know with their next call.
 
     Before a call one request to Redis fetches what is known of the chain and, where a rest is
-    over, takes the probe for this process; where a call learned something, one after it tells the
-    others. Both are atomic and go by the server's clock. Where Redis is down or slower than
-    ``timeout``, this is a ``Cooldown`` in memory; that is logged once, until Redis is back.
+    over, takes the probe for this process; where a rest began or ended, one after it tells the
+    others. Both are atomic and go by the server's clock; failures in a row are counted by each
+    process for itself. Where Redis is down, slower than ``timeout`` or refuses to write, this is a
+    ``Cooldown`` in memory; that is logged once, until Redis takes what this process knows.
 
     Targets are known to other processes by their ``identity``; those whose provider, endpoint or
     credential's fingerprint is unknown stay this process's own.
 
     Args:
-        url: Such as ``redis://localhost:6379/0``.
+        server: An address such as ``redis://localhost:6379/0``, or a client of redis-py or valkey,
+            sync or async: of a Sentinel's master, of a cluster, or with a login of its own. A
+            client's own timeouts bound it in threads. Calls in threads pass over an async one, and
+            tasks use a sync one in a thread.
+        after: As for Cooldown.
         base: As for Cooldown.
         cap: As for Cooldown.
+        stated_cap: As for Cooldown.
+        aclient: For tasks, beside a sync client: an async one, or a function that makes one for
+            each event loop, where there are several.
         timeout: Seconds that a call gives Redis. In a task those count, too, for which something
             else holds up the loop.
 
     Raises:
-        FallbackConfigError: An argument is out of range.
+        FallbackConfigError: An argument is out of range, or ``server`` is no address or client.
     """
 
-    def __init__(
-        self, url: str, base: float = 60.0, cap: float = 14400.0, *, timeout: float = 0.05
+    def __init__(  # noqa: PLR0913 # those of Cooldown, and whom it is shared through
+        self,
+        server: Any,
+        after: int | Mapping[FailureKind, int] | Mapping[str, int] = 3,
+        base: float = 2.0,
+        cap: float = 300.0,
+        stated_cap: float = 14400.0,
+        *,
+        aclient: Any = None,
+        timeout: float = 0.05,
     ) -> None:
-        super().__init__(base, cap)
-        self._url = url
-        self._timeout = timeout
+        super().__init__(after, base, cap, stated_cap)
+        self._server, self._given_aclient, self._timeout = server, aclient, timeout
         self._owner = token_hex(8)
-        self._outbox: list[CooldownReport] = []
+        self._outbox: dict[str, _News] = {}  # until Redis has taken it
         self._letters = 0
         # By identity, the letter up to which replies are older than what is known here.
         self._known_after: dict[str, int] = {}
         self._resting_until = 0.0
         self._reported = False
-        # A connection costs two steps, each bounded by half of what a call gives.
-        self._client = redis.Redis.from_url(
-            url,
-            socket_timeout=timeout / 2,
-            socket_connect_timeout=timeout / 2,
-            retry=Retry(NoBackoff(), 1, _STALE),
-        )
-        self._clients: WeakKeyDictionary[asyncio.AbstractEventLoop, redis.asyncio.Redis] = (
-            WeakKeyDictionary()
-        )
+        self._client, self._make_aclient = _clients(server, aclient, timeout)
+        self._aclients: WeakKeyDictionary[asyncio.AbstractEventLoop, Any] = WeakKeyDictionary()
         self._making = threading.Lock()
 
     def __repr__(self) -> str:
-        # The url may hold a password.
-        return f"RedisCooldown(base={self.base:g}, cap={self.cap:g})"
+        # The address may hold a password.
+        return super().__repr__()
 
     def __reduce__(self) -> tuple[Any, ...]:
-        return RedisCooldown, (self._url, self.base, self.cap)
+        options = {"aclient": self._given_aclient, "timeout": self._timeout}
+        arguments = (self._server, self.after, self.base, self.cap, self.stated_cap)
+        return partial(RedisCooldown, **options), arguments
 
     @property
     def shared(self) -> RedisCooldown:  # type: ignore[override] # what is shared is itself
         """Return what exchanges it with other processes."""
         return self
 
-    def update_and_select(
-        self,
-        reports: Sequence[CooldownReport],
-        offered: Sequence[Keys],
-        now: float,
-        lease: float | None = None,
-        /,
-    ) -> CooldownChoice:
-        """Take in what was learned, then choose the first of the offered targets that is free.
-
-        Args:
-            reports: What was learned; sent to the others with the next ``push``.
-            offered: The keys of each target, in the order of the chain.
-            now: The time on a monotonic scale.
-            lease: As for Cooldown.
-        """
-        if not reports:
-            return super().update_and_select(reports, offered, now, lease)
-        with self._lock:
-            for report in reports:
-                if not _local(report.identity):
-                    self._outbox.append(report)
-                    self._known_after[report.identity] = self._letters
-            return super().update_and_select(reports, offered, now, lease)
-
     def pull(self, offered: Sequence[Keys], lease: float | None = None, /) -> None:
-        """Fetch what others know of some targets.
+        """Fetch what others know of some targets, and tell them what was learned.
 
         Args:
             offered: The keys of each, in the order of the chain.
             lease: Seconds for which a probe keeps others away.
         """
         groups = _shared(offered)
-        if self._worth_it(groups):
-            number, keys, values = self._letter(groups, lease)
+        if self._client is not None and self._worth_it(groups):
+            letter = self._letter(groups, lease)
             try:
-                self._absorb(number, groups, self._client.eval(_SCRIPT, len(keys), *keys, *values))
-            except (redis.RedisError, OSError) as error:
+                reply = self._client.eval(_SCRIPT, len(letter.keys), *letter.keys, *letter.values)
+                self._absorb(letter, groups, reply)
+            except Exception as error:  # noqa: BLE001 # of whatever client it is: no call fails for it
                 self._go_without(error)
 
     async def apull(self, offered: Sequence[Keys], lease: float | None = None, /) -> None:
@@ -153,12 +159,16 @@ class RedisCooldown(Cooldown):
         """
         groups = _shared(offered)
         if self._worth_it(groups):
-            number, keys, values = self._letter(groups, lease)
+            letter = self._letter(groups, lease)
+            arguments = (_SCRIPT, len(letter.keys), *letter.keys, *letter.values)
             try:
                 async with asyncio.timeout(self._timeout):
-                    reply: Any = self._aclient().eval(_SCRIPT, len(keys), *keys, *values)
-                    self._absorb(number, groups, await reply)
-            except (redis.RedisError, OSError) as error:  # TimeoutError is an OSError
+                    if (aclient := self._aclient()) is not None:
+                        reply: Any = await aclient.eval(*arguments)
+                    else:
+                        reply = await asyncio.to_thread(self._client.eval, *arguments)
+                    self._absorb(letter, groups, reply)
+            except Exception as error:  # noqa: BLE001 # as above
                 self._go_without(error)
 
     def push(self) -> None:
@@ -172,28 +182,23 @@ class RedisCooldown(Cooldown):
             await self.apull(())
 
     def close(self) -> None:
-        """Close the connection of threads; the next use opens another."""
-        self._client.close()
+        """Close the connection of threads, where it was made here; the next use opens another."""
+        if isinstance(self._server, str):
+            self._client.close()
 
     async def aclose(self) -> None:
-        """Close the connections of this loop and of threads."""
-        client = self._clients.pop(asyncio.get_running_loop(), None)
-        if client is not None:
+        """Close the connections of this loop and of threads, where they were made here."""
+        client = self._aclients.pop(asyncio.get_running_loop(), None)
+        if client is not None and isinstance(self._server, str):
             await client.aclose()
         self.close()
 
-    def _aclient(self) -> redis.asyncio.Redis:
+    def _aclient(self) -> Any:
         loop = asyncio.get_running_loop()
         with self._making:
-            if loop not in self._clients:
-                # Without timeouts of its own, which would measure the loop: apull bounds it.
-                self._clients[loop] = redis.asyncio.Redis.from_url(
-                    self._url,
-                    socket_timeout=None,
-                    socket_connect_timeout=None,
-                    retry=AsyncRetry(NoBackoff(), 1, _STALE),
-                )
-            return self._clients[loop]
+            if loop not in self._aclients:
+                self._aclients[loop] = self._make_aclient()
+            return self._aclients[loop]
 
     def _worth_it(self, groups: Sequence[Sequence[str]]) -> bool:
         now = monotonic()
@@ -203,37 +208,63 @@ class RedisCooldown(Cooldown):
             self._resting_until = now + _PAUSE  # one call looks for Redis, the others do not wait
         return True
 
-    def _letter(
-        self, groups: Sequence[Sequence[str]], lease: float | None
-    ) -> tuple[int, list[str], list[str]]:
-        with self._lock:
-            reports, self._outbox = self._outbox, []
-            self._letters += 1
-            number = self._letters
-        identities = [*(report.identity for report in reports), *chain.from_iterable(groups)]
-        keys = [_PREFIX + identity for identity in identities]
-        leased = self.base if lease is None else lease
-        values = [self._owner, *map(_milliseconds, (self.base, self.cap, leased))]
-        values.append(str(len(reports)))
-        for report in reports:
-            stated = "" if report.seconds is None else _milliseconds(report.seconds)
-            values += [report.health, stated, str(int(report.permit is not None))]
-        return number, keys, [*values, *(str(len(group)) for group in groups)]
+    def _learn(self, report: CooldownReport, now: float) -> bool:
+        identity = report.identity
+        is_probe = report.permit is not None and self._permit(identity) == report.permit
+        is_news = super()._learn(report, now)
+        if is_news and not _local(identity):
+            entry = self._entries.get(identity)
+            rest, failures = (entry.until - now, entry.failures) if entry else (0.0, 0)
+            until = monotonic() + rest
+            self._outbox[identity] = _News(report.health, until, failures, is_probe)
+        return is_news
 
-    def _absorb(self, number: int, groups: Sequence[Sequence[str]], reply: Any) -> None:
-        known = chain.from_iterable(groups)
+    def _letter(self, groups: Sequence[Sequence[str]], lease: float | None) -> _Letter:
         now = monotonic()
         with self._lock:
-            for identity, entry in zip(known, reply, strict=True):
-                if self._known_after.get(identity, 0) >= number:
-                    # A report or a later letter's reply came first: over several connections they
-                    # overtake each other, and this one would hide a probe that is under way.
+            # A rest that is over by now is no news any more.
+            over = [
+                k for k, one in self._outbox.items() if one.health == "down" and one.until <= now
+            ]
+            for identity in over:
+                del self._outbox[identity]
+            news = dict(self._outbox)
+            self._letters += 1
+            number = self._letters
+        keys = [_PREFIX + one for one in ("writable", *news, *chain.from_iterable(groups))]
+        # Once Redis has failed it has to show that it takes what is written, too: one that only
+        # answers reads would hide what this process knows.
+        seconds = (max(self.cap, self.stated_cap), self.base if lease is None else lease)
+        values = [self._owner, *map(_milliseconds, seconds), str(int(self._reported))]
+        values.append(str(len(news)))
+        for one in news.values():
+            rest = _milliseconds(max(0.0, one.until - now))
+            values += [one.health, rest, str(one.failures), str(int(one.is_probe))]
+        return _Letter(number, news, keys, [*values, *(str(len(group)) for group in groups)])
+
+    def _absorb(self, letter: _Letter, groups: Sequence[Sequence[str]], reply: Any) -> None:
+        now = monotonic()
+        with self._lock:
+            for identity, sent in letter.news.items():
+                if self._outbox.get(identity) is sent:
+                    del self._outbox[identity]
+                # Other letters that are under way may have been read before this one.
+                self._known_after[identity] = max(
+                    self._known_after.get(identity, 0), self._letters - 1
+                )
+            for identity, entry in zip(chain.from_iterable(groups), reply, strict=True):
+                is_older = letter.number <= self._known_after.get(identity, 0)
+                if identity in self._outbox or (is_older and identity not in letter.news):
+                    # It would hide what Redis has not taken yet, or, over several connections,
+                    # what came first: a report, or a later letter's reply.
                     continue
-                self._known_after[identity] = number
+                self._known_after[identity] = max(
+                    self._known_after.get(identity, 0), letter.number
+                )
                 if entry:
                     self._adopt(identity, entry, now)
                 else:
-                    self._drop(identity)
+                    self._entries.pop(identity, None)
         if self._reported:
             self._reported, self._resting_until = False, 0.0
             logger.info("the cooldown in Redis is shared again")
@@ -243,17 +274,45 @@ class RedisCooldown(Cooldown):
         until, leased = now + left / 1000, now + lease / 1000
         # A probe that is ours is under way here, or free for the call that fetched this.
         permit = self._permit(identity) if ours else _ELSEWHERE
-        self._overwrite(identity, until, failures, permit if lease else None, leased)
+        self._rest_until(identity, until, failures, permit if lease else None, leased)
 
     def _go_without(self, error: Exception) -> None:
-        # What could not be told is not kept: once Redis is back it is no news any more.
         self._resting_until = monotonic() + _PAUSE
         if not self._reported:
             self._reported = True
             logger.warning(
-                "the cooldown in Redis cannot be reached (%s); this process goes by its memory",
+                "the cooldown in Redis cannot be shared (%s); this process goes by its memory",
                 type(error).__name__,
             )
+
+
+def _clients(server: Any, aclient: Any, timeout: float) -> tuple[Any, Callable[[], Any]]:
+    """Return the client of threads, or None, and what makes that of an event loop."""
+    if isinstance(server, str):
+        # A connection costs two steps, each bounded by half of what a call gives. Those of a loop
+        # have no timeouts of their own, which would measure the loop: apull bounds them.
+        client: Any = redis.Redis.from_url(
+            server,
+            socket_timeout=timeout / 2,
+            socket_connect_timeout=timeout / 2,
+            retry=Retry(NoBackoff(), 1, _STALE),
+        )
+        make = partial(
+            redis.asyncio.Redis.from_url,
+            server,
+            socket_timeout=None,
+            socket_connect_timeout=None,
+            retry=AsyncRetry(NoBackoff(), 1, _STALE),
+        )
+        return client, make
+    if not callable(getattr(server, "eval", None)):
+        fix = "pass an address such as 'redis://localhost:6379/0', or a client of redis-py"
+        raise FallbackConfigError.about("server", f"got a {type(server).__name__}", fix)
+    if inspect.iscoroutinefunction(getattr(server, "execute_command", None)):
+        return None, lambda: server
+    if aclient is None or hasattr(aclient, "eval"):
+        return server, lambda: aclient
+    return server, aclient
 
 
 def _shared(offered: Sequence[Keys]) -> list[list[str]]:

@@ -20,6 +20,7 @@ from langchain.agents.middleware.types import (
     PrivateStateAttr,
 )
 from langchain_core.messages import AIMessage, HumanMessage, ToolMessage
+from langchain_core.runnables.config import ensure_config
 from langgraph.types import Command
 
 from honcho_fallback.tools import (
@@ -80,12 +81,15 @@ class ToolLoopGuardMiddleware(AgentMiddleware[Any, Any, Any]):
     no error is a success, whatever it says. What a person declines in HumanInTheLoopMiddleware is
     a refusal; only the same call, asked for again and declined again, ends the run.
 
+    A run that nobody waits for says so in its config, ``{"configurable": {"unattended": True}}``;
+    then its cap on rounds is ``autonomous_max_iterations`` where that is more.
+
     Put it before a ToolRetryMiddleware, so that it sees what is left when the tries are used up,
     and before a FallbackMiddleware, to which an answer that no model gave would be an attempt's.
 
     Args:
         limits: When to nudge and when to halt.
-        exempt_tools: Tools that may be called again and again, such as one that polls.
+        exempt_tools: Tools that may be called again and again, such as one that waits.
 
     Raises:
         FallbackConfigError: An argument has the wrong type.
@@ -103,12 +107,15 @@ class ToolLoopGuardMiddleware(AgentMiddleware[Any, Any, Any]):
         self.guard()  # refuses at once what it would refuse in a run
 
     def guard(self, state: ToolLoopState | None = None) -> ToolLoopGuard:
-        """Return the guard of one run.
+        """Return the guard of one run, the current one if there is any.
 
         Args:
             state: Where to go on from, or None for a new run.
         """
-        return ToolLoopGuard(self.limits, exempt_tools=self.exempt_tools, state=state)
+        unattended = ensure_config().get("configurable", {}).get("unattended") is True
+        return ToolLoopGuard(
+            self.limits, exempt_tools=self.exempt_tools, unattended=unattended, state=state
+        )
 
     def wrap_tool_call(
         self,
@@ -191,9 +198,12 @@ class _Round:
         calls = message.tool_calls if message else []
         still_open = [call for call in calls if call["id"] not in results]
         ending: list[BaseMessage] = []
-        # An answer in a schema may be a call, too, and it is the end of the run by itself.
-        if message is not None and (still_open or response.structured_response is None):
-            verdict = self.guard.before_tools([call["name"] for call in calls])
+        # An answer without a call is the end of the run by itself; one in a schema may be a call.
+        if message is not None and calls and (still_open or response.structured_response is None):
+            made = [(call["name"], call["args"]) for call in calls]
+            verdict = self.guard.before_tools(name for name, _ in made)
+            if verdict.action != "halt":
+                verdict = self.guard.after_model(str(message.text), made)
             if verdict.action == "halt":
                 ending = _halted(verdict, still_open)
                 fail_turn(cast("dict[str, Any]", self.request.state))
@@ -277,7 +287,10 @@ def outcome_of(call: ToolCall, result: ToolMessage | None) -> ToolOutcome:
     if result is None:
         return ToolOutcome(call["name"], call["args"], "")
     if result.status != "error":
-        return ToolOutcome(call["name"], call["args"])
+        content: Any = result.content
+        if isinstance(content, list):  # each block may have an id that is new each time
+            content = [{**one, "id": ""} if isinstance(one, dict) else one for one in content]
+        return ToolOutcome(call["name"], call["args"], result=content)
     marks = result.additional_kwargs
     try:
         failure = ToolFailure.of(ToolFailureKind(marks[FAILURE]["kind"]))

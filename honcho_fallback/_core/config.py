@@ -58,7 +58,9 @@ class FallbackConfig(BaseModel):
     Args:
         fallback_on: The kinds that switch; default: those that another target may help with.
         switch_after: Failures on one target before the switch: a number, or a number per kind
-            (1 for kinds not named). A failure that is not transient always switches at once.
+            (1 for kinds not named). A failure that is not transient always switches at once. Where
+            the provider stated a wait, one of at most 2 s is obeyed; for a longer one another
+            target is asked, as long as there is one.
         max_attempts: Requests per call, all targets together; default 3, or the chain's length if
             longer.
         attempts_per_target: Requests per call and target; with it, max_attempts is by default that
@@ -274,11 +276,12 @@ class FallbackConfig(BaseModel):
 
         - ``reset="turn"``: a dead or hanging primary costs a turn one attempt, not one per
           iteration; and a model does not change back in the middle of a task.
-        - ``cooldown``: nor does it cost every turn one. It rests for 60 s, then one call looks.
+        - ``cooldown``: nor does it cost every turn one. After three failures in a row, or one
+          timeout, it rests for 2 s and, as long as it is down, for up to five minutes.
         - ``deadline`` of 120 s: the patience of a person who waits for an agent's step; a third
           of it is kept for each fallback, so that a chain of two is never slower than that.
-        - ``first_token_timeout`` of 20 s: ten times what a busy provider takes for a first token,
-          and far below what makes people give up.
+        - ``first_token_timeout`` of 10 s: five times what a busy provider takes for a first token,
+          and before people give up.
         - ``idle_timeout`` of 60 s: a model that thinks between two chunks does so for less.
         - ``retry_budget``: in an outage 1.1 requests per call, not 3.
 

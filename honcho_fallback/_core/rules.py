@@ -135,9 +135,10 @@ def options(
         return
     may_ask = attempt.number < policy.max_attempts + call.extra_attempts
     retry = None
-    if may_ask:
-        granted = again is None
-        retry = granted_retry(call, failure, error) if granted else retry_at_end(call, again)
+    if may_ask and again is not None:
+        retry = retry_at_end(call, again)
+    elif may_ask:
+        retry = granted_retry(call, failure, error)
     if retry is not None:
         yield retry
     # The primary only: by the time a fallback is asked, the call has waited long enough.

@@ -497,23 +497,25 @@ class FallbackRun:
     def _permits(self, option: rules.Option, now: float) -> bool:
         """Veto what the deadline has no time for, and repeats that the budget does not allow."""
         call = self._call
-        attempt, policy = call.attempt, call.policy
-        most, position = self._runtime.max_attempts, attempt.position
+        policy, most = call.policy, self._runtime.max_attempts
+        wait, position = 0.0, call.attempt.position
         match option:
             case rules.Stop():
                 return True
-            case _ if most is not None and attempt.number >= most:
-                return False
-            case rules.SwitchTo(positions):
-                return self._is_in_time(positions[-1], now)
             case rules.Retry(wait, position):
                 pass
             case rules.Recover(action):
                 wait = action.wait
+            case rules.SwitchTo(positions):
+                position = positions[-1]
+        if most is not None and call.attempt.number >= most:
+            return False
         if not self._is_in_time(position, now, wait):
             return False
         budget = policy.config.retry_budget
-        if budget is None or budget.repeat(policy.chain[position].identity, now):
+        if budget is None or isinstance(option, rules.SwitchTo):
+            return True
+        if budget.repeat(policy.chain[position].identity, now):
             return True
         call.limit = "retry_budget"
         return False
@@ -588,7 +590,7 @@ class FallbackRun:
             choice = config.cooldown.update_and_select(reports, offered, now, policy.lease)
             position, call.permit = positions[choice.place], choice.permit
             passed = {positions[place]: seconds for place, seconds in choice.passed}
-            call.cooling = {**call.cooling, **passed}
+            call.cooling = {**passed, **call.cooling}  # as it was when the call began
             call.note = FORCED if choice.forced else PROBE if choice.permit else ""
         target = policy.chain[position]
         call.limit = None

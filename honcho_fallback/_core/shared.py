@@ -302,6 +302,17 @@ class Cooldown:
         self._in_a_row = {one: n for one, n in self._in_a_row.items() if not is_local(one)}
         self._sweep_at = max(_MANY + 1, 2 * (len(self._entries) + len(self._in_a_row)))
 
+    # What a subclass that shares its entries with other processes reads and writes them with.
+
+    def _permit(self, identity: str) -> str | None:
+        entry = self._entries.get(identity)
+        return entry.permit if entry else None
+
+    def _rest_until(
+        self, identity: str, until: float, failures: int, permit: str | None, leased: float
+    ) -> None:
+        self._entries[identity] = _Entry(until, failures, permit, leased)
+
 
 _FIRST = CooldownChoice()
 _AFTER = 3
@@ -309,13 +320,16 @@ _AFTER = 3
 
 def _failures_by_kind(after: Any) -> Mapping[FailureKind, int]:
     """Return after how many failures in a row of each kind a rest begins."""
-    given = {"": after} if not isinstance(after, Mapping) else after
-    for kind, failures in given.items():
-        if type(failures) is not int or failures < 1 or kind not in {"", *FailureKind}:
+    every, per_kind = "all but a timeout", after
+    given: dict[Any, Any] = {every: after}
+    if isinstance(per_kind, Mapping):
+        given = {every: _AFTER, **after}
+    for kind, count in given.items():
+        if type(count) is not int or count < 1 or kind not in {every, *FailureKind}:
             fix = "pass a whole number, 1 or more, or one per kind, such as {'timeout': 2}"
             raise FallbackConfigError.about("after", f"got {shown(after)}", fix)
-    every = dict.fromkeys(FailureKind, given.get("", _AFTER)) | {FailureKind.TIMEOUT: 1}
-    return every | {FailureKind(kind): failures for kind, failures in given.items() if kind}
+    counts = dict.fromkeys(FailureKind, int(given.pop(every))) | {FailureKind.TIMEOUT: 1}
+    return counts | {FailureKind(kind): int(count) for kind, count in given.items()}
 
 
 class RetryBudget:

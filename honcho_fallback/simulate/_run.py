@@ -179,8 +179,8 @@ def _isolated(policy: FallbackPolicy, runtime: Runtime) -> FallbackPolicy:
     config, options = policy.config, ConfigOptions(validate=None)
     store = config.cooldown
     if store is not None:  # also one that other processes share becomes one of this process
-        base, cap = getattr(store, "base", 60.0), getattr(store, "cap", 14400.0)
-        options["cooldown"] = Cooldown(base, cap)
+        own = store if isinstance(store, Cooldown) else Cooldown()
+        options["cooldown"] = Cooldown(own.after, own.base, own.cap, own.stated_cap)
     if config.retry_budget is not None:
         options["retry_budget"] = copy(config.retry_budget)
     if config.transport_recovery is not None:

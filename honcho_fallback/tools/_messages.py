@@ -44,6 +44,14 @@ _HALTS = {
         "I stopped: I have made the same calls in turn {times} times, the last of {tools}, and I "
         "made no progress. Tell me what is missing, or ask in another way."
     ),
+    "polls": (
+        "I stopped: I have made the same calls {times} times, the last of {tools}. Their results "
+        "changed, but I came to no end. Ask me to go on if it is worth waiting."
+    ),
+    "identical_outputs": (
+        "I stopped: I have said the same and called {tools} {times} times in a row, and I made no "
+        "progress. Tell me what is missing, or ask in another way."
+    ),
     "max_iterations": (
         "I stopped after {times} rounds of tool calls, the most that a run may have, before I "
         "called {tools}. What I found so far stands above; ask me to go on if it is not enough."
@@ -107,5 +115,7 @@ def _names(tools: Sequence[str]) -> str:
 
 
 def _shown(tools: Sequence[str]) -> str:
+    if not tools:
+        return "no tool"
     shown = "".join(filter(str.isprintable, _names(tools))) or "a tool without a name"
     return shown if len(shown) <= _LONGEST_NAMES else f"{shown[:_LONGEST_NAMES]}…"

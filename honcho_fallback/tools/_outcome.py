@@ -44,6 +44,8 @@ class ToolOutcome(NamedTuple):
         exit_code: What the command exited with that it ran, or None; any but 0 is a failure. Then
             ``error`` is the command's output, and nothing in it says what the failure means. An
             exception's own code, and one that the text states, are found without it.
+        result: What a success returned, as text or plain values, or None where nobody says it. It
+            tells a call that is made again from one that brings something new.
     """
 
     tool: str
@@ -53,6 +55,7 @@ class ToolOutcome(NamedTuple):
     known_failure: ToolFailure | None = None
     known_terminal: str = ""
     exit_code: int | None = None
+    result: Any = None
 
     @property
     def failed(self) -> bool:
@@ -106,9 +109,12 @@ class ToolOutcome(NamedTuple):
 
     @property
     def signature(self) -> str:
-        """Digest the tool, its arguments and the first line of its text."""
-        first = self.text.strip().partition("\n")[0]
-        return digest(self.call, first)
+        """Digest the call and what came of it: its result, or the first line of its error."""
+        if self.failed:
+            return digest(self.call, self.text.strip().partition("\n")[0])
+        # A tool writes its result in one way only, and it may be long: no text is read as JSON.
+        result = self.result if isinstance(self.result, str) else canonical(self.result)
+        return digest(self.call, result)
 
 
 def canonical(arguments: Any) -> str:

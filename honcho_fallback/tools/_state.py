@@ -12,7 +12,7 @@ if TYPE_CHECKING:
 
     from honcho_fallback.tools._failure import ToolFailure
 
-_NUDGES = {"identical_nudge": "identical_failures", "varied_nudge": "varied_failures"}
+NUDGES = {"identical_failures": "identical_nudge", "varied_failures": "varied_nudge"}
 
 
 @dataclass(frozen=True, slots=True)
@@ -31,12 +31,19 @@ class ToolLoopLimits:
         recoverable_varied: As varied_failures, for the same.
         policy_rejections: The same call being refused again, by policy or a person.
         identical_batches: The same calls succeeding again and again, or the same few rounds
-            coming in turn, whatever comes of them; with a failure in them that may pass by itself
-            it is recoverable_identical. A nudge comes when the turn is made a second time.
+            coming in turn, each time with the same results; with a failure in them that may pass
+            by itself it is recoverable_identical. A nudge comes when the turn is made a second
+            time.
+        polls: The same calls, or the same few rounds in turn, with results that change; where
+            identical_batches is more, it counts.
+        identical_outputs: The model saying the same, its calls included, again. A failure, a round
+            of exempt tools and a result that changed start it anew.
         max_iterations: Rounds of tool calls in a run, or None.
+        autonomous_max_iterations: The same in a run that is unattended, where it is more.
 
     Raises:
-        FallbackConfigError: A limit is no positive number, or a nudge is not below its halt.
+        FallbackConfigError: A limit is no positive number, a nudge is not below its halt, or
+            autonomous_max_iterations has nothing to lift.
     """
 
     identical_failures: int = 3
@@ -47,22 +54,31 @@ class ToolLoopLimits:
     recoverable_varied: int = 12
     policy_rejections: int = 2
     identical_batches: int = 3
+    polls: int = 100
+    identical_outputs: int = 4
     max_iterations: int | None = None
+    autonomous_max_iterations: int | None = None
 
     def __post_init__(self) -> None:
         for limit in fields(self):
             value = getattr(self, limit.name)
-            if value is None and limit.name == "max_iterations":
+            if value is None and limit.default is None:
                 continue
             if isinstance(value, bool) or not isinstance(value, int) or value < 1:
                 raise FallbackConfigError.about(
                     limit.name, f"got {value!r}", "pass a whole number of 1 or more"
                 )
-        for nudge, halt in _NUDGES.items():
+        for halt, nudge in NUDGES.items():
             if getattr(self, nudge) >= getattr(self, halt):
                 raise FallbackConfigError.about(
                     nudge, f"it is not below {halt}", "nudge before the halt, not after it"
                 )
+        if self.max_iterations is None and self.autonomous_max_iterations is not None:
+            raise FallbackConfigError.about(
+                "autonomous_max_iterations",
+                "without max_iterations no run has a cap that it could lift",
+                "set max_iterations, too",
+            )
 
 
 @dataclass(frozen=True, slots=True)
@@ -73,10 +89,13 @@ class ToolLoopState:
         identical: The failures of the last round by digest, and how often in a row each came.
         varied: Rounds in a row in which all calls failed.
         recoverable_varied: The same for failures that may pass by themselves.
-        rounds: Digests of the latest rounds.
+        rounds: Digests of the latest rounds, each of its calls and of what came of them.
         repeats: How many rounds in a row were the same as the one before them, as the second
             before them, and so on.
         iterations: Rounds of tool calls.
+        call_repeats: As repeats, whatever the results, for rounds in which a call succeeded.
+        output: Digest of what the model said last.
+        outputs: How often in a row.
     """
 
     identical: Mapping[str, int] = field(default_factory=dict[str, int])
@@ -85,10 +104,13 @@ class ToolLoopState:
     rounds: tuple[str, ...] = ()
     repeats: tuple[int, ...] = ()
     iterations: int = 0
+    call_repeats: tuple[int, ...] = ()
+    output: str = ""
+    outputs: int = 0
 
     def to_dict(self) -> dict[str, Any]:
         """Return it as plain values, for a checkpoint or for JSON."""
-        return {**asdict(self), "rounds": [*self.rounds], "repeats": [*self.repeats]}
+        return {**asdict(self), **{name: [*getattr(self, name)] for name in sorted(_TUPLES)}}
 
     @classmethod
     def from_dict(cls, values: Mapping[str, Any] | None) -> ToolLoopState:
@@ -111,7 +133,7 @@ class ToolLoopState:
             ) from error
 
 
-_TUPLES = frozenset({"rounds", "repeats"})
+_TUPLES = frozenset({"rounds", "repeats", "call_repeats"})
 
 
 class ToolLoopVerdict(NamedTuple):

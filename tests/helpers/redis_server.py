@@ -34,17 +34,20 @@ def free_port() -> int:
 
 
 @contextmanager
-def redis_server(folder: Path, port: int) -> Generator[subprocess.Popen[bytes], None, None]:
+def redis_server(
+    folder: Path, port: int, *more: str
+) -> Generator[subprocess.Popen[bytes], None, None]:
     """Run a server without persistence until the block ends; skip the test where there is none.
 
     Args:
         folder: Where it runs.
         port: From ``free_port``.
+        *more: Further options of its command line.
     """
     if PROGRAM is None:
         pytest.skip("redis-server is not installed; apt-get install redis-server")
     options = {"--port": str(port), "--bind": "127.0.0.1", "--save": "", "--dir": str(folder)}
-    command = [PROGRAM, *(word for option in options.items() for word in option)]
+    command = [PROGRAM, *(word for option in options.items() for word in option), *more]
     with subprocess.Popen(command, stdout=subprocess.DEVNULL) as server:
         try:
             _wait(port)

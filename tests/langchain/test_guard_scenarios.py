@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import json
 import subprocess
+from collections.abc import Callable
 from typing import TYPE_CHECKING, Annotated, Any, NamedTuple
+from uuid import uuid4
 
 import pytest
 from langchain.agents.middleware import HumanInTheLoopMiddleware, ShellToolMiddleware
@@ -11,7 +14,7 @@ from langchain_core.messages import AIMessageChunk, HumanMessage, ToolMessage
 from langchain_core.messages.tool import tool_call_chunk
 from langchain_core.tools import InjectedToolCallId, tool
 from langgraph.checkpoint.memory import InMemorySaver
-from langgraph.types import Command
+from langgraph.types import Command, interrupt
 
 from honcho_fallback.tools import (
     ToolBlockedError,
@@ -80,6 +83,8 @@ def by_the_guard(rounds: Sequence[Round], options: dict[str, Any]) -> Course:
     guard, nudges = ToolLoopGuard(**options), list[tuple[int, str]]()
     for number, batch in enumerate(rounds, 1):
         verdict = guard.before_tools([call.tool for call in batch])
+        if verdict.action != "halt":
+            verdict = guard.after_model("", [(call.tool, {"n": call.number}) for call in batch])
         if verdict.action != "halt":
             verdict = guard.after_tools(map(outcome, batch))
         if verdict.action == "nudge":
@@ -401,6 +406,8 @@ async def test_a_turn_with_a_poll_in_it_is_none(driver: str, exempt: str) -> Non
         ),
         ({"policy_rejections": 1}, each("send", DENIED, 1), (1, "policy_rejections", "send")),
         ({"max_iterations": 2}, each("read", None, 3), (3, "max_iterations", "read")),
+        ({"identical_batches": 9}, one_by_one(*[A] * 5), (4, "identical_outputs", "read")),
+        ({"identical_outputs": 2}, [[A, B], [B, A]], (2, "identical_outputs", "list, read")),
     ],
     ids=str,
 )
@@ -413,6 +420,141 @@ async def test_limits_of_a_course(
         assert by_the_guard(rounds, options).halt == expected
     else:
         assert (await by_an_agent(driver, rounds, options)).halt == expected
+
+
+Answer = Callable[[int], Any]
+
+
+def block(text: str) -> list[dict[str, str]]:
+    """Make a block of a tool's result as a server's adapter does, with an id of its own."""
+    return [{"type": "text", "text": text, "id": f"lc_{uuid4()}"}]
+
+
+async def polled(
+    verb: str, answer: Answer, times: int, guard: Any, config: Any = None
+) -> tuple[int, str]:
+    """Have an agent ask for a state again and again; return how often, and its last words."""
+    polls = 0
+
+    @tool
+    def checks(pr: int) -> Any:
+        """Look at the checks."""
+        nonlocal polls
+        polls += 1
+        return answer(polls)
+
+    script = [calls("checks", number, pr=7) for number in range(times)]
+    made = agent(chat("m", *script, "all green"), guard, tools=[checks])
+    answered = await run(verb, made, config=config)
+    why = last(answered).response_metadata.get("tool_loop", {"reason": last(answered).text})
+    return polls, why["reason"]
+
+
+@VERBS
+@pytest.mark.parametrize(
+    ("answer", "expected"),
+    [
+        (lambda n: f"{n} of 6", (6, "all green")),
+        (lambda n: {"done": n}, (6, "all green")),
+        (lambda n: block(f"{n} of 6"), (6, "all green")),
+        (lambda n: "queued" if n < 3 else f"{n} of 6", (6, "all green")),
+        (lambda _: "queued", (3, "identical_batches")),
+        (lambda _: {"done": 0}, (3, "identical_batches")),
+        (lambda _: block("queued"), (3, "identical_batches")),
+        (lambda n: f"{n // 4}", (3, "identical_batches")),
+    ],
+)
+async def test_a_poll_goes_on_while_its_result_changes(
+    verb: str, answer: Answer, expected: tuple[int, str]
+) -> None:
+    """OH-016, OH-017: by what the model sees of it; one that stays the same ends the turn."""
+    assert await polled(verb, answer, 6, ToolLoopGuardMiddleware()) == expected
+
+
+@VERBS
+async def test_a_poll_without_an_end_is_capped(verb: str) -> None:
+    """OH-016: a result that holds the time changes for ever."""
+    guard = ToolLoopGuardMiddleware(ToolLoopLimits(polls=5))
+    assert await polled(verb, str, 9, guard) == (5, "polls")
+
+
+@VERBS
+@pytest.mark.parametrize(
+    ("configurable", "polls"),
+    [({}, 2), ({"unattended": True}, 4), ({"unattended": False}, 2), ({"unattended": "no"}, 2)],
+)
+async def test_a_run_says_that_it_is_unattended(
+    verb: str, configurable: dict[str, Any], polls: int
+) -> None:
+    """OH-023: by its config, so that one agent serves both; the runs before it change nothing."""
+    guard = ToolLoopGuardMiddleware(ToolLoopLimits(max_iterations=2, autonomous_max_iterations=4))
+    assert await polled(verb, str, 9, guard, {"configurable": {"unattended": True}}) == (
+        4,
+        "max_iterations",
+    )
+    config = {"configurable": configurable}
+    assert await polled(verb, str, 9, guard, config) == (polls, "max_iterations")
+
+
+@VERBS
+@pytest.mark.parametrize(
+    ("asked", "expected"), [("the same", "identical_outputs"), ("something else", None)]
+)
+async def test_an_output_is_what_the_model_says_and_calls(
+    verb: str, asked: str, expected: str | None
+) -> None:
+    """OH-017: the fourth is not carried out, its call is answered; another text is another."""
+    texts = ["I look.", "I look.", "I look.", "I look." if asked == "the same" else "Once more."]
+    script = [
+        calls("read", number, n=1).model_copy(update={"content": text})
+        for number, text in enumerate(texts)
+    ]
+    guard = ToolLoopGuardMiddleware(ToolLoopLimits(identical_batches=9))
+    made = agent(chat("m", *script, "done"), guard, tools=[playing("read", succeeding(4))])
+    answered = await run(verb, made)
+    assert course(answered).halt == (expected and (4, expected, "read"))
+    results = [one for one in answered["messages"] if isinstance(one, ToolMessage)]
+    assert len(results) == 4
+    assert ("not made" in results[3].text) == (expected is not None)
+
+
+@VERBS
+async def test_an_answer_is_never_taken_away(verb: str) -> None:
+    """OH-017: what calls nothing ends the run by itself, at the lowest limit, too."""
+    guard = ToolLoopGuardMiddleware(ToolLoopLimits(identical_outputs=1))
+    assert last(await run(verb, agent(chat("m", "the answer"), guard))).text == "the answer"
+
+
+@VERBS
+async def test_results_and_outputs_survive_an_interrupt(verb: str) -> None:
+    """OH-016, OH-017: as plain values, digests and counts, in a checkpoint of another agent."""
+
+    @tool
+    def ask() -> str:
+        """Ask the person."""
+        return str(interrupt("how far is it?"))
+
+    async def answers(*states: str) -> Any:
+        saver, answered = InMemorySaver(), dict[str, Any]()
+        for number in range(len(states) + 1):
+            rest = [calls("ask", at) for at in range(number, len(states))]
+            guard = ToolLoopGuardMiddleware(ToolLoopLimits(identical_batches=5, polls=5))
+            made = agent(chat("m", *rest, "done"), guard, tools=[ask], checkpointer=saver)
+            given: Any = Command(resume=states[number - 1]) if number else "hi"
+            answered = await run(verb, made, given, thread())
+            kept = made.get_state(thread()).values.get("honcho_fallback_tool_loop", {})
+            assert json.loads(json.dumps(kept)) == kept
+            assert "of 9" not in str(kept)
+        return last(answered).response_metadata.get("tool_loop", {}).get("reason")
+
+    assert await answers("1 of 9", "1 of 9", "1 of 9", "1 of 9") == "identical_outputs"
+    assert await answers("1 of 9", "2 of 9", "3 of 9") is None
+    assert await answers(*(f"{n} of 9" for n in range(5))) == "polls"
+
+
+def succeeding(times: int) -> dict[str, Call]:
+    """Have each of so many calls succeed."""
+    return {f"call_{number}": A for number in range(times)}
 
 
 def thread() -> dict[str, Any]:

@@ -436,18 +436,19 @@ async def test_a_lost_connection_gets_one_more_chance(clock: Clock, name: str, v
 
 @every_verb
 async def test_the_preset_for_production(providers: ProviderServer, verb: str) -> None:
-    """`resilient()` as a whole: a dead primary costs one request in all."""
+    """`resilient()` as a whole: a dead primary costs a turn one request, and three in all."""
     down, up = serve(providers, "openai", status=503), serve(providers, "anthropic", "hi")
     config = FallbackConfig.resilient()
     model = FallbackChatModel(model_at(down), model_at(up), fallback_config=config)
-    for _ in range(2):
+    for _ in range(4):
         with model.turn():
+            assert await EVERY_VERB[verb](model, "hi") == "hi"
             assert await EVERY_VERB[verb](model, "hi") == "hi"
     again = FallbackChatModel(model_at(down), model_at(up)).with_fallback_config(
         fallback_config=config
     )
     assert again.invoke("hi").text == "hi"
-    assert (len(down.requests), len(up.requests)) == (1, 3)
+    assert (len(down.requests), len(up.requests)) == (3, 9)
     assert model.policy.config == config.replace(only_models=True)
 
 

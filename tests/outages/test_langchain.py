@@ -24,7 +24,7 @@ async def test_chains_of_other_processes_know_who_is_down(
 ) -> None:
     """Nothing is shared but the server: what was learned is told before a call's end."""
     down, up = serve(providers, "openai", status=503), serve(providers, "anthropic", "hello")
-    stores = [RedisCooldown(redis_url, timeout=5.0) for _ in range(2)]
+    stores = [RedisCooldown(redis_url, after=1, base=60, timeout=5.0) for _ in range(2)]
     try:
         for store in stores:
             model: Any = FallbackChatModel(model_at(down), model_at(up), cooldown=store)
@@ -43,7 +43,7 @@ async def test_agents_of_other_processes_know_it_too(
 ) -> None:
     """The middleware goes the same way."""
     down, up = serve(providers, "anthropic", status=503), serve(providers, "openai", "hello")
-    stores = [RedisCooldown(redis_url, timeout=5.0) for _ in range(2)]
+    stores = [RedisCooldown(redis_url, after=1, base=60, timeout=5.0) for _ in range(2)]
     try:
         for store in stores:
             middleware = FallbackMiddleware(model_at(up), cooldown=store)

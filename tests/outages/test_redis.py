@@ -8,11 +8,13 @@ import socket
 import subprocess
 import sys
 import time
-from contextlib import suppress
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import pytest
+import redis
+import redis.asyncio
 
 from honcho_fallback import (
     ApiKey,
@@ -28,8 +30,6 @@ from tests.helpers.scripted import DRIVERS, repeating
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
-
-    import redis
 
     from honcho_fallback import FallbackRun
     from honcho_fallback.testing import Script
@@ -53,7 +53,7 @@ def policy(redis_url: str) -> Iterator[Callable[..., FallbackPolicy]]:
     made: list[RedisCooldown] = []
 
     def make(*names: str, **options: Any) -> FallbackPolicy:
-        made.append(RedisCooldown(redis_url, timeout=5.0))
+        made.append(RedisCooldown(redis_url, after=1, base=60, timeout=5.0))
         config = FallbackConfig(wait=0, cooldown=made[-1], **options)
         return FallbackPolicy(chain(*names), config)
 
@@ -136,7 +136,7 @@ def test_a_late_reply_does_not_undo_what_was_learned_since(
     redis_url: str, redis_client: redis.Redis, monkeypatch: pytest.MonkeyPatch, outcome: str
 ) -> None:
     """Redis answers one call, then the probe ends and another call tells it: no second probe."""
-    store = RedisCooldown(redis_url, timeout=5.0)
+    store = RedisCooldown(redis_url, after=1, base=60, timeout=5.0)
     policy = FallbackPolicy(chain(), FallbackConfig(wait=0, cooldown=store))
     policy.call(repeating(primary=[DOWN], fallback=["hello"]).ask)
     make_due(redis_client)
@@ -167,7 +167,7 @@ def test_a_late_reply_does_not_hide_a_probe_under_way(
     redis_url: str, redis_client: redis.Redis, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Replies overtake each other: one from before a probe began allows no second probe."""
-    store = RedisCooldown(redis_url, timeout=5.0)
+    store = RedisCooldown(redis_url, after=1, base=60, timeout=5.0)
     policy = FallbackPolicy(chain(), FallbackConfig(wait=0, cooldown=store))
     policy.call(repeating(primary=[DOWN], fallback=["hello"]).ask)
     late, probe, other = policy.start(), policy.start(), policy.start()
@@ -243,7 +243,7 @@ def test_the_servers_clock_counts_and_every_key_expires(
 
 def test_targets_that_others_cannot_know_stay_here(redis_url: str, redis_client: Any) -> None:
     """Unknown is never equal: without endpoint and fingerprint nothing is sent to Redis."""
-    store = RedisCooldown(redis_url, timeout=5.0)
+    store = RedisCooldown(redis_url, after=1, base=60, timeout=5.0)
     policy = FallbackPolicy(
         [Target("primary"), Target("fallback")], FallbackConfig(wait=0, cooldown=store)
     )
@@ -265,7 +265,8 @@ def test_without_redis_it_is_a_cooldown_in_memory_and_says_so_once(
         listener.bind(("127.0.0.1", 0))
         if trouble == "silent":
             listener.listen()
-        store = RedisCooldown(f"redis://127.0.0.1:{listener.getsockname()[1]}/0")
+        address = f"redis://127.0.0.1:{listener.getsockname()[1]}/0"
+        store = RedisCooldown(address, after=1, base=60)
         policy = FallbackPolicy(chain(), FallbackConfig(wait=0, cooldown=store))
         script = repeating(primary=[DOWN], fallback=["hello"])
         for _ in range(5):
@@ -276,6 +277,153 @@ def test_without_redis_it_is_a_cooldown_in_memory_and_says_so_once(
     said = [message for message in caplog.messages if "Redis" in message]
     assert len(said) == 1
     assert "this process goes by its memory" in said[0]
+
+
+@contextmanager
+def read_only(client: redis.Redis) -> Iterator[None]:
+    """Let the server answer reads and refuse writes, as a replica that was a master does."""
+    client.config_set("min-replicas-to-write", 1)
+    try:
+        yield
+    finally:
+        client.config_set("min-replicas-to-write", 0)
+
+
+@pytest.mark.parametrize("driver", DRIVERS)
+def test_redis_that_refuses_writes_is_as_good_as_none_and_never_worse(
+    redis_url: str, redis_client: redis.Redis, caplog: pytest.LogCaptureFixture, driver: str
+) -> None:
+    """What this process knows no reply drops; one WARNING, and one INFO once Redis takes it."""
+    caplog.set_level("INFO", "honcho_fallback")
+    store = RedisCooldown(redis_url, after=1, base=60, timeout=5.0)
+    policy = FallbackPolicy(chain(), FallbackConfig(wait=0, cooldown=store))
+    script = repeating(primary=[DOWN], fallback=["hello"])
+
+    def ask() -> None:
+        store._resting_until = 0.0  # ask Redis each time
+        assert drive(driver, policy, script, policy.start()) == "hello"
+
+    def said() -> list[str]:
+        return [one.levelname for one in caplog.records if "in Redis" in one.message]
+
+    with read_only(redis_client):
+        for _ in range(5):
+            ask()
+    assert script.asked.count("primary") == 1
+    assert said() == ["WARNING"]
+    ask()
+    assert said() == ["WARNING", "INFO"]
+    assert float(held(redis_client)["until"]) > time.time() * 1000
+    asyncio.run(store.aclose())
+
+
+def test_reads_do_not_hide_that_writes_are_refused(
+    redis_url: str, redis_client: redis.Redis, caplog: pytest.LogCaptureFixture
+) -> None:
+    """With nothing left to tell, a server that only answers reads is not back yet."""
+    caplog.set_level("INFO", "honcho_fallback")
+    store = RedisCooldown(redis_url, after=1, base=60, timeout=5.0)
+    policy = FallbackPolicy(chain(), FallbackConfig(wait=0, cooldown=store))
+    with read_only(redis_client):
+        policy.call(repeating(primary=[DOWN], fallback=["hello"]).ask)
+        store._outbox.clear()
+        for _ in range(3):
+            store._resting_until = 0.0
+            store.pull(KEYS)
+    assert [one.levelname for one in caplog.records if "in Redis" in one.message] == ["WARNING"]
+    store.close()
+
+
+def test_single_failures_stay_with_their_process(
+    redis_url: str, redis_client: redis.Redis
+) -> None:
+    """The store hears of rests: two blips here and two there are no outage."""
+    stores = [RedisCooldown(redis_url, timeout=5.0) for _ in range(2)]
+    script = repeating(primary=[DOWN], fallback=["hello"])
+    for store in stores * 2:
+        FallbackPolicy(chain(), FallbackConfig(cooldown=store)).call(script.ask)
+    assert redis_client.keys("*") == []
+    assert script.asked.count("primary") == 4
+    for store in stores:
+        FallbackPolicy(chain(), FallbackConfig(cooldown=store)).call(script.ask)
+    assert script.asked.count("primary") == 5
+    assert redis_client.keys("*") != []
+    for store in stores:
+        store.close()
+
+
+@pytest.mark.parametrize("driver", DRIVERS)
+def test_what_is_forced_ends_a_rest_for_all(redis_url: str, driver: str) -> None:
+    """An answer in a rest, which was asked for as nobody else was left, is news to everybody."""
+    stores = [RedisCooldown(redis_url, after=1, base=60, timeout=5.0) for _ in range(2)]
+    one, two = (FallbackPolicy(chain(), FallbackConfig(wait=0, cooldown=it)) for it in stores)
+    drive(driver, one, repeating(primary=[DOWN], fallback=["hello"]), one.start())
+    script = repeating(primary=["back"], fallback=[DOWN])
+    assert drive(driver, two, script, two.start()) == "back"
+    run = one.start()
+    assert drive(driver, one, repeating(primary=["back"]), run) == "back"
+    assert run.record.attempts[0].note is None
+
+
+@pytest.mark.parametrize("driver", DRIVERS)
+@pytest.mark.parametrize("kind", ["sync", "async", "both", "a function"])
+def test_a_client_of_ones_own_takes_the_place_of_an_address(
+    redis_url: str, redis_client: redis.Redis, driver: str, kind: str
+) -> None:
+    """Of a Sentinel's master, with a login of its own: whatever redis-py can be given."""
+    threads = redis.Redis.from_url(redis_url)
+
+    def make() -> redis.asyncio.Redis:
+        return redis.asyncio.Redis.from_url(redis_url)
+
+    is_sync = driver in {"call", "stream"}
+    if kind == "async":
+        store = RedisCooldown(make(), after=1, base=60, timeout=5.0)
+    else:
+        aclient = {"sync": None, "both": make(), "a function": make}[kind]
+        store = RedisCooldown(threads, after=1, base=60, aclient=aclient, timeout=5.0)
+    policy = FallbackPolicy(chain(), FallbackConfig(wait=0, cooldown=store))
+    script = repeating(primary=[DOWN], fallback=["hello"])
+    assert drive(driver, policy, script, policy.start()) == "hello"
+    # An async client cannot be asked from a thread: that call goes by this process's memory.
+    is_shared = not (is_sync and kind == "async")
+    assert bool(held(redis_client)) == is_shared
+    threads.close()
+
+
+def test_a_cluster_is_asked_in_one_slot(tmp_path: Path) -> None:
+    """All keys of an exchange have one slot, so that a cluster's client may be passed."""
+    port = free_port()
+    with redis_server(tmp_path, port, "--cluster-enabled", "yes") as _:
+        node = redis.Redis(port=port)
+        node.execute_command("CLUSTER", "ADDSLOTSRANGE", 0, 16383)
+        until = time.monotonic() + 20
+        while b"cluster_state:ok" not in node.execute_command("CLUSTER", "INFO"):
+            assert time.monotonic() < until
+            time.sleep(0.05)  # until the node knows that it has all slots
+        client = redis.RedisCluster(host="127.0.0.1", port=port)
+        stores = [RedisCooldown(client, after=1, base=60) for _ in range(2)]
+        script = repeating(primary=[DOWN], fallback=["hello"])
+        for store in stores:
+            FallbackPolicy(chain(), FallbackConfig(cooldown=store)).call(script.ask)
+        assert script.asked == ["primary", "fallback", "fallback"]
+        client.close()
+        node.close()
+
+
+def test_an_error_of_any_client_is_no_error_of_a_call(caplog: pytest.LogCaptureFixture) -> None:
+    """Another library's classes are not those of redis-py."""
+
+    class Client:
+        def eval(self, *_: Any) -> Any:
+            raise LookupError("refused")
+
+    store = RedisCooldown(Client(), after=1, base=60)
+    policy = FallbackPolicy(chain(), FallbackConfig(cooldown=store))
+    assert policy.call(repeating(primary=[DOWN], fallback=["hello"]).ask) == "hello"
+    assert "(LookupError)" in caplog.messages[0]
+    with pytest.raises(FallbackConfigError, match="server: got a int; pass an address such as"):
+        RedisCooldown(7)
 
 
 @pytest.mark.parametrize("driver", ["call", "acall"])
@@ -314,7 +462,7 @@ async def test_connections_from_before_a_restart_are_opened_again(
 ) -> None:
     """Redis was restarted while nobody asked it: nobody goes without it for that."""
     port = free_port()
-    store = RedisCooldown(f"redis://127.0.0.1:{port}/0", timeout=5.0)
+    store = RedisCooldown(f"redis://127.0.0.1:{port}/0", after=1, base=60, timeout=5.0)
 
     async def pull_in_five_connections() -> None:
         pulls = (
@@ -335,10 +483,11 @@ async def test_connections_from_before_a_restart_are_opened_again(
 
 def test_nothing_of_the_address_is_shown(redis_url: str) -> None:
     """A URL may hold a password."""
-    store = RedisCooldown("redis://:secret@127.0.0.1:1/0")
+    store = RedisCooldown("redis://:secret@127.0.0.1:1/0", base=7, timeout=0.5)
     again = copy.deepcopy(store)
     assert "secret" not in f"{store!r} {again!r}"
-    assert (again.base, again._url) == (store.base, store._url)
+    for name in ("base", "_server", "_timeout"):
+        assert getattr(again, name) == getattr(store, name)
     with pytest.raises(FallbackConfigError, match="base"):
         RedisCooldown(redis_url, base=0)
 
@@ -352,7 +501,7 @@ def shared(name: str, key: str = "k") -> Target:
 
 def sharing(redis_url: str, *targets: Target, **options: Any) -> FallbackPolicy:
     """Make a policy of a process of its own, over these and one that shares nothing."""
-    store = RedisCooldown(redis_url, timeout=5.0)
+    store = RedisCooldown(redis_url, after=1, base=60, timeout=5.0)
     elsewhere = Target("elsewhere", "p", "elsewhere", endpoint="http://y", credential=ApiKey("z"))
     config = FallbackConfig(wait=0, cooldown=store, **options)
     return FallbackPolicy([*targets, elsewhere], config)

@@ -27,7 +27,7 @@ def chain() -> list[Target]:
 def main(url: str, calls: int, how: str) -> None:
     """Make some calls at the same time as the other processes."""
     # A bound that a loaded machine keeps: here it is about who asks, not about how fast.
-    cooldown = RedisCooldown(url, timeout=5.0)
+    cooldown = RedisCooldown(url, after=1, base=60, timeout=5.0)
     policy = FallbackPolicy(chain(), FallbackConfig(wait=0, cooldown=cooldown))
     client = redis.Redis.from_url(url)
 

@@ -177,7 +177,7 @@ def test_a_cooldown_probes_once_and_again_after_twice_the_rest() -> None:
 
 
 def test_calls_that_overlap_share_one_probe() -> None:
-    """In the 20 minutes of the shipped outage the primary sees four probes and little else."""
+    """In the 20 minutes of the shipped outage the primary sees ten probes and little else."""
     report = simulate(load_scenario("outage"), FallbackConfig.resilient())
     down = [
         one
@@ -186,10 +186,10 @@ def test_calls_that_overlap_share_one_probe() -> None:
         for one in record.attempts
         if one.position == 0
     ]
-    # Rests of 60, 120, 240, 480 and 960 s; the calls under way when it began come on top.
+    # Rests of 2 s doubling to 300 s, after the three failures that began them.
     probes = [one for one in down if one.note == "a probe after its cooldown"]
-    assert len(probes) == 4
-    assert len(down) - len(probes) <= 2
+    assert len(probes) == 10
+    assert len(down) - len(probes) == 3
     assert report.success_rate == 1.0
 
 

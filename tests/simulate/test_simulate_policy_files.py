@@ -49,7 +49,7 @@ def test_a_preset_and_its_changes(tmp_path: Path) -> None:
     assert (config.cooldown.base, config.cooldown.cap) == (5.0, 50.0)
     assert config.retry_budget is None
     assert config.transport_recovery is not None
-    assert config.first_token_timeout == 20.0
+    assert config.first_token_timeout == 10.0
     assert config.must_not_degrade is False
     assert {*config.fallback_on} == {"rate_limit"}
     table = "retry_budget = { ratio = 0.2 }"

@@ -4,7 +4,10 @@ from __future__ import annotations
 
 import json
 import pickle
+import re
 from concurrent.futures import ThreadPoolExecutor
+from dataclasses import fields
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -307,6 +310,150 @@ def test_a_delegated_call_of_ours_is_read_from_its_record(
     assert (verdict.action, verdict.reason) == (action, reason)
 
 
+def polled(*results: Any, limits: ToolLoopLimits | None = None) -> list[str]:
+    """Make one call again and again; return the guard's answers, with the reason of a halt."""
+    guard = ToolLoopGuard(limits)
+    verdicts = [guard.after_tool("checks", {"pr": 7}, result=result) for result in results]
+    return [one.reason or one.action for one in verdicts]
+
+
+def test_a_poll_goes_on_while_its_result_changes() -> None:
+    """OH-016: the same call with another result is progress; a cap ends what has no end."""
+    assert polled(*(f"{n} of 200" for n in range(100))) == [GO] * 99 + ["polls"]
+    assert polled(*range(3), limits=ToolLoopLimits(polls=3)) == [GO, GO, "polls"]
+    assert polled(*range(9), limits=ToolLoopLimits(polls=2)) == [GO, GO, "polls"] * 3
+
+
+@pytest.mark.parametrize(
+    "results",
+    [
+        ("pending", "pending", "pending"),
+        ({"done": 1, "of": 9}, {"of": 9, "done": 1}, {"done": 1, "of": 9}),
+        ([{"state": "queued"}],) * 3,
+        (None, None, None),
+        (object(), object(), object()),
+    ],
+)
+def test_a_poll_that_never_changes_ends(results: tuple[Any, ...]) -> None:
+    """OH-016: the same result, or one that nobody knows, is no progress, changed before or not."""
+    assert polled(*results) == [GO, GO, "identical_batches"]
+    assert polled("first", *results) == [GO, GO, GO, "identical_batches"]
+
+
+def test_the_whole_of_a_result_counts() -> None:
+    """OH-016: a result may be long, and change in its last sign, or be of any plain type."""
+    assert polled(*(f"{'x' * 100_000}{n}" for n in range(6))) == [GO] * 6
+    assert polled(1, 2.5, True, "1 ", ["1"], {"1": 1}, "[" * 100_000) == [GO] * 7
+
+
+def test_a_poll_and_a_wait_in_turn() -> None:
+    """OH-016, OH-020: the turn goes on while one of its results changes, up to the same cap."""
+    wait = ToolOutcome("sleep", {"s": 5}, result="slept")
+
+    def course(results: list[str], **limits: int) -> list[str]:
+        guard = ToolLoopGuard(ToolLoopLimits(**limits))
+        rounds = [
+            one for result in results for one in (ToolOutcome("checks", result=result), wait)
+        ]
+        verdicts = [guard.after_tools([one]) for one in rounds]
+        return [one.reason or one.action for one in verdicts]
+
+    assert course([str(n) for n in range(20)]) == [GO] * 40
+    assert course([str(n) for n in range(4)], polls=3) == [GO] * 5 + ["polls", GO, GO]
+    assert course(["pending"] * 3)[3:] == ["repeated_cycle", GO, "repeated_cycle"]
+
+
+def test_a_poll_that_fails_now_and_then_is_one_all_the_same() -> None:
+    """OH-016: a failure in between neither ends it nor frees it from its cap."""
+    guard = ToolLoopGuard(ToolLoopLimits(polls=5))
+    answers: list[str] = []
+    for number in range(5):
+        for more in ({"result": number}, {"error": PASSING}):
+            verdict = guard.after_tool("checks", {"pr": 7}, **more)
+            answers.append(verdict.reason or verdict.action)
+    assert answers == [GO] * 8 + ["polls", GO]
+
+
+def test_the_cap_on_polls_is_about_results_that_change() -> None:
+    """OH-023: a higher limit on what fails, or stays the same, is not cut short by it."""
+    limits = ToolLoopLimits(polls=2, identical_batches=9, varied_failures=9)
+    assert polled(*["same"] * 9, limits=limits) == [GO] * 8 + ["identical_batches"]
+    assert polled(*["queued"] * 7, "running", "done", limits=limits) == [GO] * 8 + ["polls"]
+    guard = ToolLoopGuard(limits)
+    failures = [guard.after_tool("checks", 1, f"{ORDINARY} {number}") for number in range(9)]
+    assert {one.reason for one in failures} == {"", "varied_failures"}
+    assert failures[-1].action == "halt"
+
+
+CALL = ("read", {"path": "a"})
+
+
+def said(guard: ToolLoopGuard, *texts: str | None) -> list[str]:
+    """Have the model say something and call a tool, without news of what came of it."""
+    verdicts = [guard.after_model(text, [CALL]) for text in texts]
+    return [one.reason or one.action for one in verdicts]
+
+
+def test_identical_outputs_end_a_run() -> None:
+    """OH-017: the fourth in a row; one that differs starts the count anew, and so does a halt."""
+    assert said(ToolLoopGuard(), *["again"] * 8) == [*[GO] * 3, "identical_outputs"] * 2
+    assert said(ToolLoopGuard(), *["a", "a", "a", "b"] * 3) == [GO] * 12
+    assert said(ToolLoopGuard(), None, "", None, "") == [GO, GO, GO, "identical_outputs"]
+    guard = ToolLoopGuard()
+    assert {guard.after_model("x", [("read", number)]).action for number in range(9)} == {GO}
+
+
+def test_an_output_is_its_text_and_its_calls() -> None:
+    """OH-017: in whatever order the calls are made and written; of none, too."""
+    one, two = ("read", {"a": 1, "b": 2}), ("list", None)
+    guard = ToolLoopGuard()
+    outputs: list[list[tuple[str, Any]]] = [
+        [one, two],
+        [two, one],
+        [("read", '{"b": 2, "a": 1}'), two],
+        [one, two],
+    ]
+    verdicts = [guard.after_model("so", calls) for calls in outputs]
+    assert [verdict.action for verdict in verdicts] == [GO, GO, GO, "halt"]
+    assert verdicts[-1].tool == "read, list"
+    assert "read, list" in verdicts[-1].message
+    last = [guard.after_model("Shall I go on?") for _ in range(4)][-1]
+    assert (last.reason, last.tool) == ("identical_outputs", "")
+    assert "called no tool 4 times" in last.message
+
+
+@pytest.mark.parametrize(
+    ("outcomes", "answers"),
+    [
+        ([ToolOutcome(*CALL)], [GO, GO, GO, "identical_outputs", GO]),
+        ([ToolOutcome(*CALL, result="same")], [GO, GO, GO, "identical_outputs", GO]),
+        ([ToolOutcome(*CALL), ToolOutcome("write", error=PASSING)], [GO] * 5),
+        ([ToolOutcome("wait_subagent")], [GO] * 5),
+        ([ToolOutcome(*CALL), ToolOutcome("wait_subagent")], [GO] * 3 + ["identical_outputs", GO]),
+    ],
+)
+def test_what_starts_identical_outputs_anew(
+    outcomes: list[ToolOutcome], answers: list[str]
+) -> None:
+    """OH-017, OH-018: a round with a failure, and one of exempt tools only."""
+    limits = ToolLoopLimits(identical_batches=99, recoverable_identical=99)
+    guard, found = ToolLoopGuard(limits, exempt_tools=["wait_subagent"]), list[str]()
+    for _ in answers:
+        found += said(guard, "again")
+        guard.after_tools(outcomes)
+    assert found == answers
+
+
+def test_a_new_result_starts_identical_outputs_anew() -> None:
+    """OH-017: a model that says the same to ask for what has changed does not repeat itself."""
+    guard = ToolLoopGuard(ToolLoopLimits(identical_batches=99))
+    found: list[str] = []
+    for result in ["0%", "10%", "10%", "20%", *["30%"] * 5]:
+        found += said(guard, "")
+        guard.after_tool(*CALL, result=result)
+    assert found == [*[GO] * 8, "identical_outputs"]
+
+
 def test_batches_are_compared_as_a_whole() -> None:
     """OH-016: the same calls in another order are the same batch, one more call is another."""
     read, write = ToolOutcome("read", {"a": 1}), ToolOutcome("write", {"a": 1})
@@ -357,7 +504,7 @@ def test_exempt_tools_may_be_called_again_and_again() -> None:
     assert failures == [GO, "nudge", "halt"]
 
 
-def test_an_answer_without_calls_is_never_stopped() -> None:
+def test_an_answer_without_calls_is_no_round() -> None:
     """The model that answers ends the run by itself."""
     guard = ToolLoopGuard(ToolLoopLimits(max_iterations=1))
     assert {guard.before_tools([]).action for _ in range(9)} == {GO}
@@ -368,6 +515,26 @@ def test_the_iteration_cap() -> None:
     guard = ToolLoopGuard(ToolLoopLimits(max_iterations=3))
     verdicts = [guard.before_tools(["read"]) for _ in range(5)]
     assert [one.reason for one in verdicts] == ["", "", "", "max_iterations", ""]
+
+
+@pytest.mark.parametrize(
+    ("unattended", "lifted", "rounds"),
+    [(True, 5, 5), (True, 2, 3), (True, None, 3), (False, 5, 3)],
+)
+def test_the_cap_of_an_unattended_run(unattended: bool, lifted: int | None, rounds: int) -> None:
+    """OH-023: it is lifted where nobody waits, and never lowered."""
+    limits = ToolLoopLimits(max_iterations=3, autonomous_max_iterations=lifted)
+    guard = ToolLoopGuard(limits, unattended=unattended)
+    verdicts = [guard.before_tools(["read"]) for _ in range(rounds + 1)]
+    assert [one.reason for one in verdicts] == [*[""] * rounds, "max_iterations"]
+    assert f"after {rounds} rounds" in verdicts[-1].message
+
+
+def test_a_cap_that_lifts_nothing_is_refused() -> None:
+    """OH-023: without an ordinary cap a run has none, attended or not."""
+    with pytest.raises(FallbackConfigError, match=r"autonomous_max_iterations: without max_iter"):
+        ToolLoopLimits(autonomous_max_iterations=9)
+    assert ToolLoopGuard(unattended=True).before_tools(["read"]).action == GO
 
 
 @pytest.mark.parametrize("value", [0, -1, 1.5, True, "3"])
@@ -403,6 +570,18 @@ def test_every_limit_can_be_set(limits: dict[str, int], calls: Any, answers: lis
     assert actions(ToolLoopGuard(ToolLoopLimits(**limits)), *calls) == answers
 
 
+def test_the_page_has_every_limit_with_its_default() -> None:
+    """Each stands in the table of what ends a run, beside its figure."""
+    page = (Path(__file__).parents[2] / "docs/tools.md").read_text("utf-8")
+    table = page.partition("| what happens | limit |")[2].partition("\n\n")[0]
+    rows = [row for row in table.splitlines() if "`" in row]
+    for limit in fields(ToolLoopLimits):
+        named = [row for row in rows if f"`{limit.name}`" in row]
+        assert named, limit.name
+        figure = "no cap" if limit.default is None else rf"\b{limit.default}\b"
+        assert all(re.search(figure, row) for row in named), limit.name
+
+
 def test_exempt_tools_is_a_list_of_names() -> None:
     """A single string would exempt its letters."""
     with pytest.raises(FallbackConfigError, match="exempt_tools: got a single string"):
@@ -425,8 +604,9 @@ def test_messages_are_short_and_hold_nothing_of_the_tools(calls: list[tuple[str,
     """HON-075, E.2: at most 600 characters, no argument, no error text; the state likewise."""
     guard = ToolLoopGuard()
     for tool, error in calls:
-        said = None if error is None else f"{error} {SECRET}"
-        verdict = guard.after_tool(tool, {"key": SECRET}, said)
+        text = None if error is None else f"{error} {SECRET}"
+        guard.after_model(SECRET, [(tool, {"key": SECRET})])
+        verdict = guard.after_tool(tool, {"key": SECRET}, text, result=SECRET)
         assert len(verdict.message) <= 600
         assert (verdict.message == "") == (verdict.action == GO)
         assert verdict.message.isprintable()
@@ -448,17 +628,28 @@ def test_the_state_survives_a_checkpoint(errors: list[Any]) -> None:
     """A run goes on from its state as JSON or as a pickle, wherever it was saved."""
     guard, saved = ToolLoopGuard(), ToolLoopState()
     for number, error in enumerate(errors):
-        outcome = ToolOutcome("read", number % 2, error)
+        outcome = ToolOutcome("read", number % 2, error, result=number // 4)
         through = ToolLoopState.from_dict(json.loads(json.dumps(saved.to_dict())))
         assert through == saved == pickle.loads(pickle.dumps(saved))  # noqa: S301 # our own bytes
         resumed = ToolLoopGuard(state=through)
         assert resumed.after_tools([outcome]) == guard.after_tools([outcome])
-        resumed.before_tools(["read"])
+        for one in (resumed, guard):
+            one.before_tools(["read"])
+            one.after_model("on", [("read", number // 3)])
         saved = resumed.state
-        guard.before_tools(["read"])
         assert guard.state == saved
     assert ToolLoopGuard(state=saved).state == saved
     assert ToolLoopState.from_dict(None) == ToolLoopState()
+
+
+def test_a_state_of_an_earlier_release_is_gone_on_with() -> None:
+    """What it did not count begins at nought; what it did count goes on."""
+    rounds = ["0123456789abcdef"] * 4
+    kept = {"identical": {}, "rounds": rounds, "repeats": [3, 2, 1, 0], "iterations": 4}
+    guard = ToolLoopGuard(ToolLoopLimits(max_iterations=5), state=ToolLoopState.from_dict(kept))
+    for number in range(9):
+        assert guard.after_tool("checks", result=number).action == GO
+    assert [guard.before_tools(["read"]).action for _ in range(2)] == [GO, "halt"]
 
 
 @pytest.mark.parametrize("values", [{"nonsense": 1}, {"rounds": 3}])
@@ -472,7 +663,11 @@ def test_what_is_remembered_is_bounded() -> None:
     """A run of a thousand different failures that pass keeps no more than the latest rounds."""
     guard = ToolLoopGuard(ToolLoopLimits(recoverable_varied=10_000))
     actions(guard, *varied(PASSING, 1000))
-    assert len(repr(guard.state)) < 400
+    assert len(repr(guard.state)) < 500
+    for number in range(50):
+        guard.after_model("x" * number, [("read", number)])
+        guard.after_tool("read", number % 3, result="x" * number)
+    assert len(repr(guard.state)) < 500
 
 
 def test_threads_share_a_guard() -> None:

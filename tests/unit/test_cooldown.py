@@ -523,6 +523,16 @@ def test_bad_arguments_are_refused(bad: Any) -> None:
         FallbackConfig(cooldown=bad)
 
 
+@pytest.mark.parametrize("bad", [0, 1.5, True, "3", {"timeout": 0}, {"timeuot": 2}, [3]])
+def test_a_number_of_failures_is_a_number(bad: Any) -> None:
+    """The kinds are those of failures; what was given is shown."""
+    with pytest.raises(
+        FallbackConfigError, match=r"after: got .*; pass a whole number, 1 or more"
+    ):
+        Cooldown(bad)
+    assert Cooldown({}).after == {}
+
+
 class Notebook(FallbackObserver):
     """Write down what is restored."""
 
