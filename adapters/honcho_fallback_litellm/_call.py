@@ -76,7 +76,9 @@ class Asked:
 
     def _is_chain(self, target: Any) -> bool:
         name = target.get("model") if isinstance(target, dict) else target
-        deployments = deployments_of(self.router, name, self.request) if isinstance(name, str) else ()
+        deployments = (
+            deployments_of(self.router, name, self.request) if isinstance(name, str) else ()
+        )
         return self.chains.of(name, deployments) is not None
 
     def request_with_cut_lists(self) -> dict[str, Any]:
@@ -108,9 +110,7 @@ class Asked:
         preferred = healthy if respects_cooldown else healthy | cooling
         last = max((one for one in allowed if ids[one] in preferred), default=-1)
         fit = [
-            one
-            for one in allowed
-            if ids[one] in preferred or (ids[one] in cooling and one > last)
+            one for one in allowed if ids[one] in preferred or (ids[one] in cooling and one > last)
         ]
         is_whole = len(allowed) == len(ids)
         if allowed and not fit:

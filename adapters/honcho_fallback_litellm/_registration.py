@@ -34,9 +34,6 @@ _REFUSED = {
     "min_rate": "a Router hands out its streams itself; set idle_timeout instead",
     "on_exhausted": "LiteLLM's callers expect one provider's error; leave it out, the last one "
     "comes out with the record attached",
-    "reset": "LiteLLM's calls know no turns; leave it out, or take "
-    'FallbackConfig.resilient(reset="iteration"); its cooldown keeps a failed deployment away '
-    "from the next iterations",
 }
 _SHOWN = 10  # chains in the line that says which are active
 
@@ -46,7 +43,7 @@ def check_config(config: FallbackConfig) -> FallbackConfig:
     if not isinstance(config, FallbackConfig):  # pyright: ignore[reportUnnecessaryIsInstance] # users without a type checker
         problem = f"got a {type(config).__name__}"
         raise FallbackConfigError.about("config", problem, "pass a FallbackConfig")
-    possible = {"on_exhausted": "last", "reset": "iteration"}
+    possible = {"on_exhausted": "last"}
     for field in sorted(config.model_fields_set & _REFUSED.keys()):
         value = getattr(config, field)
         if value != possible.get(field):
@@ -60,6 +57,11 @@ def check_config(config: FallbackConfig) -> FallbackConfig:
         if iscoroutinefunction(hook):
             fix = "pass a plain function: the Router's sync methods cannot await it"
             raise FallbackConfigError.about(name, "it is async", fix)
+    if config.reset != "iteration":  # as of FallbackConfig.resilient()
+        logger.info(
+            'reset="iteration" in place of %r: LiteLLM\'s calls know no turns', config.reset
+        )
+        return config.replace(reset="iteration")
     return config
 
 
@@ -71,12 +73,14 @@ class Registration(NamedTuple):
         problems: What is wrong with each group that should be a chain, and what to do.
         hints: What may be wrong with the others.
         others: How many groups stay LiteLLM's, those with a problem included.
+        spellings: Of the chains' models, as LiteLLM spells them.
     """
 
     chains: dict[str, list[str]]
     problems: dict[str, str]
     hints: list[str]
     others: int
+    spellings: frozenset[str]
 
     def __str__(self) -> str:
         chains = [
@@ -104,12 +108,13 @@ def check_router(router: Any, chains: Chains) -> Registration:
         FallbackConfigError: No chain is left.
     """
     spoilt: list[tuple[str, list[Deployment]]] = []
-    registration = Registration({}, {}, [], 0)
-    others = 0
+    registration = Registration({}, {}, [], 0, frozenset())
+    others, spellings = 0, set[str]()
     for group, deployments in _groups_of(router):
         label, chain = label_of(group, deployments), chains.check(group, deployments)
         if isinstance(chain, Chain):
             registration.chains[label] = _models_of(ordered(deployments))
+            spellings.update(map(spelling_of, deployments))
         else:
             others += 1
         if isinstance(chain, str):
@@ -122,7 +127,7 @@ def check_router(router: Any, chains: Chains) -> Registration:
         chains.of(group, deployments)  # logs the mistake, here and not again at a request
     for hint in registration.hints:
         logger.warning("%s", hint)
-    return registration._replace(others=others)
+    return registration._replace(others=others, spellings=frozenset(spellings))
 
 
 def _groups_of(router: Any) -> Iterator[tuple[str, list[Deployment]]]:

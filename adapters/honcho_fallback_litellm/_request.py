@@ -38,6 +38,7 @@ REHEARSALS = frozenset(
         "mock_testing_fallbacks",
         "mock_testing_context_fallbacks",
         "mock_testing_content_policy_fallbacks",
+        "mock_testing_rate_limit_error",
     }
 )
 _THINKING = ("thinking", "reasoning_effort")

@@ -56,7 +56,9 @@ def deployments_of(router: Any, name: str, request: Mapping[str, Any]) -> list[D
     if found or known:
         return [*found]
     lists = setting(router, "fallbacks") or ()
-    default = next((one["*"] for one in lists if isinstance(one, dict) and one.get("*")), [None])[0]
+    default = next((one["*"] for one in lists if isinstance(one, dict) and one.get("*")), [None])[
+        0
+    ]
     return deployments_of(router, default, request) if default not in (None, name) else []
 
 
@@ -75,7 +77,9 @@ class Rotation:
         self.healthy = {str((row.get("model_info") or {}).get("id")) for row in rows}
         self.cooling = set[str]()
         if not self.healthy.issuperset(ids):
-            store = router.health().cooldowns if hasattr(router, "health") else router.cooldown_cache
+            store = (
+                router.health().cooldowns if hasattr(router, "health") else router.cooldown_cache
+            )
             resting = store.get_active_cooldowns(model_ids=[*ids], parent_otel_span=None)
             self.cooling = {name for name, _ in resting}
 

@@ -11,7 +11,7 @@ from honcho_fallback_litellm._chain import Chains
 from honcho_fallback_litellm._endpoints import Endpoints
 from honcho_fallback_litellm._failures import classifier_for
 from honcho_fallback_litellm._registration import check_config, check_router
-from honcho_fallback_litellm._warm import warm_up
+from honcho_fallback_litellm._warm import check_release, warm_up
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -67,13 +67,14 @@ class FallbackRoutingStrategy:
         Raises:
             FallbackConfigError: No model group is a chain, or every one that has a rank has a
                 mistake in it; the message has all of them. Where one is left, the others are
-                logged and stay LiteLLM's.
+                logged and stay LiteLLM's. Or this LiteLLM does not do what is relied on.
         """
         registered = None if self._router is None else self._router()
         if registered is not None and registered is not router:
             raise FallbackConfigError.about(
                 "router", "this strategy serves another Router", "make a strategy for each Router"
             )
+        check_release()
         self.registration = check_router(router, self._chains)
         if registered is None:
             endpoints = Endpoints(router, self._chains, respects_cooldown=self._respects_cooldown)
@@ -81,7 +82,7 @@ class FallbackRoutingStrategy:
             self._router = weakref.ref(router)
         logger.info("%s", self.registration)
         if warm:
-            warm_up()
+            warm_up(self.registration.spellings)
         return self
 
     def is_registered(self, router: Any) -> bool:

@@ -66,7 +66,10 @@ def _raise_event(chunk: bytes, attempt: Attempt) -> None:
         if failure is not None:
             target = attempt.target
             error = litellm.APIError(
-                failure.status or 500, failure.provider_message, target.provider or "", target.model
+                failure.status or 500,
+                failure.provider_message,
+                target.provider or "",
+                target.model,
             )
             error.body = body
             raise error

