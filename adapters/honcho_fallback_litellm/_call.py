@@ -68,6 +68,11 @@ class Asked:
     _lists: Lists | None = None
 
     @property
+    def wants_stream(self) -> bool:
+        """Tell whether the caller reads a stream."""
+        return self.request.get("stream") is True or self.endpoint.name.endswith("_stream")
+
+    @property
     def lists(self) -> Lists:
         """Return the lists of other groups that stand behind this one."""
         if self._lists is None:
@@ -81,22 +86,21 @@ class Asked:
         )
         return self.chains.of(name, deployments) is not None
 
-    def request_with_cut_lists(self) -> dict[str, Any]:
-        """Return what LiteLLM is asked where the group is no chain."""
-        return self.request if self.chain is not None else {**self.request, **self.lists.cut()}
-
-    def call(self, rotation: Rotation, *, respects_cooldown: bool) -> RouterCall | dict[str, Any]:
-        """Begin the call, or return the request for which LiteLLM itself says no.
+    def call(
+        self, rotation: Rotation | None, *, respects_cooldown: bool
+    ) -> RouterCall | dict[str, Any]:
+        """Begin the call, or return what LiteLLM is asked: where it says no, or knows no chain.
 
         A deployment that cools down stays where nobody behind it is in rotation: one that may
         have recovered is better than an error that is certain.
 
         Args:
-            rotation: Whom LiteLLM would choose from.
+            rotation: Whom LiteLLM would choose from; None where the group is no chain.
             respects_cooldown: Whether who cools down is passed over.
         """
         chain = self.chain
-        assert chain is not None  # noqa: S101 # for the type checker: the caller looked
+        if chain is None or rotation is None:
+            return {**self.request, **self.lists.cut()}
         config, ids = chain.config, chain.ids
         options = options_of(self.request, config)
         degrades = not options.get("must_not_degrade", config.must_not_degrade)
@@ -104,7 +108,9 @@ class Asked:
         allowed = [
             position
             for position, target in enumerate(chain.policy.targets)
-            if (degrades or not position) and target.labels >= required
+            if (degrades or not position)
+            and isinstance(required, frozenset)  # or it is refused when the call begins
+            and target.labels >= required
         ]
         healthy, cooling = rotation.healthy, rotation.cooling
         preferred = healthy if respects_cooldown else healthy | cooling
@@ -122,6 +128,8 @@ class Asked:
             # One request less for each that is passed over: nobody else is asked again for it.
             most = options.get("max_attempts", config.max_attempts) or len(ids)
             options["unfit"], options["max_attempts"] = unfit, max(1, most - len(unfit))
+        if config.validate_answer is not None and self.wants_stream:
+            options["validate"] = None  # it knows whole answers
         options["metadata"] = plain_metadata_of(self.request)
         run = chain.policy.start(**options)
         by_id = frozenset(ids[one] for one in fit) - healthy
@@ -186,11 +194,6 @@ class RouterCall:
             input=request.get("input", request.get("prompt")) if messages is None else messages,
             parameters={name: request[name] for name in PARAMETERS if name in request},
         )
-
-    @property
-    def wants_stream(self) -> bool:
-        """Tell whether the caller reads a stream."""
-        return self.request.get("stream") is True or self.endpoint.name.endswith("_stream")
 
     @property
     def blocking(self) -> bool:

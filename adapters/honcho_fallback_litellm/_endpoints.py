@@ -94,15 +94,14 @@ class Endpoints:
             asked = self._read(endpoint, theirs, args, kwargs)
             if asked is None:
                 return await theirs(*args, **kwargs)
-            error = None
-            call: RouterCall | dict[str, Any] = asked.request_with_cut_lists()
+            error, where = None, None
+            if asked.chain is not None:
+                where = await arotation(asked.router, asked.chain.ids, asked.request)
+            call = asked.call(where, respects_cooldown=self._respects_cooldown)
             try:
-                if asked.chain is not None:
-                    where = await arotation(asked.router, asked.chain.ids, asked.request)
-                    call = asked.call(where, respects_cooldown=self._respects_cooldown)
                 if not isinstance(call, RouterCall):
                     return await theirs(**call)
-                return await (_astreamed(call) if call.wants_stream else _aanswered(call))
+                return await (_astreamed(call) if asked.wants_stream else _aanswered(call))
             except Exception as raised:  # noqa: BLE001 # what the caller gets is chosen here
                 error = call.final(raised) if isinstance(call, RouterCall) else raised
             try:
@@ -120,15 +119,14 @@ class Endpoints:
             asked = self._read(endpoint, theirs, args, kwargs)
             if asked is None:
                 return theirs(*args, **kwargs)
-            error = None
-            call: RouterCall | dict[str, Any] = asked.request_with_cut_lists()
+            error, where = None, None
+            if asked.chain is not None:
+                where = rotation(asked.router, asked.chain.ids, asked.request)
+            call = asked.call(where, respects_cooldown=self._respects_cooldown)
             try:
-                if asked.chain is not None:
-                    where = rotation(asked.router, asked.chain.ids, asked.request)
-                    call = asked.call(where, respects_cooldown=self._respects_cooldown)
                 if not isinstance(call, RouterCall):
                     return theirs(**call)
-                return _streamed(call) if call.wants_stream else _answered(call)
+                return _streamed(call) if asked.wants_stream else _answered(call)
             except Exception as raised:  # noqa: BLE001 # what the caller gets is chosen here
                 error = call.final(raised) if isinstance(call, RouterCall) else raised
             try:

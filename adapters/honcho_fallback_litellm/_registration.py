@@ -31,7 +31,6 @@ logger = logging.getLogger("honcho_fallback")
 
 _REFUSED = {
     "connect_timeout": "LiteLLM has one timeout for an attempt; set timeout instead",
-    "min_rate": "a Router hands out its streams itself; set idle_timeout instead",
     "on_exhausted": "LiteLLM's callers expect one provider's error; leave it out, the last one "
     "comes out with the record attached",
 }

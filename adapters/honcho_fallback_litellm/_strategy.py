@@ -91,4 +91,4 @@ class FallbackRoutingStrategy:
         Args:
             router: A ``litellm.Router``.
         """
-        return self._router is not None and self._router() is router
+        return router is not None and self._router is not None and self._router() is router

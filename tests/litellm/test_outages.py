@@ -261,7 +261,7 @@ def test_when_all_others_are_paused_one_that_cools_down_is_asked(
     ask(router, "completion", **ASKED)
     router.model_list[1]["model_info"]["blocked"] = True
     assert text(ask(router, "completion", **ASKED)) == "hello from primary"
-    assert listener.records[-1].attempts[0].note == "all were cooling down, it was due first"
+    assert listener.records[-1].attempts[0].note == "in its cooldown, as nobody else was left"
 
 
 def test_of_those_in_rotation_the_first_that_is_up_is_asked(
