@@ -56,7 +56,7 @@ class Endpoint(NamedTuple):
 
 @dataclass(eq=False, repr=False, slots=True)
 class Asked:
-    """Hold a request that has to do with a chain: with its own, or with one in a list behind it."""
+    """Hold a request that has to do with a chain: its own, or one in a list behind it."""
 
     chain: Chain | None  # of its group
     router: Any

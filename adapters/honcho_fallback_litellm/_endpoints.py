@@ -92,53 +92,57 @@ class Endpoints:
         async def in_a_task(*args: Any, **kwargs: Any) -> Any:
             theirs = held()
             asked = self._read(endpoint, theirs, args, kwargs)
-            if asked is None:
-                return await theirs(*args, **kwargs)
-            error, where = None, None
-            if asked.chain is not None:
-                where = await arotation(asked.router, asked.chain.ids, asked.request)
-            call = asked.call(where, respects_cooldown=self._respects_cooldown)
-            try:
-                if not isinstance(call, RouterCall):
-                    return await theirs(**call)
-                return await (_astreamed(call) if asked.wants_stream else _aanswered(call))
-            except Exception as raised:  # noqa: BLE001 # what the caller gets is chosen here
-                error = call.final(raised) if isinstance(call, RouterCall) else raised
-            try:
-                rest = asked.rehearsal(call, error)
-                if rest is not None:
-                    with suppress(Exception):  # the chain's own error says more
-                        return _with_record(await theirs(**rest), call)
-                return _with_record(await asked.walk(call, error), call)
-            finally:
-                del error  # what is raised refers to this frame
+            return await (theirs(*args, **kwargs) if asked is None else self._aask(asked))
 
         @wraps(own)
         def in_a_thread(*args: Any, **kwargs: Any) -> Any:
             theirs = held()
             asked = self._read(endpoint, theirs, args, kwargs)
-            if asked is None:
-                return theirs(*args, **kwargs)
-            error, where = None, None
-            if asked.chain is not None:
-                where = rotation(asked.router, asked.chain.ids, asked.request)
-            call = asked.call(where, respects_cooldown=self._respects_cooldown)
-            try:
-                if not isinstance(call, RouterCall):
-                    return theirs(**call)
-                return _streamed(call) if asked.wants_stream else _answered(call)
-            except Exception as raised:  # noqa: BLE001 # what the caller gets is chosen here
-                error = call.final(raised) if isinstance(call, RouterCall) else raised
-            try:
-                rest = asked.rehearsal(call, error)
-                if rest is not None:
-                    with suppress(Exception):  # the chain's own error says more
-                        return _with_record(theirs(**rest), call)
-                return _with_record(in_a_loop(asked.walk, call, error), call)
-            finally:
-                del error  # what is raised refers to this frame
+            return theirs(*args, **kwargs) if asked is None else self._ask(asked)
 
         return in_a_task if endpoint.is_async else in_a_thread
+
+    async def _aask(self, asked: Asked) -> Any:
+        """Ask the chain, and the Router's own lists behind it, in this task."""
+        error, where = None, None
+        if asked.chain is not None:
+            where = await arotation(asked.router, asked.chain.ids, asked.request)
+        call = asked.call(where, respects_cooldown=self._respects_cooldown)
+        try:
+            if not isinstance(call, RouterCall):
+                return await asked.own(**call)
+            return await (_astreamed(call) if asked.wants_stream else _aanswered(call))
+        except Exception as raised:  # noqa: BLE001 # what the caller gets is chosen here
+            error = call.final(raised) if isinstance(call, RouterCall) else raised
+        try:
+            rest = asked.rehearsal(call, error)
+            if rest is not None:
+                with suppress(Exception):  # the chain's own error says more
+                    return _with_record(await asked.own(**rest), call)
+            return _with_record(await asked.walk(call, error), call)
+        finally:
+            del error  # what is raised refers to this frame
+
+    def _ask(self, asked: Asked) -> Any:
+        """Ask the chain, and the Router's own lists behind it, in this thread."""
+        error, where = None, None
+        if asked.chain is not None:
+            where = rotation(asked.router, asked.chain.ids, asked.request)
+        call = asked.call(where, respects_cooldown=self._respects_cooldown)
+        try:
+            if not isinstance(call, RouterCall):
+                return asked.own(**call)
+            return _streamed(call) if asked.wants_stream else _answered(call)
+        except Exception as raised:  # noqa: BLE001 # what the caller gets is chosen here
+            error = call.final(raised) if isinstance(call, RouterCall) else raised
+        try:
+            rest = asked.rehearsal(call, error)
+            if rest is not None:
+                with suppress(Exception):  # the chain's own error says more
+                    return _with_record(asked.own(**rest), call)
+            return _with_record(in_a_loop(asked.walk, call, error), call)
+        finally:
+            del error  # what is raised refers to this frame
 
     def _read(
         self, endpoint: Endpoint, own: Any, args: tuple[Any, ...], kwargs: dict[str, Any]

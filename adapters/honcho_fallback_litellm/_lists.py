@@ -1,4 +1,4 @@
-"""The Router's own lists of other groups: what stands behind a chain, and a chain that stands there.
+"""The Router's own lists of other groups: what stands behind a chain, and chains that stand there.
 
 LiteLLM walks its lists itself, and a chain that came to its end has it start. A list that names a
 chain is LiteLLM's up to there, as it would shuffle the chain's deployments; from there on each
@@ -99,7 +99,7 @@ class Lists:
         return changed
 
     def _way(self, error: Exception) -> tuple[str, str] | None:
-        """Return how an error is rehearsed and which list it goes to; None where it goes nowhere."""
+        """Return how an error is rehearsed and to which list it goes; None where to none."""
         tolerant = setting(self._router, "fallback_on_unsupported_params") is not False
         if (
             self._request.get("disable_fallbacks") is True
@@ -113,7 +113,7 @@ class Lists:
         return flag, "fallbacks" if direct or self._entries[name] is None else name
 
     def rehearsal(self, error: Exception) -> dict[str, Any] | None:
-        """Return the request that has LiteLLM walk its lists as behind an error, asking nobody anew.
+        """Return the request that has LiteLLM walk its lists as behind an error.
 
         Args:
             error: What the chain ended with.

@@ -1,4 +1,4 @@
-"""What this package reads of a Router, on whatever LiteLLM: features are looked for, not versions."""
+"""What this package reads of a Router; features are looked for, not versions."""
 
 from __future__ import annotations
 

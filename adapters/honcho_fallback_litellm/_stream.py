@@ -93,12 +93,13 @@ class ManagedStream:
         try:
             while self._hides(chunk := self._begun() or await anext(self.chunks)):
                 pass
-            return chunk
         except StopAsyncIteration:
             renew(self, self.call.run.record)
             raise
         except Exception as error:  # noqa: BLE001 # the caller knows LiteLLM's
             broken = self.call.final(error)
+        else:
+            return chunk
         try:
             raise broken
         finally:
@@ -109,12 +110,13 @@ class ManagedStream:
         try:
             while self._hides(chunk := self._begun() or next(self.chunks)):
                 pass
-            return chunk
         except StopIteration:
             renew(self, self.call.run.record)
             raise
         except Exception as error:  # noqa: BLE001 # the caller knows LiteLLM's
             broken = self.call.final(error)
+        else:
+            return chunk
         try:
             raise broken
         finally:
