@@ -184,15 +184,15 @@ def _give_time(
 ) -> None:
     """Hand the attempt's time to LiteLLM, where nobody else has set one, or has set a longer one.
 
-    The latter only where time is short: under a deadline, and in streams that LiteLLM reads in a
-    thread, where nothing but its own timeout ends a silence.
+    The latter only where time is short: under a deadline, and up to the first chunk of a stream
+    that is read in a thread, where nothing but LiteLLM's own timeout ends a silence.
     """
     config, streaming = call.chain.config, request.get("stream") is True
-    seconds, is_short = attempt.timeout or config.timeout, attempt.timeout is not None
-    if config.timeout is not None and seconds is not None:
-        seconds = min(seconds, config.timeout)
-    if streaming and call.blocking and config.first_token_timeout is not None:
-        seconds, is_short = attempt.stream_timeout, True
+    # In a task the policy ends an attempt to the point; LiteLLM's timeout is one between two
+    # chunks there, where the time to the first one is no measure.
+    seconds = None if streaming and not call.blocking else attempt.timeout
+    is_short = seconds is not None
+    seconds = min((one for one in (seconds, config.timeout) if one is not None), default=None)
     names = ("stream_timeout", *_TIMEOUTS) if streaming else _TIMEOUTS
     timeout = _timeout_of(call.router, names, params, request)
     if seconds is None or (

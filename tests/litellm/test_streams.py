@@ -9,7 +9,7 @@ import litellm
 import openai
 import pytest
 
-from honcho_fallback import AnswerRejected
+from honcho_fallback import AnswerRejected, FallbackConfig
 from tests.helpers import wire
 from tests.helpers.provider import Reply
 from tests.helpers.wire import CHAT_USAGE
@@ -370,3 +370,20 @@ def test_anthropics_overload_inside_a_stream_is_one(
     read(router, chunks)
     assert said(chunks) == "hello from backup"
     assert listener.record.attempts[0].kind == "overloaded"
+
+
+def test_the_time_to_the_first_token_is_no_pause_between_two(
+    bench: Any, run: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """In a task LiteLLM is not handed it: its own timeout would cut a stream that pauses."""
+    router, _ = bench.managed(FallbackConfig(first_token_timeout=5.0, deadline=9.0))
+    asked: list[dict[str, Any]] = []
+
+    async def noted(**request: Any) -> Any:
+        asked.append(request)
+        raise ConnectionError
+
+    monkeypatch.setattr(litellm, "acompletion", noted)
+    with pytest.raises(ConnectionError):
+        run(router.acompletion(model="deriver", messages=MESSAGES, stream=True))
+    assert [one["stream_timeout"] for one in asked] == [180.0, 180.0]
