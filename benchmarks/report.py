@@ -17,6 +17,8 @@ if TYPE_CHECKING:
 
 PACKAGES = """honcho-fallback anthropic backoff haystack-ai httpx langchain langchain-core
 langchain-openai langfuse litellm openai pydantic pydantic-ai-slim stamina tenacity"""
+# What others write stands last on the page: the scenarios' tests, then another environment.
+SCENARIOS = "\n## Sixteen outages\n"
 AGENTS = "\n## Agent frameworks over sockets\n"
 # Colours of Okabe and Ito, and the text's: each readable on its background.
 _THEMES = {"light": ("#24292f", "#0072b2", "#d55e00"), "dark": ("#d0d7de", "#56b4e9", "#e69f00")}
@@ -85,9 +87,8 @@ def publish(
                 # GitHub, Forgejo and Material for MkDocs all show one of the two by this ending.
                 pieces.append(f"![{unit}]({name}#gh-{theme}-mode-only)")
         pieces += [f"\n{one.table}" for one in of_it]
-    # What another environment measured stays (benchmarks/agent_frameworks.py).
-    _, heading, section = page.read_text("utf-8").partition(AGENTS)
-    page.write_text("\n".join(pieces) + "\n" + heading + section, encoding="utf-8")
+    _, heading, others_sections = page.read_text("utf-8").partition(SCENARIOS)
+    page.write_text("\n".join(pieces) + "\n" + heading + others_sections, encoding="utf-8")
 
 
 def _plot(

@@ -7,7 +7,6 @@ framework; it needs no other hook than ``on_finish``.
 from __future__ import annotations
 
 from itertools import pairwise
-from threading import Lock
 from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 
 from honcho_fallback import FallbackConfigError, read_answer
@@ -192,17 +191,16 @@ def token_counts(usage: Mapping[str, Any] | None) -> Mapping[str, int]:
 class _Names(dict[str, str]):
     """Turn names into the values of one label, of which there are never too many."""
 
-    __slots__ = ("_lock", "_most")
+    __slots__ = ("_most",)
 
     def __init__(self, most: int) -> None:
         super().__init__()
         self._most = most
-        self._lock = Lock()
 
     def __missing__(self, name: str) -> str:
-        with self._lock:
-            if len(self) >= self._most and name not in self:
-                return _OTHER
-            # One lone surrogate would cost the whole exposition.
-            shown = self[name] = label(name.encode("utf-8", "replace").decode())
-            return shown
+        # No lock, which a forked child could inherit: a few more, where threads meet here, cost
+        # less.
+        if len(self) >= self._most:
+            return _OTHER
+        # One lone surrogate would cost the whole exposition.
+        return self.setdefault(name, label(name.encode("utf-8", "replace").decode()))

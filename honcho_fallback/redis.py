@@ -9,7 +9,6 @@ import asyncio
 import inspect
 import logging
 import math
-import threading
 from functools import partial
 from itertools import chain
 from pathlib import Path
@@ -109,7 +108,6 @@ class RedisCooldown(Cooldown):
     ) -> None:
         super().__init__(after, base, cap, stated_cap)
         self._server, self._given_aclient, self._timeout = server, aclient, timeout
-        self._owner = token_hex(8)
         self._outbox: dict[str, _News] = {}  # until Redis has taken it
         self._letters = 0
         # By identity, the letter up to which replies are older than what is known here.
@@ -118,7 +116,10 @@ class RedisCooldown(Cooldown):
         self._reported = False
         self._client, self._make_aclient = _clients(server, aclient, timeout)
         self._aclients: WeakKeyDictionary[asyncio.AbstractEventLoop, Any] = WeakKeyDictionary()
-        self._making = threading.Lock()
+
+    def _renew(self) -> None:
+        super()._renew()
+        self._owner = token_hex(8)  # whose probes they are: a child's are not its parent's
 
     def __repr__(self) -> str:
         # The address may hold a password.
@@ -195,10 +196,9 @@ class RedisCooldown(Cooldown):
 
     def _aclient(self) -> Any:
         loop = asyncio.get_running_loop()
-        with self._making:
-            if loop not in self._aclients:
-                self._aclients[loop] = self._make_aclient()
-            return self._aclients[loop]
+        if loop not in self._aclients:  # each loop in its own thread
+            self._aclients[loop] = self._make_aclient()
+        return self._aclients[loop]
 
     def _worth_it(self, groups: Sequence[Sequence[str]]) -> bool:
         now = monotonic()

@@ -1,5 +1,6 @@
-"""What a cooldown store of your own takes and returns; ``RedisCooldown`` is one."""
+"""What a cooldown store of your own takes, returns and needs; ``RedisCooldown`` is one."""
 
+from honcho_fallback._core.forks import renew_after_fork
 from honcho_fallback._core.shared import (
     CooldownChoice,
     CooldownReport,
@@ -8,4 +9,11 @@ from honcho_fallback._core.shared import (
     SharedCooldown,
 )
 
-__all__ = ["CooldownChoice", "CooldownReport", "CooldownStore", "Keys", "SharedCooldown"]
+__all__ = [
+    "CooldownChoice",
+    "CooldownReport",
+    "CooldownStore",
+    "Keys",
+    "SharedCooldown",
+    "renew_after_fork",
+]

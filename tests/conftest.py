@@ -43,6 +43,7 @@ SLOW = (
     "live_local",
     "litellm/test_proxy.py",
     "litellm/test_proxy_load.py",
+    "contract/failover/test_scenarios.py",
     "langchain/test_outages.py",
     "langchain/test_agent_loop.py",
 )

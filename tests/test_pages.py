@@ -97,4 +97,4 @@ def test_the_table_of_kinds_is_the_packages() -> None:
     for kind, facts in KINDS.items():
         transient, switchable = table[kind.value]
         assert transient == words[facts.transient]
-        assert switchable.startswith(("yes", "if") if facts.switchable else ("no", "never"))
+        assert switchable.startswith("yes" if facts.switchable else ("no", "never"))

@@ -344,7 +344,7 @@ def test_the_extras_table_is_complete() -> None:
 
 # What the table of kinds says of switching and of asking again, by what the code says of the kind.
 SWITCHES = {
-    True: ("at once", "if its `context_window` is larger"),
+    True: ("at once",),
     False: ("no, unless in", "never"),
 }
 REPEATS = {True: ("if it is the last one",), False: ("no", "never")}

@@ -6,6 +6,7 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from honcho_fallback import ApiKey, FallbackConfigError, Target
+from honcho_fallback.providers import distinct_name
 from honcho_fallback_honcho._endpoint import Endpoint
 from honcho_fallback_honcho._keys import NO_KEY, find_key
 from honcho_fallback_honcho._notices import Notice
@@ -171,10 +172,9 @@ def identity_of(planned: PlannedTarget) -> tuple[object, ...]:
 
 def with_own_name(target: Target, host: str, taken: list[Target]) -> Target:
     """Return a target under a name that no other has: with its host, or with its number."""
-    names = {one.name for one in taken}
+    names = [one.name for one in taken]
     name = target.name
     if host and name in names:
         name = f"{name}@{host}"
-    if name in names:  # the same host, another key or other parameters
-        name = f"{name}#{len(taken) + 1}"
+    name = distinct_name(name, names)  # the same host, another key or other parameters
     return target if name == target.name else replace(target, name=name)

@@ -22,7 +22,7 @@ from honcho_fallback_honcho._model_plan import ModelPlan
 from honcho_fallback_langchain import FallbackChatModel
 
 if TYPE_CHECKING:
-    from collections.abc import Awaitable, Mapping
+    from collections.abc import Mapping
 
     from langchain_core.language_models import BaseChatModel
 
@@ -74,7 +74,7 @@ def _with_junk_refused(config: FallbackConfig) -> FallbackConfig:
     """
     configured = config.refine
 
-    def refine(failure: Failure, error: BaseException) -> Failure | Awaitable[Failure]:
+    def refine(failure: Failure, error: BaseException) -> Failure:
         # A request that does not fit the SDK's own classes has no status.
         is_junk = isinstance(error, ValidationError) and failure.status == 200
         if is_junk or isinstance(error, OutputParserException):

@@ -20,6 +20,7 @@ from urllib.parse import urlencode, urlsplit
 from urllib.request import HTTPErrorProcessor, Request, build_opener
 
 from honcho_fallback import ApiKey, CredentialError, FallbackConfigError
+from honcho_fallback.stores import renew_after_fork
 from honcho_fallback_honcho._extras import import_extra
 from honcho_fallback_honcho._slots import DEFAULT_NOUS_PORTAL, host_of, is_address
 
@@ -92,11 +93,14 @@ class OAuthCredential:
         self._file = None if store is None else _StateFile(store, patience=4 * timeout)
         self._tokens = _Tokens(refresh_token)
         self._seen: _Tokens | None = None  # what the file held when it was last looked at
-        self._lock = threading.Lock()
+        renew_after_fork(self._renew)
         path = "" if self._file is None else str(self._file.path)
         self._log_in = f"log in again, {path and f'move {path} away, '}pass the new refresh token"
         identity = "\0".join((token_url, client_id, path, refresh_token or ""))
         self.fingerprint = ApiKey(identity).fingerprint
+
+    def _renew(self) -> None:
+        self._lock = threading.Lock()
 
     @classmethod
     def nous(

@@ -11,6 +11,7 @@ from langchain_core.runnables.base import RunnableBindingBase
 from langchain_core.runnables.configurable import DynamicRunnable
 
 from honcho_fallback import FallbackConfigError, Target
+from honcho_fallback.providers import distinct_name
 from honcho_fallback_langchain._sdk import check_takes_keys, identity_of, public_endpoint_of
 
 if TYPE_CHECKING:
@@ -102,13 +103,11 @@ def targets_of(
             "credentials", "there are more than candidates", "pass one for each, or None"
         )
     targets: list[Target] = []
-    name_counts: dict[str, int] = {}
     for position, candidate in enumerate(candidates):
         model, provider, window = identify(candidate)
+        # The same model may come again, with another key or in another chain.
         name = f"{provider}/{model}" if provider else model
-        name_counts[name] = name_counts.get(name, 0) + 1
-        if name_counts[name] > 1:  # the same model with another key, or another chain
-            name = f"{name}#{name_counts[name]}"
+        name = distinct_name(name, [one.name for one in targets])
         credential = credentials[position] if position < len(credentials) else None
         if credential is not None:
             check_takes_keys(candidate, position)

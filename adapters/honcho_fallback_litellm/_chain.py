@@ -15,6 +15,7 @@ from litellm.types.utils import (  # pyright: ignore[reportMissingTypeStubs] # a
 )
 
 from honcho_fallback import ApiKey, FallbackConfigError, FallbackPolicy, Target
+from honcho_fallback.providers import distinct_name
 from honcho_fallback_litellm._history import provider_of
 
 if TYPE_CHECKING:
@@ -184,14 +185,6 @@ def misplaced_rank(deployment: Deployment) -> str | None:
     return None
 
 
-def in_order(deployments: Sequence[Deployment]) -> list[Deployment]:
-    """List deployments as ``ordered`` does; none where the ranks make no order."""
-    try:
-        return ordered(deployments)
-    except FallbackConfigError:
-        return []
-
-
 def label_of(group: str, deployments: Iterable[Deployment]) -> str:
     """Name a group as its YAML does, also where an alias or a wildcard was asked for."""
     homes = _homes_of(deployments)
@@ -242,11 +235,9 @@ def configured_id(deployment: Deployment) -> str:
 def _targets_of(deployments: Sequence[Deployment]) -> list[Target]:
     """Describe deployments as targets: nothing secret, neither key nor address."""
     targets: list[Target] = []
-    for position, one in enumerate(deployments):
+    for one in deployments:
         model, provider = model_of(one)
-        name = name_of(one)
-        if name in {target.name for target in targets}:
-            name = f"{name}#{position}"
+        name = distinct_name(name_of(one), [target.name for target in targets])
         # Not through credential=: the key is LiteLLM's, there is nothing here to refresh.
         identity = _identity_of(one, model, provider)
         window = _window_of(one, model, provider)

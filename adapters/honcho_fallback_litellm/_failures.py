@@ -7,7 +7,7 @@ lost connection into 500, and a bug of the program into 500 as well. The truth h
 from __future__ import annotations
 
 from functools import partial
-from typing import TYPE_CHECKING, cast
+from typing import TYPE_CHECKING
 
 from litellm.exceptions import RateLimitError
 from litellm.types.router import (  # pyright: ignore[reportMissingTypeStubs] # a package with one stub
@@ -37,7 +37,7 @@ def classifier_for(config: FallbackConfig) -> Callable[[BaseException], Failure]
         rules=config.rules,
         only_models=True,
     )
-    own = cast("Callable[[BaseException], Failure] | None", config.classify)  # never async here
+    own = config.classify
     if own is not None and config.rules:
         return partial(_classify, partial(_ruled, built_in, own))
     return partial(_classify, own or built_in)

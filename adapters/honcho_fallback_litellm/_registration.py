@@ -47,15 +47,9 @@ def check_config(config: FallbackConfig) -> FallbackConfig:
         value = getattr(config, field)
         if value != possible.get(field):
             raise FallbackConfigError.about(field, f"{value!r} cannot work here", _REFUSED[field])
-    hooks = {
-        "validate": config.validate_answer,
-        "classify": config.classify,
-        "refine": config.refine,
-    }
-    for name, hook in hooks.items():
-        if iscoroutinefunction(hook):
-            fix = "pass a plain function: the Router's sync methods cannot await it"
-            raise FallbackConfigError.about(name, "it is async", fix)
+    if iscoroutinefunction(config.validate_answer):
+        fix = "pass a plain function: the Router's sync methods cannot await it"
+        raise FallbackConfigError.about("validate", "it is async", fix)
     if config.reset != "iteration":  # as of FallbackConfig.resilient()
         logger.info(
             'reset="iteration" in place of %r: LiteLLM\'s calls know no turns', config.reset

@@ -4,14 +4,17 @@ from __future__ import annotations
 
 from copy import copy
 from dataclasses import replace
+from inspect import isawaitable
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from agents import FunctionTool, Model, ModelSettings, MultiProvider, OpenAIResponsesModel
 from agents.tool import CustomTool
+from openai.types.responses import ResponseCompletedEvent
 
 from honcho_fallback import FallbackConfigError, Target
 from honcho_fallback.providers import (
     bound_to,
+    distinct_name,
     is_same_place,
     owner_of,
     portable,
@@ -20,9 +23,10 @@ from honcho_fallback.providers import (
 )
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
+    from collections.abc import AsyncGenerator, AsyncIterator, Iterable
 
     from agents import TResponseInputItem
+    from agents.items import TResponseStreamEvent
     from agents.tool import Tool
 
     Candidate = Model | Target | str
@@ -31,6 +35,10 @@ if TYPE_CHECKING:
 _OF_THE_PRIMARY: dict[str, Any] = dict.fromkeys(
     ("extra_args", "extra_body", "extra_headers", "extra_query", "metadata", "response_include")
 )
+
+# The events that end a response, and what of it is whole before.
+_ENDS = {f"response.{end}" for end in ("completed", "failed", "incomplete", "error")} | {"error"}
+_ITEM_DONE = "response.output_item.done"
 
 
 class Request(NamedTuple):
@@ -69,9 +77,10 @@ def targets_of(candidates: Iterable[Candidate]) -> list[Target]:
         provider = None if client is None else "openai"
         target = one if isinstance(one, Target) else Target(name, provider)
         target = with_place(replace(target, client=_asking_once(model, client)), client)
-        is_taken = not isinstance(one, Target) and target.name in {other.name for other in targets}
-        name = f"{target.name}#{len(targets)}" if is_taken else target.name
-        targets.append(replace(target, name=name))
+        if not isinstance(one, Target):
+            name = distinct_name(target.name, [before.name for before in targets])
+            target = replace(target, name=name)
+        targets.append(target)
     return targets
 
 
@@ -111,6 +120,42 @@ def settings_for(settings: ModelSettings, target: Target, *, at_home: bool) -> M
     if not at_home:
         settings = replace(settings, **_OF_THE_PRIMARY)
     return settings.resolve(ModelSettings(**target.params)) if target.params else settings
+
+
+async def in_order(
+    events: AsyncIterator[TResponseStreamEvent], *, is_replaceable: bool
+) -> AsyncGenerator[TResponseStreamEvent, None]:
+    """Hand on a model's events, and what settles the answer not before its end is known.
+
+    The Runner raises at a failure's event, where the SDK's models raise, too, if one reads on; of
+    an answer that names no items it takes those that were done, so that in a response that may
+    still be replaced none is done before the response is.
+    """
+    late: list[Any] = []
+    has_begun = False
+    try:
+        try:
+            async for event in events:
+                kind = getattr(event, "type", None)
+                if kind in _ENDS or (is_replaceable and kind == _ITEM_DONE):
+                    late.append(event)
+                    continue
+                has_begun = True
+                yield event
+        except Exception:
+            # A connection that is lost after the whole answer has cost nothing.
+            if not late or not isinstance(late[-1], ResponseCompletedEvent):
+                raise
+        for event in late:
+            # The SDK makes up an empty answer where a provider sent nothing at all.
+            is_empty = isinstance(event, ResponseCompletedEvent) and not event.response.output
+            if has_begun or not is_empty:
+                yield event
+    finally:
+        # Generators have aclose; a model may as well hand on an SDK's stream, which has close.
+        close: Any = getattr(events, "aclose", None) or getattr(events, "close", bool)
+        if isawaitable(closing := close()):
+            await closing
 
 
 def _speaks_responses(target: Target) -> bool:

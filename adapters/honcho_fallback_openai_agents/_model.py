@@ -2,15 +2,16 @@
 
 from __future__ import annotations
 
+from contextlib import aclosing
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any, Unpack
+from typing import TYPE_CHECKING, Any, Literal, Unpack
 from weakref import WeakKeyDictionary
 
 from agents import Model, ModelRetryAdvice
 from agents.models._run_context import get_model_run_owner
 from openai.types.responses import ResponseCompletedEvent
 
-from honcho_fallback import ConfigOptions, FallbackPolicy
+from honcho_fallback import ConfigOptions, FallbackConfigError, FallbackPolicy
 from honcho_fallback_openai_agents import _candidates
 from honcho_fallback_openai_agents._candidates import Request, is_at_home
 
@@ -39,6 +40,8 @@ class FallbackModel(Model):
         config: The options; default ``FallbackConfig()``.
         observers: Objects with the methods of ``FallbackObserver``, or some of them.
         agent: A label for logs and records.
+        partial: With ``"replace"`` a stream that is cut after content begins anew at the next
+            model, with a ``response.created``; with ``"final"`` it ends there.
         **options: Options of FallbackConfig, on top of ``config``.
 
     Attributes:
@@ -55,12 +58,17 @@ class FallbackModel(Model):
         config: FallbackConfig | None = None,
         observers: Iterable[FallbackObserver] = (),
         agent: str | None = None,
+        partial: Literal["final", "replace"] = "final",
         **options: Unpack[ConfigOptions],
     ) -> None:
+        if partial not in {"final", "replace"}:
+            fix = "pass 'final' or 'replace'"
+            raise FallbackConfigError.about("partial", f"got {partial!r}", fix)
         targets = _candidates.targets_of((primary, *fallbacks))
         label = agent or "unknown"
         options = {"only_models": True, **options}
         self.policy = FallbackPolicy(targets, config, agent=label, observers=observers, **options)
+        self._partial: Literal["final", "replace"] = partial
         self._runs: WeakKeyDictionary[Any, _Run] = WeakKeyDictionary()
 
     async def get_response(self, *args: Any, **kwargs: Any) -> ModelResponse:
@@ -85,27 +93,27 @@ class FallbackModel(Model):
     async def stream_response(
         self, *args: Any, **kwargs: Any
     ) -> AsyncGenerator[TResponseStreamEvent, None]:
-        """Ask the chain for a stream, settled with its first content.
+        """Ask the chain for a stream, settled with its first content unless ``partial`` says no.
 
         Raises:
-            StreamInterrupted: The stream broke after its first content.
+            StreamInterrupted: The stream broke after its first content, which was final.
             Exception: What ``get_response`` raises.
         """
         request, run_so_far = Request(*args, **kwargs), self._run_so_far()
-        call = self._start(request, run_so_far)
+        call, asked = self._start(request, run_so_far), 0
 
         def ask(attempt: Attempt) -> AsyncIterator[TResponseStreamEvent]:
-            model: Model = attempt.target.client
-            return model.stream_response(**self._fitted(request, run_so_far, attempt))
+            nonlocal asked
+            asked, model = attempt.position, attempt.target.client
+            events = model.stream_response(**self._fitted(request, run_so_far, attempt))
+            return _candidates.in_order(events, is_replaceable=self._partial == "replace")
 
-        events = self.policy.astream(ask, run=call)
-        try:
+        # What comes without content is handed out after the call has ended.
+        async with aclosing(self.policy.astream(ask, run=call, partial=self._partial)) as events:
             async for event in events:
                 if isinstance(event, ResponseCompletedEvent):
-                    run_so_far.note(call.attempt.position, event.response.id)
+                    run_so_far.note(asked, event.response.id)
                 yield event
-        finally:
-            await events.aclose()
 
     def get_retry_advice(self, request: ModelRetryAdviceRequest) -> ModelRetryAdvice | None:
         """Tell the Runner not to ask the whole chain again."""

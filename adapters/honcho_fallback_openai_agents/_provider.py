@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Unpack
+from typing import TYPE_CHECKING, Any, Literal, Unpack
 
 from agents import Model, ModelProvider, MultiProvider
 
@@ -26,6 +26,7 @@ class FallbackProvider(ModelProvider):
         config: The options; default ``FallbackConfig()``.
         observers: Objects with the methods of ``FallbackObserver``, or some of them.
         agent: A label for logs and records.
+        partial: As for ``FallbackModel``.
         **options: Options of FallbackConfig, on top of ``config``.
     """
 
@@ -36,12 +37,13 @@ class FallbackProvider(ModelProvider):
         config: FallbackConfig | None = None,
         observers: Iterable[FallbackObserver] = (),
         agent: str | None = None,
+        partial: Literal["final", "replace"] = "final",
         **options: Unpack[ConfigOptions],
     ) -> None:
         self._provider = MultiProvider() if provider is None else provider
         self._fallbacks = fallbacks
-        self._config, self._observers, self._agent = config, tuple(observers), agent
-        self._options = options
+        more = {"observers": tuple(observers), "agent": agent, "partial": partial, **options}
+        self._more: dict[str, Any] = {"config": config, **more}
         # One policy for each name: what was learned of a provider has to outlive a run.
         self._models: dict[str | None, FallbackModel] = {}
 
@@ -52,14 +54,7 @@ class FallbackProvider(ModelProvider):
                 self._provider.get_model(one) if one is None or isinstance(one, str) else one
                 for one in (model_name, *self._fallbacks)
             )
-            self._models[model_name] = FallbackModel(
-                primary,
-                *fallbacks,
-                config=self._config,
-                observers=self._observers,
-                agent=self._agent,
-                **self._options,
-            )
+            self._models[model_name] = FallbackModel(primary, *fallbacks, **self._more)
         return self._models[model_name]
 
     async def aclose(self) -> None:

@@ -8,10 +8,10 @@ lifecycle of its models, each candidate is a chain of one that switches on nothi
 
 from __future__ import annotations
 
-from contextlib import asynccontextmanager
+from contextlib import aclosing, asynccontextmanager, contextmanager
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta
-from typing import TYPE_CHECKING, Any, Unpack, cast
+from typing import TYPE_CHECKING, Any, Literal, Unpack, cast
 
 from pydantic_ai.exceptions import FallbackExceptionGroup, UserError
 from pydantic_ai.messages import ModelMessagesTypeAdapter, ModelRequestAttempt, ModelResponse
@@ -20,11 +20,11 @@ from pydantic_ai.models.fallback import FallbackModel as OwnFallbackModel
 from pydantic_ai.usage import RequestUsage
 
 from honcho_fallback import FallbackConfigError, FallbackPolicy, Target
-from honcho_fallback.providers import is_same_place, with_place
-from honcho_fallback_pydantic_ai._stream import EventStream, closing_chunk
+from honcho_fallback.providers import distinct_name, is_same_place, with_place
+from honcho_fallback_pydantic_ai._stream import COUNTS, EventStream, closing_chunk
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncGenerator, Awaitable, Callable, Iterable, Mapping
+    from collections.abc import AsyncGenerator, Awaitable, Callable, Generator, Iterable, Mapping
 
     from pydantic_ai.messages import ModelMessage, ModelResponseStreamEvent
     from pydantic_ai.models import ModelRequestParameters, StreamedResponse
@@ -64,6 +64,8 @@ class FallbackModel(OwnFallbackModel):
         config: The options; default ``FallbackConfig()``.
         observers: Objects with the methods of ``FallbackObserver``, or some of them.
         agent: A label for logs and records.
+        partial: With ``"replace"`` a stream that is cut after content begins anew at the next
+            model, with a part 0; with ``"final"`` it ends there.
         **options: Options of FallbackConfig, on top of ``config``.
 
     Attributes:
@@ -83,8 +85,12 @@ class FallbackModel(OwnFallbackModel):
         config: FallbackConfig | None = None,
         observers: Iterable[FallbackObserver] = (),
         agent: str | None = None,
+        partial: Literal["final", "replace"] = "final",
         **options: Unpack[ConfigOptions],
     ) -> None:
+        if partial not in {"final", "replace"}:
+            fix = "pass 'final' or 'replace'"
+            raise FallbackConfigError.about("partial", f"got {partial!r}", fix)
         targets = _targets((primary, *fallbacks))
         super().__init__(*(target.client for target in targets))
         chain = [replace(target, client=_Candidate(target.client, self)) for target in targets]
@@ -92,6 +98,7 @@ class FallbackModel(OwnFallbackModel):
         self.policy = FallbackPolicy(
             chain, config, agent=agent or "unknown", observers=observers, **options
         )
+        self._partial: Literal["final", "replace"] = partial
 
     async def request(
         self,
@@ -125,10 +132,10 @@ class FallbackModel(OwnFallbackModel):
         model_request_parameters: ModelRequestParameters,
         run_context: RunContext[Any] | None = None,
     ) -> AsyncGenerator[StreamedResponse]:
-        """Ask the chain for a stream, settled with its first content.
+        """Ask the chain for a stream, settled with its first content unless ``partial`` says no.
 
         Raises:
-            StreamInterrupted: The stream broke after its first content.
+            StreamInterrupted: The stream broke after its first content, which was final.
             Exception: What ``request`` raises.
         """
         run = self._start(messages, model_settings, model_request_parameters)
@@ -140,19 +147,17 @@ class FallbackModel(OwnFallbackModel):
             async with candidate.request_stream(
                 messages, settings, model_request_parameters, run_context
             ) as stream:
+                failed = [*_failed_attempts(run.record), *(stream.failed_attempts or ())]
+                stream.failed_attempts = failed or None
                 opened.append(stream)
                 async for event in stream:
                     yield event
                 yield closing_chunk(stream.get())
 
-        events = self.policy.astream(ask, run=run)
-        try:
+        events = self.policy.astream(ask, run=run, partial=self._partial)
+        async with aclosing(events):
             first = await anext(events, None)
-            inner = opened[-1].failed_attempts or ()
-            opened[-1].failed_attempts = [*_failed_attempts(run.record), *inner] or None
-            yield cast("StreamedResponse", EventStream(opened[-1], first, events))
-        finally:
-            await events.aclose()
+            yield cast("StreamedResponse", EventStream(opened, first, events))
 
     async def count_tokens(
         self,
@@ -243,21 +248,25 @@ class _Candidate(OwnFallbackModel):
 
     async def request(self, *args: Any, **kwargs: Any) -> ModelResponse:
         """Ask the model; what it raises is not wrapped, as there is nobody else here."""
-        try:
+        with _unwrapped():
             return await super().request(*args, **kwargs)
-        except FallbackExceptionGroup as group:
-            error: Exception = group.exceptions[0]
-        raise error
 
     @asynccontextmanager
     async def request_stream(self, *args: Any, **kwargs: Any) -> AsyncGenerator[StreamedResponse]:
         """Open the model's stream, as ``request``."""
-        try:
+        with _unwrapped():
             async with super().request_stream(*args, **kwargs) as stream:
                 yield stream
-                return
-        except FallbackExceptionGroup as group:
-            error: Exception = group.exceptions[0]
+
+
+@contextmanager
+def _unwrapped() -> Generator[None]:
+    error: Exception | None = None
+    try:
+        yield
+    except FallbackExceptionGroup as group:
+        error = group.exceptions[0]
+    if error is not None:
         raise error
 
 
@@ -273,9 +282,10 @@ def _targets(candidates: Iterable[Candidate]) -> list[Target]:
         target = one if isinstance(one, Target) else Target(model.model_name, model.system or None)
         client = getattr(model.provider, "client", None)
         target = with_place(replace(target, client=model), client, model.base_url)
-        is_taken = not isinstance(one, Target) and target.name in {other.name for other in targets}
-        name = f"{target.name}#{len(targets)}" if is_taken else target.name
-        targets.append(replace(target, name=name))
+        if not isinstance(one, Target):
+            name = distinct_name(target.name, [before.name for before in targets])
+            target = replace(target, name=name)
+        targets.append(target)
     return targets
 
 
@@ -290,13 +300,10 @@ def _failed_attempts(record: CallRecord) -> list[ModelRequestAttempt]:
             error=None if one.usage else f"{one.error}: {one.kind}",
             timestamp=began + timedelta(seconds=one.started),
             duration=timedelta(seconds=one.seconds),
-            usage=_usage(one.usage),
+            usage=RequestUsage(**{name: one.usage.get(name, 0) for name in COUNTS})
+            if one.usage
+            else None,
         )
         for one in record.attempts
         if one.kind is not None
     ]
-
-
-def _usage(usage: Mapping[str, Any] | None) -> RequestUsage | None:
-    known = ("input_tokens", "output_tokens", "cache_read_tokens", "cache_write_tokens")
-    return RequestUsage(**{name: usage.get(name, 0) for name in known}) if usage else None

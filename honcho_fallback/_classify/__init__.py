@@ -11,7 +11,7 @@ from honcho_fallback._classify._read import children
 from honcho_fallback._classify._rules import find_failure, rejudge, require_loaded
 from honcho_fallback._classify._tables import Row
 from honcho_fallback._classify._waits import in_text, read_waits
-from honcho_fallback._values.errors import AnswerRejected
+from honcho_fallback._values.errors import AnswerRejected, ErrorStandIn
 from honcho_fallback._values.failure import KINDS, Failure
 from honcho_fallback._values.failure import FailureKind as Kind
 from honcho_fallback.redaction import redact
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
 
     from honcho_fallback._classify._rules import Rule
-    from honcho_fallback._values.failure import Reached, Scope
+    from honcho_fallback._values.failure import Reached
 
 _Errors = tuple[type[BaseException], ...]
 _DEPTH = 5
@@ -134,7 +134,7 @@ class _CauseWalk(NamedTuple):
         self.seen.add(id(exc))
         if isinstance(exc, self.local):
             return self._plain_failure(Kind.LOCAL, "named in local_errors")
-        if isinstance(exc, AnswerRejected) and exc.failure is not None:
+        if isinstance(exc, AnswerRejected | ErrorStandIn) and exc.failure is not None:
             failure = exc.failure._replace(error=self.error)
             return rejudge(self.rules, exc, failure) if self.rules else failure
         ended = exc.__cause__  # where a coroutine or a generator let one out (PEP 479)
@@ -205,9 +205,11 @@ class _CauseWalk(NamedTuple):
             wait = in_text(facts.message.lower()) if wait is None else wait
             if wait is not None and wait >= _LONG_WAIT:
                 kind, reason = Kind.QUOTA, "a rate limit that lasts for hours"
-        reached = _reached(self.outermost, kind, exc, facts) if kind in _UNCLEAR else None
-        # Whoever cannot be reached has no model that can.
-        scope: Scope | None = "endpoint" if reached == "no" else None
+        reached, scope = row.reached, row.scope
+        if scope is None:
+            reached = _reached(self.outermost, kind, exc, facts) if kind in _UNCLEAR else None
+            # Whoever cannot be reached has no model that can.
+            scope = "endpoint" if reached == "no" else None
         # Limits of a key's account are the key's, unless they are counted per model (Google's).
         if facts.limits and any("permodel" in str(one).lower() for one in facts.limits):
             scope = "model"

@@ -6,11 +6,12 @@ properties; those that are judged come from a library that the table names.
 
 from __future__ import annotations
 
+import json
 from contextlib import suppress
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from honcho_fallback._classify import classify
-from honcho_fallback._classify._content import carries, content_of, joined
+from honcho_fallback._classify._content import carries, content_of, is_thought, joined
 from honcho_fallback._classify._paths import fields_of, find, first
 from honcho_fallback._classify._shapes import (
     KIND,
@@ -28,7 +29,7 @@ from honcho_fallback._classify._usage import cost_of, ends, usage_of
 from honcho_fallback._values.failure import Failure
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Mapping, Sequence
 
     from honcho_fallback._classify._rules import Rule
 
@@ -54,7 +55,8 @@ class Answer(NamedTuple):
 
 
 _MODELS = tuple(TABLES["models"])
-_TEXTS, _SILENT = frozenset(TABLES["texts"]), frozenset(TABLES["silent"])
+_TEXTS, _JSON = frozenset(TABLES["texts"]), tuple(TABLES["call"]["json"])
+_DECODER = json.JSONDecoder(strict=False)  # models write line breaks into strings
 _FINISHING: dict[str, str] = TABLES["finishing"]
 _ERROR = TABLES["error"]
 _BODIES = [frozenset(keys) for keys in _ERROR["bodies"]]
@@ -69,7 +71,9 @@ class ErrorInAnswer(Exception):  # noqa: N818 # its name is a row of the table
     body: Any = None
 
 
-def check_response(response: Any, *, rules: tuple[Rule, ...] = ()) -> Failure | None:
+def check_response(
+    response: Any, *, rules: tuple[Rule, ...] = (), needs_finish: bool = True
+) -> Failure | None:
     """Say what is wrong with an answer that came under HTTP 200, or None; never raise.
 
     An empty text with an ordinary finish reason is a legal answer, and so is whatever this
@@ -81,19 +85,22 @@ def check_response(response: Any, *, rules: tuple[Rule, ...] = ()) -> Failure | 
             chunks or events.
         rules: As for ``classify``: of what is wrong, they say what it means. A reason to finish is
             a ``code`` to them.
+        needs_finish: Is a stream without a finish reason cut off? False where the server never
+            sends one.
     """
     cls = type(response)
     if cls is str or response is None:
         return None
-    verdict, stream = _Verdict(), cls is list or cls is tuple
+    stream = cls is list or cls is tuple
+    verdict = _Verdict(response if stream else ())
     try:
         for item in reversed(response) if stream else (response,):  # the end tells most
             if not verdict.read(item):
                 return None
             answered = verdict.answered and verdict.finish
             if answered and verdict.finish not in BROKEN and not verdict.body:
-                return None
-        return verdict.failure(stream=stream, rules=rules)
+                break
+        return verdict.failure(rules, needs_finish=needs_finish)
     except Exception:  # noqa: BLE001  what cannot be read is not known
         return None
 
@@ -126,23 +133,40 @@ def read_answer(answer: Any) -> Answer:
 
 
 def has_content(chunk: Any) -> bool:
-    """Tell whether a chunk of a stream carries content: text, reasoning, a call, a refusal, media.
+    """Tell whether a chunk of a stream carries content: text, a call, a refusal, media.
 
-    A first chunk that only names the role, a sign of life, usage, an error and an end carry none.
+    A first chunk that only names the role, thinking, a sign of life, usage, an error and an end
+    carry none.
     Of what is no chunk or event of openai, anthropic, google-genai, LiteLLM or LangChain, nor a
     dict of such a shape, everything true is content.
 
     Args:
         chunk: Of any stream.
     """
+    return _brings(chunk, thinking=False)
+
+
+def thinks(chunk: Any) -> bool:
+    """Tell whether a chunk of a stream brings thinking and no content, as a sign of life.
+
+    Args:
+        chunk: Of any stream.
+    """
+    return _brings(chunk, thinking=True) and not _brings(chunk, thinking=False)
+
+
+def _brings(chunk: Any, *, thinking: bool) -> bool:
     cls: Any = type(chunk)
     try:
         if isinstance(chunk, dict) or (cls not in _SCALARS and is_known(cls)):
             shape, part = opened(chunk)
             if shape is not None:
-                paths = (*shape.content, *shape.refusal, *shape.partial)
+                paths = shape.content + shape.refusal + shape.partial
+                paths += shape.thinking if thinking else ()
                 return any(
-                    carries(find(at, path)) for at in parts_of(part, shape) for path in paths
+                    carries(find(at, path), thinking=thinking)
+                    for at in parts_of(part, shape)
+                    for path in paths
                 )
             if _error(chunk, chunk if isinstance(chunk, dict) else chunk.__dict__):
                 return False
@@ -157,7 +181,11 @@ class _Verdict:
     # What most answers never say stands on the class.
     body: Any = None  # the error inside it
     finish = ""
-    answered = refused = lacking = ends = False
+    answered = refused = lacking = ends = in_pieces = False
+
+    def __init__(self, chunks: Sequence[Any]) -> None:
+        self.chunks = chunks  # of a stream
+        self.arguments: list[str] = []  # of whole tool calls
 
     def read(self, item: Any) -> bool:
         """Read an answer or a chunk; False if it is neither."""
@@ -178,9 +206,11 @@ class _Verdict:
         self.finish = self.finish or word(first(part, shape.finish))
         if word(first(part, shape.blocked)):
             self.finish = "(blocked)"
+        # Where a stream's calls come in pieces, these are judged by what they make together.
+        in_pieces = bool(self.chunks and shape.calls)
         for path in shape.content:
             if not self.answered:
-                self.weigh(find(part, path))
+                self.weigh(find(part, path), in_pieces=in_pieces)
         if not self.answered:
             self.refused |= first(part, shape.refusal) is not None
             self.lacking |= bool(shape.required) and first(part, shape.required) is None
@@ -188,7 +218,7 @@ class _Verdict:
         self.ends |= shape.ends or (mark is not None and find(part, mark) is not None)
         return True
 
-    def weigh(self, content: Any) -> None:
+    def weigh(self, content: Any, *, in_pieces: bool) -> None:
         """Find out whether content holds a text, a call or anything else to use."""
         for block in content if isinstance(content, list) else (content,):
             if not block or isinstance(block, str):
@@ -196,24 +226,36 @@ class _Verdict:
                 continue
             kind, text = first(block, KIND), first(block, TEXT)
             if kind == "message":
-                self.weigh(find(block, "content"))
+                self.weigh(find(block, "content"), in_pieces=in_pieces)
             elif kind == "refusal":
                 self.refused = True
-            elif kind not in _SILENT and not (kind is None and find(block, "thought")):
-                self.answered |= bool(text) or (text is None and kind not in _TEXTS)
+            elif is_thought(block):
+                continue
+            elif text is None and kind not in _TEXTS:
+                self.answered, self.in_pieces = True, in_pieces
+                self.arguments += filter(None, (first(block, _JSON),))
+            else:
+                self.answered |= bool(text)
 
-    def failure(self, *, stream: bool, rules: tuple[Rule, ...]) -> Failure | None:
+    def failure(self, rules: tuple[Rule, ...], *, needs_finish: bool) -> Failure | None:
         """Say what all of it means."""
         if self.body:
             error = ErrorInAnswer()
             error.body = self.body
             failure = classify(error, rules=rules)
             return failure._replace(reason=f"an error in the answer: {failure.reason}")
+        whole = joined(self.chunks) if self.in_pieces else None
+        calls = whole["tool_calls"] if isinstance(whole, dict) else []
+        pieces = [call["arguments"] for call in calls]
+        arguments = pieces if self.in_pieces else self.arguments
+        spent = EMPTY[self.finish].transient is False if self.finish in EMPTY else False
+        unended = self.chunks and self.ends and not self.finish
         signs = (
+            not all(map(_is_json, arguments)) and ("(cut arguments)" if spent else "(arguments)"),
             self.finish,
             self.refused and "refusal",
-            stream and self.ends and not self.finish and "(unended)",
-            not stream and self.lacking and "(lacking)",
+            unended and (needs_finish or not self.answered) and "(unended)",
+            not self.chunks and self.lacking and "(lacking)",
         )
         row = next(filter(None, map((BROKEN if self.answered else _SIGNS).get, signs)), None)
         if row and rules:
@@ -222,7 +264,20 @@ class _Verdict:
             ruled = classify(error, rules=rules)
             if ruled.by_rule:
                 return ruled._replace(provider_message="")  # the reason is ours
-        return row and Failure.of(row.kind, reason=row.reason, error=ErrorInAnswer.__name__)
+        name = ErrorInAnswer.__name__
+        return row and Failure.of(row.kind, reason=row.reason, error=name, transient=row.transient)
+
+
+def _is_json(arguments: Any) -> bool:
+    """Tell whether a tool can read its arguments, which are none, a document or a text of one.
+
+    Or of several: some servers number all calls of an answer alike.
+    """
+    text = arguments.strip() if isinstance(arguments, str) else ""
+    with suppress(ValueError, RecursionError):
+        while text:
+            text = text[_DECODER.raw_decode(text)[1] :].lstrip()
+    return not text
 
 
 def _finish(item: Any) -> str:

@@ -24,6 +24,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
 
 _TEXTS, _FRAME = frozenset(TABLES["texts"]), frozenset(TABLES["frame"])
+_SILENT, _THOUGHTS = frozenset(TABLES["silent"]), frozenset(TABLES["thoughts"])
 _INDEX, _NAME, _ARGUMENTS = (tuple(TABLES["call"][key]) for key in ("index", "name", "arguments"))
 _ASSISTANT = "assistant"
 
@@ -87,7 +88,9 @@ def content_of(item: Any) -> Any:
 def _message(item: Any, part: Any, shape: Shape) -> Any:
     """Return a part's text where it is nothing but one, else the message around it."""
     values = [value for path in shape.content if carries(value := find(part, path))]
-    beside = any(carries(find(part, path)) for path in (*shape.refusal, *shape.partial))
+    beside = any(
+        carries(find(part, path)) for path in shape.refusal + shape.partial + shape.thinking
+    )
     if not values and not beside:
         return "" if first(part, shape.content) is not None else None
     text = _text(values[0]) if len(values) == 1 and not beside else None
@@ -122,20 +125,33 @@ def _text_of(block: Any) -> str | None:
         return ""
     text = first(block, TEXT)
     known = isinstance(text, str) and (kind is None or kind in _TEXTS)
-    return text if known and sum(map(bool, _written(block))) <= 1 else None
+    return text if known and sum(bool(value) for _, value in _written(block)) <= 1 else None
 
 
-def carries(value: Any) -> bool:
-    """Tell whether a value is more than the frame around what the model will write."""
+def carries(value: Any, *, thinking: bool = True) -> bool:
+    """Tell whether a value is more than the frame around what the model will write.
+
+    Args:
+        value: What a path led to.
+        thinking: Does what the model thinks count, too?
+    """
     if isinstance(value, list):
-        return any(map(carries, value))
+        return any(carries(one, thinking=thinking) for one in value)
     if isinstance(value, dict) or hasattr(value, "__dict__"):
-        return any(_written(value))
+        return (thinking or not is_thought(value)) and any(
+            written for name, written in _written(value) if thinking or name not in _THOUGHTS
+        )
     return bool(value)
 
 
-def _written(block: Any) -> Iterable[Any]:
-    return (value for name, value in fields_of(block).items() if name not in _FRAME)
+def is_thought(block: Any) -> bool:
+    """Tell whether a block of content is thinking, which is no answer."""
+    kind = first(block, KIND)
+    return kind in _SILENT or (kind is None and find(block, "thought") is True)
+
+
+def _written(block: Any) -> Iterable[tuple[str, Any]]:
+    return ((name, value) for name, value in fields_of(block).items() if name not in _FRAME)
 
 
 class _Pieces:
@@ -164,8 +180,7 @@ class _Pieces:
     def add_block(self, block: Any) -> None:
         """Take a block of content: its text, or Gemini's call."""
         text, call = first(block, TEXT), first(block, ("function_call", "functionCall"))
-        thinks = find(block, "thought") is True or first(block, KIND) == "thinking"
-        if isinstance(text, str) and not thinks:
+        if isinstance(text, str) and not is_thought(block):
             self.texts.append(text)
         if call is not None:
             self.add_call(call, None)

@@ -13,7 +13,7 @@ import re
 from http import HTTPStatus
 from typing import TYPE_CHECKING, Any
 
-from honcho_fallback._classify._origin import may_speak, speaks_of_models
+from honcho_fallback._classify._origin import may_speak, reads_answer, speaks_of_models
 from honcho_fallback._classify._read import plain
 from honcho_fallback._classify._tables import CODES, ERRNOS, GENERIC, NAMES, STATUSES, WORDS, Row
 from honcho_fallback._classify._texts import NO_STATUS, PROGRAM, RULES, meaning
@@ -30,6 +30,7 @@ _OPERATIONS = WORDS["operations"]
 _MACHINE = Row(Kind.LOCAL, "an OSError of the machine itself")
 # Who finds a request bad says why; a gateway that lost its upstream does not.
 _WORDLESS = Row(Kind.SERVER_ERROR, "a 400 without a word")
+_UNREAD = Row(Kind.MALFORMED_RESPONSE, "a library could not read the answer")
 _OTHER_SERVICE = Row(Kind.LOCAL, "an operation of another service than a model's")
 # What a class that is only named in a text does not settle.
 _VAGUE = frozenset({Kind.SERVER_ERROR, Kind.LOCAL, Kind.MALFORMED_RESPONSE})
@@ -68,6 +69,8 @@ _QUOTED = re.compile(
     r"[\"'](?:code|type|status|reason|__type|:exception-type)\\{0,4}[\"']\s{0,4}:\s{0,4}"
     r"\\{0,4}[\"']?([\w.\- ]{3,60}?)\\{0,4}[\"',}]"
 )
+# The code of an error that a library raises as a text: before a colon, or as pydantic shows it.
+_LEADING = re.compile(r"^([a-z][a-z\d_]{2,60}): |\bcode='([a-z\d_]{3,60})'")
 _CALLING = re.compile(r"\((\w+)\) when calling the (\w+) operation")
 _ERRNO = re.compile(r"\[Errno (\d{1,4})\]")
 _CLASS = re.compile(r"\b([A-Z]\w*(?:Error|Exception|Timeout))\b")
@@ -94,6 +97,9 @@ def decide(
         return (None if named else _OTHER_SERVICE), facts.status
     if call:  # the words of the operation's name are no message
         facts = facts._replace(text=_CALLING.sub(r"(\1)", facts.text))
+    reads = type(exc).__module__ == "builtins" and reads_answer(exc)
+    if (reads or of_model) and (code := _LEADING.search(facts.message)):
+        facts = facts._replace(codes=[*facts.codes, code[1] or code[2]])
     stated = facts.error or next(filter(None, map(GENERIC.get, facts.codes)), None)
     code_row = _coded(facts.codes, stated or 200)
     if code_row is not None:
@@ -107,7 +113,9 @@ def decide(
         return (None if named and row.kind is Kind.LOCAL else row), facts.status
     cls: Any = type(exc)
     may_be_read = of_model or may_speak(cls)
-    return _without_status(exc, facts, may_be_read=may_be_read, written_by_aws=call is not None)
+    by_aws = call is not None
+    found = _without_status(exc, facts, may_be_read=may_be_read, is_providers=by_aws or reads)
+    return (_UNREAD, None) if reads and found[0] is None else found
 
 
 def _under_status(facts: Facts, number: int, stated: int | None) -> tuple[Row, int | None]:
@@ -115,7 +123,8 @@ def _under_status(facts: Facts, number: int, stated: int | None) -> tuple[Row, i
     row = facts.row
     catch_all = row is not None and row.strong  # a connection class, which hides anything
     specific, inner = _specific(facts, number)
-    if specific is not None and not (catch_all and specific.kind is Kind.CONNECTION):
+    lost = specific is not None and specific.kind is Kind.CONNECTION and specific.scope is None
+    if specific is not None and not (catch_all and lost):
         return specific, facts.error or inner or facts.status
     if row is not None and (catch_all or stated is None):
         return row, facts.status
@@ -126,7 +135,7 @@ def _under_status(facts: Facts, number: int, stated: int | None) -> tuple[Row, i
 
 
 def _without_status(
-    exc: BaseException, facts: Facts, *, may_be_read: bool, written_by_aws: bool
+    exc: BaseException, facts: Facts, *, may_be_read: bool, is_providers: bool
 ) -> tuple[Row | None, int | None]:
     """Judge an exception of a class that no table names, which carries no error status."""
     if isinstance(exc, OSError):
@@ -135,7 +144,7 @@ def _without_status(
         return _missing_part(exc), None
     # Whoever raises these may be the program itself, which also writes of limits and numbers.
     builtin = type(exc).__module__ == "builtins" and isinstance(exc, ValueError | TypeError)
-    if builtin and not written_by_aws:
+    if builtin and not is_providers:
         return meaning(facts.text, PROGRAM), facts.status
     row, inner = _specific(facts, NO_STATUS)
     if row and inner is None and not (may_be_read or speaks_of_models(facts.text)):

@@ -126,10 +126,11 @@ def _answer(response: Any) -> dict[str, Any]:
 
 
 def _raised_document(exc: BaseException) -> dict[str, Any] | None:
-    """Return the error document that LangChain's OpenAI model raises as it is."""
+    """Return the error document that LangChain's OpenAI model raises as it is, or its object."""
     args = plain(exc, "args") if type(exc) is ValueError else None
     document = args[0] if isinstance(args, tuple) and len(args) == 1 else None
-    return document if isinstance(document, dict) and "message" in document else None
+    fields = document if isinstance(document, dict) else plain(document, "__dict__")
+    return fields if isinstance(fields, dict) and "message" in fields else None
 
 
 def as_status(value: Any) -> int | None:

@@ -9,7 +9,9 @@ is, because in-house clients are common.
 from __future__ import annotations
 
 import re
+import sys
 from functools import lru_cache
+from traceback import walk_tb
 from typing import TYPE_CHECKING, Any
 
 from honcho_fallback._classify._read import called, plain
@@ -23,6 +25,7 @@ if TYPE_CHECKING:
 
 _SDKS, _CLIENTS, _FRAMEWORKS = (WORDS[name] for name in ("sdks", "clients", "frameworks"))
 _KNOWN = _SDKS | _CLIENTS | _FRAMEWORKS
+_MODELS = _SDKS.keys() | _FRAMEWORKS.keys()
 _VOCABULARY = Vocabulary({name: [*WORDS[name]] for name in ("subject", "owner", "services")})
 _MODEL, _OWNER, _SERVICE = 1, 2, 4
 # By their own name, which is also that of their library; these two name hosts of everything.
@@ -85,6 +88,27 @@ def may_speak(cls: type) -> bool:
 def is_sdk(cls: type) -> bool:
     """Tell whether a class is of a model's SDK, which asks nobody else."""
     return not _SDKS.keys().isdisjoint(_packages(cls))
+
+
+def reads_answer(exc: BaseException) -> bool:
+    """Tell whether a model's SDK or a framework raised this while it read an answer.
+
+    Its innermost functions are theirs, and one of them was given an answer. What they raise before
+    they ask is the program's mistake, and so is what a function of the program raises.
+    """
+    codes = [
+        (frame.f_globals.get("__name__"), frame.f_code) for frame, _ in walk_tb(exc.__traceback__)
+    ]
+    for module, code in reversed(codes):
+        top, _, rest = str(module).partition(".")
+        if top in sys.stdlib_module_names:
+            continue
+        if _MODELS.isdisjoint((top, f"{top}.{rest.partition('.')[0]}")):
+            return False
+        names = code.co_varnames[: code.co_argcount + code.co_kwonlyargcount]
+        if not WORDS["answer_arguments"].keys().isdisjoint(names):
+            return True
+    return False
 
 
 def speaks_of_models(text: str) -> bool:

@@ -19,13 +19,13 @@ from pydantic import (
     ValidationError,
 )
 
+from honcho_fallback._classify._body import TEXT_CAP
 from honcho_fallback._classify._facts import Facts, as_status
 from honcho_fallback._classify._waits import in_text, read_waits
 from honcho_fallback._values.errors import FallbackConfigError, nearest, unknown_name
 from honcho_fallback._values.failure import KINDS, Failure, FailureKind
 from honcho_fallback.redaction import redact
 
-_TEXT_CAP = 4000  # a message longer than this is an echo of the input or a page
 _CONDITIONS = ("status", "code", "error", "text")
 _ANY_ERROR = frozenset({"BaseException", "Exception"})
 _FIX = "pass the path of a TOML file, a dict, or a list of these"
@@ -186,7 +186,7 @@ def _text_of(exc: BaseException, facts: Facts) -> str:
         shown = str(exc)
     except Exception:  # noqa: BLE001  a hostile __str__ says nothing
         shown = ""
-    return f"{facts.message}\n{shown[:_TEXT_CAP]}".lower()
+    return f"{facts.message}\n{shown[:TEXT_CAP]}".lower()
 
 
 def _load(source: object, number: int) -> list[Rule]:

@@ -23,6 +23,7 @@ class Shape(NamedTuple):
     content: tuple[str, ...] = ()
     refusal: tuple[str, ...] = ()
     partial: tuple[str, ...] = ()
+    thinking: tuple[str, ...] = ()
     message: tuple[str, ...] = ()
     texts: tuple[str, ...] = ()
     calls: tuple[str, ...] = ()

@@ -7,7 +7,7 @@ import tomllib
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from honcho_fallback._values.failure import FailureKind, Reached
+from honcho_fallback._values.failure import FailureKind, Reached, Scope
 
 
 class Row(NamedTuple):
@@ -25,6 +25,7 @@ class Row(NamedTuple):
         wraps: Does the class hide another exception that may say more?
         opaque: Does whatever is inside decide, because the class itself says nothing?
         reached: What became of the request, where a lost connection or a timeout says so.
+        scope: Whom it reaches, where that is another than the kind's.
         any: Of a text, the alternatives: the names of the word groups that stand in one sentence.
     """
 
@@ -39,6 +40,7 @@ class Row(NamedTuple):
     wraps: bool = False
     opaque: bool = False
     reached: Reached | None = None
+    scope: Scope | None = None
     any: tuple[str, ...] = ()
 
 

@@ -12,6 +12,7 @@ One pass over a text, one look-up for each word: nothing backtracks.
 from __future__ import annotations
 
 import re
+from asyncio import get_running_loop
 from functools import lru_cache
 from typing import TYPE_CHECKING, Generic, NamedTuple, TypeVar
 
@@ -237,7 +238,21 @@ def first_rule(text: str, status: int) -> Rule[Row] | None:
     return _first_fit(_candidates(_union(sets), status), sets)
 
 
+def _runs_loop() -> bool:
+    try:
+        get_running_loop()
+    except RuntimeError:
+        return False
+    return True
+
+
 def meaning(text: str, status: int) -> Row | None:
-    """Return what a text means under a status, or None where it says nothing."""
+    """Return what a text means under a status, or None where it says nothing.
+
+    A client of this process is only stale where an event loop runs: elsewhere the program has
+    closed it.
+    """
     rule = first_rule(text, status)
-    return rule and rule.row
+    if rule is None or (rule.row.scope == "client" and not _runs_loop()):
+        return None
+    return rule.row

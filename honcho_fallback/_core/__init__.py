@@ -4,6 +4,7 @@ The rooms, from the ground up; none imports one that stands below it in this lis
 know ``_values`` and ``_classify``::
 
     runtime    the clock and the sleeps
+    forks      the locks of a forked child
     target     who can be asked, and one attempt at it
     shared     what calls share: Cooldown, RetryBudget
     recovery   what is tried once before a target is left
@@ -11,7 +12,6 @@ know ``_values`` and ``_classify``::
     config     FallbackConfig
     observers  who hears of calls, and the log lines
     turn       how long a switch lasts
-    hooks      the user's own functions, sync or async
     resolved   what all calls on a policy share
     state      what one call knows
     rules      what may be done about a failure, best first

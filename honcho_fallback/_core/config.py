@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable, Mapping
+import inspect
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Annotated, Any, Literal, Self, Unpack, get_args
 
@@ -90,12 +91,10 @@ class FallbackConfig(BaseModel):
         rules: Your own rules of what errors mean: the path of a TOML file with ``[[rule]]``
             tables, a dict, or a list of these. They are read here and now, and are asked in their
             order, after ``local_errors`` and cancellation, before everything else.
-        classify: Replaces the classifier where no rule fits; ``acall`` and ``astream`` await an
-            async one.
+        classify: Replaces the classifier where no rule fits; never async.
         refine: Corrects what a rule or the classifier said, given its failure and the exception.
             The presets use it, and keep what a rule said. A failure that only got another
-            ``kind`` gets that kind's answers, too. It never sees a cancellation. May be async, as
-            ``classify``.
+            ``kind`` gets that kind's answers, too. It never sees a cancellation; never async.
         cooldown: Remember across calls which targets are down: ``Cooldown()``, or None.
         deadline: Seconds for the whole call, waits included, or None; for a stream up to its first
             content. Enforced where ``timeout`` is, else by what is handed to ``ask``.
@@ -168,11 +167,11 @@ class FallbackConfig(BaseModel):
         tuple[Rule, ...], Takes("the path of a TOML file, a dict, or a list of these")
     ] = ()
     classify: Annotated[
-        Callable[[BaseException], Failure | Awaitable[Failure]] | None,
+        Callable[[BaseException], Failure] | None,
         Takes("a callable on the exception that returns a Failure, or None"),
     ] = None
     refine: Annotated[
-        Callable[[Failure, BaseException], Failure | Awaitable[Failure]] | None,
+        Callable[[Failure, BaseException], Failure] | None,
         Takes("a callable on the failure and the exception that returns a Failure, or None"),
     ] = None
     cooldown: Annotated[CooldownStore | None, Takes("Cooldown(), RedisCooldown(...) or None")] = (
@@ -211,6 +210,10 @@ class FallbackConfig(BaseModel):
             super().__init__(**options)
         except ValidationError as error:
             raise FallbackConfigError(_explain(error, {**options})) from None
+        for name, hook in (("classify", self.classify), ("refine", self.refine)):
+            if is_async(hook):
+                fix = "write it without async; of the hooks only validate may be awaited"
+                raise FallbackConfigError.about(name, "it is async", fix)
         if (
             self.reserve is not None
             and self.deadline is not None
@@ -296,6 +299,13 @@ class FallbackConfig(BaseModel):
     def _from_preset(cls, preset: ConfigOptions, options: ConfigOptions) -> Self:
         merged: Any = {**preset, **options}
         return cls(**merged)
+
+
+def is_async(hook: object) -> bool:
+    """Tell whether a hook has to be awaited."""
+    return inspect.iscoroutinefunction(hook) or inspect.iscoroutinefunction(
+        getattr(hook, "__call__", None)  # noqa: B004 # its kind matters, not whether it is there
+    )
 
 
 def takes() -> dict[str, Takes]:

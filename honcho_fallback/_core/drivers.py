@@ -5,7 +5,7 @@ answers. What they add is what a machine without I/O cannot have: sleeping, perf
 actions, an attempt's timeout, and closing streams.
 """
 
-# The drivers are the run's other half: they read its policy to know whether hooks are async.
+# The drivers are the run's other half: they read its policy to know whether validate is async.
 # pyright: reportPrivateUsage=false
 
 from __future__ import annotations
@@ -13,19 +13,21 @@ from __future__ import annotations
 import asyncio
 import inspect
 from collections.abc import AsyncIterable, Awaitable, Callable
-from types import AsyncGeneratorType, CoroutineType, GeneratorType
+from types import CoroutineType
 from typing import TYPE_CHECKING, Any, Generic, NoReturn, TypeAlias, TypeVar
 
+from pydantic import BaseModel
+
+from honcho_fallback._classify._answers import read_answer
 from honcho_fallback._classify._content import characters
-from honcho_fallback._core.hooks import arun_hooks
 from honcho_fallback._core.observers import logger
 from honcho_fallback._core.target import Attempt
 from honcho_fallback._values.errors import FallbackConfigError, WrongVerbError
+from honcho_fallback._values.failure import Failure, FailureKind
 
 if TYPE_CHECKING:
     from collections.abc import AsyncGenerator, Generator, Iterable
 
-    from honcho_fallback._core.hooks import HookSteps
     from honcho_fallback._core.run import FallbackRun
 
 T = TypeVar("T")
@@ -38,14 +40,10 @@ Start: TypeAlias = "Callable[[], FallbackRun]"
 _END: Any = object()
 _RATE_WINDOW = 10.0  # seconds of waiting for a stream after which its rate is judged
 
-# What is no answer yet: it was returned without being run, and its failure would come after the
-# call was recorded as a success.
-_LAZY = frozenset({CoroutineType, GeneratorType, AsyncGeneratorType})
-
 
 def call(run: FallbackRun, ask: Ask[T]) -> T:
     """Ask in this thread until the run is over; what ``ask`` raises is a failure."""
-    _require_sync_hooks(run)
+    _require_sync_validate(run)
     attempt, sleep = run.attempt, run._runtime.sleep
     try:
         while True:
@@ -55,7 +53,7 @@ def call(run: FallbackRun, ask: Ask[T]) -> T:
                 if run.pending is not None:
                     attempt = perform(run)
                 answer = ask(attempt)
-                if type(answer) in _LAZY:
+                if _is_unread(answer):
                     _refuse("call", answer)
             except BaseException as error:  # noqa: BLE001 # the run raises what it does not handle
                 attempt = run.fail(error)
@@ -72,7 +70,7 @@ def call(run: FallbackRun, ask: Ask[T]) -> T:
 async def acall(run: FallbackRun, ask: Ask[Awaitable[T]]) -> T:
     """Ask in this task until the run is over, each attempt within its timeout."""
     attempt, asleep = run.attempt, run._runtime.asleep
-    hooks = run._call.policy.async_hooks
+    validate = run._call.policy.validate
     scope = TaskScope()
     try:
         while True:
@@ -86,12 +84,13 @@ async def acall(run: FallbackRun, ask: Ask[Awaitable[T]]) -> T:
                     if not isinstance(awaitable, Awaitable):  # pyright: ignore[reportUnnecessaryIsInstance] # users without a type checker
                         _refuse("acall", awaitable)
                     answer = await awaitable
-                    if type(answer) in _LAZY:
+                    if _is_unread(answer):
+                        await _aclose(answer)
                         _refuse("acall", answer)
             except BaseException as error:  # noqa: BLE001 # the run raises what it does not handle
-                attempt = await _afail(run, scope.read(error))
+                attempt = scope.fail(run, error)
             else:
-                following = await _aaccept(run, answer) if hooks else run.accept(answer)
+                following = await _aaccept(run, answer) if validate else run.accept(answer)
                 if following is None:
                     return answer
                 attempt = following
@@ -105,7 +104,7 @@ def stream(
 ) -> Generator[T, None, None]:
     """Hand out the chunks of the first target that brings content."""
     run = start()
-    _require_sync_hooks(run)
+    _require_sync_validate(run)
     sleep = run._runtime.sleep
     reading = _Reading(run, has_content, replaceable=replaceable)
     source = chunks = None
@@ -117,12 +116,14 @@ def stream(
                     if attempt.wait:
                         sleep(attempt.wait)
                     attempt = perform(run)
-                    source = ask(attempt._replace(timeout=attempt.stream_timeout))
-                    if isinstance(source, CoroutineType | AsyncGeneratorType):  # pyright: ignore[reportUnnecessaryIsInstance] # as in acall
-                        _refuse("stream", source)
-                    chunks = _paced(iter(source), reading)
+                    opened = ask(attempt._replace(timeout=attempt.stream_timeout))
+                    if _is_whole(opened) or _is_async(opened):
+                        _refuse("stream", opened)
+                    source = opened
+                    chunks = iter(source)
+                since = reading.clock()
                 chunk = next(chunks, _END)
-                ready = reading.take(chunk)
+                ready = reading.take(chunk, since)
             except BaseException as error:  # noqa: BLE001 # the run raises what it does not handle
                 _close(source)
                 source = chunks = None
@@ -164,14 +165,16 @@ async def astream(
                 async with scope.limit(attempt, seconds):
                     if chunks is None:
                         source = await _open(ask, await aperform(run))
-                        chunks = _paced(aiter(source), reading)
-                    chunk = await anext(chunks, _END)
-                    while not (ready := reading.take(chunk)) and chunk is not _END:
+                        chunks = aiter(source)
+                    while True:
+                        since = reading.clock()
                         chunk = await anext(chunks, _END)
+                        if (ready := reading.take(chunk, since)) or chunk is _END:
+                            break
             except BaseException as error:  # noqa: BLE001 # the run raises what it does not handle
                 await _aclose(source)
                 source = chunks = None
-                await _afail(run, scope.read(error), partial=reading.seen)
+                scope.fail(run, error, reading.seen)
                 reading.restart()
                 continue
             if chunk is _END:
@@ -186,12 +189,11 @@ async def astream(
         await aperform(run)
 
 
-def _require_sync_hooks(run: FallbackRun) -> None:
-    """Refuse options that only a task can serve, before anything is asked."""
-    hooks = run._call.policy.async_hooks
-    if hooks:
+def _require_sync_validate(run: FallbackRun) -> None:
+    """Refuse what only a task can await, before anything is asked."""
+    if run._call.policy.validate_is_async:
         run.cancel()
-        raise FallbackConfigError.about(min(hooks), "it is async", "use acall or astream")
+        raise FallbackConfigError.about("validate", "it is async", "use acall or astream")
 
 
 def perform(run: FallbackRun) -> Attempt:
@@ -214,10 +216,11 @@ def _at_hand(run: FallbackRun) -> Attempt:
 
 
 class TaskScope:
-    """Know what this task knows of an error: a timeout of ours, or a cancellation in disguise.
+    """Report errors with what this task knows of them: timeouts of ours, and its cancellation.
 
     An SDK that catches CancelledError and raises its own connection error would send a cancelled
-    call on to the fallback; the task still knows better.
+    call on to the fallback. And a look-up, a lock or a connection that several calls wait for may
+    be cancelled by one of them: the others get a CancelledError that nobody sent to them.
     """
 
     __slots__ = ("_before", "_name", "_seconds", "_task", "_timeout")
@@ -234,17 +237,36 @@ class TaskScope:
         self._timeout = asyncio.timeout(seconds)
         return self._timeout
 
-    def read(self, error: BaseException) -> BaseException:
-        """Return the error with its meaning: a cancellation unmasked, a timeout explained."""
-        if not isinstance(error, Exception):
-            return error
-        if self._task is not None and self._task.cancelling() > self._before:
+    def fail(
+        self, run: FallbackRun, error: BaseException, partial: tuple[Any, ...] = ()
+    ) -> Attempt:
+        """Report the error: a cancellation of this task as one, another's as a lost connection."""
+        failure, task = None, self._task
+        # Who gathers tasks may take what one of them raised for an answer, as LangChain does.
+        below = error.obj if isinstance(error, AttributeError) else error
+        # A cancellation that was sent before the call began may arrive only now: it counts, too.
+        if isinstance(below, asyncio.CancelledError) and task and not task.cancelling():
+            what = f"what {run.attempt.target.name} was asked with was cancelled from outside"
+            lost = ConnectionAbortedError(f"{what}, the call was not")
+            lost.__cause__, lost.__traceback__ = below, error.__traceback__
+            error = lost
+            failure = run._call.policy.classification(lost, _OTHERS_CANCELLATION)
+        elif isinstance(error, Exception) and task and task.cancelling() > self._before:
             hidden = asyncio.CancelledError()
             hidden.__cause__ = error
-            return hidden
-        if isinstance(error, TimeoutError) and self._timeout and self._timeout.expired():
+            error = hidden
+        elif isinstance(error, TimeoutError) and self._timeout and self._timeout.expired():
             error.args = (f"{self._name} gave no answer within {self._seconds:g} s",)
-        return error
+        return run.fail(error, failure=failure, partial=partial)
+
+
+# The provider and its host have done nothing: nobody rests for it.
+_OTHERS_CANCELLATION = Failure.of(
+    FailureKind.CONNECTION,
+    scope="client",
+    reason="what it waited for was cancelled, the call was not",
+    error=ConnectionAbortedError.__name__,
+)
 
 
 class _Reading(Generic[T]):
@@ -254,13 +276,11 @@ class _Reading(Generic[T]):
         self.run = run
         self._has_content = has_content
         self._replaceable = replaceable
+        self._least = run._call.policy.config.min_rate
+        self.clock = run._runtime.monotonic
         self._chunks: list[T] = []
         self._committed = False
-
-    @property
-    def has_begun(self) -> bool:
-        """Tell whether content has been handed out."""
-        return self._committed
+        self._waited, self._characters = 0.0, 0
 
     @property
     def chunks(self) -> tuple[T, ...]:
@@ -272,10 +292,12 @@ class _Reading(Generic[T]):
         """Return what has been handed out."""
         return self.chunks if self._committed else ()
 
-    def take(self, chunk: T) -> tuple[T, ...]:
-        """Return what is to be handed out now."""
+    def take(self, chunk: T, since: float) -> tuple[T, ...]:
+        """Return what is to be handed out now, of a chunk that was waited for since then."""
         if chunk is _END:
             return ()
+        if self._least is not None and self._committed:
+            self._require_rate(chunk, since, self._least)
         self._chunks.append(chunk)
         if self._committed:
             return (chunk,)
@@ -296,49 +318,22 @@ class _Reading(Generic[T]):
         """Forget the chunks of an attempt that failed."""
         self._chunks.clear()
         self._committed = False
-
-
-def _paced(chunks: Any, reading: _Reading[Any]) -> Any:
-    """Return an iterator of chunks that leaves a stream which trickles, where that is wanted."""
-    run = reading.run
-    least = run._call.policy.config.min_rate
-    return chunks if least is None else _Paced(chunks, reading, least, run._runtime.monotonic)
-
-
-class _Paced:
-    """Hand on chunks, and raise a TimeoutError where their content comes too slowly.
-
-    Judged from the first content on, whenever a window of waiting is full. A reader's own time
-    between two chunks does not count.
-    """
-
-    def __init__(
-        self, chunks: Any, reading: _Reading[Any], least: float, clock: Callable[[], float]
-    ) -> None:
-        self._chunks, self._reading = chunks, reading
-        self._least, self._clock = least, clock
         self._waited, self._characters = 0.0, 0
 
-    def __next__(self) -> Any:
-        since = self._clock()
-        return self._judged(next(self._chunks), since)
+    def _require_rate(self, chunk: T, since: float, least: float) -> None:
+        """Raise a TimeoutError where content comes too slowly.
 
-    async def __anext__(self) -> Any:
-        since = self._clock()
-        return self._judged(await anext(self._chunks), since)
-
-    def _judged(self, chunk: Any, since: float) -> Any:
-        if not self._reading.has_begun:
-            return chunk
-        self._waited += self._clock() - since
+        Judged from the first content on, whenever a window of waiting is full. A reader's own time
+        between two chunks does not count.
+        """
+        self._waited += self.clock() - since
         self._characters += characters((chunk,))
         if self._waited >= _RATE_WINDOW:
-            rate, name = self._characters / self._waited, self._reading.run.attempt.target.name
-            if rate < self._least:
-                what = f"{rate:.1f} characters/s, fewer than min_rate={self._least:g}"
+            rate, name = self._characters / self._waited, self.run.attempt.target.name
+            if rate < least:
+                what = f"{rate:.1f} characters/s, fewer than min_rate={least:g}"
                 raise TimeoutError(f"{name} sent {what}")
             self._waited, self._characters = 0.0, 0
-        return chunk
 
 
 async def _open(
@@ -347,56 +342,59 @@ async def _open(
     opened = ask(attempt._replace(timeout=attempt.stream_timeout))
     source = await opened if isinstance(opened, Awaitable) else opened
     if not isinstance(source, AsyncIterable):  # pyright: ignore[reportUnnecessaryIsInstance] # users without a type checker
-        _refuse("astream", source)
+        _refuse("astream", source, None if source is opened else "acall")
     return source
 
 
-async def _afail(
-    run: FallbackRun, error: BaseException, *, partial: tuple[Any, ...] = ()
-) -> Attempt:
-    """Report a failure; the hooks that classify it may be async."""
-    policy = run._call.policy
-    if not policy.async_hooks or run.pending is not None:
-        return run.fail(error, partial=partial)
-    failure = await _arun_hooks(run, policy.classification(error), partial=partial)
-    return run.fail(error, failure=failure, partial=partial)
-
-
 async def _aaccept(run: FallbackRun, answer: Any, *, stream: bool = False) -> Attempt | None:
-    """Hand in an answer; the hooks that look at it may be async."""
-    policy = run._call.policy
-    if not policy.async_hooks:
+    """Hand in an answer; ``validate`` may be async."""
+    if run._call.policy.validate is None:
         return run.accept(answer, stream=stream)
     run._note_usage(answer)
-    steps = policy.examination(answer, run.attempt.target, is_stream=stream)
-    return run._settle(answer, await _arun_hooks(run, steps), stream=stream)
+    return await run._examine(answer, stream=stream, in_task=True)
 
 
-async def _arun_hooks(
-    run: FallbackRun, steps: HookSteps[T], *, partial: tuple[Any, ...] = ()
-) -> T:
-    """Go through the steps of the user's hooks; what leaves them ends the call."""
-    try:
-        return await arun_hooks(steps)
-    except BaseException:
-        run.cancel(partial=partial)
-        raise
+def _is_unread(answer: object) -> bool:
+    """Tell whether an answer is none yet: its failure would come after the call was a success.
+
+    A coroutine, a generator, or an SDK's stream, which is an iterator to close; a file is one,
+    too, and a legal answer.
+    """
+    cls = type(answer)
+    if hasattr(cls, "__next__"):
+        return hasattr(answer, "close") and not hasattr(answer, "read")
+    return cls is CoroutineType or (hasattr(cls, "__anext__") and not hasattr(answer, "read"))
 
 
-def _refuse(verb: str, returned: object) -> NoReturn:
-    """Say which verb takes what ``ask`` returned instead of an answer."""
+def _is_async(source: object) -> bool:
+    """Tell whether a stream can be read in a task only; LiteLLM's can be read in both ways."""
+    cls = type(source)
+    return cls is CoroutineType or (hasattr(cls, "__aiter__") and not hasattr(cls, "__iter__"))
+
+
+def _is_whole(source: object) -> bool:
+    """Tell whether a stream is none: a whole answer, which iterates over its own fields."""
+    if isinstance(source, BaseModel):
+        return type(source).__iter__ is BaseModel.__iter__
+    return isinstance(source, dict) and read_answer(source).content is not None
+
+
+def _refuse(verb: str, returned: object, fits: str | None = None) -> NoReturn:
+    """Say which verb takes what ``ask`` returned to this one."""
+    cls, what = type(returned), f"a {type(returned).__name__}"
     if isinstance(returned, CoroutineType):
         fits, what = {"call": "acall", "stream": "astream"}.get(verb, verb), "a coroutine"
         returned.close()
-    elif isinstance(returned, GeneratorType):
-        fits, what = "stream", "a generator"
-        returned.close()
-    elif isinstance(returned, AsyncGeneratorType | AsyncIterable):
-        fits, what = "astream", "an async generator"
-    else:
-        fits = {"acall": "call", "astream": "stream"}.get(verb, verb)
-        what = f"a {type(returned).__name__}"
+    elif _is_async(returned) or (verb == "acall" and isinstance(returned, AsyncIterable)):
+        fits, what = "astream", f"an async stream ({cls.__name__})"
+    elif hasattr(cls, "__next__"):
+        fits = "stream"
+        _close(returned)
+    elif fits is None:
+        fits = "stream" if verb == "astream" and not _is_whole(returned) else "call"
     fix = f"use policy.{fits} for such a function" if fits != verb else "await it in ask"
+    if fits.endswith("call") and verb.endswith("stream"):
+        fix = f"{fix}, or ask for a stream in it (stream=True)"
     raise WrongVerbError.about("ask", f"it returned {what} to policy.{verb}", fix)
 
 

@@ -282,14 +282,14 @@ def check_observers(observers: Any) -> tuple[FallbackObserver, ...]:
     """Return the observers as a policy takes them, for whoever makes its policies later.
 
     Args:
-        observers: Objects of subclasses of FallbackObserver.
+        observers: Objects of subclasses of FallbackObserver, or with some of its hooks.
 
     Raises:
-        FallbackConfigError: One is something else, or it is a single one.
+        FallbackConfigError: One has none of them, or an async one, or it is a single one.
     """
     if isinstance(observers, FallbackObserver):
         raise FallbackConfigError.about("observers", "got a single one", "pass it in a list")
-    fix = "pass objects whose classes are subclasses of FallbackObserver"
+    fix = "pass objects of subclasses of FallbackObserver, or with some of its hooks"
     try:
         checked: tuple[Any, ...] = tuple(observers)
     except TypeError:
@@ -299,18 +299,23 @@ def check_observers(observers: Any) -> tuple[FallbackObserver, ...]:
         if isinstance(observer, type):
             problem = f"got the class {observer.__name__}"
             raise FallbackConfigError.about("observers", problem, "pass an object of it")
-        require_type("observers", observer, FallbackObserver, fix)
+        hooks = [hook for hook in _HOOKS if _writes(observer, hook)]
+        if not hooks:  # a subclass may have none
+            require_type("observers", observer, FallbackObserver, fix)
+        for hook in hooks:
+            _require_sync(f"{type(observer).__name__}.{hook}", getattr(observer, hook))
     return checked
 
 
 def _writes(observer: FallbackObserver, hook: str) -> bool:
-    """Tell whether a class has a hook of its own, other than the one that does nothing."""
-    return getattr(type(observer), hook) is not getattr(FallbackObserver, hook)
+    """Tell whether an object has a hook, other than the one that does nothing."""
+    own = getattr(type(observer), hook, None) or getattr(observer, hook, None)
+    return own is not None and own is not getattr(FallbackObserver, hook)
 
 
 def _listens(observer: FallbackObserver) -> bool:
     try:
-        return observer.is_listening
+        return getattr(observer, "is_listening", True)
     except Exception:  # noqa: BLE001 # an observer must not break a call
         return True
 

@@ -30,6 +30,7 @@ from honcho_fallback._core.runtime import Runtime
 from honcho_fallback._core.turn import Turn, current_turn
 from honcho_fallback._values.errors import (
     FallbackConfigError,
+    can_be_pickled,
     require_text,
     require_type,
 )
@@ -118,6 +119,8 @@ class FallbackPolicy:
         config = FallbackConfig() if config is None else config
         require_type("config", config, FallbackConfig, "pass a FallbackConfig")
         if options:
+            names = inspect.signature(FallbackPolicy).parameters
+            _require_known(options, (*names, *_OPTIONS))
             config = config.replace(**options)
         if runtime is not None:
             require_type("runtime", runtime, Runtime, "pass a Runtime or leave it out")
@@ -138,6 +141,24 @@ class FallbackPolicy:
     def __repr__(self) -> str:
         chain = " -> ".join(target.name for target in self._policy.chain)
         return f"<FallbackPolicy {self._policy.agent}: {chain}>"
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        own = tuple(self._policy.observers or ())
+        parts: dict[str, Any] = {f"targets[{n}]": one for n, one in enumerate(self.targets)}
+        for name in sorted(self.config.model_fields_set):
+            parts[f"config.{name.removesuffix('_answer')}"] = getattr(self.config, name)
+        parts |= {f"observers[{n}]": one for n, one in enumerate(own)}
+        for name, value in parts.items():  # pickle itself would name a lock somewhere in it
+            if not can_be_pickled(value):
+                fix = "make the policy in each process, or pass what can be pickled"
+                raise FallbackConfigError.about(name, "it cannot be pickled", fix)
+        rest: dict[str, Any] = {"agent": self.agent, "observers": own, "runtime": self._runtime}
+        return partial(FallbackPolicy, self.targets, self.config, **rest), ()
+
+    def __deepcopy__(self, memo: object = None) -> FallbackPolicy:
+        return self  # immutable, and its clients and its cooldown are there to be shared
+
+    __copy__ = __deepcopy__
 
     @property
     def targets(self) -> tuple[Target, ...]:
@@ -190,10 +211,8 @@ class FallbackPolicy:
             **options: For this call: see CallOptions.
 
         Raises:
-            FallbackExhausted: Nobody answered.
-            DeadlineExceeded: Time ran out.
-            FallbackConfigError: An option is unknown or out of range, or ``ask`` is not async.
-            Exception: The provider's own where no other target could help, or with one target.
+            FallbackConfigError: ``ask`` is not async, or as for ``call``.
+            Exception: As for ``call``.
         """
         return await drivers.acall(self._start(options), ask)
 
@@ -247,11 +266,8 @@ class FallbackPolicy:
             **options: For this call: see CallOptions.
 
         Raises:
-            StreamInterrupted: The stream broke after its first content, which was final.
-            FallbackExhausted: Nobody answered.
-            DeadlineExceeded: Time ran out.
-            FallbackConfigError: An option is unknown or out of range, or ``ask`` is not async.
-            Exception: The provider's own where no other target could help, or with one target.
+            FallbackConfigError: ``ask`` is not async, or as for ``stream``.
+            Exception: As for ``stream``.
         """
         replaceable = _is_replaceable(partial)
         return drivers.astream(self._starter(options), ask, has_content, replaceable=replaceable)
@@ -356,7 +372,8 @@ class FallbackPolicy:
     def _start(self, options: CallOptions) -> FallbackRun:
         if options:
             return self._starter(options)()
-        return self._begin(self._policy, self._current_turn(self._policy))
+        turn = self._current_turn(self._policy)
+        return FallbackRun(self._policy, turn, _new_id(), self._runtime)
 
     def _starter(self, options: CallOptions) -> Start:
         # A generator's body runs when it is first read, perhaps in another context: which turn it
@@ -371,9 +388,7 @@ class FallbackPolicy:
                 raise FallbackConfigError.about("run", problem, "pass those to start()")
             return lambda: run
         if agent is not None or overrides:
-            unknown = sorted(overrides.keys() - ConfigOptions.__annotations__.keys())
-            if unknown:
-                raise FallbackConfigError.unknown(unknown[0], CallOptions.__annotations__)
+            _require_known(overrides, CallOptions.__annotations__)
             agent = policy.agent if agent is None else agent
             config = policy.config.replace(**overrides)
             policy = ResolvedPolicy(policy.chain, config, agent, policy.observers)
@@ -384,17 +399,10 @@ class FallbackPolicy:
             turn = self._current_turn(policy)
         elif turn.outcome != "open":
             turn = None
-        return partial(self._begin, policy, turn, metadata, _checked_unfit(unfit, policy))
-
-    def _begin(
-        self,
-        policy: ResolvedPolicy,
-        turn: Turn | None,
-        metadata: Mapping[str, Any] | None = None,
-        unfit: Mapping[int, str] | None = None,
-    ) -> FallbackRun:
-        run_id = _new_id()
-        return FallbackRun(policy, turn, run_id, self._runtime, metadata=metadata, unfit=unfit)
+        unfit, runtime = _checked_unfit(unfit, policy), self._runtime
+        return lambda: FallbackRun(
+            policy, turn, _new_id(), runtime, metadata=metadata, unfit=unfit
+        )
 
     def _current_turn(self, policy: ResolvedPolicy) -> Turn | None:
         if current_turn.get() is None and not policy.turn_scoped:
@@ -409,6 +417,16 @@ class FallbackPolicy:
                 stacklevel=4,
             )
         return turn
+
+
+_OPTIONS = ConfigOptions.__annotations__
+
+
+def _require_known(options: Mapping[str, Any], names: Iterable[str]) -> None:
+    """Refuse an option that does not exist; those that a signature names are known to Python."""
+    unknown = min(options.keys() - _OPTIONS.keys(), default=None)
+    if unknown is not None:
+        raise FallbackConfigError.unknown(unknown, names)
 
 
 def _is_replaceable(partial: object) -> bool:

@@ -15,7 +15,7 @@ from honcho_fallback._core.shared import Cooldown, RetryBudget
 from honcho_fallback._values.failure import NOT_ACCEPTABLE, Failure, FailureKind
 
 if TYPE_CHECKING:
-    from collections.abc import Awaitable, Callable, Mapping
+    from collections.abc import Callable, Mapping
 
     from honcho_fallback._classify._rules import RulesSource
     from honcho_fallback._core.recovery import TransportRecovery
@@ -42,8 +42,8 @@ class ConfigOptions(TypedDict, total=False):
     provider_errors: tuple[type[BaseException], ...]
     only_models: bool
     rules: RulesSource
-    classify: Callable[[BaseException], Failure | Awaitable[Failure]] | None
-    refine: Callable[[Failure, BaseException], Failure | Awaitable[Failure]] | None
+    classify: Callable[[BaseException], Failure] | None
+    refine: Callable[[Failure, BaseException], Failure] | None
     cooldown: CooldownStore | None
     deadline: float | None
     reserve: float | None

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import inspect
-import threading
+import os
 import weakref
 from collections.abc import Callable  # noqa: TC003 # pydantic up to 2.12 evaluates the annotations
 from concurrent.futures import Future
@@ -117,12 +117,13 @@ class SharedRefresh:
     ``generation`` counts the refreshes: a call that was refused with an older one needs none.
     """
 
-    __slots__ = ("_credential", "_flight", "_lock", "generation")
+    __slots__ = ("_credential", "_flights", "generation")
 
     def __init__(self, credential: Callable[[], Credential | None]) -> None:
         self._credential = credential
-        self._flight: Future[None] | None = None
-        self._lock = threading.Lock()
+        # The one under way, by the process that makes it: a forked child does not wait for its
+        # parent's. Steps of a dict need no lock, which that child could inherit.
+        self._flights: dict[int, Future[None]] = {}
         self.generation = 0
 
     def action(self, generation: int) -> PendingAction:
@@ -180,8 +181,7 @@ class SharedRefresh:
             failed = error
             raise
         finally:
-            with self._lock:
-                self._flight = None
+            self._flights.pop(os.getpid(), None)
             # Where the one who led was cancelled, the next leads: its own call goes on.
             if failed is None:
                 flight.set_result(None)
@@ -194,12 +194,10 @@ class SharedRefresh:
 
     def _join(self) -> tuple[Future[None], bool]:
         """Return the refresh under way, or a new one that the caller leads."""
-        with self._lock:
-            if self._flight is not None:
-                return self._flight, False
-            self._flight = Future()
-            self._flight.set_running_or_notify_cancel()  # a waiter that gives up cannot cancel it
-            return self._flight, True
+        mine = Future[None]()
+        mine.set_running_or_notify_cancel()  # a waiter that gives up cannot cancel it
+        flight = self._flights.setdefault(os.getpid(), mine)
+        return flight, flight is mine
 
 
 class SharedRefreshes:
@@ -210,21 +208,15 @@ class SharedRefreshes:
     """
 
     def __init__(self) -> None:
-        self._lock = threading.Lock()
-        self._by_id: dict[int, tuple[Callable[[], Credential | None], SharedRefresh]] = {}
+        self._by_id: dict[int, SharedRefresh] = {}
 
     def of(self, credential: Credential) -> SharedRefresh:
         """Return the one refresh that all calls with this credential share."""
         key = id(credential)
         known = self._by_id.get(key)
-        if known is not None and known[0]() is credential:
-            return known[1]
-        with self._lock:
-            known = self._by_id.get(key)
-            if known is None or known[0]() is not credential:
-                reference = self._refer(credential, key)
-                known = self._by_id[key] = (reference, SharedRefresh(reference))
-            return known[1]
+        if known is None:  # of all threads one brings its own in
+            known = self._by_id.setdefault(key, SharedRefresh(self._refer(credential, key)))
+        return known
 
     def _refer(self, credential: Credential, key: int) -> Callable[[], Credential | None]:
         try:

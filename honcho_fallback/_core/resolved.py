@@ -2,19 +2,22 @@
 
 from __future__ import annotations
 
+import inspect
 from functools import partial
 from types import MappingProxyType
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NoReturn
 
 from honcho_fallback._classify import classify
 from honcho_fallback._classify._answers import check_response
 from honcho_fallback._classify._content import put_together
-from honcho_fallback._core.hooks import HookStep, failure_from, is_async
-from honcho_fallback._core.target import Target
+from honcho_fallback._core.config import is_async
+from honcho_fallback._core.observers import logger
+from honcho_fallback._core.target import NO_FINISH_REASON, Target
 from honcho_fallback._values.errors import (
     AnswerRejected,
     FallbackConfigError,
     TargetUnavailable,
+    WrongVerbError,
     require_text,
     require_type,
 )
@@ -24,7 +27,6 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping, Sequence
 
     from honcho_fallback._core.config import FallbackConfig
-    from honcho_fallback._core.hooks import HookSteps
     from honcho_fallback._core.observers import Observers
 
 
@@ -60,6 +62,7 @@ class ResolvedPolicy:
         bounds = [one for one in (config.timeout, config.deadline) if one is not None]
         self.lease = min(bounds, default=None)
         self.validate = config.validate_answer
+        self.validate_is_async = is_async(self.validate)
         check = partial(check_response, rules=config.rules) if config.rules else check_response
         self.check = check if config.check_responses else None
         each = config.attempts_per_target
@@ -74,7 +77,7 @@ class ResolvedPolicy:
         self.has_call_limits = any(option is not None for option in limits) or any(
             target.credential is not None for target in chain
         )
-        # Most policies have neither: what they classify need not go through the steps of hooks.
+        # Most policies have neither hook: what they classify is what it is.
         self.classifies_plainly = config.classify is None and config.refine is None
         self.classify: Callable[[BaseException], Failure] = partial(
             classify,
@@ -83,8 +86,6 @@ class ResolvedPolicy:
             rules=config.rules,
             only_models=config.only_models,
         )
-        hooks = {"validate": self.validate, "classify": config.classify, "refine": config.refine}
-        self.async_hooks = frozenset(name for name, hook in hooks.items() if is_async(hook))
 
     def labelled(self, agent: str) -> ResolvedPolicy:
         """Return a copy under another label."""
@@ -93,9 +94,7 @@ class ResolvedPolicy:
         policy.__dict__.update(self.__dict__, agent=agent)
         return policy
 
-    def classification(
-        self, error: BaseException, base: Failure | None = None
-    ) -> HookSteps[Failure]:
+    def classification(self, error: BaseException, base: Failure | None = None) -> Failure:
         """Say what an exception means under these options.
 
         ``base`` is what it means unless the options say otherwise, where that is known already:
@@ -114,11 +113,9 @@ class ResolvedPolicy:
         if failure.kind is FailureKind.CANCELLED or isinstance(error, TargetUnavailable):
             return failure
         if config.classify is not None and not failure.by_rule:
-            call = partial(config.classify, error)
-            failure = yield from failure_from("classify", call, failure)
+            failure = _failure_from("classify", partial(config.classify, error), failure)
         if config.refine is not None:
-            call = partial(config.refine, failure, error)
-            refined = yield from failure_from("refine", call, failure)
+            refined = _failure_from("refine", partial(config.refine, failure, error), failure)
             if refined.kind is not failure.kind:
                 # A kind brings its answers with it: _replace(kind=...) keeps the old ones.
                 known = KINDS[refined.kind]
@@ -131,15 +128,17 @@ class ResolvedPolicy:
             failure = refined
         return failure
 
-    def examination(
-        self, answer: Any, target: Target, *, is_stream: bool
-    ) -> HookSteps[tuple[Exception, Failure] | None]:
+    async def examine(
+        self, answer: Any, target: Target, *, is_stream: bool, in_task: bool
+    ) -> tuple[Exception, Failure] | None:
         """Say what is wrong with an answer: the error that stands for it and its meaning.
 
-        Of a stream the answer is the tuple of its chunks; ``validate`` sees what they make.
+        Of a stream the answer is the tuple of its chunks; ``validate`` sees what they make. It
+        alone may have to be awaited: outside of a task this coroutine never waits.
         """
         error: Exception | None = None
-        failure = self.check(answer) if self.check is not None else None
+        finish = NO_FINISH_REASON not in target.labels
+        failure = None if self.check is None else self.check(answer, needs_finish=finish)
         if failure is not None:
             error = AnswerRejected(failure)
             failure = failure._replace(error=AnswerRejected.__name__)
@@ -148,7 +147,9 @@ class ResolvedPolicy:
         elif self.validate is not None:
             try:
                 whole = put_together(answer) if is_stream else answer
-                verdict = yield HookStep("validate", self.validate(whole))
+                verdict = self.validate(whole)
+                if inspect.isawaitable(verdict):
+                    verdict = await (verdict if in_task else _refuse_to_wait(verdict))
             except Exception as raised:  # noqa: BLE001 # whatever a validator raises says no
                 error = raised
             else:
@@ -159,7 +160,26 @@ class ResolvedPolicy:
         if failure is None:
             kind, name = FailureKind.MALFORMED_RESPONSE, type(error).__name__
             failure = Failure.of(kind, reason=NOT_ACCEPTABLE, error=name)
-        return error, (yield from self.classification(error, failure))
+        return error, self.classification(error, failure)
+
+
+async def _refuse_to_wait(verdict: object) -> NoReturn:
+    getattr(verdict, "close", bool)()  # a coroutine that nobody will await
+    raise WrongVerbError.about("validate", "it is async", "use acall or astream")
+
+
+def _failure_from(hook: str, call: Callable[[], object], before: Failure) -> Failure:
+    """Ask a hook for a failure; where it breaks, an outage is no time to lose the error."""
+    try:
+        result = call()
+    except Exception as broken:  # noqa: BLE001 # see above
+        # Its frames could show what a call carries.
+        logger.error("%s raised %s; it is passed over", hook, type(broken).__name__)
+        return before
+    if isinstance(result, Failure):
+        return result
+    logger.error("%s returned no Failure; it is passed over", hook)
+    return before
 
 
 def check_chain(targets: Iterable[Target]) -> tuple[Target, ...]:

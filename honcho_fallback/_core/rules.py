@@ -122,15 +122,14 @@ def options(
         return
     if (refresh := credential_refresh(call, failure)) is not None:
         yield Recover(refresh)
-    remaining = call.untried()
-    others = candidates(policy, call, failure, remaining)
-    again = None if others else repeatable(call, remaining)
+    others = candidates(policy, call, failure)
+    again = None if call.remaining else repeatable(call)
     if not others and again is None:
         # Where the chain ends with a failure that would have switched, the chain is exhausted;
         # where somebody is left who could not help, the request itself is the trouble, and so it
         # is where everybody lacks what it needs.
         lacking = all(has_kind(one, FailureKind.UNSUPPORTED) for one in call.past)
-        is_end = not remaining and switches(policy, call, failure)
+        is_end = not call.remaining and switches(policy, call, failure)
         yield Stop("rejected", error=0) if lacking else Stop("exhausted" if is_end else "rejected")
         return
     may_ask = attempt.number < policy.max_attempts + call.extra_attempts
@@ -171,10 +170,10 @@ def transport_rebuild(
     policy: ResolvedPolicy, call: CallState, failure: Failure
 ) -> PendingAction | None:
     """Return how a new transport may help the primary, once."""
-    recovery = policy.config.transport_recovery
-    if recovery is None or call.transport_recovered or call.attempt.is_fallback:
+    recovery, attempt = policy.config.transport_recovery, call.attempt
+    if recovery is None or call.transport_recovered or attempt.is_fallback:
         return None
-    return recovery.action(call.attempt.target, failure, call.failures_at())
+    return recovery.action(attempt.target, failure, call.failures_at(attempt.position))
 
 
 def switches(policy: ResolvedPolicy, call: CallState, failure: Failure) -> bool:
@@ -189,10 +188,9 @@ def switches(policy: ResolvedPolicy, call: CallState, failure: Failure) -> bool:
     return failure.switchable or not KINDS[failure.kind].switchable
 
 
-def candidates(
-    policy: ResolvedPolicy, call: CallState, failure: Failure, remaining: Sequence[int]
-) -> Sequence[int]:
+def candidates(policy: ResolvedPolicy, call: CallState, failure: Failure) -> Sequence[int]:
     """List those of the remaining positions that could take the request."""
+    remaining = call.remaining
     if not remaining or not switches(policy, call, failure):
         return ()
     if failure.kind not in _LARGER_WINDOW:
@@ -209,14 +207,12 @@ def candidates(
     return [n for n, size in windows.items() if size is None or size > most]
 
 
-def repeatable(call: CallState, remaining: Sequence[int]) -> int | None:
+def repeatable(call: CallState) -> int | None:
     """Find the failed attempt whose target is asked again once nobody is left, or None.
 
     The last one, or the last outside of a cooldown: what fails while it rests is no news, and a
     target that failed for the first time a second ago may be back.
     """
-    if remaining:
-        return None
     passing = [n for n, one in enumerate(call.past) if one.failure and one.failure.transient]
     if not passing or (call.past[-1].note != FORCED and passing[-1] != len(call.past) - 1):
         return None  # what the chain ended with does not pass
@@ -230,16 +226,19 @@ def has_kind(past: PastAttempt, kind: FailureKind) -> bool:
 
 def granted_retry(call: CallState, failure: Failure, error: Exception) -> Retry | None:
     """Return one more request at the target at hand, if ``switch_after`` grants it."""
-    config, stated, failures = call.policy.config, failure.retry_after, call.failures_at()
+    config, stated, position = call.policy.config, failure.retry_after, call.attempt.position
     allowed = switch_after(call.policy, failure.kind)
     if config.attempts_per_target is not None:
         allowed = min(allowed, config.attempts_per_target)
-    if not failure.transient or failures >= allowed:
+    if allowed == 1 or not failure.transient:
+        return None
+    failures = call.failures_at(position)
+    if failures >= allowed:
         return None
     wait = strategy_wait(config.wait, failures, error)
     if stated is not None and stated > wait:
-        return Retry(stated, call.attempt.position) if stated <= SHORT_WAIT else None
-    return Retry(wait, call.attempt.position)
+        return Retry(stated, position) if stated <= SHORT_WAIT else None
+    return Retry(wait, position)
 
 
 def retry_at_end(call: CallState, again: int) -> Retry | None:

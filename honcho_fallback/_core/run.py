@@ -43,7 +43,6 @@ from typing import TYPE_CHECKING, Any, Literal, NoReturn, TypeVar, cast
 from honcho_fallback._classify._content import characters
 from honcho_fallback._classify._usage import usage_of
 from honcho_fallback._core import rules
-from honcho_fallback._core.hooks import run_hooks
 from honcho_fallback._core.observers import (
     CallContent,
     CallStart,
@@ -73,7 +72,6 @@ from honcho_fallback._values.record import (
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from honcho_fallback._core.hooks import HookSteps
     from honcho_fallback._core.resolved import ResolvedPolicy
     from honcho_fallback._core.runtime import Runtime
     from honcho_fallback._core.target import Attempt, Target
@@ -133,7 +131,7 @@ class FallbackRun:
         if not self._begun:
             call.pending = self._pull()
             if call.pending is not None:
-                call.positions_after_pending = call.untried()
+                call.positions_after_pending = call.remaining
                 self._begun = True  # by resume
 
     def __repr__(self) -> str:
@@ -212,21 +210,25 @@ class FallbackRun:
         Raises:
             AnswerRejected: It was not acceptable and nobody is left (or FallbackExhausted).
             StreamInterrupted: Its content had been handed out.
-            FallbackConfigError: ``validate``, ``classify`` or ``refine`` is async.
+            FallbackConfigError: ``validate`` is async.
         """
         call = self._call
         if call.outcome != "running" or not self._begun:
             self._require_running("accept")
         policy = call.policy
         self._note_usage(answer, usage)
-        # Where validate has no say, the steps of hooks are needed only to refuse an answer.
+        # Where validate has no say, an examination is needed only to refuse an answer.
         is_plain = policy.validate is None and (bool(answer) or not stream)
         check = policy.check
         if is_plain and (check is None or type(answer) is str or check(answer) is None):
             self._take(answer, now)
             return None
-        steps = policy.examination(answer, call.attempt.target, is_stream=stream)
-        return self._settle(answer, self._run_hooks(steps, now), stream=stream, now=now)
+        try:
+            self._examine(answer, stream=stream, now=now).send(None)
+        except StopIteration as end:
+            following: Attempt | None = end.value
+            return following
+        raise AssertionError("outside of a task an examination never waits")
 
     def succeed(self, *, usage: Facts = None, now: Time = None) -> None:
         """End the call with the answer of the current target, without a look at it.
@@ -288,7 +290,6 @@ class FallbackRun:
             StreamInterrupted: Content had been handed out.
             DeadlineExceeded: More could have been asked, but time ran out.
             RuntimeError: The call was over before.
-            FallbackConfigError: ``classify`` or ``refine`` is async.
             BaseException: The error itself where it ends the call: a cancellation, a failure that
                 no other target could help with, or any with a single target.
         """
@@ -298,10 +299,12 @@ class FallbackRun:
                 return self._pending_failed(self._call.pending, error, now)
             if failure is None:
                 policy = self._call.policy
-                if policy.classifies_plainly:
-                    failure = policy.classify(error)
-                else:
-                    failure = self._run_hooks(policy.classification(error), now)
+                try:
+                    plain = policy.classifies_plainly
+                    failure = policy.classify(error) if plain else policy.classification(error)
+                except BaseException:  # an interrupt ends the call
+                    self.cancel(now=now)
+                    raise
             if self._call.content_at is not None:
                 self._call.received = characters(partial or self._call.partial) or None
             return self._fail(error, failure, partial, now)
@@ -341,7 +344,7 @@ class FallbackRun:
         policy = call.policy
         offered: Sequence[int] = ()
         if position is not None:
-            offered = [one for one in call.untried() if one >= position]
+            offered = [one for one in call.remaining if one >= position]
             if among:
                 offered = [one for one in among if one in offered]
             if not offered:
@@ -352,6 +355,7 @@ class FallbackRun:
         now = self._now(now)
         passed = range(call.attempt.position, len(policy.chain) if position is None else position)
         call.skipped = {**call.skipped, **dict.fromkeys(passed, why)}
+        call.remaining = [one for one in call.remaining if one not in call.skipped]
         if position is None and final is not None:
             self._raise_final("exhausted" if call.errors else "rejected", final, now)
         call.pending, call.positions_after_pending = None, ()
@@ -404,23 +408,16 @@ class FallbackRun:
 
     # What follows an answer or a failure.
 
-    def _run_hooks(self, steps: HookSteps[T], now: Time) -> T:
-        """Go through the steps of the user's hooks; what leaves them ends the call."""
+    async def _examine(
+        self, answer: Any, *, stream: bool, now: Time = None, in_task: bool = False
+    ) -> Attempt | None:
+        """Take an answer that nothing is wrong with, or fail with the error that stands for it."""
+        policy, target = self._call.policy, self._call.attempt.target
         try:
-            return run_hooks(steps)
-        except BaseException:
+            refused = await policy.examine(answer, target, is_stream=stream, in_task=in_task)
+        except BaseException:  # an interrupt, or a cancellation while validate was awaited
             self.cancel(now=now)
             raise
-
-    def _settle(
-        self,
-        answer: Any,
-        refused: tuple[Exception, Failure] | None,
-        *,
-        stream: bool,
-        now: Time = None,
-    ) -> Attempt | None:
-        """Take an answer that was looked at, or fail with the error that stands for it."""
         if refused is None:
             self._take(answer, now)
             return None
@@ -451,6 +448,7 @@ class FallbackRun:
             call.past += (PastAttempt(call.attempt, call.began, now, failure, call.note, *spent),)
             call.errors += (error,)
             call.shared = _shared_with_failed(call)
+            _leave(call)
             call.usage = call.received = None
             if call.content_at is not None:
                 self._finish("interrupted", now)
@@ -691,7 +689,7 @@ class FallbackRun:
         shared = policy.config.cooldown.shared if policy.config.cooldown else None
         if shared is None:
             return None
-        keys = [tuple(policy.chain[one].keys.values()) for one in self._call.untried()]
+        keys = [tuple(policy.chain[one].keys.values()) for one in self._call.remaining]
         return PendingAction(
             "cooldown",
             partial(shared.pull, keys, policy.lease),
@@ -706,7 +704,16 @@ class FallbackRun:
             raise RuntimeError(f"{step}: {ended}; ask policy.start() for another")
         if not self._begun:
             self._begun = True
-            self._move_to(call.untried(), None, self._now(None))
+            self._move_to(call.remaining, None, self._now(None))
+
+
+def _leave(call: CallState) -> None:
+    """Work out who is left to ask, now that an attempt has failed."""
+    usable, first = call.policy.usable_targets, call.first
+    asked = {one.attempt.position for one in call.past}
+    out = asked | call.unfit.keys() | call.shared.keys() | call.skipped.keys()
+    order = (*range(first, usable), *range(first))
+    call.remaining = [position for position in order if position not in out]
 
 
 def _shared_with_failed(call: CallState) -> dict[int, str]:

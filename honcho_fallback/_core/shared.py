@@ -8,6 +8,7 @@ from collections.abc import Collection, Mapping
 from secrets import token_hex
 from typing import TYPE_CHECKING, Any, NamedTuple, Protocol, runtime_checkable
 
+from honcho_fallback._core.forks import renew_after_fork
 from honcho_fallback._core.target import is_local
 from honcho_fallback._values.errors import FallbackConfigError, require_number, shown
 from honcho_fallback._values.failure import FailureKind
@@ -162,8 +163,13 @@ class Cooldown:
         self._entries: dict[str, _Entry] = {}
         self._in_a_row: dict[str, int] = {}  # failures of targets that do not rest yet
         self._sweep_at = _MANY
+        renew_after_fork(self._renew)
+
+    def _renew(self) -> None:
         # Reentrant: the garbage collector may end a forgotten stream in the middle of an update.
         self._lock = threading.RLock()
+        # The probes under way are the parent's: their answers never come here.
+        self._entries = {key: one._replace(permit=None) for key, one in self._entries.items()}
 
     def __repr__(self) -> str:
         limits = f"base={self.base:g}, cap={self.cap:g}, stated_cap={self.stated_cap:g}"
@@ -356,6 +362,9 @@ class RetryBudget:
         self.window = require_number("window", window, 0.001)
         # Per second of the window and per target: first requests, repeats.
         self._seen: dict[int, dict[str, list[int]]] = {}
+        renew_after_fork(self._renew)
+
+    def _renew(self) -> None:
         self._lock = threading.Lock()
 
     def __repr__(self) -> str:

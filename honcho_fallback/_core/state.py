@@ -57,7 +57,10 @@ class CallState:
     turn_id: str | None  # of the turn that it is a part of, whatever a switch lasts for
     unfit: Mapping[int, str]  # who cannot take this call and why
     attempt: Attempt = field(init=False)  # at hand, or the last one
-    first: int = field(init=False)  # where the turn has come to: the others are asked last
+    first: int = field(init=False)  # where the turn has come to
+    # Who was not asked yet and may be: those last that the turn has left, for they are better than
+    # nobody. Whom a cooldown passed over is among them.
+    remaining: Sequence[int] = field(init=False)
     deadline_at: float = field(init=False)  # infinite without a deadline
     metadata: Mapping[str, Any] | None = None
     outcome: Outcome = "running"
@@ -105,13 +108,15 @@ class CallState:
 
     def __post_init__(self) -> None:
         self.began = self.started
-        self.first = 0
-        if self.turn is not None and self.policy.usable_targets > 1:
-            self.first = self.turn.position
-        deadline = self.policy.config.deadline
-        self.deadline_at = inf if deadline is None else self.started + deadline
-        position = self.untried()[0] if self.unfit else self.first
         policy = self.policy
+        usable, deadline = policy.usable_targets, policy.config.deadline
+        self.first = 0 if self.turn is None or usable == 1 else self.turn.position
+        self.remaining = range(usable)
+        if self.first or self.unfit:
+            order = (*range(self.first, usable), *range(self.first))
+            self.remaining = [position for position in order if position not in self.unfit]
+        self.deadline_at = inf if deadline is None else self.started + deadline
+        position = self.remaining[0]
         self.attempt = Attempt(
             policy.chain[position],
             1,
@@ -124,23 +129,9 @@ class CallState:
             policy.idle_timeout,
         )
 
-    def failures_at(self, position: int | None = None) -> int:
-        """Count how often a target, or that at hand, has failed in this call."""
-        position = self.attempt.position if position is None else position
+    def failures_at(self, position: int) -> int:
+        """Count how often a target has failed in this call."""
         return sum(one.attempt.position == position for one in self.past)
-
-    def untried(self) -> Sequence[int]:
-        """List who may still be asked and was not: those first that the turn has not left.
-
-        Whom the turn has left, or a cooldown passed over, is better than nobody.
-        """
-        usable, first = self.policy.usable_targets, self.first
-        order = [*range(first, usable), *range(first)]
-        if not (self.past or self.unfit or self.skipped):
-            return order
-        asked = {one.attempt.position for one in self.past}
-        out = self.unfit.keys() | self.shared.keys() | self.skipped.keys() | asked
-        return [position for position in order if position not in out]
 
     def next_attempt(self, position: int, number: int, wait: float, now: float) -> Attempt:
         """Describe an attempt that begins after a wait, with its share of the deadline."""
@@ -164,7 +155,7 @@ class CallState:
         is_forced = self.note == FORCED
         behind = sum(
             one != position if is_forced else one > position and one not in self.cooling
-            for one in self.untried()
+            for one in self.remaining
         )
         left = self.deadline_at - now
         reserve = self.policy.config.reserve

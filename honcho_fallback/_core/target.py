@@ -31,6 +31,9 @@ _COMPUTED = re.compile(
 # In an identity that every process knows stand the keys of whom a failure may reach, too.
 _SHARED = re.compile(r"known:[0-9a-f]{32}:(?P<credential>[0-9a-f]{16}):(?P<endpoint>[0-9a-f]{16})")
 
+# The label of a target whose server never sends a finish reason: a stream is whole without one.
+NO_FINISH_REASON = "no_finish_reason"
+
 
 @runtime_checkable
 class Credential(Protocol):
@@ -99,7 +102,8 @@ class Target:
             has failed. By default made of provider, model, endpoint and the credential's
             fingerprint; where one of them is unknown the target is like no other but its own
             copies.
-        labels: What is true of it, such as ``{"eu", "zdr"}``, for ``require``.
+        labels: What is true of it, such as ``{"eu", "zdr"}``, for ``require``. One means something
+            here, ``"no_finish_reason"``: its server's streams end without one.
 
     Attributes:
         keys: Whom a failure may reach, by scope: what it has in common with another target is

@@ -4,6 +4,7 @@ FallbackError
 ├── AnswerRejected                         an answer that arrived and is not usable
 ├── CredentialError                        there is no valid key or token for a target
 ├── DeadlineExceeded    (TimeoutError)     time ran out before a target had answered
+├── ErrorStandIn                           a provider's error that could not be pickled
 ├── FallbackConfigError (ValueError)       bad input, at construction
 ├── FallbackExhausted   (ExceptionGroup)   every target that could be asked failed
 ├── OutcomeUnknown                         a request may have had an effect: nobody is asked again
@@ -92,6 +93,17 @@ class AnswerRejected(FallbackError):  # noqa: N818 # in line with the others
         self.failure = None if isinstance(why, str) else why
 
 
+class ErrorStandIn(FallbackError):  # noqa: N818 # in line with the others
+    """Stand for a provider's error that does not survive a pickle or a copy, as many SDKs' do.
+
+    Inside FallbackExhausted and its like. It keeps what the error meant, and nothing of what the
+    provider or the request said; ``classify`` takes it for the error itself.
+    """
+
+    failure: Failure | None = None
+    status_code: int | None = None
+
+
 class TargetUnavailable(FallbackError):  # noqa: N818 # in line with the others
     """Raise it in ``ask`` where this target cannot be asked at all: the next one is asked.
 
@@ -119,6 +131,17 @@ def require_number(field: str, value: object, least: float, unit: str = "seconds
     if not least <= number < math.inf:
         raise FallbackConfigError.about(field, f"got {value!r}", f"pass {unit}, {least:g} or more")
     return float(number)
+
+
+def can_be_pickled(value: object) -> bool:
+    """Tell whether a value comes back from a pickle; many SDKs' errors do not."""
+    import pickle  # noqa: PLC0415 # needed here alone
+
+    try:
+        pickle.loads(pickle.dumps(value))  # noqa: S301 # its own bytes
+    except Exception:  # noqa: BLE001 # of anybody's class
+        return False
+    return True
 
 
 def shown(value: object) -> str:

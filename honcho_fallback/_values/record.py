@@ -8,13 +8,16 @@ from html import escape
 from math import inf
 from typing import TYPE_CHECKING, Any, Literal, NamedTuple, Self
 
-from honcho_fallback._values.errors import FallbackConfigError, FallbackError
-from honcho_fallback._values.failure import Reached  # noqa: TC001 # read_records resolves it
+from honcho_fallback._values.errors import (
+    ErrorStandIn,
+    FallbackConfigError,
+    FallbackError,
+    can_be_pickled,
+)
+from honcho_fallback._values.failure import Failure, FailureKind, Reached
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
-
-    from honcho_fallback._values.failure import FailureKind
 
 Outcome = Literal[
     "running", "success", "exhausted", "rejected", "cancelled", "interrupted", "abandoned"
@@ -343,6 +346,26 @@ def unknown_outcome(record: CallRecord, key: str) -> str:
 # What carries a record out of a call that has no answer.
 
 
+def _picklable(errors: Sequence[Exception], record: CallRecord) -> list[Exception]:
+    """Return errors that survive a pickle: where one does not, what stands for it."""
+    attempts = [one for one in record.attempts if one.kind is not None]
+    if len(attempts) != len(errors):  # some of them, as ``except*`` leaves: known by their names
+        named = {one.error: one for one in attempts}
+        attempts = [named.get(type(error).__name__, attempts[0]) for error in errors]
+    pairs = zip(errors, attempts, strict=True)
+    return [one if can_be_pickled(one) else _stand_in(one, attempt) for one, attempt in pairs]
+
+
+def _stand_in(error: Exception, attempt: AttemptRecord) -> ErrorStandIn:
+    """Return what an error meant, as its attempt's record says, without a word of its text."""
+    name, kind, status = type(error).__name__, attempt.kind or FailureKind.LOCAL, attempt.status
+    made = ErrorStandIn(f"{name} ({status or kind.value})")
+    failure = Failure.of(kind, status=status, reached=attempt.reached, error=name)
+    made.failure = failure._replace(code=attempt.code, retry_after=attempt.retry_after)
+    made.status_code = status
+    return made
+
+
 class FallbackExhausted(FallbackError, ExceptionGroup[Exception]):  # noqa: N818 # the design's word
     """Carry every error of a call that nobody answered.
 
@@ -370,17 +393,12 @@ class FallbackExhausted(FallbackError, ExceptionGroup[Exception]):  # noqa: N818
         return FallbackExhausted(self.message, excs, self.record)
 
     def __reduce__(self) -> tuple[Any, ...]:
-        return FallbackExhausted, (self.message, list(self.exceptions), self.record)
+        errors = _picklable(self.exceptions, self.record)
+        return FallbackExhausted, (self.message, errors, self.record)
 
 
 class _Stopped(FallbackError):  # noqa: N818 # in line with the others
-    """Stand above what ends a call that could have asked more.
-
-    Args:
-        message: What happened.
-        errors: The providers' own exceptions, in the order they came.
-        record: What was asked, when and with which result.
-    """
+    """Stand above what ends a call that could have asked more."""
 
     def __init__(self, message: str, errors: Sequence[Exception], record: CallRecord) -> None:
         super().__init__(message)
@@ -388,7 +406,7 @@ class _Stopped(FallbackError):  # noqa: N818 # in line with the others
         self.record = record
 
     def __reduce__(self) -> tuple[Any, ...]:
-        return type(self), (str(self), self.errors, self.record)
+        return type(self), (str(self), _picklable(self.errors, self.record), self.record)
 
 
 class DeadlineExceeded(_Stopped, TimeoutError):  # noqa: N818 # the design's word
@@ -426,4 +444,5 @@ class StreamInterrupted(FallbackError):  # noqa: N818 # the design's word
         self.record = record
 
     def __reduce__(self) -> tuple[Any, ...]:
-        return StreamInterrupted, (str(self), self.partial, self.record)
+        partial = tuple(filter(can_be_pickled, self.partial))
+        return StreamInterrupted, (str(self), partial, self.record)

@@ -5,6 +5,7 @@
 - ``can_think``: whether Anthropic would think on a history;
 - ``bound_to``: what of a request can go to no other provider at all;
 - ``with_place``, ``is_same_place``: a target's address and account, and who shares them;
+- ``distinct_name``: what a target is called where its name is taken;
 - ``Provider``: which settings, headers and markers a provider takes.
 
 Nothing here imports an SDK or a framework.
@@ -18,6 +19,7 @@ from honcho_fallback.providers._clients import (
     without_retries,
 )
 from honcho_fallback.providers._history import can_think, portable
+from honcho_fallback.providers._names import distinct_name
 from honcho_fallback.providers._provider import CallIds, Provider
 from honcho_fallback.providers._request import bound_to, is_same_place
 
@@ -26,6 +28,7 @@ __all__ = [
     "Provider",
     "bound_to",
     "can_think",
+    "distinct_name",
     "is_same_place",
     "owner_of",
     "portable",

@@ -24,7 +24,7 @@ from honcho_fallback_pydantic_ai import FallbackModel as PydanticModel
 
 ALL_FAILED = "All models from FallbackModel failed"
 if TYPE_CHECKING:
-    from collections.abc import AsyncGenerator
+    from collections.abc import AsyncGenerator, Coroutine
 
 OURS = os.environ.get("JUDGED") != "theirs"
 # Their conftest imports it for tests of the command line.
@@ -36,6 +36,15 @@ SYS_MODULES: dict[str, Any] = sys.modules
 SYS_MODULES["vcr.stubs.aiohttp_stubs"] = None
 
 
+def at_once(coroutine: Coroutine[Any, Any, bool]) -> bool:
+    """Return what a predicate says that has nothing to wait for."""
+    try:
+        coroutine.send(None)
+    except StopIteration as end:
+        return bool(end.value)
+    raise AssertionError("a predicate of errors that waits")
+
+
 class Translated(PydanticModel):
     """Ours, with their argument and their error: who falls back is theirs to say, here."""
 
@@ -43,9 +52,9 @@ class Translated(PydanticModel):
         default = "(ModelAPIError,)"
         says = FallbackPredicates.parse(fallback_on, owner="FallbackModel", default=default)
 
-        async def classify(error: BaseException) -> Failure:
+        def classify(error: BaseException) -> Failure:
             rejected = isinstance(error, AnswerRejected)
-            asks_next = isinstance(error, Exception) and await says.should_fallback(error)
+            asks_next = isinstance(error, Exception) and at_once(says.should_fallback(error))
             falls = rejected or asks_next
             kind = FailureKind.SERVER_ERROR if falls else FailureKind.LOCAL
             return Failure.of(kind, reason="their predicate")

@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
     from tests.helpers.provider import ProviderServer, SeenRequest
 
-REQUESTS = {"agents_sdk": f"{ONE_SWITCH}, anthropic 200", "pydantic_agent": ONE_SWITCH}
+REQUESTS = {"agents_sdk": f"{ONE_SWITCH}, {ONE_SWITCH}", "pydantic_agent": ONE_SWITCH}
 
 
 @pytest.mark.timeout(180)

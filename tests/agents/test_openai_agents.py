@@ -127,6 +127,26 @@ async def test_a_response_is_continued_where_it_is_kept(providers: ProviderServe
     assert "previous_response_id" in fallback.bodies[1]
 
 
+async def test_what_the_sdk_cannot_write_for_a_model_goes_to_the_next(
+    providers: ProviderServer, records: Records
+) -> None:
+    """Chat completions take no file by its address; where nobody can, the SDK says so."""
+    primary, middle, last = (providers.new(name) for name in ("primary", "middle", "last"))
+    primary.fail(503)
+    content: Any = [{"type": "input_file", "file_url": "https://files.example/report.pdf"}]
+    question: Any = [{"role": "user", "content": content}]
+    models = SDK.model(primary, api="responses"), SDK.model(middle)
+    able = FallbackModel(*models, SDK.model(last, api="responses"), observers=[records])
+    result = await agents.Runner.run(agents.Agent("a", model=able), question)
+    assert result.final_output == f"hello from {last.name}"
+    kinds = [one.kind for one in records.calls[0].attempts]
+    assert kinds == ["overloaded", "unsupported", None]
+    unable = FallbackModel(SDK.model(middle), SDK.model(last))
+    with pytest.raises(agents.UserError, match="input_file"):
+        await agents.Runner.run(agents.Agent("a", model=unable), question)
+    assert not middle.requests
+
+
 async def test_the_runner_does_not_ask_the_chain_again(providers: ProviderServer) -> None:
     """Though its settings say that it may, twice, whatever the error."""
     primary, fallback = providers.new("primary"), providers.new("fallback")
@@ -278,4 +298,3 @@ def test_what_is_no_model_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("OPENAI_API_KEY", "none")
     with pytest.raises(FallbackConfigError, match="colour"):
         FallbackModel("gpt-4o", **option)
-    assert FallbackModel("gpt-4o", "gpt-4o").policy.targets[1].name == "openai/gpt-4o#1"

@@ -32,6 +32,14 @@ FAILURES: dict[str, Reply] = {
     "401": Reply(status=401),
     "drop": Reply(drop=True),
     "hang": Reply(hang=True),
+    # Nothing says how large the windows are: a longer one may be next.
+    "window": Reply(
+        status=400,
+        body=wire.openai_error(
+            "maximum context length", "invalid_request_error", "context_length_exceeded"
+        ),
+    ),
+    "size": Reply(status=413),
 }
 
 
@@ -125,10 +133,10 @@ async def test_a_response_that_says_it_failed_switches(
     assert len(primary.requests) == 1
 
 
-async def test_ten_calls_in_an_outage_ask_the_dead_primary_once(
+async def test_ten_calls_in_an_outage_ask_the_dead_primary_three_times(
     framework: Framework, providers: ProviderServer
 ) -> None:
-    """``resilient()`` rests it."""
+    """``resilient()`` rests it after three failures in a row."""
     primary, fallback = providers.new("primary"), providers.new("fallback")
     primary.fail(503)
     chain = framework.chain(
@@ -137,7 +145,7 @@ async def test_ten_calls_in_an_outage_ask_the_dead_primary_once(
     for _ in range(5):
         await framework.run(chain)
         await framework.stream(chain)
-    assert (len(primary.requests), len(fallback.requests)) == (1, 10)
+    assert (len(primary.requests), len(fallback.requests)) == (3, 10)
 
 
 async def test_everybody_is_down(framework: Framework, providers: ProviderServer) -> None:

@@ -36,8 +36,10 @@ from pydantic_ai.messages import (
 from pydantic_ai.models import ModelRequestParameters
 from pydantic_ai.models.anthropic import AnthropicModel
 from pydantic_ai.models.function import AgentInfo, FunctionModel
+from pydantic_ai.models.openai import OpenAIChatModel
 from pydantic_ai.native_tools import WebSearchTool
 from pydantic_ai.providers.anthropic import AnthropicProvider
+from pydantic_ai.providers.openai import OpenAIProvider
 
 from honcho_fallback import (
     FallbackConfigError,
@@ -182,6 +184,25 @@ async def test_what_the_program_wants_switches_nothing(providers: ProviderServer
     assert not fallback.requests
 
 
+async def test_what_cannot_be_written_for_a_model_goes_to_the_next(
+    providers: ProviderServer, records: Records
+) -> None:
+    """Not every model takes a schema; where nobody does, Pydantic AI says so."""
+    primary, middle, last = (providers.new(name) for name in ("primary", "middle", "last"))
+    primary.fail(503)
+    last.standing = Reply(text='{"city": "Lima"}')
+    place = OpenAIProvider(base_url=middle.url, api_key="key")
+    plain = OpenAIChatModel("m", provider=place, profile={"supports_json_schema_output": False})
+    able = FallbackModel(SDK.model(primary), plain, SDK.model(last), observers=[records])
+    result = await Agent(able, output_type=NativeOutput(City)).run("hi")
+    assert result.output == City(city="Lima")
+    kinds = [one.kind for one in records.calls[0].attempts]
+    assert kinds == ["overloaded", "unsupported", None]
+    with pytest.raises(UserError, match="Native structured output is not supported"):
+        await Agent(FallbackModel(plain), output_type=NativeOutput(City)).run("hi")
+    assert not middle.requests
+
+
 async def test_a_native_tool_goes_to_who_has_it(
     providers: ProviderServer, records: Records
 ) -> None:
@@ -196,7 +217,7 @@ async def test_a_native_tool_goes_to_who_has_it(
     assert not middle.requests
     ((name, reason),) = records.calls[0].untried
     assert "WebSearchTool" in reason
-    assert name == "openai/gpt-4o#1"
+    assert name == "openai/gpt-4o#2"
 
 
 @pytest.mark.parametrize("name", ["openai_previous_response_id", "openai_conversation_id"])

@@ -8,12 +8,14 @@ import os
 import stat
 import subprocess
 import sys
+import threading
 import time
 from concurrent.futures import ThreadPoolExecutor
 from typing import TYPE_CHECKING, Any
 
 import pytest
 from filelock import FileLock
+from pytest_httpserver import HTTPServer
 from werkzeug import Response
 
 from honcho_fallback import (
@@ -26,13 +28,13 @@ from honcho_fallback import (
 )
 from honcho_fallback.testing import StatusError
 from honcho_fallback_honcho import KeyMint, OAuthCredential
+from tests.helpers.forked import FORKS, in_child
 from tests.helpers.pairwise import in_turn
 from tests.helpers.portal import REFRESH, Portal
 
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from pytest_httpserver import HTTPServer
     from werkzeug import Request
 
     from honcho_fallback import Attempt
@@ -193,6 +195,38 @@ def test_of_an_answer_but_a_plain_word_is_shown(
         credential.refresh()
     assert "secret" not in str(caught.value)
     assert caught.value.__context__ is None
+
+
+@FORKS[0]
+@FORKS[1]
+def test_a_child_that_is_forked_during_a_refresh_makes_its_own() -> None:
+    """The thread that has the lock is not in the child: nobody there would ever open it."""
+    entered, answer = threading.Event(), threading.Event()
+    answers = iter(["first", "second"])
+
+    def give(_: Request) -> Response:
+        token = next(answers)
+        if token == "first":
+            entered.set()
+            answer.wait(30)
+        return Response(json.dumps({"access_token": token, "expires_in": 3600}))
+
+    def refresh() -> str:
+        credential.refresh()
+        return credential.get()
+
+    with HTTPServer(threaded=True) as server:
+        server.expect_request("/token").respond_with_handler(give)
+        credential = OAuthCredential(server.url_for("/token"), "client", f"{REFRESH}0")
+        thread = threading.Thread(target=refresh)
+        thread.start()
+        assert entered.wait(10)
+        try:
+            assert in_child(refresh) == "second"
+        finally:
+            answer.set()
+            thread.join()
+        assert credential.get() == "first"
 
 
 @in_turn(status=[302, 307], moved=["token", "key"])

@@ -90,6 +90,20 @@ def test_signals_never_switch(error: BaseException, verb: str) -> None:
 
 
 @pytest.mark.parametrize("verb", ["ainvoke", "astream", "abatch"])
+async def test_a_cancellation_of_something_below_is_no_cancelled_call(verb: str) -> None:
+    """Nobody cancelled the task: the backup is asked, though LangChain takes it for an answer."""
+    model: Any = FallbackChatModel(chat("primary", asyncio.CancelledError()), alive())
+    match verb:
+        case "ainvoke":
+            text = (await model.ainvoke("hi")).text
+        case "abatch":
+            text = (await model.abatch(["hi"]))[0].text
+        case _:
+            text = "".join([str(chunk.text) async for chunk in model.astream("hi")])
+    assert text == "from backup"
+
+
+@pytest.mark.parametrize("verb", ["ainvoke", "astream", "abatch"])
 @pytest.mark.parametrize("listening", [False, True])
 async def test_a_cancelled_call_stays_cancelled(verb: str, listening: bool) -> None:
     """No switch, and the call's run ends once; the candidate's own LangChain leaves open."""

@@ -112,9 +112,9 @@ async def test_after_content_the_error_comes_out(verb: str) -> None:
         (AIMessageChunk(content=" "), True),
         (AIMessageChunk(content=["a"]), True),
         (AIMessageChunk(content=[{"type": "text", "text": "a", "index": 0}]), True),
-        (AIMessageChunk(content=[{"type": "thinking", "thinking": "hm", "index": 0}]), True),
+        (AIMessageChunk(content=[{"type": "thinking", "thinking": "hm", "index": 0}]), False),
         (AIMessageChunk(content="", tool_call_chunks=[PIECE]), True),
-        (AIMessageChunk(content="", additional_kwargs={"reasoning_content": "hm"}), True),
+        (AIMessageChunk(content="", additional_kwargs={"reasoning_content": "hm"}), False),
         (AIMessage(content=""), True),
         ("", False),
         ("a", True),
@@ -128,7 +128,7 @@ async def test_after_content_the_error_comes_out(verb: str) -> None:
     ids=repr,
 )  # fmt: skip
 def test_what_counts_as_content(chunk: Any, says: bool) -> None:
-    """Frames, usage and metadata do not; words, thoughts and tool calls do."""
+    """Frames, usage, metadata and thoughts do not; words and tool calls do."""
     assert has_content(chunk) is says
 
 

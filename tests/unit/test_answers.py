@@ -1,4 +1,4 @@
-"""What read_answer and has_content make of real answers, chunks and events, and of dicts alike."""
+"""What read_answer, has_content and thinks make of real answers, chunks, events and dicts."""
 
 from __future__ import annotations
 
@@ -18,6 +18,7 @@ from openai.types.completion import Completion
 from pydantic import BaseModel, TypeAdapter
 
 from honcho_fallback import Answer, has_content, read_answer
+from honcho_fallback._classify._answers import thinks
 from honcho_fallback._classify._shapes import SHAPES
 from honcho_fallback._classify._usage import usage_of
 from tests.helpers import wire
@@ -395,7 +396,9 @@ def test_litellm_s_chunks_are_told_apart(litellm: Any) -> None:
     assert not has_content(part(**chunk("stop")))
     assert not has_content(part(**{**USAGE_CHUNK, "usage": litellm.Usage(**CHAT_USAGE)}))
     assert has_content(part(**chunk(content="we")))
-    assert has_content(part(**chunk(reasoning_content="hm")))
+    thought = part(**chunk(reasoning_content="hm"))
+    assert thinks(thought)
+    assert not has_content(thought)
     assert has_content(part(**chunk(tool_calls=[{**CALL, "index": 0}])))
     responses = litellm.types.llms.openai
     words = responses.OutputTextDeltaEvent(**event("output_text.delta", delta="we"))
@@ -533,8 +536,6 @@ CARRYING: dict[str, tuple[Any, Any]] = {
     "openai, a legacy call": (CHAT_EVENT, chunk(function_call={"name": "clock"})),
     "openai, audio": (CHAT_EVENT, chunk(audio={"id": "a", "transcript": "we"})),
     "openai, images": (CHAT_EVENT, chunk(images=[{"image_url": {"url": "data:"}}])),
-    "openai, reasoning": (CHAT_EVENT, chunk(role="assistant", content="", reasoning="hm")),
-    "openai, reasoning content": (CHAT_EVENT, chunk(reasoning_content="hm")),
     "openai, the second choice": (
         CHAT_EVENT,
         {
@@ -548,10 +549,6 @@ CARRYING: dict[str, tuple[Any, Any]] = {
     "responses, arguments": (RESPONSE_EVENT, event("function_call_arguments.delta", delta="{")),
     "responses, a call": (RESPONSE_EVENT, item("added", **{**WEATHER, "arguments": ""})),
     "responses, audio": (RESPONSE_EVENT, event("audio.delta", delta="AAAA")),
-    "responses, thoughts": (
-        RESPONSE_EVENT,
-        event("reasoning_summary_text.delta", delta="hm", summary_index=0),
-    ),
     "responses, an image": (
         RESPONSE_EVENT,
         event("image_generation_call.partial_image", partial_image_b64="A", partial_image_index=0),
@@ -563,14 +560,60 @@ CARRYING: dict[str, tuple[Any, Any]] = {
         block(type="tool_use", id="t", name="clock", input={}),
     ),
     "anthropic, arguments": (MESSAGE_EVENT, delta(type="input_json_delta", partial_json="{")),
-    "anthropic, thoughts": (MESSAGE_EVENT, delta(type="thinking_delta", thinking="hm")),
-    "anthropic, hidden thoughts": (MESSAGE_EVENT, block(type="redacted_thinking", data="x")),
     "google, a text": (GEMINI, gemini({"text": "we"}, finish=None)),
-    "google, thoughts": (GEMINI, gemini({"text": "hm", "thought": True}, finish=None)),
     "google, a call": (GEMINI, gemini({"function_call": {"name": "clock"}}, finish=None)),
     "google, media": (
         GEMINI,
         gemini({"inline_data": {"data": b"x", "mime_type": "image/png"}}, finish=None),
+    ),
+}
+THINKING: dict[str, tuple[Any, Any]] = {
+    "openai, reasoning": (CHAT_EVENT, chunk(role="assistant", content="", reasoning="hm")),
+    "openai, reasoning content": (CHAT_EVENT, chunk(reasoning_content="hm")),
+    "responses, thoughts": (
+        RESPONSE_EVENT,
+        event("reasoning_summary_text.delta", delta="hm", summary_index=0),
+    ),
+    "anthropic, thoughts": (MESSAGE_EVENT, delta(type="thinking_delta", thinking="hm")),
+    "anthropic, hidden thoughts": (MESSAGE_EVENT, block(type="redacted_thinking", data="x")),
+    "google, thoughts": (GEMINI, gemini({"text": "hm", "thought": True}, finish=None)),
+    "openai, details": (CHAT_EVENT, chunk(reasoning_details=[{"text": "hm"}])),
+    "openai, blocks": (CHAT_EVENT, chunk(thinking_blocks=[{"type": "thinking", "thinking": "h"}])),
+    "responses, a text of thoughts": (
+        RESPONSE_EVENT,
+        event("reasoning_text.delta", delta="hm"),
+    ),
+    "responses, a part": (
+        RESPONSE_EVENT,
+        event(
+            "reasoning_summary_part.done",
+            part={"type": "summary_text", "text": "hm"},
+            summary_index=0,
+        ),
+    ),
+    "responses, thoughts that are over": (
+        RESPONSE_EVENT,
+        item("done", **{**THOUGHT, "summary": [{"type": "summary_text", "text": "hm"}]}),
+    ),
+    "responses, sealed thoughts": (
+        RESPONSE_EVENT,
+        item("done", **{**THOUGHT, "encrypted_content": "x"}),
+    ),
+    "responses, thoughts in full": (
+        RESPONSE_EVENT,
+        item("done", **THOUGHT, content=[{"type": "reasoning_text", "text": "hm"}]),
+    ),
+    "responses, an end with thoughts": (
+        RESPONSE_EVENT,
+        event(
+            "completed",
+            response=reply({**THOUGHT, "summary": [{"type": "summary_text", "text": "hm"}]}),
+        ),
+    ),
+    "anthropic, a signature": (MESSAGE_EVENT, delta(type="signature_delta", signature="x")),
+    "anthropic, a block": (
+        MESSAGE_EVENT,
+        block(type="thinking", thinking="hm", signature=""),
     ),
 }
 
@@ -579,16 +622,56 @@ CARRYING: dict[str, tuple[Any, Any]] = {
 def test_a_frame_is_no_content(name: str) -> None:
     """An empty first chunk is never content, nor is a sign of life, usage or an end."""
     adapter, document = FRAMES[name]
-    assert has_content(document) is False
-    assert has_content(adapter.validate_python(document)) is False
+    for one in (document, adapter.validate_python(document)):
+        assert has_content(one) is False
+        assert thinks(one) is False
 
 
 @pytest.mark.parametrize("name", CARRYING)
 def test_what_the_model_wrote_is_content(name: str) -> None:
-    """Text, calls, refusals, media; thoughts too, as callers are shown them."""
+    """Text, calls, refusals, media."""
     adapter, document = CARRYING[name]
-    assert has_content(document) is True
-    assert has_content(adapter.validate_python(document)) is True
+    for one in (document, adapter.validate_python(document)):
+        assert has_content(one) is True
+        assert thinks(one) is False
+
+
+@pytest.mark.parametrize("name", THINKING)
+def test_thinking_alone_settles_nothing(name: str) -> None:
+    """It is no content, so that the stream may still go to another target; but a sign of life."""
+    adapter, document = THINKING[name]
+    for one in (document, adapter.validate_python(document)):
+        assert has_content(one) is False
+        assert thinks(one) is True
+
+
+def test_pydantic_ai_s_thinking_is_told_apart() -> None:
+    """Its parts and deltas, as its streams bring them."""
+    parts = pytest.importorskip("pydantic_ai.messages")
+
+    def starting(part: Any) -> Any:
+        return parts.PartStartEvent(index=0, part=part)
+
+    def going_on(delta: Any) -> Any:
+        return parts.PartDeltaEvent(index=0, delta=delta)
+
+    thoughts = [
+        starting(parts.ThinkingPart("hm")),
+        starting(parts.ThinkingPart("", signature="x")),
+        going_on(parts.ThinkingPartDelta(content_delta="hm")),
+        going_on(parts.ThinkingPartDelta(signature_delta="x")),
+    ]
+    contents = [
+        starting(parts.TextPart("we")),
+        starting(parts.ToolCallPart("clock", {})),
+        going_on(parts.TextPartDelta("we")),
+        going_on(parts.ToolCallPartDelta(args_delta="{")),
+    ]
+    for one in thoughts:
+        assert (has_content(one), thinks(one)) == (False, True)
+    for one in contents:
+        assert (has_content(one), thinks(one)) == (True, False)
+    assert not thinks(starting(parts.ThinkingPart("")))
 
 
 @pytest.mark.parametrize("document", [{"type": "ping"}, {"type": "keepalive"}])
@@ -626,14 +709,22 @@ def test_langchain_s_chunks_are_told_apart(messages: Any, outputs: Any) -> None:
     carrying = [
         part("we"),
         part([{**frame, "text": "we"}]),
-        part([{"type": "thinking", "thinking": "hm", "index": 0}]),
         part("", tool_call_chunks=[call]),
-        part("", additional_kwargs={"reasoning_content": "hm"}),
+        part("", additional_kwargs={"audio": {"data": "x"}}),
     ]
-    for chunks, carries in ((empty, False), (carrying, True)):
+    thinking = [
+        part([{"type": "thinking", "thinking": "hm", "index": 0}]),
+        part([{"type": "thinking", "signature": "x", "index": 0}]),
+        part([{"type": "reasoning", "summary": [{"text": "hm"}], "index": 0}]),
+        part([{"type": "reasoning", "reasoning": "hm"}]),
+        part("", additional_kwargs={"reasoning_content": "hm"}),
+        part("", additional_kwargs={"reasoning": {"summary": [{"text": "hm"}]}}),
+    ]
+    for chunks, carries in ((empty, False), (carrying, True), (thinking, False)):
         for one in chunks:
-            assert has_content(one) is carries
-            assert has_content(outputs.ChatGenerationChunk(message=one)) is carries
+            for whole in (one, outputs.ChatGenerationChunk(message=one)):
+                assert has_content(whole) is carries
+                assert thinks(whole) is (chunks is thinking)
     assert has_content(outputs.GenerationChunk(text="we"))
     assert not has_content(outputs.GenerationChunk(text=""))
     assert has_content(messages.HumanMessage("hi"))
@@ -793,6 +884,7 @@ def test_hostile_objects_are_survived_and_unasked() -> None:
             assert read_answer(answer) == Answer()
         assert read_answer(Trapped()).usage is None
         assert has_content(Hostile()) is True
+        assert thinks(Hostile()) is False
         assert has_content(Trapped()) in {True, False}
 
 
@@ -814,3 +906,4 @@ def test_neither_ever_raises(answer: Any) -> None:
     for one in (answer, [answer], (answer, answer), within):
         assert type(read_answer(one)) is Answer
         assert type(has_content(one)) is bool
+        assert type(thinks(one)) is bool

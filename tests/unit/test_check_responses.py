@@ -124,6 +124,40 @@ def test_a_stream_cut_after_content_is_interrupted(driver: str) -> None:
     assert script.closed == {"primary": 1}
 
 
+@pytest.mark.parametrize("driver", ["stream", "astream"])
+def test_a_server_that_never_says_its_end_keeps_its_answers(driver: str) -> None:
+    """Its target has a label for that; a stream of it that holds nothing still switches."""
+    cut, nothing = WHOLE[:2], WHOLE[:1]
+    targets = [Target("primary", labels={"no_finish_reason"}), Target("fallback")]
+    policy = FallbackPolicy(targets, FallbackConfig(wait=0))
+    script = repeating(primary=[cut, nothing], fallback=[WHOLE])
+    assert ask(policy, script, driver) == cut
+    assert ask(policy, script, driver) == WHOLE
+
+
+@pytest.mark.parametrize("driver", ["call", "acall"])
+def test_thinking_that_spent_the_budget_switches(driver: str) -> None:
+    """Alone, too: the same question would spend the same target's budget again."""
+    spent = {**GOOD, "content": [{"type": "thinking", "thinking": "hm"}]} | {
+        "stop_reason": "max_tokens"
+    }
+    script = repeating(primary=[spent], fallback=[GOOD])
+    assert ask(pair(), script, driver) == GOOD
+    alone = FallbackPolicy([Target("primary")], FallbackConfig(wait=0))
+    script = repeating(primary=[spent])
+    with pytest.raises(AnswerRejected):
+        ask(alone, script, driver)
+    assert script.asked == ["primary"]
+
+
+@pytest.mark.parametrize("driver", ["stream", "astream"])
+def test_a_stream_of_thinking_alone_settles_nothing(driver: str) -> None:
+    """Nobody has seen a chunk of it when the next target is asked."""
+    spent = [part(role="assistant"), part(reasoning_content="hm"), part("length")]
+    script = repeating(primary=[spent], fallback=[WHOLE])
+    assert ask(pair(), script, driver) == WHOLE
+
+
 @pytest.mark.parametrize("driver", ["call", "acall", "stream", "astream"])
 def test_check_responses_false_hands_out_whatever_came(driver: str) -> None:
     """The option switches it off, for the policy or one call."""

@@ -220,7 +220,7 @@ EXAMPLES = [
     (400, "we failed to parse tool call output", Kind.MALFORMED_RESPONSE),
     (400, "your location is not supported here", Kind.PERMISSION),
     (503, "the model's weights are warming up", Kind.MODEL_UNAVAILABLE),
-    (404, "this one is a chat model", Kind.INVALID_REQUEST),
+    (404, "this one is a chat model", Kind.UNSUPPORTED),
     (400, "unknown model nimbus-9", Kind.MODEL_UNAVAILABLE),
     (400, "the model nimbus-9 does not exist", Kind.MODEL_UNAVAILABLE),
     (400, "payload too large for this door", Kind.PAYLOAD_TOO_LARGE),
@@ -244,7 +244,41 @@ def test_a_text_decides_where_no_code_does(
 def test_a_message_about_a_parameter_is_no_overflow() -> None:
     """Words that also occur in overflows do not make one (max_tokens, context)."""
     wording = "parameter max_tokens is not supported with this model"
-    assert classify(openai_error(400, {"message": wording})).kind is Kind.INVALID_REQUEST
+    assert classify(openai_error(400, {"message": wording})).kind is Kind.UNSUPPORTED
+
+
+@pytest.mark.parametrize(
+    "wording",
+    [
+        "response_format of type json_schema is not supported here",
+        "house/tiny:2b does not support tools",
+        "images are nothing that this model supports: image input is unsupported",
+        "temperature does not support 0.2 with this model",
+        "max_tokens is not supported with this model, use another field",
+        "reasoning_effort none is not supported for this model",
+        "this mode does not support this tool_choice",
+        "This model does not support a prefill. Conversations must end with the user.",
+        "logit_bias is not supported",
+        "a prefill of 31 GB would exceed the memory ceiling of 24 GB; reduce the prompt",
+    ],
+)
+def test_what_a_model_lacks_is_asked_of_the_next(wording: str) -> None:
+    """The request is well, this target is too: another one may take it, and nobody rests."""
+    failure = classify(openai_error(400, {"message": wording, "type": "invalid_request_error"}))
+    assert failure.kind is Kind.UNSUPPORTED
+    assert (failure.switchable, failure.transient, failure.reached) == (True, False, "refused")
+
+
+@pytest.mark.parametrize(
+    "code", ["unsupported_value", "unsupported_parameter", "unsupported_file"]
+)
+def test_a_code_that_names_what_is_lacking_is_read_by_its_words(code: str) -> None:
+    """Under whatever sentence; but what an account has to do first says more than the code."""
+    assert (
+        classify(openai_error(400, {"message": "Sorry.", "code": code})).kind is Kind.UNSUPPORTED
+    )
+    first = {"message": "Your account must be verified to use it", "code": code}
+    assert classify(openai_error(400, first)).kind is Kind.PERMISSION
 
 
 @pytest.mark.parametrize("text", ["took 5030 ms", "id 14290", "v4.29", "port 50311", "x503y"])

@@ -302,7 +302,7 @@ def test_an_error_under_a_success_is_a_broken_answer(status: int) -> None:
         ("InternalServerError", "slow down", Kind.RATE_LIMIT),
         ("PermissionDeniedError", "the engine was removed", Kind.MODEL_UNAVAILABLE),
         ("PermissionDeniedError", "your engine was removed", Kind.PERMISSION),
-        ("NotFoundError", "use chat completions here", Kind.INVALID_REQUEST),
+        ("NotFoundError", "use chat completions here", Kind.UNSUPPORTED),
         ("BadRequestError", "the conversation is too long", Kind.CONTEXT_OVERFLOW),
     ],
 )
@@ -325,14 +325,14 @@ def test_a_code_that_only_calls_a_request_bad_says_less_than_its_subject(code: s
 def test_a_generic_code_stands_for_a_status_of_its_own() -> None:
     """A code that names a class of statuses lets the text be read under it."""
     body = {"error": {"type": "not_found", "message": "use chat completions here"}}
-    assert of_body(body, None).kind is Kind.INVALID_REQUEST
+    assert of_body(body, None).kind is Kind.UNSUPPORTED
     assert of_body({"error": {"type": "not_found"}}, None).kind is Kind.MODEL_UNAVAILABLE
 
 
 def test_a_text_counts_under_the_status_that_it_states() -> None:
     """What means something under 404 only means it where the upstream's status is 404."""
     text = "Error code: 404 - use chat completions here"
-    assert classify(ProviderError(text, status_code=502)).kind is Kind.INVALID_REQUEST
+    assert classify(ProviderError(text, status_code=502)).kind is Kind.UNSUPPORTED
     assert classify(ProviderError(text[18:], status_code=502)).kind is Kind.SERVER_ERROR
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from typing import Any
 
 import pytest
@@ -18,6 +19,7 @@ from honcho_fallback._classify._texts import (
     first_rule,
     meaning,
 )
+from honcho_fallback._values.failure import Failure
 from honcho_fallback._values.failure import FailureKind as Kind
 
 WORDS: dict[str, list[str]] = read("texts")["words"]
@@ -44,6 +46,11 @@ def error_of(status: int, message: str) -> Exception:
 
 # The status, the sentence and the alternative that it fits; sentences of our own.
 EXAMPLES: list[tuple[int, str, Kind, str]] = [
+    (NO_STATUS, "the client has been closed", Kind.CONNECTION, "client closed"),
+    (500, "the client was closed", Kind.CONNECTION, "client closed"),
+    (500, "this event loop is closed", Kind.CONNECTION, "event_loop closed"),
+    (NO_STATUS, "attached to a different loop", Kind.CONNECTION, "other_loop"),
+    (PROGRAM, "there are no deployments", Kind.OVERLOADED, "no_deployments"),
     (NO_STATUS, "The call was locally cancelled", Kind.CANCELLED, "cancelled_here"),
     (500, "goroutine panicked on a map", Kind.SERVER_ERROR, "panic"),
     (
@@ -204,12 +211,23 @@ EXAMPLES: list[tuple[int, str, Kind, str]] = [
     (NO_STATUS, "ECONNRESET", Kind.CONNECTION, "broken_link"),
     (500, "getaddrinfo failed", Kind.CONNECTION, "dns failed -model"),
     (NO_STATUS, "Failed to fetch", Kind.CONNECTION, "failed to_fetch -fetched -model"),
-    (404, "use chat completions here", Kind.INVALID_REQUEST, "chat_api"),
-    (404, "never a function call", Kind.INVALID_REQUEST, "tool_call negation -endpoints"),
+    (404, "use chat completions here", Kind.UNSUPPORTED, "chat_api"),
+    (404, "never a function call", Kind.UNSUPPORTED, "tool_call negation -endpoints"),
     (404, "unrecognized parameter", Kind.INVALID_REQUEST, "parameter unrecognized"),
-    (500, "the route is unsupported", Kind.INVALID_REQUEST, "own_api negated_support"),
+    (500, "the route is unsupported", Kind.UNSUPPORTED, "own_api negated_support"),
     (422, "duplicate property", Kind.INVALID_REQUEST, "parameter wrong -python_error"),
-    (500, "vision is unsupported", Kind.INVALID_REQUEST, "feature negated_support"),
+    (500, "vision is unsupported", Kind.UNSUPPORTED, "feature negated_support -mismatch"),
+    (400, "temperature isn't supported", Kind.UNSUPPORTED, "parameter negated_support -mismatch"),
+    (400, "a field is deprecated for model 7", Kind.UNSUPPORTED, "parameter gone for_model"),
+    (400, "at most 7 images, please", Kind.UNSUPPORTED, "at_most media"),
+    (400, "the cap is 7 tools", Kind.UNSUPPORTED, "limit tools -requests"),
+    (422, "the dice are not supported", Kind.UNSUPPORTED, "negated_support -mismatch"),
+    (400, "logprobs: no longer for model 7", Kind.UNSUPPORTED, "feature gone for_model"),
+    (400, "the engine never looks at images", Kind.UNSUPPORTED, "feature negation model"),
+    (500, "it needs more than the memory budget", Kind.UNSUPPORTED, "memory_limit needed"),
+    (400, "9 GB is above the memory ceiling", Kind.UNSUPPORTED, "memory_limit over"),
+    (500, "insufficient, as the memory limit says", Kind.UNSUPPORTED, "memory_limit lacking"),
+    (400, "invalid image bytes came", Kind.INVALID_REQUEST, "broken_file"),
     (400, "turns must alternate", Kind.INVALID_REQUEST, "roles"),
     (500, "jinja stopped", Kind.INVALID_REQUEST, "template"),
     (429, "unavailable, retry", Kind.OVERLOADED, "absent now -connection"),
@@ -327,7 +345,7 @@ EXAMPLES: list[tuple[int, str, Kind, str]] = [
     ),
     (500, "a prompt is required", Kind.INVALID_REQUEST, "prompt required"),
     (500, "tool calls: unable to convert", Kind.INVALID_REQUEST, "tool_call failed decode"),
-    (501, "this is not implemented", Kind.INVALID_REQUEST, "unimplemented"),
+    (501, "this is not implemented", Kind.UNSUPPORTED, "unimplemented"),
     (
         500,
         "an error in parsing the completion",
@@ -359,7 +377,11 @@ def test_a_sentence_fits_its_alternative(
     rule = first_rule(sentence, status)
     assert rule is not None
     assert (rule.words, rule.row.kind) == (alternative, kind)
-    failure = classify(error_of(status, sentence))
+
+    async def under_a_loop() -> Failure:
+        return classify(error_of(status, sentence))
+
+    failure = asyncio.run(under_a_loop())
     assert (failure.kind, failure.reason) == (kind, rule.row.reason)
 
 

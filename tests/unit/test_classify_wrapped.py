@@ -258,7 +258,7 @@ def test_a_code_alone_makes_no_5xx_a_bad_request(status: int, code: str) -> None
         assert failure.kind is kind_of(status)
     body = {"error": {"message": "tools are not supported", "type": code}}
     failure = classify(ProviderError("hello", status_code=status, body=body))
-    assert failure.kind is Kind.INVALID_REQUEST
+    assert failure.kind is Kind.UNSUPPORTED
 
 
 @pytest.mark.parametrize("code", ["api_error", "unavailable", "upstream_error", "data_loss"])
@@ -558,6 +558,12 @@ def litellm(monkeypatch: pytest.MonkeyPatch) -> Any:
 
 def wrapped(cls: Any, text: str) -> Any:
     return cls(message=f"OllamaException - {text}", llm_provider="ollama", model="m")
+
+
+def test_litellms_own_check_of_parameters_is_what_the_model_lacks(litellm: Any) -> None:
+    """Its class says so before any request, whatever the sentence and the status."""
+    error = litellm.UnsupportedParamsError("hello", llm_provider="house", model="m")
+    assert classify(error).kind is Kind.UNSUPPORTED
 
 
 @pytest.mark.parametrize(("text", "kind"), [*WRAPPED, *((text, Kind.CONNECTION) for text in LOST)])

@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import asyncio
+import io
 from typing import TYPE_CHECKING, Any
 
 import pytest
+from pydantic import BaseModel, RootModel
 
 from honcho_fallback import (
     AnswerRejected,
@@ -53,34 +55,36 @@ async def test_an_async_validator_is_awaited(validate: Any, error: str) -> None:
     assert (first.kind, first.error) == ("malformed_response", error)
 
 
-async def is_a_limit(failure: Failure, _: BaseException) -> Failure:
-    await asyncio.sleep(0)
-    return failure._replace(kind=FailureKind.RATE_LIMIT)
-
-
-async def a_limit(_: BaseException) -> Failure:
-    await asyncio.sleep(0)
+def a_limit(_: BaseException) -> Failure:
     return Failure.of(FailureKind.RATE_LIMIT)
 
 
-async def breaks(*_: Any) -> Failure:
-    await asyncio.sleep(0)
+def breaks(*_: Any) -> Failure:
     raise ZeroDivisionError
 
 
-@pytest.mark.parametrize("options", [{"refine": is_a_limit}, {"classify": a_limit}])
-@pytest.mark.parametrize("driver", ["acall", "astream"])
-def test_an_async_classifier_is_awaited(options: Any, driver: str) -> None:
-    """A 400 that it takes for a rate limit switches, in whole answers and in streams."""
-    script = repeating(primary=[StatusError(400)], fallback=["hello"])
-    policy = pair(**options)
-    run = policy.start()
-    assert DRIVERS[driver](policy, script, run) == "hello"
-    assert run.record.attempts[0].kind == "rate_limit"
+async def waits(*_: Any) -> Failure:
+    return Failure.of(FailureKind.RATE_LIMIT)
 
 
-async def test_sync_and_async_hooks_go_together() -> None:
-    """An async validator and a plain refine: each is asked in its own way, in one call."""
+class WaitsWhenCalled:
+    async def __call__(self, *_: Any) -> Failure:
+        return Failure.of(FailureKind.RATE_LIMIT)
+
+
+@pytest.mark.parametrize("name", ["classify", "refine"])
+@pytest.mark.parametrize("hook", [waits, WaitsWhenCalled()])
+def test_an_async_classifier_is_refused_where_it_is_written(name: str, hook: Any) -> None:
+    """What an error means is decided at once; only an answer may be looked at for longer."""
+    options: Any = {name: hook}
+    with pytest.raises(FallbackConfigError, match=f"{name}: it is async; write it without async"):
+        FallbackConfig(**options)
+    with pytest.raises(FallbackConfigError, match=f"{name}: it is async"):
+        pair().call(ask_plainly, **options)
+
+
+async def test_an_async_validator_and_plain_hooks_go_together() -> None:
+    """What an awaited validator says no to is classified and refined, in one call."""
 
     def narrow(failure: Failure, _: BaseException) -> Failure:
         return failure._replace(code="seen")
@@ -92,7 +96,7 @@ async def test_sync_and_async_hooks_go_together() -> None:
     assert (run.record.attempts[0].kind, run.record.attempts[0].code) == ("rate_limit", "seen")
 
 
-async def test_an_async_hook_that_breaks_is_passed_over(caplog: Any) -> None:
+async def test_a_hook_that_breaks_is_passed_over(caplog: Any) -> None:
     """An outage is no time to lose the provider's error, whoever classifies."""
     for options in ({"refine": breaks}, {"classify": breaks}):
         script = repeating(primary=[StatusError(503)], fallback=["hello"])
@@ -101,14 +105,12 @@ async def test_an_async_hook_that_breaks_is_passed_over(caplog: Any) -> None:
     assert "classify raised ZeroDivisionError" in caplog.text
 
 
-@pytest.mark.parametrize("name", ["validate", "refine", "classify"])
 @pytest.mark.parametrize("driver", ["call", "stream"])
-def test_an_async_hook_is_refused_in_a_thread(name: str, driver: str) -> None:
+def test_an_async_validator_is_refused_in_a_thread(driver: str) -> None:
     """Before anything is asked, with the verbs that would await it; and the record is closed."""
-    hooks: dict[str, Any] = {"validate": is_good, "refine": is_a_limit, "classify": a_limit}
-    policy, script = pair(**{name: hooks[name]}), repeating(primary=["x"])
+    policy, script = pair(validate=is_good), repeating(primary=["x"])
     run = policy.start()
-    with pytest.raises(FallbackConfigError, match=f"{name}: it is async; use acall or astream"):
+    with pytest.raises(FallbackConfigError, match="validate: it is async; use acall or astream"):
         DRIVERS[driver](policy, script, run)
     assert (script.asked, run.record.outcome) == ([], "cancelled")
 
@@ -123,8 +125,17 @@ class LooksSync:
 def test_a_hook_that_turns_out_to_be_async_is_refused_as_well() -> None:
     """A validator that accepts everything, because nobody awaited it, would be the worst."""
     policy, script = pair(validate=LooksSync()), repeating(primary=["bad"], fallback=["no"])
+    run = policy.start()
     with pytest.raises(FallbackConfigError, match="validate: it is async"):
-        policy.call(script.ask)
+        policy.call(script.ask, run=run)
+    assert (script.asked, run.record.outcome) == ([P], "rejected")
+
+
+async def test_a_validator_that_turns_out_to_be_async_is_awaited_in_a_task() -> None:
+    """What it is is seen when it is called: a partial or a lambda around a coroutine function."""
+    policy = pair(validate=lambda answer: is_good(f"{answer}"))
+    script = repeating(primary=["bad"], fallback=["good"])
+    assert await policy.acall(script.aask) == "good"
 
 
 async def test_a_cancelled_hook_is_a_cancelled_call() -> None:
@@ -161,14 +172,12 @@ def test_ctrl_c_in_a_classifier_goes_out_and_closes_the_record(name: str, driver
     assert (run.record.outcome, script.asked) == ("cancelled", [P])
 
 
-@pytest.mark.parametrize("name", ["classify", "refine"])
-def test_a_loop_of_ones_own_is_told_that_a_hook_is_async(name: str) -> None:
+def test_a_loop_of_ones_own_is_told_that_a_validator_is_async() -> None:
     """It cannot await it: the error says so, and the call is closed."""
-    hooks: dict[str, Any] = {"refine": is_a_limit, "classify": a_limit}
-    run = pair(**{name: hooks[name]}).start()
-    with pytest.raises(FallbackConfigError, match=f"{name}: it is async"):
-        run.fail(StatusError(503))
-    assert run.record.outcome == "cancelled"
+    run = pair(validate=is_good).start()
+    with pytest.raises(FallbackConfigError, match="validate: it is async"):
+        run.accept("good")
+    assert run.outcome == "rejected"
 
 
 @pytest.mark.parametrize(
@@ -354,3 +363,166 @@ def test_the_wrong_verb_is_refused_with_the_right_one(verb: str, ask: Any, fits:
     assert f"to policy.{verb};" in str(caught.value)
     assert run.record.outcome == "rejected"
     assert len(run.record.attempts) == 1
+
+
+class Fields(BaseModel):
+    """An answer as the SDKs make them: iterating over it gives its fields."""
+
+    id: str = "1"
+    choices: list[Any] = []
+
+
+class Items(RootModel[list[str]]):
+    """A model that says itself what iterating over it gives."""
+
+    def __iter__(self) -> Any:
+        return iter(self.root)
+
+
+class SyncStream:
+    """As SDKs make them: an iterator to close."""
+
+    def __init__(self) -> None:
+        self.closed = False
+        self.chunks = iter(["hel", "lo"])
+
+    def __iter__(self) -> Any:
+        return self
+
+    def __next__(self) -> str:
+        return next(self.chunks)
+
+    def close(self) -> None:
+        self.closed = True
+
+
+class AsyncStream:
+    """As SDKs make them; its close is a coroutine."""
+
+    def __init__(self) -> None:
+        self.closed = False
+        self.chunks = iter(["hel", "lo"])
+
+    def __aiter__(self) -> Any:
+        return self
+
+    async def __anext__(self) -> str:
+        chunk = next(self.chunks, None)
+        if chunk is None:
+            raise StopAsyncIteration
+        return chunk
+
+    async def close(self) -> None:
+        self.closed = True
+
+
+class BothWays(SyncStream):
+    """As LiteLLM's."""
+
+    def __aiter__(self) -> Any:
+        return self
+
+    async def __anext__(self) -> str:
+        chunk = next(self.chunks, None)
+        if chunk is None:
+            raise StopAsyncIteration
+        return chunk
+
+
+COMPLETION = {"choices": [{"message": {"content": "hello"}}], "model": "m", "object": "x"}
+
+
+@pytest.mark.parametrize(
+    ("verb", "make", "fits"),
+    [
+        ("stream", Fields, "call"),
+        ("stream", lambda: dict(COMPLETION), "call"),
+        ("astream", Fields, "acall"),
+        ("call", SyncStream, "stream"),
+        ("call", BothWays, "stream"),
+        ("call", AsyncStream, "astream"),
+        ("acall", SyncStream, "stream"),
+        ("acall", BothWays, "astream"),
+        ("acall", AsyncStream, "astream"),
+        ("stream", AsyncStream, "astream"),
+    ],
+)
+def test_whole_answers_and_streams_have_verbs_of_their_own(
+    verb: str, make: Any, fits: str
+) -> None:
+    """Fields are no chunks, and a stream that nobody has read is no answer: no success, both."""
+    policy, answer = pair(), make()
+    run = policy.start()
+
+    async def ask(_: Attempt) -> Any:
+        return answer
+
+    async def read() -> None:
+        _ = [one async for one in policy.astream(ask, run=run)]
+
+    with pytest.raises(FallbackConfigError, match=rf"to policy\.{verb}; use policy\.{fits} "):
+        match verb:
+            case "call":
+                policy.call(lambda _: answer, run=run)
+            case "acall":
+                asyncio.run(policy.acall(ask, run=run))
+            case "stream":
+                list(policy.stream(lambda _: answer, run=run))
+            case _:
+                asyncio.run(read())
+    assert (run.outcome, len(run.record.attempts)) == ("rejected", 1)
+    if verb == "acall" or (verb == "call" and isinstance(answer, SyncStream)):
+        assert answer.closed
+
+
+@pytest.mark.parametrize(
+    "answer",
+    [
+        *("hello", ["a"], ("a",), {"a": 1}, COMPLETION, None, Fields(), Items(["a"])),
+        *(iter("ab"), map(str, "ab"), io.BytesIO(b"speech")),
+    ],
+    ids=lambda answer: type(answer).__name__,
+)
+async def test_any_answer_that_can_be_used_is_one(answer: Any) -> None:
+    """Values, containers, models, files and plain iterators: doubt lets an answer pass."""
+
+    async def ask(_: Attempt) -> Any:
+        return answer
+
+    assert pair().call(lambda _: answer) is answer
+    assert await pair().acall(ask) is answer
+
+
+@pytest.mark.parametrize(
+    "make",
+    [
+        *(lambda: ["a", "b"], lambda: ("a", "b"), lambda: iter("ab"), lambda: "ab"),
+        *(lambda: {"a": 1, "b": 2}, lambda: Items(["a", "b"]), SyncStream, BothWays),
+    ],
+)
+def test_any_iterable_of_chunks_is_a_stream(make: Any) -> None:
+    """Lists, tuples, iterators, SDKs' streams, and models that say how they are iterated."""
+    assert "".join(pair().stream(lambda _: make())) in {"ab", "hello"}
+
+
+async def test_a_stream_for_both_ways_is_read_in_either() -> None:
+    """LiteLLM's streams are one class for threads and tasks."""
+    assert [one async for one in pair().astream(lambda _: BothWays())] == ["hel", "lo"]
+
+
+@pytest.mark.parametrize("verb", ["acall", "astream"])
+async def test_a_plain_function_may_fail_before_it_has_something_to_await(verb: str) -> None:
+    """It is no wrong verb yet: what it raises is a failure, and the next target is asked."""
+
+    async def chunks() -> Any:
+        yield "hello"
+
+    def prepares(attempt: Attempt) -> Any:
+        if attempt.target.name == P:
+            raise StatusError(503)
+        return ask_async(attempt) if verb == "acall" else chunks()
+
+    if verb == "acall":
+        assert await pair().acall(prepares) == "hello"
+    else:
+        assert [one async for one in pair().astream(prepares)] == ["hello"]

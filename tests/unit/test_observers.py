@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import logging
 from contextlib import nullcontext
+from types import SimpleNamespace
 from typing import TYPE_CHECKING, Any, Literal
 
 import pytest
@@ -431,7 +432,32 @@ def test_one_hook_suffices(driver: str) -> None:
 
 
 class Duck:
-    def on_finish(self, _: CallRecord, /) -> None: ...
+    """Have a hook, and nothing to do with this package."""
+
+    def __init__(self) -> None:
+        self.records: list[CallRecord] = []
+
+    def on_finish(self, record: CallRecord, /) -> None:
+        self.records.append(record)
+
+
+@pytest.mark.parametrize("where", ["policy", "process"])
+def test_an_object_with_a_hook_observes(where: str) -> None:
+    """Whatever its class; it may have its hook as a function that it holds, too."""
+    duck, heard = Duck(), list[Switch]()
+    observers: list[Any] = [duck, SimpleNamespace(on_switch=heard.append)]
+    observed = policy(*observers if where == "policy" else ())
+    set_observers(observers if where == "process" else None)
+    try:
+        DRIVERS["call"](observed, failing_twice(), observed.start())
+    finally:
+        set_observers(None)
+    assert [record.outcome for record in duck.records] == ["success"]
+    assert [switch.fallback.name for switch in heard] == ["anthropic/two", "local/three"]
+
+
+class AsyncDuck:
+    async def on_finish(self, _: CallRecord, /) -> None: ...
 
 
 @pytest.mark.parametrize(
@@ -439,7 +465,9 @@ class Duck:
     [
         (Finishes(), "observers: got a single one; pass it in a list"),
         ([Finishes], "observers: got the class Finishes; pass an object of it"),
-        ([Duck()], "observers: got a Duck; pass objects whose classes are subclasses of Fallback"),
+        ([object()], "observers: got a object; pass objects of subclasses of FallbackO"),
+        ([AsyncDuck()], "AsyncDuck.on_finish: it is async"),
+        (Duck(), "observers: got a Duck; pass objects"),
         ("log", "observers: got a str; pass objects"),
         (3, "observers: got a int; pass objects"),
     ],

@@ -83,6 +83,11 @@ CREATED = {"type": "response.created", "response": reply("in_progress")}
 CALL = [{"id": "1", "type": "function", "function": {"name": "clock", "arguments": "{}"}}]
 
 
+def calling(arguments: Any) -> dict[str, Any]:
+    """Call a tool as OpenAI's chat completions do."""
+    return {"id": "1", "type": "function", "function": {"name": "clock", "arguments": arguments}}
+
+
 def event(status: str, **fields: Any) -> dict[str, Any]:
     """End a stream as OpenAI's responses do."""
     return {"type": f"response.{status}", "response": reply(status, **fields)}
@@ -233,7 +238,43 @@ HEALTHY: list[tuple[str, Any]] = [
     ("an empty chat answer", chat(content="")),
     ("a chat answer of null", chat(content=None)),
     ("a tool call", chat("tool_calls", content=None, tool_calls=CALL)),
-    ("a cut-off answer", chat("length", content="")),
+    ("a text that was cut", chat("length", content="we")),
+    ("a Claude text that was cut", claude("max_tokens", TEXT_BLOCK)),
+    ("a Gemini text that was cut", gemini("MAX_TOKENS", {"text": "we"})),
+    ("thoughts and an ordinary end", chat(content="", reasoning_content="hm")),
+    ("a call without arguments", chat("tool_calls", tool_calls=[calling("")])),
+    ("a call with line breaks", chat("tool_calls", tool_calls=[calling('{"a": "b\nc"}')])),
+    ("a text beside an announcement", chat("tool_calls", content="well")),
+    (
+        "a custom tool's call",
+        chat("tool_calls", tool_calls=[{"type": "custom", "custom": {"input": "x = {"}}]),
+    ),
+    (
+        "a response's custom call",
+        reply("completed", output=[{"type": "custom_tool_call", "name": "sh", "input": "ls ("}]),
+    ),
+    (
+        "a response's patch",
+        reply("completed", output=[{"type": "apply_patch_call", "operation": {"diff": "{"}}]),
+    ),
+    (
+        "a stream of calls in pieces",
+        [
+            chunk(tool_calls=[{**calling(""), "index": 0}]),
+            chunk(tool_calls=[{"index": 0, "function": {"arguments": '{"a":'}}]),
+            chunk(tool_calls=[{"index": 0, "function": {"arguments": " 1}"}}]),
+            chunk(tool_calls=[{**calling(""), "index": 1}]),
+            chunk("tool_calls"),
+        ],
+    ),
+    (
+        "a stream that numbers all calls alike",
+        [
+            chunk(tool_calls=[{**calling("{}"), "index": 0}]),
+            chunk(tool_calls=[{**calling('{"a": 1}'), "index": 0}]),
+            chunk("stop"),
+        ],
+    ),
     ("a filter after some text", chat("content_filter", content="well")),
     (
         "a completion",
@@ -258,8 +299,8 @@ HEALTHY: list[tuple[str, Any]] = [
     ("a response", reply("completed", output=[OUTPUT])),
     ("a response in the background", reply("queued")),
     (
-        "a cut-off response",
-        reply("incomplete", incomplete_details={"reason": "max_output_tokens"}),
+        "a response that was cut",
+        reply("incomplete", incomplete_details={"reason": "max_output_tokens"}, output=[OUTPUT]),
     ),
     (
         "a response's call",
@@ -276,6 +317,105 @@ HEALTHY: list[tuple[str, Any]] = [
     ("a Claude stream", EVENTS),
     ("a response stream", [CREATED, DELTA, event("completed")]),
     ("a Gemini stream", [gemini(None, {"text": "we"}), gemini("STOP", {"text": "ll"})]),
+]
+
+
+THOUGHT = {"type": "thinking", "thinking": "hm", "signature": "x"}
+REASONING = {"type": "reasoning", "summary": [{"type": "summary_text", "text": "hm"}]}
+CUT = {"incomplete_details": {"reason": "max_output_tokens"}}
+
+# What used its budget up before it said anything, or in the middle of a call.
+SPENT: list[tuple[str, Any]] = [
+    ("thinking in a field of its own", chat("length", content="", reasoning_content="hm")),
+    ("thinking under another name", chat("length", content=None, reasoning="hm")),
+    ("nothing", chat("length", content="")),
+    ("a list of thinking", chat("length", content=[{"type": "thinking", "thinking": []}])),
+    ("Claude's thinking", claude("max_tokens", THOUGHT)),
+    ("Gemini's thinking", gemini("MAX_TOKENS", {"text": "hm", "thought": True})),
+    ("a response's thinking", reply("incomplete", **CUT, output=[REASONING])),
+    ("a response of nothing", reply("incomplete", **CUT)),
+    (
+        "a stream of thinking",
+        [chunk(role="assistant", content=""), chunk(reasoning_content="hm"), chunk("length")],
+    ),
+    (
+        "a Claude stream of thinking",
+        [
+            EVENTS[0],
+            {"type": "content_block_start", "content_block": {**THOUGHT, "thinking": ""}},
+            {"type": "content_block_delta", "delta": {"type": "thinking_delta", "thinking": "h"}},
+            {"type": "message_delta", "delta": {"stop_reason": "max_tokens"}},
+        ],
+    ),
+    (
+        "a Gemini stream of thinking",
+        [gemini(None, {"text": "hm", "thought": True}), gemini("MAX_TOKENS")],
+    ),
+    (
+        "a response stream of thinking",
+        [
+            CREATED,
+            {"type": "response.reasoning_summary_text.delta", "delta": "hm"},
+            event("incomplete", **CUT, output=[REASONING]),
+        ],
+    ),
+    ("a call that was cut", chat("length", content="well", tool_calls=[calling('{"a')])),
+    (
+        "a stream of a call that was cut",
+        [chunk(tool_calls=[{**calling('{"a'), "index": 0}]), chunk("length")],
+    ),
+]
+
+# What another try may bring.
+UNUSABLE: list[tuple[str, Any]] = [
+    ("arguments that are no JSON", chat("tool_calls", tool_calls=[calling("{'a': 1}")])),
+    ("beside a text", chat("stop", content="well", tool_calls=[calling("{")])),
+    ("the second of two", chat("tool_calls", tool_calls=[calling("{}"), calling("{")])),
+    ("a legacy call", chat("function_call", function_call={"name": "clock", "arguments": "{"})),
+    (
+        "a response's arguments",
+        reply("completed", output=[{"type": "function_call", "name": "clock", "arguments": "{"}]),
+    ),
+    (
+        "a stream of them in pieces",
+        [
+            chunk(tool_calls=[{**calling('{"a":'), "index": 0}]),
+            chunk(tool_calls=[{"index": 0, "function": {"arguments": " x}"}}]),
+            chunk("tool_calls"),
+        ],
+    ),
+    (
+        "a Claude stream of them",
+        [
+            EVENTS[0],
+            {
+                "type": "content_block_start",
+                "index": 0,
+                "content_block": {"type": "tool_use", "name": "clock", "input": {}},
+            },
+            {
+                "type": "content_block_delta",
+                "index": 0,
+                "delta": {"type": "input_json_delta", "partial_json": '{"a": '},
+            },
+            {"type": "message_delta", "delta": {"stop_reason": "tool_use"}},
+        ],
+    ),
+    (
+        "a response stream of them",
+        [
+            CREATED,
+            {"type": "response.function_call_arguments.delta", "delta": "{"},
+            event(
+                "completed",
+                output=[{"type": "function_call", "name": "clock", "arguments": "{"}],
+            ),
+        ],
+    ),
+    ("a call that is missing", chat("tool_calls", content=None)),
+    ("thoughts before a missing one", chat("tool_calls", content="", reasoning="hm")),
+    ("Claude's that is missing", claude("tool_use", THOUGHT)),
+    ("a stream whose call is missing", [chunk(role="assistant"), chunk("tool_calls")]),
 ]
 
 
@@ -297,6 +437,109 @@ def test_what_fails_under_200_is_seen(answer: Any, kind: FailureKind) -> None:
 def test_a_legal_answer_is_left_alone(answer: Any) -> None:
     """What is healthy, merely short, or unknown is no failure."""
     assert check_response(answer) is None
+
+
+@pytest.mark.parametrize("answer", named(SPENT))
+def test_a_spent_budget_leaves_nothing_to_use(answer: Any) -> None:
+    """The same target would spend it again on the same question: it is not transient."""
+    failure = check_response(answer)
+    assert failure is not None
+    assert (failure.kind, failure.transient, failure.switchable) == (
+        Kind.MALFORMED_RESPONSE,
+        False,
+        True,
+    )
+
+
+@pytest.mark.parametrize("answer", named(UNUSABLE))
+def test_a_call_that_nobody_can_make_is_no_answer(answer: Any) -> None:
+    """Its arguments are no JSON, or it was announced and never came; another try may do."""
+    failure = check_response(answer)
+    assert failure is not None
+    assert (failure.kind, failure.transient) == (Kind.MALFORMED_RESPONSE, True)
+
+
+def test_the_sdks_answers_without_use_are_read_as_their_documents() -> None:
+    """Objects, among them LangChain's messages and Pydantic AI's parts, say what dicts say."""
+    for rows, again in ((SPENT, False), (UNUSABLE, True)):
+        for _, answer in rows:
+            if not isinstance(answer, dict):
+                continue
+            whole: Any = {
+                "choices": openai.types.chat.ChatCompletion,
+                "output": openai.types.responses.Response,
+                "candidates": genai.GenerateContentResponse,
+                "content": anthropic.types.Message,
+            }[next(key for key in answer if key in WHERE)]
+            google = whole is genai.GenerateContentResponse
+            failure = check_response(
+                whole.model_validate(answer) if google else built(whole, answer)
+            )
+            assert failure is not None
+            assert failure.transient is again
+
+
+WHERE = ("choices", "output", "candidates", "content")
+
+
+def test_langchains_answers_without_use_are_none() -> None:
+    """By content, by invalid_tool_calls, and in streams by what the pieces make together."""
+    messages = pytest.importorskip("langchain_core.messages")
+    spent, calls = {"finish_reason": "length"}, {"finish_reason": "tool_calls"}
+    thinking = {"reasoning_content": "hm"}
+    whole, part = messages.AIMessage, messages.AIMessageChunk
+    bad = {"name": "clock", "args": "{", "id": "1", "error": None}
+    piece = {"name": "clock", "args": '{"a": ', "id": "1", "index": 0}
+    rest = {"name": None, "args": "1}", "id": None, "index": 0}
+    for answer, again in (
+        (whole("", additional_kwargs=thinking, response_metadata=spent), False),
+        (whole([THOUGHT], response_metadata={"stop_reason": "max_tokens"}), False),
+        (whole("", response_metadata={"done_reason": "length"}), False),
+        ([part("", additional_kwargs=thinking), part("", response_metadata=spent)], False),
+        (whole("", invalid_tool_calls=[bad], response_metadata=calls), True),
+        (whole("", response_metadata=calls), True),
+        ([part("", tool_call_chunks=[piece]), part("", response_metadata=calls)], True),
+    ):
+        failure = check_response(answer)
+        assert failure is not None
+        assert (failure.kind, failure.transient) == (Kind.MALFORMED_RESPONSE, again)
+    for answer in (
+        whole("", tool_calls=[{"name": "clock", "args": {}, "id": "1"}], response_metadata=calls),
+        [
+            part("", tool_call_chunks=[piece]),
+            part("", tool_call_chunks=[rest]),
+            part("", response_metadata=calls),
+        ],
+    ):
+        assert check_response(answer) is None
+
+
+def test_pydantic_ais_answers_without_use_are_none() -> None:
+    """Parts that only think, and arguments that are no JSON."""
+    parts = pytest.importorskip("pydantic_ai.messages")
+    thinking, call = parts.ThinkingPart("hm"), parts.ToolCallPart
+    for answer, again in (
+        (parts.ModelResponse([thinking], finish_reason="length"), False),
+        (parts.ModelResponse([call("clock", "{")], finish_reason="tool_call"), True),
+        (parts.ModelResponse([thinking], finish_reason="tool_call"), True),
+    ):
+        failure = check_response(answer)
+        assert failure is not None
+        assert (failure.kind, failure.transient) == (Kind.MALFORMED_RESPONSE, again)
+    legal: list[Any] = ["", None, {}, '{"a": 1}']
+    for arguments in legal:
+        assert check_response(parts.ModelResponse([call("clock", arguments)])) is None
+
+
+def test_where_a_server_never_says_its_end_a_stream_is_whole_without() -> None:
+    """Whoever knows that says so; a stream of nothing is no answer even then."""
+    begun, said = chunk(role="assistant"), chunk(content="we")
+    assert seen([begun, said]) is Kind.MALFORMED_RESPONSE
+    assert check_response([begun, said], needs_finish=False) is None
+    for nothing in ([begun], [begun, chunk(reasoning_content="hm")]):
+        failure = check_response(nothing, needs_finish=False)
+        assert failure is not None
+        assert failure.kind is Kind.MALFORMED_RESPONSE
 
 
 def seen(answer: Any) -> FailureKind | None:
@@ -418,7 +661,8 @@ def test_a_known_integrations_stream_has_an_end(stream: str, text: str) -> None:
     cut = [{name: one[name] for name in one if name not in ENDS} for one in whole]
     chunks = [chunk(text, response_metadata=metadata) for metadata in whole]
     broken = [chunk(text, response_metadata=metadata) for metadata in cut]
-    assert check_response(chunks) is None
+    failure = check_response(chunks)  # one that was cut short has to hold some text
+    assert failure is None or (stream.endswith("cut short") and not text)
     assert read_answer(chunks).finish_reason
     assert seen(broken) is Kind.MALFORMED_RESPONSE
     assert read_answer(broken).finish_reason is None

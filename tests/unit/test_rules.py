@@ -76,6 +76,7 @@ def failed(
     call.attempt = call.attempt._replace(target=targets[at], position=at, number=number)
     call.past += (PastAttempt(call.attempt, 0.0, 1.0, failure),) * failures
     call.errors = (DOWN,) * len(call.past)
+    call.remaining = [n for n in call.remaining if n > at]
     return call
 
 
@@ -291,10 +292,14 @@ def test_where_every_model_lacks_something_the_first_error_comes_out() -> None:
 def test_who_was_passed_over_or_left_is_asked_last() -> None:
     """A turn that came to the third target asks those before it, too, before a call is lost."""
     call = called(ResolvedPolicy((ONE, TWO, THREE), FallbackConfig(), "test", None))
-    call.first = 2
     call.attempt = call.attempt._replace(target=THREE, position=2)
-    call.past = (PastAttempt(call.attempt, 0.0, 1.0, BUSY),)
+    call.past, call.remaining = (PastAttempt(call.attempt, 0.0, 1.0, BUSY),), [0, 1]
     assert options_of(call) == [SwitchTo([0, 1]), Stop("exhausted")]
+    policy = FallbackPolicy([ONE, TWO, THREE], FallbackConfig(reset="turn"))
+    script = repeating(primary=[DOWN, "back"], fallback=[DOWN], third=["hello", DOWN])
+    with policy.turn():
+        assert [policy.call(script.ask) for _ in range(3)] == ["hello", "back", "back"]
+    assert script.asked == [P, F, G, G, P, P]
 
 
 @pytest.mark.parametrize(
@@ -313,6 +318,7 @@ def test_a_failure_in_a_cooldown_is_no_reason_to_give_the_others_up(
     call = failed(last, FallbackConfig(wait=2.0), ONE, TWO, number=2)
     before = call.attempt._replace(target=TWO, position=1, number=1)
     call.past = (PastAttempt(before, 0.0, 1.0, first), call.past[0]._replace(note=FORCED))
+    call.remaining = ()
     call.errors = (DOWN, DOWN)
     assert options_of(call) == wanted
 

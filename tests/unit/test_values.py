@@ -71,6 +71,9 @@ def through_pickle(value: Any) -> Any:
         (lambda: FallbackConfig(reset="session"), "reset: .*'iteration' or 'turn'"),  # type: ignore[arg-type] # the point
         (lambda: FallbackConfig(reset="turns"), "reset: .*; did you mean turn[?] pass"),  # type: ignore[arg-type] # the point
         (lambda: FallbackConfig(fallback_on={"cancelled"}), "fallback_on: .*without 'cancelled'"),
+        (lambda: FallbackPolicy([Target("a")], agnet="x"), "agnet: .*; did you mean agent[?]"),  # type: ignore[call-arg] # the point
+        (lambda: FallbackPolicy([Target("a")], confg=None), "confg: .*; did you mean config[?]"),  # type: ignore[call-arg] # the point
+        (lambda: FallbackPolicy([Target("a")]).call(print, agnet="x"), "did you mean agent[?]"),  # type: ignore[call-arg] # the point
         (lambda: FallbackConfig(fallback_on={"timeouts"}), "did you mean timeout[?]"),
         (lambda: FallbackConfig(tries=3), "tries: no such option; choose from fallback_on,"),  # type: ignore[call-arg] # the point
         (lambda: FallbackConfig(timout=3), "timout: no such option; did you mean timeout[?]"),  # type: ignore[call-arg] # the point

@@ -1,0 +1,370 @@
+"""Streams that hold nothing, fail at their end, or are cut: in both frameworks."""
+
+from __future__ import annotations
+
+import json
+from typing import TYPE_CHECKING, Any
+
+import agents
+import openai
+import pytest
+from pydantic import BaseModel
+from pydantic_ai import Agent
+from pydantic_ai.messages import ModelResponse, PartStartEvent
+from pydantic_ai.models.fallback import FallbackModel as OwnFallbackModel
+
+from honcho_fallback import FallbackConfigError, FallbackExhausted, StreamInterrupted
+from honcho_fallback_openai_agents import FallbackProvider
+from tests.agents.frameworks import FRAMEWORKS
+from tests.helpers import wire
+from tests.helpers.provider import Reply
+
+if TYPE_CHECKING:
+    from collections.abc import AsyncIterable, Callable
+
+    from tests.agents.frameworks import Framework, Records
+    from tests.helpers.provider import ProviderServer, SeenRequest
+
+DONE = "data: [DONE]"
+LIMA = {"city": "Lima"}
+INCOMPLETE = {"status": "incomplete", "incomplete_details": {"reason": "max_output_tokens"}}
+
+
+def chat_delta(finish: str | None = None, **delta: Any) -> str:
+    """Write an event that adds something to a completion, or ends it."""
+    return wire.event(wire.chat_chunk(delta, finish))
+
+
+def chat_call_pieces(name: str, *pieces: str) -> list[str]:
+    """Write the events of a tool call whose arguments come in pieces."""
+    function: dict[str, Any] = {"name": name, "arguments": ""}
+    calls = [{"index": 0, "id": "dead", "type": "function", "function": function}]
+    calls += [{"index": 0, "function": {"arguments": piece}} for piece in pieces]
+    return [chat_delta(role="assistant", tool_calls=[call]) for call in calls]
+
+
+def response_end(*items: wire.Json, kind: str = "completed", **fields: Any) -> str:
+    """Write the event that ends a response."""
+    answer = {**wire.responses_answer(*items), **fields}
+    return wire.named_event(f"response.{kind}", response=answer, sequence_number=99)
+
+
+# Streams without a word, and who answers: the primary's '' is an answer, silence is none.
+SILENT: dict[str, tuple[str, list[str], bool]] = {
+    "an empty text": ("chat", [wire.chat_word(""), chat_delta("stop"), DONE], True),
+    "no output": ("responses", wire.responses_events(wire.responses_answer()), True),
+    "no event": ("chat", [], False),
+    "the end alone": ("chat", [DONE], False),
+    "no event of a response": ("responses", [], False),
+}
+
+
+@pytest.mark.parametrize("case", SILENT)
+async def test_a_stream_without_content_is_an_answer_or_none(
+    providers: ProviderServer, records: Records, case: str
+) -> None:
+    """The Agents SDK takes an empty answer for '', so that is what comes; its record is whole."""
+    sdk, (api, events, is_answer) = FRAMEWORKS["openai-agents"], SILENT[case]
+    primary, fallback = providers.new("primary"), providers.new("fallback")
+    primary.standing = Reply(events=events)
+    models = sdk.model(primary, api=api), sdk.model(fallback, api=api, host="localhost")
+    text = await sdk.stream(sdk.chain(*models, observers=[records]))
+    assert text == ("" if is_answer else f"hello from {fallback.name}")
+    assert len(fallback.requests) == (not is_answer)
+    assert records.calls[0].outcome == "success"
+
+
+async def test_a_response_that_ends_without_an_end_is_none(
+    framework: Framework, providers: ProviderServer
+) -> None:
+    """The connection was closed in order, in the middle of an answer: before a word of it."""
+    primary, fallback = providers.new("primary"), providers.new("fallback")
+    primary.standing = Reply(events=wire.responses_events(wire.responses_answer())[:1])
+    models = framework.model(primary, api="responses"), framework.model(fallback)
+    assert await framework.stream(framework.chain(*models)) == f"hello from {fallback.name}"
+
+
+async def test_a_failure_at_the_end_of_a_stream_is_the_providers(
+    providers: ProviderServer, records: Records
+) -> None:
+    """The Agents SDK's Runner raises at its event; the record says who failed."""
+    sdk, primary = FRAMEWORKS["openai-agents"], providers.new("primary")
+    item = wire.response_text("good")
+    events = wire.responses_events(wire.responses_answer(item))
+    primary.standing = Reply(
+        events=[*events[:-1], response_end(item, kind="incomplete", **INCOMPLETE)]
+    )
+    models = sdk.model(primary, api="responses"), sdk.model(providers.new("fallback"))
+    with pytest.raises(StreamInterrupted) as raised:
+        await sdk.stream(sdk.chain(*models, observers=[records]))
+    assert isinstance(raised.value.__cause__, agents.ModelBehaviorError)
+    assert records.calls[0].outcome == "interrupted"
+
+
+@pytest.mark.parametrize("partial", ["final", "replace"])
+async def test_a_connection_lost_after_the_whole_answer_costs_nothing(
+    providers: ProviderServer, partial: str
+) -> None:
+    """The Responses API has no last word, so the Agents SDK reads on after the answer's end."""
+    sdk, primary, fallback = FRAMEWORKS["openai-agents"], providers["primary"], providers["other"]
+    events = wire.responses_events(wire.responses_answer(wire.response_text("good")))
+    primary.standing = Reply(events=events, cut=True)
+    models = sdk.model(primary, api="responses"), sdk.model(fallback)
+    assert await sdk.stream(sdk.chain(*models, partial=partial)) == "good"
+    assert not fallback.requests
+
+
+class SdkStream:
+    """Be a stream as the SDKs' clients hand it out, which is no generator."""
+
+    def __init__(self, *events: Any) -> None:
+        self.events = list(events)
+        self.closed = 0
+
+    def __aiter__(self) -> SdkStream:
+        return self
+
+    async def __anext__(self) -> Any:
+        if not self.events:
+            raise StopAsyncIteration
+        return self.events.pop(0)
+
+    async def close(self) -> None:
+        """Note it."""
+        self.closed += 1
+
+
+class Handing(agents.OpenAIChatCompletionsModel):
+    """Be a model that hands on such a stream."""
+
+    stream: SdkStream
+
+    def stream_response(self, *_: Any, **__: Any) -> Any:
+        return self.stream
+
+
+@pytest.mark.parametrize("is_left", [False, True])
+async def test_a_stream_is_closed(*, is_left: bool) -> None:
+    """Read to its end, or left; whatever the class of its events."""
+    model = Handing("m", openai.AsyncOpenAI(api_key="key"))
+    delta = {"type": "response.output_text.delta", "delta": "good"}
+    model.stream = stream = SdkStream(delta, delta, {"type": "response.completed"})
+    chain = FRAMEWORKS["openai-agents"].chain(model, check_responses=False)
+    request: list[Any] = [None, "hi", agents.ModelSettings(), [], None, []]
+    events = chain.stream_response(*request, agents.ModelTracing.DISABLED)
+    if is_left:
+        await anext(events)
+        await events.aclose()
+    else:
+        assert len([event async for event in events]) == 3
+    assert stream.closed
+
+
+def test_partial_is_one_of_two(framework: Framework, providers: ProviderServer) -> None:
+    """Another word is refused where the chain is built."""
+    with pytest.raises(FallbackConfigError, match="partial: got 'drop'; pass 'final' or"):
+        framework.chain(framework.model(providers.new("one")), partial="drop")
+
+
+# A dead model's events, and the API that it speaks.
+CUT: dict[str, tuple[str, list[str]]] = {
+    "text": ("chat", [wire.chat_word("dead "), wire.chat_word("text")]),
+    "response": (
+        "responses",
+        wire.responses_events(wire.responses_answer(wire.response_text("dead text")))[:-1],
+    ),
+    "half a call": ("chat", chat_call_pieces("thermometer", '{"ci', 'ty": "De')),
+    "a call": (
+        "responses",
+        wire.responses_events(
+            wire.responses_answer(
+                wire.response_call("fc_1", "dead", "thermometer", {"city": "Dead"})
+            )
+        )[:-1],
+    ),
+}
+
+
+class Thermometer:
+    """Be a tool that notes whom it was asked for."""
+
+    def __init__(self) -> None:
+        self.cities: list[str] = []
+
+    def thermometer(self, city: str) -> str:
+        """Measure."""
+        self.cities.append(city)
+        return f"{city}: 21"
+
+
+async def read_agents(chain: Any, tool: Thermometer) -> tuple[str, str, Any, Any]:
+    """Read the Agents SDK's events as its page says; return text, answer, history and usage."""
+    made = agents.function_tool(tool.thermometer)
+    result = agents.Runner.run_streamed(agents.Agent("a", model=chain, tools=[made]), "hi")
+    shown = ""
+    async for event in result.stream_events():
+        if event.type != "raw_response_event":
+            continue
+        if event.data.type == "response.created":  # of the next step, or anew
+            shown = ""
+        elif event.data.type == "response.output_text.delta":
+            shown += event.data.delta
+    usage = result.context_wrapper.usage
+    history = result.to_input_list()
+    return shown, result.final_output, history, (usage.requests, usage.input_tokens)
+
+
+async def read_pydantic(chain: Any, tool: Thermometer) -> tuple[str, str, Any, Any]:
+    """Read Pydantic AI's events as its page says; return text, answer, history and usage."""
+    shown: dict[int, str] = {}
+
+    async def read(_: Any, events: AsyncIterable[Any]) -> None:
+        async for event in events:
+            if isinstance(event, PartStartEvent):
+                if event.index == 0:  # of the next step, or anew
+                    shown.clear()
+                shown[event.index] = getattr(event.part, "content", "")
+            elif event.event_kind == "part_delta":
+                shown[event.index] += getattr(event.delta, "content_delta", "")
+
+    agent = Agent(chain, tools=[tool.thermometer])
+    result = await agent.run("hi", event_stream_handler=read)
+    usage = result.usage
+    messages = json.loads(result.all_messages_json())
+    for message in messages:
+        message.pop("failed_attempts", None)
+    return "".join(shown.values()), result.output, messages, (usage.requests, usage.input_tokens)
+
+
+READERS: dict[str, Callable[..., Any]] = {
+    "openai-agents": read_agents,
+    "pydantic-ai": read_pydantic,
+}
+
+
+def measuring(request: SeenRequest) -> Reply:
+    """Call the tool, then say what it measured; streams report what they cost."""
+    if "Lima: 21" in json.dumps(request.body):
+        body = wire.chat_answer("Warm.")
+    else:
+        body = wire.chat_answer("", wire.chat_call("call_1", "thermometer", LIMA))
+    return Reply(events=wire.chat_events(body, usage=True))
+
+
+@pytest.mark.parametrize("name", FRAMEWORKS)
+@pytest.mark.parametrize("case", CUT)
+@pytest.mark.parametrize("answer", ["text", "call"])
+async def test_a_cut_stream_is_replaced_by_the_next_models(
+    providers: ProviderServer, records: Records, name: str, case: str, answer: str
+) -> None:
+    """With ``partial="replace"``: text, history, usage and tool calls are the answering model's.
+
+    The reader can tell where an answer begins anew, and what it shows is that answer.
+    """
+    framework, (api, events) = FRAMEWORKS[name], CUT[case]
+    primary, fallback = providers.new("primary"), providers.new("fallback")
+    primary.standing = Reply(events=events, cut=True)
+    body = wire.chat_answer("Warm.")
+    fallback.standing = (
+        Reply(events=wire.chat_events(body, usage=True)) if answer == "text" else measuring
+    )
+    models = framework.model(primary, api=api), framework.model(fallback, host="localhost")
+    chain = framework.chain(*models, partial="replace", observers=[records])
+    tool, alone = Thermometer(), Thermometer()
+    shown, said, history, usage = await READERS[name](chain, tool)
+    expected = await READERS[name](framework.model(fallback), alone)
+    assert (shown, said) == ("Warm.", "Warm.")
+    assert tool.cities == alone.cities == (["Lima"] if answer == "call" else [])
+    assert "dead" not in json.dumps(history).lower()
+    assert len(history) == len(expected[2])
+    assert usage == expected[3]
+    assert usage[0] == len(primary.requests)
+    for record in records.calls:
+        assert record.outcome == "success"
+        assert [one.kind for one in record.attempts] == ["connection", None]
+
+
+async def test_nobody_is_left_to_replace_a_cut_stream(
+    framework: Framework, providers: ProviderServer
+) -> None:
+    """Then the error is the chain's."""
+    chain = framework.chain(
+        *(framework.model(providers[name]) for name in ("one", "two")),
+        partial="replace",
+        attempts_per_target=1,
+    )
+    for name in ("one", "two"):
+        providers[name].standing = Reply(events=CUT["text"][1], cut=True)
+    with pytest.raises(FallbackExhausted):
+        await framework.stream(chain)
+
+
+@pytest.mark.parametrize("case", ["response", "a call"])
+async def test_an_answer_without_items_takes_none_of_a_dead_one(
+    providers: ProviderServer, case: str
+) -> None:
+    """Where an answer names no items the Agents SDK's Runner takes all that were done."""
+    sdk, (api, events) = FRAMEWORKS["openai-agents"], CUT[case]
+    primary, fallback = providers.new("primary"), providers.new("fallback")
+    primary.standing = Reply(events=events, cut=True)
+    items = wire.responses_events(wire.responses_answer(wire.response_text("alive")))[:-1]
+    for answer, said in ((items, "alive"), (items[:1], "")):
+        fallback.standing = Reply(events=[*answer, response_end()])
+        models = sdk.model(primary, api=api), sdk.model(fallback, api=api, host="localhost")
+        tool = Thermometer()
+        result = await read_agents(sdk.chain(*models, partial="replace"), tool)
+        assert (result[1], tool.cities) == (said, [])
+
+
+async def test_a_provider_of_chains_hands_on_how_they_stream(providers: ProviderServer) -> None:
+    """As its other options."""
+    sdk = FRAMEWORKS["openai-agents"]
+    providers["one"].standing = Reply(events=CUT["text"][1], cut=True)
+
+    class Names(agents.ModelProvider):
+        def get_model(self, model_name: str | None) -> agents.Model:
+            model: agents.Model = sdk.model(providers[model_name or ""])
+            return model
+
+    chains = FallbackProvider("two", provider=Names(), partial="replace")
+    assert await sdk.stream(chains.get_model("one")) == "dead texthello from two"
+
+
+class City(BaseModel):
+    """An output."""
+
+    city: str
+
+
+async def test_outputs_are_replaced_in_run_stream(providers: ProviderServer) -> None:
+    """Pydantic AI's snapshots are of the last part 0, also of a structured output."""
+    framework = FRAMEWORKS["pydantic-ai"]
+    primary, fallback = providers.new("primary"), providers.new("fallback")
+    primary.standing = Reply(events=chat_call_pieces("final_result", '{"city": "De'), cut=True)
+    call = wire.chat_call("call_1", "final_result", LIMA)
+    fallback.standing = Reply(body=wire.chat_answer("", call))
+    models = framework.model(primary), framework.model(fallback, host="localhost")
+    chain = framework.chain(*models, partial="replace")
+    async with Agent(chain, output_type=City).run_stream("hi") as result:
+        outputs = [output async for output in result.stream_output(debounce_by=None)]
+    assert outputs[-1] == City(city="Lima")
+    answer = result.all_messages()[1]
+    assert isinstance(answer, ModelResponse)
+    assert [part.part_kind for part in answer.parts] == ["tool-call"]
+    assert len(answer.failed_attempts or ()) == 1
+
+
+async def test_another_chain_hears_of_every_event(providers: ProviderServer) -> None:
+    """Pydantic AI's own chain looks at the first event of ours, and hands it on."""
+    framework, seen = FRAMEWORKS["pydantic-ai"], list[list[str]]()
+    model = framework.model(providers.new("one"))
+    for either in (OwnFallbackModel(model), OwnFallbackModel(framework.chain(model))):
+        events: list[str] = []
+
+        async def read(_: Any, stream: AsyncIterable[Any], into: list[str] = events) -> None:
+            into += [event.event_kind async for event in stream]
+
+        await Agent(either).run("hi", event_stream_handler=read)
+        seen.append(events)
+    assert seen[0] == seen[1]
+    assert seen[0][0] == "part_start"

@@ -1,0 +1,169 @@
+"""What the scenarios stand on: a judge that sees each wrong, a provider that fails as told."""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from dataclasses import replace
+from typing import Any
+
+import openai
+import pytest
+
+from benchmarks.faults import ANSWER, WORDS, Fault, FaultyProvider, Request
+from benchmarks.faults.scenarios import (
+    FALLBACK_MODEL,
+    PRIMARY_MODEL,
+    SCENARIOS,
+    Answer,
+    Call,
+    Hang,
+    Observation,
+    Verdict,
+    judge,
+)
+from tests.contract.failover.idle_loop import IdleLoop
+
+SCENARIO = {scenario.name: scenario for scenario in SCENARIOS}
+WHOLE = Answer(ANSWER, FALLBACK_MODEL, has_usage=True)
+ERROR = RuntimeError("down")
+ONCE, TWICE = [Request(0.0, answered=False)], [Request(at, answered=False) for at in (0.0, 2.0)]
+
+
+def seen(result: Any, primary: list[Request] = ONCE, seconds: float = 1.0, **more: Any) -> Any:
+    """Return what was seen of one call that a fallback took over."""
+    fallback = [Request(1.0, answered=True)]
+    return Observation([Call(0.0, seconds, result)], primary, fallback, **more)
+
+
+def outage(errors: int = 0, returns_at: float = 64.0) -> Observation:
+    """Return what was seen of an outage: the calls that were lost, and who came back when."""
+    results = [ERROR] * errors + [WHOLE] * (20 - errors)
+    calls = [Call(number * 4.0, 0.1, result) for number, result in enumerate(results)]
+    return Observation(calls, [Request(returns_at, answered=True)], [])
+
+
+@pytest.mark.parametrize(
+    ("scenario", "observation", "verdict"),
+    [
+        ("S01", seen(WHOLE, TWICE), Verdict.PASS),
+        ("S01", seen(WHOLE), Verdict.PARTIAL),
+        ("S01", seen(WHOLE, [Request(0.1 * at, answered=False) for at in range(3)]), Verdict.FAIL),
+        ("S02", seen(WHOLE, [Request(9.0 * at, answered=False) for at in range(7)]), Verdict.FAIL),
+        ("S03", seen(WHOLE), Verdict.PARTIAL),
+        ("S04", seen(WHOLE), Verdict.PASS),
+        ("S04", seen(ERROR), Verdict.SAFE),
+        ("S04", seen(Hang()), Verdict.FAIL),
+        ("S06", seen(WHOLE, TWICE), Verdict.PARTIAL),
+        ("S06", seen(WHOLE, seconds=120.0), Verdict.FAIL),
+        ("S07", seen(WHOLE, seconds=20.0), Verdict.PARTIAL),
+        ("S08", seen(Answer(" ".join(WORDS[:8]))), Verdict.FAIL),
+        ("S08", seen(Answer(f"{' '.join(WORDS[:8])} {ANSWER}")), Verdict.FAIL),
+        ("S08", seen(ERROR), Verdict.SAFE),
+        ("S09", seen(ERROR, works_afterwards=False), Verdict.FAIL),
+        ("S11", seen(replace(WHOLE, has_usage=False)), Verdict.PARTIAL),
+        ("S12", seen(WHOLE, TWICE), Verdict.FAIL),
+        ("S13", seen(ERROR), Verdict.PASS),
+        ("S13", seen(WHOLE), Verdict.PARTIAL),
+        ("S15", outage(), Verdict.PASS),
+        ("S15", outage(errors=1), Verdict.FAIL),
+        ("S15", outage(returns_at=91.0), Verdict.FAIL),
+        ("S16", seen(replace(WHOLE, model=PRIMARY_MODEL)), Verdict.FAIL),
+    ],
+)
+def test_the_judge(scenario: str, observation: Observation, verdict: Verdict) -> None:
+    """Whoever does well passes, and each wrong costs what it should."""
+    found, reason = judge(SCENARIO[scenario], observation)
+    assert found is verdict
+    assert bool(reason) is (verdict is not Verdict.PASS)
+
+
+def test_a_refused_beginning_must_not_hide_the_cut() -> None:
+    """The fallback's 400 for a prefill is not what a caller may hear."""
+    refused = [Request(1.0, answered=False, refused_prefill=True)]
+    observation = replace(seen(ERROR), fallback=refused)
+    assert judge(SCENARIO["S14"], observation)[0] is Verdict.FAIL
+    assert judge(SCENARIO["S14"], seen(ERROR))[0] is Verdict.SAFE
+
+
+def test_who_has_no_fallback_is_not_asked_for_it() -> None:
+    """A model by itself can but fail cleanly in an outage, or wait."""
+    lost = outage(errors=15)
+    assert judge(SCENARIO["S15"], lost, has_fallback=False)[0] is Verdict.SAFE
+    late = seen(WHOLE, seconds=20.0)
+    assert judge(SCENARIO["S07"], late, has_fallback=False)[0] is Verdict.PASS
+
+
+async def ask(fault: Fault, **options: Any) -> tuple[list[str], Exception | None, float]:
+    """Ask the SDK, without its retries, for a stream; return what came, how it ended, and when."""
+    begun = asyncio.get_running_loop().time()
+    words: list[str] = []
+    error: Exception | None = None
+    messages: Any = options.pop("messages", [{"role": "user", "content": "hi"}])
+    async with (
+        FaultyProvider(fault) as provider,
+        openai.AsyncOpenAI(base_url=provider.url, api_key="none", max_retries=0) as client,
+    ):
+        try:
+            async for chunk in await client.chat.completions.create(
+                model="m", messages=messages, stream=True, timeout=30, **options
+            ):
+                words += [choice.delta.content or "" for choice in chunk.choices]
+        except (openai.OpenAIError, ValueError) as raised:
+            error = raised
+    return "".join(words).split(), error, asyncio.get_running_loop().time() - begun
+
+
+@pytest.mark.parametrize(
+    ("fault", "words", "error", "seconds"),
+    [
+        (Fault(), 12, None, 0.0),
+        (Fault(done=False), 12, None, 0.0),
+        (Fault(first_word_after=20), 12, None, 20.0),
+        (Fault(silence=120), 0, openai.APITimeoutError, 30.0),
+        (Fault(silence=20), 0, openai.APIConnectionError, 20.0),
+        (Fault(resets=True), 0, openai.APIConnectionError, 0.0),
+        (Fault(cut_after=8), 8, openai.APIConnectionError, 0.0),
+        (Fault(stall_after=4, stall=20), 4, openai.APIConnectionError, 20.0),
+        (Fault(junk_after=2), 2, ValueError, 0.0),
+        (Fault(status=503), 0, openai.InternalServerError, 0.0),
+        (Fault(times=0, status=503), 12, None, 0.0),
+        (Fault(lasts=0.0, status=503), 12, None, 0.0),
+    ],
+)
+def test_a_provider_fails_as_it_is_told(
+    fault: Fault, words: int, error: type[Exception] | None, seconds: float
+) -> None:
+    """To a real SDK, at the time that was said; and what takes two minutes takes no time."""
+    with asyncio.Runner(loop_factory=IdleLoop) as runner:
+        came, raised, took = runner.run(ask(fault))
+    assert came == [*WORDS[:words]]
+    assert isinstance(raised, error) if error else raised is None
+    assert took == pytest.approx(seconds)
+
+
+def test_a_provider_may_refuse_a_beginning() -> None:
+    """A request that ends with the assistant's words, where the provider takes none."""
+    messages = [{"role": "user", "content": "hi"}, {"role": "assistant", "content": WORDS[0]}]
+    with asyncio.Runner(loop_factory=IdleLoop) as runner:
+        assert runner.run(ask(Fault(), messages=messages))[1] is None
+        error = runner.run(ask(Fault(prefill=False), messages=messages))[1]
+    assert isinstance(error, openai.BadRequestError)
+    assert error.code == "invalid_prefill"
+
+
+def test_time_stands_still_while_a_thread_works() -> None:
+    """Else its slowness would look like a timeout; who waits for the loop lets it pass."""
+
+    async def work() -> tuple[float, float]:
+        loop = asyncio.get_running_loop()
+        assert isinstance(loop, IdleLoop)
+        async with asyncio.timeout(1):
+            await asyncio.to_thread(time.sleep, 0.05)
+        before = loop.time()
+        await asyncio.to_thread(loop.wait_for, asyncio.sleep(3600))
+        return before, loop.time()
+
+    with asyncio.Runner(loop_factory=IdleLoop) as runner:
+        before, after = runner.run(work())
+    assert (before, after) == (0.0, 3600.0)

@@ -1,0 +1,288 @@
+"""Whose a cancellation is: the caller's ends the call, one from below is a lost connection."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from honcho_fallback import (
+    FallbackConfig,
+    FallbackExhausted,
+    FallbackPolicy,
+    StreamInterrupted,
+    Target,
+)
+from honcho_fallback.testing import StatusError
+
+if TYPE_CHECKING:
+    from collections.abc import AsyncGenerator, Awaitable, Callable
+
+    from honcho_fallback import Attempt, FallbackRun
+
+P, F = "primary", "fallback"
+
+
+def pair(**options: Any) -> FallbackPolicy:
+    return FallbackPolicy([Target(P), Target(F)], FallbackConfig(wait=0, **options))
+
+
+async def fails_from_below() -> None:
+    """Await what a neighbour cancels, as a DNS look-up that two calls share."""
+    shared = asyncio.get_running_loop().create_future()
+    asyncio.get_running_loop().call_soon(shared.cancel)
+    await shared
+
+
+async def ask(attempt: Attempt) -> str:
+    if attempt.target.name == P:
+        await fails_from_below()
+    return "hello"
+
+
+async def chunks(attempt: Attempt) -> AsyncGenerator[str, None]:
+    if attempt.target.name == P:
+        await fails_from_below()
+    yield "hello"
+
+
+@pytest.mark.parametrize("config", [FallbackConfig(), FallbackConfig.honcho()])
+async def test_a_cancellation_that_nobody_sent_to_this_task_switches(
+    config: FallbackConfig,
+) -> None:
+    """The task was not cancelled: to the call it is a lost connection, for which nobody rests."""
+    policy = FallbackPolicy([Target(P), Target(F)], config)
+    run, streamed = policy.start(), policy.start()
+    assert await policy.acall(ask, run=run) == "hello"
+    assert [one async for one in policy.astream(chunks, run=streamed)] == ["hello"]
+    for record in (run.record, streamed.record):
+        first = record.attempts[0]
+        assert (first.kind, first.reached, first.error) == (
+            "connection",
+            "unknown",
+            "ConnectionAbortedError",
+        )
+
+
+async def test_it_is_known_where_a_framework_took_it_for_an_answer() -> None:
+    """Who gathers with exceptions and reads a field of one gets an AttributeError: LangChain."""
+
+    async def gathers(attempt: Attempt) -> str:
+        if attempt.target.name == F:
+            return "hello"
+        answer: Any = (await asyncio.gather(fails_from_below(), return_exceptions=True))[0]
+        return str(answer.generations)
+
+    async def mistakes(_: Attempt) -> str:
+        return str(F.generations)  # type: ignore[attr-defined] # the point
+
+    assert await pair().acall(gathers) == "hello"
+    with pytest.raises(AttributeError):
+        await pair().acall(mistakes)
+
+
+async def test_it_blames_neither_the_model_nor_its_host() -> None:
+    """Two targets at one host: the second is asked, whatever else is passed over for a host."""
+    seen: list[Any] = []
+
+    def refine(failure: Any, _: BaseException) -> Any:
+        seen.append(failure)
+        return failure
+
+    assert await pair(refine=refine).acall(ask) == "hello"
+    assert [failure.scope for failure in seen] == ["client"]
+
+
+async def test_where_everybody_fails_so_the_errors_are_ordinary_ones() -> None:
+    """Nothing that comes out looks like a cancellation; what came from below is the cause."""
+
+    async def nobody(_: Attempt) -> str:
+        await fails_from_below()
+        return "never"
+
+    with pytest.raises(FallbackExhausted) as exhausted:
+        await pair(max_attempts=2).acall(nobody)
+    for error in exhausted.value.exceptions:
+        assert isinstance(error, ConnectionAbortedError)
+        assert isinstance(error.__cause__, asyncio.CancelledError)
+        assert error.__traceback__ is not None
+    single = FallbackPolicy([Target(P)], wait=0, max_attempts=1)
+    with pytest.raises(ConnectionAbortedError, match="the call was not"):
+        await single.acall(nobody)
+
+
+async def test_a_stream_that_has_begun_is_interrupted_by_it() -> None:
+    """Its content is final, as after any lost connection."""
+
+    async def breaks(_: Attempt) -> AsyncGenerator[str, None]:
+        yield "hel"
+        await fails_from_below()
+
+    with pytest.raises(StreamInterrupted) as interrupted:
+        _ = [one async for one in pair().astream(breaks)]
+    assert interrupted.value.partial == ("hel",)
+
+
+# The caller's own, in every form that a caller has.
+
+
+async def cancelled_task(call: Callable[[], Awaitable[object]], entered: asyncio.Event) -> None:
+    task = asyncio.ensure_future(call())
+    await entered.wait()
+    task.cancel()
+    await task
+
+
+async def waited_for(call: Callable[[], Awaitable[object]], entered: asyncio.Event) -> None:
+    await asyncio.wait_for(call(), 0.02)
+
+
+async def timed_out(call: Callable[[], Awaitable[object]], entered: asyncio.Event) -> None:
+    async with asyncio.timeout(0.02):
+        await call()
+
+
+async def in_a_failing_group(
+    call: Callable[[], Awaitable[object]], entered: asyncio.Event
+) -> None:
+    async def fail() -> None:
+        await entered.wait()
+        raise StatusError(500)
+
+    async with asyncio.TaskGroup() as group:
+        group.create_task(fail())
+        group.create_task(as_coroutine(call))
+
+
+async def in_the_body_of_a_failing_group(
+    call: Callable[[], Awaitable[object]], entered: asyncio.Event
+) -> None:
+    async def fail() -> None:
+        await entered.wait()
+        raise StatusError(500)
+
+    async with asyncio.TaskGroup() as group:
+        group.create_task(fail())
+        await call()
+
+
+async def gathered(call: Callable[[], Awaitable[object]], entered: asyncio.Event) -> None:
+    both = asyncio.gather(call(), asyncio.Event().wait())
+    await entered.wait()
+    both.cancel()
+    await both
+
+
+async def left_by_a_scope(call: Callable[[], Awaitable[object]], entered: asyncio.Event) -> None:
+    anyio = pytest.importorskip("anyio")
+    with anyio.fail_after(0.02):
+        await call()
+
+
+async def left_by_a_cancelled_scope(
+    call: Callable[[], Awaitable[object]], entered: asyncio.Event
+) -> None:
+    anyio = pytest.importorskip("anyio")
+    with anyio.CancelScope() as scope:
+        scope.cancel()
+        await call()
+    assert scope.cancelled_caught
+    raise TimeoutError
+
+
+async def in_a_group_that_is_left(
+    call: Callable[[], Awaitable[object]], entered: asyncio.Event
+) -> None:
+    anyio = pytest.importorskip("anyio")
+    async with anyio.create_task_group() as group:
+        group.start_soon(as_coroutine, call)
+        await entered.wait()
+        group.cancel_scope.cancel()
+    raise TimeoutError
+
+
+async def cancelled_by_itself_before(
+    call: Callable[[], Awaitable[object]], entered: asyncio.Event
+) -> None:
+    async def cancel_and_call() -> object:
+        task = asyncio.current_task()
+        assert task is not None
+        task.cancel()  # it arrives with the first await, which is within the call
+        return await call()
+
+    await asyncio.ensure_future(cancel_and_call())
+
+
+async def as_coroutine(call: Callable[[], Awaitable[object]]) -> None:
+    await call()
+
+
+LEAVING = [
+    cancelled_task,
+    waited_for,
+    timed_out,
+    in_a_failing_group,
+    in_the_body_of_a_failing_group,
+    gathered,
+    left_by_a_scope,
+    left_by_a_cancelled_scope,
+    in_a_group_that_is_left,
+    cancelled_by_itself_before,
+]
+
+
+@pytest.mark.parametrize("leave", LEAVING)
+@pytest.mark.parametrize("verb", ["acall", "astream"])
+@pytest.mark.parametrize("within", [False, True])
+async def test_a_callers_cancellation_asks_nobody_else(
+    leave: Any, verb: str, *, within: bool
+) -> None:
+    """HON-031: whoever cancels, the call is cancelled; also within a scope of its client's own."""
+    policy, entered, asked = pair(), asyncio.Event(), list[str]()
+    runs: list[FallbackRun] = []
+
+    async def hang() -> None:
+        entered.set()
+        if within:
+            anyio = pytest.importorskip("anyio")
+            with anyio.fail_after(30):
+                await anyio.sleep(20)
+        await asyncio.Event().wait()
+
+    async def never(attempt: Attempt) -> str:
+        asked.append(attempt.target.name)
+        await hang()
+        return "never"
+
+    async def never_any(attempt: Attempt) -> AsyncGenerator[str, None]:
+        yield await never(attempt)
+
+    async def call() -> object:
+        runs.append(policy.start())
+        if verb == "acall":
+            return await policy.acall(never, run=runs[0])
+        return [one async for one in policy.astream(never_any, run=runs[0])]
+
+    with pytest.raises((asyncio.CancelledError, TimeoutError, ExceptionGroup)):
+        await leave(call, entered)
+    assert runs[0].outcome == "cancelled"
+    assert asked in ([P], [])
+
+
+async def test_a_cancellation_in_the_loop_turn_of_an_answer_is_one() -> None:
+    """The answer is there and the task is cancelled before it wakes: nobody else is asked."""
+    ready = asyncio.get_running_loop().create_future()
+    asked: list[str] = []
+
+    async def waits(attempt: Attempt) -> str:
+        asked.append(attempt.target.name)
+        return str(await ready)
+
+    task = asyncio.create_task(pair().acall(waits))
+    await asyncio.sleep(0)
+    ready.set_result("hello")
+    task.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await task
+    assert asked == [P]
