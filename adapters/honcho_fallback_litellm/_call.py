@@ -13,16 +13,13 @@ from litellm.router_utils.fallback_event_handlers import (  # pyright: ignore[re
 
 from honcho_fallback import DeadlineExceeded, OutcomeUnknown, StreamInterrupted
 from honcho_fallback_litellm._answers import attach
-from honcho_fallback_litellm._chain import id_of
 from honcho_fallback_litellm._failures import is_refusal, provider_error, restore_context
 from honcho_fallback_litellm._lists import Lists
 from honcho_fallback_litellm._request import (
     NARROWED,
     ONE_REQUEST,
     PARAMETERS,
-    bucket_of,
     options_of,
-    plain_metadata_of,
     request_for,
 )
 from honcho_fallback_litellm._router import deployments_of
@@ -53,6 +50,11 @@ class Endpoint(NamedTuple):
     is_async: bool
     is_generic: bool
 
+    def bucket(self, request: dict[str, Any]) -> str:
+        """Name the metadata that LiteLLM writes into."""
+        own = self.is_generic or "litellm_metadata" in request
+        return "litellm_metadata" if own else "metadata"
+
 
 @dataclass(eq=False, repr=False, slots=True)
 class Asked:
@@ -63,7 +65,7 @@ class Asked:
     endpoint: Endpoint
     own: Callable[..., Any]  # LiteLLM's own endpoint
     request: dict[str, Any]  # the keyword arguments
-    deployments: list[Deployment]
+    deployments: list[Deployment]  # in the chain's order
     chains: Chains
     _lists: Lists | None = None
 
@@ -130,22 +132,19 @@ class Asked:
             options["unfit"], options["max_attempts"] = unfit, max(1, most - len(unfit))
         if config.validate_answer is not None and self.wants_stream:
             options["validate"] = None  # it knows whole answers
-        options["metadata"] = plain_metadata_of(self.request)
-        run = chain.policy.start(**options)
-        by_id = frozenset(ids[one] for one in fit) - healthy
-        ranked = {id_of(one): one for one in self.deployments}
+        wants_content, run = chain.policy.wants_content, chain.policy.start(**options)
         call = RouterCall(
             chain,
             self.router,
             self.endpoint,
             self.own,
             self.request,
-            [ranked[one] for one in ids],
+            self.deployments,
             run,
-            by_id,
+            frozenset(ids[one] for one in fit) - healthy,
             is_whole,
         )
-        if chain.policy.wants_content:
+        if wants_content:
             call.report_request()
         return call
 
@@ -241,12 +240,12 @@ class RouterCall:
         """Tell LiteLLM's callbacks of the following attempts what became of this one."""
         self.errors.append(error)
         group, deployment = self.request["model"], self.deployments[attempt.position]
-        bucket = bucket_of(self.endpoint.is_generic, self.request)
+        bucket = self.endpoint.bucket(self.request)
         metadata = self.request[bucket] = self.request.get(bucket) or {}
         earlier = metadata.get("previous_models") if len(self.errors) > 1 else None
         failed = {
             "model_group": group,
-            "deployment_id": id_of(deployment),
+            "deployment_id": self.chain.ids[attempt.position],
             "model": deployment["litellm_params"]["model"],
             "base_model": None,
             "exception_type": type(error).__name__,

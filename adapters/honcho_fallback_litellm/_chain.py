@@ -51,6 +51,11 @@ class Chain(NamedTuple):
     providers: tuple[Provider, ...]
     strangers: frozenset[int]
 
+    def ordered(self, deployments: Sequence[Deployment]) -> list[Deployment]:
+        """List deployments in the chain's order."""
+        by_id = {id_of(one): one for one in deployments}
+        return [by_id[one] for one in self.ids]
+
 
 class Chains:
     """Make the chain of each group, and make it anew when its deployments change.
@@ -104,7 +109,7 @@ class Chains:
         if config.max_attempts is None:
             config = config.replace(max_attempts=len(ranked) * (config.attempts_per_target or 1))
         targets = _targets_of(ranked)
-        # LiteLLM is handed the timeout, and counts what runs into it; a deadline cuts to the point.
+        # LiteLLM is handed the timeout, and counts who runs into it; a deadline is the policy's.
         timeless = config.replace(timeout=None)
         policy = FallbackPolicy(targets, timeless, agent=group, observers=self._observers)
         providers = tuple(map(provider_of, targets))

@@ -13,7 +13,7 @@ from contextlib import suppress
 from functools import wraps
 from typing import TYPE_CHECKING, Any
 
-from honcho_fallback_litellm._answers import attach, deployment_of, stamp
+from honcho_fallback_litellm._answers import attach, deployment_of
 from honcho_fallback_litellm._call import Asked, Endpoint, RouterCall
 from honcho_fallback_litellm._request import NARROWED
 from honcho_fallback_litellm._router import arotation, deployments_of, in_a_loop, rotation
@@ -156,16 +156,18 @@ class Endpoints:
             return None
         deployments = deployments_of(router, group, request)
         chain = None if request.get("specific_deployment") else self._chains.of(group, deployments)
+        if chain is not None:
+            deployments = chain.ordered(deployments)
         asked = Asked(chain, router, endpoint, own, request, deployments, self._chains)
         return asked if chain is not None or asked.lists.cut() else None
 
 
 async def _aanswered(call: RouterCall) -> Any:
-    return stamp(await call.chain.policy.acall(call.aask, run=call.run), call.run.record)
+    return attach(await call.chain.policy.acall(call.aask, run=call.run), call.run.record)
 
 
 def _answered(call: RouterCall) -> Any:
-    return stamp(call.chain.policy.call(call.ask, run=call.run), call.run.record)
+    return attach(call.chain.policy.call(call.ask, run=call.run), call.run.record)
 
 
 async def _astreamed(call: RouterCall) -> Any:
@@ -176,7 +178,7 @@ async def _astreamed(call: RouterCall) -> Any:
         return managed_stream(call, chunks, None if first is _END else first)
     async for _ in chunks:  # a whole answer in place of a stream
         pass
-    return stamp(first, call.run.record)
+    return attach(first, call.run.record)
 
 
 def _streamed(call: RouterCall) -> Any:
@@ -187,11 +189,11 @@ def _streamed(call: RouterCall) -> Any:
         return managed_stream(call, chunks, None if first is _END else first)
     for _ in chunks:  # a whole answer in place of a stream
         pass
-    return stamp(first, call.run.record)
+    return attach(first, call.run.record)
 
 
 def _with_record(answer: Any, call: RouterCall | dict[str, Any]) -> Any:
     """Let an answer of another group carry the record of the chain that came before."""
     if isinstance(call, RouterCall):
-        attach(answer, call.run.record, deployment_of(answer))
+        return attach(answer, call.run.record, deployment_of(answer))
     return answer

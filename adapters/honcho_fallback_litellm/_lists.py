@@ -25,7 +25,7 @@ from litellm.router_utils.fallback_event_handlers import (  # pyright: ignore[re
 )
 
 from honcho_fallback_litellm._answers import count_hops
-from honcho_fallback_litellm._request import REHEARSALS, bucket_of
+from honcho_fallback_litellm._request import REHEARSALS
 from honcho_fallback_litellm._router import LISTS, setting
 
 if TYPE_CHECKING:
@@ -150,7 +150,7 @@ class Lists:
                 continue
             attempted.record(key)
             depth += 1
-            bucket = bucket_of(endpoint.is_generic, request)
+            bucket = endpoint.bucket(request)
             stamps = {"original_model_group": request["model"], "model_group": given.get("model")}
             hop = {
                 **{name: value for name, value in request.items() if name not in REHEARSALS},

@@ -9,7 +9,6 @@ import litellm
 from honcho_fallback import call_metadata
 from honcho_fallback_litellm._chain import model_of
 from honcho_fallback_litellm._history import accepted_chat, accepted_items, has_unsigned_call
-from honcho_fallback_litellm._router import setting
 
 if TYPE_CHECKING:
     from honcho_fallback import Attempt, FallbackConfig, StartOptions
@@ -91,7 +90,13 @@ ONE_REQUEST = {"num_retries": 0, "max_retries": _Zero(), "disable_fallbacks": Tr
 
 
 def options_of(request: dict[str, Any], config: FallbackConfig) -> StartOptions:
-    """Read what a request wants otherwise."""
+    """Read what a request wants otherwise, and what it says of itself.
+
+    A request opts out of switching with ``num_retries=0`` or ``disable_fallbacks=True``, with
+    ``must_not_degrade`` in its metadata of anything but the primary and with ``require`` there of
+    deployments without some tags, and may ask for fewer attempts; more than the policy allows it
+    cannot get.
+    """
     options: StartOptions = {}
     retries, limit = request.get("num_retries"), config.max_attempts or 1
     if request.get("disable_fallbacks") is True or (isinstance(retries, int) and retries < 1):
@@ -108,6 +113,9 @@ def options_of(request: dict[str, Any], config: FallbackConfig) -> StartOptions:
     if any(request.get(name) is not None for name in _CLIENTS_OWN):
         # What a caller's own key or address brings on says nothing of the deployment.
         options["cooldown"] = options["retry_budget"] = None
+    plain = plain_metadata_of(request) if metadata else None
+    if plain is not None:
+        options["metadata"] = plain
     return options
 
 
@@ -128,11 +136,6 @@ def plain_metadata_of(request: dict[str, Any]) -> dict[str, Any] | None:
             if isinstance(name, str) and name not in _ROUTERS and not name.startswith(_THEIRS)
         }
     )
-
-
-def bucket_of(is_generic: bool, request: dict[str, Any]) -> str:  # noqa: FBT001 # read as it is called
-    """Name the metadata that LiteLLM writes into at an endpoint."""
-    return "litellm_metadata" if is_generic or "litellm_metadata" in request else "metadata"
 
 
 def request_for(call: RouterCall, attempt: Attempt) -> dict[str, Any]:
@@ -211,7 +214,7 @@ def _timeout_of(
     default: Any = getattr(litellm, "request_timeout", None)
     for some in (names[:1], names[1:]) if len(names) > len(_TIMEOUTS) else (names,):
         timeouts = [place.get(name) for place in (request, params) for name in some]
-        timeouts += [value for name in some if (value := setting(router, name)) != default]
+        timeouts += [value for name in some if (value := getattr(router, name, None)) != default]
         for value in timeouts:
             if value is not None:
                 return value

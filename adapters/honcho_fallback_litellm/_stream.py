@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 import litellm
 
 from honcho_fallback import check_response, has_content, read_answer
-from honcho_fallback_litellm._answers import renew, stamp
+from honcho_fallback_litellm._answers import attach, renew
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator
@@ -47,7 +47,7 @@ def managed_stream(call: RouterCall, chunks: Any, first: Any) -> Any:
         stream.__dict__ = attributes  # shared: LiteLLM and its callers write into both
     stream.call, stream.chunks, stream.first = call, chunks, first
     answering = call.attempt.target.name if call.attempt is not None else None
-    return stamp(stream, call.run.record, answering)
+    return attach(stream, call.run.record, answering)
 
 
 async def events_of(chunks: AsyncIterator[Any], attempt: Attempt) -> AsyncIterator[Any]:
