@@ -7,6 +7,9 @@ from typing import TYPE_CHECKING, Any
 from litellm.litellm_core_utils.asyncify import (  # pyright: ignore[reportMissingTypeStubs] # a package with one stub
     run_async_function,
 )
+from litellm.router_utils.routing_read_batch import (  # pyright: ignore[reportMissingTypeStubs] # a package with one stub
+    RoutingReadBatch,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
@@ -97,11 +100,14 @@ async def _healthy(router: Any, request: dict[str, Any]) -> Any:
         "specific_deployment": False,
     }
     try:
-        if hasattr(router, "select"):
-            return await router.select(request["model"], seen, kind="healthy", **asked)
-        return await router.async_get_healthy_deployments(
-            model=request["model"], request_kwargs=seen, **asked
-        )
+        # The Proxy asks Redis for cooldowns before it routes a request. A read outside of this
+        # context is one too many within a second: what other processes have set would go unseen.
+        with RoutingReadBatch.scoped(RoutingReadBatch.for_strategy(None, None)):
+            if hasattr(router, "select"):
+                return await router.select(request["model"], seen, kind="healthy", **asked)
+            return await router.async_get_healthy_deployments(
+                model=request["model"], request_kwargs=seen, **asked
+            )
     except Exception as error:  # noqa: BLE001 # LiteLLM has many for "no deployment"
         return error
 

@@ -74,7 +74,7 @@ class Printer(FallbackObserver):
         print("record of", record.agent, record.metadata, flush=True)
 
 
-config = FallbackConfig(cooldown=Cooldown(), deadline=60, wait=0)
+config = FallbackConfig(cooldown=Cooldown(after=1, base=60), deadline=60, wait=0)
 handler = Handler(config, respect_cooldown=True, observers=[Printer()])
 careful = FallbackProxyHandler(on_error="exit")
 """
