@@ -312,6 +312,65 @@ def test_a_group_that_falls_back_to_a_chain_gets_a_call_of_its_own(
     assert listener.record.answered_by == "backup"
 
 
+def test_a_chain_in_a_list_is_asked_in_its_order(
+    bench: Any, providers: ProviderServer, ask: Any, text: Any
+) -> None:
+    """(9) LiteLLM would shuffle it; here its primary comes first, and after a group before it."""
+    models = [
+        *bench.chain("primary", "backup"),
+        bench.deployment("spare", None, group="spares"),
+        *bench.chain("second", "third", group="others"),
+    ]
+    for name in ("primary", "backup", "spare", "second"):
+        providers[name].fail(500)
+    router, listener = bench.managed(
+        models=models,
+        fallbacks=[{"deriver": ["spares", "others"]}],
+        num_retries=0,
+        disable_cooldowns=True,
+    )
+    for _ in range(3):
+        answer = ask(router, "completion", model="deriver", messages=MESSAGES)
+        assert text(answer) == "hello from third"
+    assert providers.order == ["primary", "backup", "spare", "second", "third"] * 3
+    assert [one.answered_by for one in listener.records] == [None, "third"] * 3
+    assert answer._hidden_params["additional_headers"]["x-litellm-attempted-fallbacks"] == 1
+
+
+def test_lists_that_name_each_other_end(bench: Any, providers: ProviderServer, ask: Any) -> None:
+    """(9) A chain whose list leads back to it is asked once."""
+    models = [*bench.chain("primary"), *bench.chain("second", group="others")]
+    for name in ("primary", "second"):
+        providers[name].fail(500)
+    lists = [{"deriver": ["others"]}, {"others": ["deriver"]}]
+    router, _ = bench.managed(models=models, fallbacks=lists, disable_cooldowns=True)
+    with pytest.raises(litellm.InternalServerError):
+        ask(router, "completion", model="deriver", messages=MESSAGES)
+    assert providers.order == ["primary", "second"]
+
+
+@pytest.mark.parametrize("check", ["fallback_access_check", "fallback_budget_check"])
+def test_a_chain_in_a_list_is_asked_for_who_may_ask_it(
+    check: str, bench: Any, providers: ProviderServer, run: Any
+) -> None:
+    """(9) LiteLLM's checks of access and budget decide there as before its own hops."""
+    asked: list[str] = []
+
+    async def nobody(*, model: str, **_: Any) -> bool:
+        asked.append(model)
+        return False
+
+    models = [*bench.chain("primary"), *bench.chain("second", group="others")]
+    providers["primary"].fail(500)
+    router, _ = bench.managed(
+        models=models, fallbacks=[{"deriver": ["others"]}], **{check: nobody}
+    )
+    with pytest.raises(litellm.InternalServerError):
+        run(router.acompletion(model="deriver", messages=MESSAGES))
+    assert asked == ["others"]
+    assert providers.order == ["primary"]
+
+
 def test_an_alias_of_a_chain_is_the_chain(
     bench: Any, providers: ProviderServer, ask: Any, text: Any
 ) -> None:
