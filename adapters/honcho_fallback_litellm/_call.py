@@ -83,10 +83,9 @@ class Asked:
 
     def _is_chain(self, target: Any) -> bool:
         name = target.get("model") if isinstance(target, dict) else target
-        deployments = (
-            deployments_of(self.router, name, self.request) if isinstance(name, str) else ()
-        )
-        return self.chains.of(name, deployments) is not None
+        if not isinstance(name, str):
+            return False
+        return self.chains.of(name, deployments_of(self.router, name, self.request)) is not None
 
     def call(
         self, rotation: Rotation | None, *, respects_cooldown: bool

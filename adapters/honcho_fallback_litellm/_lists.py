@@ -68,9 +68,8 @@ class Lists:
         }
 
     def _targets_in(self, name: str) -> list[Any]:
-        entries, request = self._entries[name], self._request
-        if not entries:
-            return []
+        entries: list[Any] = self._entries[name] or []
+        request = self._request
         if check_non_standard_fallback_format(fallbacks=entries):
             return entries
         groups = fallback_lookup_groups(kwargs=request, model_group=request["model"])
@@ -83,7 +82,8 @@ class Lists:
         """Return the lists that name a chain, up to there."""
         changed: dict[str, Any] = {}
         for name, own in self._own.items():
-            entries, targets = self._entries[name], self._targets[name]
+            entries: list[Any] = self._entries[name] or []
+            targets = self._targets[name]
             if own == len(targets):
                 continue
             changed[name] = (

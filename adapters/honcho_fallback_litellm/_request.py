@@ -11,7 +11,7 @@ from honcho_fallback_litellm._chain import model_of
 from honcho_fallback_litellm._history import accepted_chat, accepted_items, has_unsigned_call
 
 if TYPE_CHECKING:
-    from honcho_fallback import Attempt, FallbackConfig, StartOptions
+    from honcho_fallback import Attempt, FallbackConfig
     from honcho_fallback_litellm._call import RouterCall
     from honcho_fallback_litellm._router import Deployment
 
@@ -89,7 +89,7 @@ NARROWED = "_excluded_deployment_ids"
 ONE_REQUEST = {"num_retries": 0, "max_retries": _Zero(), "disable_fallbacks": True}
 
 
-def options_of(request: dict[str, Any], config: FallbackConfig) -> StartOptions:
+def options_of(request: dict[str, Any], config: FallbackConfig) -> dict[str, Any]:
     """Read what a request wants otherwise, and what it says of itself.
 
     A request opts out of switching with ``num_retries=0`` or ``disable_fallbacks=True``, with
@@ -97,7 +97,7 @@ def options_of(request: dict[str, Any], config: FallbackConfig) -> StartOptions:
     deployments without some tags, and may ask for fewer attempts; more than the policy allows it
     cannot get.
     """
-    options: StartOptions = {}
+    options: dict[str, Any] = {}
     retries, limit = request.get("num_retries"), config.max_attempts or 1
     if request.get("disable_fallbacks") is True or (isinstance(retries, int) and retries < 1):
         options["max_attempts"], options["transport_recovery"] = 1, None

@@ -50,7 +50,7 @@ def managed_stream(call: RouterCall, chunks: Any, first: Any) -> Any:
     return attach(stream, call.run.record, answering)
 
 
-async def events_of(chunks: AsyncIterator[Any], attempt: Attempt) -> AsyncIterator[Any]:
+async def events_of(chunks: Any, attempt: Attempt) -> AsyncIterator[Any]:
     """Hand on a Messages stream, which LiteLLM passes on as it came; an error event is raised."""
     async with aclosing(chunks) if hasattr(chunks, "aclose") else nullcontext():
         async for chunk in chunks:

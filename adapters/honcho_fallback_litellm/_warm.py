@@ -102,7 +102,8 @@ def _answering(router: Any, asked: dict[str, Any], other: str) -> str | None:
     except Exception as error:  # noqa: BLE001 # whatever it is, it is no answer
         logger.debug("check_release: %s", type(error).__name__)
         return None
-    return answer._hidden_params.get("model_id")  # noqa: SLF001 # where LiteLLM says it
+    answering: str | None = answer._hidden_params.get("model_id")  # noqa: SLF001 # where LiteLLM says it
+    return answering
 
 
 @contextmanager

@@ -38,7 +38,7 @@ def test_a_release_that_asks_somebody_else_is_refused(
     router, own = bench.router(), litellm.Router
 
     def careless_router(*args: Any, **options: Any) -> Any:
-        made = own(*args, **options)
+        made: Any = own(*args, **options)
         ask = made.completion
 
         def narrowed_by_nobody(**request: Any) -> Any:

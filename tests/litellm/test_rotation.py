@@ -332,9 +332,9 @@ def test_a_chain_in_a_list_is_asked_in_its_order(
     for _ in range(3):
         answer = ask(router, "completion", model="deriver", messages=MESSAGES)
         assert text(answer) == "hello from third"
+        assert answer._hidden_params["additional_headers"]["x-litellm-attempted-fallbacks"] == 1
     assert providers.order == ["primary", "backup", "spare", "second", "third"] * 3
     assert [one.answered_by for one in listener.records] == [None, "third"] * 3
-    assert answer._hidden_params["additional_headers"]["x-litellm-attempted-fallbacks"] == 1
 
 
 def test_lists_that_name_each_other_end(bench: Any, providers: ProviderServer, ask: Any) -> None:
