@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import weakref
 from contextlib import suppress
-from functools import wraps
+from functools import update_wrapper
 from typing import TYPE_CHECKING, Any
 
 from honcho_fallback_litellm._answers import attach, deployment_of
@@ -88,19 +88,19 @@ class Endpoints:
         # A bound method would hold the Router.
         held: Any = weakref.WeakMethod(own) if hasattr(own, "__self__") else lambda: own
 
-        @wraps(own)
         async def in_a_task(*args: Any, **kwargs: Any) -> Any:
             theirs = held()
             asked = self._read(endpoint, theirs, args, kwargs)
             return await (theirs(*args, **kwargs) if asked is None else self._aask(asked))
 
-        @wraps(own)
         def in_a_thread(*args: Any, **kwargs: Any) -> Any:
             theirs = held()
             asked = self._read(endpoint, theirs, args, kwargs)
             return theirs(*args, **kwargs) if asked is None else self._ask(asked)
 
-        return in_a_task if endpoint.is_async else in_a_thread
+        replacement: Any = update_wrapper(in_a_task if endpoint.is_async else in_a_thread, own)
+        del replacement.__wrapped__  # it would hold the Router as well
+        return replacement
 
     async def _aask(self, asked: Asked) -> Any:
         """Ask the chain, and the Router's own lists behind it, in this task."""

@@ -160,7 +160,7 @@ class Lists:
                 "max_fallbacks": most,
                 "attempted_targets": attempted,
             }
-            event = {
+            event: dict[str, Any] = {
                 "original_model_group": request["model"],
                 "kwargs": hop,
                 "original_exception": error,

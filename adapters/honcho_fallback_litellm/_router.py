@@ -76,7 +76,7 @@ class Rotation:
 
     def __init__(self, router: Any, ids: tuple[str, ...], healthy: Any) -> None:
         self.refusal = healthy if isinstance(healthy, Exception) else None
-        rows = [healthy] if isinstance(healthy, dict) else () if self.refusal else healthy
+        rows: Any = () if self.refusal else [healthy] if isinstance(healthy, dict) else healthy
         self.healthy = {str((row.get("model_info") or {}).get("id")) for row in rows}
         self.cooling = set[str]()
         if not self.healthy.issuperset(ids):

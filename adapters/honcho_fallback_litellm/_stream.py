@@ -11,7 +11,7 @@ from contextlib import aclosing, nullcontext
 from functools import cache, partial
 from typing import TYPE_CHECKING, Any
 
-import litellm
+from litellm.exceptions import APIError
 
 from honcho_fallback import check_response, has_content, read_answer
 from honcho_fallback_litellm._answers import attach, renew
@@ -65,7 +65,7 @@ def _raise_event(chunk: bytes, attempt: Attempt) -> None:
         failure = check_response(body)
         if failure is not None:
             target = attempt.target
-            error = litellm.APIError(
+            error = APIError(
                 failure.status or 500,
                 failure.provider_message,
                 target.provider or "",

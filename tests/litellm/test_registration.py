@@ -486,7 +486,7 @@ def test_targets_are_described_without_secrets(
     assert [(t.name, t.model, t.provider) for t in start.chain] == [
         ("primary", "gpt-4o", "openai"),
         ("anthropic/claude-x", "claude-x", "anthropic"),
-        ("anthropic/claude-x#2", "claude-x", "anthropic"),
+        ("anthropic/claude-x#3", "claude-x", "anthropic"),
     ]
     assert start.chain[0].context_window == 128000
     told = repr(start) + str(listener.record.to_dict())
