@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from honcho_fallback import CallRecord
 
-RECORD = "fallback"
+RECORD, _HIDDEN = "fallback", "_hidden_params"
 _LONGEST = 200  # characters of a header's value: a server refuses a response of large headers
 
 
@@ -71,9 +71,10 @@ def deployment_of(answer: Any) -> str:
 
 
 def _hidden_params(carrier: Any) -> dict[str, Any] | None:
-    hidden = getattr(carrier, "_hidden_params", None)
-    if isinstance(hidden, dict):
-        return hidden
+    is_dict = isinstance(carrier, dict)  # as an answer of Messages is
+    hidden = carrier.get(_HIDDEN) if is_dict else getattr(carrier, _HIDDEN, None)
+    if isinstance(hidden, dict) or is_dict:
+        return hidden if isinstance(hidden, dict) else None
     try:
         carrier._hidden_params = hidden = {}  # noqa: SLF001 # where LiteLLM itself keeps such things
     except (AttributeError, TypeError, ValueError):
