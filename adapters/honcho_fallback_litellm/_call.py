@@ -1,9 +1,9 @@
-"""One logical call: its request, whom LiteLLM keeps in rotation, and what each attempt asks."""
+"""One logical call: its request, whom LiteLLM keeps in rotation, and what came of it."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any
 
 import litellm
 from litellm.exceptions import Timeout
@@ -13,47 +13,24 @@ from litellm.router_utils.fallback_event_handlers import (  # pyright: ignore[re
 
 from honcho_fallback import DeadlineExceeded, OutcomeUnknown, StreamInterrupted
 from honcho_fallback_litellm._answers import attach
-from honcho_fallback_litellm._failures import is_refusal, provider_error, restore_context
+from honcho_fallback_litellm._failures import is_refusal, provider_error
 from honcho_fallback_litellm._lists import Lists
 from honcho_fallback_litellm._request import (
     NARROWED,
     ONE_REQUEST,
     PARAMETERS,
     options_of,
-    request_for,
 )
 from honcho_fallback_litellm._router import deployments_of
-from honcho_fallback_litellm._stream import carries, events_of, is_stream
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncIterator, Callable, Iterator
+    from collections.abc import Callable
 
     from honcho_fallback import Attempt, FallbackRun
     from honcho_fallback_litellm._chain import Chain, Chains
-    from honcho_fallback_litellm._router import Deployment, Rotation
+    from honcho_fallback_litellm._router import Deployment, Endpoint, Rotation
 
 OUT_OF_ROTATION = "LiteLLM had taken it out of rotation"
-
-
-class Endpoint(NamedTuple):
-    """Name one endpoint of a Router.
-
-    Args:
-        name: Of the method.
-        parameters: Those that may be passed by position, in their order.
-        is_async: Whether it is awaited.
-        is_generic: Whether LiteLLM keeps its metadata in a bucket of its own there.
-    """
-
-    name: str
-    parameters: tuple[str, ...]
-    is_async: bool
-    is_generic: bool
-
-    def bucket(self, request: dict[str, Any]) -> str:
-        """Name the metadata that LiteLLM writes into."""
-        own = self.is_generic or "litellm_metadata" in request
-        return "litellm_metadata" if own else "metadata"
 
 
 @dataclass(eq=False, repr=False, slots=True)
@@ -198,44 +175,7 @@ class RouterCall:
         """Tell whether a sync method asks."""
         return not self.endpoint.is_async
 
-    # One attempt.
-
-    async def aask(self, attempt: Attempt) -> Any:
-        """Ask LiteLLM for one deployment's answer, in this task."""
-        self.attempt = attempt
-        try:
-            return await self.own(**request_for(self, attempt))
-        except Exception as error:
-            self._note(attempt, error)
-            raise
-
-    def ask(self, attempt: Attempt) -> Any:
-        """Ask LiteLLM for one deployment's answer, in this thread."""
-        self.attempt = attempt
-        try:
-            return self.own(**request_for(self, attempt))
-        except Exception as error:
-            restore_context(error)
-            self._note(attempt, error)
-            raise
-
-    async def aopen(self, attempt: Attempt) -> AsyncIterator[Any]:
-        """Ask LiteLLM for one deployment's stream, in this task."""
-        self.opened = answer = await self.aask(attempt)
-        if not is_stream(answer):
-            return _once(answer)
-        return answer if "anthropic" not in self.endpoint.name else events_of(answer, attempt)
-
-    def open(self, attempt: Attempt) -> Iterator[Any]:
-        """Ask LiteLLM for one deployment's stream, in this thread."""
-        self.opened = answer = self.ask(attempt)
-        return answer if is_stream(answer) else iter((answer,))
-
-    def is_content(self, chunk: Any) -> bool:
-        """Tell whether a chunk is worth handing out; what came in place of a stream is."""
-        return chunk is self.opened or carries(chunk)
-
-    def _note(self, attempt: Attempt, error: Exception) -> None:
+    def note(self, attempt: Attempt, error: Exception) -> None:
         """Tell LiteLLM's callbacks of the following attempts what became of this one."""
         self.errors.append(error)
         group, deployment = self.request["model"], self.deployments[attempt.position]
@@ -281,7 +221,3 @@ class RouterCall:
             counted.num_retries = counted.max_retries = len(record.attempts) - 1
         attach(error, record)
         return error
-
-
-async def _once(answer: Any) -> AsyncIterator[Any]:
-    yield answer

@@ -14,9 +14,16 @@ from functools import update_wrapper
 from typing import TYPE_CHECKING, Any
 
 from honcho_fallback_litellm._answers import attach, deployment_of
-from honcho_fallback_litellm._call import Asked, Endpoint, RouterCall
+from honcho_fallback_litellm._attempt import Asking
+from honcho_fallback_litellm._call import Asked, RouterCall
 from honcho_fallback_litellm._request import NARROWED
-from honcho_fallback_litellm._router import arotation, deployments_of, in_a_loop, rotation
+from honcho_fallback_litellm._router import (
+    Endpoint,
+    arotation,
+    deployments_of,
+    in_a_loop,
+    rotation,
+)
 from honcho_fallback_litellm._stream import managed_stream
 
 if TYPE_CHECKING:
@@ -84,7 +91,7 @@ class Endpoints:
             if own is not None:
                 setattr(router, endpoint.name, self._replacement(endpoint, own))
 
-    def _replacement(self, endpoint: Endpoint, own: Callable[..., Any]) -> Callable[..., Any]:
+    def _replacement(self, endpoint: Endpoint, own: Callable[..., Any]) -> Any:
         # A bound method would hold the Router.
         held: Any = weakref.WeakMethod(own) if hasattr(own, "__self__") else lambda: own
 
@@ -163,16 +170,18 @@ class Endpoints:
 
 
 async def _aanswered(call: RouterCall) -> Any:
-    return attach(await call.chain.policy.acall(call.aask, run=call.run), call.run.record)
+    answer = await call.chain.policy.acall(Asking(call).whole_in_task, run=call.run)
+    return attach(answer, call.run.record)
 
 
 def _answered(call: RouterCall) -> Any:
-    return attach(call.chain.policy.call(call.ask, run=call.run), call.run.record)
+    answer = call.chain.policy.call(Asking(call).whole, run=call.run)
+    return attach(answer, call.run.record)
 
 
 async def _astreamed(call: RouterCall) -> Any:
-    policy = call.chain.policy
-    chunks = policy.astream(call.aopen, run=call.run, has_content=call.is_content)
+    policy, asking = call.chain.policy, Asking(call)
+    chunks = policy.astream(asking.stream_in_task, run=call.run, has_content=asking.is_content)
     first = await anext(chunks, _END)
     if first is not call.opened:
         return managed_stream(call, chunks, None if first is _END else first)
@@ -182,8 +191,8 @@ async def _astreamed(call: RouterCall) -> Any:
 
 
 def _streamed(call: RouterCall) -> Any:
-    policy = call.chain.policy
-    chunks = policy.stream(call.open, run=call.run, has_content=call.is_content)
+    policy, asking = call.chain.policy, Asking(call)
+    chunks = policy.stream(asking.stream, run=call.run, has_content=asking.is_content)
     first = next(chunks, _END)
     if first is not call.opened:
         return managed_stream(call, chunks, None if first is _END else first)

@@ -31,7 +31,7 @@ from honcho_fallback_litellm._router import LISTS, setting
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from honcho_fallback_litellm._call import Endpoint
+    from honcho_fallback_litellm._router import Endpoint
 
     IsChain = Callable[[Any], bool]
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from litellm.litellm_core_utils.asyncify import (  # pyright: ignore[reportMissingTypeStubs] # a package with one stub
     run_async_function,
@@ -21,10 +21,35 @@ Deployment = dict[str, Any]
 LISTS = ("fallbacks", "context_window_fallbacks", "content_policy_fallbacks")
 
 
+class Endpoint(NamedTuple):
+    """Name one endpoint of a Router.
+
+    Args:
+        name: Of the method.
+        parameters: Those that may be passed by position, in their order.
+        is_async: Whether it is awaited.
+        is_generic: Whether LiteLLM keeps its metadata in a bucket of its own there.
+    """
+
+    name: str
+    parameters: tuple[str, ...]
+    is_async: bool
+    is_generic: bool
+
+    def bucket(self, request: dict[str, Any]) -> str:
+        """Name the metadata that LiteLLM writes into."""
+        own = self.is_generic or "litellm_metadata" in request
+        return "litellm_metadata" if own else "metadata"
+
+
 def setting(router: Any, name: str) -> Any:
     """Return a setting of the Router, or None."""
-    holder = router.settings() if name in LISTS and hasattr(router, "settings") else router
-    return getattr(holder, name, None)
+    if hasattr(router, "settings"):  # from 1.109 on the Router warns of some of its attributes
+        if name == "model_group_alias":
+            return router.registry().aliases()
+        if name in LISTS:
+            return getattr(router.settings(), name)
+    return getattr(router, name, None)
 
 
 def metadata_of(request: Mapping[str, Any]) -> dict[str, Any]:
