@@ -128,8 +128,15 @@ class ResolvedPolicy:
             failure = refined
         return failure
 
+    def fault_of(self, answer: Any, target: Target, *, handed_out: bool) -> Failure | None:
+        """Say what an answer itself says to be wrong with it, where answers are looked at."""
+        if self.check is None:
+            return None
+        finish = NO_FINISH_REASON not in target.labels
+        return self.check(answer, needs_finish=finish, handed_out=handed_out)
+
     async def examine(
-        self, answer: Any, target: Target, *, is_stream: bool, in_task: bool
+        self, answer: Any, target: Target, *, is_stream: bool, handed_out: bool, in_task: bool
     ) -> tuple[Exception, Failure] | None:
         """Say what is wrong with an answer: the error that stands for it and its meaning.
 
@@ -137,8 +144,7 @@ class ResolvedPolicy:
         alone may have to be awaited: outside of a task this coroutine never waits.
         """
         error: Exception | None = None
-        finish = NO_FINISH_REASON not in target.labels
-        failure = None if self.check is None else self.check(answer, needs_finish=finish)
+        failure = self.fault_of(answer, target, handed_out=handed_out)
         if failure is not None:
             error = AnswerRejected(failure)
             failure = failure._replace(error=AnswerRejected.__name__)

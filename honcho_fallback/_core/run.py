@@ -58,7 +58,7 @@ from honcho_fallback._core.recovery import REFRESHES, PendingAction
 from honcho_fallback._core.runtime import process
 from honcho_fallback._core.state import FORCED, PROBE, CallState, PastAttempt
 from honcho_fallback._values import tracebacks
-from honcho_fallback._values.errors import FallbackError, WrongVerbError
+from honcho_fallback._values.errors import AnswerRejected, FallbackError, WrongVerbError
 from honcho_fallback._values.failure import Failure, FailureKind
 from honcho_fallback._values.record import (
     DeadlineExceeded,
@@ -217,10 +217,15 @@ class FallbackRun:
             self._require_running("accept")
         policy = call.policy
         self._note_usage(answer, usage)
-        # Where validate has no say, an examination is needed only to refuse an answer.
-        is_plain = policy.validate is None and (bool(answer) or not stream)
-        check = policy.check
-        if is_plain and (check is None or type(answer) is str or check(answer) is None):
+        # Where validate has no say, there is more to do only to refuse an answer.
+        if (
+            policy.validate is None
+            and (bool(answer) or not stream)
+            and (
+                type(answer) is str
+                or policy.fault_of(answer, call.attempt.target, handed_out=call.is_final) is None
+            )
+        ):
             self._take(answer, now)
             return None
         try:
@@ -297,16 +302,22 @@ class FallbackRun:
         try:
             if self._call.pending is not None and isinstance(error, Exception):
                 return self._pending_failed(self._call.pending, error, now)
+            policy, base = self._call.policy, None
+            if isinstance(error, AnswerRejected) and error.raised is not None:
+                base, error = error.failure or policy.classify(error), error.raised
             if failure is None:
-                policy = self._call.policy
                 try:
-                    plain = policy.classifies_plainly
-                    failure = policy.classify(error) if plain else policy.classification(error)
+                    plain = policy.classifies_plainly and base is None
+                    failure = (
+                        policy.classify(error) if plain else policy.classification(error, base)
+                    )
                 except BaseException:  # an interrupt ends the call
                     self.cancel(now=now)
                     raise
             if self._call.content_at is not None:
-                self._call.received = characters(partial or self._call.partial) or None
+                chunks = partial or tuple(self._call.partial)
+                self._note_usage(chunks)
+                self._call.received = characters(chunks) or None
             return self._fail(error, failure, partial, now)
         finally:
             del error  # as in _fail
@@ -380,6 +391,7 @@ class FallbackRun:
         if self._call.outcome == "running":
             if partial:
                 self.report(output=partial)
+                self._note_usage(partial)
                 self._call.received = characters(partial) or None
             self._finish(outcome, now)
 
@@ -414,7 +426,13 @@ class FallbackRun:
         """Take an answer that nothing is wrong with, or fail with the error that stands for it."""
         policy, target = self._call.policy, self._call.attempt.target
         try:
-            refused = await policy.examine(answer, target, is_stream=stream, in_task=in_task)
+            refused = await policy.examine(
+                answer,
+                target,
+                is_stream=stream,
+                handed_out=self._call.is_final,
+                in_task=in_task,
+            )
         except BaseException:  # an interrupt, or a cancellation while validate was awaited
             self.cancel(now=now)
             raise

@@ -129,6 +129,11 @@ class CallState:
             policy.idle_timeout,
         )
 
+    @property
+    def is_final(self) -> bool:
+        """Tell whether content was handed out that nothing can replace."""
+        return self.content_at is not None and not self.replaceable
+
     def failures_at(self, position: int) -> int:
         """Count how often a target has failed in this call."""
         return sum(one.attempt.position == position for one in self.past)
