@@ -100,6 +100,8 @@ class Rotation:
     __slots__ = ("cooling", "healthy", "refusal")
 
     def __init__(self, router: Any, ids: tuple[str, ...], healthy: Any) -> None:
+        if isinstance(healthy, RuntimeError | OSError):  # the look itself failed: ask in turn
+            healthy = [{"model_info": {"id": one}} for one in ids]
         self.refusal = healthy if isinstance(healthy, Exception) else None
         rows: Any = () if self.refusal else [healthy] if isinstance(healthy, dict) else healthy
         self.healthy = {str((row.get("model_info") or {}).get("id")) for row in rows}
@@ -147,7 +149,8 @@ def rotation(router: Any, ids: tuple[str, ...], request: dict[str, Any]) -> Rota
     looking = _healthy(router, request)
     try:
         looking.send(None)
-    except StopIteration as found:  # nothing had to be waited for, such as Redis
-        return Rotation(router, ids, found.value)
-    looking.close()
+    except StopIteration as found:
+        if not isinstance(found.value, RuntimeError):  # "no running event loop"
+            return Rotation(router, ids, found.value)
+    looking.close()  # something has to be waited for, such as Redis
     return Rotation(router, ids, in_a_loop(_healthy, router, request))
