@@ -36,6 +36,7 @@ from __future__ import annotations
 
 import warnings
 from collections.abc import Mapping
+from dataclasses import replace
 from functools import partial
 from math import inf
 from typing import TYPE_CHECKING, Any, Literal, NoReturn, TypeVar, cast
@@ -57,6 +58,7 @@ from honcho_fallback._core.observers import (
 from honcho_fallback._core.recovery import REFRESHES, PendingAction
 from honcho_fallback._core.runtime import process
 from honcho_fallback._core.state import FORCED, PROBE, CallState, PastAttempt
+from honcho_fallback._core.target import NO_FINISH_REASON
 from honcho_fallback._values import tracebacks
 from honcho_fallback._values.errors import AnswerRejected, FallbackError, WrongVerbError
 from honcho_fallback._values.failure import Failure, FailureKind
@@ -215,21 +217,13 @@ class FallbackRun:
         call = self._call
         if call.outcome != "running" or not self._begun:
             self._require_running("accept")
-        policy = call.policy
-        self._note_usage(answer, usage)
-        # Where validate has no say, there is more to do only to refuse an answer.
-        if (
-            policy.validate is None
-            and (bool(answer) or not stream)
-            and (
-                type(answer) is str
-                or policy.fault_of(answer, call.attempt.target, handed_out=call.is_final) is None
-            )
-        ):
+        fault = self._read(answer, usage, stream=stream)
+        # Where validate has no say, an examination is needed only to refuse an answer.
+        if fault is None and call.policy.validate is None and (bool(answer) or not stream):
             self._take(answer, now)
             return None
         try:
-            self._examine(answer, stream=stream, now=now).send(None)
+            self._examine(answer, fault, stream=stream, now=now).send(None)
         except StopIteration as end:
             following: Attempt | None = end.value
             return following
@@ -414,24 +408,39 @@ class FallbackRun:
                     call.clients = {**call.clients, call.attempt.position: result}
                 # What the action took is gone from the deadline.
                 at_hand = call.attempt
-                attempt = call.next_attempt(at_hand.position, at_hand.number, 0.0, now)
+                attempt = _attempt_at(call, at_hand.position, at_hand.number, 0.0, now)
                 call.attempt = attempt._replace(wait=at_hand.wait)
         return call.attempt
 
     # What follows an answer or a failure.
 
+    def _read(self, answer: Any, usage: Facts = None, *, stream: bool) -> Failure | None:
+        """Keep what an answer cost, and return what it says itself to be wrong with it."""
+        call, check = self._call, self._call.policy.check
+        self._note_usage(answer, usage)
+        if check is None or type(answer) is str:
+            return None
+        return check(
+            answer,
+            needs_finish=NO_FINISH_REASON not in call.attempt.target.labels,
+            # Nobody else can be asked for what a reader has and cannot give back.
+            handed_out=stream and call.content_at is not None and not call.replaceable,
+        )
+
     async def _examine(
-        self, answer: Any, *, stream: bool, now: Time = None, in_task: bool = False
+        self,
+        answer: Any,
+        fault: Failure | None,
+        *,
+        stream: bool,
+        now: Time = None,
+        in_task: bool = False,
     ) -> Attempt | None:
         """Take an answer that nothing is wrong with, or fail with the error that stands for it."""
         policy, target = self._call.policy, self._call.attempt.target
         try:
             refused = await policy.examine(
-                answer,
-                target,
-                is_stream=stream,
-                handed_out=self._call.is_final,
-                in_task=in_task,
+                answer, target, fault, is_stream=stream, in_task=in_task
             )
         except BaseException:  # an interrupt, or a cancellation while validate was awaited
             self.cancel(now=now)
@@ -499,7 +508,7 @@ class FallbackRun:
                     case rules.Retry(wait, position):
                         call.note = ""  # it was about the attempt before
                         number, wait = call.attempt.number + 1, self._wait(wait)
-                        call.attempt = call.next_attempt(position, number, wait, now)
+                        call.attempt = _attempt_at(call, position, number, wait, now)
                     case rules.Recover(action):
                         self._recover(action, now)
                     case rules.SwitchTo(positions):
@@ -552,7 +561,7 @@ class FallbackRun:
         call.pending, call.note = action, action.note
         call.extra_attempts += 1
         position, number = call.attempt.position, call.attempt.number + 1
-        call.attempt = call.next_attempt(position, number, self._wait(action.wait), now)
+        call.attempt = _attempt_at(call, position, number, self._wait(action.wait), now)
 
     def _pending_failed(self, action: PendingAction, error: Exception, now: Time) -> Attempt:
         call = self._call
@@ -581,7 +590,7 @@ class FallbackRun:
                 reached -= 1
             call.turn.advance(reached, failed=None if failure is None else attempt.position)
         number = attempt.number + (failure is not None)
-        call.attempt = following = call.next_attempt(position, number, wait, now)
+        call.attempt = following = _attempt_at(call, position, number, wait, now)
         if failure is not None:
             switch = Switch(
                 attempt.call_id,
@@ -723,6 +732,19 @@ class FallbackRun:
         if not self._begun:
             self._begun = True
             self._move_to(call.remaining, None, self._now(None))
+
+
+def _attempt_at(call: CallState, position: int, number: int, wait: float, now: float) -> Attempt:
+    """Describe an attempt that begins after a wait, with its share of the deadline."""
+    target, timeout = call.policy.chain[position], call.policy.timeout
+    if position in call.clients:
+        target = replace(target, client=call.clients[position])
+    if call.deadline_at != inf:
+        share = call.share_of_time(position, now + wait)
+        timeout = share if timeout is None else min(share, timeout)
+    return call.attempt._replace(
+        target=target, number=number, position=position, timeout=timeout, wait=wait
+    )
 
 
 def _leave(call: CallState) -> None:

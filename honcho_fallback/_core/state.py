@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from math import inf
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, NamedTuple
@@ -129,26 +129,9 @@ class CallState:
             policy.idle_timeout,
         )
 
-    @property
-    def is_final(self) -> bool:
-        """Tell whether content was handed out that nothing can replace."""
-        return self.content_at is not None and not self.replaceable
-
     def failures_at(self, position: int) -> int:
         """Count how often a target has failed in this call."""
         return sum(one.attempt.position == position for one in self.past)
-
-    def next_attempt(self, position: int, number: int, wait: float, now: float) -> Attempt:
-        """Describe an attempt that begins after a wait, with its share of the deadline."""
-        target, timeout = self.policy.chain[position], self.policy.timeout
-        if position in self.clients:
-            target = replace(target, client=self.clients[position])
-        if self.deadline_at != inf:
-            share = self.share_of_time(position, now + wait)
-            timeout = share if timeout is None else min(share, timeout)
-        return self.attempt._replace(
-            target=target, number=number, position=position, timeout=timeout, wait=wait
-        )
 
     def share_of_time(self, position: int, now: float) -> float:
         """Tell how much of the call's deadline an attempt may take from ``now`` on.
