@@ -127,30 +127,37 @@ async def _healthy(router: Any, request: dict[str, Any]) -> Any:
         "specific_deployment": False,
     }
     try:
-        # The Proxy asks Redis for cooldowns before it routes a request. A read outside of this
-        # context is one too many within a second: what other processes have set would go unseen.
-        with RoutingReadBatch.scoped(RoutingReadBatch.for_strategy(None, None)):
-            if hasattr(router, "select"):
-                return await router.select(request["model"], seen, kind="healthy", **asked)
-            return await router.async_get_healthy_deployments(
-                model=request["model"], request_kwargs=seen, **asked
-            )
+        if hasattr(router, "select"):
+            return await router.select(request["model"], seen, kind="healthy", **asked)
+        return await router.async_get_healthy_deployments(
+            model=request["model"], request_kwargs=seen, **asked
+        )
     except Exception as error:  # noqa: BLE001 # LiteLLM has many for "no deployment"
         return error
 
 
 async def arotation(router: Any, ids: tuple[str, ...], request: dict[str, Any]) -> Rotation:
     """Ask LiteLLM in this task who is in rotation."""
-    return Rotation(router, ids, await _healthy(router, request))
+    # The Proxy asks Redis for cooldowns before it routes a request. A read outside of this
+    # context is one too many within a second: what other processes have set would go unseen.
+    with RoutingReadBatch.scoped(RoutingReadBatch.for_strategy(None, None)):
+        return Rotation(router, ids, await _healthy(router, request))
 
 
 def rotation(router: Any, ids: tuple[str, ...], request: dict[str, Any]) -> Rotation:
-    """Ask LiteLLM in this thread who is in rotation."""
+    """Ask LiteLLM in this thread who is in rotation.
+
+    Where it would have to ask Redis nothing is known: a second look within a second would find
+    nothing there, so the one look is left to LiteLLM, which refuses whoever rests.
+    """
+    everybody = [{"model_info": {"id": one}} for one in ids]
+    store = router.health().store if hasattr(router, "health") else router.cache
+    if getattr(store() if callable(store) else store, "redis_cache", None) is not None:
+        return Rotation(router, ids, everybody)
     looking = _healthy(router, request)
     try:
         looking.send(None)
     except StopIteration as found:
-        if not isinstance(found.value, RuntimeError):  # "no running event loop"
-            return Rotation(router, ids, found.value)
-    looking.close()  # something has to be waited for, such as Redis
-    return Rotation(router, ids, in_a_loop(_healthy, router, request))
+        return Rotation(router, ids, found.value)
+    looking.close()
+    return Rotation(router, ids, everybody)

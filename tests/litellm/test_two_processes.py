@@ -38,7 +38,11 @@ for options in (shared, {}):
         ask = {"model": group, "messages": messages}
         answers = [router.completion(**ask), asyncio.run(router.acompletion(**ask))]
         asked += [
-            [at["target"] for at in answer._hidden_params["fallback"]["attempts"]]
+            [
+                at["target"]
+                for at in answer._hidden_params["fallback"]["attempts"]
+                if at["reached"] != "no"  # refused by LiteLLM, which asked nobody
+            ]
             for answer in answers
         ]
 print(json.dumps(asked))
