@@ -362,8 +362,8 @@ async def _aaccept(run: FallbackRun, answer: Any, *, stream: bool = False) -> At
     """Hand in an answer; ``validate`` may be async."""
     if run._call.policy.validate is None:
         return run.accept(answer, stream=stream)
-    run._note_usage(answer)
-    return await run._examine(answer, stream=stream, in_task=True)
+    fault = run._read(answer, stream=stream)
+    return await run._examine(answer, fault, stream=stream, in_task=True)
 
 
 def _is_unread(answer: object) -> bool:

@@ -12,7 +12,7 @@ from honcho_fallback._classify._answers import check_response
 from honcho_fallback._classify._content import put_together
 from honcho_fallback._core.config import is_async
 from honcho_fallback._core.observers import logger
-from honcho_fallback._core.target import NO_FINISH_REASON, Target
+from honcho_fallback._core.target import Target
 from honcho_fallback._values.errors import (
     AnswerRejected,
     FallbackConfigError,
@@ -128,15 +128,14 @@ class ResolvedPolicy:
             failure = refined
         return failure
 
-    def fault_of(self, answer: Any, target: Target, *, handed_out: bool) -> Failure | None:
-        """Say what an answer itself says to be wrong with it, where answers are looked at."""
-        if self.check is None:
-            return None
-        finish = NO_FINISH_REASON not in target.labels
-        return self.check(answer, needs_finish=finish, handed_out=handed_out)
-
     async def examine(
-        self, answer: Any, target: Target, *, is_stream: bool, handed_out: bool, in_task: bool
+        self,
+        answer: Any,
+        target: Target,
+        failure: Failure | None,
+        *,
+        is_stream: bool,
+        in_task: bool,
     ) -> tuple[Exception, Failure] | None:
         """Say what is wrong with an answer: the error that stands for it and its meaning.
 
@@ -144,7 +143,6 @@ class ResolvedPolicy:
         alone may have to be awaited: outside of a task this coroutine never waits.
         """
         error: Exception | None = None
-        failure = self.fault_of(answer, target, handed_out=handed_out)
         if failure is not None:
             error = AnswerRejected(failure)
             failure = failure._replace(error=AnswerRejected.__name__)
