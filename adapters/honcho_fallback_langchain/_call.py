@@ -33,6 +33,7 @@ from honcho_fallback_langchain._answers import (
     ends_message,
     has_content,
     merged,
+    reading_messages,
     unfit,
     unread_because,
     unreadable,
@@ -131,7 +132,7 @@ class Call(ABC, Generic[RequestT]):
             return None
         own, turn = configurable.get(_CONFIG_KEY), configurable.get(_TURN_KEY)
         if isinstance(own, FallbackConfig):
-            own = own.replace(only_models=policy.config.only_models)
+            own = reading_messages(own.replace(only_models=policy.config.only_models))
             self.policy = FallbackPolicy(
                 policy.targets, own, agent=agent, observers=policy.observers, turns_of=policy
             )
