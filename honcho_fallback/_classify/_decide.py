@@ -21,6 +21,8 @@ from honcho_fallback._values.failure import KINDS
 from honcho_fallback._values.failure import FailureKind as Kind
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
     from honcho_fallback._classify._facts import Facts
 
 # What a bug in the program raises: no provider wrote these texts, so they are not read.
@@ -139,7 +141,7 @@ def _without_status(
 ) -> tuple[Row | None, int | None]:
     """Judge an exception of a class that no table names, which carries no error status."""
     if isinstance(exc, OSError):
-        return of_errno(exc, facts), None
+        return of_errno(exc, facts.message), None
     if isinstance(exc, _BUGS):
         return _missing_part(exc), None
     # Whoever raises these may be the program itself, which also writes of limits and numbers.
@@ -202,18 +204,18 @@ def _of_status(status: int) -> Row:
     return STATUSES.get(status) or STATUSES[status // 100 * 100]
 
 
-def of_errno(exc: OSError, facts: Facts) -> Row | None:
+def of_errno(exc: OSError, message: str) -> Row | None:
     """Judge an OSError by its number; one without a number says nothing itself.
 
     What tries several addresses raises such a one: anyio and trio from the errors of all, asyncio
     with their numbers in its text. One that is the machine's own comes before the network's.
     """
-    numbers = [exc.errno] if exc.errno is not None else map(int, _ERRNO.findall(facts.message))
+    numbers = [exc.errno] if exc.errno is not None else map(int, _ERRNO.findall(message))
     rows = [ERRNOS.get(number, _MACHINE) for number in numbers]
     return min(rows, key=lambda row: KINDS[row.kind].severity, default=None)
 
 
-def _coded(codes: list[str], status: int) -> Row | None:
+def _coded(codes: Sequence[str], status: int) -> Row | None:
     for code in codes:
         row = CODES.get(code)
         if row is not None and (not row.statuses or status in row.statuses):

@@ -1,23 +1,114 @@
-"""The facts one exception carries: status, codes, message, waits. No network, no SDK, no raise."""
+"""The facts one exception carries: status, codes, message, waits. No network, no SDK, no raise.
+
+Most of them stand in its error document, where each provider keeps them elsewhere.
+"""
 
 from __future__ import annotations
 
+import json
 import re
+from contextlib import suppress
 from functools import lru_cache
 from http import HTTPStatus
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
-from honcho_fallback._classify._body import TEXT_CAP, Document
 from honcho_fallback._classify._origin import class_row
 from honcho_fallback._classify._read import called, fields, plain
 from honcho_fallback._classify._tables import GENERIC, WORDS, Row
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+TEXT_CAP = 4000  # a message longer than this is an echo of the input or a page
+_BODY_CAP = 65536
+_CODE_CAP = 100
+_DEPTH = 3
+_ITEMS = 8
+# Tests of a key, to filter the keys of a document with.
+_is_inner, _is_code, _is_text, _is_wait, _is_subject, _is_nested = (
+    WORDS[f"body_{name}"].__contains__
+    for name in ("inner", "codes", "texts", "waits", "subjects", "nested")
+)
 
 ATTRIBUTES = frozenset(WORDS["attributes"])
 _OF_AN_ANSWER = frozenset({"status_code", "status", "headers"})
 _STATUSES = ("status_code", "http_status", "status", "statusCode", "code")
 # Classes that LiteLLM and others write before a text: ``litellm.APIError: XException - ``.
 _PREFIX = re.compile(r"(?:[\w.]{1,80}(?:Error|Exception)(?:: | - ))+")
+# A limit's text, or what a body says of its subject, that names one model.
+_OF_ONE_MODEL = re.compile(
+    r"(?:per|by)[ _-]?model(?!s)|\b(?:access|for|of|on|that|this) (?:the |this )?model\b|\bmodel: "
+    r"|^param: model$|^provider_name: |\breached for (?!org|user|key|proj|team|your|the )\S+ (?:in|on)\b"
+    rf"|\b(?:{'|'.join(WORDS['families'])})[\w./:-]*\d",
+    re.IGNORECASE | re.MULTILINE,
+)
 _STATUS = re.compile(r"\s*[1-5][0-9]{2}\s*")
+
+
+class Document:
+    """Collect codes, texts, waits and subjects of an error document, the innermost first."""
+
+    __slots__ = ("codes", "is_providers", "is_shaped", "subjects", "texts", "waits")
+
+    def __init__(self) -> None:
+        self.codes: list[str] = []
+        self.texts: list[str] = []
+        self.waits: list[Any] = []
+        self.subjects: list[str] = []  # what it is about, each with its key
+        # A word for a code beside a message, as those who judge a request write: no gateway's page.
+        self.is_providers = False
+        # OpenAI's shape, which names a parameter also where there is none, or Anthropic's.
+        self.is_shaped = False
+
+    def read(self, body: Any, depth: int = 0) -> None:
+        """Read a document, parsed or not, or a part of one."""
+        if isinstance(body, (str, bytes)) and not depth:
+            self.add_text(body if isinstance(body, str) else body.decode("utf-8", "replace"))
+        elif isinstance(body, list) and depth <= _DEPTH:
+            for item in body[:_ITEMS]:
+                self.read(item, depth + 1)
+        elif isinstance(body, dict) and depth <= _DEPTH:
+            is_openais = "param" in body and "message" in body and "type" in body
+            self.is_shaped |= is_openais or body.get("type") == "error"
+            for key in filter(_is_inner, body):
+                self.read(body[key], depth + 1)
+            before = len(self.codes)
+            self.add_code(body.get("code"))
+            for key in filter(_is_code, body):
+                self.add_code(body[key])
+            if "message" in body or "Message" in body:
+                self.is_providers |= any(not one.isdigit() for one in self.codes[before:])
+            error = body.get("error")  # OAuth's way: a code where others have a document
+            if isinstance(error, str) and error.isidentifier():
+                self.add_code(error)
+            for key in filter(_is_text, body):
+                self.add_text(body[key], depth + 1)
+            self.waits += map(body.get, filter(_is_wait, body))
+            self.subjects += (f"{key}: {body[key]}" for key in filter(_is_subject, body))
+            for key in filter(_is_nested, body):
+                self.read(body[key], depth + 1)
+
+    def add_code(self, code: Any) -> None:
+        """Keep a code if it is one: a short string or a number, never a bool."""
+        if isinstance(code, int) and not isinstance(code, bool):
+            code = str(int(code))
+        if isinstance(code, str) and 0 < len(code) <= _CODE_CAP and code != "None":
+            self.codes.append(code)
+
+    def add_text(self, text: Any, depth: int = 0) -> None:
+        """Add a text; a text that is nothing but documents adds their contents instead."""
+        if not isinstance(text, str) or not text or text in self.texts:
+            return
+        before, start, documents = len(self.texts), text.find("{"), None
+        if start >= 0 and len(text) <= _BODY_CAP:
+            with suppress(ValueError, RecursionError):
+                documents = json.loads(f"[{text[start : text.rfind('}') + 1]}]")
+            self.read(documents, depth - 1)
+        # A whole body that is a document without texts adds none: then the exception's own
+        # message counts.
+        has_text = len(self.texts) > before or not depth
+        if documents is None or not has_text or text[:start].strip("[ \t\r\n"):
+            self.texts.append(text[:TEXT_CAP])
 
 
 class Facts(NamedTuple):
@@ -34,25 +125,38 @@ class Facts(NamedTuple):
         text: Codes and texts as they were written, one a line, to be read by their words.
         headers: The answer's headers, unread.
         waits: How long to wait, as the body says it.
-        limits: Those that were used up, as the body names them.
+        subjects: What the body says that it is about: a parameter, a limit, a provider.
         has_body: Whether an error document came, or a text in its place; None where nothing is
             known of the answer's body.
-        is_shaped: Whether that document has a shape that only models' providers give it.
+        is_providers: Whether that document says with a word of its own what is wrong.
+        is_shaped: Whether it has a shape that only models' providers give it.
     """
 
-    row: Row | None
-    status: int | None
-    error: int | None
-    inner: int | None
-    codes: list[str]
-    code: str | None
-    message: str
-    text: str
-    headers: Any
-    waits: list[Any]
-    limits: list[Any]
-    has_body: bool | None
+    row: Row | None = None
+    status: int | None = None
+    error: int | None = None
+    inner: int | None = None
+    codes: Sequence[str] = ()
+    code: str | None = None
+    message: str = ""
+    text: str = ""
+    headers: Any = None
+    waits: Sequence[Any] = ()
+    subjects: Sequence[str] = ()
+    has_body: bool | None = None
+    is_providers: bool = False
     is_shaped: bool = False
+
+    @property
+    def is_models(self) -> bool:
+        """Tell whether a limit or a refused key is that of one model alone.
+
+        It says so, or a gateway wrote whose error it hands on: what is dead then is its own key to
+        that provider, not the key that it was asked with.
+        """
+        said = "\n".join((*self.subjects, self.message))
+        is_anothers = bool(self.has_body and _PREFIX.match(self.message))
+        return is_anothers or _OF_ONE_MODEL.search(said) is not None
 
 
 def read_facts(exc: BaseException) -> Facts:
@@ -72,7 +176,7 @@ def read_facts(exc: BaseException) -> Facts:
     if callable(own.get("code")):  # gRPC
         document.add_code(plain(called(exc, "code"), "name"))
         document.add_text(called(exc, "details"))
-    message = "" if document.texts else _message(exc)
+    message = "" if document.texts else message_of(exc)
     if message.startswith("{") and not document.codes:
         document.add_text(message)
     message = " ".join(document.texts) or message
@@ -101,8 +205,9 @@ def read_facts(exc: BaseException) -> Facts:
     text = "\n".join((*names, *dict.fromkeys(filter(_tells, document.codes)), *texts))
     message, text = message[:TEXT_CAP], text[:TEXT_CAP]
     words = (codes, code, message, text)
-    body = (document.waits, document.limits, has_body, document.is_shaped)
-    return Facts(row, status, error, inner, *words, headers, *body)
+    body = (document.waits, document.subjects, has_body)
+    shape = (document.is_providers, document.is_shaped)
+    return Facts(row, status, error, inner, *words, headers, *body, *shape)
 
 
 def _has_body(document: Document, answer: dict[str, Any]) -> bool | None:
@@ -141,7 +246,8 @@ def as_status(value: Any) -> int | None:
     return int(value) if known else None
 
 
-def _message(exc: BaseException) -> str:
+def message_of(exc: BaseException) -> str:
+    """Return an exception's own text, empty where it cannot be read."""
     try:
         args = exc.args
         return args[0] if len(args) == 1 and type(args[0]) is str else str(exc)

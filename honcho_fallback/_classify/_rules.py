@@ -5,7 +5,6 @@ from __future__ import annotations
 import os
 import tomllib
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, fields
 from functools import lru_cache
 from pathlib import Path
 from typing import Annotated, Any, TypeAlias, cast
@@ -19,21 +18,75 @@ from pydantic import (
     ValidationError,
 )
 
-from honcho_fallback._classify._body import TEXT_CAP
-from honcho_fallback._classify._facts import Facts, as_status
-from honcho_fallback._classify._waits import in_text, read_waits
+from honcho_fallback._classify._facts import TEXT_CAP, Facts, as_status
 from honcho_fallback._values.errors import FallbackConfigError, nearest, unknown_name
-from honcho_fallback._values.failure import KINDS, Failure, FailureKind
+from honcho_fallback._values.failure import FailureKind
 from honcho_fallback.redaction import redact
 
 _CONDITIONS = ("status", "code", "error", "text")
 _ANY_ERROR = frozenset({"BaseException", "Exception"})
+# Under which alias a rule takes its source: no key of a file is called so.
+_SOURCE = "(source)"
 _FIX = "pass the path of a TOML file, a dict, or a list of these"
 
 
-@dataclass(frozen=True, slots=True)
-class Rule:
+def _listed(given: object) -> Sequence[object]:
+    """Return a list as it is, and a value alone as a list of one."""
+    return cast("Sequence[object]", given) if isinstance(given, list | tuple) else (given,)
+
+
+def _read_kind(value: object) -> FailureKind:
+    kinds = [kind.value for kind in FailureKind if kind is not FailureKind.CANCELLED]
+    if value == FailureKind.CANCELLED:
+        raise ValueError("write another kind: only its caller cancels a call")
+    if value not in kinds:
+        raise ValueError(unknown_name(value if isinstance(value, str) else "", kinds))
+    return FailureKind(value)
+
+
+def _read_reason(value: object) -> str:
+    if not isinstance(value, str) or not value.isprintable():
+        raise ValueError("write one line of text")
+    return value
+
+
+def _read_status(value: Any) -> int:
+    if isinstance(value, str) or as_status(value) is None:
+        raise ValueError("write HTTP statuses as numbers, 100 to 599")
+    return int(value)
+
+
+def _read_code(value: Any) -> str:
+    code = str(value) if isinstance(value, int) and not isinstance(value, bool) else value
+    if as_status(code) is not None:
+        raise ValueError("a number of 100 to 599 is a status: write it there")
+    if not isinstance(code, str) or not code.strip():
+        raise ValueError("write the provider's codes or types")
+    return code.lower()
+
+
+def _read_error(value: object) -> str:
+    if not isinstance(value, str) or not all(map(str.isidentifier, value.split("."))):
+        raise ValueError("write class names, such as BudgetError or acme.errors.BudgetError")
+    return value.removeprefix("builtins.")
+
+
+def _read_text(value: object) -> str:
+    if not isinstance(value, str) or not value.strip():
+        raise ValueError("write pieces of the message")
+    return value.lower()
+
+_MANY = BeforeValidator(_listed)
+_Texts = Annotated[tuple[Annotated[str, PlainValidator(_read_text)], ...], _MANY]
+_Codes = Annotated[tuple[Annotated[str, PlainValidator(_read_code)], ...], _MANY]
+_Errors = Annotated[tuple[Annotated[str, PlainValidator(_read_error)], ...], _MANY]
+_Statuses = Annotated[tuple[Annotated[int, PlainValidator(_read_status)], ...], _MANY]
+
+
+class Rule(BaseModel):
     """Say what errors mean that fulfil all conditions that are given.
+
+    A condition takes a value alone for a list of one.
 
     Args:
         kind: What they mean.
@@ -46,19 +99,21 @@ class Rule:
         unless: And none of these.
         transient: May the same target work soon? None: as for the kind.
         retry_after: Seconds to wait in place of the provider's word, or None.
-        source: Where it stands, such as ``rule 2 of rules.toml``.
+        source: Where it stands, such as ``rule 2 of rules.toml``; no key that a user writes.
     """
 
-    kind: FailureKind
-    reason: str = ""
-    status: tuple[int, ...] = ()
-    code: tuple[str, ...] = ()
-    error: tuple[str, ...] = ()
-    text: tuple[str, ...] = ()
-    unless: tuple[str, ...] = ()
-    transient: bool | None = None
-    retry_after: float | None = None
-    source: str = ""
+    model_config = ConfigDict(extra="forbid", frozen=True)
+
+    kind: Annotated[FailureKind, BeforeValidator(_read_kind)]
+    reason: Annotated[str, PlainValidator(_read_reason)] = ""
+    status: _Statuses = ()
+    code: _Codes = ()
+    error: _Errors = ()
+    text: _Texts = ()
+    unless: _Texts = ()
+    transient: Annotated[bool | None, Field(strict=True)] = None
+    retry_after: Annotated[float, Field(ge=0, strict=True, allow_inf_nan=False)] | None = None
+    source: str = Field("", validation_alias=_SOURCE)
 
 
 RulesFile: TypeAlias = str | os.PathLike[str]
@@ -66,51 +121,39 @@ RulesSource: TypeAlias = (
     RulesFile | Mapping[str, Any] | Rule | Sequence[RulesFile | Mapping[str, Any] | Rule] | None
 )
 
-_KEYS = tuple(field.name for field in fields(Rule) if field.name != "source")
+_KEYS = tuple(key for key in Rule.model_fields if key != "source")
 
 
-def find_failure(
-    rules: Sequence[Rule], exc: BaseException, facts: Facts, status: int | None, error: str
-) -> Failure | None:
-    """Return what the first rule that fits makes of an exception, or None.
+def first_fitting(
+    rules: Sequence[Rule], exc: BaseException, facts: Facts, status: int | None
+) -> Rule | None:
+    """Find the first of the user's rules that fits an exception, or None.
 
     Args:
-        rules: The user's, in order.
+        rules: In order.
         exc: The exception.
         facts: What it carries.
         status: HTTP status as the classifier reads it.
-        error: The class name to show.
     """
-    rule = _first_fitting(rules, exc, facts, status)
-    if rule is None:
-        return None
-    kind, wait, again = rule.kind, None, True
-    if KINDS[kind].states_wait:
-        wait, again = read_waits(facts.headers, facts.waits)
-    if wait is None and kind is FailureKind.RATE_LIMIT:
-        wait = in_text(facts.message.lower())
-    transient = rule.transient
-    return Failure.of(
-        kind,
-        status=status or facts.error,
-        code=facts.code,
-        retry_after=wait if rule.retry_after is None else rule.retry_after,
-        provider_message=redact(facts.message) if facts.message else "",
-        reason=f"{rule.source}: {rule.reason}" if rule.reason else rule.source,
-        error=error,
-        transient=False if transient is None and not again else transient,
-        by_rule=True,
-    )
-
-
-def rejudge(rules: Sequence[Rule], exc: BaseException, failure: Failure) -> Failure:
-    """Ask the rules about an answer that was refused without them: its failure has its facts."""
-    if failure.by_rule:
-        return failure
-    status, code, message = failure.status, failure.code, failure.provider_message
-    codes = [code.lower()] if code else []
-    facts = Facts(None, status, None, None, codes, code, message, message, None, [], [], True)
-    return find_failure(rules, exc, facts, status, failure.error) or failure
+    statuses, codes, names, text = {status, facts.status, facts.error}, facts.codes, None, None
+    cls: Any = type(exc)
+    for rule in rules:
+        if rule.status and statuses.isdisjoint(rule.status):
+            continue
+        if rule.code and not any(code in rule.code for code in codes):
+            continue
+        if rule.error:
+            names = _class_names(cls) if names is None else names
+            if names.isdisjoint(rule.error):
+                continue
+        if rule.text or rule.unless:
+            text = _text_of(exc, facts) if text is None else text
+            if rule.text and not any(map(text.__contains__, rule.text)):
+                continue
+            if any(map(text.__contains__, rule.unless)):
+                continue
+        return rule
+    return None
 
 
 def require_loaded(rules: Sequence[Rule]) -> None:
@@ -141,30 +184,6 @@ def load_rules(given: RulesSource) -> tuple[Rule, ...]:
     if problems:
         raise FallbackConfigError("\n".join(problems))
     return tuple(rules)
-
-
-def _first_fitting(
-    rules: Sequence[Rule], exc: BaseException, facts: Facts, status: int | None
-) -> Rule | None:
-    statuses, codes, names, text = {status, facts.status, facts.error}, facts.codes, None, None
-    cls: Any = type(exc)
-    for rule in rules:
-        if rule.status and statuses.isdisjoint(rule.status):
-            continue
-        if rule.code and not any(code in rule.code for code in codes):
-            continue
-        if rule.error:
-            names = _class_names(cls) if names is None else names
-            if names.isdisjoint(rule.error):
-                continue
-        if rule.text or rule.unless:
-            text = _text_of(exc, facts) if text is None else text
-            if rule.text and not any(map(text.__contains__, rule.text)):
-                continue
-            if any(map(text.__contains__, rule.unless)):
-                continue
-        return rule
-    return None
 
 
 @lru_cache(maxsize=512)
@@ -250,89 +269,15 @@ def _rule(raw: Mapping[str, Any], where: str, source: str) -> Rule:
     reason = raw.get("reason")
     where = f"{where} ({redact(reason)})" if isinstance(reason, str) else where
     try:
-        table = dict(_Table.model_validate(raw))
+        rule = Rule.model_validate({**raw, _SOURCE: source})
     except ValidationError as error:
         raise FallbackConfigError.invalid(error, where, _KEYS) from None
-    given = [name for name in _CONDITIONS if table[name]]
+    given = [name for name in _CONDITIONS if getattr(rule, name)]
     if not given:
         problem = "there are none, so that it would fit every error"
         fix = f"give one of {', '.join(_CONDITIONS)}"
         raise FallbackConfigError.about(f"{where}: conditions", problem, fix)
-    if given == ["error"] and not _ANY_ERROR.isdisjoint(table["error"]):
+    if given == ["error"] and not _ANY_ERROR.isdisjoint(rule.error):
         problem, fix = "every error is one of these", "name the provider's class"
         raise FallbackConfigError.about(f"{where}: error", problem, fix)
-    return Rule(**table, source=source)
-
-
-def _listed(given: object) -> Sequence[object]:
-    """Return a list as it is, and a value alone as a list of one."""
-    return cast("Sequence[object]", given) if isinstance(given, list | tuple) else (given,)
-
-
-def _read_kind(value: object) -> FailureKind:
-    kinds = [kind.value for kind in FailureKind if kind is not FailureKind.CANCELLED]
-    if value == FailureKind.CANCELLED:
-        raise ValueError("write another kind: only its caller cancels a call")
-    if value not in kinds:
-        raise ValueError(unknown_name(value if isinstance(value, str) else "", kinds))
-    return FailureKind(value)
-
-
-def _read_reason(value: object) -> str:
-    if not isinstance(value, str) or not value.isprintable():
-        raise ValueError("write one line of text")
-    return value
-
-
-def _read_status(value: Any) -> int:
-    if isinstance(value, str) or as_status(value) is None:
-        raise ValueError("write HTTP statuses as numbers, 100 to 599")
-    return int(value)
-
-
-def _read_code(value: Any) -> str:
-    code = str(value) if isinstance(value, int) and not isinstance(value, bool) else value
-    if as_status(code) is not None:
-        raise ValueError("a number of 100 to 599 is a status: write it there")
-    if not isinstance(code, str) or not code.strip():
-        raise ValueError("write the provider's codes or types")
-    return code.lower()
-
-
-def _read_error(value: object) -> str:
-    if not isinstance(value, str) or not all(map(str.isidentifier, value.split("."))):
-        raise ValueError("write class names, such as BudgetError or acme.errors.BudgetError")
-    return value.removeprefix("builtins.")
-
-
-def _read_text(value: object) -> str:
-    if not isinstance(value, str) or not value.strip():
-        raise ValueError("write pieces of the message")
-    return value.lower()
-
-
-_Texts = Annotated[
-    tuple[Annotated[str, PlainValidator(_read_text)], ...], BeforeValidator(_listed)
-]
-
-
-class _Table(BaseModel):
-    """Be a rule as it is written; a condition's value alone is a list of one."""
-
-    model_config = ConfigDict(extra="forbid")
-
-    kind: Annotated[FailureKind, PlainValidator(_read_kind)]
-    reason: Annotated[str, PlainValidator(_read_reason)] = ""
-    status: Annotated[
-        tuple[Annotated[int, PlainValidator(_read_status)], ...], BeforeValidator(_listed)
-    ] = ()
-    code: Annotated[
-        tuple[Annotated[str, PlainValidator(_read_code)], ...], BeforeValidator(_listed)
-    ] = ()
-    error: Annotated[
-        tuple[Annotated[str, PlainValidator(_read_error)], ...], BeforeValidator(_listed)
-    ] = ()
-    text: _Texts = ()
-    unless: _Texts = ()
-    transient: Annotated[bool | None, Field(strict=True)] = None
-    retry_after: Annotated[float, Field(ge=0, strict=True, allow_inf_nan=False)] | None = None
+    return rule

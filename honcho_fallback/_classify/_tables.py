@@ -7,7 +7,7 @@ import tomllib
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from honcho_fallback._values.failure import FailureKind, Reached, Scope
+from honcho_fallback._values.failure import KINDS, FailureKind, Reached, Scope
 
 
 class Row(NamedTuple):
@@ -24,7 +24,7 @@ class Row(NamedTuple):
         strong: Does the name decide before the status does?
         wraps: Does the class hide another exception that may say more?
         opaque: Does whatever is inside decide, because the class itself says nothing?
-        reached: What became of the request, where a lost connection or a timeout says so.
+        reached: What became of the request, where that is a fact.
         scope: Whom it reaches, where that is another than the kind's.
         any: Of a text, the alternatives: the names of the word groups that stand in one sentence.
     """
@@ -89,9 +89,18 @@ def _named(raw: list[dict[str, Any]], reason: str) -> list[dict[str, Any]]:
 WORDS: dict[str, dict[str, None]] = {
     name: dict.fromkeys(row) for name, row in read("words").items()
 }
+# By the function: its package, the variable, and an attribute of that or nothing.
+RETRY_COUNTS = {
+    parts[1]: (parts[0], parts[2], ".".join(parts[3:]))
+    for parts in (entry.split(".") for entry in WORDS["retry_counts"])
+}
 
 _CODES, _CLASSES = read("codes"), read("names")
-CODES, STATUSES = by_key(_CODES["code"]), by_key(_CODES["status"])
+STATUSES, NOT_REFUSED = by_key(_CODES["status"]), frozenset(_CODES["not_refused"])
+# Who answers with a code of its own knows what it did.
+CODES = {
+    key: row._replace(reached=KINDS[row.kind].reached) for key, row in by_key(_CODES["code"]).items()
+}
 # Codes that only name a class of statuses: they count where there is no error status.
 GENERIC = {code: int(status) for status, codes in _CODES["generic"].items() for code in codes}
 ERRNOS = {
