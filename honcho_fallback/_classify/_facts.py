@@ -22,6 +22,7 @@ if TYPE_CHECKING:
 TEXT_CAP = 4000  # a message longer than this is an echo of the input or a page
 _BODY_CAP = 65536
 _CODE_CAP = 100
+_WORD = re.compile(r"[^\W\d][\w.:/-]*")  # a code; a status's own phrase has several
 _DEPTH = 3
 _ITEMS = 8
 # Tests of a key, to filter the keys of a document with.
@@ -77,7 +78,7 @@ class Document:
             for key in filter(_is_code, body):
                 self.add_code(body[key])
             if "message" in body or "Message" in body:
-                self.is_providers |= any(not one.isdigit() for one in self.codes[before:])
+                self.is_providers |= any(map(_WORD.fullmatch, self.codes[before:]))
             error = body.get("error")  # OAuth's way: a code where others have a document
             if isinstance(error, str) and error.isidentifier():
                 self.add_code(error)

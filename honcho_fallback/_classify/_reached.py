@@ -18,18 +18,21 @@ from honcho_fallback._classify._decide import of_errno
 from honcho_fallback._classify._facts import message_of
 from honcho_fallback._classify._origin import class_row
 from honcho_fallback._classify._read import children, plain
-from honcho_fallback._classify._tables import GENERIC, NOT_REFUSED, RETRY_COUNTS
+from honcho_fallback._classify._tables import GENERIC, NOT_REFUSED, RETRY_COUNTS, WORDS
 from honcho_fallback._values.failure import KINDS, Failure, Reached, Scope
 from honcho_fallback._values.failure import FailureKind as Kind
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
+    from collections.abc import Iterable, Iterator
+    from types import CodeType, FrameType
 
     from honcho_fallback._classify._facts import Facts
     from honcho_fallback._classify._tables import Row
 
 _MOST = 32  # errors that are looked at; where there are more nobody knows
 _BAD_GATEWAY = 502
+# Where a call waits for a connection of the program's own pool: aiohttp calls both waits the same.
+_POOL_WAITS = WORDS["pool_waits"].keys()
 
 
 def outcome(
@@ -51,7 +54,8 @@ def outcome(
         known = next((one for one in map(_socket_row, errors) if one and one.reached), None)
         if known is not None and known.reached == "no":
             # Whoever cannot be reached has no model that can.
-            reached, scope = "no", known.scope or "endpoint"
+            waited = any(_POOL_WAITS & {code.co_name for code, _ in _frames(e)} for e in errors)
+            reached, scope = "no", known.scope or ("client" if waited else "endpoint")
     elif row.reached == "no":
         reached = "no"
     elif row.reached != "unknown" and KINDS[row.kind].reached == "refused" and _refuses(row, facts):
@@ -133,10 +137,14 @@ def _lost_another(error: BaseException) -> bool:
             counts.append(int(headers.get("x-stainless-retry-count", 0)) + 1)
         if isinstance(response, dict):  # botocore's, from 0
             counts.append(response["ResponseMetadata"]["RetryAttempts"] + 1)
-    for frame, _ in walk_tb(error.__traceback__):
-        package, variable, attribute = RETRY_COUNTS.get(frame.f_code.co_name, ("", "", ""))
+    for code, frame in _frames(error):
+        package, variable, attribute = RETRY_COUNTS.get(code.co_name, ("", "", ""))
         if package and str(frame.f_globals.get("__name__")).partition(".")[0] == package:
             count = frame.f_locals.get(variable)
             count = plain(count, attribute) if attribute else count
             counts.append(len(count) + 1 if isinstance(count, tuple) else count)
     return any(isinstance(count, int) and count > 1 for count in counts)
+
+
+def _frames(error: BaseException) -> Iterator[tuple[CodeType, FrameType]]:
+    return ((frame.f_code, frame) for frame, _ in walk_tb(error.__traceback__))

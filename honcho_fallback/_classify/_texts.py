@@ -233,26 +233,22 @@ def _candidates(groups: int, status: int) -> tuple[Rule[Row], ...]:
 
 
 def first_rule(text: str, status: int) -> Rule[Row] | None:
-    """Find the first rule that one sentence of a text fits, or None."""
-    sets = VOCABULARY.sentences(text)
-    return _first_fit(_candidates(_union(sets), status), sets)
-
-
-def _runs_loop() -> bool:
-    try:
-        get_running_loop()
-    except RuntimeError:
-        return False
-    return True
-
-
-def meaning(text: str, status: int) -> Row | None:
-    """Return what a text means under a status, or None where it says nothing.
+    """Find the first rule that one sentence of a text fits, or None.
 
     A client of this process is only stale where an event loop runs: elsewhere the program has
     closed it.
     """
+    sets = VOCABULARY.sentences(text)
+    rule = _first_fit(_candidates(_union(sets), status), sets)
+    if rule is not None and rule.row.scope == "client":
+        try:
+            get_running_loop()
+        except RuntimeError:
+            return None
+    return rule
+
+
+def meaning(text: str, status: int) -> Row | None:
+    """Return what a text means under a status, or None where it says nothing."""
     rule = first_rule(text, status)
-    if rule is None or (rule.row.scope == "client" and not _runs_loop()):
-        return None
-    return rule.row
+    return rule and rule.row
