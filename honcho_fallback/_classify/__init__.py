@@ -22,6 +22,7 @@ if TYPE_CHECKING:
 
     from honcho_fallback._classify._rules import Rule
 
+_NOTHING = "nothing says more"
 _Errors = tuple[type[BaseException], ...]
 _DEPTH = 5
 # A window of this many seconds is a used-up quota, not a rate that passes.
@@ -62,10 +63,10 @@ def classify(
     if rules:
         require_loaded(rules)
     error = type(exc).__name__
-    reason = "nothing says more"
+    reason = _NOTHING
     try:
-        walk = _CauseWalk(exc, error, local_errors, provider_errors, rules, set())
-        failure = walk.classify(exc, 0, of_model=only_models)
+        walk = _CauseWalk(exc, error, local_errors, provider_errors, rules, set(), only_models)
+        failure = walk.classify(exc)
     except Exception:  # noqa: BLE001  a classifier that raises would hide the error that it got
         failure, reason = None, "the exception could not be read"
     return failure or Failure.of(Kind.LOCAL, reason=reason, error=error)
@@ -74,14 +75,16 @@ def classify(
 class _CauseWalk(NamedTuple):
     """Classify one exception, and its causes where its own class does not decide."""
 
-    outermost: BaseException
+    outermost: BaseException  # that was raised for the request
     error: str
     local: _Errors
     provider: _Errors
     rules: tuple[Rule, ...]
     seen: set[int]
+    of_model: bool  # was nobody but a model asked?
+    depth: int = 0
 
-    def classify(self, exc: BaseException, depth: int, *, of_model: bool) -> Failure | None:
+    def classify(self, exc: BaseException) -> Failure | None:
         self.seen.add(id(exc))
         if isinstance(exc, self.local):
             return self._plain_failure(Kind.LOCAL, "named in local_errors")
@@ -89,47 +92,51 @@ class _CauseWalk(NamedTuple):
             return self._rejudged(exc, exc.failure._replace(error=self.error))
         ended = exc.__cause__  # where a coroutine or a generator let one out (PEP 479)
         if type(exc) is RuntimeError and isinstance(ended, StopIteration | StopAsyncIteration):
-            return self.classify(ended, depth, of_model=of_model)
+            return self.classify(ended)
         cls: Any = type(exc)
         settled = origin(cls)
         if settled is not None and (settled.kind is Kind.CANCELLED or not self.rules):
             return self._plain_failure(settled.kind, settled.reason)
         if isinstance(exc, BaseExceptionGroup):
-            return self._group_failure(exc, depth, of_model=of_model)
-        return self._facts_failure(exc, settled, depth, of_model=of_model)
+            nothing = self._plain_failure(Kind.LOCAL, _NOTHING)
+            walk = self._replace(
+                depth=self.depth + 1
+            )  # each member is one of a request of its own
+            members = self._unseen(exc.exceptions)
+            failures = [walk._replace(outermost=one).classify(one) or nothing for one in members]
+            failure = min(failures, key=lambda one: KINDS[one.kind].severity, default=None)
+            return failure and of_group(exc, failure, failures)
+        return self._facts_failure(exc, settled)
 
-    def _facts_failure(
-        self, exc: BaseException, settled: Row | None, depth: int, *, of_model: bool
-    ) -> Failure | None:
+    def _facts_failure(self, exc: BaseException, settled: Row | None) -> Failure | None:
         facts = read_facts(exc)
         named = isinstance(exc, self.provider)
-        row, status = decide(exc, facts, named=named, of_model=of_model)
+        row, status = decide(exc, facts, named=named, of_model=self.of_model)
         is_providers = row is not None and row.kind is not Kind.LOCAL
-        if is_providers and not (named or of_model or facts.is_shaped):
+        if is_providers and not (named or self.of_model or facts.document.is_shaped):
             has_status = facts.error is not None
             other = other_service(exc, facts.message, facts.text, has_status=has_status)
             row = other or row
         rule = first_fitting(self.rules, exc, facts, status) if self.rules else None
-        cls: Any = type(exc)
         failure = None
         if settled is not None:
             failure = self._plain_failure(settled.kind, settled.reason)
         elif row is None or row.wraps:
-            failure = self._cause_failure(exc, row, depth, of_model=of_model or is_sdk(cls))
+            failure = self._cause_failure(exc, row)
         if row is None and named:
             row = Row(Kind.SERVER_ERROR, "named in provider_errors")
-        failure = failure or (row and self._failure(exc, row, status, facts))
-        return failure if rule is None else self._renamed(exc, rule, status, facts, failure)
+        failure = failure or (row and self._failure(row, status, facts))
+        return failure if rule is None else self._renamed(rule, status, facts, failure)
 
-    def _cause_failure(
-        self, exc: BaseException, row: Row | None, depth: int, *, of_model: bool
-    ) -> Failure | None:
+    def _cause_failure(self, exc: BaseException, row: Row | None) -> Failure | None:
         opaque = row is None or row.opaque
         counts = _UNDER_ANOTHER if opaque else _UNDER_A_CONNECTION
         if row is not None and row.kind is Kind.MALFORMED_RESPONSE:
             counts = _UNDER_AN_ANSWER
-        for child in self._unseen(children(exc, follow_context=row is not None), depth):
-            failure = self.classify(child, depth + 1, of_model=of_model)
+        cls: Any = type(exc)
+        walk = self._replace(depth=self.depth + 1, of_model=self.of_model or is_sdk(cls))
+        for child in self._unseen(children(exc, follow_context=row is not None)):
+            failure = walk.classify(child)
             if failure is None and not opaque and isinstance(child, _PROGRAM):
                 reason = "a connection class that hides a mistake of the program"
                 return self._plain_failure(Kind.LOCAL, reason)
@@ -137,41 +144,22 @@ class _CauseWalk(NamedTuple):
                 return failure
         return None
 
-    def _unseen(self, errors: Iterable[BaseException], depth: int) -> Iterator[BaseException]:
-        return (e for e in errors if depth < _DEPTH and id(e) not in self.seen)
-
-    def _group_failure(
-        self, group: BaseExceptionGroup[BaseException], depth: int, *, of_model: bool
-    ) -> Failure | None:
-        """Say what the worst of several means; each is one of a request of its own."""
-        nothing = self._plain_failure(Kind.LOCAL, "nothing says more")
-        failures = [
-            self._replace(outermost=member).classify(member, depth + 1, of_model=of_model)
-            or nothing
-            for member in self._unseen(group.exceptions, depth)
-        ]
-        failure = min(failures, key=lambda one: KINDS[one.kind].severity, default=None)
-        return failure and of_group(group, failure, failures)
+    def _unseen(self, errors: Iterable[BaseException]) -> Iterator[BaseException]:
+        return (e for e in errors if self.depth < _DEPTH and id(e) not in self.seen)
 
     def _failure(
-        self,
-        exc: BaseException,
-        row: Row,
-        status: int | None,
-        facts: Facts,
-        *,
-        by_rule: bool = False,
+        self, row: Row, status: int | None, facts: Facts, *, by_rule: bool = False
     ) -> Failure:
         kind, reason = row.kind, row.reason
+        reached, scope = row.reached, row.scope
         wait, again = None, True
         if KINDS[kind].states_wait:
-            wait, again = read_waits(facts.headers, facts.waits)
-        if kind is Kind.RATE_LIMIT:
-            wait = in_text(facts.message.lower()) if wait is None else wait
-            if wait is not None and wait >= _LONG_WAIT and not by_rule:
-                kind, reason = Kind.QUOTA, "a rate limit that lasts for hours"
-        reached, scope = row.reached, row.scope
+            wait, again = read_waits(facts.headers, facts.document.waits)
+        if kind is Kind.RATE_LIMIT and wait is None:
+            wait = in_text(facts.message.lower())
         if not by_rule:
+            if kind is Kind.RATE_LIMIT and wait is not None and wait >= _LONG_WAIT:
+                kind, reason = Kind.QUOTA, "a rate limit that lasts for hours"
             reached, scope = outcome(self.outermost, row, facts)
             if KINDS[kind].scope == "credential" and facts.is_models:
                 scope = "model"
@@ -190,14 +178,14 @@ class _CauseWalk(NamedTuple):
         )
 
     def _renamed(
-        self, exc: BaseException, rule: Rule, status: int | None, facts: Facts, known: Failure | None
+        self, rule: Rule, status: int | None, facts: Facts, known: Failure | None
     ) -> Failure:
         """Call a failure what a user's rule calls it; what the facts say of it stays."""
-        known = known or self._plain_failure(Kind.LOCAL, "nothing says more")
+        known = known or self._plain_failure(Kind.LOCAL, _NOTHING)
         scope = None if known.scope == KINDS[known.kind].scope else known.scope
         reason = f"{rule.source}: {rule.reason}" if rule.reason else rule.source
         row = Row(rule.kind, reason, reached=known.reached, scope=scope)
-        failure = self._failure(exc, row, status or facts.error, facts, by_rule=True)
+        failure = self._failure(row, status or facts.error, facts, by_rule=True)
         own = {"transient": rule.transient, "retry_after": rule.retry_after}
         return failure._replace(**{name: fact for name, fact in own.items() if fact is not None})
 
@@ -207,7 +195,7 @@ class _CauseWalk(NamedTuple):
         codes = [code.lower()] if code else []
         facts = Facts(error=status, codes=codes, code=code, message=message, text=message)
         rule = None if failure.by_rule else first_fitting(self.rules, exc, facts, status)
-        return failure if rule is None else self._renamed(exc, rule, status, facts, failure)
+        return failure if rule is None else self._renamed(rule, status, facts, failure)
 
     def _plain_failure(self, kind: Kind, reason: str) -> Failure:
         return Failure.of(kind, reason=reason, error=self.error)

@@ -12,18 +12,8 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from honcho_fallback._classify import classify
 from honcho_fallback._classify._content import carries, content_of, is_thought, joined
-from honcho_fallback._classify._paths import fields_of, find, first
-from honcho_fallback._classify._shapes import (
-    KIND,
-    TABLES,
-    TEXT,
-    at_of,
-    is_known,
-    opened,
-    parts_of,
-    shape_of,
-    word,
-)
+from honcho_fallback._classify._read import fields_of, find, first
+from honcho_fallback._classify._shapes import KIND, TABLES, TEXT, is_known, opened, shape_of, word
 from honcho_fallback._classify._tables import by_key
 from honcho_fallback._classify._usage import cost_of, ends, usage_of
 from honcho_fallback._values.failure import Failure
@@ -165,7 +155,7 @@ def _brings(chunk: Any, *, thinking: bool) -> bool:
                 paths += shape.thinking if thinking else ()
                 return any(
                     carries(find(at, path), thinking=thinking)
-                    for at in parts_of(part, shape)
+                    for at in shape.parts_of(part)
                     for path in paths
                 )
             if _error(chunk, chunk if isinstance(chunk, dict) else chunk.__dict__):
@@ -195,13 +185,13 @@ class _Verdict:
             return False
         fields: dict[str, Any] = item if plain else item.__dict__
         self.body = self.body or _error(item, fields)
-        shape = shape_of(fields, plain=plain)
+        shape = shape_of(item)
         if shape is None:
             return self.body is not None
         if shape.inside:
             self.finish = self.finish or word(first(item, shape.finish))
             return self.read(first(item, shape.inside))
-        part = at_of(item, shape)
+        part = shape.at_of(item)
         self.body = self.body or _document(first(part, shape.error))
         self.finish = self.finish or word(first(part, shape.finish))
         if word(first(part, shape.blocked)):
@@ -282,11 +272,11 @@ def _is_json(arguments: Any) -> bool:
 
 def _finish(item: Any) -> str:
     """Return how an answer ended, as it says itself or what it holds does."""
-    shape = shape_of(fields_of(item), plain=isinstance(item, dict))
+    shape = shape_of(item)
     if shape is None:
         return ""
     inner = first(item, shape.inside) if shape.inside else None
-    return word(first(at_of(item, shape), shape.finish)) or (
+    return word(first(shape.at_of(item), shape.finish)) or (
         "" if inner is None else _finish(inner)
     )
 

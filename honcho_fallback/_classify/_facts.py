@@ -47,7 +47,7 @@ _STATUS = re.compile(r"\s*[1-5][0-9]{2}\s*")
 
 
 class Document:
-    """Collect codes, texts, waits and subjects of an error document, the innermost first."""
+    """Collect what an error document holds, the innermost first."""
 
     __slots__ = ("codes", "is_providers", "is_shaped", "subjects", "texts", "waits")
 
@@ -55,10 +55,10 @@ class Document:
         self.codes: list[str] = []
         self.texts: list[str] = []
         self.waits: list[Any] = []
-        self.subjects: list[str] = []  # what it is about, each with its key
-        # A word for a code beside a message, as those who judge a request write: no gateway's page.
+        self.subjects: list[str] = []  # a parameter, a limit, a provider; each with its key
+        # Has it a word for a code beside a message, as those who judge a request write?
         self.is_providers = False
-        # OpenAI's shape, which names a parameter also where there is none, or Anthropic's.
+        # Has it OpenAI's shape, which names a parameter also where there is none, or Anthropic's?
         self.is_shaped = False
 
     def read(self, body: Any, depth: int = 0) -> None:
@@ -113,40 +113,19 @@ class Document:
 
 
 class Facts(NamedTuple):
-    """Hold what one exception carries.
+    """Hold what one exception carries."""
 
-    Args:
-        row: The row of the nearest class in the MRO that a table names, or None.
-        status: HTTP status as the exception states it, success included, or None.
-        error: The status that decides: that one, or one in the body, 400 to 599, or None.
-        inner: The status that the body states, innermost first, where it is another one, or None.
-        codes: The provider's codes and types, lower case, the most telling first.
-        code: The code to show: as the provider wrote it.
-        message: The provider's own text.
-        text: Codes and texts as they were written, one a line, to be read by their words.
-        headers: The answer's headers, unread.
-        waits: How long to wait, as the body says it.
-        subjects: What the body says that it is about: a parameter, a limit, a provider.
-        has_body: Whether an error document came, or a text in its place; None where nothing is
-            known of the answer's body.
-        is_providers: Whether that document says with a word of its own what is wrong.
-        is_shaped: Whether it has a shape that only models' providers give it.
-    """
-
-    row: Row | None = None
-    status: int | None = None
-    error: int | None = None
-    inner: int | None = None
-    codes: Sequence[str] = ()
-    code: str | None = None
-    message: str = ""
-    text: str = ""
-    headers: Any = None
-    waits: Sequence[Any] = ()
-    subjects: Sequence[str] = ()
-    has_body: bool | None = None
-    is_providers: bool = False
-    is_shaped: bool = False
+    row: Row | None = None  # of the nearest class in the MRO that a table names
+    status: int | None = None  # HTTP status as the exception states it, success included
+    error: int | None = None  # the status that decides: that or one in the body, 400 to 599
+    inner: int | None = None  # the innermost that the body states, where it is another one
+    codes: Sequence[str] = ()  # the provider's codes and types, lower case, the most telling first
+    code: str | None = None  # the code to show, as the provider wrote it
+    message: str = ""  # the provider's own text
+    text: str = ""  # codes and texts, one a line, to be read by their words
+    headers: Any = None  # the answer's, unread
+    has_body: bool | None = None  # came a document or a text? None: nobody knows
+    document: Document = Document()  # what the body says
 
     @property
     def is_models(self) -> bool:
@@ -155,7 +134,7 @@ class Facts(NamedTuple):
         It says so, or a gateway wrote whose error it hands on: what is dead then is its own key to
         that provider, not the key that it was asked with.
         """
-        said = "\n".join((*self.subjects, self.message))
+        said = "\n".join((*self.document.subjects, self.message))
         is_anothers = bool(self.has_body and _PREFIX.match(self.message))
         return is_anothers or _OF_ONE_MODEL.search(said) is not None
 
@@ -171,7 +150,8 @@ def read_facts(exc: BaseException) -> Facts:
         if isinstance(body, (dict, list, str, bytes)) and body:
             document.read(body)
             break
-    has_body = _has_body(document, answer)
+    has_body = bool(document.texts or document.codes)
+    has_body = has_body if has_body or answer.get("_content") is not None else None
     for name in filter(own.__contains__, ("code", "type", "status", "error_code")):
         document.add_code(own[name])
     if callable(own.get("code")):  # gRPC
@@ -206,14 +186,7 @@ def read_facts(exc: BaseException) -> Facts:
     text = "\n".join((*names, *dict.fromkeys(filter(_tells, document.codes)), *texts))
     message, text = message[:TEXT_CAP], text[:TEXT_CAP]
     words = (codes, code, message, text)
-    body = (document.waits, document.subjects, has_body)
-    shape = (document.is_providers, document.is_shaped)
-    return Facts(row, status, error, inner, *words, headers, *body, *shape)
-
-
-def _has_body(document: Document, answer: dict[str, Any]) -> bool | None:
-    has_body = bool(document.texts or document.codes)
-    return has_body if has_body or answer.get("_content") is not None else None
+    return Facts(row, status, error, inner, *words, headers, has_body, document)
 
 
 def _tells(code: str) -> bool:

@@ -35,9 +35,7 @@ _BAD_GATEWAY = 502
 _POOL_WAITS = WORDS["pool_waits"].keys()
 
 
-def outcome(
-    outermost: BaseException, row: Row, facts: Facts
-) -> tuple[Reached, Scope | None]:
+def outcome(outermost: BaseException, row: Row, facts: Facts) -> tuple[Reached, Scope | None]:
     """Say what became of a request, and whom the failure reaches where that is a fact.
 
     Args:
@@ -58,7 +56,9 @@ def outcome(
             reached, scope = "no", known.scope or ("client" if waited else "endpoint")
     elif row.reached == "no":
         reached = "no"
-    elif row.reached != "unknown" and KINDS[row.kind].reached == "refused" and _refuses(row, facts):
+    elif (
+        row.reached != "unknown" and KINDS[row.kind].reached == "refused" and _refuses(row, facts)
+    ):
         reached = "refused"
     if reached != "unknown" and (len(errors) > _MOST or any(map(_lost_another, errors))):
         reached = "unknown"
@@ -94,7 +94,7 @@ def _refuses(row: Row, facts: Facts) -> bool:
         return True
     if row is facts.row:  # a class of an SDK's, for an answer; gateways are unavailable, too
         return row.kind is not Kind.OVERLOADED
-    return facts.is_providers and _BAD_GATEWAY not in meant
+    return facts.document.is_providers and _BAD_GATEWAY not in meant
 
 
 def _tree(outermost: BaseException) -> list[BaseException]:
@@ -122,7 +122,10 @@ def _lost_another(error: BaseException) -> bool:
     """Tell whether an error knows of a request before the last one that may have had an effect."""
     record = plain(error, "record")
     attempts = plain(record, "attempts")
-    if isinstance(attempts, tuple) and worst(plain(one, "reached") for one in attempts) == "unknown":
+    if (
+        isinstance(attempts, tuple)
+        and worst(plain(one, "reached") for one in attempts) == "unknown"
+    ):
         return True
     cls: Any = type(error)
     row = class_row(cls)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import tomllib
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from functools import lru_cache
 from pathlib import Path
 from typing import Annotated, Any, TypeAlias, cast
@@ -76,6 +76,7 @@ def _read_text(value: object) -> str:
         raise ValueError("write pieces of the message")
     return value.lower()
 
+
 _MANY = BeforeValidator(_listed)
 _Texts = Annotated[tuple[Annotated[str, PlainValidator(_read_text)], ...], _MANY]
 _Codes = Annotated[tuple[Annotated[str, PlainValidator(_read_code)], ...], _MANY]
@@ -84,36 +85,21 @@ _Statuses = Annotated[tuple[Annotated[int, PlainValidator(_read_status)], ...], 
 
 
 class Rule(BaseModel):
-    """Say what errors mean that fulfil all conditions that are given.
-
-    A condition takes a value alone for a list of one.
-
-    Args:
-        kind: What they mean.
-        reason: Why, in the user's words.
-        status: The HTTP status is one of these.
-        code: One of the provider's codes and types is one of these, in lower case.
-        error: The class or a base of it is one of these: its name alone, or after its module or a
-            package that this is in.
-        text: The message has one of these in it, in lower case.
-        unless: And none of these.
-        transient: May the same target work soon? None: as for the kind.
-        retry_after: Seconds to wait in place of the provider's word, or None.
-        source: Where it stands, such as ``rule 2 of rules.toml``; no key that a user writes.
-    """
+    """Say what errors mean that fulfil all conditions that are given."""
 
     model_config = ConfigDict(extra="forbid", frozen=True)
 
     kind: Annotated[FailureKind, BeforeValidator(_read_kind)]
-    reason: Annotated[str, PlainValidator(_read_reason)] = ""
+    reason: Annotated[str, PlainValidator(_read_reason)] = ""  # why, in the user's words
     status: _Statuses = ()
-    code: _Codes = ()
-    error: _Errors = ()
-    text: _Texts = ()
-    unless: _Texts = ()
-    transient: Annotated[bool | None, Field(strict=True)] = None
+    code: _Codes = ()  # of the provider's codes and types
+    error: _Errors = ()  # of the names of the class and its bases, perhaps after their package
+    text: _Texts = ()  # the message has one of these in it
+    unless: _Texts = ()  # and none of these
+    transient: Annotated[bool | None, Field(strict=True)] = None  # None: as for the kind
+    # Seconds to wait, in place of the provider's word.
     retry_after: Annotated[float, Field(ge=0, strict=True, allow_inf_nan=False)] | None = None
-    source: str = Field("", validation_alias=_SOURCE)
+    source: str = Field("", validation_alias=_SOURCE)  # such as ``rule 2 of rules.toml``
 
 
 RulesFile: TypeAlias = str | os.PathLike[str]
@@ -172,13 +158,15 @@ def load_rules(given: RulesSource) -> tuple[Rule, ...]:
     Raises:
         FallbackConfigError: A file or a rule is wrong; a line for each mistake.
     """
-    if given is None:
-        return ()
     rules: list[Rule] = []
     problems: list[str] = []
-    for number, source in enumerate(_listed(given), start=1):
+    for number, source in enumerate(() if given is None else _listed(given), start=1):
         try:
-            rules += _load(source, number)
+            for entry in _entries(source, number):
+                try:
+                    rules.append(entry if isinstance(entry, Rule) else _rule(*entry))
+                except FallbackConfigError as error:
+                    problems.append(str(error))
         except FallbackConfigError as error:
             problems.append(str(error))
     if problems:
@@ -208,46 +196,35 @@ def _text_of(exc: BaseException, facts: Facts) -> str:
     return f"{facts.message}\n{shown[:TEXT_CAP]}".lower()
 
 
-def _load(source: object, number: int) -> list[Rule]:
+def _entries(source: object, number: int) -> Iterable[Rule | tuple[Mapping[str, Any], str, str]]:
+    """List what a source holds: rules as they are written, each with where it stands."""
     if isinstance(source, Rule):
         return [source]
     if isinstance(source, Mapping):
         raw = dict(cast("Mapping[str, Any]", source))
         origin = raw.pop("source", f"rule {number} given in Python")  # model_dump writes it
-        return [_rule(raw, f"rules: rule {number}", str(origin))]
-    path: object = source
-    if isinstance(source, os.PathLike):
-        path = os.fspath(cast("os.PathLike[str]", source))
+        return [(raw, f"rules: rule {number}", str(origin))]
+    path = os.fspath(source) if isinstance(source, os.PathLike) else source
     if not path or not isinstance(path, str):
         problem = "got an empty path" if path == "" else f"got a {type(path).__name__}"
         raise FallbackConfigError.about("rules", problem, _FIX)
-    return _load_file(path)
-
-
-def _load_file(path: str) -> list[Rule]:
     document = _read_toml(path)
     problems: list[str] = []
     for key in sorted(document.keys() - {"rule"}):
         guess = "did you mean [[rule]]? " if nearest(key, ["rule"]) else ""
         problems.append(f"{path}: {key}: no such key; {guess}write each rule as [[rule]]")
     entries: Any = document.get("rule", [])
-    if not isinstance(entries, list) or not all(
-        type(entry) is dict for entry in cast("list[object]", entries)
-    ):
+    if not isinstance(entries, list) or not all(type(one) is dict for one in entries):
         problems.append(f"{path}: rule: it is no list of tables; write each rule as [[rule]]")
     elif not entries and not problems:
         problems.append(f"{path}: it has no rule; add a [[rule]], or do not name the file")
-    rules: list[Rule] = []
-    if not problems:
-        for number, entry in enumerate(cast("list[dict[str, Any]]", entries), start=1):
-            try:
-                source = f"rule {number} of {Path(path).name}"
-                rules.append(_rule(entry, f"{path}: rule {number}", source))
-            except FallbackConfigError as error:
-                problems.append(str(error))
     if problems:
         raise FallbackConfigError("\n".join(problems))
-    return rules
+    name = Path(path).name
+    return [
+        (entry, f"{path}: rule {number}", f"rule {number} of {name}")
+        for number, entry in enumerate(entries, start=1)
+    ]
 
 
 def _read_toml(path: str) -> dict[str, Any]:

@@ -11,37 +11,21 @@ from honcho_fallback._values.failure import KINDS, FailureKind, Reached, Scope
 
 
 class Row(NamedTuple):
-    """Say what one thing means, and where it counts.
-
-    Args:
-        kind: What it means.
-        reason: One line for ``Failure.reason``.
-        transient: Overrides the kind's answer.
-        keys: What it is looked up by: codes in lower case, statuses, modules, an errno's names.
-        statuses: Only with one of these; none: with any.
-        name: A class name, looked up over the whole MRO, or the end of one.
-        homes: Where the name comes from, as ``module``; a test looks that it still exists.
-        strong: Does the name decide before the status does?
-        wraps: Does the class hide another exception that may say more?
-        opaque: Does whatever is inside decide, because the class itself says nothing?
-        reached: What became of the request, where that is a fact.
-        scope: Whom it reaches, where that is another than the kind's.
-        any: Of a text, the alternatives: the names of the word groups that stand in one sentence.
-    """
+    """Say what one thing means, and where it counts."""
 
     kind: FailureKind
-    reason: str
-    transient: bool | None = None
-    keys: tuple[Any, ...] = ()
-    statuses: tuple[int, ...] = ()
-    name: str = ""
-    homes: tuple[str, ...] = ()
-    strong: bool = False
-    wraps: bool = False
-    opaque: bool = False
-    reached: Reached | None = None
-    scope: Scope | None = None
-    any: tuple[str, ...] = ()
+    reason: str  # one line for ``Failure.reason``
+    transient: bool | None = None  # overrides the kind's answer
+    keys: tuple[Any, ...] = ()  # what it is looked up by, in lower case; an errno's names
+    statuses: tuple[int, ...] = ()  # only with one of these; none: with any
+    name: str = ""  # of a class, looked up over the whole MRO, or the end of one
+    homes: tuple[str, ...] = ()  # modules that the name comes from; a test looks into them
+    strong: bool = False  # does the name decide before the status does?
+    wraps: bool = False  # does the class hide another exception that may say more?
+    opaque: bool = False  # does whatever is inside decide, as the class itself says nothing?
+    reached: Reached | None = None  # what became of the request, where that is a fact
+    scope: Scope | None = None  # whom it reaches, where that is another than the kind's
+    any: tuple[str, ...] = ()  # of a text: alternatives, each of groups that one sentence has
 
 
 def read(name: str) -> dict[str, Any]:
@@ -98,9 +82,8 @@ RETRY_COUNTS = {
 _CODES, _CLASSES = read("codes"), read("names")
 STATUSES, NOT_REFUSED = by_key(_CODES["status"]), frozenset(_CODES["not_refused"])
 # Who answers with a code of its own knows what it did.
-CODES = {
-    key: row._replace(reached=KINDS[row.kind].reached) for key, row in by_key(_CODES["code"]).items()
-}
+_BY_CODE = by_key(_CODES["code"])
+CODES = {key: row._replace(reached=KINDS[row.kind].reached) for key, row in _BY_CODE.items()}
 # Codes that only name a class of statuses: they count where there is no error status.
 GENERIC = {code: int(status) for status, codes in _CODES["generic"].items() for code in codes}
 ERRNOS = {

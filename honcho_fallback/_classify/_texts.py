@@ -50,21 +50,13 @@ class _Word(NamedTuple):
 
 
 class Rule(NamedTuple, Generic[Meaning]):
-    """Hold one alternative of a row as sets of groups.
+    """Hold one alternative of a row as sets of groups."""
 
-    Args:
-        needed: All of these stand in one sentence.
-        excluded: None of these stands in the same sentence.
-        absent: None of these stands anywhere in the text.
-        row: What that means.
-        words: The alternative as the table has it.
-    """
-
-    needed: int
-    excluded: int
-    absent: int
-    row: Meaning
-    words: str
+    needed: int  # all of these stand in one sentence
+    excluded: int  # none of these stands in the same sentence
+    absent: int  # none of these stands anywhere in the text
+    row: Meaning  # what that means
+    words: str  # the alternative as the table has it
 
 
 class Vocabulary:

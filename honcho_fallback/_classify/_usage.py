@@ -8,7 +8,7 @@ from __future__ import annotations
 from contextlib import suppress
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from honcho_fallback._classify._paths import fields_of, find
+from honcho_fallback._classify._read import fields_of, find
 from honcho_fallback._classify._tables import read
 
 if TYPE_CHECKING:
