@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from honcho_fallback._classify import classify
 from honcho_fallback._classify._content import carries, content_of, is_thought, joined
-from honcho_fallback._classify._read import fields_of, find, first
+from honcho_fallback._classify._read import find, first
 from honcho_fallback._classify._shapes import KIND, TABLES, TEXT, is_known, opened, shape_of, word
 from honcho_fallback._classify._tables import by_key
 from honcho_fallback._classify._usage import cost_of, ends, usage_of
@@ -115,10 +115,11 @@ def read_answer(answer: Any) -> Answer:
     for item in ends(answer) if stream else (answer,):
         with suppress(Exception):
             shape, part = opened(item)
-            model = model or _model(part)
             if shape is not None:
                 finish = _finish(item) or finish
                 content = content if stream else content_of(item)
+            names = (find(part, path) for path in _MODELS)
+            model = model or next((name for name in names if name and isinstance(name, str)), None)
     return Answer(content, usage_of(answer), finish or None, model, cost_of(answer))
 
 
@@ -279,15 +280,6 @@ def _finish(item: Any) -> str:
     return word(first(shape.at_of(item), shape.finish)) or (
         "" if inner is None else _finish(inner)
     )
-
-
-def _model(item: Any) -> str | None:
-    for path in _MODELS:
-        with suppress(AttributeError):
-            name = find(item, path)
-            if name and isinstance(name, str):
-                return name
-    return None
 
 
 def _error(item: Any, fields: dict[str, Any]) -> Any:

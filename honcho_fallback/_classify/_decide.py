@@ -15,7 +15,9 @@ from typing import TYPE_CHECKING, Any
 
 from honcho_fallback._classify._origin import may_speak, reads_answer, speaks_of_models
 from honcho_fallback._classify._read import plain
-from honcho_fallback._classify._tables import CODES, ERRNOS, GENERIC, NAMES, STATUSES, WORDS, Row
+from honcho_fallback._classify._tables import (
+    CODES, ERRNOS, GENERIC, NAMES, PLAIN, STATUS_OF, STATUSES, WORDS, Row,
+)  # fmt: skip
 from honcho_fallback._classify._texts import NO_STATUS, PROGRAM, RULES, meaning
 from honcho_fallback._values.failure import KINDS
 from honcho_fallback._values.failure import FailureKind as Kind
@@ -36,17 +38,6 @@ _UNREAD = Row(Kind.MALFORMED_RESPONSE, "a library could not read the answer")
 _OTHER_SERVICE = Row(Kind.LOCAL, "an operation of another service than a model's")
 # What a class that is only named in a text does not settle.
 _VAGUE = frozenset({Kind.SERVER_ERROR, Kind.LOCAL, Kind.MALFORMED_RESPONSE})
-# The status that a class stands for where its instance states none.
-_STATUS_OF = {
-    Kind.RATE_LIMIT: 429,
-    Kind.OVERLOADED: 503,
-    Kind.SERVER_ERROR: 500,
-    Kind.PERMISSION: 403,
-    Kind.MODEL_UNAVAILABLE: 404,
-    Kind.INVALID_REQUEST: 400,
-}
-# Statuses that mean what they say, whatever they wrap.
-_PLAIN = frozenset({401, 402, 407, 408, 413, 429, 504, 524, 529})
 _PHRASES = "|".join(
     (
         "client error",
@@ -83,11 +74,8 @@ def decide(
 ) -> tuple[Row | None, int | None]:
     """Find the row that the facts lead to, or None when they decide nothing, and the status.
 
-    Args:
-        exc: The exception.
-        facts: What it carries.
-        named: Is its class one of the user's provider_errors?
-        of_model: Does nobody but a model fail here: is it all that was asked, or an SDK's?
+    ``named``: its class is one of the user's provider_errors. ``of_model``: nobody but a model
+    fails here, as it is all that was asked, or the error is an SDK's.
     """
     row = facts.row
     if row is not None and row.strong and not row.wraps:
@@ -108,7 +96,7 @@ def decide(
         return code_row, facts.error or facts.status
     number = stated
     if number is None and row is not None:
-        number = 500 if row.strong else _STATUS_OF.get(row.kind)
+        number = 500 if row.strong else STATUS_OF.get(row.kind)
     if number is not None:
         return _under_status(facts, number, stated)
     if row is not None:
@@ -161,7 +149,7 @@ def _specific(facts: Facts, number: int) -> tuple[Row | None, int | None]:
 
     What a gateway wraps is nearer to the cause than the gateway's own status.
     """
-    if number in _PLAIN:
+    if number in PLAIN:
         return meaning(facts.text, number) if number in RULES else None, None
     codes, inner = _wrapped(facts)
     row = _coded(codes, inner or number or 200)

@@ -8,7 +8,6 @@ from __future__ import annotations
 import json
 import re
 from contextlib import suppress
-from functools import lru_cache
 from http import HTTPStatus
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -178,20 +177,20 @@ def read_facts(exc: BaseException) -> Facts:
         error, inner = inner, None
     headers = own.get("litellm_response_headers") or own.get("headers") or answer.get("headers")
     row = class_row(cls)
-    names = () if status or row else _names(cls)
+    # The classes of an SDK say what happened where nothing else does.
+    names = (
+        () if status or row else (c.__name__ for c in cls.__mro__ if c.__module__ != "builtins")
+    )
     texts = [
         text[prefix.end() :] if (prefix := _PREFIX.match(text)) else text
         for text in document.texts or (message[:TEXT_CAP],)
     ]
-    text = "\n".join((*names, *dict.fromkeys(filter(_tells, document.codes)), *texts))
+    # Any sentence says more than a code which only calls a request bad.
+    telling = [one for one in document.codes if GENERIC.get(one.lower()) != HTTPStatus.BAD_REQUEST]
+    text = "\n".join((*names, *dict.fromkeys(telling), *texts))
     message, text = message[:TEXT_CAP], text[:TEXT_CAP]
     words = (codes, code, message, text)
     return Facts(row, status, error, inner, *words, headers, has_body, document)
-
-
-def _tells(code: str) -> bool:
-    """Tell whether a code says more than that a request is bad, which any sentence does."""
-    return GENERIC.get(code.lower()) != HTTPStatus.BAD_REQUEST
 
 
 def _answer(response: Any) -> dict[str, Any]:
@@ -227,9 +226,3 @@ def message_of(exc: BaseException) -> str:
         return args[0] if len(args) == 1 and type(args[0]) is str else str(exc)
     except Exception:  # noqa: BLE001  a hostile __str__ says nothing
         return ""
-
-
-@lru_cache(maxsize=512)
-def _names(cls: type) -> tuple[str, ...]:
-    """Name the classes of an SDK: they say what happened where nothing else does."""
-    return tuple(c.__name__ for c in cls.__mro__ if c.__module__ != "builtins")

@@ -120,16 +120,13 @@ def other_service(exc: BaseException, message: str, text: str, *, has_status: bo
     """Say why an error is another service's, or None: a general client's address is no model's.
 
     An address without a path says nothing, unless its host is called after such a service. Where
-    there is none, the words do.
-
-    Args:
-        exc: The exception, which might be a provider's.
-        message: Its own text, or that of its body.
-        text: Codes and texts, to be read by their words.
-        has_status: Does it state an error status?
+    there is none, the words do. The message is its own text or that of its body; the text has the
+    codes, too, and is read by its words.
     """
     cls: Any = type(exc)
-    if not _asks_anybody(cls) and (has_status or may_speak(cls)):
+    # A general client's class, or a built-in one, which quotes those.
+    anybodys = cls.__module__ == "builtins" or not _CLIENTS.keys().isdisjoint(_packages(cls))
+    if not (anybodys and not is_sdk(cls)) and (has_status or may_speak(cls)):
         return None
     method, address = _address(exc, message)
     parts = _URL.match(address)
@@ -145,13 +142,6 @@ def other_service(exc: BaseException, message: str, text: str, *, has_status: bo
         is_known = not _SERVICES.isdisjoint(re.split(r"[.-]", host))
         return _OTHER_ADDRESS if is_known else None
     return _OTHER_ADDRESS if is_bodiless or not speaks_of_models(text) else None
-
-
-@lru_cache(maxsize=512)
-def _asks_anybody(cls: type) -> bool:
-    """Tell whether a class is a general client's, or a built-in one, which quotes those."""
-    general = cls.__module__ == "builtins" or not _CLIENTS.keys().isdisjoint(_packages(cls))
-    return general and not is_sdk(cls)
 
 
 def _packages(cls: type) -> Iterator[str]:

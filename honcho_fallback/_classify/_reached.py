@@ -23,14 +23,14 @@ from honcho_fallback._values.failure import KINDS, Failure, Reached, Scope
 from honcho_fallback._values.failure import FailureKind as Kind
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator
-    from types import CodeType, FrameType
+    from collections.abc import Iterable
 
     from honcho_fallback._classify._facts import Facts
     from honcho_fallback._classify._tables import Row
 
 _MOST = 32  # errors that are looked at; where there are more nobody knows
 _BAD_GATEWAY = 502
+_UNANSWERED = frozenset({Kind.CONNECTION, Kind.TIMEOUT})
 # Where a call waits for a connection of the program's own pool: aiohttp calls both waits the same.
 _POOL_WAITS = WORDS["pool_waits"].keys()
 
@@ -38,29 +38,21 @@ _POOL_WAITS = WORDS["pool_waits"].keys()
 def outcome(outermost: BaseException, row: Row, facts: Facts) -> tuple[Reached, Scope | None]:
     """Say what became of a request, and whom the failure reaches where that is a fact.
 
-    Args:
-        outermost: What was raised for the request.
-        row: What the error in it means that decided.
-        facts: What that carries.
+    It was raised for the request; the row and the facts are those of the error in it that decided.
     """
     if row.scope is not None:  # a client of this process, whose words say both
         return row.reached or KINDS[row.kind].reached, row.scope
     errors = _tree(outermost)
-    reached: Reached = "unknown"
-    scope: Scope | None = None
-    if row.kind in {Kind.CONNECTION, Kind.TIMEOUT}:
-        known = next((one for one in map(_socket_row, errors) if one and one.reached), None)
+    reached, scope = row.reached, None
+    if row.kind in _UNANSWERED:
+        known = next(filter(None, map(_socket_row, errors)), None)
         if known is not None and known.reached == "no":
             # Whoever cannot be reached has no model that can.
-            waited = any(_POOL_WAITS & {code.co_name for code, _ in _frames(e)} for e in errors)
-            reached, scope = "no", known.scope or ("client" if waited else "endpoint")
-    elif row.reached == "no":
-        reached = "no"
-    elif (
-        row.reached != "unknown" and KINDS[row.kind].reached == "refused" and _refuses(row, facts)
-    ):
-        reached = "refused"
-    if reached != "unknown" and (len(errors) > _MOST or any(map(_lost_another, errors))):
+            scope = known.scope or ("client" if _POOL_WAITS & _functions(errors) else "endpoint")
+        reached = known and known.reached
+    elif reached is None and KINDS[row.kind].reached == "refused":
+        reached = "refused" if _is_refusal(row, facts) else None
+    if reached is None or len(errors) > _MOST or any(map(_lost_another, errors)):
         reached = "unknown"
     return reached, scope
 
@@ -82,18 +74,16 @@ def of_group(
     return failure._replace(reached=reached, scope=scope)
 
 
-def _refuses(row: Row, facts: Facts) -> bool:
+def _is_refusal(row: Row, facts: Facts) -> bool:
     """Tell whether an answer came that says no, and by somebody who knows."""
     status = facts.error
-    if status in NOT_REFUSED:
-        return False
-    meant = [GENERIC.get(code, 0) for code in facts.codes]
-    if (status is not None and status < 500) or row.reached == "refused":
-        return True
-    if any(400 <= number < 500 and number not in NOT_REFUSED for number in meant):
-        return True
-    if row is facts.row:  # a class of an SDK's, for an answer; gateways are unavailable, too
+    if status is not None and status < 500:
+        return status not in NOT_REFUSED
+    if row is facts.row:  # an SDK's class for an answer; a gateway is unavailable, too
         return row.kind is not Kind.OVERLOADED
+    meant = {GENERIC.get(code, 0) for code in facts.codes}
+    if any(400 <= number < 500 for number in meant - NOT_REFUSED):
+        return True
     return facts.document.is_providers and _BAD_GATEWAY not in meant
 
 
@@ -110,27 +100,28 @@ def _tree(outermost: BaseException) -> list[BaseException]:
 
 
 def _socket_row(error: BaseException) -> Row | None:
-    """Find what a class or number of a socket's says."""
+    """Find the row of a class or number of a socket's that says what became of a request."""
     cls: Any = type(error)
     row = class_row(cls)
     if (row is None or row.reached is None) and isinstance(error, OSError):
-        return of_errno(error, message_of(error))
-    return row
+        row = of_errno(error, message_of(error))
+    return row if row is not None and row.reached is not None else None
+
+
+def _functions(errors: Iterable[BaseException]) -> set[str]:
+    return {f.f_code.co_name for error in errors for f, _ in walk_tb(error.__traceback__)}
 
 
 def _lost_another(error: BaseException) -> bool:
     """Tell whether an error knows of a request before the last one that may have had an effect."""
-    record = plain(error, "record")
-    attempts = plain(record, "attempts")
-    if (
-        isinstance(attempts, tuple)
-        and worst(plain(one, "reached") for one in attempts) == "unknown"
-    ):
-        return True
+    attempts = plain(plain(error, "record"), "attempts")
+    reached = [plain(one, "reached") for one in attempts] if isinstance(attempts, tuple) else []
     cls: Any = type(error)
     row = class_row(cls)
     # Libraries time their connecting with Python's own TimeoutError.
-    if row is not None and row.reached == "unknown" and cls.__module__ != "builtins":
+    if row is not None and cls.__module__ != "builtins":
+        reached.append(row.reached or "no")
+    if worst(reached) == "unknown":
         return True
     own: dict[str, Any] = plain(error, "__dict__") or {}
     counts = [plain(own.get("last_attempt"), "attempt_number")]  # tenacity's, from 1
@@ -140,14 +131,10 @@ def _lost_another(error: BaseException) -> bool:
             counts.append(int(headers.get("x-stainless-retry-count", 0)) + 1)
         if isinstance(response, dict):  # botocore's, from 0
             counts.append(response["ResponseMetadata"]["RetryAttempts"] + 1)
-    for code, frame in _frames(error):
-        package, variable, attribute = RETRY_COUNTS.get(code.co_name, ("", "", ""))
+    for frame, _ in walk_tb(error.__traceback__):
+        package, variable, attribute = RETRY_COUNTS.get(frame.f_code.co_name, ("", "", ""))
         if package and str(frame.f_globals.get("__name__")).partition(".")[0] == package:
             count = frame.f_locals.get(variable)
             count = plain(count, attribute) if attribute else count
             counts.append(len(count) + 1 if isinstance(count, tuple) else count)
     return any(isinstance(count, int) and count > 1 for count in counts)
-
-
-def _frames(error: BaseException) -> Iterator[tuple[CodeType, FrameType]]:
-    return ((frame.f_code, frame) for frame, _ in walk_tb(error.__traceback__))

@@ -56,18 +56,14 @@ def called(obj: Any, name: str) -> Any:
         return None
 
 
-def _context(exc: BaseException) -> BaseException | None:
-    context = exc.__context__
-    return context if context is None or is_of_the_same_call(context, exc) else None
-
-
 def children(exc: BaseException, *, follow_context: bool) -> list[BaseException]:
     """Name the exceptions that one exception was raised for, the most certain first."""
     own: dict[str, Any] = plain(exc, "__dict__") or {}
     attempt, args = own.get("last_attempt"), plain(exc, "args")  # the former is tenacity's
+    context = exc.__context__ if follow_context and not exc.__suppress_context__ else None
     candidates = (
         exc.__cause__,
-        _context(exc) if follow_context and not exc.__suppress_context__ else None,
+        context if context is None or is_of_the_same_call(context, exc) else None,
         # Asking a pending future for its exception would wait for it.
         called(attempt, "exception") if called(attempt, "done") is True else None,
         *(own.get(name) for name in ("reason", "original_exception", "os_error")),

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import tomllib
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import lru_cache
 from pathlib import Path
 from typing import Annotated, Any, TypeAlias, cast
@@ -44,10 +44,15 @@ def _read_kind(value: object) -> FailureKind:
     return FailureKind(value)
 
 
-def _read_reason(value: object) -> str:
-    if not isinstance(value, str) or not value.isprintable():
-        raise ValueError("write one line of text")
-    return value
+def _text_that(fits: Callable[[str], object], what: str, make: Callable[[str], str]) -> Any:
+    """Make the check of a text, and say what to write in place of another one."""
+
+    def read(value: object) -> str:
+        if not isinstance(value, str) or not fits(value):
+            raise ValueError(f"write {what}")
+        return make(value)
+
+    return PlainValidator(read)
 
 
 def _read_status(value: Any) -> int:
@@ -65,22 +70,17 @@ def _read_code(value: Any) -> str:
     return code.lower()
 
 
-def _read_error(value: object) -> str:
-    if not isinstance(value, str) or not all(map(str.isidentifier, value.split("."))):
-        raise ValueError("write class names, such as BudgetError or acme.errors.BudgetError")
-    return value.removeprefix("builtins.")
-
-
-def _read_text(value: object) -> str:
-    if not isinstance(value, str) or not value.strip():
-        raise ValueError("write pieces of the message")
-    return value.lower()
-
-
 _MANY = BeforeValidator(_listed)
-_Texts = Annotated[tuple[Annotated[str, PlainValidator(_read_text)], ...], _MANY]
+_TEXT = _text_that(str.strip, "pieces of the message", str.lower)
+_ERROR = _text_that(
+    lambda name: all(map(str.isidentifier, name.split("."))),
+    "class names, such as BudgetError or acme.errors.BudgetError",
+    lambda name: name.removeprefix("builtins."),
+)
+_REASON = _text_that(str.isprintable, "one line of text", str)
+_Texts = Annotated[tuple[Annotated[str, _TEXT], ...], _MANY]
 _Codes = Annotated[tuple[Annotated[str, PlainValidator(_read_code)], ...], _MANY]
-_Errors = Annotated[tuple[Annotated[str, PlainValidator(_read_error)], ...], _MANY]
+_Errors = Annotated[tuple[Annotated[str, _ERROR], ...], _MANY]
 _Statuses = Annotated[tuple[Annotated[int, PlainValidator(_read_status)], ...], _MANY]
 
 
@@ -90,7 +90,7 @@ class Rule(BaseModel):
     model_config = ConfigDict(extra="forbid", frozen=True)
 
     kind: Annotated[FailureKind, BeforeValidator(_read_kind)]
-    reason: Annotated[str, PlainValidator(_read_reason)] = ""  # why, in the user's words
+    reason: Annotated[str, _REASON] = ""  # why, in the user's words
     status: _Statuses = ()
     code: _Codes = ()  # of the provider's codes and types
     error: _Errors = ()  # of the names of the class and its bases, perhaps after their package
@@ -113,14 +113,7 @@ _KEYS = tuple(key for key in Rule.model_fields if key != "source")
 def first_fitting(
     rules: Sequence[Rule], exc: BaseException, facts: Facts, status: int | None
 ) -> Rule | None:
-    """Find the first of the user's rules that fits an exception, or None.
-
-    Args:
-        rules: In order.
-        exc: The exception.
-        facts: What it carries.
-        status: HTTP status as the classifier reads it.
-    """
+    """Find the first of the user's rules that fits an exception, or None."""
     statuses, codes, names, text = {status, facts.status, facts.error}, facts.codes, None, None
     cls: Any = type(exc)
     for rule in rules:

@@ -80,6 +80,8 @@ RETRY_COUNTS = {
 }
 
 _CODES, _CLASSES = read("codes"), read("names")
+PLAIN = frozenset(_CODES["plain"])
+STATUS_OF = {FailureKind(kind): status for kind, status in _CODES["status_of"].items()}
 STATUSES, NOT_REFUSED = by_key(_CODES["status"]), frozenset(_CODES["not_refused"])
 # Who answers with a code of its own knows what it did.
 _BY_CODE = by_key(_CODES["code"])
