@@ -190,7 +190,7 @@ class _CauseWalk(NamedTuple):
         return failure._replace(**{name: fact for name, fact in own.items() if fact is not None})
 
     def _rejudged(self, exc: BaseException, failure: Failure) -> Failure:
-        """Ask the rules about an answer that was refused without them: its failure has its facts."""
+        """Ask the rules about an answer that was refused without them; its failure has facts."""
         status, code, message = failure.status, failure.code, failure.provider_message
         codes = [code.lower()] if code else []
         facts = Facts(error=status, codes=codes, code=code, message=message, text=message)

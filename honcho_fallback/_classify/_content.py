@@ -121,9 +121,7 @@ def _text_of(block: Any) -> str | None:
 def carries(value: Any, *, thinking: bool = True) -> bool:
     """Tell whether a value is more than the frame around what the model will write.
 
-    Args:
-        value: What a path led to.
-        thinking: Does what the model thinks count, too?
+    With ``thinking`` what the model thinks counts, too.
     """
     if isinstance(value, list):
         return any(carries(one, thinking=thinking) for one in value)

@@ -13,13 +13,18 @@ import re
 from http import HTTPStatus
 from typing import TYPE_CHECKING, Any
 
-from honcho_fallback._classify._origin import may_speak, reads_answer, speaks_of_models
+from honcho_fallback._classify._origin import may_speak, of_errno, reads_answer, speaks_of_models
 from honcho_fallback._classify._read import plain
 from honcho_fallback._classify._tables import (
-    CODES, ERRNOS, GENERIC, NAMES, PLAIN, STATUS_OF, STATUSES, WORDS, Row,
-)  # fmt: skip
+    CODES,
+    GENERIC,
+    NAMES,
+    STATUS_OF,
+    STATUSES,
+    WORDS,
+    Row,
+)
 from honcho_fallback._classify._texts import NO_STATUS, PROGRAM, RULES, meaning
-from honcho_fallback._values.failure import KINDS
 from honcho_fallback._values.failure import FailureKind as Kind
 
 if TYPE_CHECKING:
@@ -31,20 +36,14 @@ if TYPE_CHECKING:
 _BUGS: tuple[type[Exception], ...] = tuple(getattr(builtins, name) for name in WORDS["bugs"])
 _PARTS = WORDS["parts"]
 _OPERATIONS = WORDS["operations"]
-_MACHINE = Row(Kind.LOCAL, "an OSError of the machine itself")
 # Who finds a request bad says why; a gateway that lost its upstream does not.
 _WORDLESS = Row(Kind.SERVER_ERROR, "a 400 without a word")
 _UNREAD = Row(Kind.MALFORMED_RESPONSE, "a library could not read the answer")
 _OTHER_SERVICE = Row(Kind.LOCAL, "an operation of another service than a model's")
 # What a class that is only named in a text does not settle.
 _VAGUE = frozenset({Kind.SERVER_ERROR, Kind.LOCAL, Kind.MALFORMED_RESPONSE})
-_PHRASES = "|".join(
-    (
-        "client error",
-        "server error",
-        *(re.escape(s.phrase.lower()) for s in HTTPStatus if s >= 400),
-    )
-)
+_NAMED = [re.escape(status.phrase.lower()) for status in HTTPStatus if status >= 400]
+_PHRASES = "|".join(["client error", "server error", *_NAMED])
 _NUMBER = re.compile(r"(?<!\d)[45]\d\d(?!\d)")
 # A status that a gateway or a wrapper wrote into a text.
 _STATED = re.compile(
@@ -65,7 +64,6 @@ _QUOTED = re.compile(
 # The code of an error that a library raises as a text: before a colon, or as pydantic shows it.
 _LEADING = re.compile(r"^([a-z][a-z\d_]{2,60}): |\bcode='([a-z\d_]{3,60})'")
 _CALLING = re.compile(r"\((\w+)\) when calling the (\w+) operation")
-_ERRNO = re.compile(r"\[Errno (\d{1,4})\]")
 _CLASS = re.compile(r"\b([A-Z]\w*(?:Error|Exception|Timeout))\b")
 
 
@@ -149,7 +147,7 @@ def _specific(facts: Facts, number: int) -> tuple[Row | None, int | None]:
 
     What a gateway wraps is nearer to the cause than the gateway's own status.
     """
-    if number in PLAIN:
+    if number in STATUSES and STATUSES[number].strong:  # it means what it says
         return meaning(facts.text, number) if number in RULES else None, None
     codes, inner = _wrapped(facts)
     row = _coded(codes, inner or number or 200)
@@ -190,17 +188,6 @@ def _wrapped(facts: Facts) -> tuple[list[str], int | None]:
 
 def _of_status(status: int) -> Row:
     return STATUSES.get(status) or STATUSES[status // 100 * 100]
-
-
-def of_errno(exc: OSError, message: str) -> Row | None:
-    """Judge an OSError by its number; one without a number says nothing itself.
-
-    What tries several addresses raises such a one: anyio and trio from the errors of all, asyncio
-    with their numbers in its text. One that is the machine's own comes before the network's.
-    """
-    numbers = [exc.errno] if exc.errno is not None else map(int, _ERRNO.findall(message))
-    rows = [ERRNOS.get(number, _MACHINE) for number in numbers]
-    return min(rows, key=lambda row: KINDS[row.kind].severity, default=None)
 
 
 def _coded(codes: Sequence[str], status: int) -> Row | None:

@@ -38,7 +38,8 @@ _PREFIX = re.compile(r"(?:[\w.]{1,80}(?:Error|Exception)(?:: | - ))+")
 # A limit's text, or what a body says of its subject, that names one model.
 _OF_ONE_MODEL = re.compile(
     r"(?:per|by)[ _-]?model(?!s)|\b(?:access|for|of|on|that|this) (?:the |this )?model\b|\bmodel: "
-    r"|^param: model$|^provider_name: |\breached for (?!org|user|key|proj|team|your|the )\S+ (?:in|on)\b"
+    r"|\breached for (?!org|user|key|proj|team|your|the )\S+ (?:in|on)\b"
+    r"|^param: model$|^provider_name: "
     rf"|\b(?:{'|'.join(WORDS['families'])})[\w./:-]*\d",
     re.IGNORECASE | re.MULTILINE,
 )
@@ -73,14 +74,12 @@ class Document:
             for key in filter(_is_inner, body):
                 self.read(body[key], depth + 1)
             before = len(self.codes)
-            self.add_code(body.get("code"))
-            for key in filter(_is_code, body):
-                self.add_code(body[key])
-            if "message" in body or "Message" in body:
-                self.is_providers |= any(map(_WORD.fullmatch, self.codes[before:]))
+            for key in ("code", *filter(_is_code, body)):
+                self.add_code(body.get(key))
+            has_message = "message" in body or "Message" in body
+            self.is_providers |= has_message and any(map(_WORD.fullmatch, self.codes[before:]))
             error = body.get("error")  # OAuth's way: a code where others have a document
-            if isinstance(error, str) and error.isidentifier():
-                self.add_code(error)
+            self.add_code(error if str(error).isidentifier() else None)
             for key in filter(_is_text, body):
                 self.add_text(body[key], depth + 1)
             self.waits += map(body.get, filter(_is_wait, body))

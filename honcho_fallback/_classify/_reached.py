@@ -14,9 +14,8 @@ from itertools import chain
 from traceback import walk_tb
 from typing import TYPE_CHECKING, Any
 
-from honcho_fallback._classify._decide import of_errno
 from honcho_fallback._classify._facts import message_of
-from honcho_fallback._classify._origin import class_row
+from honcho_fallback._classify._origin import class_row, of_errno
 from honcho_fallback._classify._read import children, plain
 from honcho_fallback._classify._tables import GENERIC, NOT_REFUSED, RETRY_COUNTS, WORDS
 from honcho_fallback._values.failure import KINDS, Failure, Reached, Scope

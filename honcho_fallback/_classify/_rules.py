@@ -5,18 +5,10 @@ from __future__ import annotations
 import os
 import tomllib
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from functools import lru_cache
 from pathlib import Path
 from typing import Annotated, Any, TypeAlias, cast
 
-from pydantic import (
-    BaseModel,
-    BeforeValidator,
-    ConfigDict,
-    Field,
-    PlainValidator,
-    ValidationError,
-)
+from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, PlainValidator, ValidationError
 
 from honcho_fallback._classify._facts import TEXT_CAP, Facts, as_status
 from honcho_fallback._values.errors import FallbackConfigError, nearest, unknown_name
@@ -114,17 +106,15 @@ def first_fitting(
     rules: Sequence[Rule], exc: BaseException, facts: Facts, status: int | None
 ) -> Rule | None:
     """Find the first of the user's rules that fits an exception, or None."""
-    statuses, codes, names, text = {status, facts.status, facts.error}, facts.codes, None, None
+    statuses, codes, text = {status, facts.status, facts.error}, facts.codes, None
     cls: Any = type(exc)
     for rule in rules:
         if rule.status and statuses.isdisjoint(rule.status):
             continue
         if rule.code and not any(code in rule.code for code in codes):
             continue
-        if rule.error:
-            names = _class_names(cls) if names is None else names
-            if names.isdisjoint(rule.error):
-                continue
+        if rule.error and not any(_is_named(cls, name) for name in rule.error):
+            continue
         if rule.text or rule.unless:
             text = _text_of(exc, facts) if text is None else text
             if rule.text and not any(map(text.__contains__, rule.text)):
@@ -167,17 +157,13 @@ def load_rules(given: RulesSource) -> tuple[Rule, ...]:
     return tuple(rules)
 
 
-@lru_cache(maxsize=512)
-def _class_names(cls: type) -> frozenset[str]:
-    """Name a class and its bases as users write them: ``E``, ``acme.E``, ``acme.errors.E``."""
-    names: set[str] = set()
-    for base in cls.__mro__:
-        names.add(base.__name__)
-        module = str(base.__module__)
-        while module:
-            names.add(f"{module}.{base.__name__}")
-            module = module.rpartition(".")[0]
-    return frozenset(names)
+def _is_named(cls: type, name: str) -> bool:
+    """Tell whether a class or a base has a name, as users write it: with a package or without."""
+    package, dot, own = name.rpartition(".")
+    return any(
+        one.__name__ == own and f"{one.__module__}.".startswith(package + dot)
+        for one in cls.__mro__
+    )
 
 
 def _text_of(exc: BaseException, facts: Facts) -> str:

@@ -40,33 +40,27 @@ def frozen(row: dict[str, Any]) -> dict[str, Any]:
 
 
 def rows(
-    raw: list[dict[str, Any]], statuses: dict[str, list[int]] | None = None
+    raw: list[dict[str, Any]], statuses: dict[str, list[int]] | None = None, reason: str = ""
 ) -> tuple[Row, ...]:
-    """Build the rows of a table, sets of statuses by their names."""
+    """Build the rows of a table, sets of statuses by their names.
+
+    An entry with names, such as ``ReadTimeout: httpx requests.exceptions``, makes a row of each.
+    """
     built: list[Row] = []
     for entry in raw:
         named = [(statuses or {}).get(status, [status]) for status in entry.get("statuses", ())]
         codes = tuple(dict.fromkeys(status for group in named for status in group))
-        fields = {**entry, "kind": FailureKind(entry["kind"]), "statuses": codes}
-        built.append(Row(**frozen(fields)))
+        fields = {**frozen(entry), "kind": FailureKind(entry["kind"]), "statuses": codes}
+        for one in fields.pop("names", ("",)):
+            name, _, homes = one.partition(": ")
+            own = {"name": name, "homes": tuple(homes.split())}
+            built.append(Row(**{"reason": reason.format(name), **fields, **own}))
     return tuple(built)
 
 
 def by_key(raw: list[dict[str, Any]]) -> dict[Any, Row]:
     """Give each key its row."""
     return {key: row for row in rows(raw) for key in row.keys}
-
-
-def _named(raw: list[dict[str, Any]], reason: str) -> list[dict[str, Any]]:
-    """Make a row of each name of a table, such as ``ReadTimeout: httpx requests.exceptions``."""
-    built: list[dict[str, Any]] = []
-    for row in raw:
-        shared = {key: value for key, value in row.items() if key != "names"}
-        for entry in row["names"]:
-            name, _, homes = entry.partition(": ")
-            own = {"name": name, "homes": homes.split()}
-            built.append({"reason": reason.format(name), **shared, **own})
-    return built
 
 
 # Words by what they are looked for; each a dictionary that is an ordered set.
@@ -80,7 +74,6 @@ RETRY_COUNTS = {
 }
 
 _CODES, _CLASSES = read("codes"), read("names")
-PLAIN = frozenset(_CODES["plain"])
 STATUS_OF = {FailureKind(kind): status for kind, status in _CODES["status_of"].items()}
 STATUSES, NOT_REFUSED = by_key(_CODES["status"]), frozenset(_CODES["not_refused"])
 # Who answers with a code of its own knows what it did.
@@ -95,9 +88,9 @@ ERRNOS = {
 }
 
 ORIGINS = by_key(_CLASSES["origin"])
-NAMES = {row.name: row for row in rows(_named(_CLASSES["name"], "class {}"))}
+NAMES = {row.name: row for row in rows(_CLASSES["name"], reason="class {}")}
 # Endings for classes that no row names; nearest class first, longest ending first.
 ENDINGS = sorted(
-    rows(_named(_CLASSES["ending"], "a class name that ends in {}")),
+    rows(_CLASSES["ending"], reason="a class name that ends in {}"),
     key=lambda row: -len(row.name),
 )

@@ -202,16 +202,10 @@ VOCABULARY = Vocabulary(_TABLE["words"])
 TEXTS = rows(_TABLE["text"], statuses=_TABLE["statuses"])
 
 
-def _by_status() -> dict[int, list[Rule[Row]]]:
-    """Give each status its rules, in order."""
-    table: dict[int, list[Rule[Row]]] = {}
-    for row in TEXTS:
-        for status in row.statuses:
-            table.setdefault(status, []).extend(VOCABULARY.rule(words, row) for words in row.any)
-    return table
-
-
-RULES = _by_status()
+RULES: dict[int, list[Rule[Row]]] = {}  # of each status, in order
+for _row in TEXTS:
+    for _status in _row.statuses:
+        RULES.setdefault(_status, []).extend(VOCABULARY.rule(words, _row) for words in _row.any)
 
 
 def status_class(status: int) -> int:

@@ -85,18 +85,14 @@ def ends(chunks: Sequence[Any]) -> Sequence[Any]:
     return (*chunks[:_FIRST], *chunks[-_LAST:])
 
 
-def _comes_in_shares(chunk: Any) -> bool:
-    try:
-        message = find(chunk, "message")
-        return find(message or chunk, "additional_kwargs") is not None
-    except AttributeError:
-        return False
-
-
 def _merged(chunks: Sequence[Any]) -> _Counts:
     spoken: _Dialect | None = None
     merged: _Counts = {}
-    for chunk in chunks if chunks and _comes_in_shares(chunks[0]) else ends(chunks):
+    comes_in_shares = False
+    with suppress(AttributeError, IndexError):
+        message = find(chunks[0], "message") or chunks[0]
+        comes_in_shares = find(message, "additional_kwargs") is not None
+    for chunk in chunks if comes_in_shares else ends(chunks):
         dialect, counts, place = _one(chunk) if type(chunk) not in _NO_USAGE else _NOTHING
         if dialect is None or spoken not in (None, dialect):
             continue
