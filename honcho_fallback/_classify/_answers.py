@@ -15,7 +15,7 @@ from honcho_fallback._classify._content import carries, content_of, is_thought, 
 from honcho_fallback._classify._read import find, first
 from honcho_fallback._classify._shapes import KIND, TABLES, TEXT, is_known, opened, shape_of, word
 from honcho_fallback._classify._tables import by_key
-from honcho_fallback._classify._usage import cost_of, ends, usage_of
+from honcho_fallback._classify._usage import SCALARS, cost_of, ends, usage_of
 from honcho_fallback._values.failure import Failure
 
 if TYPE_CHECKING:
@@ -52,7 +52,6 @@ _ERROR = TABLES["error"]
 _BODIES = [frozenset(keys) for keys in _ERROR["bodies"]]
 BROKEN, EMPTY = by_key(TABLES["broken"]), by_key(TABLES["empty"])
 _SIGNS = EMPTY | BROKEN
-_SCALARS = frozenset({str, bytes, int, float, bool, type(None)})
 
 
 class ErrorInAnswer(Exception):  # noqa: N818 # its name is a row of the table
@@ -105,7 +104,7 @@ def read_answer(answer: Any) -> Answer:
     cls = type(answer)
     if cls is str:
         return Answer(answer)
-    if cls in _SCALARS:
+    if cls in SCALARS:
         return Answer()
     stream = cls is list or cls is tuple
     content = finish = model = None
@@ -127,35 +126,20 @@ def has_content(chunk: Any) -> bool:
     """Tell whether a chunk of a stream carries content: text, a call, a refusal, media.
 
     A first chunk that only names the role, thinking, a sign of life, usage, an error and an end
-    carry none.
-    Of what is no chunk or event of openai, anthropic, google-genai, LiteLLM or LangChain, nor a
-    dict of such a shape, everything true is content.
+    carry none. Everything true is content of what is no chunk or event of openai, anthropic,
+    google-genai, LiteLLM or LangChain, nor a dict of such a shape.
 
     Args:
         chunk: Of any stream.
     """
-    return _brings(chunk, thinking=False)
-
-
-def thinks(chunk: Any) -> bool:
-    """Tell whether a chunk of a stream brings thinking and no content, as a sign of life.
-
-    Args:
-        chunk: Of any stream.
-    """
-    return _brings(chunk, thinking=True) and not _brings(chunk, thinking=False)
-
-
-def _brings(chunk: Any, *, thinking: bool) -> bool:
     cls: Any = type(chunk)
     try:
-        if isinstance(chunk, dict) or (cls not in _SCALARS and is_known(cls)):
+        if isinstance(chunk, dict) or (cls not in SCALARS and is_known(cls)):
             shape, part = opened(chunk)
             if shape is not None:
                 paths = shape.content + shape.refusal + shape.partial
-                paths += shape.thinking if thinking else ()
                 return any(
-                    carries(find(at, path), thinking=thinking)
+                    carries(find(at, path), thinking=False)
                     for at in shape.parts_of(part)
                     for path in paths
                 )

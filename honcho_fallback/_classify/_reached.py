@@ -30,8 +30,6 @@ if TYPE_CHECKING:
 _MOST = 32  # errors that are looked at; where there are more nobody knows
 _BAD_GATEWAY = 502
 _UNANSWERED = frozenset({Kind.CONNECTION, Kind.TIMEOUT})
-# Where a call waits for a connection of the program's own pool: aiohttp calls both waits the same.
-_POOL_WAITS = WORDS["pool_waits"].keys()
 
 
 def outcome(outermost: BaseException, row: Row, facts: Facts) -> tuple[Reached, Scope | None]:
@@ -46,8 +44,10 @@ def outcome(outermost: BaseException, row: Row, facts: Facts) -> tuple[Reached, 
     if row.kind in _UNANSWERED:
         known = next(filter(None, map(_socket_row, errors)), None)
         if known is not None and known.reached == "no":
+            frames = (frame for error in errors for frame, _ in walk_tb(error.__traceback__))
+            waited = any(frame.f_code.co_name in WORDS["pool_waits"] for frame in frames)
             # Whoever cannot be reached has no model that can.
-            scope = known.scope or ("client" if _POOL_WAITS & _functions(errors) else "endpoint")
+            scope = known.scope or ("client" if waited else "endpoint")
         reached = known and known.reached
     elif reached is None and KINDS[row.kind].reached == "refused":
         reached = "refused" if _is_refusal(row, facts) else None
@@ -105,10 +105,6 @@ def _socket_row(error: BaseException) -> Row | None:
     if (row is None or row.reached is None) and isinstance(error, OSError):
         row = of_errno(error, message_of(error))
     return row if row is not None and row.reached is not None else None
-
-
-def _functions(errors: Iterable[BaseException]) -> set[str]:
-    return {f.f_code.co_name for error in errors for f, _ in walk_tb(error.__traceback__)}
 
 
 def _lost_another(error: BaseException) -> bool:
