@@ -61,7 +61,11 @@ class ErrorInAnswer(Exception):  # noqa: N818 # its name is a row of the table
 
 
 def check_response(
-    response: Any, *, rules: tuple[Rule, ...] = (), needs_finish: bool = True
+    response: Any,
+    *,
+    rules: tuple[Rule, ...] = (),
+    needs_finish: bool = True,
+    handed_out: bool = False,
 ) -> Failure | None:
     """Say what is wrong with an answer that came under HTTP 200, or None; never raise.
 
@@ -76,6 +80,8 @@ def check_response(
             a ``code`` to them.
         needs_finish: Is a stream without a finish reason cut off? False where the server never
             sends one.
+        handed_out: Does its reader have the content already? Then a call that nobody can make is
+            the reader's to see, for nobody else can be asked.
     """
     cls = type(response)
     if cls is str or response is None:
@@ -89,7 +95,7 @@ def check_response(
             answered = verdict.answered and verdict.finish
             if answered and verdict.finish not in BROKEN and not verdict.body:
                 break
-        return verdict.failure(rules, needs_finish=needs_finish)
+        return verdict.failure(rules, needs_finish=needs_finish, handed_out=handed_out)
     except Exception:  # noqa: BLE001  what cannot be read is not known
         return None
 
@@ -132,14 +138,24 @@ def has_content(chunk: Any) -> bool:
     Args:
         chunk: Of any stream.
     """
+    return _brings(chunk, thinking=False)
+
+
+def thinks(chunk: Any) -> bool:
+    """Tell whether a chunk of a stream brings thinking and no content, as a sign of life."""
+    return _brings(chunk, thinking=True) and not _brings(chunk, thinking=False)
+
+
+def _brings(chunk: Any, *, thinking: bool) -> bool:
     cls: Any = type(chunk)
     try:
         if isinstance(chunk, dict) or (cls not in SCALARS and is_known(cls)):
             shape, part = opened(chunk)
             if shape is not None:
                 paths = shape.content + shape.refusal + shape.partial
+                paths += shape.thinking if thinking else ()
                 return any(
-                    carries(find(at, path), thinking=False)
+                    carries(find(at, path), thinking=thinking)
                     for at in shape.parts_of(part)
                     for path in paths
                 )
@@ -212,14 +228,16 @@ class _Verdict:
             else:
                 self.answered |= bool(text)
 
-    def failure(self, rules: tuple[Rule, ...], *, needs_finish: bool) -> Failure | None:
+    def failure(
+        self, rules: tuple[Rule, ...], *, needs_finish: bool, handed_out: bool
+    ) -> Failure | None:
         """Say what all of it means."""
         if self.body:
             error = ErrorInAnswer()
             error.body = self.body
             failure = classify(error, rules=rules)
             return failure._replace(reason=f"an error in the answer: {failure.reason}")
-        whole = joined(self.chunks) if self.in_pieces else None
+        whole = joined(self.chunks) if self.in_pieces and not handed_out else None
         calls = whole["tool_calls"] if isinstance(whole, dict) else []
         pieces = [call["arguments"] for call in calls]
         arguments = pieces if self.in_pieces else self.arguments

@@ -1,4 +1,4 @@
-"""What read_answer and has_content make of real answers, chunks, events and dicts."""
+"""What read_answer, has_content and thinks make of real answers, chunks, events and dicts."""
 
 from __future__ import annotations
 
@@ -18,6 +18,7 @@ from openai.types.completion import Completion
 from pydantic import BaseModel, TypeAdapter
 
 from honcho_fallback import Answer, has_content, read_answer
+from honcho_fallback._classify._answers import thinks
 from honcho_fallback._classify._shapes import SHAPES
 from honcho_fallback._classify._usage import usage_of
 from tests.helpers import wire
@@ -396,6 +397,7 @@ def test_litellm_s_chunks_are_told_apart(litellm: Any) -> None:
     assert not has_content(part(**{**USAGE_CHUNK, "usage": litellm.Usage(**CHAT_USAGE)}))
     assert has_content(part(**chunk(content="we")))
     thought = part(**chunk(reasoning_content="hm"))
+    assert thinks(thought)
     assert not has_content(thought)
     assert has_content(part(**chunk(tool_calls=[{**CALL, "index": 0}])))
     responses = litellm.types.llms.openai
@@ -622,6 +624,7 @@ def test_a_frame_is_no_content(name: str) -> None:
     adapter, document = FRAMES[name]
     for one in (document, adapter.validate_python(document)):
         assert has_content(one) is False
+        assert thinks(one) is False
 
 
 @pytest.mark.parametrize("name", CARRYING)
@@ -630,14 +633,16 @@ def test_what_the_model_wrote_is_content(name: str) -> None:
     adapter, document = CARRYING[name]
     for one in (document, adapter.validate_python(document)):
         assert has_content(one) is True
+        assert thinks(one) is False
 
 
 @pytest.mark.parametrize("name", THINKING)
 def test_thinking_alone_settles_nothing(name: str) -> None:
-    """It is no content, so that the stream may still go to another target."""
+    """It is no content, so that the stream may still go to another target; but a sign of life."""
     adapter, document = THINKING[name]
     for one in (document, adapter.validate_python(document)):
         assert has_content(one) is False
+        assert thinks(one) is True
 
 
 def test_pydantic_ai_s_thinking_is_told_apart() -> None:
@@ -663,9 +668,10 @@ def test_pydantic_ai_s_thinking_is_told_apart() -> None:
         going_on(parts.ToolCallPartDelta(args_delta="{")),
     ]
     for one in thoughts:
-        assert has_content(one) is False
+        assert (has_content(one), thinks(one)) == (False, True)
     for one in contents:
-        assert has_content(one) is True
+        assert (has_content(one), thinks(one)) == (True, False)
+    assert not thinks(starting(parts.ThinkingPart("")))
 
 
 @pytest.mark.parametrize("document", [{"type": "ping"}, {"type": "keepalive"}])
@@ -718,6 +724,7 @@ def test_langchain_s_chunks_are_told_apart(messages: Any, outputs: Any) -> None:
         for one in chunks:
             for whole in (one, outputs.ChatGenerationChunk(message=one)):
                 assert has_content(whole) is carries
+                assert thinks(whole) is (chunks is thinking)
     assert has_content(outputs.GenerationChunk(text="we"))
     assert not has_content(outputs.GenerationChunk(text=""))
     assert has_content(messages.HumanMessage("hi"))
@@ -877,6 +884,7 @@ def test_hostile_objects_are_survived_and_unasked() -> None:
             assert read_answer(answer) == Answer()
         assert read_answer(Trapped()).usage is None
         assert has_content(Hostile()) is True
+        assert thinks(Hostile()) is False
         assert has_content(Trapped()) in {True, False}
 
 
@@ -898,3 +906,4 @@ def test_neither_ever_raises(answer: Any) -> None:
     for one in (answer, [answer], (answer, answer), within):
         assert type(read_answer(one)) is Answer
         assert type(has_content(one)) is bool
+        assert type(thinks(one)) is bool
