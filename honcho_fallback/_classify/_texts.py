@@ -50,21 +50,13 @@ class _Word(NamedTuple):
 
 
 class Rule(NamedTuple, Generic[Meaning]):
-    """Hold one alternative of a row as sets of groups.
+    """Hold one alternative of a row as sets of groups."""
 
-    Args:
-        needed: All of these stand in one sentence.
-        excluded: None of these stands in the same sentence.
-        absent: None of these stands anywhere in the text.
-        row: What that means.
-        words: The alternative as the table has it.
-    """
-
-    needed: int
-    excluded: int
-    absent: int
-    row: Meaning
-    words: str
+    needed: int  # all of these stand in one sentence
+    excluded: int  # none of these stands in the same sentence
+    absent: int  # none of these stands anywhere in the text
+    row: Meaning  # what that means
+    words: str  # the alternative as the table has it
 
 
 class Vocabulary:
@@ -210,16 +202,10 @@ VOCABULARY = Vocabulary(_TABLE["words"])
 TEXTS = rows(_TABLE["text"], statuses=_TABLE["statuses"])
 
 
-def _by_status() -> dict[int, list[Rule[Row]]]:
-    """Give each status its rules, in order."""
-    table: dict[int, list[Rule[Row]]] = {}
-    for row in TEXTS:
-        for status in row.statuses:
-            table.setdefault(status, []).extend(VOCABULARY.rule(words, row) for words in row.any)
-    return table
-
-
-RULES = _by_status()
+RULES: dict[int, list[Rule[Row]]] = {}  # of each status, in order
+for _row in TEXTS:
+    for _status in _row.statuses:
+        RULES.setdefault(_status, []).extend(VOCABULARY.rule(words, _row) for words in _row.any)
 
 
 def status_class(status: int) -> int:
@@ -233,26 +219,22 @@ def _candidates(groups: int, status: int) -> tuple[Rule[Row], ...]:
 
 
 def first_rule(text: str, status: int) -> Rule[Row] | None:
-    """Find the first rule that one sentence of a text fits, or None."""
-    sets = VOCABULARY.sentences(text)
-    return _first_fit(_candidates(_union(sets), status), sets)
-
-
-def _runs_loop() -> bool:
-    try:
-        get_running_loop()
-    except RuntimeError:
-        return False
-    return True
-
-
-def meaning(text: str, status: int) -> Row | None:
-    """Return what a text means under a status, or None where it says nothing.
+    """Find the first rule that one sentence of a text fits, or None.
 
     A client of this process is only stale where an event loop runs: elsewhere the program has
     closed it.
     """
+    sets = VOCABULARY.sentences(text)
+    rule = _first_fit(_candidates(_union(sets), status), sets)
+    if rule is not None and rule.row.scope == "client":
+        try:
+            get_running_loop()
+        except RuntimeError:
+            return None
+    return rule
+
+
+def meaning(text: str, status: int) -> Row | None:
+    """Return what a text means under a status, or None where it says nothing."""
     rule = first_rule(text, status)
-    if rule is None or (rule.row.scope == "client" and not _runs_loop()):
-        return None
-    return rule.row
+    return rule and rule.row

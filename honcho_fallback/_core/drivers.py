@@ -128,7 +128,7 @@ def stream(
             except BaseException as error:  # noqa: BLE001 # the run raises what it does not handle
                 _close(source)
                 source = chunks = None
-                run.fail(error, partial=reading.seen)
+                run.fail(error, partial=reading.chunks)
                 reading.restart()
                 continue
             if chunk is _END:
@@ -178,7 +178,7 @@ async def astream(
             except BaseException as error:  # noqa: BLE001 # the run raises what it does not handle
                 await _aclose(source)
                 source = chunks = None
-                scope.fail(run, error, reading.seen)
+                scope.fail(run, error, reading.chunks)
                 reading.restart()
                 continue
             if chunk is _END:
@@ -291,11 +291,6 @@ class _Reading(Generic[T]):
     def chunks(self) -> tuple[T, ...]:
         """Return what this attempt brought so far."""
         return tuple(self._chunks)
-
-    @property
-    def seen(self) -> tuple[T, ...]:
-        """Return what has been handed out."""
-        return self.chunks if self._committed else ()
 
     def seconds(self, attempt: Attempt) -> float | None:
         """Return how long the next chunk may take; up to the first content all share a timeout."""

@@ -278,7 +278,7 @@ class FallbackRun:
         Args:
             error: What was raised.
             failure: What it means, where the caller knows; default: what the policy makes of it.
-            partial: The chunks of a stream that were handed out, in order.
+            partial: The chunks of a stream that came, in order; handed out or not.
             now: The time on the clock's scale.
 
         Returns:
@@ -393,8 +393,9 @@ class FallbackRun:
         if refused is None:
             self._take(answer, now)
             return None
-        committed = stream and self._call.content_at is not None
-        return self._fail(*refused, answer if committed else (), now)
+        # A stream of one chunk may be nothing but the error that was sent in place of one.
+        came = stream and (self._call.content_at is not None or len(answer) > 1)
+        return self._fail(*refused, answer if came else (), now)
 
     def _fail(
         self, error: BaseException, failure: Failure, partial_chunks: Chunks, now: Time
@@ -402,14 +403,20 @@ class FallbackRun:
         call, now = self._call, self._now(now)
         _warn_of_retries_made(call.attempt.target, error)
         cancelled = failure.kind is FailureKind.CANCELLED or not isinstance(error, Exception)
-        if (scopes := call.policy.config.scopes) or call.content_at is not None:
+        # A stream that had begun was worked upon, whatever the provider says afterwards.
+        has_begun = call.content_at is not None or bool(partial_chunks)
+        if (scopes := call.policy.config.scopes) or has_begun:
             scope = scopes.get(failure.kind, failure.scope)
-            reached = failure.reached if call.content_at is None else "unknown"
+            reached = "unknown" if has_begun else failure.reached
             failure = failure._replace(scope=scope, reached=reached)
+        if partial_chunks and not cancelled:
+            self._note_usage(partial_chunks)
         if call.replaceable and not cancelled:
             call.content_at, call.replaceable, partial_chunks = None, False, ()
         elif call.content_at is not None:
             partial_chunks = partial_chunks or tuple(call.partial)
+        else:  # nobody has seen them
+            partial_chunks = ()
         if partial_chunks:
             self.report(output=partial_chunks)
         try:

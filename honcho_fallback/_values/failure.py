@@ -258,8 +258,7 @@ class Failure(NamedTuple):
         if facts.get("scope") is None:
             facts["scope"] = known.scope
         if facts.get("reached") is None:
-            refused = 400 <= (facts.get("status") or 0) < 500
-            facts["reached"] = "refused" if refused else known.reached
+            facts["reached"] = known.reached
         return cls(kind, answer, known.switchable, **facts)  # type: ignore[arg-type] # no None is left
 
     @property

@@ -58,18 +58,16 @@ def shorten(errors: Iterable[BaseException]) -> None:
 
 
 def _causes(error: BaseException) -> list[BaseException]:
-    causes: list[BaseException] = []
-    pending = [error]
-    while pending:
-        link = pending.pop()
+    causes, seen = [error], {id(error)}
+    for link in causes:
         context = None if link.__suppress_context__ else link.__context__
         for cause in (link.__cause__, context):
-            if cause is None or any(cause is one for one in (error, *causes)):
+            if cause is None or id(cause) in seen:
                 continue
             if is_of_the_same_call(cause, link):
+                seen.add(id(cause))
                 causes.append(cause)
-                pending.append(cause)
-    return causes
+    return causes[1:]
 
 
 def _entries(traceback: TracebackType | None) -> Iterator[TracebackType]:
