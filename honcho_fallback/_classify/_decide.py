@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any
 from honcho_fallback._classify._origin import may_speak, reads_answer, speaks_of_models
 from honcho_fallback._classify._read import plain
 from honcho_fallback._classify._tables import CODES, ERRNOS, GENERIC, NAMES, STATUSES, WORDS, Row
-from honcho_fallback._classify._texts import NO_STATUS, PROGRAM, RULES, meaning
+from honcho_fallback._classify._texts import LIBRARY, NO_STATUS, PROGRAM, RULES, meaning
 from honcho_fallback._values.failure import KINDS
 from honcho_fallback._values.failure import FailureKind as Kind
 
@@ -104,11 +104,18 @@ def decide(
     code_row = _coded(facts.codes, stated or 200)
     if code_row is not None:
         return code_row, facts.error or facts.status
+    of_answer = row is not None and row.kind is Kind.MALFORMED_RESPONSE
+    if row is not None and (row.wraps or of_answer):
+        says = meaning(facts.text, LIBRARY)
+        if says is not None and not (of_answer and says.kind is Kind.LOCAL):
+            return says, facts.status
     number = stated
     if number is None and row is not None:
         number = 500 if row.strong else _STATUS_OF.get(row.kind)
     if number is not None:
         return _under_status(facts, number, stated)
+    if row is not None and row.opaque and exc.__cause__ is None:
+        row = _specific(facts, NO_STATUS)[0] or row
     if row is not None:
         return (None if named and row.kind is Kind.LOCAL else row), facts.status
     cls: Any = type(exc)
@@ -172,7 +179,8 @@ def _specific(facts: Facts, number: int) -> tuple[Row | None, int | None]:
         row = _of_status(inner)
     if row is None:
         classes = map(NAMES.get, reversed(_CLASS.findall(facts.message)))
-        row = next((row for row in classes if row and row.kind not in _VAGUE), None)
+        vague = {*_VAGUE, *([Kind.INVALID_REQUEST] if 400 < number < 500 else [])}
+        row = next((row for row in classes if row and row.kind not in vague), None)
     if row is None and number >= 500:
         # What the provider called it, beside a gateway's number; many call anything a bad request.
         called = map(GENERIC.get, facts.codes)

@@ -67,6 +67,11 @@ def read_facts(exc: BaseException) -> Facts:
             document.read(body)
             break
     has_body = _has_body(document, answer)
+    number, reason = _close_frame(own)
+    if reason:
+        document.add_text(reason)
+        document.add_code(as_status(number - 4000) or f"close_{min(number, 4000)}")
+        own = own | {"code": None}  # which is the frame's again
     for name in filter(own.__contains__, ("code", "type", "status", "error_code")):
         document.add_code(own[name])
     if callable(own.get("code")):  # gRPC
@@ -108,6 +113,19 @@ def read_facts(exc: BaseException) -> Facts:
 def _has_body(document: Document, answer: dict[str, Any]) -> bool | None:
     has_body = bool(document.texts or document.codes)
     return has_body if has_body or answer.get("_content") is not None else None
+
+
+def _close_frame(own: dict[str, Any]) -> tuple[int, str]:
+    """Return the number and the reason of a websocket's close frame, where there is a reason.
+
+    Google's SDK keeps the two as it does a status and a body. Many number theirs by statuses.
+    """
+    frame = own.get("rcvd")
+    number, reason = plain(frame, "code"), plain(frame, "reason")
+    if frame is None:
+        number, reason = own.get("code"), own.get("details")
+    known = isinstance(number, int) and isinstance(reason, str)
+    return (number, reason) if known and 1000 <= number < 5000 else (0, "")
 
 
 def _tells(code: str) -> bool:

@@ -15,6 +15,7 @@ import re
 from asyncio import get_running_loop
 from functools import lru_cache
 from typing import TYPE_CHECKING, Generic, NamedTuple, TypeVar
+from unicodedata import normalize
 
 from honcho_fallback._classify._tables import Row, read, rows
 
@@ -23,21 +24,27 @@ if TYPE_CHECKING:
 
 Meaning = TypeVar("Meaning")
 
-# What rules may name in place of a status: no status at all, and the same where a built-in class
-# such as ValueError carries the text, which is more likely to be the program's own.
-NO_STATUS, PROGRAM = 0, 1
+# What rules may name in place of a status: no status at all; the same where a built-in class such
+# as ValueError carries the text, which is more likely to be the program's own; and the class of a
+# library that wraps whatever happened, in this process too.
+NO_STATUS, PROGRAM, LIBRARY = 0, 1, 2
 
-# An address; a word, or a name of several; a number; a stop; what parts the words of a phrase; a
+# An address; a word, or a name of several; a number; a stop, as is a page's closing tag; what parts the words of a phrase; a
 # run of what is no ASCII; the name of a field, which is no part of the sentence that is its value.
 _TOKEN = re.compile(
-    r"https?://[^\s\"'<>]++|[A-Za-z]\w*+(?:[-/:.]\w++)*+(?:'[a-z]+)?|\d+"
-    r"|[.;!?](?![^\s\"'])|[\n{}:,()]|[^\x00-\x7f]+|[\"']\w{1,40}[\"']\s?:",
+    r"https?://[^\s\"'<>]++|[A-Za-z]\w*+(?:[-/:.]\w++)*+(?:'[A-Za-z]+)?|\d+"
+    r"|[.;!?](?![^\s\"'])|[\n{}:,()]|</|[^\x00-\x7f]+|[\"']\w{1,40}[\"']\s?:",
     re.ASCII,
 )
 _PART = re.compile(r"[A-Z]+(?![a-z])|[A-Z]?[a-z]+")  # of a name in capitals, camels or joined
 _JOINED, _DIGIT = re.compile(r"[-/:]"), re.compile(r"\d")
-_STOP = re.compile(r"[.;!?\n{}]")
+_STOP = re.compile(r"[.;!?\n{}]|</")
 _NUMBER = "#"  # how a phrase names any number
+# Scripts from here on have no spaces, or write a word and its ending as one: their words are looked
+# for anywhere in a run. What is before is read word for word, letters with marks as without.
+_RUNS = "\u0590"
+_PLAIN = {code: normalize("NFD", chr(code))[0] for code in range(0xC0, 0x180)}
+_PLAIN |= str.maketrans("ёЁ\u2019\u201c\u201d„«»", "еЕ'" + 5 * '"') | {0xDF: "ss"}
 
 
 class _Word(NamedTuple):
@@ -71,8 +78,8 @@ class Vocabulary:
     """Read texts by groups of words: a table's ``[words]``.
 
     Args:
-        groups: The entries of each: a word, a stem that ends in ``*``, two words side by side, or
-            something that is no ASCII and looked for anywhere.
+        groups: The entries of each: a word, a stem that ends in ``*``, or two of these side by
+            side; in a script without spaces, what is looked for anywhere.
     """
 
     def __init__(self, groups: Mapping[str, Iterable[str]]) -> None:
@@ -80,37 +87,35 @@ class Vocabulary:
         # By their first two letters, as most words are none of these.
         self._entries: dict[str, dict[str, _Word]] = {}
         self._phrases: list[int] = []  # the groups of each, by its place
-        self._foreign: list[tuple[str, int]] = []
         for group, entries in groups.items():
             for entry in entries:
-                first, _, second = entry.partition(" ")
-                if not entry.isascii():
-                    self._foreign.append((entry, self._bits[group]))
-                elif second:
+                first, _, second = entry.translate(_PLAIN).partition(" ")
+                if second:
                     place = frozenset({len(self._phrases)})
                     self._phrases.append(self._bits[group])
                     self._add(first, _Word(begins=place))
                     self._add(second, _Word(ends=place))
                 else:
-                    self._add(entry, _Word(self._bits[group]))
+                    self._add(first, _Word(self._bits[group]))
         self.word = lru_cache(maxsize=4096)(self._word)
 
     def _add(self, entry: str, word: _Word) -> None:
-        entries = self._entries.setdefault(entry[:2], {})
+        entries = self._entries.setdefault("" if entry >= _RUNS else entry[:2], {})
         entries[entry] = _both(entries.get(entry, _Word()), word)
 
     def _find(self, word: str) -> _Word:
         """Return what all entries that fit a word say of it."""
-        known = _Word()
-        for entry, meant in self._entries.get(word[:2], {}).items():
+        known, is_run = _Word(), word >= _RUNS
+        for entry, meant in self._entries.get("" if is_run else word[:2], {}).items():
             stem = entry.removesuffix("*")
-            if word == entry or (stem is not entry and word.startswith(stem)):
+            is_begun = stem is not entry and word.startswith(stem)
+            if word == entry or is_begun or (is_run and entry in word):
                 known = _both(known, meant)
         return known
 
     def _word(self, token: str) -> _Word:
         if not token.isascii():
-            return _Word(_union(bits for word, bits in self._foreign if word in token))
+            return self._find(token.lower())
         if _STOP.fullmatch(token) or token[0] in "\"'":
             return _Word(stops=True)
         if token.isdigit():
@@ -144,7 +149,7 @@ class Vocabulary:
     def sentences(self, text: str) -> list[int]:
         """Cut a text into sentences, each the set of the groups that its words belong to."""
         if not text.isascii():
-            text = text.replace("\N{RIGHT SINGLE QUOTATION MARK}", "'")
+            text = text.translate(_PLAIN)
         return self._sets(map(self.word, _TOKEN.findall(text)))
 
     def rule(self, alternative: str, row: Meaning) -> Rule[Meaning]:
@@ -204,9 +209,13 @@ def _first_fit(rules: Iterable[Rule[Meaning]], sets: Sequence[int]) -> Rule[Mean
     return None
 
 
-# What providers write.
+# What providers write, in English and in other tongues.
 _TABLE = read("texts")
-VOCABULARY = Vocabulary(_TABLE["words"])
+GROUPS: dict[str, list[str]] = _TABLE["words"]
+for tongue in read("tongues").values():
+    for group, entries in (item for words in tongue for item in words.items()):
+        GROUPS.setdefault(group, []).extend(entries)
+VOCABULARY = Vocabulary(GROUPS)
 TEXTS = rows(_TABLE["text"], statuses=_TABLE["statuses"])
 
 

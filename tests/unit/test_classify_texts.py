@@ -10,8 +10,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from honcho_fallback._classify import classify
-from honcho_fallback._classify._tables import read
 from honcho_fallback._classify._texts import (
+    GROUPS,
+    LIBRARY,
     NO_STATUS,
     PROGRAM,
     RULES,
@@ -22,7 +23,7 @@ from honcho_fallback._classify._texts import (
 from honcho_fallback._values.failure import Failure
 from honcho_fallback._values.failure import FailureKind as Kind
 
-WORDS: dict[str, list[str]] = read("texts")["words"]
+WORDS = GROUPS
 
 
 class ProviderError(Exception):
@@ -37,6 +38,8 @@ def error_of(status: int, message: str) -> Exception:
     """Build the exception whose text counts under a status, or under none."""
     if status == PROGRAM:
         return ValueError(message)
+    if status == LIBRARY:
+        return type("APIConnectionError", (Exception,), {"__module__": "litellm"})(message)
     return (
         ProviderError(message)
         if status == NO_STATUS
@@ -46,6 +49,39 @@ def error_of(status: int, message: str) -> Exception:
 
 # The status, the sentence and the alternative that it fits; sentences of our own.
 EXAMPLES: list[tuple[int, str, Kind, str]] = [
+    (LIBRARY, "it got multiple values for a name", Kind.LOCAL, "own_fault"),
+    (LIBRARY, "the content filter stepped in", Kind.CONTENT_POLICY, "filtered"),
+    (
+        LIBRARY,
+        "tokens exceeded before any word came",
+        Kind.MALFORMED_RESPONSE,
+        "tokens over unanswered",
+    ),
+    (
+        400,
+        "a rate limit of input tokens was exceeded",
+        Kind.RATE_LIMIT,
+        "rate tokens -long_window -too_large",
+    ),
+    (
+        403,
+        "tokens of this minute are exhausted",
+        Kind.RATE_LIMIT,
+        "tokens short_window lacking -too_large",
+    ),
+    (
+        NO_STATUS,
+        "this is the limit of tokens for a minute",
+        Kind.RATE_LIMIT,
+        "tokens short_window limit -too_large",
+    ),
+    (404, "that vector store does not exist", Kind.INVALID_REQUEST, "object gone -model"),
+    (403, "the container expired", Kind.INVALID_REQUEST, "object expired -model"),
+    (404, "there is no thread found here", Kind.INVALID_REQUEST, "object found negation -model"),
+    (400, "too big for a minute", Kind.PAYLOAD_TOO_LARGE, "too_large short_window"),
+    (400, "this method not allowed", Kind.MODEL_UNAVAILABLE, "method"),
+    (400, "the requests reached their limit", Kind.RATE_LIMIT, "calls lacking limit"),
+    (500, "more than the limit of requests", Kind.RATE_LIMIT, "calls over limit"),
     (NO_STATUS, "the client has been closed", Kind.CONNECTION, "client closed"),
     (500, "the client was closed", Kind.CONNECTION, "client closed"),
     (500, "this event loop is closed", Kind.CONNECTION, "event_loop closed"),
@@ -100,7 +136,7 @@ EXAMPLES: list[tuple[int, str, Kind, str]] = [
     ),
     (500, "12 megabytes surpass it", Kind.PAYLOAD_TOO_LARGE, "bytes lacking -memory"),
     (400, "beyond 20 MB", Kind.PAYLOAD_TOO_LARGE, "bytes over -tokens -memory"),
-    (400, "send fewer pages", Kind.PAYLOAD_TOO_LARGE, "many pieces -tools -characters"),
+    (400, "send fewer pages", Kind.PAYLOAD_TOO_LARGE, "many pieces -tools -characters -own_fault"),
     (
         422,
         "the size of an attachment is above 9",
