@@ -17,6 +17,8 @@ _OF_AN_ANSWER = frozenset({"status_code", "status", "headers"})
 _STATUSES = ("status_code", "http_status", "status", "statusCode", "code")
 # Classes that LiteLLM and others write before a text: ``litellm.APIError: XException - ``.
 _PREFIX = re.compile(r"(?:[\w.]{1,80}(?:Error|Exception)(?:: | - ))+")
+# What LiteLLM adds to a text: lines of code, whose words are no message.
+_FRAMES = re.compile(r"Traceback \(most recent call last\):\n(?:[ \t].*\n?)+")
 _STATUS = re.compile(r"\s*[1-5][0-9]{2}\s*")
 
 
@@ -104,6 +106,7 @@ def read_facts(exc: BaseException) -> Facts:
         for text in document.texts or (message[:TEXT_CAP],)
     ]
     text = "\n".join((*names, *dict.fromkeys(filter(_tells, document.codes)), *texts))
+    text = _FRAMES.sub("Traceback\n", text)
     message, text = message[:TEXT_CAP], text[:TEXT_CAP]
     words = (codes, code, message, text)
     body = (document.waits, document.limits, has_body, document.is_shaped)

@@ -113,7 +113,6 @@ def litellm_error(name: str, text: str, **facts: Any) -> Exception:
 OWN_FAULTS = [
     "Timeout context manager should be used inside a task",
     "Object of type datetime is not JSON serializable",
-    "'NoneType' object has no attribute 'get'",
     "[Errno 24] Too many open files",
     "functools.partial() got multiple values for keyword argument 'acompletion'",
 ]
@@ -137,9 +136,39 @@ def test_the_same_words_of_a_server_are_the_servers(text: str) -> None:
 
 def test_a_cause_comes_before_the_words_that_wrap_it() -> None:
     """Where the error itself is inside, it tells what its text only repeats."""
-    error = litellm_error("APIConnectionError", "'NoneType' object has no attribute 'get'")
+    error = litellm_error("APIConnectionError", "it got multiple values for argument 'model'")
     error.__cause__ = httpx.ReadTimeout("")
     assert classify(error).kind is Kind.TIMEOUT
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "'ModelResponse' object has no attribute 'service_tier'",
+        "list indices must be integers or slices, not str",
+        "ModelResponse() argument after ** must be a mapping, not list",
+        "1 validation error for _HouseResponse\nmessage\n  Input should be a valid dictionary",
+        "argument of type 'NoneType' is not iterable\nTraceback (most recent call last):\n"
+        '  File "main.py", line 3, in completion\n    if "blockReason" in prompt_feedback:\n'
+        "TypeError: argument of type 'NoneType' is not iterable\n",
+    ],
+)
+def test_an_answer_that_litellm_could_not_read_is_the_answers_fault(text: str) -> None:
+    """Python's own words come from the reader of the answer, so another target may work.
+
+    Its code, which LiteLLM adds to the text, says nothing.
+    """
+    error = litellm_error("APIConnectionError", f"APIConnectionError: {text}", status_code=500)
+    error.__cause__ = TypeError(text)
+    failure = classify(error)
+    assert (failure.kind, failure.switchable) == (Kind.MALFORMED_RESPONSE, True)
+
+
+def test_the_code_in_a_traceback_is_no_message() -> None:
+    """A line of a library's source names what it looks for, not what it found."""
+    frames = 'Traceback (most recent call last):\n  File "x.py", line 1\n    rate_limit_exceeded\n'
+    assert classify(openai_error(500, f"it failed\n{frames}")).kind is Kind.SERVER_ERROR
+    assert classify(openai_error(500, f"{frames}Error: slow down")).kind is Kind.RATE_LIMIT
 
 
 @pytest.mark.parametrize("text", ["Event loop is closed", "bound to a different event loop"])

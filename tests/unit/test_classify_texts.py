@@ -50,6 +50,7 @@ def error_of(status: int, message: str) -> Exception:
 # The status, the sentence and the alternative that it fits; sentences of our own.
 EXAMPLES: list[tuple[int, str, Kind, str]] = [
     (LIBRARY, "it got multiple values for a name", Kind.LOCAL, "own_fault"),
+    (LIBRARY, "a list is not subscriptable", Kind.MALFORMED_RESPONSE, "python_error"),
     (LIBRARY, "the content filter stepped in", Kind.CONTENT_POLICY, "filtered"),
     (
         LIBRARY,
@@ -251,7 +252,7 @@ EXAMPLES: list[tuple[int, str, Kind, str]] = [
     (404, "never a function call", Kind.UNSUPPORTED, "tool_call negation -endpoints"),
     (404, "unrecognized parameter", Kind.INVALID_REQUEST, "parameter unrecognized"),
     (500, "the route is unsupported", Kind.UNSUPPORTED, "own_api negated_support"),
-    (422, "duplicate property", Kind.INVALID_REQUEST, "parameter wrong -python_error"),
+    (422, "duplicate property", Kind.INVALID_REQUEST, "parameter wrong -python_error -null_type"),
     (500, "vision is unsupported", Kind.UNSUPPORTED, "feature negated_support -mismatch"),
     (400, "temperature isn't supported", Kind.UNSUPPORTED, "parameter negated_support -mismatch"),
     (400, "a field is deprecated for model 7", Kind.UNSUPPORTED, "parameter gone for_model"),
@@ -515,7 +516,7 @@ def test_what_is_no_stop_keeps_the_sentence(part: str) -> None:
 
 def test_the_name_of_a_field_is_no_part_of_its_value() -> None:
     """A document that stands in a text is read by its values, each for itself."""
-    assert fits("unknown parameter", 400, "parameter wrong -python_error")
+    assert fits("unknown parameter", 400, "parameter wrong -python_error -null_type")
     assert meaning("{'parameter': 'unknown'}", 400) is None
     text = """hello: {"type": "unknown", 'detail': 'the deployment was removed'}"""
     assert fits(text, 400, "model gone -feature -modal")
