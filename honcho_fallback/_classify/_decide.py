@@ -171,7 +171,8 @@ def _specific(facts: Facts, number: int) -> tuple[Row | None, int | None]:
     codes, inner = _wrapped(facts)
     row = _coded(codes, inner or number or 200)
     if row is None and inner is not None:
-        row = meaning(facts.text, inner)
+        says_it = inner in _PLAIN and inner not in RULES
+        row = _of_status(inner) if says_it else meaning(facts.text, inner)
         if row is not None and row.kind is Kind.SERVER_ERROR and number >= 500:
             row = None  # the gateway's own words
     row = row or meaning(facts.text, number)

@@ -32,14 +32,14 @@ NO_STATUS, PROGRAM, LIBRARY = 0, 1, 2
 # An address; a word, or a name of several; a number; a stop, as is a page's closing tag; what parts the words of a phrase; a
 # run of what is no ASCII; the name of a field, which is no part of the sentence that is its value.
 _TOKEN = re.compile(
-    r"https?://[^\s\"'<>]++|[A-Za-z]\w*+(?:[-/:.]\w++)*+(?:'[A-Za-z]+)?|\d+"
+    r"https?://[^\s\"'<>]++|[A-Za-z]\w*+(?:[-/:.]\w++)*+(?:'[A-Za-z]+)?|(?<=\s)-?\d+|\d+"
     r"|[.;!?](?![^\s\"'])|[\n{}:,()]|</|[^\x00-\x7f]+|[\"']\w{1,40}[\"']\s?:",
     re.ASCII,
 )
 _PART = re.compile(r"[A-Z]+(?![a-z])|[A-Z]?[a-z]+")  # of a name in capitals, camels or joined
 _JOINED, _DIGIT = re.compile(r"[-/:]"), re.compile(r"\d")
 _STOP = re.compile(r"[.;!?\n{}]|</")
-_NUMBER = "#"  # how a phrase names any number
+_NUMBER = "#"  # how a phrase names any number; one below zero with a minus
 # Scripts from here on have no spaces, or write a word and its ending as one: their words are looked
 # for anywhere in a run. What is before is read word for word, letters with marks as without.
 _RUNS = "\u0590"
@@ -118,8 +118,8 @@ class Vocabulary:
             return self._find(token.lower())
         if _STOP.fullmatch(token) or token[0] in "\"'":
             return _Word(stops=True)
-        if token.isdigit():
-            return self._find(_NUMBER)
+        if token[-1].isdigit() and not token[0].isalpha():
+            return self._find("-#" if token[0] == "-" else _NUMBER)
         # The words of an address, a path, and a name with a number in it say nothing.
         if _JOINED.search(token) and (token.count("/") > 1 or _DIGIT.search(token)):
             return _Word()

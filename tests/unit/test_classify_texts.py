@@ -80,6 +80,13 @@ EXAMPLES: list[tuple[int, str, Kind, str]] = [
     (403, "the container expired", Kind.INVALID_REQUEST, "object expired -model"),
     (404, "there is no thread found here", Kind.INVALID_REQUEST, "object found negation -model"),
     (400, "too big for a minute", Kind.PAYLOAD_TOO_LARGE, "too_large short_window"),
+    (
+        422,
+        "max_tokens must be at least 1, got -186",
+        Kind.CONTEXT_OVERFLOW,
+        "output below_zero",
+    ),
+    (400, "a tool cannot be used with effort", Kind.UNSUPPORTED, "feature usable negation"),
     (400, "this method not allowed", Kind.MODEL_UNAVAILABLE, "method"),
     (400, "the requests reached their limit", Kind.RATE_LIMIT, "calls lacking limit"),
     (500, "more than the limit of requests", Kind.RATE_LIMIT, "calls over limit"),
@@ -268,7 +275,7 @@ EXAMPLES: list[tuple[int, str, Kind, str]] = [
     (400, "turns must alternate", Kind.INVALID_REQUEST, "roles"),
     (500, "jinja stopped", Kind.INVALID_REQUEST, "template"),
     (429, "unavailable, retry", Kind.OVERLOADED, "absent now -connection"),
-    (401, "your balance is too low", Kind.QUOTA, "money lacking -parameter"),
+    (401, "your balance is too low", Kind.QUOTA, "money lacking -parameter ~short_window"),
     (429, "you have no funds", Kind.QUOTA, "money negation -charged -valid -rate"),
     (NO_STATUS, "recharge, please: add some", Kind.QUOTA, "money needed -parameter ~rate"),
     (400, "the budget is consumed", Kind.QUOTA, "budget lacking -tokens"),
@@ -610,8 +617,8 @@ def test_a_phrase_begins_where_another_ends() -> None:
 )
 def test_words_of_other_scripts_are_found_inside_a_run(text: str) -> None:
     """A script without spaces has its words inside longer runs."""
-    assert fits(text, 400, "money lacking -parameter")
-    assert fits(text, NO_STATUS, "money lacking -parameter")
+    assert fits(text, 400, "money lacking -parameter ~short_window")
+    assert fits(text, NO_STATUS, "money lacking -parameter ~short_window")
 
 
 def test_a_typographic_apostrophe_is_one() -> None:
