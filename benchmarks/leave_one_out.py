@@ -243,8 +243,8 @@ class _Tracer:
         for token in tokens:
             if not token.isascii() or "'" in token:
                 words.append(token.lower())
-            elif token.isdigit():
-                words.append(self._texts._NUMBER)
+            elif token[-1].isdigit() and not token[0].isalpha():
+                words.append("-#" if token[0] == "-" else self._texts._NUMBER)
             elif any(self._texts.VOCABULARY.word(token)[:3]):
                 words += [part.lower() for part in self._texts._PART.findall(token)]
             else:
