@@ -187,7 +187,7 @@ def given(page: str) -> dict[str, Any]:
 ASKED = {
     # Each of the five, and the SDK with resilient().
     "README.md": 6 - len(MISSING),
-    "docs/langchain.md": 6,  # two calls, a chain, a stream, an agent's turn, the block's
+    "docs/langchain.md": 7,  # two calls, a chain, two streams, an agent's turn, the block's
     "docs/litellm.md": 1,
     "docs/adapters.md": 1,
     "docs/raw-sdk.md": 5,  # two calls, a tool loop, a translated history, a loop of one's own

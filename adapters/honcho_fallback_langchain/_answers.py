@@ -2,31 +2,29 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncGenerator, Generator
 from functools import reduce
 from operator import add
+from traceback import walk_tb
 from types import MappingProxyType
-from typing import TYPE_CHECKING, Any, Final
+from typing import Any, Final
 
+from langchain_core.exceptions import OutputParserException
 from langchain_core.messages import AIMessage, AIMessageChunk
 from langchain_core.messages.ai import add_ai_message_chunks
-from langchain_core.runnables.config import var_child_runnable_config
+from pydantic import ValidationError
 
-from honcho_fallback import AnswerRejected, Failure, FailureKind
+from honcho_fallback import (
+    AnswerRejected,
+    DeadlineExceeded,
+    Failure,
+    FailureKind,
+    FallbackExhausted,
+    OutcomeUnknown,
+)
 from honcho_fallback import has_content as carries_content
-from honcho_fallback_langchain._sdk import ATTEMPTS
-
-if TYPE_CHECKING:
-    from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
-
-    from langchain_core.runnables import RunnableConfig
-
-    from honcho_fallback import Attempt
-
 
 # Stands for a stream that ended without a chunk: an answer for a chain, and no content.
 NOTHING: Final = MappingProxyType[str, Any]({})
-_END: Any = object()
 
 
 def has_content(chunk: Any) -> bool:
@@ -41,69 +39,6 @@ def ends_message(chunk: Any) -> bool:
     if isinstance(chunk, AIMessageChunk):
         return chunk.chunk_position == "last"
     return isinstance(chunk, AIMessage)
-
-
-# A candidate is asked with its own config around it, for what asks for the config without having
-# been handed one: a tool or a chain inside of a model. LangChain's own composites do the same for
-# what they call, but in a copy of the context; here the context stays the reader's, and what a
-# generator sets in it is still there at its last chunk.
-
-
-def to_its_end(
-    chunks: Iterator[Any],
-    config: RunnableConfig,
-    attempt: Attempt,
-    settle: Callable[[BaseException], None],
-) -> Iterator[Any]:
-    """Pass chunks on, or say that there was none; settle the attempt if they break off."""
-    last: Any = NOTHING
-    try:
-        while True:
-            token = var_child_runnable_config.set(config)
-            limits = ATTEMPTS.set((*ATTEMPTS.get(), attempt))
-            try:
-                chunk = next(chunks, _END)
-            finally:
-                ATTEMPTS.reset(limits)
-                var_child_runnable_config.reset(token)
-            if chunk is _END:
-                break
-            yield (last := chunk)
-        if last is NOTHING:
-            yield NOTHING
-    except BaseException as error:
-        settle(error)
-        raise
-    finally:
-        if isinstance(chunks, Generator):
-            chunks.close()
-
-
-async def ato_its_end(
-    chunks: AsyncIterator[Any],
-    config: RunnableConfig,
-    settle: Callable[[BaseException], Awaitable[None]],
-) -> AsyncIterator[Any]:
-    """Pass chunks on, or say that there was none; settle the attempt if they break off."""
-    last: Any = NOTHING
-    try:
-        while True:
-            token = var_child_runnable_config.set(config)
-            try:
-                chunk = await anext(chunks, _END)
-            finally:
-                var_child_runnable_config.reset(token)
-            if chunk is _END:
-                break
-            yield (last := chunk)
-        if last is NOTHING:
-            yield NOTHING
-    except BaseException as error:
-        await settle(error)
-        raise
-    finally:
-        if isinstance(chunks, AsyncGenerator):
-            await chunks.aclose()
 
 
 def merged(chunks: list[Any]) -> Any:
@@ -122,3 +57,63 @@ def merged(chunks: list[Any]) -> Any:
 def unreadable(why: str) -> AnswerRejected:
     """Return what stands for an answer that is none."""
     return AnswerRejected(Failure.of(FailureKind.MALFORMED_RESPONSE, reason=why))
+
+
+# Answers in a schema. LangChain's own chains for them (``model | parser``) raise ValueErrors of
+# many classes where an answer does not fit, and so does the user's code in a chain. Whose it is,
+# the traceback tells: the step that raised stands in it below what composes steps.
+
+# How a call ends that got no answer.
+NO_ANSWER: Final = (AnswerRejected, DeadlineExceeded, FallbackExhausted, OutcomeUnknown)
+_COMPOSES: Final = ("langchain_core.runnables.", "honcho_fallback")
+_CALLS: Final = ("langchain_core.runnables.config", "asyncio.", "concurrent.")  # also in a step
+_NO_SDKS: Final = ("langchain", "pydantic")
+
+
+def unfit(why: str, raised: Exception | None = None) -> AnswerRejected:
+    """Return what stands for an answer that does not fit what a program asked for.
+
+    Of one that LangChain hands out all the same nothing was raised: the next candidate is asked,
+    but nobody is asked twice.
+    """
+    # One answer that a program cannot use says nothing about the model for others: no rest.
+    failure = Failure.of(
+        FailureKind.MALFORMED_RESPONSE,
+        reason=why,
+        error=type(raised or AnswerRejected("")).__name__,
+        scope="client",
+        transient=raised is not None,
+    )
+    return AnswerRejected(failure, raised=raised)
+
+
+def unread_because(error: Exception) -> str | None:
+    """Say why an error means an answer that cannot be read, or None where it does not."""
+    if isinstance(error, OutputParserException):
+        return "the answer could not be parsed"
+    if not isinstance(error, ValueError | IndexError | UnboundLocalError):
+        return None
+    frames = [str(one.f_globals.get("__name__")) for one, _ in walk_tb(error.__traceback__)]
+    modules = [name for name in frames if not name.startswith(_CALLS)]
+    step_at = 0
+    for place, name in enumerate(modules, 1):
+        if name.startswith(_COMPOSES):
+            step_at = place
+    step, *below = modules[step_at:] or [""]
+    is_fit = False
+    if step.startswith("langchain_core.language_models."):
+        if isinstance(error, IndexError):
+            return "the answer has no choices"
+        # What a model says itself is about what it was asked; what its SDK says, about the answer.
+        by_sdk = any(not name.startswith(_NO_SDKS) for name in below)
+        is_fit = by_sdk and (isinstance(error, ValidationError) or any(map(_integrates, below)))
+    elif not step:  # a function behind a parser that parsed nothing: LangChain trips over that
+        is_fit = isinstance(error, UnboundLocalError)
+    elif isinstance(error, ValueError):
+        # An integration's functions in a chain read what its model has answered.
+        is_fit = step.startswith("langchain_core.output_parsers.") or _integrates(step)
+    return "the answer does not fit its schema" if is_fit else None
+
+
+def _integrates(module: str) -> bool:
+    return module.startswith("langchain_") and not module.startswith("langchain_core.")

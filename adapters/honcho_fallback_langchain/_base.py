@@ -12,15 +12,14 @@ from contextlib import aclosing, closing
 from copy import deepcopy
 from dataclasses import replace
 from functools import cached_property
-from typing import TYPE_CHECKING, Any, ClassVar, Generic, Self, TypeVar, Unpack, cast
+from typing import TYPE_CHECKING, Any, Generic, Self, TypeVar, Unpack, cast
 
-from langchain_core.callbacks import AsyncCallbackManager, CallbackManager
 from langchain_core.runnables import Runnable, RunnableBinding, RunnableSerializable
 from langchain_core.runnables.utils import Input, Output, get_unique_config_specs
 from pydantic import ConfigDict, Field, InstanceOf
 
-from honcho_fallback_langchain._answers import NOTHING, merged
-from honcho_fallback_langchain._call import ChainCall, RunOptions
+from honcho_fallback_langchain._answers import NO_ANSWER, NOTHING
+from honcho_fallback_langchain._call import ChainCall
 from honcho_fallback_langchain._chain import Chain
 from honcho_fallback_langchain._options import FallbackOptions, Options
 
@@ -36,6 +35,8 @@ Chunk_co = TypeVar("Chunk_co", covariant=True)
 
 # Cached properties: ours, and the one that LangChain keeps for tracing.
 _CACHED = frozenset({"_serialized", "chain"})
+_OF_ITS_RUN = ("callbacks", "metadata", "tags")
+_VERSIONS = {"lc_versions"}
 
 
 class FallbackBase(RunnableSerializable[Input, Output], Generic[Input, Output, Chunk_co]):
@@ -50,8 +51,6 @@ class FallbackBase(RunnableSerializable[Input, Output], Generic[Input, Output, C
 
     candidates: list[Runnable[Any, Any]]
     options: InstanceOf[Options] = Field(default_factory=Options, exclude=True, repr=False)
-
-    call_type: ClassVar[type[ChainCall]] = ChainCall
 
     @cached_property
     def chain(self) -> Chain:
@@ -68,9 +67,13 @@ class FallbackBase(RunnableSerializable[Input, Output], Generic[Input, Output, C
         """Return who observes a call that begins now, those of the process included."""
         return self.policy.observers
 
-    def own_run_options(self) -> RunOptions:
-        """Return what the chain run gets, and the candidates do not."""
-        return RunOptions()
+    def own_run_options(self) -> dict[str, Any]:
+        """Return what the chain run gets of a model's own fields, and no candidate does."""
+        own = {f"local_{name}": getattr(self, name, None) for name in _OF_ITS_RUN}
+        # Versions alone, which every model has, are worth nothing to a run that nobody hears of.
+        if (own["local_metadata"] or {}).keys() == _VERSIONS:
+            own["local_metadata"] = None
+        return {**own, "verbose": getattr(self, "verbose", False)}
 
     def invoke(
         self,
@@ -79,20 +82,13 @@ class FallbackBase(RunnableSerializable[Input, Output], Generic[Input, Output, C
         **kwargs: Any,
     ) -> Output:
         """Ask the chain for one answer."""
-        call = self.call_type(self.chain, input, config, kwargs, self.own_run_options())
-        callbacks = call.managed(CallbackManager)
-        manager = callbacks and callbacks.on_chain_start(None, input, **self._named(call))
-        try:
-            answer: Output = self.chain.policy.call(call.ask, run=call.open(manager))
-        except BaseException as error:
-            call.settle(error)
-            if manager is not None:
-                manager.on_chain_error(error)
-            raise
-        if call.gate is not None:
-            call.settle()
-        if manager is not None:
-            manager.on_chain_end(answer)
+        call = ChainCall(self.chain, input, config, kwargs, self.own_run_options())
+        with call.chain_run(self) as run:
+            try:
+                answer: Output = call.chain.policy.call(call.ask, run=run)
+            except NO_ANSWER as error:
+                answer = call.unparsed_answer(error)
+            call.passed = [answer]
         return answer
 
     async def ainvoke(
@@ -102,20 +98,13 @@ class FallbackBase(RunnableSerializable[Input, Output], Generic[Input, Output, C
         **kwargs: Any,
     ) -> Output:
         """Ask the chain for one answer, in this task."""
-        call = self.call_type(self.chain, input, config, kwargs, self.own_run_options())
-        callbacks = call.managed(AsyncCallbackManager)
-        manager = callbacks and await callbacks.on_chain_start(None, input, **self._named(call))
-        try:
-            answer: Output = await self.chain.policy.acall(call.aask, run=call.open(manager))
-        except BaseException as error:
-            await call.asettle(error)
-            if manager is not None:
-                await manager.on_chain_error(error)
-            raise
-        if call.gate is not None:
-            await call.asettle()
-        if manager is not None:
-            await manager.on_chain_end(answer)
+        call = ChainCall(self.chain, input, config, kwargs, self.own_run_options())
+        async with call.achain_run(self) as run:
+            try:
+                answer: Output = await call.chain.policy.acall(call.aask, run=run)
+            except NO_ANSWER as error:
+                answer = call.unparsed_answer(error)
+            call.passed = [answer]
         return answer
 
     def stream(  # type: ignore[override] # pyright: ignore[reportIncompatibleMethodOverride] # a chat model's chunks are no answers
@@ -125,31 +114,15 @@ class FallbackBase(RunnableSerializable[Input, Output], Generic[Input, Output, C
         **kwargs: Any,
     ) -> Generator[Chunk_co, None, None]:
         """Ask the chain for chunks; it may switch until the first with content."""
-        call = self.call_type(self.chain, input, config, kwargs, self.own_run_options())
-        callbacks = call.managed(CallbackManager)
-        manager = callbacks and callbacks.on_chain_start(None, input, **self._named(call))
-        try:
-            run = call.open(manager)
-            chunks = self.policy.stream(
+        call = ChainCall(self.chain, input, config, kwargs, self.own_run_options())
+        with call.chain_run(self) as run:
+            chunks = call.chain.policy.stream(
                 call.ask_for_stream, has_content=call.shows, partial=call.partial, run=run
             )
             with closing(chunks):
                 for chunk in chunks:
                     if chunk is not NOTHING:
                         yield call.passing(chunk)
-        except GeneratorExit:  # the reader has enough; that is no error
-            if manager is not None:
-                manager.on_chain_end(merged(call.passed))
-            raise
-        except BaseException as error:
-            call.settle(error)
-            if manager is not None:
-                manager.on_chain_error(error)
-            raise
-        if call.gate is not None:
-            call.settle()
-        if manager is not None:
-            manager.on_chain_end(merged(call.passed))
 
     async def astream(  # type: ignore[override] # pyright: ignore[reportIncompatibleMethodOverride] # a chat model's chunks are no answers
         self,
@@ -158,31 +131,15 @@ class FallbackBase(RunnableSerializable[Input, Output], Generic[Input, Output, C
         **kwargs: Any,
     ) -> AsyncGenerator[Chunk_co, None]:
         """Ask the chain for chunks, in this task; it may switch until the first with content."""
-        call = self.call_type(self.chain, input, config, kwargs, self.own_run_options())
-        callbacks = call.managed(AsyncCallbackManager)
-        manager = callbacks and await callbacks.on_chain_start(None, input, **self._named(call))
-        try:
-            run = call.open(manager)
-            chunks = self.policy.astream(
+        call = ChainCall(self.chain, input, config, kwargs, self.own_run_options())
+        async with call.achain_run(self) as run:
+            chunks = call.chain.policy.astream(
                 call.ask_for_astream, has_content=call.shows, partial=call.partial, run=run
             )
             async with aclosing(chunks):
                 async for chunk in chunks:
                     if chunk is not NOTHING:
                         yield call.passing(chunk)
-        except GeneratorExit:  # the reader has enough; that is no error
-            if manager is not None:
-                await manager.on_chain_end(merged(call.passed))
-            raise
-        except BaseException as error:
-            await call.asettle(error)
-            if manager is not None:
-                await manager.on_chain_error(error)
-            raise
-        if call.gate is not None:
-            await call.asettle()
-        if manager is not None:
-            await manager.on_chain_end(merged(call.passed))
 
     def bind(self, **kwargs: Any) -> FallbackBinding[Input, Output]:
         """Bind keywords for every candidate; a chat model's ``model=`` is for the primary alone.
@@ -257,10 +214,6 @@ class FallbackBase(RunnableSerializable[Input, Output], Generic[Input, Output, C
     def __deepcopy__(self, memo: dict[int, Any] | None = None) -> Self:
         copied = [deepcopy(candidate, memo) for candidate in self.candidates]
         return self._derived(copied, self.options)
-
-    def _named(self, call: ChainCall) -> dict[str, Any]:
-        """Return the name and the id of a call's run."""
-        return {"name": call.run_name or self.get_name(), "run_id": call.run_id}
 
     def _clients(self) -> list[Runnable[Any, Any]]:
         """Return the candidates as the policy calls them, without the retries of their SDKs."""

@@ -5,16 +5,18 @@ asks, and stands in ``Call``: the key, the request as the candidate's provider t
 itself, what it cost, and the mark that says who answered. Ways to ask differ, and each is a
 subclass:
 
-- ``ChainCall``: by the candidate's public methods, each attempt a child of one chain run;
-  ``ModelCall``: the same for chat models, each in the form that its provider takes.
+- ``ChainCall``: by the candidate's public methods, each attempt a child of one chain run.
 - ``AgentCall``, beside the middleware: by an agent's handler.
 """
 
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
+from collections.abc import AsyncGenerator, Generator
+from contextlib import asynccontextmanager, contextmanager
 from typing import TYPE_CHECKING, Any, Generic, NamedTuple, TypeVar, cast
 
+from langchain_core.callbacks import AsyncCallbackManager, CallbackManager
 from langchain_core.messages import AIMessage, AIMessageChunk
 from langchain_core.runnables.config import ensure_config, var_child_runnable_config
 
@@ -27,10 +29,12 @@ from honcho_fallback import (
     check_response,
 )
 from honcho_fallback_langchain._answers import (
-    ato_its_end,
+    NOTHING,
     ends_message,
     has_content,
-    to_its_end,
+    merged,
+    unfit,
+    unread_because,
     unreadable,
 )
 from honcho_fallback_langchain._callbacks import (
@@ -42,9 +46,9 @@ from honcho_fallback_langchain._callbacks import (
     shows_tokens_itself,
 )
 from honcho_fallback_langchain._candidates import (
-    chat_model_of,
     may_be_asked_for_usage,
     parameters_of,
+    streams,
 )
 from honcho_fallback_langchain._history import for_provider
 from honcho_fallback_langchain._metadata import (
@@ -52,7 +56,6 @@ from honcho_fallback_langchain._metadata import (
     failed_attempts,
     mark_replacement,
     marked,
-    usage_of,
 )
 from honcho_fallback_langchain._sdk import ATTEMPTS, awith_key, with_key
 
@@ -60,9 +63,7 @@ if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Iterator
 
     from langchain_core.callbacks import (
-        AsyncCallbackManager,
         AsyncCallbackManagerForChainRun,
-        CallbackManager,
         CallbackManagerForChainRun,
     )
     from langchain_core.runnables import Runnable, RunnableConfig
@@ -75,6 +76,7 @@ if TYPE_CHECKING:
 
 CallbacksT = TypeVar("CallbacksT")
 RequestT = TypeVar("RequestT")
+_END: Any = object()
 
 
 # Where a call's own policy stands in a config. A remote caller can put strings and dicts there, so
@@ -87,15 +89,6 @@ _THEIRS = ("__", "checkpoint_", "fallback_", "is_fallback", "langgraph_", "lc_",
 _THREAD = "thread_id"  # LangGraph copies it from what is configurable; it names the conversation
 # Per call they name another model of the primary's provider.
 _OTHER_MODEL = frozenset({"model", "model_name"})
-
-
-class RunOptions(NamedTuple):
-    """What the chain run of a runnable gets, and its candidates do not."""
-
-    callbacks: Any = None
-    verbose: bool = False
-    tags: list[str] | None = None
-    metadata: dict[str, Any] | None = None
 
 
 class Request(NamedTuple):
@@ -171,13 +164,9 @@ class Call(ABC, Generic[RequestT]):
     async def asend(self, request: RequestT) -> Any:
         """Return what the candidate answers, in this task."""
 
-    def messages_of(self, answer: Any) -> list[Any]:
-        """Return the messages of an answer: itself, or what a chain makes of one."""
-        return [answer]
-
-    def with_messages(self, answer: Any, messages: list[Any]) -> Any:  # noqa: ARG002 # it is the message
-        """Return an answer with other messages."""
-        return messages[0]
+    @abstractmethod
+    def finish(self, attempt: Attempt, answer: Any) -> Any:
+        """Return an answer as it is handed out, its messages as they are taken."""
 
     def ask(self, attempt: Attempt) -> Any:
         """Ask one candidate, whose requests end with the attempt."""
@@ -194,7 +183,14 @@ class Call(ABC, Generic[RequestT]):
     async def aask(self, attempt: Attempt) -> Any:
         """Ask one candidate; the task ends it with the attempt."""
         try:
-            return self.finish(attempt, await self.asend(await self.anext_request(attempt)))
+            request = await self.anext_request(attempt)
+            gate, model = self.gate, self.chain.links[attempt.position].model
+            if gate is None or not streams(model):
+                return self.finish(attempt, await self.asend(request))
+            # Somebody reads tokens: they come as a stream's, and so do its limits on silence.
+            async with gate.limit(attempt):
+                answer = await self.asend(request)
+            return self.finish(attempt, answer)
         except BaseException as error:
             if self.gate is not None:
                 await self.asettle(error)
@@ -221,7 +217,7 @@ class Call(ABC, Generic[RequestT]):
     def failed_before(self, attempt: Attempt) -> list[dict[str, Any]]:
         """Return what the record says of the attempts before this one; it is built once."""
         if self.failed is None:
-            self.failed = failed_attempts(self.run) if attempt.number > 1 else []
+            self.failed = failed_attempts(self.run, attempt.number - 1)
         return self.failed
 
     def gated(
@@ -255,17 +251,42 @@ class Call(ABC, Generic[RequestT]):
         if gate is not None:
             await gate.aclose(error)
 
-    def finish(self, attempt: Attempt, answer: Any) -> Any:
-        """Note what an answer cost, and return it marked."""
-        messages = self.messages_of(answer)
+    def taken(self, attempt: Attempt, messages: list[Any]) -> list[Any]:
+        """Return an answer's messages marked, if the stream that they came in was whole."""
         streamed = self.gate is not None and self.gate.streamed
         model = self.chain.links[attempt.position].model
         if streamed or getattr(model, "streaming", None) is True:
             _check_ends(messages)
-        for message in messages:
-            if isinstance(message, dict):  # include_raw; of any other answer the core reads it
-                self.run.report(usage=usage_of(message.get("raw")))
-        return self.with_messages(answer, marked(messages, attempt, self.failed_before(attempt)))
+        return marked(messages, attempt, self.failed_before(attempt))
+
+
+# A candidate is asked with its own config around it, for what asks for the config without having
+# been handed one: a tool or a chain inside of a model. LangChain's own composites do the same for
+# what they call, but in a copy of the context; here the context stays the reader's, and what a
+# generator sets in it is still there at its last chunk.
+
+
+@contextmanager
+def asking(config: RunnableConfig, attempt: Attempt | None = None) -> Generator[None, None, None]:
+    """Return a context to ask a candidate in; what cannot be read of its answer leaves it as such.
+
+    Args:
+        config: The candidate's.
+        attempt: With which its requests end, where nobody else has seen to that.
+    """
+    token = var_child_runnable_config.set(config)
+    attempts = None if attempt is None else ATTEMPTS.set((*ATTEMPTS.get(), attempt))
+    try:
+        yield
+    except (IndexError, UnboundLocalError, ValueError) as error:
+        why = unread_because(error)
+        if why is None:
+            raise
+        raise (unreadable(why) if isinstance(error, IndexError) else unfit(why, error)) from error
+    finally:
+        if attempts is not None:
+            ATTEMPTS.reset(attempts)
+        var_child_runnable_config.reset(token)
 
 
 class ChainCall(Call[Request]):
@@ -276,7 +297,7 @@ class ChainCall(Call[Request]):
         call_input: What the caller passed.
         config: The caller's, or None.
         kwargs: The caller's.
-        own: What the chain run gets beside them.
+        own: What the chain run gets beside them, and no candidate.
     """
 
     attempt: Attempt  # that streams
@@ -287,7 +308,7 @@ class ChainCall(Call[Request]):
         call_input: Any,
         config: RunnableConfig | None,
         kwargs: dict[str, Any],
-        own: RunOptions,
+        own: dict[str, Any],
     ) -> None:
         super().__init__(chain)
         self.own = own
@@ -298,9 +319,55 @@ class ChainCall(Call[Request]):
         self.run_name = self.config.pop("run_name", None)
         self.run_id = self.config.pop("run_id", None)
         self.manager: Manager | None = None
-        self.usage: dict[str, int] = {}
         self.passing_attempt: Attempt | None = None
         self.passed: list[Any] = []  # of the attempt that passes; without a run the last alone
+        self.unparsed: tuple[()] | tuple[Any] = ()  # the last answer that nothing was parsed of
+
+    @contextmanager
+    def chain_run(self, runnable: Runnable[Any, Any]) -> Generator[FallbackRun, None, None]:
+        """Open the chain run of a runnable, and close it with what was handed out."""
+        callbacks = self.managed(CallbackManager)
+        manager = callbacks and callbacks.on_chain_start(None, self.input, **self.named(runnable))
+        try:
+            yield self.open(manager)
+        except GeneratorExit:  # the reader has enough; that is no error
+            if manager is not None:
+                manager.on_chain_end(merged(self.passed))
+            raise
+        except BaseException as error:
+            self.settle(error)
+            if manager is not None:
+                manager.on_chain_error(error)
+            raise
+        self.settle()
+        if manager is not None:
+            manager.on_chain_end(merged(self.passed))
+
+    @asynccontextmanager
+    async def achain_run(self, runnable: Runnable[Any, Any]) -> AsyncGenerator[FallbackRun, None]:
+        """Open the chain run of a runnable in this task, and close it with what was handed out."""
+        callbacks = self.managed(AsyncCallbackManager)
+        manager = callbacks and await callbacks.on_chain_start(
+            None, self.input, **self.named(runnable)
+        )
+        try:
+            yield self.open(manager)
+        except GeneratorExit:  # the reader has enough; that is no error
+            if manager is not None:
+                await manager.on_chain_end(merged(self.passed))
+            raise
+        except BaseException as error:
+            await self.asettle(error)
+            if manager is not None:
+                await manager.on_chain_error(error)
+            raise
+        await self.asettle()
+        if manager is not None:
+            await manager.on_chain_end(merged(self.passed))
+
+    def named(self, runnable: Runnable[Any, Any]) -> dict[str, Any]:
+        """Return the name and the id of the chain run."""
+        return {"name": self.run_name or runnable.get_name(), "run_id": self.run_id}
 
     def managed(self, kind: type[CallbackManager | AsyncCallbackManager]) -> Any:
         """Return the callback manager, or None where nobody listens.
@@ -309,13 +376,10 @@ class ChainCall(Call[Request]):
         """
         config, own = self.config, self.own
         manager: Any = kind.configure(
-            config.get("callbacks"),
-            own.callbacks,
-            own.verbose,
-            config.get("tags"),
-            own.tags,
-            config.get("metadata"),
-            own.metadata,
+            inheritable_callbacks=config.get("callbacks"),
+            inheritable_tags=config.get("tags"),
+            inheritable_metadata=config.get("metadata"),
+            **own,
         )
         if not manager.handlers:
             return None
@@ -330,13 +394,22 @@ class ChainCall(Call[Request]):
         named = {"run_name": self.run_name, "run_id": self.run_id}
         return self.start(turn, metadata_of(self.config, named), self.input)
 
-    def prepared(self, attempt: Attempt) -> tuple[Any, dict[str, Any]]:  # noqa: ARG002 # for chat models
-        """Return the input and the keywords for one attempt; here the caller's, as they are."""
-        return self.input, self.kwargs
+    def as_taken(self, attempt: Attempt) -> tuple[Any, dict[str, Any]]:
+        """Return the input and the keywords for one attempt, as its provider takes them."""
+        reader, kwargs = self.chain.links[attempt.position].reader, self.kwargs
+        if reader is None:  # what a chain with a prompt is given is for its prompt
+            return self.input, kwargs
+        if kwargs and attempt.position > 0:
+            kwargs = {name: kwargs[name] for name in kwargs.keys() - _OTHER_MODEL}
+            if not reader.is_primarys:
+                kwargs = reader.provider.settings(kwargs)
+        if type(self.input) is str:  # a text is a text everywhere
+            return self.input, kwargs
+        return for_provider(self.input, reader), kwargs
 
     def request_for(self, attempt: Attempt, candidate: Any) -> Request:
         """Return the input, config and keywords for a candidate."""
-        candidate_input, kwargs = self.prepared(attempt)
+        candidate_input, kwargs = self.as_taken(attempt)
         if self.wants_content:
             self.run.report(parameters=parameters_of(attempt.target.client, kwargs))
         config, callbacks = self.config, None
@@ -354,38 +427,75 @@ class ChainCall(Call[Request]):
         return Request(candidate, candidate_input, config, kwargs)
 
     def send(self, request: Request) -> Any:
-        token = var_child_runnable_config.set(request.config)
-        try:
+        with asking(request.config):
             return request.candidate.invoke(request.input, request.config, **request.kwargs)
-        except IndexError as error:  # of a chat model alone: a chain's prompt may raise it, too
-            if chat_model_of(request.candidate) is None:
-                raise
-            raise unreadable("the answer has no choices") from error
-        finally:
-            var_child_runnable_config.reset(token)
 
     async def asend(self, request: Request) -> Any:
-        token = var_child_runnable_config.set(request.config)
-        try:
+        with asking(request.config):
             return await request.candidate.ainvoke(request.input, request.config, **request.kwargs)
-        except IndexError as error:  # of a chat model alone: a chain's prompt may raise it, too
-            if chat_model_of(request.candidate) is None:
-                raise
-            raise unreadable("the answer has no choices") from error
-        finally:
-            var_child_runnable_config.reset(token)
+
+    def finish(self, attempt: Attempt, answer: Any) -> Any:
+        """Return an answer as it is handed out, if it holds what it was asked for."""
+        (answer,) = self.taken(attempt, [answer])
+        if _lacks_parsed(answer, is_parsed=self.chain.links[attempt.position].parses):
+            self.unparsed = (answer,)
+            error = isinstance(answer, dict) and answer["parsing_error"]
+            raise unfit("the answer holds nothing in its schema") from error or None
+        return answer
+
+    def unparsed_answer(self, error: Exception) -> Any:
+        """Return the last answer that nothing was parsed of, where nobody gave a better one.
+
+        LangChain hands those out: None, or with ``include_raw`` the message and the parser's
+        error. Whoever asks for them reads them.
+        """
+        if not self.unparsed:
+            raise error
+        return self.unparsed[0]
 
     def ask_for_stream(self, attempt: Attempt) -> Iterator[Any]:
+        """Pass a candidate's chunks on, or say that there was none."""
         request = self.next_request(attempt)
         kwargs = self._stream_kwargs(attempt, request)
         chunks = request.candidate.stream(request.input, request.config, **kwargs)
-        return to_its_end(chunks, request.config, attempt, self.settle)
+        last: Any = NOTHING
+        try:
+            while True:
+                with asking(request.config, attempt):
+                    chunk = next(chunks, _END)
+                if chunk is _END:
+                    break
+                yield (last := chunk)
+            if last is NOTHING:
+                yield NOTHING
+        except BaseException as error:
+            self.settle(error)
+            raise
+        finally:
+            if isinstance(chunks, Generator):
+                chunks.close()
 
     async def ask_for_astream(self, attempt: Attempt) -> AsyncIterator[Any]:
+        """Pass a candidate's chunks on, or say that there was none."""
         request = await self.anext_request(attempt)
         kwargs = self._stream_kwargs(attempt, request)
         chunks = request.candidate.astream(request.input, request.config, **kwargs)
-        return ato_its_end(chunks, request.config, self.asettle)
+        last: Any = NOTHING
+        try:
+            while True:
+                with asking(request.config):
+                    chunk = await anext(chunks, _END)
+                if chunk is _END:
+                    break
+                yield (last := chunk)
+            if last is NOTHING:
+                yield NOTHING
+        except BaseException as error:
+            await self.asettle(error)
+            raise
+        finally:
+            if isinstance(chunks, AsyncGenerator):
+                await chunks.aclose()
 
     def _stream_kwargs(self, attempt: Attempt, request: Request) -> dict[str, Any]:
         """Return keywords by which a stream says what it cost, where somebody wants to know."""
@@ -396,23 +506,19 @@ class ChainCall(Call[Request]):
 
     def shows(self, chunk: Any) -> bool:
         """Tell whether a chunk has content; it is final where none could say what it replaces."""
+        if chunk is NOTHING and self.chain.links[self.attempt.position].parses:
+            raise unfit("the answer holds nothing in its schema")
         content = has_content(chunk)
         if content and self.partial == "replace" and not isinstance(chunk, AIMessage):
             self.run.commit()
         return content
 
     def passing(self, chunk: Any) -> Any:
-        """Note what a chunk says of its cost, and mark an attempt's first and a message's last."""
+        """Mark an attempt's first chunk and a message's last."""
         replaced: Any = None
         if self.passing_attempt is not self.attempt:
             replaced = getattr(self.passed[-1], "id", None) if self.passed else None
-            self.passing_attempt, self.passed, self.usage = self.attempt, [], {}
-        usage = usage_of(chunk)
-        if usage is not None:
-            # Each chunk of a message carries its share.
-            before = self.usage
-            self.usage = before | {name: before.get(name, 0) + usage[name] for name in usage}
-            self.run.report(usage=self.usage)
+            self.passing_attempt, self.passed = self.attempt, []
         if ends_message(chunk):
             (chunk,) = marked([chunk], self.attempt, self.failed_before(self.attempt))
         if replaced is not None:
@@ -421,21 +527,6 @@ class ChainCall(Call[Request]):
             self.passed.clear()
         self.passed.append(chunk)
         return chunk
-
-
-class ModelCall(ChainCall):
-    """Ask chat models, each in the form that its provider takes."""
-
-    def prepared(self, attempt: Attempt) -> tuple[Any, dict[str, Any]]:
-        """Return the input and the keywords for one attempt, as its provider takes them."""
-        reader, kwargs = self.chain.links[attempt.position].reader, self.kwargs
-        if kwargs and attempt.position > 0:
-            kwargs = {name: kwargs[name] for name in kwargs.keys() - _OTHER_MODEL}
-            if reader is not None and not reader.is_primarys:
-                kwargs = reader.provider.settings(kwargs)
-        if reader is None or type(self.input) is str:  # a text is a text everywhere
-            return self.input, kwargs
-        return for_provider(self.input, reader), kwargs
 
 
 def metadata_of(config: RunnableConfig, run: dict[str, Any]) -> dict[str, Any] | None:
@@ -468,3 +559,19 @@ def _check_ends(messages: list[Any]) -> None:
         failure = check_response([AIMessageChunk(**message.model_dump(include=kept))])
         if failure is not None:
             raise AnswerRejected(failure)
+
+
+def _lacks_parsed(answer: Any, *, is_parsed: bool) -> bool:
+    """Tell whether an answer holds nothing in the schema, in a form that LangChain has for it.
+
+    Args:
+        answer: What a chain returned.
+        is_parsed: Whether its last step was a parser, which returns None where it found nothing.
+    """
+    if not isinstance(answer, dict):
+        return is_parsed and answer is None
+    if answer.keys() != {"parsed", "parsing_error", "raw"}:  # include_raw=True
+        return False
+    # Beside a schema a model may have been given tools, and called one.
+    is_call = answer["parsing_error"] is None and getattr(answer["raw"], "tool_calls", None)
+    return answer["parsed"] is None and not is_call

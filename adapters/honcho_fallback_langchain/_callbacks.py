@@ -12,7 +12,8 @@ from then on nobody else can be asked.
 
 from __future__ import annotations
 
-from contextlib import ExitStack
+import asyncio
+from contextlib import ExitStack, asynccontextmanager, suppress
 from functools import cache, partial
 from inspect import iscoroutinefunction
 from threading import Lock
@@ -37,12 +38,12 @@ from langchain_core.tracers.log_stream import LogStreamCallbackHandler
 from honcho_fallback_langchain._answers import has_content
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping, Sequence
+    from collections.abc import AsyncGenerator, Callable, Iterable, Mapping, Sequence
     from contextlib import AbstractContextManager
 
     from langchain_core.runnables import Runnable
 
-    from honcho_fallback import FallbackPolicy, FallbackRun
+    from honcho_fallback import Attempt, FallbackPolicy, FallbackRun
 
 CallbacksT = TypeVar("CallbacksT")
 
@@ -122,7 +123,7 @@ _NO_STREAM: Final = frozenset({"langsmith:nostream", "nostream"})
 _IDLE: Final = frozenset(
     getattr(kind, name) for kind in (BaseCallbackHandler, AsyncCallbackHandler) for name in _TOKENS
 )
-_FRAME: Final = frozenset({"id", "index", "type"})  # of a content block
+_FRAME: Final = frozenset({"extras", "id", "index", "reasoning", "type"})  # of a content block
 
 
 class Event(NamedTuple):
@@ -136,7 +137,16 @@ class Event(NamedTuple):
 class Gate:
     """Stand between one attempt and the handlers that show tokens; without a run it is open."""
 
-    __slots__ = ("_closed", "_lock", "_proxies", "_reader", "_run", "_shown", "streamed")
+    __slots__ = (
+        "_closed",
+        "_heard",
+        "_lock",
+        "_proxies",
+        "_reader",
+        "_run",
+        "_shown",
+        "streamed",
+    )
 
     def __init__(self, run: FallbackRun | None) -> None:
         self._run = run  # until something is out: while there is one, the gate holds back
@@ -146,6 +156,32 @@ class Gate:
         self._shown: list[Any] = []
         self._reader: tuple[_Proxy, str] | None = None  # who is shown what came first, and how
         self.streamed = False
+        self._heard: Callable[[], object] = bool  # called with each token
+
+    @asynccontextmanager
+    async def limit(self, attempt: Attempt) -> AsyncGenerator[None, None]:
+        """Bound the silence before the first token and between two tokens, as of a stream."""
+        loop, idle = asyncio.get_running_loop(), attempt.idle_timeout
+        silence = attempt.first_token_timeout
+        limit = asyncio.timeout(silence)
+
+        def wait_anew() -> None:
+            nonlocal silence
+            silence = idle
+            with suppress(RuntimeError):  # it is over
+                limit.reschedule(None if idle is None else loop.time() + idle)
+
+        # The parts of a candidate may run in threads.
+        self._heard = partial(loop.call_soon_threadsafe, wait_anew)
+        try:
+            async with limit:
+                yield
+        except TimeoutError as error:
+            if limit.expired():
+                error.args = (f"{attempt.target.name} was silent for {silence:g} s",)
+            raise
+        finally:
+            self._heard = bool
 
     def before(self, callbacks: CallbacksT) -> CallbacksT:
         """Return callbacks for the attempt, the handlers that show tokens behind the gate."""
@@ -187,6 +223,8 @@ class Gate:
         """Return what a handler may be told now that an event has come."""
         is_token = event.name in _TOKENS
         self.streamed = self.streamed or is_token
+        if is_token:
+            self._heard()
         with self._lock:
             if self._closed:
                 return () if is_token else (event,)

@@ -42,7 +42,7 @@ def chat_model_of(candidate: object) -> BaseChatModel | None:
 
 def identify(candidate: Runnable[Any, Any]) -> Identity:
     """Read a candidate's names as LangChain's tracing reads them."""
-    model = _first_chat_model(candidate)
+    model = first_chat_model(candidate)
     if model is None:
         return Identity(candidate.get_name(), None, None)
     params = model._get_ls_params()  # noqa: SLF001 # pyright: ignore[reportPrivateUsage] # what every integration overrides
@@ -60,7 +60,7 @@ def _context_window_of(model: BaseChatModel) -> int | None:
 
 def parameters_of(candidate: object, kwargs: Mapping[str, Any]) -> dict[str, Any]:
     """Return the parameters of a candidate's model that LangChain's tracing knows."""
-    model = _first_chat_model(candidate)
+    model = first_chat_model(candidate)
     if model is None:
         return {}
     params: Mapping[str, Any] = model._get_ls_params(**kwargs)  # noqa: SLF001 # pyright: ignore[reportPrivateUsage] # as in identify
@@ -74,7 +74,7 @@ def _own_parameters_of(candidate: object) -> dict[str, Any]:
     while isinstance(candidate, RunnableBindingBase):
         bound = {**candidate.kwargs, **bound}
         candidate = candidate.bound
-    model = _first_chat_model(candidate)
+    model = first_chat_model(candidate)
     own: Mapping[str, Any] = {} if model is None else model._identifying_params  # noqa: SLF001 # pyright: ignore[reportPrivateUsage] # as in identify
     return {**own, **bound}
 
@@ -89,6 +89,17 @@ def may_be_asked_for_usage(candidate: object) -> bool:
         model is not None
         and _STREAM_USAGE in type(model).model_fields
         and _STREAM_USAGE not in model.model_fields_set
+    )
+
+
+def streams(model: BaseChatModel | None) -> bool:
+    """Tell whether a model hands out its answer in pieces where somebody reads tokens."""
+    if model is None or model.disable_streaming:
+        return False
+    # What an integration that streams implements, as LangChain itself looks for it.
+    return any(
+        getattr(type(model), name) is not getattr(BaseChatModel, name)
+        for name in ("_stream", "_astream")
     )
 
 
@@ -111,7 +122,7 @@ def targets_of(
         credential = credentials[position] if position < len(credentials) else None
         if credential is not None:
             check_takes_keys(candidate, position)
-        inside = _first_chat_model(candidate)
+        inside = first_chat_model(candidate)
         before = earlier_targets[position] if position < len(earlier_targets) else None
         # A model's own key is no credential: nobody can refresh it.
         identity = None if credential else identity_of(inside, model, provider)
@@ -181,19 +192,20 @@ def _tags_of(candidate: object) -> frozenset[str]:
     while isinstance(candidate, RunnableBindingBase):
         tags.update(candidate.config.get("tags") or ())
         candidate = candidate.bound
-    model = _first_chat_model(candidate)
+    model = first_chat_model(candidate)
     return frozenset(tags.union((model and model.tags) or ()))
 
 
-def _first_chat_model(candidate: object) -> BaseChatModel | None:
+def first_chat_model(candidate: object) -> BaseChatModel | None:
+    """Find the first chat model that a candidate asks, or None."""
     while isinstance(candidate, RunnableBindingBase):
         candidate = candidate.bound
     # A map of one is how structured output keeps its raw message.
     if isinstance(candidate, RunnableParallel) and len(candidate.steps__) == 1:
         (candidate,) = candidate.steps__.values()
-        return _first_chat_model(candidate)
+        return first_chat_model(candidate)
     if isinstance(candidate, RunnableSequence):
-        models = (_first_chat_model(step) for step in candidate.steps)
+        models = (first_chat_model(step) for step in candidate.steps)
         return next((model for model in models if model is not None), None)
     return chat_model_of(candidate)
 

@@ -5,10 +5,11 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, NamedTuple, Self
 
-from langchain_core.runnables.base import RunnableBindingBase
+from langchain_core.output_parsers import BaseLLMOutputParser
+from langchain_core.runnables.base import RunnableBindingBase, RunnableSequence
 
 from honcho_fallback import FallbackPolicy
-from honcho_fallback_langchain._candidates import chat_model_of, targets_of
+from honcho_fallback_langchain._candidates import chat_model_of, first_chat_model, targets_of
 from honcho_fallback_langchain._history import Reader
 from honcho_fallback_langchain._sdk import within_attempts, without_sdk_retries
 
@@ -27,13 +28,16 @@ class Link(NamedTuple):
 
     Args:
         model: The chat model in it, or None.
-        reader: Who reads a history there, or None where no provider is known.
+        reader: Who reads a history there, or None where no provider is known, or a prompt comes
+            before the model.
         binds_callbacks: Whether callbacks were bound to it.
+        parses: Whether it is a chain that ends in a parser.
     """
 
     model: BaseChatModel | None
     reader: Reader | None
     binds_callbacks: bool
+    parses: bool
 
 
 @dataclass(frozen=True, slots=True)
@@ -88,10 +92,13 @@ class Chain:
 
 
 def _link(target: Target, targets: tuple[Target, ...]) -> Link:
-    reader = Reader.of(target, targets) if target.provider else None
     part: Any = target.client
     binds = False
     while isinstance(part, RunnableBindingBase):
         binds = binds or bool(part.config.get("callbacks"))
         part = part.bound
-    return Link(chat_model_of(target.client), reader, binds)
+    is_sequence = isinstance(part, RunnableSequence)
+    takes_messages = target.provider and first_chat_model(part.first if is_sequence else part)
+    reader = Reader.of(target, targets) if takes_messages else None
+    parses = is_sequence and isinstance(part.last, BaseLLMOutputParser)
+    return Link(chat_model_of(target.client), reader, binds, parses)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from contextlib import aclosing, closing
 from importlib.metadata import version
-from typing import TYPE_CHECKING, Any, ClassVar, Unpack, cast, overload
+from typing import TYPE_CHECKING, Any, Unpack, cast, overload
 
 from langchain_core.language_models import BaseChatModel, LanguageModelInput
 from langchain_core.messages import AIMessage, AIMessageChunk, BaseMessage
@@ -13,7 +13,6 @@ from pydantic import Field
 
 from honcho_fallback import FallbackConfigError
 from honcho_fallback_langchain._base import FallbackBase, FallbackBinding
-from honcho_fallback_langchain._call import ChainCall, ModelCall, RunOptions
 from honcho_fallback_langchain._candidates import (
     chat_model_of,
     check_candidates,
@@ -44,7 +43,6 @@ _PASSED_ON = frozenset(
     {"cache", "custom_get_token_ids", "disable_streaming", "output_version", "rate_limiter"}
 )
 _BOUND_TOOLS = frozenset({"tool_choice", "tools"})
-_VERSIONS = {"lc_versions"}
 _UNHEARD: RunnableConfig = {"callbacks": []}
 _VERSION = version("honcho-fallback")
 
@@ -71,7 +69,6 @@ class FallbackChatModel(  # type: ignore[misc] # pyright: ignore[reportIncompati
         FallbackConfigError: There is no candidate, one is no chat model, or an option is wrong.
     """
 
-    call_type: ClassVar[type[ChainCall]] = ModelCall
     cache: Any = Field(default=False, exclude=True)
 
     def __init__(
@@ -128,12 +125,6 @@ class FallbackChatModel(  # type: ignore[misc] # pyright: ignore[reportIncompati
 
         changed = each(self._clients(), change, "structured output", _BOUND_TOOLS)
         return FallbackRunnable.over(changed, self.options, self.policy)
-
-    def own_run_options(self) -> RunOptions:
-        """Return what the chain run gets, and the candidates do not."""
-        # Versions alone, which every model has, are worth nothing to a run that nobody hears of.
-        metadata = self.metadata if self.metadata and self.metadata.keys() != _VERSIONS else None
-        return RunOptions(self.callbacks, self.verbose, self.tags, metadata)
 
     @property
     def _llm_type(self) -> str:

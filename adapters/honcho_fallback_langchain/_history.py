@@ -22,7 +22,7 @@ from langchain_core.messages import (
 from langchain_core.prompt_values import PromptValue
 
 from honcho_fallback.providers import Provider
-from honcho_fallback_langchain._candidates import chat_model_of
+from honcho_fallback_langchain._candidates import first_chat_model
 from honcho_fallback_langchain._metadata import KEY
 from honcho_fallback_langchain._sdk import differ, integration_of
 
@@ -88,7 +88,7 @@ class Reader(NamedTuple):
 
 
 def _format_of(target: Target) -> str | None:
-    model: Any = chat_model_of(target.client)
+    model: Any = first_chat_model(target.client)
     integration = integration_of(model)
     if integration is None or integration.writes != "openai":
         return integration and integration.writes
@@ -107,7 +107,7 @@ def is_same_provider(one: Target, other: Target) -> bool:
     """
     if one is other:
         return True
-    model = chat_model_of(one.client)
+    model = first_chat_model(one.client)
     named = model is None or type(model)._get_ls_params is not BaseChatModel._get_ls_params  # noqa: SLF001 # pyright: ignore[reportPrivateUsage] # what every integration overrides
     return named and one.provider == other.provider
 

@@ -6,21 +6,21 @@ from typing import TYPE_CHECKING, Any
 
 from langchain_core.messages import AIMessage
 
-from honcho_fallback import read_answer
-
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
     from honcho_fallback import Attempt, AttemptRecord, FallbackRun, Target
 
 KEY = "fallback"
-_USAGE = frozenset({"token_usage", "usage"})  # where older integrations put it
 
 
 def marked(messages: list[Any], attempt: Attempt, failed: list[dict[str, Any]]) -> list[Any]:
     """Return an attempt's messages with what they say of it, without any provider's text."""
     target = attempt.target
-    attempts = [*failed, _entry_of(target.name, target.model, target.provider)]
+    attempts = [
+        *failed,
+        _entry_of(target.name, target.model, target.provider),
+    ]
     description = {
         "is_fallback": attempt.position > 0,
         "model": target.model,
@@ -77,18 +77,9 @@ def attempt_metadata(
     }
 
 
-def usage_of(message: Any) -> Mapping[str, int] | None:
-    """Find what a message or a chunk cost, as the provider reported it, or None."""
-    if not isinstance(message, AIMessage):
-        return None
-    # Most chunks of a stream say nothing, and reading costs more than looking.
-    says = message.usage_metadata or not _USAGE.isdisjoint(message.response_metadata)
-    return read_answer(message).usage if says else None
-
-
-def failed_attempts(run: FallbackRun) -> list[dict[str, Any]]:
-    """Describe the attempts of a call that is still running: each has failed."""
-    return [_failed(attempt) for attempt in run.record.attempts]
+def failed_attempts(run: FallbackRun, count: int) -> list[dict[str, Any]]:
+    """Describe the first attempts of a call: each has failed."""
+    return [_failed(one) for one in run.record.attempts[:count]] if count else []
 
 
 def _failed(attempt: AttemptRecord) -> dict[str, Any]:

@@ -237,15 +237,11 @@ class AgentCall(Call[ModelRequest[Any]]):
         with set_config_context(self.config) as context:
             return await coro_with_context(self.handler(request), context)
 
-    def messages_of(self, answer: Any) -> list[Any]:
-        """Return the messages of a response; a middleware inside may return one alone."""
-        return [answer] if isinstance(answer, AIMessage) else answer.result
-
-    def with_messages(self, answer: Any, messages: list[Any]) -> ModelResponse[Any]:
-        """Return the response with other messages."""
+    def finish(self, attempt: Attempt, answer: Any) -> ModelResponse[Any]:
+        """Return a response; a middleware inside may return a message alone."""
         if isinstance(answer, AIMessage):
-            return ModelResponse(result=messages)
-        response: ModelResponse[Any] = replace(answer, result=messages)
+            answer = ModelResponse(result=[answer])
+        response: ModelResponse[Any] = replace(answer, result=self.taken(attempt, answer.result))
         return response
 
     def with_turn(

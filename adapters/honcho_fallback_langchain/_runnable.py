@@ -44,8 +44,13 @@ class FallbackRunnable(FallbackBase[Input, Output, Output]):
     def over(
         cls, candidates: list[Runnable[Any, Any]], options: Options, before: FallbackPolicy
     ) -> Self:
-        """Make one of candidates that a chat model has prepared, with its options and policy."""
-        fields: Any = {"candidates": candidates, "options": replace(options, sdk_retries="keep")}
+        """Make one of candidates that a chat model has prepared, with its options and policy.
+
+        They ask nobody but their model, and an integration's parser reads its answer.
+        """
+        config = options.config.replace(only_models=True)
+        changed = replace(options, config=config, sdk_retries="keep")
+        fields: Any = {"candidates": candidates, "options": changed}
         runnable = cls(**fields)
         vars(runnable)["chain"] = Chain.over(candidates, runnable.options, before)
         return runnable

@@ -72,7 +72,11 @@ class ErrorInAnswer(Exception):  # noqa: N818 # its name is a row of the table
 
 
 def check_response(
-    response: Any, *, rules: tuple[Rule, ...] = (), needs_finish: bool = True
+    response: Any,
+    *,
+    rules: tuple[Rule, ...] = (),
+    needs_finish: bool = True,
+    handed_out: bool = False,
 ) -> Failure | None:
     """Say what is wrong with an answer that came under HTTP 200, or None; never raise.
 
@@ -87,6 +91,8 @@ def check_response(
             a ``code`` to them.
         needs_finish: Is a stream without a finish reason cut off? False where the server never
             sends one.
+        handed_out: Does its reader have the content already? Then a call that nobody can make is
+            the reader's to see, for nobody else can be asked.
     """
     cls = type(response)
     if cls is str or response is None:
@@ -100,7 +106,7 @@ def check_response(
             answered = verdict.answered and verdict.finish
             if answered and verdict.finish not in BROKEN and not verdict.body:
                 break
-        return verdict.failure(rules, needs_finish=needs_finish)
+        return verdict.failure(rules, needs_finish=needs_finish, handed_out=handed_out)
     except Exception:  # noqa: BLE001  what cannot be read is not known
         return None
 
@@ -237,14 +243,16 @@ class _Verdict:
             else:
                 self.answered |= bool(text)
 
-    def failure(self, rules: tuple[Rule, ...], *, needs_finish: bool) -> Failure | None:
+    def failure(
+        self, rules: tuple[Rule, ...], *, needs_finish: bool, handed_out: bool
+    ) -> Failure | None:
         """Say what all of it means."""
         if self.body:
             error = ErrorInAnswer()
             error.body = self.body
             failure = classify(error, rules=rules)
             return failure._replace(reason=f"an error in the answer: {failure.reason}")
-        whole = joined(self.chunks) if self.in_pieces else None
+        whole = joined(self.chunks) if self.in_pieces and not handed_out else None
         calls = whole["tool_calls"] if isinstance(whole, dict) else []
         pieces = [call["arguments"] for call in calls]
         arguments = pieces if self.in_pieces else self.arguments

@@ -132,6 +132,8 @@ def _read(value: Any) -> tuple[_Dialect | None, _Counts]:
     if value is None:
         return None, {}
     fields = fields_of(value)
+    if fields.get(_TABLE["repeated"]) == 0:
+        return None, {}
     for dialect in _DIALECTS:
         if dialect.input in fields or dialect.output in fields:
             counts = _counts(fields, dialect)

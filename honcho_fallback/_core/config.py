@@ -100,10 +100,11 @@ class FallbackConfig(BaseModel):
             content. Enforced where ``timeout`` is, else by what is handed to ``ask``.
         reserve: Seconds of the deadline kept for each fallback not yet asked; default a third of
             it, at least 1. Where less is left than they need, the fallbacks share it.
-        first_token_timeout: Seconds up to a stream's first content, or None. Enforced in
-            ``astream``; ``stream`` hands it to ``ask`` where ``attempt.timeout`` is longer, and an
-            SDK that takes it for the longest silence then holds it after that content, too.
-        idle_timeout: Seconds between two chunks after that, or None; only in ``astream``.
+        first_token_timeout: Seconds up to a stream's first content or thinking, or None. Enforced
+            in ``astream``; ``stream`` hands it to ``ask`` where ``attempt.timeout`` is longer, and
+            an SDK that takes it for the longest silence then holds it after that content, too.
+        idle_timeout: Seconds between two chunks after that, or None; only in ``astream``. A model
+            that thinks without saying so is silent, too.
         retry_budget: Bound repeats over all calls: ``RetryBudget()``, or None.
         transport_recovery: Give a lost connection to the primary one more chance before the
             switch: ``TransportRecovery()``, or None.

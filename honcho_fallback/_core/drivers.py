@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, Any, Generic, NoReturn, TypeAlias, TypeVar
 
 from pydantic import BaseModel
 
-from honcho_fallback._classify._answers import read_answer
+from honcho_fallback._classify._answers import read_answer, thinks
 from honcho_fallback._classify._content import characters
 from honcho_fallback._core.observers import logger
 from honcho_fallback._core.target import Attempt
@@ -156,12 +156,13 @@ async def astream(
     try:
         while run.outcome == "running":
             scope, attempt = TaskScope(), run.attempt
-            seconds = attempt.idle_timeout
+            seconds = reading.seconds(attempt)
             try:
                 if chunks is None:
                     seconds = attempt.stream_timeout
                     if attempt.wait:
                         await asleep(attempt.wait)
+                    reading.opened = reading.clock()
                 async with scope.limit(attempt, seconds):
                     if chunks is None:
                         source = await _open(ask, await aperform(run))
@@ -169,7 +170,9 @@ async def astream(
                     while True:
                         since = reading.clock()
                         chunk = await anext(chunks, _END)
-                        if (ready := reading.take(chunk, since)) or chunk is _END:
+                        # A model that thinks is alive: from here on no silence may be longer than
+                        # idle_timeout, as after content.
+                        if (ready := reading.take(chunk, since)) or chunk is _END or thinks(chunk):
                             break
             except BaseException as error:  # noqa: BLE001 # the run raises what it does not handle
                 await _aclose(source)
@@ -278,6 +281,7 @@ class _Reading(Generic[T]):
         self._replaceable = replaceable
         self._least = run._call.policy.config.min_rate
         self.clock = run._runtime.monotonic
+        self.opened = 0.0
         self._chunks: list[T] = []
         self._committed = False
         self._waited, self._characters = 0.0, 0
@@ -291,6 +295,14 @@ class _Reading(Generic[T]):
     def seen(self) -> tuple[T, ...]:
         """Return what has been handed out."""
         return self.chunks if self._committed else ()
+
+    def seconds(self, attempt: Attempt) -> float | None:
+        """Return how long the next chunk may take; up to the first content all share a timeout."""
+        idle, whole = attempt.idle_timeout, attempt.timeout
+        if self._committed or whole is None:
+            return idle
+        left = whole - (self.clock() - self.opened)
+        return left if idle is None else min(idle, left)
 
     def take(self, chunk: T, since: float) -> tuple[T, ...]:
         """Return what is to be handed out now, of a chunk that was waited for since then."""
@@ -350,8 +362,8 @@ async def _aaccept(run: FallbackRun, answer: Any, *, stream: bool = False) -> At
     """Hand in an answer; ``validate`` may be async."""
     if run._call.policy.validate is None:
         return run.accept(answer, stream=stream)
-    run._note_usage(answer)
-    return await run._examine(answer, stream=stream, in_task=True)
+    fault = run._read(answer, stream=stream)
+    return await run._examine(answer, fault, stream=stream, in_task=True)
 
 
 def _is_unread(answer: object) -> bool:

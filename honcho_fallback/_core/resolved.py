@@ -12,7 +12,7 @@ from honcho_fallback._classify._answers import check_response
 from honcho_fallback._classify._content import put_together
 from honcho_fallback._core.config import is_async
 from honcho_fallback._core.observers import logger
-from honcho_fallback._core.target import NO_FINISH_REASON, Target
+from honcho_fallback._core.target import Target
 from honcho_fallback._values.errors import (
     AnswerRejected,
     FallbackConfigError,
@@ -129,7 +129,13 @@ class ResolvedPolicy:
         return failure
 
     async def examine(
-        self, answer: Any, target: Target, *, is_stream: bool, in_task: bool
+        self,
+        answer: Any,
+        target: Target,
+        failure: Failure | None,
+        *,
+        is_stream: bool,
+        in_task: bool,
     ) -> tuple[Exception, Failure] | None:
         """Say what is wrong with an answer: the error that stands for it and its meaning.
 
@@ -137,8 +143,6 @@ class ResolvedPolicy:
         alone may have to be awaited: outside of a task this coroutine never waits.
         """
         error: Exception | None = None
-        finish = NO_FINISH_REASON not in target.labels
-        failure = None if self.check is None else self.check(answer, needs_finish=finish)
         if failure is not None:
             error = AnswerRejected(failure)
             failure = failure._replace(error=AnswerRejected.__name__)

@@ -36,6 +36,7 @@ from __future__ import annotations
 
 import warnings
 from collections.abc import Mapping
+from dataclasses import replace
 from functools import partial
 from math import inf
 from typing import TYPE_CHECKING, Any, Literal, NoReturn, TypeVar, cast
@@ -57,8 +58,9 @@ from honcho_fallback._core.observers import (
 from honcho_fallback._core.recovery import REFRESHES, PendingAction
 from honcho_fallback._core.runtime import process
 from honcho_fallback._core.state import FORCED, PROBE, CallState, PastAttempt
+from honcho_fallback._core.target import NO_FINISH_REASON
 from honcho_fallback._values import tracebacks
-from honcho_fallback._values.errors import FallbackError, WrongVerbError
+from honcho_fallback._values.errors import AnswerRejected, FallbackError, WrongVerbError
 from honcho_fallback._values.failure import Failure, FailureKind
 from honcho_fallback._values.record import (
     DeadlineExceeded,
@@ -215,16 +217,13 @@ class FallbackRun:
         call = self._call
         if call.outcome != "running" or not self._begun:
             self._require_running("accept")
-        policy = call.policy
-        self._note_usage(answer, usage)
+        fault = self._read(answer, usage, stream=stream)
         # Where validate has no say, an examination is needed only to refuse an answer.
-        is_plain = policy.validate is None and (bool(answer) or not stream)
-        check = policy.check
-        if is_plain and (check is None or type(answer) is str or check(answer) is None):
+        if fault is None and call.policy.validate is None and (bool(answer) or not stream):
             self._take(answer, now)
             return None
         try:
-            self._examine(answer, stream=stream, now=now).send(None)
+            self._examine(answer, fault, stream=stream, now=now).send(None)
         except StopIteration as end:
             following: Attempt | None = end.value
             return following
@@ -297,71 +296,25 @@ class FallbackRun:
         try:
             if self._call.pending is not None and isinstance(error, Exception):
                 return self._pending_failed(self._call.pending, error, now)
+            policy, base = self._call.policy, None
+            if isinstance(error, AnswerRejected) and error.raised is not None:
+                base, error = error.failure or policy.classify(error), error.raised
             if failure is None:
-                policy = self._call.policy
                 try:
-                    plain = policy.classifies_plainly
-                    failure = policy.classify(error) if plain else policy.classification(error)
+                    plain = policy.classifies_plainly and base is None
+                    failure = (
+                        policy.classify(error) if plain else policy.classification(error, base)
+                    )
                 except BaseException:  # an interrupt ends the call
                     self.cancel(now=now)
                     raise
             if self._call.content_at is not None:
-                self._call.received = characters(partial or self._call.partial) or None
+                chunks = partial or tuple(self._call.partial)
+                self._note_usage(chunks)
+                self._call.received = characters(chunks) or None
             return self._fail(error, failure, partial, now)
         finally:
             del error  # as in _fail
-
-    def skip(
-        self,
-        position: int | None,
-        why: str,
-        *,
-        among: Sequence[int] = (),
-        error: Exception | None = None,
-        now: Time = None,
-    ) -> Attempt:
-        """Go on to a target further down the chain, because those before it are out of rotation.
-
-        For adapters whose framework decides who may be asked; nothing failed, nothing is logged.
-
-        Args:
-            position: Where in the chain to go on, or None when nobody is left who may be asked.
-            why: Why the others were not asked, for the record.
-            among: Who may be asked, where that is not everybody from there on.
-            error: What to raise where nobody is left and nothing has failed.
-            now: The time on the clock's scale.
-
-        Returns:
-            The attempt in place of the current one.
-
-        Raises:
-            FallbackExhausted: Nobody is left (or the last error itself, as with ``fail``).
-            RuntimeError: The call is over, or has not failed yet, nobody is left and there is no
-                ``error``.
-        """
-        self._require_running("skip")
-        call = self._call
-        policy = call.policy
-        offered: Sequence[int] = ()
-        if position is not None:
-            offered = [one for one in call.remaining if one >= position]
-            if among:
-                offered = [one for one in among if one in offered]
-            if not offered:
-                position = None
-        final = call.errors[-1] if call.errors else error
-        if position is None and final is None:
-            raise RuntimeError("skip: nobody is left and nothing has failed; call cancel()")
-        now = self._now(now)
-        passed = range(call.attempt.position, len(policy.chain) if position is None else position)
-        call.skipped = {**call.skipped, **dict.fromkeys(passed, why)}
-        call.remaining = [one for one in call.remaining if one not in call.skipped]
-        if position is None and final is not None:
-            self._raise_final("exhausted" if call.errors else "rejected", final, now)
-        call.pending, call.positions_after_pending = None, ()
-        self._move_to(offered, None, now)
-        call.began = now
-        return call.attempt
 
     def cancel(
         self,
@@ -380,6 +333,7 @@ class FallbackRun:
         if self._call.outcome == "running":
             if partial:
                 self.report(output=partial)
+                self._note_usage(partial)
                 self._call.received = characters(partial) or None
             self._finish(outcome, now)
 
@@ -402,19 +356,40 @@ class FallbackRun:
                     call.clients = {**call.clients, call.attempt.position: result}
                 # What the action took is gone from the deadline.
                 at_hand = call.attempt
-                attempt = call.next_attempt(at_hand.position, at_hand.number, 0.0, now)
+                attempt = _attempt_at(call, at_hand.position, at_hand.number, 0.0, now)
                 call.attempt = attempt._replace(wait=at_hand.wait)
         return call.attempt
 
     # What follows an answer or a failure.
 
+    def _read(self, answer: Any, usage: Facts = None, *, stream: bool) -> Failure | None:
+        """Keep what an answer cost, and return what it says itself to be wrong with it."""
+        call, check = self._call, self._call.policy.check
+        self._note_usage(answer, usage)
+        if check is None or type(answer) is str:
+            return None
+        return check(
+            answer,
+            needs_finish=NO_FINISH_REASON not in call.attempt.target.labels,
+            # Nobody else can be asked for what a reader has and cannot give back.
+            handed_out=stream and call.content_at is not None and not call.replaceable,
+        )
+
     async def _examine(
-        self, answer: Any, *, stream: bool, now: Time = None, in_task: bool = False
+        self,
+        answer: Any,
+        fault: Failure | None,
+        *,
+        stream: bool,
+        now: Time = None,
+        in_task: bool = False,
     ) -> Attempt | None:
         """Take an answer that nothing is wrong with, or fail with the error that stands for it."""
         policy, target = self._call.policy, self._call.attempt.target
         try:
-            refused = await policy.examine(answer, target, is_stream=stream, in_task=in_task)
+            refused = await policy.examine(
+                answer, target, fault, is_stream=stream, in_task=in_task
+            )
         except BaseException:  # an interrupt, or a cancellation while validate was awaited
             self.cancel(now=now)
             raise
@@ -448,7 +423,9 @@ class FallbackRun:
             call.past += (PastAttempt(call.attempt, call.began, now, failure, call.note, *spent),)
             call.errors += (error,)
             call.shared = _shared_with_failed(call)
-            _leave(call)
+            asked = {one.attempt.position for one in call.past}
+            out = asked | call.shared.keys()
+            call.remaining = [one for one in call.order if one not in out]
             call.usage = call.received = None
             if call.content_at is not None:
                 self._finish("interrupted", now)
@@ -481,7 +458,7 @@ class FallbackRun:
                     case rules.Retry(wait, position):
                         call.note = ""  # it was about the attempt before
                         number, wait = call.attempt.number + 1, self._wait(wait)
-                        call.attempt = call.next_attempt(position, number, wait, now)
+                        call.attempt = _attempt_at(call, position, number, wait, now)
                     case rules.Recover(action):
                         self._recover(action, now)
                     case rules.SwitchTo(positions):
@@ -534,7 +511,7 @@ class FallbackRun:
         call.pending, call.note = action, action.note
         call.extra_attempts += 1
         position, number = call.attempt.position, call.attempt.number + 1
-        call.attempt = call.next_attempt(position, number, self._wait(action.wait), now)
+        call.attempt = _attempt_at(call, position, number, self._wait(action.wait), now)
 
     def _pending_failed(self, action: PendingAction, error: Exception, now: Time) -> Attempt:
         call = self._call
@@ -563,7 +540,7 @@ class FallbackRun:
                 reached -= 1
             call.turn.advance(reached, failed=None if failure is None else attempt.position)
         number = attempt.number + (failure is not None)
-        call.attempt = following = call.next_attempt(position, number, wait, now)
+        call.attempt = following = _attempt_at(call, position, number, wait, now)
         if failure is not None:
             switch = Switch(
                 attempt.call_id,
@@ -707,13 +684,17 @@ class FallbackRun:
             self._move_to(call.remaining, None, self._now(None))
 
 
-def _leave(call: CallState) -> None:
-    """Work out who is left to ask, now that an attempt has failed."""
-    usable, first = call.policy.usable_targets, call.first
-    asked = {one.attempt.position for one in call.past}
-    out = asked | call.unfit.keys() | call.shared.keys() | call.skipped.keys()
-    order = (*range(first, usable), *range(first))
-    call.remaining = [position for position in order if position not in out]
+def _attempt_at(call: CallState, position: int, number: int, wait: float, now: float) -> Attempt:
+    """Describe an attempt that begins after a wait, with its share of the deadline."""
+    target, timeout = call.policy.chain[position], call.policy.timeout
+    if position in call.clients:
+        target = replace(target, client=call.clients[position])
+    if call.deadline_at != inf:
+        share = call.share_of_time(position, now + wait)
+        timeout = share if timeout is None else min(share, timeout)
+    return call.attempt._replace(
+        target=target, number=number, position=position, timeout=timeout, wait=wait
+    )
 
 
 def _shared_with_failed(call: CallState) -> dict[int, str]:

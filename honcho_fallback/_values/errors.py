@@ -86,11 +86,14 @@ class AnswerRejected(FallbackError):  # noqa: N818 # in line with the others
 
     Args:
         why: What ``check_response`` returned, which then is what ``classify`` says; or a sentence.
+        raised: What the program's reader of the answer raised, if anything: a caller gets that in
+            this one's place, and options that name its class count.
     """
 
-    def __init__(self, why: Failure | str) -> None:
+    def __init__(self, why: Failure | str, *, raised: Exception | None = None) -> None:
         super().__init__(why if isinstance(why, str) else why.reason)
         self.failure = None if isinstance(why, str) else why
+        self.raised = raised
 
 
 class ErrorStandIn(FallbackError):  # noqa: N818 # in line with the others

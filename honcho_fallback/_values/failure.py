@@ -48,232 +48,133 @@ class KindFacts(NamedTuple):
     """What is true of every failure of one kind.
 
     Args:
-        transient: May the same target work soon?
-        switchable: May another target work?
-        states_wait: May the provider have said when to come back?
-        health: What it says of the target.
-        scope: Whom it reaches, unless facts say otherwise.
-        reached: What became of the request, unless facts say otherwise.
         severity: In a group of errors the kind with the lowest decides: what forbids a switch
             comes before what allows one.
         cause: One sentence: what happened.
         next_action: One sentence: what a person should do.
+        switchable: May another target work?
+        transient: May the same target work soon?
+        states_wait: May the provider have said when to come back?
+        health: What it says of the target.
+        scope: Whom it reaches, unless facts say otherwise.
+        reached: What became of the request, unless facts say otherwise.
     """
 
-    transient: bool
-    switchable: bool
-    states_wait: bool
-    health: Health
-    scope: Scope
-    reached: Reached
     severity: int
     cause: str
     next_action: str
+    switchable: bool = True
+    transient: bool = False
+    states_wait: bool = False
+    health: Health = "down"
+    scope: Scope = "model"
+    reached: Reached = "refused"
 
 
+# In the order of their severity.
 _TABLE = {
-    FailureKind.RATE_LIMIT: KindFacts(
-        transient=True,
-        switchable=True,
-        states_wait=True,
-        health="down",
-        scope="model",
-        reached="refused",
-        severity=14,
-        cause="The provider received more requests than it allows for now.",
-        next_action="Send fewer requests at a time or raise the rate limit with the provider.",
-    ),
-    FailureKind.OVERLOADED: KindFacts(
-        transient=True,
-        switchable=True,
-        states_wait=True,
-        health="down",
-        scope="model",
-        reached="refused",
-        severity=13,
-        cause="The provider has more work than it can take at the moment.",
-        next_action="Wait, it passes; watch the provider's status page if it stays.",
-    ),
-    FailureKind.SERVER_ERROR: KindFacts(
-        transient=True,
-        switchable=True,
-        states_wait=True,
-        health="down",
-        scope="model",
-        reached="unknown",
-        severity=12,
-        cause="The provider failed while it worked on the request.",
-        next_action="Wait, it usually passes; report it to the provider if it stays.",
-    ),
-    FailureKind.TIMEOUT: KindFacts(
-        transient=True,
-        switchable=True,
-        states_wait=True,
-        health="down",
-        scope="model",
-        reached="unknown",
-        severity=15,
-        cause="No answer arrived within the time allowed.",
-        next_action="Raise the timeout if the model needs longer, otherwise check the provider.",
-    ),
-    FailureKind.CONNECTION: KindFacts(
-        transient=True,
-        switchable=True,
-        states_wait=False,
-        health="down",
-        scope="model",
-        reached="unknown",
-        severity=16,
-        cause="The connection to the provider could not be made or was lost.",
-        next_action=(
-            "Check the network, the endpoint's address and, locally, that the server runs."
-        ),
-    ),
-    FailureKind.MALFORMED_RESPONSE: KindFacts(
-        transient=True,
-        switchable=True,
-        states_wait=False,
-        health="unknown",
-        scope="model",
-        reached="unknown",
-        severity=11,
-        cause="The provider answered with something that is not a usable answer.",
-        next_action=(
-            "Check that the endpoint speaks the expected protocol and what the validator demands."
-        ),
-    ),
-    FailureKind.QUOTA: KindFacts(
-        transient=False,
-        switchable=True,
-        states_wait=True,
-        health="down",
-        scope="credential",
-        reached="refused",
-        severity=9,
-        cause="The account has no credit or no quota left.",
-        next_action="Top up the account or raise its spending limit.",
-    ),
-    FailureKind.AUTHENTICATION: KindFacts(
-        transient=False,
-        switchable=True,
-        states_wait=False,
-        health="down",
-        scope="credential",
-        reached="refused",
-        severity=7,
-        cause="The provider did not accept the credentials.",
-        next_action="Check that the key is set, current and meant for this endpoint.",
-    ),
-    FailureKind.PERMISSION: KindFacts(
-        transient=False,
-        switchable=True,
-        states_wait=False,
-        health="down",
-        scope="model",
-        reached="refused",
-        severity=8,
-        cause="The credentials are valid but may not use this model or region.",
-        next_action="Ask the account's owner for access to the model or choose another region.",
-    ),
-    FailureKind.MODEL_UNAVAILABLE: KindFacts(
-        transient=False,
-        switchable=True,
-        states_wait=True,
-        health="down",
-        scope="model",
-        reached="refused",
-        severity=10,
-        cause="The endpoint does not offer this model.",
-        next_action="Check the model's name, load the model, or choose one that is still offered.",
-    ),
-    FailureKind.CONTEXT_OVERFLOW: KindFacts(
-        transient=False,
-        switchable=True,
-        states_wait=False,
-        health="up",
-        scope="model",
-        reached="refused",
-        severity=5,
-        cause="The input is longer than the model's context window.",
-        next_action="Shorten the input or add a target with a larger context_window.",
-    ),
-    FailureKind.PAYLOAD_TOO_LARGE: KindFacts(
-        transient=False,
-        switchable=True,
-        states_wait=False,
-        health="up",
-        scope="model",
-        reached="refused",
-        severity=6,
-        cause="The request is larger than the provider accepts.",
-        next_action=(
-            "Send less or smaller attachments, or add a target with a larger context_window."
-        ),
-    ),
-    FailureKind.UNSUPPORTED: KindFacts(
-        transient=False,
-        switchable=True,
-        states_wait=False,
-        health="up",
-        scope="model",
-        reached="refused",
-        severity=4,
-        cause="The model lacks something that the request needs.",
-        next_action=(
-            "Leave out what this model does not take, or put a target first that takes it."
-        ),
-    ),
-    FailureKind.CONTENT_POLICY: KindFacts(
-        transient=False,
-        switchable=False,
-        states_wait=False,
-        health="up",
-        scope="model",
-        reached="refused",
-        severity=3,
-        cause="The provider refused the content.",
-        next_action=(
-            "Change the content; add content_policy to fallback_on to ask another target."
-        ),
-    ),
-    FailureKind.INVALID_REQUEST: KindFacts(
-        transient=False,
-        switchable=False,
-        states_wait=False,
-        health="up",
-        scope="model",
-        reached="refused",
-        severity=2,
-        cause="The request is not one that the provider accepts.",
-        next_action=(
-            "Fix the request: its parameters, messages or tools are wrong for this target."
-        ),
-    ),
     FailureKind.CANCELLED: KindFacts(
-        transient=False,
-        switchable=False,
-        states_wait=False,
-        health="unknown",
-        scope="model",
-        reached="unknown",
-        severity=0,
-        cause="The call was cancelled by its caller.",
-        next_action="Nothing to do.",
+        0,
+        "The call was cancelled by its caller.",
+        "Nothing to do.",
+        switchable=False, health="unknown", reached="unknown",
     ),
     FailureKind.LOCAL: KindFacts(
-        transient=False,
-        switchable=False,
-        states_wait=False,
-        health="unknown",
-        scope="model",
-        reached="unknown",
-        severity=1,
-        cause="The error came from the program itself, not from a provider.",
-        next_action=(
-            "Read the traceback; name the class in provider_errors if a provider raises it."
-        ),
+        1,
+        "The error came from the program itself, not from a provider.",
+        "Read the traceback; name the class in provider_errors if a provider raises it.",
+        switchable=False, health="unknown", reached="unknown",
     ),
-}
+    FailureKind.INVALID_REQUEST: KindFacts(
+        2,
+        "The request is not one that the provider accepts.",
+        "Fix the request: its parameters, messages or tools are wrong for this target.",
+        switchable=False, health="up",
+    ),
+    FailureKind.CONTENT_POLICY: KindFacts(
+        3,
+        "The provider refused the content.",
+        "Change the content; add content_policy to fallback_on to ask another target.",
+        switchable=False, health="up",
+    ),
+    FailureKind.UNSUPPORTED: KindFacts(
+        4,
+        "The model lacks something that the request needs.",
+        "Leave out what this model does not take, or put a target first that takes it.",
+        health="up",
+    ),
+    FailureKind.CONTEXT_OVERFLOW: KindFacts(
+        5,
+        "The input is longer than the model's context window.",
+        "Shorten the input or add a target with a larger context_window.",
+        health="up",
+    ),
+    FailureKind.PAYLOAD_TOO_LARGE: KindFacts(
+        6,
+        "The request is larger than the provider accepts.",
+        "Send less or smaller attachments, or add a target with a larger context_window.",
+        health="up",
+    ),
+    FailureKind.AUTHENTICATION: KindFacts(
+        7,
+        "The provider did not accept the credentials.",
+        "Check that the key is set, current and meant for this endpoint.",
+        scope="credential",
+    ),
+    FailureKind.PERMISSION: KindFacts(
+        8,
+        "The credentials are valid but may not use this model or region.",
+        "Ask the account's owner for access to the model or choose another region.",
+    ),
+    FailureKind.QUOTA: KindFacts(
+        9,
+        "The account has no credit or no quota left.",
+        "Top up the account or raise its spending limit.",
+        states_wait=True, scope="credential",
+    ),
+    FailureKind.MODEL_UNAVAILABLE: KindFacts(
+        10,
+        "The endpoint does not offer this model.",
+        "Check the model's name, load the model, or choose one that is still offered.",
+        states_wait=True,
+    ),
+    FailureKind.MALFORMED_RESPONSE: KindFacts(
+        11,
+        "The provider answered with something that is not a usable answer.",
+        "Check that the endpoint speaks the expected protocol and what the validator demands.",
+        transient=True, health="unknown", reached="unknown",
+    ),
+    FailureKind.SERVER_ERROR: KindFacts(
+        12,
+        "The provider failed while it worked on the request.",
+        "Wait, it usually passes; report it to the provider if it stays.",
+        transient=True, states_wait=True, reached="unknown",
+    ),
+    FailureKind.OVERLOADED: KindFacts(
+        13,
+        "The provider has more work than it can take at the moment.",
+        "Wait, it passes; watch the provider's status page if it stays.",
+        transient=True, states_wait=True,
+    ),
+    FailureKind.RATE_LIMIT: KindFacts(
+        14,
+        "The provider received more requests than it allows for now.",
+        "Send fewer requests at a time or raise the rate limit with the provider.",
+        transient=True, states_wait=True,
+    ),
+    FailureKind.TIMEOUT: KindFacts(
+        15,
+        "No answer arrived within the time allowed.",
+        "Raise the timeout if the model needs longer, otherwise check the provider.",
+        transient=True, states_wait=True, reached="unknown",
+    ),
+    FailureKind.CONNECTION: KindFacts(
+        16,
+        "The connection to the provider could not be made or was lost.",
+        "Check the network, the endpoint's address and, locally, that the server runs.",
+        transient=True, reached="unknown",
+    ),
+}  # fmt: skip
 
 KINDS: Mapping[FailureKind, KindFacts] = MappingProxyType(_TABLE)
 
@@ -300,8 +201,8 @@ class Failure(NamedTuple):
     Args:
         kind: What went wrong.
         transient: May the same target work soon?
-        switchable: May another target work? For context_overflow and payload_too_large: only one
-            with a larger ``context_window``, which the rules check.
+        switchable: May another target work? For context_overflow and payload_too_large: not one
+            whose ``context_window`` is known to be no larger, which the rules check.
         status: HTTP status, 100 to 599, or None.
         code: The provider's own error code or type, or None.
         retry_after: Seconds the provider asked to wait, or None.

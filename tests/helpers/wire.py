@@ -331,6 +331,11 @@ def _streamed(block: Json) -> tuple[Json, list[Json]]:
     if block["type"] == "tool_use":
         written = json.dumps(block["input"])
         return {**block, "input": {}}, [{"type": "input_json_delta", "partial_json": written}]
+    if block["type"] == "thinking":
+        words = words_of(block["thinking"])
+        deltas = [{"type": "thinking_delta", "thinking": word} for word in words]
+        signed = {"type": "signature_delta", "signature": block["signature"]}
+        return {**block, "thinking": "", "signature": ""}, [*deltas, signed]
     return block, []
 
 

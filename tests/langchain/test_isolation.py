@@ -148,12 +148,17 @@ def test_runnables_have_turns_as_well() -> None:
         chain.with_fallback_config(agent="a").invoke("hi")
     assert (len(primary.asked), len(backup.asked)) == (1, 2)
 
+    call: Any = {"name": "Joke", "args": '{"setup": "a"}', "id": "c1", "index": 0}
+    primary, backup = (
+        dead(),
+        chat("backup", "hi", AIMessageChunk(content="", tool_call_chunks=[call])),
+    )
     model = FallbackChatModel(primary, backup, reset="turn")
     structured = model.with_structured_output(Joke)
     with model.turn():
         model.invoke("hi")
-        structured.invoke("hi")
-    assert (len(primary.asked), len(backup.asked)) == (2, 4)
+        assert structured.invoke("hi") == Joke(setup="a")
+    assert (len(primary.asked), len(backup.asked)) == (1, 2)
 
 
 @pytest.mark.parametrize("verb", VERBS)

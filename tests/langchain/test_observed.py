@@ -7,14 +7,18 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 from langchain.agents import create_agent
+from langchain_core.caches import InMemoryCache
 from langchain_core.messages import HumanMessage
+from langchain_core.output_parsers import StrOutputParser
 from langchain_core.runnables import RunnableLambda
 
 from honcho_fallback import CallContent, CallRecord, CallStart, FallbackObserver, Switch
 from honcho_fallback.testing import StatusError
-from honcho_fallback_langchain import FallbackChatModel, FallbackMiddleware
+from honcho_fallback_langchain import FallbackChatModel, FallbackMiddleware, with_fallback_config
 from tests.helpers.chat_models import USAGE, ScriptedChat
 from tests.helpers.chat_runs import Runs, ainvoke, astream, invoke, stream
+from tests.helpers.observers import Listener
+from tests.helpers.pairwise import in_pairs
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -135,6 +139,33 @@ def test_the_stand_in_learns_whose_run_the_call_belongs_to() -> None:
     assert handlers == [langfuse]
     assert parent == sequence.id
     assert {run.name for run in langfuse.all.values()} == {"RunnableSequence", "RunnableLambda"}
+
+
+WITH_A_CACHE: dict[str, Any] = {
+    "a model": lambda models, observer: FallbackChatModel(*models, observers=[observer]),
+    "chains": lambda models, observer: with_fallback_config(
+        models[0] | StrOutputParser(), [models[1] | StrOutputParser()], observers=[observer]
+    ),
+    "an agent": lambda models, observer: create_agent(
+        models[0], middleware=[FallbackMiddleware(models[1], observers=[observer])]
+    ),
+}
+
+
+@in_pairs(kind=WITH_A_CACHE, verb=["invoke", "ainvoke"], primary=["down", "up"])
+async def test_what_a_cache_repeats_costs_nothing(kind: str, verb: str, primary: str) -> None:
+    """The answer's usage was paid for by the call that asked; the record of a hit has none."""
+    cache, listener = InMemoryCache(), Listener()
+    first = ScriptedChat(model="a", script=[[StatusError(503) if primary == "down" else "hi"]])
+    models = [first, ScriptedChat(model="b", script=[["hi"]])]
+    asked = [model.model_copy(update={"cache": cache}) for model in models]
+    made = WITH_A_CACHE[kind](asked, listener)
+    given: Any = {"messages": [HumanMessage("hello")]} if kind == "an agent" else "hello"
+    for _ in range(2):
+        _ = made.invoke(given) if verb == "invoke" else await made.ainvoke(given)
+    assert len(models[primary == "down"].asked) == 1
+    paid = None if kind == "chains" else USAGE  # its answer is a text
+    assert [record.usage for record in listener.records] == [paid, None]
 
 
 def test_a_stream_is_asked_for_its_usage_where_somebody_wants_to_know() -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 import pytest
+from langchain_core.messages import AIMessageChunk
 from langchain_core.prompts import ChatPromptTemplate
 from langchain_core.runnables import ConfigurableField, RunnableLambda
 
@@ -97,7 +98,9 @@ async def test_a_cooldown_survives_rebinding(
     Of OpenAI's the address and the key tell; of a fake nothing does but its place in the chain.
     """
     down, up = serve(providers, "openai", status=503), serve(providers, "openai", JOKE)
-    models: list[Any] = [model_at(down), model_at(up)] if facts == "known" else [dead(), alive()]
+    call: Any = {"name": "Joke", "args": JOKE, "id": "c1", "index": 0}
+    told = chat("backup", AIMessageChunk(content="from backup", tool_call_chunks=[call]))
+    models: list[Any] = [model_at(down), model_at(up)] if facts == "known" else [dead(), told]
     model = FallbackChatModel(*models, cooldown=Cooldown(after=1, base=60))
     for _ in range(3):
         await rebind(model).ainvoke("hi")

@@ -22,6 +22,7 @@ from tests.helpers import wire
 from tests.helpers.agents import agent, last, run
 from tests.helpers.chat_models import ScriptedChat, alive, chat, dead, model_at
 from tests.helpers.chat_runs import Runs
+from tests.helpers.idle_loop import IdleLoop
 from tests.helpers.pairwise import in_turn
 from tests.helpers.provider import Reply
 
@@ -433,3 +434,104 @@ async def test_a_refused_stream_ends_as_an_error() -> None:
         pass
     assert written.ends == awritten.ends == ["error", "end"]
     assert "".join(written.seen) == "".join(awritten.seen) == "hello"
+
+
+def thought(text: str) -> AIMessageChunk:
+    return AIMessageChunk(content=[{"type": "thinking", "thinking": text, "index": 0}])
+
+
+@in_turn(reader=READERS, kind=AGENTS)
+async def test_a_thought_is_shown_with_the_first_word(reader: str, kind: str) -> None:
+    """It settles nothing: of an attempt that fails while it thinks nobody sees anything."""
+    lost = talking("primary", [thought("hm"), thought("..."), StatusError(503)])
+    seen: list[Any] = []
+    await READERS[reader](AGENTS[kind](lost, talking("backup", ["from ", "backup"])), seen)
+    assert "".join(text for text in seen if isinstance(text, str)) == "from backup"
+
+
+@pytest.mark.parametrize("kind", AGENTS)
+@pytest.mark.parametrize("ends", ["with a word", "in thought"])
+async def test_thoughts_are_handed_on_in_order(kind: str, ends: str) -> None:
+    """With the first word, or, where an answer is nothing but thought, with its end."""
+    words = ["so"] * (ends == "with a word")
+    model = AGENTS[kind](talking("primary", [thought("a"), thought("b"), *words]), alive())
+    chunks = [chunk async for chunk, _ in model.astream(HI, stream_mode="messages")]
+    said = [one.get("thinking") or one.get("text") for chunk in chunks for one in blocks(chunk)]
+    assert said == ["a", "b", *words]
+
+
+def blocks(chunk: Any) -> list[Any]:
+    if isinstance(chunk.content, str):
+        return [{"text": chunk.content}] if chunk.content else []
+    return list(chunk.content)
+
+
+@in_turn(reader=READERS, kind=AGENTS)
+async def test_a_stream_that_only_thinks_until_it_is_cut_is_no_answer(
+    providers: ProviderServer, reader: str, kind: str
+) -> None:
+    """Its budget went into thought: the next model is asked, and readers see that one alone."""
+    thinker = providers.new("anthropic")
+    thought_of = {"type": "thinking", "thinking": "hm, well", "signature": "s"}
+    thinker.standing = Reply(body=wire.message_answer(thought_of, stop="max_tokens"))
+    seen: list[Any] = []
+    backup = talking("backup", ["from ", "backup"])
+    await READERS[reader](AGENTS[kind](model_at(thinker), backup), seen)
+    assert "".join(text for text in seen if isinstance(text, str)) == "from backup"
+    assert len(thinker.requests) == 1
+
+
+# Limits on silence, where tokens are read from inside of a call.
+
+
+class Slow(ScriptedChat):
+    """Wait before each piece of a stream; the provider is not at fault."""
+
+    waits: list[float]
+
+    async def _astream(self, *args: Any, **kwargs: Any) -> Any:
+        waits = iter(self.waits)
+        async for chunk in super()._astream(*args, **kwargs):
+            await asyncio.sleep(next(waits, 0.0))
+            yield chunk
+
+
+class Whole(ScriptedChat):
+    """Answer at once, after a while."""
+
+    async def _agenerate(self, *args: Any, **kwargs: Any) -> Any:
+        await asyncio.sleep(30)
+        return await super()._agenerate(*args, **kwargs)
+
+
+def read_in_its_own_time(model: Any, **options: Any) -> tuple[str, float]:
+    """Read an agent's tokens on a loop whose time passes only while nobody has work."""
+
+    async def read() -> tuple[str, float]:
+        shown = ""
+        made = agent(model, FallbackMiddleware(chat("backup", ["back", "up"]), **options))
+        async for chunk, _ in made.astream(HI, stream_mode="messages"):
+            shown += chunk.text
+        return shown, round(asyncio.get_running_loop().time(), 3)
+
+    with asyncio.Runner(loop_factory=IdleLoop) as runner:
+        return runner.run(read())
+
+
+def test_an_agents_tokens_have_a_streams_limits_on_silence() -> None:
+    """A first token that does not come is the backup's; one that comes keeps the model."""
+
+    def slow(*waits: float) -> ScriptedChat:
+        return Slow(model="primary", script=[["he", "llo"]], waits=[*waits])
+
+    limits = {"first_token_timeout": 10, "idle_timeout": 60}
+    assert read_in_its_own_time(slow(20), **limits) == ("backup", 10)
+    assert read_in_its_own_time(slow(9, 50), **limits) == ("hello", 59)
+    with pytest.raises(StreamInterrupted, match="timeout"):
+        read_in_its_own_time(slow(9, 0, 70), **limits)
+
+
+def test_a_model_that_answers_at_once_has_no_first_token() -> None:
+    """What does not stream is bounded by its timeout alone, whoever reads tokens."""
+    whole = Whole(model="primary", script=[["whole"]], disable_streaming=True)
+    assert read_in_its_own_time(whole, first_token_timeout=10) == ("whole", 30)

@@ -395,7 +395,7 @@ def test_a_cluster_is_asked_in_one_slot(tmp_path: Path) -> None:
     """All keys of an exchange have one slot, so that a cluster's client may be passed."""
     port = free_port()
     with redis_server(tmp_path, port, "--cluster-enabled", "yes") as _:
-        node = redis.Redis(port=port)
+        node: Any = redis.Redis(port=port)
         node.execute_command("CLUSTER", "ADDSLOTSRANGE", 0, 16383)
         until = time.monotonic() + 20
         while b"cluster_state:ok" not in node.execute_command("CLUSTER", "INFO"):

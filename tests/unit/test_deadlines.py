@@ -18,10 +18,11 @@ from honcho_fallback import (
     Target,
 )
 from honcho_fallback.testing import StatusError
+from tests.helpers.idle_loop import IdleLoop
 from tests.helpers.scripted import repeating
 
 if TYPE_CHECKING:
-    from honcho_fallback import Attempt
+    from honcho_fallback import Attempt, CallRecord
     from honcho_fallback.testing import Clock
 
 DOWN = StatusError(503)
@@ -151,6 +152,53 @@ async def test_a_silent_stream_switches_before_its_first_content() -> None:
     run = policy.start()
     assert [chunk async for chunk in policy.astream(ask, run=run)] == ["", "hello"]
     assert run.record.attempts[0].kind == "timeout"
+
+
+THOUGHT = {"index": 0, "delta": {"reasoning_content": "hm"}, "finish_reason": None}
+ANSWER = {"index": 0, "delta": {"content": "hello"}, "finish_reason": "stop"}
+
+
+def thinking_for(seconds: list[float], **options: Any) -> tuple[CallRecord, float]:
+    """Read a stream that thinks after each of these waits, then answers; in a time of its own."""
+
+    async def read() -> tuple[CallRecord, float]:
+        loop = asyncio.get_running_loop()
+        assert isinstance(loop, IdleLoop)
+
+        async def ask(attempt: Attempt) -> Any:
+            for wait in seconds if not attempt.is_fallback else ():
+                await asyncio.sleep(wait)
+                yield {"object": "chat.completion.chunk", "choices": [THOUGHT]}
+            yield {"object": "chat.completion.chunk", "choices": [ANSWER]}
+
+        config = FallbackConfig(**options)
+        chain = [Target("primary"), Target("fallback")]
+        policy = FallbackPolicy(chain, config, runtime=await loop.runtime())
+        run = policy.start()
+        async for _ in policy.astream(ask, run=run):
+            pass
+        return run.record, loop.time()
+
+    with asyncio.Runner(loop_factory=IdleLoop) as runner:
+        return runner.run(read())
+
+
+def test_a_model_that_thinks_is_alive() -> None:
+    """The first token may be one of thinking; after it no silence is longer than idle_timeout."""
+    limits = {"first_token_timeout": 10.0, "idle_timeout": 60.0}
+    record, seconds = thinking_for([9, 50, 50], **limits)
+    assert (record.answered_by, seconds) == ("primary", 109)
+    record, seconds = thinking_for([11], **limits)
+    assert (record.answered_by, seconds) == ("fallback", 10)
+    record, seconds = thinking_for([9, 61], **limits)
+    assert (record.answered_by, seconds) == ("fallback", 69)
+
+
+def test_thinking_is_no_content() -> None:
+    """Up to the first content an attempt has its timeout, however much it thinks."""
+    record, seconds = thinking_for([9, 50, 50, 50], timeout=100.0, first_token_timeout=10.0)
+    assert (record.answered_by, seconds) == ("fallback", 100)
+    assert record.attempts[0].kind == "timeout"
 
 
 async def test_a_stream_that_falls_silent_is_interrupted() -> None:

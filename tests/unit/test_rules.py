@@ -25,6 +25,7 @@ from honcho_fallback import (
 from honcho_fallback._core import rules
 from honcho_fallback._core.resolved import ResolvedPolicy
 from honcho_fallback._core.rules import Retry, Stop, SwitchTo
+from honcho_fallback._core.run import _attempt_at
 from honcho_fallback._core.state import FORCED, CallState, PastAttempt
 from honcho_fallback.stores import CooldownReport
 from honcho_fallback.testing import StatusError
@@ -340,7 +341,7 @@ def test_how_a_deadline_is_shared(deadline: float, options: Any, shares: list[fl
     config = FallbackConfig(deadline=deadline, **options)
     policy = ResolvedPolicy((ONE, TWO, THREE), config, "test", None)
     call = CallState(policy, "call", 100.0, 0.0, None, None, policy.unfit)
-    limits = [call.next_attempt(position, 1, 0.0, 100.0).timeout for position in range(3)]
+    limits = [_attempt_at(call, position, 1, 0.0, 100.0).timeout for position in range(3)]
     assert limits == pytest.approx(shares)
 
 

@@ -498,3 +498,28 @@ def test_a_slow_reader_is_no_slow_stream(clock: Clock) -> None:
     for _ in pair(min_rate=100.0).stream(script.stream):
         clock.advance(60)
     assert script.asked == ["primary"]
+
+
+def pieces_of_a_call(*arguments: str) -> list[dict[str, Any]]:
+    """Make the chunks of a tool call whose arguments come in these pieces."""
+
+    def chunk(finish: str | None, call: dict[str, Any] | None) -> dict[str, Any]:
+        delta = {} if call is None else {"tool_calls": [{"index": 0, "function": call}]}
+        choice = {"index": 0, "delta": delta, "finish_reason": finish}
+        return {"object": "chat.completion.chunk", "choices": [choice]}
+
+    calls = [chunk(None, {"name": "look"}), *(chunk(None, {"arguments": a}) for a in arguments)]
+    return [*calls, chunk("tool_calls", None)]
+
+
+def test_a_call_that_nobody_can_make_is_its_readers_once_it_was_handed_out() -> None:
+    """No other target can be asked then; a reader who can drop it gets the next one's answer."""
+    torn, whole = pieces_of_a_call('{"city": "Par'), pieces_of_a_call('{"city": ', '"Paris"}')
+
+    def ask(attempt: Attempt) -> list[Any]:
+        return whole if attempt.is_fallback else torn
+
+    policy = FallbackPolicy([Target("primary"), Target("fallback")])
+    assert [*policy.stream(ask)] == torn
+    assert [*policy.stream(ask, partial="replace")] == [*torn, *whole]
+    assert [*policy.stream(ask, has_content=lambda _: False)] == whole

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 import pytest
 import trustme
 
-from tests.contract.failover.idle_loop import IdleLoop
+from tests.helpers.idle_loop import IdleLoop
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

@@ -21,8 +21,8 @@ from benchmarks.faults.scenarios import (
     Verdict,
     judge,
 )
-from tests.contract.failover.idle_loop import IdleLoop
 from tests.contract.failover.ways import ALONE, CONTROLS, PROFILES, WAYS
+from tests.helpers.idle_loop import IdleLoop
 
 if TYPE_CHECKING:
     from benchmarks.faults.scenarios import Scenario

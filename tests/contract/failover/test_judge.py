@@ -22,7 +22,7 @@ from benchmarks.faults.scenarios import (
     Verdict,
     judge,
 )
-from tests.contract.failover.idle_loop import IdleLoop
+from tests.helpers.idle_loop import IdleLoop
 
 SCENARIO = {scenario.name: scenario for scenario in SCENARIOS}
 WHOLE = Answer(ANSWER, FALLBACK_MODEL, has_usage=True)

@@ -65,13 +65,7 @@ WORST = {
     "S16": (PASS, PASS, PASS, PASS),
 }
 CUT = frozenset({"S08", "S09", "S10", "S14"})
-# Where a way in may do worse, and why.
-CHAIN = "LangChain, `FallbackChatModel` before a parser"
 AGENTS = ("LangChain agent, `FallbackMiddleware`", "LangChain agent, `FallbackChatModel`")
-EXCEPTIONS = {
-    # A text cannot say which text it replaces, so what a parser handed out stays final.
-    **{(CHAIN, profile.name, name): SAFE for profile in PROFILES[2:] for name in CUT},
-}
 # LangChain's middleware always asks on after a cut, and leaves it to the reader to see by the
 # messages' ids what is void. Here that is opt-in; the defaults are for those who print tokens.
 BESIDE = {(name, profile.name): PRINTED for name in AGENTS for profile in PROFILES[:2]}
@@ -99,8 +93,7 @@ def test_a_call_ends_as_the_table_allows(runs: Runs, name: str, profile: Profile
     worse = [
         f"{scenario}: {verdict}, {reason}"
         for scenario, (verdict, reason) in runs.way(name, profile).cells.items()
-        if ranks.index(verdict)
-        > ranks.index(EXCEPTIONS.get((name, profile.name, scenario), WORST[scenario][at]))
+        if ranks.index(verdict) > ranks.index(WORST[scenario][at])
     ]
     assert worse == []
 

@@ -33,7 +33,7 @@ from benchmarks.faults.scenarios import CLIENT_TIMEOUT, FALLBACK_MODEL, PRIMARY_
 from honcho_fallback import FallbackConfig, FallbackPolicy, Target
 from honcho_fallback_langchain import FallbackChatModel, FallbackMiddleware
 from honcho_fallback_litellm import FallbackRoutingStrategy
-from tests.contract.failover.idle_loop import IdleLoop, transport_of
+from tests.helpers.idle_loop import IdleLoop, transport_of
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable
@@ -239,6 +239,20 @@ def with_fallbacks(primary: str, fallback: str, _: Profile) -> Ask:
 PROMPT = ChatPromptTemplate.from_messages([("user", "{question}")])
 
 
+def _read_events(chain: Any) -> Ask:
+    """Read a chain's tokens from its events, which name the attempt that each is of."""
+
+    async def read() -> Answer:
+        page = Page()
+        async for event in chain.astream_events({"question": QUESTION}):
+            if event["event"] == "on_chat_model_stream":
+                attempt = event["metadata"]["fallback_attempt"]
+                _show_message(page, event["data"]["chunk"], attempt)
+        return page.answer()
+
+    return read
+
+
 def _read_chain(chain: Any) -> Ask:
     async def read() -> Answer:
         page, usage = Page(), UsageMetadataCallbackHandler()
@@ -252,10 +266,11 @@ def _read_chain(chain: Any) -> Ask:
 
 
 def chain(primary: str, fallback: str, profile: Profile) -> Ask:
-    """``prompt | model | parser`` over a FallbackChatModel; its chunks are plain texts."""
+    """``prompt | model | parser`` over a FallbackChatModel: its texts, or its events."""
     both = _chats(primary, fallback)
     model = FallbackChatModel(*both, fallback_config=profile.config(), partial=profile.partial)
-    return _read_chain(PROMPT | model | StrOutputParser())
+    read = _read_events if profile.replaces else _read_chain
+    return read(PROMPT | model | StrOutputParser())
 
 
 def chain_with_fallbacks(primary: str, fallback: str, _: Profile) -> Ask:

@@ -1,0 +1,288 @@
+"""Answers in a schema: where one does not fit, a fallback that answers in the schema is asked."""
+
+from __future__ import annotations
+
+import json
+from typing import TYPE_CHECKING, Any
+
+import pytest
+from langchain.agents import create_agent
+from langchain.agents.structured_output import StructuredOutputError, ToolStrategy
+from langchain_core.exceptions import OutputParserException
+from langchain_core.messages import AIMessage, AIMessageChunk, HumanMessage
+from langchain_core.output_parsers import JsonOutputParser, PydanticOutputParser, StrOutputParser
+from langchain_core.runnables import RunnableLambda
+from pydantic import BaseModel, ValidationError
+
+from honcho_fallback import Cooldown, FallbackExhausted
+from honcho_fallback_langchain import FallbackChatModel, FallbackMiddleware, with_fallback_config
+from tests.helpers.chat_models import alive, chat, claude, look_up, model_at
+from tests.helpers.observers import Listener
+from tests.helpers.pairwise import in_pairs
+from tests.helpers.provider import Reply
+from tests.helpers.wire import chat_answer, chat_call
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from langchain_core.runnables import Runnable
+
+    from tests.helpers.provider import Provider, ProviderServer
+
+
+class City(BaseModel):
+    """A city."""
+
+    name: str
+    people: int
+
+
+PARIS = City(name="Paris", people=2)
+GOOD = PARIS.model_dump_json()
+MISFITS: dict[str, str | None] = {
+    "prose": "Paris is the capital.",
+    "the schema": json.dumps(City.model_json_schema()),
+    "other keys": '{"city": "Paris", "population": 2}',
+    "fenced": f"```json\n{GOOD}\n```",
+    "null": None,
+    "the word null": "null",
+}
+METHODS = ["json_schema", "function_calling", "json_mode"]
+SHAPES: dict[str, Callable[..., Runnable[Any, Any]]] = {
+    "model": lambda a, b, **how: FallbackChatModel(a, b).with_structured_output(City, **how),
+    "chains": lambda a, b, **how: with_fallback_config(
+        a.with_structured_output(City, **how), [b.with_structured_output(City, **how)]
+    ),
+}
+VERBS = ["invoke", "ainvoke", "stream", "astream", "batch"]
+
+
+def saying(providers: ProviderServer, text: str | None, *, calls: bool = False) -> Provider:
+    """Serve OpenAI's form: a text, or the same as the arguments of the schema's tool."""
+    provider = providers.new("openai")
+    call = chat_call("c1", "City", json.loads(text)) if text and calls else None
+    body = chat_answer(None, call) if call else chat_answer(text)
+    provider.standing = Reply(body=body)
+    return provider
+
+
+async def ask(chain: Runnable[Any, Any], verb: str) -> Any:
+    """Ask by a verb, and return the answer, or what a stream brought in the end."""
+    if verb == "stream":
+        return next(reversed(list(chain.stream("Paris?"))), None)
+    if verb == "astream":
+        return next(reversed([chunk async for chunk in chain.astream("Paris?")]), None)
+    if verb == "batch":
+        return chain.batch(["Paris?"])[0]
+    return await chain.ainvoke("Paris?") if verb == "ainvoke" else chain.invoke("Paris?")
+
+
+@pytest.mark.filterwarnings("ignore:Pydantic serializer warnings")  # LangChain's own, of `parsed`
+@in_pairs(method=METHODS, misfit=MISFITS, shape=SHAPES, verb=VERBS)
+async def test_an_answer_that_does_not_fit_goes_to_the_next(
+    providers: ProviderServer, method: str, misfit: str, shape: str, verb: str
+) -> None:
+    """Whatever the candidate's own chain makes of it: an error of any class, or None."""
+    first = saying(providers, MISFITS[misfit])
+    second = saying(providers, GOOD, calls=method == "function_calling")
+    chain = SHAPES[shape](model_at(first), model_at(second), method=method)
+    if (method, misfit) == ("json_mode", "fenced"):  # LangChain's parser reads it
+        second = first
+    assert await ask(chain, verb) == PARIS
+    assert (len(first.requests), len(second.requests)) == (1, 1)
+
+
+@in_pairs(method=METHODS, shape=SHAPES, verb=["invoke", "ainvoke"])
+async def test_with_include_raw_as_well(
+    providers: ProviderServer, method: str, shape: str, verb: str
+) -> None:
+    """Nothing is raised there: a parsing error, or nothing parsed, says the same."""
+    first = saying(providers, "null" if method == "json_mode" else "prose")
+    if method == "json_schema":  # OpenAI's SDK raises before there is a message
+        first = saying(providers, None)
+    second = saying(providers, GOOD, calls=method == "function_calling")
+    chain = SHAPES[shape](model_at(first), model_at(second), method=method, include_raw=True)
+    answer = await ask(chain, verb)
+    assert (answer["parsed"], answer["parsing_error"]) == (PARIS, None)
+    assert answer["raw"].response_metadata["fallback"]["is_fallback"]
+
+
+@pytest.mark.parametrize("verb", ["invoke", "ainvoke", "batch"])
+async def test_where_nobody_answers_in_the_schema_each_says_why(
+    providers: ProviderServer, verb: str
+) -> None:
+    """The group holds what the parsers raised, and no text of an answer is in the record."""
+    prose = saying(providers, "SECRET-PROSE")
+    listener = Listener()
+    models = [model_at(prose), model_at(prose, model="b")]
+    chain = FallbackChatModel(*models, observers=[listener], max_attempts=2)
+    structured = chain.with_structured_output(City, method="json_mode")
+    with pytest.raises(FallbackExhausted) as raised:
+        await ask(structured, verb)
+    assert [type(error) for error in raised.value.exceptions] == [OutputParserException] * 2
+    record = listener.record
+    assert [one.error for one in record.attempts] == ["OutputParserException"] * 2
+    assert "SECRET" not in json.dumps(record.to_dict())
+
+
+@pytest.mark.parametrize("options", [{"on_exhausted": "last"}, {}])
+def test_one_model_alone_or_the_last_error_comes_out_as_it_was(
+    providers: ProviderServer, options: Any
+) -> None:
+    """A program that catches the parser's error goes on to catch it."""
+    prose = saying(providers, "prose")
+    fallbacks = [model_at(prose, model="b")] if options else []
+    model = FallbackChatModel(model_at(prose), *fallbacks, max_attempts=2, wait=0, **options)
+    with pytest.raises(ValidationError):
+        model.with_structured_output(City).invoke("Paris?")
+
+
+@in_pairs(second=["prose", "a 503"], include_raw=[True, False], verb=["invoke", "ainvoke"])
+async def test_what_langchain_hands_out_unparsed_it_still_does(
+    providers: ProviderServer, second: str, include_raw: bool, verb: str
+) -> None:
+    """None, or the message with the parser's error, where nobody did better; nobody twice."""
+    first = saying(providers, "prose")
+    other = saying(providers, "prose")
+    if second != "prose":
+        other.standing = Reply(status=503)
+    chain = FallbackChatModel(model_at(first), model_at(other), max_attempts=2)
+    structured = chain.with_structured_output(
+        City, method="function_calling", include_raw=include_raw
+    )
+    answer = await ask(structured, verb)
+    assert (len(first.requests), len(other.requests)) == (1, 1)
+    if include_raw:
+        assert answer["parsed"] is None
+        assert answer["raw"].text == "prose"
+    else:
+        assert answer is None
+
+
+@pytest.mark.parametrize("verb", ["stream", "astream"])
+async def test_a_stream_without_an_object_is_an_error(
+    providers: ProviderServer, verb: str
+) -> None:
+    """There is nothing to hand out: a stream that just ends would hide it."""
+    models = [model_at(saying(providers, "prose"), model=name) for name in "ab"]
+    chain = FallbackChatModel(*models).with_structured_output(City, method="json_mode")
+    with pytest.raises(FallbackExhausted, match="malformed_response"):
+        await ask(chain, verb)
+
+
+def test_a_tool_that_was_called_beside_the_schema_is_an_answer(
+    providers: ProviderServer,
+) -> None:
+    """Nothing is parsed then, and nothing is wrong."""
+    calling, other = providers.new("openai"), saying(providers, GOOD)
+    body = chat_answer(None, chat_call("c1", "look_up", {"city": "Paris"}))
+    calling.standing = Reply(body=body)
+    chain: Any = SHAPES["chains"](
+        model_at(calling), model_at(other), tools=[look_up], include_raw=True, strict=True
+    )
+    answer = chain.invoke("Paris?")
+    assert answer["raw"].tool_calls[0]["name"] == "look_up"
+    assert len(other.requests) == 0
+
+
+PARSERS: dict[str, Any] = {
+    "pydantic": PydanticOutputParser(pydantic_object=City),
+    "json": JsonOutputParser(),
+    "json, then a function": JsonOutputParser() | RunnableLambda(City.model_validate),
+}
+
+
+@in_pairs(parser=PARSERS, verb=VERBS)
+async def test_a_chains_own_parser_counts(parser: str, verb: str) -> None:
+    """A chain that a user wrote is as good as one of with_structured_output's."""
+    chains = [chat(name, text) | PARSERS[parser] for name, text in (("a", "prose"), ("b", GOOD))]
+    answer = await ask(with_fallback_config(chains[0], [chains[1]]), verb)
+    assert City.model_validate(answer) == PARIS
+
+
+def _validate(_: Any) -> City:
+    return City.model_validate({"a bug": True})
+
+
+def _raise(_: Any) -> Any:
+    raise ValueError("a bug")
+
+
+@in_pairs(
+    step=[_validate, _raise],
+    where=["after the model", "before it", "after the parser"],
+    verb=VERBS,
+)
+async def test_a_step_of_the_programs_own_stays_its_own(step: Any, where: str, verb: str) -> None:
+    """The same classes from a user's function ask nobody else, wherever it stands."""
+    own, first, parser = RunnableLambda(step), chat("primary", GOOD), JsonOutputParser()
+    chains = {
+        "after the model": first | own,
+        "before it": own | first | parser,
+        "after the parser": first | parser | own,
+    }
+    backup = alive()
+    chain = with_fallback_config(chains[where], [backup | StrOutputParser()])
+    with pytest.raises(ValueError) as raised:  # each step raises another
+        await ask(chain, verb)
+    assert type(raised.value) in {ValueError, ValidationError}
+    assert backup.asked == []
+
+
+def test_local_errors_name_what_shall_not_switch() -> None:
+    """Who wants the parser's error at once says so."""
+    chains = [chat(name, "prose") | PARSERS["pydantic"] for name in "ab"]
+    strict = with_fallback_config(chains[0], [chains[1]], local_errors=(OutputParserException,))
+    with pytest.raises(OutputParserException):
+        strict.invoke("Paris?")
+
+
+def test_a_schema_bound_to_a_model_is_one(providers: ProviderServer) -> None:
+    """OpenAI's SDK fits the answer into the class that was bound, and raises inside the model."""
+    first, second = saying(providers, "prose"), saying(providers, GOOD)
+    models = [model_at(one).bind(response_format=City) for one in (first, second)]
+    answer = FallbackChatModel(*models).invoke("Paris?")
+    assert answer.additional_kwargs["parsed"] == PARIS
+
+
+def test_agents_ask_again_themselves() -> None:
+    """As before: the agent tells the same model what was wrong, or its error comes out."""
+    call: Any = {"name": "City", "args": '{"city": "Paris"}', "id": "c1", "index": 0}
+    wrong = AIMessageChunk(content="", tool_call_chunks=[call])
+    backup = alive()
+    agent = create_agent(
+        chat("primary", [wrong]),
+        response_format=ToolStrategy(City, handle_errors=False),
+        middleware=[FallbackMiddleware(backup)],
+    )
+    with pytest.raises(StructuredOutputError):
+        agent.invoke({"messages": [{"role": "user", "content": "Paris?"}]})
+    assert backup.asked == []
+
+
+@pytest.mark.parametrize("verb", ["invoke", "ainvoke"])
+async def test_a_history_is_written_anew_for_the_schemas_model(
+    providers: ProviderServer, verb: str
+) -> None:
+    """A chain that begins with its model takes messages as the model alone would."""
+    down, up = providers.new("openai"), saying(providers, GOOD)
+    down.standing = Reply(status=503)
+    chain = FallbackChatModel(claude(base_url=down.url), model_at(up)).with_structured_output(City)
+    thought = {"type": "thinking", "thinking": "hm", "signature": "s"}
+    given: Any = [
+        HumanMessage("Paris?"),
+        AIMessage([thought], id="msg_1", response_metadata={"model_provider": "anthropic"}),
+        HumanMessage("So?"),
+    ]
+    _ = chain.invoke(given) if verb == "invoke" else await chain.ainvoke(given)
+    assert [one["role"] for one in up.bodies[0]["messages"]] == ["user", "user"]
+
+
+def test_a_model_whose_answers_do_not_fit_rests_for_nobody(providers: ProviderServer) -> None:
+    """One program's schema says nothing about the model's other calls."""
+    first, second = saying(providers, "prose"), saying(providers, GOOD)
+    model = FallbackChatModel(model_at(first), model_at(second), cooldown=Cooldown(after=1))
+    for _ in range(2):
+        assert model.with_structured_output(City).invoke("Paris?") == PARIS
+    assert model.invoke("Paris?").text == "prose"
+    assert len(first.requests) == 3
