@@ -186,7 +186,9 @@ class _Tracer:
 
     def _text_units(self, text: str, status: int, row: Any) -> list[Unit]:
         """Name the rule that a text fits, and the entries without which it would not."""
-        rules = [r for r in self._texts.RULES[self._texts.status_class(status)] if r.row is row]
+        rules = [
+            r for r in self._texts.RULES[self._texts.status_class(status)].rules if r.row is row
+        ]
         parts = self._sentences(text)
         sets = [reduce(or_, self._texts.VOCABULARY.sentences(" ".join(part)), 0) for part in parts]
         union = reduce(or_, sets, 0)
@@ -256,7 +258,8 @@ class _Tracer:
         if not second:
             return any(self._fits(first, word) for word in words)
         return any(
-            self._fits(first, word) and self._fits(second, after) for word, after in pairwise(words)
+            self._fits(first, word) and self._fits(second, after)
+            for word, after in pairwise(words)
         )
 
     def _fits(self, entry: str, word: str) -> bool:

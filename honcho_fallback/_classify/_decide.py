@@ -101,21 +101,16 @@ def decide(
     if (reads or of_model) and (code := _LEADING.search(facts.message)):
         facts = facts._replace(codes=[*facts.codes, code[1] or code[2]])
     stated = facts.error or next(filter(None, map(GENERIC.get, facts.codes)), None)
-    code_row = _coded(facts.codes, stated or 200)
-    if code_row is not None:
-        return code_row, facts.error or facts.status
-    of_answer = row is not None and row.kind is Kind.MALFORMED_RESPONSE
-    if row is not None and (row.wraps or of_answer):
-        says = meaning(facts.text, LIBRARY)
-        if says is not None and not (of_answer and says.kind is Kind.LOCAL):
-            return says, facts.status
+    found_row = _coded(facts.codes, stated or 200)
+    if found_row is None and row is not None and exc.__cause__ is None:
+        found_row = _of_library(row, facts)
+    if found_row is not None:
+        return found_row, facts.error or facts.status
     number = stated
     if number is None and row is not None:
         number = 500 if row.strong else _STATUS_OF.get(row.kind)
     if number is not None:
         return _under_status(facts, number, stated)
-    if row is not None and row.opaque and exc.__cause__ is None:
-        row = _specific(facts, NO_STATUS)[0] or row
     if row is not None:
         return (None if named and row.kind is Kind.LOCAL else row), facts.status
     cls: Any = type(exc)
@@ -123,6 +118,15 @@ def decide(
     by_aws = call is not None
     found = _without_status(exc, facts, may_be_read=may_be_read, is_providers=by_aws or reads)
     return (_UNREAD, None) if reads and found[0] is None else found
+
+
+def _of_library(row: Row, facts: Facts) -> Row | None:
+    """Read what the class of a library leaves to its text: whose fault it is, what it wraps."""
+    of_answer = row.kind is Kind.MALFORMED_RESPONSE
+    says = meaning(facts.text, LIBRARY) if of_answer or row.wraps else None
+    if says is None and of_answer and row.opaque:
+        says, _ = _specific(facts, NO_STATUS)
+    return None if says and of_answer and says.kind is Kind.LOCAL else says
 
 
 def _under_status(facts: Facts, number: int, stated: int | None) -> tuple[Row, int | None]:

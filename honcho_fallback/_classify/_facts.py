@@ -60,7 +60,7 @@ class Facts(NamedTuple):
 def read_facts(exc: BaseException) -> Facts:
     """Read what an exception carries; what cannot be read counts as absent."""
     cls: Any = type(exc)
-    own = fields(exc, ATTRIBUTES)
+    own = _with_close(fields(exc, ATTRIBUTES))
     answer = _answer(own.get("response"))
     document = Document()
     bodies = (own.get("body"), own.get("details"), own.get("error"), answer.get("_content"))
@@ -69,11 +69,6 @@ def read_facts(exc: BaseException) -> Facts:
             document.read(body)
             break
     has_body = _has_body(document, answer)
-    number, reason = _close_frame(own)
-    if reason:
-        document.add_text(reason)
-        document.add_code(as_status(number - 4000) or f"close_{min(number, 4000)}")
-        own = own | {"code": None}  # which is the frame's again
     for name in filter(own.__contains__, ("code", "type", "status", "error_code")):
         document.add_code(own[name])
     if callable(own.get("code")):  # gRPC
@@ -106,7 +101,7 @@ def read_facts(exc: BaseException) -> Facts:
         for text in document.texts or (message[:TEXT_CAP],)
     ]
     text = "\n".join((*names, *dict.fromkeys(filter(_tells, document.codes)), *texts))
-    text = _FRAMES.sub("Traceback\n", text)
+    text = _FRAMES.sub("Traceback\n", text) if "Traceback" in text else text
     message, text = message[:TEXT_CAP], text[:TEXT_CAP]
     words = (codes, code, message, text)
     body = (document.waits, document.limits, has_body, document.is_shaped)
@@ -118,17 +113,15 @@ def _has_body(document: Document, answer: dict[str, Any]) -> bool | None:
     return has_body if has_body or answer.get("_content") is not None else None
 
 
-def _close_frame(own: dict[str, Any]) -> tuple[int, str]:
-    """Return the number and the reason of a websocket's close frame, where there is a reason.
-
-    Google's SDK keeps the two as it does a status and a body. Many number theirs by statuses.
-    """
-    frame = own.get("rcvd")
-    number, reason = plain(frame, "code"), plain(frame, "reason")
-    if frame is None:
-        number, reason = own.get("code"), own.get("details")
-    known = isinstance(number, int) and isinstance(reason, str)
-    return (number, reason) if known and 1000 <= number < 5000 else (0, "")
+def _with_close(own: dict[str, Any]) -> dict[str, Any]:
+    """Read a websocket's close frame as a body, and its number as a status where it is one."""
+    number, reason = own.get("code"), own.get("details")  # as Google's SDK keeps it
+    if "rcvd" in own:
+        number, reason = plain(own["rcvd"], "code"), plain(own["rcvd"], "reason")
+    if not (reason and isinstance(reason, str) and isinstance(number, int) and number >= 1000):
+        return own
+    status = as_status(number - 4000)
+    return own | {"code": status or f"close_{min(number, 4000)}", "body": {"message": reason}}
 
 
 def _tells(code: str) -> bool:

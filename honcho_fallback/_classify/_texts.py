@@ -20,7 +20,7 @@ from unicodedata import normalize
 from honcho_fallback._classify._tables import Row, read, rows
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping, Sequence
+    from collections.abc import Iterable, Mapping
 
 Meaning = TypeVar("Meaning")
 
@@ -29,8 +29,9 @@ Meaning = TypeVar("Meaning")
 # library that wraps whatever happened, in this process too.
 NO_STATUS, PROGRAM, LIBRARY = 0, 1, 2
 
-# An address; a word, or a name of several; a number; a stop, as is a page's closing tag; what parts the words of a phrase; a
-# run of what is no ASCII; the name of a field, which is no part of the sentence that is its value.
+# An address; a word, or a name of several; a number; a stop, as is a page's closing tag; what
+# parts the words of a phrase; a run of what is no ASCII; the name of a field, which is no part of
+# the sentence that is its value.
 _TOKEN = re.compile(
     r"https?://[^\s\"'<>]++|[A-Za-z]\w*+(?:[-/:.]\w++)*+(?:'[A-Za-z]+)?|(?<=\s)-?\d+|\d+"
     r"|[.;!?](?![^\s\"'])|[\n{}:,()]|</|[^\x00-\x7f]+|[\"']\w{1,40}[\"']\s?:",
@@ -40,11 +41,11 @@ _PART = re.compile(r"[A-Z]+(?![a-z])|[A-Z]?[a-z]+")  # of a name in capitals, ca
 _JOINED, _DIGIT = re.compile(r"[-/:]"), re.compile(r"\d")
 _STOP = re.compile(r"[.;!?\n{}]|</")
 _NUMBER = "#"  # how a phrase names any number; one below zero with a minus
-# Scripts from here on have no spaces, or write a word and its ending as one: their words are looked
-# for anywhere in a run. What is before is read word for word, letters with marks as without.
+# Scripts from here on have no spaces, or write a word and its ending as one: their words are
+# looked for anywhere in a run. What is before is read word for word, marks of letters left out.
 _RUNS = "\u0590"
-_PLAIN = {code: normalize("NFD", chr(code))[0] for code in range(0xC0, 0x180)}
-_PLAIN |= str.maketrans("ёЁ\u2019\u201c\u201d„«»", "еЕ'" + 5 * '"') | {0xDF: "ss"}
+_PLAIN = {code: normalize("NFD", chr(code))[0] for code in (*range(0xC0, 0x180), 0x401, 0x451)}
+_PLAIN |= str.maketrans("\u2019\u201c\u201d\u201e\xab\xbb", "'" + 5 * '"') | {0xDF: "ss"}
 
 
 class _Word(NamedTuple):
@@ -57,21 +58,13 @@ class _Word(NamedTuple):
 
 
 class Rule(NamedTuple, Generic[Meaning]):
-    """Hold one alternative of a row as sets of groups.
+    """Hold one alternative of a row as sets of groups."""
 
-    Args:
-        needed: All of these stand in one sentence.
-        excluded: None of these stands in the same sentence.
-        absent: None of these stands anywhere in the text.
-        row: What that means.
-        words: The alternative as the table has it.
-    """
-
-    needed: int
-    excluded: int
-    absent: int
-    row: Meaning
-    words: str
+    needed: int  # all of these stand in one sentence
+    excluded: int  # none of these stands in the same sentence
+    absent: int  # none of these stands anywhere in the text
+    row: Meaning  # what that means
+    words: str  # the alternative as the table has it
 
 
 class Vocabulary:
@@ -173,12 +166,26 @@ class TextRules(Generic[Meaning]):
         self, vocabulary: Vocabulary, rules: Iterable[tuple[Meaning, Iterable[str]]]
     ) -> None:
         self._vocabulary = vocabulary
-        self._rules = [vocabulary.rule(words, row) for row, any_of in rules for words in any_of]
+        self.rules = [vocabulary.rule(words, row) for row, any_of in rules for words in any_of]
+        self._candidates = lru_cache(maxsize=256)(self._open)
+
+    def _open(self, groups: int) -> list[Rule[Meaning]]:
+        """Return the rules that a text with these groups may fit, in order."""
+        needing = (rule for rule in self.rules if rule.needed & groups == rule.needed)
+        return [rule for rule in needing if not rule.absent & groups]
+
+    def first(self, text: str) -> Rule[Meaning] | None:
+        """Find the first rule that one sentence of a text fits, or None."""
+        sets = self._vocabulary.sentences(text)
+        for rule in self._candidates(_union(sets)):
+            for groups in sets:
+                if groups & rule.needed == rule.needed and not groups & rule.excluded:
+                    return rule
+        return None
 
     def meaning(self, text: str) -> Meaning | None:
         """Return what a text means, or None where it says nothing."""
-        sets = self._vocabulary.sentences(text)
-        rule = _first_fit(_open(self._rules, _union(sets)), sets)
+        rule = self.first(text)
         return rule and rule.row
 
 
@@ -193,22 +200,6 @@ def _union(sets: Iterable[int]) -> int:
     return union
 
 
-def _open(rules: Iterable[Rule[Meaning]], groups: int) -> tuple[Rule[Meaning], ...]:
-    """Return the rules that a text with these groups may fit, in order."""
-    return tuple(
-        rule for rule in rules if rule.needed & groups == rule.needed and not rule.absent & groups
-    )
-
-
-def _first_fit(rules: Iterable[Rule[Meaning]], sets: Sequence[int]) -> Rule[Meaning] | None:
-    """Find the first rule that one sentence fits, or None."""
-    for rule in rules:
-        for groups in sets:
-            if groups & rule.needed == rule.needed and not groups & rule.excluded:
-                return rule
-    return None
-
-
 # What providers write, in English and in other tongues.
 _TABLE = read("texts")
 GROUPS: dict[str, list[str]] = _TABLE["words"]
@@ -219,16 +210,11 @@ VOCABULARY = Vocabulary(GROUPS)
 TEXTS = rows(_TABLE["text"], statuses=_TABLE["statuses"])
 
 
-def _by_status() -> dict[int, list[Rule[Row]]]:
-    """Give each status its rules, in order."""
-    table: dict[int, list[Rule[Row]]] = {}
-    for row in TEXTS:
-        for status in row.statuses:
-            table.setdefault(status, []).extend(VOCABULARY.rule(words, row) for words in row.any)
-    return table
-
-
-RULES = _by_status()
+# Of each status, or of what rules name in its place.
+RULES = {
+    status: TextRules(VOCABULARY, ((row, row.any) for row in TEXTS if status in row.statuses))
+    for status in {status for row in TEXTS for status in row.statuses}
+}
 
 
 def status_class(status: int) -> int:
@@ -236,15 +222,10 @@ def status_class(status: int) -> int:
     return status if status in RULES else status // 100 * 100
 
 
-@lru_cache(maxsize=1024)
-def _candidates(groups: int, status: int) -> tuple[Rule[Row], ...]:
-    return _open(RULES.get(status_class(status), ()), groups)
-
-
 def first_rule(text: str, status: int) -> Rule[Row] | None:
     """Find the first rule that one sentence of a text fits, or None."""
-    sets = VOCABULARY.sentences(text)
-    return _first_fit(_candidates(_union(sets), status), sets)
+    rules = RULES.get(status_class(status))
+    return rules and rules.first(text)
 
 
 def _runs_loop() -> bool:

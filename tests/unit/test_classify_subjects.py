@@ -36,8 +36,7 @@ def openai_error(status: int, message: str) -> openai.APIStatusError:
         "Exceeded output tokens per minute rate limit for this endpoint",
         "Tokens per minute limit exceeded - too many tokens processed.",
         "input token rate limit exceeded, retry in 12s",
-        "This request would exceed the rate limit for your organization of 20,000 input tokens "
-        "per minute. Please reduce the prompt length or the maximum tokens requested.",
+        "This would exceed the rate limit of 20,000 input tokens per minute. Reduce the prompt",
     ],
 )
 def test_a_limit_of_tokens_for_a_minute_is_a_rate(status: int, message: str) -> None:
@@ -141,6 +140,12 @@ def test_a_cause_comes_before_the_words_that_wrap_it() -> None:
     assert classify(error).kind is Kind.TIMEOUT
 
 
+FRAMES = """Traceback (most recent call last):
+  File "main.py", line 3, in completion
+    if "rate_limit_exceeded" in response["blockReason"]:
+"""
+
+
 @pytest.mark.parametrize(
     "text",
     [
@@ -148,9 +153,7 @@ def test_a_cause_comes_before_the_words_that_wrap_it() -> None:
         "list indices must be integers or slices, not str",
         "ModelResponse() argument after ** must be a mapping, not list",
         "1 validation error for _HouseResponse\nmessage\n  Input should be a valid dictionary",
-        "argument of type 'NoneType' is not iterable\nTraceback (most recent call last):\n"
-        '  File "main.py", line 3, in completion\n    if "blockReason" in prompt_feedback:\n'
-        "TypeError: argument of type 'NoneType' is not iterable\n",
+        f"argument of type 'NoneType' is not iterable\n{FRAMES}TypeError: it is not iterable\n",
     ],
 )
 def test_an_answer_that_litellm_could_not_read_is_the_answers_fault(text: str) -> None:
@@ -166,9 +169,8 @@ def test_an_answer_that_litellm_could_not_read_is_the_answers_fault(text: str) -
 
 def test_the_code_in_a_traceback_is_no_message() -> None:
     """A line of a library's source names what it looks for, not what it found."""
-    frames = 'Traceback (most recent call last):\n  File "x.py", line 1\n    rate_limit_exceeded\n'
-    assert classify(openai_error(500, f"it failed\n{frames}")).kind is Kind.SERVER_ERROR
-    assert classify(openai_error(500, f"{frames}Error: slow down")).kind is Kind.RATE_LIMIT
+    assert classify(openai_error(500, f"it failed\n{FRAMES}")).kind is Kind.SERVER_ERROR
+    assert classify(openai_error(500, f"{FRAMES}Error: slow down")).kind is Kind.RATE_LIMIT
 
 
 @pytest.mark.parametrize("text", ["Event loop is closed", "bound to a different event loop"])

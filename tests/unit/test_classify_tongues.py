@@ -27,7 +27,7 @@ class RelayError(Exception):
 SAID: dict[str, list[tuple[Kind, str]]] = {
     "zh": [
         (Kind.QUOTA, "计费账户已被冻结"),
-        (Kind.QUOTA, "账户余额不足，请充值"),
+        (Kind.QUOTA, "账户余额不足\uff0c请充值"),
         (Kind.QUOTA, "该令牌额度已用尽"),
         (Kind.MODEL_UNAVAILABLE, "模型不存在"),
         (Kind.MODEL_UNAVAILABLE, "当前分组下对于该模型无可用渠道"),
@@ -35,7 +35,7 @@ SAID: dict[str, list[tuple[Kind, str]]] = {
         (Kind.CONTEXT_OVERFLOW, "输入长度超过模型最大上下文长度"),
         (Kind.CONTENT_POLICY, "输入内容包含敏感信息"),
         (Kind.RATE_LIMIT, "请求频率过高"),
-        (Kind.OVERLOADED, "当前分组上游负载已饱和，请稍后再试"),
+        (Kind.OVERLOADED, "当前分组上游负载已饱和\uff0c请稍后再试"),
         (Kind.INVALID_REQUEST, "请求参数有误"),
     ],
     "ja": [
