@@ -21,7 +21,7 @@ from honcho_fallback_litellm._request import (
     PARAMETERS,
     options_of,
 )
-from honcho_fallback_litellm._router import deployments_of
+from honcho_fallback_litellm._router import LiteLLMsRests, deployments_of
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -69,12 +69,12 @@ class Asked:
     ) -> RouterCall | dict[str, Any]:
         """Begin the call, or return what LiteLLM is asked: where it says no, or knows no chain.
 
-        A deployment that cools down stays where nobody behind it is in rotation: one that may
-        have recovered is better than an error that is certain.
+        A deployment that cools down is asked after the others: one that may have recovered is
+        better than an error that is certain.
 
         Args:
             rotation: Whom LiteLLM would choose from; None where the group is no chain.
-            respects_cooldown: Whether who cools down is passed over.
+            respects_cooldown: Whether who cools down is asked last.
         """
         chain = self.chain
         if chain is None or rotation is None:
@@ -91,21 +91,25 @@ class Asked:
             and target.labels >= required
         ]
         healthy, cooling = rotation.healthy, rotation.cooling
-        preferred = healthy if respects_cooldown else healthy | cooling
-        last = max((one for one in allowed if ids[one] in preferred), default=-1)
-        fit = [
-            one for one in allowed if ids[one] in preferred or (ids[one] in cooling and one > last)
-        ]
+        fit = [one for one in allowed if ids[one] in healthy or ids[one] in cooling]
         is_whole = len(allowed) == len(ids)
         if allowed and not fit:
             others = [ids[one] for one in range(len(ids)) if one not in allowed]
             narrowed = {**ONE_REQUEST, NARROWED: others}
             return {**self.request, **(self.lists.cut() if is_whole else narrowed)}
+        resting = [one for one in fit if ids[one] not in healthy]
+        if config.cooldown is not None and respects_cooldown and len(resting) < len(fit):
+            fit = [one for one in fit if ids[one] in healthy]  # two memories: LiteLLM's is obeyed
         unfit = {one: OUT_OF_ROTATION for one in allowed if one not in fit}
         if unfit:
             # One request less for each that is passed over: nobody else is asked again for it.
             most = options.get("max_attempts", config.max_attempts) or len(ids)
             options["unfit"], options["max_attempts"] = unfit, max(1, most - len(unfit))
+        if resting and respects_cooldown and config.cooldown is None:
+            # A memory orders, it never forbids: they are asked after the others.
+            targets = chain.policy.targets
+            left = {targets[one].identity: cooling[ids[one]] for one in resting}
+            options["cooldown"] = LiteLLMsRests(left)
         if config.validate_answer is not None and self.wants_stream:
             options["validate"] = None  # it knows whole answers
         wants_content, run = chain.policy.wants_content, chain.policy.start(**options)
@@ -117,7 +121,7 @@ class Asked:
             self.request,
             self.deployments,
             run,
-            frozenset(ids[one] for one in fit) - healthy,
+            frozenset(ids[one] for one in resting),
             is_whole,
         )
         if wants_content:

@@ -11,6 +11,7 @@ from honcho_fallback._classify._body import TEXT_CAP, Document
 from honcho_fallback._classify._origin import class_row
 from honcho_fallback._classify._read import called, fields, plain
 from honcho_fallback._classify._tables import GENERIC, WORDS, Row
+from honcho_fallback.redaction import CODE
 
 ATTRIBUTES = frozenset(WORDS["attributes"])
 _OF_AN_ANSWER = frozenset({"status_code", "status", "headers"})
@@ -31,7 +32,7 @@ class Facts(NamedTuple):
         error: The status that decides: that one, or one in the body, 400 to 599, or None.
         inner: The status that the body states, innermost first, where it is another one, or None.
         codes: The provider's codes and types, lower case, the most telling first.
-        code: The code to show: as the provider wrote it.
+        code: The code to show: the first that looks like one, as the provider wrote it.
         message: The provider's own text.
         text: Codes and texts as they were written, one a line, to be read by their words.
         headers: The answer's headers, unread.
@@ -88,7 +89,7 @@ def read_facts(exc: BaseException) -> Facts:
         number = as_status(word)
         if number is None:
             codes.append(word.lower())
-            code = word if code in (None, "error") else code
+            code = word if code in (None, "error") and CODE.fullmatch(word) else code
         elif number >= 400 and number != error:
             inner = inner or number
     if error is None:

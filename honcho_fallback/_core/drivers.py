@@ -18,6 +18,7 @@ from typing import TYPE_CHECKING, Any, Generic, NoReturn, TypeAlias, TypeVar
 
 from pydantic import BaseModel
 
+from honcho_fallback._classify._answers import has_content as content_of_chunk
 from honcho_fallback._classify._answers import read_answer, thinks
 from honcho_fallback._classify._content import characters
 from honcho_fallback._core.observers import logger
@@ -339,8 +340,12 @@ class _Reading(Generic[T]):
         between two chunks does not count.
         """
         self._waited += self.clock() - since
-        self._characters += characters((chunk,))
-        if self._waited >= _RATE_WINDOW:
+        count = characters((chunk,))
+        self._characters += count
+        if not count and (content_of_chunk(chunk) or thinks(chunk)):
+            # Thinking, an image, a chunk of one's own: nobody knows how fast that is.
+            self._waited, self._characters = 0.0, 0
+        elif self._waited >= _RATE_WINDOW:
             rate, name = self._characters / self._waited, self.run.attempt.target.name
             if rate < least:
                 what = f"{rate:.1f} characters/s, fewer than min_rate={least:g}"

@@ -34,6 +34,7 @@ from honcho_fallback._values.errors import (
     require_text,
     require_type,
 )
+from honcho_fallback.redaction import label
 
 if TYPE_CHECKING:
     from collections.abc import (
@@ -140,7 +141,7 @@ class FallbackPolicy:
 
     def __repr__(self) -> str:
         chain = " -> ".join(target.name for target in self._policy.chain)
-        return f"<FallbackPolicy {self._policy.agent}: {chain}>"
+        return label(f"<FallbackPolicy {self._policy.agent}: {chain}>")
 
     def __reduce__(self) -> tuple[Any, ...]:
         own = tuple(self._policy.observers or ())

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 from enum import StrEnum
 from types import MappingProxyType
-from typing import TYPE_CHECKING, Literal, NamedTuple, TypedDict, Unpack
+from typing import TYPE_CHECKING, Any, Literal, NamedTuple, TypedDict, Unpack
+
+from honcho_fallback.redaction import CODE
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -229,6 +231,15 @@ class Failure(NamedTuple):
     by_rule: bool = False
     scope: Scope = "model"
     reached: Reached = "unknown"
+
+    def __repr__(self) -> str:
+        # Whoever logs a failure would log what the provider wrote, prompts included.
+        fields = self._asdict() | {"code": self.code if CODE.fullmatch(self.code or "") else None}
+        del fields["provider_message"]
+        return f"Failure({', '.join(f'{name}={value!r}' for name, value in fields.items())})"
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return Failure, (*self._replace(provider_message=""),)  # a pickle is kept, too
 
     @classmethod
     def of(
