@@ -24,7 +24,7 @@ from honcho_fallback._classify._tables import (
     WORDS,
     Row,
 )
-from honcho_fallback._classify._texts import NO_STATUS, PROGRAM, RULES, meaning
+from honcho_fallback._classify._texts import LIBRARY, NO_STATUS, PROGRAM, RULES, meaning
 from honcho_fallback._values.failure import FailureKind as Kind
 
 if TYPE_CHECKING:
@@ -89,9 +89,13 @@ def decide(
     if (reads or of_model) and (code := _LEADING.search(facts.message)):
         facts = facts._replace(codes=[*facts.codes, code[1] or code[2]])
     stated = facts.error or next(filter(None, map(GENERIC.get, facts.codes)), None)
-    code_row = _coded(facts.codes, stated or 200)
-    if code_row is not None:
-        return code_row, facts.error or facts.status
+    found_row = _coded(facts.codes, stated or 200)
+    # A library's own cause says more than its text, but not Python's: that is what was wrapped.
+    cause: Any = type(exc.__cause__)
+    if found_row is None and row is not None and cause.__module__ == "builtins":
+        found_row = _of_library(row, facts)
+    if found_row is not None:
+        return found_row, facts.error or facts.status
     number = stated
     if number is None and row is not None:
         number = 500 if row.strong else STATUS_OF.get(row.kind)
@@ -104,6 +108,15 @@ def decide(
     by_aws = call is not None
     found = _without_status(exc, facts, may_be_read=may_be_read, is_providers=by_aws or reads)
     return (_UNREAD, None) if reads and found[0] is None else found
+
+
+def _of_library(row: Row, facts: Facts) -> Row | None:
+    """Read what the class of a library leaves to its text: whose fault it is, what it wraps."""
+    of_answer = row.kind is Kind.MALFORMED_RESPONSE
+    says = meaning(facts.text, LIBRARY) if of_answer or row.wraps else None
+    if says is None and of_answer and row.opaque:
+        says, _ = _specific(facts, NO_STATUS)
+    return None if says and of_answer and says.kind is Kind.LOCAL else says
 
 
 def _under_status(facts: Facts, number: int, stated: int | None) -> tuple[Row, int | None]:
@@ -152,7 +165,8 @@ def _specific(facts: Facts, number: int) -> tuple[Row | None, int | None]:
     codes, inner = _wrapped(facts)
     row = _coded(codes, inner or number or 200)
     if row is None and inner is not None:
-        row = meaning(facts.text, inner)
+        says_it = inner in STATUSES and STATUSES[inner].strong and inner not in RULES
+        row = _of_status(inner) if says_it else meaning(facts.text, inner)
         if row is not None and row.kind is Kind.SERVER_ERROR and number >= 500:
             row = None  # the gateway's own words
     row = row or meaning(facts.text, number)
@@ -160,7 +174,8 @@ def _specific(facts: Facts, number: int) -> tuple[Row | None, int | None]:
         row = _of_status(inner)
     if row is None:
         classes = map(NAMES.get, reversed(_CLASS.findall(facts.message)))
-        row = next((row for row in classes if row and row.kind not in _VAGUE), None)
+        vague = {*_VAGUE, *([Kind.INVALID_REQUEST] if 400 < number < 500 else [])}
+        row = next((row for row in classes if row and row.kind not in vague), None)
     if row is None and number >= 500:
         # What the provider called it, beside a gateway's number; many call anything a bad request.
         called = map(GENERIC.get, facts.codes)

@@ -44,6 +44,8 @@ _OF_ONE_MODEL = re.compile(
     rf"|\b(?:{'|'.join(WORDS['families'])})[\w./:-]*\d",
     re.IGNORECASE | re.MULTILINE,
 )
+# What LiteLLM adds to a text: lines of code, whose words are no message.
+_FRAMES = re.compile(r"Traceback \(most recent call last\):\n(?:[ \t].*\n?)+")
 _STATUS = re.compile(r"\s*[1-5][0-9]{2}\s*")
 
 
@@ -141,7 +143,7 @@ class Facts(NamedTuple):
 def read_facts(exc: BaseException) -> Facts:
     """Read what an exception carries; what cannot be read counts as absent."""
     cls: Any = type(exc)
-    own = fields(exc, ATTRIBUTES)
+    own = _with_close(fields(exc, ATTRIBUTES))
     answer = _answer(own.get("response"))
     document = Document()
     bodies = (own.get("body"), own.get("details"), own.get("error"), answer.get("_content"))
@@ -185,12 +187,27 @@ def read_facts(exc: BaseException) -> Facts:
         text[prefix.end() :] if (prefix := _PREFIX.match(text)) else text
         for text in document.texts or (message[:TEXT_CAP],)
     ]
-    # Any sentence says more than a code which only calls a request bad.
-    telling = [one for one in document.codes if GENERIC.get(one.lower()) != HTTPStatus.BAD_REQUEST]
-    text = "\n".join((*names, *dict.fromkeys(telling), *texts))
+    text = "\n".join((*names, *dict.fromkeys(filter(_tells, document.codes)), *texts))
+    text = _FRAMES.sub("Traceback\n", text) if "Traceback" in text else text
     message, text = message[:TEXT_CAP], text[:TEXT_CAP]
     words = (codes, code, message, text)
     return Facts(row, status, error, inner, *words, headers, has_body, document)
+
+
+def _with_close(own: dict[str, Any]) -> dict[str, Any]:
+    """Read a websocket's close frame as a body, and its number as a status where it is one."""
+    number, reason = own.get("code"), own.get("details")  # as Google's SDK keeps it
+    if "rcvd" in own:
+        number, reason = plain(own["rcvd"], "code"), plain(own["rcvd"], "reason")
+    if not (reason and isinstance(reason, str) and isinstance(number, int) and number >= 1000):
+        return own
+    status = as_status(number - 4000)
+    return own | {"code": status or f"close_{min(number, 4000)}", "body": {"message": reason}}
+
+
+def _tells(code: str) -> bool:
+    """Tell whether a code says more than that a request is bad, which any sentence does."""
+    return GENERIC.get(code.lower()) != HTTPStatus.BAD_REQUEST
 
 
 def _answer(response: Any) -> dict[str, Any]:

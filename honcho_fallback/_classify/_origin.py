@@ -40,10 +40,10 @@ _OTHER_ADDRESS = Row(Kind.LOCAL, "an address of another service than a model's")
 _OTHER_WORDS = Row(Kind.LOCAL, "the message names a service that is no model's")
 _VERSION = re.compile(r"v\d\w*|openai|anthropic")
 _BODILESS = frozenset({"GET", "HEAD", "OPTIONS", "DELETE"})  # methods that bring no prompt
-_URL = re.compile(r"\w+://(?:[^/?#@]*@)?([^/?#:]+)[^/?#]*([^?#]*)")
+_URL = re.compile(r"[\w+]+://(?:[^/?#@]*@)?([^/?#:]+)[^/?#]*([^?#]*)")
 # An address as clients write it into their messages; some name the host, and perhaps a path.
 _IN_TEXT = re.compile(
-    r"(?:\b(GET|HEAD|POST|PUT|PATCH|DELETE) |\burl\b\W{0,3}|\bfor )(\w+://[^\s\"'<>)\]]+)"
+    r"(?:\b(GET|HEAD|POST|PUT|PATCH|DELETE) |\burl\b\W{0,3}|\bfor )([\w+]+://[^\s\"'<>)\]]+)"
     r"|\bhost[ =]'?([\w.-]+)'?[:,](?:[^\n]{0,80}? with url: (\S+))?"
 )
 

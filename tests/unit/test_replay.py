@@ -299,7 +299,10 @@ ANSWERS: list[tuple[int, Any, str]] = [
     (500, error_body(code="insufficient_quota"), "refused"),
     (429, "", "refused"),
     (401, "<html></html>", "refused"),
-    *((status, error_body(type="invalid_request_error"), "unknown") for status in (408, 409, 424, 499)),
+    *(
+        (status, error_body(type="invalid_request_error"), "unknown")
+        for status in (408, 409, 424, 499)
+    ),
     (400, "", "unknown"),  # a gateway that lost its upstream
     (400, error_body(type="invalid_request_error", code="tool_use_failed"), "unknown"),
 ]
@@ -326,7 +329,11 @@ LOST = [httpx.ReadTimeout("too slow"), httpx.ReadError("cut"), RESET, StatusErro
 @pytest.mark.parametrize("lost", LOST, ids=repr)
 def test_a_group_is_its_worst_member(lost: Exception) -> None:
     """In either order, also inside another group or under another error."""
-    for members in ([REFUSED_TO_CONNECT, lost], [lost, REFUSED_TO_CONNECT], [StatusError(429), lost]):
+    for members in (
+        [REFUSED_TO_CONNECT, lost],
+        [lost, REFUSED_TO_CONNECT],
+        [StatusError(429), lost],
+    ):
         group = ExceptionGroup("x", members)
         outer = RuntimeError("wrapped")
         outer.__cause__ = group
@@ -417,7 +424,10 @@ def test_a_client_that_retries_knows_less_than_its_last_error() -> None:
     assert classify(retried).reached == "unknown"
     assert classify(openai.APIConnectionError(request=request)).reached == "unknown"
     meta = {"HTTPStatusCode": 429, "RetryAttempts": 2}
-    throttled = {"Error": {"Code": "ThrottlingException", "Message": "x"}, "ResponseMetadata": meta}
+    throttled = {
+        "Error": {"Code": "ThrottlingException", "Message": "x"},
+        "ResponseMetadata": meta,
+    }
     error = botocore.exceptions.ClientError(throttled, "Converse")
     assert classify(error).reached == "unknown"
     meta["RetryAttempts"] = 0
@@ -432,7 +442,10 @@ def test_tenacitys_attempts_count(reraise: bool, times: int, reached: str) -> No
         stop=tenacity.stop_after_attempt(times), wait=tenacity.wait_none(), reraise=reraise
     )
     with pytest.raises((StatusError, tenacity.RetryError)) as got:
-        retrying(repeating(one=[StatusError(429)]).ask, pair().start().attempt._replace(target=Target("one")))
+        retrying(
+            repeating(one=[StatusError(429)]).ask,
+            pair().start().attempt._replace(target=Target("one")),
+        )
     assert classify(got.value).reached == reached
 
 
@@ -487,13 +500,19 @@ def test_a_name_of_the_users_changes_no_fact() -> None:
     slow, gone = httpx.ReadTimeout("slow"), httpx.ConnectError("refused")
     for kind in ("rate_limit", "overloaded", "quota", "server_error"):
         rules = FallbackConfig(rules={"kind": kind, "error": "TransportError"}).rules
-        assert (classify(slow, rules=rules).reached, classify(slow, rules=rules).by_rule) == ("unknown", True)
+        assert (classify(slow, rules=rules).reached, classify(slow, rules=rules).by_rule) == (
+            "unknown",
+            True,
+        )
         failure = classify(gone, rules=rules)
         assert (failure.kind, failure.reached, failure.scope) == (kind, "no", "endpoint")
         wrapped = RuntimeError("no more")
         wrapped.__cause__ = slow
         rules = FallbackConfig(rules={"kind": kind, "error": "RuntimeError"}).rules
-        assert (classify(wrapped, rules=rules).kind, classify(wrapped, rules=rules).reached) == (kind, "unknown")
+        assert (classify(wrapped, rules=rules).kind, classify(wrapped, rules=rules).reached) == (
+            kind,
+            "unknown",
+        )
 
 
 NEW: list[Any] = [
@@ -515,7 +534,10 @@ def test_a_failure_that_refine_makes_anew_has_the_facts_of_the_error(
     for options in ({"refine": refine}, {"classify": lambda one: refine(classify(one), one)}):
         run = pair(**options).start()
         run.fail(error)
-        assert (run.record.attempts[0].kind, run.record.attempts[0].reached) == ("overloaded", reached)
+        assert (run.record.attempts[0].kind, run.record.attempts[0].reached) == (
+            "overloaded",
+            reached,
+        )
         run.succeed()
 
 
