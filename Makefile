@@ -52,7 +52,7 @@ soak: .venv/.installed
 
 # Every extra of `all` installs beside LiteLLM's Proxy, which pins rich and others; nothing is installed here.
 resolve: .venv/.installed
-	$(BIN)/python -m pip install --quiet --dry-run --ignore-installed '.[all]' 'litellm[proxy]>=1.106' prometheus_client
+	$(BIN)/python -m pip install --quiet --dry-run --ignore-installed '.[all]' 'litellm[proxy]>=1.108.7' prometheus_client
 
 # Ask classify about real providers' errors, which lie beside this repository; then about those of
 # each provider, without what only this provider taught.
@@ -142,22 +142,22 @@ test-frameworks: .venv-frameworks/.installed
 probes: .venv-newest/.installed
 	.venv-newest/bin/$(PYTEST) tests/honcho/test_probe.py tests/langchain/test_probe.py \
 		tests/langfuse/test_langfuse_probe.py tests/litellm/test_history_wire.py \
-		tests/litellm/test_probe.py $(ARGS)
+		tests/litellm/test_release.py $(ARGS)
 
 # What one framework's pin keeps back comes without it: LangChain's Google package, for one, lags behind
-# google-genai. LiteLLM routes in a compiled core from 1.110 on, which the adapter refuses.
+# google-genai.
 .venv-newest/.installed: pyproject.toml
 	$(PYTHON) -m venv $(@D)
 	$(@D)/bin/python -m pip install --quiet --upgrade 'pip>=25.1'
 	$(@D)/bin/python -m pip install --quiet --group test --group integrations --group agent-models --editable '.[all]'
 	$(@D)/bin/python -m pip install --quiet --no-deps --upgrade langchain-tests \
-		anthropic google-genai langchain langchain-core langfuse langgraph 'litellm<1.110' openai openai-agents
+		anthropic google-genai langchain langchain-core langfuse langgraph litellm openai openai-agents
 	touch $@
 
 .venv-lowest/.installed: pyproject.toml
 	$(PYTHON) -m venv $(@D)
 	$(@D)/bin/python -m pip install --quiet uv
-	printf '%s\n' 'openai<3' 'litellm<1.107' > $(@D)/constraints.txt
+	printf '%s\n' 'openai<3' 'litellm<1.109' > $(@D)/constraints.txt
 	$(@D)/bin/uv pip compile --quiet --upgrade --resolution lowest-direct --constraint $(@D)/constraints.txt \
 		$(LOWEST:%=--extra %) --group test --group integrations pyproject.toml --output-file $(@D)/lowest.txt
 	$(@D)/bin/uv pip install --quiet --python $(@D)/bin/python --requirement $(@D)/lowest.txt

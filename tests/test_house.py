@@ -131,7 +131,7 @@ def by_a_router() -> object:
 @pytest.mark.filterwarnings("ignore:Item 'summary' on TypedDict:UserWarning")  # LiteLLM's types
 @pytest.mark.parametrize(
     ("make", "most"),
-    [(by_the_core, 17), (by_a_chat_model, 30), (by_an_agent, 50), (by_a_router, 90)],
+    [(by_the_core, 17), (by_a_chat_model, 30), (by_an_agent, 50), (by_a_router, 52)],
 )
 def test_a_first_failure_changes_rooms_seldom(make: Any, most: int) -> None:
     """Who follows a switch from its entry opens few files."""

@@ -7,12 +7,12 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from honcho_fallback import CallRecord
 
-RECORD = "fallback"
+RECORD, _HIDDEN = "fallback", "_hidden_params"
 _LONGEST = 200  # characters of a header's value: a server refuses a response of large headers
 
 
-def attach(carrier: Any, record: CallRecord, answering: str | None = None) -> None:
-    """Let an answer or an error carry the record.
+def attach(carrier: Any, record: CallRecord, answering: str | None = None) -> Any:
+    """Let an answer or an error carry the record, and return it.
 
     An answer has it as ``_hidden_params["fallback"]``, with headers that the Proxy passes on; an
     error as ``error.record``.
@@ -20,23 +20,25 @@ def attach(carrier: Any, record: CallRecord, answering: str | None = None) -> No
     if isinstance(carrier, BaseException):
         if getattr(carrier, "record", None) is None:
             carrier.record = record  # type: ignore[attr-defined] # errors take any attribute
-        return
+        return carrier
     hidden = _hidden_params(carrier)
     if hidden is None or RECORD in hidden:
-        return
-    hidden[RECORD] = record.to_dict()
-    add_headers(carrier, record, answering)
+        return carrier
+    headers = {**(hidden.get("additional_headers") or {}), **headers_of(record, answering)}
+    failed = sum(one.kind is not None for one in record.attempts)
+    if failed and record.outcome in {"running", "success"}:  # LiteLLM calls a switch a retry
+        headers["x-litellm-attempted-retries"] = failed
+    hidden["additional_headers"], hidden[RECORD] = headers, record.to_dict()
+    return carrier
 
 
-def add_headers(carrier: Any, record: CallRecord, answering: str | None) -> None:
-    """Let an answer carry the headers alone."""
-    hidden = _hidden_params(carrier)
-    if hidden is None:
-        return
-    headers = hidden.get("additional_headers")
-    if not isinstance(headers, dict):
-        headers = hidden["additional_headers"] = {}
-    headers.update(headers_of(record, answering))
+def count_hops(answer: Any, hops: int) -> Any:
+    """Let an answer say how many groups were asked before, as LiteLLM says it, and return it."""
+    hidden = _hidden_params(answer)
+    if hidden is not None:
+        headers = hidden.get("additional_headers") or {}
+        hidden["additional_headers"] = {**headers, "x-litellm-attempted-fallbacks": hops}
+    return answer
 
 
 def renew(carrier: Any, record: CallRecord) -> None:
@@ -48,12 +50,13 @@ def renew(carrier: Any, record: CallRecord) -> None:
 
 def headers_of(record: CallRecord, answering: str | None = None) -> dict[str, str]:
     """Say in HTTP headers who was asked and who answers."""
+    primary, answered_by = record.primary, record.answered_by
     failed = [one for one in record.attempts if one.kind is not None]
     attempts = len(record.attempts) + (answering is not None)
     headers = {
         "x-honcho-fallback-call-id": record.call_id,
-        "x-honcho-fallback-primary": record.primary,
-        "x-honcho-fallback-answered-by": answering or record.answered_by or "nobody",
+        "x-honcho-fallback-primary": primary,
+        "x-honcho-fallback-answered-by": answering or answered_by or "nobody",
         "x-honcho-fallback-attempts": str(attempts),
     }
     if failed:
@@ -68,9 +71,10 @@ def deployment_of(answer: Any) -> str:
 
 
 def _hidden_params(carrier: Any) -> dict[str, Any] | None:
-    hidden = getattr(carrier, "_hidden_params", None)
-    if isinstance(hidden, dict):
-        return hidden
+    is_dict = isinstance(carrier, dict)  # as an answer of Messages is
+    hidden = carrier.get(_HIDDEN) if is_dict else getattr(carrier, _HIDDEN, None)
+    if isinstance(hidden, dict) or is_dict:
+        return hidden if isinstance(hidden, dict) else None
     try:
         carrier._hidden_params = hidden = {}  # noqa: SLF001 # where LiteLLM itself keeps such things
     except (AttributeError, TypeError, ValueError):

@@ -15,6 +15,7 @@ from litellm.types.utils import (  # pyright: ignore[reportMissingTypeStubs] # a
 )
 
 from honcho_fallback import ApiKey, FallbackConfigError, FallbackPolicy, Target
+from honcho_fallback.providers import distinct_name
 from honcho_fallback_litellm._history import provider_of
 
 if TYPE_CHECKING:
@@ -39,10 +40,9 @@ class Chain(NamedTuple):
     Args:
         policy: One target per deployment.
         ids: Of the deployments, in its order.
-        config: The policy's options.
+        config: The policy's options, and the timeout, which LiteLLM is handed.
         providers: Whose messages each deployment writes.
         strangers: The positions that have another account than the primary.
-        has_actions: Whether a run may have to do something before an attempt or after its end.
     """
 
     policy: FallbackPolicy
@@ -50,7 +50,11 @@ class Chain(NamedTuple):
     config: FallbackConfig
     providers: tuple[Provider, ...]
     strangers: frozenset[int]
-    has_actions: bool
+
+    def ordered(self, deployments: Sequence[Deployment]) -> list[Deployment]:
+        """List deployments in the chain's order."""
+        by_id = {id_of(one): one for one in deployments}
+        return [by_id[one] for one in self.ids]
 
 
 class Chains:
@@ -105,8 +109,9 @@ class Chains:
         if config.max_attempts is None:
             config = config.replace(max_attempts=len(ranked) * (config.attempts_per_target or 1))
         targets = _targets_of(ranked)
-        policy = FallbackPolicy(targets, config, agent=group, observers=self._observers)
-        has_actions = any(one is not None for one in (config.cooldown, config.transport_recovery))
+        # LiteLLM is handed the timeout, and counts who runs into it; a deadline is the policy's.
+        timeless = config.replace(timeout=None)
+        policy = FallbackPolicy(targets, timeless, agent=group, observers=self._observers)
         providers = tuple(map(provider_of, targets))
         accounts = [
             (provider.family, *map(one["litellm_params"].get, _ACCOUNT))
@@ -118,7 +123,6 @@ class Chains:
             config,
             providers,
             frozenset(at for at, one in enumerate(accounts) if one != accounts[0]),
-            has_actions,
         )
 
 
@@ -186,14 +190,6 @@ def misplaced_rank(deployment: Deployment) -> str | None:
     return None
 
 
-def in_order(deployments: Sequence[Deployment]) -> list[Deployment]:
-    """List deployments as ``ordered`` does; none where the ranks make no order."""
-    try:
-        return ordered(deployments)
-    except FallbackConfigError:
-        return []
-
-
 def label_of(group: str, deployments: Iterable[Deployment]) -> str:
     """Name a group as its YAML does, also where an alias or a wildcard was asked for."""
     homes = _homes_of(deployments)
@@ -244,11 +240,9 @@ def configured_id(deployment: Deployment) -> str:
 def _targets_of(deployments: Sequence[Deployment]) -> list[Target]:
     """Describe deployments as targets: nothing secret, neither key nor address."""
     targets: list[Target] = []
-    for position, one in enumerate(deployments):
+    for one in deployments:
         model, provider = model_of(one)
-        name = name_of(one)
-        if name in {target.name for target in targets}:
-            name = f"{name}#{position}"
+        name = distinct_name(name_of(one), [target.name for target in targets])
         # Not through credential=: the key is LiteLLM's, there is nothing here to refresh.
         identity = _identity_of(one, model, provider)
         window = _window_of(one, model, provider)

@@ -9,12 +9,18 @@ from __future__ import annotations
 from functools import partial
 from typing import TYPE_CHECKING
 
-from honcho_fallback import FailureKind, classify
+from litellm.exceptions import RateLimitError
+from litellm.types.router import (  # pyright: ignore[reportMissingTypeStubs] # a package with one stub
+    RouterRateLimitError,
+    RouterRateLimitErrorBasic,
+)
+
+from honcho_fallback import Failure, FailureKind, classify
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
-    from honcho_fallback import Failure, FallbackConfig
+    from honcho_fallback import FallbackConfig
 
 _DEPTH = 8
 # LiteLLM's names for "something went wrong and I do not know what".
@@ -37,12 +43,27 @@ def classifier_for(config: FallbackConfig) -> Callable[[BaseException], Failure]
     return partial(_classify, own or built_in)
 
 
-def forget_loop_lookup(error: BaseException) -> None:
-    """Take LiteLLM's own bookkeeping out of what an error was raised for.
+def provider_error(error: Exception) -> Exception:
+    """Return the exception that LiteLLM made an error from: a stream's original, or itself."""
+    original = getattr(error, "original_exception", None)
+    return original if isinstance(original, Exception) else error
 
-    Its sync methods run inside ``except RuntimeError`` ("no running event loop"), which Python
-    then notes as the context of whatever goes wrong in there: a lost connection would look like
-    one that a mistake of the program had caused.
+
+def is_refusal(error: BaseException) -> bool:
+    """Tell whether LiteLLM itself said no, for a limit or a cooldown, and asked nobody."""
+    if getattr(error, "failed_deployment_id", None) is not None:
+        return False
+    if isinstance(error, RateLimitError):
+        return not error.llm_provider
+    return isinstance(error, RouterRateLimitError | RouterRateLimitErrorBasic)
+
+
+def restore_context(error: Exception) -> None:
+    """Note again what an error of a sync method was raised for.
+
+    LiteLLM runs those inside ``except RuntimeError`` ("no running event loop"), which Python then
+    notes as the context of whatever goes wrong in there. The frame in which LiteLLM mapped the
+    provider's error still has that one.
     """
     seen: set[int] = set()
     waiting: list[BaseException] = [error]
@@ -54,10 +75,35 @@ def forget_loop_lookup(error: BaseException) -> None:
         context = one.__context__
         if type(context) is RuntimeError and context.args == ("no running event loop",):
             suppressed = one.__suppress_context__
-            one.__context__ = None
+            one.__context__ = _mapped_from(one)
             one.__suppress_context__ = suppressed
         linked = (one.__cause__, one.__context__, getattr(one, "original_exception", None))
         waiting += [two for two in (*linked, *one.args) if isinstance(two, BaseException)]
+
+
+def _mapped_from(error: BaseException) -> BaseException | None:
+    traceback = error.__traceback__
+    while traceback is not None:
+        original = traceback.tb_frame.f_locals.get("original_exception")
+        if isinstance(original, BaseException) and original is not error:
+            return original
+        traceback = traceback.tb_next
+    return None
+
+
+def _refused(inner: Callable[[BaseException], Failure], error: BaseException) -> Failure:
+    """Say that the next deployment may have room, and that no provider is at fault."""
+    failure = inner(error)
+    if failure.by_rule:
+        return failure
+    return Failure.of(
+        FailureKind.RATE_LIMIT,
+        transient=False,
+        reason="LiteLLM had no room at this deployment",
+        error=type(error).__name__,
+        scope="client",
+        reached="no",
+    )
 
 
 def _ruled(
@@ -70,6 +116,10 @@ def _ruled(
 
 
 def _classify(inner: Callable[[BaseException], Failure], error: BaseException) -> Failure:
+    if is_refusal(error):
+        return _refused(inner, error)
+    if isinstance(error, Exception):
+        error = provider_error(error)
     native = None
     if type(error).__module__.startswith(("litellm.", "openai.")):
         native = _native(error)

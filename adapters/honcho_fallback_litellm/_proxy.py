@@ -4,10 +4,10 @@ It registers a FallbackRoutingStrategy with the Proxy's Router when the Proxy st
 when the Proxy has made a new Router. Everything is as with a Router of one's own. That the Router
 is found as a global of the Proxy is not documented.
 
-What the start relies on: the Proxy (1.106 to 1.109) loads the callbacks of its YAML inside its
+What the start relies on: the Proxy (1.108 to 1.110) loads the callbacks of its YAML inside its
 lifespan, on the event loop of the process that will serve, before it makes its Router. So the
-handler imports there what the first failure would import, and leaves a task behind that registers
-as soon as the Router exists. None of LiteLLM's hooks is called at the start. Where a handler is
+handler loads there what the first failure would load, and leaves a task behind that registers as
+soon as the Router exists. None of LiteLLM's hooks is called at the start. Where a handler is
 made anywhere else, or the task finds no Router, ``async_pre_call_hook``, which LiteLLM calls
 before it routes a request, registers; it does so as well for a Router that the Proxy makes later.
 """
@@ -19,6 +19,7 @@ import logging
 import sys
 from contextlib import suppress
 from functools import partial
+from math import ceil
 from typing import TYPE_CHECKING, Any, Literal, get_args
 
 import litellm
@@ -26,7 +27,7 @@ from litellm.integrations.custom_logger import CustomLogger
 
 from honcho_fallback import CallRecord, FallbackConfigError, check_observers
 from honcho_fallback_litellm._answers import headers_of
-from honcho_fallback_litellm._router import core_of, own
+from honcho_fallback_litellm._router import groups_of
 from honcho_fallback_litellm._strategy import FallbackRoutingStrategy
 from honcho_fallback_litellm._warm import warm_up
 
@@ -47,9 +48,11 @@ _CONSEQUENCES: dict[OnError, str] = {
 }
 _NO_ROUTER = (
     "the Proxy has no Router, or this LiteLLM keeps it elsewhere than in "
-    f"{_PROXY}.llm_router; give the YAML a model_list, use litellm>=1.106,<1.110"
+    f"{_PROXY}.llm_router; give the YAML a model_list, use litellm>=1.108"
 )
 _STARTUP_FAILURE = 3  # uvicorn's own; gunicorn does not start a worker again after it
+# As LiteLLM writes its own lines.
+_LINES = "%(asctime)s - %(name)s:%(levelname)s: %(message)s"
 _ROUTER_WITHIN = 60.0
 _LOOKS_EVERY = 0.02
 
@@ -121,13 +124,14 @@ class FallbackProxyHandler(CustomLogger):
             return False
         if self._strategy.is_registered(router):
             return True
-        deployments = own(core_of(router), "get_model_list")() or []
+        deployments = groups_of(router)
         if self._trouble is not None and deployments == self._refused:
             return False
         if router is not self._attached:
             self._strategy = self._make_strategy()  # the Proxy has a new Router
         try:
-            self._strategy.register(router)
+            # What is loaded ahead, and with whose callbacks silent, is loaded at the start alone.
+            self._strategy.register(router, warm=False)
         except Exception as error:  # noqa: BLE001 # what a LiteLLM to come may raise must not fail requests
             is_ours = isinstance(error, FallbackConfigError)
             self._refused = deployments
@@ -153,7 +157,7 @@ class FallbackProxyHandler(CustomLogger):
         """
         record = getattr(original_exception, "record", None)
         if isinstance(record, CallRecord):
-            request_data[_HEADERS] = headers_of(record)
+            request_data[_HEADERS] = {**headers_of(record), **_wait_of(record)}
 
     async def async_post_call_response_headers_hook(
         self, data: dict[str, Any], *_: Any, response: Any = None, **__: Any
@@ -174,6 +178,11 @@ class FallbackProxyHandler(CustomLogger):
             loop = asyncio.get_running_loop()
         except RuntimeError:
             return None
+        if not logger.hasHandlers():  # nobody would see when a line was written, nor an INFO
+            handler = logging.StreamHandler()
+            handler.setFormatter(logging.Formatter(_LINES))
+            logger.addHandler(handler)
+            logger.setLevel(logging.INFO)
         warm_up()  # before the Proxy listens: nobody waits for it
         return loop.create_task(self._start())
 
@@ -183,14 +192,23 @@ class FallbackProxyHandler(CustomLogger):
             async with asyncio.timeout(_ROUTER_WITHIN):
                 while _router() is None:  # noqa: ASYNC110 # LiteLLM sets no event
                     await asyncio.sleep(_LOOKS_EVERY)
-        is_active = any(one is self for one in litellm.callbacks)
-        if is_active and not self.attach(_router()) and self._on_error == "exit":
+        if not any(one is self for one in litellm.callbacks):
+            return
+        if self.attach(_router()) and self._strategy.registration is not None:
+            warm_up(self._strategy.registration.spellings)
+        elif self._on_error == "exit":
             raise SystemExit(_STARTUP_FAILURE)
 
     def _report(self, trouble: str) -> None:
         if trouble != self._trouble:
             self._trouble = trouble
             logger.error("no chain on this Proxy, %s: %s", _CONSEQUENCES[self._on_error], trouble)
+
+
+def _wait_of(record: CallRecord) -> dict[str, str]:
+    """Pass on when the first of those that failed may answer again, where one has said so."""
+    waits = [one.retry_after for one in record.attempts if one.retry_after is not None]
+    return {"retry-after": str(ceil(min(waits)))} if waits else {}
 
 
 def _router() -> Any:

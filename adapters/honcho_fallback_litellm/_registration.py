@@ -7,8 +7,6 @@ from collections import Counter
 from inspect import iscoroutinefunction
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-import litellm
-
 from honcho_fallback import FallbackConfig, FallbackConfigError
 from honcho_fallback_litellm._chain import (
     RANK,
@@ -21,11 +19,10 @@ from honcho_fallback_litellm._chain import (
     ordered,
     spelling_of,
 )
-from honcho_fallback_litellm._patches import OPTIONAL
-from honcho_fallback_litellm._router import deployments_of, own, setting
+from honcho_fallback_litellm._router import deployments_of, groups_of, setting
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator
+    from collections.abc import Iterator
 
     from honcho_fallback_litellm._chain import Chains
     from honcho_fallback_litellm._router import Deployment
@@ -34,22 +31,18 @@ logger = logging.getLogger("honcho_fallback")
 
 _REFUSED = {
     "connect_timeout": "LiteLLM has one timeout for an attempt; set timeout instead",
-    "min_rate": "a Router hands out its streams itself; set idle_timeout instead",
     "on_exhausted": "LiteLLM's callers expect one provider's error; leave it out, the last one "
     "comes out with the record attached",
-    "reset": "LiteLLM's calls know no turns; leave it out, or take "
-    'FallbackConfig.resilient(reset="iteration"); its cooldown keeps a failed deployment away '
-    "from the next iterations",
 }
 _SHOWN = 10  # chains in the line that says which are active
 
 
-def check_config(config: FallbackConfig) -> None:
-    """Refuse the options that LiteLLM leaves no room for."""
+def check_config(config: FallbackConfig) -> FallbackConfig:
+    """Return the options as they hold here; refuse those that LiteLLM leaves no room for."""
     if not isinstance(config, FallbackConfig):  # pyright: ignore[reportUnnecessaryIsInstance] # users without a type checker
         problem = f"got a {type(config).__name__}"
         raise FallbackConfigError.about("config", problem, "pass a FallbackConfig")
-    possible = {"on_exhausted": "last", "reset": "iteration"}
+    possible = {"on_exhausted": "last"}
     for field in sorted(config.model_fields_set & _REFUSED.keys()):
         value = getattr(config, field)
         if value != possible.get(field):
@@ -57,6 +50,12 @@ def check_config(config: FallbackConfig) -> None:
     if iscoroutinefunction(config.validate_answer):
         fix = "pass a plain function: the Router's sync methods cannot await it"
         raise FallbackConfigError.about("validate", "it is async", fix)
+    if config.reset != "iteration":  # as of FallbackConfig.resilient()
+        logger.info(
+            'reset="iteration" in place of %r: LiteLLM\'s calls know no turns', config.reset
+        )
+        return config.replace(reset="iteration")
+    return config
 
 
 class Registration(NamedTuple):
@@ -67,12 +66,14 @@ class Registration(NamedTuple):
         problems: What is wrong with each group that should be a chain, and what to do.
         hints: What may be wrong with the others.
         others: How many groups stay LiteLLM's, those with a problem included.
+        spellings: Of the chains' models, as LiteLLM spells them.
     """
 
     chains: dict[str, list[str]]
     problems: dict[str, str]
     hints: list[str]
     others: int
+    spellings: frozenset[str]
 
     def __str__(self) -> str:
         chains = [
@@ -93,19 +94,20 @@ def _count(number: int, one: str, several: str) -> str:
     return f"{number} {one if number == 1 else several}"
 
 
-def check_router(core: Any, chains: Chains) -> Registration:
+def check_router(router: Any, chains: Chains) -> Registration:
     """Check every group of a Router, and log what is to be mended.
 
     Raises:
         FallbackConfigError: No chain is left.
     """
     spoilt: list[tuple[str, list[Deployment]]] = []
-    registration = Registration({}, {}, [], 0)
-    others = 0
-    for group, deployments in _groups_of(core):
+    registration = Registration({}, {}, [], 0, frozenset())
+    others, spellings = 0, set[str]()
+    for group, deployments in _groups_of(router):
         label, chain = label_of(group, deployments), chains.check(group, deployments)
         if isinstance(chain, Chain):
             registration.chains[label] = _models_of(ordered(deployments))
+            spellings.update(map(spelling_of, deployments))
         else:
             others += 1
         if isinstance(chain, str):
@@ -118,16 +120,16 @@ def check_router(core: Any, chains: Chains) -> Registration:
         chains.of(group, deployments)  # logs the mistake, here and not again at a request
     for hint in registration.hints:
         logger.warning("%s", hint)
-    return registration._replace(others=others)
+    return registration._replace(others=others, spellings=frozenset(spellings))
 
 
-def _groups_of(core: Any) -> Iterator[tuple[str, list[Deployment]]]:
+def _groups_of(router: Any) -> Iterator[tuple[str, list[Deployment]]]:
     """Yield each group as requests see it: a team's apart, an alias as what it stands for."""
-    aliases = setting(core, "model_group_alias") or {}
-    rows = own(core, "get_model_list")() or []
+    aliases = setting(router, "model_group_alias") or {}
+    rows = groups_of(router)
     homes = dict.fromkeys(home_of(one) for one in rows if one["model_name"] not in aliases)
     for group, team in homes:
-        yield group, deployments_of(core, group, {"metadata": {"user_api_key_team_id": team}})
+        yield group, deployments_of(router, group, {"metadata": {"user_api_key_team_id": team}})
 
 
 def _models_of(deployments: list[Deployment]) -> list[str]:
@@ -157,15 +159,3 @@ def _no_chain(registration: Registration) -> FallbackConfigError:
         "no deployment of this Router has one",
         "\n".join([fix, *registration.hints]),
     )
-
-
-def warn_about_missing_methods(missing: Iterable[str]) -> None:
-    """Say loudly what this LiteLLM has no more."""
-    gone = sorted(set(missing).difference(OPTIONAL))
-    if gone:
-        logger.error(
-            "this LiteLLM (%s) has no %s: switching works by class of error only, records are "
-            "incomplete; use litellm>=1.106,<1.110",
-            getattr(litellm, "__version__", "of unknown version"),
-            ", ".join(gone),
-        )

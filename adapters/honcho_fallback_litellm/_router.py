@@ -1,66 +1,55 @@
-"""What this package touches of a Router: it looks for features, not for versions.
-
-LiteLLM 1.109 keeps the routing in a core behind ``Router``, renames members and warns about the
-old names; before that they stand on the Router itself. Everything private is looked up here.
-"""
+"""What this package reads of a Router; features are looked for, not versions."""
 
 from __future__ import annotations
 
-from types import MethodType
-from typing import TYPE_CHECKING, Any, NoReturn
+from typing import TYPE_CHECKING, Any, NamedTuple
 
+from litellm.litellm_core_utils.asyncify import (  # pyright: ignore[reportMissingTypeStubs] # a package with one stub
+    run_async_function,
+)
 from litellm.router_utils.routing_read_batch import (  # pyright: ignore[reportMissingTypeStubs] # a package with one stub
     RoutingReadBatch,
 )
 
-from honcho_fallback import FallbackConfigError
-
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
-    from contextlib import AbstractContextManager
+
+# Runs a coroutine function in this thread, or in one of its own where a loop runs here.
+in_a_loop: Callable[..., Any] = run_async_function
 
 Deployment = dict[str, Any]
+LISTS = ("fallbacks", "context_window_fallbacks", "content_policy_fallbacks")
 
 
-def core_of(router: Any) -> Any:
-    """Return the object that routes: the core behind a facade, or the Router itself."""
-    return vars(router).get("_core", router)
+class Endpoint(NamedTuple):
+    """Name one endpoint of a Router.
 
-
-def gone() -> NoReturn:
-    """Say that the Router is gone.
-
-    Raises:
-        ReferenceError: Not a RuntimeError: LiteLLM's sync wrapper would run the whole call again.
+    Args:
+        name: Of the method.
+        parameters: Those that may be passed by position, in their order.
+        is_async: Whether it is awaited.
+        is_generic: Whether LiteLLM keeps its metadata in a bucket of its own there.
     """
-    raise ReferenceError("the Router of this FallbackRoutingStrategy is gone")
+
+    name: str
+    parameters: tuple[str, ...]
+    is_async: bool
+    is_generic: bool
+
+    def bucket(self, request: dict[str, Any]) -> str:
+        """Name the metadata that LiteLLM writes into."""
+        own = self.is_generic or "litellm_metadata" in request
+        return "litellm_metadata" if own else "metadata"
 
 
-def selects(core: Any, strategy: object) -> bool:
-    """Tell whether a routing strategy is the one that chooses for a Router now."""
-    method = vars(core).get("get_available_deployment")
-    return getattr(getattr(method, "__wrapped__", method), "__self__", None) is strategy
-
-
-def own(core: Any, name: str) -> Callable[..., Any]:
-    """Return LiteLLM's own method, whatever replaces it on this instance."""
-    return MethodType(function_of(core, name), core)
-
-
-def function_of(core: Any, name: str) -> Callable[..., Any]:
-    """Return LiteLLM's own method as a function, which does not hold the core."""
-    kind = type(core)
-    function: Callable[..., Any] | None = getattr(kind, f"_core_{name}", getattr(kind, name, None))
-    if function is None:
-        problem = f"this LiteLLM has no {name}: it routes in a core that nothing can be added to"
-        raise FallbackConfigError.about("router", problem, "install 'litellm>=1.106,<1.110'")
-    return function
-
-
-def setting(core: Any, name: str) -> Any:
+def setting(router: Any, name: str) -> Any:
     """Return a setting of the Router, or None."""
-    attributes = vars(core)
-    return attributes.get(f"_core_{name}", attributes.get(name))
+    if hasattr(router, "settings"):  # from 1.109 on the Router warns of some of its attributes
+        if name == "model_group_alias":
+            return router.registry().aliases()
+        if name in LISTS:
+            return getattr(router.settings(), name)
+    return getattr(router, name, None)
 
 
 def metadata_of(request: Mapping[str, Any]) -> dict[str, Any]:
@@ -69,39 +58,99 @@ def metadata_of(request: Mapping[str, Any]) -> dict[str, Any]:
     return metadata if isinstance(metadata, dict) else {}
 
 
-def deployments_of(core: Any, group: str, request: Mapping[str, Any]) -> list[Deployment]:
+def groups_of(router: Any) -> list[Deployment]:
+    """List the deployments of all groups."""
+    listed = (
+        router.registry().deployments() if hasattr(router, "registry") else router.get_model_list()
+    )
+    return [*(listed or ())]
+
+
+def deployments_of(router: Any, name: str, request: Mapping[str, Any]) -> list[Deployment]:
     """List the deployments that LiteLLM chooses from for a request, the team's if it has some.
 
-    ``get_model_list`` joins a team's wildcards to everybody's, of which a request gets one. A name
-    that nobody has is the first of ``default_fallbacks``.
+    A name that nobody has is the first of ``default_fallbacks``, which LiteLLM keeps as ``*``.
     """
-    alias = (setting(core, "model_group_alias") or {}).get(group, group)
-    name = alias["model"] if isinstance(alias, dict) else alias
     team = metadata_of(request).get("user_api_key_team_id")
-    unnamed = "_try_early_resolve_deployments_for_model_not_in_names"
-    if hasattr(type(core), unnamed) and own(core, "get_routing_group")(name) is None:
-        resolved = own(core, unnamed)(model=name, request_team_id=team)
-        if resolved is not None:
-            return [] if isinstance(resolved[1], dict) else resolved[1]
-    deployments: list[Deployment] = own(core, "get_model_list")(model_name=name, team_id=team)
-    if deployments or own(core, "has_model_id")(name):
-        return deployments or []
-    default: str | None = own(core, "_get_first_default_fallback")()
-    return deployments_of(core, default, request) if default and default != group else []
+    if hasattr(router, "registry"):
+        registry = router.registry()
+        found = registry.deployments(name, source="for_request", request=request)
+        found = found or registry.deployments(name, source="wildcard", team_id=team)
+        known = registry.has_deployment(name)
+    else:
+        found = router.deployments_for_request(name, request)
+        found = found or router.wildcard_route_deployments(name, team)
+        known = router.has_model_id(name)
+    if found or known:
+        return [*found]
+    lists = setting(router, "fallbacks") or ()
+    default = next((one["*"] for one in lists if isinstance(one, dict) and one.get("*")), [None])[
+        0
+    ]
+    return deployments_of(router, default, request) if default not in (None, name) else []
 
 
-def attempt_in(request: Mapping[str, Any]) -> int:
-    """Read an attempt's number, from 0, where LiteLLM writes it just before it asks."""
-    number = metadata_of(request).get("attempted_retries")
-    return number if type(number) is int and number > 0 else 0
+class Rotation:
+    """Say which deployments of a request LiteLLM would choose from now, and which ones cool down.
 
-
-def cooldowns_read_ahead() -> AbstractContextManager[Any]:
-    """Return a context in which LiteLLM takes the cooldowns that its Proxy has asked Redis for.
-
-    The Proxy declares that read before it routes a request, and a read outside of this
-    context counts as one too many within a second: it returns nothing, and cooldowns that other
-    processes have set would go unseen. LiteLLM's own selection enters it; what replaces the
-    selection has to do so as well.
+    LiteLLM's own filters decide: pauses, tags, teams, windows, cooldowns. ``refusal`` is what
+    LiteLLM said where it would choose nobody.
     """
-    return RoutingReadBatch.scoped(RoutingReadBatch.for_strategy(None, None))
+
+    __slots__ = ("cooling", "healthy", "refusal")
+
+    def __init__(self, router: Any, ids: tuple[str, ...], healthy: Any) -> None:
+        if isinstance(healthy, RuntimeError | OSError):  # the look itself failed: ask in turn
+            healthy = [{"model_info": {"id": one}} for one in ids]
+        self.refusal = healthy if isinstance(healthy, Exception) else None
+        rows: Any = () if self.refusal else [healthy] if isinstance(healthy, dict) else healthy
+        self.healthy = {str((row.get("model_info") or {}).get("id")) for row in rows}
+        self.cooling = set[str]()
+        if not self.healthy.issuperset(ids):
+            store = (
+                router.health().cooldowns if hasattr(router, "health") else router.cooldown_cache
+            )
+            resting = store.get_active_cooldowns(model_ids=[*ids], parent_otel_span=None)
+            self.cooling = {name for name, _ in resting}
+
+
+async def _healthy(router: Any, request: dict[str, Any]) -> Any:
+    """Return the deployments that LiteLLM would choose from, or the error that says nobody."""
+    # LiteLLM writes into what it is given, and logs a refusal where it finds a logging object.
+    seen = {name: value for name, value in request.items() if name != "litellm_logging_obj"}
+    for name in ("metadata", "litellm_metadata"):
+        if isinstance(seen.get(name), dict):
+            seen[name] = {**seen[name]}
+    asked = {
+        "messages": request.get("messages"),
+        "input": request.get("input"),
+        "specific_deployment": False,
+    }
+    try:
+        # The Proxy asks Redis for cooldowns before it routes a request. A read outside of this
+        # context is one too many within a second: what other processes have set would go unseen.
+        with RoutingReadBatch.scoped(RoutingReadBatch.for_strategy(None, None)):
+            if hasattr(router, "select"):
+                return await router.select(request["model"], seen, kind="healthy", **asked)
+            return await router.async_get_healthy_deployments(
+                model=request["model"], request_kwargs=seen, **asked
+            )
+    except Exception as error:  # noqa: BLE001 # LiteLLM has many for "no deployment"
+        return error
+
+
+async def arotation(router: Any, ids: tuple[str, ...], request: dict[str, Any]) -> Rotation:
+    """Ask LiteLLM in this task who is in rotation."""
+    return Rotation(router, ids, await _healthy(router, request))
+
+
+def rotation(router: Any, ids: tuple[str, ...], request: dict[str, Any]) -> Rotation:
+    """Ask LiteLLM in this thread who is in rotation."""
+    looking = _healthy(router, request)
+    try:
+        looking.send(None)
+    except StopIteration as found:
+        if not isinstance(found.value, RuntimeError):  # "no running event loop"
+            return Rotation(router, ids, found.value)
+    looking.close()  # something has to be waited for, such as Redis
+    return Rotation(router, ids, in_a_loop(_healthy, router, request))

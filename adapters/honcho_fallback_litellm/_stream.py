@@ -1,4 +1,4 @@
-"""A stream of ours: goes on with the next target until content arrives, and ends the call.
+"""A stream of ours: the policy's chunks in the shape of LiteLLM's stream.
 
 LiteLLM's callers look at a stream's class (the Proxy, LangChain's wrapper), so ours is a subclass
 of the one that it stands for and shares its attributes.
@@ -6,19 +6,20 @@ of the one that it stands for and shares its attributes.
 
 from __future__ import annotations
 
-from collections import deque
-from contextlib import suppress
-from dataclasses import dataclass, field
+import json
+from contextlib import aclosing, nullcontext
 from functools import cache, partial
 from typing import TYPE_CHECKING, Any
 
-from honcho_fallback import has_content, read_answer
-from honcho_fallback_litellm._answers import renew
-from honcho_fallback_litellm._call import provider_error, working_for
+from litellm.exceptions import APIError
+
+from honcho_fallback import check_response, has_content, read_answer
+from honcho_fallback_litellm._answers import attach, renew
 
 if TYPE_CHECKING:
-    from collections.abc import Awaitable, Callable
+    from collections.abc import AsyncIterator
 
+    from honcho_fallback import Attempt
     from honcho_fallback_litellm._call import RouterCall
 
 
@@ -30,111 +31,57 @@ def is_stream(answer: Any) -> bool:
     return hasattr(kind, "__next__") and iter(answer) is answer
 
 
-def managed_stream(
-    inner: Any,
-    call: RouterCall,
-    reopen: Callable[[RouterCall], Any],
-    areopen: Callable[[RouterCall], Awaitable[Any]],
-) -> Any:
-    """Return a stream like another one, under the call's control."""
+def managed_stream(call: RouterCall, chunks: Any, first: Any) -> Any:
+    """Return a stream of chunks that looks like LiteLLM's.
+
+    Args:
+        call: Whose stream it is; open.
+        chunks: What the policy hands out.
+        first: Of the chunks.
+    """
+    inner = call.opened
     attributes = getattr(inner, "__dict__", None)
     kind = ManagedStream if attributes is None else _like(_named_class(type(inner)))
     stream = kind.__new__(kind)
     if attributes is not None:
         stream.__dict__ = attributes  # shared: LiteLLM and its callers write into both
-    stream.reading = _Reading(inner, call, reopen, areopen, call.attempt.number)
-    return stream
+    stream.call, stream.chunks, stream.first = call, chunks, first
+    answering = call.attempt.target.name if call.attempt is not None else None
+    return attach(stream, call.run.record, answering)
 
 
-@dataclass(eq=False, repr=False, slots=True)
-class _Reading:
-    """Hold the state of a stream between two chunks."""
+async def events_of(chunks: Any, attempt: Attempt) -> AsyncIterator[Any]:
+    """Hand on a Messages stream, which LiteLLM passes on as it came; an error event is raised."""
+    async with aclosing(chunks) if hasattr(chunks, "aclose") else nullcontext():
+        async for chunk in chunks:
+            if isinstance(chunk, bytes) and b"event: error" in chunk:
+                _raise_event(chunk, attempt)
+            yield chunk
 
-    inner: Any  # LiteLLM's stream
-    call: RouterCall
-    reopen: Callable[[RouterCall], Any]  # asks the next target for a stream, in this thread
-    areopen: Callable[[RouterCall], Awaitable[Any]]  # does so in this task
-    attempt: int
-    # The chunks before the first content, dropped if the attempt fails; None after it.
-    buffer: list[Any] | None = field(default_factory=list[Any])
-    ready: deque[Any] = field(default_factory=deque[Any])
-    over: bool = False
-    usage_chunks: list[Any] = field(default_factory=list[Any])
-    output: list[Any] = field(default_factory=list[Any])  # what a cut stream has brought
 
-    def restart_time_limit(self) -> None:
-        """Bound the silence after the first content; before it the attempt's own time runs."""
-        limit = self.call.time_limit
-        if self.buffer is None and limit is not None and not self.call.ended:
-            attempt = self.call.attempt
-            limit.restart(attempt.idle_timeout, attempt.target)
-
-    def take(self, chunk: Any) -> None:
-        call = self.call
-        if self.buffer is not None and not call.ended and call.attempt.number != self.attempt:
-            self.attempt = call.attempt.number
-            self.forget()  # LiteLLM has gone on to another target
-        if _may_tell_usage(chunk):  # one or two of a stream's chunks
-            answer = read_answer(chunk)
-            if answer.usage is not None:
-                self.usage_chunks.append(chunk)
-                if call.hides_usage and answer.finish_reason is None and not carries(chunk):
-                    return
-        self.output.append(chunk)
-        if self.buffer is None:
-            self.ready.append(chunk)
-            return
-        self.buffer.append(chunk)
-        if carries(chunk):
-            if not call.ended:
-                call.run.commit()
-            self.release()
-
-    def forget(self) -> None:
-        """Drop what a failed attempt had sent."""
-        if self.buffer is not None:
-            self.buffer.clear()
-        self.output.clear()
-        self.usage_chunks.clear()
-
-    def release(self) -> None:
-        self.ready.extend(self.buffer or ())
-        self.buffer = None
-
-    def finish(self, stream: Any) -> None:
-        self.over = True
-        self.release()
-        call = self.call
-        if not call.ended:
-            if call.wants_content and self.output:
-                call.run.report(output=tuple(self.output))
-            call.succeed(read_answer(self.usage_chunks).usage)
-        renew(stream, call.run.record)
-
-    def fail(self, error: BaseException) -> BaseException | None:
-        """Return what to raise, or None when another target is to be asked."""
-        if isinstance(error, Exception):
-            self.call.report(error, partial=tuple(self.output))
-            if self.call.goes_on and self.buffer is not None:
-                return None
-        broken = provider_error(error)
-        self.end(broken)
-        return broken
-
-    def end(self, error: BaseException) -> None:
-        self.over = True
-        self.call.close(error)
-
-    def abandon(self) -> None:
-        self.over = True
-        self.call.abandon(tuple(self.output))
+def _raise_event(chunk: bytes, attempt: Attempt) -> None:
+    for line in chunk.partition(b"event: error")[2].splitlines():
+        body = json.loads(line[5:]) if line.startswith(b"data:") else None
+        failure = check_response(body)
+        if failure is not None:
+            target = attempt.target
+            error = APIError(
+                failure.status or 500,
+                failure.provider_message,
+                target.provider or "",
+                target.model,
+            )
+            error.body = body
+            raise error
 
 
 class ManagedStream:
     """Read a stream, sync or async; stands in front of LiteLLM's class of it."""
 
-    __slots__ = ("__dict__", "reading")
-    reading: _Reading
+    __slots__ = ("__dict__", "call", "chunks", "first")
+    call: RouterCall
+    chunks: Any
+    first: Any
 
     def __iter__(self) -> ManagedStream:
         return self
@@ -142,92 +89,58 @@ class ManagedStream:
     __aiter__ = __iter__
 
     async def __anext__(self) -> Any:
-        reading = self.reading
-        while not reading.ready:
-            if reading.over:
-                raise StopAsyncIteration
-            try:
-                with working_for(reading.call):
-                    reading.restart_time_limit()
-                    reading.take(await reading.call.within_time(reading.inner.__anext__()))
-            except StopAsyncIteration:
-                reading.finish(self)
-            except BaseException as error:
-                out = reading.fail(error)
-                if out is error:
-                    raise
-                if out is not None:
-                    raise out from error
-                await self._areopen()
-            finally:
-                await reading.call.publish()
-        return reading.ready.popleft()
+        broken = None
+        try:
+            while self._hides(chunk := self._begun() or await anext(self.chunks)):
+                pass
+        except StopAsyncIteration:
+            renew(self, self.call.run.record)
+            raise
+        except Exception as error:  # noqa: BLE001 # the caller knows LiteLLM's
+            broken = self.call.final(error)
+        else:
+            return chunk
+        try:
+            raise broken
+        finally:
+            del broken  # what is raised refers to this frame
 
     def __next__(self) -> Any:
-        reading = self.reading
-        while not reading.ready:
-            if reading.over:
-                raise StopIteration
-            try:
-                with working_for(reading.call):
-                    reading.take(next(reading.inner))
-            except StopIteration:
-                reading.finish(self)
-            except BaseException as error:
-                out = reading.fail(error)
-                if out is error:
-                    raise
-                if out is not None:
-                    raise out from error
-                self._reopen()
-            finally:
-                reading.call.publish_here()
-        return reading.ready.popleft()
-
-    async def _areopen(self) -> None:
-        reading = self.reading
-        with suppress(Exception):  # one that fell silent is open still
-            await reading.inner.aclose()
+        broken = None
         try:
-            with working_for(reading.call):
-                reading.inner = await reading.areopen(reading.call)
-        except BaseException as error:
-            reading.end(error)
+            while self._hides(chunk := self._begun() or next(self.chunks)):
+                pass
+        except StopIteration:
+            renew(self, self.call.run.record)
             raise
-
-    def _reopen(self) -> None:
-        reading = self.reading
+        except Exception as error:  # noqa: BLE001 # the caller knows LiteLLM's
+            broken = self.call.final(error)
+        else:
+            return chunk
         try:
-            with working_for(reading.call):
-                reading.inner = reading.reopen(reading.call)
-        except BaseException as error:
-            reading.end(error)
-            raise
+            raise broken
+        finally:
+            del broken  # what is raised refers to this frame
+
+    def _begun(self) -> Any:
+        """Return the first chunk, once."""
+        first, self.first = self.first, None
+        return first
+
+    def _hides(self, chunk: Any) -> bool:
+        """Tell whether a chunk has nothing but the usage that the caller did not ask for."""
+        if not self.call.hides_usage or not _may_tell_usage(chunk):
+            return False
+        answer = read_answer(chunk)
+        return answer.usage is not None and answer.finish_reason is None and not carries(chunk)
 
     async def aclose(self) -> None:
         """Stop reading; the record says so."""
-        self.reading.abandon()
-        try:
-            close = getattr(self.reading.inner, "aclose", None)
-            if close is not None:
-                await close()
-        finally:
-            await self.reading.call.publish()
+        await self.chunks.aclose()
 
     def close(self) -> None:
         """Stop reading; the record says so."""
-        self.reading.abandon()
-        try:
-            close = getattr(self.reading.inner, "close", None)
-            if close is not None:
-                close()
-        finally:
-            self.reading.call.publish_here()
-
-    def __del__(self) -> None:
-        reading = getattr(self, "reading", None)
-        if reading is not None and not reading.over:
-            reading.abandon()  # what it leaves for others goes with the next call's news
+        self.chunks.close()
 
 
 @cache

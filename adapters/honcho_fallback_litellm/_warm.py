@@ -1,40 +1,120 @@
-"""Load before the first failure what LiteLLM would load in it, while an event loop waits."""
+"""Try LiteLLM out before a call depends on it: does it do what is relied on, and is it loaded?"""
 
 from __future__ import annotations
 
 import gc
 import logging
-from contextlib import suppress
-from importlib import import_module
-from typing import Any
+import threading
+from contextlib import contextmanager, suppress
+from functools import cache
+from importlib.metadata import version
+from typing import TYPE_CHECKING, Any
 
 import httpx
 import litellm
 import openai
 
+from honcho_fallback import FallbackConfigError
+from honcho_fallback_litellm._request import NARROWED, ONE_REQUEST
+from honcho_fallback_litellm._router import rotation
+
+if TYPE_CHECKING:
+    from collections.abc import Generator, Iterable
+
 logger = logging.getLogger("honcho_fallback")
 
-# What a fallback of another provider needs: a tokenizer, OpenAI's client.
-_LAZY = ("litellm.litellm_core_utils.default_encoding", "openai.resources", "jiter")
+_ANY_MODEL = "openai/gpt-5.5"
+_MESSAGES = [{"role": "user", "content": "hello"}]
+_CALLBACKS = (
+    "callbacks",
+    "input_callback",
+    "success_callback",
+    "failure_callback",
+    "service_callback",
+    "_async_input_callback",
+    "_async_success_callback",
+    "_async_failure_callback",
+)
+_LOCK = threading.Lock()
 
 
-def warm_up() -> None:
-    """Map one error as LiteLLM maps those of providers, and load what a fallback needs.
+def warm_up(models: Iterable[str] = (_ANY_MODEL,)) -> None:
+    """Let models fail and answer in memory, so that LiteLLM has loaded what it loads for that.
 
-    Without it the first failure of a process stops for 0.2 to 0.5 s; with it 0.3 s are spent here.
+    Without it the first failure of a process stops for 0.3 to 0.8 s; with it that is spent here.
     No request is made and no callback hears of it.
+
+    Args:
+        models: As LiteLLM spells them, with the provider in front.
     """
     # Any: openai 2 asks for httpx's, openai 3 for httpx2's, and both take either.
     response: Any = httpx.Response(500, request=httpx.Request("POST", "http://localhost"))
     error = openai.InternalServerError("warm-up", response=response, body=None)
-    with suppress(Exception):  # it raises what the error is mapped to
-        litellm.exception_type(  # pyright: ignore[reportPrivateImportUsage] # shown, not exported
-            model="warm-up", original_exception=error, custom_llm_provider="openai"
-        )
-    for name in _LAZY:
-        try:
-            import_module(name)
-        except Exception as gone:  # noqa: BLE001 # a release that keeps it elsewhere is not warm
-            logger.debug("warm_up: no %s (%s)", name, type(gone).__name__)
+    with _unheard():
+        for model in dict.fromkeys(models):
+            for mock in (error, "hello"):
+                for stream in (False, True):
+                    with suppress(Exception):  # one that cannot be tried is not warm
+                        answer: Any = litellm.completion(
+                            model, _MESSAGES, mock_response=mock, stream=stream, api_key="none"
+                        )
+                        list(answer if stream else ())
+        with suppress(Exception):
+            litellm.token_counter(model=_ANY_MODEL, text="hello")  # pyright: ignore[reportPrivateImportUsage] # shown, not exported
     # A full collection is due after so many modules, and would stop the first call's event loop.
     gc.collect()
+
+
+@cache
+def check_release() -> None:
+    """Try on a Router of its own what is relied on of LiteLLM without its promise, once.
+
+    Raises:
+        FallbackConfigError: This release does not do it.
+    """
+    params = {"model": _ANY_MODEL, "api_key": "none", "mock_response": "hello"}
+    ids = ("first", "second")
+    with _unheard():
+        router: Any = litellm.Router(  # pyright: ignore[reportPrivateImportUsage] # shown, not exported
+            [
+                {"model_name": "g", "litellm_params": params, "model_info": {"id": one}}
+                for one in ids
+            ]
+        )
+        asked: dict[str, Any] = {"model": "g", "messages": _MESSAGES}
+        where = rotation(router, ids, asked)
+        answered = tuple(_answering(router, asked, other) for other in reversed(ids))
+    if where.healthy == {*ids} and answered == ids:
+        return
+    problem = "does not keep to the deployment that it is told to ask"
+    if answered == ids:
+        problem = "does not say which deployments are in rotation"
+    raise FallbackConfigError.about(
+        "router",
+        f"LiteLLM {version('litellm')} {problem}",
+        "install a release that docs/litellm.md names, and report it",
+    )
+
+
+def _answering(router: Any, asked: dict[str, Any], other: str) -> str | None:
+    try:
+        answer = router.completion(**asked, **ONE_REQUEST, **{NARROWED: [other]})
+    except Exception as error:  # noqa: BLE001 # whatever it is, it is no answer
+        logger.debug("check_release: %s", type(error).__name__)
+        return None
+    answering: str | None = answer._hidden_params.get("model_id")  # noqa: SLF001 # where LiteLLM says it
+    return answering
+
+
+@contextmanager
+def _unheard() -> Generator[None]:
+    """Keep LiteLLM's callbacks, which are the process's, out of what is tried."""
+    with _LOCK:
+        kept = {name: getattr(litellm, name) for name in _CALLBACKS if hasattr(litellm, name)}
+        for name in kept:
+            setattr(litellm, name, [])
+        try:
+            yield
+        finally:
+            for name, callbacks in kept.items():
+                setattr(litellm, name, callbacks)

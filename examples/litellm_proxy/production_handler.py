@@ -6,36 +6,22 @@ Install: pip install 'honcho-fallback[litellm,prometheus,redis]' 'litellm[proxy]
 
 from __future__ import annotations
 
-import json
 import os
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 from honcho_fallback import FallbackConfig, FallbackObserver
+from honcho_fallback.records import JsonlObserver
 from honcho_fallback.redis import RedisCooldown
 from honcho_fallback_litellm import FallbackProxyHandler
 from honcho_fallback_prometheus import PrometheusObserver
-
-if TYPE_CHECKING:
-    from honcho_fallback import CallRecord
-
-
-class RecordObserver(FallbackObserver):
-    """Append records to a file of this process: workers that share one would mix their lines."""
-
-    def __init__(self, folder: Path) -> None:
-        self.path = folder / f"{os.getpid()}.jsonl"
-
-    def on_finish(self, record: CallRecord) -> None:
-        """Append one line; it holds no prompt, no answer and no key."""
-        with self.path.open("a", encoding="utf-8") as lines:
-            lines.write(json.dumps(record.to_dict()) + "\n")
-
 
 # A silent Redis costs one call of each worker this second now and then, a dead one costs nothing.
 cooldown = RedisCooldown(os.environ["REDIS_URL"], timeout=1.0)
 # What LiteLLM serves under /metrics holds its figures, of all workers together.
 observers: list[FallbackObserver] = [PrometheusObserver()]
 if folder := os.environ.get("RECORDS_DIR"):
-    observers.append(RecordObserver(Path(folder)))
-handler = FallbackProxyHandler(FallbackConfig(cooldown=cooldown, deadline=60), observers=observers)
+    # A file of this process; a line holds no prompt, no answer and no key.
+    observers.append(JsonlObserver(Path(folder) / f"{os.getpid()}.jsonl"))
+# A primary that hangs is left after 30 s, one that sends no first token of a stream after 10 s.
+config = FallbackConfig(cooldown=cooldown, timeout=30, first_token_timeout=10, deadline=60)
+handler = FallbackProxyHandler(config, observers=observers)

@@ -48,7 +48,7 @@ if TYPE_CHECKING:
 
     from honcho_fallback._core.recovery import PendingAction
     from honcho_fallback._core.resolved import ResolvedPolicy
-    from honcho_fallback._core.state import CallState, PastAttempt
+    from honcho_fallback._core.state import CallState
     from honcho_fallback._values.failure import Failure, Health
     from honcho_fallback._values.record import Limit, Outcome
 
@@ -128,7 +128,8 @@ def options(
         # Where the chain ends with a failure that would have switched, the chain is exhausted;
         # where somebody is left who could not help, the request itself is the trouble, and so it
         # is where everybody lacks what it needs.
-        lacking = all(has_kind(one, FailureKind.UNSUPPORTED) for one in call.past)
+        kinds = {one.failure and one.failure.kind for one in call.past}
+        lacking = kinds == {FailureKind.UNSUPPORTED}
         is_end = not call.remaining and switches(policy, call, failure)
         yield Stop("rejected", error=0) if lacking else Stop("exhausted" if is_end else "rejected")
         return
@@ -219,21 +220,17 @@ def repeatable(call: CallState) -> int | None:
     return next((n for n in reversed(passing) if call.past[n].note != FORCED), passing[-1])
 
 
-def has_kind(past: PastAttempt, kind: FailureKind) -> bool:
-    """Tell whether an attempt failed in one way."""
-    return past.failure is not None and past.failure.kind is kind
-
-
 def granted_retry(call: CallState, failure: Failure, error: Exception) -> Retry | None:
     """Return one more request at the target at hand, if ``switch_after`` grants it."""
     config, stated, position = call.policy.config, failure.retry_after, call.attempt.position
-    allowed = switch_after(call.policy, failure.kind)
+    allowed = config.switch_after
+    if isinstance(allowed, Mapping):
+        allowed = allowed.get(failure.kind, 1)
     if config.attempts_per_target is not None:
         allowed = min(allowed, config.attempts_per_target)
     if allowed == 1 or not failure.transient:
         return None
-    failures = call.failures_at(position)
-    if failures >= allowed:
+    if (failures := call.failures_at(position)) >= allowed:
         return None
     wait = strategy_wait(config.wait, failures, error)
     if stated is not None and stated > wait:
@@ -251,12 +248,6 @@ def retry_at_end(call: CallState, again: int) -> Retry | None:
     if stated is not None:
         return Retry(min(stated, config.retry_after_cap), position)
     return Retry(strategy_wait(config.wait, failures, call.errors[again]), position)
-
-
-def switch_after(policy: ResolvedPolicy, kind: FailureKind) -> int:
-    """Return how many failures of a kind one target may have before the switch."""
-    allowed = policy.config.switch_after
-    return allowed.get(kind, 1) if isinstance(allowed, Mapping) else allowed
 
 
 def strategy_wait(strategy: Callable[[Any], Any], failures: int, error: BaseException) -> float:

@@ -316,58 +316,6 @@ class FallbackRun:
         finally:
             del error  # as in _fail
 
-    def skip(
-        self,
-        position: int | None,
-        why: str,
-        *,
-        among: Sequence[int] = (),
-        error: Exception | None = None,
-        now: Time = None,
-    ) -> Attempt:
-        """Go on to a target further down the chain, because those before it are out of rotation.
-
-        For adapters whose framework decides who may be asked; nothing failed, nothing is logged.
-
-        Args:
-            position: Where in the chain to go on, or None when nobody is left who may be asked.
-            why: Why the others were not asked, for the record.
-            among: Who may be asked, where that is not everybody from there on.
-            error: What to raise where nobody is left and nothing has failed.
-            now: The time on the clock's scale.
-
-        Returns:
-            The attempt in place of the current one.
-
-        Raises:
-            FallbackExhausted: Nobody is left (or the last error itself, as with ``fail``).
-            RuntimeError: The call is over, or has not failed yet, nobody is left and there is no
-                ``error``.
-        """
-        self._require_running("skip")
-        call = self._call
-        policy = call.policy
-        offered: Sequence[int] = ()
-        if position is not None:
-            offered = [one for one in call.remaining if one >= position]
-            if among:
-                offered = [one for one in among if one in offered]
-            if not offered:
-                position = None
-        final = call.errors[-1] if call.errors else error
-        if position is None and final is None:
-            raise RuntimeError("skip: nobody is left and nothing has failed; call cancel()")
-        now = self._now(now)
-        passed = range(call.attempt.position, len(policy.chain) if position is None else position)
-        call.skipped = {**call.skipped, **dict.fromkeys(passed, why)}
-        call.remaining = [one for one in call.remaining if one not in call.skipped]
-        if position is None and final is not None:
-            self._raise_final("exhausted" if call.errors else "rejected", final, now)
-        call.pending, call.positions_after_pending = None, ()
-        self._move_to(offered, None, now)
-        call.began = now
-        return call.attempt
-
     def cancel(
         self,
         outcome: Literal["cancelled", "abandoned"] = "cancelled",
@@ -475,7 +423,9 @@ class FallbackRun:
             call.past += (PastAttempt(call.attempt, call.began, now, failure, call.note, *spent),)
             call.errors += (error,)
             call.shared = _shared_with_failed(call)
-            _leave(call)
+            asked = {one.attempt.position for one in call.past}
+            out = asked | call.shared.keys()
+            call.remaining = [one for one in call.order if one not in out]
             call.usage = call.received = None
             if call.content_at is not None:
                 self._finish("interrupted", now)
@@ -745,15 +695,6 @@ def _attempt_at(call: CallState, position: int, number: int, wait: float, now: f
     return call.attempt._replace(
         target=target, number=number, position=position, timeout=timeout, wait=wait
     )
-
-
-def _leave(call: CallState) -> None:
-    """Work out who is left to ask, now that an attempt has failed."""
-    usable, first = call.policy.usable_targets, call.first
-    asked = {one.attempt.position for one in call.past}
-    out = asked | call.unfit.keys() | call.shared.keys() | call.skipped.keys()
-    order = (*range(first, usable), *range(first))
-    call.remaining = [position for position in order if position not in out]
 
 
 def _shared_with_failed(call: CallState) -> dict[int, str]:

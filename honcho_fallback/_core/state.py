@@ -58,8 +58,9 @@ class CallState:
     unfit: Mapping[int, str]  # who cannot take this call and why
     attempt: Attempt = field(init=False)  # at hand, or the last one
     first: int = field(init=False)  # where the turn has come to
-    # Who was not asked yet and may be: those last that the turn has left, for they are better than
-    # nobody. Whom a cooldown passed over is among them.
+    # Who may be asked at all, those last that the turn has left, for they are better than nobody;
+    # and who of them is left, those in a cooldown included.
+    order: Sequence[int] = field(init=False)
     remaining: Sequence[int] = field(init=False)
     deadline_at: float = field(init=False)  # infinite without a deadline
     metadata: Mapping[str, Any] | None = None
@@ -102,19 +103,17 @@ class CallState:
     # seconds left, 0 where another call was probing.
     permit: str | None = None
     cooling: Mapping[int, float] = field(default_factory=_nothing)
-    skipped: Mapping[int, str] = field(
-        default_factory=_nothing
-    )  # whom a framework took out of rotation and why
 
     def __post_init__(self) -> None:
         self.began = self.started
         policy = self.policy
         usable, deadline = policy.usable_targets, policy.config.deadline
         self.first = 0 if self.turn is None or usable == 1 else self.turn.position
-        self.remaining = range(usable)
+        self.order = range(usable)
         if self.first or self.unfit:
             order = (*range(self.first, usable), *range(self.first))
-            self.remaining = [position for position in order if position not in self.unfit]
+            self.order = [position for position in order if position not in self.unfit]
+        self.remaining = self.order
         self.deadline_at = inf if deadline is None else self.started + deadline
         position = self.remaining[0]
         self.attempt = Attempt(
@@ -209,8 +208,6 @@ class CallState:
         if position in self.cooling:
             left = self.cooling[position]
             return f"it was cooling down for another {left:.0f} s" if left else _PROBED
-        if position in self.skipped:
-            return self.skipped[position]
         has_answer = self.outcome == "success"
         if position in self.shared and not (has_answer and position > self.attempt.position):
             return self.shared[position]

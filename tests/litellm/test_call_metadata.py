@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from honcho_fallback import FallbackConfigError, set_observers
 from honcho_fallback_litellm import FallbackProxyHandler, FallbackRoutingStrategy
-from honcho_fallback_litellm._request import _metadata_of  # pyright: ignore[reportPrivateUsage] # no provider is asked a hundred times
+from honcho_fallback_litellm._request import plain_metadata_of
 from tests.helpers.observers import HOOKS, WRONG, Noting, every_way, one_hook
 
 if TYPE_CHECKING:
@@ -92,7 +92,7 @@ _BUCKET = st.dictionaries(
 @given(metadata=st.one_of(_BUCKET, _OTHER, st.none()), other=st.one_of(_BUCKET, st.none()))
 def test_nothing_but_plain_values_is_taken(metadata: Any, other: Any) -> None:
     """Whatever stands there; and what the Proxy writes beside a key never is."""
-    kept = _metadata_of({"metadata": metadata, "litellm_metadata": other}) or {}
+    kept = plain_metadata_of({"metadata": metadata, "litellm_metadata": other}) or {}
     for name, value in kept.items():
         assert type(name) is str
         assert not name.startswith("user_api_key")

@@ -102,9 +102,3 @@ def test_where_no_deployment_may_be_asked_nobody_is(
     with pytest.raises(FallbackConfigError, match=r"lacks the label 'us'|pass a set of texts"):
         ask(router, "completion", **ASKED, metadata={"require": required})
     assert not providers.order
-
-
-def test_a_rate_of_streams_is_refused(bench: Any) -> None:
-    """LiteLLM hands out its streams itself: the error says what to set instead."""
-    with pytest.raises(FallbackConfigError, match="set idle_timeout instead"):
-        bench.managed(FallbackConfig(min_rate=5.0))

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import logging
 import threading
 from contextlib import suppress
 from typing import TYPE_CHECKING, Any
@@ -16,14 +17,11 @@ from litellm.llms.custom_httpx.async_client_cleanup import close_litellm_async_c
 from honcho_fallback import (
     Cooldown,
     FallbackConfig,
-    FallbackConfigError,
     RetryBudget,
     Target,
     TransportRecovery,
 )
-from honcho_fallback_litellm import FallbackProxyHandler, FallbackRoutingStrategy
-from honcho_fallback_litellm._call import AttemptTimeout
-from honcho_fallback_litellm._router import core_of
+from honcho_fallback_litellm import FallbackProxyHandler
 from tests.helpers.provider import Reply
 from tests.helpers.wire import chat_word as word
 
@@ -65,8 +63,8 @@ class Later(Cooldown):
 
 @pytest.fixture
 def cooldown() -> Later:
-    """Return a cooldown whose clock a test may put forward."""
-    return Later()
+    """Return a cooldown that begins at once, whose clock a test may put forward."""
+    return Later(after=1, base=60.0)
 
 
 @pytest.fixture
@@ -263,7 +261,7 @@ def test_when_all_others_are_paused_one_that_cools_down_is_asked(
     ask(router, "completion", **ASKED)
     router.model_list[1]["model_info"]["blocked"] = True
     assert text(ask(router, "completion", **ASKED)) == "hello from primary"
-    assert listener.records[-1].attempts[0].note == "all were cooling down, it was due first"
+    assert listener.records[-1].attempts[0].note == "in its cooldown, as nobody else was left"
 
 
 def test_of_those_in_rotation_the_first_that_is_up_is_asked(
@@ -497,26 +495,6 @@ def test_a_silent_stream_in_a_thread_is_the_backups(
     assert listener.record.attempts[0].kind == "timeout"
 
 
-def test_what_the_opening_took_is_gone_from_the_first_token() -> None:
-    """One budget for an attempt, however often LiteLLM is waited for."""
-    time_limit, loop = AttemptTimeout(), AheadLoop()
-
-    async def take(seconds: float) -> None:
-        loop.ahead += seconds
-
-    async def open_and_read() -> None:
-        time_limit.restart(60.0, Target("m"))
-        await time_limit.wait(take(40))
-        await time_limit.wait(take(30))
-        await time_limit.wait(asyncio.sleep(1))
-
-    with (
-        asyncio.Runner(loop_factory=lambda: loop) as runner,
-        pytest.raises(litellm.Timeout, match="within 60 s"),
-    ):
-        runner.run(open_and_read())
-
-
 def test_a_reader_may_take_its_time(bench: Any) -> None:
     """The time between two chunks that the caller spends is not the provider's."""
     router, listener = bench.managed(FallbackConfig(first_token_timeout=5.0, idle_timeout=5.0))
@@ -603,14 +581,14 @@ def test_an_endpoint_with_a_bucket_of_its_own_must_not_degrade_either(
 def test_a_paused_primary_is_not_replaced_where_that_must_not_be(
     bench: Any, providers: ProviderServer, ask: Any
 ) -> None:
-    """Nobody is asked, the error carries the record, and nobody takes it for an outage."""
+    """Nobody is asked, LiteLLM's own error comes out, and nobody takes it for an outage."""
     router, listener = bench.managed(FallbackConfig(must_not_degrade=True, cooldown=Cooldown()))
     info = router.model_list[0]["model_info"]
     info["blocked"] = True
-    with pytest.raises((LookupError, ValueError), match=r"rotation|No deployments") as caught:
+    with pytest.raises(Exception, match=r"[Nn]o .*deployment"):
         ask(router, "completion", **ASKED)
     assert not providers.order
-    assert vars(caught.value)["record"] == listener.record
+    assert not listener.records
     info["blocked"] = False
     ask(router, "completion", **ASKED)
     assert listener.records[-1].attempts[0].note is None
@@ -630,26 +608,6 @@ def test_a_chain_that_is_paused_is_not_down(
     assert text(ask(router, "completion", **ASKED)) == "hello from primary"
     assert listener.records[-1].attempts[0].note is None
     assert not listener.switches
-
-
-def test_a_call_that_litellm_gives_up_on_is_closed(
-    bench: Any, providers: ProviderServer, ask: Any, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """Where LiteLLM's loop breaks before it asks the next target, the record is closed too."""
-    router, listener = bench.managed()
-
-    def broken(*_: Any, **__: Any) -> Any:
-        raise ZeroDivisionError
-
-    for name in ("log_retry", "_core_log_retry"):  # as of LiteLLM 1.109
-        monkeypatch.setattr(core_of(router), name, broken, raising=False)
-    providers["primary"].fail(503)
-    with pytest.raises(ZeroDivisionError) as caught:
-        ask(router, "completion", **ASKED)
-    assert providers.order == ["primary"]
-    assert listener.record.outcome == "cancelled"
-    assert listener.record.attempts[0].kind == "overloaded"
-    assert vars(caught.value)["record"] == listener.record
 
 
 def test_what_a_guardrail_blocks_is_blocked(
@@ -756,19 +714,24 @@ def test_a_rebuild_that_fails_is_no_recovery(
     assert listener.record.outcome == ("success" if members[1:] else "exhausted")
 
 
-def test_the_resilient_preset(bench: Any, providers: ProviderServer, ask: Any, text: Any) -> None:
-    """It has turns, which LiteLLM has not: the error says what to write, and that works."""
-    with pytest.raises(FallbackConfigError) as caught:
-        FallbackRoutingStrategy(FallbackConfig.resilient())
-    assert 'FallbackConfig.resilient(reset="iteration")' in str(caught.value)
-    with pytest.raises(FallbackConfigError, match="resilient"):
-        FallbackProxyHandler(FallbackConfig.resilient())
+def test_the_resilient_preset(
+    bench: Any,
+    providers: ProviderServer,
+    ask: Any,
+    text: Any,
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    """It has turns, which LiteLLM has not: an INFO says what holds instead."""
+    with caplog.at_level(logging.INFO, "honcho_fallback"):
+        router, listener = bench.managed(FallbackConfig.resilient())
+    assert "reset=\"iteration\" in place of 'turn'" in caplog.text
+    assert FallbackProxyHandler(FallbackConfig.resilient())
 
     providers["primary"].fail(503)
-    router, _ = bench.managed(FallbackConfig.resilient(reset="iteration"))
-    said = [text(ask(router, "completion", **ASKED)) for _ in range(2)]
-    assert said == ["hello from backup"] * 2
-    assert providers.order == ["primary", "backup", "backup"]
+    said = [text(ask(router, "completion", **ASKED)) for _ in range(4)]
+    assert said == ["hello from backup"] * 4
+    assert providers.order == [*["primary", "backup"] * 3, "backup"]
+    assert listener.records[-1].turn_id is None
 
 
 def test_attempts_per_target_count(bench: Any, providers: ProviderServer, ask: Any) -> None:

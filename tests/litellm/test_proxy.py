@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 import shutil
 import sys
 import tempfile
@@ -13,6 +14,7 @@ from importlib import import_module
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
+import httpx
 import openai
 import pytest
 import redis
@@ -74,7 +76,7 @@ class Printer(FallbackObserver):
         print("record of", record.agent, record.metadata, flush=True)
 
 
-config = FallbackConfig(cooldown=Cooldown(), deadline=60, wait=0)
+config = FallbackConfig(cooldown=Cooldown(after=1, base=60), deadline=60, wait=0)
 handler = Handler(config, respect_cooldown=True, observers=[Printer()])
 careful = FallbackProxyHandler(on_error="exit")
 """
@@ -321,6 +323,51 @@ def test_streams(broken: str, proxy: Proxy, upstream: ProviderServer) -> None:
         "server_error",
         "connection",
     }
+
+
+@pytest.mark.parametrize("endpoint", ["responses", "messages"])
+def test_other_endpoints_have_the_chain(
+    endpoint: str, proxy: Proxy, upstream: ProviderServer
+) -> None:
+    """Responses and Messages: one request to a dead primary, then the backup's."""
+    upstream["primary"].fail(503)
+    if endpoint == "responses":
+        pytest.importorskip("nacl", reason="the Proxy's package for it is not installed")
+        raw = proxy.client.responses.with_raw_response.create(model="deriver", input="hello")
+        said, headers = raw.parse().output_text, raw.headers
+    else:
+        asked = {"model": "deriver", "max_tokens": 9, "messages": MESSAGES}
+        answer: Any = proxy.client.post("/v1/messages", body=asked, cast_to=httpx.Response)
+        said, headers = answer.json()["content"][0]["text"], answer.headers
+    assert said == "hello from backup"
+    assert upstream.order == ["primary", "backup"]
+    assert headers["x-honcho-fallback-answered-by"] == "backup"
+
+
+def test_when_all_are_down_a_client_learns_when_to_come_back(
+    proxy: Proxy, upstream: ProviderServer
+) -> None:
+    """The soonest that a provider has stated, under the name that clients read."""
+    upstream["primary"].fail(429, headers={"retry-after": "7"})
+    upstream["backup"].fail(429, headers={"retry-after": "9"})
+    with pytest.raises(openai.RateLimitError) as caught:
+        ask(proxy)
+    assert caught.value.response.headers["retry-after"] == "7"
+    assert upstream.order == ["primary", "backup"]
+
+
+def test_lines_of_the_handler_have_a_time_and_a_level(
+    proxy: Proxy, upstream: ProviderServer
+) -> None:
+    """As LiteLLM's have, also where nobody has set up logging."""
+    upstream["primary"].fail(503)
+    ask(proxy)
+    lines = proxy.server.log.read_text("utf-8").splitlines()
+    switch = next(one for one in lines if "failed=primary fallback=backup" in one)
+    assert re.match(r"\d{4}-\d\d-\d\d [\d:,]+ - honcho_fallback:WARNING: agent=", switch)
+    assert any(
+        re.search(r"honcho_fallback:INFO: \d chains? (is|are) active", one) for one in lines
+    )
 
 
 def test_twenty_clients_at_once(proxy: Proxy, upstream: ProviderServer) -> None:

@@ -9,7 +9,6 @@ import litellm
 import pytest
 
 from honcho_fallback import FallbackConfig
-from honcho_fallback_litellm import FallbackRoutingStrategy
 
 if TYPE_CHECKING:
     from tests.helpers.provider import ProviderServer
@@ -201,27 +200,6 @@ def test_an_unmanaged_group_keeps_its_cooldowns(
     assert len(providers["fine"].requests) == 12
 
 
-@pytest.mark.parametrize("attempt", [0, 1, 2])
-def test_without_a_call_of_ours_the_attempts_number_decides(
-    attempt: int, bench: Any, run: Any
-) -> None:
-    """Outside of a call of ours LiteLLM's own count says whose turn it is."""
-    router = bench.router(bench.chain("first", "second"))
-    strategy = FallbackRoutingStrategy().register(router)
-    options: dict[str, Any] = {"model": "deriver", "messages": MESSAGES}
-
-    def asked() -> dict[str, Any]:
-        return {"metadata": {"attempted_retries": attempt}}
-
-    found = [
-        strategy.get_available_deployment(**options, request_kwargs=asked()),
-        run(strategy.async_get_available_deployment(**options, request_kwargs=asked())),
-    ]
-
-    expected = ["first", "second", "second"][attempt]
-    assert [one["model_info"]["id"] for one in found] == [expected] * 2
-
-
 def test_the_users_own_fallbacks_stand_behind_the_chain(
     bench: Any, providers: ProviderServer, ask: Any, text: Any
 ) -> None:
@@ -293,7 +271,10 @@ def test_the_users_special_fallbacks_apply(
     option: str, bench: Any, providers: ProviderServer, ask: Any, text: Any
 ) -> None:
     """(9) LiteLLM's ways out of an overflow and of a refusal are for the errors they name."""
-    models = [*bench.chain("primary", "backup"), bench.deployment("spare", None, group="spares")]
+    models = [
+        *bench.chain("primary", "backup", info={"max_input_tokens": 100}),
+        bench.deployment("spare", None, group="spares"),
+    ]
     message, code = WHERE_NO_OTHER_TARGET_HELPS[option]
     told = {"message": message, "code": code, "type": "invalid_request_error"}
     providers["primary"].fail(400, body={"error": told})
@@ -313,7 +294,7 @@ def test_the_users_special_fallbacks_apply(
 def test_a_group_that_falls_back_to_a_chain_gets_a_call_of_its_own(
     bench: Any, providers: ProviderServer, ask: Any, text: Any
 ) -> None:
-    """(9) LiteLLM's hop into a ranked group is a call like any other."""
+    """(9) A list's hop into a ranked group is a call like any other."""
     models = [
         *bench.chain("primary", "backup"),
         bench.deployment("spare", None, group="spares"),
@@ -329,6 +310,65 @@ def test_a_group_that_falls_back_to_a_chain_gets_a_call_of_its_own(
     assert text(answer) == "hello from backup"
     assert providers.order == ["spare", "primary", "backup"]
     assert listener.record.answered_by == "backup"
+
+
+def test_a_chain_in_a_list_is_asked_in_its_order(
+    bench: Any, providers: ProviderServer, ask: Any, text: Any
+) -> None:
+    """(9) LiteLLM would shuffle it; here its primary comes first, and after a group before it."""
+    models = [
+        *bench.chain("primary", "backup"),
+        bench.deployment("spare", None, group="spares"),
+        *bench.chain("second", "third", group="others"),
+    ]
+    for name in ("primary", "backup", "spare", "second"):
+        providers[name].fail(500)
+    router, listener = bench.managed(
+        models=models,
+        fallbacks=[{"deriver": ["spares", "others"]}],
+        num_retries=0,
+        disable_cooldowns=True,
+    )
+    for _ in range(3):
+        answer = ask(router, "completion", model="deriver", messages=MESSAGES)
+        assert text(answer) == "hello from third"
+        assert answer._hidden_params["additional_headers"]["x-litellm-attempted-fallbacks"] == 1
+    assert providers.order == ["primary", "backup", "spare", "second", "third"] * 3
+    assert [one.answered_by for one in listener.records] == [None, "third"] * 3
+
+
+def test_lists_that_name_each_other_end(bench: Any, providers: ProviderServer, ask: Any) -> None:
+    """(9) A chain whose list leads back to it is asked once."""
+    models = [*bench.chain("primary"), *bench.chain("second", group="others")]
+    for name in ("primary", "second"):
+        providers[name].fail(500)
+    lists = [{"deriver": ["others"]}, {"others": ["deriver"]}]
+    router, _ = bench.managed(models=models, fallbacks=lists, disable_cooldowns=True)
+    with pytest.raises(litellm.InternalServerError):
+        ask(router, "completion", model="deriver", messages=MESSAGES)
+    assert providers.order == ["primary", "second"]
+
+
+@pytest.mark.parametrize("check", ["fallback_access_check", "fallback_budget_check"])
+def test_a_chain_in_a_list_is_asked_for_who_may_ask_it(
+    check: str, bench: Any, providers: ProviderServer, run: Any
+) -> None:
+    """(9) LiteLLM's checks of access and budget decide there as before its own hops."""
+    asked: list[str] = []
+
+    async def nobody(*, model: str, **_: Any) -> bool:
+        asked.append(model)
+        return False
+
+    models = [*bench.chain("primary"), *bench.chain("second", group="others")]
+    providers["primary"].fail(500)
+    router, _ = bench.managed(
+        models=models, fallbacks=[{"deriver": ["others"]}], **{check: nobody}
+    )
+    with pytest.raises(litellm.InternalServerError):
+        run(router.acompletion(model="deriver", messages=MESSAGES))
+    assert asked == ["others"]
+    assert providers.order == ["primary"]
 
 
 def test_an_alias_of_a_chain_is_the_chain(
@@ -398,7 +438,7 @@ def test_a_switch_keeps_to_larger_windows(
 
 
 def test_options_of_the_core_apply(
-    bench: Any, providers: ProviderServer, ask: Any, text: Any, sleeps: list[float]
+    bench: Any, providers: ProviderServer, ask: Any, text: Any
 ) -> None:
     """fallback_on, switch_after with its wait, max_attempts and validate are the core's."""
     providers["primary"].fail(500, times=1)
@@ -409,7 +449,6 @@ def test_options_of_the_core_apply(
     )
     assert providers.order == ["primary", "primary"]
     assert [a.wait for a in listener.record.attempts] == [0, 0.3]
-    assert [seconds for seconds in sleeps if seconds] == [0.3]
 
 
 def test_a_kind_that_is_not_named_does_not_switch(

@@ -107,7 +107,7 @@ from honcho_fallback.redis import RedisCooldown
 from honcho_fallback_litellm import FallbackRoutingStrategy
 
 models, url, messages = json.load(sys.stdin)
-config = FallbackConfig(cooldown=RedisCooldown(url, timeout=1.0))
+config = FallbackConfig(cooldown=RedisCooldown(url, after=1, base=60.0, timeout=1.0))
 router = Router(model_list=models)
 FallbackRoutingStrategy(config).register(router)
 
@@ -136,7 +136,7 @@ def test_a_cooldown_in_redis_is_one_for_all_processes(
     """
     redis_cooldown = pytest.importorskip("honcho_fallback.redis").RedisCooldown
     url = f"redis://127.0.0.1:{redis_port}/1"
-    cooldown = redis_cooldown(url, timeout=1.0)
+    cooldown = redis_cooldown(url, after=1, base=60.0, timeout=1.0)
     models = [
         bench.deployment(f"{group}-{name}", rank, group=group, api_base=f"{providers.url}/{name}")
         for group in ("sync", "async")

@@ -22,17 +22,17 @@ KEY = "sk-the-key-of-the-user"
 OPENAI = {"model": "openai/gpt-4o-mini", "path": "/v1"}
 ANTHROPIC = {"model": "anthropic/claude-3-5-haiku-latest", "path": ""}
 
-# What takes a tenth of a second and more to load.
-HEAVY = {"fastapi", "tiktoken", "tokenizers"}
-
 # The providers are in the process itself: each request notes what is loaded when it arrives.
 FIRST_FAILURE = """
 import asyncio, json, os, sys
+import litellm
 from litellm import Router
+from litellm.integrations.custom_logger import CustomLogger
 from honcho_fallback_litellm import FallbackRoutingStrategy
 from tests.helpers.provider import ProviderServer, Reply
 
 chain, way = json.load(sys.stdin)
+litellm.callbacks = [CustomLogger()]
 loaded = {}
 
 def provider(name, status):
@@ -75,11 +75,16 @@ os._exit(0)
 @pytest.mark.timeout(180)  # another process imports LiteLLM first, which takes seconds
 @pytest.mark.parametrize(
     ("chain", "way"),
-    [((OPENAI, OPENAI), "sync"), ((OPENAI, ANTHROPIC), "async"), ((ANTHROPIC, OPENAI), "stream")],
-    ids=["openai", "openai to anthropic", "anthropic to openai"],
+    [
+        ((OPENAI, OPENAI), "sync"),
+        ((OPENAI, OPENAI), "async"),
+        ((OPENAI, ANTHROPIC), "async"),
+        ((ANTHROPIC, OPENAI), "stream"),
+    ],
+    ids=["sync", "async", "openai to anthropic", "stream, anthropic to openai"],
 )
-def test_a_first_failure_imports_little(chain: Any, way: str) -> None:
-    """From the failing answer to the fallback's request nothing is loaded that takes time."""
+def test_a_first_failure_loads_nothing(chain: Any, way: str) -> None:
+    """No module is loaded between the failing answer and the fallback's request."""
     done = subprocess.run(
         [sys.executable, "-c", FIRST_FAILURE],
         cwd=ROOT,
@@ -91,8 +96,7 @@ def test_a_first_failure_imports_little(chain: Any, way: str) -> None:
     assert done.returncode == 0, done.stderr
     order, late = json.loads(done.stdout.splitlines()[-1])
     assert order == ["primary", "backup"]
-    assert len(late) < 30, late
-    assert not HEAVY & {name.partition(".")[0] for name in late}, late
+    assert late == []
 
 
 def test_nobody_hears_of_it(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -15,7 +15,6 @@ from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, pr
 from honcho_fallback import (
     Attempt,
     CallRecord,
-    Cooldown,
     Failure,
     FailureKind,
     FallbackConfig,
@@ -50,7 +49,7 @@ def test_a_run_is_driven_by_hand() -> None:
     assert run.record.usage == {"input": 3}
 
 
-@pytest.mark.parametrize("step", ["attempt", "accept", "succeed", "commit", "fail", "skip"])
+@pytest.mark.parametrize("step", ["attempt", "accept", "succeed", "commit", "fail"])
 def test_a_step_after_the_end_is_an_error(step: str) -> None:
     """An illegal order raises and says what to do; the record stays as it was."""
     run = pair().start()
@@ -62,7 +61,6 @@ def test_a_step_after_the_end_is_an_error(step: str) -> None:
         "succeed": run.succeed,
         "commit": run.commit,
         "fail": lambda: run.fail(DOWN),
-        "skip": lambda: run.skip(1, "paused"),
     }
     with pytest.raises(RuntimeError, match="has ended"):
         steps[step]()
@@ -327,82 +325,6 @@ class Histories(RuleBasedStateMachine, FallbackObserver):
 
 TestHistories = Histories.TestCase
 TestHistories.settings = settings(max_examples=100, stateful_step_count=12, deadline=None)
-
-
-def test_targets_out_of_rotation_are_passed_over() -> None:
-    """An adapter's framework may say who may be asked; the record says who was not, and why."""
-    targets = [Target("first"), Target("second"), Target("third")]
-    run = FallbackPolicy(targets).start()
-
-    attempt = run.skip(1, "cooling down")
-    assert (attempt.target.name, attempt.number, attempt.position) == ("second", 1, 1)
-    assert run.fail(DOWN).target.name == "third"
-    run.succeed()
-
-    assert run.outcome == "success"
-    assert run.record.is_fallback
-    assert run.record.untried == (("first", "cooling down"),)
-    assert [attempt.number for attempt in run.record.attempts] == [1, 2]
-
-
-def test_of_those_in_rotation_who_cools_down_is_passed_over() -> None:
-    """`among` names who may be asked: nobody else is, even where only they are up."""
-    targets = [Target("first"), Target("second"), Target("third"), Target("fourth")]
-    policy = FallbackPolicy(
-        targets, FallbackConfig(cooldown=Cooldown(after=1, base=60), max_attempts=4)
-    )
-    ended = policy.start()
-    ended.fail(DOWN)
-    ended.fail(DOWN)
-    ended.succeed()
-    run = policy.start()
-    assert run.attempt.target.name == "third"
-    assert run.skip(1, "paused", among=[1, 3]).target.name == "fourth"
-    other = policy.start()
-    assert other.skip(0, "paused", among=[0, 1]).target.name == "first"
-
-
-def test_when_the_rest_is_out_of_rotation_the_call_is_exhausted() -> None:
-    """Nobody is left to ask: as if the chain had ended there."""
-    run = FallbackPolicy([Target("first"), Target("second")]).start()
-    with pytest.raises(RuntimeError):
-        run.skip(None, "nothing has failed yet")
-    run.fail(DOWN)
-    with pytest.raises(FallbackExhausted) as caught:
-        run.skip(None, "paused")
-    assert caught.value.exceptions == (DOWN,)
-    assert run.record.untried == (("second", "paused"),)
-
-
-def test_a_skip_ends_a_call_that_nobody_may_be_asked_for() -> None:
-    """The given error comes out with a note, and the record has no attempt: nobody was asked."""
-    run = FallbackPolicy([Target("first"), Target("second")]).start()
-    refusal = LookupError("both are paused")
-
-    with pytest.raises(LookupError) as caught:
-        run.skip(None, "paused", error=refusal)
-
-    assert caught.value is refusal
-    assert refusal.__notes__ == ["honcho_fallback: nobody was asked"]
-    record = run.record
-    assert (record.outcome, record.attempts, record.answered_by) == ("rejected", (), None)
-    assert record.untried == (("first", "paused"), ("second", "paused"))
-
-
-def test_a_skip_has_its_time_and_its_error(clock: Clock) -> None:
-    """The record is as long as the caller's clock says; what comes out is the last error."""
-    targets = [Target("first"), Target("second"), Target("third")]
-    policy = FallbackPolicy(targets, FallbackConfig(on_exhausted="last"))
-    run = policy.start()
-    start = clock.now
-    run.skip(1, "paused", now=start + 1)
-    run.fail(DOWN, now=start + 3)
-    with pytest.raises(StatusError) as caught:
-        run.skip(None, "paused too", error=LookupError("paused"), now=start + 4)
-    assert caught.value is DOWN
-    record = run.record
-    assert (record.seconds, record.attempts[0].started, record.attempts[0].seconds) == (4, 1, 2)
-    assert record.untried == (("first", "paused"), ("third", "paused too"))
 
 
 def test_an_accepted_answer_may_come_with_its_usage() -> None:

@@ -643,33 +643,6 @@ def test_neither_turn_nor_cooldown_degrade_it(clock: Clock) -> None:
         assert turn.position == 1
 
 
-def test_a_framework_cannot_skip_to_a_fallback_where_the_call_must_not_degrade() -> None:
-    """Out of rotation or not, nobody but the primary is asked; with nothing failed it says so."""
-    policy = FallbackPolicy(
-        [Target("primary"), Target("fallback")], FallbackConfig(must_not_degrade=True)
-    )
-    with pytest.raises(RuntimeError, match="skip"):
-        policy.start().skip(1, "paused")
-
-
-def test_a_probe_that_is_skipped_gives_its_permit_back(clock: Clock) -> None:
-    """A framework that will not ask the target on probation leaves the probe to the next call."""
-    policy = FallbackPolicy(
-        [Target("primary"), Target("fallback")],
-        FallbackConfig(cooldown=Cooldown(after=1, base=60)),
-    )
-    run = policy.start()
-    run.fail(DOWN)
-    run.succeed()
-    clock.now += 61
-    run = policy.start()
-    assert run.attempt.position == 0
-    assert run.skip(1, "paused").position == 1
-    assert policy.start().attempt.position == 0
-    run.succeed()
-    assert run.record.untried == (("primary", "paused"),)
-
-
 def test_a_limit_that_a_switch_went_past_is_no_limit_of_the_call() -> None:
     """The budget forbade to ask the first target again; that nobody answered has other reasons."""
     budget = RetryBudget(ratio=0, min_per_second=0)

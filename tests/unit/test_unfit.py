@@ -197,17 +197,6 @@ def test_no_time_is_kept_for_who_does_not_fit(clock: Clock) -> None:
     assert limits == pytest.approx([10.0, 20.0, 30.0])
 
 
-def test_a_skip_goes_to_one_that_fits() -> None:
-    """A framework's rotation and what fits a call both count; each keeps its reason."""
-    run = chain().start(unfit={1: BLIND})
-    assert run.skip(1, "paused").position == 2
-    assert run.record.untried[:2] == (("primary", "paused"), ("second", BLIND))
-    other = chain().start(unfit={2: BLIND})
-    other.fail(DOWN)
-    with pytest.raises(FallbackExhausted):
-        other.skip(2, "paused", among=[2])
-
-
 def test_time_passes_for_those_that_are_asked_only(scripted: Scripted) -> None:
     """A wait, a repeat and a record know nothing of a target that was never in question."""
     script = scripted({"primary": [], "second": [DOWN, "hello"], "third": []})

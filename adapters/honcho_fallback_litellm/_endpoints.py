@@ -1,0 +1,208 @@
+"""What stands in for a Router's endpoints: the policy's loop around LiteLLM's own.
+
+LiteLLM has no public hook that sees an error before it asks again. So one attempt is one ordinary
+call of LiteLLM's own endpoint for the same group, narrowed to one deployment; whether, when and
+whom to ask next is the policy's. The endpoints are replaced on the instance, as the Proxy holds
+one, and what is no chain passes through to LiteLLM's.
+"""
+
+from __future__ import annotations
+
+import weakref
+from contextlib import suppress
+from functools import update_wrapper
+from typing import TYPE_CHECKING, Any
+
+from honcho_fallback_litellm._answers import attach, deployment_of
+from honcho_fallback_litellm._attempt import Asking
+from honcho_fallback_litellm._call import Asked, RouterCall
+from honcho_fallback_litellm._request import NARROWED
+from honcho_fallback_litellm._router import (
+    Endpoint,
+    arotation,
+    deployments_of,
+    in_a_loop,
+    rotation,
+)
+from honcho_fallback_litellm._stream import managed_stream
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from honcho_fallback_litellm._chain import Chains
+
+_END: Any = object()
+# The methods without the a that makes them async: what may be passed by position, and whether
+# LiteLLM keeps its metadata in a bucket of its own there.
+_METHODS: tuple[tuple[str, tuple[str, ...], bool], ...] = (
+    ("completion", ("model", "messages"), False),
+    ("text_completion", ("model", "prompt"), False),
+    ("embedding", ("model", "input"), False),
+    ("responses", ("input", "model"), True),
+    ("anthropic_messages", (), True),
+    ("generate_content", (), True),
+    ("generate_content_stream", (), True),
+    ("image_generation", ("prompt", "model"), False),
+    ("moderation", ("input", "model"), True),
+    ("rerank", ("model", "query", "documents"), False),
+    ("speech", ("model", "input", "voice"), False),
+    ("transcription", (), False),
+    ("create_batch", (), False),
+)
+ENDPOINTS = tuple(
+    Endpoint(f"{prefix}{name}", parameters, bool(prefix) or name == "anthropic_messages", generic)
+    for name, parameters, generic in _METHODS
+    for prefix in ("", "a")
+)
+
+
+class Endpoints:
+    """Stand in for the endpoints of one Router, which is held weakly.
+
+    Args:
+        router: A ``litellm.Router``.
+        chains: Makes the chain of a group.
+        respects_cooldown: Whether who cools down by LiteLLM's account is passed over.
+    """
+
+    def __init__(self, router: Any, chains: Chains, *, respects_cooldown: bool) -> None:
+        self._router = weakref.ref(router)
+        self._chains = chains
+        self._respects_cooldown = respects_cooldown
+
+    @property
+    def router(self) -> Any:
+        """Return the Router.
+
+        Raises:
+            ReferenceError: It is gone. Not a RuntimeError: LiteLLM's sync methods would run the
+                whole call again.
+        """
+        router = self._router()
+        if router is None:
+            raise ReferenceError("the Router of this FallbackRoutingStrategy is gone")
+        return router
+
+    def install(self) -> None:
+        """Replace the endpoints that this Router has."""
+        router = self.router
+        for endpoint in ENDPOINTS:
+            own = getattr(router, endpoint.name, None)
+            if own is not None:
+                setattr(router, endpoint.name, self._replacement(endpoint, own))
+
+    def _replacement(self, endpoint: Endpoint, own: Callable[..., Any]) -> Any:
+        # A bound method would hold the Router.
+        held: Any = weakref.WeakMethod(own) if hasattr(own, "__self__") else lambda: own
+
+        async def in_a_task(*args: Any, **kwargs: Any) -> Any:
+            theirs = held()
+            asked = self._read(endpoint, theirs, args, kwargs)
+            return await (theirs(*args, **kwargs) if asked is None else self._aask(asked))
+
+        def in_a_thread(*args: Any, **kwargs: Any) -> Any:
+            theirs = held()
+            asked = self._read(endpoint, theirs, args, kwargs)
+            return theirs(*args, **kwargs) if asked is None else self._ask(asked)
+
+        replacement: Any = update_wrapper(in_a_task if endpoint.is_async else in_a_thread, own)
+        del replacement.__wrapped__  # it would hold the Router as well
+        return replacement
+
+    async def _aask(self, asked: Asked) -> Any:
+        """Ask the chain, and the Router's own lists behind it, in this task."""
+        error, where = None, None
+        if asked.chain is not None:
+            where = await arotation(asked.router, asked.chain.ids, asked.request)
+        call = asked.call(where, respects_cooldown=self._respects_cooldown)
+        try:
+            if not isinstance(call, RouterCall):
+                return await asked.own(**call)
+            return await (_astreamed(call) if asked.wants_stream else _aanswered(call))
+        except Exception as raised:  # noqa: BLE001 # what the caller gets is chosen here
+            error = call.final(raised) if isinstance(call, RouterCall) else raised
+        try:
+            rest = asked.rehearsal(call, error)
+            if rest is not None:
+                with suppress(Exception):  # the chain's own error says more
+                    return _with_record(await asked.own(**rest), call)
+            return _with_record(await asked.walk(call, error), call)
+        finally:
+            del error  # what is raised refers to this frame
+
+    def _ask(self, asked: Asked) -> Any:
+        """Ask the chain, and the Router's own lists behind it, in this thread."""
+        error, where = None, None
+        if asked.chain is not None:
+            where = rotation(asked.router, asked.chain.ids, asked.request)
+        call = asked.call(where, respects_cooldown=self._respects_cooldown)
+        try:
+            if not isinstance(call, RouterCall):
+                return asked.own(**call)
+            return _streamed(call) if asked.wants_stream else _answered(call)
+        except Exception as raised:  # noqa: BLE001 # what the caller gets is chosen here
+            error = call.final(raised) if isinstance(call, RouterCall) else raised
+        try:
+            rest = asked.rehearsal(call, error)
+            if rest is not None:
+                with suppress(Exception):  # the chain's own error says more
+                    return _with_record(asked.own(**rest), call)
+            return _with_record(in_a_loop(asked.walk, call, error), call)
+        finally:
+            del error  # what is raised refers to this frame
+
+    def _read(
+        self, endpoint: Endpoint, own: Any, args: tuple[Any, ...], kwargs: dict[str, Any]
+    ) -> Asked | None:
+        """Read a request that has to do with a chain; None leaves it to LiteLLM."""
+        router, names = self.router, endpoint.parameters
+        request = {**dict(zip(names, args, strict=False)), **kwargs}
+        group = request.get("model")
+        # A request that is narrowed already is one of ours, which LiteLLM hands on to itself.
+        if not isinstance(group, str) or len(args) > len(names) or NARROWED in request:
+            return None
+        deployments = deployments_of(router, group, request)
+        chain = None if request.get("specific_deployment") else self._chains.of(group, deployments)
+        if chain is not None:
+            deployments = chain.ordered(deployments)
+        asked = Asked(chain, router, endpoint, own, request, deployments, self._chains)
+        return asked if chain is not None or asked.lists.cut() else None
+
+
+async def _aanswered(call: RouterCall) -> Any:
+    answer = await call.chain.policy.acall(Asking(call).whole_in_task, run=call.run)
+    return attach(answer, call.run.record)
+
+
+def _answered(call: RouterCall) -> Any:
+    answer = call.chain.policy.call(Asking(call).whole, run=call.run)
+    return attach(answer, call.run.record)
+
+
+async def _astreamed(call: RouterCall) -> Any:
+    policy, asking = call.chain.policy, Asking(call)
+    chunks = policy.astream(asking.stream_in_task, run=call.run, has_content=asking.is_content)
+    first = await anext(chunks, _END)
+    if first is not call.opened:
+        return managed_stream(call, chunks, None if first is _END else first)
+    async for _ in chunks:  # a whole answer in place of a stream
+        pass
+    return attach(first, call.run.record)
+
+
+def _streamed(call: RouterCall) -> Any:
+    policy, asking = call.chain.policy, Asking(call)
+    chunks = policy.stream(asking.stream, run=call.run, has_content=asking.is_content)
+    first = next(chunks, _END)
+    if first is not call.opened:
+        return managed_stream(call, chunks, None if first is _END else first)
+    for _ in chunks:  # a whole answer in place of a stream
+        pass
+    return attach(first, call.run.record)
+
+
+def _with_record(answer: Any, call: RouterCall | dict[str, Any]) -> Any:
+    """Let an answer of another group carry the record of the chain that came before."""
+    if isinstance(call, RouterCall):
+        return attach(answer, call.run.record, deployment_of(answer))
+    return answer
