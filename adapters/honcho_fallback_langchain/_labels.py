@@ -52,7 +52,7 @@ _STEPS = (
 )
 # Fields that say how a model answers, and not who does.
 _TUNING = frozenset(
-    "max_tokens n reasoning_effort seed stop streaming temperature top_k top_p".split()
+    {"max_tokens", "n", "reasoning_effort", "seed", "stop", "streaming", "temperature", "top_p"}
 )
 
 
@@ -126,7 +126,9 @@ def _steps_of(part: object) -> Iterable[Any] | None:
 
 def _asks_nobody(part: Any) -> bool:
     """Tell whether a part is a prompt, a parser or such a step that LangChain itself has made."""
-    if not isinstance(part, _STEPS) or any(isinstance(one, Runnable) for one in vars(part).values()):
+    if not isinstance(part, _STEPS) or any(
+        isinstance(one, Runnable) for one in vars(part).values()
+    ):
         return False
     # What a step calls; that of a generator has no public name.
     called = [getattr(part, name, None) for name in ("func", "afunc", "_transform", "_atransform")]
@@ -141,62 +143,51 @@ def _is_theirs(code: Any) -> bool:
 
 
 class Boundary(BaseCallbackHandler):
-    """Refuse a model before it is asked that is asked within an agent's attempt without the labels.
+    """Refuse a model without the labels that is about to be asked within an agent's attempt.
 
-    Known is the attempt's own model, by its metadata, whoever has the tags itself, and what these
-    ask themselves.
+    The attempt's own model is known by its metadata, as long as it is asked as it was made; any
+    other by its tags. Whom these ask has what they have.
 
     Args:
-        attempt: Whose metadata its model carries.
         required: The labels.
         around: The config around the attempt; its tags are inherited, and say nothing of a model.
+        attempt: Whose metadata its model carries.
     """
 
     raise_error = run_inline = True
 
-    def __init__(
-        self, attempt: Attempt, required: frozenset[str], around: RunnableConfig
-    ) -> None:
+    def __init__(self, required: frozenset[str], around: RunnableConfig, attempt: Attempt) -> None:
         inherited = getattr(around.get("callbacks"), "inheritable_tags", ())
         self._attempt, self._required = attempt, required
         self._inherited = {*inherited, *(around.get("tags") or ())}
         self._known = set[object]()
 
-    def on_chain_start(  # noqa: D102 # LangChain's
-        self, serialized: Any, inputs: Any, *, run_id: UUID, **run: Any
-    ) -> None:
-        self._is_known(run_id, **run)
+    def on_chain_start(self, *_: Any, run_id: UUID, **run: Any) -> None:
+        """Note a chat model that is a chain of others."""
+        self._note(run_id, run)
 
-    def on_chat_model_start(  # noqa: D102 # LangChain's
-        self, serialized: Any, messages: Any, *, run_id: UUID, **run: Any
-    ) -> None:
-        target = self._attempt.target
-        route = route_in(run.get("options") or {}, target.model)
-        if route is None and self._is_known(run_id, **run):
-            return
-        model = (run.get("metadata") or {}).get("ls_model_name") or "a model"
-        raise FallbackConfigError.about(
-            "require",
-            f"within the attempt at {target.name} a middleware asks {model} without the label "
-            f"{min(self._required)!r}",
-            "give that model the tag, or put the middleware before FallbackMiddleware",
-        )
+    def on_chat_model_start(self, *_: Any, run_id: UUID, **run: Any) -> None:
+        """Refuse a model that is not known to have the labels."""
+        self._note(run_id, run)
+        if run_id not in self._known:
+            raise FallbackConfigError.about(
+                "require",
+                f"within the attempt at {self._attempt.target.name} a middleware asks "
+                f"{(run.get('metadata') or {}).get('ls_model_name') or 'a model'}, which lacks "
+                f"the label {min(self._required)!r} or is asked otherwise than it was made",
+                "give it the label as a tag, or put the middleware before FallbackMiddleware",
+            )
 
     on_llm_start = on_chat_model_start
 
-    def _is_known(
-        self,
-        run_id: UUID,
-        parent_run_id: UUID | None = None,
-        tags: list[str] | None = None,
-        metadata: Mapping[str, Any] | None = None,
-        **_: Any,
-    ) -> bool:
-        is_known = (
-            parent_run_id in self._known
-            or (metadata or {}).get(CALL_ID) == self._attempt.call_id
-            or self._required <= {*(tags or ())} - self._inherited
-        )
+    def _note(self, run_id: UUID, run: Mapping[str, Any]) -> None:
+        if (run.get("metadata") or {}).get(CALL_ID) == self._attempt.call_id:
+            target = self._attempt.target
+            asked: Mapping[str, Any] = run.get("invocation_params") or {}
+            changed = {one: asked[one] for one in asked if asked[one] != target.params.get(one)}
+            is_known = route_in(changed, target.model) is None
+        else:
+            tags = {*(run.get("tags") or ())} - self._inherited
+            is_known = run.get("parent_run_id") in self._known or tags >= self._required
         if is_known:
             self._known.add(run_id)
-        return is_known

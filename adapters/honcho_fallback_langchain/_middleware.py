@@ -12,6 +12,7 @@ from __future__ import annotations
 from collections import deque
 from copy import copy
 from dataclasses import replace
+from functools import partial
 from typing import TYPE_CHECKING, Annotated, Any, NotRequired, Self, Unpack, cast
 from weakref import WeakValueDictionary
 
@@ -128,6 +129,8 @@ class AgentCall(Call[ModelRequest[Any]]):
         state: Any = request.state
         self.kept: dict[str, Any] = state.get(TURN) or {}
         self.config: Any = None  # of an attempt, where it is not that around us
+        # A middleware inside may ask another model.
+        self.boundary: Callable[[Attempt], Boundary] | None = None
 
     def open(self) -> FallbackRun:
         """Start the core's run, in the turn that it is a part of."""
@@ -138,6 +141,8 @@ class AgentCall(Call[ModelRequest[Any]]):
         if self.detached.handlers:
             self.config = around = cast("RunnableConfig", {**around, "callbacks": callbacks})
         self.around = around
+        if required := self.policy.config.require:
+            self.boundary = partial(Boundary, required, around)
         system = [request.system_message] if request.system_message else []
         metadata = metadata_of(around, {"run_id": run_id})
         return self.start(around, turn, metadata, [*system, *request.messages])
@@ -191,22 +196,12 @@ class AgentCall(Call[ModelRequest[Any]]):
             self.run.report(parameters=parameters)
         changes: dict[str, Any] = {}
         model, callbacks = self.gated(attempt, candidate, self.around.get("callbacks"))
-        required = self.policy.config.require
-        if self.gate is not None or required:
+        if self.gate is not None:
             self.config = {**self.around, "callbacks": callbacks}
-        if required:  # a middleware inside may ask another model
-            boundary = Boundary(attempt, required, self.around)
-            self.config = merge_configs(self.config, {"callbacks": [boundary]})
-        described: dict[str, Any] = {}
-        if attempt.number > 1 or self.partial == "replace" or required:
-            metadata = attempt_metadata(
-                attempt, self.chain.targets[0], self.failed_before(attempt)
-            )
-            described["metadata"] = {**(model.metadata or {}), **metadata}
-        if attempt.number > 1:
-            described["tags"] = [*(model.tags or []), f"fallback:attempt:{attempt.number}"]
-        if described:
-            model = model.model_copy(update=described)
+        if self.boundary is not None:
+            within: Any = {**self.around, "callbacks": callbacks}
+            self.config = merge_configs(within, {"callbacks": [self.boundary(attempt)]})
+        model = self._described(model, attempt)
         if model is not request.model:
             changes["model"] = model
         reader = self.chain.links[attempt.position].reader
@@ -220,6 +215,20 @@ class AgentCall(Call[ModelRequest[Any]]):
         if settings is not request.model_settings:
             changes["model_settings"] = settings
         return request.override(**changes) if changes else request
+
+    def _described(self, model: Any, attempt: Attempt) -> Any:
+        """Return a model that says in its run which attempt of the call it is, where that helps."""
+        described: dict[str, Any] = {}
+        if attempt.number > 1 or self.partial == "replace" or self.boundary is not None:
+            metadata = attempt_metadata(
+                attempt, self.chain.targets[0], self.failed_before(attempt)
+            )
+            described["metadata"] = {**(model.metadata or {}), **metadata}
+        if attempt.number > 1:
+            described["tags"] = [*(model.tags or []), f"fallback:attempt:{attempt.number}"]
+        if described:
+            model = model.model_copy(update=described)
+        return model
 
     def _foreign(self, reader: Reader) -> dict[str, Any]:
         # Cache markers and the provider's own tools were made for the agent's model.

@@ -105,8 +105,10 @@ def why_bound(target: Target, keeper: Target, request: Request) -> str | None:
     return bound_to(kept)
 
 
-def why_unlabelled(target: Target, required: frozenset[str], settings: ModelSettings) -> str | None:
-    """Say why a target's labels do not count for a request with settings that it takes, or None."""
+def why_unlabelled(
+    target: Target, required: frozenset[str], settings: ModelSettings
+) -> str | None:
+    """Say why a target's labels do not count for a request that it takes, or None."""
     route = route_in({name: getattr(settings, name) for name in _EXTRA}, target.model)
     return route and f"it lacks the label {min(required)!r} where {route} may lead elsewhere"
 
