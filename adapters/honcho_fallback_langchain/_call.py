@@ -13,7 +13,7 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import AsyncGenerator, Generator
-from contextlib import asynccontextmanager, contextmanager
+from contextlib import asynccontextmanager, contextmanager, nullcontext
 from typing import TYPE_CHECKING, Any, Generic, NamedTuple, TypeVar, cast
 
 from langchain_core.callbacks import AsyncCallbackManager, CallbackManager
@@ -28,6 +28,7 @@ from honcho_fallback import (
     call_metadata,
     check_response,
 )
+from honcho_fallback.providers import route_in
 from honcho_fallback_langchain._answers import (
     NOTHING,
     ends_message,
@@ -51,6 +52,7 @@ from honcho_fallback_langchain._candidates import (
     streams,
 )
 from honcho_fallback_langchain._history import for_provider
+from honcho_fallback_langchain._labels import labels_of
 from honcho_fallback_langchain._metadata import (
     attempt_metadata,
     failed_attempts,
@@ -105,8 +107,9 @@ class Call(ABC, Generic[RequestT]):
 
     run: FallbackRun
 
-    def __init__(self, chain: Chain) -> None:
+    def __init__(self, chain: Chain, settings: dict[str, Any]) -> None:
         self.chain = chain
+        self.settings = settings  # of this call
         self.policy = chain.policy
         self.partial: Partial = chain.options.partial
         self.detached = NOT_DETACHED
@@ -131,26 +134,48 @@ class Call(ABC, Generic[RequestT]):
             return None
         own, turn = configurable.get(_CONFIG_KEY), configurable.get(_TURN_KEY)
         if isinstance(own, FallbackConfig):
-            own = own.replace(only_models=policy.config.only_models)
+            require = own.require | policy.config.require  # as for any call
+            own = own.replace(only_models=policy.config.only_models, require=require)
             self.policy = FallbackPolicy(
                 policy.targets, own, agent=agent, observers=policy.observers, turns_of=policy
             )
         return turn if isinstance(turn, Turn) else None
 
     def start(
-        self, turn: Turn | None, metadata: dict[str, Any] | None, call_input: Any
+        self,
+        config: RunnableConfig,
+        turn: Turn | None,
+        metadata: dict[str, Any] | None,
+        call_input: Any,
     ) -> FallbackRun:
         """Start the core's run, nested where the detached handlers would have nested it."""
         policy = self.policy
         self.wants_content = policy.wants_content
-        if self.detached.stand_ins:
-            with parented_like(self.detached):
-                self.run = policy.start(turn=turn, metadata=metadata)
-        else:
-            self.run = policy.start(turn=turn, metadata=metadata)
+        unfit = self.unlabelled(config) if policy.config.require else None
+        with parented_like(self.detached) if self.detached.stand_ins else nullcontext():
+            self.run = policy.start(turn=turn, metadata=metadata, unfit=unfit)
         if self.wants_content:
             self.run.report(input=call_input)
         return self.run
+
+    def unlabelled(self, config: RunnableConfig) -> dict[int, str] | None:
+        """Say who has not the labels that are required where it is asked under this config."""
+        required, reasons = self.policy.config.require, dict[int, str]()
+        for position, target in enumerate(self.chain.targets):
+            route = route_in(self.settings_for(position), target.model)
+            labels = frozenset() if route else labels_of(target.client, config) or frozenset()
+            if not required <= labels:
+                why = f" where {route} may lead elsewhere" if route else ""
+                reasons[position] = f"it lacks the label {min(required - labels)!r}{why}"
+        return reasons or None
+
+    def settings_for(self, position: int) -> dict[str, Any]:
+        """Return the call's own settings as the provider of a candidate takes them."""
+        reader, settings = self.chain.links[position].reader, self.settings
+        if reader is None or not settings or position == 0:
+            return settings
+        settings = {name: settings[name] for name in settings.keys() - _OTHER_MODEL}
+        return settings if reader.is_primarys else reader.provider.settings(settings)
 
     @abstractmethod
     def request_for(self, attempt: Attempt, candidate: Any) -> RequestT:
@@ -310,10 +335,9 @@ class ChainCall(Call[Request]):
         kwargs: dict[str, Any],
         own: dict[str, Any],
     ) -> None:
-        super().__init__(chain)
+        super().__init__(chain, kwargs)
         self.own = own
         self.input = call_input
-        self.kwargs = kwargs
         self.config = ensure_config(config)
         # Both are for this run and no child of it.
         self.run_name = self.config.pop("run_name", None)
@@ -392,20 +416,16 @@ class ChainCall(Call[Request]):
         self.manager = manager
         turn = self.configure(self.config)
         named = {"run_name": self.run_name, "run_id": self.run_id}
-        return self.start(turn, metadata_of(self.config, named), self.input)
+        return self.start(self.config, turn, metadata_of(self.config, named), self.input)
 
     def as_taken(self, attempt: Attempt) -> tuple[Any, dict[str, Any]]:
         """Return the input and the keywords for one attempt, as its provider takes them."""
-        reader, kwargs = self.chain.links[attempt.position].reader, self.kwargs
-        if reader is None:  # what a chain with a prompt is given is for its prompt
-            return self.input, kwargs
-        if kwargs and attempt.position > 0:
-            kwargs = {name: kwargs[name] for name in kwargs.keys() - _OTHER_MODEL}
-            if not reader.is_primarys:
-                kwargs = reader.provider.settings(kwargs)
-        if type(self.input) is str:  # a text is a text everywhere
-            return self.input, kwargs
-        return for_provider(self.input, reader), kwargs
+        reader = self.chain.links[attempt.position].reader
+        settings = self.settings_for(attempt.position)
+        # What a chain with a prompt is given is for its prompt, and a text is a text everywhere.
+        if reader is None or type(self.input) is str:
+            return self.input, settings
+        return for_provider(self.input, reader), settings
 
     def request_for(self, attempt: Attempt, candidate: Any) -> Request:
         """Return the input, config and keywords for a candidate."""

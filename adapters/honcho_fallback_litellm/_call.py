@@ -11,8 +11,14 @@ from litellm.router_utils.fallback_event_handlers import (  # pyright: ignore[re
     attempted_fallback_targets_from,
 )
 
-from honcho_fallback import DeadlineExceeded, OutcomeUnknown, StreamInterrupted
+from honcho_fallback import (
+    DeadlineExceeded,
+    FallbackConfigError,
+    OutcomeUnknown,
+    StreamInterrupted,
+)
 from honcho_fallback_litellm._answers import attach
+from honcho_fallback_litellm._chain import id_of, labels_of
 from honcho_fallback_litellm._failures import is_refusal, provider_error
 from honcho_fallback_litellm._lists import Lists
 from honcho_fallback_litellm._request import (
@@ -44,6 +50,7 @@ class Asked:
     request: dict[str, Any]  # the keyword arguments
     deployments: list[Deployment]  # in the chain's order
     chains: Chains
+    required: frozenset[str]  # labels
     _lists: Lists | None = None
 
     @property
@@ -60,8 +67,8 @@ class Asked:
 
     def _is_chain(self, target: Any) -> bool:
         name = target.get("model") if isinstance(target, dict) else target
-        if not isinstance(name, str):
-            return False
+        if self.required or not isinstance(name, str):  # LiteLLM asks whom it likes
+            return bool(self.required)
         return self.chains.of(name, deployments_of(self.router, name, self.request)) is not None
 
     def call(
@@ -77,26 +84,26 @@ class Asked:
             respects_cooldown: Whether who cools down is asked last.
         """
         chain = self.chain
+        required = self.required
         if chain is None or rotation is None:
-            return {**self.request, **self.lists.cut()}
+            narrowed = {NARROWED: self._unlabelled()} if required else {}
+            return {**self.request, **self.lists.cut(), **narrowed}
         config, ids = chain.config, chain.ids
         options = options_of(self.request, config)
         degrades = not options.get("must_not_degrade", config.must_not_degrade)
-        required = options.get("require", config.require)
+        if required:
+            options["require"] = required
         allowed = [
             position
             for position, target in enumerate(chain.policy.targets)
-            if (degrades or not position)
-            and isinstance(required, frozenset)  # or it is refused when the call begins
-            and target.labels >= required
+            if (degrades or not position) and target.labels >= required
         ]
         healthy, cooling = rotation.healthy, rotation.cooling
         fit = [one for one in allowed if ids[one] in healthy or ids[one] in cooling]
-        is_whole = len(allowed) == len(ids)
         if allowed and not fit:
             others = [ids[one] for one in range(len(ids)) if one not in allowed]
-            narrowed = {**ONE_REQUEST, NARROWED: others}
-            return {**self.request, **(self.lists.cut() if is_whole else narrowed)}
+            narrowed = {**({} if degrades else ONE_REQUEST), NARROWED: others} if others else {}
+            return {**self.request, **self.lists.cut(), **narrowed}
         resting = [one for one in fit if ids[one] not in healthy]
         if config.cooldown is not None and respects_cooldown and len(resting) < len(fit):
             fit = [one for one in fit if ids[one] in healthy]  # two memories: LiteLLM's is obeyed
@@ -122,11 +129,21 @@ class Asked:
             self.deployments,
             run,
             frozenset(ids[one] for one in resting),
-            is_whole,
+            degrades,
         )
         if wants_content:
             call.report_request()
         return call
+
+    def _unlabelled(self) -> list[str]:
+        """List the deployments that LiteLLM must not choose; somebody has to be left."""
+        before: Any = self.request.get(NARROWED) or ()
+        lacking = {id_of(one) for one in self.deployments if not labels_of(one) >= self.required}
+        excluded = {*before, *lacking}
+        if excluded.issuperset(map(id_of, self.deployments)):
+            problem = f"nobody in {self.request['model']} has {sorted(self.required)}"
+            raise FallbackConfigError.about("require", problem, "give a deployment these tags")
+        return [*excluded]
 
     # Behind it.
 
@@ -140,8 +157,8 @@ class Asked:
 
     async def walk(self, call: RouterCall | dict[str, Any], error: Exception) -> Any:
         """Ask the targets of a list from its first chain on, or raise the error."""
-        goes_on = call.goes_elsewhere if isinstance(call, RouterCall) else NARROWED not in call
-        if not goes_on:
+        is_ours = isinstance(call, RouterCall)
+        if not (call.goes_elsewhere if is_ours else call.get("disable_fallbacks") is not True):
             raise error
         return await self.lists.walk(self.endpoint, error)
 

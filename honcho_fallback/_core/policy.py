@@ -392,6 +392,8 @@ class FallbackPolicy:
             _require_known(overrides, CallOptions.__annotations__)
             agent = policy.agent if agent is None else agent
             config = policy.config.replace(**overrides)
+            if "require" in overrides:  # a promise of the policy's is no call's to take back
+                config = config.replace(require=config.require | policy.config.require)
             policy = ResolvedPolicy(policy.chain, config, agent, policy.observers)
         if turn is not None and turn.owner is not self._owner:
             fix = "pass one from this policy's turn()"
