@@ -70,14 +70,14 @@ def labels_of(
         outer: The tags around it.
     """
     if isinstance(part, RunnableBindingBase | DynamicRunnable):
-        config = merge_configs(part.config, config)
+        config = merge_configs(part.config or {}, config)
         outer = outer.union((part.config or {}).get("tags") or ())
     if isinstance(part, RunnableBindingBase):
         config = merge_configs(config, *(make(config) for make in part.config_factories))
         # What was tagged before and what after it was bound cannot be told apart.
         return _NONE if route_in(part.kwargs) else labels_of(part.bound, config, outer)
     if isinstance(part, DynamicRunnable):
-        return _labels_picked(part, merge_configs(config), outer)
+        return _labels_picked(part, merge_configs(config or {}), outer)
     if isinstance(part, BaseLanguageModel):
         return outer.union(part.tags or ())
     steps = _steps_of(part)

@@ -217,7 +217,7 @@ class AgentCall(Call[ModelRequest[Any]]):
         return request.override(**changes) if changes else request
 
     def _described(self, model: Any, attempt: Attempt) -> Any:
-        """Return a model that says in its run which attempt of the call it is, where that helps."""
+        """Return a model that says in its run which attempt it is, where that helps."""
         described: dict[str, Any] = {}
         if attempt.number > 1 or self.partial == "replace" or self.boundary is not None:
             metadata = attempt_metadata(

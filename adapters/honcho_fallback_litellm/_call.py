@@ -102,8 +102,10 @@ class Asked:
         fit = [one for one in allowed if ids[one] in healthy or ids[one] in cooling]
         if allowed and not fit:
             others = [ids[one] for one in range(len(ids)) if one not in allowed]
-            narrowed = {**({} if degrades else ONE_REQUEST), NARROWED: others} if others else {}
-            return {**self.request, **self.lists.cut(), **narrowed}
+            request = {**self.request, **self.lists.cut()}
+            if others:
+                request |= {**({} if degrades else ONE_REQUEST), NARROWED: others}
+            return request
         resting = [one for one in fit if ids[one] not in healthy]
         if config.cooldown is not None and respects_cooldown and len(resting) < len(fit):
             fit = [one for one in fit if ids[one] in healthy]  # two memories: LiteLLM's is obeyed
@@ -157,8 +159,12 @@ class Asked:
 
     async def walk(self, call: RouterCall | dict[str, Any], error: Exception) -> Any:
         """Ask the targets of a list from its first chain on, or raise the error."""
-        is_ours = isinstance(call, RouterCall)
-        if not (call.goes_elsewhere if is_ours else call.get("disable_fallbacks") is not True):
+        goes_on = (
+            call.goes_elsewhere
+            if isinstance(call, RouterCall)
+            else call.get("disable_fallbacks") is not True
+        )
+        if not goes_on:
             raise error
         return await self.lists.walk(self.endpoint, error)
 

@@ -159,8 +159,8 @@ class FallbackModel(Model):
         unfit = {position: reason for position, reason in enumerate(reasons) if reason}
         call = self.policy.start(turn=run_so_far.turn, unfit=unfit or None)
         if self.policy.wants_content:
-            settings = request.model_settings.to_traceable_dict().items()
-            parameters = {name: value for name, value in settings if value is not None}
+            shown = request.model_settings.to_traceable_dict().items()
+            parameters = {name: value for name, value in shown if value is not None}
             call.report(input=request.shown(), parameters=parameters or None)
         return call
 

@@ -186,7 +186,7 @@ class _CauseWalk(NamedTuple):
         reason = f"{rule.source}: {rule.reason}" if rule.reason else rule.source
         row = Row(rule.kind, reason, reached=known.reached, scope=scope)
         failure = self._failure(row, status or facts.error, facts, by_rule=True)
-        own = {"transient": rule.transient, "retry_after": rule.retry_after}
+        own: dict[str, Any] = {"transient": rule.transient, "retry_after": rule.retry_after}
         return failure._replace(**{name: fact for name, fact in own.items() if fact is not None})
 
     def _rejudged(self, exc: BaseException, failure: Failure) -> Failure:

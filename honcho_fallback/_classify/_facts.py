@@ -151,8 +151,8 @@ def read_facts(exc: BaseException) -> Facts:
         if isinstance(body, (dict, list, str, bytes)) and body:
             document.read(body)
             break
-    has_body = bool(document.texts or document.codes)
-    has_body = has_body if has_body or answer.get("_content") is not None else None
+    came = bool(document.texts or document.codes)
+    has_body = came if came or answer.get("_content") is not None else None
     for name in filter(own.__contains__, ("code", "type", "status", "error_code")):
         document.add_code(own[name])
     if callable(own.get("code")):  # gRPC

@@ -1,7 +1,7 @@
-"""What became of a request, by real clients: who answered, was there a connection, a retry, a stream.
+"""What became of a request, by real clients: who answered, was there a connection, a stream.
 
-The table of ``docs/outages.md`` is made here. ``replay="safe"`` rests on it, so every client has to
-agree or to stand in a row of its own.
+The table of ``docs/outages.md`` is made here. ``replay="safe"`` rests on it, so every client has
+to agree or to stand in a row of its own.
 """
 
 from __future__ import annotations
@@ -37,7 +37,8 @@ pytestmark = [
 NAMES = (
     "openai", "async openai", "openai, stream", "anthropic", "async anthropic, stream",
     "google-genai", "async google-genai", "httpx", "async httpx2", "aiohttp", "requests",
-    "LiteLLM completion", "LiteLLM Router acompletion", "ChatOpenAI.invoke", "ChatAnthropic.astream",
+    "LiteLLM completion", "LiteLLM Router acompletion", "ChatOpenAI.invoke",
+    "ChatAnthropic.astream",
 )  # fmt: skip
 
 
@@ -138,7 +139,10 @@ HEROKU = '<!DOCTYPE html><html><body><iframe src="//www.herokucdn.com/error-page
 NGINX = "<html><head><title>503 Service Temporarily Unavailable</title></head></html>"
 RETRYING: dict[str, Client] = {
     name: Client(partial(sdk, package=package, cls=cls, retries=1), package, "call")
-    for name, package, cls in (("openai", "openai", "OpenAI"), ("anthropic", "anthropic", "Anthropic"))
+    for name, package, cls in (
+        ("openai", "openai", "OpenAI"),
+        ("anthropic", "anthropic", "Anthropic"),
+    )
 }
 ROWS = {
     "nobody: refused": Row(WAYS["port closed"], "no", "no"),
@@ -212,7 +216,8 @@ def test_a_request_has_become_the_same_whoever_made_it(case: str) -> None:
 
 PAGE = Path(__file__).parents[2] / "docs" / "outages.md"
 BLOCK = re.compile(r"(?<=<!-- reached -->\n).*?(?=<!-- /reached -->)", re.DOTALL)
-HEAD = """| who answered, and what | a connection | the client retried | a stream had begun | `reached` | clients |
+HEAD = """| who answered, and what | a connection | the client retried | a stream had begun \
+| `reached` | clients |
 |---|---|---|---|---|---|
 """
 

@@ -496,7 +496,7 @@ def test_a_proxy_is_no_proof_unless_it_was_not_there(does: Any, reached: str, sc
 
 
 def test_a_name_of_the_users_changes_no_fact() -> None:
-    """A rule, refine and classify may call a failure anything; what became of the request stays."""
+    """A rule or a hook may call a failure anything; what became of the request stays."""
     slow, gone = httpx.ReadTimeout("slow"), httpx.ConnectError("refused")
     for kind in ("rate_limit", "overloaded", "quota", "server_error"):
         rules = FallbackConfig(rules={"kind": kind, "error": "TransportError"}).rules

@@ -292,12 +292,16 @@ def limited(message: str, status: int = 429, wait: str = "20000", **fields: Any)
 
 OF_ONE_MODEL = [
     limited(
-        "Rate limit reached for model `llama-3.3-70b-versatile` in organization `org_01` service tier"
-        " `on_demand` on tokens per day (TPD): Limit 100000, Used 99336, Requested 3000.",
+        "Rate limit reached for model `llama-3.3-70b-versatile` in organization `org_01` service "
+        "tier `on_demand` on tokens per day (TPD): Limit 100000, Used 99336, Requested 3000.",
         code="rate_limit_exceeded",
     ),
-    limited("Rate limit reached for gpt-4o in organization org-x on requests per day (RPD): Limit 200"),
-    limited("Rate limit of 50 per 86400s exceeded for UserByModelByDay. Please wait 84921 seconds."),
+    limited(
+        "Rate limit reached for gpt-4o in organization org-x on requests per day (RPD): Limit 200"
+    ),
+    limited(
+        "Rate limit of 50 per 86400s exceeded for UserByModelByDay. Please wait 84921 seconds."
+    ),
     limited("Daily token limit reached for this model, try again in 5h"),
     limited("The daily quota of qwen-3-235b is used up"),
     limited("Quota exceeded: requests per day, limit: 50, model: gemini-2.5-pro"),
