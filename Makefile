@@ -50,9 +50,12 @@ bench-agents: .venv-peers/.installed
 soak: .venv/.installed
 	$(BIN)/python -m benchmarks.soak $(ARGS)
 
-# Every extra of `all` installs beside LiteLLM's Proxy, which pins rich and others; nothing is installed here.
+# Every extra of `all` installs beside LiteLLM's Proxy, which pins rich and others, and beside the whole of each
+# framework in today's release; nothing is installed here.
 resolve: .venv/.installed
 	$(BIN)/python -m pip install --quiet --dry-run --ignore-installed '.[all]' 'litellm[proxy]>=1.108.7' prometheus_client
+	$(BIN)/python -m pip install --quiet --dry-run --ignore-installed '.[langchain,litellm,openai-agents,pydantic-ai]' \
+	  'litellm[proxy]>=1.108.7' 'pydantic-ai>=2.62' 'openai-agents>=0.24' 'langchain>=1.5'
 
 # Ask classify about real providers' errors, which lie beside this repository; then about those of
 # each provider, without what only this provider taught.

@@ -186,7 +186,9 @@ class _Tracer:
 
     def _text_units(self, text: str, status: int, row: Any) -> list[Unit]:
         """Name the rule that a text fits, and the entries without which it would not."""
-        rules = [r for r in self._texts.RULES[self._texts.status_class(status)] if r.row is row]
+        rules = [
+            r for r in self._texts.RULES[self._texts.status_class(status)].rules if r.row is row
+        ]
         parts = self._sentences(text)
         sets = [reduce(or_, self._texts.VOCABULARY.sentences(" ".join(part)), 0) for part in parts]
         union = reduce(or_, sets, 0)
@@ -218,7 +220,7 @@ class _Tracer:
     def _sentences(self, text: str) -> list[list[str]]:
         """Cut a text as the package does, into the tokens of each sentence."""
         parts: list[list[str]] = [[]]
-        for token in self._texts._TOKEN.findall(text.replace("\u2019", "'")):
+        for token in self._texts._TOKEN.findall(text.translate(self._texts._PLAIN)):
             if self._texts.VOCABULARY.word(token).stops:
                 parts.append([])
             else:
@@ -230,7 +232,7 @@ class _Tracer:
         words = self._words(tokens)
         needed: set[Unit] = set()
         for group in groups:
-            present = [e for e in self._texts._TABLE["words"][group] if self._stands(e, words)]
+            present = [e for e in self._texts.GROUPS[group] if self._stands(e, words)]
             if not present:
                 raise AssertionError(f"no entry of {group!r} in {tokens!r}")
             if len(present) == 1:
@@ -243,8 +245,8 @@ class _Tracer:
         for token in tokens:
             if not token.isascii() or "'" in token:
                 words.append(token.lower())
-            elif token.isdigit():
-                words.append(self._texts._NUMBER)
+            elif token[-1].isdigit() and not token[0].isalpha():
+                words.append("-#" if token[0] == "-" else self._texts._NUMBER)
             elif any(self._texts.VOCABULARY.word(token)[:3]):
                 words += [part.lower() for part in self._texts._PART.findall(token)]
             else:
@@ -252,17 +254,19 @@ class _Tracer:
         return words
 
     def _stands(self, entry: str, words: list[str]) -> bool:
-        if not entry.isascii():
-            return any(entry in word for word in words if not word.isascii())
-        first, _, second = entry.partition(" ")
+        first, _, second = entry.translate(self._texts._PLAIN).partition(" ")
         if not second:
-            return any(_fits(entry, word) for word in words)
-        return any(_fits(first, word) and _fits(second, after) for word, after in pairwise(words))
+            return any(self._fits(first, word) for word in words)
+        return any(
+            self._fits(first, word) and self._fits(second, after)
+            for word, after in pairwise(words)
+        )
 
-
-def _fits(entry: str, word: str) -> bool:
-    stem = entry.removesuffix("*")
-    return word == entry or (stem != entry and word.startswith(stem))
+    def _fits(self, entry: str, word: str) -> bool:
+        if word >= self._texts._RUNS:
+            return entry in word
+        stem = entry.removesuffix("*")
+        return word == entry or (stem != entry and word.startswith(stem))
 
 
 def _number(step: _Step) -> list[Unit]:
@@ -368,6 +372,13 @@ def leave_out(tables: dict[str, Table], units: Iterable[Unit]) -> dict[str, Tabl
                 for place, row in enumerate(texts["text"])
             ],
         },
+        "tongues": {
+            tongue: [
+                {group: without("word", entries, group) for group, entries in words.items()}
+                for words in rows
+            ]
+            for tongue, rows in tables["tongues"].items()
+        },
     }
 
 
@@ -385,7 +396,7 @@ def read_tables(folder: Path) -> dict[str, Table]:
     """Read the tables that hold units."""
     return {
         name: tomllib.loads((folder / f"{name}.toml").read_text(encoding="utf-8"))
-        for name in ("codes", "names", "texts")
+        for name in ("codes", "names", "texts", "tongues")
     }
 
 

@@ -158,9 +158,11 @@ def _model(dataclass: type, **replaced: Any) -> type[BaseModel]:
 _CONFIG = ConfigDict(strict=True, extra="ignore", allow_inf_nan=False)
 _UNTRIED = create_model("Untried", __config__=_CONFIG, target=str, why=str)
 _ATTEMPT = _model(AttemptRecord)
+_LATEST = 253_402_214_400  # the last day of the last year that a datetime knows
 _CALL = _model(
     CallRecord,
     chain=Annotated[tuple[str, ...], Field(min_length=1)],
+    started_at=Annotated[float, Field(ge=0, le=_LATEST)],
     attempts=tuple[_ATTEMPT, ...],  # type: ignore[valid-type] # pydantic reads it at runtime
     untried=tuple[_UNTRIED, ...],
 )

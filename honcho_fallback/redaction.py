@@ -39,14 +39,21 @@ _HINTS = (
     "bearer ", "basic ", "key=", "key:", "key'", 'key"', "key =", "key :", "provided:", "token=",
     "token:", "token'", 'token"', "secret", "password",
 )  # fmt: skip
+_ISSUED = "sk|pk|rk|ak|gsk|xai|hf|pplx|r8|nvapi|ghp|gho|ghs|glpat|fw|tgp|csk|esecret"
 _KEY = re.compile(
-    r"\b(?:sk|pk|rk|ak|gsk|xai|hf|pplx|r8|nvapi|ghp|gho|ghs|glpat|fw|tgp|key|csk|esecret)"
-    r"[-_][\w*.-]{6,}"
+    rf"\b(?:{_ISSUED}|key)[-_][\w*.-]{{6,}}"
     r"|\b(?:AKIA|ASIA|AIza|ya29\.)[\w.-]{8,}"
     r"|\beyJ[\w-]{6,}(?:\.[\w-]*)*"
     r"|\b[A-Za-z0-9_]{32,}\b"
     r"|\b[A-Za-z0-9+/]{40,}={0,2}"
 )
+# What an error's code looks like, and no sentence, key or id: a number, or names that are joined.
+# Digits end a name, where a key has them in the middle.
+CODE = re.compile(
+    rf"(?=.{{1,64}}$)(?!(?:{_ISSUED})[-_]|AKIA|ASIA|eyJ)(?:[0-9]{{1,8}}|"
+    r"[A-Za-z]+[0-9]{0,4}(?:[_.:-](?:[A-Za-z]+[0-9]{0,4}|[0-9]{1,6}))*)"
+)
+_JOINERS = "\u200c\u200d"  # invisible, but some scripts are misspelt without them
 # One short word, or an id, which may be as long as a key.
 _PLAIN = re.compile(
     r"[\w.-]{1,11}|[^\W_]{1,19}|[0-9a-fA-F]{32}|[0-9a-fA-F]{8}(?:-[0-9a-fA-F]{4}){3}-[0-9a-fA-F]{12}"
@@ -96,6 +103,20 @@ def redact(message: str) -> str:
             if clean != word:
                 text = text.replace(word, clean)
     return text if len(text) <= _CAP else text[: _CAP - 1] + "…"
+
+
+def plain(text: str) -> str:
+    """Return a text on one line, without what could act on a terminal or turn its surroundings."""
+    if text.isascii() and text.isprintable():
+        return text
+    return "".join(
+        letter
+        if letter.isprintable() or letter in _JOINERS
+        else " "
+        if letter.isspace()
+        else "\ufffd"
+        for letter in text
+    )
 
 
 def call_metadata(given: Any) -> dict[str, Any] | None:

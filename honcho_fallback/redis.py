@@ -45,6 +45,7 @@ _PAUSE = 1.0  # seconds without Redis after it failed, so that not every call wa
 # A connection from before Redis restarted is opened once more; an exchange may then run twice.
 _STALE = (redis.ConnectionError,)
 _ELSEWHERE = "elsewhere"
+_MOST = 2**53  # milliseconds, or failures
 
 
 class _News(NamedTuple):
@@ -270,7 +271,8 @@ class RedisCooldown(Cooldown):
             logger.info("the cooldown in Redis is shared again")
 
     def _adopt(self, identity: str, entry: Sequence[Any], now: float) -> None:
-        left, failures, lease, ours = (int(value) for value in entry)
+        # What is not from our script may be any number, and is reckoned with later on.
+        left, failures, lease, ours = (min(max(0, int(value)), _MOST) for value in entry)
         until, leased = now + left / 1000, now + lease / 1000
         # A probe that is ours is under way here, or free for the call that fetched this.
         permit = self._permit(identity) if ours else _ELSEWHERE

@@ -6,7 +6,6 @@ import re
 import shlex
 import tomllib
 from contextlib import suppress
-from dataclasses import fields
 from itertools import pairwise
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -80,7 +79,7 @@ def test_the_rules_of_the_page_have_every_key() -> None:
     """The file of the page is valid, uses each key of a rule, and the table explains each."""
     (text,) = [code for language, code in blocks(CLASSIFICATION) if language == "toml"]
     document: dict[str, list[dict[str, Any]]] = tomllib.loads(text)
-    keys = {field.name for field in fields(Rule)} - {"source"}
+    keys = Rule.model_fields.keys() - {"source"}
     assert {key for rule in document["rule"] for key in rule} == keys
     assert {row[0].strip("`") for row in rows(CLASSIFICATION, "key | takes | meaning")} == keys
     assert len(FallbackConfig(rules=document["rule"]).rules) == len(document["rule"])

@@ -258,7 +258,7 @@ def test_the_examples_of_the_operations_page_run(
     first, bill, plain, structured, cost = blocks(page, "python")
     priced = names | {"policy": FallbackPolicy(names["targets"])}
     exec(compile(cost, "operations.md", "exec"), priced)  # noqa: S102 # our own page
-    assert capsys.readouterr().out == "0.00 to 0.00 dollars\n"
+    assert capsys.readouterr().out == "0.00 to 0.02 dollars\n"
     for code in (first, bill, plain):
         exec(compile(code, "operations.md", "exec"), names)  # noqa: S102 # our own page
     names["policy"].call(ask)

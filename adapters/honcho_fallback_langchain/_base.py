@@ -18,6 +18,7 @@ from langchain_core.runnables import Runnable, RunnableBinding, RunnableSerializ
 from langchain_core.runnables.utils import Input, Output, get_unique_config_specs
 from pydantic import ConfigDict, Field, InstanceOf
 
+from honcho_fallback.redaction import label
 from honcho_fallback_langchain._answers import NO_ANSWER, NOTHING
 from honcho_fallback_langchain._call import ChainCall
 from honcho_fallback_langchain._chain import Chain
@@ -206,6 +207,10 @@ class FallbackBase(RunnableSerializable[Input, Output], Generic[Input, Output, C
         """Return the options that are plain values; callables and observers are not written."""
         return self.options.plain()
 
+    def __repr_args__(self) -> Any:
+        # What candidates print of themselves may hold headers and logins.
+        return [("candidates", [label(target.name) for target in self.chain.targets])]
+
     def __getstate__(self) -> dict[Any, Any]:
         state: Any = super().__getstate__()
         fields = {name: value for name, value in state["__dict__"].items() if name not in _CACHED}
@@ -232,6 +237,9 @@ class FallbackBase(RunnableSerializable[Input, Output], Generic[Input, Output, C
 
 class FallbackBinding(RunnableBinding[Input, Output]):  # type: ignore[no-redef] # its fields are redefined for the type arguments
     """Hold what was bound to a FallbackChatModel or a FallbackRunnable."""
+
+    def __repr_args__(self) -> Any:
+        return [("bound", self.bound), ("kwargs", [*self.kwargs])]  # their values may be headers
 
     @classmethod
     def lc_id(cls) -> list[str]:

@@ -13,12 +13,16 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import AsyncGenerator, Generator
-from contextlib import asynccontextmanager, contextmanager
+from contextlib import asynccontextmanager, contextmanager, nullcontext
 from typing import TYPE_CHECKING, Any, Generic, NamedTuple, TypeVar, cast
 
 from langchain_core.callbacks import AsyncCallbackManager, CallbackManager
 from langchain_core.messages import AIMessage, AIMessageChunk
-from langchain_core.runnables.config import ensure_config, var_child_runnable_config
+from langchain_core.runnables.config import (
+    ensure_config,
+    merge_configs,
+    var_child_runnable_config,
+)
 
 from honcho_fallback import (
     AnswerRejected,
@@ -28,6 +32,7 @@ from honcho_fallback import (
     call_metadata,
     check_response,
 )
+from honcho_fallback.providers import route_in
 from honcho_fallback_langchain._answers import (
     NOTHING,
     ends_message,
@@ -52,6 +57,7 @@ from honcho_fallback_langchain._candidates import (
     streams,
 )
 from honcho_fallback_langchain._history import as_it_thinks, for_provider
+from honcho_fallback_langchain._labels import labels_of
 from honcho_fallback_langchain._metadata import (
     attempt_metadata,
     failed_attempts,
@@ -106,8 +112,9 @@ class Call(ABC, Generic[RequestT]):
 
     run: FallbackRun
 
-    def __init__(self, chain: Chain) -> None:
+    def __init__(self, chain: Chain, settings: dict[str, Any]) -> None:
         self.chain = chain
+        self.settings = settings  # of this call
         self.policy = chain.policy
         self.partial: Partial = chain.options.partial
         self.detached = NOT_DETACHED
@@ -132,26 +139,49 @@ class Call(ABC, Generic[RequestT]):
             return None
         own, turn = configurable.get(_CONFIG_KEY), configurable.get(_TURN_KEY)
         if isinstance(own, FallbackConfig):
-            own = reading_messages(own.replace(only_models=policy.config.only_models))
+            require = own.require | policy.config.require  # as for any call
+            own = own.replace(only_models=policy.config.only_models, require=require)
+            own = reading_messages(own)
             self.policy = FallbackPolicy(
                 policy.targets, own, agent=agent, observers=policy.observers, turns_of=policy
             )
         return turn if isinstance(turn, Turn) else None
 
     def start(
-        self, turn: Turn | None, metadata: dict[str, Any] | None, call_input: Any
+        self,
+        config: RunnableConfig,
+        turn: Turn | None,
+        metadata: dict[str, Any] | None,
+        call_input: Any,
     ) -> FallbackRun:
         """Start the core's run, nested where the detached handlers would have nested it."""
         policy = self.policy
         self.wants_content = policy.wants_content
-        if self.detached.stand_ins:
-            with parented_like(self.detached):
-                self.run = policy.start(turn=turn, metadata=metadata)
-        else:
-            self.run = policy.start(turn=turn, metadata=metadata)
+        unfit = self.unlabelled(config) if policy.config.require else None
+        with parented_like(self.detached) if self.detached.stand_ins else nullcontext():
+            self.run = policy.start(turn=turn, metadata=metadata, unfit=unfit)
         if self.wants_content:
             self.run.report(input=call_input)
         return self.run
+
+    def unlabelled(self, config: RunnableConfig) -> dict[int, str] | None:
+        """Say who has not the labels that are required where it is asked under this config."""
+        required, reasons = self.policy.config.require, dict[int, str]()
+        for position, target in enumerate(self.chain.targets):
+            route = route_in(self.settings_for(position), target.model)
+            labels = frozenset() if route else labels_of(target.client, config) or frozenset()
+            if not required <= labels:
+                why = f" where {route} may lead elsewhere" if route else ""
+                reasons[position] = f"it lacks the label {min(required - labels)!r}{why}"
+        return reasons or None
+
+    def settings_for(self, position: int) -> dict[str, Any]:
+        """Return the call's own settings as the provider of a candidate takes them."""
+        reader, settings = self.chain.links[position].reader, self.settings
+        if reader is None or not settings or position == 0:
+            return settings
+        settings = {name: settings[name] for name in settings.keys() - _OTHER_MODEL}
+        return settings if reader.is_primarys else reader.provider.settings(settings)
 
     @abstractmethod
     def request_for(self, attempt: Attempt, candidate: Any) -> RequestT:
@@ -311,10 +341,9 @@ class ChainCall(Call[Request]):
         kwargs: dict[str, Any],
         own: dict[str, Any],
     ) -> None:
-        super().__init__(chain)
+        super().__init__(chain, kwargs)
         self.own = own
         self.input = call_input
-        self.kwargs = kwargs
         self.config = ensure_config(config)
         # Both are for this run and no child of it.
         self.run_name = self.config.pop("run_name", None)
@@ -375,9 +404,13 @@ class ChainCall(Call[Request]):
 
         A run that nobody hears of need not be opened at all.
         """
-        config, own = self.config, self.own
+        config, own = self.config, {**self.own}
+        callbacks, of_model = config.get("callbacks"), own.pop("local_callbacks", None)
+        if of_model:  # a chat model's own hear of its model, which here is each candidate
+            both: Any = ({"callbacks": callbacks}, {"callbacks": of_model})
+            callbacks = merge_configs(*both).get("callbacks")
         manager: Any = kind.configure(
-            inheritable_callbacks=config.get("callbacks"),
+            inheritable_callbacks=callbacks,
             inheritable_tags=config.get("tags"),
             inheritable_metadata=config.get("metadata"),
             **own,
@@ -393,24 +426,20 @@ class ChainCall(Call[Request]):
         self.manager = manager
         turn = self.configure(self.config)
         named = {"run_name": self.run_name, "run_id": self.run_id}
-        return self.start(turn, metadata_of(self.config, named), self.input)
+        return self.start(self.config, turn, metadata_of(self.config, named), self.input)
 
     def as_taken(self, attempt: Attempt, candidate: Any) -> tuple[Any, Any, dict[str, Any]]:
         """Return a candidate, the input and the keywords, as its provider takes them."""
-        reader, kwargs = self.chain.links[attempt.position].reader, self.kwargs
-        if reader is None:  # what a chain with a prompt is given is for its prompt
-            return candidate, self.input, kwargs
-        if kwargs and attempt.position > 0:
-            kwargs = {name: kwargs[name] for name in kwargs.keys() - _OTHER_MODEL}
-            if not reader.is_primarys:
-                kwargs = reader.provider.settings(kwargs)
-        if type(self.input) is str:  # a text is a text everywhere
-            return candidate, self.input, kwargs
+        reader = self.chain.links[attempt.position].reader
+        settings = self.settings_for(attempt.position)
+        # What a chain with a prompt is given is for its prompt, and a text is a text everywhere.
+        if reader is None or type(self.input) is str:
+            return candidate, self.input, settings
         messages = for_provider(self.input, reader)
-        messages, settings = as_it_thinks(messages, reader, kwargs)
-        if settings is not kwargs:
+        messages, as_taken = as_it_thinks(messages, reader, settings)
+        if as_taken is not settings:
             candidate = without_thinking(candidate)
-        return candidate, messages, settings
+        return candidate, messages, as_taken
 
     def request_for(self, attempt: Attempt, candidate: Any) -> Request:
         """Return the input, config and keywords for a candidate."""

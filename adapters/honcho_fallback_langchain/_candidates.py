@@ -12,6 +12,7 @@ from langchain_core.runnables.configurable import DynamicRunnable
 
 from honcho_fallback import FallbackConfigError, Target
 from honcho_fallback.providers import distinct_name
+from honcho_fallback_langchain._labels import labels_of
 from honcho_fallback_langchain._sdk import check_takes_keys, identity_of, public_endpoint_of
 
 if TYPE_CHECKING:
@@ -141,7 +142,7 @@ def targets_of(
             endpoint=public_endpoint_of(inside),
             credential=credential,
             identity=identity or "",
-            labels=_tags_of(candidate),
+            labels=labels_of(candidate) or frozenset(),
         )
         targets.append(target)
     return targets
@@ -184,16 +185,6 @@ def check_candidates(
             )
         listed.append(candidate)
     return listed
-
-
-def _tags_of(candidate: object) -> frozenset[str]:
-    """Return the tags of a candidate: a target's labels in LangChain's words."""
-    tags: set[str] = set()
-    while isinstance(candidate, RunnableBindingBase):
-        tags.update(candidate.config.get("tags") or ())
-        candidate = candidate.bound
-    model = first_chat_model(candidate)
-    return frozenset(tags.union((model and model.tags) or ()))
 
 
 def first_chat_model(candidate: object) -> BaseChatModel | None:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, NamedTuple, Self
 
 from langchain_core.output_parsers import BaseLLMOutputParser
@@ -55,7 +55,7 @@ class Chain:
     policy: FallbackPolicy
     options: Options
     targets: tuple[Target, ...]
-    links: tuple[Link, ...]
+    links: tuple[Link, ...] = field(repr=False)
 
     @classmethod
     def over(

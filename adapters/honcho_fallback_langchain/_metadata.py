@@ -12,6 +12,7 @@ if TYPE_CHECKING:
     from honcho_fallback import Attempt, AttemptRecord, FallbackRun, Target
 
 KEY = "fallback"
+CALL_ID = "fallback_call_id"  # of an attempt's run, in its metadata
 
 
 def marked(messages: list[Any], attempt: Attempt, failed: list[dict[str, Any]]) -> list[Any]:
@@ -71,7 +72,7 @@ def attempt_metadata(
     return {
         "is_fallback": attempt.position > 0,
         "fallback_attempt": attempt.number,
-        "fallback_call_id": attempt.call_id,
+        CALL_ID: attempt.call_id,
         "fallback_primary": primary.name,
         "fallback_attempts": failed,
     }

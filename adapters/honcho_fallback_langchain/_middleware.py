@@ -12,6 +12,7 @@ from __future__ import annotations
 from collections import deque
 from copy import copy
 from dataclasses import replace
+from functools import partial
 from typing import TYPE_CHECKING, Annotated, Any, NotRequired, Self, Unpack, cast
 from weakref import WeakValueDictionary
 
@@ -26,7 +27,7 @@ from langchain.agents.middleware.types import (
 from langchain.chat_models import init_chat_model
 from langchain_core.language_models import BaseChatModel
 from langchain_core.messages import AIMessage, HumanMessage
-from langchain_core.runnables.config import ensure_config, set_config_context
+from langchain_core.runnables.config import ensure_config, merge_configs, set_config_context
 from langchain_core.runnables.utils import coro_with_context
 from langgraph.channels import UntrackedValue  # pyright: ignore[reportMissingTypeStubs] # the mark py.typed does not reach this folder
 from langgraph.errors import GraphBubbleUp
@@ -45,6 +46,7 @@ from honcho_fallback_langchain._callbacks import detach_langfuse
 from honcho_fallback_langchain._candidates import parameters_of
 from honcho_fallback_langchain._chain import Chain
 from honcho_fallback_langchain._history import as_it_thinks, for_provider, tools_for
+from honcho_fallback_langchain._labels import Boundary
 from honcho_fallback_langchain._metadata import attempt_metadata
 from honcho_fallback_langchain._options import FallbackOptions, Options
 from honcho_fallback_langchain._sdk import without_thinking
@@ -119,7 +121,7 @@ class AgentCall(Call[ModelRequest[Any]]):
         handler: Callable[[ModelRequest[Any]], Any],
         turns: deque[Turn] | None,
     ) -> None:
-        super().__init__(chain)
+        super().__init__(chain, request.model_settings)
         self.request = request
         self.handler = handler
         self.turns = turns
@@ -128,6 +130,8 @@ class AgentCall(Call[ModelRequest[Any]]):
         state: Any = request.state
         self.kept: dict[str, Any] = state.get(TURN) or {}
         self.config: Any = None  # of an attempt, where it is not that around us
+        # A middleware inside may ask another model.
+        self.boundary: Callable[[Attempt], Boundary] | None = None
 
     def open(self) -> FallbackRun:
         """Start the core's run, in the turn that it is a part of."""
@@ -138,9 +142,11 @@ class AgentCall(Call[ModelRequest[Any]]):
         if self.detached.handlers:
             self.config = around = cast("RunnableConfig", {**around, "callbacks": callbacks})
         self.around = around
+        if required := self.policy.config.require:
+            self.boundary = partial(Boundary, required, around)
         system = [request.system_message] if request.system_message else []
         metadata = metadata_of(around, {"run_id": run_id})
-        return self.start(turn, metadata, [*system, *request.messages])
+        return self.start(around, turn, metadata, [*system, *request.messages])
 
     def _turn_around(self) -> Turn | None:
         """Return the turn around the agent's run, or that of the run itself, or None."""
@@ -193,16 +199,10 @@ class AgentCall(Call[ModelRequest[Any]]):
         model, callbacks = self.gated(attempt, candidate, self.around.get("callbacks"))
         if self.gate is not None:
             self.config = {**self.around, "callbacks": callbacks}
-        described: dict[str, Any] = {}
-        if attempt.number > 1 or self.partial == "replace":
-            metadata = attempt_metadata(
-                attempt, self.chain.targets[0], self.failed_before(attempt)
-            )
-            described["metadata"] = {**(model.metadata or {}), **metadata}
-        if attempt.number > 1:
-            described["tags"] = [*(model.tags or []), f"fallback:attempt:{attempt.number}"]
-        if described:
-            model = model.model_copy(update=described)
+        if self.boundary is not None:
+            within: Any = {**self.around, "callbacks": callbacks}
+            self.config = merge_configs(within, {"callbacks": [self.boundary(attempt)]})
+        model = self._described(model, attempt)
         if model is not request.model:
             changes["model"] = model
         return request.override(**changes) if changes else request
@@ -211,25 +211,38 @@ class AgentCall(Call[ModelRequest[Any]]):
         """Return a candidate and what changes of the request for its provider to take it."""
         request = self.request
         reader = self.chain.links[attempt.position].reader
-        if reader is None:
-            return candidate, {}
-        changes = {} if reader.is_primarys else self._foreign(reader)
-        messages = for_provider(request.messages, reader)
-        settings = changes.get("model_settings", request.model_settings)
-        messages, new_settings = as_it_thinks(messages, reader, settings)
-        if new_settings is not settings:
-            candidate = without_thinking(candidate)
-            changes["model_settings"] = new_settings
-        if messages is not request.messages:
-            changes["messages"] = messages
+        settings = as_taken = self.settings_for(attempt.position)
+        changes: dict[str, Any] = {}
+        if reader is not None:
+            changes = {} if reader.is_primarys else self._foreign(reader)
+            messages = for_provider(request.messages, reader)
+            messages, as_taken = as_it_thinks(messages, reader, settings)
+            if as_taken is not settings:
+                candidate = without_thinking(candidate)
+            if messages is not request.messages:
+                changes["messages"] = messages
+        if as_taken is not request.model_settings:
+            changes["model_settings"] = as_taken
         return candidate, changes
 
+    def _described(self, model: Any, attempt: Attempt) -> Any:
+        """Return a model that says in its run which attempt it is, where that helps."""
+        described: dict[str, Any] = {}
+        if attempt.number > 1 or self.partial == "replace" or self.boundary is not None:
+            metadata = attempt_metadata(
+                attempt, self.chain.targets[0], self.failed_before(attempt)
+            )
+            described["metadata"] = {**(model.metadata or {}), **metadata}
+        if attempt.number > 1:
+            described["tags"] = [*(model.tags or []), f"fallback:attempt:{attempt.number}"]
+        if described:
+            model = model.model_copy(update=described)
+        return model
+
     def _foreign(self, reader: Reader) -> dict[str, Any]:
-        # Settings, cache markers and the provider's own tools were made for the agent's model.
+        # Cache markers and the provider's own tools were made for the agent's model.
         request = self.request
         changes: dict[str, Any] = {}
-        if request.model_settings:
-            changes["model_settings"] = reader.provider.settings(request.model_settings)
         if request.tools:
             changes["tools"] = tools_for(reader.provider, request.tools)
         if request.system_message is not None:
@@ -409,7 +422,12 @@ class FallbackMiddleware(AgentMiddleware[Any, Any, Any]):
             )
         self.options = options
         # This policy has no primary: there is no agent yet. Others share its fallbacks and turns.
-        own_options = replace(options, credentials=(None, *options.credentials[1:]))
+        # Who has the labels that are required is known with the agent's model.
+        own_options = replace(
+            options,
+            config=options.config.replace(require=frozenset()),
+            credentials=(None, *options.credentials[1:]),
+        )
         candidates = [self.fallbacks[0], *self.fallbacks]
         chain = Chain.over(candidates, own_options, before, replaced=1)
         self._own = chain.policy

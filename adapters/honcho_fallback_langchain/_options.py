@@ -86,7 +86,7 @@ class Options:
 
     config: FallbackConfig = field(default_factory=FallbackConfig)
     agent: str = "unknown"
-    credentials: tuple[Credential | None, ...] = ()
+    credentials: tuple[Credential | None, ...] = field(default=(), repr=False)
     observers: tuple[FallbackObserver, ...] = ()
     partial: Partial = "final"
     sdk_retries: SdkRetries = "off"

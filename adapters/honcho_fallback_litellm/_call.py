@@ -11,8 +11,14 @@ from litellm.router_utils.fallback_event_handlers import (  # pyright: ignore[re
     attempted_fallback_targets_from,
 )
 
-from honcho_fallback import DeadlineExceeded, OutcomeUnknown, StreamInterrupted
+from honcho_fallback import (
+    DeadlineExceeded,
+    FallbackConfigError,
+    OutcomeUnknown,
+    StreamInterrupted,
+)
 from honcho_fallback_litellm._answers import attach
+from honcho_fallback_litellm._chain import id_of, labels_of
 from honcho_fallback_litellm._failures import is_refusal, provider_error
 from honcho_fallback_litellm._lists import Lists
 from honcho_fallback_litellm._request import (
@@ -21,7 +27,7 @@ from honcho_fallback_litellm._request import (
     PARAMETERS,
     options_of,
 )
-from honcho_fallback_litellm._router import deployments_of
+from honcho_fallback_litellm._router import LiteLLMsRests, deployments_of
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -44,6 +50,7 @@ class Asked:
     request: dict[str, Any]  # the keyword arguments
     deployments: list[Deployment]  # in the chain's order
     chains: Chains
+    required: frozenset[str]  # labels
     _lists: Lists | None = None
 
     @property
@@ -60,8 +67,8 @@ class Asked:
 
     def _is_chain(self, target: Any) -> bool:
         name = target.get("model") if isinstance(target, dict) else target
-        if not isinstance(name, str):
-            return False
+        if self.required or not isinstance(name, str):  # LiteLLM asks whom it likes
+            return bool(self.required)
         return self.chains.of(name, deployments_of(self.router, name, self.request)) is not None
 
     def call(
@@ -69,43 +76,49 @@ class Asked:
     ) -> RouterCall | dict[str, Any]:
         """Begin the call, or return what LiteLLM is asked: where it says no, or knows no chain.
 
-        A deployment that cools down stays where nobody behind it is in rotation: one that may
-        have recovered is better than an error that is certain.
+        A deployment that cools down is asked after the others: one that may have recovered is
+        better than an error that is certain.
 
         Args:
             rotation: Whom LiteLLM would choose from; None where the group is no chain.
-            respects_cooldown: Whether who cools down is passed over.
+            respects_cooldown: Whether who cools down is asked last.
         """
         chain = self.chain
+        required = self.required
         if chain is None or rotation is None:
-            return {**self.request, **self.lists.cut()}
+            narrowed = {NARROWED: self._unlabelled()} if required else {}
+            return {**self.request, **self.lists.cut(), **narrowed}
         config, ids = chain.config, chain.ids
         options = options_of(self.request, config)
         degrades = not options.get("must_not_degrade", config.must_not_degrade)
-        required = options.get("require", config.require)
+        if required:
+            options["require"] = required
         allowed = [
             position
             for position, target in enumerate(chain.policy.targets)
-            if (degrades or not position)
-            and isinstance(required, frozenset)  # or it is refused when the call begins
-            and target.labels >= required
+            if (degrades or not position) and target.labels >= required
         ]
         healthy, cooling = rotation.healthy, rotation.cooling
-        preferred = healthy if respects_cooldown else healthy | cooling
-        last = max((one for one in allowed if ids[one] in preferred), default=-1)
-        fit = [
-            one for one in allowed if ids[one] in preferred or (ids[one] in cooling and one > last)
-        ]
-        is_whole = len(allowed) == len(ids)
+        fit = [one for one in allowed if ids[one] in healthy or ids[one] in cooling]
         if allowed and not fit:
             others = [ids[one] for one in range(len(ids)) if one not in allowed]
-            narrowed = {**ONE_REQUEST, NARROWED: others}
-            return {**self.request, **(self.lists.cut() if is_whole else narrowed)}
+            request = {**self.request, **self.lists.cut()}
+            if others:
+                request |= {**({} if degrades else ONE_REQUEST), NARROWED: others}
+            return request
+        resting = [one for one in fit if ids[one] not in healthy]
+        if config.cooldown is not None and respects_cooldown and len(resting) < len(fit):
+            fit = [one for one in fit if ids[one] in healthy]  # two memories: LiteLLM's is obeyed
         unfit = {one: OUT_OF_ROTATION for one in allowed if one not in fit}
         if unfit:
             # One request less for each that is passed over: nobody else is asked again for it.
             most = options.get("max_attempts", config.max_attempts) or len(ids)
             options["unfit"], options["max_attempts"] = unfit, max(1, most - len(unfit))
+        if resting and respects_cooldown and config.cooldown is None:
+            # A memory orders, it never forbids: they are asked after the others.
+            targets = chain.policy.targets
+            left = {targets[one].identity: cooling[ids[one]] for one in resting}
+            options["cooldown"] = LiteLLMsRests(left)
         if config.validate_answer is not None and self.wants_stream:
             options["validate"] = None  # it knows whole answers
         wants_content, run = chain.policy.wants_content, chain.policy.start(**options)
@@ -117,12 +130,22 @@ class Asked:
             self.request,
             self.deployments,
             run,
-            frozenset(ids[one] for one in fit) - healthy,
-            is_whole,
+            frozenset(ids[one] for one in resting),
+            degrades,
         )
         if wants_content:
             call.report_request()
         return call
+
+    def _unlabelled(self) -> list[str]:
+        """List the deployments that LiteLLM must not choose; somebody has to be left."""
+        before: Any = self.request.get(NARROWED) or ()
+        lacking = {id_of(one) for one in self.deployments if not labels_of(one) >= self.required}
+        excluded = {*before, *lacking}
+        if excluded.issuperset(map(id_of, self.deployments)):
+            problem = f"nobody in {self.request['model']} has {sorted(self.required)}"
+            raise FallbackConfigError.about("require", problem, "give a deployment these tags")
+        return [*excluded]
 
     # Behind it.
 
@@ -136,7 +159,11 @@ class Asked:
 
     async def walk(self, call: RouterCall | dict[str, Any], error: Exception) -> Any:
         """Ask the targets of a list from its first chain on, or raise the error."""
-        goes_on = call.goes_elsewhere if isinstance(call, RouterCall) else NARROWED not in call
+        goes_on = (
+            call.goes_elsewhere
+            if isinstance(call, RouterCall)
+            else call.get("disable_fallbacks") is not True
+        )
         if not goes_on:
             raise error
         return await self.lists.walk(self.endpoint, error)

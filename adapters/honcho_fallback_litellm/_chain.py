@@ -64,7 +64,7 @@ class Chains:
     """
 
     def __init__(self, config: FallbackConfig, observers: tuple[FallbackObserver, ...]) -> None:
-        self._config = config
+        self.config = config
         self._observers = observers
         # A chain is a pure function of its key: a race builds it twice and nothing else. A text
         # is what is wrong with the group.
@@ -105,7 +105,7 @@ class Chains:
         return made
 
     def _make(self, group: str, ranked: Sequence[Deployment]) -> Chain:
-        config = self._config
+        config = self.config
         if config.max_attempts is None:
             config = config.replace(max_attempts=len(ranked) * (config.attempts_per_target or 1))
         targets = _targets_of(ranked)
@@ -237,6 +237,11 @@ def configured_id(deployment: Deployment) -> str:
     return "" if _HASHED.fullmatch(own_id) else own_id
 
 
+def labels_of(deployment: Deployment) -> frozenset[str]:
+    """Return a deployment's labels, which are tags in LiteLLM's words."""
+    return frozenset(deployment["litellm_params"].get("tags") or ())
+
+
 def _targets_of(deployments: Sequence[Deployment]) -> list[Target]:
     """Describe deployments as targets: nothing secret, neither key nor address."""
     targets: list[Target] = []
@@ -246,7 +251,6 @@ def _targets_of(deployments: Sequence[Deployment]) -> list[Target]:
         # Not through credential=: the key is LiteLLM's, there is nothing here to refresh.
         identity = _identity_of(one, model, provider)
         window = _window_of(one, model, provider)
-        tags = frozenset[str](one["litellm_params"].get("tags") or ())  # LiteLLM's word for labels
         # What goes into the request: all but what LiteLLM itself takes.
         params = {
             key: value
@@ -260,7 +264,7 @@ def _targets_of(deployments: Sequence[Deployment]) -> list[Target]:
             params=params,
             context_window=window,
             identity=identity,
-            labels=tags,
+            labels=labels_of(one),
         )
         targets.append(target)
     return targets

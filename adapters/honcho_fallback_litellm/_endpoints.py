@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any
 from honcho_fallback_litellm._answers import attach, deployment_of
 from honcho_fallback_litellm._attempt import Asking
 from honcho_fallback_litellm._call import Asked, RouterCall
-from honcho_fallback_litellm._request import NARROWED
+from honcho_fallback_litellm._request import NARROWED, required_in
 from honcho_fallback_litellm._router import (
     Endpoint,
     arotation,
@@ -159,14 +159,18 @@ class Endpoints:
         request = {**dict(zip(names, args, strict=False)), **kwargs}
         group = request.get("model")
         # A request that is narrowed already is one of ours, which LiteLLM hands on to itself.
-        if not isinstance(group, str) or len(args) > len(names) or NARROWED in request:
+        if not isinstance(group, str) or len(args) > len(names):
+            return None
+        required, is_ours = required_in(request, self._chains.config), NARROWED in request
+        if is_ours and not required:
             return None
         deployments = deployments_of(router, group, request)
-        chain = None if request.get("specific_deployment") else self._chains.of(group, deployments)
+        is_single = is_ours or request.get("specific_deployment")
+        chain = None if is_single else self._chains.of(group, deployments)
         if chain is not None:
             deployments = chain.ordered(deployments)
-        asked = Asked(chain, router, endpoint, own, request, deployments, self._chains)
-        return asked if chain is not None or asked.lists.cut() else None
+        asked = Asked(chain, router, endpoint, own, request, deployments, self._chains, required)
+        return asked if required or chain is not None or asked.lists.cut() else None
 
 
 async def _aanswered(call: RouterCall) -> Any:

@@ -134,7 +134,7 @@ class FallbackProxyHandler(CustomLogger):
             self._strategy.register(router, warm=False)
         except Exception as error:  # noqa: BLE001 # what a LiteLLM to come may raise must not fail requests
             is_ours = isinstance(error, FallbackConfigError)
-            self._refused = deployments
+            self._attached, self._refused = router, deployments
             self._report(str(error) if is_ours else f"{type(error).__name__} in register")
             return False
         if self._trouble is not None:

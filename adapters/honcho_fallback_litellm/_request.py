@@ -4,7 +4,9 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from honcho_fallback import call_metadata
+from honcho_fallback import FallbackConfigError, call_metadata
+from honcho_fallback.providers import route_in
+from honcho_fallback_litellm._router import LISTS
 
 if TYPE_CHECKING:
     from honcho_fallback import FallbackConfig
@@ -63,6 +65,19 @@ _ROUTERS = frozenset(
         _REQUIRES,
     }
 )
+# What chooses among a Router's own deployments, or is LiteLLM's record of that.
+_ROUTES_OF_OURS = REHEARSALS | {
+    *LISTS,
+    "disable_fallbacks",
+    "fallback_depth",
+    "max_fallbacks",
+    "model",
+    "model_group_retry_policy",
+    "model_info",
+    "provider_specific_header",
+    "proxy_server_request",
+    "tags",
+}
 _THEIRS = ("_", "fallback_", "litellm_", "routing_plugin", "spend_logs", "user_api_key")
 # What the Proxy puts beside the caller's metadata, of which it leaves a copy.
 _PROXYS, _REQUESTERS = "user_api_key", "requester_metadata"
@@ -85,9 +100,8 @@ def options_of(request: dict[str, Any], config: FallbackConfig) -> dict[str, Any
     """Read what a request wants otherwise, and what it says of itself.
 
     A request opts out of switching with ``num_retries=0`` or ``disable_fallbacks=True``, with
-    ``must_not_degrade`` in its metadata of anything but the primary and with ``require`` there of
-    deployments without some tags, and may ask for fewer attempts; more than the policy allows it
-    cannot get.
+    ``must_not_degrade`` in its metadata of anything but the primary, and may ask for fewer
+    attempts; more than the policy allows it cannot get.
     """
     options: dict[str, Any] = {}
     retries, limit = request.get("num_retries"), config.max_attempts or 1
@@ -98,10 +112,6 @@ def options_of(request: dict[str, Any], config: FallbackConfig) -> dict[str, Any
     metadata = [one for name in _BUCKETS if isinstance(one := request.get(name), dict)]
     if any(str(one.get(_STAYS)).lower() == "true" for one in metadata):
         options["must_not_degrade"] = True
-    for required in (one[_REQUIRES] for one in metadata if _REQUIRES in one):
-        listed = isinstance(required, list | tuple | set | frozenset)
-        known = options.get("require", config.require)
-        options["require"] = known.union(required) if listed else required  # refused, then
     if any(request.get(name) is not None for name in _CLIENTS_OWN):
         # What a caller's own key or address brings on says nothing of the deployment.
         options["cooldown"] = options["retry_budget"] = None
@@ -109,6 +119,26 @@ def options_of(request: dict[str, Any], config: FallbackConfig) -> dict[str, Any
     if plain is not None:
         options["metadata"] = plain
     return options
+
+
+def required_in(request: dict[str, Any], config: FallbackConfig) -> frozenset[str]:
+    """Return the labels that a request requires, those of the config among them.
+
+    Raises:
+        FallbackConfigError: They are no set of texts, or the request has settings of its own that
+            choose who answers, such as an address: whom they lead to has no labels.
+    """
+    metadata = [one for name in _BUCKETS if isinstance(one := request.get(name), dict)]
+    for required in (one[_REQUIRES] for one in metadata if _REQUIRES in one):
+        is_list = isinstance(required, list | tuple | set | frozenset)
+        given: Any = config.require.union(required) if is_list else required
+        config = config.replace(require=given)
+    settings = {name: value for name, value in request.items() if name not in _ROUTES_OF_OURS}
+    route = config.require and route_in(settings)
+    if route:
+        problem = f"{route} of the request may lead to somebody without {sorted(config.require)}"
+        raise FallbackConfigError.about("require", problem, "leave it out of such a request")
+    return config.require
 
 
 def plain_metadata_of(request: dict[str, Any]) -> dict[str, Any] | None:

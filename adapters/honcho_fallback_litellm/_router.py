@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from time import time
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from litellm.litellm_core_utils.asyncify import (  # pyright: ignore[reportMissingTypeStubs] # a package with one stub
@@ -11,8 +12,12 @@ from litellm.router_utils.routing_read_batch import (  # pyright: ignore[reportM
     RoutingReadBatch,
 )
 
+from honcho_fallback.stores import CooldownChoice
+
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping
+    from collections.abc import Callable, Mapping, Sequence
+
+    from honcho_fallback.stores import Keys
 
 # Runs a coroutine function in this thread, or in one of its own where a loop runs here.
 in_a_loop: Callable[..., Any] = run_async_function
@@ -105,13 +110,45 @@ class Rotation:
         self.refusal = healthy if isinstance(healthy, Exception) else None
         rows: Any = () if self.refusal else [healthy] if isinstance(healthy, dict) else healthy
         self.healthy = {str((row.get("model_info") or {}).get("id")) for row in rows}
-        self.cooling = set[str]()
+        self.cooling = dict[str, float]()
         if not self.healthy.issuperset(ids):
             store = (
                 router.health().cooldowns if hasattr(router, "health") else router.cooldown_cache
             )
             resting = store.get_active_cooldowns(model_ids=[*ids], parent_otel_span=None)
-            self.cooling = {name for name, _ in resting}
+            self.cooling = {name: _seconds_left(rest) for name, rest in resting}
+
+
+class LiteLLMsRests:
+    """Be LiteLLM's memory of who is down to one call: it orders the targets and forbids none.
+
+    Args:
+        left: The seconds that are left of each target's rest, by its identity.
+    """
+
+    shared = None  # LiteLLM shares it
+
+    def __init__(self, left: Mapping[str, float]) -> None:
+        self._left = left
+
+    def update_and_select(
+        self, _reports: object, offered: Sequence[Keys], _now: float, _lease: float | None, /
+    ) -> CooldownChoice:
+        """Choose the first that does not rest, or who is due first; LiteLLM learns by itself."""
+        rests = [max((self._left.get(key, 0.0) for key in keys), default=0.0) for keys in offered]
+        place = min(range(len(rests)), key=rests.__getitem__, default=0)
+        before = rests if rests and rests[place] else rests[:place]
+        passed = tuple((n, left) for n, left in enumerate(before) if n != place)
+        is_forced = bool(rests and rests[place])
+        return CooldownChoice(place, "litellm" if is_forced else None, passed, forced=is_forced)
+
+
+def _seconds_left(rest: Any) -> float:
+    """Read how long a deployment's rest still is; LiteLLM's first rest where it does not say."""
+    try:
+        return max(0.001, float(rest["timestamp"]) + float(rest["cooldown_time"]) - time())
+    except (KeyError, TypeError, ValueError):
+        return 5.0
 
 
 async def _healthy(router: Any, request: dict[str, Any]) -> Any:

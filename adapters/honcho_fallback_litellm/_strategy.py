@@ -75,11 +75,13 @@ class FallbackRoutingStrategy:
                 "router", "this strategy serves another Router", "make a strategy for each Router"
             )
         check_release()
-        self.registration = check_router(router, self._chains)
+        # Where labels are required and no group is a chain nobody without them may be asked.
+        made = None if self._chains.config.require else check_router(router, self._chains)
         if registered is None:
             endpoints = Endpoints(router, self._chains, respects_cooldown=self._respects_cooldown)
             endpoints.install()
             self._router = weakref.ref(router)
+        self.registration = made or check_router(router, self._chains)
         logger.info("%s", self.registration)
         if warm:
             warm_up(self.registration.spellings)
@@ -91,4 +93,6 @@ class FallbackRoutingStrategy:
         Args:
             router: A ``litellm.Router``.
         """
-        return router is not None and self._router is not None and self._router() is router
+        if router is None or self._router is None or self.registration is None:
+            return False
+        return self._router() is router

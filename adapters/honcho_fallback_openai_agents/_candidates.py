@@ -18,6 +18,7 @@ from honcho_fallback.providers import (
     is_same_place,
     owner_of,
     portable,
+    route_in,
     with_place,
     without_retries,
 )
@@ -32,9 +33,8 @@ if TYPE_CHECKING:
     Candidate = Model | Target | str
 
 # What stands in settings for one provider: its keys and its words. A target's own are its params.
-_OF_THE_PRIMARY: dict[str, Any] = dict.fromkeys(
-    ("extra_args", "extra_body", "extra_headers", "extra_query", "metadata", "response_include")
-)
+_EXTRA = ("extra_args", "extra_body", "extra_headers", "extra_query")
+_OF_THE_PRIMARY: dict[str, Any] = dict.fromkeys((*_EXTRA, "metadata", "response_include"))
 
 # The events that end a response, and what of it is whole before.
 _ENDS = {f"response.{end}" for end in ("completed", "failed", "incomplete", "error")} | {"error"}
@@ -103,6 +103,14 @@ def why_bound(target: Target, keeper: Target, request: Request) -> str | None:
         "tools": [{"type": one.name} for one in request.tools if not isinstance(one, allowed)],
     }
     return bound_to(kept)
+
+
+def why_unlabelled(
+    target: Target, required: frozenset[str], settings: ModelSettings
+) -> str | None:
+    """Say why a target's labels do not count for a request that it takes, or None."""
+    route = route_in({name: getattr(settings, name) for name in _EXTRA}, target.model)
+    return route and f"it lacks the label {min(required)!r} where {route} may lead elsewhere"
 
 
 def input_for(items: Any, *, at_home: bool) -> Any:

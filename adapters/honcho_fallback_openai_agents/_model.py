@@ -152,11 +152,15 @@ class FallbackModel(Model):
         keeper = run_so_far.responses.get(request.previous_response_id or "", 0)
         targets = self.policy.targets
         reasons = [_candidates.why_bound(one, targets[keeper], request) for one in targets]
+        required, settings = self.policy.config.require, request.model_settings
+        for position, target in enumerate(targets if required else ()):
+            if reasons[position] is None and is_at_home(target, targets[0]):
+                reasons[position] = _candidates.why_unlabelled(target, required, settings)
         unfit = {position: reason for position, reason in enumerate(reasons) if reason}
         call = self.policy.start(turn=run_so_far.turn, unfit=unfit or None)
         if self.policy.wants_content:
-            settings = request.model_settings.to_traceable_dict().items()
-            parameters = {name: value for name, value in settings if value is not None}
+            shown = request.model_settings.to_traceable_dict().items()
+            parameters = {name: value for name, value in shown if value is not None}
             call.report(input=request.shown(), parameters=parameters or None)
         return call
 

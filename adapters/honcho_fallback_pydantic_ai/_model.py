@@ -20,7 +20,7 @@ from pydantic_ai.models.fallback import FallbackModel as OwnFallbackModel
 from pydantic_ai.usage import RequestUsage
 
 from honcho_fallback import FallbackConfigError, FallbackPolicy, Target
-from honcho_fallback.providers import distinct_name, is_same_place, with_place
+from honcho_fallback.providers import distinct_name, is_same_place, route_in, with_place
 from honcho_fallback_pydantic_ai._stream import COUNTS, EventStream, closing_chunk
 
 if TYPE_CHECKING:
@@ -200,12 +200,15 @@ class FallbackModel(OwnFallbackModel):
 
     def _settings_for(self, attempt: Attempt, settings: ModelSettings | None) -> ModelSettings:
         """Return a request's settings as a target takes them, the SDK's retries off."""
-        model, sent = self.models[attempt.position], dict[str, Any](settings or {})
-        if not is_same_place(attempt.target, self.policy.targets[0]):
-            sent = {name: value for name, value in sent.items() if name not in _OF_THE_PRIMARY}
+        model, sent = self.models[attempt.position], self._sent_to(attempt.target, settings)
         if hasattr(getattr(model.provider, "client", None), "max_retries"):
             sent = {"max_retries": 0, **(model.settings or {}), **sent}
         return cast("ModelSettings", {**sent, **attempt.target.params})
+
+    def _sent_to(self, target: Target, settings: ModelSettings | None) -> dict[str, Any]:
+        """Return those of a request's own settings that a target gets."""
+        at_home, sent = is_same_place(target, self.policy.targets[0]), dict(settings or {})
+        return {one: sent[one] for one in sent if at_home or one not in _OF_THE_PRIMARY}
 
     def _unfit(
         self,
@@ -213,7 +216,7 @@ class FallbackModel(OwnFallbackModel):
         settings: ModelSettings | None,
         parameters: ModelRequestParameters,
     ) -> dict[int, str] | None:
-        """Say who cannot take a request, and why: it is bound to what another provider keeps."""
+        """Say who cannot take a request, and why: what it names is kept, or leads, elsewhere."""
         reasons: dict[int, str] = {}
         pinned = self._get_continuation_model(messages)
         kept: Mapping[str, Any] = settings or {}
@@ -230,6 +233,11 @@ class FallbackModel(OwnFallbackModel):
                     model.prepare_request(settings, parameters)
                 except UserError as error:
                     reasons[position] = str(error).partition("\n")[0]
+            target, required = targets[position], self.policy.config.require
+            route = required and route_in(self._sent_to(target, settings), target.model)
+            if route:
+                why = f"it lacks the label {min(required)!r} where {route} may lead elsewhere"
+                reasons.setdefault(position, why)
         return reasons or None
 
 

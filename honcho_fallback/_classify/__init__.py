@@ -4,11 +4,12 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from honcho_fallback._classify._decide import decide, of_errno
+from honcho_fallback._classify._decide import decide
 from honcho_fallback._classify._facts import Facts, read_facts
-from honcho_fallback._classify._origin import class_row, is_sdk, origin, other_service
+from honcho_fallback._classify._origin import is_sdk, origin, other_service
+from honcho_fallback._classify._reached import of_group, outcome
 from honcho_fallback._classify._read import children
-from honcho_fallback._classify._rules import find_failure, rejudge, require_loaded
+from honcho_fallback._classify._rules import first_fitting, require_loaded
 from honcho_fallback._classify._tables import Row
 from honcho_fallback._classify._waits import in_text, read_waits
 from honcho_fallback._values.errors import AnswerRejected, ErrorStandIn
@@ -20,15 +21,12 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
 
     from honcho_fallback._classify._rules import Rule
-    from honcho_fallback._values.failure import Reached
 
+_NOTHING = "nothing says more"
 _Errors = tuple[type[BaseException], ...]
 _DEPTH = 5
 # A window of this many seconds is a used-up quota, not a rate that passes.
 _LONG_WAIT = 3600.0
-# Kinds whose error has to be looked at for what became of the request.
-_UNCLEAR = frozenset({Kind.CONNECTION, Kind.TIMEOUT, Kind.OVERLOADED})
-_CHAIN = 16  # errors that are looked at for it
 # Raised by a bug under a library's connection wrapper: no connection was even tried.
 _PROGRAM = (RuntimeError, TypeError, ValueError, ArithmeticError, AttributeError, LookupError)
 # What a connection class may hide; a status below it is a parser's own number.
@@ -65,127 +63,80 @@ def classify(
     if rules:
         require_loaded(rules)
     error = type(exc).__name__
-    reason = "nothing says more"
+    reason = _NOTHING
     try:
-        walk = _CauseWalk(exc, error, local_errors, provider_errors, rules, set())
-        failure = walk.classify(exc, 0, of_model=only_models)
+        walk = _CauseWalk(exc, error, local_errors, provider_errors, rules, set(), only_models)
+        failure = walk.classify(exc)
     except Exception:  # noqa: BLE001  a classifier that raises would hide the error that it got
         failure, reason = None, "the exception could not be read"
     return failure or Failure.of(Kind.LOCAL, reason=reason, error=error)
 
 
-def _reached(
-    outermost: BaseException, kind: Kind, exc: BaseException, facts: Facts
-) -> Reached | None:
-    """Say what became of a request, as the outermost error that knows it says.
-
-    ``facts`` are those of the error that decided, which mostly is the outermost one.
-    """
-    if kind is Kind.OVERLOADED:
-        if facts.has_body:
-            return "refused"
-        if facts.error in {503, 529} and not (exc.__cause__ or exc.__context__):
-            return "unknown"  # a gateway says so by itself, too
-    errors, seen = [outermost], set[int]()
-    while errors and len(seen) < _CHAIN:
-        error = errors.pop(0)
-        seen.add(id(error))
-        reached = _reached_by(error, kind, facts if error is exc else None)
-        if reached is not None:
-            return reached
-        errors += [one for one in _inside(error) if id(one) not in seen]
-    if kind is Kind.OVERLOADED:
-        return "unknown" if facts.error in {503, 529} else None
-    # An SDK's timeout may have a status that nobody sent.
-    cls: Any = type(outermost)
-    row = class_row(cls)
-    unsent = row is not None and row.kind in {Kind.CONNECTION, Kind.TIMEOUT}
-    return "unknown" if unsent else None
-
-
-def _inside(error: BaseException) -> Iterator[BaseException]:
-    if isinstance(error, BaseExceptionGroup):
-        yield from error.exceptions
-    yield from children(error, follow_context=True)
-
-
-def _reached_by(error: BaseException, kind: Kind, facts: Facts | None) -> Reached | None:
-    """Say what one error knows: a provider's own words, or a class or number of a socket's."""
-    facts = read_facts(error) if facts is None else facts
-    if kind is Kind.OVERLOADED:
-        return "refused" if facts.has_body else None
-    row = facts.row
-    if (row is None or row.reached is None) and isinstance(error, OSError):
-        row = of_errno(error, facts)
-    return None if row is None else row.reached
-
-
 class _CauseWalk(NamedTuple):
     """Classify one exception, and its causes where its own class does not decide."""
 
-    outermost: BaseException
+    outermost: BaseException  # that was raised for the request
     error: str
     local: _Errors
     provider: _Errors
     rules: tuple[Rule, ...]
     seen: set[int]
+    of_model: bool  # was nobody but a model asked?
+    depth: int = 0
 
-    def classify(self, exc: BaseException, depth: int, *, of_model: bool) -> Failure | None:
+    def classify(self, exc: BaseException) -> Failure | None:
         self.seen.add(id(exc))
         if isinstance(exc, self.local):
             return self._plain_failure(Kind.LOCAL, "named in local_errors")
         if isinstance(exc, AnswerRejected | ErrorStandIn) and exc.failure is not None:
-            failure = exc.failure._replace(error=self.error)
-            return rejudge(self.rules, exc, failure) if self.rules else failure
+            return self._rejudged(exc, exc.failure._replace(error=self.error))
         ended = exc.__cause__  # where a coroutine or a generator let one out (PEP 479)
         if type(exc) is RuntimeError and isinstance(ended, StopIteration | StopAsyncIteration):
-            return self.classify(ended, depth, of_model=of_model)
+            return self.classify(ended)
         cls: Any = type(exc)
         settled = origin(cls)
         if settled is not None and (settled.kind is Kind.CANCELLED or not self.rules):
             return self._plain_failure(settled.kind, settled.reason)
         if isinstance(exc, BaseExceptionGroup):
-            nothing = self._plain_failure(Kind.LOCAL, "nothing says more")
-            members = self._unseen(exc.exceptions, depth)
-            failures = [
-                self.classify(member, depth + 1, of_model=of_model) or nothing
-                for member in members
-            ]
-            return min(failures, key=lambda failure: KINDS[failure.kind].severity, default=None)
-        return self._facts_failure(exc, settled, depth, of_model=of_model)
+            nothing = self._plain_failure(Kind.LOCAL, _NOTHING)
+            walk = self._replace(
+                depth=self.depth + 1
+            )  # each member is one of a request of its own
+            members = self._unseen(exc.exceptions)
+            failures = [walk._replace(outermost=one).classify(one) or nothing for one in members]
+            failure = min(failures, key=lambda one: KINDS[one.kind].severity, default=None)
+            return failure and of_group(exc, failure, failures)
+        return self._facts_failure(exc, settled)
 
-    def _facts_failure(
-        self, exc: BaseException, settled: Row | None, depth: int, *, of_model: bool
-    ) -> Failure | None:
+    def _facts_failure(self, exc: BaseException, settled: Row | None) -> Failure | None:
         facts = read_facts(exc)
         named = isinstance(exc, self.provider)
-        row, status = decide(exc, facts, named=named, of_model=of_model)
+        row, status = decide(exc, facts, named=named, of_model=self.of_model)
         is_providers = row is not None and row.kind is not Kind.LOCAL
-        if is_providers and not (named or of_model or facts.is_shaped):
+        if is_providers and not (named or self.of_model or facts.document.is_shaped):
             has_status = facts.error is not None
             other = other_service(exc, facts.message, facts.text, has_status=has_status)
             row = other or row
-        if self.rules:
-            ruled = find_failure(self.rules, exc, facts, status, self.error)
-            if ruled is not None or settled is not None:
-                return ruled or (settled and self._plain_failure(settled.kind, settled.reason))
-        cls: Any = type(exc)
-        inner = None
-        if row is None or row.wraps:
-            inner = self._cause_failure(exc, row, depth, of_model=of_model or is_sdk(cls))
+        rule = first_fitting(self.rules, exc, facts, status) if self.rules else None
+        failure = None
+        if settled is not None:
+            failure = self._plain_failure(settled.kind, settled.reason)
+        elif row is None or row.wraps:
+            failure = self._cause_failure(exc, row)
         if row is None and named:
             row = Row(Kind.SERVER_ERROR, "named in provider_errors")
-        return inner or (row and self._failure(exc, row, status, facts))
+        failure = failure or (row and self._failure(row, status, facts))
+        return failure if rule is None else self._renamed(rule, status, facts, failure)
 
-    def _cause_failure(
-        self, exc: BaseException, row: Row | None, depth: int, *, of_model: bool
-    ) -> Failure | None:
+    def _cause_failure(self, exc: BaseException, row: Row | None) -> Failure | None:
         opaque = row is None or row.opaque
         counts = _UNDER_ANOTHER if opaque else _UNDER_A_CONNECTION
         if row is not None and row.kind is Kind.MALFORMED_RESPONSE:
             counts = _UNDER_AN_ANSWER
-        for child in self._unseen(children(exc, follow_context=row is not None), depth):
-            failure = self.classify(child, depth + 1, of_model=of_model)
+        cls: Any = type(exc)
+        walk = self._replace(depth=self.depth + 1, of_model=self.of_model or is_sdk(cls))
+        for child in self._unseen(children(exc, follow_context=row is not None)):
+            failure = walk.classify(child)
             if failure is None and not opaque and isinstance(child, _PROGRAM):
                 reason = "a connection class that hides a mistake of the program"
                 return self._plain_failure(Kind.LOCAL, reason)
@@ -193,26 +144,25 @@ class _CauseWalk(NamedTuple):
                 return failure
         return None
 
-    def _unseen(self, errors: Iterable[BaseException], depth: int) -> Iterator[BaseException]:
-        return (e for e in errors if depth < _DEPTH and id(e) not in self.seen)
+    def _unseen(self, errors: Iterable[BaseException]) -> Iterator[BaseException]:
+        return (e for e in errors if self.depth < _DEPTH and id(e) not in self.seen)
 
-    def _failure(self, exc: BaseException, row: Row, status: int | None, facts: Facts) -> Failure:
+    def _failure(
+        self, row: Row, status: int | None, facts: Facts, *, by_rule: bool = False
+    ) -> Failure:
         kind, reason = row.kind, row.reason
+        reached, scope = row.reached, row.scope
         wait, again = None, True
         if KINDS[kind].states_wait:
-            wait, again = read_waits(facts.headers, facts.waits)
-        if kind is Kind.RATE_LIMIT:
-            wait = in_text(facts.message.lower()) if wait is None else wait
-            if wait is not None and wait >= _LONG_WAIT:
+            wait, again = read_waits(facts.headers, facts.document.waits)
+        if kind is Kind.RATE_LIMIT and wait is None:
+            wait = in_text(facts.message.lower())
+        if not by_rule:
+            if kind is Kind.RATE_LIMIT and wait is not None and wait >= _LONG_WAIT:
                 kind, reason = Kind.QUOTA, "a rate limit that lasts for hours"
-        reached, scope = row.reached, row.scope
-        if scope is None:
-            reached = _reached(self.outermost, kind, exc, facts) if kind in _UNCLEAR else None
-            # Whoever cannot be reached has no model that can.
-            scope = "endpoint" if reached == "no" else None
-        # Limits of a key's account are the key's, unless they are counted per model (Google's).
-        if facts.limits and any("permodel" in str(one).lower() for one in facts.limits):
-            scope = "model"
+            reached, scope = outcome(self.outermost, row, facts)
+            if KINDS[kind].scope == "credential" and facts.is_models:
+                scope = "model"
         return Failure.of(
             kind,
             status=status,
@@ -224,7 +174,28 @@ class _CauseWalk(NamedTuple):
             transient=row.transient if again else False,
             scope=scope,
             reached=reached,
+            by_rule=by_rule,
         )
+
+    def _renamed(
+        self, rule: Rule, status: int | None, facts: Facts, known: Failure | None
+    ) -> Failure:
+        """Call a failure what a user's rule calls it; what the facts say of it stays."""
+        known = known or self._plain_failure(Kind.LOCAL, _NOTHING)
+        scope = None if known.scope == KINDS[known.kind].scope else known.scope
+        reason = f"{rule.source}: {rule.reason}" if rule.reason else rule.source
+        row = Row(rule.kind, reason, reached=known.reached, scope=scope)
+        failure = self._failure(row, status or facts.error, facts, by_rule=True)
+        own: dict[str, Any] = {"transient": rule.transient, "retry_after": rule.retry_after}
+        return failure._replace(**{name: fact for name, fact in own.items() if fact is not None})
+
+    def _rejudged(self, exc: BaseException, failure: Failure) -> Failure:
+        """Ask the rules about an answer that was refused without them; its failure has facts."""
+        status, code, message = failure.status, failure.code, failure.provider_message
+        codes = [code.lower()] if code else []
+        facts = Facts(error=status, codes=codes, code=code, message=message, text=message)
+        rule = None if failure.by_rule else first_fitting(self.rules, exc, facts, status)
+        return failure if rule is None else self._renamed(rule, status, facts, failure)
 
     def _plain_failure(self, kind: Kind, reason: str) -> Failure:
         return Failure.of(kind, reason=reason, error=self.error)

@@ -12,20 +12,10 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from honcho_fallback._classify import classify
 from honcho_fallback._classify._content import carries, content_of, is_thought, joined
-from honcho_fallback._classify._paths import fields_of, find, first
-from honcho_fallback._classify._shapes import (
-    KIND,
-    TABLES,
-    TEXT,
-    at_of,
-    is_known,
-    opened,
-    parts_of,
-    shape_of,
-    word,
-)
+from honcho_fallback._classify._read import find, first
+from honcho_fallback._classify._shapes import KIND, TABLES, TEXT, is_known, opened, shape_of, word
 from honcho_fallback._classify._tables import by_key
-from honcho_fallback._classify._usage import cost_of, ends, usage_of
+from honcho_fallback._classify._usage import SCALARS, cost_of, ends, usage_of
 from honcho_fallback._values.failure import Failure
 
 if TYPE_CHECKING:
@@ -62,7 +52,6 @@ _ERROR = TABLES["error"]
 _BODIES = [frozenset(keys) for keys in _ERROR["bodies"]]
 BROKEN, EMPTY = by_key(TABLES["broken"]), by_key(TABLES["empty"])
 _SIGNS = EMPTY | BROKEN
-_SCALARS = frozenset({str, bytes, int, float, bool, type(None)})
 
 
 class ErrorInAnswer(Exception):  # noqa: N818 # its name is a row of the table
@@ -121,7 +110,7 @@ def read_answer(answer: Any) -> Answer:
     cls = type(answer)
     if cls is str:
         return Answer(answer)
-    if cls in _SCALARS:
+    if cls in SCALARS:
         return Answer()
     stream = cls is list or cls is tuple
     content = finish = model = None
@@ -131,10 +120,11 @@ def read_answer(answer: Any) -> Answer:
     for item in ends(answer) if stream else (answer,):
         with suppress(Exception):
             shape, part = opened(item)
-            model = model or _model(part)
             if shape is not None:
                 finish = _finish(item) or finish
                 content = content if stream else content_of(item)
+            names = (find(part, path) for path in _MODELS)
+            model = model or next((name for name in names if name and isinstance(name, str)), None)
     return Answer(content, usage_of(answer), finish or None, model, cost_of(answer))
 
 
@@ -142,9 +132,8 @@ def has_content(chunk: Any) -> bool:
     """Tell whether a chunk of a stream carries content: text, a call, a refusal, media.
 
     A first chunk that only names the role, thinking, a sign of life, usage, an error and an end
-    carry none.
-    Of what is no chunk or event of openai, anthropic, google-genai, LiteLLM or LangChain, nor a
-    dict of such a shape, everything true is content.
+    carry none. Everything true is content of what is no chunk or event of openai, anthropic,
+    google-genai, LiteLLM or LangChain, nor a dict of such a shape.
 
     Args:
         chunk: Of any stream.
@@ -153,25 +142,21 @@ def has_content(chunk: Any) -> bool:
 
 
 def thinks(chunk: Any) -> bool:
-    """Tell whether a chunk of a stream brings thinking and no content, as a sign of life.
-
-    Args:
-        chunk: Of any stream.
-    """
+    """Tell whether a chunk of a stream brings thinking and no content, as a sign of life."""
     return _brings(chunk, thinking=True) and not _brings(chunk, thinking=False)
 
 
 def _brings(chunk: Any, *, thinking: bool) -> bool:
     cls: Any = type(chunk)
     try:
-        if isinstance(chunk, dict) or (cls not in _SCALARS and is_known(cls)):
+        if isinstance(chunk, dict) or (cls not in SCALARS and is_known(cls)):
             shape, part = opened(chunk)
             if shape is not None:
                 paths = shape.content + shape.refusal + shape.partial
                 paths += shape.thinking if thinking else ()
                 return any(
                     carries(find(at, path), thinking=thinking)
-                    for at in parts_of(part, shape)
+                    for at in shape.parts_of(part)
                     for path in paths
                 )
             if _error(chunk, chunk if isinstance(chunk, dict) else chunk.__dict__):
@@ -201,13 +186,13 @@ class _Verdict:
             return False
         fields: dict[str, Any] = item if plain else item.__dict__
         self.body = self.body or _error(item, fields)
-        shape = shape_of(fields, plain=plain)
+        shape = shape_of(item)
         if shape is None:
             return self.body is not None
         if shape.inside:
             self.finish = self.finish or word(first(item, shape.finish))
             return self.read(first(item, shape.inside))
-        part = at_of(item, shape)
+        part = shape.at_of(item)
         self.body = self.body or _document(first(part, shape.error))
         self.finish = self.finish or word(first(part, shape.finish))
         if word(first(part, shape.blocked)):
@@ -290,22 +275,13 @@ def _is_json(arguments: Any) -> bool:
 
 def _finish(item: Any) -> str:
     """Return how an answer ended, as it says itself or what it holds does."""
-    shape = shape_of(fields_of(item), plain=isinstance(item, dict))
+    shape = shape_of(item)
     if shape is None:
         return ""
     inner = first(item, shape.inside) if shape.inside else None
-    return word(first(at_of(item, shape), shape.finish)) or (
+    return word(first(shape.at_of(item), shape.finish)) or (
         "" if inner is None else _finish(inner)
     )
-
-
-def _model(item: Any) -> str | None:
-    for path in _MODELS:
-        with suppress(AttributeError):
-            name = find(item, path)
-            if name and isinstance(name, str):
-                return name
-    return None
 
 
 def _error(item: Any, fields: dict[str, Any]) -> Any:

@@ -7,18 +7,8 @@ from functools import reduce
 from operator import add
 from typing import TYPE_CHECKING, Any
 
-from honcho_fallback._classify._paths import fields_of, find, first
-from honcho_fallback._classify._shapes import (
-    KIND,
-    TABLES,
-    TEXT,
-    Shape,
-    at_of,
-    opened,
-    parts_of,
-    shape_of,
-    siblings,
-)
+from honcho_fallback._classify._read import fields_of, find, first
+from honcho_fallback._classify._shapes import KIND, TABLES, TEXT, Shape, opened, shape_of, siblings
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
@@ -70,7 +60,7 @@ def characters(chunks: Iterable[Any]) -> int:
 
 def content_of(item: Any) -> Any:
     """Return the content of one answer, or None; a list where it has several messages."""
-    shape = shape_of(fields_of(item), plain=isinstance(item, dict))
+    shape = shape_of(item)
     if shape is None:
         return None
     for path in shape.inside:
@@ -81,7 +71,7 @@ def content_of(item: Any) -> Any:
                 pairs = zip(contents, messages, strict=True)
                 contents = [message if content is None else content for content, message in pairs]
             return contents[0] if len(contents) == 1 else contents
-    contents = [_message(item, part, shape) for part in parts_of(item, shape)]
+    contents = [_message(item, part, shape) for part in shape.parts_of(item)]
     return contents[0] if len(contents) == 1 else contents or None
 
 
@@ -131,9 +121,7 @@ def _text_of(block: Any) -> str | None:
 def carries(value: Any, *, thinking: bool = True) -> bool:
     """Tell whether a value is more than the frame around what the model will write.
 
-    Args:
-        value: What a path led to.
-        thinking: Does what the model thinks count, too?
+    With ``thinking`` what the model thinks counts, too.
     """
     if isinstance(value, list):
         return any(carries(one, thinking=thinking) for one in value)
@@ -164,7 +152,7 @@ class _Pieces:
 
     def add(self, part: Any, shape: Shape) -> None:
         """Take what a chunk brings."""
-        at = at_of(part, shape)
+        at = shape.at_of(part)
         text = next(filter(None, (find(at, path) for path in shape.texts)), None)
         for block in text if isinstance(text, list) else (text,):
             if isinstance(block, str):

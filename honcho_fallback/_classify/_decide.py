@@ -13,45 +13,37 @@ import re
 from http import HTTPStatus
 from typing import TYPE_CHECKING, Any
 
-from honcho_fallback._classify._origin import may_speak, reads_answer, speaks_of_models
+from honcho_fallback._classify._origin import may_speak, of_errno, reads_answer, speaks_of_models
 from honcho_fallback._classify._read import plain
-from honcho_fallback._classify._tables import CODES, ERRNOS, GENERIC, NAMES, STATUSES, WORDS, Row
-from honcho_fallback._classify._texts import NO_STATUS, PROGRAM, RULES, meaning
-from honcho_fallback._values.failure import KINDS
+from honcho_fallback._classify._tables import (
+    CODES,
+    GENERIC,
+    NAMES,
+    STATUS_OF,
+    STATUSES,
+    WORDS,
+    Row,
+)
+from honcho_fallback._classify._texts import LIBRARY, NO_STATUS, PROGRAM, RULES, meaning
 from honcho_fallback._values.failure import FailureKind as Kind
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
     from honcho_fallback._classify._facts import Facts
 
 # What a bug in the program raises: no provider wrote these texts, so they are not read.
 _BUGS: tuple[type[Exception], ...] = tuple(getattr(builtins, name) for name in WORDS["bugs"])
 _PARTS = WORDS["parts"]
 _OPERATIONS = WORDS["operations"]
-_MACHINE = Row(Kind.LOCAL, "an OSError of the machine itself")
 # Who finds a request bad says why; a gateway that lost its upstream does not.
 _WORDLESS = Row(Kind.SERVER_ERROR, "a 400 without a word")
 _UNREAD = Row(Kind.MALFORMED_RESPONSE, "a library could not read the answer")
 _OTHER_SERVICE = Row(Kind.LOCAL, "an operation of another service than a model's")
 # What a class that is only named in a text does not settle.
 _VAGUE = frozenset({Kind.SERVER_ERROR, Kind.LOCAL, Kind.MALFORMED_RESPONSE})
-# The status that a class stands for where its instance states none.
-_STATUS_OF = {
-    Kind.RATE_LIMIT: 429,
-    Kind.OVERLOADED: 503,
-    Kind.SERVER_ERROR: 500,
-    Kind.PERMISSION: 403,
-    Kind.MODEL_UNAVAILABLE: 404,
-    Kind.INVALID_REQUEST: 400,
-}
-# Statuses that mean what they say, whatever they wrap.
-_PLAIN = frozenset({401, 402, 407, 408, 413, 429, 504, 524, 529})
-_PHRASES = "|".join(
-    (
-        "client error",
-        "server error",
-        *(re.escape(s.phrase.lower()) for s in HTTPStatus if s >= 400),
-    )
-)
+_NAMED = [re.escape(status.phrase.lower()) for status in HTTPStatus if status >= 400]
+_PHRASES = "|".join(["client error", "server error", *_NAMED])
 _NUMBER = re.compile(r"(?<!\d)[45]\d\d(?!\d)")
 # A status that a gateway or a wrapper wrote into a text.
 _STATED = re.compile(
@@ -72,7 +64,6 @@ _QUOTED = re.compile(
 # The code of an error that a library raises as a text: before a colon, or as pydantic shows it.
 _LEADING = re.compile(r"^([a-z][a-z\d_]{2,60}): |\bcode='([a-z\d_]{3,60})'")
 _CALLING = re.compile(r"\((\w+)\) when calling the (\w+) operation")
-_ERRNO = re.compile(r"\[Errno (\d{1,4})\]")
 _CLASS = re.compile(r"\b([A-Z]\w*(?:Error|Exception|Timeout))\b")
 
 
@@ -81,11 +72,8 @@ def decide(
 ) -> tuple[Row | None, int | None]:
     """Find the row that the facts lead to, or None when they decide nothing, and the status.
 
-    Args:
-        exc: The exception.
-        facts: What it carries.
-        named: Is its class one of the user's provider_errors?
-        of_model: Does nobody but a model fail here: is it all that was asked, or an SDK's?
+    ``named``: its class is one of the user's provider_errors. ``of_model``: nobody but a model
+    fails here, as it is all that was asked, or the error is an SDK's.
     """
     row = facts.row
     if row is not None and row.strong and not row.wraps:
@@ -101,12 +89,16 @@ def decide(
     if (reads or of_model) and (code := _LEADING.search(facts.message)):
         facts = facts._replace(codes=[*facts.codes, code[1] or code[2]])
     stated = facts.error or next(filter(None, map(GENERIC.get, facts.codes)), None)
-    code_row = _coded(facts.codes, stated or 200)
-    if code_row is not None:
-        return code_row, facts.error or facts.status
+    found_row = _coded(facts.codes, stated or 200)
+    # A library's own cause says more than its text, but not Python's: that is what was wrapped.
+    cause: Any = type(exc.__cause__)
+    if found_row is None and row is not None and cause.__module__ == "builtins":
+        found_row = _of_library(row, facts)
+    if found_row is not None:
+        return found_row, facts.error or facts.status
     number = stated
     if number is None and row is not None:
-        number = 500 if row.strong else _STATUS_OF.get(row.kind)
+        number = 500 if row.strong else STATUS_OF.get(row.kind)
     if number is not None:
         return _under_status(facts, number, stated)
     if row is not None:
@@ -116,6 +108,15 @@ def decide(
     by_aws = call is not None
     found = _without_status(exc, facts, may_be_read=may_be_read, is_providers=by_aws or reads)
     return (_UNREAD, None) if reads and found[0] is None else found
+
+
+def _of_library(row: Row, facts: Facts) -> Row | None:
+    """Read what the class of a library leaves to its text: whose fault it is, what it wraps."""
+    of_answer = row.kind is Kind.MALFORMED_RESPONSE
+    says = meaning(facts.text, LIBRARY) if of_answer or row.wraps else None
+    if says is None and of_answer and row.opaque:
+        says, _ = _specific(facts, NO_STATUS)
+    return None if says and of_answer and says.kind is Kind.LOCAL else says
 
 
 def _under_status(facts: Facts, number: int, stated: int | None) -> tuple[Row, int | None]:
@@ -139,7 +140,7 @@ def _without_status(
 ) -> tuple[Row | None, int | None]:
     """Judge an exception of a class that no table names, which carries no error status."""
     if isinstance(exc, OSError):
-        return of_errno(exc, facts), None
+        return of_errno(exc, facts.message), None
     if isinstance(exc, _BUGS):
         return _missing_part(exc), None
     # Whoever raises these may be the program itself, which also writes of limits and numbers.
@@ -159,12 +160,13 @@ def _specific(facts: Facts, number: int) -> tuple[Row | None, int | None]:
 
     What a gateway wraps is nearer to the cause than the gateway's own status.
     """
-    if number in _PLAIN:
+    if number in STATUSES and STATUSES[number].strong:  # it means what it says
         return meaning(facts.text, number) if number in RULES else None, None
     codes, inner = _wrapped(facts)
     row = _coded(codes, inner or number or 200)
     if row is None and inner is not None:
-        row = meaning(facts.text, inner)
+        says_it = inner in STATUSES and STATUSES[inner].strong and inner not in RULES
+        row = _of_status(inner) if says_it else meaning(facts.text, inner)
         if row is not None and row.kind is Kind.SERVER_ERROR and number >= 500:
             row = None  # the gateway's own words
     row = row or meaning(facts.text, number)
@@ -172,7 +174,8 @@ def _specific(facts: Facts, number: int) -> tuple[Row | None, int | None]:
         row = _of_status(inner)
     if row is None:
         classes = map(NAMES.get, reversed(_CLASS.findall(facts.message)))
-        row = next((row for row in classes if row and row.kind not in _VAGUE), None)
+        vague = {*_VAGUE, *([Kind.INVALID_REQUEST] if 400 < number < 500 else [])}
+        row = next((row for row in classes if row and row.kind not in vague), None)
     if row is None and number >= 500:
         # What the provider called it, beside a gateway's number; many call anything a bad request.
         called = map(GENERIC.get, facts.codes)
@@ -202,18 +205,7 @@ def _of_status(status: int) -> Row:
     return STATUSES.get(status) or STATUSES[status // 100 * 100]
 
 
-def of_errno(exc: OSError, facts: Facts) -> Row | None:
-    """Judge an OSError by its number; one without a number says nothing itself.
-
-    What tries several addresses raises such a one: anyio and trio from the errors of all, asyncio
-    with their numbers in its text. One that is the machine's own comes before the network's.
-    """
-    numbers = [exc.errno] if exc.errno is not None else map(int, _ERRNO.findall(facts.message))
-    rows = [ERRNOS.get(number, _MACHINE) for number in numbers]
-    return min(rows, key=lambda row: KINDS[row.kind].severity, default=None)
-
-
-def _coded(codes: list[str], status: int) -> Row | None:
+def _coded(codes: Sequence[str], status: int) -> Row | None:
     for code in codes:
         row = CODES.get(code)
         if row is not None and (not row.statuses or status in row.statuses):

@@ -1,64 +1,149 @@
-"""The facts one exception carries: status, codes, message, waits. No network, no SDK, no raise."""
+"""The facts one exception carries: status, codes, message, waits. No network, no SDK, no raise.
+
+Most of them stand in its error document, where each provider keeps them elsewhere.
+"""
 
 from __future__ import annotations
 
+import json
 import re
-from functools import lru_cache
+from contextlib import suppress
 from http import HTTPStatus
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
-from honcho_fallback._classify._body import TEXT_CAP, Document
 from honcho_fallback._classify._origin import class_row
 from honcho_fallback._classify._read import called, fields, plain
 from honcho_fallback._classify._tables import GENERIC, WORDS, Row
+from honcho_fallback.redaction import CODE
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+TEXT_CAP = 4000  # a message longer than this is an echo of the input or a page
+_BODY_CAP = 65536
+_CODE_CAP = 100
+_WORD = re.compile(r"[^\W\d][\w.:/-]*")  # a code; a status's own phrase has several
+_DEPTH = 3
+_ITEMS = 8
+# Tests of a key, to filter the keys of a document with.
+_is_inner, _is_code, _is_text, _is_wait, _is_subject, _is_nested = (
+    WORDS[f"body_{name}"].__contains__
+    for name in ("inner", "codes", "texts", "waits", "subjects", "nested")
+)
 
 ATTRIBUTES = frozenset(WORDS["attributes"])
 _OF_AN_ANSWER = frozenset({"status_code", "status", "headers"})
 _STATUSES = ("status_code", "http_status", "status", "statusCode", "code")
 # Classes that LiteLLM and others write before a text: ``litellm.APIError: XException - ``.
 _PREFIX = re.compile(r"(?:[\w.]{1,80}(?:Error|Exception)(?:: | - ))+")
+# A limit's text, or what a body says of its subject, that names one model.
+_OF_ONE_MODEL = re.compile(
+    r"(?:per|by)[ _-]?model(?!s)|\b(?:access|for|of|on|that|this) (?:the |this )?model\b|\bmodel: "
+    r"|\breached for (?!org|user|key|proj|team|your|the )\S+ (?:in|on)\b"
+    r"|^param: model$|^provider_name: "
+    rf"|\b(?:{'|'.join(WORDS['families'])})[\w./:-]*\d",
+    re.IGNORECASE | re.MULTILINE,
+)
+# What LiteLLM adds to a text: lines of code, whose words are no message.
+_FRAMES = re.compile(r"Traceback \(most recent call last\):\n(?:[ \t].*\n?)+")
 _STATUS = re.compile(r"\s*[1-5][0-9]{2}\s*")
 
 
+class Document:
+    """Collect what an error document holds, the innermost first."""
+
+    __slots__ = ("codes", "is_providers", "is_shaped", "subjects", "texts", "waits")
+
+    def __init__(self) -> None:
+        self.codes: list[str] = []
+        self.texts: list[str] = []
+        self.waits: list[Any] = []
+        self.subjects: list[str] = []  # a parameter, a limit, a provider; each with its key
+        # Has it a word for a code beside a message, as those who judge a request write?
+        self.is_providers = False
+        # Has it OpenAI's shape, which names a parameter also where there is none, or Anthropic's?
+        self.is_shaped = False
+
+    def read(self, body: Any, depth: int = 0) -> None:
+        """Read a document, parsed or not, or a part of one."""
+        if isinstance(body, (str, bytes)) and not depth:
+            self.add_text(body if isinstance(body, str) else body.decode("utf-8", "replace"))
+        elif isinstance(body, list) and depth <= _DEPTH:
+            for item in body[:_ITEMS]:
+                self.read(item, depth + 1)
+        elif isinstance(body, dict) and depth <= _DEPTH:
+            is_openais = "param" in body and "message" in body and "type" in body
+            self.is_shaped |= is_openais or body.get("type") == "error"
+            for key in filter(_is_inner, body):
+                self.read(body[key], depth + 1)
+            before = len(self.codes)
+            for key in ("code", *filter(_is_code, body)):
+                self.add_code(body.get(key))
+            has_message = "message" in body or "Message" in body
+            self.is_providers |= has_message and any(map(_WORD.fullmatch, self.codes[before:]))
+            error = body.get("error")  # OAuth's way: a code where others have a document
+            self.add_code(error if str(error).isidentifier() else None)
+            for key in filter(_is_text, body):
+                self.add_text(body[key], depth + 1)
+            self.waits += map(body.get, filter(_is_wait, body))
+            self.subjects += (f"{key}: {body[key]}" for key in filter(_is_subject, body))
+            for key in filter(_is_nested, body):
+                self.read(body[key], depth + 1)
+
+    def add_code(self, code: Any) -> None:
+        """Keep a code if it is one: a short string or a number, never a bool."""
+        if isinstance(code, int) and not isinstance(code, bool):
+            code = str(int(code))
+        if isinstance(code, str) and 0 < len(code) <= _CODE_CAP and code != "None":
+            self.codes.append(code)
+
+    def add_text(self, text: Any, depth: int = 0) -> None:
+        """Add a text; a text that is nothing but documents adds their contents instead."""
+        if not isinstance(text, str) or not text or text in self.texts:
+            return
+        before, start, documents = len(self.texts), text.find("{"), None
+        if start >= 0 and len(text) <= _BODY_CAP:
+            with suppress(ValueError, RecursionError):
+                documents = json.loads(f"[{text[start : text.rfind('}') + 1]}]")
+            self.read(documents, depth - 1)
+        # A whole body that is a document without texts adds none: then the exception's own
+        # message counts.
+        has_text = len(self.texts) > before or not depth
+        if documents is None or not has_text or text[:start].strip("[ \t\r\n"):
+            self.texts.append(text[:TEXT_CAP])
+
+
 class Facts(NamedTuple):
-    """Hold what one exception carries.
+    """Hold what one exception carries."""
 
-    Args:
-        row: The row of the nearest class in the MRO that a table names, or None.
-        status: HTTP status as the exception states it, success included, or None.
-        error: The status that decides: that one, or one in the body, 400 to 599, or None.
-        inner: The status that the body states, innermost first, where it is another one, or None.
-        codes: The provider's codes and types, lower case, the most telling first.
-        code: The code to show: as the provider wrote it.
-        message: The provider's own text.
-        text: Codes and texts as they were written, one a line, to be read by their words.
-        headers: The answer's headers, unread.
-        waits: How long to wait, as the body says it.
-        limits: Those that were used up, as the body names them.
-        has_body: Whether an error document came, or a text in its place; None where nothing is
-            known of the answer's body.
-        is_shaped: Whether that document has a shape that only models' providers give it.
-    """
+    row: Row | None = None  # of the nearest class in the MRO that a table names
+    status: int | None = None  # HTTP status as the exception states it, success included
+    error: int | None = None  # the status that decides: that or one in the body, 400 to 599
+    inner: int | None = None  # the innermost that the body states, where it is another one
+    codes: Sequence[str] = ()  # the provider's codes and types, lower case, the most telling first
+    code: str | None = None  # to show: the first that looks like one, as the provider wrote it
+    message: str = ""  # the provider's own text
+    text: str = ""  # codes and texts, one a line, to be read by their words
+    headers: Any = None  # the answer's, unread
+    has_body: bool | None = None  # came a document or a text? None: nobody knows
+    document: Document = Document()  # what the body says
 
-    row: Row | None
-    status: int | None
-    error: int | None
-    inner: int | None
-    codes: list[str]
-    code: str | None
-    message: str
-    text: str
-    headers: Any
-    waits: list[Any]
-    limits: list[Any]
-    has_body: bool | None
-    is_shaped: bool = False
+    @property
+    def is_models(self) -> bool:
+        """Tell whether a limit or a refused key is that of one model alone.
+
+        It says so, or a gateway wrote whose error it hands on: what is dead then is its own key to
+        that provider, not the key that it was asked with.
+        """
+        said = "\n".join((*self.document.subjects, self.message))
+        is_anothers = bool(self.has_body and _PREFIX.match(self.message))
+        return is_anothers or _OF_ONE_MODEL.search(said) is not None
 
 
 def read_facts(exc: BaseException) -> Facts:
     """Read what an exception carries; what cannot be read counts as absent."""
     cls: Any = type(exc)
-    own = fields(exc, ATTRIBUTES)
+    own = _with_close(fields(exc, ATTRIBUTES))
     answer = _answer(own.get("response"))
     document = Document()
     bodies = (own.get("body"), own.get("details"), own.get("error"), answer.get("_content"))
@@ -66,13 +151,14 @@ def read_facts(exc: BaseException) -> Facts:
         if isinstance(body, (dict, list, str, bytes)) and body:
             document.read(body)
             break
-    has_body = _has_body(document, answer)
+    came = bool(document.texts or document.codes)
+    has_body = came if came or answer.get("_content") is not None else None
     for name in filter(own.__contains__, ("code", "type", "status", "error_code")):
         document.add_code(own[name])
     if callable(own.get("code")):  # gRPC
         document.add_code(plain(called(exc, "code"), "name"))
         document.add_text(called(exc, "details"))
-    message = "" if document.texts else _message(exc)
+    message = "" if document.texts else message_of(exc)
     if message.startswith("{") and not document.codes:
         document.add_text(message)
     message = " ".join(document.texts) or message
@@ -86,28 +172,37 @@ def read_facts(exc: BaseException) -> Facts:
         number = as_status(word)
         if number is None:
             codes.append(word.lower())
-            code = word if code in (None, "error") else code
+            code = word if code in (None, "error") and CODE.fullmatch(word) else code
         elif number >= 400 and number != error:
             inner = inner or number
     if error is None:
         error, inner = inner, None
     headers = own.get("litellm_response_headers") or own.get("headers") or answer.get("headers")
     row = class_row(cls)
-    names = () if status or row else _names(cls)
+    # The classes of an SDK say what happened where nothing else does.
+    names = (
+        () if status or row else (c.__name__ for c in cls.__mro__ if c.__module__ != "builtins")
+    )
     texts = [
         text[prefix.end() :] if (prefix := _PREFIX.match(text)) else text
         for text in document.texts or (message[:TEXT_CAP],)
     ]
     text = "\n".join((*names, *dict.fromkeys(filter(_tells, document.codes)), *texts))
+    text = _FRAMES.sub("Traceback\n", text) if "Traceback" in text else text
     message, text = message[:TEXT_CAP], text[:TEXT_CAP]
     words = (codes, code, message, text)
-    body = (document.waits, document.limits, has_body, document.is_shaped)
-    return Facts(row, status, error, inner, *words, headers, *body)
+    return Facts(row, status, error, inner, *words, headers, has_body, document)
 
 
-def _has_body(document: Document, answer: dict[str, Any]) -> bool | None:
-    has_body = bool(document.texts or document.codes)
-    return has_body if has_body or answer.get("_content") is not None else None
+def _with_close(own: dict[str, Any]) -> dict[str, Any]:
+    """Read a websocket's close frame as a body, and its number as a status where it is one."""
+    number, reason = own.get("code"), own.get("details")  # as Google's SDK keeps it
+    if "rcvd" in own:
+        number, reason = plain(own["rcvd"], "code"), plain(own["rcvd"], "reason")
+    if not (reason and isinstance(reason, str) and isinstance(number, int) and number >= 1000):
+        return own
+    status = as_status(number - 4000)
+    return own | {"code": status or f"close_{min(number, 4000)}", "body": {"message": reason}}
 
 
 def _tells(code: str) -> bool:
@@ -141,15 +236,10 @@ def as_status(value: Any) -> int | None:
     return int(value) if known else None
 
 
-def _message(exc: BaseException) -> str:
+def message_of(exc: BaseException) -> str:
+    """Return an exception's own text, empty where it cannot be read."""
     try:
         args = exc.args
         return args[0] if len(args) == 1 and type(args[0]) is str else str(exc)
     except Exception:  # noqa: BLE001  a hostile __str__ says nothing
         return ""
-
-
-@lru_cache(maxsize=512)
-def _names(cls: type) -> tuple[str, ...]:
-    """Name the classes of an SDK: they say what happened where nothing else does."""
-    return tuple(c.__name__ for c in cls.__mro__ if c.__module__ != "builtins")

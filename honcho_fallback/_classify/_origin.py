@@ -15,7 +15,7 @@ from traceback import walk_tb
 from typing import TYPE_CHECKING, Any
 
 from honcho_fallback._classify._read import called, plain
-from honcho_fallback._classify._tables import ENDINGS, NAMES, ORIGINS, WORDS, Row
+from honcho_fallback._classify._tables import ENDINGS, ERRNOS, NAMES, ORIGINS, WORDS, Row
 from honcho_fallback._classify._texts import Vocabulary
 from honcho_fallback._values.failure import KINDS
 from honcho_fallback._values.failure import FailureKind as Kind
@@ -34,14 +34,16 @@ _LIBRARIES = {key for key, row in ORIGINS.items() if row.kind is Kind.LOCAL}
 _SERVICES = (WORDS["services"].keys() | _LIBRARIES) - _OF_EVERYTHING
 _HOSTS, _VERSIONED = WORDS["hosts"], WORDS["versioned_endpoints"]
 _ENDPOINT = re.compile("|".join(WORDS["endpoints"]).replace("*", r"[\w-]*"))
+_MACHINE = Row(Kind.LOCAL, "an OSError of the machine itself")
+_ERRNO = re.compile(r"\[Errno (\d{1,4})\]")
 _OTHER_ADDRESS = Row(Kind.LOCAL, "an address of another service than a model's")
 _OTHER_WORDS = Row(Kind.LOCAL, "the message names a service that is no model's")
 _VERSION = re.compile(r"v\d\w*|openai|anthropic")
 _BODILESS = frozenset({"GET", "HEAD", "OPTIONS", "DELETE"})  # methods that bring no prompt
-_URL = re.compile(r"\w+://(?:[^/?#@]*@)?([^/?#:]+)[^/?#]*([^?#]*)")
+_URL = re.compile(r"[\w+]+://(?:[^/?#@]*@)?([^/?#:]+)[^/?#]*([^?#]*)")
 # An address as clients write it into their messages; some name the host, and perhaps a path.
 _IN_TEXT = re.compile(
-    r"(?:\b(GET|HEAD|POST|PUT|PATCH|DELETE) |\burl\b\W{0,3}|\bfor )(\w+://[^\s\"'<>)\]]+)"
+    r"(?:\b(GET|HEAD|POST|PUT|PATCH|DELETE) |\burl\b\W{0,3}|\bfor )([\w+]+://[^\s\"'<>)\]]+)"
     r"|\bhost[ =]'?([\w.-]+)'?[:,](?:[^\n]{0,80}? with url: (\S+))?"
 )
 
@@ -74,6 +76,17 @@ def class_row(cls: type) -> Row | None:
         if row is not None:
             return row
     return None
+
+
+def of_errno(exc: OSError, message: str) -> Row | None:
+    """Judge an OSError by its number; one without a number says nothing itself.
+
+    What tries several addresses raises such a one: anyio and trio from the errors of all, asyncio
+    with their numbers in its text. One that is the machine's own comes before the network's.
+    """
+    numbers = [exc.errno] if exc.errno is not None else map(int, _ERRNO.findall(message))
+    rows = [ERRNOS.get(number, _MACHINE) for number in numbers]
+    return min(rows, key=lambda row: KINDS[row.kind].severity, default=None)
 
 
 @lru_cache(maxsize=512)
@@ -120,16 +133,13 @@ def other_service(exc: BaseException, message: str, text: str, *, has_status: bo
     """Say why an error is another service's, or None: a general client's address is no model's.
 
     An address without a path says nothing, unless its host is called after such a service. Where
-    there is none, the words do.
-
-    Args:
-        exc: The exception, which might be a provider's.
-        message: Its own text, or that of its body.
-        text: Codes and texts, to be read by their words.
-        has_status: Does it state an error status?
+    there is none, the words do. The message is its own text or that of its body; the text has the
+    codes, too, and is read by its words.
     """
     cls: Any = type(exc)
-    if not _asks_anybody(cls) and (has_status or may_speak(cls)):
+    # A general client's class, or a built-in one, which quotes those.
+    anybodys = cls.__module__ == "builtins" or not _CLIENTS.keys().isdisjoint(_packages(cls))
+    if not (anybodys and not is_sdk(cls)) and (has_status or may_speak(cls)):
         return None
     method, address = _address(exc, message)
     parts = _URL.match(address)
@@ -145,13 +155,6 @@ def other_service(exc: BaseException, message: str, text: str, *, has_status: bo
         is_known = not _SERVICES.isdisjoint(re.split(r"[.-]", host))
         return _OTHER_ADDRESS if is_known else None
     return _OTHER_ADDRESS if is_bodiless or not speaks_of_models(text) else None
-
-
-@lru_cache(maxsize=512)
-def _asks_anybody(cls: type) -> bool:
-    """Tell whether a class is a general client's, or a built-in one, which quotes those."""
-    general = cls.__module__ == "builtins" or not _CLIENTS.keys().isdisjoint(_packages(cls))
-    return general and not is_sdk(cls)
 
 
 def _packages(cls: type) -> Iterator[str]:

@@ -1,4 +1,4 @@
-"""Reading objects that may be hostile: what raises counts as absent."""
+"""Reading objects: exceptions that may be hostile, and what answers hold by paths."""
 
 from __future__ import annotations
 
@@ -56,21 +56,64 @@ def called(obj: Any, name: str) -> Any:
         return None
 
 
-def _context(exc: BaseException) -> BaseException | None:
-    context = exc.__context__
-    return context if context is None or is_of_the_same_call(context, exc) else None
-
-
 def children(exc: BaseException, *, follow_context: bool) -> list[BaseException]:
     """Name the exceptions that one exception was raised for, the most certain first."""
     own: dict[str, Any] = plain(exc, "__dict__") or {}
     attempt, args = own.get("last_attempt"), plain(exc, "args")  # the former is tenacity's
+    context = exc.__context__ if follow_context and not exc.__suppress_context__ else None
     candidates = (
         exc.__cause__,
-        _context(exc) if follow_context and not exc.__suppress_context__ else None,
+        context if context is None or is_of_the_same_call(context, exc) else None,
         # Asking a pending future for its exception would wait for it.
         called(attempt, "exception") if called(attempt, "done") is True else None,
         *(own.get(name) for name in ("reason", "original_exception", "os_error")),
         *(args[:2] if isinstance(args, tuple) else ()),
     )
     return [error for error in candidates if isinstance(error, BaseException)]
+
+
+@lru_cache(maxsize=512)
+def _steps(path: str) -> tuple[str, ...]:
+    return tuple(path.split(".")) if path else ()
+
+
+def find(part: Any, path: str) -> Any:
+    """Return what a path leads to, or None; raise AttributeError for what has no fields.
+
+    Properties never run: an object is read through its dictionary and pydantic's own two.
+    """
+    for step in _steps(path):
+        if isinstance(part, dict):
+            part = part.get(step)
+        elif step == "0":
+            part = part[0] if isinstance(part, list) and part else None
+        elif part is not None:
+            fields = part.__dict__
+            if step in fields:
+                part = fields[step]
+            else:
+                # What a class does not name; of LiteLLM's chunks everything.
+                more = getattr(part, _private if step[0] == "_" else _extra, None)
+                part = more.get(step) if more else None
+    return part
+
+
+def first(part: Any, paths: tuple[str, ...]) -> Any:
+    """Return what the first path that leads anywhere leads to, or None."""
+    for path in paths:
+        value = find(part, path)
+        if value is not None:
+            return value
+    return None
+
+
+def fields_of(part: Any) -> dict[str, Any]:
+    """Return all that a dict or an object holds, by name."""
+    if isinstance(part, dict):
+        return part
+    fields: dict[str, Any] = part.__dict__
+    more = getattr(part, _extra, None)
+    return {**fields, **more} if more else fields
+
+
+_extra, _private = "__pydantic_extra__", "__pydantic_private__"

@@ -4,61 +4,94 @@ from __future__ import annotations
 
 import os
 import tomllib
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, fields
-from functools import lru_cache
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Annotated, Any, TypeAlias, cast
 
-from pydantic import (
-    BaseModel,
-    BeforeValidator,
-    ConfigDict,
-    Field,
-    PlainValidator,
-    ValidationError,
-)
+from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, PlainValidator, ValidationError
 
-from honcho_fallback._classify._body import TEXT_CAP
-from honcho_fallback._classify._facts import Facts, as_status
-from honcho_fallback._classify._waits import in_text, read_waits
+from honcho_fallback._classify._facts import TEXT_CAP, Facts, as_status
 from honcho_fallback._values.errors import FallbackConfigError, nearest, unknown_name
-from honcho_fallback._values.failure import KINDS, Failure, FailureKind
+from honcho_fallback._values.failure import FailureKind
 from honcho_fallback.redaction import redact
 
 _CONDITIONS = ("status", "code", "error", "text")
 _ANY_ERROR = frozenset({"BaseException", "Exception"})
+# Under which alias a rule takes its source: no key of a file is called so.
+_SOURCE = "(source)"
 _FIX = "pass the path of a TOML file, a dict, or a list of these"
 
 
-@dataclass(frozen=True, slots=True)
-class Rule:
-    """Say what errors mean that fulfil all conditions that are given.
+def _listed(given: object) -> Sequence[object]:
+    """Return a list as it is, and a value alone as a list of one."""
+    return cast("Sequence[object]", given) if isinstance(given, list | tuple) else (given,)
 
-    Args:
-        kind: What they mean.
-        reason: Why, in the user's words.
-        status: The HTTP status is one of these.
-        code: One of the provider's codes and types is one of these, in lower case.
-        error: The class or a base of it is one of these: its name alone, or after its module or a
-            package that this is in.
-        text: The message has one of these in it, in lower case.
-        unless: And none of these.
-        transient: May the same target work soon? None: as for the kind.
-        retry_after: Seconds to wait in place of the provider's word, or None.
-        source: Where it stands, such as ``rule 2 of rules.toml``.
-    """
 
-    kind: FailureKind
-    reason: str = ""
-    status: tuple[int, ...] = ()
-    code: tuple[str, ...] = ()
-    error: tuple[str, ...] = ()
-    text: tuple[str, ...] = ()
-    unless: tuple[str, ...] = ()
-    transient: bool | None = None
-    retry_after: float | None = None
-    source: str = ""
+def _read_kind(value: object) -> FailureKind:
+    kinds = [kind.value for kind in FailureKind if kind is not FailureKind.CANCELLED]
+    if value == FailureKind.CANCELLED:
+        raise ValueError("write another kind: only its caller cancels a call")
+    if value not in kinds:
+        raise ValueError(unknown_name(value if isinstance(value, str) else "", kinds))
+    return FailureKind(value)
+
+
+def _text_that(fits: Callable[[str], object], what: str, make: Callable[[str], str]) -> Any:
+    """Make the check of a text, and say what to write in place of another one."""
+
+    def read(value: object) -> str:
+        if not isinstance(value, str) or not fits(value):
+            raise ValueError(f"write {what}")
+        return make(value)
+
+    return PlainValidator(read)
+
+
+def _read_status(value: Any) -> int:
+    if isinstance(value, str) or as_status(value) is None:
+        raise ValueError("write HTTP statuses as numbers, 100 to 599")
+    return int(value)
+
+
+def _read_code(value: Any) -> str:
+    code = str(value) if isinstance(value, int) and not isinstance(value, bool) else value
+    if as_status(code) is not None:
+        raise ValueError("a number of 100 to 599 is a status: write it there")
+    if not isinstance(code, str) or not code.strip():
+        raise ValueError("write the provider's codes or types")
+    return code.lower()
+
+
+_MANY = BeforeValidator(_listed)
+_TEXT = _text_that(str.strip, "pieces of the message", str.lower)
+_ERROR = _text_that(
+    lambda name: all(map(str.isidentifier, name.split("."))),
+    "class names, such as BudgetError or acme.errors.BudgetError",
+    lambda name: name.removeprefix("builtins."),
+)
+_REASON = _text_that(str.isprintable, "one line of text", str)
+_Texts = Annotated[tuple[Annotated[str, _TEXT], ...], _MANY]
+_Codes = Annotated[tuple[Annotated[str, PlainValidator(_read_code)], ...], _MANY]
+_Errors = Annotated[tuple[Annotated[str, _ERROR], ...], _MANY]
+_Statuses = Annotated[tuple[Annotated[int, PlainValidator(_read_status)], ...], _MANY]
+
+
+class Rule(BaseModel):
+    """Say what errors mean that fulfil all conditions that are given."""
+
+    model_config = ConfigDict(extra="forbid", frozen=True)
+
+    kind: Annotated[FailureKind, BeforeValidator(_read_kind)]
+    reason: Annotated[str, _REASON] = ""  # why, in the user's words
+    status: _Statuses = ()
+    code: _Codes = ()  # of the provider's codes and types
+    error: _Errors = ()  # of the names of the class and its bases, perhaps after their package
+    text: _Texts = ()  # the message has one of these in it
+    unless: _Texts = ()  # and none of these
+    transient: Annotated[bool | None, Field(strict=True)] = None  # None: as for the kind
+    # Seconds to wait, in place of the provider's word.
+    retry_after: Annotated[float, Field(ge=0, strict=True, allow_inf_nan=False)] | None = None
+    source: str = Field("", validation_alias=_SOURCE)  # such as ``rule 2 of rules.toml``
 
 
 RulesFile: TypeAlias = str | os.PathLike[str]
@@ -66,51 +99,30 @@ RulesSource: TypeAlias = (
     RulesFile | Mapping[str, Any] | Rule | Sequence[RulesFile | Mapping[str, Any] | Rule] | None
 )
 
-_KEYS = tuple(field.name for field in fields(Rule) if field.name != "source")
+_KEYS = tuple(key for key in Rule.model_fields if key != "source")
 
 
-def find_failure(
-    rules: Sequence[Rule], exc: BaseException, facts: Facts, status: int | None, error: str
-) -> Failure | None:
-    """Return what the first rule that fits makes of an exception, or None.
-
-    Args:
-        rules: The user's, in order.
-        exc: The exception.
-        facts: What it carries.
-        status: HTTP status as the classifier reads it.
-        error: The class name to show.
-    """
-    rule = _first_fitting(rules, exc, facts, status)
-    if rule is None:
-        return None
-    kind, wait, again = rule.kind, None, True
-    if KINDS[kind].states_wait:
-        wait, again = read_waits(facts.headers, facts.waits)
-    if wait is None and kind is FailureKind.RATE_LIMIT:
-        wait = in_text(facts.message.lower())
-    transient = rule.transient
-    return Failure.of(
-        kind,
-        status=status or facts.error,
-        code=facts.code,
-        retry_after=wait if rule.retry_after is None else rule.retry_after,
-        provider_message=redact(facts.message) if facts.message else "",
-        reason=f"{rule.source}: {rule.reason}" if rule.reason else rule.source,
-        error=error,
-        transient=False if transient is None and not again else transient,
-        by_rule=True,
-    )
-
-
-def rejudge(rules: Sequence[Rule], exc: BaseException, failure: Failure) -> Failure:
-    """Ask the rules about an answer that was refused without them: its failure has its facts."""
-    if failure.by_rule:
-        return failure
-    status, code, message = failure.status, failure.code, failure.provider_message
-    codes = [code.lower()] if code else []
-    facts = Facts(None, status, None, None, codes, code, message, message, None, [], [], True)
-    return find_failure(rules, exc, facts, status, failure.error) or failure
+def first_fitting(
+    rules: Sequence[Rule], exc: BaseException, facts: Facts, status: int | None
+) -> Rule | None:
+    """Find the first of the user's rules that fits an exception, or None."""
+    statuses, codes, text = {status, facts.status, facts.error}, facts.codes, None
+    cls: Any = type(exc)
+    for rule in rules:
+        if rule.status and statuses.isdisjoint(rule.status):
+            continue
+        if rule.code and not any(code in rule.code for code in codes):
+            continue
+        if rule.error and not any(_is_named(cls, name) for name in rule.error):
+            continue
+        if rule.text or rule.unless:
+            text = _text_of(exc, facts) if text is None else text
+            if rule.text and not any(map(text.__contains__, rule.text)):
+                continue
+            if any(map(text.__contains__, rule.unless)):
+                continue
+        return rule
+    return None
 
 
 def require_loaded(rules: Sequence[Rule]) -> None:
@@ -129,13 +141,15 @@ def load_rules(given: RulesSource) -> tuple[Rule, ...]:
     Raises:
         FallbackConfigError: A file or a rule is wrong; a line for each mistake.
     """
-    if given is None:
-        return ()
     rules: list[Rule] = []
     problems: list[str] = []
-    for number, source in enumerate(_listed(given), start=1):
+    for number, source in enumerate(() if given is None else _listed(given), start=1):
         try:
-            rules += _load(source, number)
+            for entry in _entries(source, number):
+                try:
+                    rules.append(entry if isinstance(entry, Rule) else _rule(*entry))
+                except FallbackConfigError as error:
+                    problems.append(str(error))
         except FallbackConfigError as error:
             problems.append(str(error))
     if problems:
@@ -143,41 +157,13 @@ def load_rules(given: RulesSource) -> tuple[Rule, ...]:
     return tuple(rules)
 
 
-def _first_fitting(
-    rules: Sequence[Rule], exc: BaseException, facts: Facts, status: int | None
-) -> Rule | None:
-    statuses, codes, names, text = {status, facts.status, facts.error}, facts.codes, None, None
-    cls: Any = type(exc)
-    for rule in rules:
-        if rule.status and statuses.isdisjoint(rule.status):
-            continue
-        if rule.code and not any(code in rule.code for code in codes):
-            continue
-        if rule.error:
-            names = _class_names(cls) if names is None else names
-            if names.isdisjoint(rule.error):
-                continue
-        if rule.text or rule.unless:
-            text = _text_of(exc, facts) if text is None else text
-            if rule.text and not any(map(text.__contains__, rule.text)):
-                continue
-            if any(map(text.__contains__, rule.unless)):
-                continue
-        return rule
-    return None
-
-
-@lru_cache(maxsize=512)
-def _class_names(cls: type) -> frozenset[str]:
-    """Name a class and its bases as users write them: ``E``, ``acme.E``, ``acme.errors.E``."""
-    names: set[str] = set()
-    for base in cls.__mro__:
-        names.add(base.__name__)
-        module = str(base.__module__)
-        while module:
-            names.add(f"{module}.{base.__name__}")
-            module = module.rpartition(".")[0]
-    return frozenset(names)
+def _is_named(cls: type, name: str) -> bool:
+    """Tell whether a class or a base has a name, as users write it: with a package or without."""
+    package, dot, own = name.rpartition(".")
+    return any(
+        one.__name__ == own and f"{one.__module__}.".startswith(package + dot)
+        for one in cls.__mro__
+    )
 
 
 def _text_of(exc: BaseException, facts: Facts) -> str:
@@ -189,46 +175,35 @@ def _text_of(exc: BaseException, facts: Facts) -> str:
     return f"{facts.message}\n{shown[:TEXT_CAP]}".lower()
 
 
-def _load(source: object, number: int) -> list[Rule]:
+def _entries(source: object, number: int) -> Iterable[Rule | tuple[Mapping[str, Any], str, str]]:
+    """List what a source holds: rules as they are written, each with where it stands."""
     if isinstance(source, Rule):
         return [source]
     if isinstance(source, Mapping):
         raw = dict(cast("Mapping[str, Any]", source))
         origin = raw.pop("source", f"rule {number} given in Python")  # model_dump writes it
-        return [_rule(raw, f"rules: rule {number}", str(origin))]
-    path: object = source
-    if isinstance(source, os.PathLike):
-        path = os.fspath(cast("os.PathLike[str]", source))
+        return [(raw, f"rules: rule {number}", str(origin))]
+    path = os.fspath(source) if isinstance(source, os.PathLike) else source
     if not path or not isinstance(path, str):
         problem = "got an empty path" if path == "" else f"got a {type(path).__name__}"
         raise FallbackConfigError.about("rules", problem, _FIX)
-    return _load_file(path)
-
-
-def _load_file(path: str) -> list[Rule]:
     document = _read_toml(path)
     problems: list[str] = []
     for key in sorted(document.keys() - {"rule"}):
         guess = "did you mean [[rule]]? " if nearest(key, ["rule"]) else ""
         problems.append(f"{path}: {key}: no such key; {guess}write each rule as [[rule]]")
     entries: Any = document.get("rule", [])
-    if not isinstance(entries, list) or not all(
-        type(entry) is dict for entry in cast("list[object]", entries)
-    ):
+    if not isinstance(entries, list) or not all(type(one) is dict for one in entries):
         problems.append(f"{path}: rule: it is no list of tables; write each rule as [[rule]]")
     elif not entries and not problems:
         problems.append(f"{path}: it has no rule; add a [[rule]], or do not name the file")
-    rules: list[Rule] = []
-    if not problems:
-        for number, entry in enumerate(cast("list[dict[str, Any]]", entries), start=1):
-            try:
-                source = f"rule {number} of {Path(path).name}"
-                rules.append(_rule(entry, f"{path}: rule {number}", source))
-            except FallbackConfigError as error:
-                problems.append(str(error))
     if problems:
         raise FallbackConfigError("\n".join(problems))
-    return rules
+    name = Path(path).name
+    return [
+        (entry, f"{path}: rule {number}", f"rule {number} of {name}")
+        for number, entry in enumerate(entries, start=1)
+    ]
 
 
 def _read_toml(path: str) -> dict[str, Any]:
@@ -250,89 +225,15 @@ def _rule(raw: Mapping[str, Any], where: str, source: str) -> Rule:
     reason = raw.get("reason")
     where = f"{where} ({redact(reason)})" if isinstance(reason, str) else where
     try:
-        table = dict(_Table.model_validate(raw))
+        rule = Rule.model_validate({**raw, _SOURCE: source})
     except ValidationError as error:
         raise FallbackConfigError.invalid(error, where, _KEYS) from None
-    given = [name for name in _CONDITIONS if table[name]]
+    given = [name for name in _CONDITIONS if getattr(rule, name)]
     if not given:
         problem = "there are none, so that it would fit every error"
         fix = f"give one of {', '.join(_CONDITIONS)}"
         raise FallbackConfigError.about(f"{where}: conditions", problem, fix)
-    if given == ["error"] and not _ANY_ERROR.isdisjoint(table["error"]):
+    if given == ["error"] and not _ANY_ERROR.isdisjoint(rule.error):
         problem, fix = "every error is one of these", "name the provider's class"
         raise FallbackConfigError.about(f"{where}: error", problem, fix)
-    return Rule(**table, source=source)
-
-
-def _listed(given: object) -> Sequence[object]:
-    """Return a list as it is, and a value alone as a list of one."""
-    return cast("Sequence[object]", given) if isinstance(given, list | tuple) else (given,)
-
-
-def _read_kind(value: object) -> FailureKind:
-    kinds = [kind.value for kind in FailureKind if kind is not FailureKind.CANCELLED]
-    if value == FailureKind.CANCELLED:
-        raise ValueError("write another kind: only its caller cancels a call")
-    if value not in kinds:
-        raise ValueError(unknown_name(value if isinstance(value, str) else "", kinds))
-    return FailureKind(value)
-
-
-def _read_reason(value: object) -> str:
-    if not isinstance(value, str) or not value.isprintable():
-        raise ValueError("write one line of text")
-    return value
-
-
-def _read_status(value: Any) -> int:
-    if isinstance(value, str) or as_status(value) is None:
-        raise ValueError("write HTTP statuses as numbers, 100 to 599")
-    return int(value)
-
-
-def _read_code(value: Any) -> str:
-    code = str(value) if isinstance(value, int) and not isinstance(value, bool) else value
-    if as_status(code) is not None:
-        raise ValueError("a number of 100 to 599 is a status: write it there")
-    if not isinstance(code, str) or not code.strip():
-        raise ValueError("write the provider's codes or types")
-    return code.lower()
-
-
-def _read_error(value: object) -> str:
-    if not isinstance(value, str) or not all(map(str.isidentifier, value.split("."))):
-        raise ValueError("write class names, such as BudgetError or acme.errors.BudgetError")
-    return value.removeprefix("builtins.")
-
-
-def _read_text(value: object) -> str:
-    if not isinstance(value, str) or not value.strip():
-        raise ValueError("write pieces of the message")
-    return value.lower()
-
-
-_Texts = Annotated[
-    tuple[Annotated[str, PlainValidator(_read_text)], ...], BeforeValidator(_listed)
-]
-
-
-class _Table(BaseModel):
-    """Be a rule as it is written; a condition's value alone is a list of one."""
-
-    model_config = ConfigDict(extra="forbid")
-
-    kind: Annotated[FailureKind, PlainValidator(_read_kind)]
-    reason: Annotated[str, PlainValidator(_read_reason)] = ""
-    status: Annotated[
-        tuple[Annotated[int, PlainValidator(_read_status)], ...], BeforeValidator(_listed)
-    ] = ()
-    code: Annotated[
-        tuple[Annotated[str, PlainValidator(_read_code)], ...], BeforeValidator(_listed)
-    ] = ()
-    error: Annotated[
-        tuple[Annotated[str, PlainValidator(_read_error)], ...], BeforeValidator(_listed)
-    ] = ()
-    text: _Texts = ()
-    unless: _Texts = ()
-    transient: Annotated[bool | None, Field(strict=True)] = None
-    retry_after: Annotated[float, Field(ge=0, strict=True, allow_inf_nan=False)] | None = None
+    return rule

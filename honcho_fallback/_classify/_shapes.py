@@ -5,7 +5,7 @@ from __future__ import annotations
 from functools import lru_cache
 from typing import Any, NamedTuple
 
-from honcho_fallback._classify._paths import find, first
+from honcho_fallback._classify._read import find, first
 from honcho_fallback._classify._tables import frozen, read
 
 
@@ -31,6 +31,14 @@ class Shape(NamedTuple):
     ending: tuple[str, ...] = ()
     ends: bool = False
 
+    def at_of(self, item: Any) -> Any:
+        """Return the part of an answer that holds what this shape names."""
+        return find(item, self.at) if self.at else item
+
+    def parts_of(self, item: Any) -> list[Any]:
+        """Return that part with all that stand beside it."""
+        return siblings(item, self.at) if self.at else [item]
+
 
 TABLES = read("responses")
 # Where a block of content has its kind and its text.
@@ -49,7 +57,9 @@ def is_known(cls: Any) -> bool:
     )
 
 
-def shape_of(fields: dict[str, Any], *, plain: bool) -> Shape | None:
+def shape_of(item: Any) -> Shape | None:
+    plain = isinstance(item, dict)
+    fields: dict[str, Any] = item if plain else item.__dict__
     for word in (fields.get("type"), fields.get("object")):
         if isinstance(word, str):
             shape = _BY_VALUE.get(word) or _BY_VALUE.get(f"{word.partition('.')[0]}.")
@@ -66,19 +76,9 @@ def shape_of(fields: dict[str, Any], *, plain: bool) -> Shape | None:
 
 def opened(item: Any) -> tuple[Shape | None, Any]:
     """Return the shape of what an answer, chunk or event holds in the end, and that."""
-    shape = shape_of(
-        item if isinstance(item, dict) else item.__dict__, plain=isinstance(item, dict)
-    )
+    shape = shape_of(item)
     within = first(item, shape.inside) if shape and shape.inside else None
     return (shape, item) if within is None else opened(within)
-
-
-def at_of(item: Any, shape: Shape) -> Any:
-    return find(item, shape.at) if shape.at else item
-
-
-def parts_of(item: Any, shape: Shape) -> list[Any]:
-    return siblings(item, shape.at) if shape.at else [item]
 
 
 def siblings(item: Any, path: str) -> list[Any]:

@@ -7,41 +7,25 @@ import tomllib
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from honcho_fallback._values.failure import FailureKind, Reached, Scope
+from honcho_fallback._values.failure import KINDS, FailureKind, Reached, Scope
 
 
 class Row(NamedTuple):
-    """Say what one thing means, and where it counts.
-
-    Args:
-        kind: What it means.
-        reason: One line for ``Failure.reason``.
-        transient: Overrides the kind's answer.
-        keys: What it is looked up by: codes in lower case, statuses, modules, an errno's names.
-        statuses: Only with one of these; none: with any.
-        name: A class name, looked up over the whole MRO, or the end of one.
-        homes: Where the name comes from, as ``module``; a test looks that it still exists.
-        strong: Does the name decide before the status does?
-        wraps: Does the class hide another exception that may say more?
-        opaque: Does whatever is inside decide, because the class itself says nothing?
-        reached: What became of the request, where a lost connection or a timeout says so.
-        scope: Whom it reaches, where that is another than the kind's.
-        any: Of a text, the alternatives: the names of the word groups that stand in one sentence.
-    """
+    """Say what one thing means, and where it counts."""
 
     kind: FailureKind
-    reason: str
-    transient: bool | None = None
-    keys: tuple[Any, ...] = ()
-    statuses: tuple[int, ...] = ()
-    name: str = ""
-    homes: tuple[str, ...] = ()
-    strong: bool = False
-    wraps: bool = False
-    opaque: bool = False
-    reached: Reached | None = None
-    scope: Scope | None = None
-    any: tuple[str, ...] = ()
+    reason: str  # one line for ``Failure.reason``
+    transient: bool | None = None  # overrides the kind's answer
+    keys: tuple[Any, ...] = ()  # what it is looked up by, in lower case; an errno's names
+    statuses: tuple[int, ...] = ()  # only with one of these; none: with any
+    name: str = ""  # of a class, looked up over the whole MRO, or the end of one
+    homes: tuple[str, ...] = ()  # modules that the name comes from; a test looks into them
+    strong: bool = False  # does the name decide before the status does?
+    wraps: bool = False  # does the class hide another exception that may say more?
+    opaque: bool = False  # does whatever is inside decide, as the class itself says nothing?
+    reached: Reached | None = None  # what became of the request, where that is a fact
+    scope: Scope | None = None  # whom it reaches, where that is another than the kind's
+    any: tuple[str, ...] = ()  # of a text: alternatives, each of groups that one sentence has
 
 
 def read(name: str) -> dict[str, Any]:
@@ -56,15 +40,21 @@ def frozen(row: dict[str, Any]) -> dict[str, Any]:
 
 
 def rows(
-    raw: list[dict[str, Any]], statuses: dict[str, list[int]] | None = None
+    raw: list[dict[str, Any]], statuses: dict[str, list[int]] | None = None, reason: str = ""
 ) -> tuple[Row, ...]:
-    """Build the rows of a table, sets of statuses by their names."""
+    """Build the rows of a table, sets of statuses by their names.
+
+    An entry with names, such as ``ReadTimeout: httpx requests.exceptions``, makes a row of each.
+    """
     built: list[Row] = []
     for entry in raw:
         named = [(statuses or {}).get(status, [status]) for status in entry.get("statuses", ())]
         codes = tuple(dict.fromkeys(status for group in named for status in group))
-        fields = {**entry, "kind": FailureKind(entry["kind"]), "statuses": codes}
-        built.append(Row(**frozen(fields)))
+        fields = {**frozen(entry), "kind": FailureKind(entry["kind"]), "statuses": codes}
+        for one in fields.pop("names", ("",)):
+            name, _, homes = one.partition(": ")
+            own = {"name": name, "homes": tuple(homes.split())}
+            built.append(Row(**{"reason": reason.format(name), **fields, **own}))
     return tuple(built)
 
 
@@ -73,25 +63,22 @@ def by_key(raw: list[dict[str, Any]]) -> dict[Any, Row]:
     return {key: row for row in rows(raw) for key in row.keys}
 
 
-def _named(raw: list[dict[str, Any]], reason: str) -> list[dict[str, Any]]:
-    """Make a row of each name of a table, such as ``ReadTimeout: httpx requests.exceptions``."""
-    built: list[dict[str, Any]] = []
-    for row in raw:
-        shared = {key: value for key, value in row.items() if key != "names"}
-        for entry in row["names"]:
-            name, _, homes = entry.partition(": ")
-            own = {"name": name, "homes": homes.split()}
-            built.append({"reason": reason.format(name), **shared, **own})
-    return built
-
-
 # Words by what they are looked for; each a dictionary that is an ordered set.
 WORDS: dict[str, dict[str, None]] = {
     name: dict.fromkeys(row) for name, row in read("words").items()
 }
+# By the function: its package, the variable, and an attribute of that or nothing.
+RETRY_COUNTS = {
+    parts[1]: (parts[0], parts[2], ".".join(parts[3:]))
+    for parts in (entry.split(".") for entry in WORDS["retry_counts"])
+}
 
 _CODES, _CLASSES = read("codes"), read("names")
-CODES, STATUSES = by_key(_CODES["code"]), by_key(_CODES["status"])
+STATUS_OF = {FailureKind(kind): status for kind, status in _CODES["status_of"].items()}
+STATUSES, NOT_REFUSED = by_key(_CODES["status"]), frozenset(_CODES["not_refused"])
+# Who answers with a code of its own knows what it did.
+_BY_CODE = by_key(_CODES["code"])
+CODES = {key: row._replace(reached=KINDS[row.kind].reached) for key, row in _BY_CODE.items()}
 # Codes that only name a class of statuses: they count where there is no error status.
 GENERIC = {code: int(status) for status, codes in _CODES["generic"].items() for code in codes}
 ERRNOS = {
@@ -101,9 +88,9 @@ ERRNOS = {
 }
 
 ORIGINS = by_key(_CLASSES["origin"])
-NAMES = {row.name: row for row in rows(_named(_CLASSES["name"], "class {}"))}
+NAMES = {row.name: row for row in rows(_CLASSES["name"], reason="class {}")}
 # Endings for classes that no row names; nearest class first, longest ending first.
 ENDINGS = sorted(
-    rows(_named(_CLASSES["ending"], "a class name that ends in {}")),
+    rows(_CLASSES["ending"], reason="a class name that ends in {}"),
     key=lambda row: -len(row.name),
 )

@@ -14,30 +14,40 @@ from __future__ import annotations
 import re
 from asyncio import get_running_loop
 from functools import lru_cache
-from typing import TYPE_CHECKING, Generic, NamedTuple, TypeVar
+from typing import TYPE_CHECKING, Any, Generic, NamedTuple, TypeVar
+from unicodedata import normalize
 
 from honcho_fallback._classify._tables import Row, read, rows
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping, Sequence
+    from collections.abc import Iterable, Mapping
 
 Meaning = TypeVar("Meaning")
 
-# What rules may name in place of a status: no status at all, and the same where a built-in class
-# such as ValueError carries the text, which is more likely to be the program's own.
-NO_STATUS, PROGRAM = 0, 1
+# What rules may name in place of a status: no status at all; the same where a built-in class such
+# as ValueError carries the text, which is more likely to be the program's own; and the class of a
+# library that wraps whatever happened, in this process too.
+NO_STATUS, PROGRAM, LIBRARY = 0, 1, 2
 
-# An address; a word, or a name of several; a number; a stop; what parts the words of a phrase; a
-# run of what is no ASCII; the name of a field, which is no part of the sentence that is its value.
+# An address; a word, or a name of several; a number; a stop, as is a page's closing tag; what
+# parts the words of a phrase; a run of what is no ASCII; the name of a field, which is no part of
+# the sentence that is its value.
 _TOKEN = re.compile(
-    r"https?://[^\s\"'<>]++|[A-Za-z]\w*+(?:[-/:.]\w++)*+(?:'[a-z]+)?|\d+"
-    r"|[.;!?](?![^\s\"'])|[\n{}:,()]|[^\x00-\x7f]+|[\"']\w{1,40}[\"']\s?:",
+    r"https?://[^\s\"'<>]++|[A-Za-z]\w*+(?:[-/:.]\w++)*+(?:'[A-Za-z]+)?|(?<=\s)-?\d+|\d+"
+    r"|[.;!?](?![^\s\"'])|[\n{}:,()]|</|[^\x00-\x7f]+|[\"']\w{1,40}[\"']\s?:",
     re.ASCII,
 )
 _PART = re.compile(r"[A-Z]+(?![a-z])|[A-Z]?[a-z]+")  # of a name in capitals, camels or joined
 _JOINED, _DIGIT = re.compile(r"[-/:]"), re.compile(r"\d")
-_STOP = re.compile(r"[.;!?\n{}]")
-_NUMBER = "#"  # how a phrase names any number
+_STOP = re.compile(r"[.;!?\n{}]|</")
+_NUMBER = "#"  # how a phrase names any number; one below zero with a minus
+# Scripts from here on have no spaces, or write a word and its ending as one: their words are
+# looked for anywhere in a run. What is before is read word for word, marks of letters left out.
+_RUNS = "\u0590"
+_PLAIN: dict[int, Any] = {
+    code: normalize("NFD", chr(code))[0] for code in (*range(0xC0, 0x180), 0x401, 0x451)
+}
+_PLAIN |= str.maketrans("\u2019\u201c\u201d\u201e\xab\xbb", "'" + 5 * '"') | {0xDF: "ss"}
 
 
 class _Word(NamedTuple):
@@ -50,29 +60,21 @@ class _Word(NamedTuple):
 
 
 class Rule(NamedTuple, Generic[Meaning]):
-    """Hold one alternative of a row as sets of groups.
+    """Hold one alternative of a row as sets of groups."""
 
-    Args:
-        needed: All of these stand in one sentence.
-        excluded: None of these stands in the same sentence.
-        absent: None of these stands anywhere in the text.
-        row: What that means.
-        words: The alternative as the table has it.
-    """
-
-    needed: int
-    excluded: int
-    absent: int
-    row: Meaning
-    words: str
+    needed: int  # all of these stand in one sentence
+    excluded: int  # none of these stands in the same sentence
+    absent: int  # none of these stands anywhere in the text
+    row: Meaning  # what that means
+    words: str  # the alternative as the table has it
 
 
 class Vocabulary:
     """Read texts by groups of words: a table's ``[words]``.
 
     Args:
-        groups: The entries of each: a word, a stem that ends in ``*``, two words side by side, or
-            something that is no ASCII and looked for anywhere.
+        groups: The entries of each: a word, a stem that ends in ``*``, or two of these side by
+            side; in a script without spaces, what is looked for anywhere.
     """
 
     def __init__(self, groups: Mapping[str, Iterable[str]]) -> None:
@@ -80,41 +82,39 @@ class Vocabulary:
         # By their first two letters, as most words are none of these.
         self._entries: dict[str, dict[str, _Word]] = {}
         self._phrases: list[int] = []  # the groups of each, by its place
-        self._foreign: list[tuple[str, int]] = []
         for group, entries in groups.items():
             for entry in entries:
-                first, _, second = entry.partition(" ")
-                if not entry.isascii():
-                    self._foreign.append((entry, self._bits[group]))
-                elif second:
+                first, _, second = entry.translate(_PLAIN).partition(" ")
+                if second:
                     place = frozenset({len(self._phrases)})
                     self._phrases.append(self._bits[group])
                     self._add(first, _Word(begins=place))
                     self._add(second, _Word(ends=place))
                 else:
-                    self._add(entry, _Word(self._bits[group]))
+                    self._add(first, _Word(self._bits[group]))
         self.word = lru_cache(maxsize=4096)(self._word)
 
     def _add(self, entry: str, word: _Word) -> None:
-        entries = self._entries.setdefault(entry[:2], {})
+        entries = self._entries.setdefault("" if entry >= _RUNS else entry[:2], {})
         entries[entry] = _both(entries.get(entry, _Word()), word)
 
     def _find(self, word: str) -> _Word:
         """Return what all entries that fit a word say of it."""
-        known = _Word()
-        for entry, meant in self._entries.get(word[:2], {}).items():
+        known, is_run = _Word(), word >= _RUNS
+        for entry, meant in self._entries.get("" if is_run else word[:2], {}).items():
             stem = entry.removesuffix("*")
-            if word == entry or (stem is not entry and word.startswith(stem)):
+            is_begun = stem is not entry and word.startswith(stem)
+            if word == entry or is_begun or (is_run and entry in word):
                 known = _both(known, meant)
         return known
 
     def _word(self, token: str) -> _Word:
         if not token.isascii():
-            return _Word(_union(bits for word, bits in self._foreign if word in token))
+            return self._find(token.lower())
         if _STOP.fullmatch(token) or token[0] in "\"'":
             return _Word(stops=True)
-        if token.isdigit():
-            return self._find(_NUMBER)
+        if token[-1].isdigit() and not token[0].isalpha():
+            return self._find("-#" if token[0] == "-" else _NUMBER)
         # The words of an address, a path, and a name with a number in it say nothing.
         if _JOINED.search(token) and (token.count("/") > 1 or _DIGIT.search(token)):
             return _Word()
@@ -144,7 +144,7 @@ class Vocabulary:
     def sentences(self, text: str) -> list[int]:
         """Cut a text into sentences, each the set of the groups that its words belong to."""
         if not text.isascii():
-            text = text.replace("\N{RIGHT SINGLE QUOTATION MARK}", "'")
+            text = text.translate(_PLAIN)
         return self._sets(map(self.word, _TOKEN.findall(text)))
 
     def rule(self, alternative: str, row: Meaning) -> Rule[Meaning]:
@@ -168,12 +168,26 @@ class TextRules(Generic[Meaning]):
         self, vocabulary: Vocabulary, rules: Iterable[tuple[Meaning, Iterable[str]]]
     ) -> None:
         self._vocabulary = vocabulary
-        self._rules = [vocabulary.rule(words, row) for row, any_of in rules for words in any_of]
+        self.rules = [vocabulary.rule(words, row) for row, any_of in rules for words in any_of]
+        self._candidates = lru_cache(maxsize=256)(self._open)
+
+    def _open(self, groups: int) -> list[Rule[Meaning]]:
+        """Return the rules that a text with these groups may fit, in order."""
+        needing = (rule for rule in self.rules if rule.needed & groups == rule.needed)
+        return [rule for rule in needing if not rule.absent & groups]
+
+    def first(self, text: str) -> Rule[Meaning] | None:
+        """Find the first rule that one sentence of a text fits, or None."""
+        sets = self._vocabulary.sentences(text)
+        for rule in self._candidates(_union(sets)):
+            for groups in sets:
+                if groups & rule.needed == rule.needed and not groups & rule.excluded:
+                    return rule
+        return None
 
     def meaning(self, text: str) -> Meaning | None:
         """Return what a text means, or None where it says nothing."""
-        sets = self._vocabulary.sentences(text)
-        rule = _first_fit(_open(self._rules, _union(sets)), sets)
+        rule = self.first(text)
         return rule and rule.row
 
 
@@ -188,38 +202,21 @@ def _union(sets: Iterable[int]) -> int:
     return union
 
 
-def _open(rules: Iterable[Rule[Meaning]], groups: int) -> tuple[Rule[Meaning], ...]:
-    """Return the rules that a text with these groups may fit, in order."""
-    return tuple(
-        rule for rule in rules if rule.needed & groups == rule.needed and not rule.absent & groups
-    )
-
-
-def _first_fit(rules: Iterable[Rule[Meaning]], sets: Sequence[int]) -> Rule[Meaning] | None:
-    """Find the first rule that one sentence fits, or None."""
-    for rule in rules:
-        for groups in sets:
-            if groups & rule.needed == rule.needed and not groups & rule.excluded:
-                return rule
-    return None
-
-
-# What providers write.
+# What providers write, in English and in other tongues.
 _TABLE = read("texts")
-VOCABULARY = Vocabulary(_TABLE["words"])
+GROUPS: dict[str, list[str]] = _TABLE["words"]
+for tongue in read("tongues").values():
+    for group, entries in (item for words in tongue for item in words.items()):
+        GROUPS.setdefault(group, []).extend(entries)
+VOCABULARY = Vocabulary(GROUPS)
 TEXTS = rows(_TABLE["text"], statuses=_TABLE["statuses"])
 
 
-def _by_status() -> dict[int, list[Rule[Row]]]:
-    """Give each status its rules, in order."""
-    table: dict[int, list[Rule[Row]]] = {}
-    for row in TEXTS:
-        for status in row.statuses:
-            table.setdefault(status, []).extend(VOCABULARY.rule(words, row) for words in row.any)
-    return table
-
-
-RULES = _by_status()
+# Of each status, or of what rules name in its place.
+RULES = {
+    status: TextRules(VOCABULARY, ((row, row.any) for row in TEXTS if status in row.statuses))
+    for status in {status for row in TEXTS for status in row.statuses}
+}
 
 
 def status_class(status: int) -> int:
@@ -227,32 +224,23 @@ def status_class(status: int) -> int:
     return status if status in RULES else status // 100 * 100
 
 
-@lru_cache(maxsize=1024)
-def _candidates(groups: int, status: int) -> tuple[Rule[Row], ...]:
-    return _open(RULES.get(status_class(status), ()), groups)
-
-
 def first_rule(text: str, status: int) -> Rule[Row] | None:
-    """Find the first rule that one sentence of a text fits, or None."""
-    sets = VOCABULARY.sentences(text)
-    return _first_fit(_candidates(_union(sets), status), sets)
-
-
-def _runs_loop() -> bool:
-    try:
-        get_running_loop()
-    except RuntimeError:
-        return False
-    return True
-
-
-def meaning(text: str, status: int) -> Row | None:
-    """Return what a text means under a status, or None where it says nothing.
+    """Find the first rule that one sentence of a text fits, or None.
 
     A client of this process is only stale where an event loop runs: elsewhere the program has
     closed it.
     """
+    rules = RULES.get(status_class(status))
+    rule = rules.first(text) if rules else None
+    if rule is not None and rule.row.scope == "client":
+        try:
+            get_running_loop()
+        except RuntimeError:
+            return None
+    return rule
+
+
+def meaning(text: str, status: int) -> Row | None:
+    """Return what a text means under a status, or None where it says nothing."""
     rule = first_rule(text, status)
-    if rule is None or (rule.row.scope == "client" and not _runs_loop()):
-        return None
-    return rule.row
+    return rule and rule.row

@@ -8,7 +8,7 @@ from __future__ import annotations
 from contextlib import suppress
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from honcho_fallback._classify._paths import fields_of, find
+from honcho_fallback._classify._read import fields_of, find
 from honcho_fallback._classify._tables import read
 
 if TYPE_CHECKING:
@@ -21,7 +21,7 @@ _Leaves = tuple[tuple[str, str], ...]
 # milliseconds. LangChain's chunks are all looked at: each may carry a share.
 _FIRST, _LAST = 8, 16
 
-_NO_USAGE = frozenset({str, bytes, int, float, bool, type(None)})
+SCALARS = frozenset({str, bytes, int, float, bool, type(None)})
 
 
 class _Dialect(NamedTuple):
@@ -57,7 +57,7 @@ _SHARES, _UNASKED = frozenset(_TABLE["shares"]), frozenset(_TABLE["unasked"])
 def usage_of(answer: Any) -> dict[str, int] | None:
     """Read what an answer or all chunks of a stream cost, or None; never raise."""
     cls = type(answer)
-    if cls in _NO_USAGE:
+    if cls in SCALARS:
         return None
     try:
         counts = _merged(answer) if cls is tuple or cls is list else _one(answer)[1]
@@ -70,7 +70,7 @@ def cost_of(answer: Any) -> float | None:
     """Read the US dollars that an answer names, or None; never raise."""
     stream = type(answer) in {list, tuple}
     for item in reversed(ends(answer)) if stream else (answer,):
-        for path in _COSTS if type(item) not in _NO_USAGE else ():
+        for path in _COSTS if type(item) not in SCALARS else ():
             with suppress(Exception):
                 cost = find(item, path)
                 if type(cost) in {int, float} and 0 < cost < float("inf"):
@@ -85,19 +85,15 @@ def ends(chunks: Sequence[Any]) -> Sequence[Any]:
     return (*chunks[:_FIRST], *chunks[-_LAST:])
 
 
-def _comes_in_shares(chunk: Any) -> bool:
-    try:
-        message = find(chunk, "message")
-        return find(message or chunk, "additional_kwargs") is not None
-    except AttributeError:
-        return False
-
-
 def _merged(chunks: Sequence[Any]) -> _Counts:
     spoken: _Dialect | None = None
     merged: _Counts = {}
-    for chunk in chunks if chunks and _comes_in_shares(chunks[0]) else ends(chunks):
-        dialect, counts, place = _one(chunk) if type(chunk) not in _NO_USAGE else _NOTHING
+    comes_in_shares = False
+    with suppress(AttributeError, IndexError):
+        message = find(chunks[0], "message") or chunks[0]
+        comes_in_shares = find(message, "additional_kwargs") is not None
+    for chunk in chunks if comes_in_shares else ends(chunks):
+        dialect, counts, place = _one(chunk) if type(chunk) not in SCALARS else _NOTHING
         if dialect is None or spoken not in (None, dialect):
             continue
         spoken = dialect

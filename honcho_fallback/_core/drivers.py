@@ -18,6 +18,7 @@ from typing import TYPE_CHECKING, Any, Generic, NoReturn, TypeAlias, TypeVar
 
 from pydantic import BaseModel
 
+from honcho_fallback._classify._answers import has_content as content_of_chunk
 from honcho_fallback._classify._answers import read_answer, thinks
 from honcho_fallback._classify._content import characters
 from honcho_fallback._core.observers import logger
@@ -127,7 +128,7 @@ def stream(
             except BaseException as error:  # noqa: BLE001 # the run raises what it does not handle
                 _close(source)
                 source = chunks = None
-                run.fail(error, partial=reading.seen)
+                run.fail(error, partial=reading.chunks)
                 reading.restart()
                 continue
             if chunk is _END:
@@ -177,7 +178,7 @@ async def astream(
             except BaseException as error:  # noqa: BLE001 # the run raises what it does not handle
                 await _aclose(source)
                 source = chunks = None
-                scope.fail(run, error, reading.seen)
+                scope.fail(run, error, reading.chunks)
                 reading.restart()
                 continue
             if chunk is _END:
@@ -291,11 +292,6 @@ class _Reading(Generic[T]):
         """Return what this attempt brought so far."""
         return tuple(self._chunks)
 
-    @property
-    def seen(self) -> tuple[T, ...]:
-        """Return what has been handed out."""
-        return self.chunks if self._committed else ()
-
     def seconds(self, attempt: Attempt) -> float | None:
         """Return how long the next chunk may take; up to the first content all share a timeout."""
         idle, whole = attempt.idle_timeout, attempt.timeout
@@ -339,8 +335,12 @@ class _Reading(Generic[T]):
         between two chunks does not count.
         """
         self._waited += self.clock() - since
-        self._characters += characters((chunk,))
-        if self._waited >= _RATE_WINDOW:
+        count = characters((chunk,))
+        self._characters += count
+        if not count and (content_of_chunk(chunk) or thinks(chunk)):
+            # Thinking, an image, a chunk of one's own: nobody knows how fast that is.
+            self._waited, self._characters = 0.0, 0
+        elif self._waited >= _RATE_WINDOW:
             rate, name = self._characters / self._waited, self.run.attempt.target.name
             if rate < least:
                 what = f"{rate:.1f} characters/s, fewer than min_rate={least:g}"

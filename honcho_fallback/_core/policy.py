@@ -34,6 +34,7 @@ from honcho_fallback._values.errors import (
     require_text,
     require_type,
 )
+from honcho_fallback.redaction import label
 
 if TYPE_CHECKING:
     from collections.abc import (
@@ -140,7 +141,7 @@ class FallbackPolicy:
 
     def __repr__(self) -> str:
         chain = " -> ".join(target.name for target in self._policy.chain)
-        return f"<FallbackPolicy {self._policy.agent}: {chain}>"
+        return label(f"<FallbackPolicy {self._policy.agent}: {chain}>")
 
     def __reduce__(self) -> tuple[Any, ...]:
         own = tuple(self._policy.observers or ())
@@ -391,6 +392,8 @@ class FallbackPolicy:
             _require_known(overrides, CallOptions.__annotations__)
             agent = policy.agent if agent is None else agent
             config = policy.config.replace(**overrides)
+            if "require" in overrides:  # a promise of the policy's is no call's to take back
+                config = config.replace(require=config.require | policy.config.require)
             policy = ResolvedPolicy(policy.chain, config, agent, policy.observers)
         if turn is not None and turn.owner is not self._owner:
             fix = "pass one from this policy's turn()"

@@ -123,7 +123,7 @@ class ResolvedPolicy:
                     refined = refined._replace(
                         transient=known.transient, switchable=known.switchable
                     )
-                if refined.scope == failure.scope:
+                if refined.scope == failure.scope == KINDS[failure.kind].scope:
                     refined = refined._replace(scope=known.scope)
             failure = refined
         return failure
@@ -190,7 +190,15 @@ def _failure_from(hook: str, call: Callable[[], object], before: Failure) -> Fai
         logger.error("%s raised %s; it is passed over", hook, type(broken).__name__)
         return before
     if isinstance(result, Failure):
-        return result
+        # One that is made anew, as Failure.of does, has no facts: those of the exception stay.
+        is_new = (result.error, result.status, result.provider_message) != (
+            before.error,
+            before.status,
+            before.provider_message,
+        )
+        if is_new and before.scope != KINDS[before.kind].scope:
+            result = result._replace(scope=before.scope)
+        return result._replace(reached=before.reached) if is_new else result
     logger.error("%s returned no Failure; it is passed over", hook)
     return before
 

@@ -39,7 +39,7 @@ from collections.abc import Mapping
 from dataclasses import replace
 from functools import partial
 from math import inf
-from typing import TYPE_CHECKING, Any, Literal, NoReturn, TypeVar, cast
+from typing import TYPE_CHECKING, Any, Literal, NoReturn, TypeVar
 
 from honcho_fallback._classify._content import characters
 from honcho_fallback._classify._usage import usage_of
@@ -138,7 +138,7 @@ class FallbackRun:
 
     def __repr__(self) -> str:
         attempt, outcome = self._call.attempt, self._call.outcome
-        return f"<FallbackRun {outcome}, attempt {attempt.number} at {attempt.target.name}>"
+        return f"<FallbackRun {outcome}, attempt {attempt.number} at {attempt.target}>"
 
     @property
     def attempt(self) -> Attempt:
@@ -278,7 +278,7 @@ class FallbackRun:
         Args:
             error: What was raised.
             failure: What it means, where the caller knows; default: what the policy makes of it.
-            partial: The chunks of a stream that were handed out, in order.
+            partial: The chunks of a stream that came, in order; handed out or not.
             now: The time on the clock's scale.
 
         Returns:
@@ -297,22 +297,19 @@ class FallbackRun:
             if self._call.pending is not None and isinstance(error, Exception):
                 return self._pending_failed(self._call.pending, error, now)
             policy, base = self._call.policy, None
-            if isinstance(error, AnswerRejected) and error.raised is not None:
+            if type(error) is AnswerRejected and error.raised is not None:
                 base, error = error.failure or policy.classify(error), error.raised
             if failure is None:
-                try:
-                    plain = policy.classifies_plainly and base is None
-                    failure = (
-                        policy.classify(error) if plain else policy.classification(error, base)
-                    )
-                except BaseException:  # an interrupt ends the call
-                    self.cancel(now=now)
-                    raise
+                plain = policy.classifies_plainly and base is None
+                failure = policy.classify(error) if plain else policy.classification(error, base)
             if self._call.content_at is not None:
                 chunks = partial or tuple(self._call.partial)
                 self._note_usage(chunks)
                 self._call.received = characters(chunks) or None
             return self._fail(error, failure, partial, now)
+        except BaseException:  # an interrupt, where the call has not ended by itself
+            self.cancel(now=now)
+            raise
         finally:
             del error  # as in _fail
 
@@ -396,8 +393,9 @@ class FallbackRun:
         if refused is None:
             self._take(answer, now)
             return None
-        committed = stream and self._call.content_at is not None
-        return self._fail(*refused, answer if committed else (), now)
+        # A stream of one chunk may be nothing but the error that was sent in place of one.
+        came = stream and (self._call.content_at is not None or len(answer) > 1)
+        return self._fail(*refused, answer if came else (), now)
 
     def _fail(
         self, error: BaseException, failure: Failure, partial_chunks: Chunks, now: Time
@@ -405,14 +403,20 @@ class FallbackRun:
         call, now = self._call, self._now(now)
         _warn_of_retries_made(call.attempt.target, error)
         cancelled = failure.kind is FailureKind.CANCELLED or not isinstance(error, Exception)
-        if (scopes := call.policy.config.scopes) or call.content_at is not None:
+        # A stream that had begun was worked upon, whatever the provider says afterwards.
+        has_begun = call.content_at is not None or bool(partial_chunks)
+        if (scopes := call.policy.config.scopes) or has_begun:
             scope = scopes.get(failure.kind, failure.scope)
-            reached = failure.reached if call.content_at is None else "unknown"
+            reached = "unknown" if has_begun else failure.reached
             failure = failure._replace(scope=scope, reached=reached)
+        if partial_chunks and not cancelled:
+            self._note_usage(partial_chunks)
         if call.replaceable and not cancelled:
             call.content_at, call.replaceable, partial_chunks = None, False, ()
         elif call.content_at is not None:
             partial_chunks = partial_chunks or tuple(call.partial)
+        else:  # nobody has seen them
+            partial_chunks = ()
         if partial_chunks:
             self.report(output=partial_chunks)
         try:
@@ -443,7 +447,7 @@ class FallbackRun:
         """Take the first option that is permitted; a Stop raises."""
         call = self._call
         try:
-            if isinstance(error, WrongVerbError):
+            if type(error) is WrongVerbError:
                 # A wrong use of this package: no preset makes a provider's failure of it.
                 self._raise_final("rejected", error, now)
             for option in rules.options(call.policy, call, failure, error):
@@ -724,11 +728,12 @@ def _warn_of_retries_made(target: Target, error: BaseException) -> None:
     A host that makes its clients itself gives the target something else. Python shows such a
     warning once, however many policies there are.
     """
-    headers = getattr(vars(error).get("request"), "headers", None)
-    count = None
-    if isinstance(headers, Mapping):  # Stainless's clients count their retries there
-        count = cast("Mapping[str, Any]", headers).get("x-stainless-retry-count")
-    if count not in {None, "0"} and not hasattr(target.client, "max_retries"):
+    try:  # Stainless's clients count their retries there
+        count = int(vars(error)["request"].headers["x-stainless-retry-count"])
+        could_tell = hasattr(target.client, "max_retries")
+    except Exception:  # noqa: BLE001 # most have no such count, and what cannot be read has none
+        return
+    if count > 0 and not could_tell:
         warnings.warn(
             f"{target.name}: its client made {count} retries of its own before the policy heard "
             "of the failure; make it with max_retries=0, or pass "

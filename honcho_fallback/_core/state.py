@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 from honcho_fallback._core.target import Attempt
 from honcho_fallback._values.failure import KINDS, Failure, FailureKind
 from honcho_fallback._values.record import OUTCOMES, AttemptRecord, CallRecord
+from honcho_fallback.redaction import CODE
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -235,7 +236,7 @@ def _attempt_record(past: PastAttempt, started: float) -> AttemptRecord:
         wait=attempt.wait,
         kind=failure.kind if failure else None,
         status=failure.status if failure else None,
-        code=failure.code if failure else None,
+        code=failure.code if failure and CODE.fullmatch(failure.code or "") else None,
         error=(failure.error or None) if failure else None,
         retry_after=failure.retry_after if failure else None,
         next_action=KINDS[failure.kind].next_action if failure else None,

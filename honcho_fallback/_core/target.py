@@ -20,6 +20,7 @@ from honcho_fallback._values.errors import (
     require_type,
     shown,
 )
+from honcho_fallback.redaction import label
 
 if TYPE_CHECKING:
     from honcho_fallback._values.failure import Scope
@@ -117,14 +118,14 @@ class Target:
     model: str
     provider: str | None = None
     name: str = ""
-    client: Any = field(default=None, repr=False, compare=False)
-    params: Mapping[str, Any] = field(default_factory=dict[str, Any], repr=False, compare=False)
+    client: Any = field(default=None, compare=False)
+    params: Mapping[str, Any] = field(default_factory=dict[str, Any], compare=False)
     context_window: int | None = None
-    endpoint: str | None = field(default=None, repr=False)
-    credential: Credential | None = field(default=None, repr=False, compare=False)
-    identity: str = field(default="", repr=False, compare=False)
-    labels: AbstractSet[str] = field(default=frozenset(), repr=False)
-    keys: Mapping[Scope, str] = field(init=False, repr=False, compare=False)
+    endpoint: str | None = None
+    credential: Credential | None = field(default=None, compare=False)
+    identity: str = field(default="", compare=False)
+    labels: AbstractSet[str] = frozenset()
+    keys: Mapping[Scope, str] = field(init=False, compare=False)
 
     def __post_init__(self) -> None:
         require_text("model", self.model, "name the model, such as Target('gpt-5.5')")
@@ -147,8 +148,8 @@ class Target:
             fix = "pass a set of texts, such as {'eu'}"
             raise FallbackConfigError.about("labels", f"got {shown(labels)}", fix)
         object.__setattr__(self, "labels", frozenset(self.labels))
-        for label in self.labels:
-            require_text("labels", label, "pass a set of texts, such as {'eu'}")
+        for one in self.labels:
+            require_text("labels", one, "pass a set of texts, such as {'eu'}")
         if not self.name:
             name = f"{self.provider}/{self.model}" if self.provider else self.model
             object.__setattr__(self, "name", name)
@@ -156,6 +157,10 @@ class Target:
         object.__setattr__(self, "params", MappingProxyType(params))
         object.__setattr__(self, "identity", self._identity())
         object.__setattr__(self, "keys", self._keys())
+
+    def __repr__(self) -> str:
+        shown = ("model", "provider", "name", "context_window")
+        return label(f"Target({', '.join(f'{one}={getattr(self, one)!r}' for one in shown)})")
 
     def _identity(self) -> str:
         """Compute it, unless it was given, or computed for a target like this one."""

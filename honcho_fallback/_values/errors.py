@@ -54,7 +54,27 @@ class FallbackConfigError(FallbackError, ValueError):
             where: What was read, such as the file's name.
             names: The keys that exist, where one model has them all.
         """
-        return cls(_explained(error, where, names))
+        lines: dict[str, None] = {}
+        for detail in error.errors(include_url=False):
+            steps = [
+                f"[{step}]" if isinstance(step, int) else f".{step}" for step in detail["loc"]
+            ]
+            while steps and steps[-1].startswith("["):
+                steps.pop()  # an entry of a list is shown
+            path = f"{where}: {''.join(steps).removeprefix('.')}".removesuffix(": ")
+            fix = detail["msg"].removeprefix("Value error, ")
+            if detail["type"] == "missing":
+                lines[f"{path}: it is missing; add it"] = None
+            elif detail["type"] == "extra_forbidden":
+                guess = unknown_name(str(detail["loc"][-1]), names) if names else "take it out"
+                lines[f"{path}: no such key; {guess}"] = None
+            else:
+                given: Any = detail["input"]
+                is_table = isinstance(given, dict | list | tuple)
+                lines[f"{path}: {fix}" if is_table else f"{path}: got {shown(given)}; {fix}"] = (
+                    None
+                )
+        return cls("\n".join(lines))
 
     @classmethod
     def unknown(cls, name: str, names: Iterable[str], what: str = "option") -> Self:
@@ -158,27 +178,6 @@ def shown(value: object) -> str:
         if len(text) <= 120 and all(isinstance(part, str | int | float) for part in parts):
             return redact(text)
     return f"a {type(value).__name__}"  # pyright: ignore[reportUnknownArgumentType] # as above
-
-
-def _explained(error: ValidationError, where: str, names: Iterable[str]) -> str:
-    """Say on a line for each mistake where it is, what was found and what to do."""
-    lines: dict[str, None] = {}
-    for detail in error.errors(include_url=False):
-        steps = [f"[{step}]" if isinstance(step, int) else f".{step}" for step in detail["loc"]]
-        while steps and steps[-1].startswith("["):
-            steps.pop()  # an entry of a list is shown
-        path = f"{where}: {''.join(steps).removeprefix('.')}".removesuffix(": ")
-        fix = detail["msg"].removeprefix("Value error, ")
-        if detail["type"] == "missing":
-            lines[f"{path}: it is missing; add it"] = None
-        elif detail["type"] == "extra_forbidden":
-            guess = unknown_name(str(detail["loc"][-1]), names) if names else "take it out"
-            lines[f"{path}: no such key; {guess}"] = None
-        else:
-            given: Any = detail["input"]
-            is_table = isinstance(given, dict | list | tuple)
-            lines[f"{path}: {fix}" if is_table else f"{path}: got {shown(given)}; {fix}"] = None
-    return "\n".join(lines)
 
 
 def nearest(name: str, names: Iterable[str]) -> str | None:

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 from enum import StrEnum
 from types import MappingProxyType
-from typing import TYPE_CHECKING, Literal, NamedTuple, TypedDict, Unpack
+from typing import TYPE_CHECKING, Any, Literal, NamedTuple, TypedDict, Unpack
+
+from honcho_fallback.redaction import CODE
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -230,6 +232,15 @@ class Failure(NamedTuple):
     scope: Scope = "model"
     reached: Reached = "unknown"
 
+    def __repr__(self) -> str:
+        # Whoever logs a failure would log what the provider wrote, prompts included.
+        fields = self._asdict() | {"code": self.code if CODE.fullmatch(self.code or "") else None}
+        del fields["provider_message"]
+        return f"Failure({', '.join(f'{name}={value!r}' for name, value in fields.items())})"
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return Failure, (*self._replace(provider_message=""),)  # a pickle is kept, too
+
     @classmethod
     def of(
         cls, kind: FailureKind, *, transient: bool | None = None, **facts: Unpack[FailureFacts]
@@ -247,8 +258,7 @@ class Failure(NamedTuple):
         if facts.get("scope") is None:
             facts["scope"] = known.scope
         if facts.get("reached") is None:
-            refused = 400 <= (facts.get("status") or 0) < 500
-            facts["reached"] = "refused" if refused else known.reached
+            facts["reached"] = known.reached
         return cls(kind, answer, known.switchable, **facts)  # type: ignore[arg-type] # no None is left
 
     @property

@@ -15,6 +15,7 @@ from honcho_fallback._values.errors import (
     can_be_pickled,
 )
 from honcho_fallback._values.failure import Failure, FailureKind, Reached
+from honcho_fallback.redaction import plain
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -63,23 +64,6 @@ OUTCOMES: dict[Outcome, OutcomeTexts] = {
         "The reader stopped before the stream had ended.", "the reader stopped"
     ),
 }
-
-
-_JOINERS = "\u200c\u200d"  # invisible, but some scripts are misspelt without them
-
-
-def plain(text: str) -> str:
-    """Return a text on one line, without what could act on a terminal or turn its surroundings."""
-    if text.isascii() and text.isprintable():
-        return text
-    return "".join(
-        letter
-        if letter.isprintable() or letter in _JOINERS
-        else " "
-        if letter.isspace()
-        else "\ufffd"
-        for letter in text
-    )
 
 
 @dataclass(frozen=True, slots=True)
@@ -246,23 +230,25 @@ class CallRecord:
         lines.extend(plain(f"  -. {name}: never asked, {why}") for name, why in self.untried)
         return "\n".join(lines)
 
-    def cost(self, prices: Mapping[str, Sequence[float]]) -> Cost:
+    def cost(
+        self, prices: Mapping[str, Sequence[float]], *, at_most: tuple[float, float] = (inf, inf)
+    ) -> Cost:
         """Bound what all attempts of the call cost together.
 
         A request that never arrived or was refused costs nothing, and one with a usage what the
         usage says (``input_tokens``, ``output_tokens`` and ``cache_read_tokens``, as this package
-        reads them). Of any other the upper bound is the largest usage that the call knows of, and
-        the lower bound what a cut stream brought, at four characters per token.
+        reads them). Of any other the lower bound is what a cut stream brought, at four characters
+        per token, and the upper bound what you say that one request can use at most.
 
         Args:
             prices: For a million tokens by target or model, as ``(input, output)`` or ``(input,
                 output, cached input)``, such as ``{"gpt-5.5": (1.25, 10.0)}``.
+            at_most: The input and output tokens that bound one request, such as a prompt's length
+                and its ``max_tokens``; without them nothing bounds an answer that was lost.
 
         Raises:
             FallbackConfigError: An attempt that may be billed has no price, or a price is none.
         """
-        known = [tokens for attempt in self.attempts if (tokens := _tokens_of(attempt))]
-        largest = tuple(map(max, *known, _NO_TOKENS)) if known else (inf, inf, 0.0)
         lower = upper = 0.0
         for attempt in self.attempts:
             if attempt.billed == "no":
@@ -272,7 +258,8 @@ class CallRecord:
             if tokens is None or attempt.received is not None:
                 received = (attempt.received or 0) / _CHARACTERS_PER_TOKEN
                 least = (least[0], max(least[1], received), least[2])
-                most = tuple(map(max, least, largest))
+                entered = at_most[0] if tokens is None else tokens[0]
+                most = (entered, max(least[1], at_most[1]), least[2])
             lower += _price_for(least, price)
             upper += _price_for(most, price)
         return Cost(lower, upper)
@@ -381,7 +368,11 @@ class FallbackExhausted(FallbackError, ExceptionGroup[Exception]):  # noqa: N818
 
     def __init__(self, message: str, exceptions: Sequence[Exception], record: CallRecord) -> None:
         super().__init__(message, exceptions)
+        self.args = (message,)  # they are shown where its members must not be
         self.record = record
+
+    def __repr__(self) -> str:
+        return f"FallbackExhausted({self.message!r})"
 
     @property
     def attempts(self) -> tuple[AttemptRecord, ...]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from contextlib import suppress
 from pathlib import Path
 from types import TracebackType
 from typing import TYPE_CHECKING
@@ -42,32 +43,31 @@ def shorten(errors: Iterable[BaseException]) -> None:
         errors: The members of the group.
     """
     for error in errors:
-        foreign = [
-            one
-            for one in _entries(error.__traceback__)
-            if not one.tb_frame.f_code.co_filename.startswith(_PACKAGE)
-        ]
-        for cause in _causes(error):
-            cause.__traceback__ = None
-        error.__traceback__ = None
-        if foreign:
-            last = foreign[-1]
-            error.__traceback__ = TracebackType(None, last.tb_frame, last.tb_lasti, last.tb_lineno)
+        with suppress(Exception):  # a stranger's class may refuse whatever it likes
+            foreign = [
+                one
+                for one in _entries(error.__traceback__)
+                if not one.tb_frame.f_code.co_filename.startswith(_PACKAGE)
+            ]
+            # Not by assignment, which a frozen dataclass refuses.
+            for cause in (error, *_causes(error)):
+                cause.with_traceback(None)
+            for last in foreign[-1:]:
+                only = TracebackType(None, last.tb_frame, last.tb_lasti, last.tb_lineno)
+                error.with_traceback(only)
 
 
 def _causes(error: BaseException) -> list[BaseException]:
-    causes: list[BaseException] = []
-    pending = [error]
-    while pending:
-        link = pending.pop()
+    causes, seen = [error], {id(error)}
+    for link in causes:
         context = None if link.__suppress_context__ else link.__context__
         for cause in (link.__cause__, context):
-            if cause is None or any(cause is one for one in (error, *causes)):
+            if cause is None or id(cause) in seen:
                 continue
             if is_of_the_same_call(cause, link):
+                seen.add(id(cause))
                 causes.append(cause)
-                pending.append(cause)
-    return causes
+    return causes[1:]
 
 
 def _entries(traceback: TracebackType | None) -> Iterator[TracebackType]:
@@ -84,7 +84,8 @@ def annotate(error: BaseException, record: CallRecord) -> None:
         for one in record.attempts
     )
     attempts = attempts or "nobody was asked"
-    # An exception that is raised again and again carries the latest note only.
-    kept = [note for note in getattr(error, "__notes__", ()) if not note.startswith(_NOTE)]
-    error.__notes__ = kept
-    error.add_note(f"{_NOTE}{attempts}")
+    with suppress(Exception):  # a frozen dataclass takes no note
+        # An exception that is raised again and again carries the latest note only.
+        notes = getattr(error, "__notes__", ())
+        error.__notes__ = [note for note in notes if not str(note).startswith(_NOTE)]
+        error.add_note(f"{_NOTE}{attempts}")

@@ -20,6 +20,7 @@ from honcho_fallback import (
     classify,
 )
 from honcho_fallback.cli._facts import ProviderError
+from honcho_fallback.redaction import plain
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
@@ -95,7 +96,7 @@ def to_json(explanation: Explanation) -> str:
     """Return the explanation as a JSON object."""
     policy = {verdict.chain: verdict._asdict() for verdict in explanation.verdicts}
     document = {**_failure_fields(explanation.failure), "policy": policy}
-    return json.dumps(document, indent=2, ensure_ascii=False)
+    return json.dumps(document, indent=2)
 
 
 def show(explanation: Explanation, console: Console) -> None:
@@ -103,13 +104,10 @@ def show(explanation: Explanation, console: Console) -> None:
     table = Table.grid(padding=(0, 2))
     table.add_column(style="bold", no_wrap=True)
     table.add_column(overflow="fold")
-    rows = {
-        **{name: _words(value) for name, value in _failure_fields(explanation.failure).items()},
-        **{verdict.chain: str(verdict) for verdict in explanation.verdicts},
-    }
+    rows = _failure_fields(explanation.failure)
+    rows |= {verdict.chain: verdict for verdict in explanation.verdicts}
     for name, value in rows.items():
-        # Escaped by Text: a provider's message may look like markup.
-        table.add_row(name.replace("_", " "), Text(value))
+        table.add_row(name.replace("_", " "), _text(value))
     console.print(table)
 
 
@@ -150,7 +148,7 @@ def show_counts(counts: Counter[Met], console: Console) -> None:
     console.print(f"{counts.total():,} failed requests")
     table = Table("count", "kind", "error", "what to do", box=None, pad_edge=False)
     for met, count in counts.most_common():
-        table.add_row(f"{count:,}", *map(Text, met))
+        table.add_row(f"{count:,}", *map(_text, met))
     if counts:
         console.print(table)
 
@@ -171,23 +169,14 @@ def _verdict(words: str, facts: Facts, config: FallbackConfig) -> Verdict:
 
 
 def _failure_fields(failure: Failure) -> dict[str, Any]:
-    return {
-        "kind": failure.kind.value,
-        "transient": failure.transient,
-        "switchable": failure.switchable,
-        "scope": failure.scope,
-        "reached": failure.reached,
-        "status": failure.status,
-        "code": failure.code,
-        "retry_after": failure.retry_after,
-        "reason": failure.reason,
-        "provider_message": failure.provider_message,
-        "cause": failure.cause,
-        "next_action": failure.next_action,
-    }
+    meaning = {"cause": failure.cause, "next_action": failure.next_action}
+    fields = failure._asdict() | {"kind": failure.kind.value} | meaning
+    del fields["error"], fields["by_rule"]  # of the stand-in that carried the facts
+    return fields
 
 
-def _words(value: object) -> str:
+def _text(value: object) -> Text:
+    """Show a value as it is: what a provider wrote may look like markup, or act on a terminal."""
     if isinstance(value, bool):
-        return "yes" if value else "no"
-    return "-" if value in {None, ""} else str(value)
+        return Text("yes" if value else "no")
+    return Text("-" if value in {None, ""} else plain(str(value)))

@@ -11,6 +11,8 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 from rich.cells import cell_len, set_cell_size
 from rich.text import Text
 
+from honcho_fallback.redaction import plain
+
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping, Sequence
 
@@ -117,8 +119,7 @@ def show(calls: Sequence[Call], console: Console) -> None:
 
 def _print(console: Console, line: str, style: str = "") -> None:
     # A name may hold what looks like markup, or would act on a terminal.
-    plain = "".join(letter if letter.isprintable() else "\ufffd" for letter in line)
-    console.print(Text(plain, style), no_wrap=True, overflow="ellipsis")
+    console.print(Text(plain(line), style), no_wrap=True, overflow="ellipsis")
 
 
 def _lines(calls: Sequence[Call]) -> Iterator[tuple[str, str]]:

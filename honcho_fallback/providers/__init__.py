@@ -4,6 +4,7 @@
 - ``portable``: a history of one provider as another accepts it, also in the middle of a tool loop;
 - ``can_think``: whether Anthropic would think on a history;
 - ``bound_to``: what of a request can go to no other provider at all;
+- ``route_in``: what of a request chooses another model or address than its target's;
 - ``with_place``, ``is_same_place``: a target's address and account, and who shares them;
 - ``distinct_name``: what a target is called where its name is taken;
 - ``Provider``: which settings, headers and markers a provider takes.
@@ -21,7 +22,7 @@ from honcho_fallback.providers._clients import (
 from honcho_fallback.providers._history import can_think, portable
 from honcho_fallback.providers._names import distinct_name
 from honcho_fallback.providers._provider import CallIds, Provider
-from honcho_fallback.providers._request import bound_to, is_same_place
+from honcho_fallback.providers._request import bound_to, is_same_place, route_in
 
 __all__ = [
     "CallIds",
@@ -32,6 +33,7 @@ __all__ = [
     "is_same_place",
     "owner_of",
     "portable",
+    "route_in",
     "with_key",
     "with_place",
     "with_timeout",

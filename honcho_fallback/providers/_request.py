@@ -1,9 +1,12 @@
-"""What of a request can go to no other provider."""
+"""What of a request can go to no other provider, and what takes it elsewhere."""
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
+
+from honcho_fallback.providers._provider import takers
 
 if TYPE_CHECKING:
     from honcho_fallback import Target
@@ -19,6 +22,7 @@ _KEPT_BY_SERVER = (
 _FILES = ("file_id", "file_uri", "fileUri")
 # Tools that the caller's own program describes and runs, by the type that they say they have.
 _OWN_TOOLS = frozenset({None, "custom", "function"})
+_WORD = re.compile("[A-Z]?[a-z]+|[A-Z]+")
 _GOOGLES_OWN = frozenset({"function_declarations", "functionDeclarations"})
 
 
@@ -61,6 +65,32 @@ def is_same_place(one: Target, other: Target) -> bool:
         return True
     same_account = one.keys.get("credential") == other.keys.get("credential")
     return one.endpoint is not None and one.endpoint == other.endpoint and same_account
+
+
+def route_in(settings: Mapping[Any, Any], model: str = "") -> str | None:
+    """Name the setting of a request that chooses by itself who answers, or None.
+
+    A target's labels are true of whom it describes. A request that names another model, address or
+    account may reach anybody: where labels are required, pass the target as ``unfit``.
+
+    Args:
+        settings: The request's own, headers included, beside what the target was made with; left
+            as they are.
+        model: The target's, which a request may name.
+    """
+    routes = takers("routes").keys()
+    for name, value in settings.items():
+        if value is None or value == model:
+            continue
+        words = [word.lower() for word in _WORD.findall(str(name))]
+        if not routes.isdisjoint((*words, "_".join(words))):
+            return str(name)
+        if words[:1] == ["extra"] or words[-1:] == ["headers"]:
+            # What is no mapping cannot be looked into.
+            inside = route_in(value, model) if isinstance(value, Mapping) else "its content"
+            if inside is not None:
+                return f"{name}: {inside}"
+    return None
 
 
 def _hosted(tool: Any) -> str | None:

@@ -195,6 +195,44 @@ def test_a_broken_line_is_named_and_the_others_are_shown(saved: Path) -> None:
     assert show(saved).stdout.startswith("3 calls, ")
 
 
+HOSTILE_NUMBERS = [
+    "1e999", "-1e999", "NaN", "null", "true", "1e300", "-1e300", "1" + "0" * 400, "1" + "0" * 5000,
+    "9223372036854775808", "253402300800", "-62135596801", '"\\ud800"', "{}", "[]",
+]  # fmt: skip
+
+
+@pytest.mark.parametrize("number", HOSTILE_NUMBERS)
+def test_a_hostile_number_is_a_broken_line_or_is_shown(number: str) -> None:
+    """Whatever stands where a number does, a sentence says so, and there is no traceback."""
+    for path in places(WAITED.to_dict()):
+        line = with_value(WAITED.to_dict(), path, number)
+        for args in ((), ("--call", "1"), ("--json",)):
+            result = show("-", *args, stdin=line)
+            assert isinstance(result.exception, SystemExit | None), (path, args)
+            assert (result.exit_code, bool(result.stderr)) in {(0, False), (1, True)}
+    started_at = show("-", stdin=with_value(WAITED.to_dict(), ("started_at",), number))
+    assert "standard input: line 1: " in started_at.stderr
+
+
+def places(value: Any, path: tuple[Any, ...] = ()) -> Iterator[tuple[Any, ...]]:
+    """Yield the way to each number of a record that was saved."""
+    if isinstance(value, dict | list):
+        steps = value.items() if isinstance(value, dict) else enumerate(value)
+        for step, part in steps:
+            yield from places(part, (*path, step))
+    elif isinstance(value, int | float):
+        yield path
+
+
+def with_value(values: Any, path: tuple[Any, ...], number: str) -> str:
+    """Write a record with something else in one place, as JSON has it."""
+    part = values
+    for step in path[:-1]:
+        part = part[step]
+    part[path[-1]] = "HERE"
+    return json.dumps(values).replace('"HERE"', number)
+
+
 def test_targets_of_one_name_keep_their_provider() -> None:
     """The provider is left out only where the rest says who it is."""
     name = CHAIN[0].name

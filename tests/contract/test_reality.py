@@ -26,7 +26,8 @@ from tests.helpers.broken_server import WAYS, Place, trusted
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Callable, Iterator
 
-    from honcho_fallback import Attempt, Switch
+    from honcho_fallback import Attempt, AttemptRecord, Switch
+    from honcho_fallback._values.record import Outcome
 
 
 # What the frameworks leave open, and what they warn of while they are imported.
@@ -73,10 +74,10 @@ SWITCHES = Switches()
 # --- the clients
 
 
-def _sdk(place: Place, package: str, cls: str) -> Any:
+def _sdk(place: Place, package: str, cls: str, retries: int = 0) -> Any:
     base_url = place.url if package == "anthropic" else f"{place.url}/v1"
     make = getattr(import_module(package), cls)
-    return make(api_key=KEY, base_url=base_url, timeout=place.timeout, max_retries=0)
+    return make(api_key=KEY, base_url=base_url, timeout=place.timeout, max_retries=retries)
 
 
 def _asking(client: Any, package: str, *, stream: bool) -> Callable[[], Any]:
@@ -95,9 +96,9 @@ def _text(answer: Any) -> Any:
 
 @contextmanager
 def sdk(
-    place: Place, package: str, cls: str, *, stream: bool = False
+    place: Place, package: str, cls: str, *, stream: bool = False, retries: int = 0
 ) -> Iterator[Callable[[], Any]]:
-    with _sdk(place, package, cls) as client:
+    with _sdk(place, package, cls, retries) as client:
         ask = _asking(client, package, stream=stream)
         yield ask if stream else lambda: _text(ask())
 
@@ -351,14 +352,11 @@ async def _in_trio(client: Client, place: Place) -> None:
             run.succeed()
 
 
-def cell(client: Client, way: str) -> Cell | None:
-    """Ask once where something is broken; None where this client cannot meet it."""
-    with WAYS[way]() as place, recorded() as records, warnings.catch_warnings():
-        if (place.streamed and not client.stream) or (place.warm and client.stream):
-            return None
+def first_attempt(client: Client, place: Place) -> tuple[AttemptRecord, Outcome]:
+    """Ask once, and return the attempt that failed there and how the call ended."""
+    with recorded() as records, warnings.catch_warnings():
         warnings.simplefilter("ignore")  # of the clients, about each other
         SWITCHES.clear()
-
         with suppress(Exception):  # the record says what it was
             if client.verb == "trio":
                 import_module("trio").run(_in_trio, client, place)
@@ -366,12 +364,19 @@ def cell(client: Client, way: str) -> Cell | None:
                 asyncio.run(_acall(client, place))
             else:
                 _call(client, place)
-    record = records[-1]
-    failed = record.attempts[0]
+    return records[-1].attempts[0], records[-1].outcome
+
+
+def cell(client: Client, way: str) -> Cell | None:
+    """Ask once where something is broken; None where this client cannot meet it."""
+    with WAYS[way]() as place:
+        if (place.streamed and not client.stream) or (place.warm and client.stream):
+            return None
+        failed, outcome = first_attempt(client, place)
     transient = SWITCHES[-1].failure.transient if SWITCHES else None
     requests = place.server.requests - place.warm if place.server else None
     soon = failed.seconds < place.timeout
-    return Cell(str(failed.kind), transient, record.outcome, requests, soon)
+    return Cell(str(failed.kind), transient, outcome, requests, soon)
 
 
 @cache

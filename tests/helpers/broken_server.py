@@ -157,6 +157,12 @@ class BrokenServer:
         for thread in self._threads:
             thread.join()
 
+    def stop_listening(self) -> None:
+        """Let whoever comes next find a closed port."""
+        with suppress(OSError):
+            self._socket.shutdown(socket.SHUT_RDWR)
+        self._socket.close()
+
     def _accept(self) -> None:
         while True:
             try:

@@ -21,7 +21,7 @@ from honcho_fallback._classify._tables import (
     STATUSES,
     read,
 )
-from honcho_fallback._classify._texts import TEXTS
+from honcho_fallback._classify._texts import GROUPS, TEXTS
 from honcho_fallback._values.failure import KINDS, Failure, FailureKind
 
 # --- the tables
@@ -44,12 +44,11 @@ def test_no_structured_fact_stands_twice() -> None:
 
 def test_each_word_stands_once_in_its_group_and_each_group_is_used() -> None:
     """A word is lower case, one or two to an entry; a group that no rule names would be dead."""
-    texts = read("texts")
-    for entries in texts["words"].values():
+    for entries in GROUPS.values():
         assert not twice(entries)
         assert all(entry == entry.lower() and len(entry.split()) <= 2 for entry in entries)
     named = {name.lstrip("-~") for row in TEXTS for words in row.any for name in words.split()}
-    assert named == set(texts["words"])
+    assert named == set(GROUPS)
     assert not twice([row.reason for row in TEXTS])
 
 

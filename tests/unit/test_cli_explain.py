@@ -4,6 +4,7 @@ import json
 import os
 import subprocess
 import sys
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -13,6 +14,7 @@ from typer.testing import CliRunner
 from honcho_fallback import FallbackConfig
 from honcho_fallback.cli._app import app
 from honcho_fallback.cli._explain import LONGEST_WAIT
+from tests.helpers.canaries import KEY, documents
 from tests.helpers.records import EVERY_OUTCOME, WAITED
 
 if TYPE_CHECKING:
@@ -246,3 +248,37 @@ def test_another_distribution_adds_a_command(tmp_path: Path) -> None:
         check=False,
     )
     assert (done.stdout, done.stderr) == ("hello you True\n", "")
+
+
+ESCAPES = "\x1b]0;owned\x07 \x1b[31mred\x9b2J \u202egnihton [bold]x[/bold]"
+ACTING = ("\x1b", "\x07", "\x9b", "\u202e")
+
+
+def test_nothing_that_is_printed_acts_on_a_terminal() -> None:
+    """An error's body and saved lines are written by strangers: escapes are shown as text."""
+    body = json.dumps({"error": {"message": ESCAPES, "code": ESCAPES, "type": ESCAPES}})
+    attempts = tuple(
+        replace(one, error=ESCAPES, code=ESCAPES, next_action=ESCAPES) for one in WAITED.attempts
+    )
+    line = json.dumps(replace(WAITED, attempts=attempts, agent=ESCAPES).to_dict())
+    for args, stdin in (
+        (["--status", "429", "--body", body], ""),
+        (["--status", "502", "--body", f"<html>{ESCAPES}</html>"], ""),
+        (["-"], json.dumps({"status": 429, "body": json.loads(body)})),
+        (["--from-log", "-"], line),
+    ):
+        for options in ([], ["--json"]):
+            result = CliRunner().invoke(app, ["explain", *args, *options], input=stdin, env=WIDE)
+            assert result.exit_code == 0
+            assert [mark for mark in ACTING if mark in result.stdout] == []
+            assert "red" in result.stdout
+            assert "[bold]x[/bold]" in result.stdout
+
+
+def test_no_key_is_printed() -> None:
+    """The text is the user's own, who may show it to others: a key in it is blackened."""
+    for body in map(json.dumps, documents(f"no {KEY} here")):
+        for options in ([], ["--json"]):
+            args = ["--status", "401", "--body", body, *options]
+            result = CliRunner().invoke(app, ["explain", *args], env=WIDE)
+            assert KEY not in result.stdout + result.stderr

@@ -136,14 +136,22 @@ def test_a_usage_of_a_stream_that_was_cut_is_the_least() -> None:
     run.report(usage={"input_tokens": 1_000_000, "output_tokens": 1})
     with pytest.raises(StreamInterrupted):
         run.fail(RESET)
-    assert run.record.cost({"primary": (1.0, 1_000_000.0)}) == (3.0, 3.0)
+    price = {"primary": (1.0, 1_000_000.0)}
+    assert run.record.cost(price) == (3.0, inf)
+    assert run.record.cost(price, at_most=(9_000_000, 10)) == (3.0, 11.0)
+    assert run.record.cost(price, at_most=(0, 0)) == (3.0, 3.0)
 
 
 def test_bounds_of_what_a_call_cost() -> None:
-    """A refused request costs nothing, an answer what it says, a lost one at most as much."""
+    """A refused request costs nothing, an answer what it says, a lost one nobody knows what."""
     assert record_of(BUSY).cost(PRICES) == (4.0, 4.0)
     assert record_of(GONE).cost(PRICES) == (4.0, 4.0)
-    assert record_of(SLOW).cost(PRICES) == (4.0, 6.0)
+    assert record_of(SLOW).cost(PRICES) == (4.0, inf)
+    assert record_of(SLOW).cost(PRICES | {"primary": (1, 0)}) == (4.0, inf)
+    # The prompt's length and max_tokens bound it.
+    at_most = (2_000_000, 300_000)
+    assert record_of(SLOW).cost(PRICES, at_most=at_most) == (4.0, 4.0 + 2.0 + 3.0)
+    assert record_of(BUSY).cost(PRICES, at_most=at_most) == (4.0, 4.0)
     assert record_of(SLOW, "hello").cost(PRICES) == (0.0, inf)
 
 

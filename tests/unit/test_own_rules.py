@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import pytest
+from pydantic import ValidationError
 
 from honcho_fallback import (
     AnswerRejected,
@@ -356,7 +357,7 @@ def test_rules_are_read_once(file: Path) -> None:
     )
     assert [one.rules for one in copies] == [config.rules] * len(copies)
     assert hash(config.rules) == hash(copies[2].rules)
-    with pytest.raises(AttributeError):
+    with pytest.raises(ValidationError, match="frozen"):
         config.rules[0].kind = FailureKind.LOCAL  # type: ignore[misc] # the point
 
 

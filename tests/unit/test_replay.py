@@ -3,18 +3,28 @@
 from __future__ import annotations
 
 import asyncio
+import copy
+import json
 import pickle
 import socket
+import sys
 import threading
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
+import botocore.config
+import botocore.exceptions
+import botocore.session
 import httpx
 import openai
 import pytest
+import requests
+import tenacity
 
 from honcho_fallback import (
     Attempt,
+    Failure,
+    FailureKind,
     FallbackConfig,
     FallbackConfigError,
     FallbackExhausted,
@@ -24,11 +34,13 @@ from honcho_fallback import (
     Target,
     classify,
 )
+from honcho_fallback._values.tracebacks import shorten
 from honcho_fallback.testing import StatusError
 from tests.helpers.scripted import DRIVERS, repeating
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
+    from types import FrameType
 
     from honcho_fallback.testing import Clock
 
@@ -241,6 +253,338 @@ def test_what_real_clients_know_of_a_request(answer: Any, reached: str) -> None:
     assert [failure.reached for failure in failures] == [reached] * 3
     scope = "endpoint" if answer is None else "model"
     assert {failure.scope for failure in failures} == {scope}
+
+
+# What an answer, a group, a retry or a nested call proves.
+
+
+def answered(status: int, body: Any, **headers: str) -> Exception:
+    """Raise what OpenAI's SDK raises for an answer, as it does."""
+    content = body if isinstance(body, str) else json.dumps(body)
+    kind = "text/html" if isinstance(body, str) else "application/json"
+    transport = httpx.MockTransport(
+        lambda _: httpx.Response(status, text=content, headers={"content-type": kind, **headers})
+    )
+    client = openai.OpenAI(
+        base_url="https://x.test/v1",
+        api_key="k",
+        max_retries=0,
+        http_client=httpx.Client(transport=transport),
+    )
+    with pytest.raises(openai.APIStatusError) as got:
+        client.chat.completions.create(model="m", messages=MESSAGES)
+    return got.value
+
+
+def error_body(**fields: Any) -> dict[str, Any]:
+    return {"error": {"message": "the server says no", **fields}}
+
+
+ANSWERS: list[tuple[int, Any, str]] = [
+    (503, "", "unknown"),
+    (503, "<html><title>Application Error</title></html>", "unknown"),
+    (503, "no healthy upstream", "unknown"),
+    (503, {"message": "Service Unavailable"}, "unknown"),
+    (503, {"error": "socket closed"}, "unknown"),
+    (503, {"detail": "try again"}, "unknown"),
+    (503, {"message": "a page", "status": "Service Unavailable"}, "unknown"),
+    (503, error_body(code=503, metadata={"provider_name": "Other"}), "unknown"),
+    (503, error_body(type=None, param=None, code="503"), "unknown"),
+    (503, error_body(type="upstream_error"), "unknown"),
+    (503, error_body(type="server_error", param=None, code=None), "refused"),
+    (503, error_body(code=503, status="UNAVAILABLE"), "refused"),
+    (503, {"message": "busy", "type": "overloaded"}, "refused"),
+    (529, {"type": "error", "error": {"type": "overloaded_error", "message": "x"}}, "refused"),
+    (500, "quota exceeded for this account", "unknown"),
+    (500, error_body(code="insufficient_quota"), "refused"),
+    (429, "", "refused"),
+    (401, "<html></html>", "refused"),
+    *(
+        (status, error_body(type="invalid_request_error"), "unknown")
+        for status in (408, 409, 424, 499)
+    ),
+    (400, "", "unknown"),  # a gateway that lost its upstream
+    (400, error_body(type="invalid_request_error", code="tool_use_failed"), "unknown"),
+]
+
+
+@pytest.mark.parametrize(("status", "body", "reached"), ANSWERS)
+def test_an_answer_is_a_refusal_only_where_it_says_so(
+    status: int, body: Any, reached: str
+) -> None:
+    """A page under 503 may be anybody's; a provider's document, and most of the 400s, say no."""
+    assert classify(answered(status, body)).reached == reached
+
+
+def test_words_alone_are_no_refusal() -> None:
+    """A text that a program raises proves nothing of a request."""
+    failure = classify(RuntimeError("rate limit reached for this model"), only_models=True)
+    assert (failure.kind, failure.reached) == ("rate_limit", "unknown")
+
+
+REFUSED_TO_CONNECT = httpx.ConnectError("refused")
+LOST = [httpx.ReadTimeout("too slow"), httpx.ReadError("cut"), RESET, StatusError(500)]
+
+
+@pytest.mark.parametrize("lost", LOST, ids=repr)
+def test_a_group_is_its_worst_member(lost: Exception) -> None:
+    """In either order, also inside another group or under another error."""
+    for members in (
+        [REFUSED_TO_CONNECT, lost],
+        [lost, REFUSED_TO_CONNECT],
+        [StatusError(429), lost],
+    ):
+        group = ExceptionGroup("x", members)
+        outer = RuntimeError("wrapped")
+        outer.__cause__ = group
+        for error in (group, ExceptionGroup("y", [StatusError(429), group]), outer):
+            assert classify(error).reached == "unknown", error
+    both = ExceptionGroup("x", [REFUSED_TO_CONNECT, StatusError(429)])
+    assert (classify(both).reached, classify(both).scope) == ("refused", "model")
+    alone = classify(ExceptionGroup("x", [REFUSED_TO_CONNECT]))
+    assert (alone.reached, alone.scope) == ("no", "endpoint")
+
+
+@pytest.mark.parametrize("last", [REFUSED_TO_CONNECT, StatusError(429)], ids=repr)
+@pytest.mark.parametrize("link", ["__cause__", "__context__"])
+def test_an_earlier_request_below_the_last_error_counts(last: Exception, link: str) -> None:
+    """Whoever asks again in an except block has both errors in one chain."""
+    error = copy.copy(last)
+    setattr(error, link, httpx.ReadTimeout("too slow"))
+    assert classify(error).reached == "unknown"
+
+
+@pytest.mark.parametrize("options", [{}, {"on_exhausted": "group"}, {"replay": "safe"}])
+def test_a_nested_call_knows_of_all_its_requests(options: Any) -> None:
+    """The last error of the inner policy is a refusal; one of its requests may have acted."""
+    inner = FallbackPolicy([Target("slow"), Target("busy")], wait=0, **options)
+    script = repeating(slow=[TIMEOUT], busy=[StatusError(429)])
+    asked: list[str] = []
+
+    def ask(attempt: Attempt) -> Any:
+        asked.append(attempt.target.model)
+        return inner.call(script.ask, max_attempts=2)
+
+    with pytest.raises(OutcomeUnknown):
+        pair(replay="safe").call(ask)
+    assert asked == ["primary"]
+
+
+def test_a_nested_stream_that_was_cut_has_had_an_effect() -> None:
+    """StreamInterrupted is raised for what cut it, which alone looks like a refusal."""
+    inner = FallbackPolicy([Target("one")], wait=0)
+    script = repeating(one=[["hel", BUSY]])
+    with pytest.raises(StreamInterrupted) as got:
+        list(inner.stream(script.stream))
+    assert classify(got.value).reached == "unknown"
+
+
+def test_a_nested_call_that_was_refused_everywhere_may_be_made_elsewhere() -> None:
+    """Nothing came of any of its requests."""
+    inner = FallbackPolicy([Target("one"), Target("two")], wait=0)
+    script = repeating(one=[StatusError(401)], two=[BUSY])
+
+    def ask(attempt: Attempt) -> Any:
+        return "hello" if attempt.is_fallback else inner.call(script.ask, max_attempts=2)
+
+    assert pair(replay="safe").call(ask) == "hello"
+
+
+def test_many_causes_are_no_proof_and_cost_little() -> None:
+    """Who raises from ten thousand errors has lost count; each is looked at once at most."""
+    error: Exception = httpx.ConnectError("refused")
+    for number in range(10_000):
+        outer = ConnectionError(str(number))
+        outer.__cause__, error = error, outer
+    assert classify(error).reached == "unknown"
+    links = shorten_links(error)
+    assert links == 10_001
+
+
+def shorten_links(error: Exception) -> int:
+    """Count how often the shortening of a chain looks at a link."""
+    looked = 0
+
+    def count(frame: FrameType, event: str, _: object) -> None:
+        nonlocal looked
+        looked += event == "call" and frame.f_code.co_name == "is_of_the_same_call"
+
+    sys.setprofile(count)
+    try:
+        shorten([error])
+    finally:
+        sys.setprofile(None)
+    return looked + 1
+
+
+def test_a_client_that_retries_knows_less_than_its_last_error() -> None:
+    """OpenAI's SDK counts its retries in a header, tenacity and botocore in what they raise."""
+    request = httpx.Request("POST", "https://x.test/v1", headers={"x-stainless-retry-count": "1"})
+    retried = openai.RateLimitError("x", response=httpx.Response(429, request=request), body=None)
+    assert classify(retried).reached == "unknown"
+    assert classify(openai.APIConnectionError(request=request)).reached == "unknown"
+    meta = {"HTTPStatusCode": 429, "RetryAttempts": 2}
+    throttled = {
+        "Error": {"Code": "ThrottlingException", "Message": "x"},
+        "ResponseMetadata": meta,
+    }
+    error = botocore.exceptions.ClientError(throttled, "Converse")
+    assert classify(error).reached == "unknown"
+    meta["RetryAttempts"] = 0
+    assert classify(error).reached == "refused"
+
+
+@pytest.mark.parametrize("reraise", [True, False])
+@pytest.mark.parametrize(("times", "reached"), [(1, "refused"), (2, "unknown")])
+def test_tenacitys_attempts_count(reraise: bool, times: int, reached: str) -> None:
+    """With reraise=True nothing but the frame that raises still knows of the first one."""
+    retrying = tenacity.Retrying(
+        stop=tenacity.stop_after_attempt(times), wait=tenacity.wait_none(), reraise=reraise
+    )
+    with pytest.raises((StatusError, tenacity.RetryError)) as got:
+        retrying(
+            repeating(one=[StatusError(429)]).ask,
+            pair().start().attempt._replace(target=Target("one")),
+        )
+    assert classify(got.value).reached == reached
+
+
+def bedrock(url: str, attempts: int) -> Any:
+    config = botocore.config.Config(
+        retries={"total_max_attempts": attempts, "mode": "standard"}, connect_timeout=1
+    )
+    session = botocore.session.Session()
+    session.set_credentials("a", "b")
+    return session.create_client(
+        "bedrock-runtime", region_name="us-east-1", endpoint_url=url, config=config
+    )
+
+
+@pytest.mark.parametrize(("attempts", "reached"), [(1, "no"), (2, "unknown")])
+def test_botocores_attempts_count_where_nobody_answered(attempts: int, reached: str) -> None:
+    """Its connection errors have no metadata; a refused host alone is proof all the same."""
+    with nobody() as url, pytest.raises(botocore.exceptions.EndpointConnectionError) as got:
+        bedrock(url, attempts).converse(modelId="m", messages=[])
+    failure = classify(got.value)
+    assert (failure.reached, failure.scope) == (reached, "endpoint")
+
+
+def test_urllib3s_own_retries_count() -> None:
+    """requests hands on the last error; the session's adapter had asked before."""
+    with nobody() as url, requests.Session() as session:
+        session.mount("http://", requests.adapters.HTTPAdapter(max_retries=1))
+        with pytest.raises(requests.exceptions.ConnectionError) as got:
+            session.post(f"{url}/chat/completions")
+        assert classify(got.value).reached == "unknown"
+        with pytest.raises(requests.exceptions.ConnectionError) as got:
+            requests.post(f"{url}/chat/completions", timeout=1)
+        assert classify(got.value).reached == "no"
+
+
+PROXIED = [(hang_up, "unknown", "model"), (None, "no", "endpoint")]
+
+
+@pytest.mark.parametrize(("does", "reached", "scope"), PROXIED)
+def test_a_proxy_is_no_proof_unless_it_was_not_there(does: Any, reached: str, scope: str) -> None:
+    """A proxy takes the whole request; what comes of that nobody knows where it hangs up."""
+    with server(does) if does else nobody() as url:
+        proxies = {"http": url.removesuffix("/v1")}
+        with pytest.raises(requests.exceptions.ConnectionError) as got:
+            requests.post("http://llm.invalid/v1/chat/completions", proxies=proxies, timeout=1)
+    failure = classify(got.value)
+    assert (failure.kind, failure.reached, failure.scope) == ("connection", reached, scope)
+
+
+def test_a_name_of_the_users_changes_no_fact() -> None:
+    """A rule or a hook may call a failure anything; what became of the request stays."""
+    slow, gone = httpx.ReadTimeout("slow"), httpx.ConnectError("refused")
+    for kind in ("rate_limit", "overloaded", "quota", "server_error"):
+        rules = FallbackConfig(rules={"kind": kind, "error": "TransportError"}).rules
+        assert (classify(slow, rules=rules).reached, classify(slow, rules=rules).by_rule) == (
+            "unknown",
+            True,
+        )
+        failure = classify(gone, rules=rules)
+        assert (failure.kind, failure.reached, failure.scope) == (kind, "no", "endpoint")
+        wrapped = RuntimeError("no more")
+        wrapped.__cause__ = slow
+        rules = FallbackConfig(rules={"kind": kind, "error": "RuntimeError"}).rules
+        assert (classify(wrapped, rules=rules).kind, classify(wrapped, rules=rules).reached) == (
+            kind,
+            "unknown",
+        )
+
+
+NEW: list[Any] = [
+    lambda failure, _: failure._replace(kind=FailureKind.OVERLOADED),
+    lambda _failure, _: Failure.of(FailureKind.OVERLOADED),
+    lambda failure, _: Failure.of(FailureKind.OVERLOADED, error=failure.error, reason="mine"),
+]
+
+
+@pytest.mark.parametrize("refine", NEW)
+@pytest.mark.parametrize(
+    ("error", "reached", "scope"),
+    [(httpx.ReadTimeout("slow"), "unknown", "model"), (httpx.ConnectError("x"), "no", "endpoint")],
+)
+def test_a_failure_that_refine_makes_anew_has_the_facts_of_the_error(
+    refine: Any, error: Exception, reached: str, scope: str
+) -> None:
+    """Failure.of knows nothing of the request; classify= does not, either."""
+    for options in ({"refine": refine}, {"classify": lambda one: refine(classify(one), one)}):
+        run = pair(**options).start()
+        run.fail(error)
+        assert (run.record.attempts[0].kind, run.record.attempts[0].reached) == (
+            "overloaded",
+            reached,
+        )
+        run.succeed()
+
+
+def test_whoever_knows_better_may_say_so() -> None:
+    """A refine that changes what became of the request itself is believed."""
+    kind = FailureKind.OVERLOADED
+    run = pair(refine=lambda one, _: one._replace(kind=kind, reached="refused")).start()
+    run.fail(httpx.ReadTimeout("the gateway's queue was full"))
+    assert run.record.attempts[0].reached == "refused"
+    run.succeed()
+
+
+BEGUN = {
+    "type": "message_start",
+    "message": {
+        "id": "m", "type": "message", "role": "assistant", "model": "c", "content": [],
+        "usage": {"input_tokens": 5000, "output_tokens": 1},
+    },
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("driver", ["stream", "astream"])
+def test_a_stream_that_had_begun_is_unknown_and_keeps_its_usage(driver: str) -> None:
+    """The provider read 5,000 tokens before it said that it is overloaded: they are billed."""
+    policy = pair(replay="safe")
+    run = policy.start()
+    script = repeating(primary=[[BEGUN, BUSY]], fallback=[["never"]])
+    with pytest.raises(OutcomeUnknown):
+        DRIVERS[driver](policy, script, run)
+    (failed,) = run.record.attempts
+    assert (failed.kind, failed.reached, failed.billed) == ("overloaded", "unknown", "yes")
+    assert failed.usage == {"input_tokens": 5000, "output_tokens": 1, "total_tokens": 5001}
+    assert run.record.usage is None
+    assert failed.received is None
+    again = repeating(primary=[[BUSY]], fallback=[["hello"]])
+    assert DRIVERS[driver](policy, again, policy.start()) == "hello"
+
+
+def test_an_error_in_place_of_a_stream_is_no_beginning() -> None:
+    """A stream whose only chunk is the provider's error is refused as any answer is."""
+    error = {"error": {"message": "busy", "type": "overloaded_error", "code": "overloaded"}}
+    policy = pair(replay="safe")
+    script = repeating(primary=[[error]], fallback=[["hello"]])
+    assert list(policy.stream(script.stream)) == ["hello"]
+    script = repeating(primary=[[BEGUN, error]], fallback=[["never"]])
+    with pytest.raises(OutcomeUnknown):
+        list(policy.stream(script.stream))
 
 
 def _errors(url: str) -> list[BaseException]:

@@ -4,10 +4,15 @@ from __future__ import annotations
 
 import asyncio
 import socket
+import threading
 from typing import TYPE_CHECKING, Any
 
+import aiohttp
+import httpx
 import openai
 import pytest
+import urllib3
+from werkzeug import Response
 
 from honcho_fallback import (
     ApiKey,
@@ -18,11 +23,14 @@ from honcho_fallback import (
     FallbackExhausted,
     FallbackPolicy,
     Target,
+    classify,
 )
 from honcho_fallback.testing import StatusError
 from tests.helpers.scripted import DRIVERS, repeating
 
 if TYPE_CHECKING:
+    from pytest_httpserver import HTTPServer
+
     from honcho_fallback import Attempt
     from honcho_fallback.testing import Clock
 
@@ -270,6 +278,125 @@ def test_a_kind_that_was_corrected_has_its_own_scope() -> None:
     config: dict[str, Any] = {"refine": lambda failure, _: failure._replace(kind=kind)}
     script = repeating(primary=[BUSY], sibling=["never"], colleague=["hello"], stranger=["no"])
     assert policy_of(**config).call(script.ask) == "hello"
+
+
+def limited(message: str, status: int = 429, wait: str = "20000", **fields: Any) -> Exception:
+    """Raise what OpenAI's SDK raises for a limit or a key, in the form that gateways copy."""
+    error = {"message": message, "type": None, "param": None, "code": None, **fields}
+    request = httpx.Request("POST", "https://one.example/v1/chat/completions")
+    headers = {"retry-after": wait} if status == 429 else {}
+    response = httpx.Response(status, json={"error": error}, headers=headers, request=request)
+    kind = openai.RateLimitError if status == 429 else openai.AuthenticationError
+    return kind(f"Error code: {status}", response=response, body=error)
+
+
+OF_ONE_MODEL = [
+    limited(
+        "Rate limit reached for model `llama-3.3-70b-versatile` in organization `org_01` service "
+        "tier `on_demand` on tokens per day (TPD): Limit 100000, Used 99336, Requested 3000.",
+        code="rate_limit_exceeded",
+    ),
+    limited(
+        "Rate limit reached for gpt-4o in organization org-x on requests per day (RPD): Limit 200"
+    ),
+    limited(
+        "Rate limit of 50 per 86400s exceeded for UserByModelByDay. Please wait 84921 seconds."
+    ),
+    limited("Daily token limit reached for this model, try again in 5h"),
+    limited("The daily quota of qwen-3-235b is used up"),
+    limited("Quota exceeded: requests per day, limit: 50, model: gemini-2.5-pro"),
+    limited("key not allowed to access model. This key can only access models=['a']", 401,
+            type="key_model_access_denied", param="model", code="401"),
+    limited("this key does not reach it", 401, param="model"),
+    limited("litellm.AuthenticationError: AuthenticationError: OpenAIException - Incorrect API key"
+            " provided: sk-x. Received Model Group=smart", 401, code="401"),
+    limited("Provider returned error", 401, metadata={"raw": "bad key", "provider_name": "Other"}),
+]  # fmt: skip
+OF_THE_KEY = [
+    limited("You exceeded your current quota, please check your plan", code="insufficient_quota"),
+    limited("Rate limit exceeded: free-models-per-day. Add 10 credits to unlock 1000 requests"),
+    limited("Rate limit reached for organization org-x on tokens per day (TPD): Limit 100000"),
+    limited("Incorrect API key provided: sk-x", 401, code="invalid_api_key"),
+    limited("Authentication Error, Invalid proxy server token passed.", 401, type="auth_error"),
+]
+
+
+@pytest.mark.parametrize("error", OF_ONE_MODEL, ids=str)
+def test_what_is_one_models_leaves_its_siblings(error: Exception) -> None:
+    """A daily limit of one model, and a key that only lacks one, say nothing of the others."""
+    script = repeating(primary=[error], sibling=["hello"])
+    assert policy_of(*CHAIN[:2]).call(script.ask) == "hello"
+
+
+@pytest.mark.parametrize("error", OF_THE_KEY, ids=str)
+def test_what_is_the_keys_passes_its_siblings_over(error: Exception) -> None:
+    """An account's limit names no model, or all of them."""
+    script = repeating(primary=[error], sibling=["never"], colleague=["hello"])
+    assert policy_of(*CHAIN[:3]).call(script.ask) == "hello"
+
+
+async def _in_aiohttp(url: str) -> None:
+    connector, timeout = aiohttp.TCPConnector(limit=1), aiohttp.ClientTimeout(connect=0.05)
+    async with aiohttp.ClientSession(connector=connector, timeout=timeout) as session:
+        asked = [asyncio.create_task(session.post(f"{url}/slow")) for _ in range(2)]
+        done, held = await asyncio.wait(asked, return_when=asyncio.FIRST_COMPLETED)
+        for task in held:
+            task.cancel()
+        for task in done:
+            task.result()
+
+
+def _aiohttp_pool(url: str) -> None:
+    asyncio.run(_in_aiohttp(url))
+
+
+def _httpx_pool(url: str) -> None:
+    limits, timeout = httpx.Limits(max_connections=1), httpx.Timeout(5, pool=0.05)
+    with httpx.Client(limits=limits, timeout=timeout) as client, client.stream("POST", url):
+        client.post(url)
+
+
+def _urllib3_pool(url: str) -> None:
+    with urllib3.PoolManager(maxsize=1, block=True) as pool:
+        held = pool.request("POST", url, preload_content=False)
+        try:
+            pool.request("POST", url, pool_timeout=0.05)
+        finally:
+            held.close()
+
+
+POOLS: list[Any] = [_httpx_pool, _urllib3_pool, _aiohttp_pool]
+
+
+@pytest.mark.parametrize("ask", POOLS)
+def test_a_pool_of_ones_own_says_nothing_of_the_host(httpserver: HTTPServer, ask: Any) -> None:
+    """No request was sent, nobody rests, and whoever has another client may ask the same host."""
+    gate = threading.Event()
+
+    def slow(_: Any) -> Response:
+        gate.wait(10)
+        return Response("hello")
+
+    httpserver.expect_request("/v1/chat/completions").respond_with_data("hello")
+    httpserver.expect_request("/v1/chat/completions/slow").respond_with_handler(slow)
+    with pytest.raises(Exception) as got:  # each library has its own
+        ask(httpserver.url_for("/v1/chat/completions"))
+    gate.set()
+    failure = classify(got.value)
+    assert (failure.kind, failure.reached, failure.scope) == ("timeout", "no", "client")
+    policy = policy_of(*CHAIN[:2], cooldown=Cooldown(after=1, base=60))
+    run = policy.start()
+    assert run.fail(got.value).target.name == "sibling"
+    run.succeed()
+    assert policy.start().attempt.target.name == "primary"
+
+
+def test_a_new_name_keeps_a_scope_that_is_a_fact() -> None:
+    """A host that is not there stays the scope, whatever refine calls its failure."""
+    kind = FailureKind.OVERLOADED
+    policy = policy_of(refine=lambda failure, _: failure._replace(kind=kind))
+    script = repeating(primary=[GONE], sibling=["never"], colleague=["never"], stranger=["hello"])
+    assert policy.call(script.ask) == "hello"
 
 
 @pytest.mark.parametrize(

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import contextvars
 import gc
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import pytest
 
@@ -490,6 +490,29 @@ def test_a_stream_that_is_fast_enough_stays(clock: Clock, options: Any) -> None:
     chunks = ["start", *[Scripted(clock).after(3, "x") for _ in range(9)]]
     script = Scripted(clock)({"primary": [chunks]})
     assert len(read_all(pair(**options), "stream", script)) == 10
+
+
+class Word(NamedTuple):
+    """A chunk of one's own."""
+
+    words: str
+
+
+THOUGHT = {"type": "content_block_delta", "delta": {"type": "thinking_delta", "thinking": "hm"}}
+
+
+@pytest.mark.parametrize("driver", STREAM_DRIVERS)
+@pytest.mark.parametrize("chunk", [Word("two hundred characters"), THOUGHT, 7])
+def test_what_cannot_be_counted_is_never_too_slow(clock: Clock, driver: str, chunk: Any) -> None:
+    """min_rate judges characters: a chunk of one's own class, or of thinking, has none."""
+    script = Scripted(clock)
+    healthy = ["start", *[script.after(3, chunk) for _ in range(9)]]
+    assert len(read_all(pair(min_rate=2.0), driver, script({"primary": [healthy]}))) == 10
+    # Where it is over and characters trickle, they are judged again.
+    script = Scripted(clock)
+    slow = ["start", script.after(9, chunk), *[script.after(3, "x") for _ in range(4)]]
+    with pytest.raises(StreamInterrupted, match="timeout"):
+        read_all(pair(min_rate=2.0), driver, script({"primary": [slow]}))
 
 
 def test_a_slow_reader_is_no_slow_stream(clock: Clock) -> None:

@@ -1,0 +1,489 @@
+"""Who lacks a required label is asked by no way in, whatever a call chooses for itself.
+
+Two providers on loopback: one at home with the label, one abroad without. A cell is one way in and
+one way out of the boundary; whatever comes of the call, abroad hears nothing, and at home nobody
+is asked for another model.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+from contextlib import suppress
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import agents
+import litellm
+import openai
+import pytest
+from langchain.agents import create_agent
+from langchain.agents.middleware import AgentMiddleware, ModelFallbackMiddleware
+from langchain_core.output_parsers import StrOutputParser
+from langchain_core.prompts import ChatPromptTemplate
+from langchain_core.runnables import ConfigurableField
+from pydantic_ai import Agent as PydanticAgent
+from pydantic_ai.models.openai import OpenAIChatModel
+from pydantic_ai.providers.openai import OpenAIProvider
+
+import honcho_fallback_openai_agents
+import honcho_fallback_pydantic_ai
+from benchmarks.report import table
+from honcho_fallback import FallbackConfig, FallbackConfigError, FallbackPolicy, Target
+from honcho_fallback.providers import without_retries
+from honcho_fallback_langchain import FallbackChatModel, FallbackMiddleware, with_fallback_config
+from honcho_fallback_litellm import FallbackRoutingStrategy
+from tests.helpers.chat_models import gpt
+from tests.helpers.litellm_runs import THEIRS, litellm_left_clean, run_async
+from tests.helpers.provider import Reply
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+
+    from tests.helpers.provider import ProviderServer
+
+pytestmark = [
+    pytest.mark.timeout(240),
+    *(pytest.mark.filterwarnings(warning) for warning in THEIRS),
+]
+
+PAGE = Path(__file__).resolve().parents[2] / "docs" / "outages.md"
+BLOCK = re.compile(r"(?<=<!-- labels -->\n\n).*(?=\n\n<!-- end of labels -->)", re.DOTALL)
+EU: Any = {"require": {"eu"}}
+MESSAGES: Any = [{"role": "user", "content": "secret"}]
+SAID: Any = {"messages": [("user", "secret")]}
+WAYS_OUT = {
+    "next": "the primary is down",
+    "call": "the call requires another label",
+    "model": "the request names a model",
+    "address": "the request names an address, a provider, a key",
+    "picked": "somebody else is picked per call",
+    "several": "several models in one",
+    "inside": "somebody in between asks another",
+}
+
+
+class Site:
+    """Hold both providers, and what every way in makes of them."""
+
+    def __init__(self, providers: ProviderServer) -> None:
+        self.home, self.abroad = providers.new("home"), providers.new("abroad")
+        self.url, self.away = self.home.url, self.abroad.url
+        with suppress(AttributeError):
+            agents.set_tracing_disabled(True)
+
+    def down(self) -> None:
+        """Let the provider with the label fail."""
+        self.home.standing = Reply(status=503)
+
+    @property
+    def leaks(self) -> int:
+        """Count the requests that reached somebody else than the labelled model."""
+        others = [one for one in self.home.requests if one.body["model"] != "home"]
+        return len(self.abroad.requests) + len(others)
+
+    # The core.
+
+    def targets(self, **labels: Any) -> list[Target]:
+        """Describe both."""
+        return [
+            Target(
+                name,
+                labels=labels.get(name, {"eu"} if name == "home" else frozenset()),
+                client=without_retries(openai.OpenAI(api_key="k", base_url=url)),
+            )
+            for name, url in (("home", self.url), ("abroad", self.away))
+        ]
+
+    @staticmethod
+    def ask(attempt: Any) -> Any:
+        """Ask as a user of the SDK does."""
+        create = attempt.target.client.chat.completions.create
+        return create(model=attempt.target.model, messages=MESSAGES)
+
+    # LangChain.
+
+    def eu(self, **fields: Any) -> Any:
+        """Make the chat model with the tag."""
+        return gpt(model="home", base_url=self.url, tags=["eu"], **fields)
+
+    def us(self, *tags: str) -> Any:
+        """Make the other."""
+        return gpt(model="abroad", base_url=self.away, tags=[*tags])
+
+    def agent(self, *inside: Any, outside: Any = (), fallback: Any = None) -> Any:
+        """Make an agent within the boundary."""
+        fallbacks = FallbackMiddleware(fallback or self.us(), **EU)
+        return create_agent(self.eu(), [], middleware=[*outside, fallbacks, *inside])
+
+    # LiteLLM.
+
+    def deployment(self, name: str, rank: int | None, group: str = "chat", **more: Any) -> Any:
+        """Describe one of both to a Router."""
+        url = self.url if name.startswith("home") else self.away
+        model = name.partition("-")[0]
+        params = {"model": f"openai/{model}", "api_base": url, "api_key": "k", **more}
+        info = {"id": name, **({} if rank is None else {"fallback_rank": rank})}
+        return {"model_name": group, "litellm_params": params, "model_info": info}
+
+    def router(self, *more: Any, config: Any = None, **options: Any) -> Any:
+        """Make a Router whose ranked group is a chain within the boundary."""
+        models = [self.deployment("home", 0, tags=["eu"]), self.deployment("abroad", 1), *more]
+        router = litellm.Router(model_list=models, num_retries=0, **options)
+        FallbackRoutingStrategy(config or FallbackConfig(**EU)).register(router, warm=False)
+        return router
+
+    def complete(self, router: Any, **request: Any) -> Any:
+        """Ask it in a task and in a thread."""
+        given = {"model": "chat", "messages": MESSAGES, **request}
+        with suppress(Exception):
+            run_async(router.acompletion(**given))
+        return router.completion(**given)
+
+    # The agents' frameworks.
+
+    def sdk_model(self, name: str) -> Any:
+        """Make a model of the Agents SDK."""
+        url = self.url if name == "home" else self.away
+        client = openai.AsyncOpenAI(api_key="k", base_url=url)
+        return agents.OpenAIChatCompletionsModel(name, client)
+
+    def runner(self, **settings: Any) -> Any:
+        """Run an agent of the Agents SDK, its settings those of the run."""
+        home = Target("home", labels={"eu"}, client=self.sdk_model("home"))
+        chain = honcho_fallback_openai_agents.FallbackModel(home, self.sdk_model("abroad"), **EU)
+        config = agents.RunConfig(model_settings=agents.ModelSettings(**settings))
+        return run_async(agents.Runner.run(agents.Agent("a", model=chain), "x", run_config=config))
+
+    def named(self, name: str) -> Any:
+        """Run an agent whose run names another model, which the FallbackProvider resolves."""
+        site = self
+
+        class Names(agents.ModelProvider):
+            def get_model(self, model_name: str | None) -> Any:
+                return site.sdk_model(model_name or "home")
+
+        home = Target("home", labels={"eu"}, client=self.sdk_model("home"))
+        models = honcho_fallback_openai_agents.FallbackProvider(home, provider=Names(), **EU)
+        config = agents.RunConfig(model=name, model_provider=models)
+        return run_async(agents.Runner.run(agents.Agent("a"), "x", run_config=config))
+
+    def pydantic(self, **settings: Any) -> Any:
+        """Run an agent of Pydantic AI, its settings those of the run."""
+
+        def model(name: str, url: str) -> Any:
+            return OpenAIChatModel(name, provider=OpenAIProvider(base_url=url, api_key="k"))
+
+        home = Target("home", labels={"eu"}, client=model("home", self.url))
+        other = model("abroad", self.away)
+        chain = honcho_fallback_pydantic_ai.FallbackModel(home, other, **EU)
+        return run_async(PydanticAgent(chain).run("x", model_settings=settings or None))  # type: ignore[arg-type] # any settings
+
+
+class Swap(AgentMiddleware[Any, Any, Any]):
+    """Change each request for a model."""
+
+    def __init__(self, **changes: Any) -> None:
+        super().__init__()
+        self.changes = changes
+
+    def wrap_model_call(self, request: Any, handler: Any) -> Any:
+        """Ask with the changes."""
+        return handler(request.override(**self.changes))
+
+
+class Selects(AgentMiddleware[Any, Any, Any]):
+    """Ask a model of its own beside the agent's, as LangChain's own selector of tools does."""
+
+    def __init__(self, model: Any) -> None:
+        super().__init__()
+        self.model = model
+
+    def wrap_model_call(self, request: Any, handler: Any) -> Any:
+        """Ask both."""
+        self.model.invoke(request.messages)
+        return handler(request)
+
+
+def configurable(**choices: Any) -> Any:
+    """Choose in a run's config."""
+    return {"configurable": choices}
+
+
+ZDR = FallbackConfig(require={"zdr"})
+PROMPT = ChatPromptTemplate.from_template("{text}")
+TEXT = {"text": "secret"}
+GATEWAY = {"x-portkey-provider": "abroad"}
+
+
+def alternatives(site: Site) -> Any:
+    return site.eu().configurable_alternatives(
+        ConfigurableField("llm"), default_key="eu", us=site.us()
+    )
+
+
+def address(site: Site) -> Any:
+    return site.eu().configurable_fields(openai_api_base=ConfigurableField("base"))
+
+
+def chain(site: Site, model: Any) -> Any:
+    """Put a chain of it behind a labelled one that is down."""
+    site.down()
+    return with_fallback_config(
+        PROMPT | site.eu() | StrOutputParser(), [PROMPT | model | StrOutputParser()], **EU
+    )
+
+
+def policy_asks(site: Site, targets: Any, **options: Any) -> Any:
+    return FallbackPolicy(targets, **EU).call(site.ask, **options)
+
+
+def downed(site: Site, then: Callable[[], Any]) -> Any:
+    site.down()
+    return then()
+
+
+CELLS: dict[str, dict[str, list[Callable[[Site], Any]]]] = {
+    "the core": {
+        "next": [lambda site: downed(site, lambda: policy_asks(site, site.targets()))],
+        "call": [
+            lambda site: policy_asks(site, site.targets(abroad={"zdr"}), require={"zdr"}),
+            lambda site: FallbackPolicy(site.targets(abroad={"zdr"}), **EU).call(
+                site.ask, require=set()
+            ),
+        ],
+    },
+    "LangChain, chat models": {
+        "next": [
+            lambda site: downed(
+                site, lambda: FallbackChatModel(site.eu(), site.us(), **EU).invoke("x")
+            )
+        ],
+        "call": [
+            lambda site: FallbackChatModel(site.eu(), site.us("zdr"), **EU).invoke(
+                "x", configurable(fallback_config=ZDR)
+            )
+        ],
+        "model": [
+            lambda site: FallbackChatModel(site.eu(), site.us(), **EU).invoke("x", model="us"),
+            lambda site: (
+                FallbackChatModel(site.eu(), site.us(), **EU).bind(model="us").invoke("x")
+            ),
+            lambda site: FallbackChatModel(site.eu().bind(model="us"), site.eu(), **EU).invoke(
+                "x"
+            ),
+            lambda site: FallbackChatModel(site.eu(), **EU).invoke(
+                "x", extra_body={"model": "us"}
+            ),
+        ],
+        "address": [
+            lambda site: FallbackChatModel(site.eu(), **EU).invoke("x", extra_headers=GATEWAY),
+            lambda site: FallbackChatModel(address(site), **EU).invoke(
+                "x", configurable(base=site.away)
+            ),
+            lambda site: (
+                FallbackChatModel(address(site), **EU)
+                .with_config(configurable={"base": site.away})
+                .invoke("x")
+            ),
+        ],
+        "picked": [
+            lambda site: FallbackChatModel(alternatives(site), **EU).invoke(
+                "x", configurable(llm="us")
+            ),
+            lambda site: list(
+                FallbackChatModel(alternatives(site).with_config(tags=["eu"]), **EU).stream(
+                    "x", configurable(llm="us")
+                )
+            ),
+            lambda site: FallbackChatModel(
+                alternatives(site).with_config(configurable={"llm": "us"}), site.eu(), **EU
+            ).invoke("x"),
+        ],
+        "several": [
+            lambda site: downed(
+                site,
+                lambda: FallbackChatModel(
+                    site.eu(), FallbackChatModel(site.us(), site.eu()), **EU
+                ).invoke("x"),
+            )
+        ],
+    },
+    "LangChain, chains": {
+        "next": [lambda site: chain(site, site.us()).invoke(TEXT)],
+        "call": [
+            lambda site: with_fallback_config(
+                PROMPT | site.eu(), [PROMPT | site.us("zdr")], **EU
+            ).invoke(TEXT, configurable(fallback_config=ZDR))
+        ],
+        "model": [lambda site: chain(site, site.eu().bind(model="us")).invoke(TEXT)],
+        "address": [
+            lambda site: with_fallback_config(
+                PROMPT | address(site), [PROMPT | site.us()], **EU
+            ).invoke(TEXT, configurable(base=site.away))
+        ],
+        "picked": [
+            lambda site: with_fallback_config(
+                PROMPT | alternatives(site), [PROMPT | site.us()], **EU
+            ).invoke(TEXT, configurable(llm="us"))
+        ],
+        "several": [
+            lambda site: chain(site, site.eu() | StrOutputParser() | site.us()).invoke(TEXT),
+            lambda site: chain(site, {"a": site.eu(), "b": site.us()}).invoke(TEXT),
+            lambda site: chain(site, site.eu().with_fallbacks([site.us()])).invoke(TEXT),
+            lambda site: chain(site, site.eu() | (lambda _: site.us().invoke("x"))).invoke(TEXT),
+        ],
+    },
+    "LangChain, agents": {
+        "next": [lambda site: downed(site, lambda: site.agent().invoke(SAID))],
+        "call": [
+            lambda site: site.agent(fallback=site.us("zdr")).invoke(
+                SAID, configurable(fallback_config=ZDR)
+            )
+        ],
+        "model": [
+            lambda site: site.agent(Swap(model_settings={"model": "us"})).invoke(SAID),
+            lambda site: site.agent(outside=[Swap(model_settings={"model": "us"})]).invoke(SAID),
+        ],
+        "address": [
+            lambda site: site.agent(Swap(model_settings={"extra_headers": GATEWAY})).invoke(SAID)
+        ],
+        "picked": [lambda site: site.agent(outside=[Swap(model=site.us())]).invoke(SAID)],
+        "inside": [
+            lambda site: site.agent(Swap(model=site.us())).invoke(SAID),
+            lambda site: site.agent(Swap(model=site.us())).invoke(SAID, {"tags": ["eu"]}),
+            lambda site: site.agent(Selects(site.us())).invoke(SAID),
+            lambda site: downed(
+                site, lambda: site.agent(ModelFallbackMiddleware(site.us())).invoke(SAID)
+            ),
+        ],
+    },
+    "LiteLLM": {
+        "next": [lambda site: downed(site, lambda: site.complete(site.router()))],
+        "call": [
+            lambda site: site.complete(site.router(), metadata={"require": ["zdr"]}),
+            lambda site: site.complete(site.router(), litellm_metadata={"require": []}),
+        ],
+        "model": [
+            lambda site: site.complete(site.router(), model="abroad"),
+            lambda site: site.complete(
+                site.router(config=FallbackConfig()), model="abroad", metadata={"require": ["eu"]}
+            ),
+            lambda site: site.complete(site.router(), extra_body={"model": "us"}),
+            lambda site: site.complete(site.router(), model="openai/us", specific_deployment=True),
+        ],
+        "address": [
+            lambda site: site.complete(site.router(), api_base=site.away),
+            lambda site: site.complete(site.router(), extra_headers=GATEWAY),
+        ],
+        "picked": [
+            lambda site: site.complete(
+                site.router(site.deployment("abroad-2", None, "free")), model="free"
+            ),
+            lambda site: site.complete(
+                site.router(site.deployment("abroad-2", 0, "other")), model="other"
+            ),
+            lambda site: site.complete(site.router(), _excluded_deployment_ids=["home"]),
+        ],
+        "several": [
+            lambda site: site.complete(
+                site.router(
+                    site.deployment("abroad-2", None, "free"),
+                    site.deployment("abroad-3", None, "free"),
+                    site.deployment("home-2", None, "free", tags=["eu"]),
+                ),
+                model="free",
+            )
+        ],
+        "inside": [
+            lambda site: downed(
+                site,
+                lambda: site.complete(
+                    site.router(
+                        site.deployment("abroad-2", None, "free"), fallbacks=[{"chat": ["free"]}]
+                    )
+                ),
+            ),
+            lambda site: downed(
+                site,
+                lambda: site.complete(
+                    site.router(
+                        site.deployment("abroad-2", None, "free"), default_fallbacks=["free"]
+                    )
+                ),
+            ),
+            lambda site: downed(
+                site,
+                lambda: site.complete(
+                    site.router(site.deployment("abroad-2", None, "free")),
+                    fallbacks=["free", {"model": "chat", "api_base": site.away}],
+                ),
+            ),
+        ],
+    },
+    "OpenAI Agents SDK": {
+        "next": [lambda site: downed(site, site.runner)],
+        "model": [
+            lambda site: site.runner(extra_body={"model": "us"}),
+            lambda site: site.runner(extra_args={"model": "us"}),
+        ],
+        "address": [
+            lambda site: site.runner(extra_headers=GATEWAY),
+            lambda site: site.runner(extra_body={"provider": {"order": ["abroad"]}}),
+        ],
+        "picked": [lambda site: site.named("abroad")],
+    },
+    "Pydantic AI": {
+        "next": [lambda site: downed(site, site.pydantic)],
+        "model": [
+            lambda site: site.pydantic(extra_body={"model": "us"}),
+            lambda site: site.pydantic(openrouter_models=["us"]),
+        ],
+        "address": [lambda site: site.pydantic(extra_headers=GATEWAY)],
+    },
+}
+EACH = [(way, out) for way, row in CELLS.items() for out in row]
+
+
+@pytest.fixture(autouse=True)
+def clean() -> Iterator[None]:
+    """Leave LiteLLM as it was."""
+    with litellm_left_clean():
+        yield
+
+
+def outcome(providers: ProviderServer, ask: Callable[[Site], Any]) -> str:
+    """Ask within the boundary, and say what came of it; abroad nobody was asked."""
+    site, end, said = Site(providers), "answered at home", "label"
+    try:
+        ask(site)
+    except Exception as error:  # noqa: BLE001 # whatever comes, abroad hears nothing
+        is_refused = isinstance(error, FallbackConfigError) or not site.home.requests
+        end = "refused" if is_refused else "home's error"
+        said = str(error)
+    assert site.leaks == 0
+    assert end != "refused" or "require" in said or "label" in said
+    return end
+
+
+@pytest.mark.parametrize(("way", "out"), EACH)
+def test_nobody_without_the_label_is_asked(providers: ProviderServer, way: str, out: str) -> None:
+    """No request leaves for whoever lacks the label; a refusal names the label or the option."""
+    for ask in CELLS[way][out]:
+        outcome(providers, ask)
+
+
+def test_the_page_shows_this_matrix(providers: ProviderServer) -> None:
+    """`docs/outages.md` has what came out here; `WRITE_TABLES=1` writes it anew."""
+    rows: list[list[str]] = []
+    for way, cells in CELLS.items():
+        ends = [
+            " or ".join(dict.fromkeys(outcome(providers, ask) for ask in cells.get(out, ())))
+            for out in WAYS_OUT
+        ]
+        rows.append([way, *(f"0, {end}" if end else "-" for end in ends)])
+    shown = table(["way in", *WAYS_OUT.values()], rows)
+    if os.environ.get("WRITE_TABLES"):
+        text = PAGE.read_text("utf-8")
+        PAGE.write_text(BLOCK.sub(lambda _: shown, text), encoding="utf-8")
+    assert BLOCK.findall(PAGE.read_text("utf-8")) == [shown], "run this module with WRITE_TABLES=1"

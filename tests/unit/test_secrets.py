@@ -1,0 +1,166 @@
+"""Nothing of what a provider wrote is in what this package keeps, shows or adds."""
+
+from __future__ import annotations
+
+import io
+import json
+import logging
+import os
+import pickle
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from honcho_fallback import (
+    AnswerRejected,
+    Failure,
+    FailureKind,
+    FallbackExhausted,
+    FallbackObserver,
+    FallbackPolicy,
+    Target,
+    classify,
+)
+from honcho_fallback.records import JsonlObserver
+from honcho_fallback.redaction import CODE
+from tests.helpers.canaries import KEY, PROMPT, canaries_in, provider_errors, run_into
+
+if TYPE_CHECKING:
+    from honcho_fallback import CallRecord, CallStart, Switch
+
+ROOT = Path(__file__).resolve().parents[2]
+CORPUS = Path(os.environ.get("HONCHO_FALLBACK_CORPUS") or ROOT.parent / "shared" / "corpus")
+
+
+class Events(FallbackObserver):
+    """Keeps what each event says of itself."""
+
+    def __init__(self) -> None:
+        self.shown: list[str] = []
+
+    def on_start(self, call: CallStart, /) -> None:
+        self.shown.append(repr(call))
+
+    def on_switch(self, switch: Switch, /) -> None:
+        self.shown += [repr(switch), switch.reason, repr(pickle.dumps(switch.failure))]
+
+    def on_finish(self, record: CallRecord, /) -> None:
+        self.shown += [repr(record), record.explain(), record._repr_html_()]
+
+
+def test_no_key_and_no_prompt_is_kept(caplog: pytest.LogCaptureFixture) -> None:
+    """In records, lines, logs, events, reprs, notes and pickles, whatever field it came in."""
+    caplog.set_level(logging.DEBUG, "honcho_fallback")
+    lines, events, count = io.StringIO(), Events(), 0
+    for run, raised in run_into(provider_errors(), [events, JsonlObserver(lines)]):
+        count += 1
+        shown = [repr(run), repr(run.record), json.dumps(run.record.to_dict())]
+        if type(raised).__module__.startswith("honcho_fallback"):
+            shown += [str(raised), repr(raised), *map(repr, getattr(raised, "args", ()))]
+            shown.append(repr(pickle.dumps(raised)))
+        notes = getattr(raised, "__notes__", ())
+        shown += [note for note in notes if note.startswith("honcho_fallback: ")]
+        assert canaries_in(shown) == []
+    assert count > 3000
+    assert canaries_in(events.shown) == []
+    assert canaries_in(lines.getvalue()) == []
+    logged = [str(vars(record)) + record.getMessage() for record in caplog.records]
+    assert logged
+    assert canaries_in(logged) == []
+
+
+@pytest.mark.parametrize(
+    "code",
+    [
+        "X", "7", "1113", "003001", "rate_limit_exceeded", "invalid-argument", "NOT_FOUND",
+        "APIG.0305", "Throttling.AllocationQuota", "InputImageContentDetected.PrivacyInformation",
+        "key_model_access_denied", "AI_APICallError", "http_429", "model:not-found", "E1001",
+    ],
+)  # fmt: skip
+def test_what_looks_like_a_code_is_kept(code: str) -> None:
+    """Names that are joined, and numbers: it is how a failure is looked up."""
+    run = FallbackPolicy([Target("a"), Target("b")]).start()
+    run.fail(error_with(code))
+    assert run.record.attempts[0].code == code
+
+
+@pytest.mark.parametrize(
+    "code",
+    [
+        PROMPT, KEY, f"invalid key {KEY}", "Bad Request", "x" * 65, "", " ", "a b", "a\nb",
+        "sk-ant-api03-AbCdEfGh01234567", "sk-abcdefghijkl", "eyJhbGciOiJIUzI1NiJ9.eyJzdWIi.abc",
+        "gsk_abcdefghijklmnop", "AKIAIOSFODNNEXAMPLE", "4111111111111111", "0041791234567",
+        "3f2504e0-4f89-11d3-9a0c-0305e82c3301", "someone@example.com", "10.0.0.17", "2026-11-25",
+        "b5bb9d8014a0f9b1d61e21e796d78dcc", "req_011CSHoEeqs5C35K2UUqR7Fy", "code_", "_code",
+        "c\u00f6de", "\u0661\u0662", "code\n", "\x1b[31m", "a--b",
+    ],
+)  # fmt: skip
+def test_what_does_not_look_like_a_code_is_not(code: str) -> None:
+    """A sentence, a key, an id, a number of somebody's: the failure means the same without it."""
+    failure = classify(error_with(code))
+    assert failure.code is None
+    assert failure.kind is FailureKind.RATE_LIMIT
+    # A classifier of the user's own may have put it there.
+    run = FallbackPolicy([Target("a"), Target("b")]).start()
+    run.fail(ValueError("no"), failure=Failure.of(FailureKind.RATE_LIMIT, code=code))
+    assert run.record.attempts[0].code is None
+    assert repr(code) not in repr(run.record)
+    assert "code=None" in repr(Failure.of(FailureKind.RATE_LIMIT, code=code))
+
+
+def test_the_first_code_that_is_one_is_shown() -> None:
+    """A sentence in one field does not hide the code in the next."""
+    error = error_with("Some resource has been exhausted")
+    error.body["error"]["type"] = "resource_exhausted"
+    assert classify(error).code == "resource_exhausted"
+
+
+def error_with(code: str) -> Any:
+    error: Any = ValueError("slow down")
+    error.status_code = 429
+    error.body = {"error": {"code": code, "message": "slow down"}}
+    return error
+
+
+# What providers write in the place of a code is a code, but for a few sentences.
+def test_codes_of_real_providers_are_kept() -> None:
+    """Every code of the collection is one, or it has spaces, or is an address."""
+    if not (CORPUS / "errors.dev.jsonl").is_file():
+        pytest.skip("no corpus beside the repository (errors.dev.jsonl is not there)")
+    seen = set[str]()
+    for line in (CORPUS / "errors.dev.jsonl").read_text(encoding="utf-8").splitlines():
+        pending = [json.loads(line)["body"]]
+        while pending:
+            part = pending.pop()
+            if isinstance(part, dict):
+                seen |= {part[key] for key in ("code", "type") if isinstance(part.get(key), str)}
+                pending += part.values()
+            elif isinstance(part, list):
+                pending += part
+    assert len(seen) > 200
+    dropped = {code for code in seen if not CODE.fullmatch(code)}
+    assert {code for code in dropped if code and " " not in code and "/" not in code} == set()
+
+
+def test_an_address_with_a_login_is_shown_without_it() -> None:
+    """A target, an attempt, a policy and a run may be named after one."""
+    target = Target(f"https://me:{KEY}@host/v1?api_key={KEY}", client=KEY, params={"key": KEY})
+    policy = FallbackPolicy([target], agent=f"https://me:{KEY}@host")
+    run = policy.start()
+    shown = [repr(one) for one in (target, policy, run, run.attempt)]
+    assert canaries_in(shown) == []
+    assert all("host" in one for one in shown)
+
+
+def test_what_is_wrong_with_an_answer_says_nothing_of_it() -> None:
+    """An error under HTTP 200 stands in an error of ours, also once it was pickled."""
+    answer = {"error": {"message": PROMPT, "type": "server_error", "code": PROMPT}}
+    policy = FallbackPolicy([Target("a"), Target("b")])
+    with pytest.raises(FallbackExhausted) as caught:
+        policy.call(lambda _: answer, max_attempts=2)
+    (first, _) = caught.value.exceptions
+    assert isinstance(first, AnswerRejected)
+    copied = pickle.loads(pickle.dumps(caught.value))  # noqa: S301 # its own bytes
+    for error in (caught.value, first, copied, *copied.exceptions):
+        assert canaries_in([str(error), repr(error), repr(vars(error)), pickle.dumps(error)]) == []
