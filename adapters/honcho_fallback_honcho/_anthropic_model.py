@@ -6,7 +6,6 @@ from typing import TYPE_CHECKING, Any
 
 from langchain_anthropic import ChatAnthropic
 
-from honcho_fallback.providers import can_think
 from honcho_fallback_honcho._model_plan import DiscreetChatModel
 
 if TYPE_CHECKING:
@@ -23,14 +22,7 @@ _SHORT_TTL_SECONDS = 300
 
 
 class AnthropicChatModel(DiscreetChatModel, ChatAnthropic):
-    """Ask Anthropic, or a server of its wire; without thinking where another wrote the calls."""
-
-    def _get_request_payload(self, *args: Any, **kwargs: Any) -> dict[str, Any]:
-        payload: dict[str, Any] = super()._get_request_payload(*args, **kwargs)
-        thinks = payload.get("thinking", {}).get("type") == "enabled"
-        if thinks and not can_think(payload["messages"]):
-            del payload["thinking"]
-        return payload
+    """Ask Anthropic, or a server of its wire."""
 
 
 def make_model(plan: ModelPlan) -> AnthropicChatModel:

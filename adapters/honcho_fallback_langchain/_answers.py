@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from functools import reduce
+from inspect import iscoroutinefunction
 from operator import add
 from traceback import walk_tb
 from types import MappingProxyType
@@ -18,6 +19,7 @@ from honcho_fallback import (
     DeadlineExceeded,
     Failure,
     FailureKind,
+    FallbackConfig,
     FallbackExhausted,
     OutcomeUnknown,
 )
@@ -52,6 +54,32 @@ def merged(chunks: list[Any]) -> Any:
         return reduce(add, chunks)
     except TypeError:  # as everywhere in LangChain
         return chunks[-1]
+
+
+def message_of(answer: Any) -> Any:
+    """Return the message in what a candidate gave, or what a parser has made of it alone."""
+    if isinstance(answer, dict) and isinstance(answer.get("raw"), AIMessage):  # include_raw=True
+        return answer["raw"]
+    messages = getattr(answer, "result", None)  # of an agent's ModelResponse
+    if not isinstance(messages, list):
+        return answer
+    return next((one for one in reversed(messages) if isinstance(one, AIMessage)), answer)
+
+
+def reading_messages(config: FallbackConfig) -> FallbackConfig:
+    """Return a config whose ``validate`` is handed a message wherever there is one."""
+    validate: Any = config.validate_answer
+    if validate is None:
+        return config
+
+    def whole(answer: Any) -> object:
+        return validate(message_of(answer))
+
+    async def whole_async(answer: Any) -> object:
+        return await validate(message_of(answer))
+
+    is_async = any(map(iscoroutinefunction, (validate, type(validate).__call__)))
+    return config.replace(validate=whole_async if is_async else whole)
 
 
 def unreadable(why: str) -> AnswerRejected:

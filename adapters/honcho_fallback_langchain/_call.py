@@ -18,7 +18,11 @@ from typing import TYPE_CHECKING, Any, Generic, NamedTuple, TypeVar, cast
 
 from langchain_core.callbacks import AsyncCallbackManager, CallbackManager
 from langchain_core.messages import AIMessage, AIMessageChunk
-from langchain_core.runnables.config import ensure_config, var_child_runnable_config
+from langchain_core.runnables.config import (
+    ensure_config,
+    merge_configs,
+    var_child_runnable_config,
+)
 
 from honcho_fallback import (
     AnswerRejected,
@@ -34,6 +38,7 @@ from honcho_fallback_langchain._answers import (
     ends_message,
     has_content,
     merged,
+    reading_messages,
     unfit,
     unread_because,
     unreadable,
@@ -51,7 +56,7 @@ from honcho_fallback_langchain._candidates import (
     parameters_of,
     streams,
 )
-from honcho_fallback_langchain._history import for_provider
+from honcho_fallback_langchain._history import as_it_thinks, for_provider
 from honcho_fallback_langchain._labels import labels_of
 from honcho_fallback_langchain._metadata import (
     attempt_metadata,
@@ -59,7 +64,7 @@ from honcho_fallback_langchain._metadata import (
     mark_replacement,
     marked,
 )
-from honcho_fallback_langchain._sdk import ATTEMPTS, awith_key, with_key
+from honcho_fallback_langchain._sdk import ATTEMPTS, awith_key, with_key, without_thinking
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Iterator
@@ -136,6 +141,7 @@ class Call(ABC, Generic[RequestT]):
         if isinstance(own, FallbackConfig):
             require = own.require | policy.config.require  # as for any call
             own = own.replace(only_models=policy.config.only_models, require=require)
+            own = reading_messages(own)
             self.policy = FallbackPolicy(
                 policy.targets, own, agent=agent, observers=policy.observers, turns_of=policy
             )
@@ -398,9 +404,13 @@ class ChainCall(Call[Request]):
 
         A run that nobody hears of need not be opened at all.
         """
-        config, own = self.config, self.own
+        config, own = self.config, {**self.own}
+        callbacks, of_model = config.get("callbacks"), own.pop("local_callbacks", None)
+        if of_model:  # a chat model's own hear of its model, which here is each candidate
+            both: Any = ({"callbacks": callbacks}, {"callbacks": of_model})
+            callbacks = merge_configs(*both).get("callbacks")
         manager: Any = kind.configure(
-            inheritable_callbacks=config.get("callbacks"),
+            inheritable_callbacks=callbacks,
             inheritable_tags=config.get("tags"),
             inheritable_metadata=config.get("metadata"),
             **own,
@@ -418,18 +428,22 @@ class ChainCall(Call[Request]):
         named = {"run_name": self.run_name, "run_id": self.run_id}
         return self.start(self.config, turn, metadata_of(self.config, named), self.input)
 
-    def as_taken(self, attempt: Attempt) -> tuple[Any, dict[str, Any]]:
-        """Return the input and the keywords for one attempt, as its provider takes them."""
+    def as_taken(self, attempt: Attempt, candidate: Any) -> tuple[Any, Any, dict[str, Any]]:
+        """Return a candidate, the input and the keywords, as its provider takes them."""
         reader = self.chain.links[attempt.position].reader
         settings = self.settings_for(attempt.position)
         # What a chain with a prompt is given is for its prompt, and a text is a text everywhere.
         if reader is None or type(self.input) is str:
-            return self.input, settings
-        return for_provider(self.input, reader), settings
+            return candidate, self.input, settings
+        messages = for_provider(self.input, reader)
+        messages, as_taken = as_it_thinks(messages, reader, settings)
+        if as_taken is not settings:
+            candidate = without_thinking(candidate)
+        return candidate, messages, as_taken
 
     def request_for(self, attempt: Attempt, candidate: Any) -> Request:
         """Return the input, config and keywords for a candidate."""
-        candidate_input, kwargs = self.as_taken(attempt)
+        candidate, candidate_input, kwargs = self.as_taken(attempt, candidate)
         if self.wants_content:
             self.run.report(parameters=parameters_of(attempt.target.client, kwargs))
         config, callbacks = self.config, None

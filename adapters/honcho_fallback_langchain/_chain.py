@@ -9,6 +9,7 @@ from langchain_core.output_parsers import BaseLLMOutputParser
 from langchain_core.runnables.base import RunnableBindingBase, RunnableSequence
 
 from honcho_fallback import FallbackPolicy
+from honcho_fallback_langchain._answers import reading_messages
 from honcho_fallback_langchain._candidates import chat_model_of, first_chat_model, targets_of
 from honcho_fallback_langchain._history import Reader
 from honcho_fallback_langchain._sdk import within_attempts, without_sdk_retries
@@ -82,7 +83,7 @@ class Chain:
             config = config.replace(only_models=True)
         policy = FallbackPolicy(
             targets_of(candidates, options.credentials, earlier),
-            config,
+            reading_messages(config),
             agent=options.agent,
             observers=options.observers,
             turns_of=before,

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from contextlib import aclosing, closing
 from importlib.metadata import version
-from typing import TYPE_CHECKING, Any, Unpack, cast, overload
+from typing import TYPE_CHECKING, Any, Self, Unpack, cast, overload
 
 from langchain_core.language_models import BaseChatModel, LanguageModelInput
 from langchain_core.messages import AIMessage, AIMessageChunk, BaseMessage
@@ -160,7 +160,7 @@ class FallbackChatModel(  # type: ignore[misc] # pyright: ignore[reportIncompati
         run_manager: CallbackManagerForLLMRun | None = None,  # noqa: ARG002 # see above
         **kwargs: Any,
     ) -> ChatResult:
-        answer = self.invoke(messages, _UNHEARD, stop=stop, **kwargs)
+        answer = self._unheard.invoke(messages, _UNHEARD, stop=stop, **kwargs)
         return ChatResult(generations=[ChatGeneration(message=answer)])
 
     async def _agenerate(
@@ -170,7 +170,7 @@ class FallbackChatModel(  # type: ignore[misc] # pyright: ignore[reportIncompati
         run_manager: AsyncCallbackManagerForLLMRun | None = None,  # noqa: ARG002 # see above
         **kwargs: Any,
     ) -> ChatResult:
-        answer = await self.ainvoke(messages, _UNHEARD, stop=stop, **kwargs)
+        answer = await self._unheard.ainvoke(messages, _UNHEARD, stop=stop, **kwargs)
         return ChatResult(generations=[ChatGeneration(message=answer)])
 
     def _stream(
@@ -180,7 +180,7 @@ class FallbackChatModel(  # type: ignore[misc] # pyright: ignore[reportIncompati
         run_manager: CallbackManagerForLLMRun | None = None,  # noqa: ARG002 # see above
         **kwargs: Any,
     ) -> Iterator[ChatGenerationChunk]:
-        with closing(self.stream(messages, _UNHEARD, stop=stop, **kwargs)) as chunks:
+        with closing(self._unheard.stream(messages, _UNHEARD, stop=stop, **kwargs)) as chunks:
             for chunk in chunks:
                 yield ChatGenerationChunk(message=_as_chunk(chunk))
 
@@ -192,9 +192,16 @@ class FallbackChatModel(  # type: ignore[misc] # pyright: ignore[reportIncompati
         **kwargs: Any,
     ) -> AsyncIterator[ChatGenerationChunk]:
         # A reader that leaves does not wait for the garbage collector to close the connection.
-        async with aclosing(self.astream(messages, _UNHEARD, stop=stop, **kwargs)) as chunks:
+        async with aclosing(
+            self._unheard.astream(messages, _UNHEARD, stop=stop, **kwargs)
+        ) as chunks:
             async for chunk in chunks:
                 yield ChatGenerationChunk(message=_as_chunk(chunk))
+
+    @property
+    def _unheard(self) -> Self:
+        """Return this model without callbacks of its own: they hear of the run that is open."""
+        return self.model_copy(update={"callbacks": None}) if self.callbacks else self
 
     @property
     def _primary(self) -> BaseChatModel:

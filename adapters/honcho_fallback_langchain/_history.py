@@ -8,6 +8,7 @@ middle of a tool loop would end in a 400. Text and tool calls are what all of th
 from __future__ import annotations
 
 from collections import deque
+from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any, Final, NamedTuple, TypeGuard, cast
 
 from langchain_core.language_models import BaseChatModel
@@ -21,13 +22,13 @@ from langchain_core.messages import (
 )
 from langchain_core.prompt_values import PromptValue
 
-from honcho_fallback.providers import Provider
+from honcho_fallback.providers import Provider, can_think
 from honcho_fallback_langchain._candidates import first_chat_model
 from honcho_fallback_langchain._metadata import KEY
 from honcho_fallback_langchain._sdk import differ, integration_of
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+    from collections.abc import Callable, Iterable, Iterator, Sequence
 
     from honcho_fallback import Target
 
@@ -135,6 +136,63 @@ def for_provider(given: Any, reader: Reader) -> Any:
     return given if same else converted
 
 
+def as_it_thinks(
+    given: Any, reader: Reader, settings: dict[str, Any]
+) -> tuple[Any, dict[str, Any]]:
+    """Return a chat model's input and settings, as Anthropic's model takes them in a tool loop.
+
+    Where it is asked to think, it refuses a turn whose tools another model has called: then it is
+    not asked to. Where it is not, it refuses the thoughts of that turn; those of another model go.
+    One that thinks adaptively takes either, and what is of no turn at hand is ignored.
+
+    Args:
+        given: As ``for_provider`` returns it.
+        reader: Who is asked.
+        settings: Of the call; ``thinking`` is None afterwards where it has to be switched off.
+    """
+    if reader.writes.family != "anthropic":
+        return given, settings
+    thinking = settings.get("thinking") or reader.target.params.get("thinking")
+    mode = thinking.get("type") if isinstance(thinking, Mapping) else None
+    if mode == "adaptive":
+        return given, settings
+    messages = given.to_messages() if isinstance(given, PromptValue) else given
+    messages = convert_to_messages(messages) if is_list(messages) else []
+    keep_of: str | None = reader.target.model
+    if mode == "enabled":
+        if can_think([_outline(one) for one in messages]):
+            return given, settings
+        settings, keep_of = {**settings, "thinking": None}, None
+    plain = [_without_thoughts(one, keep_of) for one in messages]
+    if not differ(plain, messages):
+        return given, settings
+    return [one for one in plain if not _says_nothing(one)], settings
+
+
+def _without_thoughts(message: BaseMessage, keep_of: str | None) -> BaseMessage:
+    """Return an answer without its thoughts; those of a model of this name, or of nobody, stay."""
+    plain = [one for one in _blocks(message) if not _is_thought(one)]
+    is_kept = keep_of is not None and _author_of(message, "model") in {None, keep_of}
+    if is_kept or len(plain) == len(_blocks(message)):
+        return message
+    return message.model_copy(update={"content": plain})
+
+
+def _outline(message: BaseMessage) -> dict[str, Any]:
+    """Say what kinds of blocks a message has in Anthropic's format, and whose the calls are."""
+    if isinstance(message, ToolMessage):
+        return {"role": "user", "content": [{"type": "tool_result"}]}
+    if not isinstance(message, AIMessage):
+        return {"role": "user", "content": _blocks(message)}
+    blocks = [{"type": "thinking" if _is_thought(one) else "text"} for one in _blocks(message)]
+    calls = [{"type": "tool_use", "id": call["id"]} for call in message.tool_calls]
+    return {"role": "assistant", "content": [*blocks, *calls]}
+
+
+def _is_thought(block: Block) -> bool:
+    return is_block(block) and block.get("type") in _THOUGHTS
+
+
 def tools_for(provider: Provider, tools: list[Any]) -> list[Any]:
     """Return tools, described or as objects, without other providers' cache markers."""
     cleaned: list[Any] = []
@@ -192,11 +250,11 @@ def _is_foreign(message: AIMessage, reader: Reader) -> bool:
     return not all(any(one.may_have_written(kind) for one in readers) for kind in types)
 
 
-def _author_of(message: AIMessage) -> str | None:
-    """Name the target that gave an answer, if a chain of ours asked it."""
+def _author_of(message: BaseMessage, what: str = "target") -> str | None:
+    """Name the target that gave an answer, or its model, if a chain of ours asked it."""
     described = message.response_metadata.get(KEY)
     attempts = described.get("attempts") if is_block(described) else None
-    return str(attempts[-1].get("target")) if attempts else None
+    return str(attempts[-1].get(what)) if attempts else None
 
 
 def _shared_by_all(message: AIMessage, reader: Reader) -> dict[str, Any]:
@@ -355,6 +413,7 @@ def _dicts(blocks: Iterable[Block]) -> Iterable[dict[str, Any]]:
     return (block for block in blocks if isinstance(block, dict))
 
 
+_THOUGHTS: Final = frozenset({"reasoning", "redacted_thinking", "thinking"})
 _PLAIN: Final = frozenset({HumanMessage, SystemMessage})
 # The only additional keyword that is not specific to a provider.
 _SHARED_KWARGS: Final = frozenset({"name"})

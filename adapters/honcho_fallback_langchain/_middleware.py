@@ -45,10 +45,11 @@ from honcho_fallback_langchain._call import Call, metadata_of
 from honcho_fallback_langchain._callbacks import detach_langfuse
 from honcho_fallback_langchain._candidates import parameters_of
 from honcho_fallback_langchain._chain import Chain
-from honcho_fallback_langchain._history import for_provider, tools_for
+from honcho_fallback_langchain._history import as_it_thinks, for_provider, tools_for
 from honcho_fallback_langchain._labels import Boundary
 from honcho_fallback_langchain._metadata import attempt_metadata
 from honcho_fallback_langchain._options import FallbackOptions, Options
+from honcho_fallback_langchain._sdk import without_thinking
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Mapping
@@ -194,7 +195,7 @@ class AgentCall(Call[ModelRequest[Any]]):
         if self.wants_content:
             parameters = parameters_of(attempt.target.client, request.model_settings)
             self.run.report(parameters=parameters)
-        changes: dict[str, Any] = {}
+        candidate, changes = self._as_taken(attempt, candidate)
         model, callbacks = self.gated(attempt, candidate, self.around.get("callbacks"))
         if self.gate is not None:
             self.config = {**self.around, "callbacks": callbacks}
@@ -204,17 +205,25 @@ class AgentCall(Call[ModelRequest[Any]]):
         model = self._described(model, attempt)
         if model is not request.model:
             changes["model"] = model
+        return request.override(**changes) if changes else request
+
+    def _as_taken(self, attempt: Attempt, candidate: Any) -> tuple[Any, dict[str, Any]]:
+        """Return a candidate and what changes of the request for its provider to take it."""
+        request = self.request
         reader = self.chain.links[attempt.position].reader
+        settings = as_taken = self.settings_for(attempt.position)
+        changes: dict[str, Any] = {}
         if reader is not None:
+            changes = {} if reader.is_primarys else self._foreign(reader)
             messages = for_provider(request.messages, reader)
+            messages, as_taken = as_it_thinks(messages, reader, settings)
+            if as_taken is not settings:
+                candidate = without_thinking(candidate)
             if messages is not request.messages:
                 changes["messages"] = messages
-            if not reader.is_primarys:
-                changes |= self._foreign(reader)
-        settings = self.settings_for(attempt.position)
-        if settings is not request.model_settings:
-            changes["model_settings"] = settings
-        return request.override(**changes) if changes else request
+        if as_taken is not request.model_settings:
+            changes["model_settings"] = as_taken
+        return candidate, changes
 
     def _described(self, model: Any, attempt: Attempt) -> Any:
         """Return a model that says in its run which attempt it is, where that helps."""

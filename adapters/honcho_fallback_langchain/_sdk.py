@@ -153,6 +153,17 @@ def _untouched(model: Any) -> Any:
     return model
 
 
+def without_thinking(candidate: CandidateT) -> CandidateT:
+    """Return a candidate that does not think: over Anthropic's field no keyword has a say."""
+
+    def turn_off(model: Any) -> Any:
+        thinks = getattr(model, "thinking", None) is not None
+        return model.model_copy(update={"thinking": None}) if thinks else model
+
+    plain: CandidateT = with_changed(candidate, turn_off)
+    return plain
+
+
 # Timeouts: the clients of copies get one that looks, request by request, at how much time the
 # attempt around it has. A keyword per call would reach no model inside a chain, and would be part
 # of a cache's key.

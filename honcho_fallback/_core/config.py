@@ -79,8 +79,10 @@ class FallbackConfig(BaseModel):
             ``check_response``) are failures of their kind.
         validate_answer: Given as ``validate=``: a callable on the answer, of a stream on all of it
             put together: its text, or a message with tool calls; chunks that add up, as
-            LangChain's, are added up. False or raising means malformed_response. ``acall`` and
-            ``astream`` await an async one.
+            LangChain's, are added up. LangChain's adapter passes the message, and where a parser
+            has made something of it, that. False or raising means malformed_response; an
+            AttributeError, NameError or TypeError is a mistake of its own, and comes out, unless
+            it is about None. ``acall`` and ``astream`` await an async one.
         on_exhausted: ``"group"`` raises FallbackExhausted with every error, ``"last"`` the last
             provider error.
         local_errors: Exception classes that are the program's own, never a provider's.

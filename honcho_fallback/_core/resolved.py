@@ -154,17 +154,26 @@ class ResolvedPolicy:
                 verdict = self.validate(whole)
                 if inspect.isawaitable(verdict):
                     verdict = await (verdict if in_task else _refuse_to_wait(verdict))
-            except Exception as raised:  # noqa: BLE001 # whatever a validator raises says no
+            except Exception as raised:  # noqa: BLE001 # what a validator raises says no, or is its bug
                 error = raised
             else:
                 if verdict is False:
                     error = AnswerRejected(f"validate said no to the answer of {target.name}")
         if error is None:
             return None
-        if failure is None:
-            kind, name = FailureKind.MALFORMED_RESPONSE, type(error).__name__
-            failure = Failure.of(kind, reason=NOT_ACCEPTABLE, error=name)
-        return error, self.classification(error, failure)
+        return error, self.classification(error, failure or _refusal(error))
+
+
+def _refusal(error: Exception) -> Failure:
+    """Say what a refused answer means: a mistake in the validator is no provider's failure.
+
+    Where an answer has None, such an error is about the answer.
+    """
+    kind, reason = FailureKind.MALFORMED_RESPONSE, NOT_ACCEPTABLE
+    is_bug = isinstance(error, AttributeError | NameError | TypeError)
+    if is_bug and "NoneType" not in str(error):
+        kind, reason = FailureKind.LOCAL, "validate itself is at fault"
+    return Failure.of(kind, reason=reason, error=type(error).__name__)
 
 
 async def _refuse_to_wait(verdict: object) -> NoReturn:

@@ -96,7 +96,7 @@ def cannot_write(part: Part, family: str) -> FallbackConfigError:
 # What formats have in common.
 
 
-def _blocks(content: Any) -> list[Json]:
+def blocks_of(content: Any) -> list[Json]:
     """Return content as blocks; a text is one, and a blank one none: some refuse it."""
     if isinstance(content, str):
         return [{"type": "text", "text": content}] if content.strip() else []
@@ -107,7 +107,7 @@ def _blocks(content: Any) -> list[Json]:
 
 def _spoken(message: Json) -> Iterator[Text]:
     """Yield an answer's texts in either format of OpenAI's; a refusal is one."""
-    for block in (*_blocks(message.get("content")), *_blocks(message.get("refusal"))):
+    for block in (*blocks_of(message.get("content")), *blocks_of(message.get("refusal"))):
         text = block.get("text") or block.get("refusal")
         if text:
             yield Text(text)
@@ -175,7 +175,7 @@ def _read_chat(messages: Sequence[Json]) -> Iterator[Message]:
             calls = map(_chat_call, message.get("tool_calls") or ())
             yield Message(role, (*_spoken(message), *calls))
             continue
-        parts = tuple(map(_openai_part, _blocks(message.get("content"))))
+        parts = tuple(map(_openai_part, blocks_of(message.get("content"))))
         if role == "tool":
             parts = (Result(message["tool_call_id"], parts),)
         yield Message(role, parts)
@@ -280,12 +280,12 @@ def _read_item(item: Json) -> Message:
         case {"type": "custom_tool_call", "call_id": call_id, "name": name}:
             return Message("assistant", (Call(call_id, name, item["input"]),))
         case {"type": "function_call_output" | "custom_tool_call_output", "call_id": call_id}:
-            parts = tuple(map(_openai_part, _blocks(item["output"])))
+            parts = tuple(map(_openai_part, blocks_of(item["output"])))
             return Message("tool", (Result(call_id, parts),))
         case {"type": str(kind)} if kind != "message":
             return Message("assistant", ())  # reasoning, and what hosted tools did
         case _:
-            role, content = _role_of(item, _OPENAI_ROLES), _blocks(item.get("content"))
+            role, content = _role_of(item, _OPENAI_ROLES), blocks_of(item.get("content"))
             is_answer = role == "assistant"
             return Message(role, tuple(_spoken(item) if is_answer else map(_openai_part, content)))
 
@@ -343,7 +343,7 @@ def _written_input(part: Part) -> Json:
 def _read_anthropic(messages: Sequence[Json]) -> Iterator[Message]:
     for message in messages:
         role = _role_of(message, {"user": "user", "assistant": "assistant", "system": "system"})
-        blocks = _blocks(message.get("content"))
+        blocks = blocks_of(message.get("content"))
         if role == "assistant":
             blocks = [block for block in blocks if block.get("type") in {"text", "tool_use"}]
         parts = tuple(part for part in map(_anthropic_part, blocks) if part != Text(""))
@@ -359,7 +359,7 @@ def _anthropic_part(block: Json) -> Part:  # noqa: PLR0911 # one per kind of blo
         case {"type": "tool_use"}:
             return Call(block["id"], block["name"], block["input"])
         case {"type": "tool_result"}:
-            parts = tuple(map(_anthropic_part, _blocks(block.get("content"))))
+            parts = tuple(map(_anthropic_part, blocks_of(block.get("content"))))
             return Result(block["tool_use_id"], parts, block.get("is_error") is True)
         case {"type": "document", "source": {"type": "text", "data": data}}:
             return Text(data)

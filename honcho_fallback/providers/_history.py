@@ -14,12 +14,15 @@ from honcho_fallback.providers._formats import (
     Message,
     Part,
     Result,
+    blocks_of,
     cannot_write,
 )
 from honcho_fallback.providers._provider import CallIds, Provider, all_markers, without_markers
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping, Sequence
+
+_THOUGHTS = frozenset({"redacted_thinking", "thinking"})
 
 
 def portable(messages: Iterable[Any], *, made_by: str, for_: str) -> list[dict[str, Any]]:
@@ -57,20 +60,31 @@ def portable(messages: Iterable[Any], *, made_by: str, for_: str) -> list[dict[s
 def can_think(messages: Sequence[Mapping[str, Any]]) -> bool:
     """Tell whether Anthropic's extended thinking may be switched on for a history.
 
-    Its API refuses to think where a tool call of the turn at hand has no thinking before it, as
-    those have that another model made.
+    Its API refuses to think in the middle of a turn that did not begin with a thought, as where
+    another model made the calls. Without thinking it may refuse the thoughts of that turn, which
+    ``portable`` leaves out: ``portable(messages, made_by="anthropic", for_="anthropic")``.
 
     Args:
         messages: In Anthropic's format; objects of its SDK may stand among the dicts.
     """
-    for message in map(_plain, reversed(messages)):
-        content: Any = message["content"]
-        kinds = ["text"] if isinstance(content, str) else [block["type"] for block in content]
+    turn: list[list[dict[str, Any]]] = []  # the blocks of its answers that call tools
+    for message in map(_plain, messages):
+        blocks = blocks_of(message["content"])
+        kinds = {block["type"] for block in blocks}
         if message["role"] == "user" and "tool_result" not in kinds:
-            return True
-        if "tool_use" in kinds and kinds[0] not in {"thinking", "redacted_thinking"}:
-            return False
-    return True
+            turn = []
+        elif "tool_use" in kinds:
+            turn.append(blocks)
+    # It thinks at the start of a turn, and only where asked to before each of its later calls.
+    return all(
+        blocks[0]["type"] in _THOUGHTS or (place and all(map(_is_anthropics, blocks)))
+        for place, blocks in enumerate(turn)
+    )
+
+
+def _is_anthropics(block: Mapping[str, Any]) -> bool:
+    """Tell by its id whether Anthropic's model made a call; other blocks say nothing."""
+    return block["type"] != "tool_use" or str(block["id"]).startswith("toolu_")
 
 
 def _format(name: str, value: str) -> Format:

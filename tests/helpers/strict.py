@@ -18,6 +18,7 @@ if TYPE_CHECKING:
     from tests.helpers.wire import Json
 
 NAME = re.compile(r"[a-zA-Z0-9_-]{1,64}")
+THOUGHTS = frozenset({"redacted_thinking", "thinking"})
 ANTHROPIC_ID = re.compile(r"[a-zA-Z0-9_-]+")
 
 
@@ -64,7 +65,15 @@ class Rules:
 
 
 class AnthropicRules(Rules):
-    """The Messages API."""
+    """The Messages API.
+
+    Attributes:
+        thinks_by_default: Whether the model thinks where a request does not say.
+    """
+
+    def __init__(self, *, thinks_by_default: bool = True) -> None:
+        super().__init__()
+        self.thinks_by_default = thinks_by_default
 
     knows = _words(
         "cache_control container context_management max_tokens mcp_servers messages metadata "
@@ -112,20 +121,32 @@ class AnthropicRules(Rules):
             faults.append("max_tokens: field required")
         if "tools" not in body and any(_values(one, "tool_use", "id") for one in messages):
             faults.append("tools: required where messages have tool_use blocks")
-        if body.get("thinking", {}).get("type") == "enabled":
-            # The calls of earlier turns need none.
-            begun = [
-                at
-                for at, message in enumerate(messages)
-                if message["role"] == "user" and not _values(message, "tool_result", "tool_use_id")
-            ]
-            faults += [
-                f"messages.{at}: a thinking block must come before tool_use"
-                for at, message in enumerate(messages)
-                if at > max(begun, default=0)
-                and _values(message, "tool_use", "id")
-                and message["content"][0]["type"] not in {"thinking", "redacted_thinking"}
-            ]
+        faults += self._thoughts(messages, body.get("thinking", {}).get("type"))
+        return faults
+
+    def _thoughts(self, messages: list[Json], mode: str | None) -> list[str]:
+        """Hold a turn, tools and all, to one mode of thinking; earlier turns may differ.
+
+        Without interleaved thinking a model thinks at the start of a turn alone, so that its own
+        later calls have none before them. What thinks adaptively takes either.
+        """
+        is_off = mode == "disabled" or (mode is None and not self.thinks_by_default)
+        begun = [
+            at
+            for at, message in enumerate(messages)
+            if message["role"] == "user" and not _values(message, "tool_result", "tool_use_id")
+        ]
+        faults = []
+        is_first = True
+        for at, message in enumerate(messages[max(begun, default=0) :], max(begun, default=0)):
+            content, calls = message["content"], _values(message, "tool_use", "id")
+            kinds = ["text"] if isinstance(content, str) else [one["type"] for one in content]
+            if is_off and not THOUGHTS.isdisjoint(kinds):
+                faults.append(f"messages.{at}: without thinking no thinking block may be sent")
+            is_own = not is_first and self.wrote.issuperset(calls)
+            if mode == "enabled" and calls and kinds[0] not in THOUGHTS and not is_own:
+                faults.append(f"messages.{at}: a thinking block must come before tool_use")
+            is_first = is_first and not calls
         return faults
 
     def _message(self, where: str, message: Json) -> list[str]:
@@ -206,7 +227,8 @@ class GoogleRules(Rules):
     knows = _words("contents generationConfig safetySettings systemInstruction toolConfig tools")
     remembered = frozenset({"thoughtSignature"})
     # In the words of Google's documentation, for calls that another model made.
-    unsigned = base64.b64encode(b"skip_thought_signature_validator").decode()
+    placeholder = "skip_thought_signature_validator"
+    unsigned = frozenset({placeholder, base64.b64encode(placeholder.encode()).decode()})
     data: ClassVar[frozenset[str]] = _words(
         "fileData functionCall functionResponse inlineData text"
     )
@@ -226,7 +248,7 @@ class GoogleRules(Rules):
             calls = _parts(content, "functionCall")
             open_calls = [part["functionCall"]["name"] for part in calls]
             signature = calls[0].get("thoughtSignature") if calls else None
-            if calls and signature not in {*self.wrote, self.unsigned}:
+            if calls and signature not in self.wrote | self.unsigned:
                 faults.append(f"{where}: function call is missing a thought_signature")
             for place, part in enumerate(content.get("parts") or []):
                 fields = part.keys() - {"thought", "thoughtSignature"}

@@ -3,6 +3,7 @@
 | beside ours | outside of it | inside of it |
 |---|---|---|
 | ModelRetryMiddleware | tries the whole chain again | tries each model; its error switches |
+| one that picks the model at run time | picks the primary | stands for the agent's own alone |
 | ModelFallbackMiddleware | asks its models when our chain is exhausted | asks its models first |
 | LLMToolSelectorMiddleware | selects once, with no fallback | selects in each attempt |
 | ContextEditingMiddleware | edits once | edits in each attempt, for the model that is asked |
@@ -18,6 +19,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 from langchain.agents.middleware import (
+    AgentMiddleware,
     ClearToolUsesEdit,
     ContextEditingMiddleware,
     HumanInTheLoopMiddleware,

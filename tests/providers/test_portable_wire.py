@@ -108,12 +108,15 @@ class Anthropic:
         client = anthropic.Anthropic(base_url=url, api_key="k", max_retries=0)
         tool: Any = {"name": "thermometer", "input_schema": SCHEMA}
         thinking: Any = {"type": "enabled", "budget_tokens": 1024}
+        if not can_think(history):
+            history = portable(history, made_by="anthropic", for_="anthropic")
+            thinking = {"type": "disabled"}
         return client.messages.create(
             model="m",
             max_tokens=2048,
             messages=history,
             tools=[tool],
-            thinking=thinking if can_think(history) else {"type": "disabled"},
+            thinking=thinking,
         )
 
     def history(self, answer: Any) -> list[Any]:
@@ -232,3 +235,50 @@ def test_calls_of_the_fallback_are_answered_at_the_primary(
     assert here.text(answer) == f"hello from {one.name}"
     assert not one.refused + other.refused
     assert not [secret for secret in SECRETS[:2] if secret in json.dumps(one.bodies)]
+
+
+def claude_says(call: str, *, thought: bool) -> Json:
+    """Return an answer that calls a tool, with a thought before it or without."""
+    thoughts = [{"type": "thinking", "thinking": "hm", "signature": "s"}] * thought
+    return {
+        "role": "assistant",
+        "content": [*thoughts, wire.tool_use(call, "thermometer", {"city": "Lima"})],
+    }
+
+
+def result_of(call: str) -> Json:
+    return {
+        "role": "user",
+        "content": [{"type": "tool_result", "tool_use_id": call, "content": "21"}],
+    }
+
+
+@pytest.mark.parametrize(
+    ("calls", "may"),
+    [
+        ([("toolu_1", True)], True),
+        ([("toolu_1", True), ("toolu_2", True)], True),
+        # It thinks at the start of a turn alone, unless its thoughts are interleaved with calls.
+        ([("toolu_1", True), ("toolu_2", False), ("toolu_3", False)], True),
+        ([("toolu_1", False)], False),
+        ([("call_1", False)], False),
+        ([("toolu_1", True), ("call_2", False)], False),
+        ([("call_1", False), ("toolu_2", True)], False),
+    ],
+)
+def test_claude_thinks_in_a_turn_that_it_began(
+    providers: ProviderServer, calls: list[tuple[str, bool]], may: bool
+) -> None:
+    """And that nobody else went on with; in the next turn it thinks again."""
+    history: list[Json] = [Anthropic.question]
+    for call, thought in calls:
+        history += [claude_says(call, thought=thought), result_of(call)]
+    assert can_think(history) is may
+
+    rules = AnthropicRules()
+    rules.wrote |= {"s", "toolu_1", "toolu_2", "toolu_3"}
+    Anthropic().ask(providers.new("claude", rules=rules).url, history)
+    assert not providers["claude"].refused
+
+    said = {"role": "assistant", "content": "Lima."}
+    assert can_think([*history, said, {"role": "user", "content": "Why?"}])

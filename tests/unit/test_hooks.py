@@ -297,6 +297,34 @@ def test_local_errors_settle_what_a_validator_raises() -> None:
     assert script.asked == [P]
 
 
+@pytest.mark.parametrize("answer", ["a text", {"a": 1}])
+@pytest.mark.parametrize(
+    "validate",
+    [
+        lambda answer: answer.contents,
+        lambda answer: answer + 1,
+        lambda answer: an_answer,  # type: ignore[name-defined] # noqa: F821 # the mistake
+    ],
+)
+def test_a_mistake_in_a_validator_is_no_providers_failure(validate: Any, answer: Any) -> None:
+    """It comes out of the call that it was made in, and nobody else is asked for it."""
+    script = repeating(primary=[answer], fallback=["no"])
+    policy = pair(validate=validate)
+    run = policy.start()
+    with pytest.raises((AttributeError, NameError, TypeError)):
+        policy.call(script.ask, run=run)
+    assert script.asked == [P]
+    assert run.record.attempts[0].kind == "local"
+
+
+@pytest.mark.parametrize("validate", [lambda answer: answer.strip(), lambda answer: answer + "."])
+def test_a_validator_that_meets_none_says_no(validate: Any) -> None:
+    """An answer that lacks what was to be looked at is no bug, and somebody else is asked."""
+    script = repeating(primary=[{"text": None}], fallback=[{"text": "hello"}])
+    answer = pair(validate=lambda one: bool(validate(one["text"]))).call(script.ask)
+    assert answer == {"text": "hello"}
+
+
 def test_the_pull_requests_table_holds_for_answers() -> None:
     """HON-025, HOM-060: junk engages the fallback; under HTTP 200 the table decides."""
     config = FallbackConfig.honcho(wait=0, validate=lambda answer: answer != "bad")

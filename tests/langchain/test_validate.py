@@ -1,0 +1,106 @@
+"""What a validator is handed: a message on every path that has one."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import pytest
+from langchain_core.messages import AIMessage
+from langchain_core.runnables import RunnableLambda
+
+from honcho_fallback import FallbackConfig, StreamInterrupted
+from honcho_fallback_langchain import FallbackChatModel, FallbackMiddleware, with_fallback_config
+from tests.helpers.agents import agent, calls, run
+from tests.helpers.chat_models import Joke, alive, chat
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+# Single calls outside of turns are meant to stand alone here.
+pytestmark = pytest.mark.filterwarnings("ignore:.*has no effect outside of a turn:UserWarning")
+
+JOKE = calls("Joke", 1, setup="Why?")
+
+
+async def invoke(model: Any, config: Any = None) -> Any:
+    return await model.ainvoke("hi", config)
+
+
+async def stream(model: Any) -> Any:
+    return [chunk async for chunk in model.astream("hi")]
+
+
+PATHS: dict[str, Callable[[Any, Any, Any], Any]] = {
+    "agent": lambda one, two, no: run("ainvoke", agent(one, FallbackMiddleware(two, validate=no))),
+    "agent over a model": lambda one, two, no: run(
+        "ainvoke", agent(FallbackChatModel(one, two, validate=no))
+    ),
+    "bound": lambda one, two, no: invoke(
+        FallbackChatModel(one, two, validate=no).bind_tools([Joke])
+    ),
+    "call": lambda one, two, no: invoke(
+        FallbackChatModel(one, two),
+        {"configurable": {"fallback_config": FallbackConfig(validate=no)}},
+    ),
+    "invoke": lambda one, two, no: invoke(FallbackChatModel(one, two, validate=no)),
+    "raw": lambda one, two, no: invoke(
+        FallbackChatModel(one, two, validate=no).with_structured_output(Joke, include_raw=True)
+    ),
+    "stream": lambda one, two, no: stream(FallbackChatModel(one, two, validate=no)),
+}
+
+
+@pytest.mark.parametrize("is_async", [False, True])
+@pytest.mark.parametrize("path", PATHS)
+async def test_a_validator_is_handed_a_message(path: str, is_async: bool) -> None:
+    """In whatever form the answer is handed out; where it refuses one, the next is asked."""
+    looked_at: list[Any] = []
+
+    def validate(message: Any) -> bool:
+        looked_at.append(message)
+        return bool(message.tool_calls or message.content == "from backup")
+
+    async def validate_async(message: Any) -> bool:
+        return validate(message)
+
+    says = JOKE if path == "raw" else "no"
+    good = JOKE if path in {"bound", "raw"} else "from backup"
+    primary, backup = chat("primary", says), chat("backup", good)
+    answer = PATHS[path](primary, backup, validate_async if is_async else validate)
+    if path == "stream":  # its words are out
+        with pytest.raises(StreamInterrupted):
+            await answer
+    else:
+        await answer
+    assert {isinstance(one, AIMessage) for one in looked_at} == {True}
+    assert len(backup.asked) == (path not in {"raw", "stream"})
+
+
+def test_what_a_parser_made_is_all_there_is() -> None:
+    """An object in a schema, or a text of a chain, has no message any more."""
+    looked_at: list[Any] = []
+    model = FallbackChatModel(chat("primary", JOKE), alive(), validate=looked_at.append)
+    assert model.with_structured_output(Joke).invoke("hi") == Joke(setup="Why?")
+    assert looked_at == [Joke(setup="Why?")]
+
+
+def test_a_validator_for_another_form_blames_nobody() -> None:
+    """It is a mistake of the program: its error comes out, and one candidate was asked."""
+    primary, backup = chat("primary", JOKE), chat("backup", JOKE)
+    model = FallbackChatModel(primary, backup, validate=lambda message: message.content)
+    with pytest.raises(AttributeError, match="content"):
+        model.with_structured_output(Joke).invoke("hi")
+    assert (len(primary.asked), len(backup.asked)) == (1, 0)
+
+
+def test_two_chains_are_looked_at_as_they_answer() -> None:
+    """What is no message stays what it is."""
+    looked_at: list[Any] = []
+    as_dict = RunnableLambda(lambda message: {"raw": message.content})
+    chain = with_fallback_config(
+        alive("one") | as_dict,
+        [alive("two") | as_dict],
+        validate=looked_at.append,
+    )
+    chain.invoke("hi")
+    assert looked_at == [{"raw": "from one"}]
