@@ -70,10 +70,12 @@ def labels_of(
         outer: The tags around it.
     """
     if isinstance(part, RunnableBindingBase | DynamicRunnable):
-        config = merge_configs(part.config or {}, config)
+        config = merge_configs(part.config or {}, config or {})
         outer = outer.union((part.config or {}).get("tags") or ())
     if isinstance(part, RunnableBindingBase):
-        config = merge_configs(config, *(make(config) for make in part.config_factories))
+        config = merge_configs(
+            config or {}, *(make(config or {}) for make in part.config_factories)
+        )
         # What was tagged before and what after it was bound cannot be told apart.
         return _NONE if route_in(part.kwargs) else labels_of(part.bound, config, outer)
     if isinstance(part, DynamicRunnable):
