@@ -51,7 +51,8 @@ def outcome(outermost: BaseException, row: Row, facts: Facts) -> tuple[Reached, 
         reached = known and known.reached
     elif reached is None and KINDS[row.kind].reached == "refused":
         reached = "refused" if _is_refusal(row, facts) else None
-    if reached is None or len(errors) > _MOST or any(map(_lost_another, errors)):
+    in_doubt = reached == "refused" and facts.error in NOT_REFUSED  # whatever its code says
+    if reached is None or in_doubt or len(errors) > _MOST or any(map(_lost_another, errors)):
         reached = "unknown"
     return reached, scope
 

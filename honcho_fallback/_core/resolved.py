@@ -190,7 +190,8 @@ def _failure_from(hook: str, call: Callable[[], object], before: Failure) -> Fai
         logger.error("%s raised %s; it is passed over", hook, type(broken).__name__)
         return before
     if isinstance(result, Failure):
-        # One that is made anew, as Failure.of does, has no facts: those of the exception stay.
+        # One that is made anew, as Failure.of does, has no facts: those of the exception stay,
+        # unless it states what became of the request, unlike its kind.
         is_new = (result.error, result.status, result.provider_message) != (
             before.error,
             before.status,
@@ -198,7 +199,8 @@ def _failure_from(hook: str, call: Callable[[], object], before: Failure) -> Fai
         )
         if is_new and before.scope != KINDS[before.kind].scope:
             result = result._replace(scope=before.scope)
-        return result._replace(reached=before.reached) if is_new else result
+        is_stated = result.reached != Failure.of(result.kind, status=result.status).reached
+        return result._replace(reached=before.reached) if is_new and not is_stated else result
     logger.error("%s returned no Failure; it is passed over", hook)
     return before
 

@@ -254,7 +254,7 @@ class Outage:
         return {path.stem: [*read_records(path)] for path in self.records.iterdir()}
 
     def _complaints(self) -> int:
-        return self.log.read_text("utf-8").count("the cooldown in Redis cannot be reached")
+        return self.log.read_text("utf-8").count("the cooldown in Redis cannot be shared")
 
     def _new_unwarned(self) -> int:
         """Count the failures since the last look that were no probes."""
