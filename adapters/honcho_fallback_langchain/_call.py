@@ -111,6 +111,7 @@ class Call(ABC, Generic[RequestT]):
     def __init__(self, chain: Chain, settings: dict[str, Any]) -> None:
         self.chain = chain
         self.settings = settings  # of this call
+        self.required: frozenset[str] = frozenset()  # labels of whom it may ask
         self.policy = chain.policy
         self.partial: Partial = chain.options.partial
         self.detached = NOT_DETACHED
@@ -153,7 +154,8 @@ class Call(ABC, Generic[RequestT]):
         """Start the core's run, nested where the detached handlers would have nested it."""
         policy = self.policy
         self.wants_content = policy.wants_content
-        unfit = self.unlabelled(config) if policy.config.require else None
+        self.required = policy.config.require
+        unfit = self.unlabelled(config) if self.required else None
         with parented_like(self.detached) if self.detached.stand_ins else nullcontext():
             self.run = policy.start(turn=turn, metadata=metadata, unfit=unfit)
         if self.wants_content:
@@ -162,7 +164,7 @@ class Call(ABC, Generic[RequestT]):
 
     def unlabelled(self, config: RunnableConfig) -> dict[int, str] | None:
         """Say who has not the labels that are required where it is asked under this config."""
-        required, reasons = self.policy.config.require, dict[int, str]()
+        required, reasons = self.required, dict[int, str]()
         for position, target in enumerate(self.chain.targets):
             route = route_in(self.settings_for(position), target.model)
             labels = frozenset() if route else labels_of(target.client, config) or frozenset()

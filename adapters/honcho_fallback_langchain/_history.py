@@ -150,7 +150,7 @@ def as_it_thinks(
         reader: Who is asked.
         settings: Of the call; ``thinking`` is None afterwards where it has to be switched off.
     """
-    if reader.writes.family != "anthropic":
+    if reader.format != "anthropic":
         return given, settings
     thinking = settings.get("thinking") or reader.target.params.get("thinking")
     mode = thinking.get("type") if isinstance(thinking, Mapping) else None

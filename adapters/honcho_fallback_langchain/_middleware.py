@@ -12,7 +12,6 @@ from __future__ import annotations
 from collections import deque
 from copy import copy
 from dataclasses import fields, replace
-from functools import partial
 from typing import TYPE_CHECKING, Annotated, Any, NotRequired, Self, Unpack, cast
 from weakref import WeakValueDictionary
 
@@ -138,8 +137,6 @@ class AgentCall(Call[ModelRequest[Any]]):
         state: Any = request.state
         self.kept: dict[str, Any] = state.get(TURN) or {}
         self.config: Any = None  # of an attempt, where it is not that around us
-        # A middleware inside may ask another model.
-        self.boundary: Callable[[Attempt], Boundary] | None = None
 
     def open(self) -> FallbackRun:
         """Start the core's run, in the turn that it is a part of."""
@@ -150,8 +147,6 @@ class AgentCall(Call[ModelRequest[Any]]):
         if self.detached.handlers:
             self.config = around = cast("RunnableConfig", {**around, "callbacks": callbacks})
         self.around = around
-        if required := self.policy.config.require:
-            self.boundary = partial(Boundary, required, around)
         system = [request.system_message] if request.system_message else []
         metadata = metadata_of(around, {"run_id": run_id})
         return self.start(around, turn, metadata, [*system, *request.messages])
@@ -207,9 +202,10 @@ class AgentCall(Call[ModelRequest[Any]]):
         model, callbacks = self.gated(attempt, candidate, self.around.get("callbacks"))
         if self.gate is not None:
             self.config = {**self.around, "callbacks": callbacks}
-        if self.boundary is not None:
+        if self.required:  # a middleware inside may ask another model
             within: Any = {**self.around, "callbacks": callbacks}
-            self.config = merge_configs(within, {"callbacks": [self.boundary(attempt)]})
+            boundary = Boundary(self.required, self.around, attempt)
+            self.config = merge_configs(within, {"callbacks": [boundary]})
         model = self._described(model, attempt)
         if model is not request.model:
             changes["model"] = model
@@ -222,7 +218,7 @@ class AgentCall(Call[ModelRequest[Any]]):
         """Return a candidate and what changes of the request for its provider to take it."""
         request = self.request
         reader = self.chain.links[attempt.position].reader
-        settings = as_taken = self.settings_for(attempt.position)
+        settings = as_taken = self.settings and self.settings_for(attempt.position)
         changes: dict[str, Any] = {}
         if reader is not None:
             changes = {} if reader.is_primarys else self._foreign(reader)
@@ -239,7 +235,7 @@ class AgentCall(Call[ModelRequest[Any]]):
     def _described(self, model: Any, attempt: Attempt) -> Any:
         """Return a model that says in its run which attempt it is, where that helps."""
         described: dict[str, Any] = {}
-        if attempt.number > 1 or self.partial == "replace" or self.boundary is not None:
+        if attempt.number > 1 or self.partial == "replace" or self.required:
             metadata = attempt_metadata(
                 attempt, self.chain.targets[0], self.failed_before(attempt)
             )

@@ -131,7 +131,8 @@ def options(
         kinds = {one.failure and one.failure.kind for one in call.past}
         lacking = kinds == {FailureKind.UNSUPPORTED}
         is_end = not call.remaining and switches(policy, call, failure)
-        yield Stop("rejected", error=0) if lacking else Stop("exhausted" if is_end else "rejected")
+        outcome: Outcome = "exhausted" if is_end and not lacking else "rejected"
+        yield Stop(outcome, error=0 if lacking else -1)
         return
     may_ask = attempt.number < policy.max_attempts + call.extra_attempts
     retry = None
@@ -140,7 +141,7 @@ def options(
     elif may_ask:
         retry = granted_retry(call, failure, error)
     if retry is not None:
-        yield retry
+        yield Retry(*retry)
     # The primary only: by the time a fallback is asked, the call has waited long enough.
     if (rebuild := transport_rebuild(policy, call, failure)) is not None:
         yield Recover(rebuild)
