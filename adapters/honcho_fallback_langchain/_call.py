@@ -18,11 +18,7 @@ from typing import TYPE_CHECKING, Any, Generic, NamedTuple, TypeVar, cast
 
 from langchain_core.callbacks import AsyncCallbackManager, CallbackManager
 from langchain_core.messages import AIMessage, AIMessageChunk
-from langchain_core.runnables.config import (
-    ensure_config,
-    merge_configs,
-    var_child_runnable_config,
-)
+from langchain_core.runnables.config import ensure_config, var_child_runnable_config
 
 from honcho_fallback import (
     AnswerRejected,
@@ -406,19 +402,19 @@ class ChainCall(Call[Request]):
 
         A run that nobody hears of need not be opened at all.
         """
-        config, own = self.config, {**self.own}
-        callbacks, of_model = config.get("callbacks"), own.pop("local_callbacks", None)
-        if of_model:  # a chat model's own hear of its model, which here is each candidate
-            both: Any = ({"callbacks": callbacks}, {"callbacks": of_model})
-            callbacks = merge_configs(*both).get("callbacks")
+        config, own = self.config, self.own
         manager: Any = kind.configure(
-            inheritable_callbacks=callbacks,
+            inheritable_callbacks=config.get("callbacks"),
             inheritable_tags=config.get("tags"),
             inheritable_metadata=config.get("metadata"),
             **own,
         )
         if not manager.handlers:
             return None
+        # A chat model's own callbacks hear of its model, which here is each candidate.
+        of_model: Any = own["local_callbacks"] or ()
+        for handler in getattr(of_model, "handlers", of_model):
+            manager.add_handler(handler, inherit=True)
         manager, self.detached = detach_langfuse(manager, self.policy)
         config["callbacks"] = manager
         return manager if manager.handlers else None

@@ -170,8 +170,10 @@ def check_candidates(
             "candidates", "there is none", "pass the primary, then its fallbacks"
         )
     listed: list[Runnable[Any, Any]] = []
-    for position, candidate in enumerate(entries):
+    for position, entry in enumerate(entries):
         what = f"candidates[{position}]"
+        candidate = model_named(entry, what) if isinstance(entry, str) else entry
+        refuse_unmade(candidate, what)
         if not isinstance(candidate, Runnable):
             kind = candidate if isinstance(candidate, type) else type(candidate)
             raise FallbackConfigError.about(
@@ -185,6 +187,30 @@ def check_candidates(
             )
         listed.append(candidate)
     return listed
+
+
+def model_named(name: str, what: str) -> Any:
+    """Make the chat model of a name such as ``"openai:gpt-5.5"``."""
+    try:
+        from langchain.chat_models import init_chat_model  # noqa: PLC0415 # not with this extra
+
+        return init_chat_model(name)
+    except (ImportError, ValueError) as error:
+        raise FallbackConfigError.about(
+            what,
+            f"no chat model can be made of {name!r}: {error}",
+            "pip install 'honcho-fallback[agents]', and name it as in \"openai:gpt-5.5\"",
+        ) from error
+
+
+def refuse_unmade(candidate: object, what: str) -> None:
+    """Refuse what makes its model for each call: nobody knows before whom it will ask."""
+    if type(candidate).__module__.startswith("langchain.chat_models."):
+        raise FallbackConfigError.about(
+            what,
+            "a model of init_chat_model with configurable_fields is made anew for each call",
+            "pass init_chat_model(name) without them; a chat model has configurable_fields(), too",
+        )
 
 
 def first_chat_model(candidate: object) -> BaseChatModel | None:

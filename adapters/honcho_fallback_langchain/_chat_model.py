@@ -60,7 +60,8 @@ class FallbackChatModel(  # type: ignore[misc] # pyright: ignore[reportIncompati
     ``model.candidates[0].temperature``.
 
     Args:
-        *candidates: The primary first: chat models, or what was bound to one.
+        *candidates: The primary first: chat models, what was bound to one, or names for
+            ``init_chat_model``.
         **options: As for ``with_fallback_config``, and the fields of a chat model (``name``,
             ``tags``, ``metadata``, ``callbacks``, ``verbose``; ``cache``, ``rate_limiter``,
             ``disable_streaming``, ``output_version`` go to every candidate).
@@ -72,7 +73,7 @@ class FallbackChatModel(  # type: ignore[misc] # pyright: ignore[reportIncompati
     cache: Any = Field(default=False, exclude=True)
 
     def __init__(
-        self, *candidates: Runnable[Any, Any], **options: Unpack[ChatModelOptions]
+        self, *candidates: Runnable[Any, Any] | str, **options: Unpack[ChatModelOptions]
     ) -> None:
         fields = type(self).model_fields
         given: dict[str, Any] = {**options}
@@ -238,7 +239,7 @@ def _join(values: list[Any]) -> Any:
 @overload
 def with_fallback_config(  # type: ignore[overload-overlap] # pyright: ignore[reportOverlappingOverload] # a chat model is no chain
     primary: BaseChatModel,
-    fallbacks: Iterable[Runnable[Any, Any]],
+    fallbacks: Iterable[Runnable[Any, Any] | str],
     **options: Unpack[FallbackOptions],
 ) -> FallbackChatModel: ...
 
@@ -260,7 +261,7 @@ def with_fallback_config(
 
 
 def with_fallback_config(
-    primary: Runnable[Any, Any], fallbacks: Iterable[Runnable[Any, Any]], **options: Any
+    primary: Runnable[Any, Any], fallbacks: Iterable[Runnable[Any, Any] | str], **options: Any
 ) -> FallbackChatModel | FallbackRunnable[Any, Any]:
     """Give a runnable fallbacks: chat models become a FallbackChatModel, the rest a runnable.
 

@@ -11,7 +11,7 @@ from __future__ import annotations
 
 from collections import deque
 from copy import copy
-from dataclasses import replace
+from dataclasses import fields, replace
 from typing import TYPE_CHECKING, Annotated, Any, NotRequired, Self, Unpack, cast
 from weakref import WeakValueDictionary
 
@@ -23,7 +23,6 @@ from langchain.agents.middleware.types import (
     ModelResponse,
     PrivateStateAttr,
 )
-from langchain.chat_models import init_chat_model
 from langchain_core.language_models import BaseChatModel
 from langchain_core.messages import AIMessage, HumanMessage
 from langchain_core.runnables.config import ensure_config, merge_configs, set_config_context
@@ -42,7 +41,7 @@ from honcho_fallback import (
 )
 from honcho_fallback_langchain._call import Call, metadata_of
 from honcho_fallback_langchain._callbacks import detach_langfuse
-from honcho_fallback_langchain._candidates import parameters_of
+from honcho_fallback_langchain._candidates import model_named, parameters_of, refuse_unmade
 from honcho_fallback_langchain._chain import Chain
 from honcho_fallback_langchain._history import as_it_thinks, for_provider, tools_for
 from honcho_fallback_langchain._labels import Boundary
@@ -101,6 +100,15 @@ def fail_turn(state: Mapping[str, Any]) -> None:
     turn = _OPEN_TURNS.get((state.get(TURN) or {}).get("id", ""))
     if turn is not None:
         turn.end("failed")
+
+
+class FallbackRequest(ModelRequest[Any]):
+    """Ask a fallback: a model that is picked further inside stands for the agent's own alone."""
+
+    def override(self, **overrides: Any) -> ModelRequest[Any]:
+        """Return a request with other values, for the same model."""
+        overrides.pop("model", None)
+        return super().override(**overrides)
 
 
 class AgentCall(Call[ModelRequest[Any]]):
@@ -201,6 +209,9 @@ class AgentCall(Call[ModelRequest[Any]]):
         model = self._described(model, attempt)
         if model is not request.model:
             changes["model"] = model
+        if attempt.position > 0:
+            given = {one.name: getattr(request, one.name) for one in fields(request)}
+            return FallbackRequest(**{**given, **changes})
         return request.override(**changes) if changes else request
 
     def _as_taken(self, attempt: Attempt, candidate: Any) -> tuple[Any, dict[str, Any]]:
@@ -436,6 +447,7 @@ class FallbackMiddleware(AgentMiddleware[Any, Any, Any]):
     def _chain_of(self, primary: BaseChatModel) -> Chain:
         entry = self._chains.get(id(primary))
         if entry is None:
+            refuse_unmade(primary, "the agent's model")
             candidates = [primary, *self._fallback_models]
             entry = primary, Chain.over(candidates, self.options, self._own, replaced=1)
             latest = list(self._chains.items())[1 - _CHAINS :]
@@ -444,10 +456,12 @@ class FallbackMiddleware(AgentMiddleware[Any, Any, Any]):
 
 
 def _chat_model(fallback: object, position: int) -> BaseChatModel:
-    model = init_chat_model(fallback) if isinstance(fallback, str) else fallback
+    what = f"fallbacks[{position}]"
+    model = model_named(fallback, what) if isinstance(fallback, str) else fallback
+    refuse_unmade(model, what)
     if not isinstance(model, BaseChatModel):
         raise FallbackConfigError.about(
-            f"fallbacks[{position}]",
+            what,
             f"got a {type(fallback).__name__}",
             "pass a chat model without tools bound (the agent binds them) or its name",
         )

@@ -5,11 +5,19 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
+from langchain.chat_models import init_chat_model
 from langchain_core.language_models.fake_chat_models import FakeListChatModel
 from langchain_core.runnables import ConfigurableField, RunnableLambda
+from langchain_openai import ChatOpenAI
 
 from honcho_fallback import FallbackConfigError
-from honcho_fallback_langchain import FallbackChatModel, FallbackRunnable, with_fallback_config
+from honcho_fallback_langchain import (
+    FallbackChatModel,
+    FallbackMiddleware,
+    FallbackRunnable,
+    with_fallback_config,
+)
+from tests.helpers.agents import agent
 from tests.helpers.chat_models import Joke, ScriptedChat, alive, dead, failing_over
 from tests.helpers.pairwise import in_turn
 
@@ -17,6 +25,9 @@ from tests.helpers.pairwise import in_turn
 pytestmark = pytest.mark.filterwarnings("ignore:.*has no effect outside of a turn:UserWarning")
 
 MODEL: Any = alive()
+FIELDS: Any = {"configurable_fields": "any", "api_key": "k"}
+UNMADE: Any = init_chat_model(**FIELDS)
+DEFAULTED: Any = init_chat_model("openai:gpt-5.5", **FIELDS)
 CHAIN: Any = RunnableLambda(str)
 # Untyped, as a user's call may be.
 CHAT: Any = FallbackChatModel
@@ -26,7 +37,29 @@ FACTORY: Any = with_fallback_config
 CANDIDATES: dict[str, tuple[Any, tuple[Any, ...], str]] = {
     "no candidate": (CHAT, (), "candidates: there is none; pass the primary"),
     "no candidate of a chain": (RUNNABLE, (), "candidates: there is none"),
-    "a name": (CHAT, (MODEL, "gpt"), r"candidates\[1\]: got str, not a Runnable"),
+    "a name": (
+        CHAT,
+        (MODEL, "gpt"),
+        r"candidates\[1\]: no chat model can be made of 'gpt'",
+    ),
+    "a provider's package that is missing": (
+        CHAT,
+        ("cohere:x",),
+        r"candidates\[0\]: no chat model",
+    ),
+    "a model that is made for each call": (
+        CHAT,
+        (UNMADE, MODEL),
+        r"candidates\[0\]: .* for each call",
+    ),
+    "one beside a chat model": (FACTORY, (MODEL, [UNMADE]), r"candidates\[1\]: .* for each call"),
+    "one beside another": (FACTORY, (UNMADE, [UNMADE]), "pass init_chat_model.name. without"),
+    "one with a default": (CHAT, (DEFAULTED,), "made anew for each call"),
+    "one behind an agent's model": (
+        FallbackMiddleware,
+        (UNMADE,),
+        r"fallbacks\[0\]: .* each call",
+    ),
     "a class": (CHAT, (ScriptedChat, MODEL), r"candidates\[0\]: got ScriptedChat, not a Runnable"),
     "None": (RUNNABLE, (CHAIN, None), r"candidates\[1\]: got NoneType"),
     "a list": (CHAT, ([MODEL, MODEL],), r"candidates\[0\]: got list"),
@@ -51,8 +84,34 @@ CANDIDATES: dict[str, tuple[Any, tuple[Any, ...], str]] = {
         (CHAIN, [MODEL]),
         r"fallbacks\[0\]: chat models and chains are mixed",
     ),
-    "a fallback that is none": (FACTORY, (MODEL, ["gpt"]), r"candidates\[1\]: got str"),
+    "a fallback that is none": (FACTORY, (MODEL, ["gpt"]), r"candidates\[1\]: no chat model"),
 }
+
+
+def test_a_model_that_is_made_for_each_call_is_refused_at_an_agents_first() -> None:
+    """Its middleware sees the agent's model then; nobody is asked, and the cure is named."""
+    backup = alive()
+    with pytest.raises(FallbackConfigError, match=r"the agent's model: .* for each call"):
+        agent(DEFAULTED, FallbackMiddleware(backup)).invoke({"messages": [("user", "hi")]})
+    assert not backup.asked
+
+
+def test_what_is_configurable_in_a_chat_model_is_configured_per_call() -> None:
+    """The cure: the model is known, and a field of it is a matter of the call."""
+    field = ConfigurableField("model")
+    given = alive("primary").configurable_fields(model=field)
+    model = FallbackChatModel(given, dead("backup"))
+    answer = model.invoke("hi", {"configurable": {"model": "other"}})
+    assert answer.response_metadata["model_name"] == "other"
+
+
+def test_a_name_stands_for_a_chat_model(monkeypatch: pytest.MonkeyPatch) -> None:
+    """As for an agent and its middleware, by every way in."""
+    monkeypatch.setenv("OPENAI_API_KEY", "k")
+    name = "openai:gpt-5.5"
+    for model in (FallbackChatModel(name, MODEL), with_fallback_config(MODEL, [name])):
+        named = [one for one in model.candidates if isinstance(one, ChatOpenAI)]
+        assert [one.model_name for one in named] == ["gpt-5.5"]
 
 
 @pytest.mark.parametrize("case", CANDIDATES)

@@ -4,6 +4,7 @@
 |---|---|---|
 | ModelRetryMiddleware | tries the whole chain again | tries each model; its error switches |
 | one that picks the model at run time | picks the primary | stands for the agent's own alone |
+| one that picks the model at run time | picks the primary | stands for the agent's own alone |
 | ModelFallbackMiddleware | asks its models when our chain is exhausted | asks its models first |
 | LLMToolSelectorMiddleware | selects once, with no fallback | selects in each attempt |
 | ContextEditingMiddleware | edits once | edits in each attempt, for the model that is asked |
@@ -103,6 +104,36 @@ async def test_model_fallback_inside_and_outside(verb: str) -> None:
     outside = agent(primary, ModelFallbackMiddleware(theirs), FallbackMiddleware(ours))
     assert last(await run(verb, outside)).text == "from ours"
     assert len(theirs.asked) == 1
+
+
+class Picking(AgentMiddleware[Any, Any, Any]):
+    """Pick the model of each call at run time, as LangChain's page on dynamic models does."""
+
+    def __init__(self, model: Any) -> None:
+        super().__init__()
+        self.model = model
+
+    def wrap_model_call(self, request: Any, handler: Any) -> Any:
+        return handler(request.override(model=self.model))
+
+    async def awrap_model_call(self, request: Any, handler: Any) -> Any:
+        return await handler(request.override(model=self.model))
+
+
+@VERBS
+@OUTSIDE
+async def test_a_model_that_is_picked_at_run_time(verb: str, outside: bool) -> None:
+    """It is asked once in place of the agent's own, and then the fallbacks are.
+
+    Picked outside it is the primary, by its name; inside nobody knows of it.
+    """
+    own, picked, backup = alive("own"), dead("picked"), alive("backup")
+    listener = Listener()
+    fallback = FallbackMiddleware(backup, observers=[listener])
+    stack = ordered(fallback, Picking(picked), outside=outside)
+    assert last(await run(verb, agent(own, *stack))).text == "from backup"
+    assert [len(one.asked) for one in (own, picked, backup)] == [0, 1, 1]
+    assert listener.record.attempts[0].target == f"scripted/{'picked' if outside else 'own'}"
 
 
 @VERBS

@@ -292,3 +292,17 @@ async def test_an_unread_stream_leaves_nothing_behind() -> None:
         gc.collect()
         await asyncio.sleep(0)
     assert runs.all == {}
+
+
+@pytest.mark.parametrize("verb", ALL)
+@pytest.mark.parametrize("twice", [True, False])
+async def test_a_models_own_callbacks_hear_of_its_candidates_once(verb: str, twice: bool) -> None:
+    """Of starts, tokens and ends, as with any chat model; also where the call brings them, too."""
+    own = Runs()
+    config = {"callbacks": [own]} if twice else {}
+    assert await ALL[verb](failing_over(callbacks=[own]), "hi", config) == "from backup"
+    own.check()
+    if verb in VERBS:
+        assert [run.ends for run in own.models] == [["error"], ["end"]]
+    if verb in {"stream", "astream"}:
+        assert "".join(own.models[-1].tokens) == "from backup"

@@ -96,7 +96,7 @@ def test_a_validator_for_another_form_blames_nobody() -> None:
 def test_two_chains_are_looked_at_as_they_answer() -> None:
     """What is no message stays what it is."""
     looked_at: list[Any] = []
-    as_dict = RunnableLambda(lambda message: {"raw": message.content})
+    as_dict: Any = RunnableLambda(lambda message: {"raw": message.content})
     chain = with_fallback_config(
         alive("one") | as_dict,
         [alive("two") | as_dict],
