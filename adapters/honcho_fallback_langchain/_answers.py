@@ -93,9 +93,10 @@ def unreadable(why: str) -> AnswerRejected:
 
 # How a call ends that got no answer.
 NO_ANSWER: Final = (AnswerRejected, DeadlineExceeded, FallbackExhausted, OutcomeUnknown)
-_COMPOSES: Final = ("langchain_core.runnables.", "honcho_fallback")
+_COMPOSES: Final = ("langchain_core.runnables.", "honcho_fallback_langchain")
+_MODELS: Final = "langchain_core.language_models."
 _CALLS: Final = ("langchain_core.runnables.config", "asyncio.", "concurrent.")  # also in a step
-_NO_SDKS: Final = ("langchain", "pydantic")
+_NO_SDKS: Final = ("langchain", "pydantic", "honcho_fallback")
 
 
 def unfit(why: str, raised: Exception | None = None) -> AnswerRejected:
@@ -127,14 +128,19 @@ def unread_because(error: Exception) -> str | None:
     for place, name in enumerate(modules, 1):
         if name.startswith(_COMPOSES):
             step_at = place
-    step, *below = modules[step_at:] or [""]
+    steps = modules[step_at:] or [""]
+    # A model's class may override `invoke`: it is a model's step all the same.
+    model_at = next((at for at, name in enumerate(steps) if name.startswith(_MODELS)), 0)
+    step, *below = steps[model_at:]
     is_fit = False
-    if step.startswith("langchain_core.language_models."):
+    if step.startswith(_MODELS):
         if isinstance(error, IndexError):
             return "the answer has no choices"
         # What a model says itself is about what it was asked; what its SDK says, about the answer.
         by_sdk = any(not name.startswith(_NO_SDKS) for name in below)
-        is_fit = by_sdk and (isinstance(error, ValidationError) or any(map(_integrates, below)))
+        # An SDK's own class of ValueErrors (a certificate that is not accepted) speaks for itself.
+        is_plain = type(error).__module__ == "builtins" and any(map(_integrates, below))
+        is_fit = by_sdk and (isinstance(error, ValidationError) or is_plain)
     elif not step:  # a function behind a parser that parsed nothing: LangChain trips over that
         is_fit = isinstance(error, UnboundLocalError)
     elif isinstance(error, ValueError):

@@ -44,9 +44,19 @@ def classifier_for(config: FallbackConfig) -> Callable[[BaseException], Failure]
 
 
 def provider_error(error: Exception) -> Exception:
-    """Return the exception that LiteLLM made an error from: a stream's original, or itself."""
+    """Return the exception that LiteLLM made an error from: a stream's original, or itself.
+
+    Where LiteLLM's own bookkeeping trips over a provider's error (a status that is a text makes
+    its cooldown raise a TypeError), it is the one that it tripped over.
+    """
     original = getattr(error, "original_exception", None)
-    return original if isinstance(original, Exception) else error
+    if isinstance(original, Exception):
+        return original
+    if type(error).__module__ == "builtins":
+        for below in _below(error):
+            if type(below).__module__ == "litellm.exceptions" and isinstance(below, Exception):
+                return below
+    return error
 
 
 def is_refusal(error: BaseException) -> bool:
@@ -142,10 +152,13 @@ def _native(error: BaseException) -> BaseException | None:
     bare: BaseException | None = None  # LiteLLM's handlers raise plain ones, too
     for below in _below(error):
         module = type(below).__module__
+        says_nothing = not str(below) and getattr(below, "status_code", None) is None
+        if module.startswith("litellm.exceptions") or (
+            says_nothing and (type(below) is Exception or module.startswith("litellm."))
+        ):
+            continue
         if type(below) is Exception:
             bare = bare or below
-            continue
-        if module.startswith("litellm.exceptions"):
             continue
         if module.startswith("litellm."):
             handler = below

@@ -121,7 +121,9 @@ def _refine_as_honcho(failure: Failure, _: BaseException) -> Failure:
     """Switch on 408, 429, 5xx, timeouts and lost connections only."""
     # An answer that a validator refused is meant to engage the fallback there, as junk is.
     # And what a rule of the user's says holds under any preset.
-    if failure.by_rule or failure.kind is FailureKind.LOCAL or failure.reason == NOT_ACCEPTABLE:
+    is_junk = failure.kind is FailureKind.MALFORMED_RESPONSE and failure.scope == "client"
+    refused = is_junk or failure.reason == NOT_ACCEPTABLE
+    if failure.by_rule or failure.kind is FailureKind.LOCAL or refused:
         return failure
     status = failure.status
     # Under an HTTP 200 stream the status says nothing about the error event inside it.

@@ -67,6 +67,32 @@ def test_a_failure_that_another_target_may_help_with_costs_one_request(
     assert [switch.fallback.name for switch in listener.switches] == ["backup"]
 
 
+@pytest.mark.parametrize("code", ["503", 503, None])
+@pytest.mark.parametrize("message", ["the engine is overloaded", ""])
+def test_an_error_under_a_200_that_litellm_trips_over_is_the_providers(
+    message: str,
+    code: str | int | None,
+    bench: Any,
+    providers: ProviderServer,
+    ask: Any,
+    text: Any,
+) -> None:
+    """LiteLLM's cooldown compares a status that is a text with a number, and raises a TypeError.
+
+    That is a bug in LiteLLM, for which no caller loses a call, and so is an error without a word.
+    """
+    body = {"error": {"message": message, "type": "overloaded_error", "code": code}}
+    providers["primary"].reply(Reply(body=body))
+    router, listener = bench.managed()
+    assert text(ask(router, "completion", model="deriver", messages=MESSAGES)) == (
+        "hello from backup"
+    )
+    assert providers.order == ["primary", "backup"]
+    assert str(listener.record.attempts[0].kind) in NO_ANSWER
+
+
+NO_ANSWER = {"overloaded", "server_error", "malformed_response"}
+
 ASYNC_ENDPOINTS: dict[str, dict[str, Any]] = {
     "aresponses": {"input": "hello"},
     "aanthropic_messages": {"messages": MESSAGES, "max_tokens": 16},
