@@ -54,7 +54,8 @@ def rows(
         for one in fields.pop("names", ("",)):
             name, _, homes = one.partition(": ")
             own = {"name": name, "homes": tuple(homes.split())}
-            built.append(Row(**{"reason": reason.format(name), **fields, **own}))
+            row: dict[str, Any] = {"reason": reason.format(name), **fields, **own}
+            built.append(Row(**row))
     return tuple(built)
 
 

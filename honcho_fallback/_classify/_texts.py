@@ -14,7 +14,7 @@ from __future__ import annotations
 import re
 from asyncio import get_running_loop
 from functools import lru_cache
-from typing import TYPE_CHECKING, Any, Generic, NamedTuple, TypeVar
+from typing import TYPE_CHECKING, Generic, NamedTuple, TypeVar
 from unicodedata import normalize
 
 from honcho_fallback._classify._tables import Row, read, rows
@@ -44,10 +44,12 @@ _NUMBER = "#"  # how a phrase names any number; one below zero with a minus
 # Scripts from here on have no spaces, or write a word and its ending as one: their words are
 # looked for anywhere in a run. What is before is read word for word, marks of letters left out.
 _RUNS = "\u0590"
-_PLAIN: dict[int, Any] = {
-    code: normalize("NFD", chr(code))[0] for code in (*range(0xC0, 0x180), 0x401, 0x451)
+_PLAIN: dict[int, str] = {
+    **{code: normalize("NFD", chr(code))[0] for code in (*range(0xC0, 0x180), 0x401, 0x451)},
+    ord("\xdf"): "ss",
+    ord("\u2019"): "'",
+    **dict.fromkeys(map(ord, "\u201c\u201d\u201e\xab\xbb"), '"'),
 }
-_PLAIN |= str.maketrans("\u2019\u201c\u201d\u201e\xab\xbb", "'" + 5 * '"') | {0xDF: "ss"}
 
 
 class _Word(NamedTuple):

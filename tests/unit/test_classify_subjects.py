@@ -103,7 +103,7 @@ def test_a_404_of_anything_else_is_the_models(message: str) -> None:
 
 def litellm_error(name: str, text: str, **facts: Any) -> Exception:
     """Build an error of LiteLLM by its place, its name and what it carries."""
-    cls: Any = type(name, (Exception,), {"__module__": "litellm.exceptions"})
+    cls: type[Exception] = type(name, (Exception,), {"__module__": "litellm.exceptions"})
     error = cls(text)
     error.__dict__.update(facts)
     return error
@@ -245,7 +245,7 @@ def test_an_end_is_no_error_unless_it_says_why() -> None:
 
 
 def raised(module: str, name: str, text: str) -> Exception:
-    cls: Any = type(name, (Exception,), {"__module__": module})
+    cls: type[Exception] = type(name, (Exception,), {"__module__": module})
     return cls(text)
 
 

@@ -42,7 +42,8 @@ def error_of(status: int, message: str) -> Exception:
     if status == PROGRAM:
         return ValueError(message)
     if status == LIBRARY:
-        return type("APIConnectionError", (Exception,), {"__module__": "litellm"})(message)
+        cls: type[Exception] = type("APIConnectionError", (Exception,), {"__module__": "litellm"})
+        return cls(message)
     return (
         ProviderError(message)
         if status == NO_STATUS

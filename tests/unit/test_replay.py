@@ -265,11 +265,13 @@ def answered(status: int, body: Any, **headers: str) -> Exception:
     transport = httpx.MockTransport(
         lambda _: httpx.Response(status, text=content, headers={"content-type": kind, **headers})
     )
+    # OpenAI's SDK is typed for one of two transports, and takes the clients of both.
+    http_client: Any = httpx.Client(transport=transport)
     client = openai.OpenAI(
         base_url="https://x.test/v1",
         api_key="k",
         max_retries=0,
-        http_client=httpx.Client(transport=transport),
+        http_client=http_client,
     )
     with pytest.raises(openai.APIStatusError) as got:
         client.chat.completions.create(model="m", messages=MESSAGES)
@@ -419,8 +421,10 @@ def shorten_links(error: Exception) -> int:
 
 def test_a_client_that_retries_knows_less_than_its_last_error() -> None:
     """OpenAI's SDK counts its retries in a header, tenacity and botocore in what they raise."""
-    request = httpx.Request("POST", "https://x.test/v1", headers={"x-stainless-retry-count": "1"})
-    retried = openai.RateLimitError("x", response=httpx.Response(429, request=request), body=None)
+    headers = {"x-stainless-retry-count": "1"}
+    request: Any = httpx.Request("POST", "https://x.test/v1", headers=headers)
+    response: Any = httpx.Response(429, request=request)
+    retried = openai.RateLimitError("x", response=response, body=None)
     assert classify(retried).reached == "unknown"
     assert classify(openai.APIConnectionError(request=request)).reached == "unknown"
     meta = {"HTTPStatusCode": 429, "RetryAttempts": 2}

@@ -283,9 +283,10 @@ def test_a_kind_that_was_corrected_has_its_own_scope() -> None:
 def limited(message: str, status: int = 429, wait: str = "20000", **fields: Any) -> Exception:
     """Raise what OpenAI's SDK raises for a limit or a key, in the form that gateways copy."""
     error = {"message": message, "type": None, "param": None, "code": None, **fields}
-    request = httpx.Request("POST", "https://one.example/v1/chat/completions")
+    # OpenAI's SDK is typed for one of two transports, and takes the answers of both.
+    request: Any = httpx.Request("POST", "https://one.example/v1/chat/completions")
     headers = {"retry-after": wait} if status == 429 else {}
-    response = httpx.Response(status, json={"error": error}, headers=headers, request=request)
+    response: Any = httpx.Response(status, json={"error": error}, headers=headers, request=request)
     kind = openai.RateLimitError if status == 429 else openai.AuthenticationError
     return kind(f"Error code: {status}", response=response, body=error)
 
