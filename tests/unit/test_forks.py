@@ -164,7 +164,7 @@ def test_a_store_of_ones_own_can_have_the_same() -> None:
 def test_a_shared_cooldown_has_another_name_in_the_child() -> None:
     """Probes are known by whose they are: the child's are not its parent's."""
     pytest.importorskip("redis")
-    from honcho_fallback.redis import RedisCooldown
+    module = pytest.importorskip("honcho_fallback.redis")
 
     class Client:
         def __init__(self) -> None:
@@ -175,11 +175,11 @@ def test_a_shared_cooldown_has_another_name_in_the_child() -> None:
             raise ConnectionError
 
     client = Client()
-    cooldown = RedisCooldown(client)
+    cooldown = module.RedisCooldown(client)
     assert "place=0" in in_child(lambda: cooldown.update_and_select([], [["a"]], 0, None))
 
     def owner() -> str:
-        RedisCooldown.pull(cooldown, [["known:a"]])
+        module.RedisCooldown.pull(cooldown, [["known:a"]])
         return str(client.letters[-1][0])
 
     said = in_child(owner)
