@@ -43,8 +43,7 @@ _GROUPS: dict[str, tuple[str, ...]] = {
     ),
     "What is remembered across calls": ("cooldown", "retry_budget", "transport_recovery"),
     "What errors and answers mean": (
-        "rules", "classify", "refine", "local_errors", "provider_errors", "only_models",
-        "check_responses", "validate",
+        "rules", "refine", "only_models", "check_responses", "validate",
     ),
     "How a call ends": ("on_exhausted",),
 }  # fmt: skip

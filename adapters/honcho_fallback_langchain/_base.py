@@ -167,8 +167,8 @@ class FallbackBase(RunnableSerializable[Input, Output], Generic[Input, Output, C
 
         Args:
             **options: Those of FallbackConfig, and ``agent``, ``credentials``,
-                ``exceptions_to_handle`` (the name that ``provider_errors`` has in LangChain),
-                ``fallback_config``, ``observers``, ``partial``, ``sdk_retries``.
+                ``exceptions_to_handle`` (classes that a provider raises, where nothing else
+                explains them), ``fallback_config``, ``observers``, ``partial``, ``sdk_retries``.
 
         Raises:
             FallbackConfigError: One is unknown, of the wrong type or out of range.

@@ -68,6 +68,16 @@ class RunnableOptions(FallbackOptions, total=False):
 _BESIDE = FallbackOptions.__annotations__.keys() - ConfigOptions.__annotations__.keys()
 
 
+def _handling(classes: object) -> dict[str, Any]:
+    """Return the rule under which an error of some classes that says no more is a provider's."""
+    listed = [*classes] if isinstance(classes, tuple | list) else [classes]
+    if not all(isinstance(one, type) and issubclass(one, BaseException) for one in listed):
+        fix = "pass exception classes, such as (MyClientError,)"
+        raise FallbackConfigError.about("exceptions_to_handle", "got something else", fix)
+    source = "named in exceptions_to_handle"
+    return {"error": listed, "kind": "server_error", "default": True, "source": source}
+
+
 @dataclass(frozen=True, slots=True)
 class Options:
     """Hold the options of one runnable.
@@ -112,9 +122,10 @@ class Options:
             raise FallbackConfigError.about(
                 "fallback_config", f"got a {type(config).__name__}", "pass a FallbackConfig"
             )
-        if handled is not None:  # LangChain's name
-            policy = {"provider_errors": handled, **policy}
-        return replace(self, config=config.replace(**policy) if policy else config, **beside)
+        config = config.replace(**policy) if policy else config
+        if handled is not None:  # LangChain's name for what a provider raises
+            config = config.replace(rules=[*config.rules, _handling(handled)])
+        return replace(self, config=config, **beside)
 
     def plain(self) -> dict[str, Any]:
         """Return what differs from the defaults and is a plain value, in a fixed order."""

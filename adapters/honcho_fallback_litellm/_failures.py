@@ -28,19 +28,16 @@ _CATCH_ALLS = frozenset({"APIConnectionError", "APIError", "InternalServerError"
 _OUR_TROUBLE = frozenset({FailureKind.LOCAL, FailureKind.MALFORMED_RESPONSE})
 
 
-def classifier_for(config: FallbackConfig) -> Callable[[BaseException], Failure]:
-    """Return a classifier that looks below LiteLLM's exceptions, then asks the configured one."""
-    built_in = partial(
-        classify,
-        local_errors=config.local_errors,
-        provider_errors=config.provider_errors,
-        rules=config.rules,
-        only_models=True,
-    )
-    own = config.classify
-    if own is not None and config.rules:
-        return partial(_classify, partial(_ruled, built_in, own))
-    return partial(_classify, own or built_in)
+def refiner_for(config: FallbackConfig) -> Callable[[Failure, BaseException], Failure]:
+    """Return a ``refine`` that looks below LiteLLM's exceptions, then asks the configured one."""
+    built_in, own = partial(classify, rules=config.rules, only_models=True), config.refine
+
+    def refine(failure: Failure, error: BaseException) -> Failure:
+        if not failure.by_rule:
+            failure = _classify(built_in, error)
+        return failure if own is None else own(failure, error)
+
+    return refine
 
 
 def provider_error(error: Exception) -> Exception:
@@ -114,15 +111,6 @@ def _refused(inner: Callable[[BaseException], Failure], error: BaseException) ->
         scope="client",
         reached="no",
     )
-
-
-def _ruled(
-    built_in: Callable[[BaseException], Failure],
-    own: Callable[[BaseException], Failure],
-    error: BaseException,
-) -> Failure:
-    failure = built_in(error)
-    return failure if failure.by_rule else own(error)
 
 
 def _classify(inner: Callable[[BaseException], Failure], error: BaseException) -> Failure:

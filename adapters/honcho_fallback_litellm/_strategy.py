@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 from honcho_fallback import FallbackConfig, FallbackConfigError, check_observers
 from honcho_fallback_litellm._chain import Chains
 from honcho_fallback_litellm._endpoints import Endpoints
-from honcho_fallback_litellm._failures import classifier_for
+from honcho_fallback_litellm._failures import refiner_for
 from honcho_fallback_litellm._registration import check_config, check_router
 from honcho_fallback_litellm._warm import check_release, warm_up
 
@@ -46,7 +46,7 @@ class FallbackRoutingStrategy:
         config = check_config(FallbackConfig() if config is None else config)
         observers = check_observers(observers)
         self._chains = Chains(
-            config.replace(on_exhausted="last", classify=classifier_for(config)), observers
+            config.replace(on_exhausted="last", refine=refiner_for(config)), observers
         )
         self._respects_cooldown = config.cooldown is None
         if respect_cooldown is not None:

@@ -23,7 +23,6 @@ if TYPE_CHECKING:
     from honcho_fallback._classify._rules import Rule
 
 _NOTHING = "nothing says more"
-_Errors = tuple[type[BaseException], ...]
 _DEPTH = 5
 # A window of this many seconds is a used-up quota, not a rate that passes.
 _LONG_WAIT = 3600.0
@@ -41,8 +40,6 @@ _UNDER_AN_ANSWER = _UNDER_ANOTHER - {Kind.LOCAL}
 def classify(
     exc: BaseException,
     *,
-    local_errors: _Errors = (),
-    provider_errors: _Errors = (),
     rules: tuple[Rule, ...] = (),
     only_models: bool = False,
 ) -> Failure:
@@ -50,9 +47,6 @@ def classify(
 
     Args:
         exc: The exception.
-        local_errors: Classes that are the program's own, whatever they carry.
-        provider_errors: Classes that a provider raises: an instance that says no more is a
-            server_error.
         rules: The user's own, as a config holds them: ``FallbackConfig(rules=...).rules``.
         only_models: Whether nobody but a model was asked: then a general client's error is the
             model's, whatever its address, and so are the words of any class.
@@ -65,7 +59,7 @@ def classify(
     error = type(exc).__name__
     reason = _NOTHING
     try:
-        walk = _CauseWalk(exc, error, local_errors, provider_errors, rules, set(), only_models)
+        walk = _CauseWalk(exc, error, rules, set(), only_models)
         failure = walk.classify(exc)
     except Exception:  # noqa: BLE001  a classifier that raises would hide the error that it got
         failure, reason = None, "the exception could not be read"
@@ -77,8 +71,6 @@ class _CauseWalk(NamedTuple):
 
     outermost: BaseException  # that was raised for the request
     error: str
-    local: _Errors
-    provider: _Errors
     rules: tuple[Rule, ...]
     seen: set[int]
     of_model: bool  # was nobody but a model asked?
@@ -86,8 +78,6 @@ class _CauseWalk(NamedTuple):
 
     def classify(self, exc: BaseException) -> Failure | None:
         self.seen.add(id(exc))
-        if isinstance(exc, self.local):
-            return self._plain_failure(Kind.LOCAL, "named in local_errors")
         if isinstance(exc, AnswerRejected | ErrorStandIn) and exc.failure is not None:
             return self._rejudged(exc, exc.failure._replace(error=self.error))
         ended = exc.__cause__  # where a coroutine or a generator let one out (PEP 479)
@@ -110,22 +100,27 @@ class _CauseWalk(NamedTuple):
 
     def _facts_failure(self, exc: BaseException, settled: Row | None) -> Failure | None:
         facts = read_facts(exc)
-        named = isinstance(exc, self.provider)
+        rule = default = None
+        if self.rules:
+            default = first_fitting(self.rules, exc, facts, facts.error, default=True)
+        named = default is not None
         row, status = decide(exc, facts, named=named, of_model=self.of_model)
         is_providers = row is not None and row.kind is not Kind.LOCAL
         if is_providers and not (named or self.of_model or facts.document.is_shaped):
             has_status = facts.error is not None
             other = other_service(exc, facts.message, facts.text, has_status=has_status)
             row = other or row
-        rule = first_fitting(self.rules, exc, facts, status) if self.rules else None
+        if self.rules:
+            rule = first_fitting(self.rules, exc, facts, status)
         failure = None
         if settled is not None:
             failure = self._plain_failure(settled.kind, settled.reason)
         elif row is None or row.wraps:
             failure = self._cause_failure(exc, row)
-        if row is None and named:
-            row = Row(Kind.SERVER_ERROR, "named in provider_errors")
         failure = failure or (row and self._failure(row, status, facts))
+        if failure is None and rule is None and default is not None:
+            known = self._failure(Row(default.kind, ""), status, facts)
+            return self._renamed(default, status, facts, known)._replace(by_rule=False)
         return failure if rule is None else self._renamed(rule, status, facts, failure)
 
     def _cause_failure(self, exc: BaseException, row: Row | None) -> Failure | None:

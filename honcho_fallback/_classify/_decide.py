@@ -72,8 +72,8 @@ def decide(
 ) -> tuple[Row | None, int | None]:
     """Find the row that the facts lead to, or None when they decide nothing, and the status.
 
-    ``named``: its class is one of the user's provider_errors. ``of_model``: nobody but a model
-    fails here, as it is all that was asked, or the error is an SDK's.
+    ``named``: a rule of the user's says that a provider raises its class. ``of_model``: nobody but
+    a model fails here, as it is all that was asked, or the error is an SDK's.
     """
     row = facts.row
     if row is not None and row.strong and not row.wraps:

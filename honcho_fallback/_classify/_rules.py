@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 import tomllib
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
@@ -16,7 +17,6 @@ from honcho_fallback._values.failure import FailureKind
 from honcho_fallback.redaction import redact
 
 _CONDITIONS = ("status", "code", "error", "text")
-_ANY_ERROR = frozenset({"BaseException", "Exception"})
 # Under which alias a rule takes its source: no key of a file is called so.
 _SOURCE = "(source)"
 _FIX = "pass the path of a TOML file, a dict, or a list of these"
@@ -62,17 +62,23 @@ def _read_code(value: Any) -> str:
     return code.lower()
 
 
+def _read_error(value: Any) -> str | type[BaseException]:
+    if isinstance(value, type) and issubclass(value, BaseException):
+        return value
+    if not isinstance(value, str) or not _NAME.fullmatch(value):
+        raise ValueError(
+            "write class names, such as BudgetError or acme.errors.BudgetError, or pass classes"
+        )
+    return value.removeprefix("builtins.")
+
+
 _MANY = BeforeValidator(_listed)
 _TEXT = _text_that(str.strip, "pieces of the message", str.lower)
-_ERROR = _text_that(
-    lambda name: all(map(str.isidentifier, name.split("."))),
-    "class names, such as BudgetError or acme.errors.BudgetError",
-    lambda name: name.removeprefix("builtins."),
-)
+_NAME = re.compile(r"(?!\d)\w+(\.(?!\d)\w+)*")
 _REASON = _text_that(str.isprintable, "one line of text", str)
 _Texts = Annotated[tuple[Annotated[str, _TEXT], ...], _MANY]
 _Codes = Annotated[tuple[Annotated[str, PlainValidator(_read_code)], ...], _MANY]
-_Errors = Annotated[tuple[Annotated[str, _ERROR], ...], _MANY]
+_Errors = Annotated[tuple[Annotated[Any, PlainValidator(_read_error)], ...], _MANY]
 _Statuses = Annotated[tuple[Annotated[int, PlainValidator(_read_status)], ...], _MANY]
 
 
@@ -85,9 +91,11 @@ class Rule(BaseModel):
     reason: Annotated[str, _REASON] = ""  # why, in the user's words
     status: _Statuses = ()
     code: _Codes = ()  # of the provider's codes and types
-    error: _Errors = ()  # of the names of the class and its bases, perhaps after their package
+    # The class or a base of it: a class, or its name, perhaps after its package.
+    error: _Errors = ()
     text: _Texts = ()  # the message has one of these in it
     unless: _Texts = ()  # and none of these
+    default: Annotated[bool, Field(strict=True)] = False  # only what nothing else explains
     transient: Annotated[bool | None, Field(strict=True)] = None  # None: as for the kind
     # Seconds to wait, in place of the provider's word.
     retry_after: Annotated[float, Field(ge=0, strict=True, allow_inf_nan=False)] | None = None
@@ -103,12 +111,19 @@ _KEYS = tuple(key for key in Rule.model_fields if key != "source")
 
 
 def first_fitting(
-    rules: Sequence[Rule], exc: BaseException, facts: Facts, status: int | None
+    rules: Sequence[Rule],
+    exc: BaseException,
+    facts: Facts,
+    status: int | None,
+    *,
+    default: bool = False,
 ) -> Rule | None:
-    """Find the first of the user's rules that fits an exception, or None."""
+    """Find the first of the user's rules, or of those by default, that fits an exception."""
     statuses, codes, text = {status, facts.status, facts.error}, facts.codes, None
     cls: Any = type(exc)
     for rule in rules:
+        if rule.default is not default:
+            continue
         if rule.status and statuses.isdisjoint(rule.status):
             continue
         if rule.code and not any(code in rule.code for code in codes):
@@ -157,8 +172,10 @@ def load_rules(given: RulesSource) -> tuple[Rule, ...]:
     return tuple(rules)
 
 
-def _is_named(cls: type, name: str) -> bool:
-    """Tell whether a class or a base has a name, as users write it: with a package or without."""
+def _is_named(cls: type, name: str | type) -> bool:
+    """Tell whether a class or a base is one, or has its name: with a package or without."""
+    if isinstance(name, type):
+        return issubclass(cls, name)
     package, dot, own = name.rpartition(".")
     return any(
         one.__name__ == own and f"{one.__module__}.".startswith(package + dot)
@@ -233,7 +250,8 @@ def _rule(raw: Mapping[str, Any], where: str, source: str) -> Rule:
         problem = "there are none, so that it would fit every error"
         fix = f"give one of {', '.join(_CONDITIONS)}"
         raise FallbackConfigError.about(f"{where}: conditions", problem, fix)
-    if given == ["error"] and not _ANY_ERROR.isdisjoint(rule.error):
+    any_error = {BaseException, Exception, "BaseException", "Exception"} & {*rule.error}
+    if given == ["error"] and any_error and not rule.default:
         problem, fix = "every error is one of these", "name the provider's class"
         raise FallbackConfigError.about(f"{where}: error", problem, fix)
     return rule

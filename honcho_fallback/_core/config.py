@@ -5,6 +5,7 @@ from __future__ import annotations
 import inspect
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
+from math import inf
 from typing import TYPE_CHECKING, Annotated, Any, Literal, Self, Unpack, get_args
 
 import tenacity
@@ -40,10 +41,6 @@ NotNegative = Annotated[float, Field(ge=0, allow_inf_nan=False, strict=True)]
 Count = Annotated[int, Field(ge=1, strict=True)]
 SecondsOrNone = Annotated[Positive | None, Takes("seconds as a number above 0, or None")]
 CountOrNone = Annotated[Count | None, Takes("a whole number, 1 or more, or None")]
-ErrorClasses = Annotated[
-    tuple[type[BaseException], ...],
-    Takes("a tuple of exception classes, such as (MyClientError,)"),
-]
 
 DEFAULT_FALLBACK_ON = frozenset(kind for kind, facts in KINDS.items() if facts.switchable)
 
@@ -85,15 +82,13 @@ class FallbackConfig(BaseModel):
             it is about None. ``acall`` and ``astream`` await an async one.
         on_exhausted: ``"group"`` raises FallbackExhausted with every error, ``"last"`` the last
             provider error.
-        local_errors: Exception classes that are the program's own, never a provider's.
-        provider_errors: Exception classes that a provider raises, where no other fact decides.
         only_models: Whether ``ask`` asks nobody but a model. Then any HTTP client's failure is the
             model's; else one at an address that is no model's is local. The adapters of models
             set it.
         rules: Your own rules of what errors mean: the path of a TOML file with ``[[rule]]``
             tables, a dict, or a list of these. They are read here and now, and are asked in their
-            order, after ``local_errors`` and cancellation, before everything else.
-        classify: Replaces the classifier where no rule fits; never async.
+            order, after cancellation and before everything else; those with ``default`` last, for
+            what nothing else explains.
         refine: Corrects what a rule or the classifier said, given its failure and the exception.
             The presets use it, and keep what a rule said. A failure that only got another
             ``kind`` gets that kind's answers, too. It never sees a cancellation; never async.
@@ -163,23 +158,15 @@ class FallbackConfig(BaseModel):
     on_exhausted: Annotated[
         Literal["group", "last"], Takes("'group' or 'last'", ("group", "last"))
     ] = "group"
-    local_errors: ErrorClasses = ()
-    provider_errors: ErrorClasses = ()
     only_models: Annotated[bool, Takes("True or False")] = False
     rules: Annotated[
         tuple[Rule, ...], Takes("the path of a TOML file, a dict, or a list of these")
     ] = ()
-    classify: Annotated[
-        Callable[[BaseException], Failure] | None,
-        Takes("a callable on the exception that returns a Failure, or None"),
-    ] = None
     refine: Annotated[
         Callable[[Failure, BaseException], Failure] | None,
         Takes("a callable on the failure and the exception that returns a Failure, or None"),
     ] = None
-    cooldown: Annotated[CooldownStore | None, Takes("Cooldown(), RedisCooldown(...) or None")] = (
-        None
-    )
+    cooldown: Annotated[CooldownStore | None, Takes("Cooldown(), RedisCooldown() or None")] = None
     deadline: SecondsOrNone = None
     reserve: Annotated[
         NotNegative | None,
@@ -213,15 +200,10 @@ class FallbackConfig(BaseModel):
             super().__init__(**options)
         except ValidationError as error:
             raise FallbackConfigError(_explain(error, {**options})) from None
-        for name, hook in (("classify", self.classify), ("refine", self.refine)):
-            if is_async(hook):
-                fix = "write it without async; of the hooks only validate may be awaited"
-                raise FallbackConfigError.about(name, "it is async", fix)
-        if (
-            self.reserve is not None
-            and self.deadline is not None
-            and self.reserve >= self.deadline
-        ):
+        if is_async(self.refine):
+            fix = "write it without async; of the hooks only validate may be awaited"
+            raise FallbackConfigError.about("refine", "it is async", fix)
+        if (self.reserve or 0) >= (self.deadline or inf):
             problem = f"got {self.reserve:g} with a deadline of {self.deadline:g}"
             fix = "keep less than the deadline for the fallbacks"
             raise FallbackConfigError.about("reserve", problem, fix)
@@ -261,7 +243,7 @@ class FallbackConfig(BaseModel):
         Args:
             **options: Further options, as for the constructor.
         """
-        return cls._from_preset(presets.honcho(), options)
+        return cls(**presets.honcho() | options)
 
     @classmethod
     def hermes(cls, **options: Unpack[ConfigOptions]) -> Self:
@@ -274,7 +256,7 @@ class FallbackConfig(BaseModel):
         Args:
             **options: Further options, as for the constructor.
         """
-        return cls._from_preset(presets.hermes(), options)
+        return cls(**presets.hermes() | options)
 
     @classmethod
     def resilient(cls, **options: Unpack[ConfigOptions]) -> Self:
@@ -296,12 +278,7 @@ class FallbackConfig(BaseModel):
         Args:
             **options: Further options, as for the constructor.
         """
-        return cls._from_preset(presets.resilient(), options)
-
-    @classmethod
-    def _from_preset(cls, preset: ConfigOptions, options: ConfigOptions) -> Self:
-        merged: Any = {**preset, **options}
-        return cls(**merged)
+        return cls(**presets.resilient() | options)
 
 
 def is_async(hook: object) -> bool:

@@ -37,13 +37,7 @@ from honcho_fallback._values.errors import (
 from honcho_fallback.redaction import label
 
 if TYPE_CHECKING:
-    from collections.abc import (
-        AsyncGenerator,
-        AsyncIterable,
-        Awaitable,
-        Generator,
-        Iterable,
-    )
+    from collections.abc import AsyncGenerator, AsyncIterable, Awaitable, Generator, Iterable
 
     from honcho_fallback._core.drivers import Ask, HasContent, Start
     from honcho_fallback._core.observers import FallbackObserver

@@ -38,11 +38,8 @@ class ConfigOptions(TypedDict, total=False):
     check_responses: bool
     validate: Callable[[Any], object] | None
     on_exhausted: Literal["group", "last"]
-    local_errors: tuple[type[BaseException], ...]
-    provider_errors: tuple[type[BaseException], ...]
     only_models: bool
     rules: RulesSource
-    classify: Callable[[BaseException], Failure] | None
     refine: Callable[[Failure, BaseException], Failure] | None
     cooldown: CooldownStore | None
     deadline: float | None
@@ -59,17 +56,14 @@ class ConfigOptions(TypedDict, total=False):
 
 
 _HERMES_DELAY = tenacity.wait_exponential(multiplier=2, max=60)
-_ALL_BUT_CANCELLED = frozenset(FailureKind) - {FailureKind.CANCELLED}
-# What the pull request names by class where an error has no status.
-_BY_CLASS = frozenset(
-    {
-        FailureKind.CONNECTION,
-        FailureKind.OVERLOADED,
-        FailureKind.RATE_LIMIT,
-        FailureKind.SERVER_ERROR,
-        FailureKind.TIMEOUT,
-    }
+_PASSING = (
+    FailureKind.OVERLOADED,
+    FailureKind.SERVER_ERROR,
+    FailureKind.TIMEOUT,
+    FailureKind.CONNECTION,
 )
+# What the pull request names by class where an error has no status.
+_BY_CLASS = frozenset({*_PASSING, FailureKind.RATE_LIMIT})
 
 
 def honcho() -> ConfigOptions:
@@ -82,19 +76,9 @@ def hermes() -> ConfigOptions:
 
     The cooldown is its newer one, which rests whoever failed and not only a rate-limited primary.
     """
-    tries: dict[FailureKind, int] = dict.fromkeys(
-        (
-            FailureKind.OVERLOADED,
-            FailureKind.SERVER_ERROR,
-            FailureKind.TIMEOUT,
-            FailureKind.CONNECTION,
-            FailureKind.MALFORMED_RESPONSE,
-        ),
-        3,
-    )
     return {
-        "fallback_on": _ALL_BUT_CANCELLED - {FailureKind.LOCAL},
-        "switch_after": tries,
+        "fallback_on": frozenset(FailureKind) - {FailureKind.CANCELLED, FailureKind.LOCAL},
+        "switch_after": dict.fromkeys((*_PASSING, FailureKind.MALFORMED_RESPONSE), 3),
         "attempts_per_target": 3,
         "retry_after_cap": 600.0,
         "reset": "turn",

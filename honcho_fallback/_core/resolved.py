@@ -55,9 +55,6 @@ class ResolvedPolicy:
     ) -> None:
         require_text("agent", agent, "pass a name or leave it out")
         self.chain, self.config, self.agent, self.observers = chain, config, agent, observers
-        self.timeout, self.connect_timeout = config.timeout, config.connect_timeout
-        self.first_token_timeout = config.first_token_timeout
-        self.idle_timeout = config.idle_timeout
         # How long an attempt may take at most, and a probe keeps others away.
         bounds = [one for one in (config.timeout, config.deadline) if one is not None]
         self.lease = min(bounds, default=None)
@@ -77,14 +74,8 @@ class ResolvedPolicy:
         self.has_call_limits = any(option is not None for option in limits) or any(
             target.credential is not None for target in chain
         )
-        # Most policies have neither hook: what they classify is what it is.
-        self.classifies_plainly = config.classify is None and config.refine is None
         self.classify: Callable[[BaseException], Failure] = partial(
-            classify,
-            local_errors=config.local_errors,
-            provider_errors=config.provider_errors,
-            rules=config.rules,
-            only_models=config.only_models,
+            classify, rules=config.rules, only_models=config.only_models
         )
 
     def labelled(self, agent: str) -> ResolvedPolicy:
@@ -100,33 +91,27 @@ class ResolvedPolicy:
         ``base`` is what it means unless the options say otherwise, where that is known already:
         for an error that stands for an answer.
         """
-        config = self.config
-        if base is not None and not isinstance(error, config.local_errors):
-            failure = base
-            if config.rules and not base.by_rule:
-                ruled = self.classify(error)
-                failure = ruled if ruled.by_rule else base
-        else:
+        failure, refine = base, self.config.refine
+        if failure is None:
             failure = self.classify(error)
+        elif self.config.rules and not failure.by_rule:
+            ruled = self.classify(error)
+            failure = ruled if ruled.by_rule else failure
         # A cancellation never switches, whatever the config says; and a target that the program
         # itself says it cannot ask is no matter of opinion.
-        if failure.kind is FailureKind.CANCELLED or isinstance(error, TargetUnavailable):
+        if refine is None or failure.kind is FailureKind.CANCELLED:
             return failure
-        if config.classify is not None and not failure.by_rule:
-            failure = _failure_from("classify", partial(config.classify, error), failure)
-        if config.refine is not None:
-            refined = _failure_from("refine", partial(config.refine, failure, error), failure)
-            if refined.kind is not failure.kind:
-                # A kind brings its answers with it: _replace(kind=...) keeps the old ones.
-                known = KINDS[refined.kind]
-                if refined[1:3] == failure[1:3]:
-                    refined = refined._replace(
-                        transient=known.transient, switchable=known.switchable
-                    )
-                if refined.scope == failure.scope == KINDS[failure.kind].scope:
-                    refined = refined._replace(scope=known.scope)
-            failure = refined
-        return failure
+        if isinstance(error, TargetUnavailable):
+            return failure
+        refined = _refined(refine, failure, error)
+        if refined.kind is not failure.kind:
+            # A kind brings its answers with it: _replace(kind=...) keeps the old ones.
+            known = KINDS[refined.kind]
+            if refined[1:3] == failure[1:3]:
+                refined = refined._replace(transient=known.transient, switchable=known.switchable)
+            if refined.scope == failure.scope == KINDS[failure.kind].scope:
+                refined = refined._replace(scope=known.scope)
+        return refined
 
     async def examine(
         self,
@@ -181,13 +166,15 @@ async def _refuse_to_wait(verdict: object) -> NoReturn:
     raise WrongVerbError.about("validate", "it is async", "use acall or astream")
 
 
-def _failure_from(hook: str, call: Callable[[], object], before: Failure) -> Failure:
-    """Ask a hook for a failure; where it breaks, an outage is no time to lose the error."""
+def _refined(
+    refine: Callable[[Failure, BaseException], object], before: Failure, error: BaseException
+) -> Failure:
+    """Ask ``refine`` for a failure; where it breaks, an outage is no time to lose the error."""
     try:
-        result = call()
+        result = refine(before, error)
     except Exception as broken:  # noqa: BLE001 # see above
         # Its frames could show what a call carries.
-        logger.error("%s raised %s; it is passed over", hook, type(broken).__name__)
+        logger.error("refine raised %s; it is passed over", type(broken).__name__)
         return before
     if isinstance(result, Failure):
         # One that is made anew, as Failure.of does, has no facts: those of the exception stay,
@@ -201,7 +188,7 @@ def _failure_from(hook: str, call: Callable[[], object], before: Failure) -> Fai
             result = result._replace(scope=before.scope)
         is_stated = result.reached != Failure.of(result.kind, status=result.status).reached
         return result._replace(reached=before.reached) if is_new and not is_stated else result
-    logger.error("%s returned no Failure; it is passed over", hook)
+    logger.error("refine returned no Failure; it is passed over")
     return before
 
 

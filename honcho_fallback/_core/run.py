@@ -300,7 +300,7 @@ class FallbackRun:
             if type(error) is AnswerRejected and error.raised is not None:
                 base, error = error.failure or policy.classify(error), error.raised
             if failure is None:
-                plain = policy.classifies_plainly and base is None
+                plain = base is None and policy.config.refine is None
                 failure = policy.classify(error) if plain else policy.classification(error, base)
             if self._call.content_at is not None:
                 chunks = partial or tuple(self._call.partial)
@@ -690,7 +690,7 @@ class FallbackRun:
 
 def _attempt_at(call: CallState, position: int, number: int, wait: float, now: float) -> Attempt:
     """Describe an attempt that begins after a wait, with its share of the deadline."""
-    target, timeout = call.policy.chain[position], call.policy.timeout
+    target, timeout = call.policy.chain[position], call.policy.config.timeout
     if position in call.clients:
         target = replace(target, client=call.clients[position])
     if call.deadline_at != inf:

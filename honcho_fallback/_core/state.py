@@ -96,9 +96,7 @@ class CallState:
     generation: int = 0
     transport_recovered: bool = False
     extra_attempts: int = 0
-    clients: Mapping[int, Any] = field(
-        default_factory=_nothing
-    )  # of targets whose transport was rebuilt
+    clients: Mapping[int, Any] = field(default_factory=_nothing)  # whose transport was rebuilt
 
     # What the cooldown lent and said: the permit of a probe, and who was passed over with the
     # seconds left, 0 where another call was probing.
@@ -121,12 +119,12 @@ class CallState:
             policy.chain[position],
             1,
             position,
-            policy.timeout,
-            policy.connect_timeout,
+            policy.config.timeout,
+            policy.config.connect_timeout,
             0.0,
             self.call_id,
-            policy.first_token_timeout,
-            policy.idle_timeout,
+            policy.config.first_token_timeout,
+            policy.config.idle_timeout,
         )
 
     def failures_at(self, position: int) -> int:

@@ -84,7 +84,7 @@ _TABLE = {
     FailureKind.LOCAL: KindFacts(
         1,
         "The error came from the program itself, not from a provider.",
-        "Read the traceback; name the class in provider_errors if a provider raises it.",
+        "Read the traceback; name the class in a rule if a provider raises it.",
         switchable=False, health="unknown", reached="unknown",
     ),
     FailureKind.INVALID_REQUEST: KindFacts(

@@ -7,9 +7,16 @@ printed is read for nothing. "connection refused" in the output of a test run is
 from __future__ import annotations
 
 import subprocess
+from functools import cache
 from typing import TYPE_CHECKING, cast
 
-from honcho_fallback import FailureKind, FallbackError, FallbackExhausted, classify
+from honcho_fallback import (
+    FailureKind,
+    FallbackConfig,
+    FallbackError,
+    FallbackExhausted,
+    classify,
+)
 from honcho_fallback.tools import _reading
 from honcho_fallback.tools._failure import ToolBlockedError, ToolDeniedError, ToolFailure
 from honcho_fallback.tools._failure import ToolFailureKind as Kind
@@ -145,11 +152,17 @@ def _classified(error: BaseException) -> Kind | None:
     if is_built_in and not vars(error):
         return None
     # A tool's service is no model's, which is what its errors are asked about elsewhere.
-    failure = classify(error, provider_errors=(BaseException,))
+    failure = classify(error, rules=_of_any_service().rules)
     if failure.status is not None:
         return _reading.STATUSES.get(failure.status)
     # Without a status, that is what classify says where it knows nothing.
     return None if failure.kind is FailureKind.SERVER_ERROR else _KINDS.get(failure.kind)
+
+
+@cache
+def _of_any_service() -> FallbackConfig:
+    """Return options under which the words of any class are read."""
+    return FallbackConfig(rules={"error": BaseException, "kind": "server_error", "default": True})
 
 
 def _own_exit_code(error: BaseException) -> int | None:

@@ -17,6 +17,7 @@ import pytest
 import requests
 
 from honcho_fallback import FallbackPolicy, Target, classify
+from tests.helpers.own_rules import loaded, of_provider
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -125,7 +126,7 @@ def test_a_body_that_speaks_of_models_decides_for_an_odd_path(
     httpserver.expect_request(ODD).respond_with_json(body, status=503)
     error = failure_of(lambda: client(method, httpserver.url_for(ODD)))
     assert classify(error).kind == kind
-    assert classify(error, provider_errors=(type(error),)).kind == "overloaded"
+    assert classify(error, rules=loaded(of_provider(type(error)))).kind == "overloaded"
 
 
 @pytest.mark.parametrize("client", WITH_BODY)

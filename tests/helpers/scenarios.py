@@ -6,6 +6,7 @@ from typing import Any, NamedTuple
 
 from honcho_fallback import FallbackExhausted
 from honcho_fallback.testing import StatusError
+from tests.helpers.own_rules import of_program, of_provider
 
 P, F, G = "primary", "fallback", "third"
 ERROR_429 = StatusError(429, retry_after=30)
@@ -204,18 +205,18 @@ SCENARIOS = [
         config={"on_exhausted": "last"},
     ),
     Scenario(
-        "local_errors settle what is the program's own",
+        "a rule settles what is the program's own",
         {P: [ERROR_503], F: ["no"]},
         [P],
         error=StatusError,
         outcome="rejected",
-        config={"local_errors": (StatusError,)},
+        config={"rules": of_program(StatusError)},
     ),
     Scenario(
-        "provider_errors settle what a provider raises",
+        "a rule by default settles what a provider raises",
         {P: [LookupError("odd client")], F: ["hello"]},
         [P, F],
         "hello",
-        config={"provider_errors": (LookupError,)},
+        config={"rules": of_provider(LookupError)},
     ),
 ]

@@ -17,6 +17,7 @@ from honcho_fallback import (
 )
 from honcho_fallback.testing import StatusError
 from honcho_fallback_honcho import policy_from
+from tests.helpers.own_rules import of_program
 
 
 class CachePolicy(BaseModel):
@@ -209,7 +210,7 @@ def test_junk_switches(error: Exception, config: FallbackConfig | None) -> None:
     ("error", "options"),
     [
         (invalid(ModelConfig, "{}"), {}),
-        (invalid(Facts, "{}"), {"config": FallbackConfig(local_errors=(ValidationError,))}),
+        (invalid(Facts, "{}"), {"config": FallbackConfig(rules=of_program(ValidationError))}),
         (
             invalid(Facts, "{}"),
             {"config": FallbackConfig(rules={"error": "ValidationError", "kind": "local"})},

@@ -15,6 +15,7 @@ from honcho_fallback.testing import StatusError
 from honcho_fallback_langchain import FallbackChatModel, FallbackRunnable
 from tests.helpers.chat_models import alive, candidate, chat, model_at, serve
 from tests.helpers.chat_runs import SILENT_VERBS, VERBS, Runs
+from tests.helpers.own_rules import of_provider
 from tests.helpers.pairwise import in_turn
 
 if TYPE_CHECKING:
@@ -47,7 +48,7 @@ async def test_control_flow_never_switches(error: BaseException, verb: str) -> N
         raise error
 
     model = FallbackRunnable(
-        RunnableLambda(raise_it), backup, fallback_on=SWITCHABLE, provider_errors=(Exception,)
+        RunnableLambda(raise_it), backup, fallback_on=SWITCHABLE, rules=of_provider(Exception)
     )
     with pytest.raises(type(error)):
         await VERBS[verb](model, "hi", {"callbacks": [runs]})
@@ -64,7 +65,7 @@ def test_the_end_of_an_iterator_never_switches() -> None:
 
     backup = alive()
     model = FallbackRunnable(
-        RunnableLambda(end), backup, fallback_on=SWITCHABLE, provider_errors=(Exception,)
+        RunnableLambda(end), backup, fallback_on=SWITCHABLE, rules=of_provider(Exception)
     )
     with pytest.raises(StopIteration):
         model.invoke("hi")

@@ -197,12 +197,13 @@ async def test_the_last_error_of_an_agents_models_comes_out(verb: str, make: Any
 # On purpose not the same; each with what to write instead.
 
 
-def test_exceptions_to_handle_is_provider_errors() -> None:
-    """LangChain's name for the option; what is no class of exceptions is refused."""
+def test_exceptions_to_handle_is_a_rule_by_default() -> None:
+    """LangChain's name for what a provider raises; what is no class of exceptions is refused."""
     model = ours(alive("a"), [alive()], exceptions_to_handle=(KeyError,))
-    assert model.policy.config.provider_errors == (KeyError,)
-    for wrong in (ValueError, ["ValueError"], ("ValueError",)):
-        with pytest.raises(FallbackConfigError, match="provider_errors: got"):
+    (rule,) = model.policy.config.rules
+    assert (rule.error, rule.kind, rule.default) == ((KeyError,), "server_error", True)
+    for wrong in (int, ["ValueError"], (object(),)):
+        with pytest.raises(FallbackConfigError, match="pass exception classes"):
             FallbackMiddleware(alive(), exceptions_to_handle=wrong)  # type: ignore[arg-type] # what is refused
 
 

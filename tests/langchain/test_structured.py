@@ -18,6 +18,7 @@ from honcho_fallback import Cooldown, FallbackExhausted
 from honcho_fallback_langchain import FallbackChatModel, FallbackMiddleware, with_fallback_config
 from tests.helpers.chat_models import alive, chat, claude, look_up, model_at
 from tests.helpers.observers import Listener
+from tests.helpers.own_rules import of_program
 from tests.helpers.pairwise import in_pairs
 from tests.helpers.provider import Reply
 from tests.helpers.wire import chat_answer, chat_call
@@ -229,10 +230,10 @@ async def test_a_step_of_the_programs_own_stays_its_own(step: Any, where: str, v
     assert backup.asked == []
 
 
-def test_local_errors_name_what_shall_not_switch() -> None:
+def test_a_rule_names_what_shall_not_switch() -> None:
     """Who wants the parser's error at once says so."""
     chains = [chat(name, "prose") | PARSERS["pydantic"] for name in "ab"]
-    strict = with_fallback_config(chains[0], [chains[1]], local_errors=(OutputParserException,))
+    strict = with_fallback_config(chains[0], [chains[1]], rules=of_program(OutputParserException))
     with pytest.raises(OutputParserException):
         strict.invoke("Paris?")
 

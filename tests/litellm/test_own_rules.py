@@ -7,10 +7,10 @@ from typing import TYPE_CHECKING, Any
 import litellm
 import pytest
 
-from honcho_fallback import Failure, FailureKind, FallbackConfig
+from honcho_fallback import Failure, FailureKind, FallbackConfig, classify
 from honcho_fallback.testing import StatusError
 from honcho_fallback_litellm import FallbackProxyHandler
-from honcho_fallback_litellm._failures import classifier_for
+from honcho_fallback_litellm._failures import refiner_for
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -21,8 +21,8 @@ MESSAGES = [{"role": "user", "content": "hello"}]
 BODY = {"error": {"message": "team budget is used up", "code": "TEAM_BUDGET", "type": "budget"}}
 
 
-def own(_: BaseException) -> Failure:
-    return Failure.of(FailureKind.INVALID_REQUEST)
+def own(failure: Failure, _: BaseException) -> Failure:
+    return failure if failure.by_rule else Failure.of(FailureKind.INVALID_REQUEST)
 
 
 @pytest.mark.parametrize(
@@ -34,10 +34,10 @@ def own(_: BaseException) -> Failure:
         {"error": "openai.BadRequestError", "code": "TEAM_BUDGET"},
     ],
 )
-@pytest.mark.parametrize("classify", [None, own])
+@pytest.mark.parametrize("refine", [None, own])
 def test_a_rule_makes_a_bad_request_a_switch(
     condition: dict[str, Any],
-    classify: Any,
+    refine: Any,
     bench: Any,
     providers: ProviderServer,
     ask: Any,
@@ -46,20 +46,20 @@ def test_a_rule_makes_a_bad_request_a_switch(
     """Users read LiteLLM's class in their logs, and the body is below it: both are looked at."""
     providers["primary"].fail(400, body=BODY)
     rules = {"kind": "quota", "reason": "ours", **condition}
-    router, listener = bench.managed(FallbackConfig(rules=rules, classify=classify))
+    router, listener = bench.managed(FallbackConfig(rules=rules, refine=refine))
     answer = ask(router, "completion", model="deriver", messages=MESSAGES)
     assert text(answer) == "hello from backup"
     first = listener.record.attempts[0]
     assert (first.kind, first.note) == ("quota", "rule 1 given in Python: ours")
 
 
-@pytest.mark.parametrize("classify", [None, own])
-def test_a_rule_sees_the_status_that_litellm_replaces(classify: Any) -> None:
+@pytest.mark.parametrize("refine", [None, own])
+def test_a_rule_sees_the_status_that_litellm_replaces(refine: Any) -> None:
     """LiteLLM makes a 500 of Anthropic's 529; a rule is for what the provider sent."""
     error = litellm.InternalServerError("overloaded", "anthropic", "claude")
     error.__cause__ = StatusError(529)
     rules = {"kind": "quota", "status": 529}
-    failure = classifier_for(FallbackConfig(rules=rules, classify=classify))(error)
+    failure = refiner_for(FallbackConfig(rules=rules, refine=refine))(classify(error), error)
     assert (failure.kind, failure.by_rule) == ("quota", True)
 
 

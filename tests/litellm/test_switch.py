@@ -12,8 +12,8 @@ import litellm
 import openai
 import pytest
 
-from honcho_fallback import FallbackConfig
-from honcho_fallback_litellm._failures import classifier_for
+from honcho_fallback import Failure, FallbackConfig, classify
+from honcho_fallback_litellm._failures import refiner_for
 from tests.helpers.provider import Reply
 from tests.helpers.wire import COUNTS, MESSAGE_COUNTS
 
@@ -21,6 +21,12 @@ if TYPE_CHECKING:
     from tests.helpers.provider import ProviderServer
 
 MESSAGES = [{"role": "user", "content": "hello"}]
+
+
+def meaning_of(error: BaseException) -> Failure:
+    """Say what an error out of LiteLLM means."""
+    return refiner_for(FallbackConfig())(classify(error), error)
+
 
 SWITCHING = {
     "rate limit": (429, {"error": {"message": "slow down", "type": "requests"}}, "rate_limit"),
@@ -355,7 +361,7 @@ def test_trouble_while_an_error_is_read_is_not_the_error(
     """A bug below a rate limit changes nothing; below LiteLLM's catch-all it is what happened."""
     error = getattr(litellm, kind)("own words", llm_provider="openai", model="m")
     error.__cause__ = below
-    assert classifier_for(FallbackConfig())(error).kind == meant
+    assert meaning_of(error).kind == meant
 
 
 def test_a_cancelled_call_stays_cancelled(bench: Any, providers: ProviderServer, run: Any) -> None:
@@ -402,7 +408,7 @@ def test_what_litellms_own_client_was_told_counts() -> None:
     handler.__cause__ = httpx.HTTPStatusError("own words", request=request, response=response)
     error = litellm.BadRequestError("own words", llm_provider="anthropic", model="m")
     error.__cause__ = handler
-    assert classifier_for(FallbackConfig())(error).kind == "quota"
+    assert meaning_of(error).kind == "quota"
 
 
 def test_a_retry_after_that_only_litellm_kept_counts() -> None:
@@ -412,7 +418,7 @@ def test_a_retry_after_that_only_litellm_kept_counts() -> None:
     kind = type("BedrockError", (Exception,), {"status_code": 429})
     kind.__module__ = "litellm.llms.bedrock.common_utils"
     error.__cause__ = kind("own words")
-    failure = classifier_for(FallbackConfig())(error)
+    failure = meaning_of(error)
     assert (failure.kind, failure.retry_after) == ("rate_limit", 4)
 
 

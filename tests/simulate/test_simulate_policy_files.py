@@ -71,7 +71,7 @@ def test_a_preset_and_its_changes(tmp_path: Path) -> None:
         ("name = ", "mine.toml: no TOML"),
         *(
             (f"{key} = 'os:system'", rf"mine.toml: {key}: got 'os:system' \(str\); pass a ")
-            for key in ("classify", "refine", "validate", "local_errors", "provider_errors")
+            for key in ("refine", "validate")
         ),
         ("wait = 'os:system'", r"mine.toml: wait: got 'os:system' \(str\); pass a tenacity wait"),
     ],

@@ -36,6 +36,7 @@ from honcho_fallback._classify import classify
 from honcho_fallback._classify._tables import CODES, GENERIC, NAMES, STATUSES, Row
 from honcho_fallback._values.failure import Failure, FailureKind
 from honcho_fallback.redaction import redact
+from tests.helpers.own_rules import loaded, of_program, of_provider
 from tests.helpers.scripted import DRIVERS, repeating
 
 if TYPE_CHECKING:
@@ -611,7 +612,7 @@ def test_hon_031_cancellation_is_never_retried(cls: type[BaseException]) -> None
     """Cancellation neither retries nor switches, whatever it carries or is named."""
     error = cls()
     error.__dict__["status_code"] = 429
-    failure = classify(error, provider_errors=(cls,))
+    failure = classify(error, rules=loaded(of_provider(cls)))
     assert (failure.kind, failure.switchable) == (Kind.CANCELLED, False)
 
 
@@ -812,12 +813,14 @@ def test_hon_038_a_web_frameworks_own_errors_are_local(module: str) -> None:
 
 
 def test_hon_038_classes_named_by_the_caller_settle_it() -> None:
-    """local_errors win over every fact; provider_errors count where nothing else decides."""
+    """A rule wins over every fact; one by default counts where nothing else decides."""
     mine = ProviderError(status_code=500)
-    assert classify(mine, local_errors=(ProviderError,)).kind is Kind.LOCAL
-    assert classify(ValueError("x"), provider_errors=(ValueError,)).kind is Kind.SERVER_ERROR
+    assert classify(mine, rules=loaded(of_program(ProviderError))).kind is Kind.LOCAL
+    values = loaded(of_provider(ValueError))
+    assert classify(ValueError("x"), rules=values).kind is Kind.SERVER_ERROR
     told = ProviderError(status_code=429)
-    assert classify(told, provider_errors=(ProviderError,)).kind is Kind.RATE_LIMIT
+    own = loaded(of_provider(ProviderError))
+    assert classify(told, rules=own).kind is Kind.RATE_LIMIT
 
 
 def test_hon_039_a_bool_is_no_status() -> None:
@@ -837,11 +840,11 @@ def test_an_answer_that_is_not_json_is_malformed() -> None:
 
 
 def test_a_validation_error_is_local_unless_named() -> None:
-    """The program's own model said no; provider_errors makes it the provider's."""
+    """The program's own model said no; a rule by default makes it the provider's."""
     with pytest.raises(pydantic.ValidationError) as caught:
         pydantic.TypeAdapter(int).validate_python("x")
     assert classify(caught.value).kind is Kind.LOCAL
-    named = classify(caught.value, provider_errors=(pydantic.ValidationError,))
+    named = classify(caught.value, rules=loaded(of_provider(pydantic.ValidationError)))
     assert named.kind is Kind.SERVER_ERROR
 
 
@@ -1047,6 +1050,6 @@ def test_the_end_of_an_iterator_is_no_failure() -> None:
             asyncio.run(made())
         ended.append(raised.value)
     for error in ended:
-        failure = classify(error, provider_errors=(Exception,))
+        failure = classify(error, rules=loaded(of_provider(Exception)))
         assert failure.kind is FailureKind.CANCELLED
     assert classify(RuntimeError("a bug")).kind is FailureKind.LOCAL

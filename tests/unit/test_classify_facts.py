@@ -13,6 +13,7 @@ from honcho_fallback._classify import classify
 from honcho_fallback._classify._tables import NAMES
 from honcho_fallback._values.failure import Failure
 from honcho_fallback._values.failure import FailureKind as Kind
+from tests.helpers.own_rules import loaded, of_program, of_provider
 
 
 class ProviderError(Exception):
@@ -395,24 +396,24 @@ def test_a_catch_all_is_a_lost_connection_unless_its_text_says_more(facts: Any) 
             assert failure.reason == "a connection class"
 
 
-def test_provider_errors_make_a_local_class_a_providers() -> None:
+def test_a_rule_by_default_makes_a_local_class_a_providers() -> None:
     """A class that is local by its name alone is the provider's where the caller says so."""
     cls = named("ValidationError")
     assert classify(cls("hello")).kind is Kind.LOCAL
-    assert classify(cls("hello"), provider_errors=(cls,)).kind is Kind.SERVER_ERROR
+    assert classify(cls("hello"), rules=loaded(of_provider(cls))).kind is Kind.SERVER_ERROR
     timeout = named("TimeoutError")
-    assert classify(timeout("hello"), provider_errors=(timeout,)).kind is Kind.TIMEOUT
+    assert classify(timeout("hello"), rules=loaded(of_provider(timeout))).kind is Kind.TIMEOUT
 
 
 # --- causes
 
 
 def test_a_class_of_the_callers_own_is_local_wherever_it_stands() -> None:
-    """What local_errors names decides over the connection class that hides it."""
+    """What a rule names decides over the connection class that hides it."""
     mine = ProviderError("hello", status_code=429)
     for error in (mine, raised_from(named("ConnectError", Exception)("hello"), mine)):
-        failure = classify(error, local_errors=(ProviderError,))
-        assert (failure.kind, failure.reason) == (Kind.LOCAL, "named in local_errors")
+        failure = classify(error, rules=loaded(of_program(ProviderError)))
+        assert (failure.kind, failure.reason) == (Kind.LOCAL, "rule 1 given in Python")
 
 
 @pytest.mark.parametrize("end", [StopIteration(), StopAsyncIteration()], ids=str)

@@ -11,6 +11,7 @@ import pytest
 from honcho_fallback import FallbackConfig, FallbackPolicy, Target, classify
 from honcho_fallback._classify._tables import ORIGINS, WORDS
 from honcho_fallback._values.failure import FailureKind as Kind
+from tests.helpers.own_rules import loaded, of_provider
 
 LIMIT = "Rate limit exceeded."
 
@@ -223,7 +224,7 @@ def test_words_alone_of_any_other_class_are_no_providers(
     error = made(name, module, text)
     assert classify(error).kind is kind
     if kind is Kind.LOCAL:
-        assert classify(error, provider_errors=(type(error),)).kind is not Kind.LOCAL
+        assert classify(error, rules=loaded(of_provider(type(error)))).kind is not Kind.LOCAL
 
 
 def test_a_status_counts_whoever_raised_it() -> None:

@@ -20,6 +20,7 @@ from honcho_fallback._classify import classify
 from honcho_fallback._classify._tables import STATUSES, WORDS
 from honcho_fallback._values.failure import Failure
 from honcho_fallback._values.failure import FailureKind as Kind
+from tests.helpers.own_rules import loaded, of_provider
 
 
 class ProviderError(Exception):
@@ -340,7 +341,7 @@ def test_another_services_operation_is_local(operation: str, code: str) -> None:
     for error in (RuntimeError(text), ProviderError(text, status_code=503), ValueError(text)):
         failure = classify(error)
         assert (failure.kind, failure.switchable) == (Kind.LOCAL, False)
-        named = classify(error, provider_errors=(type(error),))
+        named = classify(error, rules=loaded(of_provider(type(error))))
         assert (named.kind, named.status) == (Kind.SERVER_ERROR, failure.status)
 
 
@@ -532,7 +533,7 @@ def test_another_services_package_is_local(module: str) -> None:
         error = stand_in(name, module)("connection refused", status_code=429)
         assert classify(error).kind is Kind.LOCAL
         derived = type("MineError", (type(error),), {})("hello", status_code=503)
-        assert classify(derived, provider_errors=(type(derived),)).kind is Kind.LOCAL
+        assert classify(derived, rules=loaded(of_provider(type(derived)))).kind is Kind.LOCAL
 
 
 def test_a_mail_servers_errors_are_local() -> None:

@@ -19,6 +19,7 @@ from honcho_fallback import (
     Target,
 )
 from honcho_fallback.testing import StatusError
+from tests.helpers.own_rules import of_program
 from tests.helpers.scripted import DRIVERS, repeating
 
 if TYPE_CHECKING:
@@ -72,24 +73,22 @@ class WaitsWhenCalled:
         return Failure.of(FailureKind.RATE_LIMIT)
 
 
-@pytest.mark.parametrize("name", ["classify", "refine"])
 @pytest.mark.parametrize("hook", [waits, WaitsWhenCalled()])
-def test_an_async_classifier_is_refused_where_it_is_written(name: str, hook: Any) -> None:
+def test_an_async_refine_is_refused_where_it_is_written(hook: Any) -> None:
     """What an error means is decided at once; only an answer may be looked at for longer."""
-    options: Any = {name: hook}
-    with pytest.raises(FallbackConfigError, match=f"{name}: it is async; write it without async"):
-        FallbackConfig(**options)
-    with pytest.raises(FallbackConfigError, match=f"{name}: it is async"):
-        pair().call(ask_plainly, **options)
+    with pytest.raises(FallbackConfigError, match="refine: it is async; write it without async"):
+        FallbackConfig(refine=hook)
+    with pytest.raises(FallbackConfigError, match="refine: it is async"):
+        pair().call(ask_plainly, refine=hook)
 
 
 async def test_an_async_validator_and_plain_hooks_go_together() -> None:
     """What an awaited validator says no to is classified and refined, in one call."""
 
     def narrow(failure: Failure, _: BaseException) -> Failure:
-        return failure._replace(code="seen")
+        return failure._replace(kind=FailureKind.RATE_LIMIT, code="seen")
 
-    policy = pair(validate=is_good, refine=narrow, classify=a_limit)
+    policy = pair(validate=is_good, refine=narrow)
     script = repeating(primary=["bad"], fallback=["good"])
     run = policy.start()
     assert await policy.acall(script.aask, run=run) == "good"
@@ -98,11 +97,9 @@ async def test_an_async_validator_and_plain_hooks_go_together() -> None:
 
 async def test_a_hook_that_breaks_is_passed_over(caplog: Any) -> None:
     """An outage is no time to lose the provider's error, whoever classifies."""
-    for options in ({"refine": breaks}, {"classify": breaks}):
-        script = repeating(primary=[StatusError(503)], fallback=["hello"])
-        assert await pair(**options).acall(script.aask) == "hello"
+    script = repeating(primary=[StatusError(503)], fallback=["hello"])
+    assert await pair(refine=breaks).acall(script.aask) == "hello"
     assert "refine raised ZeroDivisionError" in caplog.text
-    assert "classify raised ZeroDivisionError" in caplog.text
 
 
 @pytest.mark.parametrize("driver", ["call", "stream"])
@@ -156,15 +153,14 @@ async def test_a_cancelled_hook_is_a_cancelled_call() -> None:
     assert (run.record.outcome, script.asked) == ("cancelled", [P])
 
 
-@pytest.mark.parametrize("name", ["classify", "refine"])
 @pytest.mark.parametrize("driver", DRIVERS)
-def test_ctrl_c_in_a_classifier_goes_out_and_closes_the_record(name: str, driver: str) -> None:
+def test_ctrl_c_in_refine_goes_out_and_closes_the_record(driver: str) -> None:
     """An interrupt while a failure is looked at asks nobody else and leaves no call open."""
 
     def interrupted(*_: Any) -> Failure:
         raise KeyboardInterrupt
 
-    policy = pair(**{name: interrupted})
+    policy = pair(refine=interrupted)
     script = repeating(primary=[StatusError(503)], fallback=["no"])
     run = policy.start()
     with pytest.raises(KeyboardInterrupt):
@@ -236,11 +232,11 @@ def test_a_classifier_of_ones_own_is_given_what_was_raised() -> None:
     seen: list[BaseException] = []
     error = StatusError(418)
 
-    def look(raised: BaseException) -> Failure:
+    def look(_: Failure, raised: BaseException) -> Failure:
         seen.append(raised)
         return Failure.of(FailureKind.OVERLOADED)
 
-    assert pair(classify=look).call(repeating(primary=[error], fallback=["hello"]).ask) == "hello"
+    assert pair(refine=look).call(repeating(primary=[error], fallback=["hello"]).ask) == "hello"
     assert seen == [error]
 
 
@@ -275,17 +271,7 @@ def test_a_refused_answer_is_refined_like_an_exception(answer: Any, options: Any
     assert script.asked == [P]
 
 
-@pytest.mark.parametrize(("answer", "options"), REJECTIONS)
-def test_a_refused_answer_is_classified_like_an_exception(answer: Any, options: Any) -> None:
-    """Whoever replaces the classifier is asked about answers, too."""
-    script = repeating(primary=[answer], fallback=["no"])
-    policy = pair(classify=lambda _: Failure.of(FailureKind.INVALID_REQUEST), **options)
-    with pytest.raises(AnswerRejected):
-        policy.call(script.ask)
-    assert script.asked == [P]
-
-
-def test_local_errors_settle_what_a_validator_raises() -> None:
+def test_a_rule_settles_what_a_validator_raises() -> None:
     """A class of the program's own is its own also where `validate` raised it."""
 
     def validate(_: str) -> None:
@@ -293,7 +279,7 @@ def test_local_errors_settle_what_a_validator_raises() -> None:
 
     script = repeating(primary=["x"], fallback=["no"])
     with pytest.raises(KeyError):
-        pair(validate=validate, local_errors=(KeyError,)).call(script.ask)
+        pair(validate=validate, rules=of_program(KeyError)).call(script.ask)
     assert script.asked == [P]
 
 

@@ -26,6 +26,7 @@ from honcho_fallback import (
     Target,
 )
 from honcho_fallback.testing import StatusError
+from tests.helpers.own_rules import of_provider
 
 if TYPE_CHECKING:
     from honcho_fallback.testing import Clock
@@ -81,7 +82,7 @@ def test_the_first_ending_wins() -> None:
 )
 def test_a_cancellation_goes_out_as_it_is(error: BaseException) -> None:
     """HON-031, G-48: never retried, never a switch, whatever the config; the record closes."""
-    run = pair(provider_errors=(BaseException,), switch_after=3).start()
+    run = pair(rules=of_provider(BaseException), switch_after=3).start()
     with pytest.raises(type(error)) as caught:
         run.fail(error)
     assert caught.value is error
@@ -173,13 +174,9 @@ def test_a_forked_child_names_its_calls_anew() -> None:
     assert mine.split("-")[0] != theirs.split("-")[0]
 
 
-def test_a_custom_classifier_decides_and_cannot_undo_a_cancellation() -> None:
-    """classify= replaces the classifier, but a cancelled call stays cancelled."""
-
-    def always_busy(_: BaseException) -> Failure:
-        return Failure.of(FailureKind.OVERLOADED)
-
-    policy = pair(classify=always_busy)
+def test_refine_decides_and_cannot_undo_a_cancellation() -> None:
+    """It may say something else of any error, but a cancelled call stays cancelled."""
+    policy = pair(refine=lambda *_: Failure.of(FailureKind.OVERLOADED))
     assert policy.start().fail(KeyError("x")).target.name == "fallback"
     interrupt = type("GraphInterrupt", (Exception,), {"__module__": "langgraph.errors"})
     for error in (asyncio.CancelledError(), interrupt()):
@@ -189,18 +186,16 @@ def test_a_custom_classifier_decides_and_cannot_undo_a_cancellation() -> None:
         assert run.record.outcome == "cancelled"
 
 
-def test_a_classifier_that_breaks_does_not_hide_the_error(caplog: Any) -> None:
+def test_a_refine_that_breaks_does_not_hide_the_error(caplog: Any) -> None:
     """An outage is no time to lose the provider's error: the built-in classifier decides."""
 
     def broken(_: BaseException) -> Any:
         raise ZeroDivisionError
 
-    assert pair(classify=broken).start().fail(DOWN).target.name == "fallback"
-    assert pair(classify=lambda _: None).start().fail(DOWN).target.name == "fallback"
+    assert pair(refine=lambda *_: None).start().fail(DOWN).target.name == "fallback"
     refined = pair(refine=lambda *_: broken(DOWN))
     assert refined.start().fail(DOWN).target.name == "fallback"
-    assert "classify raised ZeroDivisionError" in caplog.text
-    assert "classify returned no Failure" in caplog.text
+    assert "refine returned no Failure" in caplog.text
     assert "refine raised ZeroDivisionError" in caplog.text
 
 

@@ -213,11 +213,29 @@ def test_a_cancellation_is_never_a_rules() -> None:
         assert judged(error, stop, rule(status=403)).kind == "cancelled"
 
 
-def test_local_errors_go_first_and_provider_errors_last() -> None:
-    """A class named in local_errors is the program's; one in provider_errors says little."""
-    rules = loaded(rule(error="BudgetError"))
-    assert classify(BudgetError(), rules=rules, local_errors=(BudgetError,)).kind == "local"
-    assert classify(BudgetError(), rules=rules, provider_errors=(BudgetError,)).kind == "quota"
+def test_a_rule_may_hold_by_default() -> None:
+    """It is for what nothing else explains: neither another rule nor the package's own facts."""
+    default = rule(kind="server_error", error=BudgetError, default=True, transient=False)
+    assert judged(BudgetError(), default, rule(error="BudgetError")).kind == "quota"
+    failure = judged(BudgetError(), default)
+    assert (failure.kind, failure.transient, failure.by_rule) == ("server_error", False, False)
+    limited = type("LimitedError", (BudgetError,), {"status_code": 429})
+    assert judged(limited(), default).kind == "rate_limit"
+    assert judged(ValueError("x"), default).kind == "local"
+    anything = rule(kind="server_error", error=Exception, default=True)
+    assert judged(ValueError("x"), anything).kind == "server_error"
+    assert judged(asyncio.CancelledError(), anything).kind == "cancelled"
+
+
+def test_a_rule_takes_classes_as_well_as_names() -> None:
+    """A class stands for those derived from it; what is no class of exceptions is refused."""
+    derived = type("Derived", (BudgetError,), {})
+    for own in (BudgetError, (KeyError, BudgetError)):
+        assert judged(derived(), rule(error=own)).kind == "quota"
+        assert judged(ValueError("x"), rule(error=own)).kind == "local"
+    for wrong in (int, 3, object()):
+        with pytest.raises(FallbackConfigError, match=r"rules: rule 1.*error.*pass classes"):
+            FallbackConfig(rules=rule(error=wrong))
 
 
 def test_what_the_package_settles_early_is_a_rules_all_the_same() -> None:
@@ -328,17 +346,18 @@ def test_a_preset_leaves_alone_what_a_rule_said(preset: str) -> None:
     assert kinds(policy, primary=[StatusError(500)], fallback=["yes"]) == ["local"]
 
 
-def test_a_classifier_of_ones_own_comes_after_the_rules_and_refine_after_both() -> None:
-    """`classify=` replaces the package's tables; `refine=` corrects whoever decided."""
+def test_refine_comes_after_the_rules() -> None:
+    """It corrects whoever decided, and is told where a rule has."""
+    seen: list[bool] = []
 
-    def own(_: BaseException) -> Failure:
-        return Failure.of(FailureKind.TIMEOUT)
+    def refine(failure: Failure, _: BaseException) -> Failure:
+        seen.append(failure.by_rule)
+        return failure._replace(kind=FailureKind.RATE_LIMIT)
 
-    options: Any = {"rules": rule(status=403), "classify": own}
-    assert kinds(pair(**options), primary=[BUDGET], fallback=["x"])[0] == "quota"
-    assert kinds(pair(**options), primary=[StatusError(500)], fallback=["x"])[0] == "timeout"
-    options["refine"] = lambda failure, _: failure._replace(kind=FailureKind.RATE_LIMIT)
+    options: Any = {"rules": rule(status=403), "refine": refine}
     assert kinds(pair(**options), primary=[BUDGET], fallback=["x"])[0] == "rate_limit"
+    assert kinds(pair(**options), primary=[StatusError(500)], fallback=["x"])[0] == "rate_limit"
+    assert seen == [True, False]
 
 
 def test_rules_are_read_once(file: Path) -> None:

@@ -130,7 +130,7 @@ def test_presets_are_plain_options(preset: Any) -> None:
     """Other options can be given, and a preset can be copied to another process."""
     config = pickle.loads(pickle.dumps(preset(timeout=3)))  # noqa: S301 # our own bytes
     assert config.timeout == 3
-    assert config.replace(reset="iteration").classify is config.classify
+    assert config.replace(reset="iteration").refine is config.refine
     run = FallbackPolicy([Target(P), Target(F)], config).start()
     with pytest.raises(KeyboardInterrupt):  # a cancelled call stays cancelled
         run.fail(KeyboardInterrupt())

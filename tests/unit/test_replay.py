@@ -534,15 +534,12 @@ NEW: list[Any] = [
 def test_a_failure_that_refine_makes_anew_has_the_facts_of_the_error(
     refine: Any, error: Exception, reached: str, scope: str
 ) -> None:
-    """Failure.of knows nothing of the request; classify= does not, either."""
-    for options in ({"refine": refine}, {"classify": lambda one: refine(classify(one), one)}):
-        run = pair(**options).start()
-        run.fail(error)
-        assert (run.record.attempts[0].kind, run.record.attempts[0].reached) == (
-            "overloaded",
-            reached,
-        )
-        run.succeed()
+    """Failure.of knows nothing of the request."""
+    run = pair(refine=refine).start()
+    run.fail(error)
+    first = run.record.attempts[0]
+    assert (first.kind, first.reached) == ("overloaded", reached)
+    run.succeed()
 
 
 def test_whoever_knows_better_may_say_so() -> None:

@@ -24,6 +24,7 @@ from honcho_fallback import (
     TransportRecovery,
 )
 from honcho_fallback.testing import StatusError
+from tests.helpers.own_rules import of_program, of_provider
 from tests.helpers.scripted import repeating
 
 SECRET = "sk-not-a-real-key"
@@ -83,7 +84,7 @@ def through_pickle(value: Any) -> Any:
             lambda: FallbackConfig(deadline=5, reserve=6),
             "reserve: got 6 with a deadline of 5; keep less than the deadline",
         ),
-        (lambda: FallbackConfig(classify="os:system"), "classify: got 'os:system'"),  # type: ignore[arg-type] # the point
+        (lambda: FallbackConfig(refine="os:system"), "refine: got 'os:system'"),  # type: ignore[arg-type] # the point
     ],
 )
 def test_bad_input_names_the_field_and_the_fix(build: Any, message: str) -> None:
@@ -206,7 +207,7 @@ def test_honcho_preset_makes_three_attempts_in_all() -> None:
 
 @pytest.mark.parametrize(
     ("options", "switches"),
-    [({"local_errors": (StatusError,)}, False), ({"provider_errors": (StatusError,)}, True)],
+    [({"rules": of_program(StatusError)}, False), ({"rules": of_provider(StatusError)}, True)],
 )
 def test_honcho_preset_obeys_the_other_options(options: Any, switches: bool) -> None:
     """A preset filters what the classifier says, and what it was told to look for stays told."""
@@ -221,17 +222,14 @@ def test_honcho_preset_obeys_the_other_options(options: Any, switches: bool) -> 
 
 
 def test_refine_sees_what_classify_said_and_has_the_last_word() -> None:
-    """The classifier runs once; its failure and the exception go through the filter."""
+    """The classifier's failure and the exception go through it, but for a cancellation."""
     seen: list[Any] = []
-
-    def judge(error: BaseException) -> Failure:
-        return Failure.of(FailureKind.INVALID_REQUEST, error=type(error).__name__)
 
     def refine(failure: Failure, error: BaseException) -> Failure:
         seen.append((failure.kind, error))
         return failure._replace(kind=FailureKind.OVERLOADED, switchable=True)
 
-    config = FallbackConfig(classify=judge, refine=refine)
+    config = FallbackConfig(refine=refine)
     run = FallbackPolicy([Target("primary"), Target("fallback")], config).start()
     error = StatusError(400)
     assert run.fail(error).target.name == "fallback"
