@@ -110,21 +110,21 @@ def _socket_row(error: BaseException) -> Row | None:
 
 def _lost_another(error: BaseException) -> bool:
     """Tell whether an error knows of a request before the last one that may have had an effect."""
-    attempts = plain(plain(error, "record"), "attempts")
-    reached = [plain(one, "reached") for one in attempts] if isinstance(attempts, tuple) else []
+    own: dict[str, Any] = plain(error, "__dict__") or {}
     cls: Any = type(error)
     row = class_row(cls)
     # Libraries time their connecting with Python's own TimeoutError.
-    if row is not None and cls.__module__ != "builtins":
-        reached.append(row.reached or "no")
-    if worst(reached) == "unknown":
+    if row is not None and row.reached == "unknown" and cls.__module__ != "builtins":
         return True
-    own: dict[str, Any] = plain(error, "__dict__") or {}
-    counts = [plain(own.get("last_attempt"), "attempt_number")]  # tenacity's, from 1
+    if isinstance(attempts := plain(own.get("record"), "attempts"), tuple):
+        return worst(plain(one, "reached") for one in attempts) == "unknown"
+    counts: list[Any] = []
+    if "last_attempt" in own:  # tenacity's, from 1
+        counts.append(plain(own["last_attempt"], "attempt_number"))
     with suppress(Exception):  # an odd mapping says nothing
-        headers, response = plain(own.get("request"), "headers"), own.get("response")
-        if headers is not None:  # Stainless's clients, from 0
-            counts.append(int(headers.get("x-stainless-retry-count", 0)) + 1)
+        if "request" in own:  # Stainless's clients, from 0
+            counts.append(int(own["request"].headers["x-stainless-retry-count"]) + 1)
+        response = own.get("response")
         if isinstance(response, dict):  # botocore's, from 0
             counts.append(response["ResponseMetadata"]["RetryAttempts"] + 1)
     for frame, _ in walk_tb(error.__traceback__):

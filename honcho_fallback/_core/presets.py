@@ -1,7 +1,6 @@
 """The options by name, and three sets of them that have one.
 
-Each function returns options; ``FallbackConfig.honcho(**more)`` and its like make a config of
-them.
+Each returns options, of which ``FallbackConfig.honcho(**more)`` and its like make a config.
 """
 
 from __future__ import annotations

@@ -401,7 +401,8 @@ class FallbackRun:
         self, error: BaseException, failure: Failure, partial_chunks: Chunks, now: Time
     ) -> Attempt:
         call, now = self._call, self._now(now)
-        _warn_of_retries_made(call.attempt.target, error)
+        if failure.reached == "unknown":  # as it is after retries
+            _warn_of_retries_made(call.attempt.target, error)
         cancelled = failure.kind is FailureKind.CANCELLED or not isinstance(error, Exception)
         # A stream that had begun was worked upon, whatever the provider says afterwards.
         has_begun = call.content_at is not None or bool(partial_chunks)
