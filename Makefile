@@ -144,7 +144,7 @@ test-frameworks: .venv-frameworks/.installed
 # Each adapter's probe on the newest releases of what it adapts: what of theirs it uses without a promise.
 probes: .venv-newest/.installed
 	.venv-newest/bin/$(PYTEST) tests/honcho/test_probe.py tests/langchain/test_probe.py \
-		tests/langfuse/test_langfuse_probe.py tests/litellm/test_history_wire.py \
+		tests/langfuse/test_langfuse_probe.py tests/litellm/test_history_wire.py tests/litellm/test_switch.py \
 		tests/litellm/test_release.py $(ARGS)
 
 # What one framework's pin keeps back comes without it: LangChain's Google package, for one, lags behind

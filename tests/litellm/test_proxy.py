@@ -47,7 +47,13 @@ for needed in PACKAGES:
 
 yaml: Any = import_module("yaml")  # LiteLLM's; it ships no types
 
-CONFIG = Path(__file__).resolve().parents[2] / "examples" / "litellm_proxy" / "config.yaml"
+ROOT = Path(__file__).resolve().parents[2]
+CONFIG = ROOT / "examples" / "litellm_proxy" / "config.yaml"
+# The first YAML of the page, letter for letter, and what the page says that the Proxy shows then.
+PAGE = (ROOT / "docs" / "proxy.md").read_text("utf-8")
+PAGES_CONFIG, PAGES_STATE = (
+    PAGE.partition(f"```{language}\n")[2].partition("```")[0] for language in ("yaml", "text")
+)
 MESSAGES: Any = [{"role": "user", "content": "hello"}]
 NO_REDIS = "redis-server is not installed"
 
@@ -100,7 +106,7 @@ class Proxy(NamedTuple):
 def start(config: Any, providers: ProviderServer, folder: Path, name: str) -> Proxy:
     """Start a Proxy, and do not wait for it."""
     path = folder / f"{name}.yaml"
-    path.write_text(yaml.safe_dump(config), "utf-8")
+    path.write_text(config if isinstance(config, str) else yaml.safe_dump(config), "utf-8")
     server = start_proxy(path, providers, folder / f"{name}.log", COLLECTION)
     return Proxy(server, openai.OpenAI(base_url=server.url, api_key=KEY, max_retries=0))
 
@@ -178,6 +184,7 @@ def proxies(
         "second": config,
         "remembering": {**example_config(), **remembering},
         "careful": {**contradictory_config(), **careful},
+        "page": PAGES_CONFIG,
     }
     started: dict[str, Proxy] = {}
     with tempfile.TemporaryDirectory() as name:
@@ -200,6 +207,17 @@ def proxies(
 def proxy(proxies: dict[str, Proxy], upstream: ProviderServer) -> Proxy:
     upstream.reset()
     return proxies["first"]
+
+
+def test_the_yaml_of_the_page_starts_as_it_stands(
+    proxies: dict[str, Proxy], upstream: ProviderServer
+) -> None:
+    """With the keys in the environment; the chain is in force, and switches."""
+    upstream.reset()
+    assert proxies["page"].state == PAGES_STATE.strip()
+    upstream["primary"].fail(503)
+    answer = proxies["page"].client.chat.completions.create(model="deriver", messages=MESSAGES)
+    assert answer.choices[0].message.content == "hello from backup"
 
 
 def ask(proxy: Proxy, model: str = "deriver") -> Any:
