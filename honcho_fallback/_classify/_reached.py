@@ -9,7 +9,6 @@ error below this one, a nested policy's attempt.
 
 from __future__ import annotations
 
-from contextlib import suppress
 from itertools import chain
 from traceback import walk_tb
 from typing import TYPE_CHECKING, Any
@@ -39,9 +38,9 @@ def outcome(outermost: BaseException, row: Row, facts: Facts) -> tuple[Reached, 
     """
     if row.scope is not None:  # a client of this process, whose words say both
         return row.reached or KINDS[row.kind].reached, row.scope
-    errors = _tree(outermost)
     reached, scope = row.reached, None
     if row.kind in _UNANSWERED:
+        errors = _tree(outermost)
         known = next(filter(None, map(_socket_row, errors)), None)
         if known is not None and known.reached == "no":
             frames = (frame for error in errors for frame, _ in walk_tb(error.__traceback__))
@@ -51,10 +50,12 @@ def outcome(outermost: BaseException, row: Row, facts: Facts) -> tuple[Reached, 
         reached = known and known.reached
     elif reached is None and KINDS[row.kind].reached == "refused":
         reached = "refused" if _is_refusal(row, facts) else None
+    if reached is None or reached == "unknown":
+        return "unknown", scope
     in_doubt = reached == "refused" and facts.error in NOT_REFUSED  # whatever its code says
-    if reached is None or in_doubt or len(errors) > _MOST or any(map(_lost_another, errors)):
-        reached = "unknown"
-    return reached, scope
+    errors = _tree(outermost)
+    is_lost = in_doubt or len(errors) > _MOST or any(map(_lost_another, errors))
+    return "unknown" if is_lost else reached, scope
 
 
 def worst(all_reached: Iterable[Reached | None]) -> Reached:
@@ -121,15 +122,20 @@ def _lost_another(error: BaseException) -> bool:
     counts: list[Any] = []
     if "last_attempt" in own:  # tenacity's, from 1
         counts.append(plain(own["last_attempt"], "attempt_number"))
-    with suppress(Exception):  # an odd mapping says nothing
+    try:
         if "request" in own:  # Stainless's clients, from 0
             counts.append(int(own["request"].headers["x-stainless-retry-count"]) + 1)
-        response = own.get("response")
-        if isinstance(response, dict):  # botocore's, from 0
+        elif isinstance(response := own.get("response"), dict):  # botocore's, from 0
             counts.append(response["ResponseMetadata"]["RetryAttempts"] + 1)
-    for frame, _ in walk_tb(error.__traceback__):
-        package, variable, attribute = RETRY_COUNTS.get(frame.f_code.co_name, ("", "", ""))
-        if package and str(frame.f_globals.get("__name__")).partition(".")[0] == package:
+    except Exception:  # noqa: BLE001, S110 # an odd mapping says nothing
+        pass
+    traceback = error.__traceback__
+    while traceback is not None:
+        frame, traceback = traceback.tb_frame, traceback.tb_next
+        if frame.f_code.co_name not in RETRY_COUNTS:
+            continue
+        package, variable, attribute = RETRY_COUNTS[frame.f_code.co_name]
+        if str(frame.f_globals.get("__name__")).partition(".")[0] == package:
             count = frame.f_locals.get(variable)
             count = plain(count, attribute) if attribute else count
             counts.append(len(count) + 1 if isinstance(count, tuple) else count)

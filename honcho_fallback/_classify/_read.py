@@ -56,19 +56,23 @@ def called(obj: Any, name: str) -> Any:
         return None
 
 
+_LINKS = ("reason", "original_exception", "os_error")
+
+
 def children(exc: BaseException, *, follow_context: bool) -> list[BaseException]:
     """Name the exceptions that one exception was raised for, the most certain first."""
     own: dict[str, Any] = plain(exc, "__dict__") or {}
-    attempt, args = own.get("last_attempt"), plain(exc, "args")  # the former is tenacity's
+    candidates: list[Any] = [exc.__cause__]
     context = exc.__context__ if follow_context and not exc.__suppress_context__ else None
-    candidates = (
-        exc.__cause__,
-        context if context is None or is_of_the_same_call(context, exc) else None,
-        # Asking a pending future for its exception would wait for it.
-        called(attempt, "exception") if called(attempt, "done") is True else None,
-        *(own.get(name) for name in ("reason", "original_exception", "os_error")),
-        *(args[:2] if isinstance(args, tuple) else ()),
-    )
+    if context is not None and is_of_the_same_call(context, exc):
+        candidates.append(context)
+    attempt = own.get("last_attempt")  # tenacity's
+    # Asking a pending future for its exception would wait for it.
+    if attempt is not None and called(attempt, "done") is True:
+        candidates.append(called(attempt, "exception"))
+    candidates += map(own.get, _LINKS)
+    if isinstance(args := plain(exc, "args"), tuple):
+        candidates += args[:2]
     return [error for error in candidates if isinstance(error, BaseException)]
 
 

@@ -24,11 +24,7 @@ if TYPE_CHECKING:
 PROBE = "a probe after its cooldown"
 FORCED = "in its cooldown, as nobody else was left"
 _PROBED = "another call was probing it"
-_NOTHING: Mapping[int, Any] = MappingProxyType({})
-
-
-def _nothing() -> Mapping[int, Any]:
-    return _NOTHING  # one for all calls: nobody writes into it
+_NOTHING: Mapping[int, Any] = MappingProxyType({})  # one for all calls
 
 
 class PastAttempt(NamedTuple):
@@ -72,7 +68,7 @@ class CallState:
     # common with one of them.
     past: tuple[PastAttempt, ...] = ()
     errors: tuple[Exception, ...] = ()
-    shared: Mapping[int, str] = field(default_factory=_nothing)
+    shared: Mapping[int, str] = field(init=False)
     limit: Limit | None = None  # what forbade to ask more
 
     # Of the attempt at hand: when it begins, what is particular about it, what its answer cost as
@@ -96,15 +92,16 @@ class CallState:
     generation: int = 0
     transport_recovered: bool = False
     extra_attempts: int = 0
-    clients: Mapping[int, Any] = field(default_factory=_nothing)  # whose transport was rebuilt
+    clients: Mapping[int, Any] = field(init=False)  # whose transport was rebuilt
 
     # What the cooldown lent and said: the permit of a probe, and who was passed over with the
     # seconds left, 0 where another call was probing.
     permit: str | None = None
-    cooling: Mapping[int, float] = field(default_factory=_nothing)
+    cooling: Mapping[int, float] = field(init=False)
 
     def __post_init__(self) -> None:
         self.began = self.started
+        self.shared = self.clients = self.cooling = _NOTHING
         policy = self.policy
         usable, deadline = policy.usable_targets, policy.config.deadline
         self.first = 0 if self.turn is None or usable == 1 else self.turn.position
