@@ -100,45 +100,99 @@ def test_the_page_names_every_metric_and_every_alert() -> None:
         assert f"| {rule['alert']} |" in page
 
 
-# How a target that is dead for 90 minutes looks: it is probed after 1, 3, 7, 15, 31 and 63.
-# A key that is refused once, by a target that then rests for hours, is a series that begins at 1.
-INCIDENT = """
+# Incidents as a Prometheus that scrapes each 30 s sees them: the series, and by the minute what
+# fires. `_` is a scrape without the series, `stale` the first one after a process has gone.
+CALLS = 'honcho_fallback_calls_total{agent="chat",outcome="exhausted",target="nobody"}'
+ENDED = 'honcho_fallback_calls_ended_by_limit_total{agent="chat",limit="%s"}'
+TRIED = 'honcho_fallback_attempts_total{agent="chat",target="gpt",kind="%s"}'
+ANSWERED = 'honcho_fallback_calls_total{agent="chat",outcome="success",target="%s"}'
+BY_FALLBACK = 'honcho_fallback_answers_by_fallback_total{agent="chat",target="claude"}'
+RESTS = 'honcho_fallback_cooldown_until_timestamp_seconds{target="gpt"}'
+INCIDENTS: dict[str, tuple[dict[str, str], dict[float, set[str]]]] = {
+    "the first call of a fresh process is answered by nobody": (
+        {CALLS: "_x4 1x80"},
+        {1.5: set(), 3: {"NobodyAnswered"}, 6: {"NobodyAnswered"}, 9: set()},
+    ),
+    "a fresh process runs out of time, and of its budget": (
+        {ENDED % "deadline": "_x4 1x80", ENDED % "retry_budget": "_x4 1x80"},
+        {3: {"DeadlinePassed", "RetryBudgetUsedUp"}, 9: set()},
+    ),
+    "it happens over again": (
+        {CALLS: "0x4 1x40 2x40"},
+        {1.5: set(), 3: {"NobodyAnswered"}, 15: set(), 24: {"NobodyAnswered"}, 35: set()},
+    ),
+    "a process dies of it": (
+        {CALLS: "0x4 3x3 stale"},
+        {3: {"NobodyAnswered"}, 5: {"NobodyAnswered"}, 12: set()},
+    ),
+    "a dead key, and a restart with the same key": (
+        {TRIED % "authentication": "_x6 1x34 stale _x3 1x80"},
+        {5: {"SomebodyMustAct"}, 20: set(), 25: {"SomebodyMustAct"}, 45: set()},
+    ),
+    "a restart behind which all is well": (
+        {CALLS: "0x20 stale _x2 0x40", ANSWERED % "gpt": "0+30x20 stale _x2 0+30x40"},
+        {5: set(), 10: set(), 12: set(), 25: set()},
+    ),
+    "one blip, which the fallback answered": (
+        {
+            TRIED % "answered": "0+30x80",
+            TRIED % "overloaded": "_x10 1x70",
+            ANSWERED % "gpt": "0+30x80",
+            ANSWERED % "claude": "_x10 1x70",
+            BY_FALLBACK: "_x10 1x70",
+        },
+        {6: set(), 8: set(), 20: set(), 35: set()},
+    ),
+    "the primary is gone for half an hour, and the fallback answers": (
+        {
+            TRIED % "answered": "0+30x20 600x60 630+30x60",
+            # Asked once in its rests, which are of five minutes in the end.
+            TRIED % "overloaded": "_x20 1+1x5 7x4 8x9 9x9 10x9 11x9 12x9 12x60",
+            ANSWERED % "gpt": "0+30x20 600x60 630+30x60",
+            ANSWERED % "claude": "_x20 30+30x60 1830x60",
+            BY_FALLBACK: "_x20 30+30x60 1830x60",
+            RESTS: "_x20 640x4 700x6 900x10 1200x10 1500x10 1800x10 2100x10 0x60",
+        },
+        {
+            9: set(),
+            28: {"FallbackShare", "ModelDown", "ProbeFailing"},
+            45: {"FallbackShare"},
+            62: set(),
+        },
+    ),
+}
+SCRIPT = """
 rule_files: [{rules}]
 evaluation_interval: 30s
 tests:
-  - interval: 1m
-    input_series:
-      - series: 'honcho_fallback_cooldown_until_timestamp_seconds{{target="dead"}}'
-        values: '60 180 180 420 420 420 420 900x7 1860x15 3780x31 7620x30 0x20'
-      - series: 'honcho_fallback_attempts_total{{agent="a",target="t",kind="authentication"}}'
-        values: '_x4 1x110'
-    promql_expr_test:
-      - expr: count by (alertname) (ALERTS{{alertstate="firing"}})
-        eval_time: {minute}m
-        exp_samples: [{samples}]
+  - interval: 30s
+    input_series: {series}
+    promql_expr_test: {expected}
 """
 
 
 @pytest.mark.skipif(shutil.which("promtool") is None, reason="promtool is not installed")
-@pytest.mark.parametrize(
-    ("minute", "firing"),
-    [
-        (3, ()),
-        (8, ("SomebodyMustAct",)),
-        (30, ("ProbeFailing",)),
-        (60, ("ProbeFailing",)),
-        (85, ("ProbeFailing",)),
-        (100, ()),
-    ],
-)
-def test_an_alert_fires_for_as_long_as_a_target_rests(
-    tmp_path: Path, minute: int, firing: tuple[str, ...]
-) -> None:
-    """Rare probes do not silence it, and one refused key is seen though its series begins at 1."""
-    samples = ", ".join(f"{{labels: '{{alertname=\"{name}\"}}', value: 1}}" for name in firing)
+@pytest.mark.parametrize("incident", INCIDENTS)
+def test_the_alerts_of_an_incident(tmp_path: Path, incident: str) -> None:
+    """What fires, and what stays quiet, where real processes begin, die and begin again."""
+    series, firing = INCIDENTS[incident]
+    expected = [
+        {
+            "expr": 'count by (alertname) (ALERTS{alertstate="firing"})',
+            "eval_time": f"{int(minute * 60)}s",
+            "exp_samples": [
+                {"labels": f'{{alertname="{name}"}}', "value": 1} for name in sorted(names)
+            ],
+        }
+        for minute, names in firing.items()
+    ]
+    given = [{"series": name, "values": values} for name, values in series.items()]
     script = tmp_path / "incident.yaml"
     rules = json.dumps(str(MONITORING / "alerts.yaml"))
-    script.write_text(INCIDENT.format(rules=rules, minute=minute, samples=samples), "utf-8")
+    script.write_text(
+        SCRIPT.format(rules=rules, series=json.dumps(given), expected=json.dumps(expected)),
+        "utf-8",
+    )
     command = ["promtool", "test", "rules", str(script)]
     result = subprocess.run(command, check=False, capture_output=True, text=True)
     assert result.returncode == 0, result.stdout + result.stderr
