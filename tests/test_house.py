@@ -209,3 +209,62 @@ def test_nothing_is_imported_by_a_name_in_a_string() -> None:
     by_string = re.compile(r"import_module\(\s*f?[\"']honcho_fallback")
     found = [path.name for path in SOURCES if by_string.search(path.read_text(encoding="utf-8"))]
     assert found == []
+
+
+# Rooms, with the most lines of Python that each may have. A figure only falls: who shortens a room
+# lowers it, and who lengthens one lowers another by more in the same change.
+ROOMS: dict[str, tuple[int, tuple[str, ...]]] = {
+    "core, values, redaction": (
+        5570,
+        ("honcho_fallback/_core", "honcho_fallback/_values", "honcho_fallback/redaction.py"),
+    ),
+    "classifier": (2595, ("honcho_fallback/_classify",)),
+    "providers": (1171, ("honcho_fallback/providers",)),
+    "observing": (
+        1139,
+        tuple(
+            f"honcho_fallback/{name}.py"
+            for name in ("measurements", "records", "redis", "spans", "stores", "texts")
+        ),
+    ),
+    "testing": (930, ("honcho_fallback/testing", "adapters/honcho_fallback_pytest")),
+    "tools": (1193, ("honcho_fallback/tools",)),
+    "simulate": (1070, ("honcho_fallback/simulate",)),
+    "cli": (759, ("honcho_fallback/cli",)),
+    "langchain": (4222, ("adapters/honcho_fallback_langchain",)),
+    "litellm": (2729, ("adapters/honcho_fallback_litellm",)),
+    "honcho": (2680, ("adapters/honcho_fallback_honcho",)),
+    "tracing": (
+        1046,
+        tuple(f"adapters/honcho_fallback_{name}" for name in ("langfuse", "otel", "prometheus")),
+    ),
+    "agents": (
+        875,
+        ("adapters/honcho_fallback_openai_agents", "adapters/honcho_fallback_pydantic_ai"),
+    ),
+}
+_SLACK = 20
+
+
+def lines_of(places: Iterable[str]) -> int:
+    """Count the lines of the Python files in some places."""
+    within = [path for path in SOURCES if any(path.is_relative_to(ROOT / one) for one in places)]
+    return sum(len(path.read_text("utf-8").splitlines()) for path in within)
+
+
+@pytest.mark.parametrize("room", ROOMS)
+def test_a_room_only_shrinks(room: str) -> None:
+    """It has no more lines than it had, and its figure follows it down."""
+    most, places = ROOMS[room]
+    lines = lines_of(places)
+    assert lines <= most, f"{room} has {lines} lines: take {lines - most} away"
+    assert most - lines <= _SLACK, f"{room} has {lines} lines: write that into the table"
+
+
+def test_every_module_is_in_one_room() -> None:
+    """Nothing grows beside them."""
+    places = [place for _, some in ROOMS.values() for place in some]
+    for path in SOURCES:
+        count = sum(path.is_relative_to(ROOT / place) for place in places)
+        is_face = path == PACKAGE / "__init__.py"
+        assert count == (0 if is_face else 1), path
