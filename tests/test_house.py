@@ -233,7 +233,7 @@ ROOMS: dict[str, tuple[int, tuple[str, ...]]] = {
     "cli": (759, ("honcho_fallback/cli",)),
     "langchain": (4222, ("adapters/honcho_fallback_langchain",)),
     "litellm": (2729, ("adapters/honcho_fallback_litellm",)),
-    "honcho": (2680, ("adapters/honcho_fallback_honcho",)),
+    "honcho": (2658, ("adapters/honcho_fallback_honcho",)),
     "tracing": (
         1046,
         tuple(f"adapters/honcho_fallback_{name}" for name in ("langfuse", "otel", "prometheus")),

@@ -5,9 +5,6 @@ from __future__ import annotations
 from importlib.util import find_spec
 from typing import TYPE_CHECKING, Unpack
 
-from pydantic import ValidationError
-
-from honcho_fallback import Failure, FailureKind
 from honcho_fallback_honcho._extras import import_extra
 from honcho_fallback_honcho._keys import NO_KEY
 from honcho_fallback_honcho._parameters import known_to
@@ -16,7 +13,6 @@ from honcho_fallback_honcho._policies import LoadOptions, plan_agents
 if find_spec("langchain_core") is None:  # its own adapter would name an extra that is not enough
     import_extra("langchain_core", "providers")
 
-from langchain_core.exceptions import OutputParserException
 
 from honcho_fallback_honcho._model_plan import ModelPlan
 from honcho_fallback_langchain import FallbackChatModel
@@ -26,7 +22,7 @@ if TYPE_CHECKING:
 
     from langchain_core.language_models import BaseChatModel
 
-    from honcho_fallback import Credential, FallbackConfig
+    from honcho_fallback import Credential
     from honcho_fallback_honcho._chain import PlannedTarget
 
 _FIXED = {"set", "not needed"}  # keys that stay as they are
@@ -60,29 +56,11 @@ def load_chat_models(
             *map(chat_model, plan.chain),
             agent=plan.agent,
             credentials=[_credential_of(planned) for planned in plan.chain],
-            fallback_config=_with_junk_refused(plan.config),
+            fallback_config=plan.config,
             observers=plan.observers,
         )
         for plan in plan_agents(source, **options)
     }
-
-
-def _with_junk_refused(config: FallbackConfig) -> FallbackConfig:
-    """Return options under which an answer that does not fit the schema is a malformed response.
-
-    Around Honcho's chat models there is no other parser than that of ``with_structured_output``.
-    """
-    configured = config.refine
-
-    def refine(failure: Failure, error: BaseException) -> Failure:
-        # A request that does not fit the SDK's own classes has no status.
-        is_junk = isinstance(error, ValidationError) and failure.status == 200
-        if is_junk or isinstance(error, OutputParserException):
-            reason = "the answer does not fit the schema"
-            return Failure.of(FailureKind.MALFORMED_RESPONSE, reason=reason, error=failure.error)
-        return failure if configured is None else configured(failure, error)
-
-    return config.replace(refine=refine)
 
 
 def _credential_of(planned: PlannedTarget) -> Credential | None:
