@@ -384,8 +384,14 @@ def leave_out(tables: dict[str, Table], units: Iterable[Unit]) -> dict[str, Tabl
 
 def to_toml(table: Table) -> str:
     """Write a table: JSON's strings, numbers, booleans and lists are TOML's, too."""
-    lines: list[str] = []
-    for name, value in table.items():
+    tables = {
+        name: value
+        for name, value in table.items()
+        if isinstance(value, dict) or (value and isinstance(value[0], dict))
+    }
+    # What stands in no table comes before all that do.
+    lines = [f"{name} = {json.dumps(table[name])}" for name in table.keys() - tables.keys()]
+    for name, value in tables.items():
         for entry in value if isinstance(value, list) else [value]:
             lines.append(f"[[{name}]]" if isinstance(value, list) else f"[{name}]")
             lines += [f"{key} = {json.dumps(v, ensure_ascii=False)}" for key, v in entry.items()]
