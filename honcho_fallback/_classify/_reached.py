@@ -82,10 +82,12 @@ def _is_refusal(row: Row, facts: Facts) -> bool:
         return status not in NOT_REFUSED
     if row is facts.row:  # an SDK's class for an answer; a gateway is unavailable, too
         return row.kind is not Kind.OVERLOADED
-    meant = {GENERIC.get(code, 0) for code in facts.codes}
-    if any(400 <= number < 500 for number in meant - NOT_REFUSED):
-        return True
-    return facts.document.is_providers and _BAD_GATEWAY not in meant
+    is_providers = facts.document.is_providers
+    for number in [GENERIC.get(code, 0) for code in facts.codes]:
+        if 400 <= number < 500 and number not in NOT_REFUSED:
+            return True
+        is_providers = is_providers and number != _BAD_GATEWAY
+    return is_providers
 
 
 def _tree(outermost: BaseException) -> list[BaseException]:

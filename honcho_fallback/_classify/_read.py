@@ -56,9 +56,6 @@ def called(obj: Any, name: str) -> Any:
         return None
 
 
-_LINKS = ("reason", "original_exception", "os_error")
-
-
 def children(exc: BaseException, *, follow_context: bool) -> list[BaseException]:
     """Name the exceptions that one exception was raised for, the most certain first."""
     own: dict[str, Any] = plain(exc, "__dict__") or {}
@@ -70,7 +67,7 @@ def children(exc: BaseException, *, follow_context: bool) -> list[BaseException]
     # Asking a pending future for its exception would wait for it.
     if attempt is not None and called(attempt, "done") is True:
         candidates.append(called(attempt, "exception"))
-    candidates += map(own.get, _LINKS)
+    candidates += map(own.get, ("reason", "original_exception", "os_error"))
     if isinstance(args := plain(exc, "args"), tuple):
         candidates += args[:2]
     return [error for error in candidates if isinstance(error, BaseException)]
