@@ -220,7 +220,7 @@ class _Tracer:
     def _sentences(self, text: str) -> list[list[str]]:
         """Cut a text as the package does, into the tokens of each sentence."""
         parts: list[list[str]] = [[]]
-        for token in self._texts._TOKEN.findall(text.translate(self._texts._PLAIN)):
+        for token in self._texts.tokens_of(text):
             if self._texts.VOCABULARY.word(token).stops:
                 parts.append([])
             else:

@@ -13,7 +13,8 @@ from __future__ import annotations
 
 import re
 from asyncio import get_running_loop
-from functools import lru_cache
+from functools import lru_cache, reduce
+from operator import or_
 from typing import TYPE_CHECKING, Generic, NamedTuple, TypeVar
 from unicodedata import normalize
 
@@ -50,6 +51,14 @@ _PLAIN: dict[int, str] = {
     ord("\u2019"): "'",
     **dict.fromkeys(map(ord, "\u201c\u201d\u201e\xab\xbb"), '"'),
 }
+
+
+def tokens_of(text: str) -> list[str]:
+    """Cut a text into words, numbers and stops; "doesn't" is two words, as "does not" is."""
+    text = text if text.isascii() else text.translate(_PLAIN)
+    if "n't" in text:
+        text = text.replace("can't", "cannot").replace("n't", " not")
+    return _TOKEN.findall(text)
 
 
 class _Word(NamedTuple):
@@ -145,9 +154,7 @@ class Vocabulary:
 
     def sentences(self, text: str) -> list[int]:
         """Cut a text into sentences, each the set of the groups that its words belong to."""
-        if not text.isascii():
-            text = text.translate(_PLAIN)
-        return self._sets(map(self.word, _TOKEN.findall(text)))
+        return self._sets(map(self.word, tokens_of(text)))
 
     def rule(self, alternative: str, row: Meaning) -> Rule[Meaning]:
         """Read one alternative: names of groups, each excluded by a - and absent by a ~."""
@@ -181,7 +188,7 @@ class TextRules(Generic[Meaning]):
     def first(self, text: str) -> Rule[Meaning] | None:
         """Find the first rule that one sentence of a text fits, or None."""
         sets = self._vocabulary.sentences(text)
-        for rule in self._candidates(_union(sets)):
+        for rule in self._candidates(reduce(or_, sets)):
             for groups in sets:
                 if groups & rule.needed == rule.needed and not groups & rule.excluded:
                     return rule
@@ -195,13 +202,6 @@ class TextRules(Generic[Meaning]):
 
 def _both(one: _Word, other: _Word) -> _Word:
     return _Word(one.groups | other.groups, one.begins | other.begins, one.ends | other.ends)
-
-
-def _union(sets: Iterable[int]) -> int:
-    union = 0
-    for groups in sets:
-        union |= groups
-    return union
 
 
 # What providers write, in English and in other tongues.

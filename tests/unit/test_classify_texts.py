@@ -744,3 +744,21 @@ def test_a_long_text_is_read_to_its_end(part: str) -> None:
 def test_an_error_that_lost_its_class_is_told_by_its_words(text: str, kind: Kind) -> None:
     """A gateway hands on the text alone; a rate of tokens is not the window's size."""
     assert classify(ProviderError(text)).kind is kind
+
+
+@pytest.mark.parametrize(
+    ("short", "long"),
+    [
+        ("isn't", "is not"),
+        ("wasn't", "was not"),
+        ("can\u2019t be", "cannot be"),
+        ("couldn't be", "could not be"),
+        ("hadn't been", "had not been"),
+    ],
+)
+def test_a_contraction_is_two_words(short: str, long: str) -> None:
+    """Whatever "not" leans on, the sentence says what it says with "not"."""
+    for end, status in (("found", 404), ("supported with tools", 400), ("accepted", 401)):
+        contracted = meaning(f"The model gpt-9 {short} {end}.", status)
+        assert contracted == meaning(f"The model gpt-9 {long} {end}.", status)
+    assert meaning("The model gpt-9 hasn't got access to tools.", 400) is not None
