@@ -40,6 +40,7 @@ _TOKEN = re.compile(
 _PART = re.compile(r"[A-Z]+(?![a-z])|[A-Z]?[a-z]+")  # of a name in capitals, camels or joined
 _JOINED, _DIGIT = re.compile(r"[-/:]"), re.compile(r"\d")
 _STOP = re.compile(r"[.;!?\n{}]|</")
+_BETWEEN = frozenset({"is", "are", "be", "been", "was", "were", "currently", "yet"})  # "cannot be found"
 _NUMBER = "#"  # how a phrase names any number; one below zero with a minus
 # Scripts from here on have no spaces, or write a word and its ending as one: their words are
 # looked for anywhere in a run. What is before is read word for word, marks of letters left out.
@@ -59,6 +60,7 @@ class _Word(NamedTuple):
     begins: frozenset[int] = frozenset()
     ends: frozenset[int] = frozenset()
     stops: bool = False
+    is_between: bool = False  # may it stand between the two words of a phrase?
 
 
 class Rule(NamedTuple, Generic[Meaning]):
@@ -102,7 +104,7 @@ class Vocabulary:
 
     def _find(self, word: str) -> _Word:
         """Return what all entries that fit a word say of it."""
-        known, is_run = _Word(), word >= _RUNS
+        known, is_run = _Word(is_between=word in _BETWEEN), word >= _RUNS
         for entry, meant in self._entries.get("" if is_run else word[:2], {}).items():
             stem = entry.removesuffix("*")
             is_begun = stem is not entry and word.startswith(stem)
@@ -124,13 +126,14 @@ class Vocabulary:
         words = [self._find(part.lower()) for part in parts]
         if not words:
             return _Word()
-        return _Word(self._sets(words)[0], words[-1].begins, words[0].ends)
+        is_between = len(words) == 1 and words[0].is_between
+        return _Word(self._sets(words)[0], words[-1].begins, words[0].ends, is_between=is_between)
 
     def _sets(self, words: Iterable[_Word]) -> list[int]:
         """Return the groups of each sentence: of its words, and of its phrases."""
         sets: list[int] = []
         groups, begun = 0, frozenset[int]()
-        for word, begins, ends, stops in words:
+        for word, begins, ends, stops, is_between in words:
             if stops:
                 sets.append(groups)
                 groups, begun = 0, begins
@@ -140,7 +143,7 @@ class Vocabulary:
             if begun and ends:
                 for place in begun & ends:
                     groups |= self._phrases[place]
-            begun = begins
+            begun = begun | begins if is_between else begins
         return [*sets, groups]
 
     def sentences(self, text: str) -> list[int]:
@@ -194,7 +197,8 @@ class TextRules(Generic[Meaning]):
 
 
 def _both(one: _Word, other: _Word) -> _Word:
-    return _Word(one.groups | other.groups, one.begins | other.begins, one.ends | other.ends)
+    groups, begins, ends = (a | b for a, b in zip(one[:3], other[:3], strict=True))
+    return _Word(groups, begins, ends, is_between=one.is_between)
 
 
 def _union(sets: Iterable[int]) -> int:

@@ -107,6 +107,12 @@ EXAMPLES: list[tuple[int, str, Kind, str]] = [
         "bytes limit -memory -characters",
     ),
     (400, "this method not allowed", Kind.MODEL_UNAVAILABLE, "method"),
+    (
+        424,
+        "it was not found for this version of the api",
+        Kind.MODEL_UNAVAILABLE,
+        "found negation own_api -key -object",
+    ),
     (400, "the requests reached their limit", Kind.RATE_LIMIT, "calls lacking limit"),
     (500, "more than the limit of requests", Kind.RATE_LIMIT, "calls over limit"),
     (NO_STATUS, "the client has been closed", Kind.CONNECTION, "client closed"),
@@ -219,6 +225,24 @@ EXAMPLES: list[tuple[int, str, Kind, str]] = [
         "prompt lacking window_size -item",
     ),
     (NO_STATUS, "shorten the conversation", Kind.CONTEXT_OVERFLOW, "reduced prompt -short_window"),
+    (
+        400,
+        "the prompt is 9000 tokens but 8000 fit",
+        Kind.CONTEXT_OVERFLOW,
+        "prompt tokens contrast -output -short_window",
+    ),
+    (
+        400,
+        "a batch has too many tokens",
+        Kind.CONTEXT_OVERFLOW,
+        "many_tokens -output -short_window -long_window -again",
+    ),
+    (
+        400,
+        "lower the number of tokens",
+        Kind.CONTEXT_OVERFLOW,
+        "reduced tokens -output -short_window -long_window",
+    ),
     (400, "the range of input length is 1 to 8", Kind.CONTEXT_OVERFLOW, "length prompt range"),
     (
         400,
@@ -621,6 +645,21 @@ def test_a_models_name_and_an_address_say_nothing(name: str) -> None:
 def test_a_phrase_stands_side_by_side(text: str) -> None:
     """Words apart, in another order or in two sentences are no phrase."""
     assert not fits(text, 500, "rate -option")
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "The requested deployment could not be found.",
+        "This deployment has not been deployed.",
+        "The deployment is not yet available.",
+        "The deployment is not currently available",
+    ],
+)
+def test_a_verb_of_being_does_not_part_the_words_of_a_phrase(text: str) -> None:
+    """A phrase is read in whatever voice and tense it is written."""
+    assert fits(text, 404, "model gone -feature -modal")
+    assert not fits(text.replace("not", "not so"), 404, "model gone -feature -modal")
 
 
 def test_a_phrase_begins_where_another_ends() -> None:
