@@ -40,7 +40,9 @@ _TOKEN = re.compile(
 _PART = re.compile(r"[A-Z]+(?![a-z])|[A-Z]?[a-z]+")  # of a name in capitals, camels or joined
 _JOINED, _DIGIT = re.compile(r"[-/:]"), re.compile(r"\d")
 _STOP = re.compile(r"[.;!?\n{}]|</")
-_BETWEEN = frozenset({"is", "are", "be", "been", "was", "were", "currently", "yet"})  # "cannot be found"
+_BETWEEN = frozenset(
+    {"is", "are", "be", "been", "was", "were", "currently", "yet"}
+)  # "cannot be found"
 _NUMBER = "#"  # how a phrase names any number; one below zero with a minus
 # Scripts from here on have no spaces, or write a word and its ending as one: their words are
 # looked for anywhere in a run. What is before is read word for word, marks of letters left out.
@@ -124,6 +126,8 @@ class Vocabulary:
             return _Word()
         parts = [token] if "'" in token else _PART.findall(token)
         words = [self._find(part.lower()) for part in parts]
+        if token.lower() == "cannot" or token[-3:].lower() == "n't":
+            words = [_both(words[0], self._find("not"))]
         if not words:
             return _Word()
         is_between = len(words) == 1 and words[0].is_between
