@@ -201,8 +201,8 @@ class TextRules(Generic[Meaning]):
 
 
 def _both(one: _Word, other: _Word) -> _Word:
-    groups, begins, ends = (a | b for a, b in zip(one[:3], other[:3], strict=True))
-    return _Word(groups, begins, ends, is_between=one.is_between)
+    begins, ends = one.begins | other.begins, one.ends | other.ends
+    return _Word(one.groups | other.groups, begins, ends, is_between=one.is_between)
 
 
 def _union(sets: Iterable[int]) -> int:
