@@ -131,7 +131,7 @@ def by_a_router() -> object:
 @pytest.mark.filterwarnings("ignore:Item 'summary' on TypedDict:UserWarning")  # LiteLLM's types
 @pytest.mark.parametrize(
     ("make", "most"),
-    [(by_the_core, 17), (by_a_chat_model, 30), (by_an_agent, 50), (by_a_router, 52)],
+    [(by_the_core, 17), (by_a_chat_model, 30), (by_an_agent, 50), (by_a_router, 45)],
 )
 def test_a_first_failure_changes_rooms_seldom(make: Any, most: int) -> None:
     """Who follows a switch from its entry opens few files."""
@@ -215,10 +215,10 @@ def test_nothing_is_imported_by_a_name_in_a_string() -> None:
 # lowers it, and who lengthens one lowers another by more in the same change.
 ROOMS: dict[str, tuple[int, tuple[str, ...]]] = {
     "core, values, redaction": (
-        5570,
+        5573,
         ("honcho_fallback/_core", "honcho_fallback/_values", "honcho_fallback/redaction.py"),
     ),
-    "classifier": (2595, ("honcho_fallback/_classify",)),
+    "classifier": (2584, ("honcho_fallback/_classify",)),
     "providers": (1171, ("honcho_fallback/providers",)),
     "observing": (
         1139,
@@ -232,7 +232,7 @@ ROOMS: dict[str, tuple[int, tuple[str, ...]]] = {
     "simulate": (1070, ("honcho_fallback/simulate",)),
     "cli": (759, ("honcho_fallback/cli",)),
     "langchain": (4213, ("adapters/honcho_fallback_langchain",)),
-    "litellm": (2729, ("adapters/honcho_fallback_litellm",)),
+    "litellm": (2727, ("adapters/honcho_fallback_litellm",)),
     "honcho": (2658, ("adapters/honcho_fallback_honcho",)),
     "tracing": (
         1046,

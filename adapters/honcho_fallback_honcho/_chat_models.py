@@ -13,7 +13,6 @@ from honcho_fallback_honcho._policies import LoadOptions, plan_agents
 if find_spec("langchain_core") is None:  # its own adapter would name an extra that is not enough
     import_extra("langchain_core", "providers")
 
-
 from honcho_fallback_honcho._model_plan import ModelPlan
 from honcho_fallback_langchain import FallbackChatModel
 

@@ -125,10 +125,10 @@ def unread_because(error: Exception) -> str | None:
     for place, name in enumerate(modules, 1):
         if name.startswith(_COMPOSES):
             step_at = place
-    steps = modules[step_at:] or [""]
-    # A model's class may override `invoke`: it is a model's step all the same.
-    model_at = next((at for at, name in enumerate(steps) if name.startswith(_MODELS)), 0)
-    step, *below = steps[model_at:]
+    step, *below = modules[step_at:] or [""]
+    # An integration's model may override `invoke`: it is a model's step all the same.
+    if _integrates(step) and below[:1] and below[0].startswith(_MODELS):
+        step, *below = below
     is_fit = False
     if step.startswith(_MODELS):
         if isinstance(error, IndexError):

@@ -76,6 +76,7 @@ RequestT = TypeVar("RequestT")
 _END: Any = object()
 _AS_AROUND = nullcontext()  # one for all calls: it holds nothing
 _VERSIONS = {"lc_versions"}
+_READING = (IndexError, UnboundLocalError, ValueError)  # what reading an answer may raise
 
 # Where a call's own policy stands in a config. A remote caller can put strings and dicts there, so
 # only the very classes count.
@@ -317,11 +318,9 @@ class Asking:
         if attempts is not None:
             ATTEMPTS.reset(attempts)
         var_child_runnable_config.reset(config)
-        if isinstance(error, IndexError | UnboundLocalError | ValueError):
-            why = unread_because(error)
-            if why is not None:
-                is_unreadable = isinstance(error, IndexError)
-                raise (unreadable(why) if is_unreadable else unfit(why, error)) from error
+        if isinstance(error, _READING) and (why := unread_because(error)) is not None:
+            is_whole = not isinstance(error, IndexError)
+            raise (unfit(why, error) if is_whole else unreadable(why)) from error
 
 
 class ChainCall(Call[Request]):

@@ -271,10 +271,8 @@ class AgentCall(Call[ModelRequest[Any]]):
             return await coro_with_context(self.handler(request), context)
 
     def finish(self, attempt: Attempt, answer: Any) -> Any:
-        """Return the message in a response, for whoever judges it, and keep the response.
-
-        A middleware inside may return a message alone.
-        """
+        """Return the message in a response, for whoever judges it, and keep the response."""
+        # A middleware inside may return a message alone.
         response = ModelResponse([answer]) if isinstance(answer, AIMessage) else answer
         messages = self.taken(attempt, response.result)
         self.response = replace(response, result=messages)

@@ -25,10 +25,7 @@ if TYPE_CHECKING:
 Partial = Literal["final", "replace"]
 SdkRetries = Literal["off", "keep"]
 
-_CHOICES = {
-    "partial": get_args(Partial),
-    "sdk_retries": get_args(SdkRetries),
-}
+_CHOICES = {"partial": get_args(Partial), "sdk_retries": get_args(SdkRetries)}
 
 
 class FallbackOptions(ConfigOptions, total=False):
@@ -68,14 +65,17 @@ class RunnableOptions(FallbackOptions, total=False):
 _BESIDE = FallbackOptions.__annotations__.keys() - ConfigOptions.__annotations__.keys()
 
 
-def _handling(classes: object) -> dict[str, Any]:
+_HANDLED = "named in exceptions_to_handle"
+
+
+def _handling(classes: object) -> list[dict[str, Any]]:
     """Return the rule under which an error of some classes that says no more is a provider's."""
     listed = [*classes] if isinstance(classes, tuple | list) else [classes]
     if not all(isinstance(one, type) and issubclass(one, BaseException) for one in listed):
         fix = "pass exception classes, such as (MyClientError,)"
         raise FallbackConfigError.about("exceptions_to_handle", "got something else", fix)
-    source = "named in exceptions_to_handle"
-    return {"error": listed, "kind": "server_error", "default": True, "source": source}
+    rule: dict[str, Any] = {"error": listed, "kind": "server_error", "default": True}
+    return [rule | {"source": _HANDLED}] if listed else []
 
 
 @dataclass(frozen=True, slots=True)
@@ -119,12 +119,15 @@ class Options:
         config = beside.pop("fallback_config", self.config)
         handled = beside.pop("exceptions_to_handle", None)
         if not isinstance(config, FallbackConfig):
-            raise FallbackConfigError.about(
-                "fallback_config", f"got a {type(config).__name__}", "pass a FallbackConfig"
-            )
+            problem = f"got a {type(config).__name__}"
+            raise FallbackConfigError.about("fallback_config", problem, "pass a FallbackConfig")
+        # LangChain's name for what a provider raises: it stands until it is given anew.
+        named: list[Any] = [one for one in config.rules if one.source == _HANDLED]
+        named = named if handled is None else _handling(handled)
         config = config.replace(**policy) if policy else config
-        if handled is not None:  # LangChain's name for what a provider raises
-            config = config.replace(rules=[*config.rules, _handling(handled)])
+        if handled is not None or "rules" in policy:
+            own = [one for one in config.rules if one.source != _HANDLED]
+            config = config.replace(rules=[*own, *named])
         return replace(self, config=config, **beside)
 
     def plain(self) -> dict[str, Any]:

@@ -16,6 +16,7 @@ from litellm.types.utils import (  # pyright: ignore[reportMissingTypeStubs] # a
 
 from honcho_fallback import ApiKey, FallbackConfigError, FallbackPolicy, Target
 from honcho_fallback.providers import distinct_name
+from honcho_fallback_litellm._failures import classifier_for
 from honcho_fallback_litellm._history import provider_of
 
 if TYPE_CHECKING:
@@ -111,7 +112,8 @@ class Chains:
         targets = _targets_of(ranked)
         # LiteLLM is handed the timeout, and counts who runs into it; a deadline is the policy's.
         timeless = config.replace(timeout=None)
-        policy = FallbackPolicy(targets, timeless, agent=group, observers=self._observers)
+        who: Any = {"agent": group, "observers": self._observers}
+        policy = FallbackPolicy(targets, timeless, classifier=classifier_for(config), **who)
         providers = tuple(map(provider_of, targets))
         accounts = [
             (provider.family, *map(one["litellm_params"].get, _ACCOUNT))

@@ -28,16 +28,10 @@ _CATCH_ALLS = frozenset({"APIConnectionError", "APIError", "InternalServerError"
 _OUR_TROUBLE = frozenset({FailureKind.LOCAL, FailureKind.MALFORMED_RESPONSE})
 
 
-def refiner_for(config: FallbackConfig) -> Callable[[Failure, BaseException], Failure]:
-    """Return a ``refine`` that looks below LiteLLM's exceptions, then asks the configured one."""
-    built_in, own = partial(classify, rules=config.rules, only_models=True), config.refine
-
-    def refine(failure: Failure, error: BaseException) -> Failure:
-        if not failure.by_rule:
-            failure = _classify(built_in, error)
-        return failure if own is None else own(failure, error)
-
-    return refine
+def classifier_for(config: FallbackConfig) -> Callable[[BaseException], Failure]:
+    """Return a classifier that looks below LiteLLM's exceptions; rules see these as well."""
+    built_in = partial(classify, rules=config.rules, only_models=True)
+    return partial(_ruled if config.rules else _classify, built_in)
 
 
 def provider_error(error: Exception) -> Exception:
@@ -111,6 +105,11 @@ def _refused(inner: Callable[[BaseException], Failure], error: BaseException) ->
         scope="client",
         reached="no",
     )
+
+
+def _ruled(inner: Callable[[BaseException], Failure], error: BaseException) -> Failure:
+    failure = inner(error)
+    return failure if failure.by_rule else _classify(inner, error)
 
 
 def _classify(inner: Callable[[BaseException], Failure], error: BaseException) -> Failure:

@@ -9,7 +9,6 @@ from typing import TYPE_CHECKING, Any
 from honcho_fallback import FallbackConfig, FallbackConfigError, check_observers
 from honcho_fallback_litellm._chain import Chains
 from honcho_fallback_litellm._endpoints import Endpoints
-from honcho_fallback_litellm._failures import refiner_for
 from honcho_fallback_litellm._registration import check_config, check_router
 from honcho_fallback_litellm._warm import check_release, warm_up
 
@@ -45,9 +44,7 @@ class FallbackRoutingStrategy:
     ) -> None:
         config = check_config(FallbackConfig() if config is None else config)
         observers = check_observers(observers)
-        self._chains = Chains(
-            config.replace(on_exhausted="last", refine=refiner_for(config)), observers
-        )
+        self._chains = Chains(config.replace(on_exhausted="last"), observers)
         self._respects_cooldown = config.cooldown is None
         if respect_cooldown is not None:
             self._respects_cooldown = respect_cooldown

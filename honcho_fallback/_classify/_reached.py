@@ -9,6 +9,7 @@ error below this one, a nested policy's attempt.
 
 from __future__ import annotations
 
+from contextlib import suppress
 from itertools import chain
 from traceback import walk_tb
 from typing import TYPE_CHECKING, Any
@@ -113,24 +114,23 @@ def _socket_row(error: BaseException) -> Row | None:
 
 def _lost_another(error: BaseException) -> bool:
     """Tell whether an error knows of a request before the last one that may have had an effect."""
-    own: dict[str, Any] = plain(error, "__dict__") or {}
     cls: Any = type(error)
     row = class_row(cls)
     # Libraries time their connecting with Python's own TimeoutError.
     if row is not None and row.reached == "unknown" and cls.__module__ != "builtins":
         return True
-    if isinstance(attempts := plain(own.get("record"), "attempts"), tuple):
-        return worst(plain(one, "reached") for one in attempts) == "unknown"
-    counts: list[Any] = []
-    if "last_attempt" in own:  # tenacity's, from 1
-        counts.append(plain(own["last_attempt"], "attempt_number"))
-    try:
-        if "request" in own:  # Stainless's clients, from 0
-            counts.append(int(own["request"].headers["x-stainless-retry-count"]) + 1)
-        elif isinstance(response := own.get("response"), dict):  # botocore's, from 0
+    attempts = plain(plain(error, "record"), "attempts")  # a nested policy's
+    reached = [plain(one, "reached") for one in attempts] if isinstance(attempts, tuple) else ()
+    if worst(reached) == "unknown":
+        return True
+    own: dict[str, Any] = plain(error, "__dict__") or {}
+    counts = [plain(own.get("last_attempt"), "attempt_number")]  # tenacity's, from 1
+    with suppress(Exception):  # an odd mapping says nothing
+        headers, response = plain(own.get("request"), "headers"), own.get("response")
+        if headers is not None:  # Stainless's clients, from 0
+            counts.append(int(headers.get("x-stainless-retry-count", 0)) + 1)
+        if isinstance(response, dict):  # botocore's, from 0
             counts.append(response["ResponseMetadata"]["RetryAttempts"] + 1)
-    except Exception:  # noqa: BLE001, S110 # an odd mapping says nothing
-        pass
     traceback = error.__traceback__
     while traceback is not None:
         frame, traceback = traceback.tb_frame, traceback.tb_next

@@ -40,9 +40,8 @@ _TOKEN = re.compile(
 _PART = re.compile(r"[A-Z]+(?![a-z])|[A-Z]?[a-z]+")  # of a name in capitals, camels or joined
 _JOINED, _DIGIT = re.compile(r"[-/:]"), re.compile(r"\d")
 _STOP = re.compile(r"[.;!?\n{}]|</")
-_BETWEEN = frozenset(
-    {"is", "are", "be", "been", "was", "were", "currently", "yet"}
-)  # "cannot be found"
+# What does not part the two words of a phrase: "cannot be found" is "not found".
+_BETWEEN = frozenset({"is", "are", "be", "been", "was", "were", "currently", "yet"})
 _NUMBER = "#"  # how a phrase names any number; one below zero with a minus
 # Scripts from here on have no spaces, or write a word and its ending as one: their words are
 # looked for anywhere in a run. What is before is read word for word, marks of letters left out.

@@ -42,6 +42,7 @@ if TYPE_CHECKING:
     from honcho_fallback._core.drivers import Ask, HasContent, Start
     from honcho_fallback._core.observers import FallbackObserver
     from honcho_fallback._core.target import Attempt, Target
+    from honcho_fallback._values.failure import Failure
 
 Partial: TypeAlias = Literal["final", "replace"]
 T = TypeVar("T")
@@ -92,6 +93,8 @@ class FallbackPolicy:
         turns_of: Another policy over a chain of the same length, whose turns this one takes part
             in: for adapters that make a policy anew when tools are bound to a model.
         runtime: Where time comes from; default: that of the process.
+        classifier: In place of ``classify``, for adapters of a framework that wraps what providers
+            raise; the config's rules are its own to ask, and ``refine`` comes after it.
         **options: Options of FallbackConfig, on top of ``config``.
 
     Raises:
@@ -109,6 +112,7 @@ class FallbackPolicy:
         observers: Iterable[FallbackObserver] = (),
         turns_of: FallbackPolicy | None = None,
         runtime: Runtime | None = None,
+        classifier: Callable[[BaseException], Failure] | None = None,
         **options: Unpack[ConfigOptions],
     ) -> None:
         config = FallbackConfig() if config is None else config
@@ -120,7 +124,7 @@ class FallbackPolicy:
         if runtime is not None:
             require_type("runtime", runtime, Runtime, "pass a Runtime or leave it out")
         chain = check_chain(targets)
-        self._policy = ResolvedPolicy(chain, config, agent, Observers.of(observers))
+        self._policy = ResolvedPolicy(chain, config, agent, Observers.of(observers), classifier)
         self._runtime = runtime
         self._owner: object = self
         self._unwarned = iter((True,))
@@ -148,6 +152,7 @@ class FallbackPolicy:
                 fix = "make the policy in each process, or pass what can be pickled"
                 raise FallbackConfigError.about(name, "it cannot be pickled", fix)
         rest: dict[str, Any] = {"agent": self.agent, "observers": own, "runtime": self._runtime}
+        rest["classifier"] = self._policy.classifier
         return partial(FallbackPolicy, self.targets, self.config, **rest), ()
 
     def __deepcopy__(self, memo: object = None) -> FallbackPolicy:
@@ -388,7 +393,8 @@ class FallbackPolicy:
             config = policy.config.replace(**overrides)
             if "require" in overrides:  # a promise of the policy's is no call's to take back
                 config = config.replace(require=config.require | policy.config.require)
-            policy = ResolvedPolicy(policy.chain, config, agent, policy.observers)
+            rest = policy.observers, policy.classifier
+            policy = ResolvedPolicy(policy.chain, config, agent, *rest)
         if turn is not None and turn.owner is not self._owner:
             fix = "pass one from this policy's turn()"
             raise FallbackConfigError.about("turn", "it belongs to another policy", fix)

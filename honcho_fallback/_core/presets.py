@@ -11,7 +11,8 @@ from typing import TYPE_CHECKING, Any, Literal, TypedDict
 import tenacity
 
 from honcho_fallback._core.shared import Cooldown, RetryBudget
-from honcho_fallback._values.failure import NOT_ACCEPTABLE, Failure, FailureKind
+from honcho_fallback._values.failure import NOT_ACCEPTABLE, Failure
+from honcho_fallback._values.failure import FailureKind as Kind
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
@@ -25,8 +26,8 @@ if TYPE_CHECKING:
 class ConfigOptions(TypedDict, total=False):
     """Name the options that FallbackConfig, a policy and a single call take."""
 
-    fallback_on: frozenset[FailureKind] | set[FailureKind] | set[str]
-    switch_after: int | Mapping[FailureKind, int] | Mapping[str, int]
+    fallback_on: frozenset[Kind] | set[Kind] | set[str]
+    switch_after: int | Mapping[Kind, int] | Mapping[str, int]
     max_attempts: int | None
     attempts_per_target: int | None
     wait: Callable[[Any], Any] | float
@@ -48,21 +49,16 @@ class ConfigOptions(TypedDict, total=False):
     retry_budget: RetryBudget | None
     transport_recovery: TransportRecovery | None
     must_not_degrade: bool
-    scopes: Mapping[FailureKind, Scope] | Mapping[str, Scope]
+    scopes: Mapping[Kind, Scope] | Mapping[str, Scope]
     replay: Literal["any", "safe"]
     require: frozenset[str] | set[str]
     min_rate: float | None
 
 
 _HERMES_DELAY = tenacity.wait_exponential(multiplier=2, max=60)
-_PASSING = (
-    FailureKind.OVERLOADED,
-    FailureKind.SERVER_ERROR,
-    FailureKind.TIMEOUT,
-    FailureKind.CONNECTION,
-)
+_PASSING = (Kind.OVERLOADED, Kind.SERVER_ERROR, Kind.TIMEOUT, Kind.CONNECTION)
 # What the pull request names by class where an error has no status.
-_BY_CLASS = frozenset({*_PASSING, FailureKind.RATE_LIMIT})
+_BY_CLASS = frozenset({*_PASSING, Kind.RATE_LIMIT})
 
 
 def honcho() -> ConfigOptions:
@@ -76,8 +72,8 @@ def hermes() -> ConfigOptions:
     The cooldown is its newer one, which rests whoever failed and not only a rate-limited primary.
     """
     return {
-        "fallback_on": frozenset(FailureKind) - {FailureKind.CANCELLED, FailureKind.LOCAL},
-        "switch_after": dict.fromkeys((*_PASSING, FailureKind.MALFORMED_RESPONSE), 3),
+        "fallback_on": frozenset(Kind) - {Kind.CANCELLED, Kind.LOCAL},
+        "switch_after": dict.fromkeys((*_PASSING, Kind.MALFORMED_RESPONSE), 3),
         "attempts_per_target": 3,
         "retry_after_cap": 600.0,
         "reset": "turn",
@@ -104,9 +100,9 @@ def _refine_as_honcho(failure: Failure, _: BaseException) -> Failure:
     """Switch on 408, 429, 5xx, timeouts and lost connections only."""
     # An answer that a validator refused is meant to engage the fallback there, as junk is.
     # And what a rule of the user's says holds under any preset.
-    is_junk = failure.kind is FailureKind.MALFORMED_RESPONSE and failure.scope == "client"
+    is_junk = failure.kind is Kind.MALFORMED_RESPONSE and failure.scope == "client"
     refused = is_junk or failure.reason == NOT_ACCEPTABLE
-    if failure.by_rule or failure.kind is FailureKind.LOCAL or refused:
+    if failure.by_rule or failure.kind is Kind.LOCAL or refused:
         return failure
     status = failure.status
     # Under an HTTP 200 stream the status says nothing about the error event inside it.
@@ -119,11 +115,11 @@ def _refine_as_honcho(failure: Failure, _: BaseException) -> Failure:
 
 def _refine_as_hermes(failure: Failure, error: BaseException) -> Failure:
     """Take what nobody can explain for the provider's; the machine's own troubles stay local."""
-    unknown = failure.kind is FailureKind.LOCAL and not failure.by_rule
+    unknown = failure.kind is Kind.LOCAL and not failure.by_rule
     if not unknown or isinstance(error, OSError):
         return failure
     reason = "unknown, taken for the provider's"
-    return Failure.of(FailureKind.SERVER_ERROR, reason=reason, error=failure.error)
+    return Failure.of(Kind.SERVER_ERROR, reason=reason, error=failure.error)
 
 
 def _hermes_wait(state: tenacity.RetryCallState) -> float:

@@ -29,7 +29,6 @@ if TYPE_CHECKING:
     from honcho_fallback._core.config import FallbackConfig
     from honcho_fallback._core.observers import Observers
 
-
 _EVERYBODY_FITS: Mapping[int, str] = MappingProxyType({})
 
 
@@ -41,6 +40,7 @@ class ResolvedPolicy:
         config: The options.
         agent: A label for logs and records.
         observers: Who hears of calls, or None.
+        classifier: In place of ``classify``, or None; rules are its own to ask.
 
     Raises:
         FallbackConfigError: The label is empty, or no target has what the config requires.
@@ -52,6 +52,7 @@ class ResolvedPolicy:
         config: FallbackConfig,
         agent: str,
         observers: Observers | None,
+        classifier: Callable[[BaseException], Failure] | None = None,
     ) -> None:
         require_text("agent", agent, "pass a name or leave it out")
         self.chain, self.config, self.agent, self.observers = chain, config, agent, observers
@@ -74,7 +75,8 @@ class ResolvedPolicy:
         self.has_call_limits = any(option is not None for option in limits) or any(
             target.credential is not None for target in chain
         )
-        self.classify: Callable[[BaseException], Failure] = partial(
+        self.classifier = classifier
+        self.classify: Callable[[BaseException], Failure] = classifier or partial(
             classify, rules=config.rules, only_models=config.only_models
         )
 
@@ -99,9 +101,8 @@ class ResolvedPolicy:
             failure = ruled if ruled.by_rule else failure
         # A cancellation never switches, whatever the config says; and a target that the program
         # itself says it cannot ask is no matter of opinion.
-        if refine is None or failure.kind is FailureKind.CANCELLED:
-            return failure
-        if isinstance(error, TargetUnavailable):
+        is_settled = failure.kind is FailureKind.CANCELLED
+        if refine is None or is_settled or isinstance(error, TargetUnavailable):
             return failure
         refined = _refined(refine, failure, error)
         if refined.kind is not failure.kind:

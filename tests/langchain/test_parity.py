@@ -207,6 +207,23 @@ def test_exceptions_to_handle_is_a_rule_by_default() -> None:
             FallbackMiddleware(alive(), exceptions_to_handle=wrong)  # type: ignore[arg-type] # what is refused
 
 
+def test_exceptions_to_handle_stands_until_it_is_given_anew() -> None:
+    """Rules of the user's leave it, another tuple replaces it, an empty one takes it away."""
+    model = ours(alive("a"), [alive()], exceptions_to_handle=(KeyError,))
+
+    def named(changed: Any) -> list[Any]:
+        return [rule.error for rule in changed.policy.config.rules]
+
+    ruled = model.with_fallback_config(rules={"kind": "quota", "code": "TEAM_BUDGET"})
+    assert named(ruled) == [(), (KeyError,)]
+    assert named(ruled.with_fallback_config(exceptions_to_handle=(LookupError,))) == [
+        (),
+        (LookupError,),
+    ]
+    assert named(ruled.with_fallback_config(exceptions_to_handle=())) == [()]
+    assert named(ruled.with_fallback_config(deadline=5)) == [(), (KeyError,)]
+
+
 # exceptions_to_handle beside the other options.
 
 

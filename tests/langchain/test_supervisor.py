@@ -7,46 +7,19 @@ from typing import Any
 
 import pytest
 from langchain.agents import create_agent
-from langchain_core.language_models import BaseChatModel
-from langchain_core.messages import AIMessage, ToolMessage
-from langchain_core.outputs import ChatGeneration, ChatResult
+from langchain_core.messages import AIMessageChunk
 
 from honcho_fallback import FallbackConfig
-from honcho_fallback.testing import StatusError
 from honcho_fallback_langchain import FallbackMiddleware
+from tests.helpers.chat_models import ScriptedChat, chat, dead
 
 PAGE = Path(__file__).resolve().parents[2] / "docs" / "langchain.md"
 
 
-class Dead(BaseChatModel):
-    """A model that is down, and counts its requests in a list that all share."""
-
-    requests: Any  # a list, which pydantic would copy
-
-    @property
-    def _llm_type(self) -> str:
-        return "dead"
-
-    def _generate(self, *_: Any, **__: Any) -> ChatResult:
-        self.requests.append(None)
-        raise StatusError(503)
-
-    def bind_tools(self, *_: Any, **__: Any) -> Any:
-        return self
-
-
-class Planned(Dead):
-    """A model that calls tools in their order, then says that it is done."""
-
-    plan: list[str]
-
-    def _generate(self, messages: Any, **_: Any) -> ChatResult:  # type: ignore[override] # as it is called
-        done = sum(isinstance(one, ToolMessage) for one in messages)
-        calls: Any = [
-            {"name": name, "args": {}, "id": name} for name in self.plan[done : done + 1]
-        ]
-        message = AIMessage("" if calls else "done", tool_calls=calls)
-        return ChatResult(generations=[ChatGeneration(message=message)])
+def calling(tool: str) -> AIMessageChunk:
+    """Return an answer that calls a tool."""
+    call: Any = {"name": tool, "args": "{}", "id": tool, "index": 0}
+    return AIMessageChunk(content="", tool_call_chunks=[call])
 
 
 @pytest.mark.parametrize(
@@ -59,18 +32,19 @@ class Planned(Dead):
 )
 def test_a_supervisor_of_two(options: dict[str, Any], requests: int) -> None:
     """Once per model call by default, once per agent and run with `reset="turn"`."""
-    seen: list[None] = []
+    primaries: list[ScriptedChat] = []
 
-    def agent(plan: list[str], tools: list[Any]) -> Any:
-        backup = Planned(plan=plan, requests=[])
+    def agent(tools: list[Any]) -> Any:
+        primaries.append(dead())
+        backup = chat("backup", *(calling(tool.__name__) for tool in tools), "done")
         middleware: Any = [FallbackMiddleware(backup, **options)]
-        return create_agent(Dead(requests=seen), tools, middleware=middleware)
+        return create_agent(primaries[-1], tools, middleware=middleware)
 
     def look_up() -> str:
         """Look something up."""
         return "a fact"
 
-    workers = [agent(["look_up"], [look_up]) for _ in range(2)]
+    workers = [agent([look_up]) for _ in range(2)]
 
     def ask_first() -> str:
         """Ask the first agent."""
@@ -80,10 +54,9 @@ def test_a_supervisor_of_two(options: dict[str, Any], requests: int) -> None:
         """Ask the second agent."""
         return str(workers[1].invoke({"messages": [("user", "go")]})["messages"][-1].text)
 
-    supervisor = agent(["ask_first", "ask_second"], [ask_first, ask_second])
-    answer = supervisor.invoke({"messages": [("user", "go")]})
+    answer = agent([ask_first, ask_second]).invoke({"messages": [("user", "go")]})
     assert answer["messages"][-1].text == "done"
-    assert len(seen) == requests
+    assert sum(len(primary.asked) for primary in primaries) == requests
 
 
 def test_the_page_has_these_figures() -> None:

@@ -7,10 +7,11 @@ from typing import TYPE_CHECKING, Any
 import litellm
 import pytest
 
-from honcho_fallback import Failure, FailureKind, FallbackConfig, classify
+from honcho_fallback import Failure, FailureKind, FallbackConfig
 from honcho_fallback.testing import StatusError
 from honcho_fallback_litellm import FallbackProxyHandler
-from honcho_fallback_litellm._failures import refiner_for
+from honcho_fallback_litellm._failures import classifier_for
+from tests.helpers.provider import Reply
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -59,8 +60,30 @@ def test_a_rule_sees_the_status_that_litellm_replaces(refine: Any) -> None:
     error = litellm.InternalServerError("overloaded", "anthropic", "claude")
     error.__cause__ = StatusError(529)
     rules = {"kind": "quota", "status": 529}
-    failure = refiner_for(FallbackConfig(rules=rules, refine=refine))(classify(error), error)
+    failure = classifier_for(FallbackConfig(rules=rules, refine=refine))(error)
     assert (failure.kind, failure.by_rule) == ("quota", True)
+
+
+@pytest.mark.parametrize("is_broken", [False, True])
+def test_refine_corrects_what_lies_below_litellms_error(
+    is_broken: bool, bench: Any, providers: ProviderServer, ask: Any, text: Any
+) -> None:
+    """A kind brings its answers with it, and a hook that breaks is passed over."""
+
+    def refine(failure: Failure, _: BaseException) -> Failure:
+        if is_broken:
+            raise ZeroDivisionError
+        return failure._replace(kind=FailureKind.QUOTA)
+
+    # LiteLLM trips over a code that is a text, and raises a TypeError.
+    error = {"message": "busy", "type": "overloaded_error", "code": "503"}
+    providers["primary"].reply(Reply(body={"error": error}))
+    router, listener = bench.managed(FallbackConfig(refine=refine))
+    answer = ask(router, "completion", model="deriver", messages=MESSAGES)
+    assert text(answer) == "hello from backup"
+    switch = listener.switches[0].failure
+    known = ("overloaded", True) if is_broken else ("quota", False)
+    assert (switch.kind, switch.transient) == known
 
 
 def test_a_rule_keeps_a_failure_with_the_program(

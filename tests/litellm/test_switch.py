@@ -12,8 +12,8 @@ import litellm
 import openai
 import pytest
 
-from honcho_fallback import Failure, FallbackConfig, classify
-from honcho_fallback_litellm._failures import refiner_for
+from honcho_fallback import Failure, FallbackConfig
+from honcho_fallback_litellm._failures import classifier_for
 from tests.helpers.provider import Reply
 from tests.helpers.wire import COUNTS, MESSAGE_COUNTS
 
@@ -25,7 +25,7 @@ MESSAGES = [{"role": "user", "content": "hello"}]
 
 def meaning_of(error: BaseException) -> Failure:
     """Say what an error out of LiteLLM means."""
-    return refiner_for(FallbackConfig())(classify(error), error)
+    return classifier_for(FallbackConfig())(error)
 
 
 SWITCHING = {

@@ -133,6 +133,17 @@ INCIDENTS: dict[str, tuple[dict[str, str], dict[float, set[str]]]] = {
         {CALLS: "0x20 stale _x2 0x40", ANSWERED % "gpt": "0+30x20 stale _x2 0+30x40"},
         {5: set(), 10: set(), 12: set(), 25: set()},
     ),
+    "a target rests for hours, and is probed ever more rarely": (
+        {RESTS: "60x1 180x3 420x7 900x15 1860x31 3780x63 7620x61 0x40"},
+        {
+            3: set(),
+            8: set(),
+            30: {"ProbeFailing"},
+            60: {"ProbeFailing"},
+            85: {"ProbeFailing"},
+            100: set(),
+        },
+    ),
     "one blip, which the fallback answered": (
         {
             TRIED % "answered": "0+30x80",

@@ -812,7 +812,7 @@ def test_an_error_that_lost_its_class_is_told_by_its_words(text: str, kind: Kind
         ("hadn't been", "had not been"),
     ],
 )
-def test_a_contraction_is_two_words(short: str, long: str) -> None:
+def test_a_contraction_is_read_as_not(short: str, long: str) -> None:
     """Whatever "not" leans on, the sentence says what it says with "not"."""
     for end, status in (("found", 404), ("supported with tools", 400), ("accepted", 401)):
         contracted = meaning(f"The model gpt-9 {short} {end}.", status)

@@ -25,6 +25,7 @@ from honcho_fallback import (
 )
 from honcho_fallback.simulate import load_policy
 from honcho_fallback.testing import StatusError
+from tests.helpers.own_rules import loaded
 from tests.helpers.scripted import DRIVERS, repeating
 
 if TYPE_CHECKING:
@@ -52,10 +53,6 @@ class BudgetError(Exception):
 
 class TeamBudgetError(BudgetError):
     """Stand for a nearer class of it."""
-
-
-def loaded(*rules: Any) -> Any:
-    return FallbackConfig(rules=[*rules]).rules
 
 
 def judged(error: BaseException, *rules: Any) -> Failure:

@@ -10,6 +10,7 @@ import socket
 import sys
 import threading
 from contextlib import contextmanager
+from types import SimpleNamespace
 from typing import TYPE_CHECKING, Any
 
 import botocore.config
@@ -417,6 +418,18 @@ def shorten_links(error: Exception) -> int:
     finally:
         sys.setprofile(None)
     return looked + 1
+
+
+def test_a_nested_policy_whose_requests_were_refused_may_have_lost_one_outside_of_itself() -> None:
+    """Its record knows its own attempts; who retried around it knows of more."""
+    refused = SimpleNamespace(attempts=(SimpleNamespace(reached="refused"),))
+    headers = {"x-stainless-retry-count": "1"}
+    once, twice = (
+        type("NestedError", (Exception,), {"status_code": 429})("slow down") for _ in range(2)
+    )
+    for error, sent in ((once, {}), (twice, headers)):
+        vars(error).update(record=refused, request=SimpleNamespace(headers=sent))
+    assert (classify(once).reached, classify(twice).reached) == ("refused", "unknown")
 
 
 def test_a_client_that_retries_knows_less_than_its_last_error() -> None:
