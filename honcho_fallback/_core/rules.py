@@ -122,15 +122,17 @@ def options(
         return
     if (refresh := credential_refresh(call, failure)) is not None:
         yield Recover(refresh)
-    others = candidates(policy, call, failure)
-    again = None if call.remaining else repeatable(call)
+    fit = fitting(policy, call)
+    others = fit if switches(policy, call, failure) else ()
+    left = call.remaining if failure.kind in _LARGER_WINDOW else fit
+    again = None if left else repeatable(call)
     if not others and again is None:
         # Where the chain ends with a failure that would have switched, the chain is exhausted;
         # where somebody is left who could not help, the request itself is the trouble, and so it
         # is where everybody lacks what it needs.
         kinds = {one.failure and one.failure.kind for one in call.past}
         lacking = kinds == {FailureKind.UNSUPPORTED}
-        is_end = not call.remaining and switches(policy, call, failure)
+        is_end = not left and switches(policy, call, failure)
         outcome: Outcome = "exhausted" if is_end and not lacking else "rejected"
         yield Stop(outcome, error=0 if lacking else -1)
         return
@@ -190,22 +192,16 @@ def switches(policy: ResolvedPolicy, call: CallState, failure: Failure) -> bool:
     return failure.switchable or not KINDS[failure.kind].switchable
 
 
-def candidates(policy: ResolvedPolicy, call: CallState, failure: Failure) -> Sequence[int]:
+def fitting(policy: ResolvedPolicy, call: CallState) -> Sequence[int]:
     """List those of the remaining positions that could take the request."""
-    remaining = call.remaining
-    if not remaining or not switches(policy, call, failure):
-        return ()
-    if failure.kind not in _LARGER_WINDOW:
-        return remaining
+    failures = [(one.attempt.target, one.failure) for one in call.past]
+    overflown = [target for target, one in failures if one and one.kind in _LARGER_WINDOW]
+    if not overflown or not call.remaining:
+        return call.remaining
     # What nobody knows is asked: only a window that is known to be no larger than one that was too
-    # small cannot help.
-    overflown = (
-        one.attempt.target
-        for one in call.past
-        if one.failure and one.failure.kind in _LARGER_WINDOW
-    )
-    most = max((one.context_window or 0 for one in overflown), default=0)
-    windows = {n: policy.chain[n].context_window for n in remaining}
+    # small cannot help, whatever another target has failed with since.
+    most = max(target.context_window or 0 for target in overflown)
+    windows = {n: policy.chain[n].context_window for n in call.remaining}
     return [n for n, size in windows.items() if size is None or size > most]
 
 

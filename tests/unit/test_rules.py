@@ -233,6 +233,18 @@ def test_too_long_goes_wherever_a_window_is_not_known_to_be_no_larger(
     assert options == wanted
 
 
+def test_a_window_that_was_too_small_stays_so_for_the_whole_call() -> None:
+    """A model with no larger window is not asked after another model's failure either."""
+    chain = [Target(f"t{n}", context_window=window) for n, window in enumerate([8, 32, 8, None])]
+    call = failed(BUSY, FallbackConfig(), *chain, at=1)
+    long = Failure.of(FailureKind.CONTEXT_OVERFLOW)
+    call.past = (call.past[0]._replace(failure=long), *call.past[1:])
+    assert options_of(call) == [SwitchTo([3]), Stop("exhausted")]
+    # Nobody is left but one that cannot take it: the end, where who was busy is asked again.
+    call.remaining = [2]
+    assert kinds(options_of(call)) == ["Retry", "Stop"]
+
+
 def test_an_invalid_request_goes_on_from_a_fallback() -> None:
     """G-22: what the primary would have taken another provider may not, and the next one may."""
     assert listed(BUG, ONE, TWO, THREE, at=1) == [SwitchTo([2]), Stop("exhausted")]
