@@ -25,7 +25,7 @@ from collections import Counter, defaultdict
 from functools import reduce
 from importlib import import_module
 from importlib.util import find_spec
-from itertools import pairwise
+from itertools import takewhile
 from operator import or_
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
@@ -220,7 +220,7 @@ class _Tracer:
     def _sentences(self, text: str) -> list[list[str]]:
         """Cut a text as the package does, into the tokens of each sentence."""
         parts: list[list[str]] = [[]]
-        for token in self._texts.tokens_of(text):
+        for token in self._texts._TOKEN.findall(text.translate(self._texts._PLAIN)):
             if self._texts.VOCABULARY.word(token).stops:
                 parts.append([])
             else:
@@ -247,7 +247,9 @@ class _Tracer:
                 words.append(token.lower())
             elif token[-1].isdigit() and not token[0].isalpha():
                 words.append("-#" if token[0] == "-" else self._texts._NUMBER)
-            elif any(self._texts.VOCABULARY.word(token)[:3]):
+            elif token.lower() in self._texts._BETWEEN or any(
+                self._texts.VOCABULARY.word(token)[:3]
+            ):
                 words += [part.lower() for part in self._texts._PART.findall(token)]
             else:
                 words.append("")
@@ -258,13 +260,21 @@ class _Tracer:
         if not second:
             return any(self._fits(first, word) for word in words)
         return any(
-            self._fits(first, word) and self._fits(second, after)
-            for word, after in pairwise(words)
+            self._fits(first, word)
+            and any(self._fits(second, word) for word in self._beside(after))
+            for word, *after in (words[place:] for place in range(len(words)))
         )
+
+    def _beside(self, words: list[str]) -> list[str]:
+        """List what may end a phrase: the next word, and the one behind verbs of being."""
+        behind = list(takewhile(self._texts._BETWEEN.__contains__, words))
+        return words[: len(behind) + 1]
 
     def _fits(self, entry: str, word: str) -> bool:
         if word >= self._texts._RUNS:
             return entry in word
+        if entry == "not" and (word == "cannot" or word.endswith("n't")):
+            return True
         stem = entry.removesuffix("*")
         return word == entry or (stem != entry and word.startswith(stem))
 

@@ -231,7 +231,7 @@ ROOMS: dict[str, tuple[int, tuple[str, ...]]] = {
     "tools": (1193, ("honcho_fallback/tools",)),
     "simulate": (1070, ("honcho_fallback/simulate",)),
     "cli": (759, ("honcho_fallback/cli",)),
-    "langchain": (4222, ("adapters/honcho_fallback_langchain",)),
+    "langchain": (4213, ("adapters/honcho_fallback_langchain",)),
     "litellm": (2729, ("adapters/honcho_fallback_litellm",)),
     "honcho": (2658, ("adapters/honcho_fallback_honcho",)),
     "tracing": (

@@ -60,10 +60,7 @@ def message_of(answer: Any) -> Any:
     """Return the message in what a candidate gave, or what a parser has made of it alone."""
     if isinstance(answer, dict) and isinstance(answer.get("raw"), AIMessage):  # include_raw=True
         return answer["raw"]
-    messages = getattr(answer, "result", None)  # of an agent's ModelResponse
-    if not isinstance(messages, list):
-        return answer
-    return next((one for one in reversed(messages) if isinstance(one, AIMessage)), answer)
+    return answer
 
 
 def reading_messages(config: FallbackConfig) -> FallbackConfig:

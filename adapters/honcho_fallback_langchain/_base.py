@@ -36,8 +36,6 @@ Chunk_co = TypeVar("Chunk_co", covariant=True)
 
 # Cached properties: ours, and the one that LangChain keeps for tracing.
 _CACHED = frozenset({"_serialized", "chain"})
-_OF_ITS_RUN = ("callbacks", "metadata", "tags")
-_VERSIONS = {"lc_versions"}
 
 
 class FallbackBase(RunnableSerializable[Input, Output], Generic[Input, Output, Chunk_co]):
@@ -68,14 +66,6 @@ class FallbackBase(RunnableSerializable[Input, Output], Generic[Input, Output, C
         """Return who observes a call that begins now, those of the process included."""
         return self.policy.observers
 
-    def own_run_options(self) -> dict[str, Any]:
-        """Return what the chain run gets of a model's own fields, and no candidate does."""
-        own = {f"local_{name}": getattr(self, name, None) for name in _OF_ITS_RUN}
-        # Versions alone, which every model has, are worth nothing to a run that nobody hears of.
-        if (own["local_metadata"] or {}).keys() == _VERSIONS:
-            own["local_metadata"] = None
-        return {**own, "verbose": getattr(self, "verbose", False)}
-
     def invoke(
         self,
         input: Input,  # noqa: A002 # LangChain's name
@@ -83,10 +73,9 @@ class FallbackBase(RunnableSerializable[Input, Output], Generic[Input, Output, C
         **kwargs: Any,
     ) -> Output:
         """Ask the chain for one answer."""
-        call = ChainCall(self.chain, input, config, kwargs, self.own_run_options())
-        with call.chain_run(self) as run:
+        with ChainCall(self.chain, self, input, config, kwargs) as call:
             try:
-                answer: Output = call.chain.policy.call(call.ask, run=run)
+                answer: Output = call.policy.call(call.ask, run=call.open())
             except NO_ANSWER as error:
                 answer = call.unparsed_answer(error)
             call.passed = [answer]
@@ -99,10 +88,9 @@ class FallbackBase(RunnableSerializable[Input, Output], Generic[Input, Output, C
         **kwargs: Any,
     ) -> Output:
         """Ask the chain for one answer, in this task."""
-        call = ChainCall(self.chain, input, config, kwargs, self.own_run_options())
-        async with call.achain_run(self) as run:
+        async with ChainCall(self.chain, self, input, config, kwargs) as call:
             try:
-                answer: Output = await call.chain.policy.acall(call.aask, run=run)
+                answer: Output = await call.policy.acall(call.aask, run=call.open())
             except NO_ANSWER as error:
                 answer = call.unparsed_answer(error)
             call.passed = [answer]
@@ -115,10 +103,10 @@ class FallbackBase(RunnableSerializable[Input, Output], Generic[Input, Output, C
         **kwargs: Any,
     ) -> Generator[Chunk_co, None, None]:
         """Ask the chain for chunks; it may switch until the first with content."""
-        call = ChainCall(self.chain, input, config, kwargs, self.own_run_options())
-        with call.chain_run(self) as run:
-            chunks = call.chain.policy.stream(
-                call.ask_for_stream, has_content=call.shows, partial=call.partial, run=run
+        with ChainCall(self.chain, self, input, config, kwargs) as call:
+            run, shows = call.open(), call.shows
+            chunks = call.policy.stream(
+                call.ask_for_stream, has_content=shows, partial=call.partial, run=run
             )
             with closing(chunks):
                 for chunk in chunks:
@@ -132,10 +120,10 @@ class FallbackBase(RunnableSerializable[Input, Output], Generic[Input, Output, C
         **kwargs: Any,
     ) -> AsyncGenerator[Chunk_co, None]:
         """Ask the chain for chunks, in this task; it may switch until the first with content."""
-        call = ChainCall(self.chain, input, config, kwargs, self.own_run_options())
-        async with call.achain_run(self) as run:
-            chunks = call.chain.policy.astream(
-                call.ask_for_astream, has_content=call.shows, partial=call.partial, run=run
+        async with ChainCall(self.chain, self, input, config, kwargs) as call:
+            run, shows = call.open(), call.shows
+            chunks = call.policy.astream(
+                call.ask_for_astream, has_content=shows, partial=call.partial, run=run
             )
             async with aclosing(chunks):
                 async for chunk in chunks:

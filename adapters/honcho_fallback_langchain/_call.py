@@ -13,8 +13,8 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import AsyncGenerator, Generator
-from contextlib import asynccontextmanager, contextmanager, nullcontext
-from typing import TYPE_CHECKING, Any, Generic, NamedTuple, TypeVar, cast
+from contextlib import nullcontext
+from typing import TYPE_CHECKING, Any, Generic, NamedTuple, Self, TypeVar, cast
 
 from langchain_core.callbacks import AsyncCallbackManager, CallbackManager
 from langchain_core.messages import AIMessage, AIMessageChunk
@@ -65,22 +65,17 @@ from honcho_fallback_langchain._sdk import ATTEMPTS, awith_key, with_key, withou
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Iterator
 
-    from langchain_core.callbacks import (
-        AsyncCallbackManagerForChainRun,
-        CallbackManagerForChainRun,
-    )
     from langchain_core.runnables import Runnable, RunnableConfig
 
     from honcho_fallback import Attempt, FallbackRun
     from honcho_fallback_langchain._chain import Chain
     from honcho_fallback_langchain._options import Partial
 
-    Manager = CallbackManagerForChainRun | AsyncCallbackManagerForChainRun
-
 CallbacksT = TypeVar("CallbacksT")
 RequestT = TypeVar("RequestT")
 _END: Any = object()
-
+_AS_AROUND = nullcontext()  # one for all calls: it holds nothing
+_VERSIONS = {"lc_versions"}
 
 # Where a call's own policy stands in a config. A remote caller can put strings and dicts there, so
 # only the very classes count.
@@ -107,18 +102,19 @@ class Call(ABC, Generic[RequestT]):
     """The steps that are the same whichever way a candidate is asked."""
 
     run: FallbackRun
+    # What most calls never have stands on the class.
+    required: frozenset[str] = frozenset()  # labels of whom it may ask
+    detached = NOT_DETACHED
+    gate: Gate | None = None  # of the attempt at hand
+    failed: list[dict[str, Any]] | None = None  # the attempts before it, once needed
+    wants_content = False
+    shows_tokens: bool | None = None  # to somebody, once it is known
 
     def __init__(self, chain: Chain, settings: dict[str, Any]) -> None:
         self.chain = chain
         self.settings = settings  # of this call
-        self.required: frozenset[str] = frozenset()  # labels of whom it may ask
         self.policy = chain.policy
         self.partial: Partial = chain.options.partial
-        self.detached = NOT_DETACHED
-        self.gate: Gate | None = None  # of the attempt at hand
-        self.failed: list[dict[str, Any]] | None = None  # the attempts before it, once needed
-        self.wants_content = False
-        self.shows_tokens: bool | None = None  # to somebody, once it is known
 
     def configure(self, config: RunnableConfig) -> Turn | None:
         """Take the policy that a config asks for, and return the turn that it names, or None.
@@ -156,7 +152,7 @@ class Call(ABC, Generic[RequestT]):
         self.wants_content = policy.wants_content
         self.required = policy.config.require
         unfit = self.unlabelled(config) if self.required else None
-        with parented_like(self.detached) if self.detached.stand_ins else nullcontext():
+        with parented_like(self.detached) if self.detached.stand_ins else _AS_AROUND:
             self.run = policy.start(turn=turn, metadata=metadata, unfit=unfit)
         if self.wants_content:
             self.run.report(input=call_input)
@@ -284,7 +280,8 @@ class Call(ABC, Generic[RequestT]):
         """Return an answer's messages marked, if the stream that they came in was whole."""
         streamed = self.gate is not None and self.gate.streamed
         model = self.chain.links[attempt.position].model
-        if streamed or getattr(model, "streaming", None) is True:
+        # Read where pydantic keeps fields: a class without this one would take long to say so.
+        if streamed or (model is not None and vars(model).get("streaming") is True):
             _check_ends(messages)
         return marked(messages, attempt, self.failed_before(attempt))
 
@@ -295,133 +292,136 @@ class Call(ABC, Generic[RequestT]):
 # generator sets in it is still there at its last chunk.
 
 
-@contextmanager
-def asking(config: RunnableConfig, attempt: Attempt | None = None) -> Generator[None, None, None]:
-    """Return a context to ask a candidate in; what cannot be read of its answer leaves it as such.
+class Asking:
+    """A context to ask a candidate in; what cannot be read of its answer leaves it as such.
+
+    A stream enters it once for each chunk.
 
     Args:
         config: The candidate's.
         attempt: With which its requests end, where nobody else has seen to that.
     """
-    token = var_child_runnable_config.set(config)
-    attempts = None if attempt is None else ATTEMPTS.set((*ATTEMPTS.get(), attempt))
-    try:
-        yield
-    except (IndexError, UnboundLocalError, ValueError) as error:
-        why = unread_because(error)
-        if why is None:
-            raise
-        raise (unreadable(why) if isinstance(error, IndexError) else unfit(why, error)) from error
-    finally:
+
+    __slots__ = ("_attempt", "_config", "_tokens")
+
+    def __init__(self, config: RunnableConfig, attempt: Attempt | None = None) -> None:
+        self._config, self._attempt = config, attempt
+
+    def __enter__(self) -> None:
+        attempt = self._attempt
+        attempts = None if attempt is None else ATTEMPTS.set((*ATTEMPTS.get(), attempt))
+        self._tokens = var_child_runnable_config.set(self._config), attempts
+
+    def __exit__(self, _kind: object, error: BaseException | None, _trace: object) -> None:
+        config, attempts = self._tokens
         if attempts is not None:
             ATTEMPTS.reset(attempts)
-        var_child_runnable_config.reset(token)
+        var_child_runnable_config.reset(config)
+        if isinstance(error, IndexError | UnboundLocalError | ValueError):
+            why = unread_because(error)
+            if why is not None:
+                is_unreadable = isinstance(error, IndexError)
+                raise (unreadable(why) if is_unreadable else unfit(why, error)) from error
 
 
 class ChainCall(Call[Request]):
-    """Ask candidates by their public methods, each under one chain run.
+    """Ask candidates by their public methods, under one chain run, which is open in its context.
 
     Args:
         chain: Whom to ask.
+        runnable: Whose run it is; its own callbacks, tags and metadata are for that run alone.
         call_input: What the caller passed.
         config: The caller's, or None.
         kwargs: The caller's.
-        own: What the chain run gets beside them, and no candidate.
     """
 
     attempt: Attempt  # that streams
+    manager: Any = None  # of the chain run, where somebody listens
+    passing_attempt: Attempt | None = None
+    unparsed: tuple[()] | tuple[Any] = ()  # the last answer that nothing was parsed of
 
     def __init__(
         self,
         chain: Chain,
+        runnable: Runnable[Any, Any],
         call_input: Any,
         config: RunnableConfig | None,
         kwargs: dict[str, Any],
-        own: dict[str, Any],
     ) -> None:
         super().__init__(chain, kwargs)
-        self.own = own
+        self.runnable = runnable
         self.input = call_input
         self.config = ensure_config(config)
         # Both are for this run and no child of it.
         self.run_name = self.config.pop("run_name", None)
         self.run_id = self.config.pop("run_id", None)
-        self.manager: Manager | None = None
-        self.passing_attempt: Attempt | None = None
         self.passed: list[Any] = []  # of the attempt that passes; without a run the last alone
-        self.unparsed: tuple[()] | tuple[Any] = ()  # the last answer that nothing was parsed of
 
-    @contextmanager
-    def chain_run(self, runnable: Runnable[Any, Any]) -> Generator[FallbackRun, None, None]:
-        """Open the chain run of a runnable, and close it with what was handed out."""
+    def __enter__(self) -> Self:
         callbacks = self.managed(CallbackManager)
-        manager = callbacks and callbacks.on_chain_start(None, self.input, **self.named(runnable))
-        try:
-            yield self.open(manager)
-        except GeneratorExit:  # the reader has enough; that is no error
-            if manager is not None:
-                manager.on_chain_end(merged(self.passed))
-            raise
-        except BaseException as error:
+        if callbacks is not None:
+            self.manager = callbacks.on_chain_start(None, self.input, **self.named())
+        return self
+
+    def __exit__(self, _kind: object, error: BaseException | None, _trace: object) -> None:
+        if not isinstance(error, GeneratorExit):
             self.settle(error)
-            if manager is not None:
-                manager.on_chain_error(error)
-            raise
-        self.settle()
-        if manager is not None:
-            manager.on_chain_end(merged(self.passed))
+        if self.manager is not None:
+            self.end(error)
 
-    @asynccontextmanager
-    async def achain_run(self, runnable: Runnable[Any, Any]) -> AsyncGenerator[FallbackRun, None]:
-        """Open the chain run of a runnable in this task, and close it with what was handed out."""
+    async def __aenter__(self) -> Self:
         callbacks = self.managed(AsyncCallbackManager)
-        manager = callbacks and await callbacks.on_chain_start(
-            None, self.input, **self.named(runnable)
-        )
-        try:
-            yield self.open(manager)
-        except GeneratorExit:  # the reader has enough; that is no error
-            if manager is not None:
-                await manager.on_chain_end(merged(self.passed))
-            raise
-        except BaseException as error:
-            await self.asettle(error)
-            if manager is not None:
-                await manager.on_chain_error(error)
-            raise
-        await self.asettle()
-        if manager is not None:
-            await manager.on_chain_end(merged(self.passed))
+        if callbacks is not None:
+            self.manager = await callbacks.on_chain_start(None, self.input, **self.named())
+        return self
 
-    def named(self, runnable: Runnable[Any, Any]) -> dict[str, Any]:
+    async def __aexit__(self, _kind: object, error: BaseException | None, _trace: object) -> None:
+        if not isinstance(error, GeneratorExit):
+            await self.asettle(error)
+        if self.manager is not None:
+            await self.end(error)
+
+    def end(self, error: BaseException | None) -> Any:
+        """Close the chain run with what was handed out; in a task, return what closes it."""
+        if error is None or isinstance(error, GeneratorExit):  # the reader has enough: no error
+            return self.manager.on_chain_end(merged(self.passed))
+        return self.manager.on_chain_error(error)
+
+    def named(self) -> dict[str, Any]:
         """Return the name and the id of the chain run."""
-        return {"name": self.run_name or runnable.get_name(), "run_id": self.run_id}
+        return {"name": self.run_name or self.runnable.get_name(), "run_id": self.run_id}
 
     def managed(self, kind: type[CallbackManager | AsyncCallbackManager]) -> Any:
         """Return the callback manager, or None where nobody listens.
 
         A run that nobody hears of need not be opened at all.
         """
-        config, own = self.config, self.own
+        config, own = self.config, vars(self.runnable)
+        metadata = own.get("metadata")
+        # Versions alone, which every model has, are worth nothing to a run that nobody hears of.
+        if metadata is not None and metadata.keys() == _VERSIONS:
+            metadata = None
         manager: Any = kind.configure(
             inheritable_callbacks=config.get("callbacks"),
+            local_callbacks=own.get("callbacks"),
+            verbose=own.get("verbose", False),
             inheritable_tags=config.get("tags"),
+            local_tags=own.get("tags"),
             inheritable_metadata=config.get("metadata"),
-            **own,
+            local_metadata=metadata,
         )
         if not manager.handlers:
             return None
         # A chat model's own callbacks hear of its model, which here is each candidate.
-        of_model: Any = own["local_callbacks"] or ()
+        of_model: Any = own.get("callbacks") or ()
         for handler in getattr(of_model, "handlers", of_model):
             manager.add_handler(handler, inherit=True)
         manager, self.detached = detach_langfuse(manager, self.policy)
         config["callbacks"] = manager
         return manager if manager.handlers else None
 
-    def open(self, manager: Manager | None) -> FallbackRun:
-        """Start the core's run under a chain run, or under none."""
-        self.manager = manager
+    def open(self) -> FallbackRun:
+        """Start the core's run."""
         turn = self.configure(self.config)
         named = {"run_name": self.run_name, "run_id": self.run_id}
         return self.start(self.config, turn, metadata_of(self.config, named), self.input)
@@ -459,11 +459,11 @@ class ChainCall(Call[Request]):
         return Request(candidate, candidate_input, config, kwargs)
 
     def send(self, request: Request) -> Any:
-        with asking(request.config):
+        with Asking(request.config):
             return request.candidate.invoke(request.input, request.config, **request.kwargs)
 
     async def asend(self, request: Request) -> Any:
-        with asking(request.config):
+        with Asking(request.config):
             return await request.candidate.ainvoke(request.input, request.config, **request.kwargs)
 
     def finish(self, attempt: Attempt, answer: Any) -> Any:
@@ -490,10 +490,10 @@ class ChainCall(Call[Request]):
         request = self.next_request(attempt)
         kwargs = self._stream_kwargs(attempt, request)
         chunks = request.candidate.stream(request.input, request.config, **kwargs)
-        last: Any = NOTHING
+        asking, last = Asking(request.config, attempt), NOTHING
         try:
             while True:
-                with asking(request.config, attempt):
+                with asking:
                     chunk = next(chunks, _END)
                 if chunk is _END:
                     break
@@ -512,10 +512,10 @@ class ChainCall(Call[Request]):
         request = await self.anext_request(attempt)
         kwargs = self._stream_kwargs(attempt, request)
         chunks = request.candidate.astream(request.input, request.config, **kwargs)
-        last: Any = NOTHING
+        asking, last = Asking(request.config), NOTHING
         try:
             while True:
-                with asking(request.config):
+                with asking:
                     chunk = await anext(chunks, _END)
                 if chunk is _END:
                     break

@@ -121,6 +121,11 @@ class AgentCall(Call[ModelRequest[Any]]):
         turns: Where the middleware holds turns that go on, or None where a graph has no place.
     """
 
+    response: ModelResponse[Any]  # of the attempt that was answered last
+    turn: Turn | None = None  # that the graph keeps
+    is_named = False  # whether it does so for its name alone
+    config: Any = None  # of an attempt, where it is not that around us
+
     def __init__(
         self,
         chain: Chain,
@@ -132,11 +137,8 @@ class AgentCall(Call[ModelRequest[Any]]):
         self.request = request
         self.handler = handler
         self.turns = turns
-        self.turn: Turn | None = None  # that the graph keeps
-        self.is_named = False  # whether it does so for its name alone
         state: Any = request.state
         self.kept: dict[str, Any] = state.get(TURN) or {}
-        self.config: Any = None  # of an attempt, where it is not that around us
 
     def open(self) -> FallbackRun:
         """Start the core's run, in the turn that it is a part of."""
@@ -268,18 +270,22 @@ class AgentCall(Call[ModelRequest[Any]]):
         with set_config_context(self.config) as context:
             return await coro_with_context(self.handler(request), context)
 
-    def finish(self, attempt: Attempt, answer: Any) -> ModelResponse[Any]:
-        """Return a response; a middleware inside may return a message alone."""
-        if isinstance(answer, AIMessage):
-            answer = ModelResponse(result=[answer])
-        response: ModelResponse[Any] = replace(answer, result=self.taken(attempt, answer.result))
+    def finish(self, attempt: Attempt, answer: Any) -> Any:
+        """Return the message in a response, for whoever judges it, and keep the response.
+
+        A middleware inside may return a message alone.
+        """
+        response = ModelResponse([answer]) if isinstance(answer, AIMessage) else answer
+        messages = self.taken(attempt, response.result)
+        self.response = replace(response, result=messages)
+        for message in reversed(messages):
+            if isinstance(message, AIMessage):
+                return message
         return response
 
-    def with_turn(
-        self, response: ModelResponse[Any]
-    ) -> ModelResponse[Any] | ExtendedModelResponse[Any]:
+    def with_turn(self) -> ModelResponse[Any] | ExtendedModelResponse[Any]:
         """Return the response, with the turn for the graph's state if that changed."""
-        turn, turns = self.turn, self.turns
+        turn, turns, response = self.turn, self.turns, self.response
         if turn is None or turns is None:
             return response
         if _is_final(response):
@@ -385,14 +391,14 @@ class FallbackMiddleware(AgentMiddleware[Any, Any, Any]):
         call = self._call(request, handler)
         try:
             run = call.open()
-            answer = call.policy.call(call.ask, run=run)
+            call.policy.call(call.ask, run=run)
         except BaseException as error:
             call.settle(error)
             call.fail_turn(error)
             raise
         if call.gate is not None:
             call.settle()
-        return call.with_turn(answer)
+        return call.with_turn()
 
     async def awrap_model_call(
         self,
@@ -403,14 +409,14 @@ class FallbackMiddleware(AgentMiddleware[Any, Any, Any]):
         call = self._call(request, handler)
         try:
             run = call.open()
-            answer = await call.policy.acall(call.aask, run=run)
+            await call.policy.acall(call.aask, run=run)
         except BaseException as error:
             await call.asettle(error)
             call.fail_turn(error)
             raise
         if call.gate is not None:
             await call.asettle()
-        return call.with_turn(answer)
+        return call.with_turn()
 
     def _call(self, request: ModelRequest[Any], handler: Callable[..., Any]) -> AgentCall:
         turns = self._turns if self._has_place else None

@@ -38,10 +38,7 @@ _UNDER_AN_ANSWER = _UNDER_ANOTHER - {Kind.LOCAL}
 
 
 def classify(
-    exc: BaseException,
-    *,
-    rules: tuple[Rule, ...] = (),
-    only_models: bool = False,
+    exc: BaseException, *, rules: tuple[Rule, ...] = (), only_models: bool = False
 ) -> Failure:
     """Say what an exception means; never raise.
 

@@ -43,19 +43,9 @@ _OTHER_SERVICE = Row(Kind.LOCAL, "an operation of another service than a model's
 # What a class that is only named in a text does not settle.
 _VAGUE = frozenset({Kind.SERVER_ERROR, Kind.LOCAL, Kind.MALFORMED_RESPONSE})
 _NAMED = [re.escape(status.phrase.lower()) for status in HTTPStatus if status >= 400]
-_PHRASES = "|".join(["client error", "server error", *_NAMED])
 _NUMBER = re.compile(r"(?<!\d)[45]\d\d(?!\d)")
-# A status that a gateway or a wrapper wrote into a text.
-_STATED = re.compile(
-    r"(?<!expected )(?<!expected status )(?<!expected error )"
-    r"(?:error code|status code|status_code|http status|status|http|code|error)"
-    r"['\"]?(?: ?[:=(] ?|[ (])['\"]?([45]\d\d)(?![\d.]\d|\d)"
-    r"|\[([45]\d\d)[\] ]"
-    rf"|(?<![\d.])([45]\d\d)[: ]{{1,2}}(?:{_PHRASES})"
-    r"|^\W{0,2}([45]\d\d)(?=[:,])"
-    r"|(?:failed|returned|replied|responded|answered|received|got)(?: with)?[,:]? "
-    r"([45]\d\d)(?![\d.]\d|\d)(?! [a-z]+s\b)"
-)
+# A status that a gateway or a wrapper wrote into a text; before its phrase, too.
+_STATED = re.compile("|".join(WORDS["stated_statuses"]).replace("PHRASE", "|".join(_NAMED)))
 # The codes of an error document that a wrapper made part of its text, and AWS's in its sentence.
 _QUOTED = re.compile(
     r"[\"'](?:code|type|status|reason|__type|:exception-type)\\{0,4}[\"']\s{0,4}:\s{0,4}"

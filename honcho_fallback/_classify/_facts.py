@@ -38,10 +38,7 @@ _STATUSES = ("status_code", "http_status", "status", "statusCode", "code")
 _PREFIX = re.compile(r"(?:[\w.]{1,80}(?:Error|Exception)(?:: | - ))+")
 # A limit's text, or what a body says of its subject, that names one model.
 _OF_ONE_MODEL = re.compile(
-    r"(?:per|by)[ _-]?model(?!s)|\b(?:access|for|of|on|that|this) (?:the |this )?model\b|\bmodel: "
-    r"|\breached for (?!org|user|key|proj|team|your|the )\S+ (?:in|on)\b"
-    r"|^param: model$|^provider_name: "
-    rf"|\b(?:{'|'.join(WORDS['families'])})[\w./:-]*\d",
+    "|".join(WORDS["of_one_model"]).replace("FAMILY", "|".join(WORDS["families"])),
     re.IGNORECASE | re.MULTILINE,
 )
 # What LiteLLM adds to a text: lines of code, whose words are no message.

@@ -92,6 +92,5 @@ ORIGINS = by_key(_CLASSES["origin"])
 NAMES = {row.name: row for row in rows(_CLASSES["name"], reason="class {}")}
 # Endings for classes that no row names; nearest class first, longest ending first.
 ENDINGS = sorted(
-    rows(_CLASSES["ending"], reason="a class name that ends in {}"),
-    key=lambda row: -len(row.name),
+    rows(_CLASSES["ending"], reason="a class name that ends in {}"), key=lambda row: -len(row.name)
 )

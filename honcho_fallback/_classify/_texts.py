@@ -13,8 +13,7 @@ from __future__ import annotations
 
 import re
 from asyncio import get_running_loop
-from functools import lru_cache, reduce
-from operator import or_
+from functools import lru_cache
 from typing import TYPE_CHECKING, Generic, NamedTuple, TypeVar
 from unicodedata import normalize
 
@@ -41,6 +40,9 @@ _TOKEN = re.compile(
 _PART = re.compile(r"[A-Z]+(?![a-z])|[A-Z]?[a-z]+")  # of a name in capitals, camels or joined
 _JOINED, _DIGIT = re.compile(r"[-/:]"), re.compile(r"\d")
 _STOP = re.compile(r"[.;!?\n{}]|</")
+_BETWEEN = frozenset(
+    {"is", "are", "be", "been", "was", "were", "currently", "yet"}
+)  # "cannot be found"
 _NUMBER = "#"  # how a phrase names any number; one below zero with a minus
 # Scripts from here on have no spaces, or write a word and its ending as one: their words are
 # looked for anywhere in a run. What is before is read word for word, marks of letters left out.
@@ -53,14 +55,6 @@ _PLAIN: dict[int, str] = {
 }
 
 
-def tokens_of(text: str) -> list[str]:
-    """Cut a text into words, numbers and stops; "doesn't" is two words, as "does not" is."""
-    text = text if text.isascii() else text.translate(_PLAIN)
-    if "n't" in text:
-        text = text.replace("can't", "cannot").replace("n't", " not")
-    return _TOKEN.findall(text)
-
-
 class _Word(NamedTuple):
     """Say what one word adds to its sentence: groups, phrases that it may begin or end."""
 
@@ -68,6 +62,7 @@ class _Word(NamedTuple):
     begins: frozenset[int] = frozenset()
     ends: frozenset[int] = frozenset()
     stops: bool = False
+    is_between: bool = False  # may it stand between the two words of a phrase?
 
 
 class Rule(NamedTuple, Generic[Meaning]):
@@ -111,7 +106,7 @@ class Vocabulary:
 
     def _find(self, word: str) -> _Word:
         """Return what all entries that fit a word say of it."""
-        known, is_run = _Word(), word >= _RUNS
+        known, is_run = _Word(is_between=word in _BETWEEN), word >= _RUNS
         for entry, meant in self._entries.get("" if is_run else word[:2], {}).items():
             stem = entry.removesuffix("*")
             is_begun = stem is not entry and word.startswith(stem)
@@ -131,15 +126,18 @@ class Vocabulary:
             return _Word()
         parts = [token] if "'" in token else _PART.findall(token)
         words = [self._find(part.lower()) for part in parts]
+        if token.lower() == "cannot" or token[-3:].lower() == "n't":
+            words = [_both(words[0], self._find("not"))]
         if not words:
             return _Word()
-        return _Word(self._sets(words)[0], words[-1].begins, words[0].ends)
+        is_between = len(words) == 1 and words[0].is_between
+        return _Word(self._sets(words)[0], words[-1].begins, words[0].ends, is_between=is_between)
 
     def _sets(self, words: Iterable[_Word]) -> list[int]:
         """Return the groups of each sentence: of its words, and of its phrases."""
         sets: list[int] = []
         groups, begun = 0, frozenset[int]()
-        for word, begins, ends, stops in words:
+        for word, begins, ends, stops, is_between in words:
             if stops:
                 sets.append(groups)
                 groups, begun = 0, begins
@@ -149,12 +147,14 @@ class Vocabulary:
             if begun and ends:
                 for place in begun & ends:
                     groups |= self._phrases[place]
-            begun = begins
+            begun = begun | begins if is_between else begins
         return [*sets, groups]
 
     def sentences(self, text: str) -> list[int]:
         """Cut a text into sentences, each the set of the groups that its words belong to."""
-        return self._sets(map(self.word, tokens_of(text)))
+        if not text.isascii():
+            text = text.translate(_PLAIN)
+        return self._sets(map(self.word, _TOKEN.findall(text)))
 
     def rule(self, alternative: str, row: Meaning) -> Rule[Meaning]:
         """Read one alternative: names of groups, each excluded by a - and absent by a ~."""
@@ -188,7 +188,7 @@ class TextRules(Generic[Meaning]):
     def first(self, text: str) -> Rule[Meaning] | None:
         """Find the first rule that one sentence of a text fits, or None."""
         sets = self._vocabulary.sentences(text)
-        for rule in self._candidates(reduce(or_, sets)):
+        for rule in self._candidates(_union(sets)):
             for groups in sets:
                 if groups & rule.needed == rule.needed and not groups & rule.excluded:
                     return rule
@@ -201,7 +201,15 @@ class TextRules(Generic[Meaning]):
 
 
 def _both(one: _Word, other: _Word) -> _Word:
-    return _Word(one.groups | other.groups, one.begins | other.begins, one.ends | other.ends)
+    begins, ends = one.begins | other.begins, one.ends | other.ends
+    return _Word(one.groups | other.groups, begins, ends, is_between=one.is_between)
+
+
+def _union(sets: Iterable[int]) -> int:
+    union = 0
+    for groups in sets:
+        union |= groups
+    return union
 
 
 # What providers write, in English and in other tongues.

@@ -14,7 +14,7 @@ ROOT = Path(__file__).resolve().parents[2]
 CORPUS = Path(os.environ.get("HONCHO_FALLBACK_CORPUS") or ROOT.parent / "shared" / "corpus")
 PYTHON = Path(os.environ.get("HONCHO_FALLBACK_CORPUS_PYTHON") or ROOT / ".venv-corpus/bin/python")
 # What is to be reached on all records, and on the public ones.
-GOALS = {"balanced": 0.975, "precision": 0.989, "kind": 0.945, "retry": 0.955}
+GOALS = {"balanced": 0.975, "precision": 0.99, "kind": 0.945, "retry": 0.955}
 
 
 def run(written: Path, *command: Path) -> tuple[dict[str, Any], str]:

@@ -203,6 +203,10 @@ CLOSES = [
     (1008, "Your project has been denied access. Please contact support.", Kind.PERMISSION),
     (1007, "Request contains an invalid argument.", Kind.INVALID_REQUEST),
     (1008, "This model's maximum context length is 32768 tokens.", Kind.CONTEXT_OVERFLOW),
+    (1008, "it went wrong, and you pay nothing", Kind.SERVER_ERROR),
+    (1008, "The field voice must be in the first message.", Kind.INVALID_REQUEST),
+    (1008, "Unregistered callers may not use this method", Kind.AUTHENTICATION),
+    (1008, "This operation is not implemented.", Kind.UNSUPPORTED),
     (1013, "please come another day", Kind.OVERLOADED),
     (1011, "Internal error encountered.", Kind.SERVER_ERROR),
     (4401, "go away", Kind.AUTHENTICATION),
@@ -290,6 +294,32 @@ def test_a_frameworks_misbehaved_model_may_have_been_stopped(module: str, name: 
     ):
         failure = classify(raised(module, name, text))
         assert (failure.kind, failure.transient) == (Kind.MALFORMED_RESPONSE, True), text
+
+
+@pytest.mark.parametrize("module", ["agents.exceptions", "pydantic_ai.exceptions"])
+def test_a_name_that_is_taken_twice_is_the_programs_own_mistake(module: str) -> None:
+    """A framework refuses it with the class with which it refuses what a model lacks."""
+    text = "Tool name conflicts with existing tool: `look`"
+    assert classify(raised(module, "UserError", text)).kind is Kind.LOCAL
+    text = "Hosted tools are not supported with this API"
+    assert classify(raised(module, "UserError", text)).kind is Kind.UNSUPPORTED
+
+
+@pytest.mark.parametrize(
+    ("status", "text", "kind"),
+    [
+        (400, "Your text was found to be unsafe.", Kind.CONTENT_POLICY),
+        (400, "The request was blocked by moderation", Kind.CONTENT_POLICY),
+        (400, "The endpoint nimbus is stopped", Kind.MODEL_UNAVAILABLE),
+        (400, "Your message is too long for this model", Kind.CONTEXT_OVERFLOW),
+        (400, "Backend Error", Kind.SERVER_ERROR),
+    ],
+)
+def test_what_a_bad_request_is_about_says_more_than_its_status(
+    status: int, text: str, kind: Kind
+) -> None:
+    """Many call a bad request what another target would answer."""
+    assert classify(openai_error(status, text)).kind is kind
 
 
 def test_openais_answer_that_was_cut_is_not_asked_for_again() -> None:

@@ -107,6 +107,12 @@ EXAMPLES: list[tuple[int, str, Kind, str]] = [
         "bytes limit -memory -characters",
     ),
     (400, "this method not allowed", Kind.MODEL_UNAVAILABLE, "method"),
+    (
+        424,
+        "it was not found for this version of the api",
+        Kind.MODEL_UNAVAILABLE,
+        "found negation own_api -key -object",
+    ),
     (400, "the requests reached their limit", Kind.RATE_LIMIT, "calls lacking limit"),
     (500, "more than the limit of requests", Kind.RATE_LIMIT, "calls over limit"),
     (NO_STATUS, "the client has been closed", Kind.CONNECTION, "client closed"),
@@ -219,7 +225,37 @@ EXAMPLES: list[tuple[int, str, Kind, str]] = [
         "prompt lacking window_size -item",
     ),
     (NO_STATUS, "shorten the conversation", Kind.CONTEXT_OVERFLOW, "reduced prompt -short_window"),
+    (
+        400,
+        "the prompt is 9000 tokens but 8000 fit",
+        Kind.CONTEXT_OVERFLOW,
+        "prompt tokens contrast -output -short_window",
+    ),
+    (
+        400,
+        "a batch has too many tokens",
+        Kind.CONTEXT_OVERFLOW,
+        "many_tokens -output -short_window -long_window -again",
+    ),
+    (
+        400,
+        "lower the number of tokens",
+        Kind.CONTEXT_OVERFLOW,
+        "reduced tokens -output -short_window -long_window",
+    ),
     (400, "the range of input length is 1 to 8", Kind.CONTEXT_OVERFLOW, "length prompt range"),
+    (
+        400,
+        "the length of an input must be 1 to 8",
+        Kind.CONTEXT_OVERFLOW,
+        "length prompt must_be -item -output",
+    ),
+    (
+        400,
+        "the input has 9000 tokens, and the context window 8000",
+        Kind.CONTEXT_OVERFLOW,
+        "context prompt tokens -output -short_window -negated_support",
+    ),
     (
         400,
         "9 tokens are above 8",
@@ -235,7 +271,7 @@ EXAMPLES: list[tuple[int, str, Kind, str]] = [
     (413, "this context window is full", Kind.CONTEXT_OVERFLOW, "context"),
     (400, "it was flagged", Kind.CONTENT_POLICY, "unsafe -negated_support -account_blocked -rate"),
     (400, "the image was filtered", Kind.CONTENT_POLICY, "content blocked -account_blocked"),
-    (500, "the guardrail failed", Kind.CONTENT_POLICY, "guardrail failed -endpoints"),
+    (500, "the guardrail failed", Kind.CONTENT_POLICY, "guardrail failed -endpoints -load"),
     (
         400,
         "the guardrail is unknown",
@@ -365,6 +401,7 @@ EXAMPLES: list[tuple[int, str, Kind, str]] = [
     ),
     (400, "the endpoint was retired", Kind.MODEL_UNAVAILABLE, "endpoints gone -feature"),
     (500, "it failed to load the adapter", Kind.MODEL_UNAVAILABLE, "model load failed"),
+    (400, "no adapters were loaded", Kind.MODEL_UNAVAILABLE, "model load negation -feature"),
     (NO_STATUS, "the checkpoint wants more VRAM", Kind.MODEL_UNAVAILABLE, "model memory"),
     (400, "wrong model slug", Kind.MODEL_UNAVAILABLE, "model identifier wrong -feature"),
     (400, "a verified organization is required", Kind.PERMISSION, "account verified needed"),
@@ -413,7 +450,7 @@ EXAMPLES: list[tuple[int, str, Kind, str]] = [
         500,
         "an error in parsing the completion",
         Kind.MALFORMED_RESPONSE,
-        "failed unparsed answer -parameter",
+        "failed unparsed answer -parameter -filtered",
     ),
     (500, "unable to parse what it wrote", Kind.MALFORMED_RESPONSE, "failed unparsed wrote"),
     (PROGRAM, "an empty response of the LLM", Kind.MALFORMED_RESPONSE, "undecodable llm"),
@@ -621,6 +658,25 @@ def test_a_models_name_and_an_address_say_nothing(name: str) -> None:
 def test_a_phrase_stands_side_by_side(text: str) -> None:
     """Words apart, in another order or in two sentences are no phrase."""
     assert not fits(text, 500, "rate -option")
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "The requested deployment could not be found.",
+        "This deployment has not been deployed.",
+        "The deployment is not yet available.",
+        "The deployment is not currently available",
+        "The deployment isn't available.",
+        "The deployment cannot be found",
+        "The deployment hasn't been deployed",
+    ],
+)
+def test_a_verb_of_being_does_not_part_the_words_of_a_phrase(text: str) -> None:
+    """A phrase is read in whatever voice and tense it is written, and "n't" is "not"."""
+    assert fits(text, 404, "model gone -feature -modal")
+    apart = text.replace("not ", "not so ").replace("n't", "n't so")
+    assert not fits(apart, 404, "model gone -feature -modal")
 
 
 def test_a_phrase_begins_where_another_ends() -> None:
