@@ -44,7 +44,7 @@ class Runtime:
     waits: bool = True
     on_finish: Callable[[Any], object] | None = None
     of_process: ClassVar[Runtime]
-    lines: Lines = field(default_factory=dict, init=False, repr=False, compare=False)
+    lines: Lines = field(default_factory=Lines, init=False, repr=False, compare=False)
 
     @contextmanager
     def installed(self) -> Generator[Runtime, None, None]:

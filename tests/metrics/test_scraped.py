@@ -82,7 +82,7 @@ class Service:
         self._observers = [PrometheusObserver(registry)]
 
     def call(self, agent: str, *, stream: bool = False, **options: Any) -> None:
-        config = FallbackConfig(**{"wait": 0, **options})
+        config = FallbackConfig(wait=0, **options)
         policy = self.policy(agent, config)
         with suppress(FallbackExhausted, DeadlineExceeded, StatusError):
             if stream:

@@ -60,7 +60,7 @@ CHAIN = (Target("primary"), Target("fallback"))
 
 
 def policy(agent: str = "chat", **options: Any) -> FallbackPolicy:
-    return FallbackPolicy(CHAIN, FallbackConfig(**{"wait": 0, **options}), agent=agent)
+    return FallbackPolicy(CHAIN, FallbackConfig(wait=0, **options), agent=agent)
 
 
 def test_a_storm_of_switches_is_a_few_lines(
@@ -202,11 +202,13 @@ def test_a_rest_after_one_that_ended_early_has_its_own_line(
     provider = Provider(primary=StatusError(401))
     asked.call(provider)
     asked.call(provider)
-    provider.failing = {"fallback": StatusError(503)}
+    provider.failing.clear()
+    provider.failing["fallback"] = StatusError(503)
     with suppress(StatusError, FallbackExhausted):
         asked.call(provider)
     assert asked.call(provider) == "primary"  # all rest, and one answers
-    provider.failing = {"primary": StatusError(401)}
+    provider.failing.clear()
+    provider.failing["primary"] = StatusError(401)
     assert [asked.call(provider) for _ in range(3)] == ["fallback"] * 3
     assert len(lines_with(caplog, "resting")) == 2
 
