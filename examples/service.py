@@ -74,6 +74,6 @@ if __name__ == "__main__":
             ChatOpenAI(model=first.model, base_url=first.base_url, api_key=key),
             ChatAnthropic(model=second.model, base_url=second.base_url, api_key=other_key),
             agent="chat",
-            fallback_config=FallbackConfig.resilient(reset="iteration"),
+            fallback_config=FallbackConfig.resilient(reset="iteration", timeout=30),
         )
         uvicorn.run(build_app(model), port=int(os.environ.get("PORT", "8000")))

@@ -179,6 +179,13 @@ def cassette_was_played_to_its_end(vcr: Cassette | None) -> Iterator[None]:
         )
 
 
+@pytest.fixture(autouse=True)
+def no_line_was_written_yet() -> None:
+    """Let each test's log begin anew: a process leaves out what it has written often enough."""
+    if "honcho_fallback" in sys.modules:
+        sys.modules["honcho_fallback"].Runtime.current().lines.clear()
+
+
 @pytest.fixture
 def clock() -> Iterator[Clock]:
     """Stand for the time that policies see."""

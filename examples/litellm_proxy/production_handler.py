@@ -7,7 +7,6 @@ Install: pip install 'honcho-fallback[litellm,prometheus,redis]' 'litellm[proxy]
 from __future__ import annotations
 
 import os
-from pathlib import Path
 
 from honcho_fallback import FallbackConfig, FallbackObserver
 from honcho_fallback.records import JsonlObserver
@@ -19,9 +18,9 @@ from honcho_fallback_prometheus import PrometheusObserver
 cooldown = RedisCooldown(os.environ["REDIS_URL"], timeout=1.0)
 # What LiteLLM serves under /metrics holds its figures, of all workers together.
 observers: list[FallbackObserver] = [PrometheusObserver()]
-if folder := os.environ.get("RECORDS_DIR"):
-    # A file of this process; a line holds no prompt, no answer and no key.
-    observers.append(JsonlObserver(Path(folder) / f"{os.getpid()}.jsonl"))
+if file := os.environ.get("RECORDS"):
+    # One for all workers: each line is written whole, and holds no prompt, no answer and no key.
+    observers.append(JsonlObserver(file))
 # A primary that hangs is left after 30 s, one that sends no first token of a stream after 10 s.
 config = FallbackConfig(cooldown=cooldown, timeout=30, first_token_timeout=10, deadline=60)
 handler = FallbackProxyHandler(config, observers=observers)

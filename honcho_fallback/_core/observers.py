@@ -5,7 +5,8 @@ from __future__ import annotations
 import inspect
 import logging
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any, Literal, NamedTuple, Self
+from datetime import UTC, datetime
+from typing import TYPE_CHECKING, Any, ClassVar, Literal, NamedTuple, Self
 
 from honcho_fallback._values.errors import FallbackConfigError, nearest, require_type
 from honcho_fallback.redaction import redact
@@ -13,6 +14,7 @@ from honcho_fallback.redaction import redact
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping
 
+    from honcho_fallback._core.runtime import Runtime
     from honcho_fallback._core.target import Target
     from honcho_fallback._values.failure import Failure
     from honcho_fallback._values.record import CallRecord
@@ -127,8 +129,6 @@ class FallbackObserver:
 
     Raises:
         FallbackConfigError: A subclass has an async hook, or one that is misspelt.
-
-    Source: OpenTelemetry's SpanProcessor.
     """
 
     __slots__ = ()
@@ -182,7 +182,11 @@ def _require_sync(hook: str, method: object) -> None:
 class Observers:
     """Emit events to several observers, none of which can break the call."""
 
-    __slots__ = ("_always", "_by_hook", "_observers", "joined", "reported")
+    __slots__ = ("_by_hook", "_observers", "joined", "reported")
+
+    # Global as the process's runtime is: an application sets up what it observes with in one
+    # place, far from those that make policies, and the libraries among these know nothing of it.
+    everybodys: ClassVar[Observers | None] = None
 
     def __init__(
         self, observers: Iterable[FallbackObserver], reported: set[int] | None = None
@@ -191,7 +195,6 @@ class Observers:
         self._by_hook = {
             hook: tuple(one for one in self._observers if _writes(one, hook)) for hook in _HOOKS
         }
-        self._always = not any(_writes(one, "is_listening") for one in self._observers)
         self.reported: set[int] = set() if reported is None else reported
         self.joined: tuple[Observers, Observers] | None = None
 
@@ -207,7 +210,7 @@ class Observers:
     @staticmethod
     def now(own: Observers | None) -> Observers | None:
         """Return a policy's own observers and those of the process, each once, or None."""
-        everybodys = everywhere.observers
+        everybodys = Observers.everybodys
         if everybodys is None or own is None:
             return everybodys or own
         before = own.joined
@@ -218,8 +221,6 @@ class Observers:
 
     def listening(self) -> Observers | None:
         """Return those that want to observe a call that begins now, or None."""
-        if self._always:
-            return self
         left = [one for one in self._observers if _listens(one)]
         if len(left) == len(self._observers):
             return self
@@ -237,27 +238,10 @@ class Observers:
             except Exception as error:  # noqa: BLE001 # an observer must not break a call
                 if id(observer) not in self.reported:
                     self.reported.add(id(observer))
+                    text = "observer %s raised %s in %s; it is still called, this is logged once"
+                    names = type(observer).__name__, type(error).__name__, hook
                     # No traceback: its frames could show what a call carries.
-                    logger.error(  # noqa: TRY400 # see above
-                        "observer %s raised %s in %s; it is still called, this is logged once",
-                        type(observer).__name__,
-                        type(error).__name__,
-                        hook,
-                    )
-
-
-class _Everywhere:
-    """Hold the observers of every policy of the process."""
-
-    __slots__ = ("observers",)
-
-    def __init__(self) -> None:
-        self.observers: Observers | None = None
-
-
-# Global as the process's runtime is: an application sets up what it observes with in one place,
-# far from those that make policies, and the libraries among these know nothing of it.
-everywhere = _Everywhere()
+                    logger.error(text, *names)  # noqa: TRY400 # see above
 
 
 def set_observers(observers: Iterable[FallbackObserver] | None) -> None:
@@ -272,10 +256,8 @@ def set_observers(observers: Iterable[FallbackObserver] | None) -> None:
 
     Raises:
         FallbackConfigError: One of them has no hook.
-
-    Source: stamina's ``instrumentation.set_on_retry_hooks``.
     """
-    everywhere.observers = Observers.of(() if observers is None else observers)
+    Observers.everybodys = Observers.of(() if observers is None else observers)
 
 
 def check_observers(observers: Any) -> tuple[FallbackObserver, ...]:
@@ -287,9 +269,7 @@ def check_observers(observers: Any) -> tuple[FallbackObserver, ...]:
     Raises:
         FallbackConfigError: One has none of them, or an async one, or it is a single one.
     """
-    if isinstance(observers, FallbackObserver):
-        raise FallbackConfigError.about("observers", "got a single one", "pass it in a list")
-    fix = "pass objects of subclasses of FallbackObserver, or with some of its hooks"
+    fix = "pass a list of objects of subclasses of FallbackObserver, or with some of its hooks"
     try:
         checked: tuple[Any, ...] = tuple(observers)
     except TypeError:
@@ -320,53 +300,75 @@ def _listens(observer: FallbackObserver) -> bool:
         return True
 
 
-def log_switch(switch: Switch) -> None:
-    """Write the one WARNING of a switch."""
-    _log(
-        logging.WARNING,
-        agent=switch.agent,
-        primary=switch.primary.name,
-        failed=switch.failed.name,
-        fallback=switch.fallback.name,
-        reason=switch.reason.replace(" ", ","),
-        call_id=switch.call_id,
-    )
+def log_switch(switch: Switch, runtime: Runtime) -> None:
+    """Write the WARNING of a switch; of those for one reason the first ten of a minute."""
+    failed, reason = switch.failed.name, switch.reason.replace(" ", ",")
+    facts = {"agent": switch.agent, "primary": switch.primary.name, "failed": failed}
+    facts |= {"fallback": switch.fallback.name, "reason": reason, "call_id": switch.call_id}
+    left_out = _left_out(runtime, (failed, reason), 60.0, most=10)
+    _log(logging.WARNING, runtime, facts, left_out)
 
 
-def log_exhausted(record: CallRecord) -> None:
+def log_rest(runtime: Runtime, seconds: float, facts: dict[str, str]) -> None:
+    """Write the one WARNING of a rest, by the first call that passes its target over."""
+    name, seconds = facts["resting"], min(seconds, _LONGEST)
+    left_out = _left_out(runtime, (name, ""), seconds, most=1)
+    # Another call met the failure: here, in another process, or at a target with the same key.
+    lines = [*runtime.lines.items()]
+    reasons = [(ends, why) for (one, why), (ends, _) in lines if why and one == name]
+    facts["until"] = _utc(runtime.time() + seconds)
+    facts["reason"] = max(reasons, default=(0.0, "elsewhere"))[1]
+    _log(logging.WARNING, runtime, facts, left_out)
+
+
+def log_restored(runtime: Runtime, facts: dict[str, str]) -> None:
+    """Write the one INFO of a target that answered after its rest."""
+    _, count = runtime.lines.pop((facts["restored"], ""), (0.0, 1))
+    # Where nobody chose a level, the beginning of the rest was seen, and so is its end.
+    level = logging.INFO if logger.hasHandlers() else logging.WARNING
+    _log(level, runtime, facts, count - 1)
+
+
+def log_exhausted(record: CallRecord, runtime: Runtime) -> None:
     """Write the one ERROR of a call that nobody answered."""
-    attempts = (f"{one.target}:{one.kind}" for one in record.attempts)
-    _log(
-        logging.ERROR,
-        agent=record.agent,
-        primary=record.primary,
-        outcome=record.outcome,
-        attempts=",".join(attempts),
-        seconds=f"{record.seconds:.3f}",
-        call_id=record.call_id,
-    )
+    attempts = ",".join(f"{one.target}:{one.kind}" for one in record.attempts)
+    facts = {"agent": record.agent, "primary": record.primary, "outcome": record.outcome}
+    facts |= {"attempts": attempts, "seconds": f"{record.seconds:.3f}", "call_id": record.call_id}
+    _log(logging.ERROR, runtime, facts)
 
 
-def log_restore(restore: Restore) -> None:
-    """Write the one INFO of a primary that answered the probe after its cooldown."""
-    _log(
-        logging.INFO,
-        agent=restore.agent,
-        primary=restore.primary.name,
-        restored="after_cooldown",
-        call_id=restore.call_id or "",
-    )
+_LONGEST = 1e9  # seconds that a datetime can go on from now
+_MANY = 1000  # what lines are about, where targets are made for each request
 
 
-def _log(level: int, **facts: str) -> None:
-    """Write facts as ``key=value``, and once more as attributes of the log record."""
+def _left_out(runtime: Runtime, about: tuple[str, str], seconds: float, most: int) -> int | None:
+    """Count a line; tell how many were left out before it, or None where it is one too many."""
+    lines, now = runtime.lines, runtime.time()
+    ends, count = lines.get(about, (now, 0))
+    if now < ends:  # no lock: where threads meet here, a line more is written
+        lines[about] = ends, count + 1
+        return 0 if count < most else None
+    if len(lines) >= _MANY:
+        lines.clear()
+    lines[about] = now + seconds, 1
+    return max(0, count - most)
+
+
+def _utc(at: float) -> str:
+    return datetime.fromtimestamp(at, UTC).isoformat(timespec="seconds")
+
+
+def _log(level: int, runtime: Runtime, facts: dict[str, str], left_out: int | None = 0) -> None:
+    """Write facts as ``key=value`` and as attributes of the log record; one too many at DEBUG."""
+    level = logging.DEBUG if left_out is None else level
     if not logger.isEnabledFor(level):
         return
+    if left_out:
+        facts["left_out"] = str(left_out)
+    if not logger.hasHandlers():  # Python's last resort writes the bare message
+        facts = {"time": _utc(runtime.time()), "level": logging.getLevelName(level), **facts}
     for name, value in facts.items():
-        if "://" in value:  # an address in a name may hold who logs in
-            value = facts[name] = redact(value)  # noqa: PLW2901 # what is checked below
-        # No spaces inside values: a log pipeline splits the line at them.
-        if " " in value or not value.isprintable():
-            facts[name] = "_".join(value.split())
+        # An address in a name may hold who logs in. A log pipeline splits a line at its spaces.
+        facts[name] = "_".join((redact(value) if "://" in value else value).split())
     template = " ".join(f"{name}=%s" for name in facts)
     logger.log(level, template, *facts.values(), extra=facts)

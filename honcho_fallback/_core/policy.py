@@ -22,7 +22,7 @@ from typing import (
 from honcho_fallback._classify._answers import has_content as content_of_chunk
 from honcho_fallback._core import drivers
 from honcho_fallback._core.config import FallbackConfig
-from honcho_fallback._core.observers import Observers, Restore, TurnEnd, everywhere
+from honcho_fallback._core.observers import Observers, Restore, TurnEnd
 from honcho_fallback._core.presets import ConfigOptions
 from honcho_fallback._core.resolved import ResolvedPolicy, check_chain, nobody_fits
 from honcho_fallback._core.run import FallbackRun
@@ -357,7 +357,7 @@ class FallbackPolicy:
     def _observers(self) -> Observers | None:
         """Return who observes: in a time of its own, as a simulated one, not the process's."""
         own = self._policy.observers
-        if self._runtime is not None or everywhere.observers is None:
+        if self._runtime is not None or Observers.everybodys is None:
             return own
         return Observers.now(own)
 

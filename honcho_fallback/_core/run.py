@@ -50,13 +50,13 @@ from honcho_fallback._core.observers import (
     Observers,
     Restore,
     Switch,
-    everywhere,
     log_exhausted,
-    log_restore,
+    log_rest,
+    log_restored,
     log_switch,
 )
 from honcho_fallback._core.recovery import REFRESHES, PendingAction
-from honcho_fallback._core.runtime import process
+from honcho_fallback._core.runtime import Runtime
 from honcho_fallback._core.state import FORCED, PROBE, CallState, PastAttempt
 from honcho_fallback._core.target import NO_FINISH_REASON
 from honcho_fallback._values import tracebacks
@@ -75,7 +75,6 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from honcho_fallback._core.resolved import ResolvedPolicy
-    from honcho_fallback._core.runtime import Runtime
     from honcho_fallback._core.target import Attempt, Target
     from honcho_fallback._core.turn import Turn
     from honcho_fallback._values.record import CallRecord, Outcome
@@ -112,10 +111,10 @@ class FallbackRun:
         unfit: Mapping[int, str] | None = None,
     ) -> None:
         observers = policy.observers
-        if runtime is None and everywhere.observers is not None:
+        if runtime is None and Observers.everybodys is not None:
             observers = Observers.now(observers)
         self._observers = observers and observers.listening()
-        self._runtime = runtime = runtime or process.runtime
+        self._runtime = runtime = runtime or Runtime.of_process
         self._call = call = CallState(
             policy,
             call_id,
@@ -547,15 +546,9 @@ class FallbackRun:
         number = attempt.number + (failure is not None)
         call.attempt = following = _attempt_at(call, position, number, wait, now)
         if failure is not None:
-            switch = Switch(
-                attempt.call_id,
-                policy.agent,
-                policy.chain[0],
-                attempt.target,
-                following.target,
-                failure,
-            )
-            log_switch(switch)
+            ended, target = attempt.target, following.target
+            switch = Switch(call.call_id, policy.agent, policy.chain[0], ended, target, failure)
+            log_switch(switch, self._runtime)
             if self._observers is not None:
                 self._observers.emit("on_switch", switch)
 
@@ -571,6 +564,10 @@ class FallbackRun:
             position, call.permit = positions[choice.place], choice.permit
             passed = {positions[place]: seconds for place, seconds in choice.passed}
             call.cooling = {**passed, **call.cooling}  # as it was when the call began
+            for resting, seconds in passed.items():
+                if seconds > 0 and not choice.forced:  # probed by another call, or asked later on
+                    facts = self._facts("resting", resting, fallback=policy.chain[position].name)
+                    log_rest(self._runtime, seconds, facts)
             call.note = FORCED if choice.forced else PROBE if choice.permit else ""
         target = policy.chain[position]
         call.limit = None
@@ -633,7 +630,7 @@ class FallbackRun:
         else:
             call.pending = None
         if outcome == "exhausted":
-            log_exhausted(self.record)
+            log_exhausted(self.record, self._runtime)
         if self._observers is not None:
             self._observers.emit("on_finish", self.record)
         on_finish = self._runtime.on_finish
@@ -643,7 +640,7 @@ class FallbackRun:
     def _close_cooldown(self, outcome: Outcome, now: float) -> None:
         call = self._call
         policy, attempt = call.policy, call.attempt
-        restored = outcome == "success" and call.permit is not None and not attempt.is_fallback
+        restored = outcome == "success" and call.permit is not None
         failure = call.past[-1].failure if call.past else None
         store = policy.config.cooldown
         assert store is not None  # noqa: S101 # the caller looked
@@ -655,12 +652,17 @@ class FallbackRun:
             None if shared is None else PendingAction("cooldown", shared.push, shared.apush)
         )
         if restored:
-            restore = Restore(policy.agent, policy.chain[0], "cooldown", attempt.call_id)
-            log_restore(restore)
-            if self._observers is not None:
+            log_restored(self._runtime, self._facts("restored", attempt.position))
+            if self._observers is not None and not attempt.is_fallback:
+                restore = Restore(policy.agent, policy.chain[0], "cooldown", attempt.call_id)
                 self._observers.emit("on_restore", restore)
 
     # Small things.
+
+    def _facts(self, what: str, position: int, **others: str) -> dict[str, str]:
+        policy, chain = self._call.policy, self._call.policy.chain
+        facts = {"agent": policy.agent, "primary": chain[0].name, what: chain[position].name}
+        return {**facts, **others, "call_id": self._call.call_id}
 
     def _now(self, now: Time) -> float:
         return self._runtime.monotonic() if now is None else now

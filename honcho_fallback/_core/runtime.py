@@ -6,14 +6,16 @@ import asyncio
 import time as clock
 from collections.abc import Awaitable, Callable
 from contextlib import contextmanager
-from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, TypeAlias
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any, ClassVar, TypeAlias
 
 if TYPE_CHECKING:
     from collections.abc import Generator
 
 Sleep: TypeAlias = Callable[[float], object]
 AsyncSleep: TypeAlias = Callable[[float], Awaitable[object]]
+# What log lines are about: until when no more of them are needed, and how many there were.
+Lines: TypeAlias = dict[tuple[str, str], tuple[float, int]]
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,6 +43,8 @@ class Runtime:
     max_attempts: int | None = None
     waits: bool = True
     on_finish: Callable[[Any], object] | None = None
+    of_process: ClassVar[Runtime]
+    lines: Lines = field(default_factory=Lines, init=False, repr=False, compare=False)
 
     @contextmanager
     def installed(self) -> Generator[Runtime, None, None]:
@@ -49,28 +53,19 @@ class Runtime:
         Policies that were made before count too, in threads and in tasks; asyncio's own timeouts
         (``acall`` and ``astream`` bound an attempt by the event loop's time) stay what they are.
         """
-        before = process.runtime
-        process.runtime = self
+        before = Runtime.of_process
+        Runtime.of_process = self
         try:
             yield self
         finally:
-            process.runtime = before
+            Runtime.of_process = before
 
     @staticmethod
     def current() -> Runtime:
         """Return the runtime of the process: real time, unless a test installed another."""
-        return process.runtime
-
-
-class _Process:
-    """Hold the runtime that policies without their own take."""
-
-    __slots__ = ("runtime",)
-
-    def __init__(self) -> None:
-        self.runtime = Runtime()
+        return Runtime.of_process
 
 
 # A mutable global, as the observers of all policies are, and the reason why nothing else has to be
 # patched in tests. A parameter alone would have to be passed by the very code under test.
-process = _Process()
+Runtime.of_process = Runtime()

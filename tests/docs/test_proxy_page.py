@@ -11,7 +11,8 @@ import yaml
 
 import honcho_fallback_litellm
 
-PAGE = (Path(__file__).parents[2] / "docs" / "proxy.md").read_text(encoding="utf-8")
+ROOT = Path(__file__).parents[2]
+PAGE = (ROOT / "docs" / "proxy.md").read_text(encoding="utf-8")
 
 
 # LiteLLM's own warnings, at its import.
@@ -36,3 +37,27 @@ def test_the_configurations_of_the_page_name_what_there_is() -> None:
     ranks = [one["model_info"]["fallback_rank"] for one in first["model_list"]]
     assert ranks == [0, 1]
     assert own["litellm_settings"]["callbacks"] == ["prometheus", "my_handler.handler"]
+
+
+SHOWN = {
+    "docs/proxy.md": next(
+        iter(re.findall(r"^```yaml\n(.*?)^```$", PAGE, re.DOTALL | re.MULTILINE))
+    ),
+    **{
+        path.name: path.read_text("utf-8")
+        for path in sorted((ROOT / "examples" / "litellm_proxy").glob("*.yaml"))
+    },
+}
+
+
+@pytest.mark.parametrize("shown", SHOWN)
+def test_a_hang_is_bounded_in_what_an_operator_copies(shown: str) -> None:
+    """By each deployment's own timeout, or by that of the handler that the file names."""
+    config = yaml.safe_load(SHOWN[shown])
+    bounds = [one["litellm_params"].get("timeout") for one in config["model_list"]]
+    if "production_handler.handler" in config["litellm_settings"]["callbacks"]:
+        handler = (ROOT / "examples" / "litellm_proxy" / "production_handler.py").read_text(
+            "utf-8"
+        )
+        bounds = [float(*re.findall(r"FallbackConfig\(.*?\btimeout=(\d+)", handler))]
+    assert all(bound is not None and bound <= 60 for bound in bounds), bounds

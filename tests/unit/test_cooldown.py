@@ -568,7 +568,7 @@ def test_the_end_of_an_outage_is_told(clock: Clock, caplog: pytest.LogCaptureFix
     (restore,) = notebook.restored
     (line,) = [r for r in caplog.records if r.levelno == logging.INFO]
     assert line.getMessage() == (
-        f"agent=x primary=primary restored=after_cooldown call_id={run.record.call_id}"
+        f"agent=x primary=primary restored=primary call_id={run.record.call_id}"
     )
     assert (restore.after, restore.primary, restore.agent) == ("cooldown", CHAIN[0], "x")
     assert restore.call_id == run.record.call_id

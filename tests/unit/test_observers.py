@@ -463,13 +463,13 @@ class AsyncDuck:
 @pytest.mark.parametrize(
     ("observers", "message"),
     [
-        (Finishes(), "observers: got a single one; pass it in a list"),
+        (Finishes(), "observers: got a Finishes; pass a list of objects"),
         ([Finishes], "observers: got the class Finishes; pass an object of it"),
-        ([object()], "observers: got a object; pass objects of subclasses of FallbackO"),
+        ([object()], "observers: got a object; pass a list of objects of subclasses of FallbackO"),
         ([AsyncDuck()], "AsyncDuck.on_finish: it is async"),
-        (Duck(), "observers: got a Duck; pass objects"),
-        ("log", "observers: got a str; pass objects"),
-        (3, "observers: got a int; pass objects"),
+        (Duck(), "observers: got a Duck; pass a list of objects"),
+        ("log", "observers: got a str; pass a list of objects"),
+        (3, "observers: got a int; pass a list of objects"),
     ],
 )
 @pytest.mark.parametrize("where", ["policy", "process"])
@@ -671,5 +671,5 @@ def test_who_makes_policies_later_checks_observers_now() -> None:
     """The check of the policy, and what it takes: each in order, whatever holds them."""
     one, other = Finishes(), Finishes()
     assert check_observers(iter([one, other])) == (one, other)
-    with pytest.raises(FallbackConfigError, match="observers: got a single one"):
+    with pytest.raises(FallbackConfigError, match="observers: got a Finishes"):
         check_observers(one)

@@ -1,0 +1,323 @@
+"""What an outage leaves in the log: few lines that say enough, however many calls it meets."""
+
+from __future__ import annotations
+
+import io
+import logging
+import subprocess
+import sys
+from collections import Counter
+from contextlib import redirect_stderr, suppress
+from datetime import UTC, datetime
+from math import inf
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from honcho_fallback import (
+    Cooldown,
+    FallbackConfig,
+    FallbackExhausted,
+    FallbackPolicy,
+    Runtime,
+    Target,
+)
+from honcho_fallback.stores import CooldownChoice
+from honcho_fallback.testing import StatusError
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from honcho_fallback import Attempt
+    from honcho_fallback.testing import Clock
+
+LOGGER = logging.getLogger("honcho_fallback")
+
+
+class Provider:
+    """Answer with a failure by target, where it has one."""
+
+    def __init__(self, **failing: Exception) -> None:
+        self.failing = failing
+
+    def __call__(self, attempt: Attempt) -> str:
+        if attempt.target.name in self.failing:
+            raise self.failing[attempt.target.name]
+        return attempt.target.name
+
+
+def facts(record: logging.LogRecord) -> dict[str, str]:
+    """Return what stands in a line."""
+    return dict(part.split("=", 1) for part in record.getMessage().split(" "))
+
+
+def lines_with(caplog: pytest.LogCaptureFixture, fact: str) -> list[dict[str, str]]:
+    """Return the lines that say something of this kind."""
+    return [one for one in map(facts, caplog.records) if fact in one]
+
+
+CHAIN = (Target("primary"), Target("fallback"))
+
+
+def policy(agent: str = "chat", **options: Any) -> FallbackPolicy:
+    return FallbackPolicy(CHAIN, FallbackConfig(wait=0, **options), agent=agent)
+
+
+def test_a_storm_of_switches_is_a_few_lines(
+    clock: Clock, caplog: pytest.LogCaptureFixture
+) -> None:
+    """1,000 switches in a second: the first ten, and a minute later one that counts the others."""
+    asked, provider = policy(), Provider(primary=StatusError(503))
+    for _ in range(1000):
+        clock.advance(0.001)
+        asked.call(provider)
+    assert len(caplog.records) == 10
+    assert lines_with(caplog, "left_out") == []
+    clock.advance(60)
+    asked.call(provider)
+    (summary,) = caplog.records[10:]
+    assert facts(summary)["left_out"] == "990"
+    assert vars(summary)["left_out"] == "990"
+    assert summary.levelno == logging.WARNING
+
+
+def test_another_target_or_reason_is_no_storm(
+    clock: Clock, caplog: pytest.LogCaptureFixture
+) -> None:
+    """In the middle of one a key that dies has its line, whichever agent meets it."""
+    provider = Provider(primary=StatusError(503))
+    for _ in range(50):
+        policy("busy").call(provider)
+    caplog.clear()
+    provider.failing["primary"] = StatusError(401)
+    policy("rare").call(provider)
+    assert [one["reason"] for one in lines_with(caplog, "failed")] == [
+        "authentication,StatusError,401"
+    ]
+
+
+def test_each_switch_is_written_for_who_looks_at_debug(
+    clock: Clock, caplog: pytest.LogCaptureFixture
+) -> None:
+    """The level of the logger switches the rule off: nothing is lost, it is only quieter."""
+    caplog.set_level(logging.DEBUG, "honcho_fallback")
+    asked, provider = policy(), Provider(primary=StatusError(503))
+    for _ in range(25):
+        asked.call(provider)
+    assert len(lines_with(caplog, "failed")) == 25
+    assert Counter(record.levelname for record in caplog.records) == {"WARNING": 10, "DEBUG": 15}
+
+
+def test_a_call_that_nobody_answered_always_has_its_line(
+    clock: Clock, caplog: pytest.LogCaptureFixture
+) -> None:
+    """Its id is what the caller's error names."""
+    asked = policy()
+    for _ in range(50):
+        with suppress(FallbackExhausted):
+            asked.call(Provider(primary=StatusError(503), fallback=StatusError(503)))
+    assert len(lines_with(caplog, "outcome")) == 50
+
+
+def test_a_rest_has_one_line_at_its_beginning_and_one_at_its_end(
+    clock: Clock, caplog: pytest.LogCaptureFixture
+) -> None:
+    """Who, why, until when, met by which agent; then that it is over, and how many it met."""
+    caplog.set_level(logging.INFO, "honcho_fallback")
+    cooldown = Cooldown(base=30)
+    chat, judge = policy("chat", cooldown=cooldown), policy("judge", cooldown=cooldown)
+    provider = Provider(primary=StatusError(401))
+    chat.call(provider)
+    for _ in range(58):
+        judge.call(provider)
+        chat.call(provider)
+    (line,) = lines_with(caplog, "resting")
+    assert line.pop("call_id")
+    assert line == {
+        "agent": "judge",
+        "primary": "primary",
+        "resting": "primary",
+        "fallback": "fallback",
+        "until": line["until"],
+        "reason": "authentication,StatusError,401",
+    }
+    clock.advance(31)
+    provider.failing.clear()
+    chat.call(provider)
+    last = caplog.records[-1]
+    assert last.levelno == logging.INFO
+    assert {**facts(last), "call_id": ""} == {
+        "agent": "chat",
+        "primary": "primary",
+        "restored": "primary",
+        "call_id": "",
+        "left_out": "115",
+    }
+    caplog.clear()
+    chat.call(provider)
+    assert caplog.records == []
+
+
+def test_the_line_says_until_when_it_rests(clock: Clock, caplog: pytest.LogCaptureFixture) -> None:
+    """In UTC; and a rest that is longer than the one before has a line of its own."""
+    asked, provider = policy(cooldown=Cooldown(base=30)), Provider(primary=StatusError(401))
+    asked.call(provider)
+    begun = clock.time()
+    asked.call(provider)
+    clock.advance(31)  # a probe, which fails
+    again = clock.time()
+    asked.call(provider)
+    asked.call(provider)
+    until = [datetime.fromisoformat(one["until"]) for one in lines_with(caplog, "resting")]
+    expected = [begun + 30, again + 60]
+    assert until == [datetime.fromtimestamp(int(one), UTC) for one in expected]
+
+
+def test_a_fallback_that_rests_has_its_lines_too(
+    clock: Clock, caplog: pytest.LogCaptureFixture
+) -> None:
+    """Why it rests, also where it was the last to fail; and that it is back."""
+    caplog.set_level(logging.INFO, "honcho_fallback")
+    chain = [Target("primary"), Target("second"), Target("third")]
+    asked = FallbackPolicy(chain, FallbackConfig(wait=0, cooldown=Cooldown(after=1, base=30)))
+    provider = Provider(primary=StatusError(503), second=StatusError(429))
+    asked.call(provider)
+    asked.call(provider)
+    rests = {one["resting"]: one["reason"] for one in lines_with(caplog, "resting")}
+    assert rests == {
+        "primary": "overloaded,StatusError,503",
+        "second": "rate_limit,StatusError,429",
+    }
+    del provider.failing["second"]
+    clock.advance(31)
+    asked.call(provider)
+    assert [one["restored"] for one in lines_with(caplog, "restored")] == ["second"]
+
+
+def test_a_rest_after_one_that_ended_early_has_its_own_line(
+    clock: Clock, caplog: pytest.LogCaptureFixture
+) -> None:
+    """An answer ends a rest before its time, and what the first line said is over."""
+    asked = policy(cooldown=Cooldown(after=1, base=1000))
+    provider = Provider(primary=StatusError(401))
+    asked.call(provider)
+    asked.call(provider)
+    provider.failing.clear()
+    provider.failing["fallback"] = StatusError(503)
+    with suppress(StatusError, FallbackExhausted):
+        asked.call(provider)
+    assert asked.call(provider) == "primary"  # all rest, and one answers
+    provider.failing.clear()
+    provider.failing["primary"] = StatusError(401)
+    assert [asked.call(provider) for _ in range(3)] == ["fallback"] * 3
+    assert len(lines_with(caplog, "resting")) == 2
+
+
+def test_where_all_rest_nobody_is_said_to_be_passed_over(
+    clock: Clock, caplog: pytest.LogCaptureFixture
+) -> None:
+    """They are asked all the same, one after the other: each failure has its line."""
+    asked = policy(cooldown=Cooldown(after=1, base=30))
+    provider = Provider(primary=StatusError(503), fallback=StatusError(503))
+    for _ in range(2):
+        with pytest.raises(FallbackExhausted):
+            asked.call(provider)
+    assert lines_with(caplog, "resting") == []
+    assert len(lines_with(caplog, "outcome")) == len(lines_with(caplog, "failed")) == 2
+
+
+class Elsewhere:
+    """A store of one's own, which knows that the primary rests, for as long as it was told."""
+
+    shared = None
+
+    def __init__(self, seconds: float) -> None:
+        self.seconds = seconds
+
+    def update_and_select(self, _: Any, offered: Any, *__: Any) -> CooldownChoice:
+        return CooldownChoice(len(offered) - 1, None, ((0, self.seconds),) if offered else ())
+
+
+def test_what_others_learned_has_a_line_without_their_reason(
+    clock: Clock, caplog: pytest.LogCaptureFixture
+) -> None:
+    """Another process met the failure; and a store's endless rest breaks no call."""
+    asked = policy(cooldown=Elsewhere(inf))
+    assert [asked.call(Provider()) for _ in range(3)] == ["fallback"] * 3
+    (line,) = lines_with(caplog, "resting")
+    assert line["reason"] == "elsewhere"
+
+
+def test_a_probe_under_way_is_no_rest(clock: Clock, caplog: pytest.LogCaptureFixture) -> None:
+    """Its rest is over; what the calls beside a probe do is nothing new."""
+    policy(cooldown=Elsewhere(0)).call(Provider())
+    assert caplog.records == []
+
+
+def test_targets_without_number_fill_no_memory(clock: Clock) -> None:
+    """A target that is made for each request is forgotten again."""
+    down = StatusError(503)
+    for number in range(2500):
+        chain = [Target(f"m{number}"), Target("fallback")]
+        FallbackPolicy(chain).call(Provider(**{f"m{number}": down}))
+    assert len(Runtime.current().lines) <= 1000
+
+
+SERVICE = """
+from honcho_fallback import Cooldown, FallbackConfig, FallbackPolicy, Target
+from honcho_fallback.testing import Clock, StatusError
+
+down = [StatusError(401)]
+
+def ask(attempt):
+    if attempt.position == 0 and down:
+        raise down[0]
+    return "hello"
+
+config = FallbackConfig(cooldown=Cooldown(base=30))
+policy = FallbackPolicy([Target("primary"), Target("fallback")], config, agent="chat")
+with Clock().installed() as clock:
+    policy.call(ask)
+    policy.call(ask)
+    down.clear()
+    clock.advance(40)
+    policy.call(ask)
+"""
+
+
+def test_a_service_that_configured_nothing_sees_when_and_how_bad(tmp_path: Any) -> None:
+    """Python writes bare messages then: lines bring their time and level, and the end shows."""
+    result = subprocess.run(
+        [sys.executable, "-c", SERVICE], capture_output=True, text=True, check=True, cwd=tmp_path
+    )
+    lines = [
+        dict(part.split("=", 1) for part in line.split(" ")) for line in result.stderr.splitlines()
+    ]
+    assert [next(iter({"failed", "resting", "restored"} & {*line})) for line in lines] == [
+        "failed",
+        "resting",
+        "restored",
+    ]
+    for line in lines:
+        assert [*line][:2] == ["time", "level"]
+        assert line["level"] == "WARNING"
+        assert line["time"].endswith("+00:00")
+
+
+@pytest.fixture
+def configured() -> Iterator[io.StringIO]:
+    """Log as an application does that has a format of its own."""
+    stream = io.StringIO()
+    handler = logging.StreamHandler(stream)
+    handler.setFormatter(logging.Formatter("%(levelname)s %(message)s"))
+    LOGGER.addHandler(handler)
+    yield stream
+    LOGGER.removeHandler(handler)
+
+
+def test_who_has_a_format_has_no_time_twice(clock: Clock, configured: io.StringIO) -> None:
+    """Time and level are the handler's matter, where there is one."""
+    with redirect_stderr(io.StringIO()) as stderr:
+        policy().call(Provider(primary=StatusError(503)))
+    assert configured.getvalue().startswith("WARNING agent=chat primary=primary failed=")
+    assert stderr.getvalue() == ""
