@@ -73,6 +73,7 @@ def through_pickle(value: Any) -> Any:
         (lambda: FallbackConfig(reset="turns"), "reset: .*; did you mean turn[?] pass"),  # type: ignore[arg-type] # the point
         (lambda: FallbackConfig(fallback_on={"cancelled"}), "fallback_on: .*without 'cancelled'"),
         (lambda: FallbackPolicy([Target("a")], agnet="x"), "agnet: .*; did you mean agent[?]"),  # type: ignore[call-arg] # the point
+        (lambda: FallbackPolicy([Target("a")], nonsense=1), "runtime, classifier, fallback_on, "),  # type: ignore[call-arg] # the point
         (lambda: FallbackPolicy([Target("a")], confg=None), "confg: .*; did you mean config[?]"),  # type: ignore[call-arg] # the point
         (lambda: FallbackPolicy([Target("a")]).call(print, agnet="x"), "did you mean agent[?]"),  # type: ignore[call-arg] # the point
         (lambda: FallbackConfig(fallback_on={"timeouts"}), "did you mean timeout[?]"),
