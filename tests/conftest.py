@@ -183,7 +183,7 @@ def cassette_was_played_to_its_end(vcr: Cassette | None) -> Iterator[None]:
 def no_line_was_written_yet() -> None:
     """Let each test's log begin anew: a process leaves out what it has written often enough."""
     if "honcho_fallback" in sys.modules:
-        sys.modules["honcho_fallback"].Runtime.current().lines.clear()
+        sys.modules["honcho_fallback"].Runtime.current()._lines.clear()
 
 
 @pytest.fixture

@@ -1,5 +1,8 @@
 """Who hears of calls: observers, and the package's log lines."""
 
+# What a runtime has written is for the log alone.
+# pyright: reportPrivateUsage=false
+
 from __future__ import annotations
 
 import inspect
@@ -314,7 +317,7 @@ def log_rest(runtime: Runtime, seconds: float, facts: dict[str, str]) -> None:
     name, seconds = facts["resting"], min(seconds, _LONGEST)
     left_out = _left_out(runtime, (name, ""), seconds, most=1)
     # Another call met the failure: here, in another process, or at a target with the same key.
-    lines = [*runtime.lines.items()]
+    lines = [*runtime._lines.items()]
     reasons = [(ends, why) for (one, why), (ends, _) in lines if why and one == name]
     facts["until"] = _utc(runtime.time() + seconds)
     facts["reason"] = max(reasons, default=(0.0, "elsewhere"))[1]
@@ -323,7 +326,7 @@ def log_rest(runtime: Runtime, seconds: float, facts: dict[str, str]) -> None:
 
 def log_restored(runtime: Runtime, facts: dict[str, str]) -> None:
     """Write the one INFO of a target that answered after its rest."""
-    _, count = runtime.lines.pop((facts["restored"], ""), (0.0, 1))
+    _, count = runtime._lines.pop((facts["restored"], ""), (0.0, 1))
     # Where nobody chose a level, the beginning of the rest was seen, and so is its end.
     level = logging.INFO if logger.hasHandlers() else logging.WARNING
     _log(level, runtime, facts, count - 1)
@@ -343,7 +346,7 @@ _MANY = 1000  # what lines are about, where targets are made for each request
 
 def _left_out(runtime: Runtime, about: tuple[str, str], seconds: float, most: int) -> int | None:
     """Count a line; tell how many were left out before it, or None where it is one too many."""
-    lines, now = runtime.lines, runtime.time()
+    lines, now = runtime._lines, runtime.time()
     ends, count = lines.get(about, (now, 0))
     if now < ends:  # no lock: where threads meet here, a line more is written
         lines[about] = ends, count + 1

@@ -43,8 +43,8 @@ class Runtime:
     max_attempts: int | None = None
     waits: bool = True
     on_finish: Callable[[Any], object] | None = None
-    of_process: ClassVar[Runtime]
-    lines: Lines = field(default_factory=Lines, init=False, repr=False, compare=False)
+    _of_process: ClassVar[Runtime]
+    _lines: Lines = field(default_factory=Lines, init=False, repr=False, compare=False)
 
     @contextmanager
     def installed(self) -> Generator[Runtime, None, None]:
@@ -53,19 +53,19 @@ class Runtime:
         Policies that were made before count too, in threads and in tasks; asyncio's own timeouts
         (``acall`` and ``astream`` bound an attempt by the event loop's time) stay what they are.
         """
-        before = Runtime.of_process
-        Runtime.of_process = self
+        before = Runtime._of_process
+        Runtime._of_process = self
         try:
             yield self
         finally:
-            Runtime.of_process = before
+            Runtime._of_process = before
 
     @staticmethod
     def current() -> Runtime:
         """Return the runtime of the process: real time, unless a test installed another."""
-        return Runtime.of_process
+        return Runtime._of_process
 
 
 # A mutable global, as the observers of all policies are, and the reason why nothing else has to be
 # patched in tests. A parameter alone would have to be passed by the very code under test.
-Runtime.of_process = Runtime()
+Runtime._of_process = Runtime()  # noqa: SLF001 # pyright: ignore[reportPrivateUsage] # this module's

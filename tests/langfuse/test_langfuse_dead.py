@@ -65,7 +65,7 @@ def test_no_call_is_lost_where_disk_langfuse_and_collector_are_dead(
             raise StatusError(503)
         return "hello"
 
-    with caplog.at_level(logging.WARNING, "honcho_fallback"), ThreadPoolExecutor(8) as pool:
+    with caplog.at_level(logging.DEBUG, "honcho_fallback"), ThreadPoolExecutor(8) as pool:
         answers = [*pool.map(lambda _: policy.call(ask), range(400))]
         records.close()
         assert not langfuse.flush(0)
