@@ -118,7 +118,7 @@ class FallbackPolicy:
         config = FallbackConfig() if config is None else config
         require_type("config", config, FallbackConfig, "pass a FallbackConfig")
         if options:
-            names = [*inspect.signature(FallbackPolicy).parameters][:-1]  # no option is called so
+            names = [*inspect.signature(FallbackPolicy).parameters][:-1]  # all but **options
             _require_known(options, (*names, *_OPTIONS))
             config = config.replace(**options)
         if runtime is not None:

@@ -101,8 +101,8 @@ class ResolvedPolicy:
             failure = ruled if ruled.by_rule else failure
         # A cancellation never switches, whatever the config says; and a target that the program
         # itself says it cannot ask is no matter of opinion.
-        is_settled = failure.kind is FailureKind.CANCELLED
-        if refine is None or is_settled or isinstance(error, TargetUnavailable):
+        is_cancelled = failure.kind is FailureKind.CANCELLED
+        if refine is None or is_cancelled or isinstance(error, TargetUnavailable):
             return failure
         refined = _refined(refine, failure, error)
         if refined.kind is not failure.kind:

@@ -114,7 +114,7 @@ class FallbackRun:
         if runtime is None and Observers.everybodys is not None:
             observers = Observers.now(observers)
         self._observers = observers and observers.listening()
-        self._runtime = runtime = runtime or Runtime._of_process  # noqa: SLF001 # pyright: ignore[reportPrivateUsage] # a call less in each call
+        self._runtime = runtime = runtime or Runtime._of_process  # noqa: SLF001 # pyright: ignore[reportPrivateUsage] # current() is one call more
         self._call = call = CallState(
             policy,
             call_id,
