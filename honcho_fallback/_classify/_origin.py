@@ -1,9 +1,10 @@
 """Whose error it is: a model's, another service's, or the program's own.
 
 The package of a class tells. A model's SDK raises for a model. A general HTTP client raises for
-whoever was asked: the address tells whom, or the body where that speaks of models. A class of any
-other package is the program's own or a tool's, and its words alone are no provider's; its status
-is, because in-house clients are common.
+whoever was asked: the request tells whom, or the answer where that speaks of models. Where neither
+names another service it is the model's, as an error that is passed on costs the call. A class of
+any other package is the program's own or a tool's, and its words alone are no provider's; its
+status is, because in-house clients are common.
 """
 
 from __future__ import annotations
@@ -26,12 +27,14 @@ if TYPE_CHECKING:
 _SDKS, _CLIENTS, _FRAMEWORKS = (WORDS[name] for name in ("sdks", "clients", "frameworks"))
 _KNOWN = _SDKS | _CLIENTS | _FRAMEWORKS
 _MODELS = _SDKS.keys() | _FRAMEWORKS.keys()
-_VOCABULARY = Vocabulary({name: [*WORDS[name]] for name in ("subject", "owner", "services")})
-_MODEL, _OWNER, _SERVICE = 1, 2, 4
-# By their own name, which is also that of their library; these two name hosts of everything.
+# Services are reached by the name of their library, too; these two name hosts of everything.
+_LIBRARIES = {key for key, row in ORIGINS.items() if row.kind is Kind.LOCAL and key.isalpha()}
 _OF_EVERYTHING = {"docker", "kubernetes"}
-_LIBRARIES = {key for key, row in ORIGINS.items() if row.kind is Kind.LOCAL}
-_SERVICES = (WORDS["services"].keys() | _LIBRARIES) - _OF_EVERYTHING
+_VOCABULARY = Vocabulary(
+    {name: [*WORDS[name]] for name in ("subject", "owner", "services")}
+    | {"addresses": [*WORDS["resources"], *(_LIBRARIES - _OF_EVERYTHING)]}
+)
+_MODEL, _OWNER, _SERVICE, _ADDRESS = 1, 2, 4, 8
 _HOSTS, _VERSIONED = WORDS["hosts"], WORDS["versioned_endpoints"]
 _ENDPOINT = re.compile("|".join(WORDS["endpoints"]).replace("*", r"[\w-]*"))
 _MACHINE = Row(Kind.LOCAL, "an OSError of the machine itself")
@@ -40,7 +43,12 @@ _OTHER_ADDRESS = Row(Kind.LOCAL, "an address of another service than a model's")
 _OTHER_WORDS = Row(Kind.LOCAL, "the message names a service that is no model's")
 _VERSION = re.compile(r"v\d\w*|openai|anthropic")
 _BODILESS = frozenset({"GET", "HEAD", "OPTIONS", "DELETE"})  # methods that bring no prompt
-_URL = re.compile(r"[\w+]+://(?:[^/?#@]*@)?([^/?#:]+)[^/?#]*([^?#]*)")
+_URL = re.compile(r"([\w+]+)://(?:[^/?#@]*@)?([^/?#:]+)[^/?#]*([^?#]*)(\??)")
+_FILE = re.compile(r"\.[a-z]{2,5}$")
+_NO_LETTERS = re.compile("[^a-z]+")
+# A field of a request's JSON that only a model is asked with; it stands near the beginning.
+_ASKING = re.compile(rf"[\"'](?:{'|'.join(WORDS['asking'])})[\"']\s?:")
+_BEGINNING = 2000
 # An address as clients write it into their messages; some name the host, and perhaps a path.
 _IN_TEXT = re.compile(
     r"(?:\b(GET|HEAD|POST|PUT|PATCH|DELETE) |\burl\b\W{0,3}|\bfor )([\w+]+://[^\s\"'<>)\]]+)"
@@ -130,31 +138,30 @@ def speaks_of_models(text: str) -> bool:
 
 
 def other_service(exc: BaseException, message: str, text: str, *, has_status: bool) -> Row | None:
-    """Say why an error is another service's, or None: a general client's address is no model's.
+    """Say why an error is another service's, or None: only a general client's may be one.
 
-    An address without a path says nothing, unless its host is called after such a service. Where
-    there is none, the words do. The message is its own text or that of its body; the text has the
-    codes, too, and is read by its words.
+    Its request brings no prompt, or its address is called after such a service and the answer
+    does not speak of models. Where there is no address, the words say it. The message is its own
+    text or that of its body; the text has the codes, too, and is read by its words.
     """
     cls: Any = type(exc)
     # A general client's class, or a built-in one, which quotes those.
     anybodys = cls.__module__ == "builtins" or not _CLIENTS.keys().isdisjoint(_packages(cls))
     if not (anybodys and not is_sdk(cls)) and (has_status or may_speak(cls)):
         return None
-    method, address = _address(exc, message)
+    method, address, content = _request(exc, message)
     parts = _URL.match(address)
     if parts is None:
         is_named = _speaks(text, _SERVICE) and not speaks_of_models(text)
         return _OTHER_WORDS if is_named else None
-    host, path = map(str.lower, parts.groups())
-    steps = re.split(r"[/:]", path)
-    is_bodiless = method.upper() in _BODILESS
-    if _is_inference(host, steps):
+    scheme, host, path, query = map(str.lower, parts.groups())
+    if _is_inference(host, re.split(r"[/:]", path)) or _ASKING.search(content):
         return None
-    if not is_bodiless and all(not step or _VERSION.fullmatch(step) for step in steps):
-        is_known = not _SERVICES.isdisjoint(re.split(r"[.-]", host))
-        return _OTHER_ADDRESS if is_known else None
-    return _OTHER_ADDRESS if is_bodiless or not speaks_of_models(text) else None
+    # Where nobody knows the method, a query or a file is what was to be read.
+    is_read = method.upper() in _BODILESS if method else bool(query or _FILE.search(path))
+    names = _NO_LETTERS.sub(" ", f"{scheme} {host} {path}")
+    is_named = _speaks(names, _SERVICE | _ADDRESS) and not speaks_of_models(text)
+    return _OTHER_ADDRESS if is_read or is_named else None
 
 
 def _packages(cls: type) -> Iterator[str]:
@@ -165,8 +172,8 @@ def _speaks(text: str, groups: int) -> bool:
     return any(sentence & groups for sentence in _VOCABULARY.sentences(text))
 
 
-def _address(exc: BaseException, message: str) -> tuple[str, str]:
-    """Find the method and the address of the request that failed, empty where nobody says."""
+def _request(exc: BaseException, message: str) -> tuple[str, str, str]:
+    """Find method, address and content of the request that failed, empty where nobody says."""
     own: dict[str, Any] = plain(exc, "__dict__") or {}
     answers = [own.get("response"), own.get("_response")]
     requests = [own.get(name) for name in ("_request", "request", "request_info")]
@@ -177,12 +184,15 @@ def _address(exc: BaseException, message: str) -> tuple[str, str]:
             url = called(url, "__str__")
         if isinstance(url, str):
             method = plain(holder, "method")
-            return method if isinstance(method, str) else "", url
+            content = plain(holder, "content") or plain(holder, "body")
+            content = content[:_BEGINNING] if isinstance(content, str | bytes) else ""
+            content = content.decode("latin-1") if isinstance(content, bytes) else content
+            return method if isinstance(method, str) else "", url, content
     match = _IN_TEXT.search(message)
     if match is None:
-        return "", ""
+        return "", "", ""
     method, url, host, path = match.groups()
-    return method or "", url or f"http://{host}{path or ''}"
+    return method or "", url or f"http://{host}{path or ''}", ""
 
 
 def _is_inference(host: str, steps: list[str]) -> bool:

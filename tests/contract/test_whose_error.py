@@ -95,7 +95,7 @@ def nobody() -> str:
 def test_an_answers_address_says_whose_it_is(
     httpserver: HTTPServer, client: Any, method: str, path: str, status: int, kind: str
 ) -> None:
-    """A path of inference is a model's, whatever the body; any other is another service's."""
+    """A path of inference is a model's, whatever the body; one of another service is not."""
     httpserver.expect_request(path).respond_with_data("down", status=status)
     error = failure_of(lambda: client(method, httpserver.url_for(path)))
     # urllib keeps no method: a page that it could not get may have been asked for by POST.
@@ -116,13 +116,14 @@ def test_an_answers_address_says_whose_it_is(
             "overloaded",
         ),
         (BUSY, "GET", "local"),
-        ({"error": "The queue is full."}, "POST", "local"),
+        ({"error": "The queue is full."}, "GET", "local"),
+        ({"error": "The queue is full."}, "POST", "overloaded"),
     ],
 )
-def test_a_body_that_speaks_of_models_decides_for_an_odd_path(
+def test_an_odd_path_is_a_models_unless_its_page_is_read(
     httpserver: HTTPServer, client: Any, body: Any, method: str, kind: str
 ) -> None:
-    """A private gateway may have any path; its words, or the shape of its errors, tell."""
+    """A private gateway may have any path; where it is a GET, the shape of its errors tells."""
     httpserver.expect_request(ODD).respond_with_json(body, status=503)
     error = failure_of(lambda: client(method, httpserver.url_for(ODD)))
     assert classify(error).kind == kind
@@ -139,7 +140,7 @@ def test_a_closed_port_is_whose_it_was(client: Any, nobody: str) -> None:
     # What only wraps it says no more, and one that quotes it is read the same.
     for outer in (
         RuntimeError("the tool failed"),
-        RuntimeError(f"no: {error} for url: {nobody}/x"),
+        RuntimeError(f"no: {error} for url: {nobody}{ISSUE}"),
     ):
         outer.__cause__ = error
         assert classify(outer).kind == "local"

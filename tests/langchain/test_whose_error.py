@@ -13,11 +13,11 @@ from honcho_fallback import FallbackConfig
 from honcho_fallback_langchain import with_fallback_config
 from tests.helpers.chat_models import alive, chat
 
-ODD = httpx.Request("POST", "https://gateway.example/run")
+PAGE = httpx.Request("GET", "https://gateway.example/run")
 
 
 def down() -> httpx.ConnectError:
-    return httpx.ConnectError("All connection attempts failed", request=ODD)
+    return httpx.ConnectError("All connection attempts failed", request=PAGE)
 
 
 @pytest.mark.parametrize("bound", [False, True])

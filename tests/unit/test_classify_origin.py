@@ -42,7 +42,7 @@ def test_each_endpoint_is_a_models(method: str) -> None:
             error = answered(f"https://host.example{url}", method=method)
             assert classify(error).kind is Kind.OVERLOADED, url
     for step in WORDS["versioned_endpoints"]:
-        for before, kind in (("v1", "overloaded"), ("openai", "overloaded"), ("users", "local")):
+        for before, kind in (("v1", "overloaded"), ("openai", "overloaded"), ("repos", "local")):
             error = answered(f"https://host.example/{before}/{step}", method=method)
             assert classify(error).kind == kind, (before, step)
 
@@ -52,14 +52,65 @@ def test_a_word_of_the_host_is_enough() -> None:
     for label in WORDS["hosts"]:
         for host in (f"{label}.example", f"api.{label}.example:8080", f"{label}-gateway.example"):
             assert classify(answered(f"https://{host}/run")).kind is Kind.OVERLOADED, host
-            assert classify(answered(f"https://key@{host}/run")).kind is Kind.OVERLOADED
-        assert classify(answered(f"https://host.{label}/run")).kind is Kind.LOCAL, label
-        assert classify(answered(f"https://host.example/my-{label}/run")).kind is Kind.LOCAL
-    assert classify(answered("http://vllm:8000/run")).kind is Kind.OVERLOADED
+            assert classify(answered(f"https://{host}/issues")).kind is Kind.OVERLOADED, host
+            assert classify(answered(f"https://key@{host}/issues")).kind is Kind.OVERLOADED
+        assert classify(answered(f"https://host.{label}/issues")).kind is Kind.LOCAL, label
+        assert classify(answered(f"https://host.example/my-{label}/issues")).kind is Kind.LOCAL
+    assert classify(answered("http://vllm:8000/issues")).kind is Kind.OVERLOADED
     assert classify(answered("http://qdrant:6333/run")).kind is Kind.LOCAL
 
 
 PAGE, INFERENCE = "https://tickets.example/issues/7", "https://host.example/v1/chat/completions"
+
+
+@pytest.mark.parametrize(
+    "url", ["http://gateway/primary", "http://gateway.example:8080/v2/run?tenant=acme", "http://h/"]
+)
+@pytest.mark.parametrize("answer", [{}, {"json": {"error": {"message": "no", "code": "e17"}}}])
+def test_an_address_that_nobody_knows_is_a_models(url: str, answer: Any) -> None:
+    """A gateway has any path, and nothing speaks of another service: the next target is asked."""
+    error = answered(url, **answer)
+    assert classify(error).switchable
+    run = FallbackPolicy([Target("one"), Target("two")]).start()
+    assert run.fail(error).is_fallback
+    assert classify(answered(url, method="GET", **answer)).kind is Kind.LOCAL
+
+
+def test_the_address_of_another_service_is_called_after_it() -> None:
+    """Its host or its path has a word of such a service, or the name of one's library."""
+    for word in (*WORDS["resources"], *WORDS["services"], "stripe", "wikipedia"):
+        place = word.replace("*", "s").replace(" ", "/")
+        for url in (f"https://host.example/v2/{place}/7", f"https://{place.replace('/', '.')}/run"):
+            assert classify(answered(url)).kind is Kind.LOCAL, url
+            model = answered(url, json={"error": "the model is overloaded"})
+            assert classify(model).kind is Kind.OVERLOADED, url
+    assert classify(answered("http://host.docker.internal/run")).kind is Kind.OVERLOADED
+
+
+@pytest.mark.parametrize("field", WORDS["asking"])
+def test_a_request_that_asks_a_model_is_a_models(field: str) -> None:
+    """Whatever its address is called; of a long request the beginning is read."""
+    for content in (f'{{"{field}": 1}}', f"{{'{field}' : 1}}", f'{{"{field}": "{"x" * 9000}"}}'):
+        response = httpx.Response(503, request=httpx.Request("POST", PAGE, content=content))
+        with pytest.raises(httpx.HTTPStatusError) as caught:
+            response.raise_for_status()
+        assert classify(caught.value).kind is Kind.OVERLOADED
+    other = httpx.Request("POST", PAGE, json={"title": "The fallback", "labels": ["bug"]})
+    with pytest.raises(httpx.HTTPStatusError) as caught:
+        httpx.Response(503, request=other).raise_for_status()
+    assert classify(caught.value).kind is Kind.LOCAL
+
+
+def test_a_query_or_a_file_was_to_be_read() -> None:
+    """Where the method is not known, they say what it says."""
+    for path, kind in (
+        ("works?q=a", Kind.LOCAL),
+        ("config.json", Kind.LOCAL),
+        ("primary", Kind.OVERLOADED),
+        ("v1.35", Kind.OVERLOADED),
+    ):
+        text = f"503 Server Error: Service Unavailable for url: https://host.example/{path}"
+        assert classify(RuntimeError(text)).kind is kind, path
 
 
 @pytest.mark.parametrize(
