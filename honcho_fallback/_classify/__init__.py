@@ -86,9 +86,7 @@ class _CauseWalk(NamedTuple):
             return self._plain_failure(settled.kind, settled.reason)
         if isinstance(exc, BaseExceptionGroup):
             nothing = self._plain_failure(Kind.LOCAL, _NOTHING)
-            walk = self._replace(
-                depth=self.depth + 1
-            )  # each member is one of a request of its own
+            walk = self._replace(depth=self.depth + 1)  # each member had a request of its own
             members = self._unseen(exc.exceptions)
             failures = [walk._replace(outermost=one).classify(one) or nothing for one in members]
             failure = min(failures, key=lambda one: KINDS[one.kind].severity, default=None)

@@ -95,8 +95,7 @@ def decide(
         return (None if named and row.kind is Kind.LOCAL else row), facts.status
     cls: Any = type(exc)
     may_be_read = of_model or may_speak(cls)
-    by_aws = call is not None
-    found = _without_status(exc, facts, may_be_read=may_be_read, is_providers=by_aws or reads)
+    found = _without_status(exc, facts, may_be_read=may_be_read, is_providers=bool(call) or reads)
     return (_UNREAD, None) if reads and found[0] is None else found
 
 
@@ -157,8 +156,6 @@ def _specific(facts: Facts, number: int) -> tuple[Row | None, int | None]:
     if row is None and inner is not None:
         says_it = inner in STATUSES and STATUSES[inner].strong and inner not in RULES
         row = _of_status(inner) if says_it else meaning(facts.text, inner)
-        if row is not None and row.kind is Kind.SERVER_ERROR and number >= 500:
-            row = None  # the gateway's own words
     row = row or meaning(facts.text, number)
     if row is None and inner is not None and inner != number:
         row = _of_status(inner)

@@ -28,11 +28,11 @@ _SDKS, _CLIENTS, _FRAMEWORKS = (WORDS[name] for name in ("sdks", "clients", "fra
 _KNOWN = _SDKS | _CLIENTS | _FRAMEWORKS
 _MODELS = _SDKS.keys() | _FRAMEWORKS.keys()
 # Services are reached by the name of their library, too; these two name hosts of everything.
-_LIBRARIES = {key for key, row in ORIGINS.items() if row.kind is Kind.LOCAL and key.isalpha()}
-_OF_EVERYTHING = {"docker", "kubernetes"}
+_OTHERS = {key for key, row in ORIGINS.items() if row.kind is Kind.LOCAL and key.isalpha()}
+_LIBRARIES = _OTHERS - {"docker", "kubernetes"}
 _VOCABULARY = Vocabulary(
     {name: [*WORDS[name]] for name in ("subject", "owner", "services")}
-    | {"addresses": [*WORDS["resources"], *(_LIBRARIES - _OF_EVERYTHING)]}
+    | {"addresses": [*WORDS["resources"], *_LIBRARIES]}
 )
 _MODEL, _OWNER, _SERVICE, _ADDRESS = 1, 2, 4, 8
 _HOSTS, _VERSIONED = WORDS["hosts"], WORDS["versioned_endpoints"]
@@ -43,12 +43,9 @@ _OTHER_ADDRESS = Row(Kind.LOCAL, "an address of another service than a model's")
 _OTHER_WORDS = Row(Kind.LOCAL, "the message names a service that is no model's")
 _VERSION = re.compile(r"v\d\w*|openai|anthropic")
 _BODILESS = frozenset({"GET", "HEAD", "OPTIONS", "DELETE"})  # methods that bring no prompt
-_URL = re.compile(r"([\w+]+)://(?:[^/?#@]*@)?([^/?#:]+)[^/?#]*([^?#]*)(\??)")
-_FILE = re.compile(r"\.[a-z]{2,5}$")
-_NO_LETTERS = re.compile("[^a-z]+")
+_URL = re.compile(r"([\w+]+)://(?:[^/?#@]*@)?([^/?#:]+)[^/?#]*([^?#]*\??)")
 # A field of a request's JSON that only a model is asked with; it stands near the beginning.
 _ASKING = re.compile(rf"[\"'](?:{'|'.join(WORDS['asking'])})[\"']\s?:")
-_BEGINNING = 2000
 # An address as clients write it into their messages; some name the host, and perhaps a path.
 _IN_TEXT = re.compile(
     r"(?:\b(GET|HEAD|POST|PUT|PATCH|DELETE) |\burl\b\W{0,3}|\bfor )([\w+]+://[^\s\"'<>)\]]+)"
@@ -154,12 +151,12 @@ def other_service(exc: BaseException, message: str, text: str, *, has_status: bo
     if parts is None:
         is_named = _speaks(text, _SERVICE) and not speaks_of_models(text)
         return _OTHER_WORDS if is_named else None
-    scheme, host, path, query = map(str.lower, parts.groups())
-    if _is_inference(host, re.split(r"[/:]", path)) or _ASKING.search(content):
+    scheme, host, path = map(str.lower, parts.groups())
+    if _is_inference(host, re.split("[/:?]", path)) or _ASKING.search(content):
         return None
     # Where nobody knows the method, a query or a file is what was to be read.
-    is_read = method.upper() in _BODILESS if method else bool(query or _FILE.search(path))
-    names = _NO_LETTERS.sub(" ", f"{scheme} {host} {path}")
+    is_read = method.upper() in _BODILESS if method else re.search(r"(\?|\.[a-z]{2,5})$", path)
+    names = re.sub("[^a-z]+", " ", f"{scheme} {host} {path}")
     is_named = _speaks(names, _SERVICE | _ADDRESS) and not speaks_of_models(text)
     return _OTHER_ADDRESS if is_read or is_named else None
 
@@ -184,10 +181,10 @@ def _request(exc: BaseException, message: str) -> tuple[str, str, str]:
             url = called(url, "__str__")
         if isinstance(url, str):
             method = plain(holder, "method")
+            if not isinstance(method, str):  # an answer, whose content may not be here yet
+                return "", url, ""
             content = plain(holder, "content") or plain(holder, "body")
-            content = content[:_BEGINNING] if isinstance(content, str | bytes) else ""
-            content = content.decode("latin-1") if isinstance(content, bytes) else content
-            return method if isinstance(method, str) else "", url, content
+            return method, url, repr(content[:2000]) if isinstance(content, str | bytes) else ""
     match = _IN_TEXT.search(message)
     if match is None:
         return "", "", ""

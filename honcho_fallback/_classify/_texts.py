@@ -13,7 +13,8 @@ from __future__ import annotations
 
 import re
 from asyncio import get_running_loop
-from functools import lru_cache
+from functools import lru_cache, reduce
+from operator import or_
 from typing import TYPE_CHECKING, Generic, NamedTuple, TypeVar
 from unicodedata import normalize
 
@@ -64,6 +65,9 @@ class _Word(NamedTuple):
     is_between: bool = False  # may it stand between the two words of a phrase?
 
 
+_NOTHING = _Word()
+
+
 class Rule(NamedTuple, Generic[Meaning]):
     """Hold one alternative of a row as sets of groups."""
 
@@ -101,11 +105,11 @@ class Vocabulary:
 
     def _add(self, entry: str, word: _Word) -> None:
         entries = self._entries.setdefault("" if entry >= _RUNS else entry[:2], {})
-        entries[entry] = _both(entries.get(entry, _Word()), word)
+        entries[entry] = _both(entries.get(entry, _NOTHING), word)
 
     def _find(self, word: str) -> _Word:
         """Return what all entries that fit a word say of it."""
-        known, is_run = _Word(is_between=word in _BETWEEN), word >= _RUNS
+        known, is_run = _Word(is_between=True) if word in _BETWEEN else _NOTHING, word >= _RUNS
         for entry, meant in self._entries.get("" if is_run else word[:2], {}).items():
             stem = entry.removesuffix("*")
             is_begun = stem is not entry and word.startswith(stem)
@@ -122,27 +126,29 @@ class Vocabulary:
             return self._find("-#" if token[0] == "-" else _NUMBER)
         # The words of an address, a path, and a name with a number in it say nothing.
         if _JOINED.search(token) and (token.count("/") > 1 or _DIGIT.search(token)):
-            return _Word()
+            return _NOTHING
         parts = [token] if "'" in token else _PART.findall(token)
         words = [self._find(part.lower()) for part in parts]
         if token.lower() == "cannot" or token[-3:].lower() == "n't":
             words = [_both(words[0], self._find("not"))]
-        if not words:
-            return _Word()
-        is_between = len(words) == 1 and words[0].is_between
-        return _Word(self._sets(words)[0], words[-1].begins, words[0].ends, is_between=is_between)
+        if len(words) < 2:
+            return words[0] if words else _NOTHING
+        return _Word(self._sets(words)[0], words[-1].begins, words[0].ends)
 
     def _sets(self, words: Iterable[_Word]) -> list[int]:
         """Return the groups of each sentence: of its words, and of its phrases."""
         sets: list[int] = []
-        groups, begun = 0, frozenset[int]()
-        for word, begins, ends, stops, is_between in words:
+        groups, begun = 0, _NOTHING.begins
+        for word in words:
+            if word is _NOTHING:  # as most are
+                begun = _NOTHING.begins
+                continue
+            own, begins, ends, stops, is_between = word
             if stops:
                 sets.append(groups)
                 groups, begun = 0, begins
                 continue
-            if word:
-                groups |= word
+            groups |= own
             if begun and ends:
                 for place in begun & ends:
                     groups |= self._phrases[place]
@@ -187,7 +193,7 @@ class TextRules(Generic[Meaning]):
     def first(self, text: str) -> Rule[Meaning] | None:
         """Find the first rule that one sentence of a text fits, or None."""
         sets = self._vocabulary.sentences(text)
-        for rule in self._candidates(_union(sets)):
+        for rule in self._candidates(reduce(or_, sets)):
             for groups in sets:
                 if groups & rule.needed == rule.needed and not groups & rule.excluded:
                     return rule
@@ -204,13 +210,6 @@ def _both(one: _Word, other: _Word) -> _Word:
     return _Word(one.groups | other.groups, begins, ends, is_between=one.is_between)
 
 
-def _union(sets: Iterable[int]) -> int:
-    union = 0
-    for groups in sets:
-        union |= groups
-    return union
-
-
 # What providers write, in English and in other tongues.
 _TABLE = read("texts")
 GROUPS: dict[str, list[str]] = _TABLE["words"]
@@ -219,7 +218,6 @@ for tongue in read("tongues").values():
         GROUPS.setdefault(group, []).extend(entries)
 VOCABULARY = Vocabulary(GROUPS)
 TEXTS = rows(_TABLE["text"], statuses=_TABLE["statuses"])
-
 
 # Of each status, or of what rules name in its place.
 RULES = {

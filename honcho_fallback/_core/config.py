@@ -83,7 +83,7 @@ class FallbackConfig(BaseModel):
         on_exhausted: ``"group"`` raises FallbackExhausted with every error, ``"last"`` the last
             provider error.
         only_models: Whether ``ask`` asks nobody but a model. Then any HTTP client's failure is the
-            model's; else one at an address that is no model's is local. The adapters of models
+            model's; else one at another service's address is local. The adapters of models
             set it.
         rules: Your own rules of what errors mean: the path of a TOML file with ``[[rule]]``
             tables, a dict, or a list of these. They are read here and now, and are asked in their

@@ -64,7 +64,8 @@ PAGE, INFERENCE = "https://tickets.example/issues/7", "https://host.example/v1/c
 
 
 @pytest.mark.parametrize(
-    "url", ["http://gateway/primary", "http://gateway.example:8080/v2/run?tenant=acme", "http://h/"]
+    "url",
+    ["http://gateway/primary", "http://gateway.example:8080/v2/run?tenant=acme", "http://h/"],
 )
 @pytest.mark.parametrize("answer", [{}, {"json": {"error": {"message": "no", "code": "e17"}}}])
 def test_an_address_that_nobody_knows_is_a_models(url: str, answer: Any) -> None:
@@ -80,7 +81,10 @@ def test_the_address_of_another_service_is_called_after_it() -> None:
     """Its host or its path has a word of such a service, or the name of one's library."""
     for word in (*WORDS["resources"], *WORDS["services"], "stripe", "wikipedia"):
         place = word.replace("*", "s").replace(" ", "/")
-        for url in (f"https://host.example/v2/{place}/7", f"https://{place.replace('/', '.')}/run"):
+        for url in (
+            f"https://host.example/v2/{place}/7",
+            f"https://{place.replace('/', '.')}/run",
+        ):
             assert classify(answered(url)).kind is Kind.LOCAL, url
             model = answered(url, json={"error": "the model is overloaded"})
             assert classify(model).kind is Kind.OVERLOADED, url
@@ -99,6 +103,21 @@ def test_a_request_that_asks_a_model_is_a_models(field: str) -> None:
     with pytest.raises(httpx.HTTPStatusError) as caught:
         httpx.Response(503, request=other).raise_for_status()
     assert classify(caught.value).kind is Kind.LOCAL
+
+
+def test_an_answer_that_is_not_here_yet_is_not_read() -> None:
+    """Only a request's content is looked at: that of an answer would be fetched."""
+
+    class Answer:
+        url = PAGE
+
+        @property
+        def content(self) -> bytes:
+            pytest.fail("it was fetched")
+
+    error: Any = httpx.HTTPError("Error code: 503")
+    error.response = Answer()
+    assert classify(error).kind is Kind.LOCAL
 
 
 def test_a_query_or_a_file_was_to_be_read() -> None:
