@@ -218,7 +218,7 @@ ROOMS: dict[str, tuple[int, tuple[str, ...]]] = {
         5571,
         ("honcho_fallback/_core", "honcho_fallback/_values", "honcho_fallback/redaction.py"),
     ),
-    "classifier": (2584, ("honcho_fallback/_classify",)),
+    "classifier": (2582, ("honcho_fallback/_classify",)),
     "providers": (1171, ("honcho_fallback/providers",)),
     "observing": (
         1139,

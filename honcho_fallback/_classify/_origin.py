@@ -13,16 +13,13 @@ import re
 import sys
 from functools import lru_cache
 from traceback import walk_tb
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from honcho_fallback._classify._read import called, plain
 from honcho_fallback._classify._tables import ENDINGS, ERRNOS, NAMES, ORIGINS, WORDS, Row
 from honcho_fallback._classify._texts import Vocabulary
 from honcho_fallback._values.failure import KINDS
 from honcho_fallback._values.failure import FailureKind as Kind
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
 
 _SDKS, _CLIENTS, _FRAMEWORKS = (WORDS[name] for name in ("sdks", "clients", "frameworks"))
 _KNOWN = _SDKS | _CLIENTS | _FRAMEWORKS
@@ -161,8 +158,9 @@ def other_service(exc: BaseException, message: str, text: str, *, has_status: bo
     return _OTHER_ADDRESS if is_read or is_named else None
 
 
-def _packages(cls: type) -> Iterator[str]:
-    return (place for c in cls.__mro__ for place in _places(c)[:2])
+@lru_cache(maxsize=512)
+def _packages(cls: type) -> frozenset[str]:
+    return frozenset(place for c in cls.__mro__ for place in _places(c)[:2])
 
 
 def _speaks(text: str, groups: int) -> bool:
