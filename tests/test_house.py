@@ -232,7 +232,7 @@ ROOMS: dict[str, tuple[int, tuple[str, ...]]] = {
     "simulate": (1070, ("honcho_fallback/simulate",)),
     "cli": (759, ("honcho_fallback/cli",)),
     "langchain": (4213, ("adapters/honcho_fallback_langchain",)),
-    "litellm": (2727, ("adapters/honcho_fallback_litellm",)),
+    "litellm": (2658, ("adapters/honcho_fallback_litellm",)),
     "honcho": (2658, ("adapters/honcho_fallback_honcho",)),
     "tracing": (
         1046,

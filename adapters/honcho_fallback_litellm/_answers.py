@@ -1,11 +1,19 @@
-"""What an answer carries: the record, and on the Proxy the headers."""
+"""Answers and streams of LiteLLM: what is read of them, and the record that they carry."""
 
 from __future__ import annotations
 
+import json
+from contextlib import aclosing, nullcontext
 from typing import TYPE_CHECKING, Any
 
+from litellm.exceptions import APIError
+
+from honcho_fallback import check_response, has_content
+
 if TYPE_CHECKING:
-    from honcho_fallback import CallRecord
+    from collections.abc import AsyncIterator
+
+    from honcho_fallback import Attempt, CallRecord
 
 RECORD, _HIDDEN = "fallback", "_hidden_params"
 _LONGEST = 200  # characters of a header's value: a server refuses a response of large headers
@@ -68,6 +76,45 @@ def deployment_of(answer: Any) -> str:
     """Return the id of the deployment that LiteLLM has an answer from."""
     hidden = _hidden_params(answer) or {}
     return str(hidden.get("model_id") or "another group")
+
+
+def is_stream(answer: Any) -> bool:
+    """Tell a stream from an answer: an iterator, which is its own; a mock's is another object."""
+    kind = type(answer)
+    if hasattr(kind, "__anext__"):
+        return answer.__aiter__() is answer
+    return hasattr(kind, "__next__") and iter(answer) is answer
+
+
+def carries(chunk: Any) -> bool:
+    """Tell whether a chunk is worth handing out; no other target is asked after that."""
+    # What Anthropic sends is passed on to Messages as it came over the wire.
+    return b"content_block_delta" in chunk if isinstance(chunk, bytes) else has_content(chunk)
+
+
+async def events_of(chunks: Any, attempt: Attempt) -> AsyncIterator[Any]:
+    """Hand on a Messages stream, which LiteLLM passes on as it came; an error event is raised."""
+    async with aclosing(chunks) if hasattr(chunks, "aclose") else nullcontext():
+        async for chunk in chunks:
+            if isinstance(chunk, bytes) and b"event: error" in chunk:
+                _raise_event(chunk, attempt)
+            yield chunk
+
+
+def _raise_event(chunk: bytes, attempt: Attempt) -> None:
+    for line in chunk.partition(b"event: error")[2].splitlines():
+        body = json.loads(line[5:]) if line.startswith(b"data:") else None
+        failure = check_response(body)
+        if failure is not None:
+            target = attempt.target
+            error = APIError(
+                failure.status or 500,
+                failure.provider_message,
+                target.provider or "",
+                target.model,
+            )
+            error.body = body
+            raise error
 
 
 def _hidden_params(carrier: Any) -> dict[str, Any] | None:

@@ -1,4 +1,7 @@
-"""One logical call: its request, whom LiteLLM keeps in rotation, and what came of it."""
+"""One logical call of a Router: whom LiteLLM keeps in rotation, its attempts, what came of it.
+
+An attempt is one ordinary call of LiteLLM's own endpoint, narrowed to one deployment.
+"""
 
 from __future__ import annotations
 
@@ -17,33 +20,37 @@ from honcho_fallback import (
     OutcomeUnknown,
     StreamInterrupted,
 )
-from honcho_fallback_litellm._answers import attach
-from honcho_fallback_litellm._chain import id_of, labels_of
-from honcho_fallback_litellm._failures import is_refusal, provider_error
+from honcho_fallback_litellm._answers import attach, carries, deployment_of, events_of, is_stream
+from honcho_fallback_litellm._chain import id_of, labels_of, model_of
+from honcho_fallback_litellm._failures import is_refusal, provider_error, restore_context
+from honcho_fallback_litellm._history import accepted_chat, accepted_items, has_unsigned_call
 from honcho_fallback_litellm._lists import Lists
 from honcho_fallback_litellm._request import (
     NARROWED,
     ONE_REQUEST,
     PARAMETERS,
+    REHEARSALS,
     options_of,
 )
 from honcho_fallback_litellm._router import LiteLLMsRests, deployments_of
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import AsyncIterator, Callable, Iterator
 
     from honcho_fallback import Attempt, FallbackRun
     from honcho_fallback_litellm._chain import Chain, Chains
     from honcho_fallback_litellm._router import Deployment, Endpoint, Rotation
 
 OUT_OF_ROTATION = "LiteLLM had taken it out of rotation"
+_THINKING = ("thinking", "reasoning_effort")
+_TIMEOUTS = ("timeout", "request_timeout")
 
 
 @dataclass(eq=False, repr=False, slots=True)
-class Asked:
+class RouterCall:
     """Hold a request that has to do with a chain: its own, or one in a list behind it."""
 
-    chain: Chain | None  # of its group
+    of_group: Chain | None
     router: Any
     endpoint: Endpoint
     own: Callable[..., Any]  # LiteLLM's own endpoint
@@ -51,6 +58,16 @@ class Asked:
     deployments: list[Deployment]  # in the chain's order
     chains: Chains
     required: frozenset[str]  # labels
+    chain: Chain = field(init=False)  # which is asked, if one is
+    run: FallbackRun = field(init=False)
+    asks_chain: bool = False
+    by_id: frozenset[str] = frozenset()  # who cools down and is asked all the same
+    goes_elsewhere: bool = True  # whether other groups may stand in
+    stamps: dict[str, Any] = field(default_factory=dict[str, Any])  # for the attempts to come
+    hides_usage: bool = False
+    opened: Any = None  # LiteLLM's stream, or its answer in place of one
+    attempt: Attempt | None = None  # the last one
+    errors: list[Exception] = field(default_factory=list[Exception])
     _lists: Lists | None = None
 
     @property
@@ -71,10 +88,12 @@ class Asked:
             return bool(self.required)
         return self.chains.of(name, deployments_of(self.router, name, self.request)) is not None
 
-    def call(
+    # The start.
+
+    def begin(
         self, rotation: Rotation | None, *, respects_cooldown: bool
-    ) -> RouterCall | dict[str, Any]:
-        """Begin the call, or return what LiteLLM is asked: where it says no, or knows no chain.
+    ) -> dict[str, Any] | None:
+        """Begin to ask the chain, or return what LiteLLM is asked: it says no, or knows no chain.
 
         A deployment that cools down is asked after the others: one that may have recovered is
         better than an error that is certain.
@@ -83,8 +102,8 @@ class Asked:
             rotation: Whom LiteLLM would choose from; None where the group is no chain.
             respects_cooldown: Whether who cools down is asked last.
         """
-        chain = self.chain
-        required = self.required
+        chain, required = self.of_group, self.required
+        self.goes_elsewhere = self.request.get("disable_fallbacks") is not True
         if chain is None or rotation is None:
             narrowed = {NARROWED: self._unlabelled()} if required else {}
             return {**self.request, **self.lists.cut(), **narrowed}
@@ -104,6 +123,7 @@ class Asked:
             others = [ids[one] for one in range(len(ids)) if one not in allowed]
             request = {**self.request, **self.lists.cut()}
             if others:
+                self.goes_elsewhere = degrades and self.goes_elsewhere
                 request |= {**({} if degrades else ONE_REQUEST), NARROWED: others}
             return request
         resting = [one for one in fit if ids[one] not in healthy]
@@ -121,21 +141,13 @@ class Asked:
             options["cooldown"] = LiteLLMsRests(left)
         if config.validate_answer is not None and self.wants_stream:
             options["validate"] = None  # it knows whole answers
-        wants_content, run = chain.policy.wants_content, chain.policy.start(**options)
-        call = RouterCall(
-            chain,
-            self.router,
-            self.endpoint,
-            self.own,
-            self.request,
-            self.deployments,
-            run,
-            frozenset(ids[one] for one in resting),
-            degrades,
-        )
+        wants_content = chain.policy.wants_content
+        self.chain, self.run = chain, chain.policy.start(**options)
+        self.asks_chain, self.goes_elsewhere = True, degrades
+        self.by_id = frozenset(ids[one] for one in resting)
         if wants_content:
-            call.report_request()
-        return call
+            self._report_request()
+        return None
 
     def _unlabelled(self) -> list[str]:
         """List the deployments that LiteLLM must not choose; somebody has to be left."""
@@ -147,48 +159,7 @@ class Asked:
             raise FallbackConfigError.about("require", problem, "give a deployment these tags")
         return [*excluded]
 
-    # Behind it.
-
-    def rehearsal(
-        self, call: RouterCall | dict[str, Any], error: Exception
-    ) -> dict[str, Any] | None:
-        """Return the request that has LiteLLM walk its lists behind a chain, or None."""
-        if isinstance(call, RouterCall) and call.goes_elsewhere:
-            return self.lists.rehearsal(error)
-        return None
-
-    async def walk(self, call: RouterCall | dict[str, Any], error: Exception) -> Any:
-        """Ask the targets of a list from its first chain on, or raise the error."""
-        goes_on = (
-            call.goes_elsewhere
-            if isinstance(call, RouterCall)
-            else call.get("disable_fallbacks") is not True
-        )
-        if not goes_on:
-            raise error
-        return await self.lists.walk(self.endpoint, error)
-
-
-@dataclass(eq=False, repr=False, slots=True)
-class RouterCall:
-    """Hold one request to a chain; each attempt is one call of LiteLLM's own endpoint."""
-
-    chain: Chain
-    router: Any
-    endpoint: Endpoint
-    own: Callable[..., Any]
-    request: dict[str, Any]
-    deployments: list[Deployment]
-    run: FallbackRun
-    by_id: frozenset[str]  # who cools down and is asked all the same
-    goes_elsewhere: bool  # whether other groups may stand in for the chain
-    stamps: dict[str, Any] = field(default_factory=dict[str, Any])  # for the attempts to come
-    hides_usage: bool = False
-    opened: Any = None  # LiteLLM's stream, or its answer in place of one
-    attempt: Attempt | None = None  # the last one
-    errors: list[Exception] = field(default_factory=list[Exception])
-
-    def report_request(self) -> None:
+    def _report_request(self) -> None:
         """Tell observers what is asked."""
         request = self.request
         messages = request.get("messages")
@@ -197,12 +168,120 @@ class RouterCall:
             parameters={name: request[name] for name in PARAMETERS if name in request},
         )
 
-    @property
-    def blocking(self) -> bool:
-        """Tell whether a sync method asks."""
-        return not self.endpoint.is_async
+    # Its attempts.
 
-    def note(self, attempt: Attempt, error: Exception) -> None:
+    async def aask(self, attempt: Attempt) -> Any:
+        """Ask LiteLLM for one deployment's answer, in this task."""
+        self.attempt = attempt
+        try:
+            return await self.own(**self._narrowed(attempt))
+        except Exception as error:
+            self._note(attempt, error)
+            raise
+
+    def ask(self, attempt: Attempt) -> Any:
+        """Ask LiteLLM for one deployment's answer, in this thread."""
+        self.attempt = attempt
+        try:
+            return self.own(**self._narrowed(attempt))
+        except Exception as error:
+            restore_context(error)
+            self._note(attempt, error)
+            raise
+
+    async def aopen(self, attempt: Attempt) -> AsyncIterator[Any]:
+        """Ask LiteLLM for one deployment's stream, in this task."""
+        self.opened = answer = await self.aask(attempt)
+        if not is_stream(answer):
+            return _once(answer)
+        return events_of(answer, attempt) if "anthropic" in self.endpoint.name else answer
+
+    def open(self, attempt: Attempt) -> Iterator[Any]:
+        """Ask LiteLLM for one deployment's stream, in this thread."""
+        self.opened = answer = self.ask(attempt)
+        return answer if is_stream(answer) else iter((answer,))
+
+    def has_content(self, chunk: Any) -> bool:
+        """Tell whether a chunk is worth handing out; what came in place of a stream is."""
+        return chunk is self.opened or carries(chunk)
+
+    def _narrowed(self, attempt: Attempt) -> dict[str, Any]:
+        """Return what LiteLLM is asked for one attempt: the request, narrowed to one deployment.
+
+        History, timeout and the option for usage depend on whom it goes to.
+        """
+        chain, position = self.chain, attempt.position
+        deployment, here = self.deployments[position], chain.ids[position]
+        request = {**self.request, **self.stamps, **ONE_REQUEST}
+        # An empty policy of the group's own: the Router's retry_policy would allow more than one.
+        request["model_group_retry_policy"] = {str(request["model"]): litellm.RetryPolicy()}
+        if here in self.by_id:
+            request["model"] = here  # LiteLLM asks whom it is given by its id, also one that rests
+        else:
+            request[NARROWED] = [one for one in chain.ids if one != here]
+        if attempt.number > 1:
+            for name in REHEARSALS:  # of a failure: for the first request
+                request.pop(name, None)
+        params = deployment["litellm_params"]
+        if chain.strangers:
+            self._give_history(position, params, request)
+        self._give_time(attempt.timeout, params, request)
+        if self._tells_usage_if_asked(deployment, request):
+            request["stream_options"] = {"include_usage": True}
+            self.hides_usage = True
+        return request
+
+    def _give_history(
+        self, position: int, params: dict[str, Any], request: dict[str, Any]
+    ) -> None:
+        """Write what was said before as this deployment's provider accepts it."""
+        chain, messages, items = self.chain, request.get("messages"), request.get("input")
+        provider, is_stranger = chain.providers[position], position in chain.strangers
+        if self.endpoint.is_generic:
+            if isinstance(items, list):
+                request["input"] = accepted_items(items, provider, is_stranger=is_stranger)
+        elif messages:
+            request["messages"] = messages = accepted_chat(messages, provider)
+            thinks = any(request.get(name) or params.get(name) for name in _THINKING)
+            if thinks and provider.family == "anthropic" and has_unsigned_call(messages):
+                request.update(dict.fromkeys(_THINKING))
+
+    def _give_time(
+        self, seconds: float | None, params: dict[str, Any], request: dict[str, Any]
+    ) -> None:
+        """Hand an attempt's time to LiteLLM, where nobody has set one, or has set a longer one.
+
+        The latter only where time is short: under a deadline, and up to the first chunk of a
+        stream that is read in a thread, where nothing but LiteLLM's own timeout ends a silence.
+        """
+        streaming = request.get("stream") is True
+        if streaming and self.endpoint.is_async:
+            # In a task the policy ends an attempt to the point; LiteLLM's timeout is one between
+            # two chunks there, where the time to the first one is no measure.
+            seconds = None
+        is_short = seconds is not None
+        limits = (seconds, self.chain.config.timeout)
+        seconds = min((one for one in limits if one is not None), default=None)
+        names = ("stream_timeout", *_TIMEOUTS) if streaming else _TIMEOUTS
+        timeout = _timeout_of(self.router, names, params, request)
+        if seconds is None or (
+            timeout is not None and not (is_short and _is_longer(timeout, seconds))
+        ):
+            return
+        # LiteLLM asks for the first of these names everywhere before it asks for the next.
+        request[names[0]] = seconds
+
+    def _tells_usage_if_asked(self, deployment: Deployment, request: dict[str, Any]) -> bool:
+        params = deployment["litellm_params"]
+        is_chat = "messages" in self.request and not self.endpoint.is_generic
+        if not is_chat or request.get("stream") is not True:
+            return False
+        if request.get("stream_options") or params.get("stream_options"):
+            return False
+        model, (_, provider) = str(params["model"]), model_of(deployment)
+        return "stream_options" in (litellm.get_supported_openai_params(model, provider) or ())
+
+    def _note(self, attempt: Attempt, error: Exception) -> None:
         """Tell LiteLLM's callbacks of the following attempts what became of this one."""
         self.errors.append(error)
         group, deployment = self.request["model"], self.deployments[attempt.position]
@@ -229,8 +308,10 @@ class RouterCall:
         """Return what the caller gets: the last error of a provider's, in LiteLLM's class.
 
         Args:
-            error: What the policy raised.
+            error: What the policy raised, or LiteLLM where it was asked.
         """
+        if not self.asks_chain:
+            return error
         if isinstance(error, DeadlineExceeded | OutcomeUnknown | StreamInterrupted):
             self.goes_elsewhere = False
             if isinstance(error.__cause__, Exception):
@@ -248,3 +329,47 @@ class RouterCall:
             counted.num_retries = counted.max_retries = len(record.attempts) - 1
         attach(error, record)
         return error
+
+    # Behind it.
+
+    def rehearsal(self, error: Exception) -> dict[str, Any] | None:
+        """Return the request that has LiteLLM walk its lists behind a chain, or None."""
+        return self.lists.rehearsal(error) if self.asks_chain and self.goes_elsewhere else None
+
+    async def walk(self, error: Exception) -> Any:
+        """Ask the targets of a list from its first chain on, or raise the error."""
+        if not self.goes_elsewhere:
+            raise error
+        return await self.lists.walk(self.endpoint, error)
+
+    def carried(self, answer: Any) -> Any:
+        """Let an answer of another group carry the record of the chain that came before."""
+        return (
+            attach(answer, self.run.record, deployment_of(answer)) if self.asks_chain else answer
+        )
+
+
+async def _once(answer: Any) -> AsyncIterator[Any]:
+    yield answer
+
+
+def _timeout_of(
+    router: Any, names: tuple[str, ...], params: dict[str, Any], request: dict[str, Any]
+) -> Any:
+    """Find the timeout that LiteLLM would take."""
+    # The Router fills in LiteLLM's own default where its user sets no timeout.
+    default: Any = getattr(litellm, "request_timeout", None)
+    for some in (names[:1], names[1:]) if len(names) > len(_TIMEOUTS) else (names,):
+        timeouts = [place.get(name) for place in (request, params) for name in some]
+        timeouts += [value for name in some if (value := getattr(router, name, None)) != default]
+        for value in timeouts:
+            if value is not None:
+                return value
+    return None
+
+
+def _is_longer(timeout: Any, seconds: float) -> bool:
+    try:
+        return float(timeout) > seconds
+    except (TypeError, ValueError):
+        return False  # an httpx.Timeout says more than one number

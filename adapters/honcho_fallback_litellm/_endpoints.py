@@ -13,9 +13,8 @@ from contextlib import suppress
 from functools import update_wrapper
 from typing import TYPE_CHECKING, Any
 
-from honcho_fallback_litellm._answers import attach, deployment_of
-from honcho_fallback_litellm._attempt import Asking
-from honcho_fallback_litellm._call import Asked, RouterCall
+from honcho_fallback_litellm._answers import attach
+from honcho_fallback_litellm._call import RouterCall
 from honcho_fallback_litellm._request import NARROWED, required_in
 from honcho_fallback_litellm._router import (
     Endpoint,
@@ -97,63 +96,59 @@ class Endpoints:
 
         async def in_a_task(*args: Any, **kwargs: Any) -> Any:
             theirs = held()
-            asked = self._read(endpoint, theirs, args, kwargs)
-            return await (theirs(*args, **kwargs) if asked is None else self._aask(asked))
+            call = self._read(endpoint, theirs, args, kwargs)
+            return await (theirs(*args, **kwargs) if call is None else self._aask(call))
 
         def in_a_thread(*args: Any, **kwargs: Any) -> Any:
             theirs = held()
-            asked = self._read(endpoint, theirs, args, kwargs)
-            return theirs(*args, **kwargs) if asked is None else self._ask(asked)
+            call = self._read(endpoint, theirs, args, kwargs)
+            return theirs(*args, **kwargs) if call is None else self._ask(call)
 
         replacement: Any = update_wrapper(in_a_task if endpoint.is_async else in_a_thread, own)
         del replacement.__wrapped__  # it would hold the Router as well
         return replacement
 
-    async def _aask(self, asked: Asked) -> Any:
+    async def _aask(self, call: RouterCall) -> Any:
         """Ask the chain, and the Router's own lists behind it, in this task."""
         error, where = None, None
-        if asked.chain is not None:
-            where = await arotation(asked.router, asked.chain.ids, asked.request)
-        call = asked.call(where, respects_cooldown=self._respects_cooldown)
+        if call.of_group is not None:
+            where = await arotation(call.router, call.of_group.ids, call.request)
+        plain = call.begin(where, respects_cooldown=self._respects_cooldown)
         try:
-            if not isinstance(call, RouterCall):
-                return await asked.own(**call)
-            return await (_astreamed(call) if asked.wants_stream else _aanswered(call))
+            return await (_aanswered(call) if plain is None else call.own(**plain))
         except Exception as raised:  # noqa: BLE001 # what the caller gets is chosen here
-            error = call.final(raised) if isinstance(call, RouterCall) else raised
+            error = call.final(raised)
         try:
-            rest = asked.rehearsal(call, error)
+            rest = call.rehearsal(error)
             if rest is not None:
                 with suppress(Exception):  # the chain's own error says more
-                    return _with_record(await asked.own(**rest), call)
-            return _with_record(await asked.walk(call, error), call)
+                    return call.carried(await call.own(**rest))
+            return call.carried(await call.walk(error))
         finally:
             del error  # what is raised refers to this frame
 
-    def _ask(self, asked: Asked) -> Any:
+    def _ask(self, call: RouterCall) -> Any:
         """Ask the chain, and the Router's own lists behind it, in this thread."""
         error, where = None, None
-        if asked.chain is not None:
-            where = rotation(asked.router, asked.chain.ids, asked.request)
-        call = asked.call(where, respects_cooldown=self._respects_cooldown)
+        if call.of_group is not None:
+            where = rotation(call.router, call.of_group.ids, call.request)
+        plain = call.begin(where, respects_cooldown=self._respects_cooldown)
         try:
-            if not isinstance(call, RouterCall):
-                return asked.own(**call)
-            return _streamed(call) if asked.wants_stream else _answered(call)
+            return _answered(call) if plain is None else call.own(**plain)
         except Exception as raised:  # noqa: BLE001 # what the caller gets is chosen here
-            error = call.final(raised) if isinstance(call, RouterCall) else raised
+            error = call.final(raised)
         try:
-            rest = asked.rehearsal(call, error)
+            rest = call.rehearsal(error)
             if rest is not None:
                 with suppress(Exception):  # the chain's own error says more
-                    return _with_record(asked.own(**rest), call)
-            return _with_record(in_a_loop(asked.walk, call, error), call)
+                    return call.carried(call.own(**rest))
+            return call.carried(in_a_loop(call.walk, error))
         finally:
             del error  # what is raised refers to this frame
 
     def _read(
         self, endpoint: Endpoint, own: Any, args: tuple[Any, ...], kwargs: dict[str, Any]
-    ) -> Asked | None:
+    ) -> RouterCall | None:
         """Read a request that has to do with a chain; None leaves it to LiteLLM."""
         router, names = self.router, endpoint.parameters
         request = {**dict(zip(names, args, strict=False)), **kwargs}
@@ -169,44 +164,33 @@ class Endpoints:
         chain = None if is_single else self._chains.of(group, deployments)
         if chain is not None:
             deployments = chain.ordered(deployments)
-        asked = Asked(chain, router, endpoint, own, request, deployments, self._chains, required)
-        return asked if required or chain is not None or asked.lists.cut() else None
+        call = RouterCall(
+            chain, router, endpoint, own, request, deployments, self._chains, required
+        )
+        return call if required or chain is not None or call.lists.cut() else None
 
 
 async def _aanswered(call: RouterCall) -> Any:
-    answer = await call.chain.policy.acall(Asking(call).whole_in_task, run=call.run)
-    return attach(answer, call.run.record)
-
-
-def _answered(call: RouterCall) -> Any:
-    answer = call.chain.policy.call(Asking(call).whole, run=call.run)
-    return attach(answer, call.run.record)
-
-
-async def _astreamed(call: RouterCall) -> Any:
-    policy, asking = call.chain.policy, Asking(call)
-    chunks = policy.astream(asking.stream_in_task, run=call.run, has_content=asking.is_content)
+    policy, run = call.chain.policy, call.run
+    if not call.wants_stream:
+        return attach(await policy.acall(call.aask, run=run), run.record)
+    chunks = policy.astream(call.aopen, run=run, has_content=call.has_content)
     first = await anext(chunks, _END)
     if first is not call.opened:
         return managed_stream(call, chunks, None if first is _END else first)
     async for _ in chunks:  # a whole answer in place of a stream
         pass
-    return attach(first, call.run.record)
+    return attach(first, run.record)
 
 
-def _streamed(call: RouterCall) -> Any:
-    policy, asking = call.chain.policy, Asking(call)
-    chunks = policy.stream(asking.stream, run=call.run, has_content=asking.is_content)
+def _answered(call: RouterCall) -> Any:
+    policy, run = call.chain.policy, call.run
+    if not call.wants_stream:
+        return attach(policy.call(call.ask, run=run), run.record)
+    chunks = policy.stream(call.open, run=run, has_content=call.has_content)
     first = next(chunks, _END)
     if first is not call.opened:
         return managed_stream(call, chunks, None if first is _END else first)
     for _ in chunks:  # a whole answer in place of a stream
         pass
-    return attach(first, call.run.record)
-
-
-def _with_record(answer: Any, call: RouterCall | dict[str, Any]) -> Any:
-    """Let an answer of another group carry the record of the chain that came before."""
-    if isinstance(call, RouterCall):
-        return attach(answer, call.run.record, deployment_of(answer))
-    return answer
+    return attach(first, run.record)

@@ -6,29 +6,14 @@ of the one that it stands for and shares its attributes.
 
 from __future__ import annotations
 
-import json
-from contextlib import aclosing, nullcontext
 from functools import cache, partial
 from typing import TYPE_CHECKING, Any
 
-from litellm.exceptions import APIError
-
-from honcho_fallback import check_response, has_content, read_answer
-from honcho_fallback_litellm._answers import attach, renew
+from honcho_fallback import read_answer
+from honcho_fallback_litellm._answers import attach, carries, renew
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncIterator
-
-    from honcho_fallback import Attempt
     from honcho_fallback_litellm._call import RouterCall
-
-
-def is_stream(answer: Any) -> bool:
-    """Tell a stream from an answer: an iterator, which is its own; a mock's is another object."""
-    kind = type(answer)
-    if hasattr(kind, "__anext__"):
-        return answer.__aiter__() is answer
-    return hasattr(kind, "__next__") and iter(answer) is answer
 
 
 def managed_stream(call: RouterCall, chunks: Any, first: Any) -> Any:
@@ -48,31 +33,6 @@ def managed_stream(call: RouterCall, chunks: Any, first: Any) -> Any:
     stream.call, stream.chunks, stream.first = call, chunks, first
     answering = call.attempt.target.name if call.attempt is not None else None
     return attach(stream, call.run.record, answering)
-
-
-async def events_of(chunks: Any, attempt: Attempt) -> AsyncIterator[Any]:
-    """Hand on a Messages stream, which LiteLLM passes on as it came; an error event is raised."""
-    async with aclosing(chunks) if hasattr(chunks, "aclose") else nullcontext():
-        async for chunk in chunks:
-            if isinstance(chunk, bytes) and b"event: error" in chunk:
-                _raise_event(chunk, attempt)
-            yield chunk
-
-
-def _raise_event(chunk: bytes, attempt: Attempt) -> None:
-    for line in chunk.partition(b"event: error")[2].splitlines():
-        body = json.loads(line[5:]) if line.startswith(b"data:") else None
-        failure = check_response(body)
-        if failure is not None:
-            target = attempt.target
-            error = APIError(
-                failure.status or 500,
-                failure.provider_message,
-                target.provider or "",
-                target.model,
-            )
-            error.body = body
-            raise error
 
 
 class ManagedStream:
@@ -164,9 +124,3 @@ def _may_tell_usage(chunk: Any) -> bool:
         return True
     # Where nobody asked for usage, LiteLLM keeps it beside the last chunk.
     return "usage" in (getattr(chunk, "_hidden_params", None) or ())
-
-
-def carries(chunk: Any) -> bool:
-    """Tell whether a chunk is worth handing out; no other target is asked after that."""
-    # What Anthropic sends is passed on to Messages as it came over the wire.
-    return b"content_block_delta" in chunk if isinstance(chunk, bytes) else has_content(chunk)
